@@ -1,0 +1,64 @@
+# One target per folder. Files are listed, never globbed.
+#
+#   reprise_library(NAME base SRCS a.cpp HDRS a.h DEPS reprise_x fmt::fmt)   -> target reprise_base
+#   reprise_test(NAME base SRCS a_test.cpp DEPS reprise_base)                -> target base_test, ctest "base"
+#   reprise_binary(NAME reprise SRCS main.cpp DEPS ...)                      -> target reprise in build/bin
+
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+
+add_library(reprise_options INTERFACE)
+target_include_directories(reprise_options INTERFACE ${PROJECT_SOURCE_DIR}/src)
+target_link_libraries(reprise_options INTERFACE Threads::Threads)
+target_compile_options(reprise_options INTERFACE
+  -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Werror
+  # Products and sums are contracted only where a kernel says fma: an interpreter, a generated
+  # kernel and a hand-written one must be able to agree bit for bit.
+  -ffp-contract=off
+  -fstack-protector-strong)
+# GLIBCXX assertions stay on in Release: out-of-range is a located abort, never a silent read.
+target_compile_definitions(reprise_options INTERFACE _GLIBCXX_ASSERTIONS)
+if(REPRISE_SANITIZE)
+  target_compile_options(reprise_options INTERFACE
+    -fsanitize=${REPRISE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(reprise_options INTERFACE -fsanitize=${REPRISE_SANITIZE})
+endif()
+
+function(reprise_library)
+  cmake_parse_arguments(ARG "" "NAME" "SRCS;HDRS;DEPS;PRIVATE_DEPS" ${ARGN})
+  set(target reprise_${ARG_NAME})
+  if(ARG_SRCS)
+    add_library(${target} STATIC ${ARG_SRCS} ${ARG_HDRS})
+    target_link_libraries(${target} PUBLIC reprise_options ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
+  else()
+    add_library(${target} INTERFACE)
+    target_link_libraries(${target} INTERFACE reprise_options ${ARG_DEPS})
+  endif()
+endfunction()
+
+function(reprise_binary)
+  cmake_parse_arguments(ARG "" "NAME" "SRCS;DEPS" ${ARGN})
+  add_executable(${ARG_NAME} ${ARG_SRCS})
+  target_link_libraries(${ARG_NAME} PRIVATE reprise_options ${ARG_DEPS})
+endfunction()
+
+# One gtest binary per folder. LABELS select suites ("tsan": also meaningful under ThreadSanitizer).
+function(reprise_test)
+  cmake_parse_arguments(ARG "" "NAME;TIMEOUT" "SRCS;DEPS;LABELS" ${ARGN})
+  if(NOT REPRISE_BUILD_TESTS)
+    return()
+  endif()
+  find_package(GTest REQUIRED)
+  set(target ${ARG_NAME}_test)
+  add_executable(${target} ${ARG_SRCS})
+  target_link_libraries(${target} PRIVATE reprise_options ${ARG_DEPS} GTest::gtest GTest::gmock GTest::gtest_main)
+  target_compile_definitions(${target} PRIVATE REPRISE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  add_test(NAME ${ARG_NAME} COMMAND ${target})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+  set_tests_properties(${ARG_NAME} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${ARG_LABELS}")
+endfunction()
+
+if(REPRISE_BUILD_TESTS)
+  enable_testing()
+endif()

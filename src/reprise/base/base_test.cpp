@@ -1,0 +1,67 @@
+#include <gtest/gtest.h>
+
+#include <array>
+#include <string>
+
+#include "reprise/base/error.h"
+#include "reprise/base/json.h"
+#include "reprise/base/nearest_name.h"
+
+namespace reprise {
+namespace {
+
+constexpr std::array<std::string_view, 3> kNames = {
+    "cudagraph_mode", "cudagraph_capture_sizes", "compile_sizes"};
+
+TEST(NearestName, finds_a_typing_mistake_and_ignores_dashes_and_case) {
+  EXPECT_EQ(nearest_name("cudagraph-Mdoe", kNames), "cudagraph_mode");
+  EXPECT_EQ(nearest_name("CUDAGRAPH_MODE", kNames), "cudagraph_mode");
+  EXPECT_EQ(did_you_mean("compile_size", kNames), "; did you mean 'compile_sizes'?");
+}
+
+TEST(NearestName, stays_silent_when_nothing_is_close) {
+  EXPECT_EQ(nearest_name("temperature", kNames), "");
+  EXPECT_EQ(nearest_name("", kNames), "");
+  EXPECT_EQ(nearest_name(std::string(10000, 'c'), kNames), "");
+}
+
+TEST(Json, keeps_member_order_and_all_value_kinds) {
+  const Json document = parse_json(R"({"b":[1,-2,2.5,true,null,"\u00e9"],"a":{}})", "test");
+  EXPECT_EQ(document.dump(), R"({"b":[1,-2,2.5,true,null,"é"],"a":{}})");
+  EXPECT_EQ(document.at("b").at(1), -2);
+  EXPECT_TRUE(document.contains("a"));
+}
+
+TEST(Json, refuses_what_rfc_8259_refuses_and_repeated_members) {
+  for (const char* text : {"",
+                           "{",
+                           "[1,]",
+                           "{\"a\":1}x",
+                           "{\"a\":1,\"a\":2}",
+                           "[NaN]",
+                           "[1e999]",
+                           "\xEF\xBB\xBF{}",
+                           "[\"\xFF\"]",
+                           "[\"\\ud800\"]"}) {
+    EXPECT_THROW((void)parse_json(text, "test"), InvalidArgument) << text;
+  }
+}
+
+TEST(Json, stops_at_the_depth_limit_without_recursing) {
+  EXPECT_NO_THROW((void)parse_json(std::string(64, '[') + std::string(64, ']'), "test"));
+  EXPECT_THROW((void)parse_json(std::string(65, '[') + std::string(65, ']'), "test"), InvalidArgument);
+  EXPECT_THROW((void)parse_json(std::string(1'000'000, '['), "test"), InvalidArgument);
+}
+
+TEST(Json, stops_at_the_size_limit) {
+  EXPECT_THROW((void)parse_json("[1,2,3]", "test", JsonLimits{.max_bytes = 6}), InvalidArgument);
+}
+
+TEST(FileError, names_path_field_and_code) {
+  const FileError error("E_SHAPE", "m.safetensors", "lm_head.weight", "expected [4, 2], got [2, 4]");
+  EXPECT_STREQ(error.what(), "m.safetensors: lm_head.weight: expected [4, 2], got [2, 4] [E_SHAPE]");
+  EXPECT_EQ(error.code(), "E_SHAPE");
+}
+
+}  // namespace
+}  // namespace reprise

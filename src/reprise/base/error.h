@@ -1,0 +1,65 @@
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace reprise {
+
+/// Root of every exception this project throws. `what()` says what happened, where, what was
+/// expected, what was found and what to do; it is for people, tests check types and fields.
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// The caller asked for something that cannot be: a bad flag, field, file or request. The process
+/// is healthy; the command line maps it to exit code 2 and the server to a 4xx.
+class InvalidArgument : public Error {
+ public:
+  using Error::Error;
+};
+
+/// InvalidArgument that points into a file: which file, which field or tensor, and a stable code
+/// ("E_TRUNCATED", "E_SHAPE", ...) that tests and scripts may match on.
+class FileError : public InvalidArgument {
+ public:
+  FileError(std::string_view code,
+            std::string_view path,
+            std::string_view field,
+            std::string_view message)
+      : InvalidArgument(compose(code, path, field, message)),
+        code_(code),
+        path_(path),
+        field_(field) {}
+
+  [[nodiscard]] const std::string& code() const noexcept { return code_; }
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+  /// Tensor name, JSON pointer or option name; empty when the whole file is meant.
+  [[nodiscard]] const std::string& field() const noexcept { return field_; }
+
+ private:
+  static std::string compose(std::string_view code,
+                             std::string_view path,
+                             std::string_view field,
+                             std::string_view message) {
+    std::string text;
+    text.append(path).append(": ");
+    if (!field.empty()) text.append(field).append(": ");
+    text.append(message).append(" [").append(code).append("]");
+    return text;
+  }
+
+  std::string code_;
+  std::string path_;
+  std::string field_;
+};
+
+/// Memory could not be had and we are sure that is the reason.
+class OutOfMemory : public Error {
+ public:
+  using Error::Error;
+};
+
+}  // namespace reprise

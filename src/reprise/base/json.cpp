@@ -1,0 +1,115 @@
+#include "reprise/base/json.h"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "reprise/base/error.h"
+
+namespace reprise {
+namespace {
+
+// Builds the document itself so that depth and repeated names are seen while parsing, before any
+// memory is spent on what lies deeper.
+class StrictBuilder : public nlohmann::json_sax<Json> {
+ public:
+  StrictBuilder(std::string_view where, const JsonLimits& limits) : where_(where), limits_(limits) {}
+
+  bool null() override { return add(nullptr); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(number_integer_t value) override { return add(value); }
+  bool number_unsigned(number_unsigned_t value) override { return add(value); }
+  bool number_float(number_float_t value, const string_t&) override { return add(value); }
+  bool string(string_t& value) override { return add(std::move(value)); }
+  bool binary(binary_t&) override { return fail("binary value"); }
+
+  bool start_object(size_t) override { return open(Json::object()); }
+  bool end_object() override { return close(); }
+  bool start_array(size_t) override { return open(Json::array()); }
+  bool end_array() override { return close(); }
+
+  bool key(string_t& name) override {
+    Frame& frame = frames_.back();
+    if (!frame.names.insert(name).second) return fail(fmt::format("repeated member '{}'", name));
+    frame.pending_key = std::move(name);
+    return true;
+  }
+
+  bool parse_error(size_t position,
+                   const std::string&,
+                   const nlohmann::detail::exception& error) override {
+    // nlohmann prefixes an error id in brackets that means nothing to our readers.
+    std::string_view text = error.what();
+    if (const size_t end = text.find("] "); end != std::string_view::npos) text.remove_prefix(end + 2);
+    throw InvalidArgument(fmt::format("{}: not valid JSON at byte {}: {}", where_, position, text));
+  }
+
+  Json take() { return std::move(root_); }
+
+ private:
+  struct Frame {
+    Json value;
+    std::string pending_key;
+    std::unordered_set<std::string> names;
+  };
+
+  [[noreturn]] bool fail(std::string_view reason) const {
+    throw InvalidArgument(fmt::format("{}: not valid JSON: {}", where_, reason));
+  }
+
+  bool open(Json container) {
+    if (static_cast<int>(frames_.size()) >= limits_.max_depth) {
+      fail(fmt::format("nested deeper than {} levels", limits_.max_depth));
+    }
+    frames_.push_back(Frame{std::move(container), {}, {}});
+    return true;
+  }
+
+  bool close() {
+    Json value = std::move(frames_.back().value);
+    frames_.pop_back();
+    return add(std::move(value));
+  }
+
+  template <typename Value>
+  bool add(Value&& value) {
+    if (frames_.empty()) {
+      root_ = Json(std::forward<Value>(value));
+      return true;
+    }
+    Frame& frame = frames_.back();
+    if (frame.value.is_object()) {
+      // Names are already known to be distinct: append instead of ordered_json's linear search.
+      auto& members = frame.value.get_ref<Json::object_t&>();
+      members.Json::object_t::Container::emplace_back(std::move(frame.pending_key),
+                                                      Json(std::forward<Value>(value)));
+    } else {
+      frame.value.push_back(Json(std::forward<Value>(value)));
+    }
+    return true;
+  }
+
+  std::string_view where_;
+  JsonLimits limits_;
+  std::vector<Frame> frames_;
+  Json root_;
+};
+
+}  // namespace
+
+Json parse_json(std::string_view text, std::string_view where, const JsonLimits& limits) {
+  if (text.size() > limits.max_bytes) {
+    throw InvalidArgument(fmt::format(
+        "{}: {} bytes of JSON, at most {} are accepted", where, text.size(), limits.max_bytes));
+  }
+  if (text.starts_with("\xEF\xBB\xBF")) {
+    throw InvalidArgument(fmt::format("{}: starts with a byte-order mark; save it as plain UTF-8", where));
+  }
+  StrictBuilder builder(where, limits);
+  Json::sax_parse(text.begin(), text.end(), &builder);
+  return builder.take();
+}
+
+}  // namespace reprise

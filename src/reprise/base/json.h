@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+namespace reprise {
+
+using Json = nlohmann::ordered_json;
+
+/// What a hostile document may cost.
+struct JsonLimits {
+  size_t max_bytes = size_t{256} << 20;
+  int max_depth = 64;
+};
+
+/// Parses RFC 8259 JSON strictly: UTF-8 only, no byte-order mark, no repeated member name, no
+/// trailing bytes, depth and size limited. Member order is kept.
+/// \throws InvalidArgument with the byte offset and the reason; `where` names the document.
+[[nodiscard]] Json parse_json(std::string_view text,
+                              std::string_view where,
+                              const JsonLimits& limits = {});
+
+}  // namespace reprise

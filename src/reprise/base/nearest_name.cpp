@@ -1,0 +1,59 @@
+#include "reprise/base/nearest_name.h"
+
+#include <algorithm>
+#include <cctype>
+#include <limits>
+#include <vector>
+
+namespace reprise {
+namespace {
+
+char folded(char c) {
+  if (c == '-') return '_';
+  return static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+}
+
+// Levenshtein distance with one row of state.
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t above = row[j];
+      const size_t substitution = diagonal + (folded(a[i - 1]) == folded(b[j - 1]) ? 0 : 1);
+      row[j] = std::min({above + 1, row[j - 1] + 1, substitution});
+      diagonal = above;
+    }
+  }
+  return row[b.size()];
+}
+
+}  // namespace
+
+std::string_view nearest_name(std::string_view name, std::span<const std::string_view> candidates) {
+  // Names longer than any of ours cannot be typing mistakes; the cap also bounds the work.
+  constexpr size_t kLongestPlausibleName = 128;
+  if (name.empty() || name.size() > kLongestPlausibleName) return {};
+  std::string_view best;
+  size_t best_distance = std::numeric_limits<size_t>::max();
+  for (std::string_view candidate : candidates) {
+    const size_t distance = edit_distance(name, candidate);
+    if (distance < best_distance) {
+      best = candidate;
+      best_distance = distance;
+    }
+  }
+  // One mistake per three characters still reads as the same word.
+  const size_t tolerance = std::max<size_t>(1, std::max(name.size(), best.size()) / 3);
+  return best_distance <= tolerance ? best : std::string_view{};
+}
+
+std::string did_you_mean(std::string_view name, std::span<const std::string_view> candidates) {
+  const std::string_view nearest = nearest_name(name, candidates);
+  if (nearest.empty()) return {};
+  return "; did you mean '" + std::string(nearest) + "'?";
+}
+
+}  // namespace reprise
