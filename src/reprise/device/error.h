@@ -1,0 +1,32 @@
+#pragma once
+
+#include <string>
+
+#include "reprise/base/error.h"
+
+namespace reprise::device {
+
+/// A call on a device failed. `is_sticky()`: the device context is lost, nothing on it can be
+/// trusted any more and the engine must restart; otherwise only this call failed.
+class DeviceError : public Error {
+ public:
+  enum class Severity { transient, sticky };
+
+  explicit DeviceError(const std::string& message, Severity severity = Severity::transient)
+      : Error(message), severity_(severity) {}
+
+  [[nodiscard]] bool is_sticky() const noexcept { return severity_ == Severity::sticky; }
+
+ private:
+  Severity severity_;
+};
+
+/// Something was asked of a capturing stream that cannot be recorded (synchronise, allocate outside
+/// the pool, read a device value on the host, wait for work outside the capture). The capture is
+/// invalid from then on; finishing it throws the same reason again, eager work stays possible.
+class CaptureError : public DeviceError {
+ public:
+  explicit CaptureError(const std::string& message) : DeviceError(message) {}
+};
+
+}  // namespace reprise::device

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace reprise::device {
+
+/// Memory on a device that somebody else owns: an address and a length.
+struct BufferView {
+  void* data = nullptr;
+  size_t bytes = 0;
+
+  friend bool operator==(const BufferView&, const BufferView&) = default;
+};
+
+/// Blocks [begin, end) of a launch's grid: the share of one worker. Kernels loop over it.
+struct BlockRange {
+  uint32_t begin = 0;
+  uint32_t end = 0;
+};
+
+/// A CPU kernel is a function over a range of blocks. `args` points to the kernel's own trivially
+/// copyable argument struct. Blocks of one launch may run in any order on any worker, so they must
+/// not depend on each other; which worker runs a block never changes a result bit.
+using CpuKernelFunction = void (*)(const void* args, BlockRange blocks) noexcept;
+
+/// Device code with a name: one per op, dtype and instruction set. Kernels are constants with
+/// static storage duration, so launches refer to them by pointer.
+struct Kernel {
+  const char* name;
+  CpuKernelFunction cpu;
+};
+
+/// How one launch touches one stretch of memory. The CPU derives barriers from these.
+struct BufferUse {
+  enum class Access : uint8_t { read, write, read_write };
+
+  const void* data = nullptr;
+  size_t bytes = 0;
+  Access access = Access::read;
+
+  [[nodiscard]] bool writes() const noexcept { return access != Access::read; }
+};
+
+/// One bound call of a kernel. Everything is borrowed for the call only; arguments are copied by
+/// value when the launch is recorded.
+struct Launch {
+  const Kernel* kernel = nullptr;
+  uint32_t num_blocks = 0;               // grid size; 0 = nothing to do
+  std::span<const std::byte> args;       // at most kMaxLaunchArgumentBytes, aligned to 16
+  std::span<const BufferUse> uses;       // every buffer that the kernel reads or writes
+};
+
+/// CUDA allows 4 KiB of kernel parameters; ours stay far below so that a command block is compact.
+inline constexpr size_t kMaxLaunchArgumentBytes = 512;
+
+}  // namespace reprise::device
