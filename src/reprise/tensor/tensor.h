@@ -1,0 +1,106 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "reprise/base/assert.h"
+#include "reprise/device/kernel.h"
+#include "reprise/device/memory_pool.h"
+#include "reprise/tensor/dtype.h"
+#include "reprise/tensor/shape.h"
+
+namespace reprise {
+
+class OpExecutor;
+
+/// Element type and shape: what is known of a tensor without its data.
+struct TensorType {
+  DType dtype = DType::f32;
+  Shape shape;
+
+  [[nodiscard]] size_t bytes() const noexcept {
+    return static_cast<size_t>(shape.num_elements()) * dtype_bytes(dtype);
+  }
+  /// "bfloat16[3, 4096]"
+  [[nodiscard]] std::string to_string() const;
+
+  friend bool operator==(const TensorType&, const TensorType&) = default;
+};
+
+/// A strided view of device memory, copied by value. It either shares ownership of a pool block
+/// (an op's result) or borrows memory that its owner keeps alive (weights, persistent buffers, the
+/// recorded outputs of a graph). A tensor also carries the executor that runs ops on it, which is
+/// how `ops::rms_norm(x, w, eps)` knows whether to launch kernels or to record a program, without a
+/// global. A default-constructed tensor is undefined and stands for an optional argument left out.
+class Tensor {
+ public:
+  Tensor() = default;
+
+  /// A dense tensor over memory that somebody else keeps alive.
+  static Tensor borrow(TensorType type, void* data, OpExecutor& executor) {
+    return Tensor(type.dtype, type.shape, type.shape.dense_strides(), data, &executor, {});
+  }
+  /// A dense tensor that shares ownership of `block`.
+  static Tensor own(TensorType type, device::PoolReference block, OpExecutor& executor) {
+    void* data = block.get()->data;
+    return Tensor(type.dtype, type.shape, type.shape.dense_strides(), data, &executor, std::move(block));
+  }
+
+  [[nodiscard]] bool defined() const noexcept { return executor_ != nullptr; }
+  [[nodiscard]] DType dtype() const noexcept { return dtype_; }
+  [[nodiscard]] const Shape& shape() const noexcept { return shape_; }
+  [[nodiscard]] TensorType type() const { return {dtype_, shape_}; }
+  [[nodiscard]] int rank() const noexcept { return shape_.rank(); }
+  /// Size of a dimension; negative counts from the end.
+  [[nodiscard]] int64_t size(int dim) const { return shape_[dim]; }
+  /// Distance between neighbours along a dimension, in elements.
+  [[nodiscard]] int64_t stride(int dim) const { return strides_[dim]; }
+  [[nodiscard]] const Shape& strides() const noexcept { return strides_; }
+  [[nodiscard]] int64_t num_elements() const noexcept { return shape_.num_elements(); }
+  [[nodiscard]] bool is_dense() const { return strides_ == shape_.dense_strides(); }
+
+  /// Address on the executor's device.
+  [[nodiscard]] void* data() const noexcept { return data_; }
+  template <typename T>
+  [[nodiscard]] T* data_as() const noexcept {
+    return static_cast<T*>(data_);
+  }
+  /// The stretch of memory from the first to the last element.
+  [[nodiscard]] device::BufferView extent() const;
+  [[nodiscard]] OpExecutor& executor() const {
+    REPRISE_ASSERT(executor_ != nullptr, "an undefined tensor has no executor");
+    return *executor_;
+  }
+
+  /// The same memory with another shape and strides; ownership is shared.
+  [[nodiscard]] Tensor with_layout(Shape shape, Shape strides, int64_t element_offset) const;
+  /// The same view without ownership: its memory may be reused by the pool while the address stays
+  /// valid. This is what a graph keeps of its outputs.
+  [[nodiscard]] Tensor without_ownership() const {
+    return Tensor(dtype_, shape_, strides_, data_, executor_, {});
+  }
+
+ private:
+  Tensor(DType dtype,
+         Shape shape,
+         Shape strides,
+         void* data,
+         OpExecutor* executor,
+         device::PoolReference block)
+      : dtype_(dtype),
+        shape_(shape),
+        strides_(strides),
+        data_(data),
+        executor_(executor),
+        block_(std::move(block)) {}
+
+  DType dtype_ = DType::f32;
+  Shape shape_;
+  Shape strides_;
+  void* data_ = nullptr;
+  OpExecutor* executor_ = nullptr;  // owned by the model runner, outlives all tensors
+  device::PoolReference block_;
+};
+
+}  // namespace reprise
