@@ -1,0 +1,211 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reprise/cudagraph/batch_descriptor.h"
+#include "reprise/cudagraph/compilation_config.h"
+#include "reprise/cudagraph/cudagraph_mode.h"
+#include "reprise/cudagraph/dispatch_reason.h"
+#include "reprise/cudagraph/lora_cases.h"
+
+namespace reprise::cudagraph {
+
+/// A set of runtime modes, one bit each.
+class RuntimeModeSet {
+ public:
+  static constexpr RuntimeModeSet all() noexcept { return RuntimeModeSet(0b111); }
+  static constexpr RuntimeModeSet only(CudagraphRuntimeMode mode) noexcept {
+    return RuntimeModeSet(bit(mode));
+  }
+  [[nodiscard]] constexpr RuntimeModeSet with(CudagraphRuntimeMode mode) const noexcept {
+    return RuntimeModeSet(bits_ | bit(mode));
+  }
+  [[nodiscard]] constexpr RuntimeModeSet without(CudagraphRuntimeMode mode) const noexcept {
+    return RuntimeModeSet(bits_ & ~bit(mode));
+  }
+  [[nodiscard]] constexpr bool contains(CudagraphRuntimeMode mode) const noexcept {
+    return (bits_ & bit(mode)) != 0;
+  }
+  friend constexpr bool operator==(RuntimeModeSet, RuntimeModeSet) = default;
+
+ private:
+  explicit constexpr RuntimeModeSet(unsigned bits) noexcept : bits_(static_cast<uint8_t>(bits)) {}
+  static constexpr unsigned bit(CudagraphRuntimeMode mode) noexcept {
+    return 1U << static_cast<unsigned>(mode);
+  }
+  uint8_t bits_;
+};
+
+/// What the dispatcher is told about one scheduled batch: integers and flags only.
+struct BatchFacts {
+  int32_t num_tokens = 0;
+  int32_t num_reqs = 0;
+  /// Result of is_uniform_decode: state-aware, not only by shape.
+  bool uniform = false;
+  int32_t num_active_loras = 0;
+  /// The batch uses shared-prefix attention: never FULL.
+  bool cascade = false;
+  /// An encoder-decoder step that carries encoder outputs: never FULL.
+  bool encoder_outputs = false;
+  /// What other ranks agreed on, or what the caller insists on. NONE is always possible.
+  RuntimeModeSet allowed = RuntimeModeSet::all();
+};
+
+/// Key + reason. For NONE the descriptor is bare: the real token count, nothing padded.
+struct Decision {
+  CudagraphRuntimeMode mode = CudagraphRuntimeMode::NONE;
+  BatchDescriptor descriptor;
+  DispatchReason reason = DispatchReason::not_initialised;
+
+  friend bool operator==(const Decision&, const Decision&) = default;
+};
+
+/// Everything the key sets depend on. Equal options give equal keys and plans on every rank.
+struct DispatcherOptions {
+  CudagraphMode mode = CudagraphMode::NONE;
+  /// vllm: the behaviour of vLLM's dispatcher, one token list for both routines. reprise, atom: one
+  /// ladder per compatibility class, smallest fit in each, in priority order.
+  CaptureSizeRule rule = CaptureSizeRule::reprise;
+  int32_t uniform_decode_query_len = 1;  // 1 + speculative tokens
+  int32_t max_num_seqs = 1;
+  std::vector<int32_t> mixed_capture_sizes;   // tokens, ascending
+  std::vector<int32_t> decode_capture_sizes;  // tokens, ascending; rule vllm derives its own
+  LoraOptions lora;
+  bool specialize_lora = true;
+  /// Sizes the compiler specialises; must not be changed by padding.
+  std::vector<int32_t> compile_sizes;
+  /// Pieces exist: split compilation, or capture that breaks at split points.
+  bool piecewise_available = true;
+
+  friend bool operator==(const DispatcherOptions&, const DispatcherOptions&) = default;
+};
+
+/// One run of captures that share routine and kind; warm-up captures groups in order, each
+/// largest size first so that smaller graphs reuse the memory of larger ones.
+struct CaptureGroup {
+  CudagraphRuntimeMode mode = CudagraphRuntimeMode::NONE;
+  bool uniform = false;
+  std::vector<BatchDescriptor> descriptors;
+
+  friend bool operator==(const CaptureGroup&, const CaptureGroup&) = default;
+};
+
+/// The single source of truth about which graphs exist, and the one place where a batch is given its
+/// runtime mode. Knows no device.
+///
+/// Life-cycle: constructed (every batch NONE) -> initialize_cudagraph_keys (keys are planned, none
+/// dispatchable) -> mark_captured per key during warm-up -> dispatch on every step. retire() takes
+/// a key away at any time; later batches relax to the next compatible key. Initialising again
+/// forgets all keys.
+///
+/// dispatch() is const, noexcept, O(1) and does not allocate; it may run on any number of threads
+/// as long as no other member runs at the same time. The other members belong to one thread.
+class CudagraphDispatcher {
+ public:
+  CudagraphDispatcher() = default;
+
+  /// Plans the key sets.
+  /// \throws InvalidArgument when the options contradict each other (PIECEWISE without pieces, a
+  /// compile size that padding would change, decode sizes that the query length does not divide).
+  void initialize_cudagraph_keys(const DispatcherOptions& options);
+
+  /// The decision for one batch: FULL before PIECEWISE before NONE, a specific key before a general
+  /// one, the smallest key that fits. Never returns a key that is not captured.
+  [[nodiscard]] Decision dispatch(const BatchFacts& batch) const noexcept;
+
+  /// What warm-up has to capture, in order: PIECEWISE before FULL, each largest first. A pure
+  /// function of the options; empty before initialisation and for mode NONE.
+  [[nodiscard]] std::vector<CaptureGroup> capture_plan() const;
+
+  /// The key may be dispatched from now on. \pre the key is in the plan and was not retired.
+  void mark_captured(CudagraphRuntimeMode mode, const BatchDescriptor& descriptor);
+  /// mark_captured for every key that was not retired: for explain, and for tests.
+  void mark_all_captured();
+  /// The key is never dispatched again. Returns false when the key is unknown or already retired.
+  bool retire(CudagraphRuntimeMode mode, const BatchDescriptor& descriptor, std::string reason);
+
+  [[nodiscard]] bool is_initialised() const noexcept { return initialised_; }
+  [[nodiscard]] CudagraphMode mode() const noexcept { return options_.mode; }
+  [[nodiscard]] const DispatcherOptions& options() const noexcept { return options_; }
+
+  [[nodiscard]] bool is_captured(CudagraphRuntimeMode mode,
+                                 const BatchDescriptor& descriptor) const noexcept;
+  /// Planned keys of one mode, retired ones included, in plan order.
+  [[nodiscard]] std::vector<BatchDescriptor> keys(CudagraphRuntimeMode mode) const;
+  /// Largest token count any planned key covers; 0 when there is none.
+  [[nodiscard]] int32_t largest_size() const noexcept { return largest_tokens_; }
+
+  struct RetiredKey {
+    CudagraphRuntimeMode mode;
+    BatchDescriptor descriptor;
+    std::string reason;
+  };
+  [[nodiscard]] std::vector<RetiredKey> retired_keys() const;
+
+  /// The reason as a sentence with its numbers and, for a retired key, the recorded cause. Allocates:
+  /// not for the step path.
+  [[nodiscard]] std::string describe(const BatchFacts& batch, const Decision& decision) const;
+
+ private:
+  enum class KeyState : uint8_t { planned, captured, retired };
+  struct Key {
+    CudagraphRuntimeMode mode;
+    BatchDescriptor descriptor;
+    KeyState state;
+    std::string retired_because;
+  };
+  /// All keys that can serve one kind of batch with one LoRA case, as dense tables over the need
+  /// (tokens, or requests for decode ladders): O(1) and no search.
+  struct Ladder {
+    std::vector<int32_t> key_of_rung;  // key indices, ascending by size
+    std::vector<int32_t> need_of_rung;
+    std::vector<int32_t> planned;  // need -> key that should serve it, -1 = none
+    std::vector<int32_t> live;     // need -> captured key that serves it, -1 = none
+  };
+  enum LadderKind : size_t { kFullUniform, kFullGeneral, kPiecewise, kNumLadderKinds };
+
+  [[nodiscard]] const Ladder& ladder(LadderKind kind, int32_t lora_case) const noexcept {
+    return ladders_[static_cast<size_t>(lora_case) * kNumLadderKinds + kind];
+  }
+  void add_key(LadderKind kind, int32_t lora_case, int32_t need, const BatchDescriptor& descriptor);
+  void add_mixed_keys(int32_t lora_case);
+  void add_decode_keys(int32_t lora_case);
+  void check_options() const;
+  void check_compile_sizes() const;
+  void sort_keys_into_plan_order();
+  void build_planned_table(Ladder& ladder, bool exact);
+  void refresh_live_tables();
+  void refresh_live_table(Ladder& ladder, bool exact) const;
+  [[nodiscard]] int32_t find_key(CudagraphRuntimeMode mode,
+                                 const BatchDescriptor& descriptor) const noexcept;
+  [[nodiscard]] bool is_legacy() const noexcept { return options_.rule == CaptureSizeRule::vllm; }
+
+  DispatcherOptions options_;
+  LoraCases lora_cases_;
+  std::vector<Key> keys_;  // plan order
+  std::vector<Ladder> ladders_;
+  int32_t largest_tokens_ = 0;
+  bool initialised_ = false;
+};
+
+/// Whether a scheduled batch is a uniform decode batch: every request brings exactly the decode
+/// query length and none of them is still reading its prompt. Shape alone is not enough: prompt
+/// chunks of that length would replay decode graphs. `forced` overrides (dummy runs, capture).
+[[nodiscard]] constexpr bool is_uniform_decode(int32_t max_query_len,
+                                               int32_t uniform_decode_query_len,
+                                               int32_t num_tokens,
+                                               int32_t num_reqs,
+                                               bool any_prefill,
+                                               std::optional<bool> forced = std::nullopt) noexcept {
+  if (forced) return *forced;
+  return num_reqs > 0 && !any_prefill && max_query_len == uniform_decode_query_len &&
+         int64_t{num_tokens} == int64_t{max_query_len} * num_reqs;
+}
+
+}  // namespace reprise::cudagraph
