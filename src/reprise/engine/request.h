@@ -1,0 +1,132 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "reprise/kv_cache/kv_cache_manager.h"
+#include "reprise/sampling/sampler.h"
+#include "reprise/sampling/sampling_params.h"
+
+namespace reprise::engine {
+
+/// Identity of a request inside one engine, unique for the engine's life.
+enum class RequestId : uint64_t {};
+
+/// vLLM's RequestStatus. waiting -> running <-> preempted; any of them -> one finished_*; final.
+enum class RequestStatus : uint8_t {
+  waiting,
+  running,
+  preempted,         // lost its blocks; waits to be recomputed
+  finished_stopped,  // EOS, stop token or stop string
+  finished_length,   // max_tokens or the context is full
+  finished_aborted,
+  finished_error,
+};
+[[nodiscard]] constexpr bool is_finished(RequestStatus status) noexcept {
+  return status >= RequestStatus::finished_stopped;
+}
+[[nodiscard]] std::string_view to_string(RequestStatus status);
+/// "stop", "length", "abort", "error"; empty while not finished.
+[[nodiscard]] std::string_view finish_reason(RequestStatus status);
+
+/// What stopped a request beyond EOS: a stop token id, a stop string, or nothing.
+using StopReason = std::variant<std::monostate, int32_t, std::string>;
+
+/// One generation: its tokens, how far the model has computed them, and its cache blocks.
+///
+/// Owned by whoever submits it to a Scheduler (the engine core); only the Scheduler changes it.
+/// Address-stable: the scheduler keeps pointers until the request is reported finished.
+class Request {
+ public:
+  /// Sampling without an own seed uses `derive_seed(engine_seed, id)`.
+  Request(RequestId id,
+          std::vector<int32_t> prompt_token_ids,
+          sampling::SamplingParams params,
+          uint64_t engine_seed = 0,
+          int priority = 0);
+  Request(const Request&) = delete;
+  Request& operator=(const Request&) = delete;
+
+  [[nodiscard]] RequestId id() const noexcept { return id_; }
+  [[nodiscard]] const sampling::SamplingParams& params() const noexcept { return params_; }
+  [[nodiscard]] uint64_t sampling_seed() const noexcept { return sampling_seed_; }
+  [[nodiscard]] int priority() const noexcept { return priority_; }
+  /// 0, 1, 2 ... in the order of `Scheduler::add_request`.
+  [[nodiscard]] uint64_t arrival_order() const noexcept { return arrival_order_; }
+
+  [[nodiscard]] RequestStatus status() const noexcept { return status_; }
+  [[nodiscard]] bool is_finished() const noexcept { return engine::is_finished(status_); }
+  [[nodiscard]] std::string_view finish_reason() const { return engine::finish_reason(status_); }
+  [[nodiscard]] const StopReason& stop_reason() const noexcept { return stop_reason_; }
+  /// Why status is finished_error; empty otherwise.
+  [[nodiscard]] std::string_view error() const noexcept { return error_; }
+
+  /// Prompt, then output: what the model has to have computed before the next token is sampled.
+  [[nodiscard]] std::span<const int32_t> token_ids() const noexcept { return token_ids_; }
+  [[nodiscard]] std::span<const int32_t> prompt_token_ids() const noexcept {
+    return token_ids().first(static_cast<size_t>(num_prompt_tokens_));
+  }
+  [[nodiscard]] std::span<const int32_t> output_token_ids() const noexcept {
+    return token_ids().subspan(static_cast<size_t>(num_prompt_tokens_));
+  }
+  [[nodiscard]] int num_tokens() const noexcept { return static_cast<int>(token_ids_.size()); }
+  [[nodiscard]] int num_prompt_tokens() const noexcept { return num_prompt_tokens_; }
+  [[nodiscard]] int num_output_tokens() const noexcept { return num_tokens() - num_prompt_tokens_; }
+
+  /// Tokens whose KV entries are in the cache.
+  [[nodiscard]] int num_computed_tokens() const noexcept { return num_computed_tokens_; }
+  /// Tokens the current prefill has to compute: the prompt; after a preemption also the output so
+  /// far, which is recomputed like a prompt.
+  [[nodiscard]] int num_prefill_tokens() const noexcept { return num_prefill_tokens_; }
+  /// State, not shape: a prompt chunk of one token is a prefill.
+  [[nodiscard]] bool is_in_prefill() const noexcept {
+    return num_computed_tokens_ < num_prefill_tokens_;
+  }
+  [[nodiscard]] std::span<const kv_cache::BlockId> block_ids() const noexcept {
+    return block_table_.block_ids();
+  }
+  [[nodiscard]] const kv_cache::BlockTable& block_table() const noexcept { return block_table_; }
+  [[nodiscard]] int num_preemptions() const noexcept { return num_preemptions_; }
+  /// num_tokens never exceeds this: model length, cache capacity and max_tokens in one number; set
+  /// by `Scheduler::add_request`.
+  [[nodiscard]] int max_total_tokens() const noexcept { return max_total_tokens_; }
+
+  /// The sampler's view of this request for one row of logits; borrows from both.
+  [[nodiscard]] sampling::SamplingInput sampling_input(std::span<const float> logits) const;
+
+ private:
+  friend class Scheduler;
+  friend class RequestQueue;
+  friend class StopChecker;
+
+  RequestId id_;
+  sampling::SamplingParams params_;
+  uint64_t sampling_seed_;
+  int priority_;
+  uint64_t arrival_order_ = 0;
+
+  RequestStatus status_ = RequestStatus::waiting;
+  StopReason stop_reason_;
+  std::string error_;
+
+  std::vector<int32_t> token_ids_;
+  int num_prompt_tokens_;
+  int num_computed_tokens_ = 0;
+  int num_prefill_tokens_;
+  int max_total_tokens_ = 0;
+  std::vector<int32_t> all_stop_token_ids_;  // EOS and stop_token_ids: suppressed below min_tokens
+
+  kv_cache::BlockTable block_table_;
+  int num_preemptions_ = 0;
+  bool is_in_flight_ = false;      // part of the step between schedule() and update_from_output()
+  Request* queue_prev_ = nullptr;  // links of the waiting queue, owned by RequestQueue
+  Request* queue_next_ = nullptr;
+};
+
+}  // namespace reprise::engine

@@ -1,0 +1,176 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "reprise/engine/request.h"
+#include "reprise/engine/request_queue.h"
+#include "reprise/engine/stop_checker.h"
+#include "reprise/kv_cache/kv_cache_manager.h"
+#include "reprise/sampling/sampler.h"
+
+namespace reprise::engine {
+
+enum class SchedulingPolicy : uint8_t {
+  fcfs,      // first come, first served
+  priority,  // refused for now
+};
+
+/// vLLM's names and defaults.
+struct SchedulerConfig {
+  int max_num_seqs = 128;             // requests per step
+  int max_num_batched_tokens = 2048;  // tokens per step
+  int max_model_len = 2048;           // prompt + output of one request
+  bool enable_chunked_prefill = true;
+  /// A step computes at most this many tokens of one prefill; 0 = no limit.
+  int long_prefill_token_threshold = 0;
+  /// Tokens of one request in a decode step: 1 + speculative tokens. Orders the batch.
+  int decode_query_len = 1;
+  SchedulingPolicy policy = SchedulingPolicy::fcfs;
+  std::vector<int32_t> eos_token_ids;
+  int vocab_size = 0;  // bounds prompt and sampled token ids
+};
+
+/// One request's part of a step: tokens [num_computed_tokens, num_computed_tokens +
+/// num_scheduled_tokens) of `request->token_ids()`.
+struct ScheduledRequest {
+  Request* request = nullptr;  // owned by the caller of add_request
+  int num_scheduled_tokens = 0;
+  int num_computed_tokens = 0;  // before this step
+  bool samples = false;         // the step computes its last known token: a new one is sampled
+  bool is_in_prefill = false;   // computed < prefill length; state, not shape
+};
+
+/// Uniform decodes first, then by number of tokens (shorter remainders, longer prefills), among
+/// equals those with computed context first, then the order they had. Source: vLLM V2
+/// sort_batch_req_ids (reference/cudagraph-behaviour.md 4.5); differs in that a prefill chunk of
+/// decode_query_len tokens never sorts among the decodes.
+void sort_batch(std::span<ScheduledRequest> batch, int decode_query_len);
+
+/// The tokens per request of a uniform decode batch: every request contributes max_query_len tokens
+/// and none is in prefill. Nothing when the batch is mixed.
+[[nodiscard]] constexpr std::optional<int> uniform_token_count(int num_reqs,
+                                                               int num_tokens,
+                                                               int max_query_len,
+                                                               bool any_prefill) noexcept {
+  if (any_prefill || num_reqs == 0 || num_tokens != num_reqs * max_query_len) return std::nullopt;
+  return max_query_len;
+}
+
+/// One step's batch. Belongs to the scheduler and is overwritten by its next `schedule()`.
+struct SchedulerOutput {
+  std::vector<ScheduledRequest> scheduled;  // in batch order
+  int total_num_scheduled_tokens = 0;
+  int num_sampling_requests = 0;  // entries of `scheduled` with `samples`
+  int max_query_len = 0;          // largest num_scheduled_tokens
+  bool any_prefill = false;
+  std::vector<Request*> preempted;  // by this schedule(): their blocks are gone
+  /// Finished since the previous schedule(), aborts included: drop what is kept for them. The
+  /// Request objects may be gone already.
+  std::vector<RequestId> finished_request_ids;
+
+  [[nodiscard]] bool empty() const noexcept { return scheduled.empty(); }
+  [[nodiscard]] int num_reqs() const noexcept { return static_cast<int>(scheduled.size()); }
+  [[nodiscard]] std::optional<int> uniform_token_count() const noexcept {
+    return engine::uniform_token_count(
+        num_reqs(), total_num_scheduled_tokens, max_query_len, any_prefill);
+  }
+};
+
+/// What a step changed for one request.
+struct RequestUpdate {
+  Request* request = nullptr;
+  std::optional<int32_t> new_token_id;  // already in request->output_token_ids()
+  /// The scheduler has let go of the request: status, finish_reason and stop_reason are final and
+  /// its owner may destroy it.
+  bool finished = false;
+};
+
+/// When the scheduler forgets an aborted request.
+enum class AbortResult : uint8_t {
+  released,             // now: the owner may destroy it
+  released_after_step,  // it is in the step being computed: reported by update_from_output
+  already_finished,     // nothing to do
+};
+
+/// Iteration-level scheduling as vLLM V1: no prefill or decode phases, only requests whose computed
+/// tokens catch up with their known tokens.
+///
+/// A step serves running requests in admission order, then admits waiting ones, within
+/// max_num_batched_tokens, max_num_seqs and the free KV blocks; prompts are cut into chunks to fill
+/// the budget (unless chunked prefill is off). When a running request needs a block and none is
+/// free, the last admitted one is preempted: it loses its blocks and waits, in front of all others,
+/// to be recomputed. The oldest request is never the victim of another, so the system always moves.
+///
+/// Life-cycle: add_request ... { schedule, run the model, update_from_output } ... Requests are
+/// borrowed from add_request until reported finished. Not thread-safe. After warm-up a step does
+/// not allocate; add_request does.
+class Scheduler {
+ public:
+  /// `kv_cache_manager` must outlive the scheduler and serve it alone.
+  /// \throws InvalidArgument for options that cannot work (it says which and why).
+  Scheduler(SchedulerConfig config, kv_cache::KvCacheManager& kv_cache_manager);
+
+  /// Queues a new request.
+  /// \throws InvalidArgument for an empty prompt, a token outside the vocabulary, a prompt that
+  /// leaves no room for one output token in max_model_len() or cannot fit the KV cache, and for bad
+  /// sampling parameters. The request is then not kept.
+  void add_request(Request& request);
+
+  /// Ends a request at any time, also between schedule() and update_from_output().
+  AbortResult abort_request(Request& request);
+  /// Ends a request as `status` (finished_*), e.g. because a stop string was found in its text.
+  AbortResult finish_request(Request& request, RequestStatus status, StopReason stop_reason = {});
+
+  /// Chooses the next step's batch; empty when nothing can run.
+  /// \pre update_from_output was called for the previous non-empty batch.
+  const SchedulerOutput& schedule();
+
+  /// Applies the step's results: advances computed counts, appends sampled tokens, applies stop
+  /// rules, frees the blocks of what finished. `sampled`: one entry per scheduled request with
+  /// `samples`, in batch order. A status other than ok, or an id outside the vocabulary, ends that
+  /// request as finished_error and leaves the others alone.
+  /// Returns one entry per scheduled request that got a token or finished; valid until the next
+  /// call.
+  std::span<const RequestUpdate> update_from_output(
+      std::span<const sampling::SampledToken> sampled);
+
+  [[nodiscard]] bool has_unfinished_requests() const noexcept {
+    return !running_.empty() || !waiting_.empty();
+  }
+  [[nodiscard]] size_t num_running() const noexcept { return running_.size(); }
+  [[nodiscard]] size_t num_waiting() const noexcept { return waiting_.size(); }
+  [[nodiscard]] int64_t num_preemptions() const noexcept { return num_preemptions_; }
+  /// Effective: min(config.max_model_len, KV cache capacity). Smaller than configured means that
+  /// the cache is the limit; worth a warning at start-up.
+  [[nodiscard]] int max_model_len() const noexcept { return max_model_len_; }
+  [[nodiscard]] const SchedulerConfig& config() const noexcept { return config_; }
+
+ private:
+  void schedule_running(int& token_budget);
+  void schedule_waiting(int& token_budget);
+  [[nodiscard]] int tokens_to_schedule(const Request& request, int token_budget) const;
+  void append_to_batch(Request& request, int num_scheduled_tokens);
+  void preempt(Request& request);
+  void release(Request& request);
+  void remove_from_running(Request& request);
+  void apply_token(Request& request, const sampling::SampledToken& sampled);
+
+  SchedulerConfig config_;
+  kv_cache::KvCacheManager* kv_cache_manager_;  // owned by the engine core
+  StopChecker stop_checker_;
+  int max_model_len_;
+
+  RequestQueue waiting_;
+  std::vector<Request*> running_;  // in admission order
+  SchedulerOutput output_;
+  std::vector<RequestId> finished_since_schedule_;
+  std::vector<RequestUpdate> updates_;
+  bool step_in_flight_ = false;
+  uint64_t next_arrival_order_ = 0;
+  int64_t num_preemptions_ = 0;
+};
+
+}  // namespace reprise::engine

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "reprise/sampling/sampling_params.h"
+#include "reprise/sampling/token_filters.h"
+
+namespace reprise::sampling {
+
+/// What the sampler may look at for one row. Everything is borrowed for the call.
+struct SamplingInput {
+  std::span<const float> logits;  // [vocab_size]; -inf is allowed and means "never"
+  const SamplingParams* params = nullptr;
+  std::span<const int32_t> prompt_token_ids;
+  /// Tokens generated so far; their count is also the position that keys the random number, so a
+  /// request that was preempted and recomputed goes on exactly as if nothing had happened.
+  std::span<const int32_t> output_token_ids;
+  /// Never chosen in this step: EOS and stop ids while the output is shorter than min_tokens.
+  std::span<const int32_t> suppressed_token_ids;
+  uint64_t seed = 0;  // params->seed, or the request's own from `derive_seed`
+};
+
+enum class SamplingStatus : uint8_t {
+  ok,
+  non_finite_logits,  // NaN or +inf: the model's numbers are broken
+  no_allowed_token,   // every token was masked out
+};
+[[nodiscard]] std::string_view to_string(SamplingStatus status);
+
+struct TokenLogprob {
+  int32_t token_id = -1;
+  float logprob = 0.0F;  // natural log, of the raw logits before any adjustment (vLLM's default)
+  int rank = 0;          // 1 = most likely; equal logits: the lower id first
+  friend bool operator==(const TokenLogprob&, const TokenLogprob&) = default;
+};
+
+/// The result for one row. Keep the object between steps: `top_logprobs` reuses its storage.
+struct SampledToken {
+  int32_t token_id = -1;  // in [0, vocab_size) when status is ok, else -1
+  SamplingStatus status = SamplingStatus::ok;
+  TokenLogprob logprob;                    // of token_id; only when params->logprobs is set
+  std::vector<TokenLogprob> top_logprobs;  // most likely first; size min(*logprobs, vocab_size)
+};
+
+/// Chooses the next token of one row of logits.
+///
+/// Order of operations (vLLM V1): raw logprobs, allowed_token_ids, suppressed ids, logit_bias,
+/// penalties, then greedy: the first maximal index; or: temperature, min_p, top_k, top_p, draw.
+/// The draw is an inverse CDF over the kept tokens in ascending id order, with one Philox4x32-10
+/// number keyed by (seed, position): a row's result does not depend on what else is in the batch,
+/// in which order rows are sampled, or how often. Ties at a top_k or top_p edge keep the lower id,
+/// so exactly k tokens stay and top_k = 1 equals greedy (vLLM keeps all that tie).
+///
+/// Scratch is sized at construction; nothing allocates afterwards except growth of a caller's
+/// `top_logprobs`. Not thread-safe: one per thread. Bad numbers are a status, never an exception.
+class Sampler {
+ public:
+  explicit Sampler(int max_vocab_size);
+
+  /// \pre params validated; 1 <= logits.size() <= max_vocab_size; token ids < logits.size().
+  void sample(const SamplingInput& input, SampledToken& result);
+
+ private:
+  std::vector<float> logits_;     // [vocab_size] adjusted copy of the row
+  std::vector<int32_t> counts_;   // [vocab_size] occurrences in the output; all 0 between calls
+  std::vector<int32_t> touched_;  // ids with a non-zero count, for the reset
+  TokenFilter filter_;
+};
+
+/// The seed of a request that did not bring one: a function of the engine's seed and the request's
+/// number only.
+[[nodiscard]] uint64_t derive_seed(uint64_t engine_seed, uint64_t request_number) noexcept;
+
+}  // namespace reprise::sampling

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace reprise::sampling {
+
+/// A token that may still be drawn.
+struct Candidate {
+  int32_t token_id = 0;
+  float logit = 0.0F;   // after temperature
+  double weight = 0.0;  // exp(logit - max logit): in (0, 1], not normalised
+};
+
+struct FilterOptions {
+  float temperature = 1.0F;  // > 0
+  float min_p = 0.0F;        // 0 = off
+  int top_k = 0;             // <= 0 = off
+  float top_p = 1.0F;        // 1 = off
+};
+
+/// Temperature, min_p, top_k and top_p, in this order, without sorting the vocabulary: thresholds
+/// come from nth_element, and top_p orders only as many of the likeliest tokens as its mass needs.
+/// Each filter sees the distribution that the one before left, renormalised. At an edge between
+/// equal logits the lower id stays. Reuses its storage; not thread-safe.
+class TokenFilter {
+ public:
+  explicit TokenFilter(int max_vocab_size);
+
+  /// The kept tokens in ascending id order, never empty; valid until the next call.
+  /// \pre the largest logit is finite and no logit is NaN.
+  std::span<const Candidate> apply(std::span<const float> logits,  // [vocab_size]
+                                   const FilterOptions& options);
+
+ private:
+  void keep_top_k(int k);
+  void keep_top_p(float p);
+  void keep_down_to(const Candidate& last);
+
+  std::vector<Candidate> kept_;     // ascending id
+  std::vector<Candidate> ordered_;  // scratch for selection
+};
+
+/// Draws by inverse CDF: the first candidate whose cumulated weight exceeds uniform * total.
+/// \pre candidates not empty; 0 <= uniform < 1.
+[[nodiscard]] int32_t draw(std::span<const Candidate> candidates, double uniform) noexcept;
+
+}  // namespace reprise::sampling
