@@ -1,6 +1,5 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -154,37 +153,53 @@ class CudagraphDispatcher {
 
  private:
   enum class KeyState : uint8_t { planned, captured, retired };
+  /// The compatibility classes: which batches a key can serve.
+  enum LadderKind : uint8_t { kFullUniform, kFullGeneral, kPiecewise, kNumLadderKinds };
   struct Key {
     CudagraphRuntimeMode mode;
     BatchDescriptor descriptor;
-    KeyState state;
+    LadderKind kind;
+    int32_t lora_case;
+    int32_t need;  // the largest need it serves: tokens, or requests for decode ladders
+    KeyState state = KeyState::planned;
     std::string retired_because;
   };
-  /// All keys that can serve one kind of batch with one LoRA case, as dense tables over the need
-  /// (tokens, or requests for decode ladders): O(1) and no search.
+  /// All keys of one class and LoRA case, as dense tables from need to key index (-1 = none): no
+  /// search on the step path.
   struct Ladder {
-    std::vector<int32_t> key_of_rung;  // key indices, ascending by size
-    std::vector<int32_t> need_of_rung;
-    std::vector<int32_t> planned;  // need -> key that should serve it, -1 = none
-    std::vector<int32_t> live;     // need -> captured key that serves it, -1 = none
+    std::vector<int32_t> rungs;    // key indices, ascending by need
+    std::vector<int32_t> planned;  // the key that should serve the need
+    std::vector<int32_t> live;     // the captured key that does
   };
-  enum LadderKind : size_t { kFullUniform, kFullGeneral, kPiecewise, kNumLadderKinds };
+  struct LookUp {
+    int32_t planned = -1;
+    int32_t live = -1;
+  };
 
-  [[nodiscard]] const Ladder& ladder(LadderKind kind, int32_t lora_case) const noexcept {
+  [[nodiscard]] Ladder& ladder(LadderKind kind, int32_t lora_case) noexcept {
     return ladders_[static_cast<size_t>(lora_case) * kNumLadderKinds + kind];
   }
-  void add_key(LadderKind kind, int32_t lora_case, int32_t need, const BatchDescriptor& descriptor);
-  void add_mixed_keys(int32_t lora_case);
-  void add_decode_keys(int32_t lora_case);
-  void check_options() const;
-  void check_compile_sizes() const;
-  void sort_keys_into_plan_order();
-  void build_planned_table(Ladder& ladder, bool exact);
-  void refresh_live_tables();
-  void refresh_live_table(Ladder& ladder, bool exact) const;
+  [[nodiscard]] LookUp look_up(LadderKind kind, int32_t lora_case, int32_t need) const noexcept;
+  [[nodiscard]] LookUp look_up_full(const BatchFacts& batch, int32_t lora_case) const noexcept;
+  [[nodiscard]] LookUp look_up_piecewise(const BatchFacts& batch, int32_t lora_case) const noexcept;
+  [[nodiscard]] bool takes_decode_routine(const BatchFacts& batch) const noexcept {
+    return batch.uniform && separate_routine(options_.mode);
+  }
+  [[nodiscard]] CudagraphRuntimeMode routine_of(const BatchFacts& batch) const noexcept {
+    return batch.uniform ? decode_mode(options_.mode) : mixed_mode(options_.mode);
+  }
+  [[nodiscard]] DispatchReason relaxed_reason(const BatchFacts& batch, LookUp full) const noexcept;
+  [[nodiscard]] DispatchReason eager_reason(const BatchFacts& batch,
+                                            LookUp full,
+                                            LookUp piecewise) const noexcept;
+  [[nodiscard]] bool is_legacy() const noexcept { return options_.rule == CaptureSizeRule::vllm; }
+
+  void plan_mixed_keys(int32_t lora_case);
+  void plan_decode_keys(int32_t lora_case);
+  void build_tables(Ladder& ladder) const;
+  void refresh_live_table(Ladder& ladder) const;
   [[nodiscard]] int32_t find_key(CudagraphRuntimeMode mode,
                                  const BatchDescriptor& descriptor) const noexcept;
-  [[nodiscard]] bool is_legacy() const noexcept { return options_.rule == CaptureSizeRule::vllm; }
 
   DispatcherOptions options_;
   LoraCases lora_cases_;

@@ -1,0 +1,442 @@
+#include "reprise/cudagraph/cudagraph_dispatcher.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "reprise/base/assert.h"
+#include "reprise/base/error.h"
+#include "reprise/cudagraph/capture_sizes.h"
+
+namespace reprise::cudagraph {
+namespace {
+
+// Plan order: PIECEWISE before FULL (its activations are larger, FULL then fits into memory that is
+// already reserved), largest first.
+auto plan_rank(CudagraphRuntimeMode mode, const BatchDescriptor& d) {
+  return std::tuple(mode, -d.num_tokens, -d.num_active_loras, d.uniform, d.num_reqs.value_or(-1));
+}
+
+void check_ladder(std::string_view what, const std::vector<int32_t>& sizes) {
+  int32_t previous = 0;
+  for (int32_t size : sizes) {
+    if (size <= previous) {
+      throw InvalidArgument(fmt::format(
+          "{}: expected positive ascending sizes, got {} after {}", what, size, previous));
+    }
+    previous = size;
+  }
+}
+
+void check_decode_sizes(const std::vector<int32_t>& sizes, const DispatcherOptions& options) {
+  const int32_t q = options.uniform_decode_query_len;
+  for (int32_t size : sizes) {
+    if (size % q != 0 || size / q > options.max_num_seqs) {
+      throw InvalidArgument(
+          fmt::format("decode capture size {}: expected a multiple of the decode query length {} "
+                      "with at most {} requests (max_num_seqs)",
+                      size,
+                      q,
+                      options.max_num_seqs));
+    }
+  }
+}
+
+// A size that is compiled specially would never be seen if padding moved batches past it.
+void check_compile_sizes(const DispatcherOptions& options) {
+  const auto& mixed = options.mixed_capture_sizes;
+  const auto& decode = options.decode_capture_sizes;
+  for (int32_t size : options.compile_sizes) {
+    const auto fit = std::lower_bound(mixed.begin(), mixed.end(), size);
+    if (fit == mixed.end() || *fit == size) continue;
+    if (std::binary_search(decode.begin(), decode.end(), size)) continue;
+    throw InvalidArgument(
+        fmt::format("compile_sizes: {} would be padded to {} and never run; use values from the "
+                    "capture sizes {}",
+                    size,
+                    *fit,
+                    fmt::join(mixed, ", ")));
+  }
+}
+
+void check_options(const DispatcherOptions& options) {
+  if (requires_piecewise_compilation(options.mode) && !options.piecewise_available) {
+    throw InvalidArgument(
+        fmt::format("cudagraph_mode {} needs the model in pieces: compile with VLLM_COMPILE and "
+                    "splitting_ops that contain attention, use breakable capture, or choose "
+                    "FULL_DECODE_ONLY, FULL or NONE",
+                    to_string(options.mode)));
+  }
+  if (options.uniform_decode_query_len < 1 || options.max_num_seqs < 1) {
+    throw InvalidArgument(
+        fmt::format("dispatcher: expected a decode query length and max_num_seqs of at least 1, "
+                    "got {} and {}",
+                    options.uniform_decode_query_len,
+                    options.max_num_seqs));
+  }
+  check_ladder("capture sizes", options.mixed_capture_sizes);
+  check_ladder("decode capture sizes", options.decode_capture_sizes);
+}
+
+}  // namespace
+
+void CudagraphDispatcher::initialize_cudagraph_keys(const DispatcherOptions& options) {
+  DispatcherOptions checked = options;
+  check_options(checked);
+  if (!separate_routine(checked.mode)) {
+    checked.decode_capture_sizes.clear();
+  } else if (checked.rule == CaptureSizeRule::vllm) {
+    checked.decode_capture_sizes = decode_sizes_within(
+        checked.mixed_capture_sizes, checked.uniform_decode_query_len, checked.max_num_seqs);
+  }
+  check_decode_sizes(checked.decode_capture_sizes, checked);
+  if (checked.mode != CudagraphMode::NONE) check_compile_sizes(checked);
+
+  options_ = std::move(checked);
+  lora_cases_ = LoraCases(options_.lora, options_.specialize_lora, options_.rule);
+  keys_.clear();
+  const size_t num_cases = lora_cases_.counts().size();
+  ladders_.assign(num_cases * kNumLadderKinds, Ladder{});
+  largest_tokens_ = 0;
+  initialised_ = true;
+  if (options_.mode == CudagraphMode::NONE) return;
+
+  for (int32_t lora_case = 0; lora_case < static_cast<int32_t>(num_cases); ++lora_case) {
+    plan_mixed_keys(lora_case);
+    plan_decode_keys(lora_case);
+  }
+  std::sort(keys_.begin(), keys_.end(), [](const Key& a, const Key& b) {
+    return plan_rank(a.mode, a.descriptor) < plan_rank(b.mode, b.descriptor);
+  });
+  for (size_t i = keys_.size(); i-- > 0;) {  // plan order descends, rungs ascend
+    ladder(keys_[i].kind, keys_[i].lora_case).rungs.push_back(static_cast<int32_t>(i));
+    largest_tokens_ = std::max(largest_tokens_, keys_[i].descriptor.num_tokens);
+  }
+  for (Ladder& each : ladders_) build_tables(each);
+}
+
+void CudagraphDispatcher::plan_mixed_keys(int32_t lora_case) {
+  const CudagraphRuntimeMode mode = mixed_mode(options_.mode);
+  if (mode == CudagraphRuntimeMode::NONE) return;
+  const int32_t num_loras = lora_cases_.counts()[static_cast<size_t>(lora_case)];
+  for (int32_t size : options_.mixed_capture_sizes) {
+    BatchDescriptor descriptor{.num_tokens = size,
+                               .num_reqs = std::nullopt,
+                               .uniform = false,
+                               .has_lora = num_loras > 0,
+                               .num_active_loras = num_loras};
+    LadderKind kind = kPiecewise;
+    if (mode == CudagraphRuntimeMode::FULL) {
+      descriptor.num_reqs = std::min(size, options_.max_num_seqs);
+      kind = kFullGeneral;
+    }
+    keys_.push_back({mode, descriptor, kind, lora_case, size, KeyState::planned, {}});
+  }
+}
+
+void CudagraphDispatcher::plan_decode_keys(int32_t lora_case) {
+  const int32_t num_loras = lora_cases_.counts()[static_cast<size_t>(lora_case)];
+  for (int32_t size : options_.decode_capture_sizes) {
+    const int32_t num_reqs = size / options_.uniform_decode_query_len;
+    const BatchDescriptor descriptor{.num_tokens = size,
+                                     .num_reqs = num_reqs,
+                                     .uniform = true,
+                                     .has_lora = num_loras > 0,
+                                     .num_active_loras = num_loras};
+    keys_.push_back({CudagraphRuntimeMode::FULL,
+                     descriptor,
+                     kFullUniform,
+                     lora_case,
+                     is_legacy() ? size : num_reqs,
+                     KeyState::planned,
+                     {}});
+  }
+}
+
+// vLLM pads a batch first and then looks for a key of exactly that size; the other rules take the
+// smallest rung of the class.
+void CudagraphDispatcher::build_tables(Ladder& ladder) const {
+  if (ladder.rungs.empty()) return;
+  const auto need_of = [&](int32_t key) { return keys_[static_cast<size_t>(key)].need; };
+  const PaddingTable padding =
+      is_legacy() ? PaddingTable(options_.mixed_capture_sizes) : PaddingTable();
+  const int32_t largest = is_legacy() ? padding.max() : need_of(ladder.rungs.back());
+  ladder.planned.assign(static_cast<size_t>(largest) + 1, -1);
+  size_t rung = 0;
+  for (int32_t need = 1; need <= largest; ++need) {
+    while (rung < ladder.rungs.size() && need_of(ladder.rungs[rung]) < need) ++rung;
+    if (rung == ladder.rungs.size()) break;
+    const int32_t key = ladder.rungs[rung];
+    if (!is_legacy() || need_of(key) == padding.padded(need)) {
+      ladder.planned[static_cast<size_t>(need)] = key;
+    }
+  }
+  ladder.live.assign(ladder.planned.size(), -1);
+}
+
+void CudagraphDispatcher::refresh_live_table(Ladder& ladder) const {
+  const auto is_live = [&](int32_t key) {
+    return key >= 0 && keys_[static_cast<size_t>(key)].state == KeyState::captured;
+  };
+  if (is_legacy()) {
+    for (size_t need = 0; need < ladder.planned.size(); ++need) {
+      ladder.live[need] = is_live(ladder.planned[need]) ? ladder.planned[need] : -1;
+    }
+    return;
+  }
+  int32_t smallest_fit = -1;
+  for (size_t need = ladder.planned.size(); need-- > 1;) {
+    // At a rung's own size a captured rung takes over from the larger one.
+    const int32_t planned = ladder.planned[need];
+    if (is_live(planned)) smallest_fit = planned;
+    ladder.live[need] = smallest_fit;
+  }
+}
+
+CudagraphDispatcher::LookUp CudagraphDispatcher::look_up(LadderKind kind,
+                                                         int32_t lora_case,
+                                                         int32_t need) const noexcept {
+  const Ladder& found = ladders_[static_cast<size_t>(lora_case) * kNumLadderKinds + kind];
+  if (need < 0 || static_cast<size_t>(need) >= found.planned.size()) return {};
+  return {found.planned[static_cast<size_t>(need)], found.live[static_cast<size_t>(need)]};
+}
+
+CudagraphDispatcher::LookUp CudagraphDispatcher::look_up_full(const BatchFacts& batch,
+                                                              int32_t lora_case) const noexcept {
+  const LadderKind kind = takes_decode_routine(batch) ? kFullUniform : kFullGeneral;
+  if (is_legacy()) return look_up(kind, lora_case, batch.num_tokens);
+  // FULL graphs hold exactly their request count: the batch must fit in both dimensions.
+  if (batch.num_reqs > options_.max_num_seqs) return {};
+  if (kind == kFullGeneral) {
+    return look_up(kind, lora_case, std::max(batch.num_tokens, batch.num_reqs));
+  }
+  const int32_t q = options_.uniform_decode_query_len;
+  const int32_t num_reqs_of_tokens = batch.num_tokens / q + (batch.num_tokens % q != 0 ? 1 : 0);
+  return look_up(kind, lora_case, std::max(batch.num_reqs, num_reqs_of_tokens));
+}
+
+CudagraphDispatcher::LookUp CudagraphDispatcher::look_up_piecewise(
+    const BatchFacts& batch, int32_t lora_case) const noexcept {
+  return look_up(kPiecewise, lora_case, batch.num_tokens);
+}
+
+Decision CudagraphDispatcher::dispatch(const BatchFacts& batch) const noexcept {
+  const auto eager = [&](DispatchReason reason) {
+    Decision decision;
+    decision.descriptor.num_tokens = batch.num_tokens;
+    decision.reason = reason;
+    return decision;
+  };
+  const auto hit = [&](int32_t key, DispatchReason reason) {
+    const Key& found = keys_[static_cast<size_t>(key)];
+    return Decision{found.mode, found.descriptor, reason};
+  };
+  if (!initialised_) return eager(DispatchReason::not_initialised);
+  if (options_.mode == CudagraphMode::NONE) return eager(DispatchReason::mode_none);
+  const bool piecewise_allowed = batch.allowed.contains(CudagraphRuntimeMode::PIECEWISE);
+  bool full_allowed = batch.allowed.contains(CudagraphRuntimeMode::FULL);
+  if (!full_allowed && !piecewise_allowed) return eager(DispatchReason::only_none_allowed);
+  if (batch.num_tokens <= 0) return eager(DispatchReason::empty_batch);
+  const int32_t lora_case = lora_cases_.case_index(batch.num_active_loras);
+  if (lora_case < 0) return eager(DispatchReason::lora_count_not_captured);
+  full_allowed = full_allowed && !batch.cascade && !batch.encoder_outputs;
+
+  const LookUp full = look_up_full(batch, lora_case);
+  if (full_allowed && full.live >= 0) {
+    if (full.live != full.planned) return hit(full.live, DispatchReason::full_larger_size);
+    return hit(full.live,
+               takes_decode_routine(batch) ? DispatchReason::full_uniform
+                                           : DispatchReason::full_general);
+  }
+  const LookUp piecewise = look_up_piecewise(batch, lora_case);
+  if (piecewise_allowed && piecewise.live >= 0) {
+    if (routine_of(batch) == CudagraphRuntimeMode::FULL) {
+      return hit(piecewise.live, relaxed_reason(batch, full));
+    }
+    return hit(piecewise.live,
+               piecewise.live == piecewise.planned ? DispatchReason::piecewise
+                                                   : DispatchReason::piecewise_larger_size);
+  }
+  return eager(eager_reason(batch, full, piecewise));
+}
+
+DispatchReason CudagraphDispatcher::relaxed_reason(const BatchFacts& batch,
+                                                   LookUp full) const noexcept {
+  if (full.planned < 0) return DispatchReason::piecewise_no_decode_size;
+  if (batch.cascade) return DispatchReason::piecewise_cascade;
+  if (batch.encoder_outputs) return DispatchReason::piecewise_encoder_outputs;
+  if (!batch.allowed.contains(CudagraphRuntimeMode::FULL)) {
+    return DispatchReason::piecewise_full_not_allowed;
+  }
+  return keys_[static_cast<size_t>(full.planned)].state == KeyState::retired
+             ? DispatchReason::piecewise_full_retired
+             : DispatchReason::piecewise_full_not_captured;
+}
+
+DispatchReason CudagraphDispatcher::eager_reason(const BatchFacts& batch,
+                                                 LookUp full,
+                                                 LookUp piecewise) const noexcept {
+  const auto unavailable = [&](int32_t key) {
+    return keys_[static_cast<size_t>(key)].state == KeyState::retired
+               ? DispatchReason::key_retired
+               : DispatchReason::key_not_captured;
+  };
+  // A PIECEWISE key that fits but is missing tells more than the FULL one it stood in for.
+  if (piecewise.planned >= 0) {
+    if (!batch.allowed.contains(CudagraphRuntimeMode::PIECEWISE)) {
+      return DispatchReason::mode_not_allowed;
+    }
+    return unavailable(piecewise.planned);
+  }
+  if (full.planned >= 0) {
+    if (batch.cascade) return DispatchReason::cascade;
+    if (batch.encoder_outputs) return DispatchReason::encoder_outputs;
+    if (!batch.allowed.contains(CudagraphRuntimeMode::FULL)) {
+      return DispatchReason::mode_not_allowed;
+    }
+    return unavailable(full.planned);
+  }
+  if (routine_of(batch) == CudagraphRuntimeMode::NONE) {
+    return DispatchReason::mixed_batches_run_eager;
+  }
+  if (batch.num_tokens > largest_tokens_) return DispatchReason::exceeds_largest_size;
+  if (batch.num_reqs > options_.max_num_seqs) return DispatchReason::more_requests_than_captured;
+  return takes_decode_routine(batch) ? DispatchReason::no_decode_size
+                                     : DispatchReason::exceeds_largest_size;
+}
+
+std::vector<CaptureGroup> CudagraphDispatcher::capture_plan() const {
+  std::vector<CaptureGroup> plan;
+  for (const Key& key : keys_) {
+    if (plan.empty() || plan.back().mode != key.mode ||
+        plan.back().uniform != key.descriptor.uniform) {
+      plan.push_back({key.mode, key.descriptor.uniform, {}});
+    }
+    plan.back().descriptors.push_back(key.descriptor);
+  }
+  return plan;
+}
+
+int32_t CudagraphDispatcher::find_key(CudagraphRuntimeMode mode,
+                                      const BatchDescriptor& descriptor) const noexcept {
+  const auto wanted = plan_rank(mode, descriptor);
+  const auto found =
+      std::lower_bound(keys_.begin(), keys_.end(), wanted, [](const Key& key, const auto& rank) {
+        return plan_rank(key.mode, key.descriptor) < rank;
+      });
+  if (found == keys_.end() || found->mode != mode || found->descriptor != descriptor) return -1;
+  return static_cast<int32_t>(found - keys_.begin());
+}
+
+void CudagraphDispatcher::mark_captured(CudagraphRuntimeMode mode,
+                                        const BatchDescriptor& descriptor) {
+  const int32_t index = find_key(mode, descriptor);
+  REPRISE_ASSERT(index >= 0,
+                 "captured a key that was not planned: {} {}",
+                 to_string(mode),
+                 to_string(descriptor));
+  Key& key = keys_[static_cast<size_t>(index)];
+  REPRISE_ASSERT(key.state != KeyState::retired,
+                 "captured a retired key: {} {}",
+                 to_string(mode),
+                 to_string(descriptor));
+  key.state = KeyState::captured;
+  refresh_live_table(ladder(key.kind, key.lora_case));
+}
+
+void CudagraphDispatcher::mark_all_captured() {
+  for (Key& key : keys_) {
+    if (key.state == KeyState::planned) key.state = KeyState::captured;
+  }
+  for (Ladder& each : ladders_) refresh_live_table(each);
+}
+
+bool CudagraphDispatcher::retire(CudagraphRuntimeMode mode,
+                                 const BatchDescriptor& descriptor,
+                                 std::string reason) {
+  const int32_t index = find_key(mode, descriptor);
+  if (index < 0) return false;
+  Key& key = keys_[static_cast<size_t>(index)];
+  if (key.state == KeyState::retired) return false;
+  key.state = KeyState::retired;
+  key.retired_because = std::move(reason);
+  refresh_live_table(ladder(key.kind, key.lora_case));
+  return true;
+}
+
+bool CudagraphDispatcher::is_captured(CudagraphRuntimeMode mode,
+                                      const BatchDescriptor& descriptor) const noexcept {
+  const int32_t index = find_key(mode, descriptor);
+  return index >= 0 && keys_[static_cast<size_t>(index)].state == KeyState::captured;
+}
+
+std::vector<BatchDescriptor> CudagraphDispatcher::keys(CudagraphRuntimeMode mode) const {
+  std::vector<BatchDescriptor> descriptors;
+  for (const Key& key : keys_) {
+    if (key.mode == mode) descriptors.push_back(key.descriptor);
+  }
+  return descriptors;
+}
+
+std::vector<CudagraphDispatcher::RetiredKey> CudagraphDispatcher::retired_keys() const {
+  std::vector<RetiredKey> retired;
+  for (const Key& key : keys_) {
+    if (key.state == KeyState::retired) {
+      retired.push_back({key.mode, key.descriptor, key.retired_because});
+    }
+  }
+  return retired;
+}
+
+std::string CudagraphDispatcher::describe(const BatchFacts& batch,
+                                          const Decision& decision) const {
+  std::string text(to_string(decision.reason));
+  const int32_t lora_case = initialised_ ? lora_cases_.case_index(batch.num_active_loras) : -1;
+  const auto add_cause = [&](LookUp found) {
+    if (found.planned < 0) return;
+    const Key& key = keys_[static_cast<size_t>(found.planned)];
+    text += fmt::format(" ({} {}", to_string(key.mode), to_string(key.descriptor));
+    if (key.state == KeyState::retired) text += ": " + key.retired_because;
+    text += ")";
+  };
+  switch (decision.reason) {
+    case DispatchReason::exceeds_largest_size:
+      text += fmt::format(" ({} > {})", batch.num_tokens, largest_tokens_);
+      break;
+    case DispatchReason::more_requests_than_captured:
+      text += fmt::format(" ({} > max_num_seqs {})", batch.num_reqs, options_.max_num_seqs);
+      break;
+    case DispatchReason::lora_count_not_captured:
+      text += fmt::format(" ({}; captured counts: {})",
+                          batch.num_active_loras,
+                          fmt::join(lora_cases_.counts(), ", "));
+      break;
+    case DispatchReason::piecewise_no_decode_size:
+    case DispatchReason::no_decode_size:
+      text += options_.decode_capture_sizes.empty()
+                  ? std::string(" (no decode sizes at all)")
+                  : fmt::format(" (decode sizes go up to {} requests)",
+                                options_.decode_capture_sizes.back() /
+                                    options_.uniform_decode_query_len);
+      break;
+    case DispatchReason::piecewise_full_retired:
+    case DispatchReason::piecewise_full_not_captured:
+    case DispatchReason::full_larger_size: add_cause(look_up_full(batch, lora_case)); break;
+    case DispatchReason::piecewise_larger_size:
+      add_cause(look_up_piecewise(batch, lora_case));
+      break;
+    case DispatchReason::key_retired:
+    case DispatchReason::key_not_captured: {
+      const LookUp piecewise = look_up_piecewise(batch, lora_case);
+      add_cause(piecewise.planned >= 0 ? piecewise : look_up_full(batch, lora_case));
+      break;
+    }
+    default: break;
+  }
+  return text;
+}
+
+}  // namespace reprise::cudagraph
