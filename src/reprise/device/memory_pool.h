@@ -4,6 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <utility>
+#include <vector>
+
+#include "reprise/device/kernel.h"
 
 namespace reprise::device {
 
@@ -42,6 +45,9 @@ class MemoryPool {
   /// Bytes in blocks that are referenced now, and the most there ever were.
   [[nodiscard]] virtual size_t live_bytes() const noexcept = 0;
   [[nodiscard]] virtual size_t peak_live_bytes() const noexcept = 0;
+  /// What is reserved and not referenced now, in a fixed order. For tests that overwrite it between
+  /// steps (nothing may depend on it) and for fragmentation reports; allocates on the host.
+  [[nodiscard]] virtual std::vector<BufferView> free_ranges() const = 0;
 
  protected:
   MemoryPool() = default;

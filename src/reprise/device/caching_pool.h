@@ -1,0 +1,79 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "reprise/device/memory_pool.h"
+
+namespace reprise::device {
+
+/// Where a pool gets its segments from: raw device memory, allowed during capture.
+class MemorySource {
+ public:
+  virtual ~MemorySource() = default;
+  /// Memory aligned to at least 4096. \throws OutOfMemory
+  [[nodiscard]] virtual BufferView acquire(size_t bytes) = 0;
+  virtual void give_back(BufferView memory) noexcept = 0;
+};
+
+/// MemoryPool that carves blocks out of large segments and keeps them until it is destroyed.
+///
+/// Best fit with splitting and coalescing: a released large block serves several smaller requests,
+/// so capturing the largest key first lets every smaller key live in the same memory. The choice
+/// depends only on the history of calls, never on the clock or on addresses of host objects: the
+/// same calls from the same state give the same addresses.
+///
+/// Block objects are recycled and all lists are intrusive: once the segments suffice, neither
+/// allocate nor release touches the host's allocator. Not thread-safe, as MemoryPool says.
+class CachingPool final : public MemoryPool {
+ public:
+  explicit CachingPool(MemorySource& source);
+  ~CachingPool() override;
+
+  [[nodiscard]] PoolBlock* allocate(size_t bytes) override;
+  void release(PoolBlock* block) noexcept override;
+  [[nodiscard]] size_t reserved_bytes() const noexcept override { return reserved_bytes_; }
+  [[nodiscard]] size_t live_bytes() const noexcept override { return live_bytes_; }
+  [[nodiscard]] size_t peak_live_bytes() const noexcept override { return peak_live_bytes_; }
+  [[nodiscard]] std::vector<BufferView> free_ranges() const override;
+
+ private:
+  // A stretch of a segment, in use or free. All chunks of a segment, in address order, cover it.
+  struct Chunk : PoolBlock {
+    Chunk* before = nullptr;  // neighbours in the segment
+    Chunk* after = nullptr;
+    Chunk* previous_free = nullptr;  // neighbours in the bin; next_free also chains unused objects
+    Chunk* next_free = nullptr;
+    bool is_free = false;
+  };
+
+  // Free chunks are binned by size, four bins for each power of two of 256-byte units. Each bin is
+  // sorted by size, then address.
+  static constexpr size_t kNumBins = 64 * 4;
+
+  static size_t bin_of(size_t bytes) noexcept;
+  Chunk* find_fit(size_t bytes) const noexcept;
+  Chunk* grow(size_t bytes);
+  void split(Chunk* chunk, size_t bytes);
+  void absorb_next(Chunk* chunk) noexcept;
+  void insert_free(Chunk* chunk) noexcept;
+  void remove_free(Chunk* chunk) noexcept;
+  Chunk* take_unused();
+  void put_unused(Chunk* chunk) noexcept;
+
+  MemorySource* source_;  // owned by the device
+  std::vector<BufferView> segments_;
+  std::vector<Chunk*> first_chunks_;  // of each segment
+  std::vector<std::unique_ptr<Chunk[]>> slabs_;
+  Chunk* unused_ = nullptr;
+  std::array<Chunk*, kNumBins> bins_{};
+  std::array<uint64_t, kNumBins / 64> occupied_{};  // bit = bin has a chunk
+  size_t reserved_bytes_ = 0;
+  size_t live_bytes_ = 0;
+  size_t peak_live_bytes_ = 0;
+};
+
+}  // namespace reprise::device

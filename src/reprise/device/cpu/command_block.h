@@ -1,0 +1,93 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "reprise/device/cpu/worker_team.h"
+#include "reprise/device/kernel.h"
+
+namespace reprise::device {
+
+/// The header of one recorded launch. Its arguments follow, then padding to whole cache lines.
+struct Command {
+  const Kernel* kernel = nullptr;
+  CpuKernelFunction function = nullptr;  // kernel->cpu, without the indirection
+  uint32_t num_blocks = 0;
+  uint32_t barrier = 0;     // how many barriers stand before this command in the block
+  uint32_t size_bytes = 0;  // from this header to the next
+  uint32_t args_bytes = 0;
+
+  [[nodiscard]] const std::byte* args() const noexcept {
+    return reinterpret_cast<const std::byte*>(this + 1);
+  }
+};
+static_assert(sizeof(Command) == 32, "arguments follow aligned to 16, small ones in the same line");
+
+/// Recorded launches as one flat, contiguous piece of memory: what a CPU graph is. A value; refers
+/// to kernels and to the memory that the arguments name.
+class CommandBlock {
+ public:
+  /// Appends a launch, which waits for everything before it when `needs_barrier`.
+  void append(const Launch& launch, bool needs_barrier);
+
+  /// Runs every command in order on the team.
+  void run(WorkerTeam& team) const noexcept;
+
+  [[nodiscard]] size_t num_commands() const noexcept { return num_commands_; }
+  [[nodiscard]] uint32_t num_barriers() const noexcept { return num_barriers_; }
+  [[nodiscard]] size_t bytes() const noexcept { return lines_.size() * sizeof(Line); }
+
+  /// The same kernels with the same grids and sizes of arguments in the same order.
+  [[nodiscard]] bool has_shape_of(const CommandBlock& other) const noexcept;
+
+  template <typename Visitor>
+  void for_each(Visitor&& visit) const {
+    const std::byte* position = begin();
+    for (size_t i = 0; i < num_commands_; ++i) {
+      const auto& command = *reinterpret_cast<const Command*>(position);
+      visit(command);
+      position += command.size_bytes;
+    }
+  }
+
+ private:
+  struct alignas(64) Line {
+    std::array<std::byte, 64> bytes;
+  };
+
+  [[nodiscard]] const std::byte* begin() const noexcept {
+    return reinterpret_cast<const std::byte*>(lines_.data());
+  }
+  static void run_share(const void* context, WorkerTeam::Member& member) noexcept;
+  static void run_all(const void* context, WorkerTeam::Member& member) noexcept;
+
+  std::vector<Line> lines_;
+  size_t num_commands_ = 0;
+  uint32_t num_barriers_ = 0;
+  bool is_serial_ = true;  // no command has more than one block
+};
+
+/// Builds a CommandBlock and decides where barriers stand, from the buffer uses of the launches.
+///
+/// Two commands conflict when they touch the same bytes and at least one writes. A later command
+/// must not start before an earlier one that it conflicts with has ended. Commands of one block all
+/// run on worker 0, in order, so among themselves they need nothing; any other conflicting pair
+/// needs a barrier somewhere between. Placing it as late as possible, before the later command of
+/// the first pair that lacks one, gives the fewest.
+class CommandRecorder {
+ public:
+  void record(const Launch& launch);
+
+  [[nodiscard]] size_t num_commands() const noexcept { return block_.num_commands(); }
+  [[nodiscard]] CommandBlock finish() && { return std::move(block_); }
+
+ private:
+  // Since the last barrier: what was touched, by commands of one block and by the others.
+  std::vector<BufferUse> serial_uses_;
+  std::vector<BufferUse> parallel_uses_;
+  CommandBlock block_;
+};
+
+}  // namespace reprise::device

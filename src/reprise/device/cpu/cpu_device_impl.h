@@ -1,0 +1,53 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reprise/device/cpu/capture_session.h"
+#include "reprise/device/cpu/cpu_device.h"
+#include "reprise/device/cpu/cpu_memory.h"
+#include "reprise/device/cpu/worker_team.h"
+#include "reprise/device/device.h"
+
+namespace reprise::device {
+
+class CpuStream;
+
+/// Behind create_cpu_device: one memory, one worker team, and the list of captures under way.
+class CpuDevice final : public Device {
+ public:
+  explicit CpuDevice(const WorkerTeam::Options& options) : team_(options) {}
+
+  [[nodiscard]] std::string_view name() const noexcept override { return "cpu"; }
+  [[nodiscard]] std::string description() const override;
+  [[nodiscard]] Buffer allocate(size_t bytes) override;
+  [[nodiscard]] std::unique_ptr<MemoryPool> create_pool() override;
+  [[nodiscard]] std::unique_ptr<Stream> create_stream() override;
+  [[nodiscard]] std::unique_ptr<Event> create_event() override;
+  [[nodiscard]] std::unique_ptr<GraphExec> instantiate(const Graph& graph) override;
+  [[nodiscard]] MemoryInfo memory() const override { return memory_.info(); }
+
+  [[nodiscard]] WorkerTeam& team() noexcept { return team_; }
+  [[nodiscard]] MemorySource& memory_source() noexcept { return memory_; }
+
+  [[nodiscard]] std::shared_ptr<CaptureSession> open_capture(CpuStream& origin);
+  void close_capture(CaptureSession& session) noexcept;
+
+  /// For calls that are not allowed while the calling thread captures on this device.
+  /// \throws CaptureError, after invalidating the capture
+  void forbid_while_capturing(const char* call, const char* advice) const;
+
+ private:
+  void free(BufferView view) noexcept override;
+  [[nodiscard]] CaptureSession* capture_of_this_thread() const noexcept;
+
+  CpuMemory memory_;
+  WorkerTeam team_;
+  mutable std::mutex captures_mutex_;
+  std::vector<CaptureSession*> captures_;  // owned by their streams
+};
+
+}  // namespace reprise::device

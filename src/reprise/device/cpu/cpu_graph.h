@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "reprise/device/cpu/command_block.h"
+#include "reprise/device/device.h"
+
+namespace reprise::device {
+
+class CpuGraph final : public Graph {
+ public:
+  explicit CpuGraph(CommandBlock block) noexcept : block_(std::move(block)) {}
+
+  [[nodiscard]] size_t num_nodes() const noexcept override { return block_.num_commands(); }
+  [[nodiscard]] std::vector<GraphNode> nodes() const override;
+  [[nodiscard]] const CommandBlock& block() const noexcept { return block_; }
+
+ private:
+  CommandBlock block_;
+};
+
+class CpuGraphExec final : public GraphExec {
+ public:
+  explicit CpuGraphExec(const CommandBlock& block) : block_(block) {}
+
+  void launch(Stream& stream) override;
+  [[nodiscard]] size_t num_nodes() const noexcept override { return block_.num_commands(); }
+  [[nodiscard]] size_t bytes() const noexcept override { return sizeof *this + block_.bytes(); }
+  [[nodiscard]] bool update(const Graph& graph) override;
+
+ private:
+  CommandBlock block_;
+};
+
+}  // namespace reprise::device

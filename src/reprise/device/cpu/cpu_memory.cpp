@@ -1,0 +1,104 @@
+#include "reprise/device/cpu/cpu_memory.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <string>
+
+#include "reprise/base/error.h"
+
+namespace reprise::device {
+namespace {
+
+constexpr size_t kPage = 4096;
+constexpr size_t kHugePage = size_t{2} << 20;
+
+constexpr size_t round_up(size_t value, size_t multiple) noexcept {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+// What one request of `bytes` really maps. Whole huge pages once there is at least one of them.
+size_t mapped_bytes(size_t bytes) noexcept {
+  if (bytes >= kHugePage) return round_up(bytes, kHugePage);
+  return round_up(std::max<size_t>(bytes, 1), kPage);
+}
+
+// The limit of the container, or no limit.
+size_t cgroup_bytes(const char* file) {
+  size_t bytes = 0;
+  if (std::ifstream in(file); in >> bytes) return bytes;
+  return std::numeric_limits<size_t>::max();  // "max", or no cgroup v2
+}
+
+size_t meminfo_bytes(const std::string& field) {
+  std::ifstream in("/proc/meminfo");
+  std::string name;
+  size_t kilobytes = 0;
+  while (in >> name >> kilobytes) {
+    if (name == field) return kilobytes * 1024;
+    in.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+  }
+  return 0;
+}
+
+size_t physical_bytes() noexcept {
+  return static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
+
+}  // namespace
+
+BufferView CpuMemory::acquire(size_t bytes) {
+  if (bytes > physical_bytes()) {
+    throw OutOfMemory(fmt::format("cpu: {} bytes were asked for; this machine has {} in all",
+                                  bytes,
+                                  physical_bytes()));
+  }
+  const size_t mapped = mapped_bytes(bytes);
+  // Room to cut an aligned stretch out of, where alignment matters.
+  const size_t slack = mapped >= kHugePage ? kHugePage - kPage : 0;
+  void* raw = mmap(
+      nullptr, mapped + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (raw == MAP_FAILED) {
+    throw OutOfMemory(fmt::format("cpu: mmap of {} bytes failed: {}; {} bytes are allocated here",
+                                  mapped,
+                                  std::strerror(errno),
+                                  allocated_bytes_.load()));
+  }
+  auto* data = static_cast<std::byte*>(raw);
+  if (slack != 0) {
+    const auto address = reinterpret_cast<uintptr_t>(data);
+    const size_t before = round_up(address, kHugePage) - address;
+    if (before != 0) munmap(data, before);
+    data += before;
+    if (before != slack) munmap(data + mapped, slack - before);
+    // Weights are streamed once per token: fewer TLB misses. A refusal costs speed only.
+    (void)madvise(data, mapped, MADV_HUGEPAGE);
+  }
+  allocated_bytes_ += mapped;
+  return {data, bytes};
+}
+
+void CpuMemory::give_back(BufferView memory) noexcept {
+  const size_t mapped = mapped_bytes(memory.bytes);
+  munmap(memory.data, mapped);
+  allocated_bytes_ -= mapped;
+}
+
+MemoryInfo CpuMemory::info() const {
+  const size_t limit = cgroup_bytes("/sys/fs/cgroup/memory.max");
+  const size_t total = std::min(physical_bytes(), limit);
+  size_t free = meminfo_bytes("MemAvailable:");
+  if (limit != std::numeric_limits<size_t>::max()) {
+    const size_t used = cgroup_bytes("/sys/fs/cgroup/memory.current");
+    free = std::min(free, limit > used ? limit - used : 0);
+  }
+  return {.total = total, .free = std::min(free, total), .allocated_here = allocated_bytes_.load()};
+}
+
+}  // namespace reprise::device

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+
+#include "reprise/device/caching_pool.h"
+#include "reprise/device/device.h"
+
+namespace reprise::device {
+
+/// Zero-filled pages from the operating system, counted. Thread-safe.
+class CpuMemory final : public MemorySource {
+ public:
+  /// Page-aligned; large requests are aligned to and backed by huge pages where the system has
+  /// them. \throws OutOfMemory also when the request exceeds what the machine has in all: Linux
+  /// would promise it and kill the process later.
+  [[nodiscard]] BufferView acquire(size_t bytes) override;
+  void give_back(BufferView memory) noexcept override;
+
+  [[nodiscard]] MemoryInfo info() const;
+
+ private:
+  std::atomic<size_t> allocated_bytes_{0};
+};
+
+}  // namespace reprise::device

@@ -1,0 +1,219 @@
+#include "reprise/device/cpu/cpu_stream.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "reprise/base/assert.h"
+#include "reprise/device/cpu/copy_kernels.h"
+#include "reprise/device/cpu/cpu_device_impl.h"
+#include "reprise/device/cpu/cpu_graph.h"
+
+namespace reprise::device {
+namespace {
+
+template <typename Args>
+std::span<const std::byte> bytes_of(const Args& args) noexcept {
+  return std::as_bytes(std::span(&args, 1));
+}
+
+void run_launch(const void* context, WorkerTeam::Member& member) noexcept {
+  const Launch& launch = *static_cast<const Launch*>(context);
+  const BlockRange range = member.share(launch.num_blocks);
+  if (range.begin != range.end) launch.kernel->cpu(launch.args.data(), range);
+}
+
+bool ranges_overlap(const void* a, const void* b, size_t bytes) noexcept {
+  const auto begin_a = reinterpret_cast<uintptr_t>(a);
+  const auto begin_b = reinterpret_cast<uintptr_t>(b);
+  return begin_a < begin_b + bytes && begin_b < begin_a + bytes;
+}
+
+const char* name_of(const Launch& launch) noexcept {
+  return launch.kernel != nullptr ? launch.kernel->name : "(no kernel)";
+}
+
+}  // namespace
+
+bool CpuEvent::is_complete() const {
+  require_host_state("Event::is_complete");
+  return true;
+}
+
+void CpuEvent::synchronize() const { require_host_state("Event::synchronize"); }
+
+void CpuEvent::require_host_state(const char* call) const {
+  device_->forbid_while_capturing(call, "the host cannot see the progress of recorded work");
+  if (is_captured_.load(std::memory_order_acquire)) {
+    throw CaptureError(fmt::format(
+        "cpu: {} of an event that was last recorded in a capture; it has no state on the host",
+        call));
+  }
+}
+
+CpuStream::~CpuStream() { abort_capture(); }
+
+Device& CpuStream::device() const noexcept { return *device_; }
+
+void CpuStream::launch(const Launch& launch) {
+  require_launchable(launch);
+  if (launch.num_blocks == 0) return;
+  if (session_ != nullptr) {
+    session_->record(index_in_session_, launch);
+    ++counters_.captured_launches;
+    return;
+  }
+  ++counters_.kernel_launches;
+  WorkerTeam& team = device_->team();
+  if (launch.num_blocks == 1) {
+    team.run_inline(run_launch, &launch);
+  } else {
+    team.run(run_launch, &launch);
+  }
+}
+
+void CpuStream::launch(const CommandBlock& block) {
+  forbid_while_capturing("a graph launch", "launch its kernels instead, graphs do not nest");
+  ++counters_.graph_launches;
+  block.run(device_->team());
+}
+
+void CpuStream::copy(void* destination, const void* source, size_t bytes) {
+  REPRISE_ASSERT(bytes == 0 || !ranges_overlap(destination, source, bytes),
+                 "copy of {} bytes from {} to {}: the ranges overlap",
+                 bytes,
+                 source,
+                 destination);
+  const CopyArgs args{static_cast<std::byte*>(destination),
+                      static_cast<const std::byte*>(source),
+                      bytes};
+  const std::array uses{BufferUse{source, bytes, BufferUse::Access::read},
+                        BufferUse{destination, bytes, BufferUse::Access::write}};
+  launch(Launch{.kernel = &kCopyKernel,
+                .num_blocks = num_copy_blocks(bytes),
+                .args = bytes_of(args),
+                .uses = uses});
+}
+
+void CpuStream::fill(void* destination, std::byte value, size_t bytes) {
+  const FillArgs args{static_cast<std::byte*>(destination), bytes, value};
+  const std::array uses{BufferUse{destination, bytes, BufferUse::Access::write}};
+  launch(Launch{.kernel = &kFillKernel,
+                .num_blocks = num_copy_blocks(bytes),
+                .args = bytes_of(args),
+                .uses = uses});
+}
+
+void CpuStream::copy_from_host(void* destination, const void* source, size_t bytes) {
+  forbid_while_capturing("copy_from_host", "write persistent buffers before the launch");
+  if (bytes != 0) std::memcpy(destination, source, bytes);
+}
+
+void CpuStream::copy_to_host(void* destination, const void* source, size_t bytes) {
+  forbid_while_capturing("copy_to_host", "read results after the launch of the graph");
+  if (bytes != 0) std::memcpy(destination, source, bytes);
+}
+
+void CpuStream::record(Event& event) {
+  auto& cpu_event = dynamic_cast<CpuEvent&>(event);
+  if (session_ == nullptr) {
+    cpu_event.is_captured_.store(false, std::memory_order_release);
+    return;
+  }
+  session_->require_valid();
+  cpu_event.session_ = session_;
+  cpu_event.point_ = session_->clock(index_in_session_);
+  cpu_event.is_captured_.store(true, std::memory_order_release);
+}
+
+void CpuStream::wait(const Event& event) {
+  const auto& cpu_event = dynamic_cast<const CpuEvent&>(event);
+  if (session_ != nullptr) session_->require_valid();
+  if (!cpu_event.is_captured_.load(std::memory_order_acquire)) {
+    // Everything submitted before the record has finished: nothing to do, unless we are recording.
+    forbid_while_capturing("a wait for an event from outside the capture",
+                           "order the work before begin_capture instead");
+    return;
+  }
+  const std::shared_ptr<CaptureSession> theirs = cpu_event.session_.lock();
+  if (theirs == nullptr || !theirs->is_open()) {
+    const std::string reason = "cpu: a wait for an event that was recorded in a capture now over";
+    if (session_ != nullptr) session_->fail(reason);
+    throw CaptureError(reason);
+  }
+  theirs->require_valid();
+  if (session_ == nullptr) {
+    index_in_session_ = theirs->join(*this, cpu_event.point_);
+    session_ = theirs;
+  } else if (session_ == theirs) {
+    session_->order_after(index_in_session_, cpu_event.point_);
+  } else {
+    theirs->invalidate("cpu: a stream of another capture waited for an event of this one");
+    session_->fail("cpu: a wait for an event of another capture; captures cannot be merged");
+  }
+}
+
+void CpuStream::synchronize() {
+  forbid_while_capturing("synchronize", "synchronize after the launch of the graph");
+}
+
+void CpuStream::begin_capture() {
+  forbid_while_capturing("begin_capture", "captures do not nest");
+  session_ = device_->open_capture(*this);
+  index_in_session_ = 0;
+}
+
+std::unique_ptr<Graph> CpuStream::end_capture() {
+  if (session_ == nullptr) throw CaptureError("cpu: end_capture on a stream that is not capturing");
+  const std::shared_ptr<CaptureSession> session = session_;
+  if (!session->is_origin(*this)) {
+    session->fail("cpu: end_capture on a stream that joined the capture; end it where it began");
+  }
+  if (!session->belongs_to(std::this_thread::get_id())) {
+    session->invalidate("cpu: end_capture on another thread than begin_capture");
+  }
+  close_session();
+  return std::make_unique<CpuGraph>(session->take_commands());
+}
+
+void CpuStream::abort_capture() noexcept {
+  if (session_ == nullptr) return;
+  if (session_->is_origin(*this)) {
+    close_session();
+  } else {
+    session_->leave(*this);
+    leave_capture();
+  }
+}
+
+void CpuStream::leave_capture() noexcept { session_.reset(); }
+
+void CpuStream::close_session() noexcept {
+  const std::shared_ptr<CaptureSession> session = session_;
+  device_->close_capture(*session);
+  session->close();
+}
+
+void CpuStream::forbid_while_capturing(const char* call, const char* advice) const {
+  if (session_ == nullptr) return;
+  session_->require_valid();
+  session_->fail(fmt::format("cpu: {} while the stream captures; {}", call, advice));
+}
+
+void CpuStream::require_launchable(const Launch& launch) const {
+  const bool has_code = launch.kernel != nullptr && launch.kernel->cpu != nullptr;
+  if (has_code && launch.args.size() <= kMaxLaunchArgumentBytes) [[likely]] return;
+  const std::string reason =
+      has_code ? fmt::format("cpu: launch of {} with {} bytes of arguments; at most {} are allowed",
+                             name_of(launch),
+                             launch.args.size(),
+                             kMaxLaunchArgumentBytes)
+               : fmt::format("cpu: launch of {}, which has no CPU function", name_of(launch));
+  if (session_ != nullptr) session_->fail(reason);
+  throw DeviceError(reason);
+}
+
+}  // namespace reprise::device

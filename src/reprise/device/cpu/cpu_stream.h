@@ -1,0 +1,77 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "reprise/device/cpu/capture_session.h"
+#include "reprise/device/device.h"
+
+namespace reprise::device {
+
+class CpuDevice;
+
+/// Eager work is done when a launch returns, so outside of captures an event has nothing to wait
+/// for. What it keeps is whether, and where in which capture, it was recorded last.
+class CpuEvent final : public Event {
+ public:
+  explicit CpuEvent(CpuDevice& device) noexcept : device_(&device) {}
+
+  [[nodiscard]] bool is_complete() const override;
+  void synchronize() const override;
+
+ private:
+  friend class CpuStream;
+  void require_host_state(const char* call) const;
+
+  CpuDevice* device_;  // made this event
+  // Atomic because an eager event may be recorded on one thread and waited for on another; the
+  // rest belongs to the capturing thread.
+  std::atomic<bool> is_captured_{false};
+  std::weak_ptr<CaptureSession> session_;
+  CaptureClock point_;
+};
+
+/// Eager: a launch is a fork-join of the device's worker team. Capturing: it is appended to the
+/// command block of the session.
+class CpuStream final : public Stream {
+ public:
+  explicit CpuStream(CpuDevice& device) noexcept : device_(&device) {}
+  ~CpuStream() override;
+
+  void launch(const Launch& launch) override;
+  void copy(void* destination, const void* source, size_t bytes) override;
+  void fill(void* destination, std::byte value, size_t bytes) override;
+  void copy_from_host(void* destination, const void* source, size_t bytes) override;
+  void copy_to_host(void* destination, const void* source, size_t bytes) override;
+  void record(Event& event) override;
+  void wait(const Event& event) override;
+  void synchronize() override;
+  void begin_capture() override;
+  [[nodiscard]] std::unique_ptr<Graph> end_capture() override;
+  void abort_capture() noexcept override;
+  [[nodiscard]] bool is_capturing() const noexcept override { return session_ != nullptr; }
+  [[nodiscard]] const LaunchCounters& counters() const noexcept override { return counters_; }
+  [[nodiscard]] Device& device() const noexcept override;
+
+  /// Submits a graph's commands as one launch.
+  void launch(const CommandBlock& block);
+
+  /// For CaptureSession: the session is over.
+  void leave_capture() noexcept;
+  /// For decorators that refuse something by themselves. \pre is_capturing()
+  void invalidate_capture(const std::string& reason) { session_->invalidate(reason); }
+
+ private:
+  void require_launchable(const Launch& launch) const;
+  void forbid_while_capturing(const char* call, const char* advice) const;
+  void close_session() noexcept;
+
+  CpuDevice* device_;  // made this stream
+  std::shared_ptr<CaptureSession> session_;  // shared with joined streams; observed by events
+  size_t index_in_session_ = 0;
+  LaunchCounters counters_;
+};
+
+}  // namespace reprise::device
