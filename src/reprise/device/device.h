@@ -171,6 +171,8 @@ class Device {
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;
   /// One line for people: model, cores or SMs, instruction sets.
   [[nodiscard]] virtual std::string description() const = 0;
+  /// Whether the host may read and write device memory by address once the stream is idle.
+  [[nodiscard]] virtual bool is_host_accessible() const noexcept = 0;
 
   /// Zero-filled memory outside any pool. \throws CaptureError while a stream of this device is
   /// capturing on the calling thread (the capture becomes invalid), OutOfMemory.

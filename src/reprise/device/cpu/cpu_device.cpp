@@ -52,9 +52,11 @@ std::string CpuDevice::description() const {
                      features.empty() ? "no vector extensions" : features);
 }
 
-Buffer CpuDevice::allocate(size_t bytes) {
+Buffer CpuDevice::allocate(size_t bytes) { return Buffer(*this, acquire(bytes)); }
+
+BufferView CpuDevice::acquire(size_t bytes) {
   forbid_while_capturing("Device::allocate", "allocate before the capture, or from a MemoryPool");
-  return Buffer(*this, memory_.acquire(bytes));
+  return memory_.acquire(bytes);
 }
 
 std::unique_ptr<MemoryPool> CpuDevice::create_pool() {

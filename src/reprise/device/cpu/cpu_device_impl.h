@@ -40,8 +40,11 @@ class CpuDevice final : public Device {
   /// \throws CaptureError, after invalidating the capture
   void forbid_while_capturing(const char* call, const char* advice) const;
 
- private:
+  /// What allocate() and a Buffer's destructor do, for decorators that make their own Buffers.
+  [[nodiscard]] BufferView acquire(size_t bytes);
   void free(BufferView view) noexcept override;
+
+ private:
   [[nodiscard]] CaptureSession* capture_of_this_thread() const noexcept;
 
   CpuMemory memory_;

@@ -12,18 +12,24 @@ namespace reprise::device {
 /// A device for tests of everything above it: runs launches inline on a real inner CPU device with
 /// one thread, so results are right, and adds what tests need: it logs every call by name, fails the
 /// k-th one, and has a virtual clock that each launch advances.
+///
+/// Calls that count, by the names in the log: allocate, pool_grow (a pool takes memory from the
+/// device), launch <kernel>, copy, fill, copy_from_host, copy_to_host, record, wait, synchronize,
+/// event_synchronize, begin_capture, end_capture, instantiate, graph_launch. A launch of no blocks
+/// is not a call. The counting is thread-safe, call_log() is not.
 class FakeDevice : public Device {
  public:
   /// The next calls are numbered 1, 2, ...; call number `k` throws DeviceError (of that severity) as
-  /// a real device would, whatever it is: allocate, launch, begin_capture, end_capture, instantiate,
-  /// graph launch, synchronize. 0 = never.
-  virtual void fail_call(uint64_t k, DeviceError::Severity severity = DeviceError::Severity::transient) = 0;
+  /// a real device would, whatever it is; during a capture this invalidates the capture. After a
+  /// sticky failure every call fails, until fail_call() pretends a restart. 0 = never.
+  virtual void fail_call(uint64_t k,
+                         DeviceError::Severity severity = DeviceError::Severity::transient) = 0;
   /// Calls seen since the last fail_call(), so a test can loop until its scenario passes.
   [[nodiscard]] virtual uint64_t num_calls() const noexcept = 0;
   /// Names of the calls since the last clear: "launch rms_norm_bf16", "graph_launch", "allocate".
   [[nodiscard]] virtual const std::vector<std::string>& call_log() const noexcept = 0;
   virtual void clear_call_log() = 0;
-  /// Nanoseconds of pretended time: +1000 per eager launch and per graph launch.
+  /// Nanoseconds of pretended time: +1000 per submission (LaunchCounters::submissions).
   [[nodiscard]] virtual uint64_t virtual_time_ns() const noexcept = 0;
 };
 

@@ -1,0 +1,32 @@
+#include "reprise/device/poisoning_pool.h"
+
+#include "reprise/device/error.h"
+
+namespace reprise::device {
+namespace {
+
+constexpr std::byte kPoison{0xFF};
+
+}  // namespace
+
+PoolBlock* PoisoningPool::allocate(size_t bytes) {
+  PoolBlock* block = inner_->allocate(bytes);
+  block->pool = this;
+  return block;
+}
+
+void PoisoningPool::release(PoolBlock* block) noexcept {
+  try {
+    stream_->fill(block->data, kPoison, block->bytes);
+  } catch (const DeviceError&) {
+    // The capture is invalid or the device is lost: no result will be trusted anyway.
+  }
+  block->pool = inner_.get();
+  inner_->release(block);
+}
+
+void poison_free_ranges(const MemoryPool& pool, Stream& stream) {
+  for (const BufferView& range : pool.free_ranges()) stream.fill(range.data, kPoison, range.bytes);
+}
+
+}  // namespace reprise::device
