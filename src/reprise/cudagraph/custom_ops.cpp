@@ -23,7 +23,7 @@ void check_custom_ops(std::span<const std::string> custom_ops) {
       throw InvalidArgument(fmt::format(
           "custom_ops: expected \"all\", \"none\", \"+name\" or \"-name\", got \"{}\"", item));
     }
-    if (item[0] == '+' && lists(custom_ops, "-" + item.substr(1))) {
+    if (item[0] == '+' && lists(custom_ops, fmt::format("-{}", item.substr(1)))) {
       throw InvalidArgument(fmt::format(
           "custom_ops: cannot both enable and disable {} (\"+{}\" and \"-{}\")",
           item.substr(1),
