@@ -23,6 +23,7 @@ class CpuDevice final : public Device {
 
   [[nodiscard]] std::string_view name() const noexcept override { return "cpu"; }
   [[nodiscard]] std::string description() const override;
+  [[nodiscard]] bool is_host_accessible() const noexcept override { return true; }
   [[nodiscard]] Buffer allocate(size_t bytes) override;
   [[nodiscard]] std::unique_ptr<MemoryPool> create_pool() override;
   [[nodiscard]] std::unique_ptr<Stream> create_stream() override;

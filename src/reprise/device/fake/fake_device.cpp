@@ -199,6 +199,7 @@ class FakeDeviceOnCpu final : public FakeDevice {
   [[nodiscard]] std::string description() const override {
     return "fake device on " + inner_.description();
   }
+  [[nodiscard]] bool is_host_accessible() const noexcept override { return true; }
   [[nodiscard]] Buffer allocate(size_t bytes) override {
     script_.enter("allocate");
     return Buffer(*this, inner_.acquire(bytes));
