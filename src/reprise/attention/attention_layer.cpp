@@ -1,0 +1,31 @@
+#include "reprise/attention/attention_layer.h"
+
+#include "reprise/cudagraph/breakable_capture.h"
+#include "reprise/tensor/ops.h"
+
+namespace reprise::attention {
+
+Tensor AttentionLayer::operator()(cudagraph::ForwardContext& context,
+                                  const Tensor& q,
+                                  const Tensor& k,
+                                  const Tensor& v) const {
+  // Allocated here, inside the piece: what runs at the split point may only write to memory that
+  // the piece after it was recorded to read.
+  Tensor out = ops::empty_like(q);
+  if (context.attention == nullptr || cache_ == nullptr) return out;
+
+  const Tensor& keys = cache_->keys(layer_index_);
+  const Tensor& values = cache_->values(layer_index_);
+  ops::kv_write(k, v, keys, values, context.attention->slot_mapping);
+  // Remembered by a breakable capture: holds addresses, not ownership, and asks each step's context
+  // for that step's metadata.
+  cudagraph::split_point(
+      context,
+      [this, q = q.without_ownership(), keys, values, out = out.without_ownership()](
+          cudagraph::ForwardContext& step) {
+        backend_->forward(shape_, q, keys, values, *step.attention, out);
+      });
+  return out;
+}
+
+}  // namespace reprise::attention

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "reprise/cudagraph/cudagraph_dispatcher.h"
+
+namespace reprise::cudagraph {
+
+/// Counts every decision: by mode, by reason, and by unpadded size. This is the answer to "why did
+/// this batch not use a graph?" after the fact. record() does not allocate.
+class DispatchLedger {
+ public:
+  /// `max_num_tokens`: the most tokens a batch can have.
+  explicit DispatchLedger(int32_t max_num_tokens);
+
+  void record(const BatchFacts& facts, const Decision& decision) noexcept;
+  void reset() noexcept;
+
+  [[nodiscard]] uint64_t steps(CudagraphRuntimeMode mode) const noexcept {
+    return by_mode_[static_cast<size_t>(mode)];
+  }
+  [[nodiscard]] uint64_t steps(DispatchReason reason) const noexcept {
+    return by_reason_[static_cast<size_t>(reason)];
+  }
+  /// Tokens that were computed only to fill a graph's shape.
+  [[nodiscard]] uint64_t padding_tokens() const noexcept { return padding_tokens_; }
+
+  /// One line of vLLM's --cudagraph-metrics table.
+  struct Row {
+    int32_t unpadded_tokens = 0;
+    int32_t padded_tokens = 0;
+    CudagraphRuntimeMode mode = CudagraphRuntimeMode::NONE;
+    uint64_t count = 0;
+  };
+  /// Distinct lines, most frequent first.
+  [[nodiscard]] std::vector<Row> rows() const;
+
+ private:
+  std::array<uint64_t, 3> by_mode_{};
+  std::array<uint64_t, kNumDispatchReasons> by_reason_{};
+  uint64_t padding_tokens_ = 0;
+  // [unpadded tokens * 3 + mode]: the last padded size seen and how often.
+  struct Cell {
+    int32_t padded_tokens = 0;
+    uint64_t count = 0;
+  };
+  std::vector<Cell> cells_;
+};
+
+}  // namespace reprise::cudagraph

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "reprise/attention/attention_layer.h"
+#include "reprise/cudagraph/forward_context.h"
+#include "reprise/models/parameters.h"
+#include "reprise/tensor/tensor.h"
+#include "reprise/weights/model_config.h"
+
+namespace reprise::models {
+
+/// A decoder that predicts the next token. Its two functions are pure apart from the cache writes of
+/// attention, allocate only results, and never look at token counts: what runs once runs captured.
+class CausalLM {
+ public:
+  virtual ~CausalLM() = default;
+
+  /// Hidden states after the last norm.
+  [[nodiscard]] virtual Tensor forward(cudagraph::ForwardContext& context,
+                                       const Tensor& input_ids,       // int32[num_tokens]
+                                       const Tensor& positions) = 0;  // int32[num_tokens]
+
+  /// Logits of the rows `logits_indices`, of which the first num_logits[0] are computed.
+  [[nodiscard]] virtual Tensor compute_logits(const Tensor& hidden,           // [num_tokens, hidden]
+                                              const Tensor& logits_indices,   // int32[max_rows]
+                                              const Tensor& num_logits) = 0;  // int32[1]
+
+  [[nodiscard]] virtual std::span<attention::AttentionLayer* const> attention_layers() = 0;
+};
+
+/// Loads the model of `config.architecture`. `parameters` keeps the weights and must outlive the
+/// model, as must `backend`. Positions up to `max_positions` will be used.
+/// \throws FileError for tensors that are missing or misshapen
+[[nodiscard]] std::unique_ptr<CausalLM> create_model(const weights::ModelConfig& config,
+                                                     int64_t max_positions,
+                                                     Parameters& parameters,
+                                                     const attention::AttentionBackend& backend);
+
+}  // namespace reprise::models

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reprise/device/device.h"
+#include "reprise/tensor/tensor.h"
+#include "reprise/weights/weight_source.h"
+
+namespace reprise::models {
+
+/// Puts a model's weights on the device, converted to the model's dtype, and owns them from then on.
+/// Also makes the tables a model derives (rotary embedding).
+class Parameters {
+ public:
+  /// `source` is only borrowed while loading; the others must outlive this.
+  Parameters(const weights::WeightSource& source,
+             DType dtype,
+             device::Device& device,
+             device::Stream& stream,
+             OpExecutor& executor)
+      : source_(&source), dtype_(dtype), device_(&device), stream_(&stream), executor_(&executor) {}
+
+  /// One tensor by its Hugging Face name.
+  [[nodiscard]] Tensor load(std::string_view name) { return load_stacked({&name, 1}); }
+
+  /// Several tensors with equal inner dimensions as one, their rows after each other: projections
+  /// that read the same input become one product.
+  [[nodiscard]] Tensor load_stacked(std::span<const std::string_view> names);
+
+  /// A float32 table computed on the host.
+  [[nodiscard]] Tensor add_table(std::span<const float> values, const Shape& shape);
+
+  [[nodiscard]] bool has(std::string_view name) const { return source_->has(name); }
+  [[nodiscard]] DType dtype() const noexcept { return dtype_; }
+  [[nodiscard]] size_t total_bytes() const noexcept { return total_bytes_; }
+  /// Every address a graph may have been recorded with.
+  [[nodiscard]] std::vector<device::BufferView> memory() const;
+
+ private:
+  Tensor upload(const TensorType& type, std::span<const std::byte> bytes);
+
+  const weights::WeightSource* source_;
+  DType dtype_;
+  device::Device* device_;
+  device::Stream* stream_;
+  OpExecutor* executor_;
+  std::vector<device::Buffer> buffers_;
+  std::vector<std::byte> staging_;  // reused between tensors; the largest one decides its size
+  size_t total_bytes_ = 0;
+};
+
+}  // namespace reprise::models
