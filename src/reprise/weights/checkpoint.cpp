@@ -1,0 +1,175 @@
+#include "reprise/weights/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "reprise/base/assert.h"
+#include "reprise/base/error.h"
+#include "reprise/weights/config_reader.h"
+#include "reprise/weights/convert.h"
+
+namespace reprise::weights {
+namespace {
+
+constexpr std::string_view kSingleFile = "model.safetensors";
+constexpr std::string_view kIndexFile = "model.safetensors.index.json";
+// About 80 000 tensors; the index of a 405-billion-parameter Llama has 100 KB.
+constexpr uint64_t kMaxIndexBytes = uint64_t{8} << 20;
+constexpr size_t kMaxShards = 1024;  // one descriptor each; the usual soft limit of a process
+
+using ShardNames = std::map<std::string, std::vector<std::string>>;  // file -> tensors
+
+ShardNames read_index(const ModelDirectory& directory, std::string_view index_name) {
+  const std::string path = directory.path_of(index_name);
+  const Json index =
+      parse_json_file(directory.read_text(index_name, kMaxIndexBytes), path, "E_INDEX");
+  const auto map = index.find("weight_map");
+  if (map == index.end() || !map->is_object()) {
+    throw FileError("E_INDEX", path, "weight_map", "must be an object of tensor name to file name");
+  }
+  ShardNames shards;
+  for (const auto& [tensor, file] : map->items()) {
+    if (!file.is_string()) {
+      throw FileError("E_INDEX", path, visible(tensor), "must name a file");
+    }
+    shards[file.get<std::string>()].push_back(tensor);
+    if (shards.size() > kMaxShards) {
+      throw FileError(
+          "E_INDEX", path, "weight_map", fmt::format("names more than {} files", kMaxShards));
+    }
+  }
+  return shards;
+}
+
+InputFile open_shard(const ModelDirectory& directory,
+                     const std::string& file_name,
+                     std::string_view index_name) {
+  try {
+    return directory.open(file_name);
+  } catch (const FileError& error) {
+    if (error.code() != "E_MISSING") throw;
+    throw FileError("E_MISSING",
+                    directory.path_of(file_name),
+                    "",
+                    fmt::format("this shard is listed in {} but is not there; was the download "
+                                "complete?",
+                                index_name));
+  }
+}
+
+[[noreturn]] void throw_no_weights(const ModelDirectory& directory) {
+  const bool has_pickle =
+      directory.contains("pytorch_model.bin") || directory.contains("pytorch_model.bin.index.json");
+  throw FileError("E_MISSING",
+                  directory.path().string(),
+                  "",
+                  fmt::format("has neither {} nor {}{}",
+                              kSingleFile,
+                              kIndexFile,
+                              has_pickle ? "; pytorch_model.bin is a pickle and is never read, "
+                                           "convert it to safetensors"
+                                         : ""));
+}
+
+}  // namespace
+
+Checkpoint Checkpoint::open(const ModelDirectory& directory) {
+  Checkpoint checkpoint(directory.path().string());
+  // The single file wins when both exist, as in transformers.
+  if (directory.contains(kSingleFile)) {
+    checkpoint.add_file(directory.open(kSingleFile));
+  } else if (directory.contains(kIndexFile)) {
+    checkpoint.add_shards(directory, kIndexFile);
+  } else {
+    throw_no_weights(directory);
+  }
+  return checkpoint;
+}
+
+const SafetensorsFile& Checkpoint::add_file(InputFile input) {
+  files_.push_back(std::make_unique<const SafetensorsFile>(std::move(input)));
+  const SafetensorsFile& file = *files_.back();
+  for (const TensorEntry& tensor : file.tensors()) {
+    const auto [entry, is_new] = tensors_.try_emplace(tensor.name, Location{&file, &tensor});
+    if (!is_new) {
+      throw FileError("E_INDEX",
+                      file.path(),
+                      visible(tensor.name),
+                      "is also stored in " + entry->second.file->path());
+    }
+    total_bytes_ += tensor.size_bytes();
+  }
+  return file;
+}
+
+void Checkpoint::add_shards(const ModelDirectory& directory, std::string_view index_name) {
+  for (const auto& [file_name, names] : read_index(directory, index_name)) {
+    const SafetensorsFile& file = add_file(open_shard(directory, file_name, index_name));
+    for (const std::string& name : names) {
+      if (file.find(name) == nullptr) {
+        throw FileError("E_INDEX",
+                        file.path(),
+                        visible(name),
+                        fmt::format("{} says this tensor is here, but it is not", index_name));
+      }
+    }
+    if (names.size() < file.tensors().size()) {
+      warnings_.push_back(fmt::format("{}: {} tensors are not listed in {}",
+                                      file.path(),
+                                      file.tensors().size() - names.size(),
+                                      index_name));
+    }
+  }
+}
+
+const TensorSpec* Checkpoint::find(std::string_view name) const {
+  const auto found = tensors_.find(name);
+  return found == tensors_.end() ? nullptr : &found->second.tensor->spec;
+}
+
+std::vector<std::string_view> Checkpoint::names() const {
+  std::vector<std::string_view> names;
+  names.reserve(tensors_.size());
+  for (const auto& [name, location] : tensors_) names.push_back(name);
+  return names;
+}
+
+void Checkpoint::read(std::string_view name, DType dtype, std::span<std::byte> dst) const {
+  const auto found = tensors_.find(name);
+  if (found == tensors_.end()) {
+    throw FileError("E_MISSING", path_, visible(name), "no such tensor in this checkpoint");
+  }
+  const auto& [file, tensor] = found->second;
+  const DType stored = tensor->spec.dtype;
+  const uint64_t num_elements = tensor->size_bytes() / dtype_bytes(stored);
+  REPRISE_ASSERT(dst.size() == num_elements * dtype_bytes(dtype),
+                 "{}: {} elements of {} into {} bytes",
+                 name,
+                 num_elements,
+                 dtype_name(dtype),
+                 dst.size());
+  if (stored == dtype) return file->read(*tensor, 0, dst);
+  if (!is_convertible(stored, dtype)) {
+    throw FileError(
+        "E_DTYPE",
+        file->path(),
+        visible(name),
+        fmt::format(
+            "is stored as {} and cannot be read as {}", dtype_name(stored), dtype_name(dtype)));
+  }
+  // Small enough for the stack and the first cache levels, large enough to hide the system call.
+  constexpr uint64_t kChunkElements = uint64_t{16} << 10;
+  alignas(64) std::array<std::byte, kChunkElements * 4> staging;
+  for (uint64_t done = 0; done < num_elements; done += kChunkElements) {
+    const uint64_t count = std::min(kChunkElements, num_elements - done);
+    const auto chunk = std::span(staging).first(count * dtype_bytes(stored));
+    file->read(*tensor, done * dtype_bytes(stored), chunk);
+    convert(
+        stored, chunk, dtype, dst.subspan(done * dtype_bytes(dtype), count * dtype_bytes(dtype)));
+  }
+}
+
+}  // namespace reprise::weights

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reprise/weights/expected_tensors.h"
+#include "reprise/weights/model_config.h"
+#include "reprise/weights/weight_source.h"
+
+namespace reprise::weights {
+
+/// Weights made up from a seed, for any configuration (`--load-format dummy`).
+///
+/// An element depends on (seed, tensor name, index) alone, so it is the same on every machine, in
+/// whatever order or thread tensors are read and whatever the other extents are. Norms are 1, all
+/// else is bell-shaped around 0 with the standard deviation 0.02 that these models are trained
+/// from. A tied lm_head is absent.
+class DummyWeights final : public WeightSource {
+ public:
+  DummyWeights(const ModelConfig& config, uint64_t seed);
+
+  [[nodiscard]] const TensorSpec* find(std::string_view name) const override;
+  [[nodiscard]] std::vector<std::string_view> names() const override;
+  void read(std::string_view name, DType dtype, std::span<std::byte> dst) const override;
+  [[nodiscard]] std::string description() const override;
+
+ private:
+  struct Entry {
+    TensorSpec spec;
+    WeightRole role;
+  };
+
+  uint64_t seed_;
+  std::map<std::string, Entry, std::less<>> tensors_;
+};
+
+}  // namespace reprise::weights

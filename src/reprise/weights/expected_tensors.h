@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "reprise/weights/model_config.h"
+#include "reprise/weights/weight_source.h"
+
+namespace reprise::weights {
+
+/// What a tensor is for, as far as initialising and checking it goes.
+enum class WeightRole : uint8_t { matrix, bias, norm };
+
+enum class Presence : uint8_t { required, optional };
+
+struct ExpectedTensor {
+  std::string name;  // Hugging Face naming
+  std::vector<int64_t> shape;
+  WeightRole role = WeightRole::matrix;
+  Presence presence = Presence::required;
+
+  bool operator==(const ExpectedTensor&) const = default;
+};
+
+/// Every tensor that a model of this configuration has, in the order of its forward pass. A tied
+/// `lm_head.weight` is optional: it is a copy of the embedding and never read.
+[[nodiscard]] std::vector<ExpectedTensor> expected_tensors(const ModelConfig& config);
+
+/// Parameters of the model; a tied embedding counts once.
+[[nodiscard]] int64_t num_parameters(const ModelConfig& config);
+
+/// Checks that `source` holds what `config` needs. Returns warnings (tensors nobody asked for).
+/// \throws FileError E_MISSING naming the tensor, E_SHAPE_MISMATCH with both shapes, E_DTYPE.
+[[nodiscard]] std::vector<std::string> verify_weights(const ModelConfig& config,
+                                                      const WeightSource& source);
+
+}  // namespace reprise::weights

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace reprise::weights {
+
+/// A regular file that is opened once and read by position.
+///
+/// Everything about the file (kind, size, identity, bytes) is asked of one descriptor, so what was
+/// checked is what is read. Never mapped: a mapping of a file that someone truncates kills the
+/// process with SIGBUS, a short read is an error we can name (docs/adr/0002-reading-weights.md).
+/// Reading is `const` and may be done from several threads at once. Movable, not copyable.
+class InputFile {
+ public:
+  /// \throws FileError E_MISSING (no such file), E_IO, E_NOT_REGULAR (folder, pipe, device).
+  [[nodiscard]] static InputFile open(const std::filesystem::path& path);
+
+  InputFile(InputFile&& other) noexcept;
+  InputFile& operator=(InputFile&& other) noexcept;
+  ~InputFile();
+
+  /// Fills `dst` from byte `offset`; `field` names what is read in an error.
+  /// \throws FileError E_TRUNCATED when the file ends earlier than it did when it was opened, E_IO.
+  void read_at(uint64_t offset, std::span<std::byte> dst, std::string_view field) const;
+
+  /// Size when the file was opened.
+  [[nodiscard]] uint64_t size_bytes() const noexcept { return size_bytes_; }
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+
+  /// Whether `path` (links not followed) is this very file: same device and inode.
+  [[nodiscard]] bool is_at(const std::filesystem::path& path) const noexcept;
+
+ private:
+  InputFile(int descriptor, std::string path) noexcept;
+
+  int descriptor_ = -1;
+  uint64_t size_bytes_ = 0;
+  uint64_t device_ = 0;
+  uint64_t inode_ = 0;
+  std::string path_;
+};
+
+}  // namespace reprise::weights

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reprise/tensor/dtype.h"
+#include "reprise/weights/model_directory.h"
+#include "reprise/weights/rope_parameters.h"
+
+namespace reprise::weights {
+
+enum class Architecture : uint8_t { llama, mistral, qwen2, qwen3 };
+
+/// "LlamaForCausalLM".
+[[nodiscard]] std::string_view architecture_name(Architecture architecture) noexcept;
+
+/// What a layer's attention sees; the names are those of `layer_types` in config.json.
+enum class LayerType : uint8_t { full_attention, sliding_attention };
+
+/// What config.json says about a model, checked for range and consistency.
+///
+/// A value: nothing in it is open to interpretation any more. The numbers are bounded (see
+/// model_config.cpp) so that the product of any two is below 2^48.
+struct ModelConfig {
+  Architecture architecture = Architecture::llama;
+  int64_t hidden_size = 0;
+  int64_t intermediate_size = 0;
+  int64_t num_hidden_layers = 0;
+  int64_t num_attention_heads = 0;
+  int64_t num_key_value_heads = 0;
+  int64_t head_dim = 0;  // even
+  int64_t vocab_size = 0;
+  int64_t max_position_embeddings = 0;
+  double rms_norm_eps = 1e-6;
+  RopeParameters rope;
+
+  bool tie_word_embeddings = false;
+  bool qkv_bias = false;  // on q_proj, k_proj and v_proj
+  bool o_bias = false;    // on o_proj
+  bool mlp_bias = false;
+  bool qk_norm = false;  // RMSNorm over each head of q and k before the rotation
+
+  /// Tokens a sliding layer sees, its own included: key j counts for query i when i - j < window.
+  std::optional<int64_t> sliding_window;
+  std::vector<LayerType> layer_types;  // one per layer
+
+  std::optional<DType> dtype;  // of the checkpoint as its authors mean it to be run
+  std::optional<int64_t> bos_token_id;
+  std::vector<int64_t> eos_token_ids;
+
+  bool operator==(const ModelConfig&) const = default;
+
+  [[nodiscard]] int64_t q_size() const noexcept { return num_attention_heads * head_dim; }
+  [[nodiscard]] int64_t kv_size() const noexcept { return num_key_value_heads * head_dim; }
+  /// The window of one layer, or nothing where it sees everything.
+  [[nodiscard]] std::optional<int64_t> window_of_layer(int64_t layer) const {
+    return layer_types[static_cast<size_t>(layer)] == LayerType::sliding_attention ? sliding_window
+                                                                                   : std::nullopt;
+  }
+};
+
+/// A ModelConfig with the oddities that did not prevent reading it, for people.
+struct LoadedModelConfig {
+  ModelConfig config;
+  std::vector<std::string> warnings;
+};
+
+/// Reads the text of a config.json; `path` only names it in errors. Runs no code a model brings:
+/// `auto_map` is ignored with a warning.
+/// \throws FileError E_CONFIG with the JSON member.
+[[nodiscard]] LoadedModelConfig parse_model_config(std::string_view json, std::string_view path);
+
+/// \throws FileError E_MISSING, E_PATH, E_TOO_LARGE, E_CONFIG.
+[[nodiscard]] LoadedModelConfig load_model_config(const ModelDirectory& directory);
+
+}  // namespace reprise::weights

@@ -1,0 +1,89 @@
+#include "reprise/weights/model_directory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <system_error>
+
+#include "reprise/base/error.h"
+#include "reprise/weights/tensor_spec.h"
+
+namespace reprise::weights {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_plain_file_name(std::string_view name) {
+  constexpr size_t kMaxNameBytes = 255;  // NAME_MAX of the usual file systems
+  return !name.empty() && name.size() <= kMaxNameBytes && name != "." && name != ".." &&
+         name.find_first_of(std::string_view("/\\\0", 3)) == std::string_view::npos;
+}
+
+bool lies_in(const fs::path& file, const fs::path& folder) {
+  const auto [end, unused] = std::mismatch(folder.begin(), folder.end(), file.begin(), file.end());
+  return end == folder.end();
+}
+
+}  // namespace
+
+ModelDirectory::ModelDirectory(const fs::path& path) : path_(path) {
+  std::error_code error;
+  const fs::path canonical = fs::canonical(path, error);
+  if (error) throw FileError("E_MISSING", path.string(), "", "no such model directory");
+  if (!fs::is_directory(canonical, error)) {
+    throw FileError("E_NOT_DIRECTORY", path.string(), "", "is not a directory; pass the folder");
+  }
+  roots_.push_back(canonical);
+  const fs::path snapshots = canonical.parent_path();
+  if (snapshots.filename() == "snapshots") {
+    const fs::path blobs = snapshots.parent_path() / "blobs";
+    if (fs::is_directory(fs::symlink_status(blobs, error))) roots_.push_back(blobs);
+  }
+}
+
+std::string ModelDirectory::path_of(std::string_view file_name) const {
+  return (path_ / visible(file_name)).string();
+}
+
+bool ModelDirectory::contains(std::string_view file_name) const {
+  std::error_code error;
+  return is_plain_file_name(file_name) && fs::exists(fs::symlink_status(path_ / file_name, error));
+}
+
+InputFile ModelDirectory::open(std::string_view file_name) const {
+  if (!is_plain_file_name(file_name)) {
+    throw FileError("E_PATH",
+                    path_.string(),
+                    visible(file_name),
+                    "is not a plain file name inside the model directory");
+  }
+  // Opened first, checked second: the descriptor cannot be swapped for another file afterwards.
+  InputFile file = InputFile::open(path_ / file_name);
+  std::error_code error;
+  const fs::path resolved = fs::canonical(path_ / file_name, error);
+  const bool is_inside = !error && std::any_of(roots_.begin(), roots_.end(), [&](const auto& root) {
+    return lies_in(resolved, root);
+  });
+  if (!is_inside || !file.is_at(resolved)) {
+    throw FileError("E_PATH",
+                    path_of(file_name),
+                    "",
+                    "is a link that leads outside the model directory; copy the file into it");
+  }
+  return file;
+}
+
+std::string ModelDirectory::read_text(std::string_view file_name, uint64_t max_bytes) const {
+  const InputFile file = open(file_name);
+  if (file.size_bytes() > max_bytes) {
+    throw FileError("E_TOO_LARGE",
+                    file.path(),
+                    "",
+                    fmt::format("{} bytes, at most {} are accepted", file.size_bytes(), max_bytes));
+  }
+  std::string text(file.size_bytes(), '\0');
+  file.read_at(0, std::as_writable_bytes(std::span(text)), "");
+  return text;
+}
+
+}  // namespace reprise::weights

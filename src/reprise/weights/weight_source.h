@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reprise/weights/tensor_spec.h"
+
+namespace reprise::weights {
+
+/// Where the weights of a model come from: a checkpoint on disk, or values made up from a seed.
+///
+/// Immutable after construction; every member may be called from several threads at once.
+class WeightSource {
+ public:
+  virtual ~WeightSource() = default;
+
+  /// What is stored under `name` (Hugging Face naming) or nullptr; lives as long as the source.
+  [[nodiscard]] virtual const TensorSpec* find(std::string_view name) const = 0;
+
+  /// Every name, sorted; the views live as long as the source.
+  [[nodiscard]] virtual std::vector<std::string_view> names() const = 0;
+
+  /// Writes the whole tensor to `dst`, row-major, converted to `dtype`.
+  /// \pre dst.size() is exactly the tensor's element count times dtype_bytes(dtype).
+  /// \throws FileError E_MISSING, E_TRUNCATED, E_IO, E_DTYPE (no such conversion).
+  virtual void read(std::string_view name, DType dtype, std::span<std::byte> dst) const = 0;
+
+  /// A path or a phrase that names the source in messages.
+  [[nodiscard]] virtual std::string description() const = 0;
+
+  [[nodiscard]] bool has(std::string_view name) const { return find(name) != nullptr; }
+};
+
+}  // namespace reprise::weights
