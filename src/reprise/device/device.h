@@ -21,8 +21,9 @@ class Stream;
 class Event {
  public:
   virtual ~Event() = default;
-  /// True when all work before the last record has finished. \throws CaptureError when the record
-  /// was captured: a graph's event has no state on the host.
+  /// True when all work before the last record has finished, or there was no record. \throws
+  /// CaptureError when the record was captured: a graph's event has no state on the host; and while
+  /// the calling thread captures on the device, which invalidates the capture.
   [[nodiscard]] virtual bool is_complete() const = 0;
   /// Blocks the host until then. Same rule as is_complete().
   virtual void synchronize() const = 0;
@@ -48,7 +49,8 @@ class Graph {
 class GraphExec {
  public:
   virtual ~GraphExec() = default;
-  /// One submission. Does not allocate, lock, or look anything up.
+  /// One submission. Does not allocate or look anything up. \throws CaptureError on a capturing
+  /// stream, whose capture becomes invalid: graphs do not nest.
   virtual void launch(Stream& stream) = 0;
   [[nodiscard]] virtual size_t num_nodes() const noexcept = 0;
   /// Memory of the executable itself on host and device, without the pool.
@@ -61,7 +63,7 @@ class GraphExec {
 /// What a stream has been asked to do since it was made. A graph launch counts once however many
 /// nodes it has: the observable that makes replay worth it.
 struct LaunchCounters {
-  uint64_t kernel_launches = 0;  // eager launches, copies and fills
+  uint64_t kernel_launches = 0;  // eager launches, copies and fills; not copies from or to the host
   uint64_t graph_launches = 0;
   uint64_t captured_launches = 0;  // recorded instead of run
 
@@ -70,9 +72,17 @@ struct LaunchCounters {
 
 /// In-order queue of device work; belongs to one thread at a time.
 ///
-/// States: idle -> capturing (begin_capture) -> idle (end_capture or abort_capture). While
-/// capturing, launches, copies and fills are recorded and not run; synchronize(), copies from or to
-/// the host and waits on events from outside the capture throw CaptureError and invalidate it.
+/// States: idle -> capturing (begin_capture, or wait for an event of a capturing stream) -> idle
+/// (end_capture or abort_capture where the capture began). While capturing, launches, copies and
+/// fills are recorded and not run. Forbidden are synchronize(), copies from or to the host, graph
+/// launches, a second begin_capture(), waits for events from outside the capture, and on the
+/// capturing thread Device::allocate, the destruction of a Buffer and host calls of any Event. They
+/// throw CaptureError (destroying cannot) and make the capture invalid; from then on every recording
+/// call throws the first reason, until the capture is ended or aborted. Other threads are not
+/// affected.
+///
+/// A launch of zero blocks is nothing: not run, recorded or counted. \throws DeviceError for
+/// arguments longer than kMaxLaunchArgumentBytes or a kernel without code for this device.
 class Stream {
  public:
   virtual ~Stream() = default;
@@ -92,16 +102,19 @@ class Stream {
 
   virtual void record(Event& event) = 0;
   /// Orders later work of this stream after the event. Waiting for an event of a capturing stream
-  /// joins that capture, as on CUDA; the joined stream must be ordered back before the end.
+  /// joins that capture, as on CUDA; the joined stream must be ordered back before the end. An event
+  /// whose capture is over can only be recorded again. \throws CaptureError
   virtual void wait(const Event& event) = 0;
   /// Blocks until all submitted work is done. \throws DeviceError for an asynchronous failure.
   virtual void synchronize() = 0;
 
   virtual void begin_capture() = 0;
   /// \throws CaptureError with the first reason the capture was invalidated, or for a joined stream
-  /// that was not ordered back. The stream is idle afterwards in any case.
+  /// that was not ordered back. The stream is idle afterwards in any case, unless it had only
+  /// joined: a capture ends on the stream and thread where it began.
   [[nodiscard]] virtual std::unique_ptr<Graph> end_capture() = 0;
-  /// Drops the recording. Idle streams ignore it.
+  /// Drops the recording. Idle streams ignore it. A stream that had only joined leaves the capture,
+  /// which becomes invalid.
   virtual void abort_capture() noexcept = 0;
   [[nodiscard]] virtual bool is_capturing() const noexcept = 0;
 
@@ -172,7 +185,7 @@ class Device {
   /// One line for people: model, cores or SMs, instruction sets.
   [[nodiscard]] virtual std::string description() const = 0;
   /// Whether the host may read and write device memory by address once the stream is idle.
-  [[nodiscard]] virtual bool is_host_accessible() const noexcept = 0;
+  [[nodiscard]] virtual bool is_host_accessible() const noexcept { return false; }
 
   /// Zero-filled memory outside any pool. \throws CaptureError while a stream of this device is
   /// capturing on the calling thread (the capture becomes invalid), OutOfMemory.

@@ -33,7 +33,11 @@ WorkerTeam::Options team_options(const CpuDeviceOptions& options) {
   const bool cut = options.num_threads > most && !options.allow_oversubscription;
   WorkerTeam::Options team{.num_workers = all || cut ? most : options.num_threads,
                            .spin_us = options.spin_us};
-  if (options.pin_threads && team.num_workers <= most) team.cores = cores;
+  if (team.num_workers > most) {
+    team.spin_us = 0;  // spinning would hold the core that the awaited worker needs
+  } else if (options.pin_threads) {
+    team.cores = cores;
+  }
   return team;
 }
 
