@@ -5,6 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "reprise/sampling/logit_adjuster.h"
+#include "reprise/sampling/logprobs.h"
 #include "reprise/sampling/sampling_params.h"
 #include "reprise/sampling/token_filters.h"
 
@@ -30,18 +32,13 @@ enum class SamplingStatus : uint8_t {
 };
 [[nodiscard]] std::string_view to_string(SamplingStatus status);
 
-struct TokenLogprob {
-  int32_t token_id = -1;
-  float logprob = 0.0F;  // natural log, of the raw logits before any adjustment (vLLM's default)
-  int rank = 0;          // 1 = most likely; equal logits: the lower id first
-  friend bool operator==(const TokenLogprob&, const TokenLogprob&) = default;
-};
-
 /// The result for one row. Keep the object between steps: `top_logprobs` reuses its storage.
 struct SampledToken {
   int32_t token_id = -1;  // in [0, vocab_size) when status is ok, else -1
   SamplingStatus status = SamplingStatus::ok;
-  TokenLogprob logprob;                    // of token_id; only when params->logprobs is set
+  /// Of token_id, of the raw logits before any adjustment (vLLM's default); only when
+  /// params->logprobs is set.
+  TokenLogprob logprob;
   std::vector<TokenLogprob> top_logprobs;  // most likely first; size min(*logprobs, vocab_size)
 };
 
@@ -58,16 +55,18 @@ struct SampledToken {
 /// `top_logprobs`. Not thread-safe: one per thread. Bad numbers are a status, never an exception.
 class Sampler {
  public:
-  explicit Sampler(int max_vocab_size);
+  explicit Sampler(int max_vocab_size)
+      : adjuster_(max_vocab_size), filter_(max_vocab_size), max_vocab_size_(max_vocab_size) {}
 
   /// \pre params validated; 1 <= logits.size() <= max_vocab_size; token ids < logits.size().
   void sample(const SamplingInput& input, SampledToken& result);
 
  private:
-  std::vector<float> logits_;     // [vocab_size] adjusted copy of the row
-  std::vector<int32_t> counts_;   // [vocab_size] occurrences in the output; all 0 between calls
-  std::vector<int32_t> touched_;  // ids with a non-zero count, for the reset
+  [[nodiscard]] int32_t choose_randomly(std::span<const float> logits, const SamplingInput& input);
+
+  LogitAdjuster adjuster_;
   TokenFilter filter_;
+  int max_vocab_size_;
 };
 
 /// The seed of a request that did not bring one: a function of the engine's seed and the request's

@@ -9,21 +9,21 @@ namespace reprise::sampling {
 /// A token that may still be drawn.
 struct Candidate {
   int32_t token_id = 0;
-  float logit = 0.0F;   // after temperature
-  double weight = 0.0;  // exp(logit - max logit): in (0, 1], not normalised
+  float logit = 0.0F;   // before temperature: the order of tokens does not depend on it
+  double weight = 0.0;  // exp((logit - max logit) / temperature): in (0, 1], not normalised
 };
 
 struct FilterOptions {
   float temperature = 1.0F;  // > 0
-  float min_p = 0.0F;        // 0 = off
+  float min_p = 0.0F;        // [0, 1]; 0 = off
   int top_k = 0;             // <= 0 = off
-  float top_p = 1.0F;        // 1 = off
+  float top_p = 1.0F;        // (0, 1]; 1 = off
 };
 
 /// Temperature, min_p, top_k and top_p, in this order, without sorting the vocabulary: thresholds
 /// come from nth_element, and top_p orders only as many of the likeliest tokens as its mass needs.
 /// Each filter sees the distribution that the one before left, renormalised. At an edge between
-/// equal logits the lower id stays. Reuses its storage; not thread-safe.
+/// equal logits the lower id stays. Storage is sized at construction; not thread-safe.
 class TokenFilter {
  public:
   explicit TokenFilter(int max_vocab_size);
@@ -34,12 +34,15 @@ class TokenFilter {
                                    const FilterOptions& options);
 
  private:
-  void keep_top_k(int k);
-  void keep_top_p(float p);
-  void keep_down_to(const Candidate& last);
+  [[nodiscard]] float floor_of_top_k(std::span<const float> logits, int top_k);
+  void keep_top_k(int top_k);
+  void weigh(float max_logit, float temperature);
+  void keep_top_p(float top_p);
+  void keep_down_to(Candidate last);
 
   std::vector<Candidate> kept_;     // ascending id
   std::vector<Candidate> ordered_;  // scratch for selection
+  std::vector<float> block_max_;    // scratch of floor_of_top_k
 };
 
 /// Draws by inverse CDF: the first candidate whose cumulated weight exceeds uniform * total.

@@ -1,0 +1,143 @@
+#include "reprise/kv_cache/kv_cache_manager.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <random>
+#include <set>
+#include <vector>
+
+#include "reprise/base/error.h"
+#include "reprise/kv_cache/block_pool.h"
+
+namespace reprise::kv_cache {
+namespace {
+
+TEST(BlockPool, never_hands_out_the_null_block_and_each_other_block_once) {
+  BlockPool pool(5);
+  std::set<BlockId> seen;
+  while (const auto block = pool.allocate()) seen.insert(*block);
+  EXPECT_EQ(seen, (std::set<BlockId>{BlockId{1}, BlockId{2}, BlockId{3}, BlockId{4}}));
+  EXPECT_EQ(pool.num_free_blocks(), 0);
+  EXPECT_EQ(pool.find_broken_invariant(), "");
+}
+
+TEST(BlockPool, frees_a_block_with_its_last_reference) {
+  BlockPool pool(3);
+  const BlockId block = pool.allocate().value();
+  pool.add_reference(block);
+  EXPECT_EQ(pool.reference_count(block), 2);
+  pool.release(block);
+  EXPECT_EQ(pool.num_free_blocks(), 1);
+  EXPECT_EQ(pool.find_broken_invariant(), "");
+  pool.release(block);
+  EXPECT_EQ(pool.num_free_blocks(), 2);
+  EXPECT_EQ(pool.find_broken_invariant(), "");
+}
+
+TEST(BlockPool, refuses_sizes_that_hold_nothing) {
+  EXPECT_THROW(BlockPool(1), InvalidArgument);
+  EXPECT_THROW(BlockPool(0), InvalidArgument);
+  EXPECT_THROW(BlockPool(-1), InvalidArgument);
+  EXPECT_THROW(BlockPool(2, 0), InvalidArgument);
+  EXPECT_EQ(BlockPool(2, 1).num_usable_blocks(), 1);
+}
+
+TEST(BlockPoolDeathTest, stops_on_double_free_and_on_the_null_block) {
+  BlockPool pool(3);
+  const BlockId block = pool.allocate().value();
+  pool.release(block);
+  EXPECT_DEATH(pool.release(block), "freed twice");
+  EXPECT_DEATH(pool.release(kNullBlock), "not one of the usable blocks");
+  EXPECT_DEATH(pool.add_reference(BlockId{3}), "not one of the usable blocks");
+}
+
+TEST(KvCacheManager, grows_by_whole_blocks_at_block_edges) {
+  KvCacheManager manager(/*num_blocks=*/6);
+  BlockTable table;
+  for (const auto& [num_tokens, num_blocks] : std::vector<std::pair<int, int>>{
+           {0, 0}, {1, 1}, {15, 1}, {16, 1}, {17, 2}, {32, 2}, {33, 3}}) {
+    ASSERT_EQ(manager.allocate_slots(table, num_tokens), SlotResult::allocated) << num_tokens;
+    EXPECT_EQ(table.num_blocks(), num_blocks) << num_tokens;
+  }
+  EXPECT_EQ(manager.allocate_slots(table, 1), SlotResult::allocated);  // long enough already
+  EXPECT_EQ(table.num_blocks(), 3);
+  EXPECT_EQ(KvCacheManager::block_ids(table)[0], BlockId{1});
+  EXPECT_DOUBLE_EQ(manager.usage(), 3.0 / 5.0);
+}
+
+TEST(KvCacheManager, allocates_all_or_nothing) {
+  KvCacheManager manager(/*num_blocks=*/4);
+  BlockTable table;
+  EXPECT_EQ(manager.allocate_slots(table, 49), SlotResult::no_blocks);
+  EXPECT_TRUE(table.empty());
+  EXPECT_EQ(manager.num_free_blocks(), 3);
+  EXPECT_EQ(manager.allocate_slots(table, 48), SlotResult::allocated);
+  EXPECT_EQ(manager.allocate_slots(table, 49), SlotResult::no_blocks);
+  EXPECT_EQ(table.num_blocks(), 3);
+  EXPECT_EQ(manager.capacity_tokens(), 48);
+  manager.free(table);
+  EXPECT_TRUE(table.empty());
+  EXPECT_EQ(manager.num_free_blocks(), 3);
+}
+
+TEST(KvCacheManager, gives_freed_blocks_out_in_the_same_order) {
+  KvCacheManager manager(/*num_blocks=*/8);
+  BlockTable table;
+  ASSERT_EQ(manager.allocate_slots(table, 64), SlotResult::allocated);
+  const std::vector<BlockId> before(table.block_ids().begin(), table.block_ids().end());
+  manager.free(table);
+  ASSERT_EQ(manager.allocate_slots(table, 64), SlotResult::allocated);
+  EXPECT_EQ(std::vector<BlockId>(table.block_ids().begin(), table.block_ids().end()), before);
+}
+
+TEST(KvCacheManager, does_not_reallocate_a_reserved_table) {
+  KvCacheManager manager(/*num_blocks=*/8);
+  BlockTable table;
+  manager.reserve(table, 100);
+  ASSERT_EQ(manager.allocate_slots(table, 1), SlotResult::allocated);
+  const BlockId* storage = table.block_ids().data();
+  ASSERT_EQ(manager.allocate_slots(table, 100), SlotResult::allocated);
+  EXPECT_EQ(table.block_ids().data(), storage);
+  manager.free(table);
+  ASSERT_EQ(manager.allocate_slots(table, 100), SlotResult::allocated);
+  EXPECT_EQ(table.block_ids().data(), storage);
+}
+
+TEST(KvCacheManager, sees_a_table_that_was_lost_without_being_freed) {
+  KvCacheManager manager(/*num_blocks=*/4);
+  BlockTable table;
+  ASSERT_EQ(manager.allocate_slots(table, 1), SlotResult::allocated);
+  EXPECT_EQ(manager.find_broken_invariant(std::array<const BlockTable*, 1>{&table}), "");
+  EXPECT_EQ(manager.find_broken_invariant({}), "block 1 has 1 references and 0 owners");
+}
+
+TEST(KvCacheManager, keeps_its_invariants_under_random_use) {
+  for (uint32_t seed = 0; seed < 20; ++seed) {
+    std::mt19937 random(seed);
+    KvCacheManager manager(static_cast<int>(2 + random() % 40),
+                           static_cast<int>(1 + random() % 17));
+    std::array<BlockTable, 6> tables;
+    std::array<const BlockTable*, 6> views{};
+    for (size_t i = 0; i < tables.size(); ++i) views[i] = &tables[i];
+    for (int step = 0; step < 500; ++step) {
+      BlockTable& table = tables[random() % tables.size()];
+      const int num_free = manager.num_free_blocks();
+      if (random() % 4 == 0) {
+        const int num_owned = table.num_blocks();
+        manager.free(table);
+        ASSERT_EQ(manager.num_free_blocks(), num_free + num_owned);
+      } else {
+        const int num_tokens = static_cast<int>(random() % 200);
+        const int missing = std::max(0, manager.blocks_for(num_tokens) - table.num_blocks());
+        const bool allocated = manager.allocate_slots(table, num_tokens) == SlotResult::allocated;
+        ASSERT_EQ(allocated, missing <= num_free);
+        ASSERT_EQ(manager.num_free_blocks(), allocated ? num_free - missing : num_free);
+      }
+      ASSERT_EQ(manager.find_broken_invariant(views), "") << "seed " << seed << " step " << step;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace reprise::kv_cache

@@ -1,0 +1,82 @@
+#include "reprise/sampling/logit_adjuster.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+
+namespace reprise::sampling {
+namespace {
+
+constexpr float kNever = -std::numeric_limits<float>::infinity();
+
+bool has_penalties(const SamplingParams& params) {
+  return params.repetition_penalty != 1.0F || params.presence_penalty != 0.0F ||
+         params.frequency_penalty != 0.0F;
+}
+
+}  // namespace
+
+LogitAdjuster::LogitAdjuster(int max_vocab_size) {
+  const auto size = static_cast<size_t>(max_vocab_size);
+  row_.resize(size);
+  occurrences_.resize(size);
+  seen_.reserve(size);
+}
+
+std::span<const float> LogitAdjuster::apply(std::span<const float> logits,
+                                            const SamplingParams& params,
+                                            std::span<const int32_t> suppressed_token_ids,
+                                            std::span<const int32_t> prompt_token_ids,
+                                            std::span<const int32_t> output_token_ids) {
+  const bool penalises = has_penalties(params);
+  if (params.allowed_token_ids.empty() && suppressed_token_ids.empty() &&
+      params.logit_bias.empty() && !penalises) {
+    return logits;
+  }
+  copy_row(logits, params.allowed_token_ids);
+  for (const int32_t id : suppressed_token_ids) row_[static_cast<size_t>(id)] = kNever;
+  for (const auto& [id, bias] : params.logit_bias) row_[static_cast<size_t>(id)] += bias;
+  if (penalises) apply_penalties(params, prompt_token_ids, output_token_ids);
+  return std::span<const float>(row_).first(logits.size());
+}
+
+void LogitAdjuster::copy_row(std::span<const float> logits,
+                             std::span<const int32_t> allowed_token_ids) {
+  if (allowed_token_ids.empty()) {
+    std::copy(logits.begin(), logits.end(), row_.begin());
+    return;
+  }
+  std::fill_n(row_.begin(), logits.size(), kNever);
+  for (const int32_t id : allowed_token_ids) {
+    row_[static_cast<size_t>(id)] = logits[static_cast<size_t>(id)];
+  }
+}
+
+void LogitAdjuster::apply_penalties(const SamplingParams& params,
+                                    std::span<const int32_t> prompt_token_ids,
+                                    std::span<const int32_t> output_token_ids) {
+  if (params.repetition_penalty != 1.0F) {
+    for (const int32_t id : prompt_token_ids) count_token(id, 0);
+  }
+  for (const int32_t id : output_token_ids) count_token(id, 1);
+  for (const int32_t id : seen_) {
+    float& logit = row_[static_cast<size_t>(id)];
+    Occurrence& occurrence = occurrences_[static_cast<size_t>(id)];
+    logit = logit > 0.0F ? logit / params.repetition_penalty : logit * params.repetition_penalty;
+    if (occurrence.in_output > 0) {
+      logit -= params.frequency_penalty * static_cast<float>(occurrence.in_output);
+      logit -= params.presence_penalty;
+    }
+    occurrence = {};
+  }
+  seen_.clear();
+}
+
+void LogitAdjuster::count_token(int32_t token_id, int occurrences) {
+  Occurrence& occurrence = occurrences_[static_cast<size_t>(token_id)];
+  if (!occurrence.is_seen) seen_.push_back(token_id);
+  occurrence.is_seen = true;
+  occurrence.in_output += occurrences;
+}
+
+}  // namespace reprise::sampling

@@ -1,0 +1,53 @@
+#include "reprise/sampling/logprobs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+namespace reprise::sampling {
+
+double log_sum_exp(std::span<const float> logits) {
+  const double max = *std::max_element(logits.begin(), logits.end());
+  double sum = 0.0;
+  for (const float logit : logits) sum += std::exp(logit - max);
+  return max + std::log(sum);
+}
+
+TokenLogprob token_logprob(std::span<const float> logits, double log_normaliser, int32_t token_id) {
+  const auto index = static_cast<size_t>(token_id);
+  const float logit = logits[index];
+  int rank = 1;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    rank += static_cast<int>(logits[i] > logit || (logits[i] == logit && i < index));
+  }
+  return {token_id, static_cast<float>(logit - log_normaliser), rank};
+}
+
+void top_logprobs(std::span<const float> logits,
+                  double log_normaliser,
+                  int count,
+                  std::vector<TokenLogprob>& result) {
+  result.clear();
+  const size_t limit = std::min(static_cast<size_t>(count), logits.size());
+  if (limit == 0) return;
+  result.reserve(limit);
+  // A short insertion-sorted list: count is at most 20, and a random row rarely inserts.
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const float logit = logits[i];
+    if (result.size() == limit) {
+      if (!(logit > result.back().logprob)) continue;
+      result.pop_back();
+    }
+    const auto place =
+        std::find_if(result.begin(), result.end(), [logit](const TokenLogprob& kept) {
+          return logit > kept.logprob;
+        });
+    result.insert(place, TokenLogprob{.token_id = static_cast<int32_t>(i), .logprob = logit});
+  }
+  for (size_t i = 0; i < result.size(); ++i) {
+    result[i].logprob = static_cast<float>(result[i].logprob - log_normaliser);
+    result[i].rank = static_cast<int>(i) + 1;
+  }
+}
+
+}  // namespace reprise::sampling

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace reprise::sampling {
+
+struct TokenLogprob {
+  int32_t token_id = -1;
+  float logprob = 0.0F;  // natural log
+  int rank = 0;          // 1 = most likely; equal logits: the lower id first
+  friend bool operator==(const TokenLogprob&, const TokenLogprob&) = default;
+};
+
+/// log(sum(exp(logits))), accumulated in f64. \pre the largest logit is finite, none is NaN.
+[[nodiscard]] double log_sum_exp(std::span<const float> logits);
+
+/// Log-probability and rank of one token. \pre token_id indexes logits.
+[[nodiscard]] TokenLogprob token_logprob(std::span<const float> logits,  // [vocab_size]
+                                         double log_normaliser,
+                                         int32_t token_id);
+
+/// The `count` most likely tokens, most likely first (all when there are fewer), into `result`.
+void top_logprobs(std::span<const float> logits,  // [vocab_size]
+                  double log_normaliser,
+                  int count,
+                  std::vector<TokenLogprob>& result);
+
+}  // namespace reprise::sampling

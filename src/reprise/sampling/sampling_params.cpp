@@ -1,0 +1,102 @@
+#include "reprise/sampling/sampling_params.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <span>
+#include <string_view>
+
+#include "reprise/base/error.h"
+
+namespace reprise::sampling {
+namespace {
+
+template <typename Value>
+[[noreturn]] void refuse(std::string_view field, const Value& value, std::string_view expected) {
+  throw InvalidArgument(fmt::format("{} is {}, expected {}", field, value, expected));
+}
+
+/// The comparison is written so that NaN fails it.
+void require_in(std::string_view field, float value, float low, float high) {
+  if (!(value >= low && value <= high)) {
+    refuse(field, value, fmt::format("a number in [{}, {}]", low, high));
+  }
+}
+
+void require_above_zero(std::string_view field, float value, float high) {
+  if (!(value > 0.0F && value <= high)) {
+    refuse(field, value, fmt::format("a number in (0, {}]", high));
+  }
+}
+
+void require_in_vocabulary(std::string_view field, std::span<const int32_t> ids, int vocab_size) {
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] < 0 || ids[i] >= vocab_size) {
+      refuse(fmt::format("{}[{}]", field, i),
+             ids[i],
+             fmt::format("a token id in [0, {}]", vocab_size - 1));
+    }
+  }
+}
+
+void validate_lengths(const SamplingParams& params) {
+  if (params.max_tokens && *params.max_tokens < 1) {
+    refuse("max_tokens", *params.max_tokens, "at least 1");
+  }
+  if (params.min_tokens < 0) refuse("min_tokens", params.min_tokens, "at least 0");
+  if (params.max_tokens && params.min_tokens > *params.max_tokens) {
+    refuse("min_tokens",
+           params.min_tokens,
+           fmt::format("at most max_tokens = {}", *params.max_tokens));
+  }
+}
+
+void validate_stop(const SamplingParams& params) {
+  if (params.stop.size() > size_t{kMaxStopStrings}) {
+    refuse("stop",
+           fmt::format("{} strings", params.stop.size()),
+           fmt::format("at most {}", kMaxStopStrings));
+  }
+  for (size_t i = 0; i < params.stop.size(); ++i) {
+    const size_t num_bytes = params.stop[i].size();
+    if (num_bytes == 0 || num_bytes > size_t{kMaxStopStringBytes}) {
+      refuse(fmt::format("stop[{}]", i),
+             fmt::format("{} bytes long", num_bytes),
+             fmt::format("1..{} bytes", kMaxStopStringBytes));
+    }
+  }
+}
+
+void validate_token_ids(const SamplingParams& params, int vocab_size) {
+  require_in_vocabulary("stop_token_ids", params.stop_token_ids, vocab_size);
+  require_in_vocabulary("allowed_token_ids", params.allowed_token_ids, vocab_size);
+  for (const auto& [token_id, bias] : params.logit_bias) {
+    require_in_vocabulary("logit_bias key", std::span(&token_id, 1), vocab_size);
+    require_in(fmt::format("logit_bias[{}]", token_id), bias, -kMaxLogitBias, kMaxLogitBias);
+  }
+  if (!params.bad_words.empty()) {
+    throw InvalidArgument(
+        "bad_words is not supported yet; leave it empty, or forbid single tokens by logit_bias "
+        "-100");
+  }
+}
+
+}  // namespace
+
+void validate(const SamplingParams& params, int vocab_size) {
+  require_in("temperature", params.temperature, 0.0F, kMaxTemperature);
+  require_above_zero("top_p", params.top_p, 1.0F);
+  if (params.top_k < -1) refuse("top_k", params.top_k, "-1 or 0 (off) or a positive number");
+  require_in("min_p", params.min_p, 0.0F, 1.0F);
+  require_above_zero("repetition_penalty", params.repetition_penalty, kMaxPenalty);
+  require_in("presence_penalty", params.presence_penalty, -kMaxPenalty, kMaxPenalty);
+  require_in("frequency_penalty", params.frequency_penalty, -kMaxPenalty, kMaxPenalty);
+  if (params.logprobs && (*params.logprobs < 0 || *params.logprobs > kMaxLogprobs)) {
+    refuse("logprobs", *params.logprobs, fmt::format("a number in [0, {}]", kMaxLogprobs));
+  }
+  validate_lengths(params);
+  validate_stop(params);
+  validate_token_ids(params, vocab_size);
+}
+
+}  // namespace reprise::sampling
