@@ -15,6 +15,8 @@
 
 namespace reprise::engine {
 
+class Scheduler;
+
 /// Identity of a request inside one engine, unique for the engine's life.
 enum class RequestId : uint64_t {};
 
@@ -103,7 +105,6 @@ class Request {
  private:
   friend class Scheduler;
   friend class RequestQueue;
-  friend class StopChecker;
 
   RequestId id_;
   sampling::SamplingParams params_;
@@ -124,6 +125,7 @@ class Request {
 
   kv_cache::BlockTable block_table_;
   int num_preemptions_ = 0;
+  const Scheduler* scheduler_ = nullptr;  // the one that knows this request, if any
   bool is_in_flight_ = false;      // part of the step between schedule() and update_from_output()
   Request* queue_prev_ = nullptr;  // links of the waiting queue, owned by RequestQueue
   Request* queue_next_ = nullptr;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "reprise/engine/request.h"
@@ -26,11 +27,14 @@ struct SchedulerConfig {
   bool enable_chunked_prefill = true;
   /// A step computes at most this many tokens of one prefill; 0 = no limit.
   int long_prefill_token_threshold = 0;
+  /// A waiting request is admitted only when the free blocks would hold all its known tokens, not
+  /// just the first chunk: keeps half-computed prompts from preempting each other.
+  bool scheduler_reserve_full_isl = true;
   /// Tokens of one request in a decode step: 1 + speculative tokens. Orders the batch.
   int decode_query_len = 1;
   SchedulingPolicy policy = SchedulingPolicy::fcfs;
   std::vector<int32_t> eos_token_ids;
-  int vocab_size = 0;  // bounds prompt and sampled token ids
+  int vocab_size = 0;  // >= 1; bounds prompt and sampled token ids
 };
 
 /// One request's part of a step: tokens [num_computed_tokens, num_computed_tokens +
@@ -149,14 +153,17 @@ class Scheduler {
   [[nodiscard]] const SchedulerConfig& config() const noexcept { return config_; }
 
  private:
+  void check_admissible(const Request& request) const;
   void schedule_running(int& token_budget);
   void schedule_waiting(int& token_budget);
+  [[nodiscard]] bool may_admit(const Request& request, int token_budget) const;
   [[nodiscard]] int tokens_to_schedule(const Request& request, int token_budget) const;
   void append_to_batch(Request& request, int num_scheduled_tokens);
-  void preempt(Request& request);
+  void finish_batch();
+  void preempt_last_running();
+  void append_token(Request& request, const sampling::SampledToken& sampled);
+  void fail(Request& request, std::string message);
   void release(Request& request);
-  void remove_from_running(Request& request);
-  void apply_token(Request& request, const sampling::SampledToken& sampled);
 
   SchedulerConfig config_;
   kv_cache::KvCacheManager* kv_cache_manager_;  // owned by the engine core

@@ -47,6 +47,7 @@ class StopStringMatcher {
     std::vector<uint32_t> failure;  // [i]: longest proper border of text[0, i]
     uint32_t num_matched = 0;       // longest prefix of text that is a suffix of the input
 
+    [[nodiscard]] uint32_t num_open() const noexcept;
     [[nodiscard]] bool advance(char c) noexcept;
   };
 

@@ -1,0 +1,354 @@
+#include "reprise/engine/scheduler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <tuple>
+#include <utility>
+
+#include "reprise/base/assert.h"
+#include "reprise/base/error.h"
+
+namespace reprise::engine {
+namespace {
+
+/// Ids of finished requests that a step usually sees; more (a mass abort) just grow the vector.
+constexpr size_t kUsualFinished = 256;
+
+void require_at_least(std::string_view option, int value, int low) {
+  if (value < low) {
+    throw InvalidArgument(
+        fmt::format("scheduler: {} is {}, expected at least {}", option, value, low));
+  }
+}
+
+void check_config(const SchedulerConfig& config, int max_model_len) {
+  require_at_least("max_num_seqs", config.max_num_seqs, 1);
+  require_at_least("max_num_batched_tokens", config.max_num_batched_tokens, 1);
+  require_at_least("max_model_len", config.max_model_len, 2);  // one prompt and one output token
+  require_at_least("long_prefill_token_threshold", config.long_prefill_token_threshold, 0);
+  require_at_least("decode_query_len", config.decode_query_len, 1);
+  require_at_least("vocab_size", config.vocab_size, 1);
+  if (config.policy != SchedulingPolicy::fcfs) {
+    throw InvalidArgument("scheduler: policy 'priority' is not supported yet; use 'fcfs'");
+  }
+  if (config.max_num_batched_tokens < config.max_num_seqs) {
+    throw InvalidArgument(fmt::format(
+        "scheduler: max_num_batched_tokens ({}) is smaller than max_num_seqs ({}): a step of only "
+        "decodes would not fit; raise the first or lower the second",
+        config.max_num_batched_tokens,
+        config.max_num_seqs));
+  }
+  if (config.enable_chunked_prefill) return;
+  if (config.max_num_batched_tokens < max_model_len) {
+    throw InvalidArgument(fmt::format(
+        "scheduler: enable_chunked_prefill is off and max_num_batched_tokens ({}) is smaller than "
+        "max_model_len ({}): a long prompt could never run; raise the first, lower the second or "
+        "enable chunked prefill",
+        config.max_num_batched_tokens,
+        max_model_len));
+  }
+  if (config.long_prefill_token_threshold > 0) {
+    throw InvalidArgument(
+        fmt::format("scheduler: long_prefill_token_threshold ({}) cuts prompts into chunks and "
+                    "enable_chunked_prefill is off; set one of them",
+                    config.long_prefill_token_threshold));
+  }
+}
+
+int effective_max_model_len(const SchedulerConfig& config, const kv_cache::KvCacheManager& cache) {
+  return static_cast<int>(std::min<int64_t>(config.max_model_len, cache.capacity_tokens() + 1));
+}
+
+auto batch_key(const ScheduledRequest& entry, int decode_query_len) {
+  const bool is_uniform_decode =
+      !entry.is_in_prefill && entry.num_scheduled_tokens == decode_query_len;
+  return std::tuple(!is_uniform_decode, entry.num_scheduled_tokens, entry.num_computed_tokens == 0);
+}
+
+}  // namespace
+
+void sort_batch(std::span<ScheduledRequest> batch, int decode_query_len) {
+  // Insertion sort: stable, in place (std::stable_sort allocates), and linear for the usual batch,
+  // whose decodes are in front already.
+  for (size_t i = 1; i < batch.size(); ++i) {
+    const ScheduledRequest entry = batch[i];
+    const auto key = batch_key(entry, decode_query_len);
+    size_t place = i;
+    for (; place > 0 && key < batch_key(batch[place - 1], decode_query_len); --place) {
+      batch[place] = batch[place - 1];
+    }
+    batch[place] = entry;
+  }
+}
+
+Scheduler::Scheduler(SchedulerConfig config, kv_cache::KvCacheManager& kv_cache_manager)
+    : config_(std::move(config)),
+      kv_cache_manager_(&kv_cache_manager),
+      stop_checker_(config_.eos_token_ids),
+      max_model_len_(effective_max_model_len(config_, kv_cache_manager)) {
+  check_config(config_, max_model_len_);
+  const auto max_num_seqs = static_cast<size_t>(config_.max_num_seqs);
+  running_.reserve(max_num_seqs);
+  updates_.reserve(max_num_seqs);
+  output_.scheduled.reserve(max_num_seqs);
+  output_.preempted.reserve(max_num_seqs);
+  output_.finished_request_ids.reserve(kUsualFinished);
+  finished_since_schedule_.reserve(kUsualFinished);
+}
+
+void Scheduler::check_admissible(const Request& request) const {
+  const int num_prompt_tokens = request.num_prompt_tokens();
+  if (num_prompt_tokens == 0) {
+    throw InvalidArgument("prompt is empty, expected at least one token");
+  }
+  if (num_prompt_tokens > kv_cache_manager_->capacity_tokens()) {
+    throw InvalidArgument(fmt::format(
+        "prompt has {} tokens, but the KV cache holds {} ({} blocks of {}); shorten the prompt or "
+        "give the cache more memory",
+        num_prompt_tokens,
+        kv_cache_manager_->capacity_tokens(),
+        kv_cache_manager_->num_blocks() - 1,
+        kv_cache_manager_->block_size()));
+  }
+  if (num_prompt_tokens >= max_model_len_) {
+    throw InvalidArgument(fmt::format(
+        "prompt has {} tokens, but max_model_len is {} for prompt and output together; shorten the "
+        "prompt to at most {} tokens",
+        num_prompt_tokens,
+        max_model_len_,
+        max_model_len_ - 1));
+  }
+  const std::span<const int32_t> ids = request.prompt_token_ids();
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] < 0 || ids[i] >= config_.vocab_size) {
+      throw InvalidArgument(fmt::format("prompt token {} is {}, expected a token id in [0, {}]",
+                                        i,
+                                        ids[i],
+                                        config_.vocab_size - 1));
+    }
+  }
+  sampling::validate(request.params(), config_.vocab_size);
+}
+
+void Scheduler::add_request(Request& request) {
+  REPRISE_ASSERT(request.scheduler_ == nullptr && request.status_ == RequestStatus::waiting,
+                 "request {} was added before",
+                 static_cast<uint64_t>(request.id_));
+  check_admissible(request);
+  const sampling::SamplingParams& params = request.params_;
+  request.max_total_tokens_ = max_model_len_;
+  if (params.max_tokens) {
+    request.max_total_tokens_ = static_cast<int>(std::min<int64_t>(
+        max_model_len_, int64_t{request.num_prompt_tokens_} + *params.max_tokens));
+  }
+  request.token_ids_.reserve(static_cast<size_t>(request.max_total_tokens_));
+  kv_cache_manager_->reserve(request.block_table_, request.max_total_tokens_);
+  request.all_stop_token_ids_ = params.stop_token_ids;
+  for (const int32_t id : config_.eos_token_ids) {
+    // A configuration may name special tokens that the model has no logits for.
+    if (id >= 0 && id < config_.vocab_size) request.all_stop_token_ids_.push_back(id);
+  }
+  request.arrival_order_ = next_arrival_order_++;
+  request.scheduler_ = this;
+  waiting_.push_back(request);
+}
+
+AbortResult Scheduler::abort_request(Request& request) {
+  return finish_request(request, RequestStatus::finished_aborted);
+}
+
+AbortResult Scheduler::finish_request(Request& request,
+                                      RequestStatus status,
+                                      StopReason stop_reason) {
+  REPRISE_ASSERT(engine::is_finished(status), "{} ends no request", to_string(status));
+  if (request.is_finished()) {
+    return request.is_in_flight_ ? AbortResult::released_after_step : AbortResult::already_finished;
+  }
+  REPRISE_ASSERT(request.scheduler_ == this,
+                 "request {} is not known to this scheduler",
+                 static_cast<uint64_t>(request.id_));
+  const RequestStatus before = std::exchange(request.status_, status);
+  request.stop_reason_ = std::move(stop_reason);
+  if (request.is_in_flight_) return AbortResult::released_after_step;
+  if (before == RequestStatus::running) {
+    std::erase(running_, &request);
+  } else {
+    waiting_.remove(request);
+  }
+  release(request);
+  return AbortResult::released;
+}
+
+const SchedulerOutput& Scheduler::schedule() {
+  REPRISE_ASSERT(!step_in_flight_, "schedule() before update_from_output() of the previous step");
+  output_.scheduled.clear();
+  output_.preempted.clear();
+  output_.finished_request_ids.clear();
+  std::swap(output_.finished_request_ids, finished_since_schedule_);
+
+  int token_budget = config_.max_num_batched_tokens;
+  schedule_running(token_budget);
+  // Whoever lost its blocks in this step comes first when there are blocks again.
+  if (output_.preempted.empty()) schedule_waiting(token_budget);
+  finish_batch();
+  return output_;
+}
+
+void Scheduler::schedule_running(int& token_budget) {
+  for (size_t i = 0; i < running_.size() && token_budget > 0; ++i) {
+    Request& request = *running_[i];
+    const int num_new_tokens = tokens_to_schedule(request, token_budget);
+    while (kv_cache_manager_->allocate_slots(request.block_table_,
+                                             request.num_computed_tokens_ + num_new_tokens) ==
+           kv_cache::SlotResult::no_blocks) {
+      REPRISE_ASSERT(running_.size() > 1, "one request does not fit into the empty KV cache");
+      const bool is_own_victim = running_.back() == &request;
+      preempt_last_running();
+      if (is_own_victim) return;
+    }
+    append_to_batch(request, num_new_tokens);
+    token_budget -= num_new_tokens;
+  }
+}
+
+void Scheduler::schedule_waiting(int& token_budget) {
+  while (!waiting_.empty() && may_admit(*waiting_.front(), token_budget)) {
+    Request& request = *waiting_.front();
+    const int num_new_tokens = tokens_to_schedule(request, token_budget);
+    if (kv_cache_manager_->allocate_slots(request.block_table_, num_new_tokens) ==
+        kv_cache::SlotResult::no_blocks) {
+      return;
+    }
+    waiting_.remove(request);
+    request.status_ = RequestStatus::running;
+    running_.push_back(&request);
+    append_to_batch(request, num_new_tokens);
+    token_budget -= num_new_tokens;
+  }
+}
+
+bool Scheduler::may_admit(const Request& request, int token_budget) const {
+  if (token_budget == 0 || running_.size() >= static_cast<size_t>(config_.max_num_seqs))
+    return false;
+  if (!config_.enable_chunked_prefill && request.num_tokens() > token_budget) return false;
+  return !config_.scheduler_reserve_full_isl ||
+         kv_cache_manager_->blocks_for(request.num_tokens()) <=
+             kv_cache_manager_->num_free_blocks();
+}
+
+int Scheduler::tokens_to_schedule(const Request& request, int token_budget) const {
+  int num_tokens = request.num_tokens() - request.num_computed_tokens_;
+  if (config_.long_prefill_token_threshold > 0) {
+    num_tokens = std::min(num_tokens, config_.long_prefill_token_threshold);
+  }
+  return std::min(num_tokens, token_budget);
+}
+
+void Scheduler::append_to_batch(Request& request, int num_scheduled_tokens) {
+  request.is_in_flight_ = true;
+  output_.scheduled.push_back(
+      {.request = &request,
+       .num_scheduled_tokens = num_scheduled_tokens,
+       .num_computed_tokens = request.num_computed_tokens_,
+       .samples = request.num_computed_tokens_ + num_scheduled_tokens == request.num_tokens(),
+       .is_in_prefill = request.is_in_prefill()});
+}
+
+void Scheduler::finish_batch() {
+  sort_batch(output_.scheduled, config_.decode_query_len);
+  output_.total_num_scheduled_tokens = 0;
+  output_.num_sampling_requests = 0;
+  output_.max_query_len = 0;
+  output_.any_prefill = false;
+  for (const ScheduledRequest& entry : output_.scheduled) {
+    output_.total_num_scheduled_tokens += entry.num_scheduled_tokens;
+    output_.num_sampling_requests += static_cast<int>(entry.samples);
+    output_.max_query_len = std::max(output_.max_query_len, entry.num_scheduled_tokens);
+    output_.any_prefill |= entry.is_in_prefill;
+  }
+  step_in_flight_ = !output_.scheduled.empty();
+}
+
+/// Preemption by recomputation. The last admitted request is never in the batch yet: the batch is
+/// filled in admission order, and the victim comes after the request that needs a block, or is it.
+void Scheduler::preempt_last_running() {
+  Request& victim = *running_.back();
+  REPRISE_ASSERT(!victim.is_in_flight_,
+                 "request {} is preempted after it was scheduled",
+                 static_cast<uint64_t>(victim.id_));
+  running_.pop_back();
+  kv_cache_manager_->free(victim.block_table_);
+  victim.num_computed_tokens_ = 0;
+  victim.num_prefill_tokens_ = victim.num_tokens();
+  victim.status_ = RequestStatus::preempted;
+  ++victim.num_preemptions_;
+  ++num_preemptions_;
+  waiting_.push_front(victim);
+  output_.preempted.push_back(&victim);
+}
+
+std::span<const RequestUpdate> Scheduler::update_from_output(
+    std::span<const sampling::SampledToken> sampled) {
+  REPRISE_ASSERT(step_in_flight_ || sampled.empty(), "results of a step that was not scheduled");
+  updates_.clear();
+  if (!step_in_flight_) return updates_;
+  REPRISE_ASSERT(sampled.size() == static_cast<size_t>(output_.num_sampling_requests),
+                 "{} sampled tokens for {} sampling requests",
+                 sampled.size(),
+                 output_.num_sampling_requests);
+  size_t next_sample = 0;
+  for (const ScheduledRequest& entry : output_.scheduled) {
+    Request& request = *entry.request;
+    const sampling::SampledToken* sample = entry.samples ? &sampled[next_sample++] : nullptr;
+    request.is_in_flight_ = false;
+    RequestUpdate update{.request = &request};
+    if (!request.is_finished()) {  // else aborted while in flight
+      request.num_computed_tokens_ += entry.num_scheduled_tokens;
+      const int num_tokens_before = request.num_tokens();
+      if (sample != nullptr) append_token(request, *sample);
+      if (request.num_tokens() > num_tokens_before) update.new_token_id = request.token_ids_.back();
+    }
+    update.finished = request.is_finished();
+    if (update.new_token_id || update.finished) updates_.push_back(update);
+  }
+  std::erase_if(running_, [](const Request* request) { return request->is_finished(); });
+  for (const RequestUpdate& update : updates_) {
+    if (update.finished) release(*update.request);
+  }
+  step_in_flight_ = false;
+  return updates_;
+}
+
+void Scheduler::append_token(Request& request, const sampling::SampledToken& sampled) {
+  if (sampled.status != sampling::SamplingStatus::ok) {
+    fail(request, std::string(to_string(sampled.status)));
+    return;
+  }
+  if (sampled.token_id < 0 || sampled.token_id >= config_.vocab_size) {
+    fail(request,
+         fmt::format("sampled token {} is outside the vocabulary of {}",
+                     sampled.token_id,
+                     config_.vocab_size));
+    return;
+  }
+  request.token_ids_.push_back(sampled.token_id);
+  if (const std::optional<Stop> stop = stop_checker_.check(request)) {
+    request.status_ = stop->status;
+    if (stop->stop_token_id) request.stop_reason_ = *stop->stop_token_id;
+  }
+}
+
+void Scheduler::fail(Request& request, std::string message) {
+  request.status_ = RequestStatus::finished_error;
+  request.error_ = fmt::format("after {} tokens: {}", request.num_tokens(), message);
+}
+
+void Scheduler::release(Request& request) {
+  kv_cache_manager_->free(request.block_table_);
+  request.scheduler_ = nullptr;
+  finished_since_schedule_.push_back(request.id_);
+}
+
+}  // namespace reprise::engine
