@@ -1,0 +1,219 @@
+#include "reprise/tokenizer/decoder.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <optional>
+
+#include "reprise/tokenizer/byte_alphabet.h"
+#include "reprise/tokenizer/pre_tokenizer.h"
+
+namespace reprise::tokenizer {
+namespace {
+
+constexpr std::array<std::string_view, 7> kSupported = {
+    "Sequence", "ByteLevel", "Replace", "ByteFallback", "Fuse", "Strip", "Metaspace"};
+
+std::optional<int> hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return std::nullopt;
+}
+
+/// The byte that "<0xNN>" stands for.
+std::optional<char> byte_of(std::string_view token) {
+  if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return std::nullopt;
+  const auto high = hex_digit(token[3]);
+  const auto low = hex_digit(token[4]);
+  if (!low) return std::nullopt;
+  // The reference parses with a function that takes a sign: "<0x+A>" is a byte, too.
+  if (token[3] == '+') return static_cast<char>(*low);
+  if (!high) return std::nullopt;
+  return static_cast<char>(*high * 16 + *low);
+}
+
+size_t leading(std::string_view text, std::string_view character, size_t limit) {
+  size_t count = 0;
+  while (count < limit && text.substr(count * character.size()).starts_with(character)) ++count;
+  return count;
+}
+
+size_t trailing(std::string_view text, std::string_view character, size_t limit) {
+  size_t count = 0;
+  while (count < limit && text.ends_with(character)) {
+    text.remove_suffix(character.size());
+    ++count;
+  }
+  return count;
+}
+
+}  // namespace
+
+Decoder::Decoder(const Component& component) {
+  if (component.is_null()) {
+    steps_.emplace_back(JoinWithSpaces{});
+  } else {
+    add(component);
+  }
+}
+
+void Decoder::add(const Component& component) {
+  const std::string type = component.type();
+  if (is_fused_ && type != "Strip" && type != "Fuse" && type != "Sequence") {
+    component.at("type").fail(fmt::format(
+        "decoder '{}' after Fuse or ByteLevel is not supported; only Strip and Fuse are", type));
+  }
+  if (type == "Sequence") {
+    for (const Component& child : component.elements("decoders")) add(child);
+  } else if (type == "ByteLevel") {
+    steps_.emplace_back(LettersToBytes{});
+    is_fused_ = true;
+  } else if (type == "Replace") {
+    steps_.emplace_back(
+        ReplaceInToken{Pattern(component.at("pattern")), component.at("content").text()});
+  } else if (type == "ByteFallback") {
+    steps_.emplace_back(JoinBytePieces{});
+  } else if (type == "Fuse") {
+    steps_.emplace_back(FuseTokens{});
+    is_fused_ = true;
+  } else if (type == "Strip") {
+    StripCharacter step;
+    append_utf8(component.at("content").character(), step.character);
+    // Published files strip one space; the limit bounds what a stream holds back.
+    step.start = component.at("start").integer(1024);
+    step.stop = component.at("stop").integer(1024);
+    step.is_fused = is_fused_;
+    steps_.emplace_back(std::move(step));
+  } else if (type == "Metaspace") {
+    MetaspaceToSpaces step;
+    append_utf8(component.at("replacement").character(), step.replacement);
+    if (component.has("prepend_scheme")) {
+      step.drops_first =
+          parse_prepend_scheme(component.at("prepend_scheme")) != PrependScheme::never;
+    } else {
+      step.drops_first = component.boolean_or("add_prefix_space", true);
+    }
+    steps_.emplace_back(std::move(step));
+  } else {
+    component.at("type").fail_unknown("decoder", type, kSupported);
+  }
+}
+
+DecodeStream::DecodeStream(const Decoder& decoder)
+    : decoder_(&decoder), states_(decoder.steps().size()) {}
+
+struct DecodeStream::Feed {
+  DecodeStream& stream;
+  size_t index;
+  std::string_view token;
+  std::string& out;
+
+  State& state() const { return stream.states_[index]; }
+  void pass(std::string_view text) const { stream.feed(index + 1, text, out); }
+
+  void operator()(JoinWithSpaces) const {
+    if (state().has_input) pass(" ");
+    state().has_input = true;
+    pass(token);
+  }
+  void operator()(const ReplaceInToken& step) const {
+    pass(step.pattern.replace_all(token, step.replacement));
+  }
+  void operator()(JoinBytePieces) const {
+    if (const auto byte = byte_of(token)) {
+      state().held.push_back(*byte);
+      return;
+    }
+    stream.flush_byte_pieces(index, out);
+    pass(token);
+  }
+  void operator()(FuseTokens) const { pass(token); }
+  void operator()(const StripCharacter& step) const {
+    if (step.is_fused) return stream.strip_text(index, step, token, out);
+    std::string_view text = token;
+    text.remove_prefix(leading(text, step.character, step.start) * step.character.size());
+    text.remove_suffix(trailing(text, step.character, step.stop) * step.character.size());
+    pass(text);
+  }
+  void operator()(const MetaspaceToSpaces& step) const {
+    const bool drops = step.drops_first && !state().has_input;
+    state().has_input = true;
+    std::string text;
+    for (size_t position = 0; position < token.size();) {
+      const std::string_view character = token.substr(position, utf8_length(token[position]));
+      position += character.size();
+      if (character != step.replacement) {
+        text.append(character);
+      } else if (!drops) {
+        text.push_back(' ');
+      }
+    }
+    pass(text);
+  }
+  void operator()(LettersToBytes) const {
+    std::string bytes;
+    byte_alphabet().append_bytes(token, bytes);
+    std::string text;
+    state().utf8.push(bytes, text);
+    pass(text);
+  }
+};
+
+void DecodeStream::feed(size_t index, std::string_view token, std::string& out) {
+  if (index == states_.size()) {
+    out.append(token);
+    return;
+  }
+  std::visit(Feed{*this, index, token, out}, decoder_->steps()[index]);
+}
+
+void DecodeStream::flush_byte_pieces(size_t index, std::string& out) {
+  std::string bytes = std::exchange(states_[index].held, {});
+  if (bytes.empty()) return;
+  if (!is_valid_utf8(bytes)) {
+    // The reference gives up on the whole run: one U+FFFD for each of its bytes.
+    const size_t count = bytes.size();
+    bytes.clear();
+    for (size_t i = 0; i < count; ++i) append_utf8(kReplacementCharacter, bytes);
+  }
+  feed(index + 1, bytes, out);
+}
+
+void DecodeStream::strip_text(size_t index,
+                              const StripCharacter& step,
+                              std::string_view text,
+                              std::string& out) {
+  State& state = states_[index];
+  if (!state.has_input) {
+    const size_t count = leading(text, step.character, step.start - state.num_taken);
+    state.num_taken += count;
+    text.remove_prefix(count * step.character.size());
+    if (text.empty()) return;
+    state.has_input = true;
+  }
+  std::string all = std::exchange(state.held, {});
+  all.append(text);
+  const size_t held_bytes = trailing(all, step.character, step.stop) * step.character.size();
+  state.held = all.substr(all.size() - held_bytes);
+  all.resize(all.size() - held_bytes);
+  if (!all.empty()) feed(index + 1, all, out);
+}
+
+void DecodeStream::finish_step(size_t index, std::string& out) {
+  State& state = states_[index];
+  const Decoder::Step& step = decoder_->steps()[index];
+  if (std::holds_alternative<JoinBytePieces>(step)) flush_byte_pieces(index, out);
+  if (std::holds_alternative<LettersToBytes>(step)) {
+    std::string text;
+    state.utf8.finish(text);
+    if (!text.empty()) feed(index + 1, text, out);
+  }
+  state = State{};  // what StripCharacter still holds is what it strips off the end
+}
+
+void DecodeStream::finish(std::string& out) {
+  for (size_t index = 0; index < states_.size(); ++index) finish_step(index, out);
+}
+
+}  // namespace reprise::tokenizer

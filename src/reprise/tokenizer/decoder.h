@@ -1,0 +1,90 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "reprise/tokenizer/component.h"
+#include "reprise/tokenizer/regex.h"
+#include "reprise/tokenizer/utf8.h"
+
+namespace reprise::tokenizer {
+
+struct JoinWithSpaces {};  // what a file without a decoder means
+struct ReplaceInToken {
+  Pattern pattern;
+  std::string replacement;
+};
+struct JoinBytePieces {};  // runs of <0xNN> become text: "ByteFallback"
+struct FuseTokens {};
+struct StripCharacter {
+  std::string character;
+  size_t start = 0;       // at most so many are taken off the front
+  size_t stop = 0;        // and off the back
+  bool is_fused = false;  // of the whole text, not of each token
+};
+struct MetaspaceToSpaces {
+  std::string replacement;
+  bool drops_first = true;  // the first token loses its marks instead
+};
+struct LettersToBytes {};  // "ByteLevel"
+
+/// The "decoder" of tokenizer.json, a flat list of steps that turn tokens into text. Immutable;
+/// DecodeStream runs it.
+class Decoder {
+ public:
+  using Step = std::variant<JoinWithSpaces,
+                            ReplaceInToken,
+                            JoinBytePieces,
+                            FuseTokens,
+                            StripCharacter,
+                            MetaspaceToSpaces,
+                            LettersToBytes>;
+
+  /// \throws FileError for a type or an order of types that is not supported
+  explicit Decoder(const Component& component);
+
+  [[nodiscard]] const std::vector<Step>& steps() const { return steps_; }
+
+ private:
+  void add(const Component& component);
+
+  std::vector<Step> steps_;
+  bool is_fused_ = false;  // the steps so far give one text, not one text per token
+};
+
+/// Runs a Decoder over tokens one at a time. What push() and finish() append is well-formed
+/// UTF-8 and, put together, what decoding all tokens at once gives: text that a later token can
+/// still change is held back.
+class DecodeStream {
+ public:
+  /// `decoder` must outlive this.
+  explicit DecodeStream(const Decoder& decoder);
+
+  void push(std::string_view token, std::string& out) { feed(0, token, out); }
+  void finish(std::string& out);
+
+ private:
+  struct State {
+    Utf8Stream utf8;         // LettersToBytes
+    std::string held;        // byte pieces or trailing characters that may still change
+    size_t num_taken = 0;    // StripCharacter: taken off the front so far
+    bool has_input = false;  // a token (StripCharacter: a kept character) has been seen
+  };
+
+  /// Gives `token` to step `index`, or to the output behind the last step.
+  void feed(size_t index, std::string_view token, std::string& out);
+  void finish_step(size_t index, std::string& out);
+  void flush_byte_pieces(size_t index, std::string& out);
+  void strip_text(size_t index,
+                  const StripCharacter& step,
+                  std::string_view text,
+                  std::string& out);
+
+  struct Feed;
+  const Decoder* decoder_;  // owned by the Tokenizer
+  std::vector<State> states_;
+};
+
+}  // namespace reprise::tokenizer

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "reprise/tokenizer/decoder.h"
+#include "reprise/tokenizer/tokenizer.h"
+
+namespace reprise::tokenizer {
+
+/// Text of a growing list of ids, piece by piece, for streaming. Each piece is well-formed UTF-8;
+/// all pieces and flush() together are what Tokenizer::decode gives for the whole list, however
+/// it was cut. Text that the next id can still change is held back: the bytes of an unfinished
+/// character and, where the tokenizer spells characters in <0xNN> tokens, the whole run of them.
+///
+/// One object per stream; not thread-safe. The Tokenizer must outlive it.
+class IncrementalDetokenizer {
+ public:
+  explicit IncrementalDetokenizer(const Tokenizer& tokenizer, bool skip_special_tokens = true);
+
+  /// The text that `id` completes; often empty.
+  [[nodiscard]] std::string push(int32_t id);
+  [[nodiscard]] std::string push(std::span<const int32_t> ids);
+  /// Ends the stream and gives what was held back; the object is then ready for a new stream.
+  [[nodiscard]] std::string flush();
+
+ private:
+  void append(int32_t id, std::string& out);
+
+  const Tokenizer* tokenizer_;  // owned by the caller
+  DecodeStream stream_;
+  bool skip_special_tokens_;
+};
+
+}  // namespace reprise::tokenizer

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "reprise/tokenizer/component.h"
+#include "reprise/tokenizer/regex.h"
+#include "reprise/tokenizer/unicode_form.h"
+
+namespace reprise::tokenizer {
+
+struct PrependText {
+  std::string text;
+};
+struct ReplaceText {
+  Pattern pattern;
+  std::string replacement;
+};
+struct Lowercase {};
+struct StripSpaces {
+  bool left = true;
+  bool right = true;
+};
+
+/// Text before it is split: the "normalizer" of tokenizer.json, a flat list of steps.
+class Normalizer {
+ public:
+  Normalizer() = default;
+  /// \throws FileError for a type that is not supported
+  explicit Normalizer(const Component& component);
+
+  [[nodiscard]] bool is_identity() const { return steps_.empty(); }
+
+  struct Result {
+    std::string text;
+    /// False when the start of the text was stripped: what is left does not begin the input.
+    bool keeps_start = true;
+  };
+  /// \pre `text` is well-formed UTF-8
+  [[nodiscard]] Result apply(std::string_view text) const;
+
+ private:
+  using Step = std::variant<UnicodeForm, PrependText, ReplaceText, Lowercase, StripSpaces>;
+  void add(const Component& component);
+
+  std::vector<Step> steps_;
+};
+
+}  // namespace reprise::tokenizer

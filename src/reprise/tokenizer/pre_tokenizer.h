@@ -1,0 +1,75 @@
+#pragma once
+
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "reprise/tokenizer/component.h"
+#include "reprise/tokenizer/regex.h"
+#include "reprise/tokenizer/split_behavior.h"
+
+namespace reprise::tokenizer {
+
+/// A text on its way to the model and the pieces it is cut into so far; the model never merges
+/// across the border of a piece.
+struct PieceList {
+  struct Piece {
+    size_t begin = 0;
+    size_t end = 0;
+    bool begins_input = false;  // nothing of the user's text lies before it
+  };
+
+  [[nodiscard]] std::string_view view(const Piece& piece) const {
+    return std::string_view(text).substr(piece.begin, piece.end - piece.begin);
+  }
+
+  std::string text;
+  std::vector<Piece> pieces;
+};
+
+struct SplitAtPattern {
+  Pattern pattern;
+  SplitBehavior behavior = SplitBehavior::isolated;
+  bool invert = false;
+};
+struct SplitDigits {
+  bool individually = false;
+};
+struct SplitPunctuation {
+  SplitBehavior behavior = SplitBehavior::isolated;
+};
+struct SplitWhitespace {};
+struct ByteLevelLetters {
+  bool add_prefix_space = true;
+  std::vector<Regex> word_pattern;  // GPT-2's expression, or nothing when use_regex is false
+};
+enum class PrependScheme { always, first, never };
+struct MetaspaceMarks {
+  std::string replacement = "\u2581";
+  PrependScheme prepend = PrependScheme::always;
+  bool split = true;
+};
+[[nodiscard]] PrependScheme parse_prepend_scheme(const Component& component);
+
+/// The "pre_tokenizer" of tokenizer.json: cuts text into pieces, a flat list of steps.
+class PreTokenizer {
+ public:
+  PreTokenizer() = default;
+  /// \throws FileError for a type that is not supported or a bad pattern
+  explicit PreTokenizer(const Component& component);
+
+  void apply(PieceList& list) const;
+
+ private:
+  using Step = std::variant<SplitAtPattern,
+                            SplitDigits,
+                            SplitPunctuation,
+                            SplitWhitespace,
+                            ByteLevelLetters,
+                            MetaspaceMarks>;
+  void add(const Component& component);
+
+  std::vector<Step> steps_;
+};
+
+}  // namespace reprise::tokenizer

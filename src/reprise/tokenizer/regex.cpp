@@ -1,0 +1,193 @@
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include "reprise/tokenizer/regex.h"
+
+#include <fmt/format.h>
+#include <pcre2.h>
+
+#include <algorithm>
+
+#include "reprise/base/error.h"
+#include "reprise/tokenizer/regex_dialect.h"
+#include "reprise/tokenizer/utf8.h"
+
+namespace reprise::tokenizer {
+namespace {
+
+// Real patterns are below 1 KB; PCRE2 needs time and memory that grow with the pattern.
+constexpr size_t kMaxPatternBytes = 16384;
+// Published patterns step back over one run of characters at most once, so a constant per byte
+// is generous; an exponential pattern meets the constant part on a text of thirty characters.
+constexpr size_t kMatchStepsAtLeast = 1'000'000;
+constexpr size_t kMatchStepsPerByte = 16;
+constexpr uint32_t kMaxHeapKiB = 64 * 1024;
+
+std::string message_of(int error) {
+  PCRE2_UCHAR buffer[160] = {};
+  pcre2_get_error_message(error, buffer, sizeof buffer);
+  return reinterpret_cast<const char*>(buffer);
+}
+
+}  // namespace
+
+struct Regex::Code {
+  explicit Code(pcre2_code* compiled) : value(compiled) {}
+  Code(const Code&) = delete;
+  Code& operator=(const Code&) = delete;
+  ~Code() { pcre2_code_free(value); }
+  pcre2_code* value;
+};
+
+struct Regex::MatchState {
+  explicit MatchState(const Code& code, size_t text_bytes)
+      : data(pcre2_match_data_create_from_pattern(code.value, nullptr)),
+        context(pcre2_match_context_create(nullptr)) {
+    if (data == nullptr || context == nullptr) throw OutOfMemory("no memory to match a pattern");
+    const size_t steps = kMatchStepsAtLeast + kMatchStepsPerByte * text_bytes;
+    pcre2_set_match_limit(context, static_cast<uint32_t>(std::min<size_t>(steps, UINT32_MAX)));
+    pcre2_set_heap_limit(context, kMaxHeapKiB);
+  }
+  MatchState(const MatchState&) = delete;
+  MatchState& operator=(const MatchState&) = delete;
+  ~MatchState() {
+    pcre2_match_data_free(data);
+    pcre2_match_context_free(context);
+  }
+  pcre2_match_data* data;
+  pcre2_match_context* context;
+};
+
+Regex::Regex(const Component& component) : file_(component.file()), pointer_(component.pointer()) {
+  const std::string source = component.text();
+  if (source.size() > kMaxPatternBytes) {
+    component.fail(
+        fmt::format(
+            "a pattern of {} bytes, at most {} are accepted", source.size(), kMaxPatternBytes),
+        "E_REGEX");
+  }
+  std::string pattern;
+  try {
+    pattern = translate_pattern(source);
+  } catch (const InvalidArgument& error) {
+    component.fail(error.what(), "E_REGEX");
+  }
+  int error = 0;
+  size_t offset = 0;
+  pcre2_code* compiled = pcre2_compile(
+      reinterpret_cast<PCRE2_SPTR>(pattern.data()),
+      pattern.size(),
+      PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C | PCRE2_MULTILINE,  // '^' as in Ruby
+      &error,
+      &offset,
+      nullptr);
+  if (compiled == nullptr) {
+    component.fail(
+        fmt::format("bad pattern: {} at offset {} of '{}'", message_of(error), offset, pattern),
+        "E_REGEX");
+  }
+  code_ = std::make_shared<const Code>(compiled);
+  uint32_t num_back_references = 0;
+  pcre2_pattern_info(compiled, PCRE2_INFO_BACKREFMAX, &num_back_references);
+  if (num_back_references > 0) component.fail("a back-reference is not supported", "E_REGEX");
+  // Where the JIT is not available the interpreter gives the same matches.
+  pcre2_jit_compile(compiled, PCRE2_JIT_COMPLETE);
+
+  // A pattern that explodes does so on a short run of one character: find out now, not at the
+  // first request.
+  std::vector<MatchSpan> spans;
+  for (const char probe : {'a', 'A', '0', ' ', '\n', '.', '_'}) {
+    spans.clear();
+    split(std::string(64, probe) + '\x01', spans);
+  }
+}
+
+bool Regex::search(std::string_view text, size_t start, MatchState& state) const {
+  const auto match = [&](uint32_t options) {
+    // Without NO_UTF_CHECK each call reads the whole text again: quadratic.
+    return pcre2_match(code_->value,
+                       reinterpret_cast<PCRE2_SPTR>(text.data()),
+                       text.size(),
+                       start,
+                       PCRE2_NO_UTF_CHECK | options,
+                       state.data,
+                       state.context);
+  };
+  int result = match(0);
+  // The interpreter keeps its state in the heap, which has room for what the JIT's stack has not.
+  if (result == PCRE2_ERROR_JIT_STACKLIMIT) result = match(PCRE2_NO_JIT);
+  if (result == PCRE2_ERROR_NOMATCH) return false;
+  if (result < 0) {
+    throw FileError("E_REGEX",
+                    file_,
+                    pointer_,
+                    fmt::format("matching this pattern against {} bytes of text failed: {}; the "
+                                "pattern backtracks too much",
+                                text.size(),
+                                message_of(result)));
+  }
+  return true;
+}
+
+void Regex::split(std::string_view text, std::vector<MatchSpan>& spans) const {
+  MatchState state(*code_, text.size());
+  const size_t* offsets = pcre2_get_ovector_pointer(state.data);
+  size_t gap_begin = 0;
+  size_t search_from = 0;
+  bool has_previous = false;
+  size_t previous_end = 0;
+  while (search_from <= text.size() && !text.empty() && search(text, search_from, state)) {
+    const size_t begin = offsets[0];
+    const size_t end = offsets[1];
+    // Lookbehind with \K aside, begin >= search_from; a pattern that breaks it would loop.
+    if (begin < search_from || end < begin) {
+      throw FileError(
+          "E_REGEX", file_, pointer_, "the pattern moves backwards (\\K in a lookbehind)");
+    }
+    // An empty match right after the last match is none.
+    if (begin == end && has_previous && begin == previous_end) {
+      if (begin == text.size()) break;
+      search_from = begin + utf8_length(text[begin]);
+      continue;
+    }
+    if (gap_begin < begin) spans.push_back({gap_begin, begin, false});
+    spans.push_back({begin, end, true});
+    gap_begin = search_from = previous_end = end;
+    has_previous = true;
+  }
+  if (gap_begin < text.size()) spans.push_back({gap_begin, text.size(), false});
+}
+
+Pattern::Pattern(const Component& component) {
+  if (component.has("Regex")) {
+    regex_.emplace_back(component.at("Regex"));
+  } else if (component.has("String")) {
+    literal_ = component.at("String").text();
+    if (literal_.empty()) component.at("String").fail("an empty pattern");
+  } else {
+    component.fail("expected {\"Regex\": ...} or {\"String\": ...}");
+  }
+}
+
+void Pattern::split(std::string_view text, std::vector<MatchSpan>& spans) const {
+  if (!regex_.empty()) return regex_.front().split(text, spans);
+  size_t gap_begin = 0;
+  for (size_t at = text.find(literal_); at != std::string_view::npos;
+       at = text.find(literal_, gap_begin)) {
+    if (gap_begin < at) spans.push_back({gap_begin, at, false});
+    gap_begin = at + literal_.size();
+    spans.push_back({at, gap_begin, true});
+  }
+  if (gap_begin < text.size()) spans.push_back({gap_begin, text.size(), false});
+}
+
+std::string Pattern::replace_all(std::string_view text, std::string_view replacement) const {
+  std::vector<MatchSpan> spans;
+  split(text, spans);
+  std::string out;
+  out.reserve(text.size());
+  for (const MatchSpan& span : spans) {
+    out.append(span.is_match ? replacement : text.substr(span.begin, span.end - span.begin));
+  }
+  return out;
+}
+
+}  // namespace reprise::tokenizer

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reprise/tokenizer/component.h"
+
+namespace reprise::tokenizer {
+
+/// A stretch of text, [begin, end) in bytes, that either is a match or lies between two.
+struct MatchSpan {
+  size_t begin = 0;
+  size_t end = 0;
+  bool is_match = false;
+};
+
+/// A compiled pattern of tokenizer.json. Immutable, so threads may share it. Matching runs under
+/// a limit that grows with the text: a pattern that backtracks without end is an error, no hang.
+class Regex {
+ public:
+  /// Compiles the text of `component`. \throws FileError E_REGEX that points at it
+  explicit Regex(const Component& component);
+
+  /// Appends spans that cover `text`, matches and gaps in turn; nothing when `text` is empty.
+  /// \pre `text` is well-formed UTF-8. \throws FileError E_REGEX when the limit is reached
+  void split(std::string_view text, std::vector<MatchSpan>& spans) const;
+
+ private:
+  struct Code;
+  struct MatchState;
+  /// False when nothing matches at or after `start`.
+  bool search(std::string_view text, size_t start, MatchState& state) const;
+
+  std::shared_ptr<const Code> code_;  // copies of a tokenizer component share one compiled program
+  std::string file_;
+  std::string pointer_;
+};
+
+/// A "pattern" member: {"String": text} or {"Regex": expression}.
+class Pattern {
+ public:
+  explicit Pattern(const Component& component);
+
+  /// As Regex::split.
+  void split(std::string_view text, std::vector<MatchSpan>& spans) const;
+  [[nodiscard]] std::string replace_all(std::string_view text, std::string_view replacement) const;
+
+ private:
+  std::string literal_;  // when regex_ is empty
+  std::vector<Regex> regex_;
+};
+
+}  // namespace reprise::tokenizer

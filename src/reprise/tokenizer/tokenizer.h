@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reprise/tokenizer/decoder.h"
+#include "reprise/tokenizer/tokenizer_config.h"
+
+namespace reprise::tokenizer {
+
+struct EncodeOptions {
+  /// Adds what the file's post-processor puts around a prompt (BOS, EOS).
+  bool add_special_tokens = true;
+  /// When false, text that spells a control token ("<|im_end|>") is plain text: no id that is
+  /// special in the file can come out, except the unknown token and what add_special_tokens adds.
+  bool parse_special = true;
+};
+
+/// Text to token ids and back, as the `tokenizers` package does it for the same tokenizer.json.
+///
+/// Holds byte-level and SentencePiece-style BPE; what it does not know it refuses at load with a
+/// FileError that names the part of the file. Immutable after load: any number of threads may
+/// share one object. The object may be moved; IncrementalDetokenizers of it must be gone by then.
+class Tokenizer {
+ public:
+  /// Reads tokenizer.json of `model_dir` and what lies beside it (see TokenizerConfig).
+  /// \throws FileError E_TOKENIZER, E_TRUNCATED, E_DEPTH, E_REGEX
+  static Tokenizer load(const std::filesystem::path& model_dir);
+  /// Of the text of tokenizer.json; `path` names it in errors.
+  static Tokenizer from_json(std::string_view text,
+                             std::string_view path = "tokenizer.json",
+                             TokenizerConfig config = {});
+
+  Tokenizer(Tokenizer&&) noexcept;
+  Tokenizer& operator=(Tokenizer&&) noexcept;
+  ~Tokenizer();
+
+  /// Ids of `text`, in O(n log n) whatever the text. Bytes that are not UTF-8 count as U+FFFD.
+  /// \throws InvalidArgument when `text` is longer than kMaxTextBytes
+  /// \throws FileError E_REGEX when a pattern of the file backtracks too much on this text
+  [[nodiscard]] std::vector<int32_t> encode(std::string_view text,
+                                            const EncodeOptions& options = {}) const;
+
+  /// Text of `ids`; an id without a token adds nothing. Always well-formed UTF-8. Special tokens
+  /// are skipped by id, also those whose text normalization changes (`tokenizers` 0.23 keeps
+  /// these).
+  [[nodiscard]] std::string decode(std::span<const int32_t> ids,
+                                   bool skip_special_tokens = true) const;
+
+  [[nodiscard]] std::optional<int32_t> token_to_id(std::string_view token) const;
+  /// The raw piece ("Ġthe", "<0x0A>"), not its text. Nothing when no token has this id.
+  [[nodiscard]] std::optional<std::string_view> id_to_token(int32_t id) const;
+  /// One past the highest id. A model's logits may have more rows.
+  [[nodiscard]] int32_t vocab_size() const;
+  [[nodiscard]] bool is_special(int32_t id) const;
+
+  /// Ids of the tokens that the config names; nothing when it names none or the name is unknown.
+  [[nodiscard]] std::optional<int32_t> bos_id() const;
+  [[nodiscard]] std::optional<int32_t> eos_id() const;
+  [[nodiscard]] std::optional<int32_t> pad_id() const;
+  [[nodiscard]] const TokenizerConfig& config() const;
+
+  /// For IncrementalDetokenizer.
+  [[nodiscard]] const Decoder& decoder() const;
+
+  // Normalization may grow text elevenfold; pieces stay below 2 GiB.
+  static constexpr size_t kMaxTextBytes = size_t{64} << 20;
+
+ private:
+  struct Impl;
+  explicit Tokenizer(std::unique_ptr<const Impl> impl);
+
+  std::unique_ptr<const Impl> impl_;
+};
+
+}  // namespace reprise::tokenizer

@@ -1,0 +1,92 @@
+#include "reprise/tokenizer/tokenizer_config.h"
+
+#include "reprise/base/error.h"
+#include "reprise/tokenizer/component.h"
+#include "reprise/tokenizer/json_cursor.h"
+#include "reprise/tokenizer/text_file.h"
+
+namespace reprise::tokenizer {
+namespace {
+
+// The longest published chat templates have some 20 KB, added_tokens_decoder some MB.
+constexpr size_t kMaxConfigBytes = size_t{32} << 20;
+constexpr size_t kMaxTemplateBytes = size_t{1} << 20;
+
+Json parse(std::string_view text, std::string_view path) {
+  JsonCursor cursor(text, path);  // finds truncation and depth
+  static_cast<void>(cursor.skip_value());
+  cursor.expect_end();
+  try {
+    return parse_json(
+        text, path, {.max_bytes = kMaxConfigBytes, .max_depth = JsonCursor::kMaxDepth});
+  } catch (const FileError&) {
+    throw;
+  } catch (const InvalidArgument& error) {
+    throw FileError("E_TOKENIZER", path, "", error.what());
+  }
+}
+
+/// A token is a string or, in older files, an object with its content.
+void read_token(const Component& root, std::string_view name, std::optional<std::string>& token) {
+  if (token || !root.has(name)) return;
+  const Component member = root.at(name);
+  token = member.json().is_object() ? member.at("content").text() : member.text();
+}
+
+void read_tokens(const Component& root, TokenizerConfig& config) {
+  read_token(root, "bos_token", config.bos_token);
+  read_token(root, "eos_token", config.eos_token);
+  read_token(root, "pad_token", config.pad_token);
+  read_token(root, "unk_token", config.unk_token);
+}
+
+void read_templates(const Component& member, TokenizerConfig& config) {
+  if (member.json().is_string()) {
+    config.chat_templates.push_back({"default", member.text()});
+    return;
+  }
+  for (const Component& item : member.elements()) {
+    config.chat_templates.push_back({item.at("name").text(), item.at("template").text()});
+  }
+}
+
+}  // namespace
+
+TokenizerConfig TokenizerConfig::from_json(std::string_view text, std::string_view path) {
+  const Json json = parse(text, path);
+  const Component root(json, path, "");
+  TokenizerConfig config;
+  read_tokens(root, config);
+  if (root.has("add_bos_token")) config.add_bos_token = root.at("add_bos_token").boolean();
+  if (root.has("add_eos_token")) config.add_eos_token = root.at("add_eos_token").boolean();
+  if (root.has("chat_template")) read_templates(root.at("chat_template"), config);
+  return config;
+}
+
+TokenizerConfig TokenizerConfig::load(const std::filesystem::path& model_dir) {
+  TokenizerConfig config;
+  const auto config_path = model_dir / "tokenizer_config.json";
+  if (std::filesystem::exists(config_path)) {
+    config = from_json(read_text_file(config_path, kMaxConfigBytes), config_path.string());
+  }
+  const auto map_path = model_dir / "special_tokens_map.json";
+  if (std::filesystem::exists(map_path)) {
+    const Json json = parse(read_text_file(map_path, kMaxConfigBytes), map_path.string());
+    read_tokens(Component(json, map_path.string(), ""), config);
+  }
+  const auto template_path = model_dir / "chat_template.jinja";
+  if (std::filesystem::exists(template_path)) {
+    std::erase_if(config.chat_templates, [](const auto& item) { return item.name == "default"; });
+    config.chat_templates.push_back({"default", read_text_file(template_path, kMaxTemplateBytes)});
+  }
+  return config;
+}
+
+std::string_view TokenizerConfig::chat_template(std::string_view name) const {
+  for (const NamedChatTemplate& item : chat_templates) {
+    if (item.name == name) return item.source;
+  }
+  return {};
+}
+
+}  // namespace reprise::tokenizer

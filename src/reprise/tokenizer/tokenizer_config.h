@@ -1,0 +1,36 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace reprise::tokenizer {
+
+struct NamedChatTemplate {
+  std::string name;    // "default" where the file gives one template without a name
+  std::string source;  // Jinja
+};
+
+/// What lies beside tokenizer.json: tokenizer_config.json, special_tokens_map.json for tokens the
+/// former does not name, and chat_template.jinja, which wins over a template in the former.
+struct TokenizerConfig {
+  std::optional<std::string> bos_token;
+  std::optional<std::string> eos_token;
+  std::optional<std::string> pad_token;
+  std::optional<std::string> unk_token;
+  std::optional<bool> add_bos_token;
+  std::optional<bool> add_eos_token;
+  std::vector<NamedChatTemplate> chat_templates;
+
+  /// Reads what is there; every file may be missing. \throws FileError E_TOKENIZER, E_DEPTH
+  static TokenizerConfig load(const std::filesystem::path& model_dir);
+  /// Of the text of tokenizer_config.json alone.
+  static TokenizerConfig from_json(std::string_view text, std::string_view path);
+
+  /// Source of the template `name`; empty when there is none.
+  [[nodiscard]] std::string_view chat_template(std::string_view name = "default") const;
+};
+
+}  // namespace reprise::tokenizer

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "reprise/base/json.h"
+#include "reprise/tokenizer/bpe_model.h"
+
+namespace reprise::tokenizer {
+
+/// tokenizer.json, read and checked: the large tables are filled, the small components are JSON.
+struct TokenizerFile {
+  Vocabulary vocabulary;
+  MergeTable merges;
+  BpeOptions bpe;
+  // Null where the file has none.
+  Json added_tokens;
+  Json normalizer;
+  Json pre_tokenizer;
+  Json post_processor;
+  Json decoder;
+};
+
+/// Reads the text of a tokenizer.json; `path` names it in errors. "truncation" and "padding" are
+/// ignored: prompts are never cut silently.
+/// \throws FileError E_TOKENIZER, E_TRUNCATED, E_DEPTH
+[[nodiscard]] TokenizerFile read_tokenizer_file(std::string_view text, std::string_view path);
+
+}  // namespace reprise::tokenizer
