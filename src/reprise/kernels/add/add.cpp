@@ -1,0 +1,41 @@
+#include "reprise/kernels/add/add.h"
+
+#include "reprise/base/assert.h"
+#include "reprise/kernels/add/add_arguments.h"
+#include "reprise/kernels/launch.h"
+#include "reprise/kernels/reference.h"
+
+namespace reprise::kernels {
+
+bool launch_add(device::Stream& stream,
+                const KernelTable& kernels,
+                const Tensor& a,
+                const Tensor& b,
+                const Tensor& out) {
+  require_dense_rows(a, "add");
+  require_dense_rows(b, "add");
+  REPRISE_ASSERT(out.is_dense(), "add: out must be dense");
+  const AddArguments arguments = {
+      .a = a.data(),
+      .b = b.data(),
+      .out = out.data(),
+      .a_layout = row_layout(a),
+      .b_layout = row_layout(b),
+      .tiles = row_tiles(num_rows(out), out.size(-1), RowCut::columns),
+  };
+  return launch(stream,
+                kernel_for(kernels.add, a.dtype()),
+                num_blocks(arguments.tiles),
+                arguments,
+                std::array{writes(out), reads(a), reads(b)});
+}
+
+void add_ref(const Tensor& a, const Tensor& b, const Tensor& out) {
+  for (const RowIndex& row : all_rows(out)) {
+    for (int64_t i = 0; i < out.size(-1); ++i) {
+      set_row_element(out, row_element(a, row, i) + row_element(b, row, i), row, i);
+    }
+  }
+}
+
+}  // namespace reprise::kernels

@@ -1,0 +1,146 @@
+#include "reprise/kernels/attention/attention.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "reprise/base/assert.h"
+#include "reprise/base/error.h"
+#include "reprise/kernels/attention/attention_arguments.h"
+#include "reprise/kernels/launch.h"
+#include "reprise/kernels/reference.h"
+
+namespace reprise::kernels {
+namespace {
+
+// Enough blocks for many cores come first; more tokens per block, which share the loads of keys
+// and values, come after.
+constexpr int64_t kWantedBlocks = 128;
+
+int64_t tokens_per_block(int64_t num_tokens, int64_t kv_heads, int64_t group_size) {
+  const int64_t most = std::max<int64_t>(1, kMaxAttentionRows / group_size);
+  return std::clamp<int64_t>(num_tokens * kv_heads / kWantedBlocks, 1, most);
+}
+
+void require_supported(const AttentionCall& call) {
+  if (call.q.size(2) > kMaxAttentionHeadDim) {
+    throw InvalidArgument(
+        fmt::format("attention: head_dim {} is more than the {} that the CPU kernels support",
+                    call.q.size(2),
+                    kMaxAttentionHeadDim));
+  }
+  require_dense_rows(call.q, "attention");
+  require_dense_rows(call.out, "attention");
+  require_dense_rows(call.block_table, "attention");
+  REPRISE_ASSERT(call.key_cache.is_dense() && call.value_cache.is_dense() &&
+                     call.query_start_loc.is_dense() && call.seq_lens.is_dense(),
+                 "attention: caches and lengths must be dense");
+}
+
+// What one token of one head attends to.
+struct RefRow {
+  int64_t request;
+  int64_t token;
+  int64_t head;
+  int64_t context;
+};
+
+void attention_row_ref(const AttentionCall& call, const RefRow& row) {
+  const int64_t head_dim = call.q.size(2);
+  const int64_t kv_head = row.head / (call.q.size(1) / call.key_cache.size(1));
+  const int64_t block_size = call.key_cache.size(2);
+  const int64_t begin =
+      call.sliding_window > 0 ? std::max<int64_t>(0, row.context - call.sliding_window) : 0;
+  const auto block = [&](int64_t position) {
+    return int_element(call.block_table, row.request, position / block_size);
+  };
+
+  std::vector<double> scores;
+  double largest = -std::numeric_limits<double>::infinity();
+  for (int64_t position = begin; position < row.context; ++position) {
+    double score = 0;
+    for (int64_t i = 0; i < head_dim; ++i) {
+      score += element(call.q, row.token, row.head, i) *
+               element(call.key_cache, block(position), kv_head, position % block_size, i);
+    }
+    scores.push_back(score * call.scale);
+    largest = std::max(largest, scores.back());
+  }
+  double total = 0;
+  for (double& score : scores) total += score = std::exp(score - largest);
+  for (int64_t i = 0; i < head_dim; ++i) {
+    double sum = 0;
+    for (int64_t position = begin; position < row.context; ++position) {
+      sum += scores[static_cast<size_t>(position - begin)] *
+             element(call.value_cache, block(position), kv_head, position % block_size, i);
+    }
+    set_element(call.out, scores.empty() ? 0.0 : sum / total, row.token, row.head, i);
+  }
+}
+
+}  // namespace
+
+bool launch_attention(device::Stream& stream,
+                      const KernelTable& kernels,
+                      const AttentionCall& call) {
+  require_supported(call);
+  const int64_t num_tokens = call.q.size(0);
+  const int64_t kv_heads = call.key_cache.size(1);
+  const int64_t group_size = call.q.size(1) / kv_heads;
+  const AttentionKernelArguments arguments = {
+      .q = call.q.data(),
+      .key_cache = call.key_cache.data(),
+      .value_cache = call.value_cache.data(),
+      .out = call.out.data(),
+      .query_start_loc = call.query_start_loc.data_as<int32_t>(),
+      .seq_lens = call.seq_lens.data_as<int32_t>(),
+      .block_table = call.block_table.data_as<int32_t>(),
+      .q_token_stride = call.q.stride(0),
+      .q_head_stride = call.q.stride(1),
+      .out_token_stride = call.out.stride(0),
+      .out_head_stride = call.out.stride(1),
+      .block_table_stride = call.block_table.stride(0),
+      .num_tokens = num_tokens,
+      .num_reqs = call.seq_lens.size(0),
+      .kv_heads = kv_heads,
+      .group_size = group_size,
+      .head_dim = call.q.size(2),
+      .block_size = call.key_cache.size(2),
+      .sliding_window = call.sliding_window,
+      .tokens_per_block = tokens_per_block(num_tokens, kv_heads, group_size),
+      .scale = call.scale,
+  };
+  return launch(stream,
+                kernel_for(kernels.attention, call.q.dtype()),
+                static_cast<uint32_t>(ceil_div(num_tokens, arguments.tokens_per_block) * kv_heads),
+                arguments,
+                std::array{writes(call.out),
+                           reads(call.q),
+                           reads(call.key_cache),
+                           reads(call.value_cache),
+                           reads(call.query_start_loc),
+                           reads(call.seq_lens),
+                           reads(call.block_table)});
+}
+
+void attention_ref(const AttentionCall& call) {
+  const int64_t num_reqs = call.seq_lens.size(0);
+  for (int64_t token = 0; token < call.q.size(0); ++token) {
+    for (int64_t head = 0; head < call.q.size(1); ++head) {
+      RefRow row = {.request = 0, .token = token, .head = head, .context = 0};
+      for (int64_t r = 0; r < num_reqs; ++r) {
+        const int64_t begin = int_element(call.query_start_loc, r);
+        const int64_t end = int_element(call.query_start_loc, r + 1);
+        if (token < begin || token >= end) continue;
+        row.request = r;
+        row.context = std::max<int64_t>(0, int_element(call.seq_lens, r) - (end - token) + 1);
+      }
+      attention_row_ref(call, row);
+    }
+  }
+}
+
+}  // namespace reprise::kernels

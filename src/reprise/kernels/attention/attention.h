@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+
+#include "reprise/device/device.h"
+#include "reprise/kernels/kernel_table.h"
+#include "reprise/tensor/tensor.h"
+
+namespace reprise::kernels {
+
+/// The arguments, borrowed for the call, of paged causal attention, for any mix of prefill and
+/// decode.
+///
+/// Request r owns the tokens [query_start_loc[r], query_start_loc[r + 1]), which are the last ones
+/// of its seq_lens[r] positions; each sees all positions up to its own, or the last
+/// `sliding_window` of them. Tokens at and beyond query_start_loc[num_reqs], and tokens that see
+/// nothing, get rows of zeros. All lengths are read when the work runs, so a captured launch
+/// serves any batch of its shape. Cache rows and table entries that no token sees are not read.
+struct AttentionCall {
+  const Tensor& q;                // [num_tokens, heads, head_dim], strided
+  const Tensor& key_cache;        // [num_blocks, kv_heads, block_size, head_dim], type of q
+  const Tensor& value_cache;      // like key_cache
+  const Tensor& query_start_loc;  // int32[num_reqs + 1]
+  const Tensor& seq_lens;         // int32[num_reqs]
+  const Tensor& block_table;      // int32[>= num_reqs, max_blocks]
+  const Tensor& out;              // like q, strided
+  float scale = 1.0F;
+  int64_t sliding_window = 0;  // 0 = none
+};
+
+/// A row's bits depend on its own query and context alone: not on the batch, the block size, or on
+/// how its prompt was cut into steps.
+bool launch_attention(device::Stream& stream,
+                      const KernelTable& kernels,
+                      const AttentionCall& call);
+
+/// Oracle, in double.
+void attention_ref(const AttentionCall& call);
+
+}  // namespace reprise::kernels

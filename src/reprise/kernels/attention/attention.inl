@@ -1,0 +1,344 @@
+// Positions that one softmax update covers. Chunks start at multiples of it, whatever the block
+// size, the window or the query, so the order of a row's sums depends on its own context alone.
+constexpr int kChunk = 32;
+
+/// Query rows that walk the same cache together: some tokens of one request times some heads of one
+/// group. Row = token * num_heads + head.
+template <typename T>
+struct AttentionRows {
+  const AttentionKernelArguments& a;
+  int64_t request;
+  int64_t kv_head;
+  int64_t first_token;    // in the batch
+  int64_t first_context;  // positions that the first token sees; each next one sees one more
+  int num_tokens;
+  int first_head;  // in the batch
+  int num_heads;
+
+  int64_t context(int token) const { return first_context + token; }
+  int64_t window_begin(int token) const {
+    return a.sliding_window > 0 ? max_of(0, context(token) - a.sliding_window) : 0;
+  }
+  const T* q(int row) const {
+    return static_cast<const T*>(a.q) + (first_token + row / num_heads) * a.q_token_stride +
+           (first_head + row % num_heads) * a.q_head_stride;
+  }
+  T* out(int row) const {
+    return static_cast<T*>(a.out) + (first_token + row / num_heads) * a.out_token_stride +
+           (first_head + row % num_heads) * a.out_head_stride;
+  }
+  /// Offset of a position's key or value in the cache.
+  int64_t cache_offset(int64_t position) const {
+    const int64_t block = a.block_table[request * a.block_table_stride + position / a.block_size];
+    return ((block * a.kv_heads + kv_head) * a.block_size + position % a.block_size) * a.head_dim;
+  }
+};
+
+/// Keys and values of one chunk. Entries outside the valid positions repeat a valid one: their
+/// products are computed and dropped, and no table entry or cache row beyond the need is read.
+template <typename T>
+struct ChunkPointers {
+  const T* keys[kChunk];
+  const T* values[kChunk];
+
+  ChunkPointers(const AttentionRows<T>& rows, int64_t chunk, int begin, int end) {
+    for (int i = begin; i < end; ++i) {
+      const int64_t offset = rows.cache_offset(chunk + i);
+      keys[i] = static_cast<const T*>(rows.a.key_cache) + offset;
+      values[i] = static_cast<const T*>(rows.a.value_cache) + offset;
+    }
+    for (int i = 0; i < begin; ++i) keys[i] = keys[begin];
+    for (int i = end; i < kChunk; ++i) keys[i] = keys[end - 1];
+  }
+};
+
+/// Running softmax of each row.
+struct AttentionState {
+  alignas(64) float scores[kMaxAttentionRows][kChunk];
+  alignas(64) float maxima[kMaxAttentionRows];
+  alignas(64) float corrections[kMaxAttentionRows];
+  alignas(64) float totals[kMaxAttentionRows];
+  alignas(64) float sums[kMaxAttentionRows * kMaxAttentionHeadDim];  // rows head_dim apart
+};
+
+/// sums[r] = sums[r] * corrections[r] + sum over positions of scores[r][p] * values[p].
+template <typename T, int kRows, int kVecs>
+inline void accumulate_values(AttentionState& state,
+                              int row,
+                              const T* const* values,
+                              int begin,
+                              int end,
+                              int64_t column,
+                              int64_t head_dim) {
+  Vec sums[kRows][kVecs];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+    const Vec correction = broadcast(state.corrections[row + r]);
+#pragma GCC unroll 8
+    for (int v = 0; v < kVecs; ++v) {
+      sums[r][v] = mul(load(state.sums + (row + r) * head_dim + column + v * kLanes), correction);
+    }
+  }
+  for (int p = begin; p < end; ++p) {
+    Vec value[kVecs];
+#pragma GCC unroll 8
+    for (int v = 0; v < kVecs; ++v) value[v] = load(values[p] + column + v * kLanes);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const Vec weight = broadcast(state.scores[row + r][p]);
+#pragma GCC unroll 8
+      for (int v = 0; v < kVecs; ++v) sums[r][v] = fma(weight, value[v], sums[r][v]);
+    }
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+    for (int v = 0; v < kVecs; ++v) {
+      store(state.sums + (row + r) * head_dim + column + v * kLanes, sums[r][v]);
+    }
+  }
+}
+
+/// The last columns of a head_dim that is no multiple of the vector.
+template <typename T>
+inline void accumulate_values_rest(AttentionState& state,
+                                   int row,
+                                   const T* const* values,
+                                   int begin,
+                                   int end,
+                                   int64_t column,
+                                   int64_t head_dim) {
+  const int rest = static_cast<int>(head_dim - column);
+  float* sums = state.sums + row * head_dim + column;
+  Vec sum = mul(load_first(sums, rest), broadcast(state.corrections[row]));
+  for (int p = begin; p < end; ++p) {
+    sum = fma(broadcast(state.scores[row][p]), load_first(values[p] + column, rest), sum);
+  }
+  store_first(sums, sum, rest);
+}
+
+template <typename T, int kRows>
+inline void accumulate_value_rows(
+    AttentionState& state, int row, const T* const* values, int begin, int end, int64_t head_dim) {
+  int64_t column = 0;
+  for (; column + kValueVecs * kLanes <= head_dim; column += kValueVecs * kLanes) {
+    accumulate_values<T, kRows, kValueVecs>(state, row, values, begin, end, column, head_dim);
+  }
+  for (; column + kLanes <= head_dim; column += kLanes) {
+    accumulate_values<T, kRows, 1>(state, row, values, begin, end, column, head_dim);
+  }
+  if (column < head_dim) {
+    for (int r = 0; r < kRows; ++r) {
+      accumulate_values_rest(state, row + r, values, begin, end, column, head_dim);
+    }
+  }
+}
+
+/// One update of the softmax of `rows` rows from `row` on, which see positions [begin, end) of it.
+inline void update_softmax(AttentionState& state, int row, int rows, int begin, int end, float scale) {
+  const float infinity = __builtin_inff();
+  for (int r = row; r < row + rows; ++r) {
+    Vec largest = broadcast(-infinity);
+    for (int i = 0; i < kChunk; i += kLanes) {
+      const Vec score = keep_lanes(mul(load(state.scores[r] + i), broadcast(scale)),
+                                   static_cast<int>(max_of(0, min_of(begin - i, kLanes))),
+                                   static_cast<int>(max_of(0, min_of(end - i, kLanes))),
+                                   -infinity);
+      store(state.scores[r] + i, score);
+      largest = max(largest, score);
+    }
+    const float chunk_maximum = maximum(largest);
+    const float new_maximum = chunk_maximum > state.maxima[r] ? chunk_maximum : state.maxima[r];
+    state.corrections[r] = state.maxima[r] - new_maximum;
+    state.maxima[r] = new_maximum;
+  }
+  for (int r = row; r < row + rows; r += kLanes) {
+    const int count = static_cast<int>(min_of(kLanes, row + rows - r));
+    const Vec correction = exp(count == kLanes ? load(state.corrections + r)
+                                               : load_first(state.corrections + r, count));
+    if (count == kLanes) {
+      store(state.corrections + r, correction);
+    } else {
+      store_first(state.corrections + r, correction, count);
+    }
+  }
+  for (int r = row; r < row + rows; ++r) {
+    Vec total = zero();
+    for (int i = 0; i < kChunk; i += kLanes) {
+      // exp(-inf) is 0: positions that the row does not see add nothing.
+      const Vec weight = exp(sub(load(state.scores[r] + i), broadcast(state.maxima[r])));
+      store(state.scores[r] + i, weight);
+      total = add(total, weight);
+    }
+    state.totals[r] = state.totals[r] * state.corrections[r] + sum(total);
+  }
+}
+
+/// Tokens [token, token + count) see the same part [begin, end) of a chunk.
+template <typename T>
+inline void update_rows(const AttentionRows<T>& rows,
+                        AttentionState& state,
+                        const ChunkPointers<T>& chunk,
+                        int row,
+                        int count,
+                        int begin,
+                        int end) {
+  update_softmax(state, row, count, begin, end, rows.a.scale);
+  int r = row;
+  for (; r + kValueRows <= row + count; r += kValueRows) {
+    accumulate_value_rows<T, kValueRows>(state, r, chunk.values, begin, end, rows.a.head_dim);
+  }
+  for (; r < row + count; ++r) {
+    accumulate_value_rows<T, 1>(state, r, chunk.values, begin, end, rows.a.head_dim);
+  }
+}
+
+template <typename T>
+inline void attend_chunk(const AttentionRows<T>& rows,
+                         AttentionState& state,
+                         const T* const* queries,
+                         int64_t chunk,
+                         int begin,
+                         int end) {
+  const ChunkPointers<T> pointers(rows, chunk, begin, end);
+  const int first_column = begin / 4 * 4;
+  dot_products<T>(queries,
+                  rows.num_tokens * rows.num_heads,
+                  pointers.keys + first_column,
+                  (end + 3) / 4 * 4 - first_column,
+                  rows.a.head_dim,
+                  state.scores[0] + first_column,
+                  kChunk);
+  // Tokens that see the same positions of this chunk go together: all of them, except on the
+  // diagonal and at the edge of the window.
+  const auto begin_of = [&](int token) {
+    return static_cast<int>(max_of(0, rows.window_begin(token) - chunk));
+  };
+  const auto end_of = [&](int token) {
+    return static_cast<int>(max_of(0, min_of(kChunk, rows.context(token) - chunk)));
+  };
+  int token = 0;
+  while (token < rows.num_tokens) {
+    const int token_begin = begin_of(token);
+    const int token_end = end_of(token);
+    int next = token + 1;
+    while (next < rows.num_tokens && begin_of(next) == token_begin && end_of(next) == token_end) ++next;
+    if (token_begin < token_end) {
+      update_rows(rows,
+                  state,
+                  pointers,
+                  token * rows.num_heads,
+                  (next - token) * rows.num_heads,
+                  token_begin,
+                  token_end);
+    }
+    token = next;
+  }
+}
+
+template <typename T>
+inline void attend(const AttentionRows<T>& rows) {
+  AttentionState state;
+  const T* queries[kMaxAttentionRows];
+  const int count = rows.num_tokens * rows.num_heads;
+  const int64_t head_dim = rows.a.head_dim;
+  for (int r = 0; r < count; ++r) {
+    queries[r] = rows.q(r);
+    state.maxima[r] = -__builtin_inff();
+    state.totals[r] = 0.0F;
+  }
+  __builtin_memset(state.sums, 0, static_cast<size_t>(count * head_dim) * sizeof(float));
+
+  const int64_t begin = rows.window_begin(0);
+  const int64_t end = rows.context(rows.num_tokens - 1);
+  for (int64_t chunk = begin / kChunk * kChunk; chunk < end; chunk += kChunk) {
+    attend_chunk(rows,
+                 state,
+                 queries,
+                 chunk,
+                 static_cast<int>(max_of(0, begin - chunk)),
+                 static_cast<int>(min_of(kChunk, end - chunk)));
+  }
+
+  for (int r = 0; r < count; ++r) {
+    const Vec scale = broadcast(1.0F / state.totals[r]);
+    const float* sums = state.sums + r * head_dim;
+    T* out = rows.out(r);
+    int64_t i = 0;
+    for (; i + kLanes <= head_dim; i += kLanes) store(out + i, mul(load(sums + i), scale));
+    if (i < head_dim) {
+      const int rest = static_cast<int>(head_dim - i);
+      store_first(out + i, mul(load_first(sums + i, rest), scale), rest);
+    }
+  }
+}
+
+template <typename T>
+inline void zero_rows(const AttentionKernelArguments& a, int64_t kv_head, int64_t token, int64_t end) {
+  for (; token < end; ++token) {
+    for (int64_t head = kv_head * a.group_size; head < (kv_head + 1) * a.group_size; ++head) {
+      T* out = static_cast<T*>(a.out) + token * a.out_token_stride + head * a.out_head_stride;
+      __builtin_memset(out, 0, static_cast<size_t>(a.head_dim) * sizeof(T));
+    }
+  }
+}
+
+/// The request that owns a token: the last one that starts at or before it.
+inline int64_t find_request(const AttentionKernelArguments& a, int64_t token) {
+  int64_t low = 0;
+  int64_t high = a.num_reqs;
+  while (high - low > 1) {
+    const int64_t middle = (low + high) / 2;
+    if (a.query_start_loc[middle] <= token) {
+      low = middle;
+    } else {
+      high = middle;
+    }
+  }
+  return low;
+}
+
+/// Tokens [token, end) belong to one request.
+template <typename T>
+inline void attend_request(
+    const AttentionKernelArguments& a, int64_t request, int64_t kv_head, int64_t token, int64_t end) {
+  const int64_t query_end = a.query_start_loc[request + 1];
+  // The last token of the request sees all of its positions.
+  const auto context = [&](int64_t t) { return a.seq_lens[request] - (query_end - t) + 1; };
+  const int64_t first_seeing = min_of(end, max_of(token, query_end - a.seq_lens[request]));
+  zero_rows<T>(a, kv_head, token, first_seeing);
+  token = first_seeing;
+  const int64_t heads_at_once = min_of(a.group_size, kMaxAttentionRows);
+  const int64_t tokens_at_once = max_of(1, kMaxAttentionRows / a.group_size);
+  for (; token < end; token += tokens_at_once) {
+    for (int64_t head = 0; head < a.group_size; head += heads_at_once) {
+      attend(AttentionRows<T>{a,
+                              request,
+                              kv_head,
+                              token,
+                              context(token),
+                              static_cast<int>(min_of(tokens_at_once, end - token)),
+                              static_cast<int>(kv_head * a.group_size + head),
+                              static_cast<int>(min_of(heads_at_once, a.group_size - head))});
+    }
+  }
+}
+
+template <typename T>
+void run_attention(const void* args, device::BlockRange blocks) noexcept {
+  const auto& a = *static_cast<const AttentionKernelArguments*>(args);
+  const int64_t num_scheduled =
+      a.num_reqs == 0 ? 0 : max_of(0, min_of(a.num_tokens, a.query_start_loc[a.num_reqs]));
+  for (uint32_t block = blocks.begin; block < blocks.end; ++block) {
+    const int64_t kv_head = block % a.kv_heads;
+    int64_t token = block / a.kv_heads * a.tokens_per_block;
+    const int64_t end = min_of(token + a.tokens_per_block, a.num_tokens);
+    while (token < min_of(end, num_scheduled)) {
+      const int64_t request = find_request(a, token);
+      const int64_t stop = min_of(min_of(end, num_scheduled), a.query_start_loc[request + 1]);
+      attend_request<T>(a, request, kv_head, token, stop);
+      token = stop;
+    }
+    zero_rows<T>(a, kv_head, token, end);
+  }
+}

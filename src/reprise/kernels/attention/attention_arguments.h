@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+
+namespace reprise::kernels {
+
+struct alignas(16) AttentionKernelArguments {
+  const void* q;                   // [num_tokens, heads, head_dim]
+  const void* key_cache;           // [num_blocks, kv_heads, block_size, head_dim], dense
+  const void* value_cache;         // like key_cache
+  void* out;                       // [num_tokens, heads, head_dim]
+  const int32_t* query_start_loc;  // [num_reqs + 1]
+  const int32_t* seq_lens;         // [num_reqs]
+  const int32_t* block_table;      // rows block_table_stride apart
+  int64_t q_token_stride;          // elements
+  int64_t q_head_stride;
+  int64_t out_token_stride;
+  int64_t out_head_stride;
+  int64_t block_table_stride;
+  int64_t num_tokens;
+  int64_t num_reqs;
+  int64_t kv_heads;
+  int64_t group_size;  // query heads per key/value head
+  int64_t head_dim;    // at most kMaxAttentionHeadDim
+  int64_t block_size;
+  int64_t sliding_window;  // 0 = none
+  int64_t tokens_per_block;
+  float scale;
+};
+
+/// The kernel keeps its float32 sums on the stack: kMaxAttentionRows x head_dim.
+inline constexpr int kMaxAttentionHeadDim = 512;
+/// Query rows (tokens x heads of one group) that share the loads of keys and values.
+inline constexpr int kMaxAttentionRows = 32;
+
+}  // namespace reprise::kernels

@@ -1,0 +1,298 @@
+#include "reprise/kernels/attention/attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "reprise/base/error.h"
+#include "reprise/kernels/kernel_test_fixture.h"
+
+namespace reprise::kernels {
+namespace {
+
+struct Request {
+  int query;    // tokens of this step
+  int context;  // positions in the cache including them
+};
+
+struct Model {
+  int64_t kv_heads = 2;
+  int64_t group_size = 2;
+  int64_t head_dim = 32;
+  int64_t block_size = 16;
+  int64_t sliding_window = 0;
+};
+
+class Attention : public KernelTest {
+ protected:
+  // One batch with its caches. Blocks of a request are scattered; cache rows that no request
+  // covers, and table entries behind the last block, are poison.
+  struct Batch {
+    Tensor q;
+    Tensor key_cache;
+    Tensor value_cache;
+    Tensor query_start_loc;
+    Tensor seq_lens;
+    Tensor block_table;
+  };
+
+  Batch make_batch(const Model& model,
+                   const std::vector<Request>& requests,
+                   int padding_tokens = 0) {
+    std::vector<int> starts = {0};
+    std::vector<int> lens;
+    int64_t max_blocks = 1;
+    int64_t num_blocks = 1;
+    for (const Request& request : requests) {
+      starts.push_back(starts.back() + request.query);
+      lens.push_back(request.context);
+      const int64_t blocks = (request.context + model.block_size - 1) / model.block_size;
+      max_blocks = std::max(max_blocks, blocks + 1);
+      num_blocks += blocks;
+    }
+    const auto num_reqs = static_cast<int64_t>(requests.size());
+    Batch batch = {
+        .q = random_strided(
+            {starts.back() + padding_tokens, model.kv_heads * model.group_size, model.head_dim}),
+        .key_cache = make({num_blocks, model.kv_heads, model.block_size, model.head_dim}),
+        .value_cache = make({num_blocks, model.kv_heads, model.block_size, model.head_dim}),
+        .query_start_loc = ints(starts),
+        .seq_lens = ints(lens),
+        // An entry that is read by mistake leads far outside the memory.
+        .block_table = ints({num_reqs, max_blocks},
+                            std::vector<int>(static_cast<size_t>(num_reqs * max_blocks), 1 << 30))};
+    std::vector<int> free_blocks(static_cast<size_t>(num_blocks));
+    std::iota(free_blocks.begin(), free_blocks.end(), 0);
+    std::shuffle(free_blocks.begin(), free_blocks.end(), random_);
+    for (int64_t r = 0; r < num_reqs; ++r) {
+      for (int64_t position = 0; position < lens[static_cast<size_t>(r)]; ++position) {
+        if (position % model.block_size == 0) {
+          set_element(batch.block_table, free_blocks.back(), r, position / model.block_size);
+          free_blocks.pop_back();
+        }
+        fill_position(batch, r, position);
+      }
+    }
+    return batch;
+  }
+
+  void fill_position(const Batch& batch, int64_t request, int64_t position) {
+    const int64_t block_size = batch.key_cache.size(2);
+    const int64_t block = int_element(batch.block_table, request, position / block_size);
+    std::normal_distribution<double> normal;
+    for (int64_t head = 0; head < batch.key_cache.size(1); ++head) {
+      for (int64_t i = 0; i < batch.key_cache.size(3); ++i) {
+        set_element(batch.key_cache, normal(random_), block, head, position % block_size, i);
+        set_element(batch.value_cache, normal(random_), block, head, position % block_size, i);
+      }
+    }
+  }
+
+  AttentionCall call_of(const Model& model, const Batch& batch, const Tensor& out) {
+    return {.q = batch.q,
+            .key_cache = batch.key_cache,
+            .value_cache = batch.value_cache,
+            .query_start_loc = batch.query_start_loc,
+            .seq_lens = batch.seq_lens,
+            .block_table = batch.block_table,
+            .out = out,
+            .scale = 1.0F / std::sqrt(static_cast<float>(model.head_dim)),
+            .sliding_window = model.sliding_window};
+  }
+
+  Tensor run(const Model& model, const Batch& batch) {
+    const Tensor out = make(batch.q.shape());
+    launch_attention(stream_, kernels(), call_of(model, batch, out));
+    return out;
+  }
+
+  void expect_agrees(const Model& model,
+                     const std::vector<Request>& requests,
+                     int padding_tokens = 0) {
+    const Batch batch = make_batch(model, requests, padding_tokens);
+    const Tensor out = run(model, batch);
+    const Tensor want = make_ref(batch.q.shape());
+    attention_ref(call_of(model, batch, want));
+    expect_close(out, want, 1.01 * rounding_error(dtype()), 4e-6);
+  }
+};
+
+TEST_P(Attention, decodes_at_edges_of_the_context) {
+  for (int context : {1, 15, 16, 17, 31, 32, 33, 64, 1000}) {
+    SCOPED_TRACE(context);
+    expect_agrees({}, {{.query = 1, .context = context}});
+  }
+}
+
+TEST_P(Attention, agrees_for_every_head_dim) {
+  for (int64_t head_dim : {2, 16, 24, 32, 48, 64, 80, 96, 100, 128, 256, 512}) {
+    SCOPED_TRACE(head_dim);
+    expect_agrees({.head_dim = head_dim},
+                  {{.query = 3, .context = 40}, {.query = 1, .context = 17}});
+  }
+}
+
+TEST_P(Attention, agrees_for_every_group_size) {
+  for (int64_t group_size : {1, 2, 3, 7, 8, 33}) {
+    SCOPED_TRACE(group_size);
+    expect_agrees({.group_size = group_size, .head_dim = 16},
+                  {{.query = 5, .context = 5}, {.query = 1, .context = 49}});
+  }
+}
+
+TEST_P(Attention, agrees_for_a_mix_of_prefill_chunk_decode_and_idle) {
+  expect_agrees({},
+                {{.query = 33, .context = 33},
+                 {.query = 1, .context = 100},
+                 {.query = 0, .context = 0},
+                 {.query = 17, .context = 65},
+                 {.query = 0, .context = 20},
+                 {.query = 2, .context = 1000}});
+}
+
+TEST_P(Attention, agrees_when_blocks_hold_several_tokens) {
+  // 300 tokens x 2 heads: more work than wanted blocks.
+  expect_agrees({.group_size = 1, .head_dim = 16}, {{.query = 300, .context = 333}});
+}
+
+TEST_P(Attention, agrees_for_every_block_size) {
+  for (int64_t block_size : {1, 8, 16, 32, 48, 128}) {
+    SCOPED_TRACE(block_size);
+    expect_agrees({.block_size = block_size}, {{.query = 3, .context = 70}});
+  }
+}
+
+TEST_P(Attention, sees_only_the_sliding_window) {
+  for (int64_t window : {1, 2, 16, 31, 32, 33, 1000}) {
+    SCOPED_TRACE(window);
+    expect_agrees({.sliding_window = window},
+                  {{.query = 40, .context = 100}, {.query = 1, .context = 70}});
+  }
+}
+
+TEST_P(Attention, zeroes_padding_tokens) {
+  const Model model;
+  const Batch batch =
+      make_batch(model, {{.query = 2, .context = 20}, {.query = 1, .context = 3}}, 5);
+  const Tensor out = run(model, batch);
+  for (int64_t token = 0; token < 8; ++token) {
+    double magnitude = 0;
+    for (int64_t i = 0; i < model.head_dim; ++i) magnitude += std::abs(element(out, token, 0, i));
+    if (token < 3) {
+      EXPECT_GT(magnitude, 0.0);
+    } else {
+      EXPECT_EQ(magnitude, 0.0);
+    }
+  }
+}
+
+TEST_P(Attention, zeroes_tokens_of_a_request_without_positions) {
+  expect_agrees(
+      {}, {{.query = 1, .context = 20}, {.query = 1, .context = 0}, {.query = 1, .context = 5}});
+}
+
+TEST_P(Attention, gives_zeros_without_requests) {
+  const Model model;
+  Batch batch = make_batch(model, {}, 3);
+  const Tensor out = run(model, batch);
+  for (int64_t i = 0; i < model.head_dim; ++i) EXPECT_EQ(element(out, 2, 3, i), 0.0);
+}
+
+TEST_P(Attention, gives_a_token_the_same_bits_alone_and_in_any_chunk) {
+  for (int64_t window : {0, 20}) {
+    const Model model = {.kv_heads = 2, .group_size = 3, .sliding_window = window};
+    const Batch prefill = make_batch(model, {{.query = 70, .context = 100}});
+    const Tensor all = run(model, prefill);
+    for (int count : {1, 2, 5, 33}) {
+      for (int first : {0, 1, 31, 37}) {
+        SCOPED_TRACE(testing::Message()
+                     << count << " tokens from " << first << ", window " << window);
+        Batch chunk = prefill;
+        chunk.q = prefill.q.with_layout({count, prefill.q.size(1), prefill.q.size(2)},
+                                        prefill.q.strides(),
+                                        first * prefill.q.stride(0));
+        chunk.query_start_loc = ints({0, count});
+        chunk.seq_lens = ints({30 + first + count});
+        const Tensor out = run(model, chunk);
+        for (int token = 0; token < count; ++token) expect_same_row(out, token, all, first + token);
+      }
+    }
+  }
+}
+
+TEST_P(Attention, gives_a_request_the_same_bits_beside_any_other) {
+  const Model model = {.group_size = 7};
+  const Batch batch = make_batch(
+      model,
+      {{.query = 3, .context = 50}, {.query = 1, .context = 129}, {.query = 20, .context = 20}});
+  const Tensor all = run(model, batch);
+  Batch alone = batch;
+  alone.q = batch.q.with_layout(
+      {1, batch.q.size(1), batch.q.size(2)}, batch.q.strides(), 3 * batch.q.stride(0));
+  alone.query_start_loc = ints({0, 1});
+  alone.seq_lens = ints({129});
+  alone.block_table = batch.block_table.with_layout(
+      {1, batch.block_table.size(1)}, batch.block_table.strides(), batch.block_table.stride(0));
+  expect_same_row(run(model, alone), 0, all, 3);
+}
+
+TEST_P(Attention, gives_the_same_bits_for_every_block_size) {
+  const Model small = {.block_size = 16};
+  const Batch paged = make_batch(small, {{.query = 4, .context = 90}});
+  const Model large = {.block_size = 96};
+  Batch flat = make_batch(large, {{.query = 4, .context = 90}});
+  flat.q = paged.q;
+  for (int64_t position = 0; position < 90; ++position) {
+    const int64_t from = int_element(paged.block_table, 0, position / 16);
+    const int64_t to = int_element(flat.block_table, 0, 0);
+    for (int64_t head = 0; head < 2; ++head) {
+      for (int64_t i = 0; i < 32; ++i) {
+        set_element(flat.key_cache,
+                    element(paged.key_cache, from, head, position % 16, i),
+                    to,
+                    head,
+                    position,
+                    i);
+        set_element(flat.value_cache,
+                    element(paged.value_cache, from, head, position % 16, i),
+                    to,
+                    head,
+                    position,
+                    i);
+      }
+    }
+  }
+  expect_same_bits(run(large, flat), run(small, paged));
+}
+
+TEST_P(Attention, stays_finite_for_scores_beyond_the_range_of_exp) {
+  const Model model;
+  const Batch batch = make_batch(model, {{.query = 2, .context = 60}});
+  AttentionCall call = call_of(model, batch, make(batch.q.shape()));
+  call.scale = 1000.0F;
+  launch_attention(stream_, kernels(), call);
+  for (int64_t i = 0; i < model.head_dim; ++i)
+    EXPECT_TRUE(std::isfinite(element(call.out, 1, 0, i)));
+}
+
+TEST_P(Attention, shows_a_nan_of_its_own_context) {
+  const Model model;
+  const Batch batch = make_batch(model, {{.query = 1, .context = 40}, {.query = 1, .context = 40}});
+  set_element(batch.key_cache, NAN, int_element(batch.block_table, 1, 2), 0, 3, 5);
+  const Tensor out = run(model, batch);
+  EXPECT_TRUE(std::isfinite(element(out, 0, 0, 0)));
+  EXPECT_TRUE(std::isnan(element(out, 1, 0, 0)));
+  EXPECT_TRUE(std::isfinite(element(out, 1, 2, 0))) << "the NaN is in the other kv head";
+}
+
+TEST_P(Attention, refuses_a_head_dim_it_has_no_room_for) {
+  const Model model = {.head_dim = 520};
+  const Batch batch = make_batch(model, {{.query = 1, .context = 1}});
+  EXPECT_THROW(run(model, batch), InvalidArgument);
+}
+
+INSTANTIATE_TEST_SUITE_P(AllKernels, Attention, testing::ValuesIn(all_kernel_cases()), case_name);
+
+}  // namespace
+}  // namespace reprise::kernels

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+
+namespace reprise::kernels {
+
+/// Storage of one bfloat16 or float16 element. Arithmetic happens in float32 only.
+struct BFloat16 {
+  uint16_t bits;
+};
+struct Float16 {
+  uint16_t bits;
+};
+
+// Scalar conversions, round to nearest even. `static` on purpose: this header is compiled under
+// every instruction set, and a shared inline function could leave its AVX-512 body in the baseline.
+
+static inline float bits_to_float(uint32_t bits) { return __builtin_bit_cast(float, bits); }
+static inline uint32_t float_to_bits(float value) { return __builtin_bit_cast(uint32_t, value); }
+
+static inline float to_float(float value) { return value; }
+static inline float to_float(BFloat16 value) {
+  return bits_to_float(static_cast<uint32_t>(value.bits) << 16);
+}
+static inline float to_float(Float16 value) {
+  const uint32_t sign = static_cast<uint32_t>(value.bits & 0x8000U) << 16;
+  const uint32_t magnitude = value.bits & 0x7fffU;
+  const uint32_t normal = (magnitude << 13) + ((127U - 15U) << 23);
+  const uint32_t special = (magnitude << 13) | 0x7f800000U;  // infinity and NaN
+  const uint32_t subnormal =
+      float_to_bits(static_cast<float>(static_cast<int32_t>(magnitude)) * 0x1p-24F);
+  const uint32_t finite = magnitude < 0x0400U ? subnormal : normal;
+  return bits_to_float(sign | (magnitude >= 0x7c00U ? special : finite));
+}
+
+static inline void store_element(float* out, float value) { *out = value; }
+static inline void store_element(BFloat16* out, float value) {
+  const uint32_t bits = float_to_bits(value);
+  const uint32_t rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
+  // The quiet bit keeps a NaN whose payload lies in the dropped half from becoming an infinity.
+  const uint32_t nan = (bits >> 16) | 0x0040U;
+  out->bits = static_cast<uint16_t>((bits & 0x7fffffffU) > 0x7f800000U ? nan : rounded);
+}
+static inline void store_element(Float16* out, float value) {
+  const uint32_t bits = float_to_bits(value);
+  const uint32_t sign = (bits >> 16) & 0x8000U;
+  const uint32_t magnitude = bits & 0x7fffffffU;
+  const uint32_t normal =
+      (magnitude - ((127U - 15U) << 23) + 0x0fffU + ((magnitude >> 13) & 1U)) >> 13;
+  // One ulp of 0.5f is 2^-24, the smallest float16: the float addition does the rounding.
+  const uint32_t subnormal = float_to_bits(bits_to_float(magnitude) + 0.5F) - float_to_bits(0.5F);
+  const uint32_t nan = 0x7e00U | ((magnitude >> 13) & 0x03ffU);
+  const uint32_t finite = magnitude < 0x38800000U ? subnormal : normal;  // below 2^-14
+  const uint32_t bounded = magnitude >= 0x477ff000U ? 0x7c00U : finite;  // 65520 and above
+  out->bits = static_cast<uint16_t>(sign | (magnitude > 0x7f800000U ? nan : bounded));
+}
+
+}  // namespace reprise::kernels

@@ -1,0 +1,44 @@
+#include "reprise/kernels/gather_rows/gather_rows.h"
+
+#include "reprise/base/assert.h"
+#include "reprise/kernels/gather_rows/gather_rows_arguments.h"
+#include "reprise/kernels/launch.h"
+#include "reprise/kernels/reference.h"
+
+namespace reprise::kernels {
+
+bool launch_gather_rows(device::Stream& stream,
+                        const KernelTable& kernels,
+                        const Tensor& x,
+                        const Tensor& indices,
+                        const Tensor& out) {
+  require_dense_rows(x, "gather_rows");
+  REPRISE_ASSERT(out.is_dense() && indices.is_dense(),
+                 "gather_rows: indices and out must be dense");
+  const auto element_bytes = static_cast<int64_t>(dtype_bytes(x.dtype()));
+  const GatherRowsArguments arguments = {
+      .x = x.data(),
+      .indices = indices.data_as<int32_t>(),
+      .out = out.data(),
+      .x_rows = x.size(0),
+      .x_stride = x.stride(0) * element_bytes,
+      .tiles = row_tiles(out.size(0), out.size(1) * element_bytes, RowCut::columns),
+  };
+  return launch(stream,
+                kernels.gather_rows,
+                num_blocks(arguments.tiles),
+                arguments,
+                std::array{writes(out), reads(x), reads(indices)});
+}
+
+void gather_rows_ref(const Tensor& x, const Tensor& indices, const Tensor& out) {
+  for (int64_t row = 0; row < out.size(0); ++row) {
+    const int64_t index = int_element(indices, row);
+    const bool is_inside = index >= 0 && index < x.size(0);
+    for (int64_t i = 0; i < out.size(1); ++i) {
+      set_element(out, is_inside ? element(x, index, i) : 0.0, row, i);
+    }
+  }
+}
+
+}  // namespace reprise::kernels

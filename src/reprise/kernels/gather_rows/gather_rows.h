@@ -1,0 +1,20 @@
+#pragma once
+
+#include "reprise/device/device.h"
+#include "reprise/kernels/kernel_table.h"
+#include "reprise/tensor/tensor.h"
+
+namespace reprise::kernels {
+
+/// out[r] = x[indices[r]], of any type: `gather_rows`, and `embedding` with x as the table. Indices
+/// must be inside x; one that is not gives a row of zeros rather than a read of foreign memory.
+bool launch_gather_rows(device::Stream& stream,
+                        const KernelTable& kernels,
+                        const Tensor& x,        // [rows, width], rows may be strided
+                        const Tensor& indices,  // int32[num_rows]
+                        const Tensor& out);     // [num_rows, width]
+
+/// Oracle.
+void gather_rows_ref(const Tensor& x, const Tensor& indices, const Tensor& out);
+
+}  // namespace reprise::kernels

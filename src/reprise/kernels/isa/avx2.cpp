@@ -1,0 +1,18 @@
+#include <immintrin.h>
+
+#include "reprise/kernels/isa/headers.inl"
+
+namespace reprise::kernels {
+namespace {
+
+#define REPRISE_ISA avx2
+#include "reprise/kernels/vector/avx2.inl"
+
+#include "reprise/kernels/isa/kernels.inl"
+#include "reprise/kernels/isa/table.inl"
+
+}  // namespace
+
+const KernelTable kAvx2Kernels = kTable;
+
+}  // namespace reprise::kernels

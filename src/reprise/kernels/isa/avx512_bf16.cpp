@@ -1,0 +1,19 @@
+#include <immintrin.h>
+
+#include "reprise/kernels/isa/headers.inl"
+
+namespace reprise::kernels {
+namespace {
+
+#define REPRISE_ISA_HAS_BF16
+#define REPRISE_ISA avx512_bf16
+#include "reprise/kernels/vector/avx512.inl"
+
+#include "reprise/kernels/isa/kernels.inl"
+#include "reprise/kernels/isa/table.inl"
+
+}  // namespace
+
+const KernelTable kAvx512Bf16Kernels = kTable;
+
+}  // namespace reprise::kernels

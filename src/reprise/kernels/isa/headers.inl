@@ -1,0 +1,16 @@
+// What ISA files include: argument structs and the table; nothing with inline functions in use.
+#include <cstddef>
+#include <cstdint>
+
+#include "reprise/device/kernel.h"
+#include "reprise/kernels/add/add_arguments.h"
+#include "reprise/kernels/attention/attention_arguments.h"
+#include "reprise/kernels/element.h"
+#include "reprise/kernels/gather_rows/gather_rows_arguments.h"
+#include "reprise/kernels/kernel_table.h"
+#include "reprise/kernels/kv_write/kv_write_arguments.h"
+#include "reprise/kernels/linear/linear_arguments.h"
+#include "reprise/kernels/rms_norm/rms_norm_arguments.h"
+#include "reprise/kernels/rope/rope_arguments.h"
+#include "reprise/kernels/rows.h"
+#include "reprise/kernels/silu_and_mul/silu_and_mul_arguments.h"

@@ -1,0 +1,14 @@
+// Every kernel, once. An ISA file includes its vector/*.inl before this, inside an unnamed
+// namespace: nothing here may have external linkage, or the linker could use one instruction set's
+// copy of a function for all.
+#include "reprise/kernels/vector/exp.inl"
+#include "reprise/kernels/vector/dot.inl"
+
+#include "reprise/kernels/rms_norm/rms_norm.inl"
+#include "reprise/kernels/add/add.inl"
+#include "reprise/kernels/silu_and_mul/silu_and_mul.inl"
+#include "reprise/kernels/gather_rows/gather_rows.inl"
+#include "reprise/kernels/linear/linear.inl"
+#include "reprise/kernels/rope/rope.inl"
+#include "reprise/kernels/kv_write/kv_write.inl"
+#include "reprise/kernels/attention/attention.inl"

@@ -1,0 +1,25 @@
+// The KernelTable of one instruction set: one line per op. REPRISE_ISA is its name, unquoted.
+#define REPRISE_TEXT_OF(text) #text
+#define REPRISE_TEXT(text) REPRISE_TEXT_OF(text)
+#define REPRISE_KERNEL(name, suffix, ...) {name suffix "_" REPRISE_TEXT(REPRISE_ISA), __VA_ARGS__}
+#define REPRISE_FLOAT_KERNELS(name, function)               \
+  {REPRISE_KERNEL(name, "_f32", function<float>),           \
+   REPRISE_KERNEL(name, "_bf16", function<BFloat16>),       \
+   REPRISE_KERNEL(name, "_f16", function<Float16>)}
+
+constexpr KernelTable kTable = {
+    .isa = Isa::REPRISE_ISA,
+    .rms_norm = REPRISE_FLOAT_KERNELS("rms_norm", run_rms_norm),
+    .add = REPRISE_FLOAT_KERNELS("add", run_add),
+    .silu_and_mul = REPRISE_FLOAT_KERNELS("silu_and_mul", run_silu_and_mul),
+    .linear = {REPRISE_KERNEL("linear", "_f32", run_linear<float, float>),
+               REPRISE_KERNEL("linear", "_bf16", run_linear<BFloat16, BFloat16>),
+               REPRISE_KERNEL("linear", "_f16", run_linear<Float16, Float16>)},
+    .lm_head = {REPRISE_KERNEL("lm_head", "_f32", run_linear<float, float>),
+                REPRISE_KERNEL("lm_head", "_bf16", run_linear<BFloat16, float>),
+                REPRISE_KERNEL("lm_head", "_f16", run_linear<Float16, float>)},
+    .rope = REPRISE_FLOAT_KERNELS("rope", run_rope),
+    .attention = REPRISE_FLOAT_KERNELS("attention", run_attention),
+    .gather_rows = REPRISE_KERNEL("gather_rows", "", run_gather_rows),
+    .kv_write = REPRISE_KERNEL("kv_write", "", run_kv_write),
+};

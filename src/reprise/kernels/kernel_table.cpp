@@ -1,0 +1,46 @@
+#include "reprise/kernels/kernel_table.h"
+
+#include <fmt/format.h>
+
+#include "reprise/base/assert.h"
+#include "reprise/base/error.h"
+
+namespace reprise::kernels {
+
+const KernelTable& kernel_table(Isa isa) {
+  switch (isa) {
+    case Isa::scalar:
+      return kScalarKernels;
+#ifdef REPRISE_KERNELS_X86
+    case Isa::avx2:
+      return kAvx2Kernels;
+    case Isa::avx512:
+      return kAvx512Kernels;
+    case Isa::avx512_bf16:
+      return kAvx512Bf16Kernels;
+#else
+    default:
+      break;
+#endif
+  }
+  REPRISE_ASSERT(false, "this build has no {} kernels", isa_name(isa));
+  return kScalarKernels;
+}
+
+const device::Kernel& kernel_for(const FloatKernels& kernels, DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+      return kernels.f32;
+    case DType::bf16:
+      return kernels.bf16;
+    case DType::f16:
+      return kernels.f16;
+    default:
+      throw InvalidArgument(
+          fmt::format("{}: no kernel for {}; expected float32, bfloat16 or float16",
+                      kernels.f32.name,
+                      dtype_name(dtype)));
+  }
+}
+
+}  // namespace reprise::kernels

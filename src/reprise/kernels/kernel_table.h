@@ -1,0 +1,44 @@
+#pragma once
+
+#include "reprise/device/kernel.h"
+#include "reprise/kernels/isa.h"
+#include "reprise/tensor/dtype.h"
+
+namespace reprise::kernels {
+
+/// One kernel for each float type that activations may have.
+struct FloatKernels {
+  device::Kernel f32;
+  device::Kernel bf16;
+  device::Kernel f16;
+};
+
+/// Every CPU kernel of one instruction set. Constants: launches refer to the kernels by address.
+struct KernelTable {
+  Isa isa;
+  FloatKernels rms_norm;
+  FloatKernels add;
+  FloatKernels silu_and_mul;
+  FloatKernels linear;
+  FloatKernels lm_head;
+  FloatKernels rope;
+  FloatKernels attention;
+  // Copies bytes, so one kernel serves all types.
+  device::Kernel gather_rows;
+  device::Kernel kv_write;
+};
+
+/// Chosen once, when an executor is made; the choice decides the bits of every result.
+/// \pre this build has kernels for `isa` (see is_supported)
+[[nodiscard]] const KernelTable& kernel_table(Isa isa);
+
+/// \throws InvalidArgument when `dtype` is not a float type
+[[nodiscard]] const device::Kernel& kernel_for(const FloatKernels& kernels, DType dtype);
+
+// One table per source file in isa/.
+extern const KernelTable kScalarKernels;
+extern const KernelTable kAvx2Kernels;
+extern const KernelTable kAvx512Kernels;
+extern const KernelTable kAvx512Bf16Kernels;
+
+}  // namespace reprise::kernels

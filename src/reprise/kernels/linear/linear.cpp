@@ -1,0 +1,56 @@
+#include "reprise/kernels/linear/linear.h"
+
+#include "reprise/base/assert.h"
+#include "reprise/kernels/launch.h"
+#include "reprise/kernels/reference.h"
+
+namespace reprise::kernels {
+
+LinearPlan plan_linear(int64_t rows, int64_t columns, int64_t depth) {
+  // Few rows: the work is streaming weights, and small tiles balance it. Many rows: larger tiles
+  // read x less often. Neither changes a bit.
+  const int columns_per_block = rows > 16 ? kMaxLinearTileColumns : kMaxLinearTileColumns / 2;
+  LinearPlan plan = {.arguments = {.rows = rows,
+                                   .columns = columns,
+                                   .depth = depth,
+                                   .rows_per_block = kMaxLinearTileRows,
+                                   .columns_per_block = columns_per_block},
+                     .num_blocks = 0};
+  plan.num_blocks = static_cast<uint32_t>(ceil_div(rows, kMaxLinearTileRows) *
+                                          ceil_div(columns, columns_per_block));
+  return plan;
+}
+
+bool launch_linear(device::Stream& stream,
+                   const KernelTable& kernels,
+                   const Tensor& x,
+                   const Tensor& weight,
+                   const Tensor& bias,
+                   const Tensor& out) {
+  require_dense_rows(x, "linear");
+  REPRISE_ASSERT(weight.is_dense() && out.is_dense(), "linear: weight and out must be dense");
+  LinearPlan plan = plan_linear(x.size(0), weight.size(0), x.size(1));
+  plan.arguments.x = x.data();
+  plan.arguments.x_stride = x.stride(0);
+  plan.arguments.weight = weight.data();
+  plan.arguments.bias = bias.data();
+  plan.arguments.out = out.data();
+  return launch(stream,
+                kernel_for(kernels.linear, x.dtype()),
+                plan.num_blocks,
+                plan.arguments,
+                std::array{writes(out), reads(x), reads(weight), reads(bias)});
+}
+
+void linear_ref(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& out) {
+  for (int64_t row = 0; row < x.size(0); ++row) {
+    for (int64_t column = 0; column < weight.size(0); ++column) {
+      double sum = bias.defined() ? element(bias, column) : 0.0;
+      for (int64_t i = 0; i < x.size(1); ++i)
+        sum += element(x, row, i) * element(weight, column, i);
+      set_element(out, sum, row, column);
+    }
+  }
+}
+
+}  // namespace reprise::kernels

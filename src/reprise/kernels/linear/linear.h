@@ -1,0 +1,29 @@
+#pragma once
+
+#include "reprise/device/device.h"
+#include "reprise/kernels/kernel_table.h"
+#include "reprise/kernels/linear/linear_arguments.h"
+#include "reprise/tensor/tensor.h"
+
+namespace reprise::kernels {
+
+/// out = x @ weight^T + bias, accumulated in float32. Each output's sum runs in an order that
+/// depends on in_features alone: a row has the same bits in any batch.
+bool launch_linear(device::Stream& stream,
+                   const KernelTable& kernels,
+                   const Tensor& x,       // [num_tokens, in_features], rows may be strided
+                   const Tensor& weight,  // [out_features, in_features]
+                   const Tensor& bias,    // [out_features] or undefined
+                   const Tensor& out);    // [num_tokens, out_features]
+
+/// The grid and arguments of a product of these sizes; pointers are left empty.
+struct LinearPlan {
+  LinearArguments arguments;
+  uint32_t num_blocks;
+};
+[[nodiscard]] LinearPlan plan_linear(int64_t rows, int64_t columns, int64_t depth);
+
+/// Oracle, in double.
+void linear_ref(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& out);
+
+}  // namespace reprise::kernels

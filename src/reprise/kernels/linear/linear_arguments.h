@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+
+namespace reprise::kernels {
+
+/// out = x @ weight^T + bias. Weight, bias and out are dense.
+struct alignas(16) LinearArguments {
+  const void* x;            // [rows, depth], rows x_stride apart
+  const void* weight;       // [columns, depth]
+  const void* bias;         // [columns], or nullptr
+  void* out;                // [rows, columns]
+  const int32_t* num_rows;  // rows to compute, read when the kernel runs; nullptr = all
+  int64_t x_stride;         // elements
+  int64_t rows;
+  int64_t columns;
+  int64_t depth;
+  int32_t rows_per_block;     // at most kMaxLinearTileRows
+  int32_t columns_per_block;  // at most kMaxLinearTileColumns
+};
+
+inline constexpr int kMaxLinearTileRows = 64;
+inline constexpr int kMaxLinearTileColumns = 32;
+
+}  // namespace reprise::kernels

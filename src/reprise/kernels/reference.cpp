@@ -1,0 +1,104 @@
+#include "reprise/kernels/reference.h"
+
+#include "reprise/kernels/element.h"
+
+namespace reprise::kernels {
+namespace {
+
+int64_t offset_of(const Tensor& tensor, int64_t i, int64_t j, int64_t k, int64_t l) {
+  const int64_t index[] = {i, j, k, l};
+  int64_t offset = 0;
+  for (int dim = 0; dim < tensor.rank(); ++dim) {
+    REPRISE_ASSERT(index[dim] >= 0 && index[dim] < tensor.size(dim),
+                   "index {} of dimension {} of {}",
+                   index[dim],
+                   dim,
+                   tensor.type().to_string());
+    offset += index[dim] * tensor.stride(dim);
+  }
+  return offset;
+}
+
+}  // namespace
+
+double element(const Tensor& tensor, int64_t i, int64_t j, int64_t k, int64_t l) {
+  const int64_t offset = offset_of(tensor, i, j, k, l);
+  switch (tensor.dtype()) {
+    case DType::f32:
+      return tensor.data_as<float>()[offset];
+    case DType::bf16:
+      return to_float(tensor.data_as<BFloat16>()[offset]);
+    case DType::f16:
+      return to_float(tensor.data_as<Float16>()[offset]);
+    case DType::i32:
+      return tensor.data_as<int32_t>()[offset];
+    case DType::i64:
+      return static_cast<double>(tensor.data_as<int64_t>()[offset]);
+    case DType::i8:
+      return tensor.data_as<int8_t>()[offset];
+    case DType::u8:
+      return tensor.data_as<uint8_t>()[offset];
+  }
+  return 0;
+}
+
+void set_element(const Tensor& tensor, double value, int64_t i, int64_t j, int64_t k, int64_t l) {
+  const int64_t offset = offset_of(tensor, i, j, k, l);
+  switch (tensor.dtype()) {
+    case DType::f32:
+      return store_element(tensor.data_as<float>() + offset, static_cast<float>(value));
+    case DType::bf16:
+      return store_element(tensor.data_as<BFloat16>() + offset, static_cast<float>(value));
+    case DType::f16:
+      return store_element(tensor.data_as<Float16>() + offset, static_cast<float>(value));
+    case DType::i32:
+      tensor.data_as<int32_t>()[offset] = static_cast<int32_t>(value);
+      return;
+    default:
+      REPRISE_ASSERT(false, "no reference store to {}", dtype_name(tensor.dtype()));
+  }
+}
+
+int64_t int_element(const Tensor& tensor, int64_t i, int64_t j) {
+  return static_cast<int64_t>(element(tensor, i, j));
+}
+
+std::vector<RowIndex> all_rows(const Tensor& tensor) {
+  const int leading = tensor.rank() - 1;
+  const auto size = [&](int dim) { return dim < leading ? tensor.size(dim) : 1; };
+  std::vector<RowIndex> rows;
+  for (int64_t i = 0; i < size(0); ++i) {
+    for (int64_t j = 0; j < size(1); ++j) {
+      for (int64_t k = 0; k < size(2); ++k) rows.push_back({i, j, k});
+    }
+  }
+  return rows;
+}
+
+double row_element(const Tensor& tensor, const RowIndex& row, int64_t column) {
+  switch (tensor.rank()) {
+    case 1:
+      return element(tensor, column);
+    case 2:
+      return element(tensor, row.i, column);
+    case 3:
+      return element(tensor, row.i, row.j, column);
+    default:
+      return element(tensor, row.i, row.j, row.k, column);
+  }
+}
+
+void set_row_element(const Tensor& tensor, double value, const RowIndex& row, int64_t column) {
+  switch (tensor.rank()) {
+    case 1:
+      return set_element(tensor, value, column);
+    case 2:
+      return set_element(tensor, value, row.i, column);
+    case 3:
+      return set_element(tensor, value, row.i, row.j, column);
+    default:
+      return set_element(tensor, value, row.i, row.j, row.k, column);
+  }
+}
+
+}  // namespace reprise::kernels

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "reprise/tensor/tensor.h"
+
+/// Element access for the `_ref` oracles: any float or integer type, any strides, slow and clear.
+namespace reprise::kernels {
+
+/// One element as a double. \pre the tensor is on the host
+[[nodiscard]] double element(
+    const Tensor& tensor, int64_t i, int64_t j = 0, int64_t k = 0, int64_t l = 0);
+/// Rounds to the tensor's type, to nearest even.
+void set_element(
+    const Tensor& tensor, double value, int64_t i, int64_t j = 0, int64_t k = 0, int64_t l = 0);
+[[nodiscard]] int64_t int_element(const Tensor& tensor, int64_t i, int64_t j = 0);
+
+/// All rows of the last dimension, as indices of the leading dimensions (at most three).
+struct RowIndex {
+  int64_t i = 0;
+  int64_t j = 0;
+  int64_t k = 0;
+};
+[[nodiscard]] std::vector<RowIndex> all_rows(const Tensor& tensor);
+/// Element `column` of the row.
+[[nodiscard]] double row_element(const Tensor& tensor, const RowIndex& row, int64_t column);
+void set_row_element(const Tensor& tensor, double value, const RowIndex& row, int64_t column);
+
+}  // namespace reprise::kernels

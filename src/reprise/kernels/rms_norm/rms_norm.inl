@@ -1,0 +1,48 @@
+// Two sums of squares of alternating vectors, then one: the order depends on the width alone.
+template <typename T>
+inline float sum_of_squares(const T* x, int64_t width) {
+  Vec first = zero();
+  Vec second = zero();
+  int64_t i = 0;
+  for (; i + 2 * kLanes <= width; i += 2 * kLanes) {
+    const Vec a = load(x + i);
+    const Vec b = load(x + i + kLanes);
+    first = fma(a, a, first);
+    second = fma(b, b, second);
+  }
+  for (; i < width; i += kLanes) {
+    const Vec a = width - i >= kLanes ? load(x + i) : load_first(x + i, static_cast<int>(width - i));
+    first = fma(a, a, first);
+  }
+  return sum(add(first, second));
+}
+
+template <typename T>
+inline void rms_norm_row(const T* x, const T* weight, T* out, int64_t width, float epsilon) {
+  const float mean = sum_of_squares(x, width) / static_cast<float>(width);
+  const Vec scale = broadcast(1.0F / square_root(mean + epsilon));
+  int64_t i = 0;
+  for (; i + kLanes <= width; i += kLanes) {
+    store(out + i, mul(mul(load(x + i), scale), load(weight + i)));
+  }
+  if (i < width) {
+    const int rest = static_cast<int>(width - i);
+    store_first(out + i, mul(mul(load_first(x + i, rest), scale), load_first(weight + i, rest)), rest);
+  }
+}
+
+template <typename T>
+void run_rms_norm(const void* args, device::BlockRange blocks) noexcept {
+  const auto& a = *static_cast<const RmsNormArguments*>(args);
+  const int64_t width = a.tiles.width;
+  for (uint32_t block = blocks.begin; block < blocks.end; ++block) {
+    const RowTile tile = row_tile(a.tiles, block);
+    for (int64_t row = tile.row_begin; row < tile.row_end; ++row) {
+      rms_norm_row(static_cast<const T*>(a.x) + row_offset(a.x_layout, row),
+                   static_cast<const T*>(a.weight),
+                   static_cast<T*>(a.out) + row * width,
+                   width,
+                   a.epsilon);
+    }
+  }
+}

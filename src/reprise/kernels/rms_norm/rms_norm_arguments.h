@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdint>
+
+#include "reprise/kernels/rows.h"
+
+namespace reprise::kernels {
+
+struct alignas(16) RmsNormArguments {
+  const void* x;       // rows in x_layout
+  const void* weight;  // [width]
+  void* out;           // [rows, width], dense
+  RowLayout x_layout;
+  RowTiles tiles;
+  float epsilon;
+};
+
+}  // namespace reprise::kernels

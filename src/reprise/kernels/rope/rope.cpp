@@ -1,0 +1,88 @@
+#include "reprise/kernels/rope/rope.h"
+
+#include "reprise/base/assert.h"
+#include "reprise/kernels/launch.h"
+#include "reprise/kernels/reference.h"
+#include "reprise/kernels/rope/rope_arguments.h"
+
+namespace reprise::kernels {
+namespace {
+
+constexpr int64_t kElementsPerBlock = 4096;  // as row_tiles()
+
+RopeSide rope_side(const Tensor& x, const Tensor& out) {
+  require_dense_rows(x, "rope");
+  REPRISE_ASSERT(out.is_dense(), "rope: results must be dense");
+  return {.x = x.data(),
+          .out = out.data(),
+          .heads = x.size(1),
+          .token_stride = x.stride(0),
+          .head_stride = x.stride(1)};
+}
+
+void rope_side_ref(const Tensor& x,
+                   const Tensor& positions,
+                   const Tensor& cos_sin,
+                   const Tensor& out) {
+  const int64_t half = x.size(2) / 2;
+  for (int64_t token = 0; token < x.size(0); ++token) {
+    const int64_t position = int_element(positions, token);
+    for (int64_t head = 0; head < x.size(1); ++head) {
+      for (int64_t i = 0; i < half; ++i) {
+        const double x1 = element(x, token, head, i);
+        const double x2 = element(x, token, head, half + i);
+        const double cosine = element(cos_sin, position, i);
+        const double sine = element(cos_sin, position, half + i);
+        set_element(out, x1 * cosine - x2 * sine, token, head, i);
+        set_element(out, x2 * cosine + x1 * sine, token, head, half + i);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+bool launch_rope(device::Stream& stream,
+                 const KernelTable& kernels,
+                 const Tensor& q,
+                 const Tensor& k,
+                 const Tensor& positions,
+                 const Tensor& cos_sin,
+                 const Tensor& q_out,
+                 const Tensor& k_out) {
+  require_dense_rows(cos_sin, "rope");
+  REPRISE_ASSERT(positions.is_dense(), "rope: positions must be dense");
+  const int64_t num_tokens = q.size(0);
+  const int64_t head_dim = q.size(2);
+  const int64_t elements_per_token = max_of(1, (q.size(1) + k.size(1)) * head_dim);
+  const RopeArguments arguments = {
+      .q = rope_side(q, q_out),
+      .k = rope_side(k, k_out),
+      .positions = positions.data_as<int32_t>(),
+      .cos_sin = cos_sin.data_as<float>(),
+      .max_position = cos_sin.size(0),
+      .table_stride = cos_sin.stride(0),
+      .num_tokens = num_tokens,
+      .head_dim = head_dim,
+      .tokens_per_block = max_of(1, kElementsPerBlock / elements_per_token),
+  };
+  return launch(
+      stream,
+      kernel_for(kernels.rope, q.dtype()),
+      static_cast<uint32_t>(ceil_div(num_tokens, arguments.tokens_per_block)),
+      arguments,
+      std::array{
+          writes(q_out), writes(k_out), reads(q), reads(k), reads(positions), reads(cos_sin)});
+}
+
+void rope_ref(const Tensor& q,
+              const Tensor& k,
+              const Tensor& positions,
+              const Tensor& cos_sin,
+              const Tensor& q_out,
+              const Tensor& k_out) {
+  rope_side_ref(q, positions, cos_sin, q_out);
+  rope_side_ref(k, positions, cos_sin, k_out);
+}
+
+}  // namespace reprise::kernels

@@ -1,0 +1,41 @@
+#include "reprise/kernels/silu_and_mul/silu_and_mul.h"
+
+#include <cmath>
+
+#include "reprise/base/assert.h"
+#include "reprise/kernels/launch.h"
+#include "reprise/kernels/reference.h"
+#include "reprise/kernels/silu_and_mul/silu_and_mul_arguments.h"
+
+namespace reprise::kernels {
+
+bool launch_silu_and_mul(device::Stream& stream,
+                         const KernelTable& kernels,
+                         const Tensor& x,
+                         const Tensor& out) {
+  require_dense_rows(x, "silu_and_mul");
+  REPRISE_ASSERT(out.is_dense(), "silu_and_mul: out must be dense");
+  const SiluAndMulArguments arguments = {
+      .x = x.data(),
+      .out = out.data(),
+      .x_layout = row_layout(x),
+      .tiles = row_tiles(out.size(0), out.size(1), RowCut::columns),
+  };
+  return launch(stream,
+                kernel_for(kernels.silu_and_mul, x.dtype()),
+                num_blocks(arguments.tiles),
+                arguments,
+                std::array{writes(out), reads(x)});
+}
+
+void silu_and_mul_ref(const Tensor& x, const Tensor& out) {
+  const int64_t width = out.size(1);
+  for (int64_t row = 0; row < out.size(0); ++row) {
+    for (int64_t i = 0; i < width; ++i) {
+      const double gate = element(x, row, i);
+      set_element(out, gate / (1.0 + std::exp(-gate)) * element(x, row, width + i), row, i);
+    }
+  }
+}
+
+}  // namespace reprise::kernels

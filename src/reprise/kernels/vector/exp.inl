@@ -1,0 +1,19 @@
+// The one exp of this project: attention and silu use it under every instruction set.
+// Source: Cephes expf (Moshier), range reduction by ln 2 in two parts and a minimax polynomial;
+// differs in the scaling, which keeps subnormal results. Error below 2 ulp; NaN in, NaN out.
+inline Vec exp(Vec x) {
+  // Beyond these the result is 0 or infinity; the constant comes first so that a NaN stays.
+  x = max(broadcast(-104.0F), x);
+  x = min(broadcast(89.0F), x);
+  const Vec n = round_nearest(mul(x, broadcast(1.44269504088896341F)));
+  Vec r = fma(n, broadcast(-0.693359375F), x);  // exact: the constant has 10 significant bits
+  r = fma(n, broadcast(2.12194440e-4F), r);
+  Vec p = broadcast(1.9875691500e-4F);
+  p = fma(p, r, broadcast(1.3981999507e-3F));
+  p = fma(p, r, broadcast(8.3334519073e-3F));
+  p = fma(p, r, broadcast(4.1665795894e-2F));
+  p = fma(p, r, broadcast(1.6666665459e-1F));
+  p = fma(p, r, broadcast(5.0000001201e-1F));
+  p = fma(mul(r, r), p, r);
+  return scale_by_power_of_two(add(p, broadcast(1.0F)), n);
+}
