@@ -1,0 +1,175 @@
+#include "reprise/device/caching_pool.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <random>
+#include <vector>
+
+#include "reprise/base/error.h"
+
+namespace reprise::device {
+namespace {
+
+// Hands out address ranges that are never touched, so sizes may be anything.
+class PretendedMemory final : public MemorySource {
+ public:
+  [[nodiscard]] BufferView acquire(size_t bytes) override {
+    if (acquired_ + bytes > limit) throw OutOfMemory("pretended memory is full");
+    acquired_ += bytes;
+    const BufferView memory{reinterpret_cast<void*>(next_), bytes};
+    next_ += (bytes + 4095) / 4096 * 4096 + 4096;  // a gap: segments never touch
+    segments.push_back(memory);
+    return memory;
+  }
+  void give_back(BufferView memory) noexcept override { acquired_ -= memory.bytes; }
+  [[nodiscard]] size_t acquired() const noexcept { return acquired_; }
+
+  size_t limit = ~size_t{0};
+  std::vector<BufferView> segments;
+
+ private:
+  uintptr_t next_ = 1 << 20;
+  size_t acquired_ = 0;
+};
+
+uintptr_t address(const PoolBlock* block) { return reinterpret_cast<uintptr_t>(block->data); }
+
+TEST(CachingPool, blocks_never_overlap_and_stay_inside_segments) {
+  PretendedMemory memory;
+  CachingPool pool(memory);
+  std::mt19937_64 random(3);
+  std::vector<PoolBlock*> live;
+  std::map<uintptr_t, uintptr_t> taken;  // begin -> end
+  size_t live_bytes = 0;
+  size_t peak = 0;
+  for (int i = 0; i < 20'000; ++i) {
+    if (!live.empty() && (live.size() > 100 || random() % 2 == 0)) {
+      std::swap(live[random() % live.size()], live.back());
+      live_bytes -= live.back()->bytes;
+      taken.erase(address(live.back()));
+      pool.release(live.back());
+      live.pop_back();
+    } else {
+      const size_t bytes = random() >> (36 + random() % 28);  // all magnitudes up to 256 MiB
+      PoolBlock* block = pool.allocate(bytes);
+      ASSERT_GE(block->bytes, bytes);
+      ASSERT_LT(block->bytes, bytes + 512);
+      ASSERT_EQ(address(block) % 256, 0u);
+      const auto after = taken.lower_bound(address(block));
+      if (after != taken.end()) {
+        ASSERT_LE(address(block) + block->bytes, after->first);
+      }
+      if (after != taken.begin()) {
+        ASSERT_LE(std::prev(after)->second, address(block));
+      }
+      taken[address(block)] = address(block) + block->bytes;
+      ASSERT_TRUE(std::ranges::any_of(memory.segments, [&](const BufferView& segment) {
+        const auto begin = reinterpret_cast<uintptr_t>(segment.data);
+        return begin <= address(block) && address(block) + block->bytes <= begin + segment.bytes;
+      }));
+      live.push_back(block);
+      live_bytes += block->bytes;
+    }
+    peak = std::max(peak, live_bytes);
+    ASSERT_EQ(pool.live_bytes(), live_bytes);
+    ASSERT_EQ(pool.peak_live_bytes(), peak);
+    ASSERT_EQ(pool.reserved_bytes(), memory.acquired());
+  }
+  for (PoolBlock* block : live) pool.release(block);
+  // Everything has grown together again: one free stretch per segment.
+  EXPECT_EQ(pool.free_ranges(), memory.segments);
+}
+
+TEST(CachingPool, takes_the_best_fit) {
+  PretendedMemory memory;
+  CachingPool pool(memory);
+  PoolBlock* large = pool.allocate(8192);
+  PoolBlock* fence = pool.allocate(256);
+  PoolBlock* small = pool.allocate(2048);
+  PoolBlock* other_fence = pool.allocate(256);
+  const void* small_address = small->data;
+  pool.release(large);
+  pool.release(small);
+  PoolBlock* block = pool.allocate(2000);
+  EXPECT_EQ(block->data, small_address);
+  for (PoolBlock* each : {fence, other_fence, block}) pool.release(each);
+}
+
+TEST(CachingPool, capturing_the_largest_first_makes_smaller_ones_free) {
+  PretendedMemory memory;
+  CachingPool pool(memory);
+  const auto forward = [&](size_t tokens) {  // the shape of a transformer layer's intermediates
+    for (int layer = 0; layer < 4; ++layer) {
+      const PoolReference normed(pool.allocate(tokens * 1024));
+      const PoolReference qkv(pool.allocate(tokens * 3072));
+      const PoolReference attended(pool.allocate(tokens * 1024));
+      const PoolReference gated(pool.allocate(tokens * 8192));
+    }
+  };
+  forward(512);
+  const size_t reserved = pool.reserved_bytes();
+  for (const size_t tokens : {256, 128, 64, 33, 32, 31, 8, 4, 2, 1}) forward(tokens);
+  EXPECT_EQ(pool.reserved_bytes(), reserved);
+}
+
+TEST(CachingPool, zero_bytes_still_have_an_address_of_their_own) {
+  PretendedMemory memory;
+  CachingPool pool(memory);
+  const PoolReference a(pool.allocate(0));
+  const PoolReference b(pool.allocate(0));
+  EXPECT_NE(a.get()->data, nullptr);
+  EXPECT_NE(a.get()->data, b.get()->data);
+}
+
+TEST(CachingPool, stays_whole_when_the_device_has_no_more) {
+  PretendedMemory memory;
+  CachingPool pool(memory);
+  const PoolReference held(pool.allocate(1000));
+  memory.limit = memory.acquired();
+  EXPECT_THROW((void)pool.allocate(size_t{64} << 20), OutOfMemory);
+  EXPECT_THROW((void)pool.allocate(~size_t{0}), OutOfMemory);
+  const PoolReference more(pool.allocate(1000));
+  EXPECT_EQ(pool.live_bytes(), 2048u);
+  EXPECT_EQ(pool.reserved_bytes(), memory.acquired());
+}
+
+TEST(CachingPool, gives_all_segments_back_when_it_dies) {
+  PretendedMemory memory;
+  {
+    CachingPool pool(memory);
+    for (const size_t bytes : {size_t{1}, size_t{5} << 20, size_t{100} << 20}) {
+      const PoolReference block(pool.allocate(bytes));
+    }
+    EXPECT_GT(memory.acquired(), size_t{100} << 20);
+  }
+  EXPECT_EQ(memory.acquired(), 0u);
+}
+
+TEST(PoolReference, releases_when_the_last_copy_goes) {
+  PretendedMemory memory;
+  CachingPool pool(memory);
+  PoolReference first(pool.allocate(100));
+  PoolReference copy = first;
+  first = PoolReference();
+  EXPECT_EQ(pool.live_bytes(), 256u);
+  PoolReference moved = std::move(copy);
+  EXPECT_EQ(pool.live_bytes(), 256u);
+  moved = PoolReference();
+  EXPECT_EQ(pool.live_bytes(), 0u);
+}
+
+TEST(CachingPoolDeathTest, dies_loudly_when_blocks_outlive_it) {
+  PretendedMemory memory;
+  EXPECT_DEATH(
+      {
+        CachingPool pool(memory);
+        (void)pool.allocate(1);
+      },
+      "still in use");
+}
+
+}  // namespace
+}  // namespace reprise::device

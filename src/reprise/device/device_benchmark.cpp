@@ -1,0 +1,122 @@
+// What a launch costs on the CPU: eager against replayed, alone and between barriers. Kernels do
+// next to nothing, so all the time is ours.
+
+#include <benchmark/benchmark.h>
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "reprise/device/cpu/cpu_device.h"
+#include "reprise/device/device.h"
+
+namespace reprise::device {
+namespace {
+
+struct TouchArgs {
+  uint32_t* values;
+  std::array<uint64_t, 12> rest;  // as many bytes as a typical kernel of ours takes
+};
+
+void run_touch(const void* raw, BlockRange blocks) noexcept {
+  const auto& args = *static_cast<const TouchArgs*>(raw);
+  for (uint32_t i = blocks.begin; i < blocks.end; ++i) args.values[i * 16] += 1;
+}
+
+constexpr Kernel kTouch{.name = "touch", .cpu = run_touch};
+
+class Machine {
+ public:
+  Machine() : buffer_(device_->allocate(1 << 20)) {}
+
+  void launch(uint32_t num_blocks, uint32_t offset) {
+    const TouchArgs args{static_cast<uint32_t*>(buffer_.data()) + offset, {}};
+    const BufferUse use{args.values, num_blocks * 64, BufferUse::Access::read_write};
+    stream_->launch({.kernel = &kTouch,
+                     .num_blocks = num_blocks,
+                     .args = std::as_bytes(std::span(&args, 1)),
+                     .uses = std::span(&use, 1)});
+  }
+
+  std::unique_ptr<Device> device_ = create_cpu_device();
+  std::unique_ptr<Stream> stream_ = device_->create_stream();
+  Buffer buffer_;
+};
+
+void report_per_node(benchmark::State& state, int64_t nodes) {
+  state.counters["per_node"] =
+      benchmark::Counter(static_cast<double>(state.iterations() * nodes),
+                         benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+}
+
+void eager_launch(benchmark::State& state) {
+  Machine machine;
+  const auto num_blocks = static_cast<uint32_t>(state.range(0));
+  for (auto _ : state) machine.launch(num_blocks, 0);
+  report_per_node(state, 1);
+}
+BENCHMARK(eager_launch)->Arg(1)->Arg(2)->Arg(32)->UseRealTime();
+
+// range(0): blocks per launch; range(1): 1 = every launch conflicts with the one before.
+void replay(benchmark::State& state) {
+  constexpr int64_t kNodes = 200;
+  Machine machine;
+  const auto num_blocks = static_cast<uint32_t>(state.range(0));
+  const bool conflicting = state.range(1) != 0;
+  CaptureScope capture(*machine.stream_);
+  for (uint32_t i = 0; i < kNodes; ++i) machine.launch(num_blocks, conflicting ? 0 : i * 1024);
+  const auto exec = machine.device_->instantiate(*std::move(capture).finish());
+  for (auto _ : state) exec->launch(*machine.stream_);
+  report_per_node(state, kNodes);
+}
+BENCHMARK(replay)->ArgsProduct({{1, 2, 32}, {0, 1}})->ArgNames({"blocks", "barriers"})->UseRealTime();
+
+// One-block and two-block launches in turn, all dependent: two half barriers per pair.
+void replay_alternating(benchmark::State& state) {
+  constexpr int64_t kNodes = 200;
+  Machine machine;
+  CaptureScope capture(*machine.stream_);
+  for (uint32_t i = 0; i < kNodes; ++i) machine.launch(1 + i % 2, 0);
+  const auto exec = machine.device_->instantiate(*std::move(capture).finish());
+  for (auto _ : state) exec->launch(*machine.stream_);
+  report_per_node(state, kNodes);
+}
+BENCHMARK(replay_alternating)->UseRealTime();
+
+void replay_of_nothing(benchmark::State& state) {
+  Machine machine;
+  CaptureScope capture(*machine.stream_);
+  machine.launch(2, 0);
+  const auto exec = machine.device_->instantiate(*std::move(capture).finish());
+  for (auto _ : state) exec->launch(*machine.stream_);
+}
+BENCHMARK(replay_of_nothing)->UseRealTime();
+
+void record(benchmark::State& state) {
+  constexpr int64_t kNodes = 200;
+  Machine machine;
+  for (auto _ : state) {
+    CaptureScope capture(*machine.stream_);
+    for (uint32_t i = 0; i < kNodes; ++i) machine.launch(2, 0);
+    benchmark::DoNotOptimize(std::move(capture).finish());
+  }
+  report_per_node(state, kNodes);
+}
+BENCHMARK(record)->UseRealTime();
+
+void pool_allocate_and_release(benchmark::State& state) {
+  Machine machine;
+  const auto pool = machine.device_->create_pool();
+  const PoolReference held(pool->allocate(5000));
+  for (auto _ : state) {
+    const PoolReference a(pool->allocate(10'000));
+    const PoolReference b(pool->allocate(3'000));
+    benchmark::DoNotOptimize(a.get());
+    benchmark::DoNotOptimize(b.get());
+  }
+  report_per_node(state, 2);
+}
+BENCHMARK(pool_allocate_and_release)->UseRealTime();
+
+}  // namespace
+}  // namespace reprise::device
