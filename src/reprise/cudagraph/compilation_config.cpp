@@ -574,6 +574,11 @@ CompilationMode parse_compilation_mode(std::string_view text) {
 }
 
 ParsedCompilationConfig parse_compilation_config(const Json& document) {
+  if (document.is_string()) {
+    const Json held = parse_json(document.get_ref<const std::string&>(), "compilation_config");
+    if (held.is_string()) throw_type("compilation_config", "an object or a level 0 to 3", held);
+    return parse_compilation_config(held);
+  }
   ParsedCompilationConfig parsed;
   if (document.is_number_integer()) {
     parsed.config.mode = enum_from_integer<CompilationMode>("compilation_config",
@@ -591,10 +596,6 @@ ParsedCompilationConfig parse_compilation_config(const Json& document) {
   validate(parsed.config);
   warn_about_fields_without_effect(parsed.config, parsed.warnings);
   return parsed;
-}
-
-ParsedCompilationConfig parse_compilation_config(std::string_view text) {
-  return parse_compilation_config(parse_json(text, "compilation_config"));
 }
 
 void assign_compilation_field(Json& document, std::string_view assignment) {

@@ -120,14 +120,11 @@ struct ParsedCompilationConfig {
   std::vector<std::string> warnings;  // old spellings, each with the new one; fields without effect
 };
 
-/// Reads an object, or an integer (the compile level). Accepts the legacy keys level,
-/// use_cudagraph, full_cuda_graph and separate_attention_routine.
+/// Reads an object, an integer (the compile level), or text that holds either as JSON. Accepts the
+/// legacy keys level, use_cudagraph, full_cuda_graph and separate_attention_routine.
 /// \throws InvalidArgument: unknown key or value (with the nearest name), wrong type (expected and
 /// got), or two settings that contradict each other (naming both).
 [[nodiscard]] ParsedCompilationConfig parse_compilation_config(const Json& document);
-
-/// The same from text: JSON, or a bare level.
-[[nodiscard]] ParsedCompilationConfig parse_compilation_config(std::string_view text);
 
 /// Folds one `-cc.<path>=<value>` argument into `document` before it is parsed:
 /// "cudagraph_mode=FULL", "pass_config.enable_sp=true", "custom_ops+=+rms_norm,-silu_and_mul". The

@@ -65,7 +65,8 @@ bool is_splitting_op(std::string_view op, std::span<const std::string> splitting
     const OpName listed = parse_op_name(entry);
     if (listed.base != wanted.base) return false;
     // An op that carries no overload is its own default overload.
-    const std::string_view overload = wanted.overload.empty() ? "default" : wanted.overload;
+    std::string_view overload = wanted.overload;
+    if (overload.empty()) overload = "default";
     return listed.overload.empty() || listed.overload == overload;
   });
 }
