@@ -19,6 +19,8 @@ constexpr size_t kMaxPatternBytes = 16384;
 // is generous; an exponential pattern meets the constant part on a text of thirty characters.
 constexpr size_t kMatchStepsAtLeast = 1'000'000;
 constexpr size_t kMatchStepsPerByte = 16;
+// A repeated group keeps state for each round; a megabyte of rounds fits.
+constexpr size_t kMaxStackBytes = size_t{64} << 20;
 constexpr uint32_t kMaxHeapKiB = 64 * 1024;
 
 std::string message_of(int error) {
@@ -51,9 +53,21 @@ struct Regex::MatchState {
   ~MatchState() {
     pcre2_match_data_free(data);
     pcre2_match_context_free(context);
+    pcre2_jit_stack_free(stack);
   }
+
+  /// Gives the JIT more than the 32 KiB it has of itself. False when it already has it.
+  bool grow_stack() {
+    if (stack != nullptr) return false;
+    stack = pcre2_jit_stack_create(1 << 16, kMaxStackBytes, nullptr);
+    if (stack == nullptr) return false;
+    pcre2_jit_stack_assign(context, nullptr, stack);
+    return true;
+  }
+
   pcre2_match_data* data;
   pcre2_match_context* context;
+  pcre2_jit_stack* stack = nullptr;
 };
 
 Regex::Regex(const Component& component) : file_(component.file()), pointer_(component.pointer()) {
@@ -91,12 +105,14 @@ Regex::Regex(const Component& component) : file_(component.file()), pointer_(com
   // Where the JIT is not available the interpreter gives the same matches.
   pcre2_jit_compile(compiled, PCRE2_JIT_COMPLETE);
 
-  // A pattern that explodes does so on a short run of one character: find out now, not at the
-  // first request.
+  // A pattern that explodes mostly does so on a short run of one character: find out now, not at
+  // the first request. The tail holds what the pattern may need, or PCRE2 would not even start.
+  std::string tail = "\x01";
+  for (char c = ' '; c <= '~'; ++c) tail.push_back(c);
   std::vector<MatchSpan> spans;
   for (const char probe : {'a', 'A', '0', ' ', '\n', '.', '_'}) {
     spans.clear();
-    split(std::string(64, probe) + '\x01', spans);
+    split(std::string(64, probe) + tail, spans);
   }
 }
 
@@ -112,8 +128,7 @@ bool Regex::search(std::string_view text, size_t start, MatchState& state) const
                        state.context);
   };
   int result = match(0);
-  // The interpreter keeps its state in the heap, which has room for what the JIT's stack has not.
-  if (result == PCRE2_ERROR_JIT_STACKLIMIT) result = match(PCRE2_NO_JIT);
+  if (result == PCRE2_ERROR_JIT_STACKLIMIT && state.grow_stack()) result = match(0);
   if (result == PCRE2_ERROR_NOMATCH) return false;
   if (result < 0) {
     throw FileError("E_REGEX",
