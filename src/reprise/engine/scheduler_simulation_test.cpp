@@ -63,6 +63,7 @@ class Simulation {
       if (below(40) == 0) abort_one();
       run_step();
     }
+    if (::testing::Test::HasFatalFailure()) return;
     // Each step computes at least one token of the oldest request, so this ends.
     int num_left = 0;
     for (const auto& [id, live] : live_) num_left += 2 * live.request->max_total_tokens();
@@ -117,6 +118,7 @@ class Simulation {
   void run_step() {
     const SchedulerOutput& output = scheduler_->schedule();
     for (const Request* request : output.preempted) {
+      EXPECT_EQ(request->status(), RequestStatus::preempted) << "admitted again in the same step";
       live_.at(request->id()).num_computed = 0;
       live_.at(request->id()).num_prompt_computed = 0;
     }

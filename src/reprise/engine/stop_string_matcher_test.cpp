@@ -79,6 +79,14 @@ TEST(StopStringMatcher, ignores_matches_that_end_while_checks_are_off) {
   EXPECT_TRUE(matcher.is_matched());
 }
 
+TEST(StopStringMatcher, finds_a_match_that_overlaps_an_ignored_one) {
+  const std::vector<std::string> stop = {"aba"};
+  StopStringMatcher matcher(stop);
+  EXPECT_EQ(matcher.append("aba", Check::off), "ab");
+  EXPECT_EQ(matcher.append("ba"), "");
+  EXPECT_TRUE(matcher.is_matched());
+}
+
 TEST(StopStringMatcher, never_cuts_a_utf8_character) {
   const std::vector<std::string> stop = {"\u00e9t\u00e9"};
   StopStringMatcher matcher(stop);

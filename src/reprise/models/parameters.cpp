@@ -36,6 +36,11 @@ Tensor Parameters::load_stacked(std::span<const std::string_view> names) {
   return upload(type, std::span(staging_).first(type.bytes()));
 }
 
+void Parameters::finish_loading() noexcept {
+  source_ = nullptr;
+  staging_ = {};
+}
+
 Tensor Parameters::add_table(std::span<const float> values, const Shape& shape) {
   return upload({DType::f32, shape}, std::as_bytes(values));
 }

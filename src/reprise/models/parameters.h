@@ -34,7 +34,9 @@ class Parameters {
   /// A float32 table computed on the host.
   [[nodiscard]] Tensor add_table(std::span<const float> values, const Shape& shape);
 
-  [[nodiscard]] bool has(std::string_view name) const { return source_->has(name); }
+  /// No more loading: lets go of the source and of the staging memory.
+  void finish_loading() noexcept;
+
   [[nodiscard]] DType dtype() const noexcept { return dtype_; }
   [[nodiscard]] size_t total_bytes() const noexcept { return total_bytes_; }
   /// Every address a graph may have been recorded with.
@@ -43,7 +45,7 @@ class Parameters {
  private:
   Tensor upload(const TensorType& type, std::span<const std::byte> bytes);
 
-  const weights::WeightSource* source_;
+  const weights::WeightSource* source_;  // null after finish_loading()
   DType dtype_;
   device::Device* device_;
   device::Stream* stream_;

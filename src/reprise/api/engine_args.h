@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "reprise/base/json.h"
+#include "reprise/cudagraph/compilation_config.h"
+
+namespace reprise::api {
+
+/// Where weights come from. `automatic`: safetensors of the model folder. `dummy`: random values.
+enum class LoadFormat : uint8_t { automatic, safetensors, dummy };
+
+/// Everything that can be asked of an engine; names and defaults are vLLM's where it has them.
+struct EngineArgs {
+  std::filesystem::path model;                  // folder in the Hugging Face layout
+  std::optional<std::filesystem::path> tokenizer;  // folder; default: the model's
+  LoadFormat load_format = LoadFormat::automatic;
+  std::string dtype = "auto";                   // auto = bfloat16 on CPUs; float32, float16
+  uint64_t seed = 0;
+  std::optional<int32_t> max_model_len;         // default: what the model was made for
+  int32_t max_num_seqs = 256;
+  int32_t max_num_batched_tokens = 2048;
+  bool enable_chunked_prefill = true;
+  int32_t block_size = 16;
+  /// Bytes of KV cache; default: 4 GiB, never more than half of the free memory, nor more than
+  /// max_num_seqs requests of max_model_len can use.
+  std::optional<int64_t> kv_cache_memory_bytes;
+  bool enforce_eager = false;
+  cudagraph::OptimizationLevel optimization_level = cudagraph::OptimizationLevel::O2;
+  Json compilation_config = Json::object();     // see cudagraph::parse_compilation_config
+  int32_t num_threads = 0;                      // 0 = one per usable core
+  std::string cpu_isa = "auto";                 // scalar, avx2, avx512, avx512_bf16
+};
+
+}  // namespace reprise::api

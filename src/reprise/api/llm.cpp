@@ -1,0 +1,343 @@
+#include "reprise/api/llm.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "reprise/base/error.h"
+#include "reprise/chat_template/chat_template.h"
+#include "reprise/device/cpu/cpu_device.h"
+#include "reprise/device/cpu/cpu_features.h"
+#include "reprise/engine/execution.h"
+#include "reprise/tokenizer/tokenizer.h"
+#include "reprise/weights/checkpoint.h"
+#include "reprise/weights/dummy_weights.h"
+#include "reprise/weights/expected_tensors.h"
+#include "reprise/weights/generation_config.h"
+#include "reprise/weights/model_config.h"
+
+namespace reprise::api {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+DType resolve_dtype(std::string_view text) {
+  if (text == "auto") return DType::bf16;
+  const std::optional<DType> dtype = parse_dtype(text);
+  if (!dtype || (*dtype != DType::f32 && *dtype != DType::bf16 && *dtype != DType::f16)) {
+    throw InvalidArgument(
+        fmt::format("--dtype: '{}' is not supported; use auto, bfloat16, float32 or float16", text));
+  }
+  return *dtype;
+}
+
+kernels::Isa resolve_isa(std::string_view text) {
+  const device::CpuFeatures features = device::detect_cpu_features();
+  if (text == "auto") return kernels::best_isa(features);
+  const std::optional<kernels::Isa> isa = kernels::parse_isa(text);
+  if (isa && kernels::is_supported(*isa, features)) return *isa;
+  std::string supported;
+  for (kernels::Isa candidate : kernels::supported_isas(features)) {
+    supported += fmt::format(" {}", kernels::isa_name(candidate));
+  }
+  throw InvalidArgument(
+      fmt::format("--cpu-isa: '{}' cannot run here; this machine supports auto{}", text, supported));
+}
+
+void require_positive(std::string_view flag, int64_t value) {
+  if (value < 1) throw InvalidArgument(fmt::format("{}: {} is not a positive number", flag, value));
+}
+
+int32_t resolve_max_model_len(const EngineArgs& args, const weights::ModelConfig& config) {
+  const int64_t derived = config.max_position_embeddings;
+  if (!args.max_model_len) return static_cast<int32_t>(derived);
+  require_positive("--max-model-len", *args.max_model_len);
+  if (*args.max_model_len > derived) {
+    throw InvalidArgument(fmt::format(
+        "--max-model-len: {} is more than the {} positions this model was made for "
+        "(max_position_embeddings in config.json)",
+        *args.max_model_len,
+        derived));
+  }
+  return *args.max_model_len;
+}
+
+// vLLM's VLLM_CPU_KVCACHE_SPACE default.
+constexpr int64_t kDefaultKvCacheBytes = int64_t{4} << 30;
+
+int64_t resolve_num_kv_blocks(const EngineArgs& args,
+                              const kv_cache::KvCacheLayout& layout,
+                              int32_t max_model_len,
+                              const device::MemoryInfo& memory) {
+  const auto bytes_per_block = static_cast<int64_t>(layout.bytes_per_block());
+  const int64_t blocks_per_request = (max_model_len + layout.block_size - 1) / layout.block_size;
+  const int64_t useful = blocks_per_request * args.max_num_seqs + 1;  // and the null block
+  const int64_t bytes = args.kv_cache_memory_bytes.value_or(
+      std::min(kDefaultKvCacheBytes, static_cast<int64_t>(memory.free / 2)));
+  const int64_t blocks = std::min(useful, bytes / bytes_per_block);
+  if (blocks < 2) {
+    throw InvalidArgument(fmt::format(
+        "--kv-cache-memory-bytes: {} bytes hold {} blocks of {} bytes; at least 2 are needed",
+        bytes,
+        blocks,
+        bytes_per_block));
+  }
+  return blocks;
+}
+
+std::unique_ptr<weights::WeightSource> open_weights(const EngineArgs& args,
+                                                    const weights::ModelDirectory& directory,
+                                                    const weights::ModelConfig& config,
+                                                    std::vector<std::string>& warnings) {
+  if (args.load_format == LoadFormat::dummy) {
+    return std::make_unique<weights::DummyWeights>(config, args.seed);
+  }
+  auto checkpoint = std::make_unique<weights::Checkpoint>(weights::Checkpoint::open(directory));
+  warnings.insert(warnings.end(), checkpoint->warnings().begin(), checkpoint->warnings().end());
+  return checkpoint;
+}
+
+}  // namespace
+
+struct LLM::Impl {
+  Impl(const EngineArgs& engine_args, const StartupObserver& observer);
+
+  void load_tokenizer(const weights::ModelDirectory& directory);
+  void load_model(const weights::ModelDirectory& directory);
+  cudagraph::ResolutionInputs resolution_inputs();
+  void build_runner();
+
+  EngineArgs args;
+  StartupReport report;
+  weights::ModelConfig config;
+  weights::GenerationConfig generation;
+  std::optional<tokenizer::Tokenizer> tokenizer;
+  std::optional<chat_template::ChatTemplate> chat_template;
+  // In order of dependence: each borrows from those above it.
+  std::unique_ptr<device::Device> device;
+  std::unique_ptr<engine::Execution> execution;
+  std::unique_ptr<attention::AttentionBackend> attention;
+  std::unique_ptr<weights::WeightSource> weight_source;
+  std::unique_ptr<models::Parameters> parameters;
+  std::unique_ptr<models::CausalLM> model;
+  std::unique_ptr<engine::ModelRunner> runner;
+  std::unique_ptr<engine::EngineCore> core;
+  std::unique_ptr<engine::OutputProcessor> outputs;
+};
+
+LLM::Impl::Impl(const EngineArgs& engine_args, const StartupObserver& observer) : args(engine_args) {
+  const Clock::time_point start = Clock::now();
+  require_positive("--max-num-seqs", args.max_num_seqs);
+  require_positive("--max-num-batched-tokens", args.max_num_batched_tokens);
+  require_positive("--block-size", args.block_size);
+  const weights::ModelDirectory directory(args.model);
+  load_tokenizer(directory);
+  load_model(directory);
+  build_runner();
+  report.capture = runner->capture(observer.on_capture);
+  report.graph_bytes = runner->graph_bytes() + execution->graph_pool().reserved_bytes();
+  report.total_seconds = seconds_since(start);
+}
+
+void LLM::Impl::load_tokenizer(const weights::ModelDirectory& directory) {
+  const Clock::time_point start = Clock::now();
+  tokenizer = tokenizer::Tokenizer::load(args.tokenizer.value_or(directory.path()));
+  const std::string_view source = tokenizer->config().chat_template();
+  if (!source.empty()) chat_template = chat_template::ChatTemplate::parse(source);
+  report.tokenizer_seconds = seconds_since(start);
+}
+
+void LLM::Impl::load_model(const weights::ModelDirectory& directory) {
+  weights::LoadedModelConfig loaded = weights::load_model_config(directory);
+  config = std::move(loaded.config);
+  report.warnings = std::move(loaded.warnings);
+  generation = weights::load_generation_config(directory);
+  const DType dtype = resolve_dtype(args.dtype);
+  const kernels::Isa isa = resolve_isa(args.cpu_isa);
+
+  device = device::create_cpu_device({.num_threads = args.num_threads});
+  execution = std::make_unique<engine::Execution>(*device, kernels::kernel_table(isa));
+  attention = attention::create_unified_backend();
+
+  const Clock::time_point start = Clock::now();
+  report.max_model_len = resolve_max_model_len(args, config);
+  weight_source = open_weights(args, directory, config, report.warnings);
+  for (std::string& warning : weights::verify_weights(config, *weight_source)) {
+    report.warnings.push_back(std::move(warning));
+  }
+  parameters = std::make_unique<models::Parameters>(
+      *weight_source, dtype, *device, execution->stream(), execution->executor());
+  model = models::create_model(config, report.max_model_len, *parameters, *attention);
+  parameters->finish_loading();
+  weight_source.reset();
+  report.weights_seconds = seconds_since(start);
+  report.device = device->description();
+  report.cpu_isa = kernels::isa_name(isa);
+  report.dtype = dtype_name(dtype);
+  report.num_parameters = weights::num_parameters(config);
+  report.weight_bytes = parameters->total_bytes();
+}
+
+cudagraph::ResolutionInputs LLM::Impl::resolution_inputs() {
+  cudagraph::ParsedCompilationConfig parsed =
+      cudagraph::parse_compilation_config(args.compilation_config);
+  for (std::string& warning : parsed.warnings) report.warnings.push_back(std::move(warning));
+  cudagraph::ResolutionInputs inputs;
+  inputs.compilation = std::move(parsed.config);
+  inputs.optimization_level = args.optimization_level;
+  inputs.enforce_eager = args.enforce_eager;
+  inputs.attention = {{std::string(attention->name()), attention->cudagraph_support()}};
+  inputs.max_num_seqs = args.max_num_seqs;
+  inputs.max_num_batched_tokens = args.max_num_batched_tokens;
+  return inputs;
+}
+
+void LLM::Impl::build_runner() {
+  const cudagraph::ResolutionInputs inputs = resolution_inputs();
+  report.resolved = cudagraph::resolve(inputs);
+  report.warnings.insert(
+      report.warnings.end(), report.resolved.warnings.begin(), report.resolved.warnings.end());
+
+  kv_cache::KvCacheLayout layout{.num_layers = config.num_hidden_layers,
+                                 .num_kv_heads = config.num_key_value_heads,
+                                 .block_size = args.block_size,
+                                 .head_dim = config.head_dim,
+                                 .dtype = parameters->dtype()};
+  layout.num_blocks =
+      resolve_num_kv_blocks(args, layout, report.max_model_len, device->memory());
+  report.num_kv_blocks = layout.num_blocks;
+  report.kv_block_size = args.block_size;
+
+  // vLLM warms up once per size because a GPU loads kernels lazily. A CPU has nothing to load, so a
+  // warm-up would only compute; it is done when asked for.
+  const bool warmups_asked = args.compilation_config.contains("cudagraph_num_of_warmups");
+  runner = std::make_unique<engine::ModelRunner>(
+      *execution,
+      *model,
+      *parameters,
+      engine::ModelRunnerOptions{
+          .limits = {.max_num_tokens = args.max_num_batched_tokens,
+                     .max_num_reqs = args.max_num_seqs,
+                     .max_blocks_per_req =
+                         (report.max_model_len + args.block_size - 1) / args.block_size,
+                     .block_size = args.block_size},
+          .kv_cache = layout,
+          .dispatcher = cudagraph::dispatcher_options(inputs, report.resolved),
+          .num_warmups = warmups_asked ? report.resolved.num_of_warmups : 0,
+          .copy_inputs = inputs.compilation.cudagraph_copy_inputs});
+
+  engine::EngineCoreOptions options{
+      .scheduler = {.max_num_seqs = args.max_num_seqs,
+                    .max_num_batched_tokens = args.max_num_batched_tokens,
+                    .max_model_len = report.max_model_len,
+                    .enable_chunked_prefill = args.enable_chunked_prefill,
+                    .vocab_size = static_cast<int>(config.vocab_size)},
+      .seed = args.seed};
+  const std::vector<int64_t>& eos =
+      generation.eos_token_ids.empty() ? config.eos_token_ids : generation.eos_token_ids;
+  options.scheduler.eos_token_ids.assign(eos.begin(), eos.end());
+  core = std::make_unique<engine::EngineCore>(*runner, options);
+  outputs = std::make_unique<engine::OutputProcessor>(*tokenizer, *core);
+}
+
+LLM::LLM(const EngineArgs& args, const StartupObserver& observer)
+    : impl_(std::make_unique<Impl>(args, observer)) {}
+LLM::LLM(LLM&&) noexcept = default;
+LLM& LLM::operator=(LLM&&) noexcept = default;
+LLM::~LLM() = default;
+
+std::vector<RequestOutput> LLM::generate(std::span<const std::string> prompts,
+                                         const sampling::SamplingParams& params,
+                                         const std::function<void(const StreamDelta&)>& on_delta) {
+  std::vector<std::vector<int32_t>> token_ids;
+  for (const std::string& prompt : prompts) token_ids.push_back(impl_->tokenizer->encode(prompt));
+  std::vector<RequestOutput> results = generate_token_ids(token_ids, params, on_delta);
+  for (size_t i = 0; i < prompts.size(); ++i) results[i].prompt = prompts[i];
+  return results;
+}
+
+std::vector<RequestOutput> LLM::generate_token_ids(
+    std::span<const std::vector<int32_t>> prompts,
+    const sampling::SamplingParams& params,
+    const std::function<void(const StreamDelta&)>& on_delta) {
+  const Clock::time_point start = Clock::now();
+  engine::EngineCore& core = *impl_->core;
+  std::vector<RequestOutput> results(prompts.size());
+  std::vector<engine::RequestId> ids;
+  try {
+    for (const std::vector<int32_t>& prompt : prompts) {
+      results[ids.size()].prompt_token_ids = prompt;
+      ids.push_back(core.add_request(prompt, params));
+      impl_->outputs->add_request(ids.back(), params);
+    }
+  } catch (...) {
+    // One bad prompt refuses the call; the others must not stay behind in the queue.
+    for (engine::RequestId id : ids) {
+      core.abort_request(id);
+      (void)impl_->outputs->take(id);
+    }
+    throw;
+  }
+  const auto index_of = [first = ids.empty() ? 0 : static_cast<uint64_t>(ids.front())](
+                            engine::RequestId id) { return static_cast<uint64_t>(id) - first; };
+  while (core.has_unfinished_requests()) {
+    for (const engine::EngineCore::Update& update : core.step()) {
+      const size_t index = index_of(update.request->id());
+      RequestMetrics& metrics = results[index].metrics;
+      const engine::OutputDelta delta = impl_->outputs->process(update);
+      if (update.new_token_id) {
+        metrics.latency = seconds_since(start);
+        if (metrics.num_output_tokens++ == 0) metrics.time_to_first_token = metrics.latency;
+      }
+      if (on_delta && (!delta.text.empty() || delta.finished)) {
+        on_delta({.prompt_index = index, .text = delta.text, .finished = delta.finished});
+      }
+    }
+  }
+  for (size_t i = 0; i < ids.size(); ++i) results[i].output = impl_->outputs->take(ids[i]);
+  return results;
+}
+
+std::string LLM::apply_chat_template(const Json& messages) const {
+  if (!impl_->chat_template) {
+    throw InvalidArgument(fmt::format(
+        "{}: this model brings no chat template; use a plain prompt", impl_->args.model.string()));
+  }
+  const tokenizer::TokenizerConfig& tokens = impl_->tokenizer->config();
+  chat_template::RenderOptions options;
+  options.add_generation_prompt = true;
+  options.bos_token = tokens.bos_token.value_or("");
+  options.eos_token = tokens.eos_token.value_or("");
+  return impl_->chat_template->render(messages, options);
+}
+
+sampling::SamplingParams LLM::default_sampling_params() const {
+  const weights::GenerationConfig& recommended = impl_->generation;
+  sampling::SamplingParams params;
+  if (recommended.do_sample == false) params.temperature = 0;
+  if (recommended.temperature) params.temperature = static_cast<float>(*recommended.temperature);
+  if (recommended.top_k) params.top_k = static_cast<int>(*recommended.top_k);
+  if (recommended.top_p) params.top_p = static_cast<float>(*recommended.top_p);
+  if (recommended.min_p) params.min_p = static_cast<float>(*recommended.min_p);
+  if (recommended.repetition_penalty) {
+    params.repetition_penalty = static_cast<float>(*recommended.repetition_penalty);
+  }
+  if (recommended.max_new_tokens) params.max_tokens = static_cast<int>(*recommended.max_new_tokens);
+  return params;
+}
+
+const StartupReport& LLM::startup_report() const noexcept { return impl_->report; }
+const tokenizer::Tokenizer& LLM::tokenizer() const noexcept { return *impl_->tokenizer; }
+const cudagraph::DispatchLedger& LLM::ledger() const noexcept { return impl_->runner->ledger(); }
+const device::LaunchCounters& LLM::launches() const { return impl_->runner->launches(); }
+engine::EngineCore& LLM::core() noexcept { return *impl_->core; }
+engine::ModelRunner& LLM::runner() noexcept { return *impl_->runner; }
+
+}  // namespace reprise::api

@@ -1,0 +1,114 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reprise/api/engine_args.h"
+#include "reprise/base/json.h"
+#include "reprise/cudagraph/capture_session.h"
+#include "reprise/cudagraph/dispatch_ledger.h"
+#include "reprise/cudagraph/resolution.h"
+#include "reprise/device/device.h"
+#include "reprise/engine/output_processor.h"
+#include "reprise/sampling/sampling_params.h"
+
+namespace reprise::api {
+
+/// When things happened, in seconds. `time_to_first_token` counts from generate().
+struct RequestMetrics {
+  double time_to_first_token = 0;
+  double latency = 0;  // until the last token
+  int32_t num_output_tokens = 0;
+
+  /// Mean time per output token after the first; 0 for fewer than two.
+  [[nodiscard]] double time_per_output_token() const noexcept {
+    return num_output_tokens > 1 ? (latency - time_to_first_token) / (num_output_tokens - 1) : 0;
+  }
+};
+
+struct RequestOutput {
+  std::string prompt;
+  std::vector<int32_t> prompt_token_ids;
+  engine::CompletionOutput output;
+  RequestMetrics metrics;
+};
+
+/// What was decided and measured while an engine started. Times in seconds.
+struct StartupReport {
+  std::string device;
+  std::string cpu_isa;
+  std::string dtype;
+  int64_t num_parameters = 0;
+  size_t weight_bytes = 0;
+  int64_t num_kv_blocks = 0;
+  int32_t kv_block_size = 0;
+  int32_t max_model_len = 0;
+  double tokenizer_seconds = 0;
+  double weights_seconds = 0;
+  double total_seconds = 0;
+  cudagraph::ResolvedConfig resolved;
+  cudagraph::CaptureReport capture;
+  size_t graph_bytes = 0;       // executables and their pool
+  std::vector<std::string> warnings;
+};
+
+/// Called while an engine starts; both may be empty.
+struct StartupObserver {
+  std::function<void(const cudagraph::CaptureRecord&, size_t done, size_t total)> on_capture;
+};
+
+/// Text that one request gained in one step. `prompt_index` counts the prompts of the call.
+struct StreamDelta {
+  size_t prompt_index = 0;
+  std::string_view text;
+  bool finished = false;
+};
+
+/// An engine for offline use: load once, generate as often as wanted. One thread at a time.
+class LLM {
+ public:
+  /// Loads, captures and seals.
+  /// \throws InvalidArgument (bad options, files), OutOfMemory, device::DeviceError
+  explicit LLM(const EngineArgs& args, const StartupObserver& observer = {});
+  LLM(LLM&&) noexcept;
+  LLM& operator=(LLM&&) noexcept;
+  ~LLM();
+
+  /// Answers to all prompts, batched, in the order of the prompts. Text in a prompt that spells a
+  /// control token counts as that token, as in vLLM. `on_delta` sees text as it comes.
+  /// \throws InvalidArgument when a prompt or parameter can never run
+  std::vector<RequestOutput> generate(std::span<const std::string> prompts,
+                                      const sampling::SamplingParams& params,
+                                      const std::function<void(const StreamDelta&)>& on_delta = {});
+  std::vector<RequestOutput> generate_token_ids(
+      std::span<const std::vector<int32_t>> prompts,
+      const sampling::SamplingParams& params,
+      const std::function<void(const StreamDelta&)>& on_delta = {});
+
+  /// The prompt the model's chat template makes of [{"role": ..., "content": ...}, ...].
+  /// \throws InvalidArgument when the model has no template or the template refuses
+  [[nodiscard]] std::string apply_chat_template(const Json& messages) const;
+
+  /// The sampling parameters the model's authors recommend (generation_config.json), else vLLM's
+  /// defaults.
+  [[nodiscard]] sampling::SamplingParams default_sampling_params() const;
+
+  [[nodiscard]] const StartupReport& startup_report() const noexcept;
+  [[nodiscard]] const tokenizer::Tokenizer& tokenizer() const noexcept;
+  [[nodiscard]] const cudagraph::DispatchLedger& ledger() const noexcept;
+  [[nodiscard]] const device::LaunchCounters& launches() const;
+  /// For code that drives steps itself.
+  [[nodiscard]] engine::EngineCore& core() noexcept;
+  [[nodiscard]] engine::ModelRunner& runner() noexcept;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace reprise::api

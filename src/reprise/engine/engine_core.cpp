@@ -1,0 +1,92 @@
+#include "reprise/engine/engine_core.h"
+
+#include <utility>
+
+namespace reprise::engine {
+
+EngineCore::EngineCore(ModelRunner& runner, const EngineCoreOptions& options)
+    : runner_(&runner),
+      options_(options),
+      kv_cache_manager_(static_cast<int>(runner.kv_cache().layout().num_blocks),
+                        static_cast<int>(runner.kv_cache().layout().block_size)),
+      scheduler_(options.scheduler, kv_cache_manager_),
+      sampler_(options.scheduler.vocab_size) {
+  const auto max_num_seqs = static_cast<size_t>(options.scheduler.max_num_seqs);
+  rows_.reserve(max_num_seqs);
+  sampled_.resize(max_num_seqs);
+}
+
+RequestId EngineCore::add_request(std::vector<int32_t> prompt_token_ids,
+                                  const sampling::SamplingParams& params) {
+  const RequestId id{next_id_++};
+  auto request = std::make_unique<Request>(id, std::move(prompt_token_ids), params, options_.seed);
+  scheduler_.add_request(*request);
+  requests_.emplace(static_cast<uint64_t>(id), std::move(request));
+  return id;
+}
+
+std::span<const EngineCore::Update> EngineCore::step() {
+  for (RequestId id : finished_) requests_.erase(static_cast<uint64_t>(id));
+  finished_.clear();
+  const SchedulerOutput& scheduled = scheduler_.schedule();
+  if (scheduled.empty()) return {};
+  build_batch(scheduled);
+  const StepResult& result = runner_->execute(rows_, facts_);
+  last_decision_ = result.decision;
+  sample(scheduled, result);
+  const std::span<const Update> updates = scheduler_.update_from_output(
+      std::span(sampled_).first(static_cast<size_t>(scheduled.num_sampling_requests)));
+  forget_finished(updates);
+  return updates;
+}
+
+void EngineCore::build_batch(const SchedulerOutput& scheduled) {
+  rows_.clear();
+  for (const ScheduledRequest& entry : scheduled.scheduled) {
+    rows_.push_back({.token_ids = entry.request->token_ids().subspan(
+                         static_cast<size_t>(entry.num_computed_tokens),
+                         static_cast<size_t>(entry.num_scheduled_tokens)),
+                     .num_computed_tokens = entry.num_computed_tokens,
+                     .block_ids = entry.request->block_ids(),
+                     .samples = entry.samples});
+  }
+  facts_ = {.num_tokens = scheduled.total_num_scheduled_tokens,
+            .num_reqs = scheduled.num_reqs(),
+            .uniform = cudagraph::is_uniform_decode(scheduled.max_query_len,
+                                                    options_.scheduler.decode_query_len,
+                                                    scheduled.total_num_scheduled_tokens,
+                                                    scheduled.num_reqs(),
+                                                    scheduled.any_prefill)};
+}
+
+void EngineCore::sample(const SchedulerOutput& scheduled, const StepResult& result) {
+  int32_t row = 0;
+  for (const ScheduledRequest& entry : scheduled.scheduled) {
+    if (!entry.samples) continue;
+    sampler_.sample(entry.request->sampling_input(runner_->logits_row(result, row)),
+                    sampled_[static_cast<size_t>(row)]);
+    ++row;
+  }
+}
+
+void EngineCore::forget_finished(std::span<const Update> updates) {
+  for (const Update& update : updates) {
+    if (update.finished) finished_.push_back(update.request->id());
+  }
+}
+
+void EngineCore::abort_request(RequestId id) {
+  const auto found = requests_.find(static_cast<uint64_t>(id));
+  if (found == requests_.end()) return;
+  if (scheduler_.abort_request(*found->second) == AbortResult::released) finished_.push_back(id);
+}
+
+void EngineCore::finish_request(RequestId id, const std::string& stop_string) {
+  const auto found = requests_.find(static_cast<uint64_t>(id));
+  if (found == requests_.end()) return;
+  const AbortResult result = scheduler_.finish_request(
+      *found->second, RequestStatus::finished_stopped, StopReason(stop_string));
+  if (result == AbortResult::released) finished_.push_back(id);
+}
+
+}  // namespace reprise::engine

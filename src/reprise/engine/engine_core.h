@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "reprise/engine/model_runner.h"
+#include "reprise/engine/scheduler.h"
+#include "reprise/sampling/sampler.h"
+
+namespace reprise::engine {
+
+struct EngineCoreOptions {
+  SchedulerConfig scheduler;
+  uint64_t seed = 0;
+};
+
+/// The loop around the model: schedule, run, sample, update. Owns requests, cache blocks and sampler;
+/// borrows the runner. One thread.
+class EngineCore {
+ public:
+  EngineCore(ModelRunner& runner, const EngineCoreOptions& options);
+
+  /// \throws InvalidArgument when the request can never run (see Scheduler::add_request)
+  RequestId add_request(std::vector<int32_t> prompt_token_ids,
+                        const sampling::SamplingParams& params);
+
+  /// What one step changed for a request. The request is gone when the next step begins, if it
+  /// finished.
+  using Update = RequestUpdate;
+
+  /// Runs one step. Empty when there was nothing to do. The updates live until the next call.
+  std::span<const Update> step();
+
+  /// Ends a request at any point; unknown ids are ignored.
+  void abort_request(RequestId id);
+  /// Ends a request because its text is complete (a stop string was found).
+  void finish_request(RequestId id, const std::string& stop_string);
+
+  [[nodiscard]] bool has_unfinished_requests() const noexcept { return scheduler_.has_unfinished_requests(); }
+  [[nodiscard]] const Scheduler& scheduler() const noexcept { return scheduler_; }
+  [[nodiscard]] const kv_cache::KvCacheManager& kv_cache_manager() const noexcept { return kv_cache_manager_; }
+  /// Of the last step.
+  [[nodiscard]] const cudagraph::Decision& last_decision() const noexcept { return last_decision_; }
+
+ private:
+  void build_batch(const SchedulerOutput& scheduled);
+  void sample(const SchedulerOutput& scheduled, const StepResult& result);
+  void forget_finished(std::span<const Update> updates);
+
+  ModelRunner* runner_;
+  EngineCoreOptions options_;
+  kv_cache::KvCacheManager kv_cache_manager_;
+  Scheduler scheduler_;
+  sampling::Sampler sampler_;
+  std::unordered_map<uint64_t, std::unique_ptr<Request>> requests_;
+  std::vector<RequestId> finished_;  // reported by the last step, dropped by the next
+  uint64_t next_id_ = 0;
+  std::vector<BatchRow> rows_;
+  std::vector<sampling::SampledToken> sampled_;
+  cudagraph::BatchFacts facts_;
+  cudagraph::Decision last_decision_;
+};
+
+}  // namespace reprise::engine

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <memory>
+
+#include "reprise/device/device.h"
+#include "reprise/kernels/eager_executor.h"
+
+namespace reprise::engine {
+
+/// What work runs on: one stream, the memory of intermediate results, and the executor that turns
+/// ops into launches. Everything that computes refers to it, so it outlives models and runners.
+///
+/// Two pools: graphs keep addresses in theirs for ever, and an eager launch between two pieces of a
+/// replay must not be given memory that a recorded piece still reads.
+class Execution {
+ public:
+  /// `device` must outlive this.
+  Execution(device::Device& device, const kernels::KernelTable& kernels)
+      : device_(&device),
+        stream_(device.create_stream()),
+        eager_pool_(device.create_pool()),
+        graph_pool_(device.create_pool()),
+        executor_(*stream_, *eager_pool_, kernels) {}
+
+  [[nodiscard]] device::Device& device() noexcept { return *device_; }
+  [[nodiscard]] device::Stream& stream() noexcept { return *stream_; }
+  [[nodiscard]] device::MemoryPool& eager_pool() noexcept { return *eager_pool_; }
+  [[nodiscard]] device::MemoryPool& graph_pool() noexcept { return *graph_pool_; }
+  [[nodiscard]] kernels::EagerExecutor& executor() noexcept { return executor_; }
+
+ private:
+  device::Device* device_;
+  std::unique_ptr<device::Stream> stream_;
+  std::unique_ptr<device::MemoryPool> eager_pool_;
+  std::unique_ptr<device::MemoryPool> graph_pool_;
+  kernels::EagerExecutor executor_;
+};
+
+}  // namespace reprise::engine

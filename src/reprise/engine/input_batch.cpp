@@ -1,0 +1,176 @@
+#include "reprise/engine/input_batch.h"
+
+#include <algorithm>
+
+namespace reprise::engine {
+namespace {
+
+// Arrays start on cache lines of their own.
+constexpr size_t kAlignment = 64 / sizeof(int32_t);
+constexpr int32_t kNoSlot = -1;
+
+size_t to_size(int32_t value) { return static_cast<size_t>(value); }
+
+}  // namespace
+
+InputBatch::Layout InputBatch::make_layout(const BatchLimits& limits) {
+  Layout layout;
+  size_t next = 0;
+  const auto place = [&next](size_t& offset, size_t count) {
+    offset = next;
+    next = (next + count + kAlignment - 1) / kAlignment * kAlignment;
+  };
+  place(layout.input_ids, to_size(limits.max_num_tokens));
+  place(layout.positions, to_size(limits.max_num_tokens));
+  place(layout.slot_mapping, to_size(limits.max_num_tokens));
+  place(layout.query_start_loc, to_size(limits.max_num_reqs) + 1);
+  place(layout.seq_lens, to_size(limits.max_num_reqs));
+  place(layout.logits_indices, to_size(limits.max_num_reqs));
+  place(layout.num_logits, 1);
+  // Last, because only its used rows are uploaded.
+  place(layout.block_table, to_size(limits.max_num_reqs) * to_size(limits.max_blocks_per_req));
+  layout.total = next;
+  return layout;
+}
+
+InputBatch::InputBatch(const BatchLimits& limits, device::Device& device, OpExecutor& executor)
+    : limits_(limits),
+      layout_(make_layout(limits)),
+      executor_(&executor),
+      device_buffer_(device.allocate(layout_.total * sizeof(int32_t))),
+      host_(layout_.total) {}
+
+void InputBatch::stage(std::span<const BatchRow> rows,
+                       const StagedShape& shape,
+                       device::Stream& stream) {
+  REPRISE_ASSERT(shape.num_tokens <= limits_.max_num_tokens && shape.num_reqs <= limits_.max_num_reqs &&
+                     rows.size() <= to_size(shape.num_reqs),
+                 "{} rows staged as {} tokens of {} requests; the limits are {} and {}",
+                 rows.size(),
+                 shape.num_tokens,
+                 shape.num_reqs,
+                 limits_.max_num_tokens,
+                 limits_.max_num_reqs);
+  shape_ = shape;
+  max_query_len_ = 0;
+  max_seq_len_ = 0;
+  int32_t num_tokens = 0;
+  int32_t num_logits = 0;
+  int32_t row_index = 0;
+  for (const BatchRow& row : rows) {
+    num_tokens += stage_row(row, row_index++, num_tokens);
+    if (row.samples) host(layout_.logits_indices)[num_logits++] = num_tokens - 1;
+  }
+  num_real_tokens_ = num_tokens;
+  pad(row_index, num_tokens, num_logits);
+  upload(stream);
+}
+
+int32_t InputBatch::stage_row(const BatchRow& row, int32_t row_index, int32_t first_token) {
+  const auto query_len = static_cast<int32_t>(row.token_ids.size());
+  const int32_t seq_len = row.num_computed_tokens + query_len;
+  REPRISE_ASSERT(first_token + query_len <= shape_.num_tokens &&
+                     row.block_ids.size() <= to_size(limits_.max_blocks_per_req) &&
+                     row.block_ids.size() * to_size(limits_.block_size) >= to_size(seq_len),
+                 "row {}: {} tokens at {} with {} blocks do not fit {} staged tokens",
+                 row_index,
+                 query_len,
+                 first_token,
+                 row.block_ids.size(),
+                 shape_.num_tokens);
+  std::copy(row.token_ids.begin(), row.token_ids.end(), host(layout_.input_ids) + first_token);
+  for (int32_t i = 0; i < query_len; ++i) {
+    const int32_t position = row.num_computed_tokens + i;
+    const auto block = static_cast<int32_t>(row.block_ids[to_size(position / limits_.block_size)]);
+    host(layout_.positions)[first_token + i] = position;
+    host(layout_.slot_mapping)[first_token + i] =
+        block * limits_.block_size + position % limits_.block_size;
+  }
+  host(layout_.query_start_loc)[row_index] = first_token;
+  host(layout_.seq_lens)[row_index] = seq_len;
+  int32_t* table_row = host(layout_.block_table) + row_index * limits_.max_blocks_per_req;
+  std::transform(row.block_ids.begin(), row.block_ids.end(), table_row, [](kv_cache::BlockId id) {
+    return static_cast<int32_t>(id);
+  });
+  std::fill(table_row + row.block_ids.size(),
+            table_row + limits_.max_blocks_per_req,
+            static_cast<int32_t>(kv_cache::kNullBlock));
+  max_query_len_ = std::max(max_query_len_, query_len);
+  max_seq_len_ = std::max(max_seq_len_, seq_len);
+  return query_len;
+}
+
+void InputBatch::pad(int32_t num_rows, int32_t num_tokens, int32_t num_logits) {
+  const auto fill_tail = [this](size_t offset, int32_t from, int32_t to, int32_t value) {
+    std::fill(host(offset) + from, host(offset) + to, value);
+  };
+  fill_tail(layout_.input_ids, num_tokens, shape_.num_tokens, 0);
+  fill_tail(layout_.positions, num_tokens, shape_.num_tokens, 0);
+  fill_tail(layout_.slot_mapping, num_tokens, shape_.num_tokens, kNoSlot);
+  fill_tail(layout_.query_start_loc, num_rows, shape_.num_reqs + 1, num_tokens);
+  fill_tail(layout_.seq_lens, num_rows, shape_.num_reqs, 0);
+  fill_tail(layout_.block_table,
+            num_rows * limits_.max_blocks_per_req,
+            shape_.num_reqs * limits_.max_blocks_per_req,
+            static_cast<int32_t>(kv_cache::kNullBlock));
+  fill_tail(layout_.logits_indices, num_logits, shape_.num_logits_rows, 0);
+  host(layout_.num_logits)[0] = num_logits;
+}
+
+void InputBatch::stage_dummy(const StagedShape& shape, device::Stream& stream) {
+  shape_ = shape;
+  const int32_t per_request = shape.num_tokens / std::max(shape.num_reqs, 1);
+  int32_t first_token = 0;
+  for (int32_t row = 0; row < shape.num_reqs; ++row) {
+    const bool last = row + 1 == shape.num_reqs;
+    const int32_t query_len = last ? shape.num_tokens - first_token : per_request;
+    host(layout_.query_start_loc)[row] = first_token;
+    host(layout_.seq_lens)[row] = query_len;
+    max_query_len_ = query_len;
+    first_token += query_len;
+  }
+  max_seq_len_ = max_query_len_;
+  num_real_tokens_ = shape.num_tokens;
+  // Everything that names tokens or memory is padding: the batch is only a shape.
+  std::fill(host(layout_.input_ids), host(layout_.input_ids) + shape.num_tokens, 0);
+  std::fill(host(layout_.positions), host(layout_.positions) + shape.num_tokens, 0);
+  std::fill(host(layout_.slot_mapping), host(layout_.slot_mapping) + shape.num_tokens, kNoSlot);
+  host(layout_.query_start_loc)[shape.num_reqs] = shape.num_tokens;
+  const size_t table_size = to_size(shape.num_reqs) * to_size(limits_.max_blocks_per_req);
+  std::fill_n(host(layout_.block_table), table_size, static_cast<int32_t>(kv_cache::kNullBlock));
+  std::fill_n(host(layout_.logits_indices), shape.num_logits_rows, 0);
+  host(layout_.num_logits)[0] = shape.num_logits_rows;
+  upload(stream);
+}
+
+void InputBatch::upload(device::Stream& stream) {
+  const size_t used = layout_.block_table +
+                      to_size(shape_.num_reqs) * to_size(limits_.max_blocks_per_req);
+  stream.copy_from_host(device_buffer_.data(), host_.data(), used * sizeof(int32_t));
+}
+
+Tensor InputBatch::view(size_t offset, Shape shape) const {
+  return Tensor::borrow({DType::i32, shape},
+                        static_cast<int32_t*>(device_buffer_.data()) + offset,
+                        *executor_);
+}
+
+Tensor InputBatch::input_ids() const { return view(layout_.input_ids, {shape_.num_tokens}); }
+Tensor InputBatch::positions() const { return view(layout_.positions, {shape_.num_tokens}); }
+Tensor InputBatch::logits_indices() const {
+  return view(layout_.logits_indices, {shape_.num_logits_rows});
+}
+Tensor InputBatch::num_logits() const { return view(layout_.num_logits, {1}); }
+
+attention::AttentionMetadata InputBatch::attention_metadata() const {
+  return {.query_start_loc = view(layout_.query_start_loc, {shape_.num_reqs + 1}),
+          .seq_lens = view(layout_.seq_lens, {shape_.num_reqs}),
+          .block_table = view(layout_.block_table, {shape_.num_reqs, limits_.max_blocks_per_req}),
+          .slot_mapping = view(layout_.slot_mapping, {shape_.num_tokens}),
+          .num_reqs = shape_.num_reqs,
+          .num_tokens = num_real_tokens_,
+          .max_query_len = max_query_len_,
+          .max_seq_len = max_seq_len_};
+}
+
+}  // namespace reprise::engine

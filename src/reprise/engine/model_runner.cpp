@@ -1,0 +1,174 @@
+#include "reprise/engine/model_runner.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+
+namespace reprise::engine {
+namespace {
+
+using cudagraph::CudagraphRuntimeMode;
+
+// Inputs of the wrapped forward, in order.
+enum Input : size_t { kInputIds, kPositions, kLogitsIndices, kNumLogits, kNumInputs };
+
+double monotonic_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+ModelRunner::ModelRunner(Execution& execution,
+                         models::CausalLM& model,
+                         const models::Parameters& parameters,
+                         const ModelRunnerOptions& options)
+    : execution_(&execution),
+      model_(&model),
+      options_(options),
+      kv_cache_(options.kv_cache, execution.device(), execution.executor()),
+      batch_(options.limits, execution.device(), execution.executor()),
+      ledger_(options.limits.max_num_tokens),
+      piecewise_(
+          [this](cudagraph::ForwardContext& context,
+                 std::span<const Tensor> inputs,
+                 std::vector<Tensor>& outputs) {
+            const Tensor hidden = model_->forward(context, inputs[kInputIds], inputs[kPositions]);
+            outputs.clear();
+            outputs.push_back(
+                model_->compute_logits(hidden, inputs[kLogitsIndices], inputs[kNumLogits]));
+          },
+          CudagraphRuntimeMode::PIECEWISE,
+          execution.device(),
+          permission_,
+          {.break_at_split_points = true, .copy_inputs = options.copy_inputs}),
+      full_([this](cudagraph::ForwardContext& context,
+                   std::span<const Tensor> inputs,
+                   std::vector<Tensor>& outputs) { piecewise_(context, inputs, outputs); },
+            CudagraphRuntimeMode::FULL,
+            execution.device(),
+            permission_) {
+  for (attention::AttentionLayer* layer : model.attention_layers()) layer->bind_cache(&kv_cache_);
+  bindings_ = parameters.memory();
+  bindings_.push_back(kv_cache_.memory());
+  bindings_.push_back(batch_.memory());
+  outputs_.reserve(1);
+  dispatcher_.initialize_cudagraph_keys(options.dispatcher);
+}
+
+cudagraph::CaptureReport ModelRunner::capture(
+    const std::function<void(const cudagraph::CaptureRecord&, size_t, size_t)>& on_progress) {
+  return cudagraph::run_capture_session(
+      dispatcher_,
+      permission_,
+      options_.num_warmups,
+      {.dummy_run = [this](const cudagraph::DummyRun& run) { dummy_run(run); },
+       .memory_in_use =
+           [this] { return execution_->graph_pool().reserved_bytes() + graph_bytes(); },
+       .now = monotonic_seconds,
+       .on_progress = on_progress});
+}
+
+void ModelRunner::dummy_run(const cudagraph::DummyRun& run) {
+  const cudagraph::Decision as_if{.mode = run.target_mode, .descriptor = run.descriptor};
+  // A PIECEWISE key serves any number of requests; the widest one is the safest to warm up with.
+  const int32_t num_reqs = std::min(run.descriptor.num_tokens, options_.limits.max_num_reqs);
+  batch_.stage_dummy(staged_shape(as_if, num_reqs, 0), execution_->stream());
+  const kernels::PoolScope memory(
+      execution_->executor(),
+      run.purpose == cudagraph::DummyRun::Purpose::capture ? execution_->graph_pool()
+                                                           : execution_->eager_pool());
+  run_staged(run.descriptor, run.mode);
+  // The results mean nothing; holding them would keep their memory from the next key.
+  outputs_.clear();
+  execution_->stream().synchronize();
+}
+
+StagedShape ModelRunner::staged_shape(const cudagraph::Decision& decision,
+                                      int32_t num_reqs,
+                                      int32_t num_logits) const {
+  StagedShape shape{.num_tokens = decision.descriptor.num_tokens, .num_reqs = num_reqs};
+  switch (decision.mode) {
+    case CudagraphRuntimeMode::FULL:
+      shape.num_reqs = decision.descriptor.num_reqs.value_or(num_reqs);
+      shape.num_logits_rows = std::min(shape.num_tokens, shape.num_reqs);
+      break;
+    case CudagraphRuntimeMode::PIECEWISE:
+      shape.num_logits_rows = std::min(shape.num_tokens, options_.limits.max_num_reqs);
+      break;
+    case CudagraphRuntimeMode::NONE:
+      shape.num_logits_rows = num_logits;
+      break;
+  }
+  return shape;
+}
+
+const StepResult& ModelRunner::execute(std::span<const BatchRow> rows,
+                                       const cudagraph::BatchFacts& facts) {
+  const cudagraph::Decision decision = dispatcher_.dispatch(facts);
+  ledger_.record(facts, decision);
+  try {
+    return run(rows, decision, decision.mode);
+  } catch (const cudagraph::StaleAddressError& error) {
+    // Refused before anything was launched, so the step can still run, only without the graph.
+    retired_.push_back({decision.mode, decision.descriptor, error.what()});
+    dispatcher_.retire(decision.mode, decision.descriptor, error.what());
+  }
+  cudagraph::Decision eager{.descriptor = {.num_tokens = facts.num_tokens},
+                            .reason = cudagraph::DispatchReason::key_retired};
+  ledger_.record(facts, eager);
+  return run(rows, eager, CudagraphRuntimeMode::NONE);
+}
+
+const StepResult& ModelRunner::run(std::span<const BatchRow> rows,
+                                   const cudagraph::Decision& decision,
+                                   CudagraphRuntimeMode run_as) {
+  const auto num_logits = static_cast<int32_t>(
+      std::count_if(rows.begin(), rows.end(), [](const BatchRow& row) { return row.samples; }));
+  batch_.stage(rows,
+               staged_shape(decision, static_cast<int32_t>(rows.size()), num_logits),
+               execution_->stream());
+  run_staged(decision.descriptor, run_as);
+  result_.decision = decision;
+  result_.logits = outputs_.front();
+  result_.num_logits = num_logits;
+  return result_;
+}
+
+void ModelRunner::run_staged(const cudagraph::BatchDescriptor& descriptor,
+                             CudagraphRuntimeMode run_as) {
+  // The previous step's results go first, so that this step can have their memory.
+  result_.logits = Tensor{};
+  outputs_.clear();
+  metadata_ = batch_.attention_metadata();
+  cudagraph::ForwardContext context{.runtime_mode = run_as,
+                                    .descriptor = descriptor,
+                                    .stream = &execution_->stream(),
+                                    .attention = &metadata_,
+                                    .bindings = bindings_};
+  std::array<Tensor, kNumInputs> inputs;
+  inputs[kInputIds] = batch_.input_ids();
+  inputs[kPositions] = batch_.positions();
+  inputs[kLogitsIndices] = batch_.logits_indices();
+  inputs[kNumLogits] = batch_.num_logits();
+  full_(context, inputs, outputs_);
+}
+
+std::span<const float> ModelRunner::logits_row(const StepResult& result, int32_t row) {
+  REPRISE_ASSERT(row >= 0 && row < result.num_logits, "row {} of {}", row, result.num_logits);
+  const auto vocab_size = static_cast<size_t>(result.logits.size(1));
+  const float* address = result.logits.data_as<float>() + static_cast<size_t>(row) * vocab_size;
+  device::Stream& stream = execution_->stream();
+  if (execution_->device().is_host_accessible()) {
+    stream.synchronize();
+    return {address, vocab_size};
+  }
+  host_logits_.resize(vocab_size);
+  stream.copy_to_host(host_logits_.data(), address, vocab_size * sizeof(float));
+  return host_logits_;
+}
+
+size_t ModelRunner::graph_bytes() const noexcept {
+  return full_.graph_bytes() + piecewise_.graph_bytes();
+}
+
+}  // namespace reprise::engine

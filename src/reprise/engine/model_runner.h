@@ -1,0 +1,110 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "reprise/cudagraph/capture_session.h"
+#include "reprise/cudagraph/cudagraph_dispatcher.h"
+#include "reprise/cudagraph/cudagraph_wrapper.h"
+#include "reprise/cudagraph/dispatch_ledger.h"
+#include "reprise/engine/execution.h"
+#include "reprise/engine/input_batch.h"
+#include "reprise/kv_cache/kv_cache_tensors.h"
+#include "reprise/models/causal_lm.h"
+
+namespace reprise::engine {
+
+struct ModelRunnerOptions {
+  BatchLimits limits;
+  kv_cache::KvCacheLayout kv_cache;
+  cudagraph::DispatcherOptions dispatcher;
+  int num_warmups = 0;       // eager runs before each capture
+  bool copy_inputs = false;  // cudagraph_copy_inputs
+};
+
+/// What one step produced. Valid until the next step.
+struct StepResult {
+  cudagraph::Decision decision;
+  Tensor logits;               // float32[>= num_logits, vocab_size]
+  int32_t num_logits = 0;      // rows that were asked for, in batch order
+};
+
+/// A graph that could not be replayed: it was retired and its step ran eagerly.
+struct RetiredGraph {
+  cudagraph::CudagraphRuntimeMode mode;
+  cudagraph::BatchDescriptor descriptor;
+  std::string reason;
+};
+
+/// Runs a model step by step: asks the dispatcher, stages the batch into persistent buffers, and
+/// calls the model through two nested wrappers, FULL outside PIECEWISE. Logits are part of the graphs
+/// (docs/adr/0004): the number of rows that are wanted is read on the device.
+///
+/// Life-cycle: constructed -> capture() -> run steps. Without capture() every step is eager. One
+/// thread. Owns the cache, the buffers and the graphs; borrows execution, model and parameters.
+class ModelRunner {
+ public:
+  ModelRunner(Execution& execution,
+              models::CausalLM& model,
+              const models::Parameters& parameters,
+              const ModelRunnerOptions& options);
+  ModelRunner(const ModelRunner&) = delete;
+  ModelRunner& operator=(const ModelRunner&) = delete;
+
+  /// Captures the dispatcher's plan. `on_progress` may be empty.
+  cudagraph::CaptureReport capture(
+      const std::function<void(const cudagraph::CaptureRecord&, size_t, size_t)>& on_progress);
+
+  /// One step: dispatch, stage, run. A graph whose memory has moved is retired and the step runs
+  /// eagerly instead. Steady state: no allocation, no capture.
+  /// \throws device::DeviceError
+  const StepResult& execute(std::span<const BatchRow> rows, const cudagraph::BatchFacts& facts);
+
+  /// Runs a batch staged at the shape of `decision`, as `run_as`: its own mode, or NONE for the same
+  /// launches eagerly, which is what replay must equal bit for bit.
+  const StepResult& run(std::span<const BatchRow> rows,
+                        const cudagraph::Decision& decision,
+                        cudagraph::CudagraphRuntimeMode run_as);
+
+  /// One row of logits on the host. Valid until the next step. \pre row < result.num_logits
+  [[nodiscard]] std::span<const float> logits_row(const StepResult& result, int32_t row);
+
+  [[nodiscard]] const cudagraph::CudagraphDispatcher& dispatcher() const noexcept { return dispatcher_; }
+  [[nodiscard]] const cudagraph::DispatchLedger& ledger() const noexcept { return ledger_; }
+  [[nodiscard]] cudagraph::DispatchLedger& ledger() noexcept { return ledger_; }
+  [[nodiscard]] const cudagraph::CudagraphWrapper& full_wrapper() const noexcept { return full_; }
+  [[nodiscard]] const cudagraph::CudagraphWrapper& piecewise_wrapper() const noexcept { return piecewise_; }
+  [[nodiscard]] const kv_cache::KvCacheTensors& kv_cache() const noexcept { return kv_cache_; }
+  [[nodiscard]] InputBatch& input_batch() noexcept { return batch_; }
+  [[nodiscard]] const device::LaunchCounters& launches() const { return execution_->stream().counters(); }
+  [[nodiscard]] size_t graph_bytes() const noexcept;
+  [[nodiscard]] std::span<const RetiredGraph> retired_graphs() const noexcept { return retired_; }
+
+ private:
+  [[nodiscard]] StagedShape staged_shape(const cudagraph::Decision& decision,
+                                         int32_t num_reqs,
+                                         int32_t num_logits) const;
+  void run_staged(const cudagraph::BatchDescriptor& descriptor, cudagraph::CudagraphRuntimeMode run_as);
+  void dummy_run(const cudagraph::DummyRun& run);
+
+  Execution* execution_;
+  models::CausalLM* model_;
+  ModelRunnerOptions options_;
+  kv_cache::KvCacheTensors kv_cache_;
+  InputBatch batch_;
+  cudagraph::CudagraphDispatcher dispatcher_;
+  cudagraph::DispatchLedger ledger_;
+  cudagraph::CapturePermission permission_;
+  cudagraph::CudagraphWrapper piecewise_;  // inside full_
+  cudagraph::CudagraphWrapper full_;
+  std::vector<device::BufferView> bindings_;  // what graphs refer to besides their inputs
+  attention::AttentionMetadata metadata_;
+  std::vector<Tensor> outputs_;
+  StepResult result_;
+  std::vector<float> host_logits_;  // only for devices the host cannot read
+  std::vector<RetiredGraph> retired_;
+};
+
+}  // namespace reprise::engine

@@ -1,0 +1,179 @@
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "tests/integration/tiny_engine.h"
+
+// Padding: what it holds (reference/cudagraph-behaviour.md 6.3), and that no bit of it can reach a real
+// row or a live block.
+namespace reprise {
+namespace {
+
+using cudagraph::CudagraphMode;
+using cudagraph::CudagraphRuntimeMode;
+using testing::Mix;
+using testing::TestBatch;
+using testing::TinyEngine;
+
+std::vector<int32_t> host_values(const Tensor& tensor) {
+  const auto* values = tensor.data_as<int32_t>();
+  return {values, values + tensor.num_elements()};
+}
+
+class StagedPadding : public ::testing::Test {
+ protected:
+  // A full batch first, so that stale values lie in every tail; then three rows padded to eight.
+  StagedPadding() {
+    engine::InputBatch& batch = engine_.runner().input_batch();
+    const TestBatch full(Mix::uniform_decode, 16, 16, 1);
+    batch.stage(full.rows(), {.num_tokens = 16, .num_reqs = 16, .num_logits_rows = 16}, stream());
+    const TestBatch small(Mix::uniform_decode, 3, 16, 2);
+    batch.stage(small.rows(), {.num_tokens = 8, .num_reqs = 8, .num_logits_rows = 8}, stream());
+    metadata_ = batch.attention_metadata();
+  }
+  device::Stream& stream() { return engine_.execution().stream(); }
+  static void expect_tail(const Tensor& tensor, size_t from, int32_t value) {
+    const std::vector<int32_t> values = host_values(tensor);
+    for (size_t i = from; i < values.size(); ++i) EXPECT_EQ(values[i], value) << "entry " << i;
+  }
+
+  TinyEngine engine_{{}};
+  attention::AttentionMetadata metadata_;
+};
+
+TEST_F(StagedPadding, M1_positions_and_token_ids_of_padding_are_zero) {
+  expect_tail(engine_.runner().input_batch().positions(), 3, 0);
+  expect_tail(engine_.runner().input_batch().input_ids(), 3, 0);
+}
+
+TEST_F(StagedPadding, M2_block_table_rows_of_padding_are_the_null_block) {
+  expect_tail(metadata_.block_table, static_cast<size_t>(3 * metadata_.block_table.size(1)), 0);
+}
+
+TEST_F(StagedPadding, entries_behind_a_requests_last_block_are_the_null_block) {
+  const std::vector<int32_t> table = host_values(metadata_.block_table);
+  const auto width = static_cast<size_t>(metadata_.block_table.size(1));
+  const std::vector<int32_t> lens = host_values(metadata_.seq_lens);
+  for (size_t row = 0; row < 3; ++row) {
+    const size_t used = static_cast<size_t>((lens[row] + 15) / 16);
+    for (size_t i = used; i < width; ++i) EXPECT_EQ(table[row * width + i], 0);
+  }
+}
+
+TEST_F(StagedPadding, M3_M4_slots_of_padding_are_minus_one_and_nothing_else) {
+  expect_tail(metadata_.slot_mapping, 3, -1);
+}
+
+TEST_F(StagedPadding, padded_requests_are_empty) {
+  expect_tail(metadata_.seq_lens, 3, 0);
+  expect_tail(metadata_.query_start_loc, 3, 3);
+  expect_tail(engine_.runner().input_batch().logits_indices(), 3, 0);
+  EXPECT_EQ(host_values(engine_.runner().input_batch().num_logits())[0], 3);
+}
+
+enum class Poison { zeros, ones, nan, live_row };
+
+class PaddingReachesNothing
+    : public ::testing::TestWithParam<std::tuple<CudagraphMode, Poison>> {
+ protected:
+  // Fills memory that no live request owns: the persistent buffers before they are staged, the null
+  // block, free blocks and the unused end of used blocks stay as they are or become the pattern.
+  static void poison(TinyEngine& engine, Poison pattern, int32_t num_live_blocks) {
+    const device::BufferView buffers = engine.runner().input_batch().memory();
+    auto* bytes = static_cast<std::byte*>(buffers.data);
+    if (pattern == Poison::live_row) {
+      // The staged arrays repeat themselves: tails hold copies of live entries.
+      for (size_t i = 4096; i < buffers.bytes; ++i) bytes[i] = bytes[i % 4096];
+    } else {
+      std::memset(bytes, pattern == Poison::zeros ? 0x00 : 0xFF, buffers.bytes);
+    }
+    const kv_cache::KvCacheTensors& cache = engine.runner().kv_cache();
+    for (int64_t layer = 0; layer < cache.layout().num_layers; ++layer) {
+      for (const Tensor* tensor : {&cache.keys(layer), &cache.values(layer)}) {
+        const size_t block_bytes = tensor->type().bytes() / static_cast<size_t>(cache.layout().num_blocks);
+        auto* first = tensor->data_as<std::byte>();
+        const auto fill = [&](int64_t block) {
+          std::byte* target = first + static_cast<size_t>(block) * block_bytes;
+          if (pattern == Poison::live_row) {
+            std::memcpy(target, first + block_bytes, block_bytes);
+          } else if (pattern == Poison::nan) {
+            auto* halves = reinterpret_cast<uint16_t*>(target);
+            std::fill_n(halves, block_bytes / 2, uint16_t{0x7FC0});
+          } else {
+            std::memset(target, pattern == Poison::zeros ? 0x00 : 0xFF, block_bytes);
+          }
+        };
+        fill(0);
+        for (int64_t block = num_live_blocks + 1; block < cache.layout().num_blocks; ++block) fill(block);
+      }
+    }
+  }
+  // Cache bytes of live blocks only.
+  static std::vector<std::byte> live_kv(TinyEngine& engine, int32_t num_live_blocks) {
+    std::vector<std::byte> live;
+    const kv_cache::KvCacheTensors& cache = engine.runner().kv_cache();
+    for (int64_t layer = 0; layer < cache.layout().num_layers; ++layer) {
+      for (const Tensor* tensor : {&cache.keys(layer), &cache.values(layer)}) {
+        const size_t block_bytes = tensor->type().bytes() / static_cast<size_t>(cache.layout().num_blocks);
+        const auto* first = tensor->data_as<std::byte>() + block_bytes;
+        live.insert(live.end(), first, first + static_cast<size_t>(num_live_blocks) * block_bytes);
+      }
+    }
+    return live;
+  }
+};
+
+TEST_P(PaddingReachesNothing, no_bit_of_a_real_row_or_a_live_block_changes) {
+  const auto [mode, pattern] = GetParam();
+  TinyEngine engine({.mode = mode});
+  (void)engine.runner().capture({});
+  engine.randomize_kv(21);
+  const std::vector<std::byte> kv_before = engine.save_kv();
+  uint32_t seed = 40;
+  for (Mix mix : {Mix::uniform_decode, Mix::mixed, Mix::chunked}) {
+    for (int32_t num_tokens : {1, 3, 5, 9, 13}) {
+      const TestBatch batch(mix, num_tokens, 16, seed++);
+      const cudagraph::Decision decision = engine.runner().dispatcher().dispatch(batch.facts());
+      engine.restore_kv(kv_before);
+      const cudagraph::Decision bare{.descriptor = {.num_tokens = num_tokens}};
+      const std::vector<float> expected =
+          engine.logits(engine.runner().run(batch.rows(), bare, CudagraphRuntimeMode::NONE));
+      const std::vector<std::byte> expected_kv = live_kv(engine, batch.num_blocks_used());
+
+      engine.restore_kv(kv_before);
+      poison(engine, pattern, batch.num_blocks_used());
+      const std::vector<float> actual =
+          engine.logits(engine.runner().run(batch.rows(), decision, decision.mode));
+      const std::string what = fmt::format("{} of {} tokens as {}", to_string(mix), num_tokens, to_string(decision.mode));
+      ASSERT_EQ(actual.size(), expected.size());
+      EXPECT_EQ(std::memcmp(actual.data(), expected.data(), expected.size() * sizeof(float)), 0) << what;
+      EXPECT_TRUE(live_kv(engine, batch.num_blocks_used()) == expected_kv) << what;
+      if (HasFailure()) return;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    modes_and_patterns,
+    PaddingReachesNothing,
+    ::testing::Combine(::testing::Values(CudagraphMode::PIECEWISE,
+                                         CudagraphMode::FULL,
+                                         CudagraphMode::FULL_DECODE_ONLY,
+                                         CudagraphMode::FULL_AND_PIECEWISE),
+                       ::testing::Values(Poison::zeros, Poison::ones, Poison::nan, Poison::live_row)),
+    [](const auto& info) {
+      constexpr std::array kNames = {"zeros", "ones", "nan", "live_row"};
+      return std::string(to_string(std::get<0>(info.param))) + "_with_" +
+             kNames[static_cast<size_t>(std::get<1>(info.param))];
+    });
+
+TEST(NullBlock, is_not_written_by_warm_up_nor_by_padded_steps) {
+  TinyEngine engine({.mode = CudagraphMode::FULL});
+  engine.randomize_kv(5);
+  const std::vector<std::byte> before = engine.save_kv();
+  (void)engine.runner().capture({});
+  EXPECT_TRUE(engine.save_kv() == before) << "warm-up must not write any slot";
+}
+
+}  // namespace
+}  // namespace reprise

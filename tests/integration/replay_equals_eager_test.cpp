@@ -1,0 +1,182 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "tests/integration/tiny_engine.h"
+
+// Invariant 2: replay equals eager bit for bit at the same shape, in every mode. Cells: five modes x
+// four mixes x token counts around every edge, different prompts in every row.
+namespace reprise {
+namespace {
+
+using cudagraph::CudagraphMode;
+using cudagraph::CudagraphRuntimeMode;
+using testing::Mix;
+using testing::TestBatch;
+using testing::TinyEngine;
+
+constexpr std::array kModes = {CudagraphMode::NONE,
+                               CudagraphMode::PIECEWISE,
+                               CudagraphMode::FULL,
+                               CudagraphMode::FULL_DECODE_ONLY,
+                               CudagraphMode::FULL_AND_PIECEWISE};
+constexpr std::array kMixes = {Mix::prefill, Mix::uniform_decode, Mix::mixed, Mix::chunked};
+// One below, at and above each capture size of the tiny engine (1, 2, 4, 8, 16, 24, 32), the largest
+// and beyond, and the token budget.
+constexpr std::array kTokenCounts = {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 23, 24, 25, 31, 32, 33, 64};
+
+bool fits(const TinyEngine&, Mix mix, int32_t num_tokens) {
+  return mix != Mix::uniform_decode || num_tokens <= 16;
+}
+
+// What a step left behind: the logits that were asked for and every byte of the cache.
+struct Outcome {
+  std::vector<float> logits;
+  std::vector<std::byte> kv;
+};
+
+Outcome run(TinyEngine& engine,
+            const TestBatch& batch,
+            const cudagraph::Decision& decision,
+            CudagraphRuntimeMode run_as,
+            std::span<const std::byte> kv_before) {
+  engine.restore_kv(kv_before);
+  const engine::StepResult& result = engine.runner().run(batch.rows(), decision, run_as);
+  return {engine.logits(result), engine.save_kv()};
+}
+
+// The outputs of the last step become NaN: a result that the next one does not write shows.
+void poison_outputs(TinyEngine& engine, const TestBatch& batch, const cudagraph::Decision& decision) {
+  const engine::StepResult& result = engine.runner().run(batch.rows(), decision, decision.mode);
+  auto* values = result.logits.data_as<float>();
+  std::fill_n(values, result.logits.num_elements(), std::numeric_limits<float>::quiet_NaN());
+}
+
+void expect_same_bits(const Outcome& expected, const Outcome& actual, const std::string& what) {
+  ASSERT_EQ(expected.logits.size(), actual.logits.size()) << what;
+  EXPECT_EQ(std::memcmp(expected.logits.data(),
+                        actual.logits.data(),
+                        expected.logits.size() * sizeof(float)),
+            0)
+      << what << ": logits differ";
+  EXPECT_TRUE(expected.kv == actual.kv) << what << ": cache bytes differ";
+}
+
+class ReplayEqualsEager : public ::testing::TestWithParam<CudagraphMode> {};
+
+TEST_P(ReplayEqualsEager, for_every_mix_and_size_with_the_same_bits_of_logits_and_cache) {
+  TinyEngine engine({.mode = GetParam()});
+  const cudagraph::CaptureReport report = engine.runner().capture({});
+  for (const auto& record : report.records) EXPECT_EQ(record.failure, "");
+  engine.randomize_kv(11);
+  const std::vector<std::byte> kv_before = engine.save_kv();
+  int replayed = 0;
+  uint32_t seed = 100;
+  for (Mix mix : kMixes) {
+    for (int32_t num_tokens : kTokenCounts) {
+      if (!fits(engine, mix, num_tokens)) continue;
+      const TestBatch batch(mix, num_tokens, 16, seed++);
+      const cudagraph::Decision decision = engine.runner().dispatcher().dispatch(batch.facts());
+      const std::string what = fmt::format("{} of {} tokens as {} [{}]",
+                                           to_string(mix),
+                                           num_tokens,
+                                           to_string(decision.mode),
+                                           to_string(decision.descriptor));
+      if (decision.mode != CudagraphRuntimeMode::NONE) {
+        ++replayed;
+        poison_outputs(engine, batch, decision);
+      }
+      const Outcome replay = run(engine, batch, decision, decision.mode, kv_before);
+      const Outcome eager = run(engine, batch, decision, CudagraphRuntimeMode::NONE, kv_before);
+      expect_same_bits(eager, replay, what);
+      const cudagraph::Decision unpadded{.descriptor = {.num_tokens = num_tokens}};
+      const Outcome bare = run(engine, batch, unpadded, CudagraphRuntimeMode::NONE, kv_before);
+      expect_same_bits(bare, replay, what + " against the unpadded batch");
+      for (float logit : replay.logits) ASSERT_TRUE(std::isfinite(logit)) << what;
+      if (HasFailure()) return;
+    }
+  }
+  if (GetParam() == CudagraphMode::NONE) {
+    EXPECT_EQ(replayed, 0);
+  } else {
+    EXPECT_GE(replayed, 10) << "the mode must really have replayed graphs";
+  }
+}
+
+TEST_P(ReplayEqualsEager, when_graphs_of_one_pool_replay_in_any_order) {
+  TinyEngine engine({.mode = GetParam()});
+  (void)engine.runner().capture({});
+  engine.randomize_kv(12);
+  const std::vector<std::byte> kv_before = engine.save_kv();
+  struct Case {
+    TestBatch batch;
+    cudagraph::Decision decision;
+    Outcome expected;
+  };
+  std::vector<Case> cases;
+  uint32_t seed = 500;
+  for (Mix mix : kMixes) {
+    for (int32_t num_tokens : {1, 3, 8, 13, 16, 30}) {
+      if (!fits(engine, mix, num_tokens)) continue;
+      TestBatch batch(mix, num_tokens, 16, seed++);
+      const cudagraph::Decision decision = engine.runner().dispatcher().dispatch(batch.facts());
+      Outcome expected = run(engine, batch, decision, CudagraphRuntimeMode::NONE, kv_before);
+      cases.push_back({std::move(batch), decision, std::move(expected)});
+    }
+  }
+  std::mt19937 random(3);
+  for (int i = 0; i < 300; ++i) {
+    const Case& c = cases[random() % cases.size()];
+    const Outcome replay = run(engine, c.batch, c.decision, c.decision.mode, kv_before);
+    expect_same_bits(c.expected, replay, fmt::format("replay {}", i));
+    if (HasFailure()) return;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(modes,
+                         ReplayEqualsEager,
+                         ::testing::ValuesIn(kModes),
+                         [](const auto& info) { return std::string(to_string(info.param)); });
+
+TEST(ReplayEqualsEager, with_copied_inputs) {
+  TinyEngine engine({.mode = CudagraphMode::PIECEWISE, .copy_inputs = true});
+  (void)engine.runner().capture({});
+  engine.randomize_kv(13);
+  const std::vector<std::byte> kv_before = engine.save_kv();
+  const TestBatch batch(Mix::mixed, 13, 16, 9);
+  const cudagraph::Decision decision = engine.runner().dispatcher().dispatch(batch.facts());
+  ASSERT_EQ(decision.mode, CudagraphRuntimeMode::PIECEWISE);
+  const Outcome replay = run(engine, batch, decision, decision.mode, kv_before);
+  const Outcome eager = run(engine, batch, decision, CudagraphRuntimeMode::NONE, kv_before);
+  expect_same_bits(eager, replay, "copied inputs");
+}
+
+TEST(ReplayEqualsEager, for_lengths_far_from_those_at_capture) {
+  // M5, M6: whatever depends on lengths must be read when the graph runs, not when it was recorded.
+  TinyEngine engine({.mode = CudagraphMode::FULL});
+  (void)engine.runner().capture({});
+  engine.randomize_kv(14);
+  const std::vector<std::byte> kv_before = engine.save_kv();
+  for (int32_t context : {0, 1, 15, 16, 17, 100, 254}) {
+    std::vector<int32_t> tokens = {42};
+    std::vector<kv_cache::BlockId> blocks;
+    for (int32_t b = 0; b * TinyEngine::kBlockSize <= context; ++b) blocks.push_back(kv_cache::BlockId{b + 1});
+    const engine::BatchRow row{
+        .token_ids = tokens, .num_computed_tokens = context, .block_ids = blocks, .samples = true};
+    const cudagraph::Decision decision =
+        engine.runner().dispatcher().dispatch({.num_tokens = 1, .num_reqs = 1, .uniform = true});
+    ASSERT_EQ(decision.mode, CudagraphRuntimeMode::FULL);
+    engine.restore_kv(kv_before);
+    const std::vector<float> replay =
+        engine.logits(engine.runner().run({&row, 1}, decision, CudagraphRuntimeMode::FULL));
+    engine.restore_kv(kv_before);
+    const std::vector<float> eager =
+        engine.logits(engine.runner().run({&row, 1}, decision, CudagraphRuntimeMode::NONE));
+    EXPECT_EQ(std::memcmp(replay.data(), eager.data(), eager.size() * sizeof(float)), 0)
+        << "context " << context;
+  }
+}
+
+}  // namespace
+}  // namespace reprise

@@ -1,0 +1,227 @@
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "reprise/cudagraph/resolution.h"
+#include "reprise/device/cpu/cpu_device.h"
+#include "reprise/device/cpu/cpu_features.h"
+#include "reprise/engine/model_runner.h"
+#include "reprise/weights/dummy_weights.h"
+#include "reprise/weights/model_config.h"
+
+/// A whole model runner over a random two-layer model: everything real but the weights.
+namespace reprise::testing {
+
+inline constexpr const char* kTinyQwen3Config = R"({
+  "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 64,
+  "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
+  "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 97, "max_position_embeddings": 256,
+  "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": false,
+  "hidden_act": "silu"})";
+
+struct TinyEngineOptions {
+  cudagraph::CudagraphMode mode = cudagraph::CudagraphMode::FULL_AND_PIECEWISE;
+  int32_t max_num_tokens = 64;
+  int32_t max_num_reqs = 16;
+  int64_t num_blocks = 96;
+  int num_threads = 2;
+  DType dtype = DType::bf16;
+  bool copy_inputs = false;
+  std::string config = kTinyQwen3Config;
+};
+
+class TinyEngine {
+ public:
+  static constexpr int32_t kBlockSize = 16;
+
+  explicit TinyEngine(const TinyEngineOptions& options)
+      : config_(weights::parse_model_config(options.config, "config.json").config),
+        device_(device::create_cpu_device({.num_threads = options.num_threads})),
+        execution_(*device_, kernels::kernel_table(kernels::best_isa(device::detect_cpu_features()))),
+        attention_(attention::create_unified_backend()),
+        weights_(config_, /*seed=*/7),
+        parameters_(weights_, options.dtype, *device_, execution_.stream(), execution_.executor()),
+        model_(models::create_model(config_, config_.max_position_embeddings, parameters_, *attention_)) {
+    cudagraph::ResolutionInputs inputs;
+    inputs.compilation.cudagraph_mode = options.mode;
+    inputs.attention = {{"UNIFIED", attention_->cudagraph_support()}};
+    inputs.max_num_seqs = options.max_num_reqs;
+    inputs.max_num_batched_tokens = options.max_num_tokens;
+    resolved_ = cudagraph::resolve(inputs);
+    runner_ = std::make_unique<engine::ModelRunner>(
+        execution_,
+        *model_,
+        parameters_,
+        engine::ModelRunnerOptions{
+            .limits = {.max_num_tokens = options.max_num_tokens,
+                       .max_num_reqs = options.max_num_reqs,
+                       .max_blocks_per_req =
+                           static_cast<int32_t>(config_.max_position_embeddings) / kBlockSize,
+                       .block_size = kBlockSize},
+            .kv_cache = {.num_layers = config_.num_hidden_layers,
+                         .num_blocks = options.num_blocks,
+                         .num_kv_heads = config_.num_key_value_heads,
+                         .block_size = kBlockSize,
+                         .head_dim = config_.head_dim,
+                         .dtype = options.dtype},
+            .dispatcher = cudagraph::dispatcher_options(inputs, resolved_),
+            .copy_inputs = options.copy_inputs});
+  }
+
+  [[nodiscard]] engine::ModelRunner& runner() { return *runner_; }
+  [[nodiscard]] engine::Execution& execution() { return execution_; }
+  [[nodiscard]] const weights::ModelConfig& config() const { return config_; }
+  [[nodiscard]] const cudagraph::ResolvedConfig& resolved() const { return resolved_; }
+  [[nodiscard]] models::CausalLM& model() { return *model_; }
+
+  [[nodiscard]] std::span<std::byte> kv_bytes() {
+    const device::BufferView memory = runner_->kv_cache().memory();
+    return {static_cast<std::byte*>(memory.data), memory.bytes};
+  }
+  [[nodiscard]] std::vector<std::byte> save_kv() {
+    const std::span<std::byte> bytes = kv_bytes();
+    return {bytes.begin(), bytes.end()};
+  }
+  void restore_kv(std::span<const std::byte> saved) {
+    std::memcpy(kv_bytes().data(), saved.data(), saved.size());
+  }
+  /// Plausible small bf16/f32 values everywhere: earlier requests' contexts.
+  void randomize_kv(uint32_t seed) {
+    std::mt19937 random(seed);
+    std::uniform_real_distribution<float> value(-1.0F, 1.0F);
+    const std::span<std::byte> bytes = kv_bytes();
+    if (runner_->kv_cache().layout().dtype == DType::f32) {
+      auto* floats = reinterpret_cast<float*>(bytes.data());
+      for (size_t i = 0; i < bytes.size() / sizeof(float); ++i) floats[i] = value(random);
+      return;
+    }
+    auto* halves = reinterpret_cast<uint16_t*>(bytes.data());
+    for (size_t i = 0; i < bytes.size() / 2; ++i) {
+      const float f = value(random);
+      uint32_t bits = 0;
+      std::memcpy(&bits, &f, sizeof bits);
+      halves[i] = static_cast<uint16_t>(bits >> 16);
+    }
+  }
+
+  /// The rows of logits that were asked for, copied.
+  [[nodiscard]] std::vector<float> logits(const engine::StepResult& result) {
+    std::vector<float> all;
+    for (int32_t row = 0; row < result.num_logits; ++row) {
+      const std::span<const float> values = runner_->logits_row(result, row);
+      all.insert(all.end(), values.begin(), values.end());
+    }
+    return all;
+  }
+
+ private:
+  weights::ModelConfig config_;
+  std::unique_ptr<device::Device> device_;
+  engine::Execution execution_;
+  std::unique_ptr<attention::AttentionBackend> attention_;
+  weights::DummyWeights weights_;
+  models::Parameters parameters_;
+  std::unique_ptr<models::CausalLM> model_;
+  cudagraph::ResolvedConfig resolved_;
+  std::unique_ptr<engine::ModelRunner> runner_;
+};
+
+/// How the requests of a batch are made up.
+enum class Mix { prefill, uniform_decode, mixed, chunked };
+
+inline const char* to_string(Mix mix) {
+  switch (mix) {
+    case Mix::prefill:
+      return "prefill";
+    case Mix::uniform_decode:
+      return "uniform decode";
+    case Mix::mixed:
+      return "mixed";
+    case Mix::chunked:
+      return "chunked";
+  }
+  return "?";
+}
+
+/// A batch of `num_tokens` tokens: different tokens in every row, contexts of different lengths,
+/// blocks of its own for every request.
+class TestBatch {
+ public:
+  /// \pre num_tokens >= 1; a mixed batch needs room for at most `max_num_reqs` requests
+  TestBatch(Mix mix, int32_t num_tokens, int32_t max_num_reqs, uint32_t seed) : random_(seed) {
+    if (mix == Mix::uniform_decode) {
+      for (int32_t i = 0; i < num_tokens; ++i) add_row(1, pick(1, 60), true);
+    } else if (mix == Mix::prefill) {
+      const int32_t reqs = std::min(max_num_reqs, std::max(1, num_tokens / 7));
+      add_split(num_tokens, reqs, [](int32_t) { return 0; }, [](int32_t) { return true; });
+    } else if (mix == Mix::chunked) {
+      const int32_t reqs = std::min(max_num_reqs, std::max(1, num_tokens / 5));
+      add_split(num_tokens,
+                reqs,
+                [this](int32_t) { return pick(1, 40); },
+                [](int32_t row) { return row % 2 == 0; });
+    } else {
+      const int32_t decodes = std::min(max_num_reqs - 1, num_tokens / 2);
+      for (int32_t i = 0; i < decodes; ++i) add_row(1, pick(1, 60), true);
+      add_row(num_tokens - decodes, pick(0, 20), true);
+    }
+    uniform_ = mix == Mix::uniform_decode;
+    rows_.reserve(tokens_.size());
+    for (size_t i = 0; i < tokens_.size(); ++i) {
+      rows_.push_back({.token_ids = tokens_[i],
+                       .num_computed_tokens = computed_[i],
+                       .block_ids = blocks_[i],
+                       .samples = samples_[i]});
+    }
+  }
+
+  [[nodiscard]] std::span<const engine::BatchRow> rows() const { return rows_; }
+  [[nodiscard]] cudagraph::BatchFacts facts() const {
+    int32_t tokens = 0;
+    for (const auto& row : tokens_) tokens += static_cast<int32_t>(row.size());
+    return {.num_tokens = tokens, .num_reqs = static_cast<int32_t>(rows_.size()), .uniform = uniform_};
+  }
+  [[nodiscard]] int32_t num_blocks_used() const { return next_block_ - 1; }
+
+ private:
+  int32_t pick(int32_t low, int32_t high) {
+    return std::uniform_int_distribution<int32_t>(low, high)(random_);
+  }
+  template <typename Computed, typename Samples>
+  void add_split(int32_t num_tokens, int32_t reqs, Computed computed, Samples samples) {
+    for (int32_t row = 0; row < reqs; ++row) {
+      const int32_t begin = num_tokens * row / reqs;
+      const int32_t end = num_tokens * (row + 1) / reqs;
+      add_row(end - begin, computed(row), samples(row));
+    }
+  }
+  void add_row(int32_t query_len, int32_t computed, bool samples) {
+    std::vector<int32_t> ids;
+    for (int32_t i = 0; i < query_len; ++i) ids.push_back(pick(0, 96));
+    std::vector<kv_cache::BlockId> blocks;
+    for (int32_t i = 0; i * TinyEngine::kBlockSize < computed + query_len; ++i) {
+      blocks.push_back(kv_cache::BlockId{next_block_++});
+    }
+    tokens_.push_back(std::move(ids));
+    blocks_.push_back(std::move(blocks));
+    computed_.push_back(computed);
+    samples_.push_back(samples);
+  }
+
+  std::mt19937 random_;
+  int32_t next_block_ = 1;  // 0 is the null block
+  bool uniform_ = false;
+  std::vector<std::vector<int32_t>> tokens_;
+  std::vector<std::vector<kv_cache::BlockId>> blocks_;
+  std::vector<int32_t> computed_;
+  std::vector<bool> samples_;
+  std::vector<engine::BatchRow> rows_;
+};
+
+}  // namespace reprise::testing
