@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reprise/chat_template/template_error.h"
+
+namespace reprise::chat_template {
+
+enum class TokenKind {
+  data,
+  block_begin,
+  block_end,
+  variable_begin,
+  variable_end,
+  name,
+  string,
+  integer,
+  floating,
+  op,
+  end,
+};
+
+struct Token {
+  TokenKind kind = TokenKind::end;
+  std::string text;  // data: the text; name, op: as written; string: unescaped
+  int64_t integer = 0;
+  double floating = 0;
+  Position at;
+
+  [[nodiscard]] bool is_op(std::string_view symbol) const {
+    return kind == TokenKind::op && text == symbol;
+  }
+  [[nodiscard]] bool is_name(std::string_view word) const {
+    return kind == TokenKind::name && text == word;
+  }
+};
+
+/// Cuts a template into tokens as jinja2 does with trim_blocks and lstrip_blocks on: white space
+/// control, raw blocks and comments are resolved here. The last token is `end`.
+/// \throws TemplateError (syntax)
+[[nodiscard]] std::vector<Token> tokenize(std::string_view source);
+
+}  // namespace reprise::chat_template

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "reprise/chat_template/sandbox.h"
+
+/// How values look when printed: Python's str(), repr() and json.dumps(), byte for byte.
+namespace reprise::chat_template {
+
+[[nodiscard]] std::string float_repr(double value);
+/// 'text' with Python's choice of quotes and escapes.
+[[nodiscard]] std::string text_repr(std::string_view text);
+
+/// str(value); a text is copied.
+[[nodiscard]] std::string to_str(Sandbox& sandbox, const Value& value);
+[[nodiscard]] std::string to_repr(Sandbox& sandbox, const Value& value);
+/// str(value) as a value: a text is shared, markup stays markup.
+[[nodiscard]] Value to_text(Sandbox& sandbox, const Value& value);
+
+/// json.dumps() parameters. The defaults are those of transformers' `tojson`, not jinja2's.
+struct JsonStyle {
+  bool ensure_ascii = false;
+  std::optional<std::string> indent;  // one level's worth
+  std::string item_separator = ", ";
+  std::string key_separator = ": ";
+  bool sort_keys = false;
+};
+/// \throws TemplateError for what JSON cannot say (undefined, namespaces, generators, ranges)
+[[nodiscard]] std::string to_json(Sandbox& sandbox, const Value& value, const JsonStyle& style);
+
+/// & < > ' " as entities.
+[[nodiscard]] std::string escape_html(std::string_view text);
+
+}  // namespace reprise::chat_template

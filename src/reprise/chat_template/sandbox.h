@@ -1,0 +1,107 @@
+#pragma once
+
+#include <ctime>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reprise/chat_template/limits.h"
+#include "reprise/chat_template/template_error.h"
+#include "reprise/chat_template/value.h"
+
+namespace reprise::chat_template {
+
+/// The account of one render: steps, bytes alive, recursion. Every value a template makes is made
+/// here, so that a limit is met before the memory is taken. One per render, one thread, outlives
+/// every value it made.
+class Sandbox {
+ public:
+  Sandbox(const Limits& limits, const std::tm& now) : limits_(limits), now_(now) {}
+  ~Sandbox();
+  Sandbox(const Sandbox&) = delete;
+  Sandbox& operator=(const Sandbox&) = delete;
+
+  /// Pays for `steps` units of work.
+  void charge(uint64_t steps = 1) {
+    steps_ += steps;
+    if (steps_ > limits_.max_steps) [[unlikely]] fail_limit("too many steps");
+  }
+  /// Pays for reading `bytes` of text once.
+  void charge_scan(size_t bytes) { charge(1 + bytes / 64); }
+  /// Pays for reading `bytes` of text code point by code point.
+  void charge_decode(size_t bytes) { charge(1 + bytes / 16); }
+  /// Pays for a walk over everything in `value`.
+  void charge_walk(const Value& value) { charge(extent_of(value).weight); }
+
+  /// Throws unless a string of `bytes` may exist. Call before building a long one.
+  void check_text_size(uint64_t bytes);
+  /// Throws unless a sequence of `count` items may exist. Call before building a long one.
+  void check_item_count(uint64_t count);
+
+  [[nodiscard]] Value text(std::string bytes, bool is_markup = false);
+  [[nodiscard]] Value list(std::vector<Value> items) {
+    return sequence({.items = std::move(items), .flavor = Sequence::Flavor::list});
+  }
+  [[nodiscard]] Value tuple(std::vector<Value> items) {
+    return sequence({.items = std::move(items), .flavor = Sequence::Flavor::tuple});
+  }
+  [[nodiscard]] Value sequence(Sequence sequence);
+  [[nodiscard]] Value dict(Dict dict);
+  [[nodiscard]] Value iterator(std::vector<Value> items);
+  [[nodiscard]] Value name_space();
+  [[nodiscard]] Value callable(Callable callable);
+  [[nodiscard]] static Value undefined(std::string message);
+
+  /// An output buffer grew / was given up; also checks its size.
+  void grow_buffer(size_t by, size_t new_size);
+  void release_buffer(size_t size) noexcept { live_bytes_ -= size; }
+  /// Takes `bytes` that are not given back before the render ends.
+  void hold(size_t bytes);
+
+  /// Scope of one level of native recursion, or of one macro call.
+  class Level {
+   public:
+    Level(Sandbox& sandbox, int& depth, int max, const char* what) : depth_(depth) {
+      if (depth >= max) [[unlikely]] sandbox.fail_limit(what);
+      ++depth_;
+    }
+    ~Level() { --depth_; }
+    Level(const Level&) = delete;
+    Level& operator=(const Level&) = delete;
+
+   private:
+    int& depth_;
+  };
+  [[nodiscard]] Level enter_eval() {
+    return {*this, eval_depth_, limits_.max_eval_depth, "expressions and blocks nest too deep"};
+  }
+  [[nodiscard]] Level enter_call() {
+    return {*this, call_depth_, limits_.max_call_depth, "macros call each other too deep"};
+  }
+
+  /// Where evaluation is; errors carry it.
+  Position at;
+  [[noreturn]] void fail(std::string_view message) const;
+  [[noreturn]] void fail_limit(std::string_view message) const;
+
+  [[nodiscard]] const Limits& limits() const { return limits_; }
+  [[nodiscard]] const std::tm& now() const { return now_; }
+  [[nodiscard]] uint64_t steps() const { return steps_; }
+
+ private:
+  template <typename T>
+  std::shared_ptr<T> account(std::remove_const_t<T> object, size_t bytes);
+  void check_extent(const Extent& extent) const;
+
+  Limits limits_;
+  std::tm now_;
+  uint64_t steps_ = 0;
+  size_t live_bytes_ = 0;
+  int eval_depth_ = 0;
+  int call_depth_ = 0;
+  // Namespaces may hold each other in a circle; the destructor empties them.
+  std::vector<std::shared_ptr<Namespace>> namespaces_;
+};
+
+}  // namespace reprise::chat_template

@@ -1,0 +1,491 @@
+#include "reprise/chat_template/text_methods.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "reprise/chat_template/operators.h"
+#include "reprise/chat_template/python_text.h"
+#include "reprise/chat_template/string_format.h"
+#include "reprise/chat_template/utf8.h"
+
+namespace reprise::chat_template {
+
+std::string replace_text(Sandbox& sandbox,
+                         std::string_view text,
+                         std::string_view old_part,
+                         std::string_view new_part,
+                         int64_t count) {
+  sandbox.charge_scan(text.size());
+  uint64_t left = count < 0 ? UINT64_MAX : static_cast<uint64_t>(count);
+  std::string result;
+  size_t offset = 0;
+  const auto append = [&](std::string_view part) {
+    sandbox.check_text_size(result.size() + part.size());
+    result.append(part);
+  };
+  if (old_part.empty()) {  // before every code point and at the end
+    for (; left > 0; --left) {
+      append(new_part);
+      if (offset == text.size()) return result;
+      const size_t start = offset;
+      (void)utf8::next(text, offset);
+      append(text.substr(start, offset - start));
+    }
+    append(text.substr(offset));
+    return result;
+  }
+  for (; left > 0; --left) {
+    const size_t hit = utf8::find(text, old_part, offset);
+    if (hit == std::string_view::npos) break;
+    append(text.substr(offset, hit - offset));
+    append(new_part);
+    offset = hit + old_part.size();
+  }
+  append(text.substr(offset));
+  return result;
+}
+
+std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends) {
+  std::vector<std::string_view> lines;
+  size_t start = 0;
+  for (size_t offset = 0; offset < text.size();) {
+    const size_t end = offset;
+    const char32_t c = utf8::next(text, offset);
+    if (!utf8::is_line_end(c)) continue;
+    if (c == '\r' && offset < text.size() && text[offset] == '\n') ++offset;
+    lines.push_back(text.substr(start, (keep_ends ? offset : end) - start));
+    start = offset;
+  }
+  if (start < text.size()) lines.push_back(text.substr(start));
+  return lines;
+}
+
+std::string capitalize_text(std::string_view text) {
+  std::string result;
+  size_t offset = 0;
+  if (!text.empty()) utf8::append_title(result, utf8::next(text, offset));
+  while (offset < text.size()) utf8::append_lower(result, utf8::next(text, offset));
+  return result;
+}
+
+std::string join_texts(Sandbox& sandbox,
+                       std::string_view separator,
+                       const std::vector<std::string>& parts) {
+  uint64_t total = parts.empty() ? 0 : separator.size() * (parts.size() - 1);
+  for (const auto& part : parts) total += part.size();
+  sandbox.check_text_size(total);
+  std::string result;
+  result.reserve(total);
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (i > 0) result += separator;
+    result += parts[i];
+  }
+  return result;
+}
+
+std::string pad_text(
+    Sandbox& sandbox, std::string_view text, int64_t width, std::string_view fill, Justify justify) {
+  const auto length = static_cast<int64_t>(utf8::count(text));
+  if (width <= length) return std::string(text);
+  const auto missing = static_cast<uint64_t>(width - length);
+  sandbox.check_text_size(missing);
+  sandbox.check_text_size(text.size() + missing * fill.size());
+  uint64_t left = 0;
+  if (justify == Justify::right) left = missing;
+  if (justify == Justify::format_center) left = missing / 2;
+  // Source: str.center of CPython: the odd blank goes left when the width is odd.
+  if (justify == Justify::center) left = missing / 2 + (missing & static_cast<uint64_t>(width) & 1);
+  std::string result;
+  for (uint64_t i = 0; i < left; ++i) result += fill;
+  result += text;
+  for (uint64_t i = left; i < missing; ++i) result += fill;
+  return result;
+}
+
+namespace {
+
+const std::string& bytes_of(const Value& value) { return value.text()->bytes; }
+
+Value like(Sandbox& sandbox, const Value& self, std::string_view bytes) {
+  sandbox.check_text_size(bytes.size());
+  return sandbox.text(std::string(bytes), self.text()->is_markup);
+}
+
+Value list_like(Sandbox& sandbox, const Value& self, const std::vector<std::string_view>& parts) {
+  sandbox.check_item_count(parts.size());
+  std::vector<Value> items;
+  items.reserve(parts.size());
+  for (const auto part : parts) items.push_back(like(sandbox, self, part));
+  return sandbox.list(std::move(items));
+}
+
+template <utf8::Side side>
+Value strip(Sandbox& sandbox, const Value& self, const Bound& args) {
+  sandbox.charge_scan(bytes_of(self).size());
+  if (!args.is_given(0)) return like(sandbox, self, utf8::strip(bytes_of(self), side));
+  const Text& chars = require_text(sandbox, args[0], "strip arg");
+  return like(sandbox, self, utf8::strip(bytes_of(self), chars.bytes, side));
+}
+
+std::vector<std::string_view> split_on_space(std::string_view text, uint64_t max, bool from_right) {
+  std::vector<std::string_view> parts;
+  std::string_view rest = from_right ? utf8::strip(text, utf8::Side::right)
+                                     : utf8::strip(text, utf8::Side::left);
+  while (!rest.empty()) {
+    if (parts.size() == max) {
+      parts.push_back(rest);
+      break;
+    }
+    if (from_right) {
+      // Walk back to the last space.
+      size_t start = rest.size();
+      while (start > 0) {
+        size_t previous = start - 1;
+        while (previous > 0 && (static_cast<unsigned char>(rest[previous]) & 0xC0) == 0x80) {
+          --previous;
+        }
+        size_t after = previous;
+        if (utf8::is_space(utf8::next(rest, after))) break;
+        start = previous;
+      }
+      parts.push_back(rest.substr(start));
+      rest = utf8::strip(rest.substr(0, start), utf8::Side::right);
+    } else {
+      size_t end = 0;
+      for (size_t offset = 0; offset < rest.size(); end = offset) {
+        if (utf8::is_space(utf8::next(rest, offset))) break;
+      }
+      parts.push_back(rest.substr(0, end));
+      rest = utf8::strip(rest.substr(end), utf8::Side::left);
+    }
+  }
+  if (from_right) std::reverse(parts.begin(), parts.end());
+  return parts;
+}
+
+std::vector<std::string_view> split_on(std::string_view text, std::string_view separator) {
+  std::vector<std::string_view> parts;
+  size_t offset = 0;
+  for (size_t hit = 0; (hit = utf8::find(text, separator, offset)) != std::string_view::npos;) {
+    parts.push_back(text.substr(offset, hit - offset));
+    offset = hit + separator.size();
+  }
+  parts.push_back(text.substr(offset));
+  return parts;
+}
+
+// Right to left: what overlaps is decided from the right, so the text is searched reversed.
+std::vector<std::string_view> rsplit_on(std::string_view text,
+                                        std::string_view separator,
+                                        uint64_t max) {
+  const std::string reversed(text.rbegin(), text.rend());
+  const std::string needle(separator.rbegin(), separator.rend());
+  std::vector<std::string_view> parts;
+  size_t offset = 0;
+  while (parts.size() < max) {
+    const size_t hit = utf8::find(reversed, needle, offset);
+    if (hit == std::string::npos) break;
+    parts.push_back(text.substr(text.size() - hit, hit - offset));
+    offset = hit + needle.size();
+  }
+  parts.push_back(text.substr(0, text.size() - offset));
+  std::reverse(parts.begin(), parts.end());
+  return parts;
+}
+
+template <bool from_right>
+Value split(Sandbox& sandbox, const Value& self, const Bound& args) {
+  const std::string& text = bytes_of(self);
+  sandbox.charge_scan(text.size());
+  const int64_t max = args.has(1) ? require_integer(sandbox, args[1], "maxsplit") : -1;
+  const uint64_t most = max < 0 ? UINT64_MAX : static_cast<uint64_t>(max);
+  if (!args.is_given(0)) return list_like(sandbox, self, split_on_space(text, most, from_right));
+  const Text& separator = require_text(sandbox, args[0], "separator");
+  if (separator.bytes.empty()) sandbox.fail("empty separator");
+  if (from_right) return list_like(sandbox, self, rsplit_on(text, separator.bytes, most));
+  auto parts = split_on(text, separator.bytes);
+  if (parts.size() - 1 > most) {  // the last part runs to the end
+    const char* begin = parts[most].data();
+    parts.resize(most + 1);
+    parts.back() = std::string_view(begin, static_cast<size_t>(text.data() + text.size() - begin));
+  }
+  return list_like(sandbox, self, parts);
+}
+
+Value splitlines(Sandbox& sandbox, const Value& self, const Bound& args) {
+  sandbox.charge_decode(bytes_of(self).size());
+  return list_like(sandbox, self, split_lines(bytes_of(self), args.truthy(0)));
+}
+
+// text[start:end] of find(), count(), startswith(); also reports where it starts, in code points.
+struct Window {
+  std::string_view bytes;
+  int64_t start = 0;
+  bool is_valid = true;  // start <= len(text)
+};
+
+Window window(Sandbox& sandbox, const Value& self, const Bound& args, size_t first) {
+  const Text& text = *self.text();
+  sandbox.charge_decode(text.bytes.size());
+  const auto length = static_cast<int64_t>(text.length);
+  const auto bound = [&](size_t index, int64_t fallback) {
+    if (!args.is_given(index)) return fallback;
+    const int64_t value = require_integer(sandbox, args[index], "slice indices");
+    return value < 0 ? std::max<int64_t>(0, std::max(value, -length) + length) : value;
+  };
+  const int64_t start = bound(first, 0);
+  const int64_t end = std::min(bound(first + 1, length), length);
+  if (start > length || start > end) return {.bytes = {}, .start = start, .is_valid = false};
+  const size_t from = text.is_ascii() ? static_cast<size_t>(start)
+                                      : utf8::offset_of(text.bytes, static_cast<size_t>(start));
+  const size_t to = text.is_ascii() ? static_cast<size_t>(end)
+                                    : utf8::offset_of(text.bytes, static_cast<size_t>(end));
+  return {.bytes = std::string_view(text.bytes).substr(from, to - from), .start = start};
+}
+
+template <bool at_end>
+Value has_affix(Sandbox& sandbox, const Value& self, const Bound& args) {
+  const Window part = window(sandbox, self, args, 1);
+  const auto matches = [&](const Value& affix) {
+    const std::string& bytes = require_text(sandbox, affix, "affix").bytes;
+    if (!part.is_valid) return false;
+    return at_end ? part.bytes.ends_with(bytes) : part.bytes.starts_with(bytes);
+  };
+  const Sequence* affixes = args[0].sequence();
+  if (affixes != nullptr && affixes->flavor == Sequence::Flavor::tuple) {
+    return Value(std::any_of(affixes->items.begin(), affixes->items.end(), matches));
+  }
+  return Value(matches(args[0]));
+}
+
+template <bool from_right>
+int64_t find_index(Sandbox& sandbox, const Value& self, const Bound& args) {
+  const std::string& needle = require_text(sandbox, args[0], "argument").bytes;
+  const Window part = window(sandbox, self, args, 1);
+  if (!part.is_valid) return -1;
+  const size_t hit =
+      from_right ? utf8::rfind(part.bytes, needle) : utf8::find(part.bytes, needle);
+  if (hit == std::string_view::npos) return -1;
+  return part.start + static_cast<int64_t>(utf8::count(part.bytes.substr(0, hit)));
+}
+
+template <bool from_right>
+Value find(Sandbox& sandbox, const Value& self, const Bound& args) {
+  return Value(find_index<from_right>(sandbox, self, args));
+}
+
+template <bool from_right>
+Value index(Sandbox& sandbox, const Value& self, const Bound& args) {
+  const int64_t hit = find_index<from_right>(sandbox, self, args);
+  if (hit < 0) sandbox.fail("substring not found");
+  return Value(hit);
+}
+
+Value count(Sandbox& sandbox, const Value& self, const Bound& args) {
+  const std::string& needle = require_text(sandbox, args[0], "argument").bytes;
+  const Window part = window(sandbox, self, args, 1);
+  if (!part.is_valid) return Value(int64_t{0});
+  if (needle.empty()) return Value(static_cast<int64_t>(utf8::count(part.bytes)) + 1);
+  int64_t hits = 0;
+  size_t offset = 0;
+  while ((offset = utf8::find(part.bytes, needle, offset)) != std::string_view::npos) {
+    ++hits;
+    offset += needle.size();
+  }
+  return Value(hits);
+}
+
+Value upper(Sandbox& sandbox, const Value& self, const Bound&) {
+  sandbox.charge_decode(bytes_of(self).size());
+  return like(sandbox, self, utf8::upper(bytes_of(self)));
+}
+Value lower(Sandbox& sandbox, const Value& self, const Bound&) {
+  sandbox.charge_decode(bytes_of(self).size());
+  return like(sandbox, self, utf8::lower(bytes_of(self)));
+}
+Value capitalize(Sandbox& sandbox, const Value& self, const Bound&) {
+  sandbox.charge_decode(bytes_of(self).size());
+  return like(sandbox, self, capitalize_text(bytes_of(self)));
+}
+
+Value title(Sandbox& sandbox, const Value& self, const Bound&) {
+  sandbox.charge_decode(bytes_of(self).size());
+  std::string result;
+  bool is_inside_word = false;
+  for (size_t offset = 0; offset < bytes_of(self).size();) {
+    const char32_t c = utf8::next(bytes_of(self), offset);
+    is_inside_word ? utf8::append_lower(result, c) : utf8::append_title(result, c);
+    is_inside_word = utf8::is_upper(c) || utf8::is_lower(c);
+  }
+  return like(sandbox, self, result);
+}
+
+Value swapcase(Sandbox& sandbox, const Value& self, const Bound&) {
+  sandbox.charge_decode(bytes_of(self).size());
+  std::string result;
+  for (size_t offset = 0; offset < bytes_of(self).size();) {
+    const char32_t c = utf8::next(bytes_of(self), offset);
+    utf8::is_upper(c) ? utf8::append_lower(result, c) : utf8::append_upper(result, c);
+  }
+  return like(sandbox, self, result);
+}
+
+Value replace(Sandbox& sandbox, const Value& self, const Bound& args) {
+  const Text& old_part = require_text(sandbox, args[0], "replace() argument 1");
+  const Text& new_part = require_text(sandbox, args[1], "replace() argument 2");
+  const int64_t most = args.has(2) ? require_integer(sandbox, args[2], "count") : -1;
+  const bool escapes = self.text()->is_markup && !new_part.is_markup;
+  const std::string by = escapes ? escape_html(new_part.bytes) : new_part.bytes;
+  return like(
+      sandbox, self, replace_text(sandbox, bytes_of(self), old_part.bytes, by, most));
+}
+
+Value join(Sandbox& sandbox, const Value& self, const Bound& args) {
+  std::vector<std::string> parts;
+  for (const Value& item : iterate(sandbox, args[0])) {
+    const bool is_markup = self.text()->is_markup;
+    if (is_markup) {
+      const Value text = to_text(sandbox, item);
+      parts.push_back(text.text()->is_markup ? bytes_of(text) : escape_html(bytes_of(text)));
+    } else {
+      if (!item.is_text()) {
+        sandbox.fail(fmt::format("sequence item {}: expected str instance, {} found",
+                                 parts.size(),
+                                 type_name(item)));
+      }
+      parts.push_back(bytes_of(item));
+    }
+  }
+  return like(sandbox, self, join_texts(sandbox, bytes_of(self), parts));
+}
+
+Value format(Sandbox& sandbox, const Value& self, const Bound& args) {
+  return like(sandbox, self, format_braces(sandbox, bytes_of(self), args.raw()));
+}
+
+template <Justify justify>
+Value pad(Sandbox& sandbox, const Value& self, const Bound& args) {
+  const std::string fill = args.has(1) ? require_text(sandbox, args[1], "fill").bytes : " ";
+  if (utf8::count(fill) != 1) sandbox.fail("The fill character must be exactly one character long");
+  const int64_t width = require_integer(sandbox, args[0], "width");
+  return like(sandbox, self, pad_text(sandbox, bytes_of(self), width, fill, justify));
+}
+
+Value zfill(Sandbox& sandbox, const Value& self, const Bound& args) {
+  const std::string& text = bytes_of(self);
+  const size_t sign = !text.empty() && (text[0] == '+' || text[0] == '-') ? 1 : 0;
+  const int64_t width = require_integer(sandbox, args[0], "width");
+  const int64_t digits = width > INT64_MIN + 1 ? width - static_cast<int64_t>(sign) : width;
+  return like(sandbox,
+              self,
+              text.substr(0, sign) +
+                  pad_text(sandbox, text.substr(sign), digits, "0", Justify::right));
+}
+
+Value removeprefix(Sandbox& sandbox, const Value& self, const Bound& args) {
+  std::string_view text = bytes_of(self);
+  const std::string& prefix = require_text(sandbox, args[0], "removeprefix() argument").bytes;
+  if (text.starts_with(prefix)) text.remove_prefix(prefix.size());
+  return like(sandbox, self, text);
+}
+
+Value removesuffix(Sandbox& sandbox, const Value& self, const Bound& args) {
+  std::string_view text = bytes_of(self);
+  const std::string& suffix = require_text(sandbox, args[0], "removesuffix() argument").bytes;
+  if (text.ends_with(suffix)) text.remove_suffix(suffix.size());
+  return like(sandbox, self, text);
+}
+
+template <bool from_right>
+Value partition(Sandbox& sandbox, const Value& self, const Bound& args) {
+  const std::string_view text = bytes_of(self);
+  const std::string& separator = require_text(sandbox, args[0], "separator").bytes;
+  if (separator.empty()) sandbox.fail("empty separator");
+  sandbox.charge_scan(text.size());
+  const size_t hit = from_right ? utf8::rfind(text, separator) : utf8::find(text, separator);
+  std::array<std::string_view, 3> parts = {text, "", ""};
+  if (hit != std::string_view::npos) {
+    parts = {text.substr(0, hit), separator, text.substr(hit + separator.size())};
+  } else if (from_right) {
+    parts = {"", "", text};
+  }
+  std::vector<Value> items;
+  for (const auto part : parts) items.push_back(like(sandbox, self, part));
+  return sandbox.tuple(std::move(items));
+}
+
+template <bool (*predicate)(char32_t)>
+Value all_are(Sandbox& sandbox, const Value& self, const Bound&) {
+  const std::string& text = bytes_of(self);
+  sandbox.charge_decode(text.size());
+  for (size_t offset = 0; offset < text.size();) {
+    if (!predicate(utf8::next(text, offset))) return Value(false);
+  }
+  return Value(!text.empty());
+}
+
+bool is_alphanumeric(char32_t c) { return utf8::is_letter(c) || utf8::is_decimal(c); }
+
+// Has cased letters, and none of the other case.
+template <bool (*wanted)(char32_t), bool (*other)(char32_t)>
+Value has_case(Sandbox& sandbox, const Value& self, const Bound&) {
+  const std::string& text = bytes_of(self);
+  sandbox.charge_decode(text.size());
+  bool has_wanted = false;
+  for (size_t offset = 0; offset < text.size();) {
+    const char32_t c = utf8::next(text, offset);
+    if (other(c)) return Value(false);
+    has_wanted = has_wanted || wanted(c);
+  }
+  return Value(has_wanted);
+}
+
+using utf8::Side;
+constexpr auto kMethods = std::to_array<Builtin>({
+    {"capitalize", "", 0, capitalize},
+    {"casefold", "", 0, lower},
+    {"center", "/width /fill", 1, pad<Justify::center>},
+    {"count", "/sub /start /end", 1, count},
+    {"endswith", "/suffix /start /end", 1, has_affix<true>},
+    {"find", "/sub /start /end", 1, find<false>},
+    {"format", "*", 0, format},
+    {"index", "/sub /start /end", 1, index<false>},
+    {"isalnum", "", 0, all_are<is_alphanumeric>},
+    {"isalpha", "", 0, all_are<utf8::is_letter>},
+    {"isdecimal", "", 0, all_are<utf8::is_decimal>},
+    {"isdigit", "", 0, all_are<utf8::is_decimal>},
+    {"islower", "", 0, has_case<utf8::is_lower, utf8::is_upper>},
+    {"isnumeric", "", 0, all_are<utf8::is_decimal>},
+    {"isspace", "", 0, all_are<utf8::is_space>},
+    {"isupper", "", 0, has_case<utf8::is_upper, utf8::is_lower>},
+    {"join", "/iterable", 1, join},
+    {"ljust", "/width /fill", 1, pad<Justify::left>},
+    {"lower", "", 0, lower},
+    {"lstrip", "/chars", 0, strip<Side::left>},
+    {"partition", "/sep", 1, partition<false>},
+    {"removeprefix", "/prefix", 1, removeprefix},
+    {"removesuffix", "/suffix", 1, removesuffix},
+    {"replace", "/old /new /count", 2, replace},
+    {"rfind", "/sub /start /end", 1, find<true>},
+    {"rindex", "/sub /start /end", 1, index<true>},
+    {"rjust", "/width /fill", 1, pad<Justify::right>},
+    {"rpartition", "/sep", 1, partition<true>},
+    {"rsplit", "sep maxsplit", 0, split<true>},
+    {"rstrip", "/chars", 0, strip<Side::right>},
+    {"split", "sep maxsplit", 0, split<false>},
+    {"splitlines", "keepends", 0, splitlines},
+    {"startswith", "/prefix /start /end", 1, has_affix<false>},
+    {"strip", "/chars", 0, strip<Side::both>},
+    {"swapcase", "", 0, swapcase},
+    {"title", "", 0, title},
+    {"upper", "", 0, upper},
+    {"zfill", "/width", 1, zfill},
+});
+
+}  // namespace
+
+const Builtin* find_text_method(std::string_view name) { return find_in(kMethods, name); }
+
+}  // namespace reprise::chat_template

@@ -1,0 +1,225 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace reprise::chat_template {
+
+class Value;
+class Dict;
+class Loop;
+struct Callable;
+struct Iterator;
+struct Namespace;
+struct Sequence;
+struct Text;
+
+/// A name, attribute or element that is not there: prints as nothing, is false, iterates as empty;
+/// any other use is an error that says `message`.
+struct Undefined {
+  std::shared_ptr<const std::string> message;
+};
+struct None {};
+
+/// What an expression of a template evaluates to: Python's values as far as a template can see
+/// them. Cheap to copy; strings, sequences and dicts are immutable and shared. Nothing of the host
+/// program is reachable from one.
+class Value {
+ public:
+  Value() : data_(None{}) {}
+  // Explicit per type: a const char* must not become a bool.
+  explicit Value(bool value) : data_(value) {}
+  explicit Value(int64_t value) : data_(value) {}
+  explicit Value(double value) : data_(value) {}
+  explicit Value(Undefined value) : data_(std::move(value)) {}
+  explicit Value(std::shared_ptr<const Text> value) : data_(std::move(value)) {}
+  explicit Value(std::shared_ptr<const Sequence> value) : data_(std::move(value)) {}
+  explicit Value(std::shared_ptr<const Dict> value) : data_(std::move(value)) {}
+  explicit Value(std::shared_ptr<const Callable> value) : data_(std::move(value)) {}
+  explicit Value(std::shared_ptr<Namespace> value) : data_(std::move(value)) {}
+  explicit Value(std::shared_ptr<Iterator> value) : data_(std::move(value)) {}
+  explicit Value(std::shared_ptr<Loop> value) : data_(std::move(value)) {}
+  Value(const void*) = delete;
+
+  [[nodiscard]] bool is_undefined() const { return std::holds_alternative<Undefined>(data_); }
+  [[nodiscard]] bool is_none() const { return std::holds_alternative<None>(data_); }
+  [[nodiscard]] bool is_bool() const { return std::holds_alternative<bool>(data_); }
+  [[nodiscard]] bool is_float() const { return std::holds_alternative<double>(data_); }
+  /// An int proper; Python's bool is an int too, see as_integer().
+  [[nodiscard]] bool is_int() const { return std::holds_alternative<int64_t>(data_); }
+  [[nodiscard]] bool is_number() const { return is_int() || is_float() || is_bool(); }
+  [[nodiscard]] bool is_text() const { return text() != nullptr; }
+
+  [[nodiscard]] bool as_bool() const { return std::get<bool>(data_); }
+  [[nodiscard]] double as_float() const { return std::get<double>(data_); }
+  /// int or bool.
+  [[nodiscard]] std::optional<int64_t> as_integer() const {
+    if (const auto* value = std::get_if<int64_t>(&data_)) return *value;
+    if (const auto* value = std::get_if<bool>(&data_)) return *value ? 1 : 0;
+    return std::nullopt;
+  }
+
+  // Null when the value is of another kind. The pointee lives as long as this value.
+  [[nodiscard]] const Undefined* undefined() const { return std::get_if<Undefined>(&data_); }
+  [[nodiscard]] const Text* text() const { return pointee<const Text>(); }
+  [[nodiscard]] const Sequence* sequence() const { return pointee<const Sequence>(); }
+  [[nodiscard]] const Dict* dict() const { return pointee<const Dict>(); }
+  [[nodiscard]] const Callable* callable() const { return pointee<const Callable>(); }
+  [[nodiscard]] Namespace* name_space() const { return pointee<Namespace>(); }
+  [[nodiscard]] Iterator* iterator() const { return pointee<Iterator>(); }
+  [[nodiscard]] Loop* loop() const { return pointee<Loop>(); }
+  /// Identity of a shared object (`is sameas`), null for plain values.
+  [[nodiscard]] const void* identity() const;
+  /// Index of the alternative: equal kinds have equal indices.
+  [[nodiscard]] size_t kind() const { return data_.index(); }
+
+ private:
+  template <typename T>
+  [[nodiscard]] T* pointee() const {
+    const auto* held = std::get_if<std::shared_ptr<T>>(&data_);
+    return held == nullptr ? nullptr : held->get();
+  }
+
+  std::variant<Undefined,
+               None,
+               bool,
+               int64_t,
+               double,
+               std::shared_ptr<const Text>,
+               std::shared_ptr<const Sequence>,
+               std::shared_ptr<const Dict>,
+               std::shared_ptr<const Callable>,
+               std::shared_ptr<Namespace>,
+               std::shared_ptr<Iterator>,
+               std::shared_ptr<Loop>>
+      data_;
+};
+
+/// How big a value is with everything in it, shared parts counted each time they occur: what bounds
+/// recursion over it (depth) and the cost of comparing, printing or hashing it (weight).
+struct Extent {
+  int depth = 0;
+  uint64_t weight = 1;  // saturates far above every budget
+
+  void add(const Extent& part);
+};
+
+struct Text {
+  std::string bytes;       // UTF-8
+  size_t length = 0;       // in code points
+  bool is_markup = false;  // came out of |safe or |escape: `+` escapes the other side
+
+  [[nodiscard]] bool is_ascii() const { return length == bytes.size(); }
+};
+
+struct Sequence {
+  enum class Flavor { list, tuple, range, keys, values, items };
+
+  std::vector<Value> items;
+  Flavor flavor = Flavor::list;
+  Extent extent{.depth = 1};
+  int64_t start = 0, stop = 0, step = 1;  // Flavor::range only, for printing
+
+  [[nodiscard]] bool is_view() const { return flavor >= Flavor::keys; }
+};
+
+/// Insertion-ordered, keyed by any hashable value; 1, 1.0 and true are one key, as in Python.
+class Dict {
+ public:
+  using Entry = std::pair<Value, Value>;
+
+  /// The last value of a repeated key wins, the first position stays. \pre key is hashable
+  void set(Value key, Value value);
+  [[nodiscard]] const Value* find(const Value& key) const;
+  [[nodiscard]] const Value* find(std::string_view key) const;
+  [[nodiscard]] const std::vector<Entry>& entries() const { return entries_; }
+  [[nodiscard]] size_t size() const { return entries_.size(); }
+
+  [[nodiscard]] const Extent& extent() const { return extent_; }
+
+ private:
+  // Below this a scan beats hashing.
+  static constexpr size_t kIndexFrom = 9;
+  [[nodiscard]] size_t position(const Value& key) const;
+
+  Extent extent_{.depth = 1};
+  std::vector<Entry> entries_;
+  std::unordered_multimap<size_t, size_t> index_;  // hash -> position, once kIndexFrom is reached
+};
+
+/// The only mutable object of a template: `{% set ns.x = 1 %}`.
+struct Namespace {
+  std::vector<std::pair<std::string, Value>> attributes;
+
+  [[nodiscard]] const Value* find(std::string_view name) const;
+  void set(std::string_view name, Value value);
+};
+
+/// What map, select, reverse, ... give: its items come once.
+struct Iterator {
+  std::vector<Value> items;
+  size_t next = 0;
+  Extent extent{.depth = 1};
+};
+
+struct Builtin;
+struct MacroClosure;
+
+/// Something a template may call: a global function, a method bound to its value, a macro.
+struct Callable {
+  std::string name;
+  const Builtin* builtin = nullptr;           // static storage; null for macros
+  Value self;                                 // methods: the value left of the dot
+  std::shared_ptr<const MacroClosure> macro;  // null for builtins
+};
+
+/// The variable `loop`: pulls items one by one, so that a filter `if` sees what the body did.
+class Loop {
+ public:
+  Loop(std::vector<Value> items, std::function<bool(const Value&)> accepts)
+      : items_(std::move(items)), accepts_(std::move(accepts)) {}
+
+  /// Moves to the next accepted item; nullopt at the end.
+  std::optional<Value> advance();
+  /// The item after the current one, without moving.
+  const std::optional<Value>& peek();
+  [[nodiscard]] int64_t length();
+  /// Nothing is pulled any more: the loop's statement is over, though the object may live on.
+  void finish();
+
+  int64_t index0 = -1;
+  std::optional<Value> previous;
+  std::optional<Value> current;
+  std::optional<Value> last_changed;  // argument tuple of loop.changed()
+
+ private:
+  std::optional<Value> pull();
+
+  std::vector<Value> items_;
+  size_t position_ = 0;
+  std::function<bool(const Value&)> accepts_;  // empty: every item
+  std::optional<std::optional<Value>> after_;  // outer: has been peeked
+  std::optional<int64_t> length_;
+};
+
+/// "str", "list", "dict", ...: Python's name of the type, for messages.
+[[nodiscard]] std::string_view type_name(const Value& value);
+[[nodiscard]] bool is_truthy(const Value& value);
+[[nodiscard]] bool is_hashable(const Value& value);
+/// Python's `==`. Costs up to the smaller weight; operators.h has the one that charges for it.
+[[nodiscard]] bool equals(const Value& left, const Value& right);
+[[nodiscard]] size_t hash(const Value& value);
+[[nodiscard]] Extent extent_of(const Value& value);
+
+/// Values outside a render (literals of the AST, converted JSON): not accounted to a Sandbox.
+[[nodiscard]] Value make_text(std::string bytes, bool is_markup = false);
+
+}  // namespace reprise::chat_template
