@@ -47,6 +47,10 @@ TEST(Json, refuses_what_rfc_8259_refuses_and_repeated_members) {
   }
 }
 
+TEST(Json, refuses_a_nul_byte_and_what_hides_behind_it) {
+  EXPECT_THROW((void)parse_json(std::string_view("{}\0garbage", 10), "test"), InvalidArgument);
+}
+
 TEST(Json, stops_at_the_depth_limit_without_recursing) {
   EXPECT_NO_THROW((void)parse_json(std::string(64, '[') + std::string(64, ']'), "test"));
   EXPECT_THROW((void)parse_json(std::string(65, '[') + std::string(65, ']'), "test"), InvalidArgument);

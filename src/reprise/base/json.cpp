@@ -107,6 +107,10 @@ Json parse_json(std::string_view text, std::string_view where, const JsonLimits&
   if (text.starts_with("\xEF\xBB\xBF")) {
     throw InvalidArgument(fmt::format("{}: starts with a byte-order mark; save it as plain UTF-8", where));
   }
+  // The lexer below takes a NUL byte for the end of the text and would ignore what follows.
+  if (const size_t nul = text.find('\0'); nul != std::string_view::npos) {
+    throw InvalidArgument(fmt::format("{}: not valid JSON at byte {}: a NUL byte", where, nul));
+  }
   StrictBuilder builder(where, limits);
   Json::sax_parse(text.begin(), text.end(), &builder);
   return builder.take();
