@@ -1,0 +1,238 @@
+#include "reprise/tensor/tensor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <optional>
+#include <vector>
+
+#include "reprise/tensor/op.h"
+#include "reprise/tensor/ops.h"
+
+namespace reprise {
+namespace {
+
+using testing::HasSubstr;
+
+// Remembers the last call, and returns results of the inferred types without memory.
+class RecordingExecutor final : public OpExecutor {
+ public:
+  void execute(const OpCall& call,
+               std::span<const Tensor> inputs,
+               std::span<Tensor> outputs) override {
+    std::array<TensorType, kMaxOpOutputs> types;
+    ASSERT_EQ(infer_output_types(call, inputs, types), outputs.size());
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      outputs[i] = Tensor::borrow(types[i], nullptr, *this);
+    }
+    last_call = call;
+    last_inputs.assign(inputs.begin(), inputs.end());
+  }
+
+  std::optional<OpCall> last_call;
+  std::vector<Tensor> last_inputs;
+};
+
+class Ops : public testing::Test {
+ protected:
+  Tensor f(Shape shape, DType dtype = DType::bf16) {
+    return Tensor::borrow({dtype, shape}, nullptr, executor_);
+  }
+  Tensor i(Shape shape) { return f(shape, DType::i32); }
+  RecordingExecutor executor_;
+};
+
+TEST(Shape, indexes_from_both_ends) {
+  Shape shape = {2, 3, 4};
+  EXPECT_EQ(shape.rank(), 3);
+  EXPECT_EQ(shape[-1], 4);
+  EXPECT_EQ(shape[0], 2);
+  shape[-2] = 7;
+  EXPECT_EQ(shape, (Shape{2, 7, 4}));
+  EXPECT_EQ(shape.num_elements(), 56);
+  EXPECT_EQ(shape.to_string(), "[2, 7, 4]");
+}
+
+TEST(Shape, of_rank_zero_is_one_element) {
+  EXPECT_EQ(Shape{}.num_elements(), 1);
+  EXPECT_EQ(Shape{}.to_string(), "[]");
+  EXPECT_EQ((Shape{0, 5}).num_elements(), 0);
+}
+
+TEST(Shape, has_dense_strides) {
+  EXPECT_EQ((Shape{2, 3, 4}).dense_strides(), (Shape{12, 4, 1}));
+  EXPECT_EQ((Shape{5}).dense_strides(), (Shape{1}));
+}
+
+TEST(ShapeDeathTest, refuses_a_dimension_outside) {
+  EXPECT_DEATH((void)(Shape{2, 3})[2], "dimension 2 of rank 2");
+  EXPECT_DEATH((void)(Shape{2, 3})[-3], "dimension -3 of rank 2");
+}
+
+TEST(DTypeNames, read_back_and_know_their_other_spellings) {
+  for (DType dtype :
+       {DType::f32, DType::bf16, DType::f16, DType::i8, DType::u8, DType::i32, DType::i64}) {
+    EXPECT_EQ(parse_dtype(dtype_name(dtype)), dtype);
+  }
+  EXPECT_EQ(parse_dtype("torch.bfloat16"), DType::bf16);
+  EXPECT_EQ(parse_dtype("half"), DType::f16);
+  EXPECT_EQ(parse_dtype("float"), DType::f32);
+  EXPECT_EQ(parse_dtype("float8"), std::nullopt);
+}
+
+TEST_F(Ops, a_default_tensor_is_undefined) {
+  EXPECT_FALSE(Tensor().defined());
+  EXPECT_TRUE(f({1}).defined());
+}
+
+TEST_F(Ops, a_type_says_itself_and_its_size) {
+  EXPECT_EQ(f({3, 4096}).type().to_string(), "bfloat16[3, 4096]");
+  EXPECT_EQ(f({3, 4096}).type().bytes(), 3U * 4096 * 2);
+  EXPECT_EQ(i({0}).type().bytes(), 0U);
+}
+
+TEST_F(Ops, an_extent_reaches_from_the_first_to_the_last_element) {
+  std::array<float, 64> memory{};
+  const Tensor dense = Tensor::borrow({DType::f32, {4, 16}}, memory.data(), executor_);
+  EXPECT_EQ(dense.extent(), (device::BufferView{memory.data(), 256}));
+  const Tensor view = dense.with_layout({3, 4}, {16, 1}, 17);
+  EXPECT_EQ(view.extent(), (device::BufferView{memory.data() + 17, (2 * 16 + 4) * sizeof(float)}));
+  EXPECT_FALSE(view.is_dense());
+  EXPECT_EQ(dense.with_layout({0, 16}, {16, 1}, 0).extent().bytes, 0U);
+  EXPECT_EQ(dense.without_ownership().extent(), dense.extent());
+}
+
+TEST_F(Ops, a_view_of_a_traced_tensor_has_no_address) {
+  EXPECT_EQ(f({4, 16}).with_layout({2, 16}, {16, 1}, 32).data(), nullptr);
+}
+
+TEST_F(Ops, results_have_the_inferred_types) {
+  EXPECT_EQ(ops::embedding(i({5}), f({50, 8})).type(), f({5, 8}).type());
+  EXPECT_EQ(ops::rms_norm(f({5, 8}), f({8}), 1e-6F).type(), f({5, 8}).type());
+  EXPECT_EQ(ops::rms_norm(f({5, 2, 8}), f({8}), 1e-6F).type(), f({5, 2, 8}).type());
+  EXPECT_EQ(ops::add(f({5, 8}), f({5, 8})).type(), f({5, 8}).type());
+  EXPECT_EQ(ops::silu_and_mul(f({5, 8})).type(), f({5, 4}).type());
+  EXPECT_EQ(ops::gather_rows(f({5, 8}), i({2})).type(), f({2, 8}).type());
+  EXPECT_EQ(ops::linear(f({5, 8}), f({3, 8})).type(), f({5, 3}).type());
+  EXPECT_EQ(ops::linear(f({5, 8}), f({3, 8}), f({3})).type(), f({5, 3}).type());
+  EXPECT_EQ(ops::lm_head(f({5, 8}), f({50, 8}), i({1})).type(), f({5, 50}, DType::f32).type());
+  EXPECT_EQ(ops::slice(f({5, 8}), 1, 2, 3).type(), f({5, 3}).type());
+  EXPECT_EQ(ops::slice(f({5, 8}), 0, 5, 0).type(), f({0, 8}).type());
+  EXPECT_EQ(ops::unflatten(f({5, 8}), 4).type(), f({5, 4, 2}).type());
+  EXPECT_EQ(ops::flatten(f({5, 4, 2})).type(), f({5, 8}).type());
+  EXPECT_EQ(ops::empty_like(i({7})).type(), i({7}).type());
+  const auto [q, k] = ops::rope(f({5, 4, 8}), f({5, 2, 8}), i({5}), f({64, 8}, DType::f32));
+  EXPECT_EQ(q.type(), f({5, 4, 8}).type());
+  EXPECT_EQ(k.type(), f({5, 2, 8}).type());
+}
+
+TEST_F(Ops, carry_their_attributes_to_the_executor) {
+  (void)ops::rms_norm(f({5, 8}), f({8}), 1e-5F);
+  EXPECT_EQ(executor_.last_call->code, OpCode::rms_norm);
+  EXPECT_EQ(executor_.last_call->attributes.epsilon, 1e-5F);
+  (void)ops::slice(f({5, 8}), 1, 2, 3);
+  EXPECT_EQ(executor_.last_call->attributes.dim, 1);
+  EXPECT_EQ(executor_.last_call->attributes.begin, 2);
+  EXPECT_EQ(executor_.last_call->attributes.length, 3);
+  ops::attention(f({5, 4, 8}),
+                 f({9, 2, 16, 8}),
+                 f({9, 2, 16, 8}),
+                 {i({4}), i({3}), i({3, 2}), 0.5F, 7},
+                 f({5, 4, 8}));
+  EXPECT_EQ(executor_.last_call->code, OpCode::attention);
+  EXPECT_EQ(executor_.last_call->attributes.scale, 0.5F);
+  EXPECT_EQ(executor_.last_call->attributes.sliding_window, 7);
+  EXPECT_EQ(executor_.last_inputs.size(), 7U);
+}
+
+TEST_F(Ops, pass_an_absent_bias_as_an_undefined_tensor) {
+  (void)ops::linear(f({5, 8}), f({3, 8}));
+  EXPECT_EQ(executor_.last_inputs.size(), 3U);
+  EXPECT_FALSE(executor_.last_inputs[2].defined());
+}
+
+TEST_F(Ops, refuse_arguments_that_do_not_fit) {
+  EXPECT_THROW((void)ops::embedding(f({5}), f({50, 8})), ShapeError);
+  EXPECT_THROW((void)ops::embedding(i({5}), f({50})), ShapeError);
+  EXPECT_THROW((void)ops::rms_norm(f({5, 8}), f({7}), 0), ShapeError);
+  EXPECT_THROW((void)ops::rms_norm(f({8}), f({8}), 0), ShapeError);
+  EXPECT_THROW((void)ops::rms_norm(f({5, 8}), f({8}, DType::f32), 0), ShapeError);
+  EXPECT_THROW((void)ops::add(f({5, 8}), f({5, 7})), ShapeError);
+  EXPECT_THROW((void)ops::add(f({5, 8}), f({5, 8}, DType::f16)), ShapeError);
+  EXPECT_THROW((void)ops::silu_and_mul(f({5, 7})), ShapeError);
+  EXPECT_THROW((void)ops::gather_rows(f({5, 8}), f({2})), ShapeError);
+  EXPECT_THROW((void)ops::linear(f({5, 8}), f({3, 7})), ShapeError);
+  EXPECT_THROW((void)ops::linear(f({5, 8}), f({3, 8}, DType::f32)), ShapeError);
+  EXPECT_THROW((void)ops::linear(f({5, 8}), f({3, 8}), f({4})), ShapeError);
+  EXPECT_THROW((void)ops::linear(f({5, 8}), f({3, 8}), f({3}, DType::f32)), ShapeError);
+  EXPECT_THROW((void)ops::lm_head(f({5, 8}), f({50, 8}), i({2})), ShapeError);
+  EXPECT_THROW((void)ops::slice(f({5, 8}), 1, 2, 7), ShapeError);
+  EXPECT_THROW((void)ops::slice(f({5, 8}), 2, 0, 0), ShapeError);
+  EXPECT_THROW((void)ops::slice(f({5, 8}), 0, -1, 2), ShapeError);
+  EXPECT_THROW((void)ops::unflatten(f({5, 8}), 3), ShapeError);
+  EXPECT_THROW((void)ops::unflatten(f({5, 8}), 0), ShapeError);
+  EXPECT_THROW((void)ops::flatten(f({5, 8})), ShapeError);
+  const Tensor table = f({64, 8}, DType::f32);
+  EXPECT_THROW((void)ops::rope(f({5, 4, 8}), f({4, 2, 8}), i({5}), table), ShapeError);
+  EXPECT_THROW((void)ops::rope(f({5, 4, 8}), f({5, 2, 8}), i({4}), table), ShapeError);
+  EXPECT_THROW((void)ops::rope(f({5, 4, 8}), f({5, 2, 8}), i({5}), f({64, 8})), ShapeError);
+  EXPECT_THROW((void)ops::rope(f({5, 4, 7}), f({5, 2, 7}), i({5}), f({64, 7}, DType::f32)),
+               ShapeError);
+}
+
+TEST_F(Ops, refuse_caches_that_do_not_fit) {
+  const Tensor k = f({5, 2, 8});
+  const Tensor cache = f({9, 2, 16, 8});
+  EXPECT_NO_THROW(ops::kv_write(k, k, cache, cache, i({5})));
+  EXPECT_THROW(ops::kv_write(k, k, cache, cache, i({4})), ShapeError);
+  EXPECT_THROW(ops::kv_write(k, f({5, 1, 8}), cache, cache, i({5})), ShapeError);
+  EXPECT_THROW(ops::kv_write(k, k, f({9, 3, 16, 8}), f({9, 3, 16, 8}), i({5})), ShapeError);
+  const Tensor other = f({9, 2, 16, 8}, DType::f16);
+  EXPECT_THROW(ops::kv_write(k, k, other, other, i({5})), ShapeError);
+
+  const Tensor q = f({5, 4, 8});
+  const ops::AttentionArguments fitting = {i({4}), i({3}), i({3, 2})};
+  const auto attend =
+      [&](const Tensor& query, const Tensor& keys, ops::AttentionArguments arguments) {
+        ops::attention(query, keys, keys, arguments, query);
+      };
+  EXPECT_NO_THROW(attend(q, cache, fitting));
+  EXPECT_THROW(attend(f({5, 3, 8}), cache, fitting), ShapeError);
+  EXPECT_THROW(attend(f({5, 4, 16}), cache, fitting), ShapeError);
+  EXPECT_THROW(attend(q, other, fitting), ShapeError);
+  EXPECT_THROW(attend(q, f({9, 0, 16, 8}), fitting), ShapeError);
+  EXPECT_THROW(attend(q, f({9, 2, 0, 8}), fitting), ShapeError);
+  EXPECT_THROW(attend(q, cache, {i({3}), i({3}), i({3, 2})}), ShapeError);
+  EXPECT_THROW(attend(q, cache, {i({4}), i({3}), i({2, 2})}), ShapeError);
+  EXPECT_THROW(ops::attention(q, cache, cache, fitting, f({5, 4, 8}, DType::f32)), ShapeError);
+}
+
+TEST_F(Ops, refuse_to_merge_heads_that_lie_apart) {
+  const Tensor wide = f({5, 4, 16}).with_layout({5, 4, 8}, {64, 16, 1}, 0);
+  EXPECT_THROW((void)ops::flatten(wide), ShapeError);
+}
+
+TEST_F(Ops, say_the_op_the_types_and_the_rule_in_a_refusal) {
+  try {
+    (void)ops::linear(f({5, 8}), f({3, 7}));
+    FAIL();
+  } catch (const ShapeError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("linear(bfloat16[5, 8], bfloat16[3, 7], none): needs x"));
+  }
+}
+
+TEST_F(Ops, refuse_a_wrong_number_of_arguments) {
+  const std::array<Tensor, 1> one = {f({5, 8})};
+  std::array<TensorType, kMaxOpOutputs> types;
+  EXPECT_THROW(infer_output_types({OpCode::add, {}}, one, types), ShapeError);
+}
+
+TEST(OpName, is_known_for_every_op) {
+  for (int code = 0; code <= static_cast<int>(OpCode::attention); ++code) {
+    EXPECT_NE(op_name(static_cast<OpCode>(code)), "unknown");
+  }
+}
+
+}  // namespace
+}  // namespace reprise
