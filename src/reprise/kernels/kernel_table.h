@@ -26,6 +26,8 @@ struct KernelTable {
   // Copies bytes, so one kernel serves all types.
   device::Kernel gather_rows;
   device::Kernel kv_write;
+  // ExpArguments, one block; no op.
+  device::Kernel exp;
 };
 
 /// Chosen once, when an executor is made; the choice decides the bits of every result.

@@ -147,6 +147,17 @@ double rounding_error(DType dtype) {
   }
 }
 
+double underflow_error(DType dtype) {
+  switch (dtype) {
+    case DType::bf16:
+      return 0x1p-134;
+    case DType::f16:
+      return 0x1p-25;
+    default:
+      return 0x1p-150;
+  }
+}
+
 void expect_close(const Tensor& got, const Tensor& want, double relative, double absolute) {
   ASSERT_EQ(got.shape(), want.shape());
   if (got.num_elements() == 0) return;

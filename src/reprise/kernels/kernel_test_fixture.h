@@ -111,6 +111,8 @@ class KernelTest : public ::testing::TestWithParam<KernelCase> {
 
 /// Half an ulp of the type at 1: what storing a result costs.
 [[nodiscard]] double rounding_error(DType dtype);
+/// Half of the type's smallest step: what storing a result near zero costs.
+[[nodiscard]] double underflow_error(DType dtype);
 
 /// For each element of two tensors of one shape: |got - want| <= absolute + relative * |want| ; NaN
 /// only where both have it. A reference result in float32 costs no rounding of its own.

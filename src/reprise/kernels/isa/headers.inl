@@ -14,3 +14,4 @@
 #include "reprise/kernels/rope/rope_arguments.h"
 #include "reprise/kernels/rows.h"
 #include "reprise/kernels/silu_and_mul/silu_and_mul_arguments.h"
+#include "reprise/kernels/vector/exp_arguments.h"

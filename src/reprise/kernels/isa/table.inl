@@ -22,4 +22,5 @@ constexpr KernelTable kTable = {
     .attention = REPRISE_FLOAT_KERNELS("attention", run_attention),
     .gather_rows = REPRISE_KERNEL("gather_rows", "", run_gather_rows),
     .kv_write = REPRISE_KERNEL("kv_write", "", run_kv_write),
+    .exp = REPRISE_KERNEL("exp", "_f32", run_exp),
 };

@@ -17,3 +17,16 @@ inline Vec exp(Vec x) {
   p = fma(mul(r, r), p, r);
   return scale_by_power_of_two(add(p, broadcast(1.0F)), n);
 }
+
+inline void run_exp(const void* args, device::BlockRange blocks) noexcept {
+  const auto& a = *static_cast<const ExpArguments*>(args);
+  if (blocks.begin > 0 || blocks.end == 0) return;
+  for (int64_t i = 0; i < a.size; i += kLanes) {
+    const int rest = static_cast<int>(min_of(kLanes, a.size - i));
+    if (rest == kLanes) {
+      store(a.out + i, exp(load(a.x + i)));
+    } else {
+      store_first(a.out + i, exp(load_first(a.x + i, rest)), rest);
+    }
+  }
+}

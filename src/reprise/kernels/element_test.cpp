@@ -1,0 +1,55 @@
+#include "reprise/kernels/element.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace reprise::kernels {
+namespace {
+
+// Checks the float halfway between each two neighbours of a 16-bit format, and those next to it.
+template <typename T>
+void expect_nearest_even(uint32_t largest_finite) {
+  for (uint32_t bits = 0; bits < largest_finite; ++bits) {
+    const float low = to_float(T{static_cast<uint16_t>(bits)});
+    const float high = to_float(T{static_cast<uint16_t>(bits + 1)});
+    ASSERT_LT(low, high);
+    const auto middle = static_cast<float>((static_cast<double>(low) + high) / 2);
+    T out;
+    store_element(&out, low);
+    ASSERT_EQ(out.bits, bits) << "round trip";
+    store_element(&out, middle);
+    ASSERT_EQ(out.bits, bits + bits % 2) << "tie above " << bits;
+    store_element(&out, std::nextafter(middle, low));
+    ASSERT_EQ(out.bits, bits);
+    store_element(&out, std::nextafter(middle, high));
+    ASSERT_EQ(out.bits, bits + 1);
+    store_element(&out, -std::nextafter(middle, high));
+    ASSERT_EQ(out.bits, 0x8000U + bits + 1);
+  }
+}
+
+TEST(Element, rounds_bfloat16_to_nearest_even) { expect_nearest_even<BFloat16>(0x7f7f); }
+
+TEST(Element, rounds_float16_to_nearest_even) { expect_nearest_even<Float16>(0x7bff); }
+
+template <typename T>
+void expect_specials(uint16_t infinity) {
+  T out;
+  store_element(&out, INFINITY);
+  EXPECT_EQ(out.bits, infinity);
+  store_element(&out, 3.4e38F);
+  EXPECT_EQ(out.bits, infinity) << "beyond the largest finite value";
+  // A NaN whose payload lies in the dropped bits must not become an infinity.
+  store_element(&out, bits_to_float(0x7f800001U));
+  EXPECT_TRUE(std::isnan(to_float(out)));
+  EXPECT_TRUE(std::isinf(to_float(T{infinity})));
+}
+
+TEST(Element, keeps_infinities_and_nans) {
+  expect_specials<BFloat16>(0x7f80);
+  expect_specials<Float16>(0x7c00);
+}
+
+}  // namespace
+}  // namespace reprise::kernels

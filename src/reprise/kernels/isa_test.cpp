@@ -1,0 +1,76 @@
+#include "reprise/kernels/isa.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+#include "reprise/base/error.h"
+#include "reprise/kernels/kernel_table.h"
+
+namespace reprise::kernels {
+namespace {
+
+TEST(Isa, names_read_back) {
+  for (Isa isa : {Isa::scalar, Isa::avx2, Isa::avx512, Isa::avx512_bf16}) {
+    EXPECT_EQ(parse_isa(isa_name(isa)), isa);
+  }
+  EXPECT_EQ(parse_isa("sse9"), std::nullopt);
+  EXPECT_EQ(parse_isa(""), std::nullopt);
+}
+
+TEST(Isa, an_old_cpu_gets_the_scalar_kernels) {
+  EXPECT_EQ(best_isa({}), Isa::scalar);
+  EXPECT_EQ(supported_isas({}), std::vector<Isa>{Isa::scalar});
+}
+
+#if defined(__x86_64__)
+TEST(Isa, every_needed_feature_counts) {
+  device::CpuFeatures features = {.avx = true, .avx2 = true, .fma = true};
+  EXPECT_EQ(best_isa(features), Isa::scalar);
+  features.f16c = true;
+  EXPECT_EQ(best_isa(features), Isa::avx2);
+  features.avx512f = features.avx512bw = features.avx512vl = true;
+  EXPECT_EQ(best_isa(features), Isa::avx2);
+  features.avx512dq = true;
+  EXPECT_EQ(best_isa(features), Isa::avx512);
+  features.avx512_bf16 = true;
+  EXPECT_EQ(best_isa(features), Isa::avx512_bf16);
+  features.avx2 = false;
+  EXPECT_EQ(best_isa(features), Isa::scalar);
+}
+#endif
+
+TEST(KernelTable, names_each_kernel_once) {
+  std::set<std::string> names;
+  size_t count = 0;
+  for (Isa isa : supported_isas(device::detect_cpu_features())) {
+    const KernelTable& table = kernel_table(isa);
+    EXPECT_EQ(table.isa, isa);
+    for (const FloatKernels* kernels : {&table.rms_norm,
+                                        &table.add,
+                                        &table.silu_and_mul,
+                                        &table.linear,
+                                        &table.lm_head,
+                                        &table.rope,
+                                        &table.attention}) {
+      for (DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+        names.insert(kernel_for(*kernels, dtype).name);
+        ++count;
+      }
+    }
+    for (const device::Kernel* kernel : {&table.gather_rows, &table.kv_write}) {
+      names.insert(kernel->name);
+      ++count;
+    }
+  }
+  EXPECT_EQ(names.size(), count);
+  EXPECT_TRUE(names.contains("linear_bf16_scalar"));
+}
+
+TEST(KernelTable, refuses_a_type_without_kernels) {
+  EXPECT_THROW((void)kernel_for(kernel_table(Isa::scalar).add, DType::i32), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace reprise::kernels

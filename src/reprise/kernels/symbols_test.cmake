@@ -1,0 +1,23 @@
+# Fails when an ISA object file offers a function that the linker could share with other files.
+# cmake -DNM=... "-DOBJECTS=a.o;b.o" -P symbols_test.cmake
+set(num_objects 0)
+foreach(object ${OBJECTS})
+  if(NOT object MATCHES "/isa/(avx2|avx512|avx512_bf16)\\.cpp")
+    continue()
+  endif()
+  execute_process(COMMAND ${NM} -C ${object} OUTPUT_VARIABLE symbols RESULT_VARIABLE result)
+  if(NOT result EQUAL 0)
+    message(FATAL_ERROR "${NM} failed on ${object}")
+  endif()
+  string(REPLACE "\n" ";" symbols "${symbols}")
+  foreach(symbol ${symbols})
+    # T: external code, W and V and u: merged by the linker. The personality reference is data.
+    if(symbol MATCHES "^[0-9a-f]+ [TWVu] " AND NOT symbol MATCHES "DW\\.ref\\.__gxx_personality")
+      message(SEND_ERROR "${object}: ${symbol}")
+    endif()
+  endforeach()
+  math(EXPR num_objects "${num_objects} + 1")
+endforeach()
+if(num_objects EQUAL 0)
+  message(FATAL_ERROR "no ISA objects among: ${OBJECTS}")
+endif()
