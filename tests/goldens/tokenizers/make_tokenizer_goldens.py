@@ -166,11 +166,9 @@ def llama3():
     add_tokens(t, SPECIAL_NAMES)
     # Words that no merge reaches: only ignore_merges finds them.
     data = json.loads(t.to_str())
-    by_id = {i: s for s, i in data["model"]["vocab"].items()}
     merges = data["model"]["merges"]
     del merges[len(merges) // 2::5]
     t = Tokenizer.from_str(json.dumps(data))
-    assert by_id
     t.post_processor = processors.Sequence([
         processors.ByteLevel(trim_offsets=False),
         processors.TemplateProcessing(single="<|begin_of_text|> $A", pair="<|begin_of_text|> $A $B",
@@ -214,7 +212,6 @@ def llama2():
     data = json.loads(t.to_str())
     # The trainer made the byte pieces special; in published files they are ordinary pieces.
     data["added_tokens"] = [a for a in data["added_tokens"] if not a["content"].startswith("<0x")]
-    # Published files have runs of "▁" as pieces, reached by merges: CJK pieces out for byte fallback.
     t = Tokenizer.from_str(json.dumps(data))
     t.decoder = decoders.Sequence([decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(),
                                    decoders.Strip(" ", 1, 0)])
