@@ -15,8 +15,8 @@ constexpr float kNever = -std::numeric_limits<float>::infinity();
 /// any usual top_k and cheap to select from.
 constexpr size_t kBlock = 64;
 
-/// Tokens that keep_top_p orders first; a usual nucleus is smaller.
-constexpr size_t kFirstOrdered = 64;
+/// Candidates that keep_top_p sorts instead of bisecting further.
+constexpr ptrdiff_t kSortedAtOnce = 32;
 
 /// A strict total order: no result depends on how a selection algorithm treats equals.
 bool is_likelier(const Candidate& a, const Candidate& b) {
@@ -90,24 +90,33 @@ void TokenFilter::keep_top_p(float top_p) {
   double total = 0.0;
   for (const Candidate& candidate : kept_) total += candidate.weight;
   const double wanted = static_cast<double>(top_p) * total;
+  // Tokens below this together weigh less than what may be left out: the edge is above them.
+  const double negligible = (total - wanted) / static_cast<double>(kept_.size());
+  ordered_.clear();
+  for (const Candidate& candidate : kept_) {
+    if (candidate.weight >= negligible) ordered_.push_back(candidate);
+  }
+  if (ordered_.empty()) return;  // rounding, at a top_p just below 1
 
-  ordered_.assign(kept_.begin(), kept_.end());
+  // Bisects by mass: everything before `first` belongs to the set, nothing from `last` on does.
+  auto first = ordered_.begin();
+  auto last = ordered_.end();
   double mass = 0.0;
-  size_t num_ordered = 0;
-  for (size_t chunk = kFirstOrdered; num_ordered < ordered_.size(); chunk *= 4) {
-    const size_t end = std::min(num_ordered + chunk, ordered_.size());
-    const auto first = ordered_.begin() + static_cast<ptrdiff_t>(num_ordered);
-    const auto last = ordered_.begin() + static_cast<ptrdiff_t>(end);
-    if (last != ordered_.end()) std::nth_element(first, last, ordered_.end(), is_likelier);
-    std::sort(first, last, is_likelier);
-    for (; num_ordered < end; ++num_ordered) {
-      mass += ordered_[num_ordered].weight;
-      if (mass >= wanted) {
-        keep_down_to(ordered_[num_ordered]);
-        return;
-      }
+  while (last - first > kSortedAtOnce) {
+    const auto middle = first + (last - first) / 2;
+    std::nth_element(first, middle, last, is_likelier);
+    double mass_of_half = 0.0;
+    for (auto it = first; it != middle; ++it) mass_of_half += it->weight;
+    if (mass + mass_of_half >= wanted) {
+      last = middle;
+    } else {
+      mass += mass_of_half;
+      first = middle;
     }
   }
+  std::sort(first, last, is_likelier);
+  while (first != last - 1 && mass + first->weight < wanted) mass += (first++)->weight;
+  keep_down_to(*first);
 }
 
 void TokenFilter::keep_down_to(Candidate last) {
