@@ -27,10 +27,10 @@ struct AttentionRows {
     return static_cast<T*>(a.out) + (first_token + row / num_heads) * a.out_token_stride +
            (first_head + row % num_heads) * a.out_head_stride;
   }
-  /// Offset of a position's key or value in the cache.
-  int64_t cache_offset(int64_t position) const {
-    const int64_t block = a.block_table[request * a.block_table_stride + position / a.block_size];
-    return ((block * a.kv_heads + kv_head) * a.block_size + position % a.block_size) * a.head_dim;
+  /// Where the keys or values of a cache block start.
+  int64_t block_offset(int64_t block_index) const {
+    const int64_t block = a.block_table[request * a.block_table_stride + block_index];
+    return (block * a.kv_heads + kv_head) * a.block_size * a.head_dim;
   }
 };
 
@@ -42,8 +42,16 @@ struct ChunkPointers {
   const T* values[kChunk];
 
   ChunkPointers(const AttentionRows<T>& rows, int64_t chunk, int begin, int end) {
-    for (int i = begin; i < end; ++i) {
-      const int64_t offset = rows.cache_offset(chunk + i);
+    const int64_t block_size = rows.a.block_size;
+    int64_t block = (chunk + begin) / block_size;
+    int64_t slot = (chunk + begin) % block_size;
+    int64_t start = rows.block_offset(block);
+    for (int i = begin; i < end; ++i, ++slot) {
+      if (slot == block_size) {
+        start = rows.block_offset(++block);
+        slot = 0;
+      }
+      const int64_t offset = start + slot * rows.a.head_dim;
       keys[i] = static_cast<const T*>(rows.a.key_cache) + offset;
       values[i] = static_cast<const T*>(rows.a.value_cache) + offset;
     }
@@ -188,9 +196,14 @@ inline void update_rows(const AttentionRows<T>& rows,
   for (; r + kValueRows <= row + count; r += kValueRows) {
     accumulate_value_rows<T, kValueRows>(state, r, chunk.values, begin, end, rows.a.head_dim);
   }
-  for (; r < row + count; ++r) {
-    accumulate_value_rows<T, 1>(state, r, chunk.values, begin, end, rows.a.head_dim);
+  const int rest = row + count - r;
+  if constexpr (kValueRows > 3) {
+    if (rest == 3) accumulate_value_rows<T, 3>(state, r, chunk.values, begin, end, rows.a.head_dim);
   }
+  if constexpr (kValueRows > 2) {
+    if (rest == 2) accumulate_value_rows<T, 2>(state, r, chunk.values, begin, end, rows.a.head_dim);
+  }
+  if (rest == 1) accumulate_value_rows<T, 1>(state, r, chunk.values, begin, end, rows.a.head_dim);
 }
 
 template <typename T>

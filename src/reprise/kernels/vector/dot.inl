@@ -71,6 +71,11 @@ inline void dot_products(const T* const* x,
   for (; r + kTileRows <= rows; r += kTileRows) {
     dot_row_tile<T, kTileRows, kTileColumns>(x + r, w, columns, k, out + r * out_stride, out_stride);
   }
+  if constexpr (kTileRows > 3) {
+    for (; r + 3 <= rows; r += 3) {
+      dot_row_tile<T, 3, kTileColumns>(x + r, w, columns, k, out + r * out_stride, out_stride);
+    }
+  }
   if constexpr (kTileRows > 2) {
     for (; r + 2 <= rows; r += 2) {
       dot_row_tile<T, 2, kTileColumns>(x + r, w, columns, k, out + r * out_stride, out_stride);
