@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds everything and runs the tests. Exit code 0: all passed.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+usage() {
+  cat <<'TEXT'
+usage: scripts/test.sh [--quick] [--sanitize]
+
+  (none)       the whole suite, in Release
+  --quick      without the tests labelled slow
+  --sanitize   instead: the suite under AddressSanitizer + UndefinedBehaviorSanitizer, then the
+               tests labelled tsan under ThreadSanitizer
+TEXT
+}
+
+quick=false
+sanitize=false
+for argument in "$@"; do
+  case "$argument" in
+    --quick) quick=true ;;
+    --sanitize) sanitize=true ;;
+    -h | --help) usage; exit 0 ;;
+    *) echo "scripts/test.sh: unknown argument '$argument'" >&2; usage >&2; exit 2 ;;
+  esac
+done
+source scripts/build.sh
+
+filter=()
+if $quick; then
+  filter=(-LE slow)
+fi
+report=()
+
+# run_suite PRESET [ctest argument ...]
+run_suite() {
+  local preset="$1"
+  shift
+  ctest --test-dir "build/$preset" --output-on-failure -j2 "$@" "${filter[@]}"
+}
+
+build_suite() {
+  local preset="$1" start=$SECONDS
+  shift
+  echo "Building $preset ..."
+  build "$preset" "$@"
+  report+=("$preset: built in $((SECONDS - start)) s")
+}
+
+scripts/setup.sh
+
+if ! $sanitize; then
+  build_suite release
+  printf '%s\n' "${report[@]}"
+  # Last, so that ctest's verdict ends the output.
+  run_suite release
+  exit
+fi
+
+# A report from a sanitizer ends the process, and so fails the test that it is in.
+export ASAN_OPTIONS="detect_stack_use_after_return=1:${ASAN_OPTIONS:-}"
+export UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1:${UBSAN_OPTIONS:-}"
+export TSAN_OPTIONS="halt_on_error=1:second_deadlock_stack=1:${TSAN_OPTIONS:-}"
+failed=0
+
+build_suite asan
+start=$SECONDS
+if run_suite asan; then outcome=passed; else outcome=FAILED failed=1; fi
+report+=("asan + ubsan: whole suite $outcome in $((SECONDS - start)) s")
+
+# Only the binaries that its tests run: reprise_test() calls the binary of test x "x_test".
+if [[ ! -f build/tsan/build.ninja ]]; then
+  cmake --preset tsan >/dev/null
+fi
+mapfile -t targets < <(ctest --test-dir build/tsan -N -L '^tsan$' | sed -n 's/^ *Test *#[0-9]*: *\([^ ]*\).*/\1_test/p')
+build_suite tsan "${targets[@]}"
+# ThreadSanitizer cannot place its shadow memory under some kernels' address randomisation.
+still=()
+if setarch "$(uname -m)" -R true 2>/dev/null; then
+  still=(setarch "$(uname -m)" -R)
+fi
+start=$SECONDS
+verdict="$(mktemp)"
+trap 'rm -f "$verdict"' EXIT
+if "${still[@]}" ctest --test-dir build/tsan --output-on-failure -j2 -L '^tsan$' "${filter[@]}" 2>&1 | tee "$verdict"; then
+  outcome=passed
+else
+  outcome=FAILED failed=1
+fi
+report+=("tsan: tests labelled tsan $outcome in $((SECONDS - start)) s")
+
+echo
+printf '%s\n' "${report[@]}"
+grep -E 'tests passed' "$verdict" || true
+exit "$failed"

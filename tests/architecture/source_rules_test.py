@@ -1,0 +1,184 @@
+"""Rules on the text of the tree: banned calls, folder names, READMEs, paths, links, dead files."""
+
+import re
+import unittest
+
+import source_tree
+
+BANNED = {
+    "alloca": "the stack has no limit that can be reported",
+    "atof": "reads garbage as 0; use std::from_chars",
+    "atoi": "reads garbage as 0; use std::from_chars",
+    "atol": "reads garbage as 0; use std::from_chars",
+    "getenv": "options come from arguments; only api and cli may look at the environment",
+    "secure_getenv": "options come from arguments; only api and cli may look at the environment",
+    "gets": "no length",
+    "popen": "the engine starts no programs",
+    "rand": "hidden global state; randomness is a function of seed and position",
+    "setenv": "the environment belongs to the program around us",
+    "sprintf": "no length; use fmt",
+    "srand": "hidden global state",
+    "strcat": "no length",
+    "strcpy": "no length",
+    "strtok": "hidden global state",
+    "system": "the engine starts no programs",
+    "vsprintf": "no length; use fmt",
+}
+MAY_READ_ENVIRONMENT = ("src/reprise/api/", "src/reprise/cli/")
+BANNED_HEADERS = {
+    "regex": "recursive: a long input overflows the stack; use reprise/tokenizer/regex.h",
+    "omp.h": "one worker team serves the step; OpenMP would bring a second",
+}
+VAGUE_NAMES = re.compile(r"^(?:.*_)?(?:utils?|common|misc|helpers?)$")
+# A path of somebody's machine.
+PRIVATE_PATH = re.compile(r"(?<![\w.~/-])/(?:work|home|root|Users|mnt)/[\w.-]")
+TEXT_SUFFIXES = (
+    ".h .cpp .inl .cu .cuh .py .sh .md .cmake .txt .yml .yaml .toml .jinja .jsonl .csv".split()
+)
+MAX_README_LINES = 25
+
+_CALL = re.compile(r"(?<![\w.>:~])(?:std::|::)?(%s)\s*\(" % "|".join(BANNED))
+
+
+def banned_calls(path, text):
+    text = source_tree.without_comments_and_strings(text)
+    found = []
+    for match in _CALL.finditer(text):
+        name = match.group(1)
+        if name.endswith("getenv") and path.startswith(MAY_READ_ENVIRONMENT):
+            continue
+        line = text.count("\n", 0, match.start()) + 1
+        found.append(f"{path}:{line}: {name}(): {BANNED[name]}")
+    for name in source_tree.includes(text):
+        if name in BANNED_HEADERS:
+            found.append(f"{path}: <{name}>: {BANNED_HEADERS[name]}")
+    if re.search(r"#\s*pragma\s+omp", text):
+        found.append(f"{path}: #pragma omp: {BANNED_HEADERS['omp.h']}")
+    return found
+
+
+def heading_anchors(markdown):
+    """Anchors that headings of a page get, as common renderers of Markdown make them."""
+    anchors = set()
+    in_fence = False
+    for line in markdown.splitlines():
+        if line.lstrip().startswith("```"):
+            in_fence = not in_fence
+        match = None if in_fence else re.match(r"#{1,6}\s+(.*)", line)
+        if match:
+            text = re.sub(r"[`*]|\[([^\]]*)\]\([^)]*\)", r"\1", match.group(1)).strip().lower()
+            anchors.add(re.sub(r"\s", "-", re.sub(r"[^\w\s-]", "", text)))
+    return anchors
+
+
+def broken_links(path, markdown, root=source_tree.ROOT):
+    prose = re.sub(r"^```.*?^```", "", markdown, flags=re.MULTILINE | re.DOTALL)
+    prose = re.sub(r"`[^`\n]*`", "", prose)
+    found = []
+    for target in re.findall(r"\[[^\]]*\]\(\s*<?([^)\s>]+)>?[^)]*\)", prose):
+        if re.match(r"[a-z]+:", target):
+            continue
+        file, _, anchor = target.partition("#")
+        destination = (root / path).parent / file if file else root / path
+        if not destination.exists():
+            found.append(f"{path}: {target} does not exist")
+        elif anchor and destination.suffix == ".md":
+            page = destination.read_text(encoding="utf-8") if file else markdown
+            if anchor not in heading_anchors(page):
+                found.append(f"{path}: {target}: no such heading")
+    return found
+
+
+class SourceRules(unittest.TestCase):
+    def assert_none(self, found):
+        self.assertEqual(found, [], "\n" + "\n".join(found))
+
+    def test_no_banned_call_and_no_banned_header(self):
+        self.assert_none(
+            [s for path in source_tree.code_files() for s in banned_calls(path, source_tree.read(path))]
+        )
+
+    def test_a_planted_banned_call_is_found(self):
+        path = "src/reprise/base/x.cpp"
+        for planted in ("auto x = std::getenv(\"A\");", "n = atoi(p);", "::system(c);", "#include <regex>"):
+            with self.subTest(planted):
+                self.assertEqual(len(banned_calls(path, planted)), 1)
+        for harmless in ("// getenv(x)", "device.system(1);", "my_rand(1);", "snprintf(a, 1, b);"):
+            with self.subTest(harmless):
+                self.assertEqual(banned_calls(path, harmless), [])
+        self.assertEqual(banned_calls("src/reprise/cli/x.cpp", "std::getenv(\"NO_COLOR\");"), [])
+
+    def test_no_folder_or_file_has_a_vague_name(self):
+        found = []
+        for path in source_tree.code_files() + source_tree.files("scripts") + source_tree.files("tools"):
+            parts = [part.split(".")[0] for part in path.split("/")]
+            if any(VAGUE_NAMES.match(part) for part in parts):
+                found.append(path)
+        self.assert_none(found)
+
+    def test_every_header_has_pragma_once_and_no_using_namespace(self):
+        found = []
+        for path in source_tree.files(source_tree.LIBRARY, (".h",)):
+            text = source_tree.without_comments_and_strings(source_tree.read(path))
+            if text.count("#pragma once") != 1:
+                found.append(f"{path}: #pragma once is missing")
+            if re.search(r"^\s*using\s+namespace\b", text, re.MULTILINE):
+                found.append(f"{path}: using namespace in a header")
+        self.assert_none(found)
+
+    def test_every_source_file_is_named_in_a_cmake_file(self):
+        """A test that is not built passes for ever."""
+        found = []
+        for path in source_tree.files("src", (".cpp",)) + source_tree.files("tests", (".cpp",)):
+            folder = (source_tree.ROOT / path).parent
+            while not (folder / "CMakeLists.txt").exists():
+                folder = folder.parent
+            name = (source_tree.ROOT / path).relative_to(folder).as_posix()
+            text = (folder / "CMakeLists.txt").read_text(encoding="utf-8")
+            # Names may be put together, as in ${subject}_fuzz.cpp.
+            pattern = re.escape(name) + r"|\$\{\w+\}_" + re.escape(name.rsplit("_", 1)[-1])
+            if not re.search(rf"(?<![\w/]){pattern}|(?<=\s){pattern}", text):
+                found.append(f"{path}: not in {folder.relative_to(source_tree.ROOT)}/CMakeLists.txt")
+        self.assert_none(found)
+
+    def test_every_folder_of_the_library_has_a_short_readme(self):
+        found = []
+        for folder in sorted((source_tree.ROOT / source_tree.LIBRARY).iterdir()):
+            if not folder.is_dir():
+                continue
+            readme = folder / "README.md"
+            if not readme.exists():
+                found.append(f"{folder.name}: no README.md")
+            elif (lines := len(readme.read_text(encoding="utf-8").splitlines())) > MAX_README_LINES:
+                found.append(f"{folder.name}: README.md has {lines} lines, more than {MAX_README_LINES}")
+        self.assert_none(found)
+
+    def test_no_file_holds_a_path_of_somebody_s_machine(self):
+        found = []
+        for path in source_tree.files(suffixes=TEXT_SUFFIXES):
+            for number, line in enumerate(source_tree.read(path).splitlines(), 1):
+                if PRIVATE_PATH.search(line):
+                    found.append(f"{path}:{number}: {line.strip()[:100]}")
+        self.assert_none(found)
+
+    def test_links_between_pages_resolve(self):
+        pages = source_tree.files(suffixes=(".md",))
+        self.assertIn("README.md", pages)
+        self.assert_none([s for page in pages for s in broken_links(page, source_tree.read(page))])
+
+    def test_a_planted_broken_link_is_found(self):
+        self.assertEqual(len(broken_links("README.md", "[a](docs/nothing.md) [b](LICENSE) [c](https://x.y)")), 1)
+        self.assertEqual(len(broken_links("README.md", "# A b\n[a](#a-b) [b](#c)")), 1)
+
+    def test_decisions_that_files_refer_to_exist(self):
+        decisions = {path.split("/")[-1][:4] for path in source_tree.files("docs/adr", (".md",))}
+        found = []
+        for path in source_tree.files(suffixes=TEXT_SUFFIXES):
+            for number in re.findall(r"docs/adr/(\d{4})", source_tree.read(path)):
+                if number not in decisions:
+                    found.append(f"{path}: docs/adr/{number} does not exist")
+        self.assert_none(found)
+
+
+if __name__ == "__main__":
+    unittest.main()
