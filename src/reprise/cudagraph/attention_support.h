@@ -20,10 +20,14 @@ enum class AttentionCGSupport : uint8_t {
 
 [[nodiscard]] constexpr std::string_view to_string(AttentionCGSupport support) noexcept {
   switch (support) {
-    case AttentionCGSupport::NEVER: return "NEVER";
-    case AttentionCGSupport::UNIFORM_SINGLE_TOKEN_DECODE: return "UNIFORM_SINGLE_TOKEN_DECODE";
-    case AttentionCGSupport::UNIFORM_BATCH: return "UNIFORM_BATCH";
-    case AttentionCGSupport::ALWAYS: return "ALWAYS";
+    case AttentionCGSupport::NEVER:
+      return "NEVER";
+    case AttentionCGSupport::UNIFORM_SINGLE_TOKEN_DECODE:
+      return "UNIFORM_SINGLE_TOKEN_DECODE";
+    case AttentionCGSupport::UNIFORM_BATCH:
+      return "UNIFORM_BATCH";
+    case AttentionCGSupport::ALWAYS:
+      return "ALWAYS";
   }
   return "?";
 }

@@ -76,10 +76,10 @@ ExplicitSizes explicit_sizes(const CompilationConfig& config) {
   ExplicitSizes wish{config.cudagraph_capture_sizes, config.max_cudagraph_capture_size};
   if (!config.cuda_graph_sizes) return wish;
   if (wish.list || wish.max) {
-    throw InvalidArgument(fmt::format(
-        "cuda_graph_sizes and {} are both set and mean the same; keep {}",
-        wish.list ? "cudagraph_capture_sizes" : "max_cudagraph_capture_size",
-        wish.list ? "cudagraph_capture_sizes" : "max_cudagraph_capture_size"));
+    throw InvalidArgument(
+        fmt::format("cuda_graph_sizes and {} are both set and mean the same; keep {}",
+                    wish.list ? "cudagraph_capture_sizes" : "max_cudagraph_capture_size",
+                    wish.list ? "cudagraph_capture_sizes" : "max_cudagraph_capture_size"));
   }
   if (config.cuda_graph_sizes->size() == 1) {
     wish.max = config.cuda_graph_sizes->front();
@@ -118,7 +118,9 @@ void check_explicit(const ExplicitSizes& wish) {
       max));
 }
 
-void drop_indivisible(Sizes& sizes, const CaptureSizeInputs& in, std::vector<std::string>& warnings) {
+void drop_indivisible(Sizes& sizes,
+                      const CaptureSizeInputs& in,
+                      std::vector<std::string>& warnings) {
   if (!in.sequence_parallelism || in.tensor_parallel_size <= 1) return;
   Sizes removed;
   for (int32_t size : sizes) {
@@ -141,8 +143,7 @@ int32_t automatic_max(const CaptureSizeInputs& in) {
 // Source: vLLM _set_cudagraph_sizes, steps 1-8 of the behaviour reference.
 CaptureSizes vllm_sizes(const ExplicitSizes& wish, const CaptureSizeInputs& in) {
   CaptureSizes result;
-  const int32_t max =
-      std::min(wish.max ? *wish.max : automatic_max(in), in.max_num_batched_tokens);
+  const int32_t max = std::min(wish.max ? *wish.max : automatic_max(in), in.max_num_batched_tokens);
   if (wish.list) {
     result.mixed = *wish.list;
     sort_unique(result.mixed);
@@ -173,7 +174,10 @@ CaptureSizes vllm_sizes(const ExplicitSizes& wish, const CaptureSizeInputs& in) 
   return result;
 }
 
-void clip_to(Sizes& sizes, int32_t limit, std::string_view what, std::vector<std::string>& warnings) {
+void clip_to(Sizes& sizes,
+             int32_t limit,
+             std::string_view what,
+             std::vector<std::string>& warnings) {
   if (sizes.empty() || sizes.back() <= limit) return;
   warnings.push_back(fmt::format(
       "capture sizes above {} ({}) cannot be reached and were reduced to it", limit, what));
@@ -191,8 +195,7 @@ Sizes reprise_mixed(const ExplicitSizes& wish,
     clip_to(sizes, in.max_num_batched_tokens, "max_num_batched_tokens", warnings);
     return sizes;
   }
-  const int32_t max =
-      std::min(wish.max ? *wish.max : automatic_max(in), in.max_num_batched_tokens);
+  const int32_t max = std::min(wish.max ? *wish.max : automatic_max(in), in.max_num_batched_tokens);
   Sizes sizes = token_grid(max, in.performance_mode);
   // A maximum the user or the token budget names is itself a rung.
   if (wish.max || in.max_num_batched_tokens <= max) sizes.push_back(max);
@@ -205,8 +208,7 @@ Sizes reprise_decode(const ExplicitSizes& wish,
                      const CaptureSizeInputs& in,
                      std::vector<std::string>& warnings) {
   const int32_t q = in.uniform_decode_query_len;
-  const int32_t widest =
-      largest_decode_batch(in.max_num_seqs, in.max_num_batched_tokens, q);
+  const int32_t widest = largest_decode_batch(in.max_num_seqs, in.max_num_batched_tokens, q);
   const int32_t reachable = widest * q;  // fits: at most max_num_batched_tokens
   if (widest == 0) {
     warnings.push_back(
@@ -219,15 +221,14 @@ Sizes reprise_decode(const ExplicitSizes& wish,
   const int32_t limit = wish.list ? *std::max_element(wish.list->begin(), wish.list->end())
                                   : wish.max.value_or(reachable);
   if (limit < reachable) {
-    warnings.push_back(
-        fmt::format("decode batches of {} to {} requests get no FULL graph: {} is {} tokens, the "
-                    "widest decode batch has {}",
-                    limit / q + 1,
-                    widest,
-                    wish.list ? "the largest of cudagraph_capture_sizes"
-                              : "max_cudagraph_capture_size",
-                    limit,
-                    reachable));
+    warnings.push_back(fmt::format(
+        "decode batches of {} to {} requests get no FULL graph: {} is {} tokens, the "
+        "widest decode batch has {}",
+        limit / q + 1,
+        widest,
+        wish.list ? "the largest of cudagraph_capture_sizes" : "max_cudagraph_capture_size",
+        limit,
+        reachable));
   }
   Sizes tokens;
   if (wish.list) {
@@ -314,8 +315,7 @@ CaptureSizes atom_sizes(const CompilationConfig& config,
 void check_inputs(const CaptureSizeInputs& in) {
   const auto require = [](bool ok, std::string_view field, int32_t low, int32_t high, int32_t got) {
     if (!ok) {
-      throw InvalidArgument(
-          fmt::format("{}: expected {} to {}, got {}", field, low, high, got));
+      throw InvalidArgument(fmt::format("{}: expected {} to {}, got {}", field, low, high, got));
     }
   };
   require(in.max_num_seqs >= 1 && in.max_num_seqs <= kLargestMaxNumSeqs,
@@ -333,11 +333,8 @@ void check_inputs(const CaptureSizeInputs& in) {
           1,
           kLargestQueryLen,
           in.uniform_decode_query_len);
-  require(in.tensor_parallel_size >= 1,
-          "tensor_parallel_size",
-          1,
-          INT32_MAX,
-          in.tensor_parallel_size);
+  require(
+      in.tensor_parallel_size >= 1, "tensor_parallel_size", 1, INT32_MAX, in.tensor_parallel_size);
 }
 
 }  // namespace
@@ -371,11 +368,18 @@ CaptureSizes compute_capture_sizes(const CompilationConfig& config,
   }
   const ExplicitSizes wish = explicit_sizes(config);
   check_explicit(wish);
-  if (config.capture_size_rule == CaptureSizeRule::reprise) {
-    return reprise_sizes(wish, inputs, mode);
+  const bool reprise_rule = config.capture_size_rule == CaptureSizeRule::reprise;
+  CaptureSizes result = reprise_rule ? reprise_sizes(wish, inputs, mode) : vllm_sizes(wish, inputs);
+  if (config.cuda_graph_sizes) {
+    result.warnings.push_back(
+        wish.list ? fmt::format("cuda_graph_sizes is an old spelling: write "
+                                "\"cudagraph_capture_sizes\": [{}]",
+                                fmt::join(*wish.list, ", "))
+                  : fmt::format("cuda_graph_sizes with one value is an old spelling: write "
+                                "\"max_cudagraph_capture_size\": {}",
+                                *wish.max));
   }
-  CaptureSizes result = vllm_sizes(wish, inputs);
-  if (separate_routine(mode)) {
+  if (!reprise_rule && separate_routine(mode)) {
     result.decode =
         decode_sizes_within(result.mixed, inputs.uniform_decode_query_len, inputs.max_num_seqs);
   }

@@ -42,9 +42,9 @@ struct CaptureSizes {
                                            int32_t max_num_batched_tokens,
                                            int32_t uniform_decode_query_len);
 
-/// The ladders for `mode` under config.capture_size_rule; both empty for mode NONE. Rule vllm leaves
-/// rounding to adjust_sizes_for_spec_decode, which its resolution applies last.
-/// \throws InvalidArgument when explicit sizes are empty, below 1, or contradict each other.
+/// The ladders for `mode` under config.capture_size_rule; both empty for mode NONE. Rule vllm
+/// leaves rounding to adjust_sizes_for_spec_decode, which its resolution applies last. \throws
+/// InvalidArgument when explicit sizes are empty, below 1, or contradict each other.
 [[nodiscard]] CaptureSizes compute_capture_sizes(const CompilationConfig& config,
                                                  const CaptureSizeInputs& inputs,
                                                  CudagraphMode mode);

@@ -15,7 +15,8 @@
 #include "reprise/cudagraph/compilation_config.h"
 
 // Rows of groups SIZ, DVS, DVA and ATM of the behaviour reference that live elsewhere:
-//   SIZ-16, SIZ-18, SIZ-19        resolution_test (mode and splitting; the compile-range endpoint 511
+//   SIZ-16, SIZ-18, SIZ-19        resolution_test (mode and splitting; the compile-range endpoint
+//   511
 //                                 belongs to the compiler)
 //   SIZ-20, SIZ-23, SIZ-26, SIZ-27  resolution_test
 //   SIZ-28 .. SIZ-31              compilation_config_test
@@ -178,12 +179,10 @@ CompilationConfig config_of(CaptureSizeRule rule,
 TEST(CaptureSizesVllm, reproduces_every_reference_vector_with_its_warnings) {
   for (const SizeRow& row : vllm_rows()) {
     SCOPED_TRACE(row.id);
-    const CompilationConfig config =
-        config_of(CaptureSizeRule::vllm, row.user_max, row.user_list);
+    const CompilationConfig config = config_of(CaptureSizeRule::vllm, row.user_max, row.user_list);
     if (!row.expected) {
-      EXPECT_THROW(
-          (void)compute_capture_sizes(config, row.in, CudagraphMode::FULL_AND_PIECEWISE),
-          InvalidArgument);
+      EXPECT_THROW((void)compute_capture_sizes(config, row.in, CudagraphMode::FULL_AND_PIECEWISE),
+                   InvalidArgument);
       continue;
     }
     const CaptureSizes sizes =
@@ -235,7 +234,10 @@ TEST(CaptureSizes, a_maximum_of_zero_with_graphs_on_is_refused) {
 TEST(CaptureSizes, the_older_knob_means_maximum_or_list) {
   CompilationConfig config = config_of(CaptureSizeRule::vllm);
   config.cuda_graph_sizes = Sizes{64};
-  EXPECT_EQ(compute_capture_sizes(config, in(256, 8192), CudagraphMode::PIECEWISE).mixed, grid(64));
+  const CaptureSizes sizes = compute_capture_sizes(config, in(256, 8192), CudagraphMode::PIECEWISE);
+  EXPECT_EQ(sizes.mixed, grid(64));
+  ASSERT_EQ(sizes.warnings.size(), 1U);
+  EXPECT_THAT(sizes.warnings[0], HasSubstr("\"max_cudagraph_capture_size\": 64"));
   config.cuda_graph_sizes = Sizes{3, 9};
   EXPECT_THAT(compute_capture_sizes(config, in(256, 8192), CudagraphMode::PIECEWISE).mixed,
               ElementsAre(3, 9));
@@ -344,9 +346,8 @@ TEST(CaptureSizesReprise, keeps_the_token_grid_and_adds_a_request_ladder) {
 
 TEST(CaptureSizesReprise, the_widest_decode_batch_is_always_a_rung) {  // NEW-02, -03, -04
   const auto decode = [](CaptureSizeInputs inputs, std::optional<int32_t> max = std::nullopt) {
-    return compute_capture_sizes(config_of(CaptureSizeRule::reprise, max),
-                                 inputs,
-                                 CudagraphMode::FULL_AND_PIECEWISE)
+    return compute_capture_sizes(
+               config_of(CaptureSizeRule::reprise, max), inputs, CudagraphMode::FULL_AND_PIECEWISE)
         .decode;
   };
   EXPECT_EQ(decode(in(100, 8192)).back(), 100);

@@ -6,14 +6,13 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <map>
-#include <set>
 #include <span>
 #include <utility>
 
 #include "reprise/base/error.h"
 #include "reprise/base/nearest_name.h"
 #include "reprise/cudagraph/custom_ops.h"
+#include "reprise/cudagraph/legacy_compilation_keys.h"
 
 namespace reprise::cudagraph {
 namespace {
@@ -137,9 +136,8 @@ std::string_view enum_name(Enum value) noexcept {
 // ---- one list of fields per struct, visited by the reader, the writer and the name check ----
 
 template <class Config, class Visitor>
-void visit_fields(Config& c, Visitor&& v)
-  requires std::same_as<std::remove_const_t<Config>, CompilationConfig>
-{
+void visit_fields(
+    Config& c, Visitor&& v) requires std::same_as<std::remove_const_t<Config>, CompilationConfig> {
   v("mode", c.mode);
   v("cudagraph_mode", c.cudagraph_mode);
   v("capture_size_rule", c.capture_size_rule);
@@ -166,17 +164,15 @@ void visit_fields(Config& c, Visitor&& v)
   v("compile_mm_encoder", c.compile_mm_encoder);
   v("cudagraph_mm_encoder", c.cudagraph_mm_encoder);
   v("encoder_cudagraph_token_budgets", c.encoder_cudagraph_token_budgets);
-  v("encoder_cudagraph_max_vision_items_per_batch",
-    c.encoder_cudagraph_max_vision_items_per_batch);
+  v("encoder_cudagraph_max_vision_items_per_batch", c.encoder_cudagraph_max_vision_items_per_batch);
   v("encoder_cudagraph_max_frames_per_batch", c.encoder_cudagraph_max_frames_per_batch);
   v("ir_enable_torch_wrap", c.ir_enable_torch_wrap);
   v("fast_moe_cold_start", c.fast_moe_cold_start);
 }
 
 template <class Config, class Visitor>
-void visit_fields(Config& c, Visitor&& v)
-  requires std::same_as<std::remove_const_t<Config>, PassConfig>
-{
+void visit_fields(Config& c,
+                  Visitor&& v) requires std::same_as<std::remove_const_t<Config>, PassConfig> {
   v("fuse_norm_quant", c.fuse_norm_quant);
   v("fuse_act_quant", c.fuse_act_quant);
   v("fuse_act_padding", c.fuse_act_padding);
@@ -196,16 +192,17 @@ void visit_fields(Config& c, Visitor&& v)
 }
 
 template <class Config, class Visitor>
-void visit_fields(Config& c, Visitor&& v)
-  requires std::same_as<std::remove_const_t<Config>, DynamicShapesConfig>
-{
+void visit_fields(Config& c, Visitor&& v) requires
+    std::same_as<std::remove_const_t<Config>, DynamicShapesConfig> {
   v("type", c.type);
   v("evaluate_guards", c.evaluate_guards);
   v("assume_32_bit_indexing", c.assume_32_bit_indexing);
 }
 
 template <class Config>
-concept HasFields = requires(Config& c) { visit_fields(c, [](std::string_view, auto&) {}); };
+concept HasFields = requires(Config& c) {
+  visit_fields(c, [](std::string_view, auto&) {});
+};
 
 template <class Config>
 std::vector<std::string_view> field_names() {
@@ -263,7 +260,7 @@ void read(std::string_view field, const Json& value, std::string& out) {
 }
 
 template <class Enum>
-  requires std::is_enum_v<Enum>
+requires std::is_enum_v<Enum>
 void read(std::string_view field, const Json& value, Enum& out) {
   if (value.is_string()) {
     out = enum_from_text<Enum>(field, value.get<std::string>());
@@ -346,10 +343,7 @@ Json written(double value) { return value; }
 Json written(const std::string& value) { return value; }
 Json written(const Json& value) { return value; }
 template <class Enum>
-  requires std::is_enum_v<Enum>
-Json written(Enum value) {
-  return std::string(enum_name(value));
-}
+requires std::is_enum_v<Enum> Json written(Enum value) { return std::string(enum_name(value)); }
 template <class Element>
 Json written(const std::vector<Element>& value) {
   Json list = Json::array();
@@ -374,106 +368,6 @@ Json written(const Config& config) {
     object[std::string(name)] = written(member);
   });
   return object;
-}
-
-// ---- legacy keys ----
-
-std::optional<bool> take_bool(Json& document, const std::string& key) {
-  const auto found = document.find(key);
-  if (found == document.end()) return std::nullopt;
-  bool value = false;
-  read(key, *found, value);
-  document.erase(key);
-  return value;
-}
-
-[[noreturn]] void throw_contradiction(std::string_view first,
-                                      std::string_view second,
-                                      std::string_view advice) {
-  throw InvalidArgument(fmt::format("{} and {} contradict each other; {}", first, second, advice));
-}
-
-bool is_set(const Json& document, const char* key) {
-  const auto found = document.find(key);
-  return found != document.end() && !found->is_null();
-}
-
-void map_level(Json& document, std::vector<std::string>& warnings) {
-  if (!document.contains("level")) return;
-  std::optional<CompilationMode> level;
-  read("level", document["level"], level);
-  document.erase("level");
-  if (is_set(document, "mode")) {
-    CompilationMode mode{};
-    read("mode", document["mode"], mode);
-    if (level && mode != *level) {
-      throw_contradiction(fmt::format("level={}", enum_name(*level)),
-                          fmt::format("mode={}", enum_name(mode)),
-                          "keep mode, the current name");
-    }
-  } else if (level) {
-    document["mode"] = std::string(enum_name(*level));
-  }
-  if (level) {
-    warnings.push_back(
-        fmt::format("\"level\" is the old name of \"mode\": write \"mode\": \"{}\"",
-                    enum_name(*level)));
-  }
-}
-
-// The flags from before cudagraph_mode existed.
-void map_graph_flags(Json& document, std::vector<std::string>& warnings) {
-  const std::optional<bool> use = take_bool(document, "use_cudagraph");
-  const std::optional<bool> full = take_bool(document, "full_cuda_graph");
-  const std::optional<bool> separate = take_bool(document, "separate_attention_routine");
-  if (!use && !full && !separate) return;
-
-  if (use == false && full == true) {
-    throw_contradiction("use_cudagraph=false",
-                        "full_cuda_graph=true",
-                        "write \"cudagraph_mode\": \"NONE\" or \"cudagraph_mode\": \"FULL\"");
-  }
-  CudagraphMode mapped = CudagraphMode::PIECEWISE;
-  if (use == false) {
-    mapped = CudagraphMode::NONE;
-  } else if (full == true) {
-    mapped = separate == true ? CudagraphMode::FULL_AND_PIECEWISE : CudagraphMode::FULL;
-  }
-  const std::string old_name = use == false     ? "use_cudagraph=false"
-                               : full == true   ? "full_cuda_graph=true"
-                               : use.has_value() ? "use_cudagraph=true"
-                                                 : "full_cuda_graph=false";
-  const std::string advice = fmt::format("write \"cudagraph_mode\": \"{}\"", to_string(mapped));
-
-  if (is_set(document, "cudagraph_mode")) {
-    CudagraphMode mode{};
-    read("cudagraph_mode", document["cudagraph_mode"], mode);
-    const bool compatible = use != false && full != true &&
-                            !(use == true && mode == CudagraphMode::NONE);
-    if (!compatible) {
-      throw_contradiction(old_name,
-                          fmt::format("cudagraph_mode={}", to_string(mode)),
-                          "keep cudagraph_mode, which replaced the other");
-    }
-    warnings.push_back(fmt::format(
-        "use_cudagraph, full_cuda_graph and separate_attention_routine have no effect beside "
-        "\"cudagraph_mode\": \"{}\"; remove them",
-        to_string(mode)));
-    return;
-  }
-  if (!use && !full) {  // separate_attention_routine alone never chose a mode
-    warnings.push_back(
-        "separate_attention_routine has no effect without full_cuda_graph: write "
-        "\"cudagraph_mode\": \"FULL_AND_PIECEWISE\" for separate decode and mixed routines");
-    return;
-  }
-  document["cudagraph_mode"] = std::string(to_string(mapped));
-  warnings.push_back(
-      fmt::format("{} is an old spelling: {}",
-                  separate == true && full == true
-                      ? "full_cuda_graph=true with separate_attention_routine=true"
-                      : old_name,
-                  advice));
 }
 
 // Known to vLLM and accepted, but nothing in this engine reads them.
@@ -501,8 +395,7 @@ void warn_about_fields_without_effect(const CompilationConfig& config,
 
 void check_top_level_keys(const Json& document) {
   auto names = field_names<CompilationConfig>();
-  names.insert(names.end(),
-               {"level", "use_cudagraph", "full_cuda_graph", "separate_attention_routine"});
+  names.insert(names.end(), legacy_keys().begin(), legacy_keys().end());
   for (const auto& [key, value] : document.items()) {
     if (std::find(names.begin(), names.end(), key) != names.end()) continue;
     if (key == "enforce_eager") {
@@ -581,8 +474,8 @@ ParsedCompilationConfig parse_compilation_config(const Json& document) {
   }
   ParsedCompilationConfig parsed;
   if (document.is_number_integer()) {
-    parsed.config.mode = enum_from_integer<CompilationMode>("compilation_config",
-                                                            document.get<int64_t>());
+    parsed.config.mode =
+        enum_from_integer<CompilationMode>("compilation_config", document.get<int64_t>());
     return parsed;
   }
   if (!document.is_object()) {
@@ -590,8 +483,7 @@ ParsedCompilationConfig parse_compilation_config(const Json& document) {
   }
   check_top_level_keys(document);
   Json current = document;
-  map_level(current, parsed.warnings);
-  map_graph_flags(current, parsed.warnings);
+  map_legacy_keys(current, parsed.warnings);
   read("compilation_config", current, parsed.config);
   validate(parsed.config);
   warn_about_fields_without_effect(parsed.config, parsed.warnings);
@@ -601,8 +493,8 @@ ParsedCompilationConfig parse_compilation_config(const Json& document) {
 void assign_compilation_field(Json& document, std::string_view assignment) {
   const size_t equals = assignment.find('=');
   if (equals == std::string_view::npos || equals == 0) {
-    throw InvalidArgument(fmt::format(
-        "compilation_config: expected <field>=<value>, got '{}'", assignment));
+    throw InvalidArgument(
+        fmt::format("compilation_config: expected <field>=<value>, got '{}'", assignment));
   }
   std::string_view path = assignment.substr(0, equals);
   const std::string_view text = assignment.substr(equals + 1);
@@ -659,9 +551,8 @@ void validate(const CompilationConfig& config) {
     check_sizes("compile_ranges_endpoints", *config.compile_ranges_endpoints);
   }
   check_sizes("encoder_cudagraph_token_budgets", config.encoder_cudagraph_token_budgets);
-  if (config.max_cudagraph_capture_size &&
-      (*config.max_cudagraph_capture_size < 0 ||
-       *config.max_cudagraph_capture_size > kLargestSize)) {
+  if (config.max_cudagraph_capture_size && (*config.max_cudagraph_capture_size < 0 ||
+                                            *config.max_cudagraph_capture_size > kLargestSize)) {
     throw InvalidArgument(fmt::format("max_cudagraph_capture_size: expected 0 to {}, got {}",
                                       kLargestSize,
                                       *config.max_cudagraph_capture_size));

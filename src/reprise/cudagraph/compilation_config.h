@@ -78,8 +78,8 @@ struct CompileSizes {
   friend bool operator==(const CompileSizes&, const CompileSizes&) = default;
 };
 
-/// The `--compilation-config` object: what the user asked for, nothing resolved yet. Field names and
-/// defaults are vLLM's; `capture_size_rule` is ours; `cuda_graph_sizes` is ATOM's.
+/// The `--compilation-config` object: what the user asked for, nothing resolved yet. Field names
+/// and defaults are vLLM's; `capture_size_rule` is ours; `cuda_graph_sizes` is ATOM's.
 struct CompilationConfig {
   std::optional<CompilationMode> mode;
   std::optional<CudagraphMode> cudagraph_mode;

@@ -44,8 +44,8 @@ TEST(CompilationConfig, reads_the_documented_forms) {
   EXPECT_EQ(read(R"({"cudagraph_mode": 1})").cudagraph_mode, CudagraphMode::PIECEWISE);
   EXPECT_EQ(read("3").mode, CompilationMode::VLLM_COMPILE);
   EXPECT_EQ(read("{}"), CompilationConfig{});
-  const CompilationConfig config =
-      read(R"({"mode": 3, "cudagraph_capture_sizes": [1, 2, 4, 8], "backend": "eager"})");  // SIZ-28
+  const CompilationConfig config = read(
+      R"({"mode": 3, "cudagraph_capture_sizes": [1, 2, 4, 8], "backend": "eager"})");  // SIZ-28
   EXPECT_EQ(config.mode, CompilationMode::VLLM_COMPILE);
   EXPECT_THAT(*config.cudagraph_capture_sizes, ElementsAre(1, 2, 4, 8));
   EXPECT_EQ(config.backend, "eager");
@@ -87,7 +87,8 @@ TEST(CompilationConfig, dotted_assignments_fold_into_one_object) {
   EXPECT_THAT(config.custom_ops, ElementsAre("+rms_norm", "-silu_and_mul", "none"));
   EXPECT_EQ(config.backend, "eager");
 
-  for (std::string_view bad : {"cudagraph_mode", "=FULL", "pass_config..x=1", "mode.x=1", "mode+=1"}) {
+  for (std::string_view bad :
+       {"cudagraph_mode", "=FULL", "pass_config..x=1", "mode.x=1", "mode+=1"}) {
     EXPECT_THROW(assign_compilation_field(document, bad), InvalidArgument) << bad;
   }
 }
@@ -96,9 +97,9 @@ TEST(CompilationConfig, merging_keeps_members_that_are_not_overridden) {
   Json document = Json::parse(R"({"mode": 3, "pass_config": {"enable_sp": true}})");
   merge_compilation_json(document,
                          Json::parse(R"({"mode": 0, "pass_config": {"fuse_act_quant": false}})"));
-  EXPECT_EQ(document,
-            Json::parse(
-                R"({"mode": 0, "pass_config": {"enable_sp": true, "fuse_act_quant": false}})"));
+  EXPECT_EQ(
+      document,
+      Json::parse(R"({"mode": 0, "pass_config": {"enable_sp": true, "fuse_act_quant": false}})"));
 }
 
 TEST(CompilationConfig, unknown_names_are_refused_with_the_nearest_one) {
@@ -154,7 +155,9 @@ TEST(CompilationConfig, legacy_flags_map_to_the_mode_with_a_warning_that_shows_i
        "FULL_AND_PIECEWISE"},
       {R"({"separate_attention_routine": true})", std::nullopt, "no effect"},
       {R"({"use_cudagraph": true, "cudagraph_mode": "FULL"})", CudagraphMode::FULL, "no effect"},
-      {R"({"level": 3, "cudagraph_mode": "FULL"})", CudagraphMode::FULL, R"("mode": "VLLM_COMPILE")"},
+      {R"({"level": 3, "cudagraph_mode": "FULL"})",
+       CudagraphMode::FULL,
+       R"("mode": "VLLM_COMPILE")"},
   };
   for (const LegacyRow& row : rows) {
     const ParsedCompilationConfig parsed = parse_compilation_config(row.text);
@@ -163,7 +166,8 @@ TEST(CompilationConfig, legacy_flags_map_to_the_mode_with_a_warning_that_shows_i
     EXPECT_THAT(parsed.warnings[0], HasSubstr(row.warning)) << row.text;
   }
   EXPECT_EQ(read(R"({"level": "PIECEWISE"})").mode, CompilationMode::VLLM_COMPILE);
-  EXPECT_EQ(read(R"({"level": 2, "mode": "DYNAMO_ONCE"})").mode, CompilationMode::DYNAMO_TRACE_ONCE);
+  EXPECT_EQ(read(R"({"level": 2, "mode": "DYNAMO_ONCE"})").mode,
+            CompilationMode::DYNAMO_TRACE_ONCE);
 }
 
 TEST(CompilationConfig, contradictions_name_both_sides) {
@@ -175,8 +179,10 @@ TEST(CompilationConfig, contradictions_name_both_sides) {
       {R"({"use_cudagraph": false, "full_cuda_graph": true})", "use_cudagraph", "full_cuda_graph"},
       {R"({"use_cudagraph": true, "cudagraph_mode": "NONE"})", "use_cudagraph", "cudagraph_mode"},
       {R"({"level": 0, "mode": 3})", "level=NONE", "mode=VLLM_COMPILE"},
-      {R"({"custom_ops": ["all", "none"]})", "all", "none"},                          // CFG-09
-      {R"({"custom_ops": ["none", "+rms_norm", "-rms_norm"]})", "+rms_norm", "-rms_norm"},  // CFG-10
+      {R"({"custom_ops": ["all", "none"]})", "all", "none"},  // CFG-09
+      {R"({"custom_ops": ["none", "+rms_norm", "-rms_norm"]})",
+       "+rms_norm",
+       "-rms_norm"},  // CFG-10
   };
   for (const auto& row : rows) {
     EXPECT_THAT(refusal(row[0]), AllOf(HasSubstr(row[1]), HasSubstr(row[2]))) << row[0];
@@ -189,9 +195,8 @@ TEST(CustomOps, valid_lists_are_accepted_and_bad_syntax_is_not) {  // CFG-07
                                 R"({"custom_ops": ["+rms_norm", "+rms_norm"]})"}) {
     EXPECT_EQ(refusal(text), "accepted");
   }
-  for (std::string_view text : {R"({"custom_ops": ["rms_norm"]})",
-                                R"({"custom_ops": ["+"]})",
-                                R"({"custom_ops": [""]})"}) {
+  for (std::string_view text :
+       {R"({"custom_ops": ["rms_norm"]})", R"({"custom_ops": ["+"]})", R"({"custom_ops": [""]})"}) {
     EXPECT_THAT(refusal(text), HasSubstr("custom_ops"));
   }
 }
@@ -202,15 +207,15 @@ TEST(SplittingOps, match_with_and_without_overload) {
     std::string entry;
     bool expected;
   };
-  for (const Row& row : std::vector<Row>{
-           {"aten.add.default", "aten::add", true},           // CFG-12
-           {"aten.add.default", "aten::add.default", true},   // CFG-13
-           {"aten.add.default", "aten::add.Tensor", false},   // CFG-14
-           {"silly::attention", "silly::attention", true},    // CFG-15
-           {"silly.attention.default", "silly::attention", true},          // CFG-16
-           {"silly.attention.default", "silly::attention.default", true},  // CFG-16
-           {"silly::attention", "silly::attention.default", true},
-           {"aten.addmm.default", "aten::add", false}}) {
+  for (const Row& row :
+       std::vector<Row>{{"aten.add.default", "aten::add", true},                        // CFG-12
+                        {"aten.add.default", "aten::add.default", true},                // CFG-13
+                        {"aten.add.default", "aten::add.Tensor", false},                // CFG-14
+                        {"silly::attention", "silly::attention", true},                 // CFG-15
+                        {"silly.attention.default", "silly::attention", true},          // CFG-16
+                        {"silly.attention.default", "silly::attention.default", true},  // CFG-16
+                        {"silly::attention", "silly::attention.default", true},
+                        {"aten.addmm.default", "aten::add", false}}) {
     const std::vector<std::string> list = {row.entry};
     EXPECT_EQ(is_splitting_op(row.op, list), row.expected) << row.op << " " << row.entry;
   }

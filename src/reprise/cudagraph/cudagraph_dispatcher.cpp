@@ -247,9 +247,9 @@ Decision CudagraphDispatcher::dispatch(const BatchFacts& batch) const noexcept {
   const LookUp full = look_up_full(batch, lora_case);
   if (full_allowed && full.live >= 0) {
     if (full.live != full.planned) return hit(full.live, DispatchReason::full_larger_size);
-    return hit(full.live,
-               takes_decode_routine(batch) ? DispatchReason::full_uniform
-                                           : DispatchReason::full_general);
+    return hit(
+        full.live,
+        takes_decode_routine(batch) ? DispatchReason::full_uniform : DispatchReason::full_general);
   }
   const LookUp piecewise = look_up_piecewise(batch, lora_case);
   if (piecewise_allowed && piecewise.live >= 0) {
@@ -391,8 +391,7 @@ std::vector<CudagraphDispatcher::RetiredKey> CudagraphDispatcher::retired_keys()
   return retired;
 }
 
-std::string CudagraphDispatcher::describe(const BatchFacts& batch,
-                                          const Decision& decision) const {
+std::string CudagraphDispatcher::describe(const BatchFacts& batch, const Decision& decision) const {
   std::string text(to_string(decision.reason));
   const int32_t lora_case = initialised_ ? lora_cases_.case_index(batch.num_active_loras) : -1;
   const auto add_cause = [&](LookUp found) {
@@ -418,13 +417,15 @@ std::string CudagraphDispatcher::describe(const BatchFacts& batch,
     case DispatchReason::no_decode_size:
       text += options_.decode_capture_sizes.empty()
                   ? std::string(" (no decode sizes at all)")
-                  : fmt::format(" (decode sizes go up to {} requests)",
-                                options_.decode_capture_sizes.back() /
-                                    options_.uniform_decode_query_len);
+                  : fmt::format(
+                        " (decode sizes go up to {} requests)",
+                        options_.decode_capture_sizes.back() / options_.uniform_decode_query_len);
       break;
     case DispatchReason::piecewise_full_retired:
     case DispatchReason::piecewise_full_not_captured:
-    case DispatchReason::full_larger_size: add_cause(look_up_full(batch, lora_case)); break;
+    case DispatchReason::full_larger_size:
+      add_cause(look_up_full(batch, lora_case));
+      break;
     case DispatchReason::piecewise_larger_size:
       add_cause(look_up_piecewise(batch, lora_case));
       break;
@@ -434,7 +435,8 @@ std::string CudagraphDispatcher::describe(const BatchFacts& batch,
       add_cause(piecewise.planned >= 0 ? piecewise : look_up_full(batch, lora_case));
       break;
     }
-    default: break;
+    default:
+      break;
   }
   return text;
 }

@@ -95,8 +95,8 @@ struct CaptureGroup {
   friend bool operator==(const CaptureGroup&, const CaptureGroup&) = default;
 };
 
-/// The single source of truth about which graphs exist, and the one place where a batch is given its
-/// runtime mode. Knows no device.
+/// The single source of truth about which graphs exist, and the one place where a batch is given
+/// its runtime mode. Knows no device.
 ///
 /// Life-cycle: constructed (every batch NONE) -> initialize_cudagraph_keys (keys are planned, none
 /// dispatchable) -> mark_captured per key during warm-up -> dispatch on every step. retire() takes
@@ -147,8 +147,8 @@ class CudagraphDispatcher {
   };
   [[nodiscard]] std::vector<RetiredKey> retired_keys() const;
 
-  /// The reason as a sentence with its numbers and, for a retired key, the recorded cause. Allocates:
-  /// not for the step path.
+  /// The reason as a sentence with its numbers and, for a retired key, the recorded cause.
+  /// Allocates: not for the step path.
   [[nodiscard]] std::string describe(const BatchFacts& batch, const Decision& decision) const;
 
  private:

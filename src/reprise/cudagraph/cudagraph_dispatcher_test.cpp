@@ -100,6 +100,8 @@ struct LegacyRow {
 };
 
 TEST(CudagraphDispatcherVllm, reproduces_every_derived_vector) {
+  // One reference row per line.
+  // clang-format off
   const std::vector<LegacyRow> rows = {
       {"DVD-03", FULL_DECODE_ONLY, {1, 2, 4, 8, 16, 24, 32}, 16, 1, 0, 5, "3u>F4r4u 13n>- 16u>F16r16u 32n>-"},
       {"DVD-04", FULL_AND_PIECEWISE, {1, 2, 4, 8, 16, 24, 32}, 16, 1, 7, 5, "15u>F16r16u 23n>P24r*n 15u>F16r16u 32n>P32r*n"},
@@ -147,6 +149,7 @@ TEST(CudagraphDispatcherVllm, reproduces_every_derived_vector) {
       {"DSP-26", FULL_AND_PIECEWISE, {1, 8}, 8, 1, 2, 2, "8n>P8r*n 8u>F8r8u 15n>-"},
       {"NONE", NONE, {1, 8}, 8, 1, 0, 0, "1u>- 8n>-"},
   };
+  // clang-format on
   for (const LegacyRow& row : rows) {
     const CudagraphDispatcher dispatcher =
         ready(vllm(row.mode, row.sizes, row.max_num_seqs, row.q));
@@ -191,6 +194,8 @@ struct LoraRow {
 };
 
 TEST(CudagraphDispatcherVllm, reproduces_every_lora_vector) {
+  // One reference row per line.
+  // clang-format off
   const std::vector<LoraRow> rows = {
       {"DVD-41", 2, true, false, 6, 4, {{0, 0}, {1, 3}, {3, 3}, {2, 3}, {4, 3}}},
       {"DVD-42", 2, true, true, 12, 8, {{0, 0}, {1, 1}, {3, 3}, {2, 2}, {4, -1}}},
@@ -202,6 +207,7 @@ TEST(CudagraphDispatcherVllm, reproduces_every_lora_vector) {
       {"4.4 counts", 3, true, true, 12, 8, {{3, 4}}},
       {"4.4 any", 3, true, false, 6, 4, {{1, 4}, {2, 4}, {3, 4}}},
   };
+  // clang-format on
   for (const LoraRow& row : rows) {
     DispatcherOptions options = vllm(FULL_AND_PIECEWISE, {1, 4, 8}, 4);
     options.lora = {.max_loras = row.max_loras, .specialize_active_lora = row.specialize_count};
@@ -312,13 +318,10 @@ TEST(UniformDecode, is_recognised_by_shape_and_request_state) {
       {"empty", 1, 1, 0, 0, false, std::nullopt, false},
   };
   for (const ClassifyRow& row : rows) {
-    EXPECT_EQ(is_uniform_decode(row.max_query_len,
-                                row.q,
-                                row.num_tokens,
-                                row.num_reqs,
-                                row.any_prefill,
-                                row.forced),
-              row.expected)
+    EXPECT_EQ(
+        is_uniform_decode(
+            row.max_query_len, row.q, row.num_tokens, row.num_reqs, row.any_prefill, row.forced),
+        row.expected)
         << row.id;
   }
 }
@@ -331,11 +334,14 @@ struct LadderRow {
   int32_t q;
   Sizes full;       // captured, descending
   Sizes piecewise;  // captured, descending
-  std::string cases;  // "4*3>..." = 4 requests of 3 tokens; "5/31>..." = 5 requests, 31 tokens, mixed
+  std::string
+      cases;  // "4*3>..." = 4 requests of 3 tokens; "5/31>..." = 5 requests, 31 tokens, mixed
 };
 
 // vLLM's second manager over the ladders it captures. One ladder per class closes its gaps.
 TEST(CudagraphDispatcher, agrees_with_the_second_generation_vectors) {
+  // One reference row per line.
+  // clang-format off
   const std::vector<LadderRow> rows = {
       {"DVV-01", FULL_AND_PIECEWISE, {1, 2, 4, 8, 16, 24, 32}, 16, 1, {16, 8, 4, 2, 1}, {32, 24, 16, 8, 4, 2, 1}, "1*1>F1r1u 11*1>F16r16u 15*1>F16r16u 16*1>F16r16u 5/31>P32r*n"},
       {"DVV-02", FULL, {1, 2, 4, 8, 16, 24, 32}, 16, 1, {32, 24, 16, 8, 4, 2, 1}, {}, "1*1>F1r1n 4*1>F4r4n 12*1>F16r16n 16*1>F16r16n 6/31>F32r16n"},
@@ -358,6 +364,7 @@ TEST(CudagraphDispatcher, agrees_with_the_second_generation_vectors) {
       {"NEW-01", FULL_AND_PIECEWISE, {1, 2, 4, 8, 16, 24}, 8, 3, {24, 18, 9, 6, 3}, {24, 16, 8, 4, 2, 1}, "4*3>F18r6u 3*3>F9r3u"},
       {"4.5 gap", FULL_AND_PIECEWISE, {2, 5, 8, 16, 24}, 8, 3, {24, 18, 9, 6, 3}, {24, 16, 8, 5, 2}, "4*3>F18r6u 1/3>P5r*n 2/6>P8r*n 3/9>P16r*n 3/17>P24r*n 3/18>P24r*n"},
   };
+  // clang-format on
   for (const LadderRow& row : rows) {
     Sizes decode;
     if (separate_routine(row.mode)) decode.assign(row.full.rbegin(), row.full.rend());
@@ -374,8 +381,8 @@ TEST(CudagraphDispatcher, agrees_with_the_second_generation_vectors) {
       const size_t separator = input.find_first_of("*/");
       const int32_t reqs = std::stoi(input);
       const int32_t second = std::stoi(input.substr(separator + 1));
-      const BatchFacts facts = input[separator] == '*' ? uniform(reqs, second)
-                                                       : mixed(second, reqs);
+      const BatchFacts facts =
+          input[separator] == '*' ? uniform(reqs, second) : mixed(second, reqs);
       EXPECT_EQ(shorthand(dispatcher.dispatch(facts), facts.num_tokens), expected)
           << row.id << " " << input;
     }
@@ -383,8 +390,8 @@ TEST(CudagraphDispatcher, agrees_with_the_second_generation_vectors) {
 }
 
 TEST(CudagraphDispatcher, full_load_replays_a_full_graph_although_the_grid_misses_it) {  // NEW-02
-  const CudagraphDispatcher dispatcher = ready(reprise_rule(
-      FULL_AND_PIECEWISE, {1, 2, 4, 8, 96, 104, 200}, {1, 2, 4, 8, 88, 96, 100}, 100));
+  const CudagraphDispatcher dispatcher = ready(
+      reprise_rule(FULL_AND_PIECEWISE, {1, 2, 4, 8, 96, 104, 200}, {1, 2, 4, 8, 88, 96, 100}, 100));
   for (int32_t reqs = 97; reqs <= 100; ++reqs) {
     EXPECT_EQ(shorthand(dispatcher.dispatch(uniform(reqs)), reqs), "F100r100u");
   }
@@ -484,8 +491,7 @@ TEST(CudagraphDispatcher, gives_every_reason_in_its_situation) {
     return facts;
   };
   using enum DispatchReason;
-  const CudagraphDispatcher both =
-      ready(reprise_rule(FULL_AND_PIECEWISE, {1, 2, 4, 8}, {1, 2}, 4));
+  const CudagraphDispatcher both = ready(reprise_rule(FULL_AND_PIECEWISE, {1, 2, 4, 8}, {1, 2}, 4));
   EXPECT_EQ(reason(both, uniform(2)), full_uniform);
   EXPECT_EQ(reason(both, mixed(5)), piecewise);
   EXPECT_EQ(reason(both, with_cascade(uniform(2))), piecewise_cascade);
@@ -504,8 +510,7 @@ TEST(CudagraphDispatcher, gives_every_reason_in_its_situation) {
   EXPECT_EQ(reason(full, only(mixed(5), Runtime::PIECEWISE)), mode_not_allowed);
   EXPECT_EQ(reason(full, mixed(8, 5)), more_requests_than_captured);
 
-  const CudagraphDispatcher decode_only =
-      ready(reprise_rule(FULL_DECODE_ONLY, {}, {1, 2}, 4));
+  const CudagraphDispatcher decode_only = ready(reprise_rule(FULL_DECODE_ONLY, {}, {1, 2}, 4));
   EXPECT_EQ(reason(decode_only, mixed(1)), mixed_batches_run_eager);
   EXPECT_EQ(reason(decode_only, uniform(3)), exceeds_largest_size);
   EXPECT_EQ(reason(ready(reprise_rule(NONE, {}, {}, 4)), uniform(1)), mode_none);
@@ -532,9 +537,8 @@ TEST(CudagraphDispatcher, initialising_again_forgets_the_old_keys) {
 
 TEST(CudagraphDispatcher, decode_sizes_that_do_not_fit_the_query_length_are_refused) {
   CudagraphDispatcher dispatcher;
-  EXPECT_THROW(
-      dispatcher.initialize_cudagraph_keys(reprise_rule(FULL_DECODE_ONLY, {}, {4}, 8, 3)),
-      InvalidArgument);
+  EXPECT_THROW(dispatcher.initialize_cudagraph_keys(reprise_rule(FULL_DECODE_ONLY, {}, {4}, 8, 3)),
+               InvalidArgument);
   EXPECT_THROW(dispatcher.initialize_cudagraph_keys(vllm(FULL_AND_PIECEWISE, {4}, 8, 3)),
                InvalidArgument);
   EXPECT_THROW(dispatcher.initialize_cudagraph_keys(reprise_rule(FULL, {4, 2}, {}, 8)),
@@ -547,10 +551,8 @@ TEST(CudagraphDispatcher, hostile_facts_are_answered_not_crashed_on) {
   for (int32_t tokens : {INT32_MIN, -1, 0, 1, 7, INT32_MAX}) {
     for (int32_t reqs : {INT32_MIN, -1, 0, 1, INT32_MAX}) {
       for (int32_t loras : {INT32_MIN, 0, INT32_MAX}) {
-        const Decision decision = dispatcher.dispatch({.num_tokens = tokens,
-                                                       .num_reqs = reqs,
-                                                       .uniform = true,
-                                                       .num_active_loras = loras});
+        const Decision decision = dispatcher.dispatch(
+            {.num_tokens = tokens, .num_reqs = reqs, .uniform = true, .num_active_loras = loras});
         EXPECT_TRUE(decision.mode == Runtime::NONE || decision.descriptor.num_tokens >= tokens);
       }
     }

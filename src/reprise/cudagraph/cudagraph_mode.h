@@ -23,11 +23,14 @@ enum class CudagraphMode : uint8_t { NONE, PIECEWISE, FULL, FULL_DECODE_ONLY, FU
 /// The routine of uniform decode batches.
 [[nodiscard]] constexpr CudagraphRuntimeMode decode_mode(CudagraphMode mode) noexcept {
   switch (mode) {
-    case CudagraphMode::NONE: return CudagraphRuntimeMode::NONE;
-    case CudagraphMode::PIECEWISE: return CudagraphRuntimeMode::PIECEWISE;
+    case CudagraphMode::NONE:
+      return CudagraphRuntimeMode::NONE;
+    case CudagraphMode::PIECEWISE:
+      return CudagraphRuntimeMode::PIECEWISE;
     case CudagraphMode::FULL:
     case CudagraphMode::FULL_DECODE_ONLY:
-    case CudagraphMode::FULL_AND_PIECEWISE: return CudagraphRuntimeMode::FULL;
+    case CudagraphMode::FULL_AND_PIECEWISE:
+      return CudagraphRuntimeMode::FULL;
   }
   return CudagraphRuntimeMode::NONE;
 }
@@ -36,10 +39,13 @@ enum class CudagraphMode : uint8_t { NONE, PIECEWISE, FULL, FULL_DECODE_ONLY, FU
 [[nodiscard]] constexpr CudagraphRuntimeMode mixed_mode(CudagraphMode mode) noexcept {
   switch (mode) {
     case CudagraphMode::NONE:
-    case CudagraphMode::FULL_DECODE_ONLY: return CudagraphRuntimeMode::NONE;
+    case CudagraphMode::FULL_DECODE_ONLY:
+      return CudagraphRuntimeMode::NONE;
     case CudagraphMode::PIECEWISE:
-    case CudagraphMode::FULL_AND_PIECEWISE: return CudagraphRuntimeMode::PIECEWISE;
-    case CudagraphMode::FULL: return CudagraphRuntimeMode::FULL;
+    case CudagraphMode::FULL_AND_PIECEWISE:
+      return CudagraphRuntimeMode::PIECEWISE;
+    case CudagraphMode::FULL:
+      return CudagraphRuntimeMode::FULL;
   }
   return CudagraphRuntimeMode::NONE;
 }
@@ -78,7 +84,8 @@ enum class CudagraphMode : uint8_t { NONE, PIECEWISE, FULL, FULL_DECODE_ONLY, FU
 /// All five names, in enumerator order.
 [[nodiscard]] std::span<const std::string_view> cudagraph_mode_names() noexcept;
 
-/// Name in any case ("full_and_piecewise") or the digits "0".."2" of a single mode; empty otherwise.
+/// Name in any case ("full_and_piecewise") or the digits "0".."2" of a single mode; empty
+/// otherwise.
 [[nodiscard]] std::optional<CudagraphMode> cudagraph_mode_from_text(std::string_view text);
 
 /// 0 NONE, 1 PIECEWISE, 2 FULL: the values users pasted before the names existed. Dual modes have

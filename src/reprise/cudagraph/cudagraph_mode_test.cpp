@@ -25,7 +25,8 @@ struct ModeRow {
   Runtime max;
 };
 
-// The mode table of the behaviour reference, section 1.3; the helper tables of sources 001, 003, 004.
+// The mode table of the behaviour reference, section 1.3; the helper tables of sources 001, 003,
+// 004.
 constexpr std::array<ModeRow, 5> kModes = {{
     {NONE, Runtime::NONE, Runtime::NONE, false, false, false, Runtime::NONE},
     {PIECEWISE, Runtime::PIECEWISE, Runtime::PIECEWISE, false, false, true, Runtime::PIECEWISE},

@@ -24,11 +24,11 @@ void check_custom_ops(std::span<const std::string> custom_ops) {
           "custom_ops: expected \"all\", \"none\", \"+name\" or \"-name\", got \"{}\"", item));
     }
     if (item[0] == '+' && lists(custom_ops, fmt::format("-{}", item.substr(1)))) {
-      throw InvalidArgument(fmt::format(
-          "custom_ops: cannot both enable and disable {} (\"+{}\" and \"-{}\")",
-          item.substr(1),
-          item.substr(1),
-          item.substr(1)));
+      throw InvalidArgument(
+          fmt::format("custom_ops: cannot both enable and disable {} (\"+{}\" and \"-{}\")",
+                      item.substr(1),
+                      item.substr(1),
+                      item.substr(1)));
     }
   }
   if (lists(custom_ops, "all") && lists(custom_ops, "none")) {

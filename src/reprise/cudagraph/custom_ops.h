@@ -7,9 +7,8 @@
 
 namespace reprise::cudagraph {
 
-/// Checks the `custom_ops` list: items "all", "none", "+name", "-name"; at most one base mode; no op
-/// both enabled and disabled.
-/// \throws InvalidArgument
+/// Checks the `custom_ops` list: items "all", "none", "+name", "-name"; at most one base mode; no
+/// op both enabled and disabled. \throws InvalidArgument
 void check_custom_ops(std::span<const std::string> custom_ops);
 
 /// True when the list enables `op`: named with '+', or covered by "all" and not named with '-'.

@@ -1,4 +1,4 @@
-// Every state of small configurations, about two million: modes x rules x support x speculation x
+// Every state of small configurations, eleven million: modes x rules x support x speculation x
 // LoRA x cascade x allowed modes x requests x tokens. What must hold for all of them holds for all.
 
 #include <gtest/gtest.h>

@@ -72,9 +72,8 @@ TEST(BatchSpec, anything_else_is_refused_with_the_allowed_forms) {
 TEST(Explain, tells_request_resolution_sizes_and_decisions) {
   const std::vector<std::string> batches = {
       "decode:99", "mixed:33", "mixed:5000", "decode:4+cascade"};
-  const Explanation explanation =
-      explain(inputs_with(AttentionCGSupport::UNIFORM_BATCH, R"({"cudagraph_mode": "FULL"})"),
-              batches);
+  const Explanation explanation = explain(
+      inputs_with(AttentionCGSupport::UNIFORM_BATCH, R"({"cudagraph_mode": "FULL"})"), batches);
   const Json json = to_json(explanation);
   EXPECT_EQ(json["requested"], "FULL");
   EXPECT_EQ(json["resolved"], "FULL_AND_PIECEWISE");
@@ -113,8 +112,8 @@ TEST(Explain, an_unset_mode_is_null_and_its_default_has_a_reason) {
 }
 
 TEST(Explain, a_refused_configuration_or_batch_becomes_an_error) {
-  Json json = to_json(
-      explain(inputs_with(AttentionCGSupport::NEVER, R"({"cudagraph_mode": "FULL"})"), {}));
+  Json json =
+      to_json(explain(inputs_with(AttentionCGSupport::NEVER, R"({"cudagraph_mode": "FULL"})"), {}));
   EXPECT_EQ(json["requested"], "FULL");
   EXPECT_THAT(json["error"].get<std::string>(), HasSubstr("test_attention"));
   EXPECT_FALSE(json.contains("resolved"));
@@ -127,9 +126,9 @@ TEST(Explain, a_refused_configuration_or_batch_becomes_an_error) {
 }
 
 TEST(Explain, reports_the_keys_of_each_rule) {
-  ResolutionInputs inputs = inputs_with(
-      AttentionCGSupport::ALWAYS,
-      R"({"capture_size_rule": "vllm", "cudagraph_mode": "FULL_DECODE_ONLY"})");
+  ResolutionInputs inputs =
+      inputs_with(AttentionCGSupport::ALWAYS,
+                  R"({"capture_size_rule": "vllm", "cudagraph_mode": "FULL_DECODE_ONLY"})");
   Explanation explanation = explain(inputs, {});
   EXPECT_TRUE(explanation.mixed_sizes.empty());
   EXPECT_EQ(explanation.decode_sizes.back(), 96);  // vLLM's cliff below 100 requests

@@ -23,9 +23,10 @@ class LoraCases {
   LoraCases();
 
   /// `specialize_lora` is `cudagraph_specialize_lora`: separate graphs with and without adapters.
-  /// Rule vllm reproduces vLLM's dispatcher: with specialize_lora off a batch without adapters finds
-  /// no case, and without count specialisation any positive count takes the largest. The other
-  /// rules let adapter-free batches reuse the adapter graph and refuse counts above max_loras + 1.
+  /// Rule vllm reproduces vLLM's dispatcher: with specialize_lora off a batch without adapters
+  /// finds no case, and without count specialisation any positive count takes the largest. The
+  /// other rules let adapter-free batches reuse the adapter graph and refuse counts above max_loras
+  /// + 1.
   LoraCases(const LoraOptions& options, bool specialize_lora, CaptureSizeRule rule);
 
   /// Captured counts, ascending.

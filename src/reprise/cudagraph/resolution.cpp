@@ -256,12 +256,13 @@ void Resolver::respect_model_kind() {
                          to_string(out_.mode)));
   }
   if (in_.kv_connector_requires_piecewise && has_full_cudagraphs(out_.mode)) {
-    set_mode("A16",
-             CudagraphMode::PIECEWISE,
-             Loudness::warning,
-             fmt::format("the KV connector works layer by layer, which a FULL graph cannot contain: "
-                         "{} becomes PIECEWISE",
-                         to_string(out_.mode)));
+    set_mode(
+        "A16",
+        CudagraphMode::PIECEWISE,
+        Loudness::warning,
+        fmt::format("the KV connector works layer by layer, which a FULL graph cannot contain: "
+                    "{} becomes PIECEWISE",
+                    to_string(out_.mode)));
   }
 }
 
@@ -296,12 +297,11 @@ void Resolver::compute_sizes_before_splitting() {
 void Resolver::split_nowhere(std::string_view rule, std::string_view because) {
   out_.splitting_ops.clear();
   if (has_mode(out_.mode, CudagraphRuntimeMode::PIECEWISE)) {
-    set_mode(rule,
-             CudagraphMode::FULL,
-             Loudness::warning,
-             fmt::format("{}: the model is not split, {} becomes FULL",
-                         because,
-                         to_string(out_.mode)));
+    set_mode(
+        rule,
+        CudagraphMode::FULL,
+        Loudness::warning,
+        fmt::format("{}: the model is not split, {} becomes FULL", because, to_string(out_.mode)));
   } else {
     note(rule, fmt::format("{}: the model is not split", because));
   }
@@ -322,16 +322,16 @@ void Resolver::choose_splitting_ops() {
     if (contains_attention(*wish)) {
       throw InvalidArgument(
           "pass_config.fuse_attn_quant and splitting_ops that contain attention contradict each "
-          "other [B3]: drop attention from splitting_ops, set use_inductor_graph_partition, or turn "
+          "other [B3]: drop attention from splitting_ops, set use_inductor_graph_partition, or "
+          "turn "
           "the fusion off");
     }
   }
   if (!wish) {
     out_.splitting_ops.assign(attention_ops().begin(), attention_ops().end());
     if (whole_program) {
-      out_.splitting_ops.insert(out_.splitting_ops.end(),
-                                kv_cache_update_ops().begin(),
-                                kv_cache_update_ops().end());
+      out_.splitting_ops.insert(
+          out_.splitting_ops.end(), kv_cache_update_ops().begin(), kv_cache_update_ops().end());
       if (is_set(passes.fuse_rope_kvcache) || is_set(passes.fuse_qk_norm_rope_kvcache)) {
         out_.pass_config.fuse_rope_kvcache = false;
         out_.pass_config.fuse_qk_norm_rope_kvcache = false;
@@ -366,10 +366,11 @@ void Resolver::warn_about_cascade() {
       has_mode(out_.mode, CudagraphRuntimeMode::PIECEWISE)) {
     return;
   }
-  warn("A21",
-       fmt::format("batches with cascade attention run eagerly in mode {}: they cannot be in a FULL "
-                   "graph and there are no PIECEWISE graphs",
-                   to_string(out_.mode)));
+  warn(
+      "A21",
+      fmt::format("batches with cascade attention run eagerly in mode {}: they cannot be in a FULL "
+                  "graph and there are no PIECEWISE graphs",
+                  to_string(out_.mode)));
 }
 
 void Resolver::check_pieces_exist() {
@@ -407,15 +408,15 @@ void Resolver::respect_attention_support() {
 
   if (mixed_mode(out_.mode) == CudagraphRuntimeMode::FULL && support != ALWAYS) {
     if (support == NEVER) {
-      throw InvalidArgument(
-          fmt::format("{}, which captures nothing in FULL graphs [C2]; use cudagraph_mode PIECEWISE "
-                      "with mode VLLM_COMPILE",
-                      weakest()));
+      throw InvalidArgument(fmt::format(
+          "{}, which captures nothing in FULL graphs [C2]; use cudagraph_mode PIECEWISE "
+          "with mode VLLM_COMPILE",
+          weakest()));
     }
-    downgrade("C2",
-              attention_is_split() ? CudagraphMode::FULL_AND_PIECEWISE
-                                   : CudagraphMode::FULL_DECODE_ONLY,
-              " for mixed batches");
+    downgrade(
+        "C2",
+        attention_is_split() ? CudagraphMode::FULL_AND_PIECEWISE : CudagraphMode::FULL_DECODE_ONLY,
+        " for mixed batches");
   }
   if (decode_mode(out_.mode) == CudagraphRuntimeMode::FULL && support == NEVER) {
     downgrade("C3", piecewise_possible() ? CudagraphMode::PIECEWISE : CudagraphMode::NONE, "");
@@ -451,8 +452,8 @@ void Resolver::compute_final_sizes() {
   CaptureSizes& sizes = out_.capture_sizes;
   const int32_t q = out_.uniform_decode_query_len;
   if (decode_mode(out_.mode) == CudagraphRuntimeMode::FULL && q > 1) {
-    const std::vector<int32_t> rounded = adjust_sizes_for_spec_decode(
-        sizes.mixed, q, in_.tensor_parallel_size, sequence_parallel());
+    const std::vector<int32_t> rounded =
+        adjust_sizes_for_spec_decode(sizes.mixed, q, in_.tensor_parallel_size, sequence_parallel());
     if (rounded != sizes.mixed) {
       sizes.mixed = rounded;
       note("C6", fmt::format("capture sizes were rounded to multiples of query length {}", q));

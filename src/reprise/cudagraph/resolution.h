@@ -38,8 +38,8 @@ struct ResolutionInputs {
   std::optional<int32_t> num_recurrent_state_blocks;
 };
 
-/// One applied rule. Ids are those of the behaviour reference: A = configuration, B = splitting, C =
-/// attention support, S = capture sizes.
+/// One applied rule. Ids are those of the behaviour reference: A = configuration, B = splitting, C
+/// = attention support, S = capture sizes.
 struct ResolutionReason {
   std::string rule;
   std::string text;

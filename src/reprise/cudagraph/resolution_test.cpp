@@ -15,8 +15,8 @@
 #include "reprise/cudagraph/splitting_ops.h"
 
 // Rows not here: CMB-07 .. CMB-10 name ROCm backends with support ALWAYS and resolve like CMB-04;
-// CMB-21, -22 describe a revision that raised where later ones downgrade. The compile-range endpoint
-// of SIZ-16, -18, -19 belongs to the compiler.
+// CMB-21, -22 describe a revision that raised where later ones downgrade. The compile-range
+// endpoint of SIZ-16, -18, -19 belongs to the compiler.
 
 namespace reprise::cudagraph {
 namespace {
@@ -148,8 +148,7 @@ TEST(Resolution, full_with_single_token_support_and_speculation_warns_twice) {
 }
 
 TEST(Resolution, with_inductor_partition_and_a_short_list_step_3_and_step_4_differ) {
-  ResolutionInputs inputs =
-      inputs_of({FULL_DECODE_ONLY, Support::NEVER, {}}, q1_whole);
+  ResolutionInputs inputs = inputs_of({FULL_DECODE_ONLY, Support::NEVER, {}}, q1_whole);
   inputs.compilation.use_inductor_graph_partition = true;
   EXPECT_EQ(resolve(inputs).mode, PIECEWISE);
   inputs.attention = {{"weak", Support::UNIFORM_SINGLE_TOKEN_DECODE}};
@@ -191,17 +190,17 @@ TEST(Resolution, end_to_end_rows_of_backend_mode_and_level_agree) {  // CMB
   using enum CompilationMode;
   const auto none = CompilationMode::NONE;
   const auto graphs_off = CudagraphMode::NONE;
-  for (const LevelRow& row : std::vector<LevelRow>{
-           {"CMB-03", VLLM_COMPILE, FULL, fa2, FULL_AND_PIECEWISE},
-           {"CMB-04", VLLM_COMPILE, FULL_AND_PIECEWISE, fa2, FULL_AND_PIECEWISE},
-           {"CMB-05", VLLM_COMPILE, FULL, flashinfer, FULL_AND_PIECEWISE},
-           {"CMB-11", none, FULL, fa2, FULL_DECODE_ONLY},
-           {"CMB-12", VLLM_COMPILE, FULL, fa2, FULL_AND_PIECEWISE},
-           {"CMB-13", none, PIECEWISE, fa2, graphs_off},
-           {"CMB-15", none, FULL_AND_PIECEWISE, fa2, graphs_off},
-           {"CMB-16", VLLM_COMPILE, FULL_AND_PIECEWISE, fa2, FULL_AND_PIECEWISE},
-           {"CMB-17", none, FULL_DECODE_ONLY, fa2, FULL_DECODE_ONLY},
-           {"CMB-24", none, FULL_DECODE_ONLY, fa2, FULL_DECODE_ONLY}}) {
+  for (const LevelRow& row :
+       std::vector<LevelRow>{{"CMB-03", VLLM_COMPILE, FULL, fa2, FULL_AND_PIECEWISE},
+                             {"CMB-04", VLLM_COMPILE, FULL_AND_PIECEWISE, fa2, FULL_AND_PIECEWISE},
+                             {"CMB-05", VLLM_COMPILE, FULL, flashinfer, FULL_AND_PIECEWISE},
+                             {"CMB-11", none, FULL, fa2, FULL_DECODE_ONLY},
+                             {"CMB-12", VLLM_COMPILE, FULL, fa2, FULL_AND_PIECEWISE},
+                             {"CMB-13", none, PIECEWISE, fa2, graphs_off},
+                             {"CMB-15", none, FULL_AND_PIECEWISE, fa2, graphs_off},
+                             {"CMB-16", VLLM_COMPILE, FULL_AND_PIECEWISE, fa2, FULL_AND_PIECEWISE},
+                             {"CMB-17", none, FULL_DECODE_ONLY, fa2, FULL_DECODE_ONLY},
+                             {"CMB-24", none, FULL_DECODE_ONLY, fa2, FULL_DECODE_ONLY}}) {
     ResolutionInputs inputs = as_vllm(asking(row.requested));
     inputs.compilation.mode = row.level;
     inputs.attention = {{"backend", row.support}};
@@ -217,17 +216,17 @@ struct SourceRow {
 // The backend table of source 001 and the aliasing rule under it: FULL becomes FULL_AND_PIECEWISE
 // with pieces and FULL_DECODE_ONLY without for backends that capture decode only.
 TEST(Resolution, full_is_aliased_as_the_source_documents_say) {
-  for (const SourceRow& row : std::vector<SourceRow>{
-           {"FlashAttention v2", Support::UNIFORM_BATCH},
-           {"FlashAttention v3", Support::ALWAYS},
-           {"Triton Attention", Support::ALWAYS},
-           {"AITER FlashAttention", Support::UNIFORM_BATCH},
-           {"FlashInfer", Support::UNIFORM_SINGLE_TOKEN_DECODE},
-           {"FlashMLA", Support::UNIFORM_BATCH},
-           {"FlashInferMLA", Support::UNIFORM_BATCH},
-           {"AITER MLA", Support::UNIFORM_SINGLE_TOKEN_DECODE},
-           {"CUTLASS MLA", Support::UNIFORM_SINGLE_TOKEN_DECODE},
-           {"Mamba attention", Support::UNIFORM_SINGLE_TOKEN_DECODE}}) {
+  for (const SourceRow& row :
+       std::vector<SourceRow>{{"FlashAttention v2", Support::UNIFORM_BATCH},
+                              {"FlashAttention v3", Support::ALWAYS},
+                              {"Triton Attention", Support::ALWAYS},
+                              {"AITER FlashAttention", Support::UNIFORM_BATCH},
+                              {"FlashInfer", Support::UNIFORM_SINGLE_TOKEN_DECODE},
+                              {"FlashMLA", Support::UNIFORM_BATCH},
+                              {"FlashInferMLA", Support::UNIFORM_BATCH},
+                              {"AITER MLA", Support::UNIFORM_SINGLE_TOKEN_DECODE},
+                              {"CUTLASS MLA", Support::UNIFORM_SINGLE_TOKEN_DECODE},
+                              {"Mamba attention", Support::UNIFORM_SINGLE_TOKEN_DECODE}}) {
     ResolutionInputs inputs = as_vllm(asking(FULL));
     inputs.attention = {{std::string(row.backend), row.support}};
     const bool always = row.support == Support::ALWAYS;
@@ -490,15 +489,14 @@ TEST(Resolution, a_vllm_mode_that_becomes_none_keeps_its_size_list) {
 }
 
 TEST(Resolution, compile_sizes_are_expanded_and_checked_against_padding) {  // SIZ-20, SIZ-23
-  ResolutionInputs inputs = as_vllm(
-      asking(R"({"cudagraph_mode": "FULL", "cudagraph_capture_sizes": [1, 2, 4, 8],
+  ResolutionInputs inputs =
+      as_vllm(asking(R"({"cudagraph_mode": "FULL", "cudagraph_capture_sizes": [1, 2, 4, 8],
                  "compile_sizes": "cudagraph_capture_sizes"})"));
   EXPECT_THAT(resolve(inputs).compile_sizes, ElementsAre(1, 2, 4, 8));
   inputs.compilation.compile_sizes = CompileSizes{.sizes = {3}};
   CudagraphDispatcher dispatcher;
-  EXPECT_THROW(
-      dispatcher.initialize_cudagraph_keys(dispatcher_options(inputs, resolve(inputs))),
-      InvalidArgument);
+  EXPECT_THROW(dispatcher.initialize_cudagraph_keys(dispatcher_options(inputs, resolve(inputs))),
+               InvalidArgument);
 }
 
 TEST(Resolution, warm_ups_default_to_one_and_explicit_values_win) {

@@ -22,8 +22,8 @@ constexpr std::array<std::string_view, 14> kAttentionOps = {
     "vllm::deepseek_v4_attention",
     "vllm::hpc_rope_norm_forward"};
 
-constexpr std::array<std::string_view, 2> kKvCacheUpdateOps = {
-    "vllm::unified_kv_cache_update", "vllm::unified_mla_kv_cache_update"};
+constexpr std::array<std::string_view, 2> kKvCacheUpdateOps = {"vllm::unified_kv_cache_update",
+                                                               "vllm::unified_mla_kv_cache_update"};
 
 // "aten.add.default" and "aten::add.default" are the same op: name without and with overload.
 struct OpName {
