@@ -336,7 +336,6 @@ sampling::SamplingParams LLM::default_sampling_params() const {
 const StartupReport& LLM::startup_report() const noexcept { return impl_->report; }
 const tokenizer::Tokenizer& LLM::tokenizer() const noexcept { return *impl_->tokenizer; }
 const cudagraph::DispatchLedger& LLM::ledger() const noexcept { return impl_->runner->ledger(); }
-const device::LaunchCounters& LLM::launches() const { return impl_->runner->launches(); }
 engine::EngineCore& LLM::core() noexcept { return *impl_->core; }
 engine::ModelRunner& LLM::runner() noexcept { return *impl_->runner; }
 

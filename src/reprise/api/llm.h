@@ -13,7 +13,6 @@
 #include "reprise/cudagraph/capture_session.h"
 #include "reprise/cudagraph/dispatch_ledger.h"
 #include "reprise/cudagraph/resolution.h"
-#include "reprise/device/device.h"
 #include "reprise/engine/output_processor.h"
 #include "reprise/sampling/sampling_params.h"
 
@@ -101,7 +100,6 @@ class LLM {
   [[nodiscard]] const StartupReport& startup_report() const noexcept;
   [[nodiscard]] const tokenizer::Tokenizer& tokenizer() const noexcept;
   [[nodiscard]] const cudagraph::DispatchLedger& ledger() const noexcept;
-  [[nodiscard]] const device::LaunchCounters& launches() const;
   /// For code that drives steps itself.
   [[nodiscard]] engine::EngineCore& core() noexcept;
   [[nodiscard]] engine::ModelRunner& runner() noexcept;

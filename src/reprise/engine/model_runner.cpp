@@ -107,7 +107,9 @@ const StepResult& ModelRunner::execute(std::span<const BatchRow> rows,
   const cudagraph::Decision decision = dispatcher_.dispatch(facts);
   ledger_.record(facts, decision);
   try {
-    return run(rows, decision, decision.mode);
+    const StepResult& result = run(rows, decision, decision.mode);
+    if (facts.uniform) last_decode_launches_ = last_launches_;
+    return result;
   } catch (const cudagraph::StaleAddressError& error) {
     // Refused before anything was launched, so the step can still run, only without the graph.
     retired_.push_back({decision.mode, decision.descriptor, error.what()});
@@ -150,7 +152,11 @@ void ModelRunner::run_staged(const cudagraph::BatchDescriptor& descriptor,
   inputs[kPositions] = batch_.positions();
   inputs[kLogitsIndices] = batch_.logits_indices();
   inputs[kNumLogits] = batch_.num_logits();
+  const device::LaunchCounters before = execution_->stream().counters();
   full_(context, inputs, outputs_);
+  const device::LaunchCounters& after = execution_->stream().counters();
+  last_launches_ = {.graphs = after.graph_launches - before.graph_launches,
+                    .kernels = after.kernel_launches - before.kernel_launches};
 }
 
 std::span<const float> ModelRunner::logits_row(const StepResult& result, int32_t row) {

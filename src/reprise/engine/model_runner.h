@@ -38,6 +38,14 @@ struct RetiredGraph {
   std::string reason;
 };
 
+/// What the device was asked to start during one step.
+struct StepLaunches {
+  uint64_t graphs = 0;
+  uint64_t kernels = 0;
+
+  [[nodiscard]] uint64_t total() const noexcept { return graphs + kernels; }
+};
+
 /// Runs a model step by step: asks the dispatcher, stages the batch into persistent buffers, and
 /// calls the model through two nested wrappers, FULL outside PIECEWISE. Logits are part of the graphs
 /// (docs/adr/0004): the number of rows that are wanted is read on the device.
@@ -78,7 +86,9 @@ class ModelRunner {
   [[nodiscard]] const cudagraph::CudagraphWrapper& piecewise_wrapper() const noexcept { return piecewise_; }
   [[nodiscard]] const kv_cache::KvCacheTensors& kv_cache() const noexcept { return kv_cache_; }
   [[nodiscard]] InputBatch& input_batch() noexcept { return batch_; }
-  [[nodiscard]] const device::LaunchCounters& launches() const { return execution_->stream().counters(); }
+  /// Of the last step, and of the last step that was a uniform decode batch.
+  [[nodiscard]] StepLaunches last_launches() const noexcept { return last_launches_; }
+  [[nodiscard]] StepLaunches last_decode_launches() const noexcept { return last_decode_launches_; }
   [[nodiscard]] size_t graph_bytes() const noexcept;
   [[nodiscard]] std::span<const RetiredGraph> retired_graphs() const noexcept { return retired_; }
 
@@ -103,6 +113,8 @@ class ModelRunner {
   attention::AttentionMetadata metadata_;
   std::vector<Tensor> outputs_;
   StepResult result_;
+  StepLaunches last_launches_;
+  StepLaunches last_decode_launches_;
   std::vector<float> host_logits_;  // only for devices the host cannot read
   std::vector<RetiredGraph> retired_;
 };

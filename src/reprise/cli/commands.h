@@ -1,0 +1,17 @@
+#pragma once
+
+#include <span>
+#include <string>
+
+/// The commands of the `reprise` program. Each takes its arguments without the command's name,
+/// writes results to stdout and progress to stderr, and returns the exit code.
+///
+/// \throws InvalidArgument (exit code 2), anything else (exit code 1)
+namespace reprise::cli {
+
+int run_generate(std::span<const std::string> arguments);
+int run_bench(std::span<const std::string> arguments);
+int run_eval(std::span<const std::string> arguments);
+int run_explain(std::span<const std::string> arguments);
+
+}  // namespace reprise::cli

@@ -1,0 +1,153 @@
+#include "reprise/cli/engine_options.h"
+
+#include <fmt/format.h>
+
+#include "reprise/base/error.h"
+
+namespace reprise::cli {
+namespace {
+
+constexpr const char* kModel = "Model";
+constexpr const char* kScheduler = "Scheduler";
+constexpr const char* kCache = "Cache";
+constexpr const char* kGraphs = "Compilation and graphs";
+constexpr const char* kDevice = "Device";
+constexpr const char* kSampling = "Sampling";
+
+api::LoadFormat parse_load_format(std::string_view text) {
+  if (text == "auto") return api::LoadFormat::automatic;
+  if (text == "safetensors") return api::LoadFormat::safetensors;
+  if (text == "dummy") return api::LoadFormat::dummy;
+  throw InvalidArgument(fmt::format("--load-format: '{}' is not one of auto, safetensors, dummy", text));
+}
+
+void add_float(OptionTable& table, std::string name, std::string help, float& target) {
+  std::string flag = "--" + name;
+  table.add({.name = std::move(name),
+             .group = kSampling,
+             .value_name = "X",
+             .help = std::move(help),
+             .apply = [&target, flag](std::string_view value) {
+               target = static_cast<float>(parse_number(flag, value));
+             }});
+}
+
+}  // namespace
+
+void add_compilation_options(OptionTable& table,
+                             Json& compilation_config,
+                             cudagraph::OptimizationLevel& level) {
+  table.add({.name = "compilation-config",
+             .short_name = "-cc",
+             .group = kGraphs,
+             .value_name = "JSON",
+             .help = "Modes, sizes and levels, as a JSON object or field by field "
+                     "(-cc.cudagraph_mode FULL).",
+             .apply =
+                 [&compilation_config](std::string_view value) {
+                   const Json document = parse_json(value, "--compilation-config");
+                   cudagraph::merge_compilation_json(
+                       compilation_config,
+                       document.is_number_integer() ? Json{{"mode", document}} : document);
+                 },
+             .apply_dotted =
+                 [&compilation_config](std::string_view path, std::string_view value) {
+                   cudagraph::assign_compilation_field(compilation_config,
+                                                       fmt::format("{}={}", path, value));
+                 }});
+  table.add({.name = "optimization-level",
+             .short_name = "-O",
+             .group = kGraphs,
+             .value_name = "0..3",
+             .help = "Fills what is left unset: O0 eager, O1 piecewise graphs, O2 and O3 both kinds.",
+             .default_text = "2",
+             .apply = [&level](std::string_view value) {
+               level = cudagraph::parse_optimization_level(value);
+             }});
+}
+
+void add_engine_options(OptionTable& table, api::EngineArgs& args) {
+  table.add({.name = "model",
+             .group = kModel,
+             .value_name = "DIR",
+             .help = "Folder with config.json, tokenizer.json and safetensors; may also be given "
+                     "without the option name.",
+             .apply = [&args](std::string_view value) { args.model = value; }});
+  table.add({.name = "tokenizer",
+             .group = kModel,
+             .value_name = "DIR",
+             .help = "Folder with another tokenizer.",
+             .apply = [&args](std::string_view value) { args.tokenizer = value; }});
+  table.add({.name = "load-format",
+             .group = kModel,
+             .value_name = "FORMAT",
+             .help = "auto, safetensors, or dummy for seeded random weights.",
+             .default_text = "auto",
+             .apply = [&args](std::string_view value) { args.load_format = parse_load_format(value); }});
+  table.add_text("dtype", kModel, "TYPE", "auto, bfloat16, float16 or float32.", args.dtype);
+  table.add({.name = "max-model-len",
+             .group = kModel,
+             .value_name = "N",
+             .help = "Longest prompt plus answer, in tokens.",
+             .default_text = "from config.json",
+             .apply = [&args](std::string_view value) {
+               args.max_model_len = static_cast<int32_t>(std::min<int64_t>(
+                   parse_human_integer("--max-model-len", value), INT32_MAX));
+             }});
+  table.add({.name = "seed",
+             .group = kModel,
+             .value_name = "N",
+             .help = "Seeds sampling and dummy weights.",
+             .default_text = "0",
+             .apply = [&args](std::string_view value) {
+               args.seed = static_cast<uint64_t>(parse_human_integer("--seed", value));
+             }});
+  table.add_integer("max-num-seqs", kScheduler, "Most requests in one step.", args.max_num_seqs);
+  table.add_integer("max-num-batched-tokens", kScheduler, "Most tokens in one step.", args.max_num_batched_tokens);
+  table.add_switch("enable-chunked-prefill", kScheduler, "Cut long prompts to fill steps.", args.enable_chunked_prefill);
+  table.add_integer("block-size", kCache, "Tokens per cache block.", args.block_size);
+  table.add({.name = "kv-cache-memory-bytes",
+             .group = kCache,
+             .value_name = "N",
+             .help = "Memory for keys and values.",
+             .default_text = "4G, at most half of the free memory",
+             .apply = [&args](std::string_view value) {
+               args.kv_cache_memory_bytes = parse_human_integer("--kv-cache-memory-bytes", value);
+             }});
+  table.add_switch("enforce-eager", kGraphs, "No graphs and no compiler.", args.enforce_eager);
+  add_compilation_options(table, args.compilation_config, args.optimization_level);
+  table.add_integer("num-threads", kDevice, "Worker threads; 0 = one per usable core.", args.num_threads);
+  table.add_text("cpu-isa", kDevice, "ISA", "auto, scalar, avx2, avx512 or avx512_bf16.", args.cpu_isa);
+}
+
+void add_sampling_options(OptionTable& table, sampling::SamplingParams& params) {
+  add_float(table, "temperature", "0 = always the likeliest token.", params.temperature);
+  add_float(table, "top-p", "Keep the likeliest tokens up to this mass.", params.top_p);
+  add_float(table, "min-p", "Drop tokens below this share of the likeliest.", params.min_p);
+  add_float(table, "repetition-penalty", "Above 1 discourages repeating.", params.repetition_penalty);
+  add_float(table, "presence-penalty", "Discourages tokens that occurred.", params.presence_penalty);
+  add_float(table, "frequency-penalty", "Discourages tokens by how often they occurred.", params.frequency_penalty);
+  table.add({.name = "top-k",
+             .group = kSampling,
+             .value_name = "N",
+             .help = "Keep the N likeliest tokens; 0 = all.",
+             .apply = [&params](std::string_view value) {
+               params.top_k = static_cast<int>(parse_human_integer("--top-k", value));
+             }});
+  table.add({.name = "max-tokens",
+             .group = kSampling,
+             .value_name = "N",
+             .help = "Longest answer, in tokens.",
+             .apply = [&params](std::string_view value) {
+               params.max_tokens = static_cast<int>(
+                   std::min<int64_t>(parse_human_integer("--max-tokens", value), INT32_MAX));
+             }});
+  table.add({.name = "stop",
+             .group = kSampling,
+             .value_name = "TEXT",
+             .help = "Ends the answer where this text appears; may be repeated.",
+             .apply = [&params](std::string_view value) { params.stop.emplace_back(value); }});
+  table.add_switch("ignore-eos", kSampling, "Go on after the end-of-text token.", params.ignore_eos);
+}
+
+}  // namespace reprise::cli

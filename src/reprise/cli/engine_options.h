@@ -1,0 +1,20 @@
+#pragma once
+
+#include "reprise/api/engine_args.h"
+#include "reprise/cli/option_table.h"
+#include "reprise/sampling/sampling_params.h"
+
+namespace reprise::cli {
+
+/// The options of EngineArgs, the same for every command that loads a model.
+void add_engine_options(OptionTable& table, api::EngineArgs& args);
+
+/// -cc / --compilation-config and -O: also for commands that load nothing.
+void add_compilation_options(OptionTable& table,
+                             Json& compilation_config,
+                             cudagraph::OptimizationLevel& level);
+
+/// The options of SamplingParams.
+void add_sampling_options(OptionTable& table, sampling::SamplingParams& params);
+
+}  // namespace reprise::cli

@@ -1,0 +1,112 @@
+#include <fmt/format.h>
+
+#include <cctype>
+
+#include "reprise/base/error.h"
+#include "reprise/cli/commands.h"
+#include "reprise/cli/engine_options.h"
+#include "reprise/cudagraph/explain.h"
+
+namespace reprise::cli {
+namespace {
+
+cudagraph::AttentionCGSupport parse_support(std::string_view text) {
+  std::string upper(text);
+  for (char& c : upper) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  using cudagraph::AttentionCGSupport;
+  for (AttentionCGSupport support : {AttentionCGSupport::NEVER,
+                                     AttentionCGSupport::UNIFORM_SINGLE_TOKEN_DECODE,
+                                     AttentionCGSupport::UNIFORM_BATCH,
+                                     AttentionCGSupport::ALWAYS}) {
+    if (upper == to_string(support)) return support;
+  }
+  throw InvalidArgument(fmt::format(
+      "--attention-support: '{}' is not one of ALWAYS, UNIFORM_BATCH, UNIFORM_SINGLE_TOKEN_DECODE, NEVER",
+      text));
+}
+
+struct ExplainArguments {
+  cudagraph::ResolutionInputs inputs;
+  Json compilation_config = Json::object();
+  std::vector<std::string> batches;
+  bool enable_lora = false;
+  int32_t max_loras = 1;
+  bool json = false;
+};
+
+OptionTable make_table(ExplainArguments& arguments) {
+  OptionTable table("reprise explain [MODEL] [options]",
+                    "Prints the resolved cudagraph mode with every reason, the capture sizes, and for "
+                    "each --batch the decision. Needs no weights and no device.");
+  constexpr const char* kBatches = "Batches";
+  constexpr const char* kWhatIf = "What if";
+  table.add({.name = "batch",
+             .group = kBatches,
+             .value_name = "SPEC",
+             .help = "decode:33, mixed:100, uniform:4x8 (4 requests of 8 tokens), prefill:512; "
+                     "may be repeated.",
+             .apply = [&](std::string_view value) { arguments.batches.emplace_back(value); }});
+  table.add({.name = "attention-support",
+             .group = kWhatIf,
+             .value_name = "LEVEL",
+             .help = "What the weakest attention backend can capture.",
+             .default_text = "ALWAYS",
+             .apply = [&](std::string_view value) { arguments.inputs.attention[0].support = parse_support(value); }});
+  table.add_integer("max-num-seqs", kWhatIf, "Most requests in one step.", arguments.inputs.max_num_seqs);
+  table.add_integer("max-num-batched-tokens", kWhatIf, "Most tokens in one step.", arguments.inputs.max_num_batched_tokens);
+  table.add_integer("num-speculative-tokens", kWhatIf, "Draft tokens verified per step.", arguments.inputs.num_speculative_tokens);
+  table.add_integer("tensor-parallel-size", kWhatIf, "Ranks one layer is split over.", arguments.inputs.tensor_parallel_size);
+  table.add_switch("enable-lora", kWhatIf, "Adapters are served.", arguments.enable_lora);
+  table.add_integer("max-loras", kWhatIf, "Adapters in one step.", arguments.max_loras);
+  table.add_switch("pooling", kWhatIf, "An embedding model.", arguments.inputs.pooling);
+  table.add_switch("cascade", kWhatIf, "Shared-prefix attention is enabled.", arguments.inputs.cascade_enabled);
+  table.add_switch("enforce-eager", kWhatIf, "No graphs and no compiler.", arguments.inputs.enforce_eager);
+  add_compilation_options(table, arguments.compilation_config, arguments.inputs.optimization_level);
+  table.add_switch("json", "Output", "One JSON object.", arguments.json);
+  return table;
+}
+
+cudagraph::Explanation explain(ExplainArguments& arguments) {
+  if (arguments.enable_lora) arguments.inputs.lora.max_loras = arguments.max_loras;
+  try {
+    cudagraph::ParsedCompilationConfig parsed =
+        cudagraph::parse_compilation_config(arguments.compilation_config);
+    arguments.inputs.compilation = std::move(parsed.config);
+    cudagraph::Explanation explanation = cudagraph::explain(arguments.inputs, arguments.batches);
+    if (explanation.resolved) {
+      auto& warnings = explanation.resolved->warnings;
+      warnings.insert(warnings.begin(), parsed.warnings.begin(), parsed.warnings.end());
+    }
+    return explanation;
+  } catch (const InvalidArgument& error) {
+    cudagraph::Explanation explanation;
+    explanation.error = error.what();
+    return explanation;
+  }
+}
+
+}  // namespace
+
+int run_explain(std::span<const std::string> arguments) {
+  ExplainArguments parsed;
+  parsed.inputs.attention = {{"UNIFIED", cudagraph::AttentionCGSupport::ALWAYS}};
+  parsed.inputs.max_num_batched_tokens = api::EngineArgs{}.max_num_batched_tokens;
+  const OptionTable table = make_table(parsed);
+  if (OptionTable::asks_for_help(arguments)) {
+    fmt::print("{}", table.help_text(arguments));
+    return 0;
+  }
+  // A model may be named so that a serve command line can be pasted; nothing of it is read.
+  if (table.parse(arguments).size() > 1) throw InvalidArgument("explain takes at most one MODEL");
+  const cudagraph::Explanation explanation = explain(parsed);
+  if (parsed.json) {
+    fmt::print("{}\n", to_json(explanation).dump(2));
+  } else if (explanation.error) {
+    throw InvalidArgument(*explanation.error);
+  } else {
+    fmt::print("{}", to_text(explanation));
+  }
+  return explanation.error ? 2 : 0;
+}
+
+}  // namespace reprise::cli

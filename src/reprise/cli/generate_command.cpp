@@ -1,0 +1,186 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <iostream>
+#include <iterator>
+
+#include "reprise/api/llm.h"
+#include "reprise/base/error.h"
+#include "reprise/cli/commands.h"
+#include "reprise/cli/engine_options.h"
+#include "reprise/cli/progress.h"
+
+namespace reprise::cli {
+namespace {
+
+struct GenerateArguments {
+  api::EngineArgs engine;
+  std::vector<std::string> prompts;
+  bool chat = false;
+  bool json = false;
+  bool stream = true;
+  bool verbose = false;
+  // Sampling options are kept as given: defaults are the model's own, known only once it is loaded.
+  std::vector<std::string> sampling;
+};
+
+OptionTable make_table(GenerateArguments& arguments) {
+  OptionTable table("reprise generate MODEL --prompt TEXT [options]",
+                    "Loads a model folder and streams its answer. Several --prompt run as one batch.");
+  constexpr const char* kPrompts = "Prompts and output";
+  table.add({.name = "prompt",
+             .short_name = "-p",
+             .group = kPrompts,
+             .value_name = "TEXT",
+             .help = "May be repeated; '-' reads standard input.",
+             .apply = [&arguments](std::string_view value) {
+               if (value == "-") {
+                 arguments.prompts.emplace_back(std::istreambuf_iterator<char>(std::cin),
+                                                std::istreambuf_iterator<char>());
+               } else {
+                 arguments.prompts.emplace_back(value);
+               }
+             }});
+  table.add_switch("chat", kPrompts, "Put each prompt through the model's chat template.", arguments.chat);
+  table.add_switch("stream", kPrompts, "Print text as it comes.", arguments.stream);
+  table.add_switch("json", kPrompts, "One JSON object with tokens, times and graph counters.", arguments.json);
+  table.add_switch("verbose", kPrompts, "Say more about start-up: reasons, one line per captured key.", arguments.verbose);
+  return table;
+}
+
+// The sampling options are parsed twice: now, so that mistakes show before anything is loaded, and
+// once more on top of the model's recommendations.
+void add_recorded_sampling(OptionTable& table,
+                           std::vector<std::string>& recorded,
+                           sampling::SamplingParams& scratch) {
+  OptionTable typed("", "");
+  add_sampling_options(typed, scratch);
+  for (const Option& option : typed.options()) {
+    Option recording = option;
+    recording.apply = [apply = option.apply, name = option.name, &recorded](std::string_view value) {
+      apply(value);
+      recorded.push_back(fmt::format("--{}={}", name, value));
+    };
+    table.add(std::move(recording));
+  }
+}
+
+Json to_json(const api::RequestOutput& result) {
+  const double seconds = result.metrics.latency;
+  return {{"prompt", result.prompt},
+          {"text", result.output.text},
+          {"token_ids", result.output.token_ids},
+          {"num_prompt_tokens", result.prompt_token_ids.size()},
+          {"finish_reason", result.output.finish_reason},
+          {"ttft_ms", result.metrics.time_to_first_token * 1e3},
+          {"tpot_ms", result.metrics.time_per_output_token() * 1e3},
+          {"tokens_per_second",
+           seconds > 0 ? static_cast<double>(result.metrics.num_output_tokens) / seconds : 0.0}};
+}
+
+Json graphs_to_json(api::LLM& llm) {
+  using cudagraph::CudagraphRuntimeMode;
+  const api::StartupReport& report = llm.startup_report();
+  Json modes = Json::object();
+  for (CudagraphRuntimeMode mode :
+       {CudagraphRuntimeMode::PIECEWISE, CudagraphRuntimeMode::FULL}) {
+    size_t keys = 0;
+    double seconds = 0;
+    size_t bytes = 0;
+    for (const cudagraph::CaptureRecord& record : report.capture.records) {
+      if (record.mode != mode || !record.failure.empty()) continue;
+      ++keys;
+      seconds += record.seconds;
+      bytes += record.bytes;
+    }
+    modes[std::string(to_string(mode))] = {{"keys_captured", keys},
+                                           {"capture_seconds", seconds},
+                                           {"graph_bytes", bytes},
+                                           {"replayed_steps", llm.ledger().steps(mode)}};
+  }
+  const engine::StepLaunches launches = llm.runner().last_decode_launches();
+  return {{"cudagraph_mode", to_string(report.resolved.mode)},
+          {"capture_seconds", report.capture.seconds},
+          {"graph_bytes", report.graph_bytes},
+          {"modes", modes},
+          {"eager_steps", llm.ledger().steps(CudagraphRuntimeMode::NONE)},
+          {"padding_tokens", llm.ledger().padding_tokens()},
+          {"launches_per_decode_step", launches.total()},
+          {"launches_per_decode_step_graphs", launches.graphs},
+          {"launches_per_decode_step_kernels", launches.kernels}};
+}
+
+void print_plain(const std::vector<api::RequestOutput>& results, bool streamed) {
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (results.size() > 1) fmt::print("[{}] {}", i, results[i].prompt);
+    if (!streamed || results.size() > 1) fmt::print("{}\n", results[i].output.text);
+    if (!results[i].output.error.empty()) fmt::print(stderr, "error: {}\n", results[i].output.error);
+  }
+}
+
+}  // namespace
+
+int run_generate(std::span<const std::string> raw_arguments) {
+  GenerateArguments arguments;
+  sampling::SamplingParams scratch;
+  OptionTable table = make_table(arguments);
+  add_recorded_sampling(table, arguments.sampling, scratch);
+  add_engine_options(table, arguments.engine);
+  if (OptionTable::asks_for_help(raw_arguments)) {
+    fmt::print("{}", table.help_text(raw_arguments));
+    return 0;
+  }
+  const std::vector<std::string> positional = table.parse(raw_arguments);
+  if (positional.size() > 1) throw InvalidArgument(fmt::format("unexpected argument '{}'", positional[1]));
+  if (!positional.empty()) arguments.engine.model = positional[0];
+  if (arguments.engine.model.empty()) throw InvalidArgument("generate needs a model folder");
+  if (arguments.prompts.empty()) throw InvalidArgument("generate needs at least one --prompt");
+
+  StartupProgress progress(arguments.verbose);
+  api::LLM llm(arguments.engine, progress.observer());
+  if (!arguments.json) progress.summarize(llm.startup_report());
+
+  sampling::SamplingParams params = llm.default_sampling_params();
+  OptionTable on_top("", "");
+  add_sampling_options(on_top, params);
+  on_top.parse(arguments.sampling);
+
+  std::vector<std::string> prompts = arguments.prompts;
+  if (arguments.chat) {
+    for (std::string& prompt : prompts) {
+      prompt = llm.apply_chat_template(Json::array({{{"role", "user"}, {"content", prompt}}}));
+    }
+  }
+  // One prompt streams; the answers of several would be interleaved.
+  const bool streams = arguments.stream && !arguments.json && prompts.size() == 1;
+  if (streams && !arguments.chat) fmt::print("{}", prompts[0]);
+  const std::vector<api::RequestOutput> results =
+      llm.generate(prompts, params, [&](const api::StreamDelta& delta) {
+        if (!streams) return;
+        fmt::print("{}", delta.text);
+        if (delta.finished) fmt::print("\n");
+        std::fflush(stdout);
+      });
+  if (arguments.json) {
+    Json document = {{"outputs", Json::array()}};
+    for (const api::RequestOutput& result : results) document["outputs"].push_back(to_json(result));
+    document["ready_seconds"] = llm.startup_report().total_seconds;
+    document["graphs"] = graphs_to_json(llm);
+    fmt::print("{}\n", document.dump(2, ' ', false, Json::error_handler_t::replace));
+    return 0;
+  }
+  print_plain(results, streams);
+  const api::RequestMetrics& first = results[0].metrics;
+  fmt::print(stderr,
+             "{} tokens, first after {:.1f} ms, then {:.3f} ms each; replayed FULL {}, PIECEWISE {}, eager {} steps\n",
+             first.num_output_tokens,
+             first.time_to_first_token * 1e3,
+             first.time_per_output_token() * 1e3,
+             llm.ledger().steps(cudagraph::CudagraphRuntimeMode::FULL),
+             llm.ledger().steps(cudagraph::CudagraphRuntimeMode::PIECEWISE),
+             llm.ledger().steps(cudagraph::CudagraphRuntimeMode::NONE));
+  return 0;
+}
+
+}  // namespace reprise::cli

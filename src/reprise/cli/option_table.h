@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace reprise::cli {
+
+/// One option as users meet it: on the command line, in --help and in the reference page.
+struct Option {
+  std::string name;          // "max-num-seqs"; '_' works as '-' on the command line
+  std::string short_name;    // "-cc", or empty
+  std::string group;         // heading in --help
+  std::string value_name;    // "N"; empty = a switch, which also has a --no- form
+  std::string help;          // one sentence
+  std::string default_text;  // as people would type it; empty = none
+  /// Takes the value; for a switch "true" or "false". \throws InvalidArgument
+  std::function<void(std::string_view)> apply;
+  /// Takes "a.b" and a value of `--name.a.b value`; empty = the option has no dotted form.
+  std::function<void(std::string_view path, std::string_view value)> apply_dotted;
+};
+
+/// The options of one command. Parsing, help and documentation all read the same list.
+class OptionTable {
+ public:
+  /// `usage`: "reprise generate MODEL --prompt TEXT [options]"; `summary`: one or two sentences.
+  OptionTable(std::string usage, std::string summary)
+      : usage_(std::move(usage)), summary_(std::move(summary)) {}
+
+  void add(Option option);
+  // Typed shorthands: the target must outlive the parse.
+  void add_switch(std::string name, std::string group, std::string help, bool& target);
+  void add_integer(std::string name, std::string group, std::string help, int32_t& target);
+  void add_text(std::string name, std::string group, std::string value_name, std::string help, std::string& target);
+
+  /// Applies the arguments and returns the positional ones.
+  /// \throws InvalidArgument: an unknown option (with the nearest name), a missing or bad value
+  std::vector<std::string> parse(std::span<const std::string> arguments) const;
+
+  /// True when the arguments ask for help; then `help_text` answers them.
+  [[nodiscard]] static bool asks_for_help(std::span<const std::string> arguments);
+  /// `--help` lists groups, `--help=all` everything, `--help=word` a group, an option or a search.
+  [[nodiscard]] std::string help_text(std::span<const std::string> arguments) const;
+
+  [[nodiscard]] std::span<const Option> options() const noexcept { return options_; }
+
+ private:
+  [[nodiscard]] const Option* find(std::string_view name) const;
+  [[noreturn]] void refuse(std::string_view argument) const;
+  [[nodiscard]] std::string describe(const Option& option) const;
+
+  std::string usage_;
+  std::string summary_;
+  std::vector<Option> options_;
+};
+
+/// "2048", "2k" = 2000, "2K" = 2048, "25.6k", "1M". \throws InvalidArgument naming `option`
+[[nodiscard]] int64_t parse_human_integer(std::string_view option, std::string_view text);
+/// \throws InvalidArgument naming `option`
+[[nodiscard]] double parse_number(std::string_view option, std::string_view text);
+
+}  // namespace reprise::cli

@@ -1,0 +1,90 @@
+#include "reprise/cli/progress.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+
+namespace reprise::cli {
+namespace {
+
+bool is_terminal() { return isatty(STDERR_FILENO) != 0; }
+
+}  // namespace
+
+std::string format_bytes(size_t bytes) {
+  constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
+  auto value = static_cast<double>(bytes);
+  size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
+  return fmt::format("{:.{}f} {}", value, unit == 0 ? 0 : 1, kUnits[unit]);
+}
+
+api::StartupObserver StartupProgress::observer() {
+  return {.on_capture = [this](const cudagraph::CaptureRecord& record, size_t done, size_t total) {
+    on_capture(record, done, total);
+  }};
+}
+
+void StartupProgress::on_capture(const cudagraph::CaptureRecord& record,
+                                 size_t done,
+                                 size_t total) const {
+  if (verbose_ || !record.failure.empty()) {
+    fmt::print(stderr,
+               "captured {:<9} [{}] {:.1f} ms {}{}\n",
+               to_string(record.mode),
+               to_string(record.descriptor),
+               record.seconds * 1e3,
+               format_bytes(record.bytes),
+               record.failure.empty() ? "" : "; retired: " + record.failure);
+    return;
+  }
+  if (!is_terminal()) return;
+  constexpr size_t kWidth = 30;
+  const size_t filled = total == 0 ? kWidth : done * kWidth / total;
+  fmt::print(stderr,
+             "\rCapturing CUDA graphs ({}, {}): [{}{}] {}/{} ",
+             record.descriptor.uniform ? "decode" : "mixed prefill-decode",
+             to_string(record.mode),
+             std::string(filled, '#'),
+             std::string(kWidth - filled, '.'),
+             done,
+             total);
+  if (done == total) fmt::print(stderr, "\r\033[K");
+  std::fflush(stderr);
+}
+
+void StartupProgress::summarize(const api::StartupReport& report) const {
+  for (const std::string& warning : report.warnings) fmt::print(stderr, "warning: {}\n", warning);
+  fmt::print(stderr,
+             "{:.1f} M parameters ({}, {}) on {}; kernels: {}\n",
+             static_cast<double>(report.num_parameters) / 1e6,
+             report.dtype,
+             format_bytes(report.weight_bytes),
+             report.device,
+             report.cpu_isa);
+  if (verbose_) {
+    for (const cudagraph::ResolutionReason& reason : report.resolved.reasons) {
+      fmt::print(stderr, "  {}: {}\n", reason.rule, reason.text);
+    }
+  }
+  fmt::print(stderr,
+             "cudagraph_mode {}; graph capturing finished in {:.3f} s, {} keys took {}\n",
+             to_string(report.resolved.mode),
+             report.capture.seconds,
+             report.capture.num_captured(),
+             format_bytes(report.graph_bytes));
+  fmt::print(stderr,
+             "KV cache {} blocks of {} tokens, max_model_len {}; ready in {:.3f} s "
+             "(tokenizer {:.3f}, weights {:.3f}, capture {:.3f})\n",
+             report.num_kv_blocks,
+             report.kv_block_size,
+             report.max_model_len,
+             report.total_seconds,
+             report.tokenizer_seconds,
+             report.weights_seconds,
+             report.capture.seconds);
+}
+
+}  // namespace reprise::cli

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <string>
+
+namespace reprise::cli {
+
+inline constexpr const char* kVersion = "0.1.0";
+
+/// Version, build and what this CPU can do; a few lines.
+[[nodiscard]] std::string version_text();
+
+}  // namespace reprise::cli
