@@ -1,4 +1,5 @@
-// Apart from the tests: where the compiler sees both ends, it takes malloc behind new for a mistake.
+// Apart from the tests: where the compiler sees both ends, it takes malloc behind new for a
+// mistake.
 #include "reprise/kernels/host_allocations.h"
 
 #include <cstddef>

@@ -58,6 +58,17 @@ struct ChunkPointers {
     for (int i = 0; i < begin; ++i) keys[i] = keys[begin];
     for (int i = end; i < kChunk; ++i) keys[i] = keys[end - 1];
   }
+
+  /// Cache blocks lie scattered, and their pieces are too short for the hardware to foresee.
+  void prefetch(int begin, int end, int64_t head_dim) const {
+    constexpr int64_t kLine = 64 / sizeof(T);
+    for (int i = begin; i < end; ++i) {
+      for (int64_t column = 0; column < head_dim; column += kLine) {
+        __builtin_prefetch(keys[i] + column);
+        __builtin_prefetch(values[i] + column);
+      }
+    }
+  }
 };
 
 /// Running softmax of each row.
@@ -143,7 +154,8 @@ inline void accumulate_value_rows(
 }
 
 /// One update of the softmax of `rows` rows from `row` on, which see positions [begin, end) of it.
-inline void update_softmax(AttentionState& state, int row, int rows, int begin, int end, float scale) {
+inline void update_softmax(
+    AttentionState& state, int row, int rows, int begin, int end, float scale) {
   const float infinity = __builtin_inff();
   for (int r = row; r < row + rows; ++r) {
     Vec largest = broadcast(-infinity);
@@ -210,10 +222,10 @@ template <typename T>
 inline void attend_chunk(const AttentionRows<T>& rows,
                          AttentionState& state,
                          const T* const* queries,
+                         const ChunkPointers<T>& pointers,
                          int64_t chunk,
                          int begin,
                          int end) {
-  const ChunkPointers<T> pointers(rows, chunk, begin, end);
   const int first_column = begin / 4 * 4;
   dot_products<T>(queries,
                   rows.num_tokens * rows.num_heads,
@@ -235,7 +247,8 @@ inline void attend_chunk(const AttentionRows<T>& rows,
     const int token_begin = begin_of(token);
     const int token_end = end_of(token);
     int next = token + 1;
-    while (next < rows.num_tokens && begin_of(next) == token_begin && end_of(next) == token_end) ++next;
+    while (next < rows.num_tokens && begin_of(next) == token_begin && end_of(next) == token_end)
+      ++next;
     if (token_begin < token_end) {
       update_rows(rows,
                   state,
@@ -264,13 +277,21 @@ inline void attend(const AttentionRows<T>& rows) {
 
   const int64_t begin = rows.window_begin(0);
   const int64_t end = rows.context(rows.num_tokens - 1);
-  for (int64_t chunk = begin / kChunk * kChunk; chunk < end; chunk += kChunk) {
-    attend_chunk(rows,
-                 state,
-                 queries,
-                 chunk,
-                 static_cast<int>(max_of(0, begin - chunk)),
-                 static_cast<int>(min_of(kChunk, end - chunk)));
+  const auto begin_in = [&](int64_t chunk) { return static_cast<int>(max_of(0, begin - chunk)); };
+  const auto end_in = [&](int64_t chunk) { return static_cast<int>(min_of(kChunk, end - chunk)); };
+  int64_t chunk = begin / kChunk * kChunk;
+  ChunkPointers<T> pointers(rows, chunk, begin_in(chunk), end_in(chunk));
+  for (;;) {
+    const int64_t next = chunk + kChunk;
+    if (next >= end) {
+      attend_chunk(rows, state, queries, pointers, chunk, begin_in(chunk), end_in(chunk));
+      break;
+    }
+    const ChunkPointers<T> next_pointers(rows, next, 0, end_in(next));
+    next_pointers.prefetch(0, end_in(next), head_dim);
+    attend_chunk(rows, state, queries, pointers, chunk, begin_in(chunk), end_in(chunk));
+    pointers = next_pointers;
+    chunk = next;
   }
 
   for (int r = 0; r < count; ++r) {
@@ -287,7 +308,10 @@ inline void attend(const AttentionRows<T>& rows) {
 }
 
 template <typename T>
-inline void zero_rows(const AttentionKernelArguments& a, int64_t kv_head, int64_t token, int64_t end) {
+inline void zero_rows(const AttentionKernelArguments& a,
+                      int64_t kv_head,
+                      int64_t token,
+                      int64_t end) {
   for (; token < end; ++token) {
     for (int64_t head = kv_head * a.group_size; head < (kv_head + 1) * a.group_size; ++head) {
       T* out = static_cast<T*>(a.out) + token * a.out_token_stride + head * a.out_head_stride;
@@ -313,8 +337,11 @@ inline int64_t find_request(const AttentionKernelArguments& a, int64_t token) {
 
 /// Tokens [token, end) belong to one request.
 template <typename T>
-inline void attend_request(
-    const AttentionKernelArguments& a, int64_t request, int64_t kv_head, int64_t token, int64_t end) {
+inline void attend_request(const AttentionKernelArguments& a,
+                           int64_t request,
+                           int64_t kv_head,
+                           int64_t token,
+                           int64_t end) {
   const int64_t query_end = a.query_start_loc[request + 1];
   // The last token of the request sees all of its positions.
   const auto context = [&](int64_t t) { return a.seq_lens[request] - (query_end - t) + 1; };

@@ -15,3 +15,6 @@
 #include "reprise/kernels/rows.h"
 #include "reprise/kernels/silu_and_mul/silu_and_mul_arguments.h"
 #include "reprise/kernels/vector/exp_arguments.h"
+
+// Lanes must never travel through a call.
+#define REPRISE_INLINE inline __attribute__((always_inline))

@@ -1,11 +1,13 @@
 // One block: a tile of rows_per_block x columns_per_block outputs. Four rows of x stay in L1 while
 // the tile's weight rows pass; the weight tile stays in L2 over the rows.
 template <typename T, typename Out>
-inline void linear_tile(const LinearArguments& a, int64_t row, int64_t rows, int64_t column, int64_t columns) {
+inline void linear_tile(
+    const LinearArguments& a, int64_t row, int64_t rows, int64_t column, int64_t columns) {
   const T* x_rows[kMaxLinearTileRows];
   const T* weight_rows[kMaxLinearTileColumns];
   float sums[kTileRows * kMaxLinearTileColumns];
-  for (int64_t r = 0; r < rows; ++r) x_rows[r] = static_cast<const T*>(a.x) + (row + r) * a.x_stride;
+  for (int64_t r = 0; r < rows; ++r)
+    x_rows[r] = static_cast<const T*>(a.x) + (row + r) * a.x_stride;
   for (int64_t c = 0; c < columns; ++c) {
     weight_rows[c] = static_cast<const T*>(a.weight) + (column + c) * a.depth;
   }

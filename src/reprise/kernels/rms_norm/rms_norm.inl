@@ -11,7 +11,8 @@ inline float sum_of_squares(const T* x, int64_t width) {
     second = fma(b, b, second);
   }
   for (; i < width; i += kLanes) {
-    const Vec a = width - i >= kLanes ? load(x + i) : load_first(x + i, static_cast<int>(width - i));
+    const Vec a =
+        width - i >= kLanes ? load(x + i) : load_first(x + i, static_cast<int>(width - i));
     first = fma(a, a, first);
   }
   return sum(add(first, second));
@@ -27,7 +28,8 @@ inline void rms_norm_row(const T* x, const T* weight, T* out, int64_t width, flo
   }
   if (i < width) {
     const int rest = static_cast<int>(width - i);
-    store_first(out + i, mul(mul(load_first(x + i, rest), scale), load_first(weight + i, rest)), rest);
+    store_first(
+        out + i, mul(mul(load_first(x + i, rest), scale), load_first(weight + i, rest)), rest);
   }
 }
 

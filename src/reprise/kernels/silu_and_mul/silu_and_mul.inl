@@ -1,6 +1,4 @@
-inline Vec silu(Vec x) {
-  return div(x, add(broadcast(1.0F), exp(sub(zero(), x))));
-}
+inline Vec silu(Vec x) { return div(x, add(broadcast(1.0F), exp(sub(zero(), x)))); }
 
 template <typename T>
 void run_silu_and_mul(const void* args, device::BlockRange blocks) noexcept {

@@ -3,21 +3,21 @@
 using Vec = __m256;
 constexpr int kLanes = 8;
 
-inline Vec broadcast(float value) { return _mm256_set1_ps(value); }
-inline Vec zero() { return _mm256_setzero_ps(); }
-inline Vec add(Vec a, Vec b) { return _mm256_add_ps(a, b); }
-inline Vec sub(Vec a, Vec b) { return _mm256_sub_ps(a, b); }
-inline Vec mul(Vec a, Vec b) { return _mm256_mul_ps(a, b); }
-inline Vec div(Vec a, Vec b) { return _mm256_div_ps(a, b); }
-inline Vec fma(Vec a, Vec b, Vec c) { return _mm256_fmadd_ps(a, b, c); }
+REPRISE_INLINE Vec broadcast(float value) { return _mm256_set1_ps(value); }
+REPRISE_INLINE Vec zero() { return _mm256_setzero_ps(); }
+REPRISE_INLINE Vec add(Vec a, Vec b) { return _mm256_add_ps(a, b); }
+REPRISE_INLINE Vec sub(Vec a, Vec b) { return _mm256_sub_ps(a, b); }
+REPRISE_INLINE Vec mul(Vec a, Vec b) { return _mm256_mul_ps(a, b); }
+REPRISE_INLINE Vec div(Vec a, Vec b) { return _mm256_div_ps(a, b); }
+REPRISE_INLINE Vec fma(Vec a, Vec b, Vec c) { return _mm256_fmadd_ps(a, b, c); }
 // a NaN in b survives
-inline Vec max(Vec a, Vec b) { return _mm256_max_ps(a, b); }
-inline Vec min(Vec a, Vec b) { return _mm256_min_ps(a, b); }
-inline Vec round_nearest(Vec x) {
+REPRISE_INLINE Vec max(Vec a, Vec b) { return _mm256_max_ps(a, b); }
+REPRISE_INLINE Vec min(Vec a, Vec b) { return _mm256_min_ps(a, b); }
+REPRISE_INLINE Vec round_nearest(Vec x) {
   return _mm256_round_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 /// x * 2^n for integral n in [-252, 254].
-inline Vec scale_by_power_of_two(Vec x, Vec n) {
+REPRISE_INLINE Vec scale_by_power_of_two(Vec x, Vec n) {
   const __m256i exponent = _mm256_cvtps_epi32(n);
   const __m256i half = _mm256_srai_epi32(exponent, 1);
   const __m256i bias = _mm256_set1_epi32(127);
@@ -27,20 +27,20 @@ inline Vec scale_by_power_of_two(Vec x, Vec n) {
   return mul(mul(x, _mm256_castsi256_ps(first)), _mm256_castsi256_ps(second));
 }
 
-inline __m256i lane_index() { return _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7); }
-inline __m256i first_lanes(int n) {
+REPRISE_INLINE __m256i lane_index() { return _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7); }
+REPRISE_INLINE __m256i first_lanes(int n) {
   return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), lane_index());
 }
 /// The first n of eight 16-bit elements, zeros behind.
-inline __m128i load_first_16bit(const void* p, int n) {
+REPRISE_INLINE __m128i load_first_16bit(const void* p, int n) {
   alignas(16) uint16_t elements[kLanes] = {};
   __builtin_memcpy(elements, p, static_cast<size_t>(n) * 2);
   return _mm_load_si128(reinterpret_cast<const __m128i*>(elements));
 }
-inline Vec widen_bf16(__m128i v) {
+REPRISE_INLINE Vec widen_bf16(__m128i v) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(v), 16));
 }
-inline __m128i narrow_bf16(Vec v) {
+REPRISE_INLINE __m128i narrow_bf16(Vec v) {
   const __m256i bits = _mm256_castps_si256(v);
   const __m256i lowest = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
   const __m256i rounded = _mm256_srli_epi32(
@@ -50,49 +50,61 @@ inline __m128i narrow_bf16(Vec v) {
   const __m256i result = _mm256_blendv_epi8(rounded, quiet, is_nan);
   return _mm_packus_epi32(_mm256_castsi256_si128(result), _mm256_extracti128_si256(result, 1));
 }
-inline __m128i narrow_f16(Vec v) {
+REPRISE_INLINE __m128i narrow_f16(Vec v) {
   return _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 
-inline Vec load(const float* p) { return _mm256_loadu_ps(p); }
-inline Vec load(const BFloat16* p) {
+REPRISE_INLINE Vec load(const float* p) { return _mm256_loadu_ps(p); }
+REPRISE_INLINE Vec load(const BFloat16* p) {
   return widen_bf16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
-inline Vec load(const Float16* p) {
+REPRISE_INLINE Vec load(const Float16* p) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
-inline Vec load_first(const float* p, int n) { return _mm256_maskload_ps(p, first_lanes(n)); }
-inline Vec load_first(const BFloat16* p, int n) { return widen_bf16(load_first_16bit(p, n)); }
-inline Vec load_first(const Float16* p, int n) { return _mm256_cvtph_ps(load_first_16bit(p, n)); }
+REPRISE_INLINE Vec load_first(const float* p, int n) {
+  return _mm256_maskload_ps(p, first_lanes(n));
+}
+REPRISE_INLINE Vec load_first(const BFloat16* p, int n) {
+  return widen_bf16(load_first_16bit(p, n));
+}
+REPRISE_INLINE Vec load_first(const Float16* p, int n) {
+  return _mm256_cvtph_ps(load_first_16bit(p, n));
+}
 
-inline void store_first_16bit(void* p, __m128i v, int n) {
+REPRISE_INLINE void store_first_16bit(void* p, __m128i v, int n) {
   alignas(16) uint16_t elements[kLanes];
   _mm_store_si128(reinterpret_cast<__m128i*>(elements), v);
   __builtin_memcpy(p, elements, static_cast<size_t>(n) * 2);
 }
-inline void store(float* p, Vec v) { _mm256_storeu_ps(p, v); }
-inline void store(BFloat16* p, Vec v) {
+REPRISE_INLINE void store(float* p, Vec v) { _mm256_storeu_ps(p, v); }
+REPRISE_INLINE void store(BFloat16* p, Vec v) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), narrow_bf16(v));
 }
-inline void store(Float16* p, Vec v) {
+REPRISE_INLINE void store(Float16* p, Vec v) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), narrow_f16(v));
 }
-inline void store_first(float* p, Vec v, int n) { _mm256_maskstore_ps(p, first_lanes(n), v); }
-inline void store_first(BFloat16* p, Vec v, int n) { store_first_16bit(p, narrow_bf16(v), n); }
-inline void store_first(Float16* p, Vec v, int n) { store_first_16bit(p, narrow_f16(v), n); }
+REPRISE_INLINE void store_first(float* p, Vec v, int n) {
+  _mm256_maskstore_ps(p, first_lanes(n), v);
+}
+REPRISE_INLINE void store_first(BFloat16* p, Vec v, int n) {
+  store_first_16bit(p, narrow_bf16(v), n);
+}
+REPRISE_INLINE void store_first(Float16* p, Vec v, int n) {
+  store_first_16bit(p, narrow_f16(v), n);
+}
 
 /// v in lanes [begin, end), `other` elsewhere.
-inline Vec keep_lanes(Vec v, int begin, int end, float other) {
+REPRISE_INLINE Vec keep_lanes(Vec v, int begin, int end, float other) {
   const __m256i below = _mm256_cmpgt_epi32(_mm256_set1_epi32(begin), lane_index());
   const __m256i kept = _mm256_andnot_si256(below, first_lanes(end));
   return _mm256_blendv_ps(broadcast(other), v, _mm256_castsi256_ps(kept));
 }
 
-inline __m128 fold(Vec v) {
+REPRISE_INLINE __m128 fold(Vec v) {
   return _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
 }
 /// Four sums, each by the tree (halves, then lanes 0+2 and 1+3, then both).
-inline void sum4(Vec a, Vec b, Vec c, Vec d, float* out) {
+REPRISE_INLINE void sum4(Vec a, Vec b, Vec c, Vec d, float* out) {
   const __m128 fa = fold(a);
   const __m128 fb = fold(b);
   const __m128 fc = fold(c);
@@ -101,26 +113,26 @@ inline void sum4(Vec a, Vec b, Vec c, Vec d, float* out) {
   const __m128 cd = _mm_add_ps(_mm_unpacklo_ps(fc, fd), _mm_unpackhi_ps(fc, fd));
   _mm_storeu_ps(out, _mm_add_ps(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab)));
 }
-inline float sum(Vec v) {
+REPRISE_INLINE float sum(Vec v) {
   const __m128 four = fold(v);
   const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
-inline float maximum(Vec v) {
+REPRISE_INLINE float maximum(Vec v) {
   const __m128 four = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
   const __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
-inline float square_root(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
+REPRISE_INLINE float square_root(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
 
 /// How products of T are summed: what one load brings, and its product with another.
 template <typename T>
 struct Dot {
   using Packet = Vec;
   static constexpr int kStep = kLanes;
-  static Packet load_packet(const T* p) { return load(p); }
-  static Packet load_packet_first(const T* p, int n) { return load_first(p, n); }
-  static Vec accumulate(Packet a, Packet b, Vec sum) { return fma(a, b, sum); }
+  static REPRISE_INLINE Packet load_packet(const T* p) { return load(p); }
+  static REPRISE_INLINE Packet load_packet_first(const T* p, int n) { return load_first(p, n); }
+  static REPRISE_INLINE Vec accumulate(Packet a, Packet b, Vec sum) { return fma(a, b, sum); }
 };
 // Even and odd elements apart: widening bfloat16 is then a shift and a mask.
 template <>
@@ -130,20 +142,20 @@ struct Dot<BFloat16> {
     Vec odd;
   };
   static constexpr int kStep = 2 * kLanes;
-  static Packet split(__m256i pairs) {
+  static REPRISE_INLINE Packet split(__m256i pairs) {
     const __m256i high = _mm256_set1_epi32(static_cast<int>(0xffff0000U));
     return {_mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16)),
             _mm256_castsi256_ps(_mm256_and_si256(pairs, high))};
   }
-  static Packet load_packet(const BFloat16* p) {
+  static REPRISE_INLINE Packet load_packet(const BFloat16* p) {
     return split(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
   }
-  static Packet load_packet_first(const BFloat16* p, int n) {
+  static REPRISE_INLINE Packet load_packet_first(const BFloat16* p, int n) {
     alignas(32) uint16_t elements[kStep] = {};
     __builtin_memcpy(elements, p, static_cast<size_t>(n) * 2);
     return split(_mm256_load_si256(reinterpret_cast<const __m256i*>(elements)));
   }
-  static Vec accumulate(const Packet& a, const Packet& b, Vec sum) {
+  static REPRISE_INLINE Vec accumulate(const Packet& a, const Packet& b, Vec sum) {
     return fma(a.odd, b.odd, fma(a.even, b.even, sum));
   }
 };

@@ -4,29 +4,29 @@
 using Vec = __m512;
 constexpr int kLanes = 16;
 
-inline Vec broadcast(float value) { return _mm512_set1_ps(value); }
-inline Vec zero() { return _mm512_setzero_ps(); }
-inline Vec add(Vec a, Vec b) { return _mm512_add_ps(a, b); }
-inline Vec sub(Vec a, Vec b) { return _mm512_sub_ps(a, b); }
-inline Vec mul(Vec a, Vec b) { return _mm512_mul_ps(a, b); }
-inline Vec div(Vec a, Vec b) { return _mm512_div_ps(a, b); }
-inline Vec fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }
+REPRISE_INLINE Vec broadcast(float value) { return _mm512_set1_ps(value); }
+REPRISE_INLINE Vec zero() { return _mm512_setzero_ps(); }
+REPRISE_INLINE Vec add(Vec a, Vec b) { return _mm512_add_ps(a, b); }
+REPRISE_INLINE Vec sub(Vec a, Vec b) { return _mm512_sub_ps(a, b); }
+REPRISE_INLINE Vec mul(Vec a, Vec b) { return _mm512_mul_ps(a, b); }
+REPRISE_INLINE Vec div(Vec a, Vec b) { return _mm512_div_ps(a, b); }
+REPRISE_INLINE Vec fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }
 // a NaN in b survives
-inline Vec max(Vec a, Vec b) { return _mm512_max_ps(a, b); }
-inline Vec min(Vec a, Vec b) { return _mm512_min_ps(a, b); }
-inline Vec round_nearest(Vec x) {
+REPRISE_INLINE Vec max(Vec a, Vec b) { return _mm512_max_ps(a, b); }
+REPRISE_INLINE Vec min(Vec a, Vec b) { return _mm512_min_ps(a, b); }
+REPRISE_INLINE Vec round_nearest(Vec x) {
   return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 /// x * 2^n for integral n.
-inline Vec scale_by_power_of_two(Vec x, Vec n) { return _mm512_scalef_ps(x, n); }
+REPRISE_INLINE Vec scale_by_power_of_two(Vec x, Vec n) { return _mm512_scalef_ps(x, n); }
 
-inline __mmask16 first_lanes(int n) { return static_cast<__mmask16>((1U << n) - 1U); }
+REPRISE_INLINE __mmask16 first_lanes(int n) { return static_cast<__mmask16>((1U << n) - 1U); }
 
-inline Vec widen_bf16(__m256i v) {
+REPRISE_INLINE Vec widen_bf16(__m256i v) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16));
 }
 // Not vcvtneps2bf16: that one flushes subnormals.
-inline __m256i narrow_bf16(Vec v) {
+REPRISE_INLINE __m256i narrow_bf16(Vec v) {
   const __m512i bits = _mm512_castps_si512(v);
   const __m512i lowest = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
   const __m512i rounded = _mm512_srli_epi32(
@@ -35,51 +35,55 @@ inline __m256i narrow_bf16(Vec v) {
   const __mmask16 is_nan = _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q);
   return _mm512_cvtepi32_epi16(_mm512_mask_mov_epi32(rounded, is_nan, quiet));
 }
-inline __m256i narrow_f16(Vec v) {
+REPRISE_INLINE __m256i narrow_f16(Vec v) {
   return _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 
-inline Vec load(const float* p) { return _mm512_loadu_ps(p); }
-inline Vec load(const BFloat16* p) {
+REPRISE_INLINE Vec load(const float* p) { return _mm512_loadu_ps(p); }
+REPRISE_INLINE Vec load(const BFloat16* p) {
   return widen_bf16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }
-inline Vec load(const Float16* p) {
+REPRISE_INLINE Vec load(const Float16* p) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }
-inline Vec load_first(const float* p, int n) { return _mm512_maskz_loadu_ps(first_lanes(n), p); }
-inline Vec load_first(const BFloat16* p, int n) {
+REPRISE_INLINE Vec load_first(const float* p, int n) {
+  return _mm512_maskz_loadu_ps(first_lanes(n), p);
+}
+REPRISE_INLINE Vec load_first(const BFloat16* p, int n) {
   return widen_bf16(_mm256_maskz_loadu_epi16(first_lanes(n), p));
 }
-inline Vec load_first(const Float16* p, int n) {
+REPRISE_INLINE Vec load_first(const Float16* p, int n) {
   return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(first_lanes(n), p));
 }
-inline void store(float* p, Vec v) { _mm512_storeu_ps(p, v); }
-inline void store(BFloat16* p, Vec v) {
+REPRISE_INLINE void store(float* p, Vec v) { _mm512_storeu_ps(p, v); }
+REPRISE_INLINE void store(BFloat16* p, Vec v) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), narrow_bf16(v));
 }
-inline void store(Float16* p, Vec v) {
+REPRISE_INLINE void store(Float16* p, Vec v) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), narrow_f16(v));
 }
-inline void store_first(float* p, Vec v, int n) { _mm512_mask_storeu_ps(p, first_lanes(n), v); }
-inline void store_first(BFloat16* p, Vec v, int n) {
+REPRISE_INLINE void store_first(float* p, Vec v, int n) {
+  _mm512_mask_storeu_ps(p, first_lanes(n), v);
+}
+REPRISE_INLINE void store_first(BFloat16* p, Vec v, int n) {
   _mm256_mask_storeu_epi16(p, first_lanes(n), narrow_bf16(v));
 }
-inline void store_first(Float16* p, Vec v, int n) {
+REPRISE_INLINE void store_first(Float16* p, Vec v, int n) {
   _mm256_mask_storeu_epi16(p, first_lanes(n), narrow_f16(v));
 }
 
 /// v in lanes [begin, end), `other` elsewhere; 0 <= begin, end <= 16.
-inline Vec keep_lanes(Vec v, int begin, int end, float other) {
+REPRISE_INLINE Vec keep_lanes(Vec v, int begin, int end, float other) {
   const unsigned kept = ((1U << end) - 1U) & ~((1U << begin) - 1U);
   return _mm512_mask_mov_ps(broadcast(other), static_cast<__mmask16>(kept), v);
 }
 
-inline __m128 fold(Vec v) {
+REPRISE_INLINE __m128 fold(Vec v) {
   const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
   return _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
 }
 /// Four sums, each by the tree (halves, quarters, then lanes 0+2 and 1+3, then both).
-inline void sum4(Vec a, Vec b, Vec c, Vec d, float* out) {
+REPRISE_INLINE void sum4(Vec a, Vec b, Vec c, Vec d, float* out) {
   const __m128 fa = fold(a);
   const __m128 fb = fold(b);
   const __m128 fc = fold(c);
@@ -88,25 +92,25 @@ inline void sum4(Vec a, Vec b, Vec c, Vec d, float* out) {
   const __m128 cd = _mm_add_ps(_mm_unpacklo_ps(fc, fd), _mm_unpackhi_ps(fc, fd));
   _mm_storeu_ps(out, _mm_add_ps(_mm_movelh_ps(ab, cd), _mm_movehl_ps(cd, ab)));
 }
-inline float sum(Vec v) {
+REPRISE_INLINE float sum(Vec v) {
   const __m128 four = fold(v);
   const __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
   return _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps(two, two, 1)));
 }
-inline float maximum(Vec v) { return _mm512_reduce_max_ps(v); }
-inline float square_root(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
+REPRISE_INLINE float maximum(Vec v) { return _mm512_reduce_max_ps(v); }
+REPRISE_INLINE float square_root(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
 
 /// How products of T are summed: what one load brings, and its product with another.
 template <typename T>
 struct Dot {
   using Packet = Vec;
   static constexpr int kStep = kLanes;
-  static Packet load_packet(const T* p) { return load(p); }
-  static Packet load_packet_first(const T* p, int n) { return load_first(p, n); }
-  static Vec accumulate(Packet a, Packet b, Vec sum) { return fma(a, b, sum); }
+  static REPRISE_INLINE Packet load_packet(const T* p) { return load(p); }
+  static REPRISE_INLINE Packet load_packet_first(const T* p, int n) { return load_first(p, n); }
+  static REPRISE_INLINE Vec accumulate(Packet a, Packet b, Vec sum) { return fma(a, b, sum); }
 };
 
-inline __m512i load_first_32(const BFloat16* p, int n) {
+REPRISE_INLINE __m512i load_first_32(const BFloat16* p, int n) {
   return _mm512_maskz_loadu_epi16(static_cast<__mmask32>((1ULL << n) - 1ULL), p);
 }
 
@@ -116,9 +120,11 @@ template <>
 struct Dot<BFloat16> {
   using Packet = __m512i;
   static constexpr int kStep = 2 * kLanes;
-  static Packet load_packet(const BFloat16* p) { return _mm512_loadu_si512(p); }
-  static Packet load_packet_first(const BFloat16* p, int n) { return load_first_32(p, n); }
-  static Vec accumulate(Packet a, Packet b, Vec sum) {
+  static REPRISE_INLINE Packet load_packet(const BFloat16* p) { return _mm512_loadu_si512(p); }
+  static REPRISE_INLINE Packet load_packet_first(const BFloat16* p, int n) {
+    return load_first_32(p, n);
+  }
+  static REPRISE_INLINE Vec accumulate(Packet a, Packet b, Vec sum) {
     return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
   }
 };
@@ -131,14 +137,18 @@ struct Dot<BFloat16> {
     Vec odd;
   };
   static constexpr int kStep = 2 * kLanes;
-  static Packet split(__m512i pairs) {
+  static REPRISE_INLINE Packet split(__m512i pairs) {
     const __m512i high = _mm512_set1_epi32(static_cast<int>(0xffff0000U));
     return {_mm512_castsi512_ps(_mm512_slli_epi32(pairs, 16)),
             _mm512_castsi512_ps(_mm512_and_si512(pairs, high))};
   }
-  static Packet load_packet(const BFloat16* p) { return split(_mm512_loadu_si512(p)); }
-  static Packet load_packet_first(const BFloat16* p, int n) { return split(load_first_32(p, n)); }
-  static Vec accumulate(const Packet& a, const Packet& b, Vec sum) {
+  static REPRISE_INLINE Packet load_packet(const BFloat16* p) {
+    return split(_mm512_loadu_si512(p));
+  }
+  static REPRISE_INLINE Packet load_packet_first(const BFloat16* p, int n) {
+    return split(load_first_32(p, n));
+  }
+  static REPRISE_INLINE Vec accumulate(const Packet& a, const Packet& b, Vec sum) {
     return fma(a.odd, b.odd, fma(a.even, b.even, sum));
   }
 };

@@ -1,7 +1,8 @@
 // A register tile of dot products: out[r][c] = x[r] . w[c] over k elements. The order of each sum
 // depends on k alone, never on the tile, so a row's bits are the same in any batch.
 template <typename T, int kRows, int kColumns>
-inline void dot_tile(const T* const* x, const T* const* w, int64_t k, float* out, int64_t out_stride) {
+inline void dot_tile(
+    const T* const* x, const T* const* w, int64_t k, float* out, int64_t out_stride) {
   using D = Dot<T>;
   Vec sums[kRows][kColumns];
 #pragma GCC unroll 8
@@ -49,8 +50,12 @@ inline void dot_tile(const T* const* x, const T* const* w, int64_t k, float* out
 
 /// Any number of columns, in tiles of kColumns and then one by one.
 template <typename T, int kRows, int kColumns>
-inline void dot_row_tile(
-    const T* const* x, const T* const* w, int64_t columns, int64_t k, float* out, int64_t out_stride) {
+inline void dot_row_tile(const T* const* x,
+                         const T* const* w,
+                         int64_t columns,
+                         int64_t k,
+                         float* out,
+                         int64_t out_stride) {
   int64_t c = 0;
   for (; c + kColumns <= columns; c += kColumns) {
     dot_tile<T, kRows, kColumns>(x, w + c, k, out + c, out_stride);
@@ -69,7 +74,8 @@ inline void dot_products(const T* const* x,
                          int64_t out_stride) {
   int64_t r = 0;
   for (; r + kTileRows <= rows; r += kTileRows) {
-    dot_row_tile<T, kTileRows, kTileColumns>(x + r, w, columns, k, out + r * out_stride, out_stride);
+    dot_row_tile<T, kTileRows, kTileColumns>(
+        x + r, w, columns, k, out + r * out_stride, out_stride);
   }
   if constexpr (kTileRows > 3) {
     for (; r + 3 <= rows; r += 3) {

@@ -1,7 +1,7 @@
 // The one exp of this project: attention and silu use it under every instruction set.
 // Source: Cephes expf (Moshier), range reduction by ln 2 in two parts and a minimax polynomial;
 // differs in the scaling, which keeps subnormal results. Error below 2 ulp; NaN in, NaN out.
-inline Vec exp(Vec x) {
+REPRISE_INLINE Vec exp(Vec x) {
   // Beyond these the result is 0 or infinity; the constant comes first so that a NaN stays.
   x = max(broadcast(-104.0F), x);
   x = min(broadcast(89.0F), x);

@@ -7,23 +7,23 @@ typedef int32_t IntVec __attribute__((vector_size(16)));
 typedef uint32_t BitsVec __attribute__((vector_size(16)));
 constexpr int kLanes = 4;
 
-inline Vec broadcast(float value) { return Vec{value, value, value, value}; }
-inline Vec zero() { return broadcast(0.0F); }
-inline Vec add(Vec a, Vec b) { return a + b; }
-inline Vec sub(Vec a, Vec b) { return a - b; }
-inline Vec mul(Vec a, Vec b) { return a * b; }
-inline Vec div(Vec a, Vec b) { return a / b; }
+REPRISE_INLINE Vec broadcast(float value) { return Vec{value, value, value, value}; }
+REPRISE_INLINE Vec zero() { return broadcast(0.0F); }
+REPRISE_INLINE Vec add(Vec a, Vec b) { return a + b; }
+REPRISE_INLINE Vec sub(Vec a, Vec b) { return a - b; }
+REPRISE_INLINE Vec mul(Vec a, Vec b) { return a * b; }
+REPRISE_INLINE Vec div(Vec a, Vec b) { return a / b; }
 // The baseline has no fused multiply-add: two roundings, always.
-inline Vec fma(Vec a, Vec b, Vec c) { return a * b + c; }
+REPRISE_INLINE Vec fma(Vec a, Vec b, Vec c) { return a * b + c; }
 // a NaN in b survives, as with the x86 instructions
-inline Vec max(Vec a, Vec b) { return a > b ? a : b; }
-inline Vec min(Vec a, Vec b) { return a < b ? a : b; }
-inline Vec round_nearest(Vec x) {  // |x| < 2^22
+REPRISE_INLINE Vec max(Vec a, Vec b) { return a > b ? a : b; }
+REPRISE_INLINE Vec min(Vec a, Vec b) { return a < b ? a : b; }
+REPRISE_INLINE Vec round_nearest(Vec x) {  // |x| < 2^22
   const Vec magic = broadcast(0x1.8p23F);
   return (x + magic) - magic;
 }
 /// x * 2^n for integral n in [-252, 254].
-inline Vec scale_by_power_of_two(Vec x, Vec n) {
+REPRISE_INLINE Vec scale_by_power_of_two(Vec x, Vec n) {
   const IntVec exponent = __builtin_convertvector(n, IntVec);
   const IntVec half = exponent >> 1;
   const Vec first = reinterpret_cast<Vec>((half + 127) << 23);
@@ -31,60 +31,60 @@ inline Vec scale_by_power_of_two(Vec x, Vec n) {
   return x * first * second;
 }
 
-inline Vec load(const float* p) {
+REPRISE_INLINE Vec load(const float* p) {
   Vec v;
   __builtin_memcpy(&v, p, sizeof(v));
   return v;
 }
 template <typename T>
-inline Vec load(const T* p) {
+REPRISE_INLINE Vec load(const T* p) {
   return Vec{to_float(p[0]), to_float(p[1]), to_float(p[2]), to_float(p[3])};
 }
 template <typename T>
-inline Vec load_first(const T* p, int n) {
+REPRISE_INLINE Vec load_first(const T* p, int n) {
   Vec v = zero();
   for (int i = 0; i < n; ++i) v[i] = to_float(p[i]);
   return v;
 }
-inline void store(float* p, Vec v) { __builtin_memcpy(p, &v, sizeof(v)); }
+REPRISE_INLINE void store(float* p, Vec v) { __builtin_memcpy(p, &v, sizeof(v)); }
 template <typename T>
-inline void store(T* p, Vec v) {
+REPRISE_INLINE void store(T* p, Vec v) {
   for (int i = 0; i < kLanes; ++i) store_element(p + i, v[i]);
 }
 template <typename T>
-inline void store_first(T* p, Vec v, int n) {
+REPRISE_INLINE void store_first(T* p, Vec v, int n) {
   for (int i = 0; i < n; ++i) store_element(p + i, v[i]);
 }
 
 /// v in lanes [begin, end), `other` elsewhere.
-inline Vec keep_lanes(Vec v, int begin, int end, float other) {
+REPRISE_INLINE Vec keep_lanes(Vec v, int begin, int end, float other) {
   const IntVec lane = {0, 1, 2, 3};
   return (lane >= begin) & (lane < end) ? v : broadcast(other);
 }
 
-inline float sum(Vec v) { return (v[0] + v[2]) + (v[1] + v[3]); }
-inline float maximum(Vec v) {
+REPRISE_INLINE float sum(Vec v) { return (v[0] + v[2]) + (v[1] + v[3]); }
+REPRISE_INLINE float maximum(Vec v) {
   const float a = v[0] > v[2] ? v[0] : v[2];
   const float b = v[1] > v[3] ? v[1] : v[3];
   return a > b ? a : b;
 }
 /// The same tree as sum(), four at a time.
-inline void sum4(Vec a, Vec b, Vec c, Vec d, float* out) {
+REPRISE_INLINE void sum4(Vec a, Vec b, Vec c, Vec d, float* out) {
   out[0] = sum(a);
   out[1] = sum(b);
   out[2] = sum(c);
   out[3] = sum(d);
 }
-inline float square_root(float x) { return __builtin_sqrtf(x); }
+REPRISE_INLINE float square_root(float x) { return __builtin_sqrtf(x); }
 
 /// How products of T are summed: what one load brings, and its product with another.
 template <typename T>
 struct Dot {
   using Packet = Vec;
   static constexpr int kStep = kLanes;
-  static Packet load_packet(const T* p) { return load(p); }
-  static Packet load_packet_first(const T* p, int n) { return load_first(p, n); }
-  static Vec accumulate(Packet a, Packet b, Vec sum) { return fma(a, b, sum); }
+  static REPRISE_INLINE Packet load_packet(const T* p) { return load(p); }
+  static REPRISE_INLINE Packet load_packet_first(const T* p, int n) { return load_first(p, n); }
+  static REPRISE_INLINE Vec accumulate(Packet a, Packet b, Vec sum) { return fma(a, b, sum); }
 };
 // Even and odd elements apart: widening bfloat16 is then a shift and a mask. Little-endian.
 template <>
@@ -94,20 +94,20 @@ struct Dot<BFloat16> {
     Vec odd;
   };
   static constexpr int kStep = 2 * kLanes;
-  static Packet split(BitsVec pairs) {
+  static REPRISE_INLINE Packet split(BitsVec pairs) {
     return {reinterpret_cast<Vec>(pairs << 16), reinterpret_cast<Vec>(pairs & 0xffff0000U)};
   }
-  static Packet load_packet(const BFloat16* p) {
+  static REPRISE_INLINE Packet load_packet(const BFloat16* p) {
     BitsVec pairs;
     __builtin_memcpy(&pairs, p, sizeof(pairs));
     return split(pairs);
   }
-  static Packet load_packet_first(const BFloat16* p, int n) {
+  static REPRISE_INLINE Packet load_packet_first(const BFloat16* p, int n) {
     BitsVec pairs = {0, 0, 0, 0};
     __builtin_memcpy(&pairs, p, static_cast<size_t>(n) * 2);
     return split(pairs);
   }
-  static Vec accumulate(const Packet& a, const Packet& b, Vec sum) {
+  static REPRISE_INLINE Vec accumulate(const Packet& a, const Packet& b, Vec sum) {
     return fma(a.odd, b.odd, fma(a.even, b.even, sum));
   }
 };
