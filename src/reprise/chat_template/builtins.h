@@ -30,7 +30,9 @@ class Bound {
   /// \pre has(index)
   [[nodiscard]] const Value& operator[](size_t index) const { return *values_[index]; }
   /// Passed and not none.
-  [[nodiscard]] bool is_given(size_t index) const { return has(index) && !values_[index]->is_none(); }
+  [[nodiscard]] bool is_given(size_t index) const {
+    return has(index) && !values_[index]->is_none();
+  }
   [[nodiscard]] Value value_or(size_t index, Value fallback) const {
     return has(index) ? *values_[index] : std::move(fallback);
   }

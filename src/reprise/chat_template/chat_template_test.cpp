@@ -103,7 +103,8 @@ TEST(ChatTemplate, strftime_now_shows_the_given_time) {
 }
 
 TEST(ChatTemplate, strftime_now_without_a_given_time_shows_this_year) {
-  const auto year = ChatTemplate::parse("{{ strftime_now('%Y') }}").render_variables(Json::object());
+  const auto year =
+      ChatTemplate::parse("{{ strftime_now('%Y') }}").render_variables(Json::object());
   EXPECT_GE(std::stoi(year), 2024);
 }
 

@@ -247,12 +247,12 @@ void Evaluator::assign(const Target& target, const Value& value) {
   if (target.is_tuple) {
     const auto items = iterate(sandbox_, value);
     if (items.size() != target.parts.size()) {
-      sandbox_.fail(items.size() < target.parts.size()
-                        ? fmt::format("not enough values to unpack (expected {}, got {})",
-                                      target.parts.size(),
-                                      items.size())
-                        : fmt::format("too many values to unpack (expected {})",
-                                      target.parts.size()));
+      sandbox_.fail(
+          items.size() < target.parts.size()
+              ? fmt::format("not enough values to unpack (expected {}, got {})",
+                            target.parts.size(),
+                            items.size())
+              : fmt::format("too many values to unpack (expected {})", target.parts.size()));
     }
     for (size_t i = 0; i < items.size(); ++i) assign(target.parts[i], items[i]);
     return;
@@ -498,10 +498,10 @@ void Evaluator::bind_parameters(const Function& function, Args& args) {
       value = take_named(parameter.text);
       if (!value) missing.push_back(&parameter);
     }
-    frame_->set(parameter.name,
-                value ? *value
-                      : Sandbox::undefined(
-                            fmt::format("parameter '{}' was not provided", parameter.text)));
+    frame_->set(
+        parameter.name,
+        value ? *value
+              : Sandbox::undefined(fmt::format("parameter '{}' was not provided", parameter.text)));
   }
   if (function.uses_caller) {
     const auto caller = take_named("caller");
@@ -512,9 +512,8 @@ void Evaluator::bind_parameters(const Function& function, Args& args) {
     for (const auto& [name, value] : args.named) kwargs.set(sandbox_.text(name), value);
     frame_->set(kKwargs, sandbox_.dict(std::move(kwargs)));
   } else if (!args.named.empty()) {
-    sandbox_.fail(fmt::format("macro '{}' takes no keyword argument '{}'",
-                              function.name,
-                              args.named.front().first));
+    sandbox_.fail(fmt::format(
+        "macro '{}' takes no keyword argument '{}'", function.name, args.named.front().first));
   }
   const size_t taken = std::min(parameters.size(), args.positional.size());
   if (function.uses_varargs) {

@@ -301,9 +301,8 @@ ExprPtr ExpressionParser::parse_product() {
   ExprPtr first = parse_power();
   Chain node;
   while (true) {
-    const auto hit = std::find_if(kSymbols.begin(), kSymbols.end(), [&](const auto& s) {
-      return current().is_op(s.first);
-    });
+    const auto hit = std::find_if(
+        kSymbols.begin(), kSymbols.end(), [&](const auto& s) { return current().is_op(s.first); });
     if (hit == kSymbols.end()) break;
     advance();
     node.rest.emplace_back(hit->second, parse_power());
@@ -531,10 +530,9 @@ Arguments ExpressionParser::parse_arguments() {
     } else if (current().kind == TokenKind::name && look_ahead().is_op("=")) {
       ensure(!arguments.double_star);
       std::string name = current().text;
-      const bool is_repeated =
-          std::any_of(arguments.named.begin(), arguments.named.end(), [&](const auto& named) {
-            return named.first == name;
-          });
+      const bool is_repeated = std::any_of(arguments.named.begin(),
+                                           arguments.named.end(),
+                                           [&](const auto& named) { return named.first == name; });
       if (is_repeated) fail(fmt::format("keyword argument repeated: {}", name));
       advance();
       advance();
@@ -590,7 +588,8 @@ ExprPtr ExpressionParser::parse_test(ExprPtr subject) {
   Test node;
   node.name = parse_dotted_name("test name");
   node.test = find_test(node.name);
-  if (node.test == nullptr && soft_levels_ == 0) fail(fmt::format("No test named '{}'.", node.name));
+  if (node.test == nullptr && soft_levels_ == 0)
+    fail(fmt::format("No test named '{}'.", node.name));
   node.subject = std::move(subject);
   const Token& token = current();
   const bool is_operand = token.kind == TokenKind::name || token.kind == TokenKind::string ||

@@ -28,7 +28,8 @@ template <typename Change>
 Value change_text(Sandbox& sandbox, const Value& subject, Change change) {
   const Value text = to_text(sandbox, subject);
   sandbox.charge_decode(bytes_of(text).size());
-  return sandbox.text(std::string(change(std::string_view(bytes_of(text)))), text.text()->is_markup);
+  return sandbox.text(std::string(change(std::string_view(bytes_of(text)))),
+                      text.text()->is_markup);
 }
 
 Value upper(Sandbox& sandbox, const Value& subject, const Bound&) {
@@ -47,7 +48,8 @@ std::string title_text(std::string_view text) {
   bool starts_word = true;
   for (size_t offset = 0; offset < text.size();) {
     const char32_t c = utf8::next(text, offset);
-    const bool separates = utf8::is_space(c) || c == '-' || c == '(' || c == '{' || c == '[' || c == '<';
+    const bool separates =
+        utf8::is_space(c) || c == '-' || c == '(' || c == '{' || c == '[' || c == '<';
     starts_word ? utf8::append_upper(result, c) : utf8::append_lower(result, c);
     starts_word = separates;
   }
@@ -140,8 +142,9 @@ Value truncate(Sandbox& sandbox, const Value& subject, const Bound& args) {
   if (leeway < 0) sandbox.fail("truncate: the leeway is negative");
   if (static_cast<int64_t>(text.length) - leeway <= length) return subject;
   sandbox.charge_scan(text.bytes.size());
-  std::string_view kept = std::string_view(text.bytes).substr(
-      0, utf8::offset_of(text.bytes, static_cast<size_t>(length - end_length)));
+  std::string_view kept =
+      std::string_view(text.bytes)
+          .substr(0, utf8::offset_of(text.bytes, static_cast<size_t>(length - end_length)));
   if (!args.truthy(1)) kept = kept.substr(0, std::min(kept.rfind(' '), kept.size()));
   return sandbox.text(std::string(kept) + end, text.is_markup);
 }
@@ -233,8 +236,7 @@ std::optional<int64_t> parse_int(Sandbox& sandbox, std::string_view text, int64_
   }
   uint64_t magnitude = 0;
   const char* last = number.data() + number.size();
-  const auto [end, error] =
-      std::from_chars(number.data(), last, magnitude, static_cast<int>(base));
+  const auto [end, error] = std::from_chars(number.data(), last, magnitude, static_cast<int>(base));
   if (error == std::errc::invalid_argument || end != last) return std::nullopt;
   const uint64_t most = static_cast<uint64_t>(INT64_MAX) + (is_negative ? 1 : 0);
   if (error != std::errc{} || magnitude > most) {
@@ -304,9 +306,8 @@ Value round_integer(Sandbox& sandbox, int64_t value, int64_t digits) {
   if (digits < -18) return Value(int64_t{0});
   int64_t power = 1;
   for (; digits < 0; ++digits) power *= 10;
-  const int64_t down = binary(sandbox, BinaryOp::floor_divide, Value(value), Value(power))
-                           .as_integer()
-                           .value();
+  const int64_t down =
+      binary(sandbox, BinaryOp::floor_divide, Value(value), Value(power)).as_integer().value();
   const int64_t rest = value - down * power;
   const bool goes_up = rest > power / 2 || (rest == power / 2 && (down & 1) != 0);
   return binary(sandbox, BinaryOp::multiply, Value(down + (goes_up ? 1 : 0)), Value(power));
@@ -328,7 +329,8 @@ Value round(Sandbox& sandbox, const Value& subject, const Bound& args) {
   const Value scaled = binary(sandbox, BinaryOp::multiply, subject, power);
   if (scaled.is_float()) {
     const double number = scaled.as_float();
-    const Value whole(truncate_float(sandbox, method == "ceil" ? std::ceil(number) : std::floor(number)));
+    const Value whole(
+        truncate_float(sandbox, method == "ceil" ? std::ceil(number) : std::floor(number)));
     return binary(sandbox, BinaryOp::divide, whole, power);
   }
   return binary(sandbox, BinaryOp::divide, scaled, power);

@@ -74,8 +74,8 @@ Value range(Sandbox& sandbox, const Value&, const Bound& args) {
 // The entries of dict(...) and namespace(...): a mapping or pairs, then the named arguments.
 Dict collect(Sandbox& sandbox, const Args& args, std::string_view who) {
   if (args.positional.size() > 1) {
-    sandbox.fail(fmt::format(
-        "{} expected at most 1 argument, got {}", who, args.positional.size()));
+    sandbox.fail(
+        fmt::format("{} expected at most 1 argument, got {}", who, args.positional.size()));
   }
   Dict entries;
   const auto set = [&](const Value& key, const Value& value) {

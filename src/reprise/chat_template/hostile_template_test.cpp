@@ -20,7 +20,7 @@ std::string repeat(std::string_view part, int count) {
 // Parses and renders; the template must run into a limit, and soon.
 void expect_limit(const std::string& source, const Json& variables = Json::object()) {
   const std::string shown = source.substr(0, 80);
-  const auto start = std::chrono::steady_clock::now();
+  [[maybe_unused]] const auto start = std::chrono::steady_clock::now();
   try {
     const std::string output = ChatTemplate::parse(source).render_variables(variables);
     ADD_FAILURE() << shown << "\nrendered " << output.size() << " bytes";
@@ -44,10 +44,12 @@ std::string render_or_empty(const std::string& source) {
 
 TEST(HostileTemplate, F25_a_self_calling_macro_is_stopped) {
   expect_limit("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}");
-  expect_limit("{% macro a() %}{{ b() }}{% endmacro %}{% macro b() %}{{ a() }}{% endmacro %}{{ a() }}");
+  expect_limit(
+      "{% macro a() %}{{ b() }}{% endmacro %}{% macro b() %}{{ a() }}{% endmacro %}{{ a() }}");
   expect_limit("{% macro m(x=m()) %}{% endmacro %}{{ m() }}");
-  expect_limit("{% macro m() %}{{ caller() }}{% endmacro %}"
-               "{% macro n() %}{% call m() %}{{ n() }}{% endcall %}{% endmacro %}{{ n() }}");
+  expect_limit(
+      "{% macro m() %}{{ caller() }}{% endmacro %}"
+      "{% macro n() %}{% call m() %}{{ n() }}{% endcall %}{% endmacro %}{{ n() }}");
 }
 
 TEST(HostileTemplate, F25_ten_thousand_nested_parentheses_are_refused) {
@@ -74,8 +76,9 @@ TEST(HostileTemplate, long_flat_chains_are_no_nesting) {
   EXPECT_EQ(render_or_empty("{{ 1" + repeat(" + 1", 5000) + " }}"), "5001");
   EXPECT_EQ(render_or_empty("{{ ''" + repeat(" ~ 'a'", 5000) + " }}"), repeat("a", 5000));
   EXPECT_EQ(render_or_empty("{{ 0" + repeat(" or 0", 5000) + " }}"), "0");
-  EXPECT_EQ(render_or_empty("{% if 0 %}a" + repeat("{% elif 0 %}b", 5000) + "{% else %}c{% endif %}"),
-            "c");
+  EXPECT_EQ(
+      render_or_empty("{% if 0 %}a" + repeat("{% elif 0 %}b", 5000) + "{% else %}c{% endif %}"),
+      "c");
 }
 
 TEST(HostileTemplate, F25_a_huge_range_is_refused) {
@@ -100,29 +103,36 @@ TEST(HostileTemplate, endless_work_runs_out_of_steps) {
   expect_limit("{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}");
   expect_limit("{% for a in range(100000) %}{{ range(100000) | list | length }}{% endfor %}");
   expect_limit("{% set s = 'a' * 1000000 %}{% for a in range(100000) %}{{ 'b' in s }}{% endfor %}");
-  expect_limit("{% set s = 'a' * 1000000 %}{% set t = 'a' * 1000000 %}"
-               "{% for a in range(100000) %}{{ s == t }}{% endfor %}");
-  expect_limit("{% set s = 'é' * 1000000 %}{% for a in range(100000) %}{{ s[999999] }}{% endfor %}");
+  expect_limit(
+      "{% set s = 'a' * 1000000 %}{% set t = 'a' * 1000000 %}"
+      "{% for a in range(100000) %}{{ s == t }}{% endfor %}");
+  expect_limit(
+      "{% set s = 'é' * 1000000 %}{% for a in range(100000) %}{{ s[999999] }}{% endfor %}");
   expect_limit("{% set l = range(100000)|list %}{% for a in l %}{{ 5.5 in l }}{% endfor %}");
 }
 
 TEST(HostileTemplate, searching_for_a_hostile_needle_is_linear) {
   const auto start = std::chrono::steady_clock::now();
-  (void)render_or_empty("{% set h = 'a' * 4000000 %}{% set n = 'a' * 2000000 ~ 'b' %}"
-                        "{{ n in h }}{{ h.find(n) }}{{ h.rfind('b' ~ n) }}{{ h.replace(n, '') | length }}"
-                        "{{ h.split(n) | length }}{{ h.rsplit(n) | length }}{{ h.count(n) }}");
+  (void)render_or_empty(
+      "{% set h = 'a' * 4000000 %}{% set n = 'a' * 2000000 ~ 'b' %}"
+      "{{ n in h }}{{ h.find(n) }}{{ h.rfind('b' ~ n) }}{{ h.replace(n, '') | length }}"
+      "{{ h.split(n) | length }}{{ h.rsplit(n) | length }}{{ h.count(n) }}");
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
 }
 
 TEST(HostileTemplate, doubling_text_stops_at_the_output_cap) {
-  expect_limit("{% set ns = namespace(s='a') %}"
-               "{% for i in range(100) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}");
-  expect_limit("{% set ns = namespace(s='a') %}"
-               "{% for i in range(100) %}{% set ns.s = ns.s + ns.s %}{% endfor %}");
-  expect_limit("{% set ns = namespace(s='aa') %}"
-               "{% for i in range(100) %}{% set ns.s = ns.s.replace('a', ns.s) %}{% endfor %}");
-  expect_limit("{% set ns = namespace(s='aa') %}"
-               "{% for i in range(100) %}{% set ns.s = ns.s.join(ns.s) %}{% endfor %}");
+  expect_limit(
+      "{% set ns = namespace(s='a') %}"
+      "{% for i in range(100) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}");
+  expect_limit(
+      "{% set ns = namespace(s='a') %}"
+      "{% for i in range(100) %}{% set ns.s = ns.s + ns.s %}{% endfor %}");
+  expect_limit(
+      "{% set ns = namespace(s='aa') %}"
+      "{% for i in range(100) %}{% set ns.s = ns.s.replace('a', ns.s) %}{% endfor %}");
+  expect_limit(
+      "{% set ns = namespace(s='aa') %}"
+      "{% for i in range(100) %}{% set ns.s = ns.s.join(ns.s) %}{% endfor %}");
   expect_limit("{{ 'a'.ljust(10**9) }}");
   expect_limit("{{ '%1000000000d' % 1 }}");
   expect_limit("{{ '%.1000000000f' % 1 }}");
@@ -138,42 +148,52 @@ TEST(HostileTemplate, doubling_text_stops_at_the_output_cap) {
 
 TEST(HostileTemplate, output_beyond_the_cap_is_refused) {
   expect_limit("{% set s = 'a' * 1000000 %}{% for i in range(100) %}{{ s }}{% endfor %}");
-  expect_limit("{% set x %}{% set s = 'a' * 1000000 %}"
-               "{% for i in range(100) %}{{ s }}{% endfor %}{% endset %}");
+  expect_limit(
+      "{% set x %}{% set s = 'a' * 1000000 %}"
+      "{% for i in range(100) %}{{ s }}{% endfor %}{% endset %}");
 }
 
 TEST(HostileTemplate, many_large_values_run_out_of_memory_budget) {
-  expect_limit("{% set ns = namespace(l=[]) %}{% set s = 'a' * 8000000 %}"
-               "{% for i in range(100) %}{% set ns.l = ns.l + [s ~ i] %}{% endfor %}");
-  expect_limit("{% for i in range(100000) %}{% for j in range(100) %}{% set x = namespace() %}"
-               "{% endfor %}{% endfor %}");
-  expect_limit("{% set ns = namespace(l=[0]) %}"
-               "{% for i in range(100) %}{% set ns.l = ns.l + ns.l %}{% endfor %}");
+  expect_limit(
+      "{% set ns = namespace(l=[]) %}{% set s = 'a' * 8000000 %}"
+      "{% for i in range(100) %}{% set ns.l = ns.l + [s ~ i] %}{% endfor %}");
+  expect_limit(
+      "{% for i in range(100000) %}{% for j in range(100) %}{% set x = namespace() %}"
+      "{% endfor %}{% endfor %}");
+  expect_limit(
+      "{% set ns = namespace(l=[0]) %}"
+      "{% for i in range(100) %}{% set ns.l = ns.l + ns.l %}{% endfor %}");
 }
 
 TEST(HostileTemplate, values_that_nest_deeper_and_deeper_are_refused) {
-  expect_limit("{% set ns = namespace(x=1) %}"
-               "{% for i in range(100000) %}{% set ns.x = [ns.x] %}{% endfor %}");
-  expect_limit("{% set ns = namespace(x=1) %}"
-               "{% for i in range(100000) %}{% set ns.x = {'k': ns.x} %}{% endfor %}");
-  expect_limit("{% set ns = namespace(x=1) %}"
-               "{% for i in range(100000) %}{% set ns.x = [ns.x].index %}{% endfor %}");
-  expect_limit("{% set ns = namespace(x=1) %}"
-               "{% for i in range(100000) %}{% set ns.x = [ns.x] | reverse %}{% endfor %}");
+  expect_limit(
+      "{% set ns = namespace(x=1) %}"
+      "{% for i in range(100000) %}{% set ns.x = [ns.x] %}{% endfor %}");
+  expect_limit(
+      "{% set ns = namespace(x=1) %}"
+      "{% for i in range(100000) %}{% set ns.x = {'k': ns.x} %}{% endfor %}");
+  expect_limit(
+      "{% set ns = namespace(x=1) %}"
+      "{% for i in range(100000) %}{% set ns.x = [ns.x].index %}{% endfor %}");
+  expect_limit(
+      "{% set ns = namespace(x=1) %}"
+      "{% for i in range(100000) %}{% set ns.x = [ns.x] | reverse %}{% endfor %}");
 }
 
 TEST(HostileTemplate, values_that_share_parts_do_not_explode_when_walked) {
-  const std::string twice = "{% set a = namespace(x=[1]) %}{% set b = namespace(x=[1]) %}"
-                            "{% for i in range(90) %}{% set a.x = [a.x, a.x] %}"
-                            "{% set b.x = [b.x, b.x] %}{% endfor %}";
+  const std::string twice =
+      "{% set a = namespace(x=[1]) %}{% set b = namespace(x=[1]) %}"
+      "{% for i in range(90) %}{% set a.x = [a.x, a.x] %}"
+      "{% set b.x = [b.x, b.x] %}{% endfor %}";
   expect_limit(twice + "{{ a.x == b.x }}");
   expect_limit(twice + "{{ a.x }}");
 }
 
 TEST(HostileTemplate, objects_that_hold_themselves_end_without_a_leak) {
   (void)render_or_empty("{% set ns = namespace() %}{% set ns.self = ns %}{% set ns.l = [ns] %}x");
-  (void)render_or_empty("{% set ns = namespace() %}{% for i in [ns] %}{% set ns.loop = loop %}"
-                        "{% macro m() %}{{ i }}{% endmacro %}{% set ns.m = m %}{% endfor %}x");
+  (void)render_or_empty(
+      "{% set ns = namespace() %}{% for i in [ns] %}{% set ns.loop = loop %}"
+      "{% macro m() %}{{ i }}{% endmacro %}{% set ns.m = m %}{% endfor %}x");
   expect_limit("{% set ns = namespace() %}{% set ns.self = ns %}{{ ns }}");
 }
 
@@ -207,11 +227,32 @@ TEST(HostileTemplate, evaluation_fits_into_a_small_native_stack) {
 }
 
 TEST(HostileTemplate, F26_no_host_object_can_be_reached) {
-  for (const char* name : {"__class__", "__init__", "__globals__", "__mro__", "mro", "__dict__",
-                           "__self__", "__subclasses__", "__builtins__", "_private"}) {
-    for (const char* object : {"''", "1", "1.5", "none", "true", "[]", "{}", "(1,)", "range",
-                               "namespace", "namespace()", "''.upper", "range(3)", "dict",
-                               "raise_exception", "[1]|map('string')"}) {
+  for (const char* name : {"__class__",
+                           "__init__",
+                           "__globals__",
+                           "__mro__",
+                           "mro",
+                           "__dict__",
+                           "__self__",
+                           "__subclasses__",
+                           "__builtins__",
+                           "_private"}) {
+    for (const char* object : {"''",
+                               "1",
+                               "1.5",
+                               "none",
+                               "true",
+                               "[]",
+                               "{}",
+                               "(1,)",
+                               "range",
+                               "namespace",
+                               "namespace()",
+                               "''.upper",
+                               "range(3)",
+                               "dict",
+                               "raise_exception",
+                               "[1]|map('string')"}) {
       const std::string access = std::string("(") + object + ")." + name;
       EXPECT_EQ(render_or_empty("{{ " + access + " }}"), "") << access;
       EXPECT_EQ(render_or_empty("{{ (" + std::string(object) + ")['" + name + "'] }}"), "");
@@ -242,7 +283,8 @@ TEST(HostileTemplate, variables_that_nest_too_deep_are_refused) {
 TEST(HostileTemplate, truncated_templates_never_crash) {
   const std::string source =
       "{%- macro m(a, b='x', *c) -%}{{ a|default('y')|join(', ', attribute='z') }}{%- endmacro -%}"
-      "{# c #}{% raw %}{{ r }}{% endraw %}{% for k, v in {'a': [1, 2.5e3, \"\\u00e9\"]}.items() if v "
+      "{# c #}{% raw %}{{ r }}{% endraw %}{% for k, v in {'a': [1, 2.5e3, \"\\u00e9\"]}.items() if "
+      "v "
       "is not none recursive %}{{ loop.index ~ v[::-1][0] ** 2 // 3 }}{% else %}é{% endfor %}"
       "{% set ns.x, y = 1, 'a' 'b' %}{% call(q) m(*[1], **{}) %}{{ q }}{% endcall %}";
   for (size_t size = 0; size <= source.size(); ++size) {

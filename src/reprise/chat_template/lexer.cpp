@@ -63,7 +63,8 @@ class Lexer {
     return offset_ + ahead < source_.size() ? source_[offset_ + ahead] : '\0';
   }
   [[nodiscard]] bool looking_at(std::string_view text, size_t ahead = 0) const {
-    return std::string_view(source_).substr(std::min(offset_ + ahead, source_.size()))
+    return std::string_view(source_)
+        .substr(std::min(offset_ + ahead, source_.size()))
         .starts_with(text);
   }
 
@@ -236,8 +237,8 @@ class Lexer {
     while (from < source_.size()) {
       if (is_member(source_[from])) {
         ++from;
-      } else if (source_[from] == '_' && from + 1 < source_.size() && is_member(source_[from + 1]) &&
-                 from > offset_) {
+      } else if (source_[from] == '_' && from + 1 < source_.size() &&
+                 is_member(source_[from + 1]) && from > offset_) {
         from += 2;
       } else {
         break;

@@ -38,8 +38,8 @@ Value copy(Sandbox&, const Value& self, const Bound&) { return self; }
 
 Value count(Sandbox& sandbox, const Value& self, const Bound& args) {
   const auto& items = self.sequence()->items;
-  return Value(static_cast<int64_t>(
-      std::count_if(items.begin(), items.end(), [&](const Value& item) {
+  return Value(
+      static_cast<int64_t>(std::count_if(items.begin(), items.end(), [&](const Value& item) {
         return compare(sandbox, Comparison::equal, item, args[0]);
       })));
 }
@@ -141,8 +141,8 @@ std::optional<Value> find_attribute(Sandbox& sandbox, const Value& object, std::
   const bool is_internal = name.starts_with("__") && name.ends_with("__");
   if (is_internal || is_mutator(object, name)) {
     // A dict may well have such a key; what Python finds first is its own attribute.
-    return Sandbox::undefined(fmt::format(
-        "access to attribute '{}' of '{}' object is unsafe.", name, type_name(object)));
+    return Sandbox::undefined(
+        fmt::format("access to attribute '{}' of '{}' object is unsafe.", name, type_name(object)));
   }
   if (const Namespace* ns = object.name_space()) {
     const Value* found = ns->find(name);

@@ -285,10 +285,10 @@ int order(Sandbox& sandbox, Comparison asked, const Value& left, const Value& ri
     }
     return a.size() < b.size() ? -1 : a.size() > b.size() ? 1 : 0;
   }
-  const std::string_view name = asked == Comparison::less          ? "<"
-                                : asked == Comparison::less_equal  ? "<="
-                                : asked == Comparison::greater     ? ">"
-                                                                   : ">=";
+  const std::string_view name = asked == Comparison::less         ? "<"
+                                : asked == Comparison::less_equal ? "<="
+                                : asked == Comparison::greater    ? ">"
+                                                                  : ">=";
   sandbox.fail(fmt::format("'{}' not supported between instances of '{}' and '{}'",
                            name,
                            type_name(left),
@@ -329,8 +329,8 @@ bool contains(Sandbox& sandbox, const Value& container, const Value& item) {
   if (const Text* text = container.text()) {
     if (!item.is_text()) {
       require_defined(sandbox, item);
-      sandbox.fail(fmt::format("'in <string>' requires string as left operand, not {}",
-                               type_name(item)));
+      sandbox.fail(
+          fmt::format("'in <string>' requires string as left operand, not {}", type_name(item)));
     }
     sandbox.charge_scan(text->bytes.size());
     return utf8::find(text->bytes, item.text()->bytes) != std::string_view::npos;
@@ -402,14 +402,13 @@ std::string described(const Value& value) {
 }
 
 Value missing_attribute(const Value& object, std::string_view name) {
-  return Sandbox::undefined(
-      fmt::format("{} has no attribute '{}'", described(object), name));
+  return Sandbox::undefined(fmt::format("{} has no attribute '{}'", described(object), name));
 }
 
 Value missing_element(Sandbox& sandbox, const Value& object, const Value& key) {
   if (const Text* name = key.text()) return missing_attribute(object, name->bytes);
-  return Sandbox::undefined(fmt::format(
-      "{} has no element {}", described(object), to_repr(sandbox, key)));
+  return Sandbox::undefined(
+      fmt::format("{} has no element {}", described(object), to_repr(sandbox, key)));
 }
 
 // The element, or nullopt where Python's object[key] raises TypeError or LookupError.
@@ -499,7 +498,8 @@ Value slice(Sandbox& sandbox,
       return sandbox.text(text->bytes.substr(begin, offset(last) - begin), text->is_markup);
     }
     std::u32string code_points;
-    for (size_t at = 0; at < text->bytes.size();) code_points.push_back(utf8::next(text->bytes, at));
+    for (size_t at = 0; at < text->bytes.size();)
+      code_points.push_back(utf8::next(text->bytes, at));
     std::string picked;
     for (int64_t i = first; by > 0 ? i < last : i > last; i += by) {
       utf8::append(picked, code_points[static_cast<size_t>(i)]);

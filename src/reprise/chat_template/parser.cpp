@@ -182,10 +182,10 @@ class Parser : public ExpressionParser {
     }
     ExprPtr filter = parse_filters(nullptr, /*starts_inline=*/false);
     Body block = parse_block_to("endset");
-    body.push_back({SetBlock{.target = std::move(target),
-                             .filter = std::move(filter),
-                             .body = std::move(block)},
-                    at});
+    body.push_back(
+        {SetBlock{
+             .target = std::move(target), .filter = std::move(filter), .body = std::move(block)},
+         at});
   }
 
   void parse_signature(Function& function) {

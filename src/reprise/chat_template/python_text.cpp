@@ -37,7 +37,8 @@ std::string float_repr(double value) {
     return fmt::format(
         "{}{}e{}{:02}", sign, mantissa, exponent < 0 ? '-' : '+', std::abs(exponent));
   }
-  if (exponent < 0) return sign + "0." + std::string(static_cast<size_t>(-exponent - 1), '0') + digits;
+  if (exponent < 0)
+    return sign + "0." + std::string(static_cast<size_t>(-exponent - 1), '0') + digits;
   if (count <= exponent + 1) {
     return sign + digits + std::string(static_cast<size_t>(exponent + 1 - count), '0') + ".0";
   }
@@ -139,12 +140,10 @@ class Printer {
         repr_items(sequence.items);
         return append(sequence.items.size() == 1 ? ",)" : ")");
       case Sequence::Flavor::range:
-        return append(sequence.step == 1
-                          ? fmt::format("range({}, {})", sequence.start, sequence.stop)
-                          : fmt::format("range({}, {}, {})",
-                                        sequence.start,
-                                        sequence.stop,
-                                        sequence.step));
+        return append(
+            sequence.step == 1
+                ? fmt::format("range({}, {})", sequence.start, sequence.stop)
+                : fmt::format("range({}, {}, {})", sequence.start, sequence.stop, sequence.step));
       case Sequence::Flavor::keys:
         append("dict_keys([");
         break;
@@ -186,9 +185,8 @@ class Printer {
     } else if (Loop* loop = value.loop()) {
       append(fmt::format("<LoopContext {}/{}>", loop->index0 + 1, loop->length()));
     } else if (const Callable* callable = value.callable()) {
-      append(fmt::format("<{} {}>",
-                         callable->macro != nullptr ? "Macro" : "built-in",
-                         text_repr(callable->name)));
+      append(fmt::format(
+          "<{} {}>", callable->macro != nullptr ? "Macro" : "built-in", text_repr(callable->name)));
     } else {
       append("<generator object>");
     }
@@ -214,8 +212,7 @@ class JsonPrinter {
                sequence != nullptr && sequence->flavor <= Sequence::Flavor::tuple) {
       write(sequence->items);
     } else {
-      sandbox_.fail(
-          fmt::format("Object of type {} is not JSON serializable", type_name(value)));
+      sandbox_.fail(fmt::format("Object of type {} is not JSON serializable", type_name(value)));
     }
   }
 
@@ -331,7 +328,8 @@ class JsonPrinter {
   void write_key(const Value& key) {
     if (const Text* text = key.text()) return write_text(text->bytes);
     if (key.is_none() || key.is_number()) return write_text(scalar(key));
-    sandbox_.fail(fmt::format("keys must be str, int, float, bool or None, not {}", type_name(key)));
+    sandbox_.fail(
+        fmt::format("keys must be str, int, float, bool or None, not {}", type_name(key)));
   }
 
   Sandbox& sandbox_;

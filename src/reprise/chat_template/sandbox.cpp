@@ -20,7 +20,8 @@ void Sandbox::fail_limit(std::string_view message) const {
 
 void Sandbox::check_text_size(uint64_t bytes) {
   if (bytes > limits_.max_output_bytes) {
-    fail_limit(fmt::format("text of {} bytes, at most {} are allowed", bytes, limits_.max_output_bytes));
+    fail_limit(
+        fmt::format("text of {} bytes, at most {} are allowed", bytes, limits_.max_output_bytes));
   }
 }
 

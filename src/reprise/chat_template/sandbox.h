@@ -25,7 +25,8 @@ class Sandbox {
   /// Pays for `steps` units of work.
   void charge(uint64_t steps = 1) {
     steps_ += steps;
-    if (steps_ > limits_.max_steps) [[unlikely]] fail_limit("too many steps");
+    if (steps_ > limits_.max_steps) [[unlikely]]
+      fail_limit("too many steps");
   }
   /// Pays for reading `bytes` of text once.
   void charge_scan(size_t bytes) { charge(1 + bytes / 64); }
@@ -63,7 +64,8 @@ class Sandbox {
   class Level {
    public:
     Level(Sandbox& sandbox, int& depth, int max, const char* what) : depth_(depth) {
-      if (depth >= max) [[unlikely]] sandbox.fail_limit(what);
+      if (depth >= max) [[unlikely]]
+        sandbox.fail_limit(what);
       ++depth_;
     }
     ~Level() { --depth_; }

@@ -23,9 +23,8 @@ std::vector<Value> path_parts(Sandbox& sandbox, std::string_view path) {
     has_more = dot != std::string_view::npos;
     const std::string_view part = path.substr(0, dot);
     const bool is_number =
-        !part.empty() && part.size() < 18 && std::all_of(part.begin(), part.end(), [](char c) {
-          return c >= '0' && c <= '9';
-        });
+        !part.empty() && part.size() < 18 &&
+        std::all_of(part.begin(), part.end(), [](char c) { return c >= '0' && c <= '9'; });
     parts.push_back(is_number ? Value(static_cast<int64_t>(std::stoll(std::string(part))))
                               : sandbox.text(std::string(part)));
     if (has_more) path.remove_prefix(dot + 1);
@@ -172,8 +171,7 @@ Value pick(Sandbox& sandbox, const Value& subject, const Bound& args) {
   std::vector<Value> picked;
   for (const Value& item : iterate(sandbox, subject)) {
     const Value tested = get(item);
-    const bool holds =
-        is_truthy(test == nullptr ? tested : call(sandbox, *test, tested, given));
+    const bool holds = is_truthy(test == nullptr ? tested : call(sandbox, *test, tested, given));
     if (holds == wanted) picked.push_back(item);
   }
   return sandbox.iterator(std::move(picked));

@@ -146,11 +146,12 @@ std::string format_floating(Sandbox& sandbox, const Spec& spec, double value) {
   } else {
     const int precision = static_cast<int>(spec.precision.value_or(6));
     const std::string format = std::string("%") + (spec.is_alternate ? "#" : "") + ".*" +
-                               (type == '%' ? 'f' : type == 'r' ? 'g' : type);
+                               (type == '%'   ? 'f'
+                                : type == 'r' ? 'g'
+                                              : type);
     std::string buffer(static_cast<size_t>(precision) + 400, '\0');
     const double shown = type == '%' ? magnitude * 100 : magnitude;
-    const int size =
-        std::snprintf(buffer.data(), buffer.size(), format.c_str(), precision, shown);
+    const int size = std::snprintf(buffer.data(), buffer.size(), format.c_str(), precision, shown);
     buffer.resize(static_cast<size_t>(size));
     digits = std::move(buffer);
     if (type == '%') digits += '%';
@@ -231,8 +232,8 @@ std::string convert_percent(Sandbox& sandbox, Spec spec, const Value& value) {
   const auto need_number = [&] {
     require_defined(sandbox, value);
     if (value.is_number()) return;
-    sandbox.fail(fmt::format(
-        "%{} format: a real number is required, not {}", spec.type, type_name(value)));
+    sandbox.fail(
+        fmt::format("%{} format: a real number is required, not {}", spec.type, type_name(value)));
   };
   const auto as_string = [&](const std::string& text) {
     spec.fill = " ";
@@ -326,7 +327,8 @@ Value format_percent(Sandbox& sandbox, const Value& text, const Value& values) {
     result += is_markup ? escape_html(part) : part;
   }
   const bool is_whole_argument = tuple == nullptr && (values.dict() != nullptr || used_mapping);
-  if (used < available && !is_whole_argument && !(tuple == nullptr && values.sequence() != nullptr)) {
+  if (used < available && !is_whole_argument &&
+      !(tuple == nullptr && values.sequence() != nullptr)) {
     sandbox.fail("not all arguments converted during string formatting");
   }
   return sandbox.text(std::move(result), is_markup);

@@ -85,8 +85,11 @@ std::string join_texts(Sandbox& sandbox,
   return result;
 }
 
-std::string pad_text(
-    Sandbox& sandbox, std::string_view text, int64_t width, std::string_view fill, Justify justify) {
+std::string pad_text(Sandbox& sandbox,
+                     std::string_view text,
+                     int64_t width,
+                     std::string_view fill,
+                     Justify justify) {
   const auto length = static_cast<int64_t>(utf8::count(text));
   if (width <= length) return std::string(text);
   const auto missing = static_cast<uint64_t>(width - length);
@@ -131,8 +134,8 @@ Value strip(Sandbox& sandbox, const Value& self, const Bound& args) {
 
 std::vector<std::string_view> split_on_space(std::string_view text, uint64_t max, bool from_right) {
   std::vector<std::string_view> parts;
-  std::string_view rest = from_right ? utf8::strip(text, utf8::Side::right)
-                                     : utf8::strip(text, utf8::Side::left);
+  std::string_view rest =
+      from_right ? utf8::strip(text, utf8::Side::right) : utf8::strip(text, utf8::Side::left);
   while (!rest.empty()) {
     if (parts.size() == max) {
       parts.push_back(rest);
@@ -265,8 +268,7 @@ int64_t find_index(Sandbox& sandbox, const Value& self, const Bound& args) {
   const std::string& needle = require_text(sandbox, args[0], "argument").bytes;
   const Window part = window(sandbox, self, args, 1);
   if (!part.is_valid) return -1;
-  const size_t hit =
-      from_right ? utf8::rfind(part.bytes, needle) : utf8::find(part.bytes, needle);
+  const size_t hit = from_right ? utf8::rfind(part.bytes, needle) : utf8::find(part.bytes, needle);
   if (hit == std::string_view::npos) return -1;
   return part.start + static_cast<int64_t>(utf8::count(part.bytes.substr(0, hit)));
 }
@@ -338,8 +340,7 @@ Value replace(Sandbox& sandbox, const Value& self, const Bound& args) {
   const int64_t most = args.has(2) ? require_integer(sandbox, args[2], "count") : -1;
   const bool escapes = self.text()->is_markup && !new_part.is_markup;
   const std::string by = escapes ? escape_html(new_part.bytes) : new_part.bytes;
-  return like(
-      sandbox, self, replace_text(sandbox, bytes_of(self), old_part.bytes, by, most));
+  return like(sandbox, self, replace_text(sandbox, bytes_of(self), old_part.bytes, by, most));
 }
 
 Value join(Sandbox& sandbox, const Value& self, const Bound& args) {
@@ -351,9 +352,8 @@ Value join(Sandbox& sandbox, const Value& self, const Bound& args) {
       parts.push_back(text.text()->is_markup ? bytes_of(text) : escape_html(bytes_of(text)));
     } else {
       if (!item.is_text()) {
-        sandbox.fail(fmt::format("sequence item {}: expected str instance, {} found",
-                                 parts.size(),
-                                 type_name(item)));
+        sandbox.fail(fmt::format(
+            "sequence item {}: expected str instance, {} found", parts.size(), type_name(item)));
       }
       parts.push_back(bytes_of(item));
     }
@@ -378,10 +378,10 @@ Value zfill(Sandbox& sandbox, const Value& self, const Bound& args) {
   const size_t sign = !text.empty() && (text[0] == '+' || text[0] == '-') ? 1 : 0;
   const int64_t width = require_integer(sandbox, args[0], "width");
   const int64_t digits = width > INT64_MIN + 1 ? width - static_cast<int64_t>(sign) : width;
-  return like(sandbox,
-              self,
-              text.substr(0, sign) +
-                  pad_text(sandbox, text.substr(sign), digits, "0", Justify::right));
+  return like(
+      sandbox,
+      self,
+      text.substr(0, sign) + pad_text(sandbox, text.substr(sign), digits, "0", Justify::right));
 }
 
 Value removeprefix(Sandbox& sandbox, const Value& self, const Bound& args) {

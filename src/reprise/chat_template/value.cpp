@@ -249,8 +249,7 @@ size_t hash(const Value& value) {
   if (value.is_float()) {
     const double number = value.as_float();
     const bool is_whole = std::trunc(number) == number && std::abs(number) < 9e18;
-    return is_whole ? hash_integer(static_cast<int64_t>(number))
-                    : std::hash<double>{}(number);
+    return is_whole ? hash_integer(static_cast<int64_t>(number)) : std::hash<double>{}(number);
   }
   if (const Text* text = value.text()) return std::hash<std::string>{}(text->bytes);
   if (const Sequence* sequence = value.sequence()) {
