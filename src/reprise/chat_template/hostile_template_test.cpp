@@ -1,10 +1,9 @@
 // F25 and F26 of the reliability catalogue: a template from a model folder is a stranger's code.
 #include <gtest/gtest.h>
+#include <pthread.h>
 
-#include <chrono>
-#include <functional>
+#include <ctime>
 #include <string>
-#include <thread>
 
 #include "reprise/chat_template/chat_template.h"
 
@@ -17,10 +16,15 @@ std::string repeat(std::string_view part, int count) {
   return text;
 }
 
+// Processor time: the machine may be busy with other tests.
+[[maybe_unused]] double seconds_since(std::clock_t start) {
+  return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+}
+
 // Parses and renders; the template must run into a limit, and soon.
 void expect_limit(const std::string& source, const Json& variables = Json::object()) {
   const std::string shown = source.substr(0, 80);
-  [[maybe_unused]] const auto start = std::chrono::steady_clock::now();
+  [[maybe_unused]] const auto start = std::clock();
   try {
     const std::string output = ChatTemplate::parse(source).render_variables(variables);
     ADD_FAILURE() << shown << "\nrendered " << output.size() << " bytes";
@@ -29,7 +33,7 @@ void expect_limit(const std::string& source, const Json& variables = Json::objec
     EXPECT_EQ(error.code(), "template_limit");
   }
 #if defined(__OPTIMIZE__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2)) << shown;
+  EXPECT_LT(seconds_since(start), 2.0) << shown;
 #endif
 }
 
@@ -112,12 +116,12 @@ TEST(HostileTemplate, endless_work_runs_out_of_steps) {
 }
 
 TEST(HostileTemplate, searching_for_a_hostile_needle_is_linear) {
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = std::clock();
   (void)render_or_empty(
       "{% set h = 'a' * 4000000 %}{% set n = 'a' * 2000000 ~ 'b' %}"
       "{{ n in h }}{{ h.find(n) }}{{ h.rfind('b' ~ n) }}{{ h.replace(n, '') | length }}"
       "{{ h.split(n) | length }}{{ h.rsplit(n) | length }}{{ h.count(n) }}");
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+  EXPECT_LT(seconds_since(start), 5.0);
 }
 
 TEST(HostileTemplate, doubling_text_stops_at_the_output_cap) {
