@@ -26,16 +26,19 @@ bool conflict(std::span<const BufferUse> earlier, std::span<const BufferUse> lat
 }  // namespace
 
 void CommandBlock::append(const Launch& launch, bool needs_barrier) {
-  if (needs_barrier) ++num_barriers_;
-  const size_t lines = (sizeof(Command) + launch.args.size() + sizeof(Line) - 1) / sizeof(Line);
   const size_t start = lines_.size();
+  if (needs_barrier || phase_begins_.empty()) {
+    phase_begins_.push_back(static_cast<uint32_t>(start));
+    phase_is_serial_.push_back(1);
+  }
+  const size_t lines = (sizeof(Command) + launch.args.size() + sizeof(Line) - 1) / sizeof(Line);
   lines_.resize(start + lines);
   auto* position = reinterpret_cast<std::byte*>(lines_.data() + start);
   ::new (position) Command{
       .kernel = launch.kernel,
       .function = launch.kernel->cpu,
       .num_blocks = launch.num_blocks,
-      .barrier = num_barriers_,
+      .phase = static_cast<uint32_t>(phase_begins_.size() - 1),
       .size_bytes = static_cast<uint32_t>(lines * sizeof(Line)),
       .args_bytes = static_cast<uint32_t>(launch.args.size()),
   };
@@ -43,48 +46,41 @@ void CommandBlock::append(const Launch& launch, bool needs_barrier) {
     std::memcpy(position + sizeof(Command), launch.args.data(), launch.args.size());
   }
   ++num_commands_;
-  is_serial_ = is_serial_ && launch.num_blocks == 1;
-}
-
-void CommandBlock::run(WorkerTeam& team) const noexcept {
-  if (is_serial_ || team.num_workers() == 1) {
-    team.run_inline(run_all, this);
-  } else {
-    team.run(run_share, this, num_barriers_);
+  if (launch.num_blocks != 1) {
+    phase_is_serial_.back() = 0;
+    is_serial_ = false;
   }
 }
 
-void CommandBlock::run_share(const void* context, WorkerTeam::Member& member) noexcept {
-  const auto& block = *static_cast<const CommandBlock*>(context);
-  uint32_t arrived = 0;
-  uint32_t passed = 0;
-  block.for_each([&](const Command& command) {
-    // Arriving is announced at once, but only a worker that has something to do afterwards waits:
-    // during a run of one-block commands the others go ahead to the barrier behind it.
-    if (command.barrier != arrived) {
-      arrived = command.barrier;
-      member.arrive(arrived);
-    }
-    const BlockRange range = member.share(command.num_blocks);
-    if (range.begin == range.end) return;
-    if (passed != arrived) {
-      passed = arrived;
-      member.wait(passed);
-    }
-    command.function(command.args(), range);
-  });
+void CommandBlock::run(WorkerTeam& team) const noexcept {
+  const WorkerTeam::Work work{.run_phase = run_phase,
+                              .context = this,
+                              .num_phases = static_cast<uint32_t>(phase_begins_.size()),
+                              .phase_is_serial = phase_is_serial_.data()};
+  if (is_serial_) {
+    WorkerTeam::run_inline(work);
+  } else {
+    team.run(work);
+  }
 }
 
-void CommandBlock::run_all(const void* context, WorkerTeam::Member&) noexcept {
-  static_cast<const CommandBlock*>(context)->for_each([](const Command& command) {
-    command.function(command.args(), {0, command.num_blocks});
+void CommandBlock::run_phase(const void* context,
+                             uint32_t phase,
+                             const WorkerTeam::Share& share) noexcept {
+  const auto& block = *static_cast<const CommandBlock*>(context);
+  const size_t next = size_t{phase} + 1;
+  const size_t end =
+      next < block.phase_begins_.size() ? block.phase_begins_[next] : block.lines_.size();
+  block.for_each_in(block.phase_begins_[phase], end, [&share](const Command& command) {
+    const BlockRange range = share.of(command.num_blocks);
+    if (range.begin != range.end) command.function(command.args(), range);
   });
 }
 
 bool CommandBlock::has_shape_of(const CommandBlock& other) const noexcept {
-  if (num_commands_ != other.num_commands_ || bytes() != other.bytes()) return false;
-  const std::byte* a = begin();
-  const std::byte* b = other.begin();
+  if (num_commands_ != other.num_commands_ || lines_.size() != other.lines_.size()) return false;
+  const auto* a = reinterpret_cast<const std::byte*>(lines_.data());
+  const auto* b = reinterpret_cast<const std::byte*>(other.lines_.data());
   for (size_t i = 0; i < num_commands_; ++i) {
     const auto& mine = *reinterpret_cast<const Command*>(a);
     const auto& theirs = *reinterpret_cast<const Command*>(b);

@@ -15,7 +15,7 @@ struct Command {
   const Kernel* kernel = nullptr;
   CpuKernelFunction function = nullptr;  // kernel->cpu, without the indirection
   uint32_t num_blocks = 0;
-  uint32_t barrier = 0;     // how many barriers stand before this command in the block
+  uint32_t phase = 0;       // how many barriers stand before this command in the block
   uint32_t size_bytes = 0;  // from this header to the next
   uint32_t args_bytes = 0;
 
@@ -36,20 +36,17 @@ class CommandBlock {
   void run(WorkerTeam& team) const noexcept;
 
   [[nodiscard]] size_t num_commands() const noexcept { return num_commands_; }
-  [[nodiscard]] uint32_t num_barriers() const noexcept { return num_barriers_; }
-  [[nodiscard]] size_t bytes() const noexcept { return lines_.size() * sizeof(Line); }
+  [[nodiscard]] size_t bytes() const noexcept {
+    return lines_.size() * sizeof(Line) + phase_begins_.size() * sizeof(uint32_t) +
+           phase_is_serial_.size();
+  }
 
   /// The same kernels with the same grids and sizes of arguments in the same order.
   [[nodiscard]] bool has_shape_of(const CommandBlock& other) const noexcept;
 
   template <typename Visitor>
   void for_each(Visitor&& visit) const {
-    const std::byte* position = begin();
-    for (size_t i = 0; i < num_commands_; ++i) {
-      const auto& command = *reinterpret_cast<const Command*>(position);
-      visit(command);
-      position += command.size_bytes;
-    }
+    for_each_in(0, lines_.size(), visit);
   }
 
  private:
@@ -57,16 +54,25 @@ class CommandBlock {
     std::array<std::byte, 64> bytes;
   };
 
-  [[nodiscard]] const std::byte* begin() const noexcept {
-    return reinterpret_cast<const std::byte*>(lines_.data());
+  template <typename Visitor>
+  void for_each_in(size_t begin_line, size_t end_line, Visitor&& visit) const {
+    const auto* position = reinterpret_cast<const std::byte*>(lines_.data() + begin_line);
+    const auto* end = reinterpret_cast<const std::byte*>(lines_.data() + end_line);
+    while (position != end) {
+      const auto& command = *reinterpret_cast<const Command*>(position);
+      visit(command);
+      position += command.size_bytes;
+    }
   }
-  static void run_share(const void* context, WorkerTeam::Member& member) noexcept;
-  static void run_all(const void* context, WorkerTeam::Member& member) noexcept;
+  static void run_phase(const void* context,
+                        uint32_t phase,
+                        const WorkerTeam::Share& share) noexcept;
 
   std::vector<Line> lines_;
+  std::vector<uint32_t> phase_begins_;    // first line of each phase
+  std::vector<uint8_t> phase_is_serial_;  // whether all of its commands have one block
   size_t num_commands_ = 0;
-  uint32_t num_barriers_ = 0;
-  bool is_serial_ = true;  // no command has more than one block
+  bool is_serial_ = true;  // all phases are
 };
 
 /// Builds a CommandBlock and decides where barriers stand, from the buffer uses of the launches.

@@ -36,7 +36,7 @@ std::vector<uint32_t> barriers_of(const std::vector<Step>& steps) {
   }
   const CommandBlock block = std::move(recorder).finish();
   std::vector<uint32_t> barriers;
-  block.for_each([&](const Command& command) { barriers.push_back(command.barrier); });
+  block.for_each([&](const Command& command) { barriers.push_back(command.phase); });
   return barriers;
 }
 
@@ -160,7 +160,7 @@ TEST(CommandBlock, keeps_small_launches_in_one_cache_line) {
   recorder.record({.kernel = &kNothing, .num_blocks = 1, .args = small});
   recorder.record({.kernel = &kNothing, .num_blocks = 1, .args = larger});
   const CommandBlock block = std::move(recorder).finish();
-  EXPECT_EQ(block.bytes(), 64u + 128u);
+  EXPECT_EQ(block.bytes(), 64u + 128u + 4u + 1u);  // and one phase
   block.for_each([](const Command& command) {
     EXPECT_EQ(reinterpret_cast<uintptr_t>(&command) % 64, 0u);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(command.args()) % 16, 0u);

@@ -7,12 +7,12 @@ namespace reprise::device {
 std::vector<GraphNode> CpuGraph::nodes() const {
   std::vector<GraphNode> nodes;
   nodes.reserve(block_.num_commands());
-  uint32_t barrier = 0;
+  uint32_t phase = 0;
   block_.for_each([&](const Command& command) {
     nodes.push_back({.kernel = command.kernel->name,
                      .num_blocks = command.num_blocks,
-                     .waits_for_previous = command.barrier != barrier});
-    barrier = command.barrier;
+                     .waits_for_previous = command.phase != phase});
+    phase = command.phase;
   });
   return nodes;
 }

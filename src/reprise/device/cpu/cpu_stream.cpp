@@ -20,9 +20,9 @@ std::span<const std::byte> bytes_of(const Args& args) noexcept {
   return std::as_bytes(std::span(&args, 1));
 }
 
-void run_launch(const void* context, WorkerTeam::Member& member) noexcept {
+void run_launch(const void* context, uint32_t, const WorkerTeam::Share& share) noexcept {
   const Launch& launch = *static_cast<const Launch*>(context);
-  const BlockRange range = member.share(launch.num_blocks);
+  const BlockRange range = share.of(launch.num_blocks);
   if (range.begin != range.end) launch.kernel->cpu(launch.args.data(), range);
 }
 
@@ -67,11 +67,11 @@ void CpuStream::launch(const Launch& launch) {
     return;
   }
   ++counters_.kernel_launches;
-  WorkerTeam& team = device_->team();
+  const WorkerTeam::Work work{.run_phase = run_launch, .context = &launch};
   if (launch.num_blocks == 1) {
-    team.run_inline(run_launch, &launch);
+    WorkerTeam::run_inline(work);
   } else {
-    team.run(run_launch, &launch);
+    device_->team().run(work);
   }
 }
 

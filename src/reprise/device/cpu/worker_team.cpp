@@ -20,9 +20,39 @@ using Clock = std::chrono::steady_clock;
 constexpr int kMostAllToAllWorkers = 4;
 // Reading the clock costs as much as many pauses.
 constexpr int kPausesPerClockRead = 32;
-// While a task runs the others finish soon, unless their core was taken away. Yielding is nearly
-// free on an idle core and polite on a busy one; sleeping costs a wake-up of tens of microseconds.
+// A worker that waits longer than this at a barrier leaves its lane open: if it loses its core now,
+// worker 0 goes on without it. Much less would make it lose lanes to mere jitter.
+constexpr int kHoldWhileWaiting_us = 2;
+// After spinning and before sleeping. Yielding is nearly free on an idle core and polite on a busy
+// one; sleeping costs a wake-up of tens of microseconds.
 constexpr auto kYieldTime = std::chrono::microseconds(500);
+
+// The word of a lane. Its position is the number of phases it has finished (or may skip). The
+// parity of the run tells "idle, all done" from "idle, not begun" to lanes that look at each other.
+//
+//   idle --(worker 0 publishes)--> open(0) --> held(0) --> held(1) ... --> idle
+//                                    ^           |
+//                                    +--open(p)<-+      its worker waits too long, or help ends
+//
+// open -> held is a compare-and-swap by the lane's worker or by worker 0; all other changes are
+// plain stores by the holder. Only a holder reads `work`, so only a holder keeps a run alive.
+enum class LaneState : uint32_t { idle = 0, open = 1, held = 2 };
+
+constexpr uint32_t make_word(LaneState state, uint32_t parity, uint32_t position) noexcept {
+  return position << 3 | parity << 2 | static_cast<uint32_t>(state);
+}
+constexpr LaneState state_of(uint32_t word) noexcept { return static_cast<LaneState>(word & 3); }
+constexpr uint32_t parity_of(uint32_t word) noexcept { return word >> 2 & 1; }
+constexpr uint32_t position_of(uint32_t word) noexcept { return word >> 3; }
+
+constexpr uint32_t with_state(uint32_t word, LaneState state) noexcept {
+  return make_word(state, parity_of(word), position_of(word));
+}
+
+constexpr bool has_reached(uint32_t word, uint32_t parity, uint32_t position) noexcept {
+  return parity_of(word) == parity &&
+         (state_of(word) == LaneState::idle || position_of(word) >= position);
+}
 
 inline void pause_core() noexcept {
 #if defined(__x86_64__)
@@ -32,52 +62,14 @@ inline void pause_core() noexcept {
 #endif
 }
 
-// a >= b for counters that wrap around.
-inline bool reached(uint32_t a, uint32_t b) noexcept { return static_cast<int32_t>(a - b) >= 0; }
-
 template <typename Ready>
-bool spin(const std::atomic<uint32_t>& word, int spin_us, Ready ready) noexcept {
-  const auto poll = [&] {
-    for (int i = 0; i < kPausesPerClockRead; ++i) {
-      if (ready(word.load(std::memory_order_acquire))) return true;
-      pause_core();
-    }
-    return false;
-  };
-  if (poll()) return true;
-  const auto deadline = Clock::now() + std::chrono::microseconds(spin_us);
-  do {
-    if (poll()) return true;
-  } while (Clock::now() < deadline);
-  return false;
-}
-
-template <typename Ready>
-bool yield_until(const std::atomic<uint32_t>& word, Ready ready) noexcept {
+bool yield_until(Ready ready) noexcept {
   const auto deadline = Clock::now() + kYieldTime;
   do {
-    if (ready(word.load(std::memory_order_acquire))) return true;
+    if (ready()) return true;
     sched_yield();
   } while (Clock::now() < deadline);
   return false;
-}
-
-// Pairs with wake(): either the sleeper sees the new value or the waker sees the sleeper, because
-// both sides write first and read second, sequentially consistent.
-template <typename Ready>
-void sleep_until(const std::atomic<uint32_t>& word,
-                 std::atomic<uint32_t>& sleepers,
-                 Ready ready) noexcept {
-  sleepers.fetch_add(1, std::memory_order_seq_cst);
-  for (uint32_t value = word.load(std::memory_order_seq_cst); !ready(value);
-       value = word.load(std::memory_order_seq_cst)) {
-    word.wait(value, std::memory_order_seq_cst);
-  }
-  sleepers.fetch_sub(1, std::memory_order_relaxed);
-}
-
-void wake(std::atomic<uint32_t>& word, const std::atomic<uint32_t>& sleepers) noexcept {
-  if (sleepers.load(std::memory_order_seq_cst) != 0) [[unlikely]] word.notify_all();
 }
 
 void pin_this_thread(int core) noexcept {
@@ -90,39 +82,15 @@ void pin_this_thread(int core) noexcept {
 
 }  // namespace
 
-WorkerTeam::Member::Member(WorkerTeam& team, int index, uint32_t base) noexcept
-    : team_(&team),
-      index_(index),
-      base_(base),
-      first_(team.fractions_[static_cast<size_t>(index)]),
-      last_(team.fractions_[static_cast<size_t>(index) + 1]) {}
-
-void WorkerTeam::Member::arrive(uint32_t number) noexcept {
-  // When worker 0 gathers, its own arrival means "everybody has", so wait() publishes it.
-  if (index_ == 0 && team_->num_workers_ > kMostAllToAllWorkers) return;
-  team_->arrive_at(index_, base_ + number);
-}
-
-void WorkerTeam::Member::wait(uint32_t number) noexcept {
-  const uint32_t target = base_ + number;
-  const int workers = team_->num_workers_;
-  if (workers > kMostAllToAllWorkers && index_ != 0) {
-    team_->wait_for(0, target);
-    return;
-  }
-  for (int i = 0; i < workers; ++i) {
-    if (i != index_) team_->wait_for(i, target);
-  }
-  if (workers > kMostAllToAllWorkers) team_->arrive_at(0, target);
-}
-
 WorkerTeam::WorkerTeam(const Options& options)
     : num_workers_(options.num_workers),
       spin_us_(options.spin_us),
-      progress_(std::make_unique<Progress[]>(static_cast<size_t>(options.num_workers))) {
+      lanes_(std::make_unique<Lane[]>(static_cast<size_t>(options.num_workers))) {
   const auto workers = static_cast<uint64_t>(num_workers_);
-  for (uint64_t i = 0; i <= workers; ++i) fractions_.push_back((i << 32) / workers);
-  threads_.reserve(static_cast<size_t>(num_workers_ - 1));
+  for (uint64_t i = 0; i < workers; ++i) {
+    lanes_[i].share = Share((i << 32) / workers, ((i + 1) << 32) / workers);
+  }
+  threads_.reserve(workers - 1);
   try {
     for (int i = 1; i < num_workers_; ++i) {
       const auto slot = static_cast<size_t>(i);
@@ -145,74 +113,185 @@ WorkerTeam::WorkerTeam(const Options& options)
 
 WorkerTeam::~WorkerTeam() { stop(); }
 
-void WorkerTeam::run(Task task, const void* context, uint32_t num_barriers) noexcept {
+void WorkerTeam::run(const Work& work) noexcept {
   if (num_workers_ == 1) {
-    run_inline(task, context);
+    run_inline(work);
     return;
   }
   const std::lock_guard turn(turn_);
   const FloatingPointScope floating_point;
-  const uint32_t base = next_base_;
-  publish(task, context, num_barriers);
-  Member member(*this, 0, base);
-  task(context, member);
-  const uint32_t end = base + num_barriers + 1;
-  arrive_at(0, end);
-  for (int i = 1; i < num_workers_; ++i) wait_for(i, end);
-  next_base_ = end;
+  publish(work);
+  for (uint32_t phase = 0; phase < work.num_phases; ++phase) {
+    if (phase != 0) pass_barrier(work, phase);
+    work.run_phase(work.context, phase, lanes_[0].share);
+  }
+  for (int i = 1; i < num_workers_; ++i) wait_for_lane(work, i, work.num_phases);
 }
 
-void WorkerTeam::run_inline(Task task, const void* context) noexcept {
+void WorkerTeam::run_inline(const Work& work) noexcept {
   const FloatingPointScope floating_point;
-  Member member(*this, 0, 0);
-  member.last_ = uint64_t{1} << 32;
-  task(context, member);
+  for (uint32_t phase = 0; phase < work.num_phases; ++phase) {
+    work.run_phase(work.context, phase, Share());
+  }
 }
 
-void WorkerTeam::publish(Task task, const void* context, uint32_t num_barriers) noexcept {
-  // Plain writes: all workers have finished the last job and only look at the epoch now.
-  job_.task = task;
-  job_.context = context;
-  job_.base = next_base_;
-  job_.num_barriers = num_barriers;
-  job_.epoch.fetch_add(1, std::memory_order_seq_cst);
-  wake(job_.epoch, job_.sleepers);
+// All lanes are idle before and after a run, so everything may be overwritten here.
+void WorkerTeam::publish(const Work& work) noexcept {
+  parity_ ^= 1;
+  lanes_[0].word.store(make_word(LaneState::held, parity_, 0));
+  for (int i = 1; i < num_workers_; ++i) {
+    lanes_[static_cast<size_t>(i)].work = work;
+    lanes_[static_cast<size_t>(i)].word.store(make_word(LaneState::open, parity_, 0));
+  }
+  wake_sleepers();
 }
 
 void WorkerTeam::stop() noexcept {
-  publish(nullptr, nullptr, 0);
+  publish(Work{});
   for (std::thread& thread : threads_) thread.join();
   threads_.clear();
 }
 
-void WorkerTeam::work(int index) noexcept {
-  const FloatingPointScope floating_point;
-  uint32_t seen = 0;
+void WorkerTeam::pass_barrier(const Work& work, uint32_t position) noexcept {
+  const uint32_t arrived = make_word(LaneState::held, parity_, position);
+  const bool gathers = num_workers_ > kMostAllToAllWorkers;
+  if (!gathers) set_word(lanes_[0], arrived);
+  for (int i = 1; i < num_workers_; ++i) wait_for_lane(work, i, position);
+  if (gathers) set_word(lanes_[0], arrived);  // now it says that everybody has
+}
+
+void WorkerTeam::wait_for_lane(const Work& work, int index, uint32_t position) noexcept {
+  Lane& lane = lanes_[static_cast<size_t>(index)];
   while (true) {
-    const auto is_new = [&seen](uint32_t epoch) { return epoch != seen; };
-    if (!spin(job_.epoch, spin_us_, is_new)) sleep_until(job_.epoch, job_.sleepers, is_new);
-    ++seen;  // the next job is published only after this one is done everywhere
-    if (job_.task == nullptr) return;
-    const uint32_t end = job_.base + job_.num_barriers + 1;
-    Member member(*this, index, job_.base);
-    job_.task(job_.context, member);
-    arrive_at(index, end);
+    uint32_t word = lane.word.load();
+    if (has_reached(word, parity_, position)) return;
+    if (state_of(word) == LaneState::open) {
+      if (lane.word.compare_exchange_strong(word, with_state(word, LaneState::held))) {
+        help(work, lane, word, position);
+        return;
+      }
+      continue;
+    }
+    const auto may_go_on = [&] {
+      const uint32_t now = lane.word.load();
+      return has_reached(now, parity_, position) || state_of(now) == LaneState::open;
+    };
+    if (!spin(spin_us_, may_go_on) && !yield_until(may_go_on)) sleep(lanes_[0], may_go_on);
   }
 }
 
-void WorkerTeam::arrive_at(int index, uint32_t target) noexcept {
-  Progress& mine = progress_[static_cast<size_t>(index)];
-  mine.arrived.store(target, std::memory_order_seq_cst);
-  wake(mine.arrived, mine.sleepers);
+// Worker 0 has passed every barrier before `position`, so all phases up to there may run.
+void WorkerTeam::help(const Work& work, Lane& lane, uint32_t word, uint32_t position) noexcept {
+  for (uint32_t phase = position_of(word); phase < position; ++phase) {
+    if (!work.is_serial(phase)) work.run_phase(work.context, phase, lane.share);
+  }
+  const auto state = position == work.num_phases ? LaneState::idle : LaneState::open;
+  set_word(lane, make_word(state, parity_of(word), position));
 }
 
-void WorkerTeam::wait_for(int index, uint32_t target) noexcept {
-  Progress& other = progress_[static_cast<size_t>(index)];
-  const auto has_arrived = [target](uint32_t arrived) { return reached(arrived, target); };
-  if (has_arrived(other.arrived.load(std::memory_order_acquire))) return;
-  if (spin(other.arrived, spin_us_, has_arrived)) return;
-  if (yield_until(other.arrived, has_arrived)) return;
-  sleep_until(other.arrived, other.sleepers, has_arrived);
+void WorkerTeam::work(int index) noexcept {
+  const FloatingPointScope floating_point;
+  Lane& lane = lanes_[static_cast<size_t>(index)];
+  const auto is_open = [&lane] { return state_of(lane.word.load()) == LaneState::open; };
+  while (true) {
+    if (!spin(spin_us_, is_open)) sleep(lane, is_open);
+    uint32_t word = lane.word.load();
+    if (state_of(word) != LaneState::open) continue;  // worker 0 was faster
+    if (!lane.word.compare_exchange_strong(word, with_state(word, LaneState::held))) continue;
+    if (lane.work.run_phase == nullptr) return;  // stop
+    run_lane(index, position_of(word));
+  }
+}
+
+// \pre this thread holds the lane. It holds it no longer afterwards.
+void WorkerTeam::run_lane(int index, uint32_t position) noexcept {
+  Lane& lane = lanes_[static_cast<size_t>(index)];
+  const Work work = lane.work;
+  const uint32_t parity = parity_of(lane.word.load());
+  while (true) {
+    const uint32_t before = position;
+    while (position < work.num_phases && work.is_serial(position)) ++position;
+    if (position == work.num_phases) break;
+    if (position != before) set_word(lane, make_word(LaneState::held, parity, position));
+    const auto may_begin = [&] { return barrier_is_reached(index, position); };
+    if (position != 0 && !may_begin() && !spin(kHoldWhileWaiting_us, may_begin)) {
+      leave_lane_until_barrier(index, position);
+      return;
+    }
+    work.run_phase(work.context, position, lane.share);
+    ++position;
+    if (position < work.num_phases && !work.is_serial(position)) {
+      set_word(lane, make_word(LaneState::held, parity, position));
+    }
+  }
+  set_word(lane, make_word(LaneState::idle, parity, position));
+}
+
+// While the lane is open, the run may go on without this worker and even end, so what other lanes
+// say is only a hint that it is worth trying to hold the lane again.
+void WorkerTeam::leave_lane_until_barrier(int index, uint32_t position) noexcept {
+  Lane& lane = lanes_[static_cast<size_t>(index)];
+  const uint32_t open = with_state(lane.word.load(), LaneState::open);
+  set_word(lane, open);
+  const auto is_worth_trying = [&] {
+    return lane.word.load() != open || barrier_is_reached(index, position);
+  };
+  if (!spin(spin_us_, is_worth_trying) && !yield_until(is_worth_trying)) {
+    sleep(lane, is_worth_trying);
+  }
+}
+
+bool WorkerTeam::barrier_is_reached(int index, uint32_t position) const noexcept {
+  const uint32_t parity = parity_of(lanes_[static_cast<size_t>(index)].word.load());
+  const int watched = num_workers_ > kMostAllToAllWorkers ? 1 : num_workers_;
+  for (int i = 0; i < watched; ++i) {
+    if (i == index) continue;
+    if (!has_reached(lanes_[static_cast<size_t>(i)].word.load(), parity, position)) return false;
+  }
+  return true;
+}
+
+void WorkerTeam::set_word(Lane& lane, uint32_t word) noexcept {
+  lane.word.store(word);
+  wake_sleepers();
+}
+
+// Pairs with sleep(): either the sleeper sees the new word or we see the sleeper, because both
+// sides write first and read second, sequentially consistent.
+void WorkerTeam::wake_sleepers() noexcept {
+  if (sleepers_.count.load() == 0) [[likely]] return;
+  for (int i = 0; i < num_workers_; ++i) {
+    lanes_[static_cast<size_t>(i)].bell.fetch_add(1);
+    lanes_[static_cast<size_t>(i)].bell.notify_all();
+  }
+}
+
+template <typename Ready>
+bool WorkerTeam::spin(int microseconds, Ready ready) const noexcept {
+  const auto poll = [&] {
+    for (int i = 0; i < kPausesPerClockRead; ++i) {
+      if (ready()) return true;
+      pause_core();
+    }
+    return false;
+  };
+  if (poll()) return true;
+  const auto deadline = Clock::now() + std::chrono::microseconds(microseconds);
+  do {
+    if (poll()) return true;
+  } while (Clock::now() < deadline);
+  return false;
+}
+
+template <typename Ready>
+void WorkerTeam::sleep(Lane& lane, Ready ready) noexcept {
+  sleepers_.count.fetch_add(1);
+  while (true) {
+    const uint32_t seen = lane.bell.load();
+    if (ready()) break;
+    lane.bell.wait(seen);
+  }
+  sleepers_.count.fetch_sub(1);
 }
 
 }  // namespace reprise::device

@@ -12,15 +12,22 @@
 
 namespace reprise::device {
 
-/// A persistent team of threads that run one task together. The thread that calls run() is member 0.
+/// A persistent team of threads that run one piece of work together. The thread that calls run() is
+/// worker 0.
 ///
-/// Fork and join are counters on cache lines of their own: a waiting member spins for a bounded
-/// time, then gives its core away (sched_yield while a task runs, a futex otherwise), so a core that
-/// another process wants is never held. Nothing allocates after construction.
+/// Work is a sequence of phases with a barrier between each two. In every phase each worker runs its
+/// *lane*: a fixed share of every grid. A lane is held by its worker while that one makes progress.
+/// A worker that waits, sleeps or has not woken up yet leaves its lane open, and worker 0, when it
+/// would have to wait for an open lane, runs that lane's part itself. So a core that is taken away
+/// from us costs its share of speed and no more: nobody waits for a thread that is not running,
+/// unless it lost its core in the middle of a kernel. Which thread runs a lane never changes a bit.
 ///
-/// Thread-safe: runs of different threads follow one another. A task must not call run().
+/// A waiting worker spins, then yields, then sleeps on a futex, so a core that another process wants
+/// is not held. Nothing allocates after construction.
 ///
-/// Floating point: tasks always see round-to-nearest with denormals kept, whatever the calling
+/// Thread-safe: runs of different threads follow one another. Work must not call run().
+///
+/// Floating point: work always sees round-to-nearest with denormals kept, whatever the calling
 /// thread or the embedding program has set, so that no bit depends on who runs a block.
 class WorkerTeam {
  public:
@@ -32,40 +39,40 @@ class WorkerTeam {
     int spin_us = 50;
   };
 
-  /// One worker's view of one run.
-  class Member {
+  /// A lane's contiguous part of any grid. Depends only on the grid and the size of the team, so
+  /// data that a worker wrote is read by the same worker in the next launch of that grid.
+  class Share {
    public:
-    [[nodiscard]] int index() const noexcept { return index_; }
+    Share() = default;
+    Share(uint64_t first, uint64_t last) noexcept : first_(first), last_(last) {}
 
-    /// This worker's contiguous part of a grid. Depends only on the grid and the team, so data
-    /// that a worker wrote is read by the same worker in the next launch of that grid.
-    [[nodiscard]] BlockRange share(uint32_t num_blocks) const noexcept {
+    [[nodiscard]] BlockRange of(uint32_t num_blocks) const noexcept {
       return {scaled(num_blocks, first_), scaled(num_blocks, last_)};
     }
 
-    /// Says that this worker is done with everything before barrier `number` (1, 2, ... in a run;
-    /// numbers may be skipped).
-    void arrive(uint32_t number) noexcept;
-    /// Blocks until every worker has arrived there. \pre arrive(number) or a higher one. A worker
-    /// with nothing to do after a barrier may skip it, except for worker 0, which never may.
-    void wait(uint32_t number) noexcept;
-
    private:
-    friend class WorkerTeam;
-    Member(WorkerTeam& team, int index, uint32_t base) noexcept;
     // ceil(num_blocks * fraction), so that the lowest workers get blocks first.
     static uint32_t scaled(uint32_t num_blocks, uint64_t fraction) noexcept {
       return static_cast<uint32_t>((num_blocks * fraction + 0xFFFFFFFFu) >> 32);
     }
 
-    WorkerTeam* team_;
-    int index_;
-    uint32_t base_;
-    uint64_t first_;  // fractions of the grid in 1/2^32
-    uint64_t last_;
+    uint64_t first_ = 0;  // fractions of the grid in 1/2^32; the default is all of it
+    uint64_t last_ = uint64_t{1} << 32;
   };
 
-  using Task = void (*)(const void* context, Member& member) noexcept;
+  struct Work {
+    /// Runs one share of one phase. Must do nothing but that: any thread may be asked to.
+    void (*run_phase)(const void* context, uint32_t phase, const Share& share) noexcept = nullptr;
+    const void* context = nullptr;
+    uint32_t num_phases = 1;
+    /// For each phase whether only worker 0 has something to do in it, so that nobody needs to wait
+    /// for it to begin. nullptr = no phase is like that.
+    const uint8_t* phase_is_serial = nullptr;
+
+    [[nodiscard]] bool is_serial(uint32_t phase) const noexcept {
+      return phase_is_serial != nullptr && phase_is_serial[phase] != 0;
+    }
+  };
 
   /// \throws DeviceError when a thread cannot be started
   explicit WorkerTeam(const Options& options);
@@ -75,43 +82,54 @@ class WorkerTeam {
 
   [[nodiscard]] int num_workers() const noexcept { return num_workers_; }
 
-  /// Every worker runs `task` once; returns when all have. `num_barriers`: the highest barrier
-  /// number that the task uses.
-  void run(Task task, const void* context, uint32_t num_barriers = 0) noexcept;
+  /// Runs all lanes of all phases; returns when they are done.
+  void run(const Work& work) noexcept;
 
-  /// Runs `task` on the calling thread alone, as the only member.
-  void run_inline(Task task, const void* context) noexcept;
+  /// Runs it on the calling thread alone, waking nobody and waiting for nobody.
+  static void run_inline(const Work& work) noexcept;
 
  private:
   // Two lines, because x86 prefetches lines in pairs.
   static constexpr size_t kNoSharing = 128;
 
-  struct alignas(kNoSharing) Progress {
-    std::atomic<uint32_t> arrived{0};  // barriers passed since the team was made; wraps around
-    std::atomic<uint32_t> sleepers{0};
+  // State, run parity and position of a lane in one word; see the source file.
+  struct alignas(kNoSharing) Lane {
+    std::atomic<uint32_t> word{0};
+    std::atomic<uint32_t> bell{0};  // what this lane's worker sleeps on
+    Work work;                      // for whoever holds the lane; changes only while it is idle
+    Share share;
   };
 
-  struct alignas(kNoSharing) Job {
-    std::atomic<uint32_t> epoch{0};
-    std::atomic<uint32_t> sleepers{0};
-    Task task = nullptr;  // nullptr = stop
-    const void* context = nullptr;
-    uint32_t base = 0;
-    uint32_t num_barriers = 0;
+  struct alignas(kNoSharing) Sleepers {
+    std::atomic<uint32_t> count{0};
   };
 
-  void work(int index) noexcept;
-  void publish(Task task, const void* context, uint32_t num_barriers) noexcept;
+  void publish(const Work& work) noexcept;
   void stop() noexcept;
-  void arrive_at(int index, uint32_t target) noexcept;
-  void wait_for(int index, uint32_t target) noexcept;
+
+  // Worker 0.
+  void pass_barrier(const Work& work, uint32_t position) noexcept;
+  void wait_for_lane(const Work& work, int index, uint32_t position) noexcept;
+  void help(const Work& work, Lane& lane, uint32_t word, uint32_t position) noexcept;
+
+  // The others.
+  void work(int index) noexcept;
+  void run_lane(int index, uint32_t position) noexcept;
+  void leave_lane_until_barrier(int index, uint32_t position) noexcept;
+  [[nodiscard]] bool barrier_is_reached(int index, uint32_t position) const noexcept;
+
+  void set_word(Lane& lane, uint32_t word) noexcept;
+  void wake_sleepers() noexcept;
+  template <typename Ready>
+  bool spin(int microseconds, Ready ready) const noexcept;
+  template <typename Ready>
+  void sleep(Lane& lane, Ready ready) noexcept;
 
   int num_workers_;
   int spin_us_;
-  std::vector<uint64_t> fractions_;  // worker i's share of a grid is [fractions_[i], [i + 1]) / 2^32
-  Job job_;
-  std::unique_ptr<Progress[]> progress_;
-  uint32_t next_base_ = 0;
+  uint32_t parity_ = 0;  // of the current run
+  std::unique_ptr<Lane[]> lanes_;
+  Sleepers sleepers_;
   std::mutex turn_;  // one run at a time; uncontended in an engine, where one thread launches
   std::vector<std::thread> threads_;
 };

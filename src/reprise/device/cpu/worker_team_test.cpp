@@ -2,11 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <limits>
+#include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #if defined(__x86_64__)
@@ -23,111 +26,147 @@ class WorkerTeamTest : public testing::TestWithParam<int> {
 
 INSTANTIATE_TEST_SUITE_P(Sizes, WorkerTeamTest, testing::Values(1, 2, 3, 4, 5, 8));
 
-struct Shares {
-  uint32_t num_blocks;
-  std::vector<BlockRange> ranges;
-};
-
-TEST_P(WorkerTeamTest, shares_cover_every_grid_in_order_and_evenly) {
+TEST_P(WorkerTeamTest, shares_cover_every_grid_exactly_once_and_evenly) {
   const auto workers = static_cast<uint32_t>(GetParam());
   for (const uint32_t grid :
        {0u, 1u, 2u, 3u, 7u, 31u, 32u, 33u, 1000u, std::numeric_limits<uint32_t>::max()}) {
-    Shares shares{grid, std::vector<BlockRange>(workers)};
-    // Written by different workers, read after the join.
-    team_.run(
-        [](const void* context, WorkerTeam::Member& member) noexcept {
-          auto& all = *static_cast<Shares*>(const_cast<void*>(context));
-          all.ranges[static_cast<size_t>(member.index())] = member.share(all.num_blocks);
-        },
-        &shares);
+    struct Context {
+      uint32_t grid;
+      std::mutex mutex;
+      std::vector<BlockRange> ranges;
+    } context{grid, {}, {}};
+    team_.run({.run_phase =
+                   [](const void* raw, uint32_t, const WorkerTeam::Share& share) noexcept {
+                     auto& all = *static_cast<Context*>(const_cast<void*>(raw));
+                     const std::lock_guard lock(all.mutex);
+                     all.ranges.push_back(share.of(all.grid));
+                   },
+               .context = &context});
+    ASSERT_EQ(context.ranges.size(), workers);
+    std::ranges::sort(context.ranges, {}, [](BlockRange r) { return std::pair(r.begin, r.end); });
     uint32_t next = 0;
-    for (const BlockRange& range : shares.ranges) {
+    for (const BlockRange& range : context.ranges) {
       EXPECT_EQ(range.begin, next);
-      EXPECT_GE(range.end, range.begin);
       EXPECT_LE(range.end - range.begin, uint64_t{grid} / workers + 1);
       next = range.end;
     }
     EXPECT_EQ(next, grid);
-    // Worker 0 is never idle: a task may rely on it to pass every barrier.
-    EXPECT_EQ(shares.ranges[0].end == 0, grid == 0);
   }
 }
 
+// Every lane checks in each phase that all lanes have finished the phase before.
 struct BarrierProbe {
-  static constexpr uint32_t kBarriers = 200;
-  std::vector<uint32_t> progress;  // one slot per worker, plain: only barriers order the accesses
+  static constexpr uint32_t kPhases = 200;
+  static constexpr uint32_t kLine = 64;
+
+  explicit BarrierProbe(int workers) : finished(static_cast<size_t>(workers) * kLine) {}
+
+  static void run_phase(const void* raw, uint32_t phase, const WorkerTeam::Share& share) noexcept {
+    auto& self = *static_cast<BarrierProbe*>(const_cast<void*>(raw));
+    const auto lanes = static_cast<uint32_t>(self.finished.size()) / kLine;
+    const uint32_t lane = share.of(lanes).begin;
+    if (self.is_serial(phase) && lane != 0) ++self.violations;  // nothing to do there
+    for (uint32_t other = 0; other < lanes; ++other) {
+      const uint32_t found = self.finished[other * kLine];
+      // A lane other than 0 has nothing to finish in a serial phase.
+      const bool skipped = other != 0 && phase != 0 && self.is_serial(phase - 1);
+      if (other != lane && !skipped && found != phase && found != phase + 1) ++self.violations;
+    }
+    if (self.dawdle_every != 0 && (phase + lane) % self.dawdle_every == 0) {
+      std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+    self.finished[lane * kLine] = phase + 1;
+  }
+
+  [[nodiscard]] bool is_serial(uint32_t phase) const noexcept {
+    return !serial.empty() && serial[phase] != 0;
+  }
+
+  std::vector<std::atomic<uint32_t>> finished;  // phases, per lane
   std::atomic<int> violations{0};
+  std::vector<uint8_t> serial;
+  uint32_t dawdle_every = 0;
 };
 
-TEST_P(WorkerTeamTest, nobody_passes_a_barrier_before_all_have_arrived) {
-  BarrierProbe probe{.progress = std::vector<uint32_t>(static_cast<size_t>(GetParam()) * 64)};
-  for (int run = 0; run < 20; ++run) {
-    team_.run(
-        [](const void* context, WorkerTeam::Member& member) noexcept {
-          auto& shared = *static_cast<BarrierProbe*>(const_cast<void*>(context));
-          const auto mine = static_cast<size_t>(member.index()) * 64;
-          for (uint32_t i = 1; i <= BarrierProbe::kBarriers; i += 2) {
-            shared.progress[mine] = i;
-            member.arrive(i);
-            member.wait(i);
-            for (size_t other = 0; other < shared.progress.size(); other += 64) {
-              if (shared.progress[other] != i) ++shared.violations;
-            }
-            member.arrive(i + 1);
-            member.wait(i + 1);
-          }
-        },
-        &probe,
-        BarrierProbe::kBarriers);
+void run_probe(WorkerTeam& team, BarrierProbe& probe) {
+  for (auto& count : probe.finished) count = 0;
+  team.run({.run_phase = BarrierProbe::run_phase,
+            .context = &probe,
+            .num_phases = BarrierProbe::kPhases,
+            .phase_is_serial = probe.serial.empty() ? nullptr : probe.serial.data()});
+  for (size_t lane = 0; lane < probe.finished.size(); lane += BarrierProbe::kLine) {
+    EXPECT_EQ(probe.finished[lane], BarrierProbe::kPhases);
+  }
+}
+
+TEST_P(WorkerTeamTest, no_phase_begins_before_the_last_one_has_ended) {
+  BarrierProbe probe(GetParam());
+  for (int run = 0; run < 30; ++run) run_probe(team_, probe);
+  EXPECT_EQ(probe.violations, 0);
+}
+
+TEST_P(WorkerTeamTest, lanes_of_delayed_workers_are_run_once_and_in_order) {
+  BarrierProbe probe(GetParam());
+  for (const uint32_t every : {7u, 13u, 41u}) {
+    probe.dawdle_every = every;
+    run_probe(team_, probe);
   }
   EXPECT_EQ(probe.violations, 0);
+}
+
+TEST_P(WorkerTeamTest, serial_phases_concern_only_worker_0) {
+  BarrierProbe probe(GetParam());
+  probe.serial.resize(BarrierProbe::kPhases);
+  for (uint32_t phase = 1; phase + 1 < BarrierProbe::kPhases; phase += 2) probe.serial[phase] = 1;
+  if (GetParam() == 1) probe.serial.clear();
+  for (int run = 0; run < 30; ++run) run_probe(team_, probe);
+  EXPECT_EQ(probe.violations, 0);
+}
+
+void count_one(const void* raw, uint32_t, const WorkerTeam::Share&) noexcept {
+  ++*static_cast<std::atomic<int>*>(const_cast<void*>(raw));
 }
 
 TEST_P(WorkerTeamTest, wakes_up_after_it_has_slept) {
   for (int i = 0; i < 20; ++i) {
     std::atomic<int> ran{0};
-    team_.run(
-        [](const void* context, WorkerTeam::Member&) noexcept {
-          ++*static_cast<std::atomic<int>*>(const_cast<void*>(context));
-        },
-        &ran);
+    team_.run({.run_phase = count_one, .context = &ran});
     EXPECT_EQ(ran, GetParam());
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
 
-TEST_P(WorkerTeamTest, a_waiting_caller_sleeps_through_a_long_task) {
-  team_.run(
-      [](const void*, WorkerTeam::Member& member) noexcept {
-        if (member.index() != 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-      },
-      nullptr);
+TEST_P(WorkerTeamTest, waits_for_a_lane_in_the_middle_of_long_work) {
+  for (const int milliseconds : {0, 2}) {  // past spinning; past yielding
+    std::atomic<int> done{0};
+    struct Context {
+      std::atomic<int>* done;
+      int milliseconds;
+    } context{&done, milliseconds};
+    team_.run({.run_phase =
+                   [](const void* raw, uint32_t, const WorkerTeam::Share&) noexcept {
+                     const auto& shared = *static_cast<const Context*>(raw);
+                     std::this_thread::sleep_for(std::chrono::milliseconds(shared.milliseconds) +
+                                                 std::chrono::microseconds(200));
+                     ++*shared.done;
+                   },
+               .context = &context,
+               .num_phases = 4});
+    EXPECT_EQ(done, 4 * GetParam());
+  }
 }
 
 TEST_P(WorkerTeamTest, serves_several_calling_threads_in_turn) {
-  std::atomic<int> inside{0};
   std::atomic<int> total{0};
-  struct Context {
-    std::atomic<int>* inside;
-    std::atomic<int>* total;
-    int workers;
-  } context{&inside, &total, GetParam()};
   const auto hammer = [&] {
-    for (int i = 0; i < 200; ++i) {
-      team_.run(
-          [](const void* raw, WorkerTeam::Member&) noexcept {
-            const auto& shared = *static_cast<const Context*>(raw);
-            ++*shared.inside;
-            ++*shared.total;
-            --*shared.inside;
-          },
-          &context);
+    for (int i = 0; i < 300; ++i) {
+      team_.run({.run_phase = count_one, .context = &total, .num_phases = 3});
     }
   };
   std::thread other(hammer);
   hammer();
   other.join();
-  EXPECT_EQ(total, 400 * GetParam());
+  EXPECT_EQ(total, 2 * 300 * 3 * GetParam());
 }
 
 #if defined(__x86_64__)
@@ -137,13 +176,16 @@ TEST_P(WorkerTeamTest, tasks_see_the_default_floating_point_modes_on_every_worke
   const uint32_t before = _mm_getcsr();
   _mm_setcsr(before | kFlushToZeroAndDenormalsAreZero);
   std::atomic<int> wrong{0};
-  const auto probe = [](const void* context, WorkerTeam::Member&) noexcept {
-    if ((_mm_getcsr() & kModes) != 0x1f80) {
-      ++*static_cast<std::atomic<int>*>(const_cast<void*>(context));
-    }
-  };
-  team_.run(probe, &wrong);
-  team_.run_inline(probe, &wrong);
+  const WorkerTeam::Work probe{
+      .run_phase =
+          [](const void* raw, uint32_t, const WorkerTeam::Share&) noexcept {
+            if ((_mm_getcsr() & kModes) != 0x1f80) {
+              ++*static_cast<std::atomic<int>*>(const_cast<void*>(raw));
+            }
+          },
+      .context = &wrong};
+  for (int i = 0; i < 100; ++i) team_.run(probe);
+  WorkerTeam::run_inline(probe);
   const uint32_t after = _mm_getcsr();
   _mm_setcsr(before);
   EXPECT_EQ(wrong, 0);
