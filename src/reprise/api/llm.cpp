@@ -109,13 +109,14 @@ std::unique_ptr<weights::WeightSource> open_weights(const EngineArgs& args,
 struct LLM::Impl {
   Impl(const EngineArgs& engine_args, const StartupObserver& observer);
 
+  void resolve_graphs();
   void load_tokenizer(const weights::ModelDirectory& directory);
   void load_model(const weights::ModelDirectory& directory);
-  cudagraph::ResolutionInputs resolution_inputs();
   void build_runner();
 
   EngineArgs args;
   StartupReport report;
+  cudagraph::ResolutionInputs resolution_inputs;
   weights::ModelConfig config;
   weights::GenerationConfig generation;
   std::optional<tokenizer::Tokenizer> tokenizer;
@@ -137,6 +138,8 @@ LLM::Impl::Impl(const EngineArgs& engine_args, const StartupObserver& observer) 
   require_positive("--max-num-seqs", args.max_num_seqs);
   require_positive("--max-num-batched-tokens", args.max_num_batched_tokens);
   require_positive("--block-size", args.block_size);
+  // Cheap checks first: a mistyped mode must not wait for gigabytes of weights.
+  resolve_graphs();
   const weights::ModelDirectory directory(args.model);
   load_tokenizer(directory);
   load_model(directory);
@@ -144,6 +147,22 @@ LLM::Impl::Impl(const EngineArgs& engine_args, const StartupObserver& observer) 
   report.capture = runner->capture(observer.on_capture);
   report.graph_bytes = runner->graph_bytes() + execution->graph_pool().reserved_bytes();
   report.total_seconds = seconds_since(start);
+}
+
+void LLM::Impl::resolve_graphs() {
+  attention = attention::create_unified_backend();
+  cudagraph::ParsedCompilationConfig parsed =
+      cudagraph::parse_compilation_config(args.compilation_config);
+  report.warnings = std::move(parsed.warnings);
+  resolution_inputs.compilation = std::move(parsed.config);
+  resolution_inputs.optimization_level = args.optimization_level;
+  resolution_inputs.enforce_eager = args.enforce_eager;
+  resolution_inputs.attention = {{std::string(attention->name()), attention->cudagraph_support()}};
+  resolution_inputs.max_num_seqs = args.max_num_seqs;
+  resolution_inputs.max_num_batched_tokens = args.max_num_batched_tokens;
+  report.resolved = cudagraph::resolve(resolution_inputs);
+  report.warnings.insert(
+      report.warnings.end(), report.resolved.warnings.begin(), report.resolved.warnings.end());
 }
 
 void LLM::Impl::load_tokenizer(const weights::ModelDirectory& directory) {
@@ -157,14 +176,13 @@ void LLM::Impl::load_tokenizer(const weights::ModelDirectory& directory) {
 void LLM::Impl::load_model(const weights::ModelDirectory& directory) {
   weights::LoadedModelConfig loaded = weights::load_model_config(directory);
   config = std::move(loaded.config);
-  report.warnings = std::move(loaded.warnings);
+  report.warnings.insert(report.warnings.end(), loaded.warnings.begin(), loaded.warnings.end());
   generation = weights::load_generation_config(directory);
   const DType dtype = resolve_dtype(args.dtype);
   const kernels::Isa isa = resolve_isa(args.cpu_isa);
 
   device = device::create_cpu_device({.num_threads = args.num_threads});
   execution = std::make_unique<engine::Execution>(*device, kernels::kernel_table(isa));
-  attention = attention::create_unified_backend();
 
   const Clock::time_point start = Clock::now();
   report.max_model_len = resolve_max_model_len(args, config);
@@ -185,26 +203,7 @@ void LLM::Impl::load_model(const weights::ModelDirectory& directory) {
   report.weight_bytes = parameters->total_bytes();
 }
 
-cudagraph::ResolutionInputs LLM::Impl::resolution_inputs() {
-  cudagraph::ParsedCompilationConfig parsed =
-      cudagraph::parse_compilation_config(args.compilation_config);
-  for (std::string& warning : parsed.warnings) report.warnings.push_back(std::move(warning));
-  cudagraph::ResolutionInputs inputs;
-  inputs.compilation = std::move(parsed.config);
-  inputs.optimization_level = args.optimization_level;
-  inputs.enforce_eager = args.enforce_eager;
-  inputs.attention = {{std::string(attention->name()), attention->cudagraph_support()}};
-  inputs.max_num_seqs = args.max_num_seqs;
-  inputs.max_num_batched_tokens = args.max_num_batched_tokens;
-  return inputs;
-}
-
 void LLM::Impl::build_runner() {
-  const cudagraph::ResolutionInputs inputs = resolution_inputs();
-  report.resolved = cudagraph::resolve(inputs);
-  report.warnings.insert(
-      report.warnings.end(), report.resolved.warnings.begin(), report.resolved.warnings.end());
-
   kv_cache::KvCacheLayout layout{.num_layers = config.num_hidden_layers,
                                  .num_kv_heads = config.num_key_value_heads,
                                  .block_size = args.block_size,
@@ -229,9 +228,9 @@ void LLM::Impl::build_runner() {
                          (report.max_model_len + args.block_size - 1) / args.block_size,
                      .block_size = args.block_size},
           .kv_cache = layout,
-          .dispatcher = cudagraph::dispatcher_options(inputs, report.resolved),
+          .dispatcher = cudagraph::dispatcher_options(resolution_inputs, report.resolved),
           .num_warmups = warmups_asked ? report.resolved.num_of_warmups : 0,
-          .copy_inputs = inputs.compilation.cudagraph_copy_inputs});
+          .copy_inputs = resolution_inputs.compilation.cudagraph_copy_inputs});
 
   engine::EngineCoreOptions options{
       .scheduler = {.max_num_seqs = args.max_num_seqs,

@@ -197,14 +197,7 @@ int run_bench_modes(std::span<const std::string> raw_arguments) {
   BenchArguments arguments;
   OptionTable table = make_table(arguments);
   add_engine_options(table, arguments.engine);
-  if (OptionTable::asks_for_help(raw_arguments)) {
-    fmt::print("{}", table.help_text(raw_arguments));
-    return 0;
-  }
-  const std::vector<std::string> positional = table.parse(raw_arguments);
-  if (positional.size() > 1) throw InvalidArgument(fmt::format("unexpected argument '{}'", positional[1]));
-  if (!positional.empty()) arguments.engine.model = positional[0];
-  if (arguments.engine.model.empty()) throw InvalidArgument("bench modes needs a model folder");
+  if (!parse_model_command(table, raw_arguments, "bench modes", arguments.engine.model)) return 0;
   for (const auto& [name, value] : {std::pair{"--batch-size", arguments.batch_size},
                                     std::pair{"--input-len", arguments.input_len},
                                     std::pair{"--output-len", arguments.output_len},

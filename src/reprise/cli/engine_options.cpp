@@ -150,4 +150,21 @@ void add_sampling_options(OptionTable& table, sampling::SamplingParams& params) 
   table.add_switch("ignore-eos", kSampling, "Go on after the end-of-text token.", params.ignore_eos);
 }
 
+bool parse_model_command(const OptionTable& table,
+                         std::span<const std::string> arguments,
+                         std::string_view command,
+                         std::filesystem::path& model) {
+  if (OptionTable::asks_for_help(arguments)) {
+    fmt::print("{}", table.help_text(arguments));
+    return false;
+  }
+  const std::vector<std::string> positional = table.parse(arguments);
+  if (positional.size() > 1) {
+    throw InvalidArgument(fmt::format("unexpected argument '{}'", positional[1]));
+  }
+  if (!positional.empty()) model = positional[0];
+  if (model.empty()) throw InvalidArgument(fmt::format("{} needs a model folder", command));
+  return true;
+}
+
 }  // namespace reprise::cli

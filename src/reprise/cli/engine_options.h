@@ -1,5 +1,10 @@
 #pragma once
 
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
 #include "reprise/api/engine_args.h"
 #include "reprise/cli/option_table.h"
 #include "reprise/sampling/sampling_params.h"
@@ -16,5 +21,12 @@ void add_compilation_options(OptionTable& table,
 
 /// The options of SamplingParams.
 void add_sampling_options(OptionTable& table, sampling::SamplingParams& params);
+
+/// Parses the arguments of a command that takes one MODEL, as a positional argument or as --model.
+/// Returns false when help was asked for, and printed. \throws InvalidArgument
+[[nodiscard]] bool parse_model_command(const OptionTable& table,
+                                       std::span<const std::string> arguments,
+                                       std::string_view command,
+                                       std::filesystem::path& model);
 
 }  // namespace reprise::cli

@@ -128,14 +128,7 @@ int run_eval(std::span<const std::string> raw_arguments) {
   EvalArguments arguments;
   OptionTable table = make_table(arguments);
   add_engine_options(table, arguments.engine);
-  if (OptionTable::asks_for_help(raw_arguments)) {
-    fmt::print("{}", table.help_text(raw_arguments));
-    return 0;
-  }
-  const std::vector<std::string> positional = table.parse(raw_arguments);
-  if (positional.size() > 1) throw InvalidArgument(fmt::format("unexpected argument '{}'", positional[1]));
-  if (!positional.empty()) arguments.engine.model = positional[0];
-  if (arguments.engine.model.empty()) throw InvalidArgument("eval needs a model folder");
+  if (!parse_model_command(table, raw_arguments, "eval", arguments.engine.model)) return 0;
   if (arguments.problems.empty()) {
     arguments.problems = (arguments.engine.model / "eval" / "problems.jsonl").string();
   }

@@ -1,9 +1,9 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <iostream>
 #include <iterator>
+#include <utility>
 
 #include "reprise/api/llm.h"
 #include "reprise/base/error.h"
@@ -127,14 +127,7 @@ int run_generate(std::span<const std::string> raw_arguments) {
   OptionTable table = make_table(arguments);
   add_recorded_sampling(table, arguments.sampling, scratch);
   add_engine_options(table, arguments.engine);
-  if (OptionTable::asks_for_help(raw_arguments)) {
-    fmt::print("{}", table.help_text(raw_arguments));
-    return 0;
-  }
-  const std::vector<std::string> positional = table.parse(raw_arguments);
-  if (positional.size() > 1) throw InvalidArgument(fmt::format("unexpected argument '{}'", positional[1]));
-  if (!positional.empty()) arguments.engine.model = positional[0];
-  if (arguments.engine.model.empty()) throw InvalidArgument("generate needs a model folder");
+  if (!parse_model_command(table, raw_arguments, "generate", arguments.engine.model)) return 0;
   if (arguments.prompts.empty()) throw InvalidArgument("generate needs at least one --prompt");
 
   StartupProgress progress(arguments.verbose);
@@ -154,10 +147,12 @@ int run_generate(std::span<const std::string> raw_arguments) {
   }
   // One prompt streams; the answers of several would be interleaved.
   const bool streams = arguments.stream && !arguments.json && prompts.size() == 1;
-  if (streams && !arguments.chat) fmt::print("{}", prompts[0]);
+  // The text of a completion begins with its prompt; printed only once the prompt was accepted.
+  bool prompt_shown = arguments.chat;
   const std::vector<api::RequestOutput> results =
       llm.generate(prompts, params, [&](const api::StreamDelta& delta) {
         if (!streams) return;
+        if (!std::exchange(prompt_shown, true)) fmt::print("{}", prompts[0]);
         fmt::print("{}", delta.text);
         if (delta.finished) fmt::print("\n");
         std::fflush(stdout);
