@@ -5,6 +5,18 @@
 #include "reprise/base/error.h"
 
 namespace reprise::models {
+namespace {
+
+// Rows can follow each other when everything but their number agrees: biases have any length.
+bool is_stackable(const Shape& above, const Shape& below) {
+  if (above.rank() != below.rank()) return false;
+  for (int dim = 1; dim < above.rank(); ++dim) {
+    if (above[dim] != below[dim]) return false;
+  }
+  return true;
+}
+
+}  // namespace
 
 Tensor Parameters::load_stacked(std::span<const std::string_view> names) {
   TensorType type{.dtype = dtype_};
@@ -17,7 +29,7 @@ Tensor Parameters::load_stacked(std::span<const std::string_view> names) {
     if (type.shape.rank() == 0) {
       type.shape = shape;
     } else {
-      REPRISE_ASSERT(shape.rank() == type.shape.rank() && shape[-1] == type.shape[-1],
+      REPRISE_ASSERT(is_stackable(type.shape, shape),
                      "{} cannot be stacked: {} under {}",
                      name,
                      shape.to_string(),
