@@ -20,8 +20,8 @@ extern const Kernel kAdd;
 /// read the sources at distant places, so a block depends on blocks of earlier launches that ran on
 /// other workers. Some blocks dawdle, to shake the timing.
 struct MixArgs {
-  uint32_t* destination;  // [num_elements]; read too
-  const uint32_t* first;  // [first_elements]
+  uint32_t* destination;   // [num_elements]; read too
+  const uint32_t* first;   // [first_elements]
   const uint32_t* second;  // [second_elements]
   uint32_t num_elements;
   uint32_t first_elements;

@@ -51,7 +51,7 @@ class DeviceConformance : public testing::TestWithParam<DeviceUnderTest> {};
 }  // namespace reprise::device::conformance
 
 /// DEVICE_CASE(sentence) { ... use `subject` ... }
-#define DEVICE_CASE(sentence)                                                    \
-  static void sentence(Subject& subject);                                        \
+#define DEVICE_CASE(sentence)                                                        \
+  static void sentence(Subject& subject);                                            \
   TEST_P(DeviceConformance, sentence) { run_case(GetParam(), #sentence, sentence); } \
   static void sentence(Subject& subject)

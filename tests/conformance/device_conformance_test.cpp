@@ -54,12 +54,14 @@ DEVICE_CASE(copies_and_fills_any_length) {
   std::vector<uint8_t> pattern(most);
   for (size_t i = 0; i < most; ++i) pattern[i] = static_cast<uint8_t>(i * 31 % 251);
   subject.stream->copy_from_host(source.data(), pattern.data(), most);
-  for (const size_t bytes : {size_t{0}, size_t{1}, size_t{31}, size_t{65'536}, size_t{65'537}, most}) {
+  for (const size_t bytes :
+       {size_t{0}, size_t{1}, size_t{31}, size_t{65'536}, size_t{65'537}, most}) {
     subject.stream->fill(target.data(), std::byte{0xAB}, most);
     subject.stream->copy(target.data(), source.data(), bytes);
     std::vector<uint8_t> found(most);
     subject.stream->copy_to_host(found.data(), target.data(), most);
-    EXPECT_TRUE(std::equal(found.begin(), found.begin() + static_cast<long>(bytes), pattern.begin()));
+    EXPECT_TRUE(
+        std::equal(found.begin(), found.begin() + static_cast<long>(bytes), pattern.begin()));
     EXPECT_TRUE(std::all_of(found.begin() + static_cast<long>(bytes), found.end(), [](uint8_t b) {
       return b == 0xAB;
     })) << bytes;
@@ -69,7 +71,8 @@ DEVICE_CASE(copies_and_fills_any_length) {
 DEVICE_CASE(refuses_a_launch_that_cannot_be) {
   DeviceArray values(subject, 1);
   const std::array<std::byte, kMaxLaunchArgumentBytes + 1> args{};
-  EXPECT_THROW(subject.stream->launch({.kernel = &kAdd, .num_blocks = 1, .args = args}), DeviceError);
+  EXPECT_THROW(subject.stream->launch({.kernel = &kAdd, .num_blocks = 1, .args = args}),
+               DeviceError);
   EXPECT_THROW(subject.stream->launch({.kernel = nullptr, .num_blocks = 1}), DeviceError);
   launch_add(*subject.stream, values, 1);
   EXPECT_EQ(values.download(), std::vector<uint32_t>{1});
@@ -312,12 +315,13 @@ DEVICE_CASE(executable_can_be_launched_on_another_stream) {
 DEVICE_CASE(update_takes_over_the_arguments_of_a_graph_of_the_same_shape) {
   DeviceArray a(subject, 70);
   DeviceArray b(subject, 70);
-  const auto capture_graph = [&](const DeviceArray& first, const DeviceArray& second, uint32_t grid) {
-    CaptureScope capture(*subject.stream);
-    launch_add(*subject.stream, first.data(), grid, 1);
-    launch_add(*subject.stream, second.data(), grid, 10);
-    return std::move(capture).finish();
-  };
+  const auto capture_graph =
+      [&](const DeviceArray& first, const DeviceArray& second, uint32_t grid) {
+        CaptureScope capture(*subject.stream);
+        launch_add(*subject.stream, first.data(), grid, 1);
+        launch_add(*subject.stream, second.data(), grid, 10);
+        return std::move(capture).finish();
+      };
   // Independent launches become dependent ones: the barriers must follow.
   const auto exec = subject.device->instantiate(*capture_graph(a, b, 70));
   EXPECT_TRUE(exec->update(*capture_graph(b, b, 70)));

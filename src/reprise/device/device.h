@@ -31,7 +31,7 @@ class Event {
 
 /// One captured node, as people see it in dumps.
 struct GraphNode {
-  std::string kernel;          // kernel name, "copy" or "fill"
+  std::string kernel;  // kernel name, "copy" or "fill"
   uint32_t num_blocks = 0;
   bool waits_for_previous = false;  // a barrier stands before it
 };
@@ -77,9 +77,9 @@ struct LaunchCounters {
 /// fills are recorded and not run. Forbidden are synchronize(), copies from or to the host, graph
 /// launches, a second begin_capture(), waits for events from outside the capture, and on the
 /// capturing thread Device::allocate, the destruction of a Buffer and host calls of any Event. They
-/// throw CaptureError (destroying cannot) and make the capture invalid; from then on every recording
-/// call throws the first reason, until the capture is ended or aborted. Other threads are not
-/// affected.
+/// throw CaptureError (destroying cannot) and make the capture invalid; from then on every
+/// recording call throws the first reason, until the capture is ended or aborted. Other threads are
+/// not affected.
 ///
 /// A launch of zero blocks is nothing: not run, recorded or counted. \throws DeviceError for
 /// arguments longer than kMaxLaunchArgumentBytes or a kernel without code for this device.
@@ -102,8 +102,8 @@ class Stream {
 
   virtual void record(Event& event) = 0;
   /// Orders later work of this stream after the event. Waiting for an event of a capturing stream
-  /// joins that capture, as on CUDA; the joined stream must be ordered back before the end. An event
-  /// whose capture is over can only be recorded again. \throws CaptureError
+  /// joins that capture, as on CUDA; the joined stream must be ordered back before the end. An
+  /// event whose capture is over can only be recorded again. \throws CaptureError
   virtual void wait(const Event& event) = 0;
   /// Blocks until all submitted work is done. \throws DeviceError for an asynchronous failure.
   virtual void synchronize() = 0;
@@ -136,7 +136,9 @@ class CaptureScope {
   }
 
   /// Ends the capture. \throws CaptureError
-  [[nodiscard]] std::unique_ptr<Graph> finish() && { return std::exchange(stream_, nullptr)->end_capture(); }
+  [[nodiscard]] std::unique_ptr<Graph> finish() && {
+    return std::exchange(stream_, nullptr)->end_capture();
+  }
 
  private:
   Stream* stream_;

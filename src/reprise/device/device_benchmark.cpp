@@ -23,23 +23,38 @@ void run_touch(const void* raw, BlockRange blocks) noexcept {
   for (uint32_t i = blocks.begin; i < blocks.end; ++i) args.values[i * 16] += 1;
 }
 
+// About a microsecond of arithmetic per block.
+void run_compute(const void* raw, BlockRange blocks) noexcept {
+  const auto& args = *static_cast<const TouchArgs*>(raw);
+  for (uint32_t i = blocks.begin; i < blocks.end; ++i) {
+    uint32_t x = args.values[i * 16] + 1;
+    for (int step = 0; step < 650; ++step) x = x * 1664525u + 1013904223u;
+    args.values[i * 16] = x;
+  }
+}
+
 constexpr Kernel kTouch{.name = "touch", .cpu = run_touch};
+constexpr Kernel kCompute{.name = "compute", .cpu = run_compute};
 
 class Machine {
  public:
-  Machine() : buffer_(device_->allocate(1 << 20)) {}
+  explicit Machine(int num_threads) : Machine(CpuDeviceOptions{.num_threads = num_threads}) {}
+  explicit Machine(const CpuDeviceOptions& options = {})
+      : device_(create_cpu_device(options)),
+        stream_(device_->create_stream()),
+        buffer_(device_->allocate(1 << 20)) {}
 
-  void launch(uint32_t num_blocks, uint32_t offset) {
+  void launch(uint32_t num_blocks, uint32_t offset, const Kernel& kernel = kTouch) {
     const TouchArgs args{static_cast<uint32_t*>(buffer_.data()) + offset, {}};
     const BufferUse use{args.values, num_blocks * 64, BufferUse::Access::read_write};
-    stream_->launch({.kernel = &kTouch,
+    stream_->launch({.kernel = &kernel,
                      .num_blocks = num_blocks,
                      .args = std::as_bytes(std::span(&args, 1)),
                      .uses = std::span(&use, 1)});
   }
 
-  std::unique_ptr<Device> device_ = create_cpu_device();
-  std::unique_ptr<Stream> stream_ = device_->create_stream();
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Stream> stream_;
   Buffer buffer_;
 };
 
@@ -69,7 +84,10 @@ void replay(benchmark::State& state) {
   for (auto _ : state) exec->launch(*machine.stream_);
   report_per_node(state, kNodes);
 }
-BENCHMARK(replay)->ArgsProduct({{1, 2, 32}, {0, 1}})->ArgNames({"blocks", "barriers"})->UseRealTime();
+BENCHMARK(replay)
+    ->ArgsProduct({{1, 2, 32}, {0, 1}})
+    ->ArgNames({"blocks", "barriers"})
+    ->UseRealTime();
 
 // One-block and two-block launches in turn, all dependent: two half barriers per pair.
 void replay_alternating(benchmark::State& state) {
@@ -82,6 +100,18 @@ void replay_alternating(benchmark::State& state) {
   report_per_node(state, kNodes);
 }
 BENCHMARK(replay_alternating)->UseRealTime();
+
+// Dependent launches of 32 us of arithmetic each: what the team is worth. range(0): threads.
+void replay_of_compute(benchmark::State& state) {
+  constexpr int64_t kNodes = 50;
+  Machine machine(static_cast<int>(state.range(0)));
+  CaptureScope capture(*machine.stream_);
+  for (uint32_t i = 0; i < kNodes; ++i) machine.launch(32, 0, kCompute);
+  const auto exec = machine.device_->instantiate(*std::move(capture).finish());
+  for (auto _ : state) exec->launch(*machine.stream_);
+  report_per_node(state, kNodes);
+}
+BENCHMARK(replay_of_compute)->Arg(1)->Arg(2)->UseRealTime();
 
 void replay_of_nothing(benchmark::State& state) {
   Machine machine;

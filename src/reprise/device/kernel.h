@@ -47,9 +47,9 @@ struct BufferUse {
 /// value when the launch is recorded.
 struct Launch {
   const Kernel* kernel = nullptr;
-  uint32_t num_blocks = 0;               // grid size; 0 = nothing to do
-  std::span<const std::byte> args;       // at most kMaxLaunchArgumentBytes, aligned to 16
-  std::span<const BufferUse> uses;       // every buffer that the kernel reads or writes
+  uint32_t num_blocks = 0;          // grid size; 0 = nothing to do
+  std::span<const std::byte> args;  // at most kMaxLaunchArgumentBytes, aligned to 16
+  std::span<const BufferUse> uses;  // every buffer that the kernel reads or writes
 };
 
 /// CUDA allows 4 KiB of kernel parameters; ours stay far below so that a command block is compact.

@@ -1,6 +1,6 @@
 #include "reprise/device/poisoning_pool.h"
 
-#include "reprise/device/error.h"
+#include <exception>
 
 namespace reprise::device {
 namespace {
@@ -18,7 +18,7 @@ PoolBlock* PoisoningPool::allocate(size_t bytes) {
 void PoisoningPool::release(PoolBlock* block) noexcept {
   try {
     stream_->fill(block->data, kPoison, block->bytes);
-  } catch (const DeviceError&) {
+  } catch (const std::exception&) {
     // The capture is invalid or the device is lost: no result will be trusted anyway.
   }
   block->pool = inner_.get();

@@ -97,8 +97,8 @@ bool CommandBlock::has_shape_of(const CommandBlock& other) const noexcept {
 void CommandRecorder::record(const Launch& launch) {
   if (launch.num_blocks == 0) return;
   const bool is_serial = launch.num_blocks == 1;
-  const bool needs_barrier = conflict(parallel_uses_, launch.uses) ||
-                             (!is_serial && conflict(serial_uses_, launch.uses));
+  const bool needs_barrier =
+      conflict(parallel_uses_, launch.uses) || (!is_serial && conflict(serial_uses_, launch.uses));
   block_.append(launch, needs_barrier);
   if (needs_barrier) {
     serial_uses_.clear();

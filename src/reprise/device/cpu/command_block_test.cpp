@@ -69,8 +69,11 @@ TEST(CommandRecorder, chains_launches_of_one_block_without_barriers) {
 }
 
 TEST(CommandRecorder, puts_barriers_where_serial_and_parallel_launches_meet) {
-  EXPECT_EQ(barriers_of({{1, {write(0)}}, {2, {read(0), write(16)}}, {1, {read(16), write(32)}},
-                         {1, {read(32)}}, {2, {read(32)}}}),
+  EXPECT_EQ(barriers_of({{1, {write(0)}},
+                         {2, {read(0), write(16)}},
+                         {1, {read(16), write(32)}},
+                         {1, {read(32)}},
+                         {2, {read(32)}}}),
             (Barriers{0, 1, 2, 2, 3}));
   // A serial launch next to parallel ones that do not concern it.
   EXPECT_EQ(barriers_of({{2, {write(0)}}, {1, {write(16)}}, {2, {write(32)}}}),

@@ -21,8 +21,9 @@ constexpr int kMostThreads = 1024;
 
 WorkerTeam::Options team_options(const CpuDeviceOptions& options) {
   if (options.num_threads < 0 || options.num_threads > kMostThreads) {
-    throw InvalidArgument(fmt::format(
-        "cpu: num_threads is {}; expected 0 (one per core) to {}", options.num_threads, kMostThreads));
+    throw InvalidArgument(fmt::format("cpu: num_threads is {}; expected 0 (one per core) to {}",
+                                      options.num_threads,
+                                      kMostThreads));
   }
   if (options.spin_us < 0) {
     throw InvalidArgument(fmt::format("cpu: spin_us is {}; expected 0 or more", options.spin_us));

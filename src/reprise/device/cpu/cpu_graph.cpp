@@ -19,7 +19,8 @@ std::vector<GraphNode> CpuGraph::nodes() const {
 
 void CpuGraphExec::launch(Stream& stream) {
   auto* cpu_stream = dynamic_cast<CpuStream*>(&stream);
-  if (cpu_stream == nullptr) throw DeviceError("cpu: a graph was launched on another device's stream");
+  if (cpu_stream == nullptr)
+    throw DeviceError("cpu: a graph was launched on another device's stream");
   cpu_stream->launch(block_);
 }
 

@@ -55,15 +55,14 @@ size_t physical_bytes() noexcept {
 
 BufferView CpuMemory::acquire(size_t bytes) {
   if (bytes > physical_bytes()) {
-    throw OutOfMemory(fmt::format("cpu: {} bytes were asked for; this machine has {} in all",
-                                  bytes,
-                                  physical_bytes()));
+    throw OutOfMemory(fmt::format(
+        "cpu: {} bytes were asked for; this machine has {} in all", bytes, physical_bytes()));
   }
   const size_t mapped = mapped_bytes(bytes);
   // Room to cut an aligned stretch out of, where alignment matters.
   const size_t slack = mapped >= kHugePage ? kHugePage - kPage : 0;
-  void* raw = mmap(
-      nullptr, mapped + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* raw =
+      mmap(nullptr, mapped + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (raw == MAP_FAILED) {
     throw OutOfMemory(fmt::format("cpu: mmap of {} bytes failed: {}; {} bytes are allocated here",
                                   mapped,

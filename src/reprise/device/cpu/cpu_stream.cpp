@@ -87,9 +87,8 @@ void CpuStream::copy(void* destination, const void* source, size_t bytes) {
                  bytes,
                  source,
                  destination);
-  const CopyArgs args{static_cast<std::byte*>(destination),
-                      static_cast<const std::byte*>(source),
-                      bytes};
+  const CopyArgs args{
+      static_cast<std::byte*>(destination), static_cast<const std::byte*>(source), bytes};
   const std::array uses{BufferUse{source, bytes, BufferUse::Access::read},
                         BufferUse{destination, bytes, BufferUse::Access::write}};
   launch(Launch{.kernel = &kCopyKernel,
@@ -205,7 +204,8 @@ void CpuStream::forbid_while_capturing(const char* call, const char* advice) con
 
 void CpuStream::require_launchable(const Launch& launch) const {
   const bool has_code = launch.kernel != nullptr && launch.kernel->cpu != nullptr;
-  if (has_code && launch.args.size() <= kMaxLaunchArgumentBytes) [[likely]] return;
+  if (has_code && launch.args.size() <= kMaxLaunchArgumentBytes) [[likely]]
+    return;
   const std::string reason =
       has_code ? fmt::format("cpu: launch of {} with {} bytes of arguments; at most {} are allowed",
                              name_of(launch),

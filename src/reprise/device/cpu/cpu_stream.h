@@ -68,7 +68,7 @@ class CpuStream final : public Stream {
   void forbid_while_capturing(const char* call, const char* advice) const;
   void close_session() noexcept;
 
-  CpuDevice* device_;  // made this stream
+  CpuDevice* device_;                        // made this stream
   std::shared_ptr<CaptureSession> session_;  // shared with joined streams; observed by events
   size_t index_in_session_ = 0;
   LaunchCounters counters_;

@@ -259,7 +259,8 @@ void WorkerTeam::set_word(Lane& lane, uint32_t word) noexcept {
 // Pairs with sleep(): either the sleeper sees the new word or we see the sleeper, because both
 // sides write first and read second, sequentially consistent.
 void WorkerTeam::wake_sleepers() noexcept {
-  if (sleepers_.count.load() == 0) [[likely]] return;
+  if (sleepers_.count.load() == 0) [[likely]]
+    return;
   for (int i = 0; i < num_workers_; ++i) {
     lanes_[static_cast<size_t>(i)].bell.fetch_add(1);
     lanes_[static_cast<size_t>(i)].bell.notify_all();

@@ -15,15 +15,16 @@ namespace reprise::device {
 /// A persistent team of threads that run one piece of work together. The thread that calls run() is
 /// worker 0.
 ///
-/// Work is a sequence of phases with a barrier between each two. In every phase each worker runs its
-/// *lane*: a fixed share of every grid. A lane is held by its worker while that one makes progress.
-/// A worker that waits, sleeps or has not woken up yet leaves its lane open, and worker 0, when it
-/// would have to wait for an open lane, runs that lane's part itself. So a core that is taken away
-/// from us costs its share of speed and no more: nobody waits for a thread that is not running,
-/// unless it lost its core in the middle of a kernel. Which thread runs a lane never changes a bit.
+/// Work is a sequence of phases with a barrier between each two. In every phase each worker runs
+/// its *lane*: a fixed share of every grid. A lane is held by its worker while that one makes
+/// progress. A worker that waits, sleeps or has not woken up yet leaves its lane open, and worker
+/// 0, when it would have to wait for an open lane, runs that lane's part itself. So a core that is
+/// taken away from us costs its share of speed and no more: nobody waits for a thread that is not
+/// running, unless it lost its core in the middle of a kernel. Which thread runs a lane never
+/// changes a bit.
 ///
-/// A waiting worker spins, then yields, then sleeps on a futex, so a core that another process wants
-/// is not held. Nothing allocates after construction.
+/// A waiting worker spins, then yields, then sleeps on a futex, so a core that another process
+/// wants is not held. Nothing allocates after construction.
 ///
 /// Thread-safe: runs of different threads follow one another. Work must not call run().
 ///

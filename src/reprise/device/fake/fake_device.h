@@ -10,8 +10,8 @@
 namespace reprise::device {
 
 /// A device for tests of everything above it: runs launches inline on a real inner CPU device with
-/// one thread, so results are right, and adds what tests need: it logs every call by name, fails the
-/// k-th one, and has a virtual clock that each launch advances.
+/// one thread, so results are right, and adds what tests need: it logs every call by name, fails
+/// the k-th one, and has a virtual clock that each launch advances.
 ///
 /// Calls that count, by the names in the log: allocate, pool_grow (a pool takes memory from the
 /// device), launch <kernel>, copy, fill, copy_from_host, copy_to_host, record, wait, synchronize,
@@ -19,8 +19,8 @@ namespace reprise::device {
 /// is not a call. The counting is thread-safe, call_log() is not.
 class FakeDevice : public Device {
  public:
-  /// The next calls are numbered 1, 2, ...; call number `k` throws DeviceError (of that severity) as
-  /// a real device would, whatever it is; during a capture this invalidates the capture. After a
+  /// The next calls are numbered 1, 2, ...; call number `k` throws DeviceError (of that severity)
+  /// as a real device would, whatever it is; during a capture this invalidates the capture. After a
   /// sticky failure every call fails, until fail_call() pretends a restart. 0 = never.
   virtual void fail_call(uint64_t k,
                          DeviceError::Severity severity = DeviceError::Severity::transient) = 0;
