@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "reprise/base/error.h"
 
 namespace reprise::models {
