@@ -36,6 +36,7 @@ ALLOWED = {
     "base": set(),
     "device": {"base"},
     "tensor": {"base", "device"},
+    "program": {"base", "device", "tensor"},
     "cudagraph_dispatch": {"base"},
     "cudagraph": {"base", "device", "tensor", "cudagraph_dispatch"},
     "kernels": {"base", "device", "tensor"},
