@@ -153,6 +153,13 @@ TEST_P(PaddingReachesNothing, no_bit_of_a_real_row_or_a_live_block_changes) {
   }
 }
 
+std::string case_name(
+    const ::testing::TestParamInfo<std::tuple<CudagraphMode, Poison>>& param_info) {
+  constexpr std::array kPatterns = {"zeros", "ones", "nan", "live_row"};
+  const auto [mode, pattern] = param_info.param;
+  return std::string(to_string(mode)) + "_with_" + kPatterns[static_cast<size_t>(pattern)];
+}
+
 INSTANTIATE_TEST_SUITE_P(
     modes_and_patterns,
     PaddingReachesNothing,
@@ -161,11 +168,7 @@ INSTANTIATE_TEST_SUITE_P(
                                          CudagraphMode::FULL_DECODE_ONLY,
                                          CudagraphMode::FULL_AND_PIECEWISE),
                        ::testing::Values(Poison::zeros, Poison::ones, Poison::nan, Poison::live_row)),
-    [](const auto& info) {
-      constexpr std::array kNames = {"zeros", "ones", "nan", "live_row"};
-      return std::string(to_string(std::get<0>(info.param))) + "_with_" +
-             kNames[static_cast<size_t>(std::get<1>(info.param))];
-    });
+    case_name);
 
 TEST(NullBlock, is_not_written_by_warm_up_nor_by_padded_steps) {
   TinyEngine engine({.mode = CudagraphMode::FULL});

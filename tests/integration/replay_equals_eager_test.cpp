@@ -137,7 +137,7 @@ TEST_P(ReplayEqualsEager, when_graphs_of_one_pool_replay_in_any_order) {
 INSTANTIATE_TEST_SUITE_P(modes,
                          ReplayEqualsEager,
                          ::testing::ValuesIn(kModes),
-                         [](const auto& info) { return std::string(to_string(info.param)); });
+                         [](const auto& param_info) { return std::string(to_string(param_info.param)); });
 
 TEST(ReplayEqualsEager, with_copied_inputs) {
   TinyEngine engine({.mode = CudagraphMode::PIECEWISE, .copy_inputs = true});

@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <cstring>
+#include <filesystem>
 #include <memory>
+#include <optional>
 #include <random>
 #include <span>
 #include <string>
@@ -12,8 +14,10 @@
 #include "reprise/device/cpu/cpu_device.h"
 #include "reprise/device/cpu/cpu_features.h"
 #include "reprise/engine/model_runner.h"
+#include "reprise/weights/checkpoint.h"
 #include "reprise/weights/dummy_weights.h"
 #include "reprise/weights/model_config.h"
+#include "reprise/weights/model_directory.h"
 
 /// A whole model runner over a random two-layer model: everything real but the weights.
 namespace reprise::testing {
@@ -34,6 +38,9 @@ struct TinyEngineOptions {
   DType dtype = DType::bf16;
   bool copy_inputs = false;
   std::string config = kTinyQwen3Config;
+  /// A folder with config.json and weights, instead of `config` and random ones.
+  std::filesystem::path model;
+  std::optional<kernels::Isa> isa;  // default: the best one
 };
 
 class TinyEngine {
@@ -41,12 +48,14 @@ class TinyEngine {
   static constexpr int32_t kBlockSize = 16;
 
   explicit TinyEngine(const TinyEngineOptions& options)
-      : config_(weights::parse_model_config(options.config, "config.json").config),
+      : config_(load_config(options)),
         device_(device::create_cpu_device({.num_threads = options.num_threads})),
-        execution_(*device_, kernels::kernel_table(kernels::best_isa(device::detect_cpu_features()))),
+        execution_(*device_,
+                   kernels::kernel_table(options.isa.value_or(
+                       kernels::best_isa(device::detect_cpu_features())))),
         attention_(attention::create_unified_backend()),
-        weights_(config_, /*seed=*/7),
-        parameters_(weights_, options.dtype, *device_, execution_.stream(), execution_.executor()),
+        weights_(open_weights(options, config_)),
+        parameters_(*weights_, options.dtype, *device_, execution_.stream(), execution_.executor()),
         model_(models::create_model(config_, config_.max_position_embeddings, parameters_, *attention_)) {
     cudagraph::ResolutionInputs inputs;
     inputs.compilation.cudagraph_mode = options.mode;
@@ -121,11 +130,22 @@ class TinyEngine {
   }
 
  private:
+  static weights::ModelConfig load_config(const TinyEngineOptions& options) {
+    if (options.model.empty()) return weights::parse_model_config(options.config, "config.json").config;
+    return weights::load_model_config(weights::ModelDirectory(options.model)).config;
+  }
+  static std::unique_ptr<weights::WeightSource> open_weights(const TinyEngineOptions& options,
+                                                             const weights::ModelConfig& config) {
+    if (options.model.empty()) return std::make_unique<weights::DummyWeights>(config, /*seed=*/7);
+    return std::make_unique<weights::Checkpoint>(
+        weights::Checkpoint::open(weights::ModelDirectory(options.model)));
+  }
+
   weights::ModelConfig config_;
   std::unique_ptr<device::Device> device_;
   engine::Execution execution_;
   std::unique_ptr<attention::AttentionBackend> attention_;
-  weights::DummyWeights weights_;
+  std::unique_ptr<weights::WeightSource> weights_;
   models::Parameters parameters_;
   std::unique_ptr<models::CausalLM> model_;
   cudagraph::ResolvedConfig resolved_;

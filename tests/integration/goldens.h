@@ -1,0 +1,67 @@
+#pragma once
+
+#include <array>
+#include <filesystem>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "reprise/base/json.h"
+#include "reprise/weights/convert.h"
+#include "reprise/weights/model_directory.h"
+#include "reprise/weights/safetensors.h"
+
+/// What Transformers computed for one tiny checkpoint; see tests/goldens/README.md.
+namespace reprise::testing {
+
+struct GoldenCase {
+  std::vector<int32_t> prompt;
+  std::vector<int32_t> continuation;  // greedy, f32
+  std::vector<float> margins;         // best minus second-best logit at each of them
+  std::vector<float> logits_f32;      // [prompt.size(), vocab_size]
+  std::vector<float> logits_bf16;     // computed in bf16, widened
+
+  [[nodiscard]] size_t vocab_size() const { return logits_f32.size() / prompt.size(); }
+  [[nodiscard]] std::span<const float> row(const std::vector<float>& logits,
+                                           size_t position) const {
+    return std::span(logits).subspan(position * vocab_size(), vocab_size());
+  }
+};
+
+inline constexpr std::array kGoldenModels = {
+    "tiny-llama", "tiny-llama-tied", "tiny-llama3", "tiny-mistral", "tiny-qwen2", "tiny-qwen3"};
+
+inline std::filesystem::path golden_folder(const std::string& model) {
+  return std::filesystem::path(REPRISE_SOURCE_DIR) / "tests" / "goldens" / model;
+}
+
+inline std::vector<float> read_floats(const weights::SafetensorsFile& file,
+                                      const std::string& name) {
+  const weights::TensorEntry* tensor = file.find(name);
+  if (tensor == nullptr) throw std::runtime_error("no tensor " + name);
+  std::vector<std::byte> stored(tensor->size_bytes());
+  file.read(*tensor, 0, stored);
+  const DType dtype = tensor->spec.dtype;
+  std::vector<float> values(stored.size() / dtype_bytes(dtype));
+  weights::convert(dtype, stored, DType::f32, std::as_writable_bytes(std::span(values)));
+  return values;
+}
+
+inline std::vector<GoldenCase> load_goldens(const std::string& model) {
+  const weights::ModelDirectory folder(golden_folder(model));
+  const Json document = parse_json(folder.read_text("golden.json", 1 << 20), "golden.json");
+  const weights::SafetensorsFile tensors(folder.open("golden.safetensors"));
+  std::vector<GoldenCase> cases;
+  for (const Json& entry : document.at("cases")) {
+    const std::string name = "prompt_" + std::to_string(cases.size());
+    cases.push_back({.prompt = entry.at("prompt").get<std::vector<int32_t>>(),
+                     .continuation = entry.at("continuation").get<std::vector<int32_t>>(),
+                     .margins = entry.at("margins").get<std::vector<float>>(),
+                     .logits_f32 = read_floats(tensors, name + ".logits_f32"),
+                     .logits_bf16 = read_floats(tensors, name + ".logits_bf16")});
+  }
+  return cases;
+}
+
+}  // namespace reprise::testing
