@@ -22,7 +22,7 @@ every_tenth() {
       if (tenth != last) { last = tenth; print "  " part[1] " of " part[2]; fflush() }
       next
     }
-    /^ninja: (Entering|no work)/ { next }
+    /^ninja: (Entering|no work)/ || /^-- / { next }
     { print; fflush() }'
 }
 

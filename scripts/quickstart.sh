@@ -54,6 +54,7 @@ run "$reprise" generate "$model" --prompt "$prompt"
 say "2. The same model in all five modes: what was captured, what was replayed, how fast it was."
 run "$reprise" bench modes "$model"
 say "Next:"
-echo "  $reprise explain --batch decode:33                 why a batch does or does not use a graph"
-echo "  $reprise generate /path/to/Qwen2.5-0.5B-Instruct --prompt \"...\"   a model of your own"
-echo "  scripts/test.sh                                              build and run every test"
+printf '  %s\n      %s\n' \
+  "$reprise explain --batch decode:33" "why a batch uses a graph, or does not" \
+  "$reprise generate /path/to/Qwen2.5-0.5B-Instruct --chat --prompt \"...\"" "a model of your own" \
+  "scripts/test.sh" "build and run every test"
