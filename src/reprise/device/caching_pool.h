@@ -52,7 +52,7 @@ class CachingPool final : public MemoryPool {
 
   // Free chunks are binned by size, four bins for each power of two of 256-byte units. Each bin is
   // sorted by size, then address.
-  static constexpr size_t kNumBins = 64 * 4;
+  static constexpr size_t kNumBins = size_t{64} * 4;
 
   static size_t bin_of(size_t bytes) noexcept;
   Chunk* find_fit(size_t bytes) const noexcept;

@@ -4,6 +4,7 @@
 #include <benchmark/benchmark.h>
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <span>
 
@@ -112,6 +113,25 @@ void replay_of_compute(benchmark::State& state) {
   report_per_node(state, kNodes);
 }
 BENCHMARK(replay_of_compute)->Arg(1)->Arg(2)->UseRealTime();
+
+// The host is busy elsewhere for range(0) microseconds between two replays, as between two tokens;
+// only the replay is timed. Shows what idle workers cost to get back.
+void replay_after_a_gap(benchmark::State& state) {
+  using Clock = std::chrono::steady_clock;
+  Machine machine;
+  CaptureScope capture(*machine.stream_);
+  for (uint32_t i = 0; i < 10; ++i) machine.launch(32, 0, kCompute);
+  const auto exec = machine.device_->instantiate(*std::move(capture).finish());
+  for (auto _ : state) {
+    const auto gap_end = Clock::now() + std::chrono::microseconds(state.range(0));
+    while (Clock::now() < gap_end) {
+    }
+    const auto start = Clock::now();
+    exec->launch(*machine.stream_);
+    state.SetIterationTime(std::chrono::duration<double>(Clock::now() - start).count());
+  }
+}
+BENCHMARK(replay_after_a_gap)->Arg(0)->Arg(100)->Arg(300)->Arg(2000)->UseManualTime();
 
 void replay_of_nothing(benchmark::State& state) {
   Machine machine;

@@ -13,7 +13,8 @@ struct CpuDeviceOptions {
   /// Pin worker i > 0 to the i-th core of the process's affinity mask. Worker 0 is whatever thread
   /// launches; it belongs to the caller and is left as it is.
   bool pin_threads = true;
-  /// How long an idle worker spins before it sleeps in the kernel, in microseconds.
+  /// How long an idle worker spins, in microseconds. Then it yields for half a millisecond, so that
+  /// the gap between two steps costs no wake-up and other processes get the core, then it sleeps.
   int spin_us = 50;
   /// Keep num_threads above the number of cores: for tests of many workers on small machines.
   bool allow_oversubscription = false;

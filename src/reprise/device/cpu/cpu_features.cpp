@@ -103,7 +103,7 @@ std::string cpu_model_name() {
     std::array<char, 49> name{};
     for (uint32_t i = 0; i < 3; ++i) {
       const Registers r = cpuid(0x80000002 + i);
-      std::memcpy(name.data() + 16 * i, &r, sizeof r);
+      std::memcpy(name.data() + size_t{16} * i, &r, sizeof r);
     }
     std::string text(name.data());
     const size_t first = text.find_first_not_of(' ');

@@ -194,7 +194,7 @@ void WorkerTeam::work(int index) noexcept {
   Lane& lane = lanes_[static_cast<size_t>(index)];
   const auto is_open = [&lane] { return state_of(lane.word.load()) == LaneState::open; };
   while (true) {
-    if (!spin(spin_us_, is_open)) sleep(lane, is_open);
+    if (!spin(spin_us_, is_open) && !yield_until(is_open)) sleep(lane, is_open);
     uint32_t word = lane.word.load();
     if (state_of(word) != LaneState::open) continue;  // worker 0 was faster
     if (!lane.word.compare_exchange_strong(word, with_state(word, LaneState::held))) continue;
