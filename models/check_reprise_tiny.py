@@ -13,6 +13,8 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from train_reprise_tiny import greedy
+
 MAX_NEW_TOKENS = 80
 FEW_SHOT = 5
 
@@ -48,6 +50,14 @@ def complete(model, tokenizer, prompt: str, max_new_tokens: int = MAX_NEW_TOKENS
     return tokenizer.decode(made, skip_special_tokens=True), made, margin
 
 
+def write_transcripts(path: Path, model, tokenizer, prompts: list[str]) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        for prompt in prompts:
+            text, made, margin = complete(model, tokenizer, prompt)
+            row = {"prompt": prompt, "text": text, "token_ids": made, "smallest_margin": round(margin, 4)}
+            file.write(json.dumps(row) + "\n")
+
+
 def final_number(text: str) -> str:
     """The number after the first `####`: what follows belongs to a question the model made up."""
     return text.split("####")[1].split("\n")[0].strip() if "####" in text else ""
@@ -56,7 +66,7 @@ def final_number(text: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--limit", type=int)
+    parser.add_argument("--limit", type=int, help="only the first so many problems")
     parser.add_argument("--transcripts", type=Path, help="write the f32 chat answers here, one JSON object per line")
     options = parser.parse_args()
 
@@ -70,22 +80,20 @@ def main() -> None:
         f"{FEW_SHOT}-shot": [few_shot_prompt(row["question"], [rows[(i + 1 + k) % len(rows)] for k in range(FEW_SHOT)])
                              for i, row in enumerate(tested)],
     }
-    transcripts = []
     for dtype in (torch.float32, torch.bfloat16):
         model = AutoModelForCausalLM.from_pretrained(options.folder, dtype=dtype).eval()
         for form, texts in prompts.items():
-            answers = [complete(model, tokenizer, text) for text in texts]
-            right = sum(final_number(answer[0]) == row["final"] for answer, row in zip(answers, tested))
+            ids = [tokenizer(text, add_special_tokens=False).input_ids for text in texts]
+            stop = tokenizer.convert_tokens_to_ids("<|im_end|>" if form == "chat" else "<|endoftext|>")
+            answers = [tokenizer.decode(a) for a in greedy(model, ids, stop, MAX_NEW_TOKENS)]
+            right = sum(final_number(answer) == row["final"] for answer, row in zip(answers, tested))
             print(f"{str(dtype):15} {form:7} exact match {right}/{len(tested)} = {right / len(tested):.4f}", flush=True)
-            if dtype == torch.float32 and form == "chat":
-                transcripts = [{"prompt": p, "text": a[0], "token_ids": a[1], "smallest_margin": round(a[2], 4),
-                                "final": r["final"]} for p, a, r in zip(texts, answers, tested)]
+        if options.transcripts and dtype == torch.float32:
+            write_transcripts(options.transcripts, model, tokenizer, prompts["chat"])
         for prompt in ("Once upon a time", "Once upon a time, there was a little fox named Lily.",
                        chat_prompt("Tell me a short story about a rabbit named Max.", tokenizer),
                        chat_prompt("Who are you?", tokenizer), prompts["chat"][0]):
             print(f"--- {dtype}\n{prompt}>>>{complete(model, tokenizer, prompt, 220)[0]}")
-    if options.transcripts:
-        options.transcripts.write_text("".join(json.dumps(t) + "\n" for t in transcripts), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ Hugging Face folder. See README.md for what a run costs and what it reaches.
 import argparse
 import itertools
 import json
-import math
 import random
 import re
 import time
@@ -90,11 +89,11 @@ def encode(document: list[corpus.Segment], tokenizer: Tokenizer) -> tuple[list[i
     return encoding.ids, labels
 
 
-def batches(tokenizer: Tokenizer, tokens_per_batch: int):
+def batches(tokenizer: Tokenizer, tokens_per_batch: int, seed: int):
     """Endless padded batches of documents of similar length, so that padding stays below a few percent.
 
     Each document starts at position 0, as it will in the engine."""
-    stream, shuffle = corpus.documents(CORPUS_SEED), random.Random(CORPUS_SEED)
+    stream, shuffle = corpus.documents(seed), random.Random(seed)
     while True:
         pool = sorted((encode(d, tokenizer) for d in itertools.islice(stream, 4096)), key=lambda pair: len(pair[0]))
         groups, group = [], []
@@ -124,10 +123,11 @@ def loss_of(model: LlamaForCausalLM, ids: torch.Tensor, labels: torch.Tensor) ->
 
 
 def learning_rate(step: int, steps: int, peak: float) -> float:
-    warmup = 200
-    if step < warmup:
-        return peak * (step + 1) / warmup
-    return peak * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(1, steps - warmup))))
+    """Warm-up, plateau, linear decay over the last 40 %: a plateau can be resumed with another number of steps."""
+    decay_begins = 0.6 * steps
+    if step < decay_begins:
+        return peak * min(1.0, (step + 1) / 200)
+    return peak * max(0.02, (steps - step) / (steps - decay_begins))
 
 
 @torch.no_grad()
@@ -210,12 +210,14 @@ def export(model: LlamaForCausalLM, tokenizer: Tokenizer, held_back: list, out: 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--steps", type=int, default=6000)
-    parser.add_argument("--tokens-per-batch", type=int, default=4096)
+    parser.add_argument("--steps", type=int, default=4000)
+    parser.add_argument("--tokens-per-batch", type=int, default=2560)
     parser.add_argument("--peak-lr", type=float, default=3e-3)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--autocast", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--evaluate-every", type=int, default=500)
     parser.add_argument("--log", type=Path, help="append one JSON object per evaluation")
+    parser.add_argument("--state", type=Path, help="resume from this file if it exists; rewrite it at evaluations")
     options = parser.parse_args()
 
     torch.set_num_threads(options.threads)
@@ -229,11 +231,21 @@ def main() -> None:
                                   lr=options.peak_lr, betas=(0.9, 0.98))
     print(f"{sum(p.numel() for p in model.parameters()):,} parameters", flush=True)
 
-    began, tokens_seen, recent = time.monotonic(), 0, []
-    for step, (ids, labels) in zip(range(1, options.steps + 1), batches(tokenizer, options.tokens_per_batch)):
+    first_step, tokens_seen, recent = 1, 0, []
+    if options.state and options.state.exists():
+        state = torch.load(options.state)
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        first_step, tokens_seen = state["step"] + 1, state["tokens"]
+    # A resumed run reads a stream of its own; it must not see the first documents again.
+    stream = batches(tokenizer, options.tokens_per_batch, CORPUS_SEED * 1_000_000 + first_step)
+    began = time.monotonic()
+    for step, (ids, labels) in zip(range(first_step, options.steps + 1), stream):
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(step - 1, options.steps, options.peak_lr)
-        loss = loss_of(model, ids, labels)
+        # Matrix products in bfloat16: a fifth faster on CPUs that have it, and the weights end up in bfloat16 anyway.
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=options.autocast):
+            loss = loss_of(model, ids, labels)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -252,6 +264,9 @@ def main() -> None:
                 with options.log.open("a") as log:
                     log.write(json.dumps(row) + "\n")
             export(model, tokenizer, held_back, options.out)
+            if options.state:
+                torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step,
+                            "tokens": tokens_seen}, options.state)
 
 
 if __name__ == "__main__":
