@@ -41,6 +41,7 @@ struct TinyEngineOptions {
   /// A folder with config.json and weights, instead of `config` and random ones.
   std::filesystem::path model;
   std::optional<kernels::Isa> isa;  // default: the best one
+  device::Device* device = nullptr;  // borrowed; default: a CPU device of its own
 };
 
 class TinyEngine {
@@ -49,7 +50,10 @@ class TinyEngine {
 
   explicit TinyEngine(const TinyEngineOptions& options)
       : config_(load_config(options)),
-        device_(device::create_cpu_device({.num_threads = options.num_threads})),
+        own_device_(options.device == nullptr
+                        ? device::create_cpu_device({.num_threads = options.num_threads})
+                        : nullptr),
+        device_(options.device == nullptr ? own_device_.get() : options.device),
         execution_(*device_,
                    kernels::kernel_table(options.isa.value_or(
                        kernels::best_isa(device::detect_cpu_features())))),
@@ -142,7 +146,8 @@ class TinyEngine {
   }
 
   weights::ModelConfig config_;
-  std::unique_ptr<device::Device> device_;
+  std::unique_ptr<device::Device> own_device_;
+  device::Device* device_;
   engine::Execution execution_;
   std::unique_ptr<attention::AttentionBackend> attention_;
   std::unique_ptr<weights::WeightSource> weights_;
