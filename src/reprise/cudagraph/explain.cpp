@@ -211,6 +211,13 @@ std::string to_text(const Explanation& explanation) {
   for (const ResolutionReason& reason : resolved.reasons) {
     text += fmt::format("  {:<4}{}\n", reason.rule, reason.text);
   }
+  // A downgrade warns with the words of its reason; those are told already.
+  for (const std::string& warning : resolved.warnings) {
+    const bool told = std::ranges::any_of(resolved.reasons, [&](const ResolutionReason& reason) {
+      return reason.text == warning;
+    });
+    if (!told) text += fmt::format("  warning: {}\n", warning);
+  }
   text += fmt::format("mixed sizes, tokens   {}\n", sizes_text(explanation.mixed_sizes));
   text += fmt::format("decode sizes, tokens  {}\n", sizes_text(explanation.decode_sizes));
   for (const ExplainedBatch& batch : explanation.decisions) {

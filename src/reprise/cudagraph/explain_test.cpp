@@ -137,5 +137,21 @@ TEST(Explain, reports_the_keys_of_each_rule) {
   EXPECT_EQ(explanation.decode_sizes, (std::vector<int32_t>{1, 2, 4, 8, 16, 32, 48, 64, 80, 96}));
 }
 
+TEST(Explain, the_text_tells_each_warning_once) {
+  ResolutionInputs inputs;
+  inputs.attention = {{"X", AttentionCGSupport::UNIFORM_BATCH}};
+  inputs.compilation.cudagraph_mode = CudagraphMode::FULL;
+  Explanation explanation = explain(inputs, {});
+  ASSERT_TRUE(explanation.resolved.has_value());
+  ASSERT_FALSE(explanation.resolved->warnings.empty());
+  explanation.resolved->warnings.push_back("an old spelling");
+  const std::string text = to_text(explanation);
+  EXPECT_THAT(text, HasSubstr("warning: an old spelling"));
+  const std::string& downgrade = explanation.resolved->warnings.front();
+  const size_t first = text.find(downgrade);
+  ASSERT_NE(first, std::string::npos);
+  EXPECT_EQ(text.find(downgrade, first + 1), std::string::npos);
+}
+
 }  // namespace
 }  // namespace reprise::cudagraph
