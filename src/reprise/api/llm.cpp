@@ -32,8 +32,8 @@ DType resolve_dtype(std::string_view text) {
   if (text == "auto") return DType::bf16;
   const std::optional<DType> dtype = parse_dtype(text);
   if (!dtype || (*dtype != DType::f32 && *dtype != DType::bf16 && *dtype != DType::f16)) {
-    throw InvalidArgument(
-        fmt::format("--dtype: '{}' is not supported; use auto, bfloat16, float32 or float16", text));
+    throw InvalidArgument(fmt::format(
+        "--dtype: '{}' is not supported; use auto, bfloat16, float32 or float16", text));
   }
   return *dtype;
 }
@@ -47,8 +47,8 @@ kernels::Isa resolve_isa(std::string_view text) {
   for (kernels::Isa candidate : kernels::supported_isas(features)) {
     supported += fmt::format(" {}", kernels::isa_name(candidate));
   }
-  throw InvalidArgument(
-      fmt::format("--cpu-isa: '{}' cannot run here; this machine supports auto{}", text, supported));
+  throw InvalidArgument(fmt::format(
+      "--cpu-isa: '{}' cannot run here; this machine supports auto{}", text, supported));
 }
 
 void require_positive(std::string_view flag, int64_t value) {
@@ -60,11 +60,11 @@ int32_t resolve_max_model_len(const EngineArgs& args, const weights::ModelConfig
   if (!args.max_model_len) return static_cast<int32_t>(derived);
   require_positive("--max-model-len", *args.max_model_len);
   if (*args.max_model_len > derived) {
-    throw InvalidArgument(fmt::format(
-        "--max-model-len: {} is more than the {} positions this model was made for "
-        "(max_position_embeddings in config.json)",
-        *args.max_model_len,
-        derived));
+    throw InvalidArgument(
+        fmt::format("--max-model-len: {} is more than the {} positions this model was made for "
+                    "(max_position_embeddings in config.json)",
+                    *args.max_model_len,
+                    derived));
   }
   return *args.max_model_len;
 }
@@ -90,6 +90,19 @@ int64_t resolve_num_kv_blocks(const EngineArgs& args,
         bytes_per_block));
   }
   return blocks;
+}
+
+std::optional<chat_template::ChatTemplate> load_chat_template(
+    const tokenizer::TokenizerConfig& config, const std::filesystem::path& folder) {
+  const std::string_view source = config.chat_template();
+  if (source.empty()) return std::nullopt;
+  try {
+    return chat_template::ChatTemplate::parse(source);
+  } catch (const InvalidArgument& error) {
+    const bool has_own_file = std::filesystem::exists(folder / "chat_template.jinja");
+    const char* file = has_own_file ? "chat_template.jinja" : "tokenizer_config.json";
+    throw FileError("E_TEMPLATE", (folder / file).string(), "chat_template", error.what());
+  }
 }
 
 std::unique_ptr<weights::WeightSource> open_weights(const EngineArgs& args,
@@ -133,7 +146,8 @@ struct LLM::Impl {
   std::unique_ptr<engine::OutputProcessor> outputs;
 };
 
-LLM::Impl::Impl(const EngineArgs& engine_args, const StartupObserver& observer) : args(engine_args) {
+LLM::Impl::Impl(const EngineArgs& engine_args, const StartupObserver& observer)
+    : args(engine_args) {
   const Clock::time_point start = Clock::now();
   require_positive("--max-num-seqs", args.max_num_seqs);
   require_positive("--max-num-batched-tokens", args.max_num_batched_tokens);
@@ -167,9 +181,9 @@ void LLM::Impl::resolve_graphs() {
 
 void LLM::Impl::load_tokenizer(const weights::ModelDirectory& directory) {
   const Clock::time_point start = Clock::now();
-  tokenizer = tokenizer::Tokenizer::load(args.tokenizer.value_or(directory.path()));
-  const std::string_view source = tokenizer->config().chat_template();
-  if (!source.empty()) chat_template = chat_template::ChatTemplate::parse(source);
+  const std::filesystem::path folder = args.tokenizer.value_or(directory.path());
+  tokenizer = tokenizer::Tokenizer::load(folder);
+  chat_template = load_chat_template(tokenizer->config(), folder);
   report.tokenizer_seconds = seconds_since(start);
 }
 
@@ -209,8 +223,7 @@ void LLM::Impl::build_runner() {
                                  .block_size = args.block_size,
                                  .head_dim = config.head_dim,
                                  .dtype = parameters->dtype()};
-  layout.num_blocks =
-      resolve_num_kv_blocks(args, layout, report.max_model_len, device->memory());
+  layout.num_blocks = resolve_num_kv_blocks(args, layout, report.max_model_len, device->memory());
   report.num_kv_blocks = layout.num_blocks;
   report.kv_block_size = args.block_size;
 
@@ -306,8 +319,8 @@ std::vector<RequestOutput> LLM::generate_token_ids(
 
 std::string LLM::apply_chat_template(const Json& messages) const {
   if (!impl_->chat_template) {
-    throw InvalidArgument(fmt::format(
-        "{}: this model brings no chat template; use a plain prompt", impl_->args.model.string()));
+    throw InvalidArgument(fmt::format("{}: this model brings no chat template; use a plain prompt",
+                                      impl_->args.model.string()));
   }
   const tokenizer::TokenizerConfig& tokens = impl_->tokenizer->config();
   chat_template::RenderOptions options;

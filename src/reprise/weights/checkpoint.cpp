@@ -50,6 +50,13 @@ InputFile open_shard(const ModelDirectory& directory,
   try {
     return directory.open(file_name);
   } catch (const FileError& error) {
+    if (error.code() == "E_PATH") {
+      throw FileError(
+          "E_PATH",
+          directory.path_of(index_name),
+          "weight_map",
+          fmt::format("names '{}', which is not a plain file of this folder", visible(file_name)));
+    }
     if (error.code() != "E_MISSING") throw;
     throw FileError("E_MISSING",
                     directory.path_of(file_name),
