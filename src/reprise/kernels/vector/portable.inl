@@ -59,7 +59,7 @@ REPRISE_INLINE void store_first(T* p, Vec v, int n) {
 /// v in lanes [begin, end), `other` elsewhere.
 REPRISE_INLINE Vec keep_lanes(Vec v, int begin, int end, float other) {
   const IntVec lane = {0, 1, 2, 3};
-  return (lane >= begin) & (lane < end) ? v : broadcast(other);
+  return ((lane >= begin) & (lane < end)) ? v : broadcast(other);
 }
 
 REPRISE_INLINE float sum(Vec v) { return (v[0] + v[2]) + (v[1] + v[3]); }
