@@ -1,0 +1,150 @@
+#!/usr/bin/env python3
+"""Proves that the tests can see the bugs they are written for: builds each mutant and expects a failure.
+
+    run_mutants.py SOURCE_DIR BUILD_DIR [--only M4 ...]
+
+BUILD_DIR is a configured and built tree. For each mutant of mutants.json the edited files are written to an
+overlay beside that build, the listed translation units are compiled against the overlay with the build's
+own flags, and the test binary is linked again with the new objects in front of the old libraries. Nothing
+in SOURCE_DIR or in the build's own outputs changes. First everything is done once without the edits, and
+then the named tests must pass: otherwise a mutant could "die" of the method. Standard library only.
+"""
+
+import argparse
+import concurrent.futures
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+TEST_TIMEOUT_SECONDS = 120
+
+
+class Build:
+    def __init__(self, source, build):
+        self.source, self.build = source, build
+        self.work = build / "mutants"
+        self.ccache = [shutil.which("ccache")] if shutil.which("ccache") else []
+        entries = json.loads((build / "compile_commands.json").read_text())
+        self.commands = {Path(e["file"]): (shlex.split(e["command"]), e["directory"]) for e in entries}
+
+    def compile(self, overlay, file):
+        command, directory = self.commands[self.source / file]
+        out = overlay / (file + ".o")
+        out.parent.mkdir(parents=True, exist_ok=True)
+        mutated = overlay / file
+        command = list(command)
+        command[command.index("-o") + 1] = str(out)
+        command[command.index("-c") + 1] = str(mutated if mutated.exists() else self.source / file)
+        # The overlay's headers win; a mutant may leave something unused.
+        command[1:1] = ["-I" + str(overlay / "src")]
+        run(self.ccache + command + ["-w"], directory)
+        return out
+
+    def link_command(self, target):
+        """The build's own command line for a test binary, and where it runs."""
+        if (self.build / "build.ninja").exists():
+            text = subprocess.run(["ninja", "-t", "commands", f"bin/{target}"], cwd=self.build, check=True,
+                                  capture_output=True, text=True).stdout.splitlines()[-1]
+            return re.sub(r"^: && | && :$", "", text), self.build
+        link = next(self.build.glob(f"**/CMakeFiles/{target}.dir/link.txt"))
+        return link.read_text().strip(), link.parents[2]
+
+    def link(self, target, objects, binary):
+        text, directory = self.link_command(target)
+        arguments = shlex.split(text)
+        at = arguments.index("-o")
+        arguments[at + 1] = str(binary)
+        # In front of the libraries: their members of the same names are then never looked at.
+        arguments[at:at] = [str(o) for o in objects]
+        run(arguments, directory)
+
+    def make(self, name, edits, files, target, jobs):
+        overlay = self.work / name
+        shutil.rmtree(overlay, ignore_errors=True)
+        for file, text in edits.items():
+            (overlay / file).parent.mkdir(parents=True, exist_ok=True)
+            (overlay / file).write_text(text)
+        overlay.mkdir(parents=True, exist_ok=True)
+        objects = list(jobs.map(lambda file: self.compile(overlay, file), files))
+        binary = overlay / target
+        self.link(target, objects, binary)
+        return binary
+
+
+def run(command, directory):
+    done = subprocess.run(command, cwd=directory, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"FAILED to build: {shlex.join(map(str, command))}\n{done.stdout}{done.stderr}")
+
+
+def edited_files(source, mutant):
+    texts = {}
+    for edit in mutant["edits"]:
+        text = texts.get(edit["file"]) or (source / edit["file"]).read_text()
+        if text.count(edit["find"]) != 1:
+            raise SystemExit(f"{mutant['id']}: {edit['file']} holds the text to replace {text.count(edit['find'])} "
+                             f"times, not once; bring mutants.json up to date:\n{edit['find']}")
+        texts[edit["file"]] = text.replace(edit["find"], edit["replace"])
+    return texts
+
+
+def test_outcome(binary, gtest_filter):
+    """Number of tests that ran, and the names of those that failed."""
+    try:
+        done = subprocess.run([binary, f"--gtest_filter={gtest_filter}"], capture_output=True, text=True,
+                              errors="replace", timeout=TEST_TIMEOUT_SECONDS)
+    except subprocess.TimeoutExpired:
+        return 1, ["(timeout)"]
+    ran = re.search(r"\[=+\] (\d+) tests? from .* ran", done.stdout)
+    failed = sorted(set(re.findall(r"^\[  FAILED  \] ([^\s,]+\.[^\s,]+)", done.stdout, re.M)))
+    if not failed and done.returncode != 0:
+        started = re.findall(r"^\[ RUN      \] (\S+)", done.stdout, re.M)
+        failed = [f"{started[-1] if started else '?'} (exit code {done.returncode})"]
+    return int(ran.group(1)) if ran else len(failed), failed
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("source", type=lambda p: Path(p).resolve())
+    parser.add_argument("build", type=lambda p: Path(p).resolve())
+    parser.add_argument("--only", nargs="*", help="ids of mutants")
+    options = parser.parse_args()
+    mutants = json.loads((Path(__file__).parent / "mutants.json").read_text())
+    if options.only:
+        mutants = [m for m in mutants if m["id"] in options.only]
+    edits = {m["id"]: edited_files(options.source, m) for m in mutants}
+    build = Build(options.source, options.build)
+    start = time.monotonic()
+
+    survivors = []
+    with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as jobs:
+        for target in sorted({m["target"] for m in mutants}):
+            mine = [m for m in mutants if m["target"] == target]
+            files = sorted({f for m in mine for f in m["compile"]})
+            unchanged = {f: (options.source / f).read_text() for m in mine for f in edits[m["id"]]}
+            binary = build.make(f"baseline-{target}", unchanged, files, target, jobs)
+            ran, failed = test_outcome(binary, ":".join(m["killed_by"] for m in mine))
+            if ran == 0 or failed:
+                raise SystemExit(f"the baseline of {target} must pass: {ran} tests ran, failed: {failed}")
+            print(f"baseline {target}: {ran} tests pass", flush=True)
+        for mutant in mutants:
+            binary = build.make(mutant["id"], edits[mutant["id"]], mutant["compile"], mutant["target"], jobs)
+            ran, failed = test_outcome(binary, mutant["killed_by"])
+            if failed:
+                print(f"{mutant['id']} killed by {failed[0]}" + (f" and {len(failed) - 1} more" if failed[1:] else ""), flush=True)
+            else:
+                survivors.append(mutant["id"])
+                print(f"{mutant['id']} SURVIVED {ran} tests of {mutant['killed_by']}: {mutant['description']}", flush=True)
+            shutil.rmtree(binary.parent, ignore_errors=True)
+    print(f"{len(mutants) - len(survivors)} of {len(mutants)} mutants killed in {time.monotonic() - start:.0f} s")
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
