@@ -181,6 +181,12 @@ void LLM::Impl::resolve_graphs() {
 
 void LLM::Impl::load_tokenizer(const weights::ModelDirectory& directory) {
   const Clock::time_point start = Clock::now();
+  if (!args.tokenizer && !directory.contains("tokenizer.json")) {
+    throw FileError("E_TOKENIZER",
+                    directory.path_of("tokenizer.json"),
+                    "",
+                    "no such file; --tokenizer DIR uses the tokenizer of another folder");
+  }
   const std::filesystem::path folder = args.tokenizer.value_or(directory.path());
   tokenizer = tokenizer::Tokenizer::load(folder);
   chat_template = load_chat_template(tokenizer->config(), folder);
