@@ -12,35 +12,9 @@
 #include "reprise/kernels/rms_norm/rms_norm.h"
 #include "reprise/kernels/rope/rope.h"
 #include "reprise/kernels/silu_and_mul/silu_and_mul.h"
+#include "reprise/tensor/view.h"
 
 namespace reprise::kernels {
-namespace {
-
-Tensor slice(const Tensor& x, const OpAttributes& attributes) {
-  Shape shape = x.shape();
-  shape[attributes.dim] = attributes.length;
-  return x.with_layout(shape, x.strides(), attributes.begin * x.stride(attributes.dim));
-}
-
-Tensor unflatten(const Tensor& x, const Shape& shape) {
-  return x.with_layout(shape, {x.stride(0), shape[2] * x.stride(1), x.stride(1)}, 0);
-}
-
-Tensor flatten(const Tensor& x, const Shape& shape) {
-  return x.with_layout(shape, {x.stride(0), x.stride(2)}, 0);
-}
-
-bool is_view(OpCode code) {
-  return code == OpCode::slice || code == OpCode::unflatten || code == OpCode::flatten;
-}
-
-Tensor view(const OpCall& call, const Tensor& x, const Shape& shape) {
-  if (call.code == OpCode::slice) return slice(x, call.attributes);
-  return call.code == OpCode::unflatten ? unflatten(x, shape) : flatten(x, shape);
-}
-
-}  // namespace
-
 void EagerExecutor::execute(const OpCall& call,
                             std::span<const Tensor> inputs,
                             std::span<Tensor> outputs) {
@@ -53,7 +27,7 @@ void EagerExecutor::execute(const OpCall& call,
                  outputs.size());
   ++num_ops_[static_cast<size_t>(call.code)];
   if (is_view(call.code)) {
-    outputs[0] = view(call, inputs[0], types[0].shape);
+    outputs[0] = make_view(call, inputs[0]);
     return;
   }
   for (size_t i = 0; i < num_outputs; ++i) outputs[i] = allocate(types[i]);
