@@ -14,6 +14,8 @@ PARTS = {
     "kv_cache": ("kv_cache_tensors", "kv_cache"),
     # schedules: no device, no model
     "engine": ("engine_scheduler", "engine"),
+    # knows no model and no kernel; the tests that trace and run real models do
+    "program": ("program_models", "program"),
 }
 
 BELOW_ENGINE = {
@@ -37,6 +39,7 @@ ALLOWED = {
     "device": {"base"},
     "tensor": {"base", "device"},
     "program": {"base", "device", "tensor"},
+    "compile": {"base", "tensor", "program"},
     "cudagraph_dispatch": {"base"},
     "cudagraph": {"base", "device", "tensor", "cudagraph_dispatch"},
     "kernels": {"base", "device", "tensor"},
@@ -48,6 +51,11 @@ ALLOWED = {
     "attention": {"base", "device", "tensor", "cudagraph", "cudagraph_dispatch", "kv_cache", "kv_cache_tensors"},
     "sampling": {"base"},
     "models": {"base", "device", "tensor", "cudagraph", "weights", "attention"},
+    "program": {"base", "tensor"},
+    "program_models": {
+        "base", "device", "tensor", "cudagraph", "kernels", "kv_cache", "kv_cache_tensors", "weights", "attention",
+        "models", "program",
+    },
     "engine_scheduler": {"base", "kv_cache", "sampling"},
     "engine": BELOW_ENGINE | {"engine_scheduler"},
     "api": BELOW_ENGINE | {"chat_template", "engine_scheduler", "engine"},

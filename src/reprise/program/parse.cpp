@@ -1,0 +1,416 @@
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <string>
+
+#include "reprise/program/text.h"
+
+namespace reprise::program {
+namespace {
+
+// Sizes and coefficients: products of two fit into 64 bits, and no tensor comes near.
+constexpr int64_t kMaxNumber = std::numeric_limits<int32_t>::max();
+
+bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r'; }
+bool is_word(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+// Characters with their place. Never reads past the end.
+class Cursor {
+ public:
+  explicit Cursor(std::string_view text) : text_(text) {}
+
+  [[noreturn]] void fail(const std::string& message) const { fail_at(position_, message); }
+  [[noreturn]] void fail_at(size_t position, const std::string& message) const {
+    throw ProgramSyntaxError(line_, position - line_begin_ + 1, message);
+  }
+
+  [[nodiscard]] size_t position() const noexcept { return position_; }
+  void skip_spaces() {
+    while (position_ < text_.size() && is_space(text_[position_])) ++position_;
+  }
+  /// The next character that is no space; '\0' at the end of the text.
+  [[nodiscard]] char peek() {
+    skip_spaces();
+    return position_ < text_.size() ? text_[position_] : '\0';
+  }
+  [[nodiscard]] bool take_if(char wanted) {
+    if (peek() != wanted || position_ >= text_.size()) return false;
+    ++position_;
+    return true;
+  }
+  void take(char wanted) {
+    if (!take_if(wanted)) fail(fmt::format("expected '{}', found {}", wanted, found()));
+  }
+  /// Letters, digits, underscores; at least one.
+  [[nodiscard]] std::string_view take_word(std::string_view what) {
+    skip_spaces();
+    const size_t begin = position_;
+    while (position_ < text_.size() && is_word(text_[position_])) ++position_;
+    if (begin == position_) fail(fmt::format("expected {}, found {}", what, found()));
+    return text_.substr(begin, position_ - begin);
+  }
+  /// Up to a character of `ends` or the end of the line.
+  [[nodiscard]] std::string_view take_until(std::string_view ends) {
+    skip_spaces();
+    const size_t begin = position_;
+    while (position_ < text_.size() && text_[position_] != '\n' &&
+           ends.find(text_[position_]) == std::string_view::npos) {
+      ++position_;
+    }
+    size_t end = position_;
+    while (end > begin && is_space(text_[end - 1])) --end;
+    return text_.substr(begin, end - begin);
+  }
+  /// What follows `//`, or nothing. \post at the end of the line
+  [[nodiscard]] std::string_view take_comment() {
+    if (!take_if('/')) return {};
+    take('/');
+    return take_until("");
+  }
+  void end_line() {
+    if (peek() != '\n') fail(fmt::format("expected the end of the line, found {}", found()));
+    next_line();
+  }
+  void skip_blank_lines() {
+    while (peek() == '\n') next_line();
+  }
+  [[nodiscard]] bool at_end() {
+    skip_blank_lines();
+    return position_ >= text_.size();
+  }
+
+ private:
+  void next_line() {
+    ++position_;
+    ++line_;
+    line_begin_ = position_;
+  }
+  [[nodiscard]] std::string found() const {
+    if (position_ >= text_.size()) return "the end of the text";
+    const char c = text_[position_];
+    if (c == '\n') return "the end of the line";
+    if (c < ' ' || c > '~') return fmt::format("byte {:#04x}", static_cast<unsigned char>(c));
+    return fmt::format("'{}'", c);
+  }
+
+  std::string_view text_;
+  size_t position_ = 0;
+  size_t line_ = 1;
+  size_t line_begin_ = 0;
+};
+
+class Parser {
+ public:
+  explicit Parser(std::string_view text) : in_(text) {}
+
+  Program parse() {
+    in_.skip_blank_lines();
+    if (in_.take_word("'program'") != "program") in_.fail("a program begins with 'program {'");
+    in_.take('{');
+    in_.end_line();
+    while (parse_declaration()) {
+    }
+    while (parse_node()) {
+    }
+    parse_end();
+    return std::move(program_);
+  }
+
+ private:
+  // "input %name: type" and its like. False at the first line that is none.
+  bool parse_declaration() {
+    in_.skip_blank_lines();
+    if (in_.peek() == '%' || !is_word(in_.peek())) return false;
+    const Cursor begin = in_;
+    const std::string_view kind = in_.take_word("a declaration");
+    if (kind == "input" || kind == "buffer") {
+      parse_input(kind == "buffer");
+    } else if (kind == "parameter") {
+      expect_slot('p', program_.parameters.size());
+      const ValueType type = parse_declared_type();
+      const std::string name = fmt::format("p{}", program_.parameters.size());
+      define(name, program_.add_parameter(type));
+    } else if (kind == "state") {
+      expect_slot('s', program_.states.size());
+      const ValueType type = parse_declared_type();
+      const std::string name = fmt::format("s{}", program_.states.size());
+      define(name, program_.add_state(type));
+    } else {
+      in_ = begin;
+      return false;
+    }
+    in_.end_line();
+    return true;
+  }
+
+  void parse_input(bool is_buffer) {
+    in_.take('%');
+    const size_t position = in_.position();
+    const std::string name(in_.take_word("a name"));
+    if (is_digit(name.front())) in_.fail_at(position, "the name of an input begins with a letter");
+    const ValueType type = parse_declared_type();
+    define_at(position, "%" + name, program_.add_input(name, type, is_buffer));
+  }
+
+  void expect_slot(char prefix, size_t slot) {
+    in_.skip_spaces();
+    const size_t position = in_.position();
+    const std::string expected = fmt::format("{}{}", prefix, slot);
+    if (in_.take_word("a slot") != expected) {
+      in_.fail_at(position, fmt::format("slots are numbered in order: expected {}", expected));
+    }
+  }
+
+  ValueType parse_declared_type() {
+    in_.take(':');
+    in_.skip_spaces();
+    const size_t position = in_.position();
+    return parse_type(in_.take_word("a type"), position);
+  }
+
+  ValueType parse_type(std::string_view dtype_text, size_t position) {
+    const std::optional<DType> dtype = parse_short_name(dtype_text);
+    if (!dtype) in_.fail_at(position, fmt::format("no element type is called '{}'", dtype_text));
+    ValueType type{.dtype = *dtype};
+    in_.take('[');
+    if (in_.take_if(']')) return type;
+    do {
+      if (type.shape.rank() == Shape::kMaxRank) {
+        in_.fail(fmt::format("more than {} dimensions", Shape::kMaxRank));
+      }
+      type.shape.push_back(parse_size());
+    } while (in_.take_if(','));
+    in_.take(']');
+    return type;
+  }
+
+  int64_t parse_number() {
+    in_.skip_spaces();
+    const size_t position = in_.position();
+    const std::string_view digits = in_.take_word("a number");
+    int64_t number = 0;
+    const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+    if (result.ec != std::errc() || result.ptr != digits.data() + digits.size()) {
+      in_.fail_at(position, fmt::format("'{}' is no number", digits));
+    }
+    if (number > kMaxNumber)
+      in_.fail_at(position, fmt::format("{} is above {}", number, kMaxNumber));
+    return number;
+  }
+
+  Symbol take_symbol() {
+    in_.skip_spaces();
+    const size_t position = in_.position();
+    const std::string_view word = in_.take_word("a symbol");
+    const std::optional<Symbol> symbol = parse_symbol(word);
+    if (!symbol)
+      in_.fail_at(position, fmt::format("no size is called '{}'; there are T, R, L", word));
+    return *symbol;
+  }
+
+  // 64 | -3 | T | 2*T | -2*T+3 | R-1
+  SymInt parse_size() {
+    const bool is_negative = in_.take_if('-');
+    int64_t coefficient = 1;
+    if (is_digit(in_.peek())) {
+      coefficient = parse_number();
+      if (!in_.take_if('*')) return is_negative ? -coefficient : coefficient;
+    }
+    const Symbol symbol = take_symbol();
+    if (is_negative) coefficient = -coefficient;
+    int64_t constant = 0;
+    if (in_.take_if('+')) {
+      constant = parse_number();
+    } else if (in_.take_if('-')) {
+      constant = -parse_number();
+    }
+    return SymInt(symbol, coefficient, constant);
+  }
+
+  void define(const std::string& name, ValueId id) { define_at(in_.position(), name, id); }
+  void define_at(size_t position, const std::string& name, ValueId id) {
+    if (!values_.emplace(name, id).second) {
+      in_.fail_at(position, fmt::format("{} is defined twice", name));
+    }
+  }
+
+  // %name, p3, s0; none where allowed.
+  ValueId parse_value() {
+    in_.skip_spaces();
+    const size_t position = in_.position();
+    std::string name = in_.take_if('%') ? "%" : "";
+    name += in_.take_word("a value");
+    if (name == "none") return kNoValue;
+    const auto found = values_.find(name);
+    if (found == values_.end()) in_.fail_at(position, fmt::format("{} is not defined here", name));
+    return found->second;
+  }
+
+  struct Result {
+    ValueType type;
+    std::optional<uint32_t> state;
+  };
+  // "%3: bf16[T, 64]" or "%3: s0"
+  Result parse_result(size_t number) {
+    in_.skip_spaces();
+    size_t position = in_.position();
+    in_.take('%');
+    const std::string expected = fmt::format("{}", number);
+    if (in_.take_word("a number") != expected) {
+      in_.fail_at(position, fmt::format("results are numbered in order: expected %{}", expected));
+    }
+    in_.take(':');
+    in_.skip_spaces();
+    position = in_.position();
+    const std::string_view word = in_.take_word("a type");
+    const auto state = values_.find(std::string(word));
+    if (state == values_.end() || !program_.value(state->second).state) {
+      return {parse_type(word, position), std::nullopt};
+    }
+    return {program_.type(state->second), program_.value(state->second).state};
+  }
+
+  bool parse_node() {
+    in_.skip_blank_lines();
+    const Cursor begin = in_;
+    Node node;
+    std::vector<Result> results;
+    if (in_.peek() == '%') {
+      do {
+        results.push_back(parse_result(num_results_ + results.size()));
+      } while (in_.take_if(','));
+      in_.take('=');
+    }
+    in_.skip_spaces();
+    const size_t position = in_.position();
+    const std::string_view name = in_.take_word("an op or 'return'");
+    if (results.empty() && name == "return") {
+      in_ = begin;
+      return false;
+    }
+    const std::optional<OpCode> op = parse_op_name(name);
+    if (!op) in_.fail_at(position, fmt::format("no op is called '{}'", name));
+    node.op = *op;
+    parse_arguments(node);
+    if (in_.take_if('{')) parse_attributes(node);
+    node.location = std::string(in_.take_comment());
+    // Only now: an op cannot take its own result.
+    for (const Result& result : results) {
+      const ValueId id = program_.add_value(result.type, result.state);
+      node.outputs.push_back(id);
+      define(fmt::format("%{}", num_results_++), id);
+    }
+    in_.end_line();
+    program_.nodes.push_back(std::move(node));
+    return true;
+  }
+
+  void parse_arguments(Node& node) {
+    in_.take('(');
+    if (in_.take_if(')')) return;
+    do {
+      node.inputs.push_back(parse_value());
+    } while (in_.take_if(','));
+    in_.take(')');
+  }
+
+  float parse_float() {
+    in_.skip_spaces();
+    const size_t position = in_.position();
+    const std::string_view text = in_.take_until(",}");
+    float number = 0;
+    const auto result = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (result.ec != std::errc() || result.ptr != text.data() + text.size() ||
+        !std::isfinite(number)) {
+      in_.fail_at(position, fmt::format("'{}' is no finite number", text));
+    }
+    return number;
+  }
+
+  void parse_attributes(Node& node) {
+    std::vector<std::string_view> seen;
+    do {
+      in_.skip_spaces();
+      const size_t position = in_.position();
+      const std::string_view key = in_.take_word("an attribute");
+      for (std::string_view other : seen) {
+        if (other == key) in_.fail_at(position, fmt::format("{} is given twice", key));
+      }
+      seen.push_back(key);
+      in_.take('=');
+      if (!parse_attribute(node, key)) {
+        in_.fail_at(position, fmt::format("{} has no attribute '{}'", op_name(node.op), key));
+      }
+    } while (in_.take_if(','));
+    in_.take('}');
+  }
+
+  // False if the op has no such attribute.
+  bool parse_attribute(Node& node, std::string_view key) {
+    NodeAttributes& to = node.attributes;
+    if (node.op == OpCode::slice && key == "dim") {
+      to.dim = static_cast<int>(parse_number());
+    } else if (node.op == OpCode::slice && key == "begin") {
+      to.begin = parse_size();
+    } else if ((node.op == OpCode::slice && key == "length") ||
+               (node.op == OpCode::unflatten && key == "heads")) {
+      to.length = parse_size();
+    } else if (node.op == OpCode::rms_norm && key == "epsilon") {
+      to.epsilon = parse_float();
+    } else if (node.op == OpCode::attention && key == "scale") {
+      to.scale = parse_float();
+    } else if (node.op == OpCode::attention && key == "sliding_window") {
+      to.sliding_window = parse_number();
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  std::vector<ValueId> parse_values() {
+    std::vector<ValueId> ids;
+    if (in_.peek() != '\n') {
+      do {
+        ids.push_back(parse_value());
+      } while (in_.take_if(','));
+    }
+    in_.end_line();
+    return ids;
+  }
+
+  void parse_end() {
+    in_.skip_blank_lines();
+    if (in_.take_word("'return'") != "return") in_.fail("expected 'return'");
+    program_.outputs = parse_values();
+    if (!program_.states.empty()) {
+      in_.skip_blank_lines();
+      if (in_.take_word("'keep'") != "keep") in_.fail("a program with state ends with 'keep'");
+      program_.final_states = parse_values();
+    }
+    in_.skip_blank_lines();
+    in_.take('}');
+    if (!in_.at_end()) in_.fail("text after the program");
+  }
+
+  Cursor in_;
+  Program program_;
+  std::map<std::string, ValueId, std::less<>> values_;
+  size_t num_results_ = 0;
+};
+
+}  // namespace
+
+ProgramSyntaxError::ProgramSyntaxError(size_t line, size_t column, const std::string& message)
+    : InvalidArgument(fmt::format("program text, line {}, column {}: {}", line, column, message)),
+      line_(line),
+      column_(column) {}
+
+Program parse(std::string_view text) { return Parser(text).parse(); }
+
+}  // namespace reprise::program

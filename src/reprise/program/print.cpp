@@ -1,0 +1,142 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <iterator>
+#include <vector>
+
+#include "reprise/program/text.h"
+
+namespace reprise::program {
+namespace {
+
+// One line per declaration and node. Works on any Program, also one that verify() refuses.
+class Printer {
+ public:
+  enum class Names : uint8_t { as_given, canonical };
+
+  Printer(const Program& program, Names names) : program_(program), names_(names) {
+    name_of_.resize(program.values.size(), "?");
+    size_t count = 0;
+    for (const ProgramInput& input : program.inputs) {
+      set_name(
+          input.value,
+          fmt::format("%{}", names == Names::as_given ? input.name : fmt::format("in{}", count)));
+      ++count;
+    }
+    name_slots(program.parameters, 'p');
+    name_slots(program.states, 's');
+    size_t results = 0;
+    for (const Node& node : program.nodes) {
+      for (ValueId output : node.outputs) set_name(output, fmt::format("%{}", results++));
+    }
+  }
+
+  std::string print() {
+    text_ = "program {\n";
+    for (const ProgramInput& input : program_.inputs) {
+      declare(input.is_buffer ? "buffer" : "input", input.value);
+    }
+    for (ValueId parameter : program_.parameters) declare("parameter", parameter);
+    for (ValueId state : program_.states) declare("state", state);
+    for (const Node& node : program_.nodes) print_node(node);
+    line("return {}", list(program_.outputs));
+    if (!program_.states.empty()) line("keep {}", list(program_.final_states));
+    return text_ + "}\n";
+  }
+
+ private:
+  void name_slots(const std::vector<ValueId>& slots, char prefix) {
+    for (size_t slot = 0; slot < slots.size(); ++slot) {
+      set_name(slots[slot], fmt::format("{}{}", prefix, slot));
+    }
+  }
+  void set_name(ValueId id, std::string name) {
+    if (index_of(id) < name_of_.size()) name_of_[index_of(id)] = std::move(name);
+  }
+  [[nodiscard]] std::string name(ValueId id) const {
+    if (id == kNoValue) return "none";
+    return index_of(id) < name_of_.size() ? name_of_[index_of(id)] : "?";
+  }
+  [[nodiscard]] std::string type(ValueId id) const {
+    if (index_of(id) >= program_.values.size()) return "?";
+    return program_.type(id).to_string();
+  }
+
+  template <typename... Arguments>
+  void line(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+    text_ += "  ";
+    fmt::format_to(std::back_inserter(text_), format, std::forward<Arguments>(arguments)...);
+    while (text_.back() == ' ') text_.pop_back();
+    text_ += '\n';
+  }
+  void declare(std::string_view kind, ValueId id) { line("{} {}: {}", kind, name(id), type(id)); }
+  [[nodiscard]] std::string list(const std::vector<ValueId>& ids) const {
+    std::vector<std::string> names;
+    for (ValueId id : ids) names.push_back(name(id));
+    return fmt::format("{}", fmt::join(names, ", "));
+  }
+
+  // A version of a state has the state's type: its slot says more.
+  [[nodiscard]] std::string result(ValueId id) const {
+    const bool is_state = index_of(id) < program_.values.size() && program_.value(id).state;
+    return fmt::format(
+        "{}: {}", name(id), is_state ? fmt::format("s{}", *program_.value(id).state) : type(id));
+  }
+  [[nodiscard]] static std::string attributes(const Node& node) {
+    const NodeAttributes& from = node.attributes;
+    switch (node.op) {
+      case OpCode::slice:
+        return fmt::format(" {{dim={}, begin={}, length={}}}",
+                           from.dim,
+                           from.begin.to_string(),
+                           from.length.to_string());
+      case OpCode::unflatten:
+        return fmt::format(" {{heads={}}}", from.length.to_string());
+      case OpCode::rms_norm:
+        return fmt::format(" {{epsilon={}}}", from.epsilon);
+      case OpCode::attention:
+        if (from.sliding_window == 0) return fmt::format(" {{scale={}}}", from.scale);
+        return fmt::format(" {{scale={}, sliding_window={}}}", from.scale, from.sliding_window);
+      default:
+        return {};
+    }
+  }
+  // On one line whatever it holds.
+  [[nodiscard]] static std::string comment(std::string_view location) {
+    std::string text(location);
+    std::replace_if(
+        text.begin(), text.end(), [](unsigned char c) { return c < ' ' || c == 0x7F; }, ' ');
+    const size_t begin = text.find_first_not_of(' ');
+    if (begin == std::string::npos) return {};
+    return "  // " + text.substr(begin, text.find_last_not_of(' ') + 1 - begin);
+  }
+  void print_node(const Node& node) {
+    std::vector<std::string> results;
+    for (ValueId output : node.outputs) results.push_back(result(output));
+    line("{}{}{}({}){}{}",
+         fmt::join(results, ", "),
+         results.empty() ? "" : " = ",
+         op_name(node.op),
+         list(node.inputs),
+         attributes(node),
+         names_ == Names::as_given ? comment(node.location) : std::string());
+  }
+
+  const Program& program_;
+  Names names_;
+  std::vector<std::string> name_of_;
+  std::string text_;
+};
+
+}  // namespace
+
+std::string print(const Program& program) {
+  return Printer(program, Printer::Names::as_given).print();
+}
+
+std::string canonical_text(const Program& program) {
+  return Printer(program, Printer::Names::canonical).print();
+}
+
+}  // namespace reprise::program

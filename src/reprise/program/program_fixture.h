@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "reprise/program/interpreter.h"
+#include "reprise/program/program.h"
+#include "reprise/tensor/op.h"
+
+/// For tests of programs only.
+namespace reprise::program {
+
+/// Computes no numbers but fingerprints: a tensor's content is a hash of the op that made it, its
+/// attributes and the content of its operands. Writes into states and buffers change content in
+/// place, so lost, doubled or reordered effects show in every later result. Runs any program that
+/// type-checks, at any size, without memory.
+class FingerprintExecutor final : public OpExecutor {
+ public:
+  void execute(const OpCall& call,
+               std::span<const Tensor> inputs,
+               std::span<Tensor> outputs) override;
+
+  /// A tensor whose content is `seed`.
+  [[nodiscard]] Tensor make(const TensorType& type, uint64_t seed);
+  [[nodiscard]] static uint64_t content(const Tensor& tensor) {
+    return *tensor.data_as<uint64_t>();
+  }
+
+  [[nodiscard]] size_t num_ops() const noexcept { return num_ops_; }
+
+ private:
+  std::deque<uint64_t> cells_;
+  size_t num_ops_ = 0;
+};
+
+/// What a run leaves behind: fingerprints of outputs, then of states.
+[[nodiscard]] std::vector<uint64_t> fingerprints(const Program& program,
+                                                 const SymbolValues& values);
+/// The same by way of pieces. \pre `program` was split at these ops
+[[nodiscard]] std::vector<uint64_t> split_fingerprints(const Program& program,
+                                                       std::span<const OpCode> splitting_ops,
+                                                       const SymbolValues& values);
+
+struct RandomProgramOptions {
+  DType dtype = DType::f32;
+  int num_steps = 12;  // each adds one op, or the few ops of an attention layer
+};
+
+/// A well-formed program over a batch of tokens with the inputs of a decoder (input_ids, positions,
+/// slot_mapping, query_start_loc, seq_lens, block_table, logits_indices, num_logits): every op,
+/// views of views, several writes and reads of one state, dead code. Equal seeds, equal programs.
+[[nodiscard]] Program random_program(uint32_t seed, const RandomProgramOptions& options = {});
+
+/// parse(), with lines as they stand in a raw string.
+[[nodiscard]] Program program_of(const std::string& text);
+
+}  // namespace reprise::program

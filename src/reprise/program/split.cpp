@@ -1,0 +1,310 @@
+#include "reprise/program/split.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "reprise/program/text.h"
+#include "reprise/tensor/view.h"
+
+namespace reprise::program {
+namespace {
+
+struct OpAlias {
+  std::string_view name;
+  OpCode op;
+};
+// vLLM's names for what our ops do. Source: vLLM, vllm/config/compilation.py.
+constexpr std::array kAliases = {OpAlias{"vllm::unified_attention_with_output", OpCode::attention},
+                                 OpAlias{"vllm::unified_kv_cache_update", OpCode::kv_write}};
+
+// Nodes that run in one piece, views left out.
+struct Group {
+  bool is_splitting = false;
+  std::vector<size_t> nodes;
+};
+
+std::vector<Group> group_nodes(const Program& program, std::span<const OpCode> splitting_ops) {
+  std::vector<Group> groups;
+  for (size_t i = 0; i < program.nodes.size(); ++i) {
+    const OpCode op = program.nodes[i].op;
+    if (is_view(op)) continue;
+    const bool is_splitting =
+        std::find(splitting_ops.begin(), splitting_ops.end(), op) != splitting_ops.end();
+    if (groups.empty() || groups.back().is_splitting != is_splitting) {
+      groups.push_back({.is_splitting = is_splitting});
+    }
+    groups.back().nodes.push_back(i);
+  }
+  if (groups.empty()) groups.emplace_back();
+  return groups;
+}
+
+// A graph of nothing but allocations would record nothing: they join the last capturable group.
+std::vector<Group> merge_allocations(const Program& program, std::vector<Group> groups) {
+  std::vector<Group> merged;
+  for (Group& group : groups) {
+    const bool only_allocates =
+        !group.is_splitting && !group.nodes.empty() &&
+        std::all_of(group.nodes.begin(), group.nodes.end(), [&](size_t node) {
+          return program.nodes[node].op == OpCode::empty;
+        });
+    const auto previous = std::find_if(
+        merged.rbegin(), merged.rend(), [](const Group& other) { return !other.is_splitting; });
+    if (only_allocates && previous != merged.rend()) {
+      previous->nodes.insert(previous->nodes.end(), group.nodes.begin(), group.nodes.end());
+    } else {
+      merged.push_back(std::move(group));
+    }
+  }
+  return merged;
+}
+
+// One piece while it is being cut out of the whole program.
+class PieceBuilder {
+ public:
+  PieceBuilder(const Program& whole, std::span<const size_t> producers, const Group& group)
+      : whole_(whole), producers_(producers) {
+    piece_.is_splitting = group.is_splitting;
+    for (size_t index : group.nodes) add_node(whole.nodes[index]);
+  }
+
+  /// The value of the whole program inside the piece. Views are made again; what comes from
+  /// elsewhere becomes an input.
+  ValueId local(ValueId id) {
+    if (id == kNoValue) return kNoValue;
+    if (const auto found = local_.find(id); found != local_.end()) return found->second;
+    if (whole_.value(id).state) return local_state(id);
+    const size_t producer = producers_[index_of(id)];
+    if (producer < whole_.nodes.size() && is_view(whole_.nodes[producer].op)) {
+      add_node(whole_.nodes[producer]);
+      return local_.at(id);
+    }
+    const auto slot = std::find(whole_.parameters.begin(), whole_.parameters.end(), id);
+    if (slot != whole_.parameters.end()) {
+      piece_.parameters.push_back(static_cast<size_t>(slot - whole_.parameters.begin()));
+      return local_[id] = program_.add_parameter(whole_.type(id));
+    }
+    inputs_.push_back(id);
+    return local_[id] =
+               program_.add_input(fmt::format("in{}", program_.inputs.size()), whole_.type(id));
+  }
+
+  void add_output(ValueId id) {
+    program_.outputs.push_back(local(id));
+    outputs_.push_back(id);
+  }
+  /// Values of the whole program that the piece takes and gives.
+  [[nodiscard]] const std::vector<ValueId>& inputs() const noexcept { return inputs_; }
+  [[nodiscard]] const std::vector<ValueId>& outputs() const noexcept { return outputs_; }
+  [[nodiscard]] const std::vector<ValueId>& defined() const noexcept { return defined_; }
+
+  [[nodiscard]] Piece& piece() noexcept { return piece_; }
+  [[nodiscard]] Program& program() noexcept { return program_; }
+
+ private:
+  // States are passed by slot: the version a piece finds is the one the pieces before it left.
+  ValueId local_state(ValueId id) {
+    const size_t whole_slot = *whole_.value(id).state;
+    piece_.states.push_back(whole_slot);
+    return local_[id] = program_.add_state(whole_.type(id));
+  }
+
+  void add_node(const Node& from) {
+    Node node = from;
+    const OpSignature signature = signature_of(from.op);
+    for (size_t i = 0; i < from.inputs.size(); ++i) {
+      const size_t num_inputs = inputs_.size();
+      node.inputs[i] = local(from.inputs[i]);
+      const bool is_new_input = inputs_.size() > num_inputs && inputs_.back() == from.inputs[i];
+      if (signature.out_buffer == i && is_new_input) program_.inputs.back().is_buffer = true;
+    }
+    for (size_t i = 0; i < from.outputs.size(); ++i) {
+      const ValueId id = from.outputs[i];
+      const bool is_next_version = whole_.value(id).state.has_value();
+      node.outputs[i] = is_next_version
+                            ? program_.add_next_version(node.inputs[signature.states[i]])
+                            : program_.add_value(whole_.type(id));
+      local_[id] = node.outputs[i];
+      if (!is_next_version && !is_view(from.op)) defined_.push_back(id);
+    }
+    program_.nodes.push_back(std::move(node));
+  }
+
+  const Program& whole_;
+  std::span<const size_t> producers_;  // node by value of the whole program
+  Program program_;
+  Piece piece_;
+  std::map<ValueId, ValueId> local_;
+  std::vector<ValueId> inputs_;
+  std::vector<ValueId> outputs_;
+  std::vector<ValueId> defined_;  // results that may leave the piece, in order
+};
+
+std::vector<size_t> producers_of(const Program& program) {
+  std::vector<size_t> producers(program.values.size(), program.nodes.size());
+  for (size_t i = 0; i < program.nodes.size(); ++i) {
+    for (ValueId id : program.nodes[i].outputs) producers[index_of(id)] = i;
+  }
+  return producers;
+}
+
+// Each piece returns what later pieces or the caller need of it. A view that the caller gets is
+// made in the last piece, whatever it is: there, everything exists.
+void add_outputs(const Program& whole,
+                 std::span<const size_t> producers,
+                 std::vector<PieceBuilder>& builders) {
+  std::set<ValueId> needed;
+  std::set<ValueId> returned_views;
+  for (ValueId id : whole.outputs) {
+    const size_t producer = producers[index_of(id)];
+    if (producer < whole.nodes.size() && is_view(whole.nodes[producer].op)) {
+      if (returned_views.insert(id).second) builders.back().add_output(id);
+    } else {
+      needed.insert(id);
+    }
+  }
+  for (const PieceBuilder& builder : builders) {
+    needed.insert(builder.inputs().begin(), builder.inputs().end());
+  }
+  for (PieceBuilder& builder : builders) {
+    for (ValueId id : builder.defined()) {
+      if (needed.contains(id)) builder.add_output(id);
+    }
+  }
+}
+
+// Gives every value that crosses a boundary its number.
+class Boundary {
+ public:
+  explicit Boundary(const Program& whole) {
+    for (const ProgramInput& input : whole.inputs) add(input.value);
+  }
+  void add(ValueId id) { numbers_.emplace(id, numbers_.size()); }
+  [[nodiscard]] std::vector<size_t> numbers(const std::vector<ValueId>& ids) const {
+    std::vector<size_t> found;
+    for (ValueId id : ids) found.push_back(numbers_.at(id));
+    return found;
+  }
+  [[nodiscard]] size_t size() const noexcept { return numbers_.size(); }
+
+ private:
+  std::map<ValueId, size_t> numbers_;
+};
+
+void find_dead_values(const Program& whole, SplitProgram& split) {
+  std::set<size_t> seen(split.outputs.begin(), split.outputs.end());
+  for (size_t input = 0; input < whole.inputs.size(); ++input) seen.insert(input);
+  for (auto piece = split.pieces.rbegin(); piece != split.pieces.rend(); ++piece) {
+    for (const std::vector<size_t>* touched : {&piece->inputs, &piece->outputs}) {
+      for (size_t value : *touched) {
+        if (seen.insert(value).second) piece->dead.push_back(value);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<OpCode> splitting_op_codes(std::span<const std::string> splitting_ops) {
+  constexpr std::string_view kDefaultOverload = ".default";
+  std::vector<OpCode> codes;
+  for (const std::string& entry : splitting_ops) {
+    std::string_view name = entry;
+    if (name.ends_with(kDefaultOverload)) name.remove_suffix(kDefaultOverload.size());
+    std::optional<OpCode> op = parse_op_name(name);
+    for (const OpAlias& alias : kAliases) {
+      if (alias.name == name) op = alias.op;
+    }
+    if (op && is_view(*op)) {
+      throw InvalidArgument(
+          fmt::format("splitting_ops: '{}' is a view, which does no work to split off", entry));
+    }
+    if (op) {
+      codes.push_back(*op);
+    } else if (name.find("::") == std::string_view::npos) {
+      std::string known;
+      for (OpCode other : all_ops()) {
+        if (!is_view(other))
+          known += fmt::format("{}{}", known.empty() ? "" : ", ", op_name(other));
+      }
+      throw InvalidArgument(
+          fmt::format("splitting_ops: no op is called '{}'; there are {}", entry, known));
+    }
+  }
+  return codes;
+}
+
+size_t SplitProgram::num_capturable_pieces() const noexcept {
+  return static_cast<size_t>(std::count_if(
+      pieces.begin(), pieces.end(), [](const Piece& piece) { return !piece.is_splitting; }));
+}
+
+size_t SplitProgram::num_unique_capturable_pieces() const {
+  std::set<size_t> unique;
+  for (const Piece& piece : pieces) {
+    if (!piece.is_splitting) unique.insert(piece.program);
+  }
+  return unique.size();
+}
+
+SplitProgram split(const Program& program, std::span<const OpCode> splitting_ops) {
+  const std::vector<size_t> producers = producers_of(program);
+  std::vector<PieceBuilder> builders;
+  for (const Group& group : merge_allocations(program, group_nodes(program, splitting_ops))) {
+    builders.emplace_back(program, producers, group);
+  }
+  add_outputs(program, producers, builders);
+
+  SplitProgram result;
+  Boundary boundary(program);
+  std::map<std::string, size_t> unique;
+  for (PieceBuilder& builder : builders) {
+    for (ValueId id : builder.outputs()) boundary.add(id);
+    Piece& piece = builder.piece();
+    piece.inputs = boundary.numbers(builder.inputs());
+    piece.outputs = boundary.numbers(builder.outputs());
+    const auto [found, is_new] =
+        unique.emplace(canonical_text(builder.program()), result.programs.size());
+    piece.program = found->second;
+    if (is_new) result.programs.push_back(std::move(builder.program()));
+    result.pieces.push_back(std::move(piece));
+  }
+  result.num_boundary_values = boundary.size();
+  result.outputs = boundary.numbers(program.outputs);
+  find_dead_values(program, result);
+  return result;
+}
+
+SplitInterpreter::SplitInterpreter(const SplitProgram& program) : program_(&program) {
+  for (const Program& unique : program.programs) interpreters_.emplace_back(unique);
+}
+
+std::vector<Tensor> SplitInterpreter::run(std::span<const Tensor> inputs,
+                                          const SlotTensors& slots,
+                                          const SymbolValues& values,
+                                          OpExecutor& executor) {
+  const auto pick = [](std::span<const Tensor> from, std::span<const size_t> indices) {
+    std::vector<Tensor> picked;
+    for (size_t index : indices) picked.push_back(from[index]);
+    return picked;
+  };
+  std::vector<Tensor> boundary(inputs.begin(), inputs.end());
+  boundary.resize(program_->num_boundary_values);
+  for (const Piece& piece : program_->pieces) {
+    const SlotTensors own{.parameters = pick(slots.parameters, piece.parameters),
+                          .states = pick(slots.states, piece.states)};
+    std::vector<Tensor> outputs =
+        interpreters_[piece.program].run(pick(boundary, piece.inputs), own, values, executor);
+    for (size_t i = 0; i < outputs.size(); ++i) boundary[piece.outputs[i]] = std::move(outputs[i]);
+    for (size_t value : piece.dead) boundary[value] = Tensor{};
+  }
+  return pick(boundary, program_->outputs);
+}
+
+}  // namespace reprise::program

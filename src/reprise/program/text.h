@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "reprise/base/error.h"
+#include "reprise/program/program.h"
+
+/// The text form of programs:
+///
+///     program {
+///       input %input_ids: i32[T]
+///       input %slot_mapping: i32[T]
+///       parameter p0: bf16[97, 64]
+///       state s0: bf16[9, 2, 16, 16]
+///       %0: bf16[T, 64] = embedding(%input_ids, p0)  // model.embed_tokens
+///       %1: bf16[T, 64] = rms_norm(%0, p1) {epsilon=1e-05}
+///       %7: s0, %8: s1 = kv_write(%5, %6, s0, s1, %slot_mapping)
+///       return %9
+///       keep %7, %8
+///     }
+///
+/// Inputs, parameters, states, results are numbered in order; `none` is an argument left out;
+/// `keep` names the last version of each state.
+namespace reprise::program {
+
+/// The text is not a program.
+class ProgramSyntaxError : public InvalidArgument {
+ public:
+  ProgramSyntaxError(size_t line, size_t column, const std::string& message);
+
+  [[nodiscard]] size_t line() const noexcept { return line_; }      // from 1
+  [[nodiscard]] size_t column() const noexcept { return column_; }  // from 1, in bytes
+
+ private:
+  size_t line_;
+  size_t column_;
+};
+
+/// The same text for programs that differ only in how their values are numbered.
+/// print(parse(print(p))) == print(p).
+[[nodiscard]] std::string print(const Program& program);
+
+/// print() without the names that mean nothing (inputs, locations): equal text is an equal program,
+/// which can share code.
+[[nodiscard]] std::string canonical_text(const Program& program);
+
+/// Reads what print() writes. The program is complete but not verified: see verify().
+/// \throws ProgramSyntaxError
+[[nodiscard]] Program parse(std::string_view text);
+
+}  // namespace reprise::program

@@ -1,0 +1,295 @@
+#include "reprise/program/verify.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <set>
+#include <vector>
+
+#include "reprise/tensor/view.h"
+
+namespace reprise::program {
+namespace {
+
+// Sizes are affine and type rules compare sums and products of them, so agreement at a few points
+// that lie on no common line is agreement everywhere. The ones show what fits no small batch.
+constexpr std::array kPoints = {SymbolValues{7, 3, 2},
+                                SymbolValues{1031, 5, 3},
+                                SymbolValues{131, 11, 13},
+                                SymbolValues{1, 1, 1}};
+// Far above any tensor, far below what overflows.
+constexpr int64_t kMaxElements = int64_t{1} << 48;
+
+/// Tensors need an executor to be defined; nobody asks this one for anything.
+class NoExecutor final : public OpExecutor {
+ public:
+  void execute(const OpCall& call, std::span<const Tensor>, std::span<Tensor>) override {
+    REPRISE_ASSERT(false, "{} is being checked, not run", op_name(call.code));
+  }
+};
+
+// Types alone, at one point.
+class TypeChecker {
+ public:
+  TypeChecker(const Program& program, const SymbolValues& point)
+      : program_(program), point_(point), tensors_(program.values.size()) {}
+
+  std::optional<std::string> check_sizes() {
+    for (const Value& value : program_.values) {
+      const Shape shape = value.type.shape.evaluate(point_);
+      int64_t elements = 1;
+      for (int64_t size : shape.sizes()) {
+        if (size < 0) {
+          return fmt::format(
+              "{} has a negative size with {}", value.type.to_string(), point_.to_string());
+        }
+        if (__builtin_mul_overflow(elements, std::max<int64_t>(size, 1), &elements) ||
+            elements > kMaxElements) {
+          return fmt::format("{} is too large with {}", value.type.to_string(), point_.to_string());
+        }
+      }
+    }
+    for (const ProgramInput& input : program_.inputs) define(input.value);
+    for (ValueId id : program_.parameters) define(id);
+    for (ValueId id : program_.states) define(id);
+    return std::nullopt;
+  }
+
+  // \pre the operands' and results' ids are good
+  std::optional<std::string> check_node(const Node& node) {
+    const OpCall call = call_of(program_, node, point_);
+    std::vector<Tensor> inputs;
+    for (ValueId id : node.inputs)
+      inputs.push_back(id == kNoValue ? Tensor{} : tensors_[index_of(id)]);
+    std::array<TensorType, kMaxOpOutputs> types;
+    size_t num_results = 0;
+    try {
+      num_results = infer_output_types(call, inputs, types);
+    } catch (const ShapeError& error) {
+      return fmt::format("{} with {}", error.what(), point_.to_string());
+    }
+    for (size_t i = 0; i < num_results; ++i) {
+      const TensorType declared = program_.type(node.outputs[i]).evaluate(point_);
+      if (declared != types[i]) {
+        return fmt::format("the result is {}, not {}, with {}",
+                           types[i].to_string(),
+                           declared.to_string(),
+                           point_.to_string());
+      }
+      define(node.outputs[i]);
+    }
+    if (is_view(node.op)) tensors_[index_of(node.outputs[0])] = make_view(call, inputs[0]);
+    return check_effects(node);
+  }
+
+ private:
+  void define(ValueId id) {
+    tensors_[index_of(id)] = Tensor::borrow(program_.type(id).evaluate(point_), nullptr, executor_);
+  }
+  // Results that are what an operand has become.
+  std::optional<std::string> check_effects(const Node& node) {
+    const OpSignature signature = signature_of(node.op);
+    std::vector<size_t> operands;
+    if (signature.writes_states) operands.assign(signature.states.begin(), signature.states.end());
+    if (signature.out_buffer) operands.push_back(*signature.out_buffer);
+    for (size_t i = 0; i < operands.size(); ++i) {
+      if (program_.type(node.outputs[i]) != program_.type(node.inputs[operands[i]])) {
+        return fmt::format("result {} must have the type of operand {}", i, operands[i]);
+      }
+      define(node.outputs[i]);
+    }
+    return std::nullopt;
+  }
+
+  const Program& program_;
+  SymbolValues point_;
+  NoExecutor executor_;
+  std::vector<Tensor> tensors_;
+};
+
+class Verifier {
+ public:
+  explicit Verifier(const Program& program)
+      : program_(program), is_defined_(program.values.size()), uses_(program.values.size()) {}
+
+  std::optional<std::string> run() {
+    if (auto violation = check_declarations()) return violation;
+    std::vector<TypeChecker> checkers;
+    checkers.reserve(kPoints.size());
+    for (const SymbolValues& point : kPoints) {
+      checkers.emplace_back(program_, point);
+      if (auto violation = checkers.back().check_sizes()) return violation;
+    }
+    current_ = program_.states;
+    for (size_t i = 0; i < program_.nodes.size(); ++i) {
+      const Node& node = program_.nodes[i];
+      auto violation = check_node(node);
+      for (TypeChecker& checker : checkers) {
+        if (!violation) violation = checker.check_node(node);
+      }
+      if (violation) return fmt::format("op {} ({}): {}", i, op_name(node.op), *violation);
+    }
+    return check_end();
+  }
+
+ private:
+  std::optional<std::string> define(ValueId id) {
+    if (index_of(id) >= program_.values.size()) return "a value that does not exist is defined";
+    if (is_defined_[index_of(id)]) return fmt::format("value {} is defined twice", index_of(id));
+    is_defined_[index_of(id)] = true;
+    return std::nullopt;
+  }
+  std::optional<std::string> use(ValueId id) {
+    if (index_of(id) >= program_.values.size()) return "a value that does not exist is used";
+    if (!is_defined_[index_of(id)]) {
+      return fmt::format("value {} is used before it is defined", index_of(id));
+    }
+    ++uses_[index_of(id)];
+    return std::nullopt;
+  }
+
+  std::optional<std::string> check_declarations() {
+    std::set<std::string> names;
+    for (const ProgramInput& input : program_.inputs) {
+      if (auto violation = define(input.value)) return violation;
+      if (!names.insert(input.name).second)
+        return fmt::format("two inputs are called '{}'", input.name);
+      if (program_.value(input.value).state) return fmt::format("input '{}' is state", input.name);
+      if (input.is_buffer) overwritable_.insert(input.value);
+    }
+    for (ValueId id : program_.parameters) {
+      if (auto violation = define(id)) return violation;
+      if (program_.value(id).state) return "a parameter is state";
+    }
+    for (size_t slot = 0; slot < program_.states.size(); ++slot) {
+      if (auto violation = define(program_.states[slot])) return violation;
+      if (program_.value(program_.states[slot]).state != slot) {
+        return fmt::format("state slot {} holds a value of another", slot);
+      }
+    }
+    return std::nullopt;
+  }
+
+  std::optional<std::string> check_node(const Node& node) {
+    const OpSignature signature = signature_of(node.op);
+    if (node.inputs.size() != signature.num_inputs) {
+      return fmt::format("takes {} operands, not {}", signature.num_inputs, node.inputs.size());
+    }
+    if (node.outputs.size() != signature.num_outputs) {
+      return fmt::format("has {} results, not {}", signature.num_outputs, node.outputs.size());
+    }
+    if (auto violation = check_attributes(node)) return violation;
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (auto violation = check_operand(node, signature, i)) return violation;
+    }
+    for (ValueId output : node.outputs) {
+      if (auto violation = define(output)) return violation;
+    }
+    return check_results(node, signature);
+  }
+
+  // What an op does not read would get lost on paper, and must not make equal programs different.
+  static std::optional<std::string> check_attributes(const Node& node) {
+    const NodeAttributes& has = node.attributes;
+    NodeAttributes reads;
+    if (node.op == OpCode::slice) {
+      reads = {.dim = has.dim, .begin = has.begin, .length = has.length};
+    } else if (node.op == OpCode::unflatten) {
+      reads = {.length = has.length};
+    } else if (node.op == OpCode::rms_norm) {
+      reads = {.epsilon = has.epsilon};
+    } else if (node.op == OpCode::attention) {
+      reads = {.scale = has.scale, .sliding_window = has.sliding_window};
+    }
+    if (!std::isfinite(has.epsilon) || !std::isfinite(has.scale))
+      return "an attribute is not finite";
+    if (reads != has) return "has an attribute that it does not read";
+    return std::nullopt;
+  }
+
+  std::optional<std::string> check_operand(const Node& node,
+                                           const OpSignature& signature,
+                                           size_t index) {
+    const ValueId id = node.inputs[index];
+    if (id == kNoValue) {
+      if (signature.optional_input == index) return std::nullopt;
+      return fmt::format("operand {} must not be left out", index);
+    }
+    if (auto violation = use(id)) return violation;
+    const bool wants_state = std::find(signature.states.begin(), signature.states.end(), index) !=
+                             signature.states.end();
+    const std::optional<uint32_t> state = program_.value(id).state;
+    if (wants_state != state.has_value()) {
+      return fmt::format("operand {} must {}be state", index, wants_state ? "" : "not ");
+    }
+    if (state && (*state >= current_.size() || current_[*state] != id)) {
+      return fmt::format("operand {} is not the current version of state s{}", index, *state);
+    }
+    if (signature.out_buffer == index) {
+      if (!overwritable_.contains(id)) {
+        return fmt::format("operand {} is overwritten, so it must be a buffer or a fresh empty",
+                           index);
+      }
+      overwritten_.push_back(id);
+    }
+    return std::nullopt;
+  }
+
+  std::optional<std::string> check_results(const Node& node, const OpSignature& signature) {
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      const std::optional<uint32_t> state = program_.value(node.outputs[i]).state;
+      if (!signature.writes_states) {
+        if (state) return fmt::format("result {} must not be state", i);
+        continue;
+      }
+      const ValueId written = node.inputs[signature.states[i]];
+      if (state != program_.value(written).state || current_[*state] != written) {
+        return fmt::format(
+            "result {} is not the next version of operand {}", i, signature.states[i]);
+      }
+      current_[*state] = node.outputs[i];
+    }
+    if (node.op == OpCode::empty) overwritable_.insert(node.outputs.front());
+    return std::nullopt;
+  }
+
+  std::optional<std::string> check_end() {
+    for (ValueId id : program_.outputs) {
+      if (auto violation = use(id)) return "return: " + *violation;
+      if (program_.value(id).state) return "return: state is kept, not returned";
+      if (std::find(program_.parameters.begin(), program_.parameters.end(), id) !=
+          program_.parameters.end()) {
+        return "return: a parameter is no result";
+      }
+    }
+    if (program_.final_states != current_) return "keep: must name the last version of each state";
+    for (ValueId id : overwritten_) {
+      if (uses_[index_of(id)] != 1) {
+        return fmt::format("value {} is overwritten and used elsewhere", index_of(id));
+      }
+    }
+    for (size_t i = 0; i < is_defined_.size(); ++i) {
+      if (!is_defined_[i]) return fmt::format("value {} is never defined", i);
+    }
+    return std::nullopt;
+  }
+
+  const Program& program_;
+  std::vector<bool> is_defined_;
+  std::vector<size_t> uses_;
+  std::vector<ValueId> current_;  // version of each state at this point
+  std::set<ValueId> overwritable_;
+  std::vector<ValueId> overwritten_;
+};
+
+}  // namespace
+
+std::optional<std::string> verify(const Program& program) { return Verifier(program).run(); }
+
+void check(const Program& program) {
+  if (const auto violation = verify(program)) throw ProgramError("program: " + *violation);
+}
+
+}  // namespace reprise::program
