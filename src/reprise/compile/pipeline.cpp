@@ -1,0 +1,75 @@
+#include "reprise/compile/pipeline.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <iterator>
+#include <utility>
+
+#include "reprise/compile/passes/eliminate_common_subexpressions.h"
+#include "reprise/compile/passes/eliminate_dead_code.h"
+#include "reprise/compile/passes/eliminate_noops.h"
+#include "reprise/program/text.h"
+#include "reprise/program/verify.h"
+
+namespace reprise::compile {
+
+using program::Program;
+
+CompileError::CompileError(std::string_view pass, std::string violation)
+    : Error(fmt::format("pass {} broke the program: {}", pass, violation)),
+      pass_(pass),
+      violation_(std::move(violation)) {}
+
+size_t PipelineReport::num_matches(std::string_view pass) const {
+  size_t sum = 0;
+  for (const PassRun& run : passes) sum += run.pass == pass ? run.num_matches : 0;
+  return sum;
+}
+
+std::string PipelineReport::to_string() const {
+  std::string text = fmt::format("{:<32} {:>7} {:>7} {:>10}\n", "pass", "matches", "ops", "us");
+  fmt::format_to(std::back_inserter(text), "{:<32} {:>7} {:>7} {:>10}\n", "", "", num_nodes, "");
+  for (const PassRun& run : passes) {
+    fmt::format_to(std::back_inserter(text),
+                   "{:<32} {:>7} {:>7} {:>10.1f}\n",
+                   run.pass,
+                   run.num_matches,
+                   run.num_nodes,
+                   run.microseconds);
+  }
+  return text;
+}
+
+PipelineReport Pipeline::run(Program& program, const DumpCallback& dump) const {
+  program::check(program);
+  Program rewritten = program;
+  PipelineReport report{.num_nodes = program.nodes.size()};
+  for (size_t i = 0; i < passes_.size(); ++i) {
+    const Pass& pass = passes_[i];
+    std::string before = dump ? program::print(rewritten) : std::string();
+    const auto begin = std::chrono::steady_clock::now();
+    const size_t num_matches = pass.apply(rewritten);
+    const std::chrono::duration<double, std::micro> elapsed =
+        std::chrono::steady_clock::now() - begin;
+    // The dump first: a broken program is the one that people want to see.
+    if (dump) dump({i, pass.name, std::move(before), program::print(rewritten)});
+    if (auto violation = program::verify(rewritten)) {
+      throw CompileError(pass.name, std::move(*violation));
+    }
+    report.passes.push_back({pass.name, num_matches, rewritten.nodes.size(), elapsed.count()});
+  }
+  program = std::move(rewritten);
+  return report;
+}
+
+Pipeline default_pipeline() {
+  return Pipeline({
+      {"eliminate_noops", eliminate_noops},
+      {"eliminate_common_subexpressions", eliminate_common_subexpressions},
+      // Before fusions, so that none is spent on a norm that nobody reads.
+      {"eliminate_dead_code", eliminate_dead_code},
+  });
+}
+
+}  // namespace reprise::compile

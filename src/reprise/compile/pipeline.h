@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reprise/base/error.h"
+#include "reprise/compile/passes/pass.h"
+#include "reprise/program/program.h"
+
+namespace reprise::compile {
+
+/// A pass broke a program. The program that was being compiled is as it was before.
+class CompileError : public Error {
+ public:
+  CompileError(std::string_view pass, std::string violation);
+
+  [[nodiscard]] const std::string& pass() const noexcept { return pass_; }
+  /// The first rule that the program breaks after the pass: see program::verify().
+  [[nodiscard]] const std::string& violation() const noexcept { return violation_; }
+
+ private:
+  std::string pass_;
+  std::string violation_;
+};
+
+/// What one pass did to one program.
+struct PassRun {
+  std::string_view pass;
+  size_t num_matches = 0;
+  size_t num_nodes = 0;     // afterwards
+  double microseconds = 0;  // the pass alone
+};
+
+struct PipelineReport {
+  size_t num_nodes = 0;  // before the first pass
+  std::vector<PassRun> passes;
+
+  /// Matches of all passes of that name.
+  [[nodiscard]] size_t num_matches(std::string_view pass) const;
+  /// The match table: one line per pass.
+  [[nodiscard]] std::string to_string() const;
+};
+
+/// The program's text around one pass, for whoever wants to see it.
+struct PassDump {
+  size_t index = 0;  // of the pass in the pipeline
+  std::string_view pass;
+  std::string before;
+  std::string after;
+};
+using DumpCallback = std::function<void(const PassDump&)>;
+
+/// Passes in order. A value without state: one pipeline serves any number of threads.
+class Pipeline {
+ public:
+  explicit Pipeline(std::vector<Pass> passes) : passes_(std::move(passes)) {}
+
+  [[nodiscard]] const std::vector<Pass>& passes() const& noexcept { return passes_; }
+  void passes() const&& = delete;  // a loop over them would outlive the pipeline
+
+  /// Applies each pass once and verifies what it left.
+  /// \throws program::ProgramError if the program is not well formed to begin with, CompileError
+  PipelineReport run(program::Program& program, const DumpCallback& dump = {}) const;
+
+ private:
+  std::vector<Pass> passes_;
+};
+
+/// All passes, in the order that docs/reference/passes.md explains.
+[[nodiscard]] Pipeline default_pipeline();
+
+}  // namespace reprise::compile

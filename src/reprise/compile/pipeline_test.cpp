@@ -1,0 +1,154 @@
+#include "reprise/compile/pipeline.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "reprise/program/program_fixture.h"
+#include "reprise/program/text.h"
+
+namespace reprise::compile {
+namespace {
+
+using program::Program;
+using testing::HasSubstr;
+
+constexpr const char* kText = R"(program {
+  input %x: f32[T, 64]
+  parameter p0: f32[64]
+  %0: f32[T, 64] = slice(%x) {dim=1, begin=0, length=64}
+  %1: f32[T, 64] = rms_norm(%0, p0) {epsilon=1e-05}
+  %2: f32[T, 64] = rms_norm(%x, p0) {epsilon=1e-05}
+  %3: f32[T, 64] = add(%1, %1)
+  %4: f32[T, 32] = silu_and_mul(%2)
+  return %4
+}
+)";
+
+size_t does_nothing(Program&) { return 0; }
+size_t loses_the_first_op(Program& program) {
+  program.nodes.erase(program.nodes.begin());
+  return 1;
+}
+
+TEST(Pipeline, runs_passes_in_order_and_reports_them) {
+  Program program = program::program_of(kText);
+  const PipelineReport report = default_pipeline().run(program);
+  EXPECT_EQ(report.num_nodes, 5U);
+  EXPECT_EQ(report.num_matches("eliminate_noops"), 1U);
+  EXPECT_EQ(report.num_matches("eliminate_common_subexpressions"), 1U);
+  EXPECT_EQ(report.num_matches("eliminate_dead_code"), 1U);
+  EXPECT_EQ(report.passes.back().num_nodes, 2U);
+  EXPECT_EQ(program::print(program), R"(program {
+  input %x: f32[T, 64]
+  parameter p0: f32[64]
+  %0: f32[T, 64] = rms_norm(%x, p0) {epsilon=1e-05}
+  %1: f32[T, 32] = silu_and_mul(%0)
+  return %1
+}
+)");
+}
+
+// vLLM's row SPT-20; SPT-21 (slices that end at -1) has no counterpart: lengths are never negative.
+TEST(Pipeline, SPT_20_leaves_one_slice_and_one_reshape_of_a_chain) {
+  Program program = program::program_of(R"(program {
+  input %x: f32[T, 64]
+  %0: f32[T, 48] = slice(%x) {dim=1, begin=16, length=48}
+  %1: f32[T, 40] = slice(%0) {dim=1, begin=8, length=40}
+  %2: f32[T, 32] = slice(%1) {dim=1, begin=4, length=32}
+  %3: f32[T, 2, 16] = unflatten(%2) {heads=2}
+  %4: f32[T, 32] = flatten(%3)
+  %5: f32[T, 2, 16] = unflatten(%4) {heads=2}
+  return %5
+})");
+  (void)default_pipeline().run(program);
+  EXPECT_EQ(program::print(program), R"(program {
+  input %x: f32[T, 64]
+  %0: f32[T, 32] = slice(%x) {dim=1, begin=28, length=32}
+  %1: f32[T, 2, 16] = unflatten(%0) {heads=2}
+  return %1
+}
+)");
+}
+
+TEST(Pipeline, prints_a_table_with_a_line_for_each_pass) {
+  Program program = program::program_of(kText);
+  const Pipeline pipeline = default_pipeline();
+  const std::string table = pipeline.run(program).to_string();
+  for (const Pass& pass : pipeline.passes()) {
+    EXPECT_THAT(table, HasSubstr(std::string(pass.name)));
+  }
+  EXPECT_THAT(table, HasSubstr("matches"));
+}
+
+TEST(Pipeline, shows_the_text_before_and_after_each_pass) {
+  Program program = program::program_of(kText);
+  const Pipeline pipeline = default_pipeline();
+  std::vector<PassDump> dumps;
+  (void)pipeline.run(program, [&](const PassDump& dump) { dumps.push_back(dump); });
+  ASSERT_EQ(dumps.size(), pipeline.passes().size());
+  EXPECT_EQ(dumps.front().before, kText);
+  for (size_t i = 0; i < dumps.size(); ++i) {
+    EXPECT_EQ(dumps[i].index, i);
+    EXPECT_EQ(dumps[i].pass, pipeline.passes()[i].name);
+    if (i > 0) {
+      EXPECT_EQ(dumps[i].before, dumps[i - 1].after);
+    }
+  }
+  EXPECT_EQ(dumps.back().after, program::print(program));
+}
+
+TEST(Pipeline, names_the_pass_that_breaks_a_program_and_leaves_the_program_alone) {
+  Program program = program::program_of(kText);
+  const Pipeline pipeline({{"does_nothing", does_nothing}, {"loses_the_first_op", loses_the_first_op}});
+  std::string last_dump;
+  try {
+    (void)pipeline.run(program, [&](const PassDump& dump) { last_dump = dump.after; });
+    FAIL() << "accepted";
+  } catch (const CompileError& error) {
+    EXPECT_EQ(error.pass(), "loses_the_first_op");
+    EXPECT_EQ(error.violation(), "op 0 (rms_norm): value 2 is used before it is defined");
+    EXPECT_THAT(error.what(), HasSubstr("loses_the_first_op"));
+    EXPECT_THAT(error.what(), HasSubstr(error.violation()));
+  }
+  EXPECT_EQ(program::print(program), kText);
+  EXPECT_THAT(last_dump, HasSubstr("rms_norm(?, p0)"));
+}
+
+TEST(Pipeline, refuses_a_program_that_was_broken_before) {
+  Program program = program::program_of(kText);
+  program.nodes.erase(program.nodes.begin());
+  EXPECT_THROW((void)Pipeline({{"does_nothing", does_nothing}}).run(program), program::ProgramError);
+}
+
+TEST(Pipeline, has_nothing_to_do_the_second_time) {
+  const Pipeline pipeline = default_pipeline();
+  for (uint32_t seed = 0; seed < 2'000; ++seed) {
+    Program program = program::random_program(seed);
+    (void)pipeline.run(program);
+    const std::string once = program::print(program);
+    const PipelineReport again = pipeline.run(program);
+    for (const PassRun& run : again.passes) {
+      ASSERT_EQ(run.num_matches, 0U) << run.pass << ", seed " << seed << "\n" << once;
+    }
+    ASSERT_EQ(program::print(program), once) << "seed " << seed;
+  }
+}
+
+TEST(Pipeline, has_passes_of_which_each_is_idempotent) {
+  const Pipeline pipeline = default_pipeline();
+  for (const Pass& pass : pipeline.passes()) {
+    const Pipeline alone({pass});
+    size_t num_matches = 0;
+    for (uint32_t seed = 0; seed < 2'000; ++seed) {
+      Program program = program::random_program(seed);
+      num_matches += alone.run(program).passes[0].num_matches;
+      const std::string once = program::print(program);
+      ASSERT_EQ(pass.apply(program), 0U) << pass.name << ", seed " << seed << "\n" << once;
+      ASSERT_EQ(program::print(program), once) << pass.name << ", seed " << seed;
+    }
+    EXPECT_GT(num_matches, 50U) << pass.name << " is hardly tested";
+  }
+}
+
+}  // namespace
+}  // namespace reprise::compile
