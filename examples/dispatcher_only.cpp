@@ -1,0 +1,55 @@
+// The dispatcher alone: integers in, decision out. Links reprise_cudagraph_dispatch and nothing
+// else, so it can stand in front of anybody's own graphs.
+#include <fmt/format.h>
+
+#include "reprise/cudagraph/cudagraph_dispatcher.h"
+#include "reprise/cudagraph/resolution.h"
+
+using namespace reprise::cudagraph;
+
+int main() {
+  // What is wanted, and what the attention backend can do. The policy answers with a mode and
+  // reasons.
+  ResolutionInputs inputs;
+  inputs.compilation.cudagraph_mode = CudagraphMode::FULL;
+  inputs.attention = {{"MY_ATTENTION", AttentionCGSupport::UNIFORM_SINGLE_TOKEN_DECODE}};
+  inputs.max_num_seqs = 64;
+  inputs.max_num_batched_tokens = 512;
+  const ResolvedConfig resolved = resolve(inputs);
+  fmt::print("asked for FULL, resolved to {}\n", to_string(resolved.mode));
+  for (const ResolutionReason& reason : resolved.reasons) {
+    fmt::print("  {}: {}\n", reason.rule, reason.text);
+  }
+
+  CudagraphDispatcher dispatcher;
+  dispatcher.initialize_cudagraph_keys(dispatcher_options(inputs, resolved));
+  for (const CaptureGroup& group : dispatcher.capture_plan()) {
+    fmt::print("capture {} {} keys, {} batches\n",
+               group.descriptors.size(),
+               to_string(group.mode),
+               group.uniform ? "uniform decode" : "mixed");
+    for (const BatchDescriptor& key : group.descriptors) {
+      // Your capture goes here; a key that fails is retired and its batches take the next one.
+      if (key.num_tokens == 48) {
+        dispatcher.retire(group.mode, key, "capture failed in this example");
+      } else {
+        dispatcher.mark_captured(group.mode, key);
+      }
+    }
+  }
+
+  for (const BatchFacts& batch : {BatchFacts{.num_tokens = 1, .num_reqs = 1, .uniform = true},
+                                  BatchFacts{.num_tokens = 33, .num_reqs = 33, .uniform = true},
+                                  BatchFacts{.num_tokens = 45, .num_reqs = 45, .uniform = true},
+                                  BatchFacts{.num_tokens = 100, .num_reqs = 7},
+                                  BatchFacts{.num_tokens = 9000, .num_reqs = 60}}) {
+    const Decision decision = dispatcher.dispatch(batch);
+    fmt::print("{:>4} tokens of {:>2} requests{} -> {:<9} [{}]: {}\n",
+               batch.num_tokens,
+               batch.num_reqs,
+               batch.uniform ? ", uniform" : "         ",
+               to_string(decision.mode),
+               to_string(decision.descriptor),
+               dispatcher.describe(batch, decision));
+  }
+}
