@@ -44,13 +44,16 @@ void StartupProgress::on_capture(const cudagraph::CaptureRecord& record,
   constexpr size_t kWidth = 30;
   const size_t filled = total == 0 ? kWidth : done * kWidth / total;
   fmt::print(stderr,
-             "\rCapturing CUDA graphs ({}, {}): [{}{}] {}/{} ",
+             "\r\033[KCapturing CUDA graphs ({}, {}): [{}{}] {}/{}  {} tokens {:.1f} ms {}",
              record.descriptor.uniform ? "decode" : "mixed prefill-decode",
              to_string(record.mode),
              std::string(filled, '#'),
              std::string(kWidth - filled, '.'),
              done,
-             total);
+             total,
+             record.descriptor.num_tokens,
+             record.seconds * 1e3,
+             format_bytes(record.bytes));
   if (done == total) fmt::print(stderr, "\r\033[K");
   std::fflush(stderr);
 }
