@@ -5,6 +5,7 @@
 
 #include "reprise/kernels/add/add.h"
 #include "reprise/kernels/attention/attention.h"
+#include "reprise/kernels/fused_add_rms_norm/fused_add_rms_norm.h"
 #include "reprise/kernels/gather_rows/gather_rows.h"
 #include "reprise/kernels/kv_write/kv_write.h"
 #include "reprise/kernels/linear/linear.h"
@@ -61,6 +62,9 @@ bool EagerExecutor::run(const OpCall& call, std::span<const Tensor> in, std::spa
       return launch_rms_norm(*stream_, *kernels_, in[0], in[1], call.attributes.epsilon, out[0]);
     case OpCode::add:
       return launch_add(*stream_, *kernels_, in[0], in[1], out[0]);
+    case OpCode::fused_add_rms_norm:
+      return launch_fused_add_rms_norm(
+          *stream_, *kernels_, in[0], in[1], in[2], call.attributes.epsilon, out[0], out[1]);
     case OpCode::silu_and_mul:
       return launch_silu_and_mul(*stream_, *kernels_, in[0], out[0]);
     case OpCode::linear:

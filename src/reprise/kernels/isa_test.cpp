@@ -49,6 +49,7 @@ TEST(KernelTable, names_each_kernel_once) {
     EXPECT_EQ(table.isa, isa);
     for (const FloatKernels* kernels : {&table.rms_norm,
                                         &table.add,
+                                        &table.fused_add_rms_norm,
                                         &table.silu_and_mul,
                                         &table.linear,
                                         &table.lm_head,

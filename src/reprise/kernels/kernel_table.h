@@ -18,6 +18,7 @@ struct KernelTable {
   Isa isa;
   FloatKernels rms_norm;
   FloatKernels add;
+  FloatKernels fused_add_rms_norm;
   FloatKernels silu_and_mul;
   FloatKernels linear;
   FloatKernels lm_head;

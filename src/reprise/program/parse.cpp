@@ -361,7 +361,8 @@ class Parser {
     } else if ((node.op == OpCode::slice && key == "length") ||
                (node.op == OpCode::unflatten && key == "heads")) {
       to.length = parse_size();
-    } else if (node.op == OpCode::rms_norm && key == "epsilon") {
+    } else if ((node.op == OpCode::rms_norm || node.op == OpCode::fused_add_rms_norm) &&
+               key == "epsilon") {
       to.epsilon = parse_float();
     } else if (node.op == OpCode::attention && key == "scale") {
       to.scale = parse_float();

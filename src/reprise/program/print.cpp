@@ -94,6 +94,7 @@ class Printer {
       case OpCode::unflatten:
         return fmt::format(" {{heads={}}}", from.length.to_string());
       case OpCode::rms_norm:
+      case OpCode::fused_add_rms_norm:
         return fmt::format(" {{epsilon={}}}", from.epsilon);
       case OpCode::attention:
         if (from.sliding_window == 0) return fmt::format(" {{scale={}}}", from.scale);

@@ -14,6 +14,7 @@ constexpr std::array kOps = {OpCode::empty,
                              OpCode::embedding,
                              OpCode::rms_norm,
                              OpCode::add,
+                             OpCode::fused_add_rms_norm,
                              OpCode::silu_and_mul,
                              OpCode::gather_rows,
                              OpCode::linear,
@@ -70,6 +71,8 @@ OpSignature signature_of(OpCode op) noexcept {
     case OpCode::add:
     case OpCode::gather_rows:
       return {.num_inputs = 2, .num_outputs = 1};
+    case OpCode::fused_add_rms_norm:
+      return {.num_inputs = 3, .num_outputs = 2};
     case OpCode::linear:
       return {.num_inputs = 3, .num_outputs = 1, .optional_input = 2};
     case OpCode::lm_head:

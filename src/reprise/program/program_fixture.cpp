@@ -205,14 +205,14 @@ class RandomBuilder {
 
   void add_step() {
     const ValueId x = pick_value();
-    switch (pick(0, 11)) {
+    switch (pick(0, 13)) {
       case 0:
         add(OpCode::rms_norm,
             {.epsilon = pick(0, 1) == 0 ? 1e-5F : 1e-6F},
             {x, parameter({shape(x)[-1]})});
         return;
       case 1:
-        add_sum(x);
+        (void)add_sum(x);
         return;
       case 2:
         add(OpCode::silu_and_mul, {}, {x});
@@ -238,18 +238,28 @@ class RandomBuilder {
       case 9:
         add_lm_head(x);
         return;
+      case 10:
+        add_normed_sum(x);
+        return;
+      case 11:
+        add(OpCode::fused_add_rms_norm, {.epsilon = 1e-6F}, {x, alike(x), parameter({shape(x)[-1]})});
+        return;
       default:
         add_attention_layer(x);
     }
   }
-  void add_sum(ValueId x) {
+  // A value of the same type.
+  ValueId alike(ValueId x) {
     std::vector<ValueId> same;
     std::copy_if(pool_.begin(), pool_.end(), std::back_inserter(same), [&](ValueId id) {
       return program_.type(id) == program_.type(x);
     });
-    add(OpCode::add,
-        {},
-        {x, same[static_cast<size_t>(pick(0, static_cast<int>(same.size()) - 1))]});
+    return same[static_cast<size_t>(pick(0, static_cast<int>(same.size()) - 1))];
+  }
+  std::optional<ValueId> add_sum(ValueId x) { return add(OpCode::add, {}, {x, alike(x)}); }
+  void add_normed_sum(ValueId x) {
+    const std::optional<ValueId> sum = add_sum(x);
+    if (sum) add(OpCode::rms_norm, {.epsilon = 1e-6F}, {*sum, parameter({shape(*sum)[-1]})});
   }
   std::optional<ValueId> add_linear(ValueId x, int64_t width) {
     if (shape(x).rank() != 2 || program_.type(x).dtype != options_.dtype) return std::nullopt;

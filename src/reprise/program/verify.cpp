@@ -198,7 +198,7 @@ class Verifier {
       reads = {.dim = has.dim, .begin = has.begin, .length = has.length};
     } else if (node.op == OpCode::unflatten) {
       reads = {.length = has.length};
-    } else if (node.op == OpCode::rms_norm) {
+    } else if (node.op == OpCode::rms_norm || node.op == OpCode::fused_add_rms_norm) {
       reads = {.epsilon = has.epsilon};
     } else if (node.op == OpCode::attention) {
       reads = {.scale = has.scale, .sliding_window = has.sliding_window};

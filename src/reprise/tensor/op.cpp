@@ -80,6 +80,8 @@ std::string_view op_name(OpCode code) noexcept {
       return "rms_norm";
     case OpCode::add:
       return "add";
+    case OpCode::fused_add_rms_norm:
+      return "fused_add_rms_norm";
     case OpCode::silu_and_mul:
       return "silu_and_mul";
     case OpCode::gather_rows:
@@ -150,6 +152,13 @@ size_t infer_output_types(const OpCall& call,
       in.require(in[0].type() == in[1].type(), "both must have the same type");
       outputs[0] = in[0].type();
       return 1;
+    case OpCode::fused_add_rms_norm:
+      in.count(3);
+      in.require(in[0].type() == in[1].type() && in[0].rank() >= 2 && in[2].rank() == 1 &&
+                     in[0].size(-1) == in[2].size(0) && in[0].dtype() == in[2].dtype(),
+                 "x and residual must have the same type, the weight their last dimension and dtype");
+      outputs[0] = outputs[1] = in[0].type();
+      return 2;
     case OpCode::silu_and_mul:
       in.count(1);
       in.require(in[0].rank() == 2 && in[0].size(1) % 2 == 0,

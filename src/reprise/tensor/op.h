@@ -22,6 +22,7 @@ enum class OpCode : uint8_t {
   embedding,    // (ids[T] i32, table[V, H]) -> [T, H]
   rms_norm,     // (x[..., H], weight[H]) -> [..., H]
   add,          // (a, b) -> a + b
+  fused_add_rms_norm,  // (x[..., H], residual[..., H], weight[H]) -> norm of the sum, the sum
   silu_and_mul, // (x[T, 2I]) -> silu(x[:, :I]) * x[:, I:]
   gather_rows,  // (x[T, H], indices[R] i32) -> [R, H]
   // matrix products
@@ -38,7 +39,7 @@ enum class OpCode : uint8_t {
 /// The constants of one op call; each op reads only the fields its line names.
 struct OpAttributes {
   TensorType type;             // empty
-  float epsilon = 0;           // rms_norm
+  float epsilon = 0;           // rms_norm, fused_add_rms_norm
   int dim = 0;                 // slice
   int64_t begin = 0;           // slice
   int64_t length = 0;          // slice; unflatten: number of heads

@@ -47,6 +47,16 @@ Tensor rms_norm(const Tensor& x, const Tensor& weight, float epsilon) {
 
 Tensor add(const Tensor& a, const Tensor& b) { return one_result<2>({OpCode::add, {}}, {a, b}); }
 
+std::pair<Tensor, Tensor> fused_add_rms_norm(const Tensor& x,
+                                             const Tensor& residual,
+                                             const Tensor& weight,
+                                             float epsilon) {
+  const std::array<Tensor, 3> inputs = {x, residual, weight};
+  std::array<Tensor, 2> results;
+  x.executor().execute({OpCode::fused_add_rms_norm, {.epsilon = epsilon}}, inputs, results);
+  return {std::move(results[0]), std::move(results[1])};
+}
+
 Tensor silu_and_mul(const Tensor& x) { return one_result<1>({OpCode::silu_and_mul, {}}, {x}); }
 
 Tensor gather_rows(const Tensor& x, const Tensor& indices) {

@@ -28,6 +28,11 @@ namespace reprise::ops {
 /// x / sqrt(mean(x^2) + epsilon) * weight over the last dimension, accumulated in float32.
 [[nodiscard]] Tensor rms_norm(const Tensor& x, const Tensor& weight, float epsilon);
 [[nodiscard]] Tensor add(const Tensor& a, const Tensor& b);
+/// The norm of residual + x, and that sum: the bits of rms_norm(add(residual, x)) and add(residual, x).
+[[nodiscard]] std::pair<Tensor, Tensor> fused_add_rms_norm(const Tensor& x,
+                                                           const Tensor& residual,
+                                                           const Tensor& weight,
+                                                           float epsilon);
 /// silu(gate) * up, where x is [num_tokens, gate | up].
 [[nodiscard]] Tensor silu_and_mul(const Tensor& x);
 [[nodiscard]] Tensor gather_rows(const Tensor& x,         // [num_tokens, hidden_size]

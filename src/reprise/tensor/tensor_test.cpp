@@ -112,6 +112,9 @@ TEST_F(Ops, results_have_the_inferred_types) {
   EXPECT_EQ(ops::rms_norm(f({5, 8}), f({8}), 1e-6F).type(), f({5, 8}).type());
   EXPECT_EQ(ops::rms_norm(f({5, 2, 8}), f({8}), 1e-6F).type(), f({5, 2, 8}).type());
   EXPECT_EQ(ops::add(f({5, 8}), f({5, 8})).type(), f({5, 8}).type());
+  const auto [normed, sum] = ops::fused_add_rms_norm(f({5, 8}), f({5, 8}), f({8}), 1e-6F);
+  EXPECT_EQ(normed.type(), f({5, 8}).type());
+  EXPECT_EQ(sum.type(), f({5, 8}).type());
   EXPECT_EQ(ops::silu_and_mul(f({5, 8})).type(), f({5, 4}).type());
   EXPECT_EQ(ops::gather_rows(f({5, 8}), i({2})).type(), f({2, 8}).type());
   EXPECT_EQ(ops::linear(f({5, 8}), f({3, 8})).type(), f({5, 3}).type());
@@ -160,6 +163,9 @@ TEST_F(Ops, refuse_arguments_that_do_not_fit) {
   EXPECT_THROW((void)ops::rms_norm(f({5, 8}), f({8}, DType::f32), 0), ShapeError);
   EXPECT_THROW((void)ops::add(f({5, 8}), f({5, 7})), ShapeError);
   EXPECT_THROW((void)ops::add(f({5, 8}), f({5, 8}, DType::f16)), ShapeError);
+  EXPECT_THROW((void)ops::fused_add_rms_norm(f({5, 8}), f({4, 8}), f({8}), 0), ShapeError);
+  EXPECT_THROW((void)ops::fused_add_rms_norm(f({5, 8}), f({5, 8}), f({7}), 0), ShapeError);
+  EXPECT_THROW((void)ops::fused_add_rms_norm(f({8}), f({8}), f({8}), 0), ShapeError);
   EXPECT_THROW((void)ops::silu_and_mul(f({5, 7})), ShapeError);
   EXPECT_THROW((void)ops::gather_rows(f({5, 8}), f({2})), ShapeError);
   EXPECT_THROW((void)ops::linear(f({5, 8}), f({3, 7})), ShapeError);

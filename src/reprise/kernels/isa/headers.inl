@@ -6,6 +6,7 @@
 #include "reprise/kernels/add/add_arguments.h"
 #include "reprise/kernels/attention/attention_arguments.h"
 #include "reprise/kernels/element.h"
+#include "reprise/kernels/fused_add_rms_norm/fused_add_rms_norm_arguments.h"
 #include "reprise/kernels/gather_rows/gather_rows_arguments.h"
 #include "reprise/kernels/kernel_table.h"
 #include "reprise/kernels/kv_write/kv_write_arguments.h"

@@ -6,6 +6,7 @@
 
 #include "reprise/kernels/rms_norm/rms_norm.inl"
 #include "reprise/kernels/add/add.inl"
+#include "reprise/kernels/fused_add_rms_norm/fused_add_rms_norm.inl"
 #include "reprise/kernels/silu_and_mul/silu_and_mul.inl"
 #include "reprise/kernels/gather_rows/gather_rows.inl"
 #include "reprise/kernels/linear/linear.inl"

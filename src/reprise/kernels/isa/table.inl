@@ -11,6 +11,7 @@ constexpr KernelTable kTable = {
     .isa = Isa::REPRISE_ISA,
     .rms_norm = REPRISE_FLOAT_KERNELS("rms_norm", run_rms_norm),
     .add = REPRISE_FLOAT_KERNELS("add", run_add),
+    .fused_add_rms_norm = REPRISE_FLOAT_KERNELS("fused_add_rms_norm", run_fused_add_rms_norm),
     .silu_and_mul = REPRISE_FLOAT_KERNELS("silu_and_mul", run_silu_and_mul),
     .linear = {REPRISE_KERNEL("linear", "_f32", run_linear<float, float>),
                REPRISE_KERNEL("linear", "_bf16", run_linear<BFloat16, BFloat16>),

@@ -1,0 +1,28 @@
+#pragma once
+
+#include "reprise/device/device.h"
+#include "reprise/kernels/kernel_table.h"
+#include "reprise/tensor/tensor.h"
+
+namespace reprise::kernels {
+
+/// sum = residual + x, rounded; normed = rms_norm(sum). The bits of launch_add and launch_rms_norm
+/// after each other (but for the payload of NaNs), in one pass over the rows.
+bool launch_fused_add_rms_norm(device::Stream& stream,
+                               const KernelTable& kernels,
+                               const Tensor& x,         // [..., width], may be strided
+                               const Tensor& residual,  // like x
+                               const Tensor& weight,    // [width]
+                               float epsilon,
+                               const Tensor& normed,  // like x, dense
+                               const Tensor& sum);    // like x, dense
+
+/// Oracle: add_ref, then rms_norm_ref of what `sum` holds.
+void fused_add_rms_norm_ref(const Tensor& x,
+                            const Tensor& residual,
+                            const Tensor& weight,
+                            float epsilon,
+                            const Tensor& normed,
+                            const Tensor& sum);
+
+}  // namespace reprise::kernels
