@@ -130,7 +130,8 @@ LlamaForCausalLM::LlamaForCausalLM(const weights::ModelConfig& config,
     : norm_epsilon_(static_cast<float>(config.rms_norm_eps)),
       embedding_(parameters.load("model.embed_tokens.weight")) {
   const Tensor rope_table =
-      parameters.add_table(make_rope_table(config.rope, config.head_dim, max_positions),
+      parameters.add_table("rope_table",
+                           make_rope_table(config.rope, config.head_dim, max_positions),
                            {max_positions, config.head_dim});
   for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
     layers_.push_back(

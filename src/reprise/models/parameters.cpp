@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "reprise/base/error.h"
 
@@ -16,6 +17,19 @@ bool is_stackable(const Shape& above, const Shape& below) {
     if (above[dim] != below[dim]) return false;
   }
   return true;
+}
+
+// "layers.0.q_proj.weight" and its like as "layers.0.q_proj+k_proj+v_proj.weight".
+std::string stacked_name(std::span<const std::string_view> names) {
+  std::string modules;
+  size_t leaf = std::string_view::npos;
+  for (std::string_view name : names) {
+    leaf = name.rfind('.');
+    const std::string_view module = name.substr(0, leaf);
+    modules += modules.empty() ? std::string(module)
+                               : fmt::format("+{}", module.substr(module.rfind('.') + 1));
+  }
+  return leaf == std::string_view::npos ? modules : modules + std::string(names.back().substr(leaf));
 }
 
 }  // namespace
@@ -47,7 +61,7 @@ Tensor Parameters::load_stacked(std::span<const std::string_view> names) {
     source_->read(name, dtype_, std::span(staging_).subspan(offset, bytes));
     offset += bytes;
   }
-  return upload(type, std::span(staging_).first(type.bytes()));
+  return upload(stacked_name(names), type, std::span(staging_).first(type.bytes()));
 }
 
 void Parameters::finish_loading() noexcept {
@@ -55,11 +69,16 @@ void Parameters::finish_loading() noexcept {
   staging_ = {};
 }
 
-Tensor Parameters::add_table(std::span<const float> values, const Shape& shape) {
-  return upload({DType::f32, shape}, std::as_bytes(values));
+Tensor Parameters::add_table(std::string_view name,
+                             std::span<const float> values,
+                             const Shape& shape) {
+  return upload(std::string(name), {DType::f32, shape}, std::as_bytes(values));
 }
 
-Tensor Parameters::upload(const TensorType& type, std::span<const std::byte> bytes) {
+Tensor Parameters::upload(std::string name,
+                          const TensorType& type,
+                          std::span<const std::byte> bytes) {
+  names_.push_back(std::move(name));
   buffers_.push_back(device_->allocate(bytes.size()));
   stream_->copy_from_host(buffers_.back().data(), bytes.data(), bytes.size());
   total_bytes_ += bytes.size();
@@ -70,6 +89,13 @@ std::vector<device::BufferView> Parameters::memory() const {
   std::vector<device::BufferView> views;
   for (const device::Buffer& buffer : buffers_) views.push_back(buffer.view());
   return views;
+}
+
+std::string_view Parameters::name_of(const Tensor& tensor) const noexcept {
+  for (size_t i = 0; i < buffers_.size(); ++i) {
+    if (buffers_[i].data() == tensor.data()) return names_[i];
+  }
+  return {};
 }
 
 }  // namespace reprise::models

@@ -31,8 +31,10 @@ class Parameters {
   /// that read the same input become one product.
   [[nodiscard]] Tensor load_stacked(std::span<const std::string_view> names);
 
-  /// A float32 table computed on the host.
-  [[nodiscard]] Tensor add_table(std::span<const float> values, const Shape& shape);
+  /// A float32 table computed on the host; the name is for people.
+  [[nodiscard]] Tensor add_table(std::string_view name,
+                                 std::span<const float> values,
+                                 const Shape& shape);
 
   /// No more loading: lets go of the source and of the staging memory.
   void finish_loading() noexcept;
@@ -41,9 +43,12 @@ class Parameters {
   [[nodiscard]] size_t total_bytes() const noexcept { return total_bytes_; }
   /// Every address a graph may have been recorded with.
   [[nodiscard]] std::vector<device::BufferView> memory() const;
+  /// What the tensor was loaded from: "model.layers.0.mlp.down_proj.weight", or for stacked ones
+  /// "model.layers.0.mlp.gate_proj+up_proj.weight". Empty for tensors that are not of here.
+  [[nodiscard]] std::string_view name_of(const Tensor& tensor) const noexcept;
 
  private:
-  Tensor upload(const TensorType& type, std::span<const std::byte> bytes);
+  Tensor upload(std::string name, const TensorType& type, std::span<const std::byte> bytes);
 
   const weights::WeightSource* source_;  // null after finish_loading()
   DType dtype_;
@@ -51,6 +56,7 @@ class Parameters {
   device::Stream* stream_;
   OpExecutor* executor_;
   std::vector<device::Buffer> buffers_;
+  std::vector<std::string> names_;  // by buffer
   std::vector<std::byte> staging_;  // reused between tensors; the largest one decides its size
   size_t total_bytes_ = 0;
 };

@@ -193,6 +193,9 @@ class ModelMachine : public Machine {
       signature.states.push_back(cache_.values(layer));
     }
     signature.parameter_memory = parameters_.memory();
+    signature.name_of_parameter = [this](const Tensor& parameter) {
+      return std::string(parameters_.name_of(parameter));
+    };
     return trace(signature, [this](std::span<const Tensor> in) { return forward(in); });
   }
 
@@ -300,13 +303,14 @@ TEST(ModelProgram, reads_like_the_model) {
   ModelMachine machine(kArchitectures[3], 1);
   const std::string text = print(machine.trace_model().program);
   EXPECT_THAT(text, HasSubstr(R"(
-  %0: bf16[T, 64] = embedding(%input_ids, p0)
-  %1: bf16[T, 64] = rms_norm(%0, p1) {epsilon=1e-06}
-  %2: bf16[T, 128] = linear(%1, p2, none)
+  %0: bf16[T, 64] = embedding(%input_ids, p0)  // model.embed_tokens
+  %1: bf16[T, 64] = rms_norm(%0, p1) {epsilon=1e-06}  // model.layers.0.input_layernorm
+  %2: bf16[T, 128] = linear(%1, p2, none)  // model.layers.0.self_attn.q_proj+k_proj+v_proj
   %3: bf16[T, 64] = slice(%2) {dim=1, begin=0, length=64}
   %4: bf16[T, 4, 16] = unflatten(%3) {heads=4}
 )"));
   EXPECT_THAT(text, HasSubstr("%14: s0, %15: s1 = kv_write(%12, %8, s0, s1, %slot_mapping)\n"));
+  EXPECT_THAT(text, HasSubstr("rope(%9, %10, %positions, p5)\n"));
   EXPECT_THAT(text, HasSubstr("f32[L, 97] = lm_head("));
 }
 

@@ -160,8 +160,9 @@ class TracingExecutor final : public OpExecutor {
   Operand parameter_operand(const Tensor& tensor, std::string& location) {
     if (signature_.name_of_parameter && location.empty()) {
       location = signature_.name_of_parameter(tensor);
-      // The module that has the parameter.
-      location.resize(std::min(location.rfind('.'), location.size()));
+      // The module that has the parameter; a table that all modules share is in none.
+      const size_t leaf = location.rfind('.');
+      location.resize(leaf == std::string::npos ? 0 : leaf);
     }
     std::vector<Tensor>& parameters = recording_.parameters;
     for (size_t slot = 0; slot < parameters.size(); ++slot) {

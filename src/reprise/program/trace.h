@@ -27,8 +27,8 @@ struct TraceSignature {
   /// Memory that never changes (weights). Reading anything else is an error: it would be fixed in
   /// the program at today's address.
   std::vector<device::BufferView> parameter_memory;
-  /// Name of a parameter, such as "model.layers.0.mlp.down_proj.weight": tells people where in the
-  /// model an op is. May be empty.
+  /// Name of a parameter, such as "model.layers.0.mlp.down_proj.weight": its module tells people
+  /// where in the model an op is. May be empty.
   std::function<std::string(const Tensor&)> name_of_parameter;
 };
 
