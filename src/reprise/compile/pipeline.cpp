@@ -9,6 +9,7 @@
 #include "reprise/compile/passes/eliminate_common_subexpressions.h"
 #include "reprise/compile/passes/eliminate_dead_code.h"
 #include "reprise/compile/passes/eliminate_noops.h"
+#include "reprise/compile/passes/fuse_add_rms_norm.h"
 #include "reprise/program/text.h"
 #include "reprise/program/verify.h"
 
@@ -69,6 +70,7 @@ Pipeline default_pipeline() {
       {"eliminate_common_subexpressions", eliminate_common_subexpressions},
       // Before fusions, so that none is spent on a norm that nobody reads.
       {"eliminate_dead_code", eliminate_dead_code},
+      {"fuse_add_rms_norm", fuse_add_rms_norm},
   });
 }
 

@@ -99,7 +99,8 @@ TEST(Pipeline, shows_the_text_before_and_after_each_pass) {
 
 TEST(Pipeline, names_the_pass_that_breaks_a_program_and_leaves_the_program_alone) {
   Program program = program::program_of(kText);
-  const Pipeline pipeline({{"does_nothing", does_nothing}, {"loses_the_first_op", loses_the_first_op}});
+  const Pipeline pipeline(
+      {{"does_nothing", does_nothing}, {"loses_the_first_op", loses_the_first_op}});
   std::string last_dump;
   try {
     (void)pipeline.run(program, [&](const PassDump& dump) { last_dump = dump.after; });
@@ -117,7 +118,8 @@ TEST(Pipeline, names_the_pass_that_breaks_a_program_and_leaves_the_program_alone
 TEST(Pipeline, refuses_a_program_that_was_broken_before) {
   Program program = program::program_of(kText);
   program.nodes.erase(program.nodes.begin());
-  EXPECT_THROW((void)Pipeline({{"does_nothing", does_nothing}}).run(program), program::ProgramError);
+  EXPECT_THROW((void)Pipeline({{"does_nothing", does_nothing}}).run(program),
+               program::ProgramError);
 }
 
 TEST(Pipeline, has_nothing_to_do_the_second_time) {

@@ -35,11 +35,11 @@ class ProgramEdit {
  private:
   [[nodiscard]] program::ValueId current(program::ValueId value) const;
 
-  program::Program* program_;  // owned by the caller
-  std::vector<program::ValueId> replaced_by_;       // by value; itself where nothing changed
-  std::vector<std::optional<size_t>> definition_;   // by value
-  std::vector<size_t> num_uses_;                    // by value
-  std::vector<bool> is_erased_;                     // by node
+  program::Program* program_;                      // owned by the caller
+  std::vector<program::ValueId> replaced_by_;      // by value; itself where nothing changed
+  std::vector<std::optional<size_t>> definition_;  // by value
+  std::vector<size_t> num_uses_;                   // by value
+  std::vector<bool> is_erased_;                    // by node
 };
 
 }  // namespace reprise::compile
