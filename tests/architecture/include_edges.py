@@ -16,6 +16,7 @@ PARTS = {
     "engine": ("engine_scheduler", "engine"),
     # knows no model and no kernel; the tests that trace and run real models do
     "program": ("program_models", "program"),
+    "compile": ("compile_models", "compile"),
 }
 
 BELOW_ENGINE = {
@@ -53,6 +54,10 @@ ALLOWED = {
     "program_models": {
         "base", "device", "tensor", "cudagraph", "kernels", "kv_cache", "kv_cache_tensors", "weights", "attention",
         "models", "program",
+    },
+    "compile_models": {
+        "base", "device", "tensor", "cudagraph", "kernels", "kv_cache", "kv_cache_tensors", "weights", "attention",
+        "models", "program", "compile",
     },
     "compile": {"base", "tensor", "program"},
     "engine_scheduler": {"base", "kv_cache", "sampling"},
