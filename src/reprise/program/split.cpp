@@ -80,9 +80,8 @@ class PieceBuilder {
     if (id == kNoValue) return kNoValue;
     if (const auto found = local_.find(id); found != local_.end()) return found->second;
     if (whole_.value(id).state) return local_state(id);
-    const size_t producer = producers_[index_of(id)];
-    if (producer < whole_.nodes.size() && is_view(whole_.nodes[producer].op)) {
-      add_node(whole_.nodes[producer]);
+    if (is_result_of_view(id)) {
+      add_views(id);
       return local_.at(id);
     }
     const auto slot = std::find(whole_.parameters.begin(), whole_.parameters.end(), id);
@@ -108,6 +107,19 @@ class PieceBuilder {
   [[nodiscard]] Program& program() noexcept { return program_; }
 
  private:
+  [[nodiscard]] bool is_result_of_view(ValueId id) const {
+    const size_t producer = producers_[index_of(id)];
+    return producer < whole_.nodes.size() && is_view(whole_.nodes[producer].op);
+  }
+  // The views that lead to `id`, innermost first. A loop: a text may hold any number of them.
+  void add_views(ValueId id) {
+    std::vector<size_t> chain;
+    while (is_result_of_view(id) && !local_.contains(id)) {
+      chain.push_back(producers_[index_of(id)]);
+      id = whole_.nodes[chain.back()].inputs[0];
+    }
+    for (auto view = chain.rbegin(); view != chain.rend(); ++view) add_node(whole_.nodes[*view]);
+  }
   // States are passed by slot: the version a piece finds is the one the pieces before it left.
   ValueId local_state(ValueId id) {
     const size_t whole_slot = *whole_.value(id).state;

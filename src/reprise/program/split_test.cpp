@@ -1,8 +1,10 @@
 #include "reprise/program/split.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -188,6 +190,19 @@ TEST(Split, makes_a_view_again_in_each_piece_that_uses_it) {
   EXPECT_THAT(split.ops(0), ElementsAre("add")) << "views go where they are used";
   EXPECT_THAT(split.ops(1), ElementsAre("slice", "rms_norm"));
   EXPECT_THAT(split.ops(2), ElementsAre("slice", "unflatten", "add", "add", "unflatten"));
+}
+
+TEST(Split, makes_a_long_chain_of_views_again) {
+  std::string text = "program {\n input %x: f32[T, 8]\n %0: f32[T, 8] = add(%x, %x)\n";
+  constexpr int kLength = 20'000;
+  for (int i = 1; i <= kLength; ++i) {
+    text += fmt::format(" %{}: f32[T, 8] = slice(%{}) {{dim=0, begin=0, length=T}}\n", i, i - 1);
+  }
+  text += fmt::format(
+      " %{}: f32[T, 4] = silu_and_mul(%{})\n return %{}\n}}", kLength + 1, kLength, kLength + 1);
+  const SplitProgram pieces = split(program_of(text), std::vector{OpCode::silu_and_mul});
+  ASSERT_EQ(pieces.pieces.size(), 2U);
+  EXPECT_EQ(pieces.programs[1].nodes.size(), kLength + 1U);
 }
 
 TEST(Split, makes_one_piece_without_splitting_ops) {
