@@ -15,7 +15,8 @@ using program::Program;
 using program::ValueId;
 
 // Two results of a pure op with equal operands are one. Memory has an identity, and an op that
-// writes is done as often as the model says.
+// writes is done as often as the model says (its operands are versions, so no two are equal
+// anyway).
 bool is_pure(const Node& node) {
   const OpSignature signature = program::signature_of(node.op);
   return node.op != OpCode::empty && !signature.writes_states && !signature.out_buffer;

@@ -70,8 +70,8 @@ class NoopEliminator {
   [[nodiscard]] std::optional<ValueId> find_shown(const Node& node) const {
     if (node.op == OpCode::slice) {
       const SymInt& size = program_.type(node.inputs[0]).shape[node.attributes.dim];
-      const bool is_whole = node.attributes.begin == SymInt(0) && node.attributes.length == size;
-      return is_whole ? std::optional(node.inputs[0]) : std::nullopt;
+      // Nothing that long fits but from 0.
+      return node.attributes.length == size ? std::optional(node.inputs[0]) : std::nullopt;
     }
     if (node.op != OpCode::flatten && node.op != OpCode::unflatten) return std::nullopt;
     const Node* inner = definition(node.inputs[0]);
