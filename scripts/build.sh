@@ -2,6 +2,9 @@
 # Sourced by quickstart.sh and test.sh, which run in the repository's root.
 # build PRESET [TARGET ...]: configures once, then builds what has changed.
 
+# Two checkouts of the same source share what ccache has compiled.
+export CCACHE_BASEDIR="$PWD" CCACHE_NOHASHDIR=1
+
 # One compile job may take over a gigabyte; a small machine runs fewer of them than it has cores.
 num_jobs() {
   local cores memory_kb jobs
