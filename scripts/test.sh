@@ -91,5 +91,8 @@ report+=("tsan: tests labelled tsan $outcome in $((SECONDS - start)) s")
 
 echo
 printf '%s\n' "${report[@]}"
-grep -E 'tests passed' "$verdict" || true
-exit "$failed"
+if [[ "$failed" -ne 0 ]]; then
+  echo "Errors under the sanitizers; each report is above, in the output of its test."
+  exit 1
+fi
+grep -E 'tests passed' "$verdict"
