@@ -5,7 +5,7 @@
 
 Every case must end with exit code 2 (never a signal), a message on stderr that names the file or flag and
 the field, less than 2 s of CPU time, and at most 64 MiB of memory above a run that is refused at once.
-The ids are those of reference/reliability.md 4.8. Uses only Python's standard library.
+F01, F02, ... number the cases. Uses only Python's standard library.
 """
 
 import json

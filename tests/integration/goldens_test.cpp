@@ -241,7 +241,7 @@ struct Comparison {
   }
 };
 
-// reference/reliability.md 5.3 asks for 2 ulp at the logit's magnitude. No bf16 forward of these
+// The usual bar is 2 ulp at the logit's magnitude. No bf16 forward of these
 // random checkpoints reaches that: Transformers' own is 5 to 10 ulp from its own f32. So the
 // promise that can be kept is tested: against the f32 truth this engine is nowhere worse than
 // Transformers in bf16.

@@ -4,7 +4,7 @@
 
 #include "tests/integration/tiny_engine.h"
 
-// Padding: what it holds (reference/cudagraph-behaviour.md 6.3), and that no bit of it can reach a real
+// Padding: what it holds (see input_batch.h), and that no bit of it can reach a real
 // row or a live block.
 namespace reprise {
 namespace {
@@ -73,8 +73,7 @@ TEST_F(StagedPadding, padded_requests_are_empty) {
 
 enum class Poison { zeros, ones, nan, live_row };
 
-class PaddingReachesNothing
-    : public ::testing::TestWithParam<std::tuple<CudagraphMode, Poison>> {
+class PaddingReachesNothing : public ::testing::TestWithParam<std::tuple<CudagraphMode, Poison>> {
  protected:
   // Fills memory that no live request owns: the persistent buffers before they are staged, the null
   // block, free blocks and the unused end of used blocks stay as they are or become the pattern.
@@ -90,7 +89,8 @@ class PaddingReachesNothing
     const kv_cache::KvCacheTensors& cache = engine.runner().kv_cache();
     for (int64_t layer = 0; layer < cache.layout().num_layers; ++layer) {
       for (const Tensor* tensor : {&cache.keys(layer), &cache.values(layer)}) {
-        const size_t block_bytes = tensor->type().bytes() / static_cast<size_t>(cache.layout().num_blocks);
+        const size_t block_bytes =
+            tensor->type().bytes() / static_cast<size_t>(cache.layout().num_blocks);
         auto* first = tensor->data_as<std::byte>();
         const auto fill = [&](int64_t block) {
           std::byte* target = first + static_cast<size_t>(block) * block_bytes;
@@ -104,7 +104,8 @@ class PaddingReachesNothing
           }
         };
         fill(0);
-        for (int64_t block = num_live_blocks + 1; block < cache.layout().num_blocks; ++block) fill(block);
+        for (int64_t block = num_live_blocks + 1; block < cache.layout().num_blocks; ++block)
+          fill(block);
       }
     }
   }
@@ -114,7 +115,8 @@ class PaddingReachesNothing
     const kv_cache::KvCacheTensors& cache = engine.runner().kv_cache();
     for (int64_t layer = 0; layer < cache.layout().num_layers; ++layer) {
       for (const Tensor* tensor : {&cache.keys(layer), &cache.values(layer)}) {
-        const size_t block_bytes = tensor->type().bytes() / static_cast<size_t>(cache.layout().num_blocks);
+        const size_t block_bytes =
+            tensor->type().bytes() / static_cast<size_t>(cache.layout().num_blocks);
         const auto* first = tensor->data_as<std::byte>() + block_bytes;
         live.insert(live.end(), first, first + static_cast<size_t>(num_live_blocks) * block_bytes);
       }
@@ -144,9 +146,11 @@ TEST_P(PaddingReachesNothing, no_bit_of_a_real_row_or_a_live_block_changes) {
       poison(engine, pattern, batch.num_blocks_used());
       const std::vector<float> actual =
           engine.logits(engine.runner().run(batch.rows(), decision, decision.mode));
-      const std::string what = fmt::format("{} of {} tokens as {}", to_string(mix), num_tokens, to_string(decision.mode));
+      const std::string what = fmt::format(
+          "{} of {} tokens as {}", to_string(mix), num_tokens, to_string(decision.mode));
       ASSERT_EQ(actual.size(), expected.size());
-      EXPECT_EQ(std::memcmp(actual.data(), expected.data(), expected.size() * sizeof(float)), 0) << what;
+      EXPECT_EQ(std::memcmp(actual.data(), expected.data(), expected.size() * sizeof(float)), 0)
+          << what;
       EXPECT_TRUE(live_kv(engine, batch.num_blocks_used()) == expected_kv) << what;
       if (HasFailure()) return;
     }
@@ -160,15 +164,17 @@ std::string case_name(
   return std::string(to_string(mode)) + "_with_" + kPatterns[static_cast<size_t>(pattern)];
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    modes_and_patterns,
-    PaddingReachesNothing,
-    ::testing::Combine(::testing::Values(CudagraphMode::PIECEWISE,
-                                         CudagraphMode::FULL,
-                                         CudagraphMode::FULL_DECODE_ONLY,
-                                         CudagraphMode::FULL_AND_PIECEWISE),
-                       ::testing::Values(Poison::zeros, Poison::ones, Poison::nan, Poison::live_row)),
-    case_name);
+INSTANTIATE_TEST_SUITE_P(modes_and_patterns,
+                         PaddingReachesNothing,
+                         ::testing::Combine(::testing::Values(CudagraphMode::PIECEWISE,
+                                                              CudagraphMode::FULL,
+                                                              CudagraphMode::FULL_DECODE_ONLY,
+                                                              CudagraphMode::FULL_AND_PIECEWISE),
+                                            ::testing::Values(Poison::zeros,
+                                                              Poison::ones,
+                                                              Poison::nan,
+                                                              Poison::live_row)),
+                         case_name);
 
 TEST(NullBlock, is_not_written_by_warm_up_nor_by_padded_steps) {
   TinyEngine engine({.mode = CudagraphMode::FULL});

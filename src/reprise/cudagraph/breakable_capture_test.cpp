@@ -6,8 +6,9 @@
 
 #include "reprise/cudagraph/graph_test_bench.h"
 
-// Rows BRK of reference/cudagraph-behaviour.md 11. Left out: BRK-02, -03, -05 ask a process-wide
-// "current capture", which does not exist here: the capture is offered through the context.
+// The facts of vLLM's tests/v1/cudagraph/test_breakable_cudagraph.py, by number. Left out: BRK-02,
+// -03, -05 ask a process-wide "current capture", which does not exist here: the capture is offered
+// through the context.
 namespace reprise::cudagraph {
 namespace {
 

@@ -5,8 +5,9 @@
 
 #include "reprise/cudagraph/graph_test_bench.h"
 
-// Rows WRP of reference/cudagraph-behaviour.md 11. Left out: WRP-12 (metadata objects of vLLM's second
-// manager, covered by the runner's tests of dummy runs) and WRP-13 (its profiler hook).
+// The facts of vLLM's tests/v1/cudagraph/test_cudagraph_dispatch.py on its wrapper, by number. Left
+// out: WRP-12 (metadata objects of vLLM's second manager, covered by the runner's tests of dummy
+// runs) and WRP-13 (its profiler hook).
 namespace reprise::cudagraph {
 namespace {
 
@@ -104,7 +105,8 @@ class NestedWrapperTest : public CudagraphWrapperTest {
   NestedWrapperTest()
       : inner_(make(CudagraphRuntimeMode::PIECEWISE)),
         outer_(
-            [this](ForwardContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& out) {
+            [this](
+                ForwardContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& out) {
               ++outer_runs_;
               inner_(context, inputs, out);
             },
@@ -130,7 +132,8 @@ TEST_F(NestedWrapperTest, WRP_07_08_in_full_only_the_outer_one_acts) {
   EXPECT_EQ(body_runs_, 1);
 }
 
-TEST_F(NestedWrapperTest, WRP_10_in_piecewise_the_outer_one_passes_through_and_the_inner_one_replays) {
+TEST_F(NestedWrapperTest,
+       WRP_10_in_piecewise_the_outer_one_passes_through_and_the_inner_one_replays) {
   call(outer_, CudagraphRuntimeMode::PIECEWISE, 8);
   bench_.set_all(1);
   call(outer_, CudagraphRuntimeMode::PIECEWISE, 8);
@@ -194,7 +197,8 @@ TEST_F(CudagraphWrapperTest, copied_inputs_may_move) {
   }
 }
 
-TEST(CudagraphWrapperFaults, a_capture_that_fails_at_any_call_leaves_the_key_unknown_and_eager_work_going) {
+TEST(CudagraphWrapperFaults,
+     a_capture_that_fails_at_any_call_leaves_the_key_unknown_and_eager_work_going) {
   for (uint64_t k = 1;; ++k) {
     const std::unique_ptr<device::FakeDevice> fake = device::create_fake_device();
     GraphBench bench(*fake);

@@ -213,7 +213,7 @@ struct SourceRow {
   Support support;
 };
 
-// The backend table of source 001 and the aliasing rule under it: FULL becomes FULL_AND_PIECEWISE
+// The backend table of vLLM's design page on CUDA graphs and the aliasing rule under it: FULL becomes FULL_AND_PIECEWISE
 // with pieces and FULL_DECODE_ONLY without for backends that capture decode only.
 TEST(Resolution, full_is_aliased_as_the_source_documents_say) {
   for (const SourceRow& row :

@@ -24,7 +24,7 @@ struct BatchRow {
   std::span<const int32_t> token_ids;  // the new tokens of this step, at least one
   int32_t num_computed_tokens = 0;     // positions already in the cache
   std::span<const kv_cache::BlockId> block_ids;
-  bool samples = false;                // logits of the last token are wanted
+  bool samples = false;  // logits of the last token are wanted
 };
 
 /// Shape a step is staged at: the real one, or a graph's.
@@ -39,7 +39,7 @@ struct StagedShape {
 ///
 /// Padding: token ids and positions 0, slot -1 (nothing is written), query_start_loc repeats the
 /// last real value, seq_lens 0, block table rows and logits indices 0 (the null block; any row).
-/// Source: reference/cudagraph-behaviour.md 6.3; differs in zeroing token ids, so that embedding
+/// Source: what vLLM's V1 model runner puts there; differs in zeroing token ids, so that embedding
 /// look-ups stay inside the table.
 class InputBatch {
  public:
@@ -48,15 +48,15 @@ class InputBatch {
   /// Writes one step. Does not allocate. \pre the rows fit `shape`, `shape` fits the limits.
   void stage(std::span<const BatchRow> rows, const StagedShape& shape, device::Stream& stream);
 
-  /// Writes a made-up batch of exactly `shape`: tokens split over the requests (the remainder to the
-  /// last one), no cache slot written, contexts as long as the queries.
+  /// Writes a made-up batch of exactly `shape`: tokens split over the requests (the remainder to
+  /// the last one), no cache slot written, contexts as long as the queries.
   void stage_dummy(const StagedShape& shape, device::Stream& stream);
 
   // Views of the last staged shape.
-  [[nodiscard]] Tensor input_ids() const;         // int32[num_tokens]
-  [[nodiscard]] Tensor positions() const;         // int32[num_tokens]
-  [[nodiscard]] Tensor logits_indices() const;    // int32[num_logits_rows]
-  [[nodiscard]] Tensor num_logits() const;        // int32[1]
+  [[nodiscard]] Tensor input_ids() const;       // int32[num_tokens]
+  [[nodiscard]] Tensor positions() const;       // int32[num_tokens]
+  [[nodiscard]] Tensor logits_indices() const;  // int32[num_logits_rows]
+  [[nodiscard]] Tensor num_logits() const;      // int32[1]
   [[nodiscard]] attention::AttentionMetadata attention_metadata() const;
 
   [[nodiscard]] const StagedShape& shape() const noexcept { return shape_; }

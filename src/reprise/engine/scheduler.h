@@ -49,7 +49,7 @@ struct ScheduledRequest {
 
 /// Uniform decodes first, then by number of tokens (shorter remainders, longer prefills), among
 /// equals those with computed context first, then the order they had. Source: vLLM V2
-/// sort_batch_req_ids (reference/cudagraph-behaviour.md 4.5); differs in that a prefill chunk of
+/// sort_batch_req_ids; differs in that a prefill chunk of
 /// decode_query_len tokens never sorts among the decodes.
 void sort_batch(std::span<ScheduledRequest> batch, int decode_query_len);
 

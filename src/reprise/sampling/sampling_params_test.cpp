@@ -36,7 +36,7 @@ struct Field {
   std::vector<float> bad;
 };
 
-// Rows P28-P30 of reference/reliability.md 4.7, plus the edges of every range.
+// The sampling rows P28-P30 of the malformed-request corpus, plus the edges of every range.
 TEST(SamplingParams, refuses_numbers_outside_their_range_by_name_and_value) {
   const std::vector<Field> fields = {
       {"temperature",
