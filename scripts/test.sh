@@ -58,7 +58,8 @@ if ! $sanitize; then
 fi
 
 # A report from a sanitizer ends the process, and so fails the test that it is in.
-export ASAN_OPTIONS="detect_stack_use_after_return=1:${ASAN_OPTIONS:-}"
+# No use-after-return detection: GCC 12 misaligns 64-byte vectors on its fake stack (its bug 110027).
+export ASAN_OPTIONS="detect_stack_use_after_return=0:${ASAN_OPTIONS:-}"
 export UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1:${UBSAN_OPTIONS:-}"
 export TSAN_OPTIONS="halt_on_error=1:second_deadlock_stack=1:${TSAN_OPTIONS:-}"
 failed=0
