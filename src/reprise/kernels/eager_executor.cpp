@@ -1,5 +1,7 @@
 #include "reprise/kernels/eager_executor.h"
 
+#include <fmt/format.h>
+
 #include <numeric>
 #include <utility>
 
@@ -12,7 +14,9 @@
 #include "reprise/kernels/lm_head/lm_head.h"
 #include "reprise/kernels/rms_norm/rms_norm.h"
 #include "reprise/kernels/rope/rope.h"
+#include "reprise/kernels/row_group/row_group.h"
 #include "reprise/kernels/silu_and_mul/silu_and_mul.h"
+#include "reprise/tensor/custom_op.h"
 #include "reprise/tensor/view.h"
 
 namespace reprise::kernels {
@@ -31,7 +35,15 @@ void EagerExecutor::execute(const OpCall& call,
     outputs[0] = make_view(call, inputs[0]);
     return;
   }
-  for (size_t i = 0; i < num_outputs; ++i) outputs[i] = allocate(types[i]);
+  for (size_t i = 0; i < num_outputs; ++i) {
+    if (!outputs[i].defined()) outputs[i] = allocate(types[i]);
+    REPRISE_ASSERT(outputs[i].type() == types[i] && outputs[i].is_dense(),
+                   "{}: result {} needs dense memory of {}, not {}",
+                   op_name(call.code),
+                   i,
+                   types[i].to_string(),
+                   outputs[i].type().to_string());
+  }
   if (run(call, inputs, outputs)) ++num_launches_[static_cast<size_t>(call.code)];
 }
 
@@ -87,8 +99,41 @@ bool EagerExecutor::run(const OpCall& call, std::span<const Tensor> in, std::spa
                                .out = in[6],
                                .scale = call.attributes.scale,
                                .sliding_window = call.attributes.sliding_window});
+    case OpCode::row_group:
+      return launch_row_group(*stream_, *call.attributes.row_group, in, out);
+    case OpCode::custom:
+      return run_custom(*call.attributes.custom, in, out);
+    case OpCode::linear_add:
+    case OpCode::linear_silu_and_mul:
+    case OpCode::rope_kv_write:
+    case OpCode::linear_rope_kv_write:
+    case OpCode::quantize_per_token:
+    case OpCode::quantize_static:
+    case OpCode::rms_norm_quant:
+    case OpCode::fused_add_rms_norm_quant:
+    case OpCode::silu_and_mul_quant:
+    case OpCode::scaled_linear:
+    case OpCode::attention_quant:
+    case OpCode::all_reduce:
+    case OpCode::reduce_scatter:
+    case OpCode::all_gather:
+    case OpCode::fused_all_reduce_add_rms_norm:
+    case OpCode::linear_reduce_scatter:
+    case OpCode::all_gather_linear:
+      throw InvalidArgument(fmt::format("{}: no kernel on this device", op_name(call.code)));
   }
   return false;
+}
+
+bool EagerExecutor::run_custom(const CustomOp& op,
+                               std::span<const Tensor> in,
+                               std::span<const Tensor> out) {
+  if (!op.launch_cpu) {
+    throw InvalidArgument(fmt::format(
+        "custom op {} has no kernel for {}: register one", op.name, stream_->device().name()));
+  }
+  op.launch_cpu(*stream_, in, out);
+  return true;
 }
 
 }  // namespace reprise::kernels

@@ -47,11 +47,13 @@ class EagerExecutor final : public OpExecutor {
   }
 
  private:
-  static constexpr size_t kNumOpCodes = static_cast<size_t>(OpCode::attention) + 1;
-
   [[nodiscard]] Tensor allocate(const TensorType& type);
   /// Whether a kernel was launched.
   bool run(const OpCall& call, std::span<const Tensor> inputs, std::span<Tensor> outputs);
+
+  bool run_custom(const CustomOp& op,
+                  std::span<const Tensor> inputs,
+                  std::span<const Tensor> outputs);
 
   device::Stream* stream_;
   device::MemoryPool* pool_;

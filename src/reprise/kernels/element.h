@@ -11,6 +11,10 @@ struct BFloat16 {
 struct Float16 {
   uint16_t bits;
 };
+/// OCP E4M3FN: sign, four exponent bits (bias 7), three of mantissa; largest 448, no infinities.
+struct Float8E4M3 {
+  uint8_t bits;
+};
 
 // Scalar conversions, round to nearest even. `static` on purpose: this header is compiled under
 // every instruction set, and a shared inline function could leave its AVX-512 body in the baseline.
@@ -33,6 +37,16 @@ static inline float to_float(Float16 value) {
   return bits_to_float(sign | (magnitude >= 0x7c00U ? special : finite));
 }
 
+static inline float to_float(Float8E4M3 value) {
+  const uint32_t sign = static_cast<uint32_t>(value.bits & 0x80U) << 24;
+  const uint32_t magnitude = value.bits & 0x7fU;
+  const uint32_t normal = (magnitude << 20) + ((127U - 7U) << 23);
+  const uint32_t subnormal =
+      float_to_bits(static_cast<float>(static_cast<int32_t>(magnitude)) * 0x1p-9F);
+  const uint32_t finite = magnitude < 0x08U ? subnormal : normal;
+  return bits_to_float(sign | (magnitude == 0x7fU ? 0x7fc00000U : finite));
+}
+
 static inline void store_element(float* out, float value) { *out = value; }
 static inline void store_element(BFloat16* out, float value) {
   const uint32_t bits = float_to_bits(value);
@@ -53,6 +67,21 @@ static inline void store_element(Float16* out, float value) {
   const uint32_t finite = magnitude < 0x38800000U ? subnormal : normal;  // below 2^-14
   const uint32_t bounded = magnitude >= 0x477ff000U ? 0x7c00U : finite;  // 65520 and above
   out->bits = static_cast<uint16_t>(sign | (magnitude > 0x7f800000U ? nan : bounded));
+}
+
+// What lies beyond the largest value becomes the largest: quantisation saturates.
+static inline void store_element(Float8E4M3* out, float value) {
+  const uint32_t bits = float_to_bits(value);
+  const uint32_t sign = (bits >> 24) & 0x80U;
+  const uint32_t magnitude = bits & 0x7fffffffU;
+  const uint32_t normal =
+      (magnitude - ((127U - 7U) << 23) + 0x7ffffU + ((magnitude >> 20) & 1U)) >> 20;
+  // One ulp of 2^14 is 2^-9, the smallest float8: the float addition does the rounding.
+  const uint32_t subnormal =
+      float_to_bits(bits_to_float(magnitude) + 16384.0F) - float_to_bits(16384.0F);
+  const uint32_t finite = magnitude < 0x3c800000U ? subnormal : normal;  // below 2^-6
+  const uint32_t bounded = magnitude >= 0x43e00000U ? 0x7eU : finite;    // 448 and above
+  out->bits = static_cast<uint8_t>(sign | (magnitude > 0x7f800000U ? 0x7fU : bounded));
 }
 
 }  // namespace reprise::kernels

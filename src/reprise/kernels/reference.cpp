@@ -38,6 +38,8 @@ double element(const Tensor& tensor, int64_t i, int64_t j, int64_t k, int64_t l)
       return tensor.data_as<int8_t>()[offset];
     case DType::u8:
       return tensor.data_as<uint8_t>()[offset];
+    case DType::f8e4m3:
+      return to_float(tensor.data_as<Float8E4M3>()[offset]);
   }
   return 0;
 }

@@ -11,9 +11,20 @@
 namespace reprise::program {
 namespace {
 
-// Takes one size of one input into account.
+// Takes the sizes of one input after the other into account.
 class SymbolBinder {
  public:
+  void bind(const std::string& input, const ValueType& type, const Tensor& tensor) {
+    if (tensor.dtype() != type.dtype || tensor.rank() != type.shape.rank()) {
+      throw InvalidArgument(fmt::format(
+          "input '{}' must be {}, not {}", input, type.to_string(), tensor.type().to_string()));
+    }
+    for (int dim = 0; dim < type.shape.rank(); ++dim)
+      bind(input, type.shape[dim], tensor.size(dim));
+  }
+  [[nodiscard]] const SymbolValues& values() const noexcept { return values_; }
+
+ private:
   void bind(const std::string& input, const SymInt& size, int64_t actual) {
     if (size.is_constant()) {
       if (size.constant() != actual) fail(input, size, actual);
@@ -27,9 +38,6 @@ class SymbolBinder {
     is_bound = true;
     values_[size.symbol()] = value;
   }
-  [[nodiscard]] const SymbolValues& values() const noexcept { return values_; }
-
- private:
   [[noreturn]] void fail(const std::string& input, const SymInt& size, int64_t actual) const {
     throw InvalidArgument(fmt::format("input '{}': size {} does not fit {}, with {} so far",
                                       input,
@@ -61,32 +69,38 @@ void require_types(const Program& program,
 
 }  // namespace
 
-SymbolValues bind_symbols(const Program& program, std::span<const Tensor> inputs) {
+SymbolValues bind_symbols(const Program& program,
+                          std::span<const Tensor> inputs,
+                          std::span<const Tensor> states) {
   if (inputs.size() != program.inputs.size()) {
     throw InvalidArgument(
         fmt::format("the program takes {} inputs, not {}", program.inputs.size(), inputs.size()));
   }
   SymbolBinder binder;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const ValueType& type = program.type(program.inputs[i].value);
-    const std::string& name = program.inputs[i].name;
-    if (inputs[i].dtype() != type.dtype || inputs[i].rank() != type.shape.rank()) {
-      throw InvalidArgument(fmt::format(
-          "input '{}' must be {}, not {}", name, type.to_string(), inputs[i].type().to_string()));
-    }
-    for (int dim = 0; dim < type.shape.rank(); ++dim) {
-      binder.bind(name, type.shape[dim], inputs[i].size(dim));
-    }
+    binder.bind(program.inputs[i].name, program.type(program.inputs[i].value), inputs[i]);
+  }
+  for (size_t i = 0; i < std::min(states.size(), program.states.size()); ++i) {
+    binder.bind("state", program.type(program.states[i]), states[i]);
   }
   return binder.values();
 }
 
-Interpreter::Interpreter(const Program& program)
-    : program_(&program), dead_(program.nodes.size()), tensors_(program.values.size()) {
+Interpreter::Interpreter(const Program& program, GroupCode code)
+    : program_(&program),
+      code_(code),
+      steps_(program.nodes.size()),
+      tensors_(program.values.size()) {
   check(program);
+  for (const ProgramInput& input : program.inputs) input_ids_.push_back(input.value);
+  for (size_t i = 0; i < program.groups.size(); ++i) {
+    const bool has_code = i < code.size() && code[i] != nullptr;
+    groups_.push_back(has_code ? nullptr : std::make_unique<Interpreter>(program.groups[i]));
+  }
   constexpr auto kNever = static_cast<size_t>(-1);
   std::vector<size_t> last_use(program.values.size(), kNever);
   for (size_t i = 0; i < program.nodes.size(); ++i) {
+    steps_[i].signature = signature_of(program, program.nodes[i]);
     for (ValueId id : program.nodes[i].outputs) last_use[index_of(id)] = i;
     for (ValueId id : program.nodes[i].inputs) {
       if (id != kNoValue) last_use[index_of(id)] = i;
@@ -94,57 +108,86 @@ Interpreter::Interpreter(const Program& program)
   }
   for (ValueId id : program.outputs) last_use[index_of(id)] = kNever;
   for (size_t i = 0; i < last_use.size(); ++i) {
-    if (last_use[i] != kNever) dead_[last_use[i]].push_back(ValueId{static_cast<uint32_t>(i)});
+    if (last_use[i] != kNever)
+      steps_[last_use[i]].dead.push_back(ValueId{static_cast<uint32_t>(i)});
   }
 }
 
-std::vector<Tensor> Interpreter::run(std::span<const Tensor> inputs,
-                                     const SlotTensors& slots,
-                                     const SymbolValues& values,
-                                     OpExecutor& executor) {
+void Interpreter::run(std::span<const Tensor> inputs,
+                      const SlotTensors& slots,
+                      const SymbolValues& values,
+                      OpExecutor& executor,
+                      std::vector<Tensor>& outputs,
+                      const PlannedResults& planned) {
   const Program& program = *program_;
-  std::vector<ValueId> input_ids;
-  for (const ProgramInput& input : program.inputs) input_ids.push_back(input.value);
-  require_types(program, input_ids, inputs, values, "inputs");
+  require_types(program, input_ids_, inputs, values, "inputs");
   require_types(program, program.parameters, slots.parameters, values, "parameters");
   require_types(program, program.states, slots.states, values, "states");
   const auto set = [this](std::span<const ValueId> ids, std::span<const Tensor> tensors) {
     for (size_t i = 0; i < ids.size(); ++i) tensors_[index_of(ids[i])] = tensors[i];
   };
-  set(input_ids, inputs);
+  set(input_ids_, inputs);
   set(program.parameters, slots.parameters);
   set(program.states, slots.states);
   for (size_t i = 0; i < program.nodes.size(); ++i) {
-    run_node(program.nodes[i], values, executor);
-    for (ValueId id : dead_[i]) tensors_[index_of(id)] = Tensor{};
+    run_step(i, values, executor, planned);
+    for (ValueId id : steps_[i].dead) tensors_[index_of(id)] = Tensor{};
   }
-  std::vector<Tensor> outputs;
+  outputs.clear();
   for (ValueId id : program.outputs) outputs.push_back(tensors_[index_of(id)]);
   // Nothing stays alive through the interpreter.
   std::fill(tensors_.begin(), tensors_.end(), Tensor{});
-  return outputs;
 }
 
-void Interpreter::run_node(const Node& node, const SymbolValues& values, OpExecutor& executor) {
+void Interpreter::run_step(size_t index,
+                           const SymbolValues& values,
+                           OpExecutor& executor,
+                           const PlannedResults& planned) {
+  const Node& node = program_->nodes[index];
+  const OpSignature& signature = steps_[index].signature;
   operands_.clear();
   for (ValueId id : node.inputs) {
     operands_.push_back(id == kNoValue ? Tensor{} : tensors_[index_of(id)]);
   }
-  const OpSignature signature = signature_of(node.op);
-  std::array<Tensor, kMaxOpOutputs> results;
-  const bool is_in_place = signature.writes_states || signature.out_buffer.has_value();
-  const size_t num_results = is_in_place ? 0 : node.outputs.size();
-  executor.execute(
-      call_of(*program_, node, values), operands_, std::span(results).first(num_results));
-  for (size_t i = 0; i < num_results; ++i)
+  std::array<Tensor, kMaxOpOutputs> memory;
+  const std::span results = std::span(memory).first(signature.num_results);
+  for (size_t i = 0; i < results.size() && planned.arena != nullptr; ++i) {
+    const std::optional<Placement>& placement = planned.placements[index_of(node.outputs[i])];
+    if (!placement) continue;
+    results[i] = Tensor::borrow(program_->type(node.outputs[i]).evaluate(values),
+                                planned.arena->address(*placement, values),
+                                executor);
+  }
+  if (node.op == OpCode::row_group) {
+    run_group(node, values, executor, results);
+  } else {
+    executor.execute(call_of(*program_, node, values), operands_, results);
+  }
+  for (size_t i = 0; i < results.size(); ++i) {
     tensors_[index_of(node.outputs[i])] = std::move(results[i]);
+  }
   if (signature.writes_states) {
-    for (size_t i = 0; i < node.outputs.size(); ++i) {
-      tensors_[index_of(node.outputs[i])] = operands_[signature.states[i]];
+    for (size_t i = 0; i < signature.states.size(); ++i) {
+      tensors_[index_of(node.outputs[results.size() + i])] = operands_[signature.states[i]];
     }
   }
   if (signature.out_buffer) tensors_[index_of(node.outputs[0])] = operands_[*signature.out_buffer];
   operands_.clear();
+}
+
+void Interpreter::run_group(const Node& node,
+                            const SymbolValues& values,
+                            OpExecutor& executor,
+                            std::span<Tensor> results) {
+  const size_t group = node.attributes.group;
+  if (groups_[group] == nullptr) {
+    executor.execute({OpCode::row_group, {.row_group = code_[group]}}, operands_, results);
+    return;
+  }
+  // Op by op: results come from wherever the executor takes them, planned memory is not used.
+  groups_[group]->run(operands_, {}, values, executor, group_results_);
+  std::move(group_results_.begin(), group_results_.end(), results.begin());
+  group_results_.clear();
 }
 
 }  // namespace reprise::program

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "reprise/program/text.h"
+#include "reprise/tensor/custom_op.h"
 
 namespace reprise::program {
 namespace {
@@ -107,22 +108,47 @@ class Cursor {
 
 class Parser {
  public:
-  explicit Parser(std::string_view text) : in_(text) {}
+  Parser(Cursor in, std::span<const CustomOp* const> custom_ops)
+      : in_(in), custom_ops_(custom_ops) {}
 
   Program parse() {
     in_.skip_blank_lines();
     if (in_.take_word("'program'") != "program") in_.fail("a program begins with 'program {'");
     in_.take('{');
     in_.end_line();
+    while (parse_group()) {
+    }
+    parse_body();
+    if (!in_.at_end()) in_.fail("text after the program");
+    return std::move(program_);
+  }
+
+ private:
+  void parse_body() {
     while (parse_declaration()) {
     }
     while (parse_node()) {
     }
     parse_end();
-    return std::move(program_);
   }
-
- private:
+  // "group g0 {", then a body. Groups hold no groups, so this nests once.
+  bool parse_group() {
+    in_.skip_blank_lines();
+    const Cursor begin = in_;
+    if (!is_word(in_.peek()) || in_.take_word("a declaration") != "group") {
+      in_ = begin;
+      return false;
+    }
+    expect_slot('g', program_.groups.size());
+    in_.take('{');
+    in_.end_line();
+    Parser group(in_, custom_ops_);
+    group.parse_body();
+    in_ = group.in_;
+    in_.end_line();
+    program_.groups.push_back(std::move(group.program_));
+    return true;
+  }
   // "input %name: type" and its like. False at the first line that is none.
   bool parse_declaration() {
     in_.skip_blank_lines();
@@ -210,7 +236,7 @@ class Parser {
     const std::string_view word = in_.take_word("a symbol");
     const std::optional<Symbol> symbol = parse_symbol(word);
     if (!symbol)
-      in_.fail_at(position, fmt::format("no size is called '{}'; there are T, R, L", word));
+      in_.fail_at(position, fmt::format("no size is called '{}'; there are T, R, L, B", word));
     return *symbol;
   }
 
@@ -294,9 +320,7 @@ class Parser {
       in_ = begin;
       return false;
     }
-    const std::optional<OpCode> op = parse_op_name(name);
-    if (!op) in_.fail_at(position, fmt::format("no op is called '{}'", name));
-    node.op = *op;
+    parse_op(node, name, position);
     parse_arguments(node);
     if (in_.take_if('{')) parse_attributes(node);
     node.location = std::string(in_.take_comment());
@@ -309,6 +333,27 @@ class Parser {
     in_.end_line();
     program_.nodes.push_back(std::move(node));
     return true;
+  }
+
+  // "rms_norm", or "mine::scale"
+  void parse_op(Node& node, std::string_view name, size_t position) {
+    if (!in_.take_if(':')) {
+      const std::optional<OpCode> op = parse_op_name(name);
+      if (!op || *op == OpCode::custom) {
+        in_.fail_at(position, fmt::format("no op is called '{}'", name));
+      }
+      node.op = *op;
+      return;
+    }
+    in_.take(':');
+    const std::string full = fmt::format("{}::{}", name, in_.take_word("the name of an op"));
+    for (const CustomOp* op : custom_ops_) {
+      if (op->name != full) continue;
+      node.op = OpCode::custom;
+      node.attributes.custom = op;
+      return;
+    }
+    in_.fail_at(position, fmt::format("no custom op is registered as '{}'", full));
   }
 
   void parse_arguments(Node& node) {
@@ -353,25 +398,61 @@ class Parser {
 
   // False if the op has no such attribute.
   bool parse_attribute(Node& node, std::string_view key) {
-    NodeAttributes& to = node.attributes;
-    if (node.op == OpCode::slice && key == "dim") {
-      to.dim = static_cast<int>(parse_number());
-    } else if (node.op == OpCode::slice && key == "begin") {
-      to.begin = parse_size();
-    } else if ((node.op == OpCode::slice && key == "length") ||
-               (node.op == OpCode::unflatten && key == "heads")) {
-      to.length = parse_size();
-    } else if ((node.op == OpCode::rms_norm || node.op == OpCode::fused_add_rms_norm) &&
-               key == "epsilon") {
-      to.epsilon = parse_float();
-    } else if (node.op == OpCode::attention && key == "scale") {
-      to.scale = parse_float();
-    } else if (node.op == OpCode::attention && key == "sliding_window") {
-      to.sliding_window = parse_number();
-    } else {
-      return false;
+    for (Attribute attribute : attributes_of(node.op)) {
+      if (attribute_name(attribute) != key) continue;
+      parse_value_of(attribute, node.attributes);
+      return true;
     }
-    return true;
+    return false;
+  }
+  void parse_value_of(Attribute attribute, NodeAttributes& to) {
+    switch (attribute) {
+      case Attribute::dim:
+        to.dim = static_cast<int>(parse_number());
+        return;
+      case Attribute::begin:
+        to.begin = parse_size();
+        return;
+      case Attribute::length:
+      case Attribute::heads:
+        to.length = parse_size();
+        return;
+      case Attribute::epsilon:
+        to.epsilon = parse_float();
+        return;
+      case Attribute::scale:
+        to.scale = parse_float();
+        return;
+      case Attribute::sliding_window:
+        to.sliding_window = parse_number();
+        return;
+      case Attribute::dtype:
+        to.dtype = parse_dtype_name();
+        return;
+      case Attribute::ranks:
+        to.ranks = parse_number();
+        return;
+      case Attribute::group:
+        to.group = parse_group_number();
+        return;
+    }
+  }
+  DType parse_dtype_name() {
+    in_.skip_spaces();
+    const size_t position = in_.position();
+    const std::string_view name = in_.take_word("an element type");
+    const std::optional<DType> dtype = parse_short_name(name);
+    if (!dtype) in_.fail_at(position, fmt::format("no element type is called '{}'", name));
+    return *dtype;
+  }
+  uint32_t parse_group_number() {
+    in_.skip_spaces();
+    const size_t position = in_.position();
+    const std::string_view name = in_.take_word("a group");
+    for (size_t i = 0; i < program_.groups.size(); ++i) {
+      if (name == fmt::format("g{}", i)) return static_cast<uint32_t>(i);
+    }
+    in_.fail_at(position, fmt::format("there is no group '{}'", name));
   }
 
   std::vector<ValueId> parse_values() {
@@ -396,10 +477,10 @@ class Parser {
     }
     in_.skip_blank_lines();
     in_.take('}');
-    if (!in_.at_end()) in_.fail("text after the program");
   }
 
   Cursor in_;
+  std::span<const CustomOp* const> custom_ops_;
   Program program_;
   std::map<std::string, ValueId, std::less<>> values_;
   size_t num_results_ = 0;
@@ -412,6 +493,8 @@ ProgramSyntaxError::ProgramSyntaxError(size_t line, size_t column, const std::st
       line_(line),
       column_(column) {}
 
-Program parse(std::string_view text) { return Parser(text).parse(); }
+Program parse(std::string_view text, std::span<const CustomOp* const> custom_ops) {
+  return Parser(Cursor(text), custom_ops).parse();
+}
 
 }  // namespace reprise::program

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "reprise/program/text.h"
+#include "reprise/tensor/custom_op.h"
 
 namespace reprise::program {
 namespace {
@@ -34,6 +35,7 @@ class Printer {
 
   std::string print() {
     text_ = "program {\n";
+    for (size_t i = 0; i < program_.groups.size(); ++i) print_group(i);
     for (const ProgramInput& input : program_.inputs) {
       declare(input.is_buffer ? "buffer" : "input", input.value);
     }
@@ -46,6 +48,15 @@ class Printer {
   }
 
  private:
+  // The lines of the group's own program, two spaces further in.
+  void print_group(size_t index) {
+    const std::string body = Printer(program_.groups[index], names_).print();
+    std::string_view rest = std::string_view(body).substr(body.find('\n') + 1);
+    line("group g{} {{", index);
+    for (; !rest.empty(); rest.remove_prefix(rest.find('\n') + 1)) {
+      line("{}", rest.substr(0, rest.find('\n')));
+    }
+  }
   void name_slots(const std::vector<ValueId>& slots, char prefix) {
     for (size_t slot = 0; slot < slots.size(); ++slot) {
       set_name(slots[slot], fmt::format("{}{}", prefix, slot));
@@ -83,25 +94,42 @@ class Printer {
     return fmt::format(
         "{}: {}", name(id), is_state ? fmt::format("s{}", *program_.value(id).state) : type(id));
   }
-  [[nodiscard]] static std::string attributes(const Node& node) {
-    const NodeAttributes& from = node.attributes;
-    switch (node.op) {
-      case OpCode::slice:
-        return fmt::format(" {{dim={}, begin={}, length={}}}",
-                           from.dim,
-                           from.begin.to_string(),
-                           from.length.to_string());
-      case OpCode::unflatten:
-        return fmt::format(" {{heads={}}}", from.length.to_string());
-      case OpCode::rms_norm:
-      case OpCode::fused_add_rms_norm:
-        return fmt::format(" {{epsilon={}}}", from.epsilon);
-      case OpCode::attention:
-        if (from.sliding_window == 0) return fmt::format(" {{scale={}}}", from.scale);
-        return fmt::format(" {{scale={}, sliding_window={}}}", from.scale, from.sliding_window);
-      default:
-        return {};
+  [[nodiscard]] static std::string attribute(const NodeAttributes& from, Attribute attribute) {
+    switch (attribute) {
+      case Attribute::dim:
+        return fmt::to_string(from.dim);
+      case Attribute::begin:
+        return from.begin.to_string();
+      case Attribute::length:
+      case Attribute::heads:
+        return from.length.to_string();
+      case Attribute::epsilon:
+        return fmt::to_string(from.epsilon);
+      case Attribute::scale:
+        return fmt::to_string(from.scale);
+      case Attribute::sliding_window:
+        return fmt::to_string(from.sliding_window);
+      case Attribute::dtype:
+        return std::string(short_name(from.dtype));
+      case Attribute::ranks:
+        return fmt::to_string(from.ranks);
+      case Attribute::group:
+        return fmt::format("g{}", from.group);
     }
+    return "?";
+  }
+  [[nodiscard]] static std::string attributes(const Node& node) {
+    std::vector<std::string> texts;
+    for (Attribute key : attributes_of(node.op)) {
+      if (key == Attribute::sliding_window && node.attributes.sliding_window == 0) continue;
+      texts.push_back(fmt::format("{}={}", attribute_name(key), attribute(node.attributes, key)));
+    }
+    return texts.empty() ? std::string() : fmt::format(" {{{}}}", fmt::join(texts, ", "));
+  }
+  // An op of ours, or the user's with its namespace.
+  [[nodiscard]] static std::string_view op_text(const Node& node) {
+    const bool is_named = node.op == OpCode::custom && node.attributes.custom != nullptr;
+    return is_named ? std::string_view(node.attributes.custom->name) : op_name(node.op);
   }
   // On one line whatever it holds.
   [[nodiscard]] static std::string comment(std::string_view location) {
@@ -118,7 +146,7 @@ class Printer {
     line("{}{}{}({}){}{}",
          fmt::join(results, ", "),
          results.empty() ? "" : " = ",
-         op_name(node.op),
+         op_text(node),
          list(node.inputs),
          attributes(node),
          names_ == Names::as_given ? comment(node.location) : std::string());

@@ -37,12 +37,16 @@ struct NodeAttributes {
   SymInt length;
   float scale = 0;
   int64_t sliding_window = 0;
+  DType dtype = DType::f32;
+  int64_t ranks = 0;
+  uint32_t group = 0;                // position in Program::groups
+  const CustomOp* custom = nullptr;  // owned by whoever registered it
 
   friend bool operator==(const NodeAttributes&, const NodeAttributes&) = default;
 };
 
-/// One op call. Besides the results of op.h, kv_write results in the next versions of both caches,
-/// and attention in `out` as it is afterwards.
+/// One op call. After the results of op.h come the next versions of the states that it writes, and
+/// of attention `out` as it is afterwards.
 struct Node {
   OpCode op = OpCode::empty;
   NodeAttributes attributes;
@@ -57,10 +61,32 @@ struct ProgramInput {
   bool is_buffer = false;  // memory to be overwritten by attention; its content means nothing
 };
 
+/// Which constants an op reads, in the order of its text.
+enum class Attribute : uint8_t {
+  dim,
+  begin,
+  length,
+  heads,  // NodeAttributes::length under another name
+  epsilon,
+  scale,
+  sliding_window,  // left out of the text when 0
+  dtype,
+  ranks,
+  group,
+};
+[[nodiscard]] std::span<const Attribute> attributes_of(OpCode op) noexcept;
+/// "epsilon"
+[[nodiscard]] std::string_view attribute_name(Attribute attribute) noexcept;
+
 /// Functional SSA: every value has one definition (an input, a slot, or a node) before all its
 /// uses. Parameters and states are slots, so that layers with equal code are equal programs. A
 /// value type: copy it, compare its text. verify() says whether it is well formed.
+///
+/// A `row_group` node runs a group: a program of row-wise ops over inputs alone (no parameters, no
+/// states), whose rows are independent of each other. Code is generated per group, so equal groups
+/// stand here once.
 struct Program {
+  std::vector<Program> groups;
   std::vector<Value> values;
   std::vector<ProgramInput> inputs;
   std::vector<ValueId> parameters;  // by slot
@@ -90,13 +116,24 @@ class ProgramError : public Error {
 /// How an op touches its operands, besides reading them.
 struct OpSignature {
   size_t num_inputs = 0;
-  size_t num_outputs = 0;                // of a node, new versions included
-  std::span<const size_t> states;        // operands that must be state
-  bool writes_states = false;            // results are their next versions
-  std::optional<size_t> out_buffer;      // operand that is overwritten; the result is what it holds
-  std::optional<size_t> optional_input;  // operand that may be left out
+  size_t num_results = 0;                   // that the op computes: first among a node's outputs
+  std::span<const size_t> states;           // operands that must be state
+  bool writes_states = false;               // their next versions are the other outputs
+  std::optional<size_t> out_buffer;         // operand that is overwritten; the only output holds it
+  std::span<const size_t> optional_inputs;  // operands that may be left out
+
+  /// Of a node.
+  [[nodiscard]] size_t num_outputs() const noexcept {
+    return num_results + (writes_states ? states.size() : 0) + (out_buffer ? 1 : 0);
+  }
 };
-[[nodiscard]] OpSignature signature_of(OpCode op) noexcept;
+/// \pre a row_group's group exists and a custom op is named, as in every verified program
+[[nodiscard]] OpSignature signature_of(const Program& program, const Node& node);
+/// Same, from a call. \pre not row_group, which is only ever one of a program
+[[nodiscard]] OpSignature signature_of(const OpCall& call);
+/// Whether a row of each result depends on one row of the operands (and on tables and weights):
+/// what groups are made of.
+[[nodiscard]] bool is_row_wise(OpCode op) noexcept;
 /// All ops, and the one of that name.
 [[nodiscard]] std::span<const OpCode> all_ops() noexcept;
 [[nodiscard]] std::optional<OpCode> parse_op_name(std::string_view name) noexcept;

@@ -46,7 +46,8 @@ Fingerprint fingerprint_of(const OpCall& call, std::span<const Tensor> inputs) {
   print.add(static_cast<uint64_t>(call.attributes.length));
   print.add(std::bit_cast<uint32_t>(call.attributes.scale));
   print.add(static_cast<uint64_t>(call.attributes.sliding_window));
-  const OpSignature signature = signature_of(call.code);
+  print.add(static_cast<uint64_t>(call.attributes.ranks));
+  const OpSignature signature = signature_of(call);
   for (size_t i = 0; i < inputs.size(); ++i) {
     // What is overwritten is not read.
     const bool is_read = inputs[i].defined() && signature.out_buffer != i;
@@ -167,7 +168,7 @@ class RandomBuilder {
       }
       node.outputs.push_back(sampled(program_.add_value(type)));
     }
-    const OpSignature signature = signature_of(op);
+    const OpSignature signature = signature_of(program_, node);
     if (signature.writes_states) {
       for (size_t operand : signature.states) {
         node.outputs.push_back(sampled(program_.add_next_version(node.inputs[operand])));
@@ -177,24 +178,22 @@ class RandomBuilder {
       node.outputs.push_back(
           sampled(program_.add_value(program_.type(node.inputs[*signature.out_buffer]))));
     }
-    for (size_t i = 0; is_view(op) && i < kPoints.size(); ++i) {
+    for (size_t i = 0; is_view(node.op) && i < kPoints.size(); ++i) {
       samples_[index_of(node.outputs[0])][i] =
           make_view(call_at(node, i), samples_[index_of(node.inputs[0])][i]);
     }
-    if (!signature.writes_states)
-      pool_.insert(pool_.end(), node.outputs.begin(), node.outputs.end());
+    const size_t num_values =
+        node.outputs.size() - (signature.writes_states ? signature.states.size() : 0);
+    pool_.insert(pool_.end(),
+                 node.outputs.begin(),
+                 node.outputs.begin() + static_cast<std::ptrdiff_t>(num_values));
     if (pick(0, 3) == 0) node.location = fmt::format("layers.{}", program_.nodes.size());
     const ValueId first = node.outputs[0];
     program_.nodes.push_back(std::move(node));
     return first;
   }
   OpCall call_at(const Node& node, size_t point) const {
-    OpCall call{node.op};
-    call.attributes.epsilon = node.attributes.epsilon;
-    call.attributes.dim = node.attributes.dim;
-    call.attributes.begin = node.attributes.begin.evaluate(kPoints[point]);
-    call.attributes.length = node.attributes.length.evaluate(kPoints[point]);
-    return call;
+    return call_of(program_, node, kPoints[point]);
   }
   std::vector<Tensor> operands(const Node& node, size_t point) const {
     std::vector<Tensor> found;
@@ -205,7 +204,7 @@ class RandomBuilder {
 
   void add_step() {
     const ValueId x = pick_value();
-    switch (pick(0, 13)) {
+    switch (pick(0, 18)) {
       case 0:
         add(OpCode::rms_norm,
             {.epsilon = pick(0, 1) == 0 ? 1e-5F : 1e-6F},
@@ -242,10 +241,87 @@ class RandomBuilder {
         add_normed_sum(x);
         return;
       case 11:
-        add(OpCode::fused_add_rms_norm, {.epsilon = 1e-6F}, {x, alike(x), parameter({shape(x)[-1]})});
+        add(OpCode::fused_add_rms_norm,
+            {.epsilon = 1e-6F},
+            {x, alike(x), parameter({shape(x)[-1]})});
+        return;
+      case 12:
+        if (options_.fused) add_quantized(x);
+        return;
+      case 13:
+        if (options_.fused) add_fused_linear(x);
+        return;
+      case 14:
+        if (options_.collectives) add_collective(x);
         return;
       default:
         add_attention_layer(x);
+    }
+  }
+  DType pick_eight_bits() { return pick(0, 1) == 0 ? DType::i8 : DType::f8e4m3; }
+  void add_quantized(ValueId x) {
+    if (shape(x).rank() != 2 || program_.type(x).dtype != options_.dtype) return;
+    const NodeAttributes dtype{.dtype = pick_eight_bits()};
+    const NodeAttributes norm{.epsilon = 1e-6F, .dtype = dtype.dtype};
+    const ValueId weight = parameter({shape(x)[1]});
+    switch (pick(0, 4)) {
+      case 0:
+        add(OpCode::quantize_static, dtype, {x, one_scale()});
+        return;
+      case 1:
+        add(OpCode::rms_norm_quant, norm, {x, weight});
+        return;
+      case 2:
+        add(OpCode::fused_add_rms_norm_quant, norm, {x, alike(x), weight});
+        return;
+      case 3:
+        add(OpCode::silu_and_mul_quant, dtype, {x});
+        return;
+      default:
+        break;
+    }
+    const std::optional<ValueId> q = add(OpCode::quantize_per_token, dtype, {x});
+    const ValueId scale = program_.nodes.back().outputs[1];
+    const ValueId eight = sampled(program_.add_parameter({dtype.dtype, {24, shape(x)[1]}}));
+    const ValueId scales = sampled(program_.add_parameter({DType::f32, {24}}));
+    add(OpCode::scaled_linear, {.dtype = options_.dtype}, {*q, scale, eight, scales, kNoValue});
+  }
+  ValueId one_scale() { return sampled(program_.add_parameter({DType::f32, {1}})); }
+  void add_fused_linear(ValueId x) {
+    if (shape(x).rank() != 2 || program_.type(x).dtype != options_.dtype) return;
+    const int64_t width = shape(x)[1];
+    if (pick(0, 1) == 0) {
+      add(OpCode::linear_add, {}, {x, parameter({width, width}), kNoValue, alike(x)});
+    } else {
+      add(OpCode::linear_silu_and_mul, {}, {x, parameter({32, width}), parameter({32})});
+    }
+  }
+  void add_collective(ValueId x) {
+    if (shape(x).rank() != 2 || program_.type(x).dtype != options_.dtype) return;
+    const ValueId weight = parameter({shape(x)[1]});
+    switch (pick(0, 3)) {
+      case 0:
+        add(OpCode::all_reduce, {.ranks = 2}, {x});
+        return;
+      case 1:
+        // Rows that the ranks divide for every batch.
+        if (add(OpCode::all_gather, {.ranks = 2}, {x})) {
+          add(OpCode::reduce_scatter, {.ranks = 2}, {program_.nodes.back().outputs[0]});
+        }
+        return;
+      case 2:
+        add(OpCode::fused_all_reduce_add_rms_norm,
+            {.epsilon = 1e-6F, .ranks = 2},
+            {x, alike(x), weight});
+        return;
+      default:
+        if (add(OpCode::all_gather_linear,
+                {.ranks = 2},
+                {x, parameter({16, shape(x)[1]}), kNoValue})) {
+          add(OpCode::linear_reduce_scatter,
+              {.ranks = 2},
+              {program_.nodes.back().outputs[0], parameter({16, 16}), kNoValue});
+        }
     }
   }
   // A value of the same type.
@@ -283,6 +359,10 @@ class RandomBuilder {
   }
   void add_attention_layer(ValueId x) {
     if (shape(x).rank() != 2 || rows(x) != SymInt(Symbol::num_tokens)) return;
+    if (options_.fused && pick(0, 3) == 0) {
+      add_fused_attention(x);
+      return;
+    }
     const std::optional<ValueId> qkv = add_linear(x, 4 * 16);
     if (!qkv) return;
     ValueId q = heads_of(*qkv, 0, 2);
@@ -304,6 +384,58 @@ class RandomBuilder {
     add(OpCode::attention,
         {.scale = 0.25F, .sliding_window = pick(0, 3) == 0 ? 5 : 0},
         {q, current(pair), current(pair + 1), query_start_loc_, seq_lens_, block_table_, out});
+  }
+  // Two heads of q, one of k and of v, each of 16, as one op writes them to the cache.
+  void add_fused_attention(ValueId x) {
+    if (program_.type(x).dtype != options_.dtype) return;
+    const size_t pair = pick_state_pair();
+    const ValueId table = sampled(program_.add_parameter({DType::f32, {kMaxPosition, 16}}));
+    const bool has_norm = pick(0, 1) == 0;
+    const ValueId norm = has_norm ? parameter({16}) : kNoValue;
+    const ValueId weight = parameter({64, shape(x)[1]});
+    std::optional<ValueId> q;
+    if (pick(0, 1) == 0) {
+      q = add(OpCode::linear_rope_kv_write,
+              {.epsilon = 1e-6F, .length = 2},
+              {x,
+               weight,
+               kNoValue,
+               positions_,
+               table,
+               current(pair),
+               current(pair + 1),
+               slots_,
+               norm,
+               norm});
+    } else {
+      const ValueId qkv = *add(OpCode::linear, {}, {x, weight, kNoValue});
+      q = add(OpCode::rope_kv_write,
+              {.epsilon = 1e-6F},
+              {heads_of(qkv, 0, 2),
+               heads_of(qkv, 2, 1),
+               heads_of(qkv, 3, 1),
+               positions_,
+               table,
+               current(pair),
+               current(pair + 1),
+               slots_,
+               norm,
+               norm});
+    }
+    if (pick(0, 1) == 0) return;
+    const ValueId out = sampled(program_.add_value({pick_eight_bits(), program_.type(*q).shape}));
+    program_.nodes.push_back({.op = OpCode::empty, .outputs = {out}});
+    const ValueId scale = one_scale();
+    add(OpCode::attention_quant,
+        {.scale = 0.25F},
+        {*q,
+         current(pair),
+         current(pair + 1),
+         query_start_loc_,
+         seq_lens_,
+         block_table_,
+         scale,
+         out});
   }
   ValueId heads_of(ValueId qkv, int64_t first, int64_t count) {
     const ValueId part =
@@ -354,7 +486,7 @@ void FingerprintExecutor::execute(const OpCall& call,
       outputs[i] = outputs[i].with_layout(types[i].shape, make_view(call, inputs[0]).strides(), 0);
     }
   }
-  const OpSignature signature = signature_of(call.code);
+  const OpSignature signature = signature_of(call);
   const auto overwrite = [&](size_t operand) {
     print.add(operand);
     *inputs[operand].data_as<uint64_t>() = print.value();

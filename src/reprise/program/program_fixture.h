@@ -46,7 +46,9 @@ class FingerprintExecutor final : public OpExecutor {
 
 struct RandomProgramOptions {
   DType dtype = DType::f32;
-  int num_steps = 12;  // each adds one op, or the few ops of an attention layer
+  bool collectives = true;  // ops that need other ranks
+  bool fused = true;        // ops that only the compiler makes, and eight-bit ones
+  int num_steps = 12;       // each adds one op, or the few ops of an attention layer
 };
 
 /// A well-formed program over a batch of tokens with the inputs of a decoder (input_ids, positions,

@@ -127,9 +127,17 @@ class PieceBuilder {
     return local_[id] = program_.add_state(whole_.type(id));
   }
 
+  // The piece has copies of the groups that it uses.
+  uint32_t local_group(uint32_t whole_group) {
+    const auto [found, is_new] =
+        groups_.emplace(whole_group, static_cast<uint32_t>(program_.groups.size()));
+    if (is_new) program_.groups.push_back(whole_.groups[whole_group]);
+    return found->second;
+  }
   void add_node(const Node& from) {
     Node node = from;
-    const OpSignature signature = signature_of(from.op);
+    if (node.op == OpCode::row_group) node.attributes.group = local_group(from.attributes.group);
+    const OpSignature signature = signature_of(whole_, from);
     for (size_t i = 0; i < from.inputs.size(); ++i) {
       const size_t num_inputs = inputs_.size();
       node.inputs[i] = local(from.inputs[i]);
@@ -139,9 +147,10 @@ class PieceBuilder {
     for (size_t i = 0; i < from.outputs.size(); ++i) {
       const ValueId id = from.outputs[i];
       const bool is_next_version = whole_.value(id).state.has_value();
-      node.outputs[i] = is_next_version
-                            ? program_.add_next_version(node.inputs[signature.states[i]])
-                            : program_.add_value(whole_.type(id));
+      node.outputs[i] =
+          is_next_version
+              ? program_.add_next_version(node.inputs[signature.states[i - signature.num_results]])
+              : program_.add_value(whole_.type(id));
       local_[id] = node.outputs[i];
       if (!is_next_version && !is_view(from.op)) defined_.push_back(id);
     }
@@ -153,6 +162,7 @@ class PieceBuilder {
   Program program_;
   Piece piece_;
   std::map<ValueId, ValueId> local_;
+  std::map<uint32_t, uint32_t> groups_;
   std::vector<ValueId> inputs_;
   std::vector<ValueId> outputs_;
   std::vector<ValueId> defined_;  // results that may leave the piece, in order

@@ -9,8 +9,14 @@
 namespace reprise::program {
 namespace {
 
-constexpr std::array kDTypes = {
-    DType::f32, DType::bf16, DType::f16, DType::i8, DType::u8, DType::i32, DType::i64};
+constexpr std::array kDTypes = {DType::f32,
+                                DType::bf16,
+                                DType::f16,
+                                DType::f8e4m3,
+                                DType::i8,
+                                DType::u8,
+                                DType::i32,
+                                DType::i64};
 
 std::optional<SymInt> fit_symbol(std::span<const SizeSample> samples, Symbol symbol) {
   const SizeSample& first = samples.front();
@@ -41,6 +47,8 @@ std::string_view symbol_name(Symbol symbol) noexcept {
       return "R";
     case Symbol::num_logits:
       return "L";
+    case Symbol::num_blocks:
+      return "B";
   }
   return "";
 }
@@ -62,18 +70,28 @@ int64_t SymbolValues::operator[](Symbol symbol) const noexcept {
       return num_reqs;
     case Symbol::num_logits:
       return num_logits;
+    case Symbol::num_blocks:
+      return num_blocks;
   }
   return 0;
 }
 
 int64_t& SymbolValues::operator[](Symbol symbol) {
   REPRISE_ASSERT(symbol != Symbol::none, "a number has no symbol to set");
-  if (symbol == Symbol::num_tokens) return num_tokens;
-  return symbol == Symbol::num_reqs ? num_reqs : num_logits;
+  switch (symbol) {
+    case Symbol::num_reqs:
+      return num_reqs;
+    case Symbol::num_logits:
+      return num_logits;
+    case Symbol::num_blocks:
+      return num_blocks;
+    default:
+      return num_tokens;
+  }
 }
 
 std::string SymbolValues::to_string() const {
-  return fmt::format("T={}, R={}, L={}", num_tokens, num_reqs, num_logits);
+  return fmt::format("T={}, R={}, L={}, B={}", num_tokens, num_reqs, num_logits, num_blocks);
 }
 
 std::string SymInt::to_string() const {
@@ -125,6 +143,12 @@ std::string ValueType::to_string() const {
   return fmt::format("{}{}", short_name(dtype), shape.to_string());
 }
 
+ValueType constant_type(const TensorType& type) {
+  ValueType constant{.dtype = type.dtype};
+  for (int64_t size : type.shape.sizes()) constant.shape.push_back(size);
+  return constant;
+}
+
 std::string_view short_name(DType dtype) noexcept {
   switch (dtype) {
     case DType::f32:
@@ -133,6 +157,8 @@ std::string_view short_name(DType dtype) noexcept {
       return "bf16";
     case DType::f16:
       return "f16";
+    case DType::f8e4m3:
+      return "f8e4m3";
     case DType::i8:
       return "i8";
     case DType::u8:

@@ -14,16 +14,18 @@
 
 namespace reprise::program {
 
-/// Sizes that a program leaves open. Written T, R and L in its text.
+/// Sizes that a program leaves open. Written T, R, L and B in its text.
 enum class Symbol : uint8_t {
   none,
   num_tokens,  // T: rows of the step, padding included
   num_reqs,    // R: requests of the step, padding included
   num_logits,  // L: rows of logits
+  num_blocks,  // B: blocks of the KV cache, which depend on the machine's memory
 };
-inline constexpr std::array kSymbols = {Symbol::num_tokens, Symbol::num_reqs, Symbol::num_logits};
+inline constexpr std::array kSymbols = {
+    Symbol::num_tokens, Symbol::num_reqs, Symbol::num_logits, Symbol::num_blocks};
 
-/// "T", "R", "L"; empty for none.
+/// "T", "R", "L", "B"; empty for none.
 [[nodiscard]] std::string_view symbol_name(Symbol symbol) noexcept;
 [[nodiscard]] std::optional<Symbol> parse_symbol(std::string_view text) noexcept;
 
@@ -32,10 +34,11 @@ struct SymbolValues {
   int64_t num_tokens = 0;
   int64_t num_reqs = 0;
   int64_t num_logits = 0;
+  int64_t num_blocks = 0;
 
   [[nodiscard]] int64_t operator[](Symbol symbol) const noexcept;
   [[nodiscard]] int64_t& operator[](Symbol symbol);
-  /// "T=7, R=3, L=2"
+  /// "T=7, R=3, L=2, B=5"
   [[nodiscard]] std::string to_string() const;
 
   friend bool operator==(const SymbolValues&, const SymbolValues&) = default;
@@ -117,6 +120,9 @@ struct ValueType {
 
   friend bool operator==(const ValueType&, const ValueType&) = default;
 };
+
+/// The type as it is, nothing open.
+[[nodiscard]] ValueType constant_type(const TensorType& type);
 
 /// "bf16": the spelling of types in a program's text.
 [[nodiscard]] std::string_view short_name(DType dtype) noexcept;

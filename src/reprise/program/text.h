@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -20,6 +21,9 @@
 ///       return %9
 ///       keep %7, %8
 ///     }
+///
+/// Groups stand first, each a program of its own: `group g0 { input ... return ... }`. A custom op
+/// stands under its own name, `namespace::op`.
 ///
 /// Inputs, parameters, states, results are numbered in order; `none` is an argument left out;
 /// `keep` names the last version of each state.
@@ -46,8 +50,10 @@ class ProgramSyntaxError : public InvalidArgument {
 /// which can share code.
 [[nodiscard]] std::string canonical_text(const Program& program);
 
-/// Reads what print() writes. The program is complete but not verified: see verify().
+/// Reads what print() writes. The program is complete but not verified: see verify(). Custom ops
+/// are found by name among `custom_ops`, which must outlive the program.
 /// \throws ProgramSyntaxError
-[[nodiscard]] Program parse(std::string_view text);
+[[nodiscard]] Program parse(std::string_view text,
+                            std::span<const CustomOp* const> custom_ops = {});
 
 }  // namespace reprise::program

@@ -21,7 +21,7 @@ using Reason = TraceError::Reason;
 // No 0, no 1, nothing round: sizes that code has no reason to treat specially. No symbol is affine
 // in another over the three, so every size has one explanation.
 constexpr std::array kHints = {
-    SymbolValues{7, 3, 2}, SymbolValues{1031, 5, 3}, SymbolValues{131, 11, 13}};
+    SymbolValues{7, 3, 2, 19}, SymbolValues{1031, 5, 3, 23}, SymbolValues{131, 11, 13, 31}};
 
 // Traced tensors have no memory. Their address is a name: no pointer of a real process looks like
 // it, and touching it faults at once.
@@ -61,7 +61,7 @@ class TracingExecutor final : public OpExecutor {
     for (const TraceInput& input : signature.inputs) {
       inputs_.push_back(fresh(input.type.evaluate(hint), {Operand::Kind::input, inputs_.size()}));
     }
-    for (const Tensor& state : signature.states) state_versions_.push_back(state);
+    for (const TraceState& state : signature.states) state_versions_.push_back(state.tensor);
   }
 
   [[nodiscard]] std::span<const Tensor> inputs() const noexcept { return inputs_; }
@@ -192,7 +192,7 @@ class TracingExecutor final : public OpExecutor {
 
   // Only declared state is state, only a fresh `empty` is overwritten.
   void check_effects(const Record& record) const {
-    const OpSignature signature = signature_of(record.call.code);
+    const OpSignature signature = signature_of(record.call);
     for (size_t i = 0; i < record.inputs.size(); ++i) {
       const bool wants_state =
           std::find(signature.states.begin(), signature.states.end(), i) != signature.states.end();
@@ -223,7 +223,7 @@ class TracingExecutor final : public OpExecutor {
 
   // Results that are what an argument has become: the argument means them from now on.
   void apply_effects(const Record& record, std::span<const Tensor> inputs) {
-    const OpSignature signature = signature_of(record.call.code);
+    const OpSignature signature = signature_of(record.call);
     if (signature.writes_states) num_results_ += signature.states.size();
     if (!signature.out_buffer) return;
     const Tensor& out = inputs[*signature.out_buffer];
@@ -260,8 +260,11 @@ class Merger {
     for (const Tensor& parameter : recordings_[0].parameters) {
       (void)program_.add_parameter(constant_type(parameter.type()));
     }
-    for (const Tensor& state : signature_.states)
-      (void)program_.add_state(constant_type(state.type()));
+    std::vector<Tensor> states;
+    for (const TraceState& state : signature_.states) {
+      (void)program_.add_state(state.type);
+      states.push_back(state.tensor);
+    }
     size_t num_records = recordings_[0].records.size();
     for (const Recording& other : recordings_)
       num_records = std::min(num_records, other.records.size());
@@ -270,7 +273,7 @@ class Merger {
     for (const Operand& output : recordings_[0].outputs)
       program_.outputs.push_back(value_of(output));
     return {.program = std::move(program_),
-            .slots = {.parameters = recordings_[0].parameters, .states = signature_.states}};
+            .slots = {.parameters = recordings_[0].parameters, .states = std::move(states)}};
   }
 
  private:
@@ -287,12 +290,6 @@ class Merger {
                      what,
                      kHints[other].to_string(),
                      kHints[0].to_string()));
-  }
-
-  static ValueType constant_type(const TensorType& type) {
-    ValueType constant{.dtype = type.dtype};
-    for (int64_t size : type.shape.sizes()) constant.shape.push_back(size);
-    return constant;
   }
 
   void require_equal_ends(size_t num_records) const {
@@ -335,7 +332,8 @@ class Merger {
       // Bits, so that not-a-number equals itself here and is verify()'s to refuse.
       const auto bits = [](float value) { return std::bit_cast<uint32_t>(value); };
       if (bits(a.epsilon) != bits(b.epsilon) || a.dim != b.dim || bits(a.scale) != bits(b.scale) ||
-          a.sliding_window != b.sliding_window) {
+          a.sliding_window != b.sliding_window || a.ranks != b.ranks ||
+          a.type.dtype != b.type.dtype || a.custom != b.custom) {
         fail(Reason::baked_number,
              index,
              fmt::format("{}: a constant depends on a size: {} became {}",
@@ -411,12 +409,18 @@ class Merger {
         .length =
             fit_size(index, "length", [](const Record& r) { return r.call.attributes.length; }),
         .scale = attributes.scale,
-        .sliding_window = attributes.sliding_window};
+        .sliding_window = attributes.sliding_window,
+        .ranks = attributes.ranks,
+        .custom = attributes.custom};
+    const std::span<const Attribute> keys = attributes_of(node.op);
+    if (std::find(keys.begin(), keys.end(), Attribute::dtype) != keys.end()) {
+      node.attributes.dtype = attributes.type.dtype;
+    }
     for (const Operand& input : record.inputs) node.inputs.push_back(value_of(input));
     for (size_t i = 0; i < record.types.size(); ++i) {
       node.outputs.push_back(program_.add_value(fit_type(index, i)));
     }
-    const OpSignature signature = signature_of(node.op);
+    const OpSignature signature = signature_of(program_, node);
     if (signature.writes_states) {
       for (size_t operand : signature.states) {
         node.outputs.push_back(program_.add_next_version(node.inputs[operand]));

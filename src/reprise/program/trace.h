@@ -19,11 +19,22 @@ struct TraceInput {
   ValueType type;
 };
 
+/// Memory that the function may write to, and its type in the program: with an open size where
+/// that differs from machine to machine.
+struct TraceState {
+  TraceState(Tensor state)
+      : tensor(std::move(state)), type(constant_type(tensor.type())) {}  // NOLINT
+  TraceState(Tensor state, ValueType state_type) : tensor(std::move(state)), type(state_type) {}
+
+  Tensor tensor;
+  ValueType type;
+};
+
 /// What a traced function may touch besides the results of its own ops.
 struct TraceSignature {
   std::vector<TraceInput> inputs;
   /// Memory that the function may write to (KV caches); slots are numbered in this order.
-  std::vector<Tensor> states;
+  std::vector<TraceState> states;
   /// Memory that never changes (weights). Reading anything else is an error: it would be fixed in
   /// the program at today's address.
   std::vector<device::BufferView> parameter_memory;

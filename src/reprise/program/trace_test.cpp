@@ -139,7 +139,7 @@ TEST_F(Trace, refuses_a_baked_number_and_says_where) {
   EXPECT_EQ(error.module_path(), "layers.0.norm");
   EXPECT_THAT(error.what(),
               HasSubstr("op 1: slice: length is neither a constant nor affine in T, R or L; "
-                        "3 with T=7, R=3, L=2; 515 with T=1031"));
+                        "3 with T=7, R=3, L=2, B=19; 515 with T=1031"));
   EXPECT_THAT(error.what(), HasSubstr("(in or after layers.0.norm)"));
 }
 

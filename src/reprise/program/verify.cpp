@@ -8,6 +8,7 @@
 #include <set>
 #include <vector>
 
+#include "reprise/tensor/custom_op.h"
 #include "reprise/tensor/view.h"
 
 namespace reprise::program {
@@ -15,10 +16,10 @@ namespace {
 
 // Sizes are affine and type rules compare sums and products of them, so agreement at a few points
 // that lie on no common line is agreement everywhere. The ones show what fits no small batch.
-constexpr std::array kPoints = {SymbolValues{7, 3, 2},
-                                SymbolValues{1031, 5, 3},
-                                SymbolValues{131, 11, 13},
-                                SymbolValues{1, 1, 1}};
+constexpr std::array kPoints = {SymbolValues{7, 3, 2, 19},
+                                SymbolValues{1031, 5, 3, 23},
+                                SymbolValues{131, 11, 13, 31},
+                                SymbolValues{1, 1, 1, 1}};
 // Far above any tensor, far below what overflows.
 constexpr int64_t kMaxElements = int64_t{1} << 48;
 
@@ -65,9 +66,10 @@ class TypeChecker {
       inputs.push_back(id == kNoValue ? Tensor{} : tensors_[index_of(id)]);
     std::array<TensorType, kMaxOpOutputs> types;
     size_t num_results = 0;
+    if (node.op == OpCode::row_group) return check_group(node);
     try {
       num_results = infer_output_types(call, inputs, types);
-    } catch (const ShapeError& error) {
+    } catch (const Error& error) {  // of ours a ShapeError, of a custom op's rule any
       return fmt::format("{} with {}", error.what(), point_.to_string());
     }
     for (size_t i = 0; i < num_results; ++i) {
@@ -85,20 +87,42 @@ class TypeChecker {
   }
 
  private:
+  // What goes in and out has the types that the group declares.
+  std::optional<std::string> check_group(const Node& node) {
+    const Program& group = program_.groups[node.attributes.group];
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (program_.type(node.inputs[i]) != group.type(group.inputs[i].value)) {
+        return fmt::format("operand {} does not have the type that its group wants", i);
+      }
+      if (!tensors_[index_of(node.inputs[i])].is_dense() &&
+          tensors_[index_of(node.inputs[i])].rank() > 3) {
+        return fmt::format("operand {} has rows of no known layout", i);
+      }
+    }
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      if (program_.type(node.outputs[i]) != group.type(group.outputs[i])) {
+        return fmt::format("result {} does not have the type that its group gives", i);
+      }
+      define(node.outputs[i]);
+    }
+    return std::nullopt;
+  }
   void define(ValueId id) {
     tensors_[index_of(id)] = Tensor::borrow(program_.type(id).evaluate(point_), nullptr, executor_);
   }
   // Results that are what an operand has become.
   std::optional<std::string> check_effects(const Node& node) {
-    const OpSignature signature = signature_of(node.op);
+    const OpSignature signature = signature_of(program_, node);
     std::vector<size_t> operands;
     if (signature.writes_states) operands.assign(signature.states.begin(), signature.states.end());
     if (signature.out_buffer) operands.push_back(*signature.out_buffer);
     for (size_t i = 0; i < operands.size(); ++i) {
-      if (program_.type(node.outputs[i]) != program_.type(node.inputs[operands[i]])) {
-        return fmt::format("result {} must have the type of operand {}", i, operands[i]);
+      const ValueId output = node.outputs[signature.num_results + i];
+      if (program_.type(output) != program_.type(node.inputs[operands[i]])) {
+        return fmt::format(
+            "result {} must have the type of operand {}", signature.num_results + i, operands[i]);
       }
-      define(node.outputs[i]);
+      define(output);
     }
     return std::nullopt;
   }
@@ -115,6 +139,7 @@ class Verifier {
       : program_(program), is_defined_(program.values.size()), uses_(program.values.size()) {}
 
   std::optional<std::string> run() {
+    if (auto violation = check_groups()) return violation;
     if (auto violation = check_declarations()) return violation;
     std::vector<TypeChecker> checkers;
     checkers.reserve(kPoints.size());
@@ -150,6 +175,43 @@ class Verifier {
     return std::nullopt;
   }
 
+  std::optional<std::string> check_groups() const {
+    for (size_t i = 0; i < program_.groups.size(); ++i) {
+      if (auto violation = check_group(program_.groups[i])) {
+        return fmt::format("group g{}: {}", i, *violation);
+      }
+    }
+    return std::nullopt;
+  }
+  static std::optional<std::string> check_group(const Program& group) {
+    if (!group.groups.empty()) return "a group holds no groups";
+    if (!group.states.empty()) return "a group has no states";
+    if (!group.parameters.empty()) return "a group has no parameters: all it reads are inputs";
+    if (group.outputs.empty()) return "a group without results does nothing";
+    for (const ProgramInput& input : group.inputs) {
+      if (input.is_buffer) return "a group overwrites nothing";
+    }
+    for (const Node& node : group.nodes) {
+      if (!is_row_wise(node.op)) return fmt::format("{} is not row-wise", op_name(node.op));
+      if (node.op == OpCode::slice && node.attributes.dim == 0) return "slices rows";
+    }
+    if (auto violation = verify(group)) return violation;
+    const SymInt rows = group.type(group.outputs.front()).shape[0];
+    for (ValueId output : group.outputs) {
+      const SymShape& shape = group.type(output).shape;
+      if (shape.rank() == 0 || shape[0] != rows) return "results must have the same rows";
+      for (int dim = 1; dim < shape.rank(); ++dim) {
+        if (!shape[dim].is_constant()) return "only rows may be of open size";
+      }
+    }
+    if (rows.is_constant()) return "rows must be of open size";
+    for (const ProgramInput& input : group.inputs) {
+      const SymShape& shape = group.type(input.value).shape;
+      if (shape.rank() > 0 && shape[0] == rows) return std::nullopt;
+    }
+    return "no operand has the rows of the results";
+  }
+
   std::optional<std::string> check_declarations() {
     std::set<std::string> names;
     for (const ProgramInput& input : program_.inputs) {
@@ -173,12 +235,16 @@ class Verifier {
   }
 
   std::optional<std::string> check_node(const Node& node) {
-    const OpSignature signature = signature_of(node.op);
+    if (node.op == OpCode::custom && node.attributes.custom == nullptr) return "names no custom op";
+    if (node.op == OpCode::row_group && node.attributes.group >= program_.groups.size()) {
+      return "names no group";
+    }
+    const OpSignature signature = signature_of(program_, node);
     if (node.inputs.size() != signature.num_inputs) {
       return fmt::format("takes {} operands, not {}", signature.num_inputs, node.inputs.size());
     }
-    if (node.outputs.size() != signature.num_outputs) {
-      return fmt::format("has {} results, not {}", signature.num_outputs, node.outputs.size());
+    if (node.outputs.size() != signature.num_outputs()) {
+      return fmt::format("has {} results, not {}", signature.num_outputs(), node.outputs.size());
     }
     if (auto violation = check_attributes(node)) return violation;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
@@ -194,19 +260,45 @@ class Verifier {
   static std::optional<std::string> check_attributes(const Node& node) {
     const NodeAttributes& has = node.attributes;
     NodeAttributes reads;
-    if (node.op == OpCode::slice) {
-      reads = {.dim = has.dim, .begin = has.begin, .length = has.length};
-    } else if (node.op == OpCode::unflatten) {
-      reads = {.length = has.length};
-    } else if (node.op == OpCode::rms_norm || node.op == OpCode::fused_add_rms_norm) {
-      reads = {.epsilon = has.epsilon};
-    } else if (node.op == OpCode::attention) {
-      reads = {.scale = has.scale, .sliding_window = has.sliding_window};
-    }
+    reads.custom = node.op == OpCode::custom ? has.custom : nullptr;
+    for (Attribute attribute : attributes_of(node.op)) keep(attribute, has, reads);
     if (!std::isfinite(has.epsilon) || !std::isfinite(has.scale))
       return "an attribute is not finite";
     if (reads != has) return "has an attribute that it does not read";
     return std::nullopt;
+  }
+
+  static void keep(Attribute attribute, const NodeAttributes& from, NodeAttributes& to) {
+    switch (attribute) {
+      case Attribute::dim:
+        to.dim = from.dim;
+        return;
+      case Attribute::begin:
+        to.begin = from.begin;
+        return;
+      case Attribute::length:
+      case Attribute::heads:
+        to.length = from.length;
+        return;
+      case Attribute::epsilon:
+        to.epsilon = from.epsilon;
+        return;
+      case Attribute::scale:
+        to.scale = from.scale;
+        return;
+      case Attribute::sliding_window:
+        to.sliding_window = from.sliding_window;
+        return;
+      case Attribute::dtype:
+        to.dtype = from.dtype;
+        return;
+      case Attribute::ranks:
+        to.ranks = from.ranks;
+        return;
+      case Attribute::group:
+        to.group = from.group;
+        return;
+    }
   }
 
   std::optional<std::string> check_operand(const Node& node,
@@ -214,7 +306,8 @@ class Verifier {
                                            size_t index) {
     const ValueId id = node.inputs[index];
     if (id == kNoValue) {
-      if (signature.optional_input == index) return std::nullopt;
+      const auto& optional = signature.optional_inputs;
+      if (std::find(optional.begin(), optional.end(), index) != optional.end()) return std::nullopt;
       return fmt::format("operand {} must not be left out", index);
     }
     if (auto violation = use(id)) return violation;
@@ -240,14 +333,14 @@ class Verifier {
   std::optional<std::string> check_results(const Node& node, const OpSignature& signature) {
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       const std::optional<uint32_t> state = program_.value(node.outputs[i]).state;
-      if (!signature.writes_states) {
+      if (i < signature.num_results || !signature.writes_states) {
         if (state) return fmt::format("result {} must not be state", i);
         continue;
       }
-      const ValueId written = node.inputs[signature.states[i]];
+      const size_t operand = signature.states[i - signature.num_results];
+      const ValueId written = node.inputs[operand];
       if (state != program_.value(written).state || current_[*state] != written) {
-        return fmt::format(
-            "result {} is not the next version of operand {}", i, signature.states[i]);
+        return fmt::format("result {} is not the next version of operand {}", i, operand);
       }
       current_[*state] = node.outputs[i];
     }

@@ -13,6 +13,8 @@ std::string_view dtype_name(DType dtype) noexcept {
       return "bfloat16";
     case DType::f16:
       return "float16";
+    case DType::f8e4m3:
+      return "float8_e4m3fn";
     case DType::i8:
       return "int8";
     case DType::u8:
@@ -28,7 +30,7 @@ std::string_view dtype_name(DType dtype) noexcept {
 std::optional<DType> parse_dtype(std::string_view text) noexcept {
   // torch prefixes its names; checkpoints written by older tools keep the prefix.
   if (text.starts_with("torch.")) text.remove_prefix(6);
-  constexpr std::array<std::pair<std::string_view, DType>, 14> kNames = {{{"float32", DType::f32},
+  constexpr std::array<std::pair<std::string_view, DType>, 15> kNames = {{{"float32", DType::f32},
                                                                           {"float", DType::f32},
                                                                           {"f32", DType::f32},
                                                                           {"fp32", DType::f32},
@@ -38,6 +40,7 @@ std::optional<DType> parse_dtype(std::string_view text) noexcept {
                                                                           {"half", DType::f16},
                                                                           {"f16", DType::f16},
                                                                           {"fp16", DType::f16},
+                                                                          {"float8_e4m3fn", DType::f8e4m3},
                                                                           {"int8", DType::i8},
                                                                           {"uint8", DType::u8},
                                                                           {"int32", DType::i32},

@@ -8,7 +8,16 @@
 namespace reprise {
 
 /// Element types of tensors and weights.
-enum class DType : uint8_t { f32, bf16, f16, i8, u8, i32, i64 };
+enum class DType : uint8_t {
+  f32,
+  bf16,
+  f16,
+  f8e4m3,  // OCP E4M3FN: no infinities, largest 448
+  i8,
+  u8,
+  i32,
+  i64,
+};
 
 /// Size of one element in bytes.
 [[nodiscard]] constexpr size_t dtype_bytes(DType dtype) noexcept {
@@ -19,6 +28,7 @@ enum class DType : uint8_t { f32, bf16, f16, i8, u8, i32, i64 };
     case DType::bf16:
     case DType::f16:
       return 2;
+    case DType::f8e4m3:
     case DType::i8:
     case DType::u8:
       return 1;
@@ -28,7 +38,7 @@ enum class DType : uint8_t { f32, bf16, f16, i8, u8, i32, i64 };
   return 0;
 }
 
-/// The field's spelling: "float32", "bfloat16", "float16", "int8", "uint8", "int32", "int64".
+/// The field's spelling: "float32", "bfloat16", "float16", "float8_e4m3fn", "int8", "uint8", "int32", "int64".
 [[nodiscard]] std::string_view dtype_name(DType dtype) noexcept;
 
 /// Reads the spellings of config.json and of --dtype ("bfloat16", "bf16", "half", "float", ...).

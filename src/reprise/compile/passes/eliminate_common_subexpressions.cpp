@@ -17,8 +17,8 @@ using program::ValueId;
 // Two results of a pure op with equal operands are one. Memory has an identity, and an op that
 // writes is done as often as the model says (its operands are versions, so no two are equal
 // anyway).
-bool is_pure(const Node& node) {
-  const OpSignature signature = program::signature_of(node.op);
+bool is_pure(const Program& program, const Node& node) {
+  const OpSignature signature = program::signature_of(program, node);
   return node.op != OpCode::empty && !signature.writes_states && !signature.out_buffer;
 }
 
@@ -41,7 +41,7 @@ size_t eliminate_common_subexpressions(Program& program) {
   size_t num_rewrites = 0;
   for (size_t i = 0; i < program.nodes.size(); ++i) {
     const Node& node = edit.visit(i);
-    if (!is_pure(node)) continue;
+    if (!is_pure(program, node)) continue;
     std::vector<size_t>& candidates = seen[hash_of(node)];
     const auto earlier = std::find_if(candidates.begin(), candidates.end(), [&](size_t candidate) {
       return computes_the_same(program.nodes[candidate], node);

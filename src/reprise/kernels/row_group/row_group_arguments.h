@@ -21,7 +21,8 @@ inline constexpr size_t kMaxRowGroupOperands = 15;
 /// that may come out of a cache. A change here is a new kRowGroupAbi.
 ///
 /// Row r of the launch is row r of every operand, except tables that are looked up by index and
-/// parameters that have no rows. Block b covers rows [b * rows_per_block, (b + 1) * rows_per_block).
+/// parameters that have no rows. Block b covers rows [b * rows_per_block, (b + 1) *
+/// rows_per_block).
 struct alignas(16) RowGroupArguments {
   int64_t rows;
   int64_t rows_per_block;

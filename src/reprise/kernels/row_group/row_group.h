@@ -1,0 +1,18 @@
+#pragma once
+
+#include <span>
+
+#include "reprise/device/device.h"
+#include "reprise/kernels/row_group/row_group_arguments.h"
+#include "reprise/tensor/op.h"
+
+namespace reprise::kernels {
+
+/// One launch of generated code over the rows of the group's results.
+/// \pre at most kMaxRowGroupOperands operands and results together, of types that the code is for
+bool launch_row_group(device::Stream& stream,
+                      const RowGroup& group,
+                      std::span<const Tensor> inputs,
+                      std::span<const Tensor> outputs);
+
+}  // namespace reprise::kernels
