@@ -11,15 +11,38 @@
 #include "reprise/kernels/gather_rows/gather_rows.h"
 #include "reprise/kernels/kv_write/kv_write.h"
 #include "reprise/kernels/linear/linear.h"
+#include "reprise/kernels/linear_add/linear_add.h"
+#include "reprise/kernels/linear_rope_kv_write/linear_rope_kv_write.h"
+#include "reprise/kernels/linear_silu_and_mul/linear_silu_and_mul.h"
 #include "reprise/kernels/lm_head/lm_head.h"
 #include "reprise/kernels/rms_norm/rms_norm.h"
 #include "reprise/kernels/rope/rope.h"
+#include "reprise/kernels/rope_kv_write/rope_kv_write.h"
 #include "reprise/kernels/row_group/row_group.h"
 #include "reprise/kernels/silu_and_mul/silu_and_mul.h"
 #include "reprise/tensor/custom_op.h"
 #include "reprise/tensor/view.h"
 
 namespace reprise::kernels {
+namespace {
+
+// Operands 3 to 9 of rope_kv_write and of linear_rope_kv_write.
+RopeAndCacheCall rope_and_cache_call(const OpCall& call,
+                                     std::span<const Tensor> in,
+                                     const Tensor& q_out) {
+  return {.positions = in[3],
+          .cos_sin = in[4],
+          .key_cache = in[5],
+          .value_cache = in[6],
+          .slot_mapping = in[7],
+          .q_norm = in[8],
+          .k_norm = in[9],
+          .epsilon = call.attributes.epsilon,
+          .q_out = q_out};
+}
+
+}  // namespace
+
 void EagerExecutor::execute(const OpCall& call,
                             std::span<const Tensor> inputs,
                             std::span<Tensor> outputs) {
@@ -104,9 +127,15 @@ bool EagerExecutor::run(const OpCall& call, std::span<const Tensor> in, std::spa
     case OpCode::custom:
       return run_custom(*call.attributes.custom, in, out);
     case OpCode::linear_add:
+      return launch_linear_add(*stream_, *kernels_, in[0], in[1], in[2], in[3], out[0]);
     case OpCode::linear_silu_and_mul:
+      return launch_linear_silu_and_mul(*stream_, *kernels_, in[0], in[1], in[2], out[0]);
     case OpCode::rope_kv_write:
+      return launch_rope_kv_write(
+          *stream_, *kernels_, in[0], in[1], in[2], rope_and_cache_call(call, in, out[0]));
     case OpCode::linear_rope_kv_write:
+      return launch_linear_rope_kv_write(
+          *stream_, *kernels_, in[0], in[1], in[2], rope_and_cache_call(call, in, out[0]));
     case OpCode::quantize_per_token:
     case OpCode::quantize_static:
     case OpCode::rms_norm_quant:

@@ -54,7 +54,11 @@ TEST(KernelTable, names_each_kernel_once) {
                                         &table.linear,
                                         &table.lm_head,
                                         &table.rope,
-                                        &table.attention}) {
+                                        &table.attention,
+                                        &table.linear_add,
+                                        &table.linear_silu_and_mul,
+                                        &table.rope_kv_write,
+                                        &table.linear_rope_kv_write}) {
       for (DType dtype : {DType::f32, DType::bf16, DType::f16}) {
         names.insert(kernel_for(*kernels, dtype).name);
         ++count;

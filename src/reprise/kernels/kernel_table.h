@@ -24,6 +24,10 @@ struct KernelTable {
   FloatKernels lm_head;
   FloatKernels rope;
   FloatKernels attention;
+  FloatKernels linear_add;
+  FloatKernels linear_silu_and_mul;
+  FloatKernels rope_kv_write;
+  FloatKernels linear_rope_kv_write;
   // Copies bytes, so one kernel serves all types.
   device::Kernel gather_rows;
   device::Kernel kv_write;

@@ -40,13 +40,16 @@ bool launch(device::Stream& stream,
   static_assert(std::is_trivially_copyable_v<Arguments>);
   static_assert(sizeof(Arguments) <= device::kMaxLaunchArgumentBytes && alignof(Arguments) == 16);
   if (blocks == 0) return false;
-  // Optional arguments left out stand last.
-  size_t used = kUses;
-  while (used > 0 && uses[used - 1].bytes == 0) --used;
+  // Optional arguments left out are no uses.
+  std::array<device::BufferUse, kUses> used;
+  size_t num_used = 0;
+  for (const device::BufferUse& use : uses) {
+    if (use.bytes > 0) used[num_used++] = use;
+  }
   stream.launch({.kernel = &kernel,
                  .num_blocks = blocks,
                  .args = std::as_bytes(std::span(&arguments, 1)),
-                 .uses = std::span(uses).first(used)});
+                 .uses = std::span(used).first(num_used)});
   return true;
 }
 

@@ -13,3 +13,7 @@
 #include "reprise/kernels/rope/rope.inl"
 #include "reprise/kernels/kv_write/kv_write.inl"
 #include "reprise/kernels/attention/attention.inl"
+#include "reprise/kernels/linear_add/linear_add.inl"
+#include "reprise/kernels/linear_silu_and_mul/linear_silu_and_mul.inl"
+#include "reprise/kernels/rope_kv_write/rope_kv_write.inl"
+#include "reprise/kernels/linear_rope_kv_write/linear_rope_kv_write.inl"

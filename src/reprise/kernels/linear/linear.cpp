@@ -6,19 +6,31 @@
 
 namespace reprise::kernels {
 
-LinearPlan plan_linear(int64_t rows, int64_t columns, int64_t depth) {
+LinearPlan plan_linear(const Tensor& x,
+                       const Tensor& weight,
+                       const Tensor& bias,
+                       const Tensor& out,
+                       int max_tile_columns) {
+  require_dense_rows(x, "linear");
+  REPRISE_ASSERT(weight.is_dense() && out.is_dense(), "linear: weight and out must be dense");
+  const int64_t rows = x.size(0);
+  const int64_t columns = out.size(1);
   // Few rows: the work is streaming weights, and small tiles balance it. Many rows: larger tiles
   // read x less often. Neither changes a bit.
-  const int columns_per_block = rows > 16 ? kMaxLinearTileColumns : kMaxLinearTileColumns / 2;
-  LinearPlan plan = {.arguments = {.rows = rows,
-                                   .columns = columns,
-                                   .depth = depth,
-                                   .rows_per_block = kMaxLinearTileRows,
-                                   .columns_per_block = columns_per_block},
-                     .num_blocks = 0};
-  plan.num_blocks = static_cast<uint32_t>(ceil_div(rows, kMaxLinearTileRows) *
-                                          ceil_div(columns, columns_per_block));
-  return plan;
+  const int columns_per_block = rows > 16 ? max_tile_columns : max_tile_columns / 2;
+  return {.arguments = {.x = x.data(),
+                        .weight = weight.data(),
+                        .bias = bias.data(),
+                        .out = out.data(),
+                        .num_rows = nullptr,
+                        .x_stride = x.stride(0),
+                        .rows = rows,
+                        .columns = columns,
+                        .depth = x.size(1),
+                        .rows_per_block = kMaxLinearTileRows,
+                        .columns_per_block = columns_per_block},
+          .num_blocks = static_cast<uint32_t>(ceil_div(rows, kMaxLinearTileRows) *
+                                              ceil_div(columns, columns_per_block))};
 }
 
 bool launch_linear(device::Stream& stream,
@@ -27,14 +39,7 @@ bool launch_linear(device::Stream& stream,
                    const Tensor& weight,
                    const Tensor& bias,
                    const Tensor& out) {
-  require_dense_rows(x, "linear");
-  REPRISE_ASSERT(weight.is_dense() && out.is_dense(), "linear: weight and out must be dense");
-  LinearPlan plan = plan_linear(x.size(0), weight.size(0), x.size(1));
-  plan.arguments.x = x.data();
-  plan.arguments.x_stride = x.stride(0);
-  plan.arguments.weight = weight.data();
-  plan.arguments.bias = bias.data();
-  plan.arguments.out = out.data();
+  const LinearPlan plan = plan_linear(x, weight, bias, out);
   return launch(stream,
                 kernel_for(kernels.linear, x.dtype()),
                 plan.num_blocks,

@@ -16,12 +16,16 @@ bool launch_linear(device::Stream& stream,
                    const Tensor& bias,    // [out_features] or undefined
                    const Tensor& out);    // [num_tokens, out_features]
 
-/// The grid and arguments of a product of these sizes; pointers are left empty.
+/// The grid and arguments of a product with the columns of `out`, whatever its epilogue.
 struct LinearPlan {
   LinearArguments arguments;
   uint32_t num_blocks;
 };
-[[nodiscard]] LinearPlan plan_linear(int64_t rows, int64_t columns, int64_t depth);
+[[nodiscard]] LinearPlan plan_linear(const Tensor& x,
+                                     const Tensor& weight,
+                                     const Tensor& bias,
+                                     const Tensor& out,  // [num_tokens, ...], dense
+                                     int max_tile_columns = kMaxLinearTileColumns);
 
 /// Oracle, in double.
 void linear_ref(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& out);

@@ -1,26 +1,59 @@
-// One block: a tile of rows_per_block x columns_per_block outputs. Four rows of x stay in L1 while
-// the tile's weight rows pass; the weight tile stays in L2 over the rows.
+// The weight rows of one block, each with its bias: those of neighbouring outputs, or of several
+// stretches of outputs that an epilogue wants together.
+template <typename T>
+struct LinearColumns {
+  const T* weight[kMaxLinearTileColumns];
+  float bias[kMaxLinearTileColumns];
+  int64_t size = 0;
+
+  void append(const LinearArguments& a, int64_t column, int64_t columns) {
+    for (int64_t c = column; c < column + columns; ++c, ++size) {
+      weight[size] = static_cast<const T*>(a.weight) + c * a.depth;
+      // Adding -0 changes nothing, not even another -0.
+      bias[size] = a.bias == nullptr ? -0.0F : to_float(static_cast<const T*>(a.bias)[c]);
+    }
+  }
+};
+
+// What one block covers. Neighbouring blocks share their weight rows.
+struct LinearBlock {
+  int64_t row;
+  int64_t rows;  // may be none
+  int64_t column;
+  int64_t columns;
+};
+
+inline LinearBlock linear_block(const LinearArguments& a, uint32_t block) {
+  const int64_t limit = a.num_rows == nullptr ? a.rows : min_of(a.rows, *a.num_rows);
+  const int64_t row_tiles = ceil_div(a.rows, a.rows_per_block);
+  const int64_t column = block / row_tiles * a.columns_per_block;
+  const int64_t row = block % row_tiles * a.rows_per_block;
+  return {row,
+          max_of(0, min_of(a.rows_per_block, limit - row)),
+          column,
+          min_of(a.columns_per_block, a.columns - column)};
+}
+
+// Rows [row, row + rows) times the weight rows of `columns`, rounded to Out. Four rows of x stay in
+// L1 while the weight rows pass; the weight rows stay in L2 over the rows.
 template <typename T, typename Out>
-inline void linear_tile(
-    const LinearArguments& a, int64_t row, int64_t rows, int64_t column, int64_t columns) {
+inline void linear_tile(const LinearArguments& a,
+                        int64_t row,
+                        int64_t rows,
+                        const LinearColumns<T>& columns,
+                        Out* out,
+                        int64_t out_stride) {
   const T* x_rows[kMaxLinearTileRows];
-  const T* weight_rows[kMaxLinearTileColumns];
   float sums[kTileRows * kMaxLinearTileColumns];
   for (int64_t r = 0; r < rows; ++r)
     x_rows[r] = static_cast<const T*>(a.x) + (row + r) * a.x_stride;
-  for (int64_t c = 0; c < columns; ++c) {
-    weight_rows[c] = static_cast<const T*>(a.weight) + (column + c) * a.depth;
-  }
-  const T* bias = a.bias == nullptr ? nullptr : static_cast<const T*>(a.bias) + column;
   for (int64_t r = 0; r < rows; r += kTileRows) {
     const int64_t group = min_of(kTileRows, rows - r);
-    dot_products<T>(x_rows + r, group, weight_rows, columns, a.depth, sums, columns);
+    dot_products<T>(x_rows + r, group, columns.weight, columns.size, a.depth, sums, columns.size);
     for (int64_t g = 0; g < group; ++g) {
-      Out* out = static_cast<Out*>(a.out) + (row + r + g) * a.columns + column;
-      const float* from = sums + g * columns;
-      for (int64_t c = 0; c < columns; ++c) {
-        store_element(out + c, bias == nullptr ? from[c] : from[c] + to_float(bias[c]));
-      }
+      Out* to = out + (r + g) * out_stride;
+      const float* from = sums + g * columns.size;
+      for (int64_t c = 0; c < columns.size; ++c) store_element(to + c, from[c] + columns.bias[c]);
     }
   }
 }
@@ -28,14 +61,11 @@ inline void linear_tile(
 template <typename T, typename Out>
 void run_linear(const void* args, device::BlockRange blocks) noexcept {
   const auto& a = *static_cast<const LinearArguments*>(args);
-  const int64_t limit = a.num_rows == nullptr ? a.rows : min_of(a.rows, *a.num_rows);
-  const int64_t row_tiles = ceil_div(a.rows, a.rows_per_block);
   for (uint32_t block = blocks.begin; block < blocks.end; ++block) {
-    // Neighbouring blocks share their weight tile.
-    const int64_t column = block / row_tiles * a.columns_per_block;
-    const int64_t row = block % row_tiles * a.rows_per_block;
-    const int64_t rows = min_of(a.rows_per_block, limit - row);
-    if (rows <= 0) continue;
-    linear_tile<T, Out>(a, row, rows, column, min_of(a.columns_per_block, a.columns - column));
+    const LinearBlock b = linear_block(a, block);
+    LinearColumns<T> columns;
+    columns.append(a, b.column, b.columns);
+    Out* out = static_cast<Out*>(a.out) + b.row * a.columns + b.column;
+    linear_tile<T, Out>(a, b.row, b.rows, columns, out, a.columns);
   }
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "reprise/base/assert.h"
 #include "reprise/kernels/launch.h"
 #include "reprise/kernels/linear/linear.h"
 #include "reprise/kernels/reference.h"
@@ -15,13 +14,7 @@ bool launch_lm_head(device::Stream& stream,
                     const Tensor& weight,
                     const Tensor& num_rows,
                     const Tensor& out) {
-  require_dense_rows(x, "lm_head");
-  REPRISE_ASSERT(weight.is_dense() && out.is_dense(), "lm_head: weight and out must be dense");
-  LinearPlan plan = plan_linear(x.size(0), weight.size(0), x.size(1));
-  plan.arguments.x = x.data();
-  plan.arguments.x_stride = x.stride(0);
-  plan.arguments.weight = weight.data();
-  plan.arguments.out = out.data();
+  LinearPlan plan = plan_linear(x, weight, {}, out);
   plan.arguments.num_rows = num_rows.data_as<int32_t>();
   return launch(stream,
                 kernel_for(kernels.lm_head, x.dtype()),

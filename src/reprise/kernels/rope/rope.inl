@@ -21,6 +21,14 @@ inline void rope_head(const T* x, T* out, const float* cosines, const float* sin
   }
 }
 
+// Clamped so that a stale position of a padding row cannot read outside the table.
+inline const float* rope_table_row(const float* cos_sin,
+                                   int64_t position,
+                                   int64_t max_position,
+                                   int64_t table_stride) {
+  return cos_sin + max_of(0, min_of(position, max_position - 1)) * table_stride;
+}
+
 template <typename T>
 inline void rope_token(const RopeSide& side, int64_t token, const float* table, int64_t head_dim) {
   const T* x = static_cast<const T*>(side.x) + token * side.token_stride;
@@ -38,9 +46,8 @@ void run_rope(const void* args, device::BlockRange blocks) noexcept {
     const int64_t first = block * a.tokens_per_block;
     const int64_t last = min_of(first + a.tokens_per_block, a.num_tokens);
     for (int64_t token = first; token < last; ++token) {
-      // Clamped so that a stale position of a padding row cannot read outside the table.
-      const int64_t position = max_of(0, min_of(a.positions[token], a.max_position - 1));
-      const float* table = a.cos_sin + position * a.table_stride;
+      const float* table =
+          rope_table_row(a.cos_sin, a.positions[token], a.max_position, a.table_stride);
       rope_token<T>(a.q, token, table, a.head_dim);
       rope_token<T>(a.k, token, table, a.head_dim);
     }

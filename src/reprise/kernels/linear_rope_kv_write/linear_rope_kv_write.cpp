@@ -1,0 +1,63 @@
+#include "reprise/kernels/linear_rope_kv_write/linear_rope_kv_write.h"
+
+#include <fmt/format.h>
+
+#include "reprise/base/assert.h"
+#include "reprise/base/error.h"
+#include "reprise/kernels/launch.h"
+#include "reprise/kernels/linear_rope_kv_write/linear_rope_kv_write_arguments.h"
+
+namespace reprise::kernels {
+
+bool supports_linear_rope_kv_write(int64_t head_dim) { return head_dim <= kMaxLinearRopeHeadDim; }
+
+bool launch_linear_rope_kv_write(device::Stream& stream,
+                                 const KernelTable& kernels,
+                                 const Tensor& x,
+                                 const Tensor& weight,
+                                 const Tensor& bias,
+                                 const RopeAndCacheCall& call) {
+  const int64_t head_dim = call.q_out.size(2);
+  if (!supports_linear_rope_kv_write(head_dim)) {
+    throw InvalidArgument(
+        fmt::format("linear_rope_kv_write: head_dim {} is more than the {} that the CPU kernels "
+                    "support; use linear and rope_kv_write",
+                    head_dim,
+                    kMaxLinearRopeHeadDim));
+  }
+  require_dense_rows(x, "linear_rope_kv_write");
+  REPRISE_ASSERT(weight.is_dense(), "linear_rope_kv_write: the weight must be dense");
+  const int64_t rows = x.size(0);
+  const LinearRopeKvWriteArguments arguments = {
+      .product = {.x = x.data(),
+                  .weight = weight.data(),
+                  .bias = bias.data(),
+                  .out = nullptr,
+                  .num_rows = nullptr,
+                  .x_stride = x.stride(0),
+                  .rows = rows,
+                  .columns = weight.size(0),
+                  .depth = x.size(1),
+                  .rows_per_block = kMaxLinearTileRows,
+                  .columns_per_block = static_cast<int32_t>(head_dim)},
+      .to = rope_and_cache(call),
+  };
+  const int64_t num_heads = arguments.to.heads + 2 * arguments.to.kv_heads;
+  return launch(stream,
+                kernel_for(kernels.linear_rope_kv_write, x.dtype()),
+                static_cast<uint32_t>(ceil_div(rows, kMaxLinearTileRows) * num_heads),
+                arguments,
+                std::array{writes(call.q_out),
+                           writes(call.key_cache),
+                           writes(call.value_cache),
+                           reads(x),
+                           reads(weight),
+                           reads(bias),
+                           reads(call.positions),
+                           reads(call.cos_sin),
+                           reads(call.slot_mapping),
+                           reads(call.q_norm),
+                           reads(call.k_norm)});
+}
+
+}  // namespace reprise::kernels

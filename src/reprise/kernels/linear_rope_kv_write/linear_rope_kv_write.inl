@@ -1,0 +1,19 @@
+// A block makes one head of its rows: rounded to T as linear would have stored it, since norm and
+// rotation need a head at once.
+template <typename T>
+void run_linear_rope_kv_write(const void* args, device::BlockRange blocks) noexcept {
+  const auto& a = *static_cast<const LinearRopeKvWriteArguments*>(args);
+  const int64_t head_dim = a.to.head_dim;
+  T head[kMaxLinearTileRows * kMaxLinearRopeHeadDim];
+  for (uint32_t block = blocks.begin; block < blocks.end; ++block) {
+    const LinearBlock b = linear_block(a.product, block);
+    for (int64_t c = 0; c < head_dim; c += kMaxLinearTileColumns) {
+      LinearColumns<T> columns;
+      columns.append(a.product, b.column + c, min_of(kMaxLinearTileColumns, head_dim - c));
+      linear_tile<T, T>(a.product, b.row, b.rows, columns, head + c, head_dim);
+    }
+    for (int64_t r = 0; r < b.rows; ++r) {
+      place_head(a.to, b.row + r, b.column / head_dim, head + r * head_dim);
+    }
+  }
+}

@@ -1,0 +1,18 @@
+#pragma once
+
+#include "reprise/kernels/linear/linear_arguments.h"
+#include "reprise/kernels/rope_kv_write/rope_kv_write_arguments.h"
+
+namespace reprise::kernels {
+
+/// Heads of q, then of k, then of v are the columns of the product, which has no `out` of its own;
+/// columns_per_block is one head.
+struct alignas(16) LinearRopeKvWriteArguments {
+  LinearArguments product;
+  RopeAndCache to;
+};
+
+/// A block keeps one head of kMaxLinearTileRows tokens on the stack: 64 KiB at most.
+inline constexpr int kMaxLinearRopeHeadDim = 256;
+
+}  // namespace reprise::kernels

@@ -1,0 +1,23 @@
+#include "reprise/kernels/linear_silu_and_mul/linear_silu_and_mul.h"
+
+#include "reprise/kernels/launch.h"
+#include "reprise/kernels/linear/linear.h"
+
+namespace reprise::kernels {
+
+bool launch_linear_silu_and_mul(device::Stream& stream,
+                                const KernelTable& kernels,
+                                const Tensor& x,
+                                const Tensor& weight,
+                                const Tensor& bias,
+                                const Tensor& out) {
+  // A block has weight rows of both halves for each of its columns.
+  const LinearPlan plan = plan_linear(x, weight, bias, out, kMaxLinearTileColumns / 2);
+  return launch(stream,
+                kernel_for(kernels.linear_silu_and_mul, x.dtype()),
+                plan.num_blocks,
+                plan.arguments,
+                std::array{writes(out), reads(x), reads(weight), reads(bias)});
+}
+
+}  // namespace reprise::kernels

@@ -1,0 +1,38 @@
+#pragma once
+
+#include "reprise/device/device.h"
+#include "reprise/kernels/kernel_table.h"
+#include "reprise/kernels/rope_kv_write/rope_kv_write_arguments.h"
+#include "reprise/tensor/tensor.h"
+
+namespace reprise::kernels {
+
+/// What is done with q, k and v, borrowed for the call: the norms of the heads of q and k if there
+/// are any, rotation of both, k and v into their slots of the caches. Slots of one call must
+/// differ; tokens of a slot that is negative or beyond the cache write no key and no value.
+/// Positions must be inside the table; others are clamped to it.
+struct RopeAndCacheCall {
+  const Tensor& positions;     // int32[num_tokens]
+  const Tensor& cos_sin;       // float32[max_position, head_dim/2 cos | head_dim/2 sin]
+  const Tensor& key_cache;     // [num_blocks, kv_heads, block_size, head_dim]
+  const Tensor& value_cache;   // like key_cache
+  const Tensor& slot_mapping;  // int32[num_tokens]
+  const Tensor& q_norm;        // [head_dim] or undefined
+  const Tensor& k_norm;        // defined if q_norm is
+  float epsilon;               // of the norms
+  const Tensor& q_out;         // [num_tokens, heads, head_dim], dense
+};
+
+/// The bits of launch_rms_norm of q and of k, launch_rope and launch_kv_write after each other (but
+/// for the payload of NaNs); the k between them is stored in the cache only.
+bool launch_rope_kv_write(device::Stream& stream,
+                          const KernelTable& kernels,
+                          const Tensor& q,  // [num_tokens, heads, head_dim], strided
+                          const Tensor& k,  // [num_tokens, kv_heads, head_dim], strided
+                          const Tensor& v,  // like k
+                          const RopeAndCacheCall& call);
+
+/// The part of the arguments that any producer of q, k and v passes on.
+[[nodiscard]] RopeAndCache rope_and_cache(const RopeAndCacheCall& call);
+
+}  // namespace reprise::kernels
