@@ -1,0 +1,88 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "reprise/compile/codegen/compiler_interface.h"
+#include "reprise/device/device.h"
+#include "reprise/kernels/eager_executor.h"
+#include "reprise/kernels/isa.h"
+#include "reprise/kernels/row_group/row_group_arguments.h"
+#include "reprise/program/object_code.h"
+#include "reprise/program/program.h"
+
+/// For tests and benchmarks of generated code only.
+namespace reprise::compile {
+
+/// The compiler for that instruction set from the plug-in beside the executable; nullptr without.
+[[nodiscard]] std::unique_ptr<CompilerInterface> find_compiler(kernels::Isa isa);
+
+/// What the values of inputs are like.
+enum class Numbers : uint8_t {
+  ordinary,  // normally distributed
+  any_bits,  // NaNs, infinities, subnormals, numbers next to a tie
+};
+
+/// How tensors with rows lie in memory.
+enum class Rows : uint8_t { dense, strided };
+
+/// Memory for one call of a body, and both ways to compute it.
+class GroupBench {
+ public:
+  explicit GroupBench(kernels::Isa isa, uint32_t seed = 1);
+
+  struct Options {
+    int64_t num_rows = 1;     // value of every symbol that outputs have rows of
+    int64_t table_rows = 37;  // value of the other symbols
+    Numbers numbers = Numbers::ordinary;
+    Rows rows = Rows::dense;
+  };
+  /// New inputs of the body's types. Ids are sometimes outside of any table.
+  [[nodiscard]] std::vector<Tensor> make_inputs(const program::Program& body,
+                                                const Options& options);
+  /// New outputs, full of a pattern that no result has.
+  [[nodiscard]] std::vector<Tensor> make_outputs(const program::Program& body, int64_t num_rows);
+
+  /// Op by op, by the precompiled kernels of the instruction set.
+  [[nodiscard]] std::vector<Tensor> interpret(const program::Program& body,
+                                              std::span<const Tensor> inputs);
+  [[nodiscard]] kernels::EagerExecutor& executor() noexcept { return executor_; }
+  [[nodiscard]] device::Stream& stream() noexcept { return *stream_; }
+
+ private:
+  [[nodiscard]] Tensor make(const TensorType& type, Rows rows);
+  void fill(const Tensor& tensor, Numbers numbers);
+
+  std::mt19937 random_;
+  std::unique_ptr<device::Device> device_;
+  std::unique_ptr<device::Stream> stream_;
+  std::unique_ptr<device::MemoryPool> pool_;
+  kernels::EagerExecutor executor_;
+  std::vector<std::unique_ptr<std::byte[]>> memory_;
+};
+
+/// Arguments of a call over all rows of the outputs.
+[[nodiscard]] kernels::RowGroupArguments arguments_of(std::span<const Tensor> inputs,
+                                                      std::span<const Tensor> outputs,
+                                                      int64_t num_rows,
+                                                      int64_t rows_per_block);
+
+/// Where the first difference is, as a sentence; empty if there is none. Two NaNs are equal.
+[[nodiscard]] std::string difference(const Tensor& got, const Tensor& want);
+
+/// Bodies by name: "add_rms_norm", "silu_and_mul" ... of rows with `width` elements. For those with
+/// heads that is the size of a head, of which there are `heads`.
+struct BodyOptions {
+  DType dtype = DType::bf16;
+  int64_t width = 64;
+  int64_t heads = 3;
+  int64_t kv_heads = 2;
+};
+[[nodiscard]] std::span<const std::string_view> body_names();
+[[nodiscard]] program::Program make_body(std::string_view name, const BodyOptions& options);
+
+}  // namespace reprise::compile

@@ -1,0 +1,134 @@
+#include "reprise/compile/codegen/llvm/llvm_compiler.h"
+
+#include <fmt/format.h>
+#include <llvm/Config/llvm-config.h>
+#include <llvm/IR/LLVMContext.h>
+#include <llvm/IR/LegacyPassManager.h>
+#include <llvm/IR/Module.h>
+#include <llvm/IR/Verifier.h>
+#include <llvm/MC/TargetRegistry.h>
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/Support/raw_ostream.h>
+
+#include <cstring>
+
+#include "reprise/compile/codegen/llvm/row_emitter.h"
+#include "reprise/compile/codegen/row_loop_plan.h"
+#include "reprise/kernels/row_group/row_group_arguments.h"
+
+namespace reprise::compile {
+namespace {
+
+using kernels::Isa;
+
+constexpr const char* kTriple = "x86_64-unknown-linux-gnu";
+// Never a CPU's name: LLVM takes some machines for others, and names differ where code does not.
+constexpr const char* kCpu = "x86-64";
+
+/// What kernels/CMakeLists.txt compiles the precompiled kernels with.
+const char* features_of(Isa isa) {
+  switch (isa) {
+    case Isa::scalar:
+      return "+sse2";
+    case Isa::avx2:
+      return "+avx2,+fma,+f16c";
+    case Isa::avx512:
+      return "+avx2,+fma,+f16c,+avx512f,+avx512bw,+avx512vl,+avx512dq,+evex512";
+    case Isa::avx512_bf16:
+      return "+avx2,+fma,+f16c,+avx512f,+avx512bw,+avx512vl,+avx512dq,+avx512bf16,+evex512";
+  }
+  return "";
+}
+
+std::unique_ptr<llvm::TargetMachine> create_machine(Isa isa) {
+  LLVMInitializeX86TargetInfo();
+  LLVMInitializeX86Target();
+  LLVMInitializeX86TargetMC();
+  LLVMInitializeX86AsmPrinter();
+  std::string error;
+  const llvm::Target* target = llvm::TargetRegistry::lookupTarget(kTriple, error);
+  if (target == nullptr) throw CodegenError("LLVM: " + error);
+  llvm::TargetOptions options;
+  // Products and sums are contracted only where the kernels do it by name.
+  options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
+  std::unique_ptr<llvm::TargetMachine> machine(
+      target->createTargetMachine(kTriple,
+                                  kCpu,
+                                  features_of(isa),
+                                  options,
+                                  llvm::Reloc::PIC_,
+                                  llvm::CodeModel::Small,
+                                  llvm::CodeGenOptLevel::Less));
+  if (machine == nullptr) throw CodegenError("LLVM: no code for x86-64");
+  return machine;
+}
+
+void set_target(llvm::Function& function, Isa isa) {
+  const std::string bits = std::to_string(32 * lanes_of(isa));
+  function.addFnAttr("target-cpu", kCpu);
+  function.addFnAttr("target-features", features_of(isa));
+  function.addFnAttr("prefer-vector-width", bits);
+  function.addFnAttr("min-legal-vector-width", bits);
+}
+
+void verify(const llvm::Module& module) {
+  std::string message;
+  llvm::raw_string_ostream stream(message);
+  if (llvm::verifyModule(module, &stream)) {
+    throw CodegenError("LLVM refuses generated code: " + message);
+  }
+}
+
+RowLoopPlan plan_of(const RowGroupSource& source, Isa isa) {
+  auto plan = plan_row_loops(*source.body, lanes_of(isa));
+  if (const auto* reason = std::get_if<std::string>(&plan)) {
+    throw CodegenError(fmt::format("no code for {}: {}", source.symbol, *reason));
+  }
+  return std::move(std::get<RowLoopPlan>(plan));
+}
+
+}  // namespace
+
+LlvmCompiler::LlvmCompiler(Isa isa) : isa_(isa), machine_(create_machine(isa)) {}
+
+std::string LlvmCompiler::compute_hash() const {
+  return fmt::format("llvm {} codegen {} row_group {} cpu {} features {} lanes {} exact_rounding",
+                     LLVM_VERSION_STRING,
+                     kCodegenAbi,
+                     kernels::kRowGroupAbi,
+                     kCpu,
+                     features_of(isa_),
+                     lanes_of(isa_));
+}
+
+std::optional<std::string> LlvmCompiler::why_not(const program::Program& body) const {
+  auto plan = plan_row_loops(body, lanes_of(isa_));
+  if (auto* reason = std::get_if<std::string>(&plan)) return std::move(*reason);
+  return std::nullopt;
+}
+
+std::vector<std::byte> LlvmCompiler::compile(std::span<const RowGroupSource> sources) {
+  llvm::LLVMContext context;
+  llvm::Module module("row_groups", context);
+  module.setTargetTriple(kTriple);
+  module.setDataLayout(machine_->createDataLayout());
+  module.setPICLevel(llvm::PICLevel::SmallPIC);
+  for (const RowGroupSource& source : sources) {
+    const RowLoopPlan plan = plan_of(source, isa_);
+    set_target(*RowEmitter(module, plan, isa_).emit(source.symbol), isa_);
+  }
+  verify(module);
+
+  llvm::SmallVector<char, 0> object;
+  llvm::raw_svector_ostream stream(object);
+  llvm::legacy::PassManager passes;
+  if (machine_->addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::ObjectFile)) {
+    throw CodegenError("LLVM: no objects for x86-64");
+  }
+  passes.run(module);
+  std::vector<std::byte> bytes(object.size());
+  if (!bytes.empty()) std::memcpy(bytes.data(), object.data(), bytes.size());
+  return bytes;
+}
+
+}  // namespace reprise::compile

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Module.h>
+
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "reprise/compile/codegen/llvm/row_memory.h"
+#include "reprise/compile/codegen/llvm/vector_builder.h"
+#include "reprise/compile/codegen/row_loop_plan.h"
+
+namespace reprise::compile {
+
+/// Writes the function of one row group, a CpuKernelFunction over RowGroupArguments, as its plan
+/// says: for each row the nests, for each head the loops, for each span the actions.
+class RowEmitter {
+ public:
+  /// The plan must outlive it.
+  RowEmitter(llvm::Module& module, const RowLoopPlan& plan, kernels::Isa isa);
+
+  [[nodiscard]] llvm::Function* emit(const std::string& symbol);
+
+  // What the ops (row_ops.h) are made of.
+
+  [[nodiscard]] VectorBuilder& vectors() noexcept { return vectors_; }
+  [[nodiscard]] llvm::IRBuilder<>& ir() noexcept { return ir_; }
+  /// A span of what an op reads: computed here, or loaded.
+  [[nodiscard]] Tile evaluate(const RowRef& ref, const Span& span);
+  /// The scale of an rms_norm: one number in all lanes.
+  [[nodiscard]] llvm::Value* scale_of(size_t norm) const { return scales_.at(norm); }
+
+ private:
+  /// Two vectors that sum up squares; their places alternate as in rms_norm.inl.
+  using Sums = std::array<llvm::Value*, 2>;
+  struct PendingStore {
+    llvm::Value* pointer;
+    DType dtype;
+    Tile tile;
+    Span span;
+  };
+  using TileKey = std::tuple<size_t, int64_t, bool, llvm::Value*, int64_t, int, Layout>;
+
+  void emit_rows(llvm::Value* begin, llvm::Value* end);
+  void emit_row(llvm::Value* row);
+  void emit_nest(const RowNest& nest);
+  void emit_head(const RowNest& nest);
+  void evaluate_shared_tables(const RowNest& nest);
+  void emit_loop(const RowLoop& loop);
+  void emit_pairs(const RowLoop& loop, int64_t width, std::vector<Sums>& sums);
+  void emit_pair_loop(const RowLoop& loop, int64_t end, int64_t step, std::vector<Sums>& sums);
+  void emit_tail(const RowLoop& loop, int64_t begin, std::vector<Sums>& sums);
+  void emit_span(const RowLoop& loop, const Span& span, std::vector<Sums>& sums);
+  void emit_store(const RowAction& action, const Span& span);
+  void finish_sums(const RowLoop& loop, const std::vector<Sums>& sums);
+  void flush_stores();
+
+  /// `body` for each number from `begin` (inclusive) to `end` (exclusive), which is larger.
+  template <typename Body>
+  void emit_counted_loop(
+      const char* name, llvm::Value* begin, llvm::Value* end, uint64_t step, Body body);
+  [[nodiscard]] bool is_evaluated_here(size_t value) const;
+  [[nodiscard]] static size_t num_sums(const RowLoop& loop);
+
+  const RowLoopPlan& plan_;
+  llvm::Module& module_;
+  llvm::IRBuilder<> ir_;
+  VectorBuilder vectors_;
+  RowMemory memory_;
+  Layout pair_layout_;
+  const RowNest* nest_ = nullptr;
+  const RowLoop* loop_ = nullptr;
+  std::map<TileKey, Tile> tiles_;          // what is in registers
+  std::map<size_t, llvm::Value*> scales_;  // by rms_norm
+  std::vector<PendingStore> stores_;
+};
+
+}  // namespace reprise::compile

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <llvm/IR/IRBuilder.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "reprise/compile/codegen/llvm/vector_builder.h"
+#include "reprise/compile/codegen/row_loop_plan.h"
+
+namespace reprise::compile {
+
+/// Addresses of everything that a generated function touches: operands of its arguments, rows of
+/// tables, and the scratch. Follows the function from its start to a row and to a head.
+class RowMemory {
+ public:
+  RowMemory(llvm::IRBuilder<>& ir, const RowLoopPlan& plan);
+
+  /// At the start of the function: reads the operands. `arguments` points to RowGroupArguments.
+  void enter_function(llvm::Value* arguments);
+  /// At the start of a row: finds it in each operand.
+  void enter_row(llvm::Value* row);
+  /// At the start of a head; nullptr where there is only one.
+  void enter_head(llvm::Value* head);
+
+  /// Of rows [0, this) the function is asked for some.
+  [[nodiscard]] llvm::Value* num_rows() const noexcept { return num_rows_; }
+  [[nodiscard]] llvm::Value* rows_per_block() const noexcept { return rows_per_block_; }
+
+  /// First element of a span of what `ref` refers to: memory, or a computed value that is kept.
+  [[nodiscard]] llvm::Value* source(const RowRef& ref, const Span& span);
+  [[nodiscard]] llvm::Value* scratch(size_t value, const Span& span);
+  [[nodiscard]] llvm::Value* output(size_t output, size_t value, const Span& span);
+
+ private:
+  struct Operand {
+    llvm::Value* data = nullptr;
+    llvm::Value* rows = nullptr;
+    llvm::Value* row_stride = nullptr;    // elements
+    llvm::Value* inner_stride = nullptr;  // elements
+  };
+
+  [[nodiscard]] llvm::Value* load_argument(llvm::Value* arguments, size_t offset, llvm::Type* type);
+  [[nodiscard]] llvm::Type* element_of(const RowValue& value) const;
+  [[nodiscard]] llvm::Value* row_of(const RowValue& value, llvm::Value* row);
+  [[nodiscard]] llvm::Value* table_row(const RowValue& value, llvm::Value* row);
+  [[nodiscard]] llvm::Value* zeros(int64_t bytes);
+  [[nodiscard]] llvm::Value* head_of(llvm::Value* base, const RowRef& ref);
+  [[nodiscard]] llvm::Value* element(llvm::Value* base, const RowValue& value, const Span& span);
+
+  llvm::IRBuilder<>& ir_;
+  const RowLoopPlan& plan_;
+  llvm::Value* num_rows_ = nullptr;
+  llvm::Value* rows_per_block_ = nullptr;
+  llvm::Value* scratch_ = nullptr;
+  std::vector<Operand> operands_;   // inputs, then outputs
+  std::vector<llvm::Value*> rows_;  // by value: this row of memory
+  std::vector<llvm::Value*> output_rows_;
+  llvm::Value* head_ = nullptr;
+  // Of this head, by base address and what of the reference matters.
+  std::map<std::tuple<llvm::Value*, int64_t, bool>, llvm::Value*> heads_;
+};
+
+}  // namespace reprise::compile

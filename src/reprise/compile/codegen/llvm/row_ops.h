@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include "reprise/compile/codegen/llvm/vector_builder.h"
+#include "reprise/compile/codegen/row_loop_plan.h"
+
+namespace reprise::compile {
+
+class RowEmitter;
+
+/// A span of the value at position `id` of the plan, rounded to its type.
+/// \pre the value is computed, and not by rope
+[[nodiscard]] Tile emit_row_op(RowEmitter& emitter,
+                               const RowValue& value,
+                               size_t id,
+                               const Span& span);
+
+/// The same span of both halves of a head. \pre the value is of rope
+[[nodiscard]] std::pair<Tile, Tile> emit_rope(RowEmitter& emitter,
+                                              const RowValue& value,
+                                              const Span& span);
+
+}  // namespace reprise::compile

@@ -1,0 +1,106 @@
+#pragma once
+
+#include <llvm/IR/IRBuilder.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "reprise/kernels/isa.h"
+#include "reprise/tensor/dtype.h"
+
+namespace reprise::compile {
+
+/// Floats of one vector of an instruction set: kLanes of kernels/vector/*.inl.
+[[nodiscard]] int lanes_of(kernels::Isa isa) noexcept;
+
+/// Which element is in which lane of a pair of vectors. `even_odd` makes widening and narrowing
+/// bfloat16 a shift and a mask; a lane holds another element, and no element another value.
+enum class Layout : uint8_t { natural, even_odd };
+
+/// Neighbouring elements of a row: [index + offset, index + offset + elements). Two vectors of
+/// them, one, or the first few of one.
+struct Span {
+  llvm::Value* index = nullptr;  // of a loop; none in straight code
+  int64_t offset = 0;
+  int elements = 0;
+  Layout layout = Layout::natural;  // even_odd only for two vectors
+
+  [[nodiscard]] Span shifted(int64_t by) const {
+    Span span = *this;
+    span.offset += by;
+    return span;
+  }
+};
+
+/// The floats of a span. After round() they are exactly what storing and loading them would give.
+struct Tile {
+  std::array<llvm::Value*, 2> vectors{};
+  int count = 0;
+  /// Whether NaNs may have bits that bfloat16 has not: then rounding must look out for them.
+  bool has_wide_nans = false;
+};
+
+/// Says in LLVM's instructions what kernels/vector/<isa>.inl says in intrinsics: the same
+/// operations with the same roundings, so that code made of them has the bits of the precompiled
+/// kernels.
+class VectorBuilder {
+ public:
+  VectorBuilder(llvm::IRBuilder<>& ir, kernels::Isa isa);
+
+  [[nodiscard]] int lanes() const noexcept { return lanes_; }
+  [[nodiscard]] llvm::FixedVectorType* float_vector() const noexcept { return floats_; }
+  [[nodiscard]] llvm::Type* element_type(DType dtype) const;
+
+  [[nodiscard]] Tile load(llvm::Value* pointer, DType dtype, const Span& span);
+  /// \pre the tile is rounded to `dtype`
+  void store(llvm::Value* pointer, DType dtype, const Tile& tile, const Span& span);
+  [[nodiscard]] Tile round(const Tile& tile, DType dtype);
+
+  /// `function` of the vectors of one, two or three tiles.
+  template <typename Function, typename... Tiles>
+  [[nodiscard]] Tile map(Function function, const Tile& first, const Tiles&... rest) {
+    Tile result{.count = first.count};
+    result.has_wide_nans = (first.has_wide_nans || ... || rest.has_wide_nans);
+    for (size_t i = 0; i < static_cast<size_t>(first.count); ++i) {
+      result.vectors[i] = function(first.vectors[i], rest.vectors[i]...);
+    }
+    return result;
+  }
+
+  [[nodiscard]] llvm::Value* broadcast(float value) const;
+  [[nodiscard]] llvm::Value* fma(llvm::Value* a, llvm::Value* b, llvm::Value* c);
+  [[nodiscard]] llvm::Value* exp(llvm::Value* x);
+  [[nodiscard]] llvm::Value* silu(llvm::Value* x);
+  /// Scalar, by the tree of sum().
+  [[nodiscard]] llvm::Value* sum(llvm::Value* vector);
+  /// A pair of vectors of one layout in the natural one.
+  [[nodiscard]] std::array<llvm::Value*, 2> to_natural(const std::array<llvm::Value*, 2>& vectors,
+                                                       Layout layout);
+
+ private:
+  [[nodiscard]] llvm::Value* ints(uint32_t value) const;
+  [[nodiscard]] llvm::Value* as_ints(llvm::Value* floats);
+  [[nodiscard]] llvm::Value* as_floats(llvm::Value* ints);
+  [[nodiscard]] llvm::Value* constant_mask(int elements) const;
+
+  [[nodiscard]] llvm::Value* load_vector(llvm::Value* pointer, DType dtype, int elements);
+  void store_vector(llvm::Value* pointer, DType dtype, llvm::Value* vector, int elements);
+  [[nodiscard]] llvm::Value* widen(llvm::Value* elements, DType dtype);
+  [[nodiscard]] llvm::Value* narrow(llvm::Value* vector, DType dtype);
+  [[nodiscard]] llvm::Value* widen_half_in_integers(llvm::Value* bits);
+  [[nodiscard]] llvm::Value* narrow_half_in_integers(llvm::Value* vector);
+  [[nodiscard]] llvm::Value* round_bfloat16(llvm::Value* vector, bool has_wide_nans);
+  [[nodiscard]] std::array<llvm::Value*, 2> to_even_odd(const std::array<llvm::Value*, 2>& vectors);
+  [[nodiscard]] llvm::Value* round_to_integer(llvm::Value* x);
+  [[nodiscard]] llvm::Value* scale_by_power_of_two(llvm::Value* x, llvm::Value* n);
+
+  llvm::IRBuilder<>& ir_;
+  kernels::Isa isa_;
+  int lanes_;
+  llvm::FixedVectorType* floats_;
+  llvm::FixedVectorType* ints_;
+  llvm::FixedVectorType* shorts_;
+};
+
+}  // namespace reprise::compile
