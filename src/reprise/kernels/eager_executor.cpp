@@ -143,13 +143,17 @@ bool EagerExecutor::run(const OpCall& call, std::span<const Tensor> in, std::spa
     case OpCode::silu_and_mul_quant:
     case OpCode::scaled_linear:
     case OpCode::attention_quant:
+      throw InvalidArgument(fmt::format("{}: no kernel on this device", op_name(call.code)));
     case OpCode::all_reduce:
     case OpCode::reduce_scatter:
     case OpCode::all_gather:
     case OpCode::fused_all_reduce_add_rms_norm:
     case OpCode::linear_reduce_scatter:
     case OpCode::all_gather_linear:
-      throw InvalidArgument(fmt::format("{}: no kernel on this device", op_name(call.code)));
+      throw InvalidArgument(
+          fmt::format("{}: needs a communicator between {} ranks: this engine has one rank",
+                      op_name(call.code),
+                      call.attributes.ranks));
   }
   return false;
 }

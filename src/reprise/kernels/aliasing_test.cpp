@@ -1,0 +1,155 @@
+#include "reprise/tensor/aliasing.h"
+
+#include <cstring>
+#include <functional>
+#include <set>
+
+#include "reprise/device/cpu/cpu_device.h"
+#include "reprise/kernels/eager_executor.h"
+#include "reprise/kernels/kernel_test_fixture.h"
+
+namespace reprise::kernels {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+Bytes bytes_of(const Tensor& tensor) {
+  if (!tensor.defined()) return {};
+  const auto* data = tensor.data_as<std::byte>();
+  return {data, data + tensor.type().bytes()};
+}
+
+// Every claim of can_alias, on the kernels of each instruction set, blocks in several orders.
+class Aliasing : public KernelTest {
+ protected:
+  struct Case {
+    OpCall call;
+    std::vector<Tensor> inputs;
+  };
+
+  // Each op with a claim, with several blocks.
+  std::vector<Case> all_cases() {
+    const int64_t rows = 70;
+    const int64_t width = 100;
+    const Tensor x = random({rows, width});
+    const Tensor residual = random({rows, width});
+    const Tensor weight = random({width});
+    const Tensor q = random({rows, 4, 48});
+    const Tensor k = random({rows, 4, 48});
+    const Tensor v = random({rows, 4, 48});
+    const Tensor head_norm = random({48});
+    const Tensor cos_sin = random({80, 48}, DType::f32, 1.0);
+    std::vector<int> count(rows);
+    for (int i = 0; i < static_cast<int>(rows); ++i) count[static_cast<size_t>(i)] = i;
+    const Tensor positions = ints(count);
+    const Tensor keys = random({5, 4, 16, 48});
+    const Tensor values = random({5, 4, 16, 48});
+    const OpAttributes norm = {.epsilon = 1e-6F};
+    return {
+        {{OpCode::add, {}}, {x, residual}},
+        {{OpCode::add, {}}, {q, k}},
+        {{OpCode::rms_norm, norm}, {x, weight}},
+        {{OpCode::rms_norm, norm}, {q, head_norm}},
+        {{OpCode::fused_add_rms_norm, norm}, {x, residual, weight}},
+        {{OpCode::linear_add, {}}, {x, random({width, width}), weight, residual}},
+        {{OpCode::rope, {}}, {q, k, positions, cos_sin}},
+        {{OpCode::rope_kv_write, norm},
+         {q, k, v, positions, cos_sin, keys, values, positions, {}, {}}},
+        {{OpCode::rope_kv_write, norm},
+         {q, k, v, positions, cos_sin, keys, values, positions, head_norm, head_norm}},
+    };
+  }
+
+  std::vector<Tensor> copies_of(const std::vector<Tensor>& tensors) {
+    std::vector<Tensor> copies;
+    for (const Tensor& tensor : tensors) {
+      copies.push_back(tensor.defined() ? make(tensor.shape(), tensor.dtype()) : Tensor());
+      if (!tensor.defined()) continue;
+      std::memcpy(copies.back().data(), tensor.data(), tensor.type().bytes());
+    }
+    return copies;
+  }
+
+  struct Memory {
+    std::vector<Bytes> outputs;
+    std::vector<Bytes> inputs;  // as the op leaves them: caches change
+  };
+  // Result i lies where operand places[i] lies, or in memory of its own.
+  Memory run(const Case& c, const std::vector<std::optional<size_t>>& places) {
+    const std::vector<Tensor> inputs = copies_of(c.inputs);
+    std::array<TensorType, kMaxOpOutputs> types;
+    std::vector<Tensor> outputs(infer_output_types(c.call, inputs, types));
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      outputs[i] = places[i] ? inputs[*places[i]] : make(types[i].shape, types[i].dtype);
+    }
+    const std::vector<Tensor> given = outputs;
+    EagerExecutor executor(stream_, *pool_, kernels());
+    executor.execute(c.call, inputs, outputs);
+    Memory memory;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      EXPECT_EQ(outputs[i].data(), given[i].data());
+      memory.outputs.push_back(bytes_of(outputs[i]));
+    }
+    for (const Tensor& input : inputs) memory.inputs.push_back(bytes_of(input));
+    return memory;
+  }
+
+  // Calls `function` with every choice of places that can_alias allows at once.
+  static void for_each_choice(
+      const Case& c,
+      const std::vector<TensorType>& types,
+      const std::function<void(const std::vector<std::optional<size_t>>&)>& function,
+      std::vector<std::optional<size_t>> places = {}) {
+    if (places.size() == types.size()) return function(places);
+    const size_t result = places.size();
+    places.push_back(std::nullopt);
+    for_each_choice(c, types, function, places);
+    for (size_t operand = 0; operand < c.inputs.size(); ++operand) {
+      const bool is_taken = std::find(places.begin(), places.end(), operand) != places.end();
+      if (is_taken || !can_alias(c.call.code, operand, result)) continue;
+      places.back() = operand;
+      for_each_choice(c, types, function, places);
+    }
+  }
+
+  std::unique_ptr<device::Device> device_ = device::create_cpu_device({.num_threads = 1});
+  std::unique_ptr<device::MemoryPool> pool_ = device_->create_pool();
+};
+
+TEST_P(Aliasing, a_result_in_the_place_of_an_operand_has_the_bits_of_one_apart) {
+  for (const Case& c : all_cases()) {
+    std::array<TensorType, kMaxOpOutputs> types;
+    const size_t num_outputs = infer_output_types(c.call, c.inputs, types);
+    const Memory apart = run(c, std::vector<std::optional<size_t>>(num_outputs));
+    size_t num_choices = 0;
+    for_each_choice(c, {types.begin(), types.begin() + num_outputs}, [&](const auto& places) {
+      ++num_choices;
+      const Memory aliased = run(c, places);
+      EXPECT_EQ(aliased.outputs, apart.outputs) << op_name(c.call.code);
+      for (size_t i = 0; i < c.inputs.size(); ++i) {
+        if (std::find(places.begin(), places.end(), i) != places.end()) continue;
+        EXPECT_EQ(aliased.inputs[i], apart.inputs[i]) << op_name(c.call.code) << " " << i;
+      }
+    });
+    EXPECT_GT(num_choices, 1U) << op_name(c.call.code);
+  }
+}
+
+TEST_P(Aliasing, every_claim_is_about_an_op_that_is_tested) {
+  std::set<OpCode> tested;
+  for (const Case& c : all_cases()) tested.insert(c.call.code);
+  for (size_t code = 0; code < kNumOpCodes; ++code) {
+    for (size_t operand = 0; operand < 12; ++operand) {
+      for (size_t result = 0; result < kMaxOpOutputs; ++result) {
+        if (!can_alias(static_cast<OpCode>(code), operand, result)) continue;
+        EXPECT_TRUE(tested.contains(static_cast<OpCode>(code)))
+            << op_name(static_cast<OpCode>(code));
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(AllKernels, Aliasing, testing::ValuesIn(all_kernel_cases()), case_name);
+
+}  // namespace
+}  // namespace reprise::kernels
