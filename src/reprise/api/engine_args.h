@@ -31,6 +31,9 @@ struct EngineArgs {
   bool enforce_eager = false;
   cudagraph::OptimizationLevel optimization_level = cudagraph::OptimizationLevel::O2;
   Json compilation_config = Json::object();     // see cudagraph::parse_compilation_config
+  /// Where compiled programs are kept; empty: REPRISE_CACHE_ROOT, else ~/.cache/reprise.
+  std::filesystem::path compile_cache_root;
+  bool disable_compile_cache = false;           // compile anew, keep nothing
   int32_t num_threads = 0;                      // 0 = one per usable core
   std::string cpu_isa = "auto";                 // scalar, avx2, avx512, avx512_bf16
 };

@@ -126,12 +126,15 @@ struct LLM::Impl {
   void load_tokenizer(const weights::ModelDirectory& directory);
   void load_model(const weights::ModelDirectory& directory);
   void build_runner();
+  void compile();
+  void capture(const StartupObserver& observer);
 
   EngineArgs args;
   StartupReport report;
   cudagraph::ResolutionInputs resolution_inputs;
   weights::ModelConfig config;
   weights::GenerationConfig generation;
+  kernels::Isa isa = kernels::Isa::scalar;
   std::optional<tokenizer::Tokenizer> tokenizer;
   std::optional<chat_template::ChatTemplate> chat_template;
   // In order of dependence: each borrows from those above it.
@@ -158,7 +161,8 @@ LLM::Impl::Impl(const EngineArgs& engine_args, const StartupObserver& observer)
   load_tokenizer(directory);
   load_model(directory);
   build_runner();
-  report.capture = runner->capture(observer.on_capture);
+  compile();
+  capture(observer);
   report.graph_bytes = runner->graph_bytes() + execution->graph_pool().reserved_bytes();
   report.total_seconds = seconds_since(start);
 }
@@ -199,7 +203,7 @@ void LLM::Impl::load_model(const weights::ModelDirectory& directory) {
   report.warnings.insert(report.warnings.end(), loaded.warnings.begin(), loaded.warnings.end());
   generation = weights::load_generation_config(directory);
   const DType dtype = resolve_dtype(args.dtype);
-  const kernels::Isa isa = resolve_isa(args.cpu_isa);
+  isa = resolve_isa(args.cpu_isa);
 
   device = device::create_cpu_device({.num_threads = args.num_threads});
   execution = std::make_unique<engine::Execution>(*device, kernels::kernel_table(isa));
@@ -263,6 +267,31 @@ void LLM::Impl::build_runner() {
   options.scheduler.eos_token_ids.assign(eos.begin(), eos.end());
   core = std::make_unique<engine::EngineCore>(*runner, options);
   outputs = std::make_unique<engine::OutputProcessor>(*tokenizer, *core);
+}
+
+void LLM::Impl::compile() {
+  if (report.resolved.compilation_mode == cudagraph::CompilationMode::NONE) return;
+  const Clock::time_point start = Clock::now();
+  compile_model({.args = args,
+                 .resolved = report.resolved,
+                 .compilation = resolution_inputs.compilation,
+                 .config = config,
+                 .isa = isa,
+                 .dtype = parameters->dtype(),
+                 .max_model_len = report.max_model_len},
+                *runner,
+                report.compilation,
+                report.warnings);
+  report.compile_seconds = seconds_since(start);
+}
+
+void LLM::Impl::capture(const StartupObserver& observer) {
+  report.capture = runner->capture(observer.on_capture);
+  compile::CompilationCounter& counter = report.compilation.counter;
+  counter.num_full_cudagraph_captured = runner->full_wrapper().num_graphs();
+  counter.num_cudagraph_captured =
+      counter.num_full_cudagraph_captured + runner->forward().num_piecewise_graphs();
+  counter.num_gpu_runner_capture_triggers = report.resolved.mode == cudagraph::CudagraphMode::NONE ? 0 : 1;
 }
 
 LLM::LLM(const EngineArgs& args, const StartupObserver& observer)

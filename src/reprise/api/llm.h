@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "reprise/api/compile_model.h"
 #include "reprise/api/engine_args.h"
 #include "reprise/base/json.h"
 #include "reprise/cudagraph/capture_session.h"
@@ -49,8 +50,10 @@ struct StartupReport {
   int32_t max_model_len = 0;
   double tokenizer_seconds = 0;
   double weights_seconds = 0;
+  double compile_seconds = 0;  // tracing, compiling, or loading what was compiled before
   double total_seconds = 0;
   cudagraph::ResolvedConfig resolved;
+  CompilationReport compilation;
   cudagraph::CaptureReport capture;
   size_t graph_bytes = 0;       // executables and their pool
   std::vector<std::string> warnings;

@@ -148,6 +148,15 @@ size_t CudagraphWrapper::num_graphs(const BatchDescriptor& descriptor) const {
   return segmented != nullptr ? segmented->num_graphs() : 1;
 }
 
+size_t CudagraphWrapper::num_graphs() const noexcept {
+  size_t graphs = 0;
+  for (const auto& [descriptor, entry] : entries_) {
+    const auto* segmented = std::get_if<SegmentedGraph>(&entry.recording);
+    graphs += segmented != nullptr ? segmented->num_graphs() : 1;
+  }
+  return graphs;
+}
+
 size_t CudagraphWrapper::num_nodes(const BatchDescriptor& descriptor) const {
   const auto found = entries_.find(descriptor);
   if (found == entries_.end()) return 0;

@@ -90,6 +90,8 @@ class CudagraphWrapper {
   /// Graphs recorded for one key: 1, or one per segment. 0 when unknown.
   [[nodiscard]] size_t num_graphs(const BatchDescriptor& descriptor) const;
   [[nodiscard]] size_t num_nodes(const BatchDescriptor& descriptor) const;
+  /// Of all keys.
+  [[nodiscard]] size_t num_graphs() const noexcept;
 
  private:
   using Recording = std::variant<std::unique_ptr<device::GraphExec>, SegmentedGraph>;

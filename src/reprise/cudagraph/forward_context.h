@@ -6,6 +6,7 @@
 #include "reprise/cudagraph/batch_descriptor.h"
 #include "reprise/cudagraph/cudagraph_mode.h"
 #include "reprise/device/device.h"
+#include "reprise/tensor/tensor.h"
 
 namespace reprise::attention {
 struct AttentionMetadata;
@@ -22,6 +23,9 @@ struct ForwardContext {
   CudagraphRuntimeMode runtime_mode = CudagraphRuntimeMode::NONE;
   BatchDescriptor descriptor;
   device::Stream* stream = nullptr;
+  /// What this step's forward reads, for work that runs between graphs: recorded arguments would be
+  /// those of another step. In the order that the engine and its forwards agree on.
+  std::span<const Tensor> inputs;
   /// Metadata of this step's batch for attention layers; null in steps without attention.
   const attention::AttentionMetadata* attention = nullptr;
   /// Memory besides the inputs that recorded work refers to by address: persistent buffers, caches,

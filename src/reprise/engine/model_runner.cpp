@@ -4,13 +4,14 @@
 #include <array>
 #include <chrono>
 
+#include "reprise/engine/model_forward.h"
+#include "reprise/engine/program_forward.h"
+#include "reprise/engine/trace_forward.h"
+
 namespace reprise::engine {
 namespace {
 
 using cudagraph::CudagraphRuntimeMode;
-
-// Inputs of the wrapped forward, in order.
-enum Input : size_t { kInputIds, kPositions, kLogitsIndices, kNumLogits, kNumInputs };
 
 double monotonic_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -24,26 +25,16 @@ ModelRunner::ModelRunner(Execution& execution,
                          const ModelRunnerOptions& options)
     : execution_(&execution),
       model_(&model),
+      parameters_(&parameters),
       options_(options),
       kv_cache_(options.kv_cache, execution.device(), execution.executor()),
       batch_(options.limits, execution.device(), execution.executor()),
       ledger_(options.limits.max_num_tokens),
-      piecewise_(
-          [this](cudagraph::ForwardContext& context,
-                 std::span<const Tensor> inputs,
-                 std::vector<Tensor>& outputs) {
-            const Tensor hidden = model_->forward(context, inputs[kInputIds], inputs[kPositions]);
-            outputs.clear();
-            outputs.push_back(
-                model_->compute_logits(hidden, inputs[kLogitsIndices], inputs[kNumLogits]));
-          },
-          CudagraphRuntimeMode::PIECEWISE,
-          execution.device(),
-          permission_,
-          {.break_at_split_points = true, .copy_inputs = options.copy_inputs}),
+      forward_(std::make_unique<ModelForward>(
+          model, execution.device(), permission_, options.copy_inputs)),
       full_([this](cudagraph::ForwardContext& context,
                    std::span<const Tensor> inputs,
-                   std::vector<Tensor>& outputs) { piecewise_(context, inputs, outputs); },
+                   std::vector<Tensor>& outputs) { forward_->run(context, inputs, outputs); },
             CudagraphRuntimeMode::FULL,
             execution.device(),
             permission_) {
@@ -53,6 +44,34 @@ ModelRunner::ModelRunner(Execution& execution,
   bindings_.push_back(batch_.memory());
   outputs_.reserve(1);
   dispatcher_.initialize_cudagraph_keys(options.dispatcher);
+}
+
+program::TracedProgram ModelRunner::trace() const {
+  return program::trace(
+      forward_signature(*parameters_, kv_cache_, options_.limits.max_blocks_per_req),
+      forward_function(*model_));
+}
+
+std::vector<program::ParameterSlot> ModelRunner::parameter_slots(
+    const program::TracedProgram& traced) const {
+  return engine::parameter_slots(traced, *parameters_);
+}
+
+void ModelRunner::use_program(program::CompiledProgram program) {
+  REPRISE_ASSERT(full_.counters().captures == 0 && forward_->num_piecewise_graphs() == 0,
+                 "graphs of another forward exist");
+  program::SlotTensors slots = bind_slots(program, *parameters_, kv_cache_, execution_->executor());
+  forward_ = std::make_unique<ProgramForward>(
+      std::move(program),
+      std::move(slots),
+      *execution_,
+      permission_,
+      ProgramForwardOptions{.largest = {.num_tokens = options_.limits.max_num_tokens,
+                                        .num_reqs = options_.limits.max_num_reqs,
+                                        .num_logits = options_.limits.max_num_reqs,
+                                        .num_blocks = kv_cache_.layout().num_blocks},
+                            .copy_inputs = options_.copy_inputs});
+  if (forward_->memory().bytes > 0) bindings_.push_back(forward_->memory());
 }
 
 cudagraph::CaptureReport ModelRunner::capture(
@@ -73,10 +92,10 @@ void ModelRunner::dummy_run(const cudagraph::DummyRun& run) {
   // A PIECEWISE key serves any number of requests; the widest one is the safest to warm up with.
   const int32_t num_reqs = std::min(run.descriptor.num_tokens, options_.limits.max_num_reqs);
   batch_.stage_dummy(staged_shape(as_if, num_reqs, 0), execution_->stream());
-  const kernels::PoolScope memory(
-      execution_->executor(),
-      run.purpose == cudagraph::DummyRun::Purpose::capture ? execution_->graph_pool()
-                                                           : execution_->eager_pool());
+  const kernels::PoolScope memory(execution_->executor(),
+                                  run.purpose == cudagraph::DummyRun::Purpose::capture
+                                      ? execution_->graph_pool()
+                                      : execution_->eager_pool());
   run_staged(run.descriptor, run.mode);
   // The results mean nothing; holding them would keep their memory from the next key.
   outputs_.clear();
@@ -142,18 +161,22 @@ void ModelRunner::run_staged(const cudagraph::BatchDescriptor& descriptor,
   result_.logits = Tensor{};
   outputs_.clear();
   metadata_ = batch_.attention_metadata();
+  inputs_ = {batch_.input_ids(),
+             batch_.positions(),
+             metadata_.slot_mapping,
+             metadata_.query_start_loc,
+             metadata_.seq_lens,
+             metadata_.block_table,
+             batch_.logits_indices(),
+             batch_.num_logits()};
   cudagraph::ForwardContext context{.runtime_mode = run_as,
                                     .descriptor = descriptor,
                                     .stream = &execution_->stream(),
+                                    .inputs = inputs_,
                                     .attention = &metadata_,
                                     .bindings = bindings_};
-  std::array<Tensor, kNumInputs> inputs;
-  inputs[kInputIds] = batch_.input_ids();
-  inputs[kPositions] = batch_.positions();
-  inputs[kLogitsIndices] = batch_.logits_indices();
-  inputs[kNumLogits] = batch_.num_logits();
   const device::LaunchCounters before = execution_->stream().counters();
-  full_(context, inputs, outputs_);
+  full_(context, inputs_, outputs_);
   const device::LaunchCounters& after = execution_->stream().counters();
   last_launches_ = {.graphs = after.graph_launches - before.graph_launches,
                     .kernels = after.kernel_launches - before.kernel_launches};
@@ -174,7 +197,7 @@ std::span<const float> ModelRunner::logits_row(const StepResult& result, int32_t
 }
 
 size_t ModelRunner::graph_bytes() const noexcept {
-  return full_.graph_bytes() + piecewise_.graph_bytes();
+  return full_.graph_bytes() + forward_->graph_bytes();
 }
 
 }  // namespace reprise::engine

@@ -10,9 +10,12 @@
 #include "reprise/cudagraph/cudagraph_wrapper.h"
 #include "reprise/cudagraph/dispatch_ledger.h"
 #include "reprise/engine/execution.h"
+#include "reprise/engine/forward.h"
 #include "reprise/engine/input_batch.h"
 #include "reprise/kv_cache/kv_cache_tensors.h"
 #include "reprise/models/causal_lm.h"
+#include "reprise/program/compiled_program.h"
+#include "reprise/program/trace.h"
 
 namespace reprise::engine {
 
@@ -27,8 +30,8 @@ struct ModelRunnerOptions {
 /// What one step produced. Valid until the next step.
 struct StepResult {
   cudagraph::Decision decision;
-  Tensor logits;               // float32[>= num_logits, vocab_size]
-  int32_t num_logits = 0;      // rows that were asked for, in batch order
+  Tensor logits;           // float32[>= num_logits, vocab_size]
+  int32_t num_logits = 0;  // rows that were asked for, in batch order
 };
 
 /// A graph that could not be replayed: it was retired and its step ran eagerly.
@@ -47,11 +50,12 @@ struct StepLaunches {
 };
 
 /// Runs a model step by step: asks the dispatcher, stages the batch into persistent buffers, and
-/// calls the model through two nested wrappers, FULL outside PIECEWISE. Logits are part of the graphs
-/// (docs/adr/0004): the number of rows that are wanted is read on the device.
+/// calls its forward through two nested wrappers, FULL outside PIECEWISE. Logits are part of the
+/// graphs (docs/adr/0004): the number of rows that are wanted is read on the device.
 ///
-/// Life-cycle: constructed -> capture() -> run steps. Without capture() every step is eager. One
-/// thread. Owns the cache, the buffers and the graphs; borrows execution, model and parameters.
+/// Life-cycle: constructed (level 0) -> use_program() at levels 1 to 3 -> capture() -> run steps.
+/// Without capture() every step is eager. One thread. Owns the cache, the buffers and the graphs;
+/// borrows execution, model and parameters.
 class ModelRunner {
  public:
   ModelRunner(Execution& execution,
@@ -60,6 +64,15 @@ class ModelRunner {
               const ModelRunnerOptions& options);
   ModelRunner(const ModelRunner&) = delete;
   ModelRunner& operator=(const ModelRunner&) = delete;
+
+  /// The model's forward as a program: its slots are this runner's cache and the model's weights.
+  /// \throws program::TraceError
+  [[nodiscard]] program::TracedProgram trace() const;
+  [[nodiscard]] std::vector<program::ParameterSlot> parameter_slots(
+      const program::TracedProgram& traced) const;
+  /// From now on steps run `program` instead of the model's code. \pre nothing is captured yet
+  /// \throws InvalidArgument if it is not a program of this model, OutOfMemory
+  void use_program(program::CompiledProgram program);
 
   /// Captures the dispatcher's plan. `on_progress` may be empty.
   cudagraph::CaptureReport capture(
@@ -70,8 +83,8 @@ class ModelRunner {
   /// \throws device::DeviceError
   const StepResult& execute(std::span<const BatchRow> rows, const cudagraph::BatchFacts& facts);
 
-  /// Runs a batch staged at the shape of `decision`, as `run_as`: its own mode, or NONE for the same
-  /// launches eagerly, which is what replay must equal bit for bit.
+  /// Runs a batch staged at the shape of `decision`, as `run_as`: its own mode, or NONE for the
+  /// same launches eagerly, which is what replay must equal bit for bit.
   const StepResult& run(std::span<const BatchRow> rows,
                         const cudagraph::Decision& decision,
                         cudagraph::CudagraphRuntimeMode run_as);
@@ -79,11 +92,13 @@ class ModelRunner {
   /// One row of logits on the host. Valid until the next step. \pre row < result.num_logits
   [[nodiscard]] std::span<const float> logits_row(const StepResult& result, int32_t row);
 
-  [[nodiscard]] const cudagraph::CudagraphDispatcher& dispatcher() const noexcept { return dispatcher_; }
+  [[nodiscard]] const cudagraph::CudagraphDispatcher& dispatcher() const noexcept {
+    return dispatcher_;
+  }
   [[nodiscard]] const cudagraph::DispatchLedger& ledger() const noexcept { return ledger_; }
   [[nodiscard]] cudagraph::DispatchLedger& ledger() noexcept { return ledger_; }
   [[nodiscard]] const cudagraph::CudagraphWrapper& full_wrapper() const noexcept { return full_; }
-  [[nodiscard]] const cudagraph::CudagraphWrapper& piecewise_wrapper() const noexcept { return piecewise_; }
+  [[nodiscard]] const Forward& forward() const noexcept { return *forward_; }
   [[nodiscard]] const kv_cache::KvCacheTensors& kv_cache() const noexcept { return kv_cache_; }
   [[nodiscard]] InputBatch& input_batch() noexcept { return batch_; }
   /// Of the last step, and of the last step that was a uniform decode batch.
@@ -96,21 +111,24 @@ class ModelRunner {
   [[nodiscard]] StagedShape staged_shape(const cudagraph::Decision& decision,
                                          int32_t num_reqs,
                                          int32_t num_logits) const;
-  void run_staged(const cudagraph::BatchDescriptor& descriptor, cudagraph::CudagraphRuntimeMode run_as);
+  void run_staged(const cudagraph::BatchDescriptor& descriptor,
+                  cudagraph::CudagraphRuntimeMode run_as);
   void dummy_run(const cudagraph::DummyRun& run);
 
   Execution* execution_;
   models::CausalLM* model_;
+  const models::Parameters* parameters_;
   ModelRunnerOptions options_;
   kv_cache::KvCacheTensors kv_cache_;
   InputBatch batch_;
   cudagraph::CudagraphDispatcher dispatcher_;
   cudagraph::DispatchLedger ledger_;
   cudagraph::CapturePermission permission_;
-  cudagraph::CudagraphWrapper piecewise_;  // inside full_
+  std::unique_ptr<Forward> forward_;  // inside full_
   cudagraph::CudagraphWrapper full_;
   std::vector<device::BufferView> bindings_;  // what graphs refer to besides their inputs
   attention::AttentionMetadata metadata_;
+  ForwardInputs inputs_;
   std::vector<Tensor> outputs_;
   StepResult result_;
   StepLaunches last_launches_;

@@ -98,4 +98,11 @@ std::string_view Parameters::name_of(const Tensor& tensor) const noexcept {
   return {};
 }
 
+device::BufferView Parameters::find(std::string_view name) const noexcept {
+  for (size_t i = 0; i < buffers_.size(); ++i) {
+    if (names_[i] == name) return buffers_[i].view();
+  }
+  return {};
+}
+
 }  // namespace reprise::models

@@ -46,6 +46,8 @@ class Parameters {
   /// What the tensor was loaded from: "model.layers.0.mlp.down_proj.weight", or for stacked ones
   /// "model.layers.0.mlp.gate_proj+up_proj.weight". Empty for tensors that are not of here.
   [[nodiscard]] std::string_view name_of(const Tensor& tensor) const noexcept;
+  /// The memory of the tensor of that name; empty if there is none.
+  [[nodiscard]] device::BufferView find(std::string_view name) const noexcept;
 
  private:
   Tensor upload(std::string name, const TensorType& type, std::span<const std::byte> bytes);

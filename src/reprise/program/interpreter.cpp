@@ -129,20 +129,28 @@ void Interpreter::run(std::span<const Tensor> inputs,
   set(input_ids_, inputs);
   set(program.parameters, slots.parameters);
   set(program.states, slots.states);
-  for (size_t i = 0; i < program.nodes.size(); ++i) {
-    run_step(i, values, executor, planned);
-    for (ValueId id : steps_[i].dead) tensors_[index_of(id)] = Tensor{};
-  }
+  run_nodes(values, executor, planned, {});
   outputs.clear();
   for (ValueId id : program.outputs) outputs.push_back(tensors_[index_of(id)]);
   // Nothing stays alive through the interpreter.
   std::fill(tensors_.begin(), tensors_.end(), Tensor{});
 }
 
+void Interpreter::run_nodes(const SymbolValues& values,
+                            OpExecutor& executor,
+                            const PlannedResults& planned,
+                            std::span<const Tensor> destinations) {
+  for (size_t i = 0; i < program_->nodes.size(); ++i) {
+    run_step(i, values, executor, planned, destinations);
+    for (ValueId id : steps_[i].dead) tensors_[index_of(id)] = Tensor{};
+  }
+}
+
 void Interpreter::run_step(size_t index,
                            const SymbolValues& values,
                            OpExecutor& executor,
-                           const PlannedResults& planned) {
+                           const PlannedResults& planned,
+                           std::span<const Tensor> destinations) {
   const Node& node = program_->nodes[index];
   const OpSignature& signature = steps_[index].signature;
   operands_.clear();
@@ -157,6 +165,12 @@ void Interpreter::run_step(size_t index,
     results[i] = Tensor::borrow(program_->type(node.outputs[i]).evaluate(values),
                                 planned.arena->address(*placement, values),
                                 executor);
+  }
+  for (size_t i = 0; i < destinations.size(); ++i) {
+    const auto result = std::find(node.outputs.begin(), node.outputs.end(), program_->outputs[i]);
+    if (result != node.outputs.end()) {
+      results[static_cast<size_t>(result - node.outputs.begin())] = destinations[i];
+    }
   }
   if (node.op == OpCode::row_group) {
     run_group(node, values, executor, results);
@@ -184,10 +198,16 @@ void Interpreter::run_group(const Node& node,
     executor.execute({OpCode::row_group, {.row_group = code_[group]}}, operands_, results);
     return;
   }
-  // Op by op: results come from wherever the executor takes them, planned memory is not used.
-  groups_[group]->run(operands_, {}, values, executor, group_results_);
-  std::move(group_results_.begin(), group_results_.end(), results.begin());
-  group_results_.clear();
+  // Op by op. What stays inside comes from wherever the executor takes memory.
+  Interpreter& body = *groups_[group];
+  for (size_t i = 0; i < operands_.size(); ++i) {
+    body.tensors_[index_of(body.input_ids_[i])] = operands_[i];
+  }
+  body.run_nodes(values, executor, {}, results);
+  for (size_t i = 0; i < results.size(); ++i) {
+    results[i] = body.tensors_[index_of(body.program_->outputs[i])];
+  }
+  std::fill(body.tensors_.begin(), body.tensors_.end(), Tensor{});
 }
 
 }  // namespace reprise::program

@@ -79,10 +79,16 @@ class Interpreter {
     std::vector<ValueId> dead;  // values that nothing needs afterwards
   };
 
+  // `destinations`: memory for the outputs, where defined; for groups.
+  void run_nodes(const SymbolValues& values,
+                 OpExecutor& executor,
+                 const PlannedResults& planned,
+                 std::span<const Tensor> destinations);
   void run_step(size_t index,
                 const SymbolValues& values,
                 OpExecutor& executor,
-                const PlannedResults& planned);
+                const PlannedResults& planned,
+                std::span<const Tensor> destinations);
   void run_group(const Node& node,
                  const SymbolValues& values,
                  OpExecutor& executor,
@@ -95,7 +101,6 @@ class Interpreter {
   std::vector<ValueId> input_ids_;
   std::vector<Tensor> tensors_;   // by value
   std::vector<Tensor> operands_;  // of the node being run
-  std::vector<Tensor> group_results_;
 };
 
 }  // namespace reprise::program

@@ -365,7 +365,7 @@ TEST(ModelPieces, CNT_22_twelve_layers_are_25_pieces_of_which_13_are_capturable)
   const TracedProgram traced = machine.trace_model();
   const SplitProgram pieces =
       split(traced.program,
-            splitting_op_codes(std::vector<std::string>{"vllm::unified_attention_with_output"}));
+            parse_splitting_ops(std::vector<std::string>{"vllm::unified_attention_with_output"}));
   EXPECT_EQ(pieces.pieces.size(), 25U);
   EXPECT_EQ(pieces.num_capturable_pieces(), 13U);
   EXPECT_EQ(pieces.num_unique_capturable_pieces(), 3U);

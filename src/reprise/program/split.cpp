@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "reprise/program/text.h"
+#include "reprise/tensor/custom_op.h"
 #include "reprise/tensor/view.h"
 
 namespace reprise::program {
@@ -29,13 +30,12 @@ struct Group {
   std::vector<size_t> nodes;
 };
 
-std::vector<Group> group_nodes(const Program& program, std::span<const OpCode> splitting_ops) {
+std::vector<Group> group_nodes(const Program& program, const SplittingOps& splitting_ops) {
   std::vector<Group> groups;
   for (size_t i = 0; i < program.nodes.size(); ++i) {
     const OpCode op = program.nodes[i].op;
     if (is_view(op)) continue;
-    const bool is_splitting =
-        std::find(splitting_ops.begin(), splitting_ops.end(), op) != splitting_ops.end();
+    const bool is_splitting = splitting_ops.contains(program.nodes[i]);
     if (groups.empty() || groups.back().is_splitting != is_splitting) {
       groups.push_back({.is_splitting = is_splitting});
     }
@@ -233,9 +233,19 @@ void find_dead_values(const Program& whole, SplitProgram& split) {
 
 }  // namespace
 
-std::vector<OpCode> splitting_op_codes(std::span<const std::string> splitting_ops) {
+bool SplittingOps::contains(const Node& node) const {
+  if (node.op == OpCode::custom) {
+    return std::find(custom.begin(), custom.end(), node.attributes.custom) != custom.end();
+  }
+  // The fused form of attention is attention.
+  const OpCode op = node.op == OpCode::attention_quant ? OpCode::attention : node.op;
+  return std::find(codes.begin(), codes.end(), op) != codes.end();
+}
+
+SplittingOps parse_splitting_ops(std::span<const std::string> splitting_ops,
+                                 std::span<const CustomOp* const> custom_ops) {
   constexpr std::string_view kDefaultOverload = ".default";
-  std::vector<OpCode> codes;
+  SplittingOps found;
   for (const std::string& entry : splitting_ops) {
     std::string_view name = entry;
     if (name.ends_with(kDefaultOverload)) name.remove_suffix(kDefaultOverload.size());
@@ -247,8 +257,14 @@ std::vector<OpCode> splitting_op_codes(std::span<const std::string> splitting_op
       throw InvalidArgument(
           fmt::format("splitting_ops: '{}' is a view, which does no work to split off", entry));
     }
+    const auto custom = std::find_if(custom_ops.begin(),
+                                     custom_ops.end(),
+                                     [&](const CustomOp* other) { return other->name == name; });
+    if (op == OpCode::row_group || op == OpCode::custom) op.reset();
     if (op) {
-      codes.push_back(*op);
+      found.codes.push_back(*op);
+    } else if (custom != custom_ops.end()) {
+      found.custom.push_back(*custom);
     } else if (name.find("::") == std::string_view::npos) {
       std::string known;
       for (OpCode other : all_ops()) {
@@ -259,7 +275,7 @@ std::vector<OpCode> splitting_op_codes(std::span<const std::string> splitting_op
           fmt::format("splitting_ops: no op is called '{}'; there are {}", entry, known));
     }
   }
-  return codes;
+  return found;
 }
 
 size_t SplitProgram::num_capturable_pieces() const noexcept {
@@ -275,7 +291,7 @@ size_t SplitProgram::num_unique_capturable_pieces() const {
   return unique.size();
 }
 
-SplitProgram split(const Program& program, std::span<const OpCode> splitting_ops) {
+SplitProgram split(const Program& program, const SplittingOps& splitting_ops) {
   const std::vector<size_t> producers = producers_of(program);
   std::vector<PieceBuilder> builders;
   for (const Group& group : merge_allocations(program, group_nodes(program, splitting_ops))) {

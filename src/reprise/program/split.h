@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "reprise/program/interpreter.h"
@@ -10,11 +11,23 @@
 
 namespace reprise::program {
 
-/// The ops that entries of `splitting_ops` name: our own names ("attention", "kv_write") and vLLM's
-/// ("vllm::unified_attention_with_output", with or without ".default"). Names of a namespace that
-/// we do not implement name nothing here and are skipped, so that vLLM's default list works as it
-/// is. \throws InvalidArgument for a name without namespace that no op has
-[[nodiscard]] std::vector<OpCode> splitting_op_codes(std::span<const std::string> splitting_ops);
+/// Where programs are cut: before and after each op of these.
+struct SplittingOps {
+  SplittingOps() = default;
+  SplittingOps(std::vector<OpCode> ops) : codes(std::move(ops)) {}  // NOLINT: a list of ops is one
+
+  std::vector<OpCode> codes;
+  std::vector<const CustomOp*> custom;
+
+  [[nodiscard]] bool contains(const Node& node) const;
+};
+
+/// The ops that entries of `splitting_ops` name: our own names ("attention", "kv_write"), vLLM's
+/// ("vllm::unified_attention_with_output", with or without ".default") and those of custom ops.
+/// Names of a namespace that nobody here implements name nothing and are skipped, so that vLLM's
+/// default list works as it is. \throws InvalidArgument for a name without namespace that no op has
+[[nodiscard]] SplittingOps parse_splitting_ops(std::span<const std::string> splitting_ops,
+                                               std::span<const CustomOp* const> custom_ops = {});
 
 /// One part of a split program: which program it runs, and what that program's inputs and slots
 /// are.
@@ -46,7 +59,7 @@ struct SplitProgram {
 /// Cuts before and after every op of `splitting_ops`. Order is kept; neighbouring splitting ops
 /// share a piece; a piece of nothing but `empty` joins the capturable piece before it, if there is
 /// one. No splitting ops: one piece. \pre verify(program) is content
-[[nodiscard]] SplitProgram split(const Program& program, std::span<const OpCode> splitting_ops);
+[[nodiscard]] SplitProgram split(const Program& program, const SplittingOps& splitting_ops);
 
 /// Runs a split program piece by piece through any executor: the same results as the whole program,
 /// bit for bit. The split program is borrowed.

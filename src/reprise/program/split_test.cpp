@@ -247,7 +247,7 @@ TEST(Split, passes_only_dense_values_between_pieces) {
 
 TEST(SplittingOps, are_named_as_we_or_vllm_name_them) {
   const auto codes = [](const std::vector<std::string>& names) {
-    return splitting_op_codes(names);
+    return parse_splitting_ops(names).codes;
   };
   EXPECT_THAT(codes({"attention"}), ElementsAre(OpCode::attention));
   EXPECT_THAT(codes({"vllm::unified_attention_with_output"}), ElementsAre(OpCode::attention));

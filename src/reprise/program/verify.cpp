@@ -196,6 +196,14 @@ class Verifier {
       if (node.op == OpCode::slice && node.attributes.dim == 0) return "slices rows";
     }
     if (auto violation = verify(group)) return violation;
+    std::set<ValueId> results;
+    for (const Node& node : group.nodes) {
+      if (!is_view(node.op)) results.insert(node.outputs.begin(), node.outputs.end());
+    }
+    // Each gets memory of its own.
+    for (ValueId output : group.outputs) {
+      if (results.erase(output) == 0) return "returns a view, an input, or one value twice";
+    }
     const SymInt rows = group.type(group.outputs.front()).shape[0];
     for (ValueId output : group.outputs) {
       const SymShape& shape = group.type(output).shape;

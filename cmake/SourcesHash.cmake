@@ -1,0 +1,21 @@
+# Writes build_identity.h: a hash of the sources that decide what a compiled program is, so that the
+# compile cache of another build is not found. Run as a script:
+#   cmake -DROOT=... -DOUT=... -DFILES="a;b" -P SourcesHash.cmake
+set(all "")
+foreach(file ${FILES})
+  file(SHA256 ${ROOT}/${file} hash)
+  string(APPEND all "${file} ${hash}\n")
+endforeach()
+string(SHA256 hash "${all}")
+string(SUBSTRING ${hash} 0 32 hash)
+file(CONFIGURE OUTPUT ${OUT} CONTENT [[
+#pragma once
+
+/// Made by cmake/SourcesHash.cmake.
+namespace reprise::api {
+
+/// Hash of the sources of models, programs, passes, code generation and kernels of this build.
+inline constexpr const char* kSourcesHash = "@hash@";
+
+}  // namespace reprise::api
+]] @ONLY)

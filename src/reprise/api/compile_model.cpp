@@ -1,0 +1,323 @@
+#include "reprise/api/compile_model.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "reprise/api/build_identity.h"
+#include "reprise/base/error.h"
+#include "reprise/compile/cache/compile_cache.h"
+#include "reprise/compile/codegen/plugin.h"
+#include "reprise/compile/compile_program.h"
+#include "reprise/kernels/row_group/row_group_arguments.h"
+#include "reprise/program/artifact.h"
+
+namespace reprise::api {
+namespace {
+
+using cudagraph::CompilationMode;
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* kProgramFile = "program.json";
+constexpr const char* kObjectFile = "kernels.o";
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string() : std::string(value);
+}
+
+bool is_on(const char* name) {
+  const std::string value = environment(name);
+  return value == "1" || value == "true";
+}
+
+// ---- which backend ----
+
+bool wants_code(const cudagraph::CompilationConfig& compilation) {
+  return compilation.use_inductor && compilation.backend != "eager";
+}
+
+// The plug-in file, which says whether code can be generated before anything is loaded.
+std::optional<std::filesystem::path> find_plugin(const CompileInputs& inputs) {
+  if (!wants_code(inputs.compilation)) return std::nullopt;
+  for (const std::filesystem::path& path : compile::default_codegen_plugin_paths()) {
+    std::error_code ignored;
+    if (std::filesystem::exists(path, ignored)) return path;
+  }
+  return std::nullopt;
+}
+
+// ---- which passes ----
+
+bool is_split(const CompileInputs& inputs) {
+  return inputs.resolved.compilation_mode == CompilationMode::VLLM_COMPILE;
+}
+
+bool partitions_after_passes(const CompileInputs& inputs) {
+  // Levels 1 and 2 compile the whole program; what is cut afterwards only tells captures where to
+  // break.
+  return !is_split(inputs) || inputs.compilation.use_inductor_graph_partition.value_or(false);
+}
+
+// Level 3 has all; levels 1 and 2 what needs to know no pattern, as vLLM's stock compile.
+compile::PassOptions pass_options(const CompileInputs& inputs, bool generates_code) {
+  const cudagraph::PassConfig& wish = inputs.resolved.pass_config;
+  const bool has_patterns = is_split(inputs);
+  const auto on = [&](const std::optional<bool>& flag) {
+    return has_patterns && flag.value_or(false);
+  };
+  compile::PassOptions options;
+  options.eliminate_noops = wish.eliminate_noops;
+  options.fuse_norm_quant = on(wish.fuse_norm_quant);
+  options.fuse_act_quant = on(wish.fuse_act_quant);
+  options.fuse_attn_quant = on(wish.fuse_attn_quant);
+  options.fuse_allreduce_rms = on(wish.fuse_allreduce_rms);
+  options.enable_sp = on(wish.enable_sp);
+  options.fuse_gemm_comms = on(wish.fuse_gemm_comms);
+  options.fuse_rope_kvcache = on(wish.fuse_rope_kvcache);
+  options.fuse_qk_norm_rope_kvcache = on(wish.fuse_qk_norm_rope_kvcache);
+  options.rope_kvcache_fusion_max_token_num = 0;  // a CPU gains at any size
+  options.sp_min_token_num = wish.sp_min_token_num;
+  options.fuse_add_rms_norm = has_patterns;
+  options.fuse_gemm_epilogues = has_patterns;
+  options.group_rows = generates_code;
+  return options;
+}
+
+// Every field that decides what the passes do, for the cache's key.
+std::string to_text(const compile::PassOptions& options) {
+  return fmt::format("{}",
+                     fmt::join({int64_t{options.eliminate_noops},
+                                int64_t{options.fuse_norm_quant},
+                                int64_t{options.fuse_act_quant},
+                                int64_t{options.fuse_attn_quant},
+                                int64_t{options.fuse_allreduce_rms},
+                                int64_t{options.enable_sp},
+                                int64_t{options.fuse_gemm_comms},
+                                int64_t{options.fuse_rope_kvcache},
+                                int64_t{options.fuse_qk_norm_rope_kvcache},
+                                options.rope_kvcache_fusion_max_token_num,
+                                options.sp_min_token_num.value_or(-1),
+                                int64_t{options.fuse_add_rms_norm},
+                                int64_t{options.fuse_gemm_epilogues},
+                                int64_t{options.prefer_linear_add},
+                                int64_t{options.group_rows}},
+                               ","));
+}
+
+compile::Pipeline pipeline_of(const CompileInputs& inputs, compile::CompilerInterface* compiler) {
+  // Level 1 with backend "eager" is there to compare the program with the model: it stays as
+  // traced.
+  const bool is_as_traced =
+      inputs.resolved.compilation_mode == CompilationMode::STOCK_TORCH_COMPILE &&
+      !wants_code(inputs.compilation);
+  if (is_as_traced) return compile::Pipeline({});
+  const compile::PassOptions options = pass_options(inputs, compiler != nullptr);
+  return compile::make_pipeline(options);
+}
+
+// ---- the cache ----
+
+compile::CompileCache open_cache(const CompileInputs& inputs) {
+  const EngineArgs& args = inputs.args;
+  std::filesystem::path root = args.compile_cache_root;
+  if (root.empty()) root = environment("REPRISE_CACHE_ROOT");
+  if (root.empty()) {
+    root = compile::default_cache_root(environment("HOME"), environment("XDG_CACHE_HOME"));
+  }
+  // Levels 1 and 2 compile anew each time, as in vLLM.
+  const bool is_disabled = args.disable_compile_cache || !is_split(inputs) ||
+                           is_on("REPRISE_DISABLE_COMPILE_CACHE") ||
+                           is_on("VLLM_DISABLE_COMPILE_CACHE");
+  return compile::CompileCache({.root = std::move(root),
+                                .cache_dir = inputs.compilation.cache_dir,
+                                .rank = 0,
+                                .is_disabled = is_disabled,
+                                .created_by = fmt::format("reprise {}", kSourcesHash)});
+}
+
+std::optional<program::CompiledProgram> load_cached(compile::CompileCache& cache,
+                                                    const compile::CacheKey& key,
+                                                    CompilationReport& report,
+                                                    std::vector<std::string>& warnings) {
+  const compile::LoadOutcome found = cache.load(key);
+  report.cache_outcome = found.is_hit() ? "hit" : found.reason;
+  if (found.quarantined || found.miss == compile::MissReason::foreign) {
+    warnings.push_back(fmt::format("compile cache: {}; compiling again", found.reason));
+  }
+  if (!found.is_hit()) return std::nullopt;
+  program::Artifact artifact;
+  for (const compile::CacheFile& file : *found.files) {
+    if (file.name == kProgramFile) artifact.program = file.bytes;
+    if (file.name == kObjectFile) artifact.object = file.bytes;
+  }
+  try {
+    return program::from_artifact(artifact);
+  } catch (const Error& error) {
+    // Intact bytes of another meaning: this build and the key do not tell them apart.
+    report.cache_outcome = error.what();
+    warnings.push_back(fmt::format("compile cache: {}; compiling again", error.what()));
+    return std::nullopt;
+  }
+}
+
+void save(compile::CompileCache& cache,
+          const compile::CacheKey& key,
+          const compile::CompileResult& result,
+          CompilationReport& report) {
+  const program::Artifact artifact = program::to_artifact(result.program, result.object);
+  std::vector<compile::CacheFile> files = {{.name = kProgramFile, .bytes = artifact.program}};
+  if (!artifact.object.empty()) files.push_back({.name = kObjectFile, .bytes = artifact.object});
+  const compile::SaveOutcome outcome = cache.save(key, files);
+  report.cache_saved = outcome.saved ? "saved" : outcome.reason;
+  report.counter.num_compiled_artifacts_saved += outcome.saved ? 1 : 0;
+}
+
+// ---- debug_dump_path ----
+
+// Files below `folder`; a dump that cannot be written is a warning.
+compile::DumpSink make_dump_sink(const std::filesystem::path& folder,
+                                 std::vector<std::string>& warnings) {
+  if (folder.empty()) return {};
+  return [folder, &warnings](std::string_view name, std::string_view content) {
+    const std::filesystem::path path = folder / name;
+    std::error_code failed;
+    std::filesystem::create_directories(path.parent_path(), failed);
+    std::ofstream file(path, std::ios::binary);
+    file.write(content.data(), static_cast<std::streamsize>(content.size()));
+    if (!file.flush())
+      warnings.push_back(fmt::format("debug_dump_path: {}: cannot write", path.string()));
+  };
+}
+
+class StageTimer {
+ public:
+  explicit StageTimer(double& seconds) : seconds_(seconds) {}
+  StageTimer(const StageTimer&) = delete;
+  StageTimer& operator=(const StageTimer&) = delete;
+  ~StageTimer() { seconds_ += std::chrono::duration<double>(Clock::now() - begin_).count(); }
+
+ private:
+  double& seconds_;
+  Clock::time_point begin_ = Clock::now();
+};
+
+}  // namespace
+
+compile::CacheKey cache_key(const CompileInputs& inputs) {
+  const weights::ModelConfig& config = inputs.config;
+  std::vector<int64_t> windows;
+  for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
+    windows.push_back(config.window_of_layer(layer).value_or(0));
+  }
+  const auto plugin = find_plugin(inputs);
+  compile::CacheKey key;
+  key.add("artifact_version", fmt::to_string(program::kArtifactVersion))
+      .add("sources", kSourcesHash)
+      .add("architecture", weights::architecture_name(config.architecture))
+      .add("hidden_size", fmt::to_string(config.hidden_size))
+      .add("intermediate_size", fmt::to_string(config.intermediate_size))
+      .add("num_hidden_layers", fmt::to_string(config.num_hidden_layers))
+      .add("num_attention_heads", fmt::to_string(config.num_attention_heads))
+      .add("num_key_value_heads", fmt::to_string(config.num_key_value_heads))
+      .add("head_dim", fmt::to_string(config.head_dim))
+      .add("vocab_size", fmt::to_string(config.vocab_size))
+      .add("rms_norm_eps", fmt::format("{:a}", static_cast<float>(config.rms_norm_eps)))
+      .add("tie_word_embeddings", fmt::to_string(config.tie_word_embeddings))
+      .add("biases",
+           fmt::format("{}", fmt::join({config.qkv_bias, config.o_bias, config.mlp_bias}, ",")))
+      .add("qk_norm", fmt::to_string(config.qk_norm))
+      .add("windows", fmt::format("{}", fmt::join(windows, ",")))
+      .add("dtype", dtype_name(inputs.dtype))
+      .add("max_model_len", fmt::to_string(inputs.max_model_len))
+      .add("block_size", fmt::to_string(inputs.args.block_size))
+      .add("level", cudagraph::to_string(inputs.resolved.compilation_mode))
+      .add("splitting_ops", fmt::format("{}", fmt::join(inputs.resolved.splitting_ops, ",")))
+      .add("partition_after_passes", fmt::to_string(partitions_after_passes(inputs)))
+      .add("passes", to_text(pass_options(inputs, plugin.has_value())))
+      .add("codegen", plugin ? "llvm" : "none")
+      .add("codegen_abi", fmt::format("{}.{}", compile::kCodegenAbi, kernels::kRowGroupAbi))
+      .add("isa", kernels::isa_name(inputs.isa));
+  return key;
+}
+
+void compile_model(const CompileInputs& inputs,
+                   engine::ModelRunner& runner,
+                   CompilationReport& report,
+                   std::vector<std::string>& warnings) {
+  ++report.counter.num_models_seen;
+  if (inputs.resolved.compilation_mode == CompilationMode::STOCK_TORCH_COMPILE) {
+    ++report.counter.stock_torch_compile_count;
+  }
+  compile::CompileCache cache = open_cache(inputs);
+  const compile::CacheKey key = cache_key(inputs);
+  report.cache_directory = cache.entry_directory(key).string();
+  report.backend = find_plugin(inputs) ? "llvm" : "eager";
+  {
+    std::optional<program::CompiledProgram> cached;
+    {
+      const StageTimer timer(report.seconds.cache_load);
+      cached = load_cached(cache, key, report, warnings);
+    }
+    if (cached) {
+      ++report.counter.num_compiled_artifacts_loaded;
+      runner.use_program(std::move(*cached));
+      return;
+    }
+  }
+
+  std::optional<program::TracedProgram> traced;
+  try {
+    const StageTimer timer(report.seconds.trace);
+    traced = runner.trace();
+  } catch (const program::TraceError& error) {
+    report.backend.clear();
+    warnings.push_back(fmt::format("{}; running the model's own code (level 0)", error.what()));
+    return;
+  }
+  compile::CodegenPlugin plugin;
+  if (find_plugin(inputs)) {
+    const StageTimer timer(report.seconds.codegen);
+    plugin = compile::load_codegen_plugin(compile::default_codegen_plugin_paths(), inputs.isa);
+    if (plugin.compiler == nullptr) {
+      report.backend = "eager";
+      warnings.push_back(fmt::format("code generation: {}; groups run op by op", plugin.reason));
+    }
+  }
+  const bool is_as_traced =
+      inputs.resolved.compilation_mode == CompilationMode::STOCK_TORCH_COMPILE &&
+      !wants_code(inputs.compilation);
+  compile::CompileOptions options{
+      .splitting_ops = program::parse_splitting_ops(
+          is_split(inputs) ? inputs.resolved.splitting_ops : std::vector<std::string>{"attention"}),
+      .wrap_pieces = is_split(inputs),
+      .partition_after_passes = partitions_after_passes(inputs),
+      .pipeline = pipeline_of(inputs, plugin.compiler.get()),
+      .compiler = plugin.compiler.get(),
+      .plan_memory = !is_as_traced,
+      .can_alias = nullptr};
+  std::filesystem::path dump_folder = inputs.compilation.debug_dump_path;
+  if (!dump_folder.empty()) dump_folder /= "rank_0";
+  compile::CompileResult result = compile::compile_program(traced->program,
+                                                           runner.parameter_slots(*traced),
+                                                           options,
+                                                           report.counter,
+                                                           report.seconds,
+                                                           make_dump_sink(dump_folder, warnings));
+  report.planned_bytes_per_token = result.memory.planned_bytes_per_token;
+  report.live_bytes_per_token = result.memory.live_bytes_per_token;
+  report.pass_reports = std::move(result.reports);
+  {
+    const StageTimer timer(report.seconds.cache_save);
+    save(cache, key, result, report);
+  }
+  runner.use_program(std::move(result.program));
+}
+
+}  // namespace reprise::api

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "reprise/api/engine_args.h"
+#include "reprise/compile/cache/cache_key.h"
+#include "reprise/compile/compilation_counter.h"
+#include "reprise/compile/pipeline.h"
+#include "reprise/cudagraph/resolution.h"
+#include "reprise/engine/model_runner.h"
+#include "reprise/kernels/isa.h"
+#include "reprise/weights/model_config.h"
+
+namespace reprise::api {
+
+/// What compiling did while an engine started.
+struct CompilationReport {
+  compile::CompilationCounter counter;
+  compile::CompilationSeconds seconds;
+  std::string backend;          // "llvm", "eager", or "" at level 0
+  std::string cache_directory;  // entry of this engine; empty without a cache
+  std::string cache_outcome;    // "hit", or why not
+  std::string cache_saved;      // "saved", or why not; empty on a hit
+  /// Results of the forward that grow with tokens: what is planned, and what is alive at once.
+  int64_t planned_bytes_per_token = 0;
+  int64_t live_bytes_per_token = 0;
+  std::vector<compile::PipelineReport> pass_reports;  // by unique program; empty on a hit
+};
+
+/// Everything about an engine that its compiled program depends on.
+struct CompileInputs {
+  const EngineArgs& args;
+  const cudagraph::ResolvedConfig& resolved;
+  const cudagraph::CompilationConfig& compilation;
+  const weights::ModelConfig& config;
+  kernels::Isa isa;
+  DType dtype;
+  int32_t max_model_len;
+};
+
+/// What finds a compiled program in the cache: all that decides it (model shape, types, passes,
+/// instruction set, this build's sources) and nothing else (weights, paths, batch limits, threads,
+/// number of cache blocks).
+[[nodiscard]] compile::CacheKey cache_key(const CompileInputs& inputs);
+
+/// Levels 1 to 3: gives the runner a program of its model, from the cache or compiled now. A model
+/// that cannot be traced, a cache that cannot be used or a missing code generator is a warning, not
+/// an error: the engine then runs the model's own code, compiles anew, or runs groups op by op.
+/// \pre the level is not NONE, nothing is captured yet
+void compile_model(const CompileInputs& inputs,
+                   engine::ModelRunner& runner,
+                   CompilationReport& report,
+                   std::vector<std::string>& warnings);
+
+}  // namespace reprise::api

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace reprise::compile {
+
+/// What compiling one engine took, counted. Most tests of the compiler are statements about these.
+/// Names are those of vLLM's compilation_counter where it has them; the others are ours.
+struct CompilationCounter {
+  uint64_t num_models_seen = 0;
+  uint64_t num_graphs_seen = 0;                       // programs traced from models
+  uint64_t num_piecewise_graphs_seen = 0;             // pieces, splitting ones included
+  uint64_t num_piecewise_capturable_graphs_seen = 0;  // pieces that are not splitting
+  uint64_t num_unique_pieces = 0;                     // capturable pieces that differ
+  uint64_t num_backend_compilations = 0;              // programs that passes and backend worked on
+  uint64_t num_eager_compiles = 0;                    // of these by backend "eager": none generated
+  uint64_t num_inductor_compiles = 0;                 // of these with generated code
+  uint64_t num_fused_groups = 0;                      // row groups in them
+  uint64_t num_generated_kernels = 0;                 // groups that code was generated for
+  uint64_t num_compiled_artifacts_saved = 0;
+  uint64_t num_compiled_artifacts_loaded = 0;    // cache hits
+  uint64_t stock_torch_compile_count = 0;        // engines at level 1
+  uint64_t num_gpu_runner_capture_triggers = 0;  // capture sessions
+  uint64_t num_cudagraph_captured = 0;           // graphs, of pieces and of whole forwards
+  uint64_t num_full_cudagraph_captured = 0;      // of these of whole forwards
+
+  friend bool operator==(const CompilationCounter&, const CompilationCounter&) = default;
+};
+
+/// Wall time of the stages, in seconds; 0 for those that did not run.
+struct CompilationSeconds {
+  double trace = 0;
+  double split = 0;
+  double passes = 0;
+  double plan = 0;
+  double codegen = 0;
+  double cache_load = 0;
+  double cache_save = 0;
+
+  [[nodiscard]] double total() const noexcept {
+    return trace + split + passes + plan + codegen + cache_load + cache_save;
+  }
+};
+
+/// One "name value" pair per line, in the order above; zeros are left out.
+[[nodiscard]] std::string to_string(const CompilationCounter& counter);
+[[nodiscard]] std::string to_string(const CompilationSeconds& seconds);
+
+}  // namespace reprise::compile

@@ -1,0 +1,262 @@
+#include "reprise/compile/plan_memory.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <optional>
+#include <vector>
+
+#include "reprise/tensor/view.h"
+
+namespace reprise::compile {
+namespace {
+
+using program::kNoValue;
+using program::MemoryPlan;
+using program::Node;
+using program::Piece;
+using program::Placement;
+using program::Program;
+using program::SplitProgram;
+using program::Symbol;
+using program::SymInt;
+using program::ValueId;
+using program::ValueType;
+
+// Size of a value as a Placement's: nothing if two of its sizes are open.
+std::optional<Placement> size_of(const ValueType& type) {
+  Placement size{.symbol = Symbol::none,
+                 .bytes_per_unit = static_cast<int64_t>(dtype_bytes(type.dtype))};
+  for (const SymInt& dim : type.shape.sizes()) {
+    if (dim.is_constant()) {
+      size.bytes_per_unit *= dim.constant();
+      continue;
+    }
+    if (size.symbol != Symbol::none) return std::nullopt;
+    size.symbol = dim.symbol();
+    // There is at least one unit, so a constant part fits into a larger unit.
+    size.bytes_per_unit *= dim.coefficient() + std::max<int64_t>(dim.constant(), 0);
+  }
+  constexpr int64_t kAlignment = program::kPlanAlignment;
+  size.bytes_per_unit = (size.bytes_per_unit + kAlignment - 1) / kAlignment * kAlignment;
+  return size;
+}
+
+// Memory that one result, or several after each other, live in.
+struct Allocation {
+  Placement size;
+  size_t first = 0;  // times: positions in the order of all nodes of all pieces
+  size_t last = 0;
+  int64_t offset = 0;  // bytes per unit
+
+  [[nodiscard]] bool meets(const Allocation& other) const noexcept {
+    return size.symbol == other.size.symbol && first <= other.last && other.first <= last;
+  }
+};
+
+constexpr size_t kNone = static_cast<size_t>(-1);
+constexpr size_t kForEver = static_cast<size_t>(-2);
+
+// Walks over all pieces twice: when is each result used last, and which result lies where.
+class Planner {
+ public:
+  Planner(const SplitProgram& split, AliasRule can_alias) : split_(split), can_alias_(can_alias) {}
+
+  PlannedMemory plan() {
+    walk(nullptr);
+    const std::vector<Allocation> lifetimes = std::move(allocations_);
+    allocations_.clear();
+    walk(&lifetimes);
+    place();
+    return result();
+  }
+
+ private:
+  // With `lifetimes` of a walk in which no result shared memory, results may.
+  void walk(const std::vector<Allocation>* lifetimes) {
+    time_ = 0;
+    num_results_ = 0;
+    boundary_.assign(split_.num_boundary_values, kNone);
+    by_piece_.clear();
+    for (const Piece& piece : split_.pieces) walk_piece(piece, lifetimes);
+    for (size_t output : split_.outputs) {
+      if (boundary_[output] != kNone) allocations_[boundary_[output]].last = kForEver;
+    }
+  }
+
+  void walk_piece(const Piece& piece, const std::vector<Allocation>* lifetimes) {
+    const Program& program = split_.programs[piece.program];
+    std::vector<size_t> allocation_of(program.values.size(), kNone);
+    std::vector<bool> is_whole(program.values.size(), false);  // lies at its allocation's start
+    for (size_t i = 0; i < piece.inputs.size(); ++i) {
+      const size_t value = index_of(program.inputs[i].value);
+      allocation_of[value] = boundary_[piece.inputs[i]];
+      is_whole[value] = true;
+    }
+    for (const Node& node : program.nodes) {
+      ++time_;
+      for (ValueId id : node.inputs) {
+        if (id == kNoValue || allocation_of[index_of(id)] == kNone) continue;
+        Allocation& used = allocations_[allocation_of[index_of(id)]];
+        used.last = std::max(used.last, time_);
+      }
+      const program::OpSignature signature = program::signature_of(program, node);
+      if (is_view(node.op)) {
+        allocation_of[index_of(node.outputs[0])] = allocation_of[index_of(node.inputs[0])];
+        continue;
+      }
+      if (signature.out_buffer) {
+        const size_t buffer = index_of(node.inputs[*signature.out_buffer]);
+        allocation_of[index_of(node.outputs[0])] = allocation_of[buffer];
+        is_whole[index_of(node.outputs[0])] = is_whole[buffer];
+        continue;
+      }
+      std::vector<size_t> taken;  // by results of this node
+      for (size_t i = 0; i < signature.num_results; ++i) {
+        const size_t value = index_of(node.outputs[i]);
+        const std::optional<Placement> size = size_of(program.type(node.outputs[i]));
+        const size_t number = num_results_++;
+        numbers_.resize(num_results_, kNone);
+        if (!size) continue;
+        is_whole[value] = true;
+        size_t shared = kNone;
+        if (lifetimes != nullptr) {
+          shared = place_of_operand(program, node, i, allocation_of, is_whole, *lifetimes);
+        }
+        if (shared != kNone && std::find(taken.begin(), taken.end(), shared) == taken.end()) {
+          allocation_of[value] = shared;
+          allocations_[shared].last = std::max(allocations_[shared].last, time_);
+        } else {
+          allocation_of[value] = allocations_.size();
+          allocations_.push_back({.size = *size, .first = time_, .last = time_});
+        }
+        taken.push_back(allocation_of[value]);
+        if (lifetimes == nullptr) numbers_[number] = allocation_of[value];
+        remember(allocation_of[value], number);
+      }
+    }
+    for (size_t i = 0; i < piece.outputs.size(); ++i) {
+      boundary_[piece.outputs[i]] = allocation_of[index_of(program.outputs[i])];
+      // Used at least by whoever takes it over.
+      if (boundary_[piece.outputs[i]] != kNone) {
+        Allocation& given = allocations_[boundary_[piece.outputs[i]]];
+        given.last = std::max(given.last, time_);
+      }
+    }
+    std::vector<size_t> placed(program.values.size(), kNone);
+    for (const Node& node : program.nodes) {
+      const program::OpSignature signature = program::signature_of(program, node);
+      if (is_view(node.op) || signature.out_buffer) continue;
+      for (size_t i = 0; i < signature.num_results; ++i) {
+        placed[index_of(node.outputs[i])] = allocation_of[index_of(node.outputs[i])];
+      }
+    }
+    by_piece_.push_back(std::move(placed));
+  }
+
+  // In the second walk: which results of the first one lived in an allocation, to ask for its end.
+  void remember(size_t allocation, size_t result_number) {
+    latest_result_.resize(allocations_.size(), kNone);
+    latest_result_[allocation] = result_number;
+  }
+
+  // The memory of an operand that dies at this node and may become a result.
+  size_t place_of_operand(const Program& program,
+                          const Node& node,
+                          size_t result,
+                          const std::vector<size_t>& allocation_of,
+                          const std::vector<bool>& is_whole,
+                          const std::vector<Allocation>& lifetimes) const {
+    for (size_t operand = 0; operand < node.inputs.size(); ++operand) {
+      const ValueId id = node.inputs[operand];
+      if (id == kNoValue || can_alias_ == nullptr || !can_alias_(node.op, operand, result))
+        continue;
+      const size_t allocation = allocation_of[index_of(id)];
+      if (allocation == kNone || !is_whole[index_of(id)]) continue;
+      if (program.type(id) != program.type(node.outputs[result])) continue;
+      const size_t number = latest_result_[allocation];
+      const Allocation& alone = lifetimes[numbers_[number]];
+      const bool is_used_twice = std::count(node.inputs.begin(), node.inputs.end(), id) > 1;
+      if (alone.last == time_ && !is_used_twice) return allocation;
+    }
+    return kNone;
+  }
+
+  void place() {
+    std::vector<size_t> order(allocations_.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+      return allocations_[a].size.bytes_per_unit > allocations_[b].size.bytes_per_unit;
+    });
+    std::vector<size_t> placed;
+    for (size_t index : order) {
+      Allocation& allocation = allocations_[index];
+      std::vector<const Allocation*> in_the_way;
+      for (size_t other : placed) {
+        if (allocation.meets(allocations_[other])) in_the_way.push_back(&allocations_[other]);
+      }
+      std::sort(in_the_way.begin(), in_the_way.end(), [](const auto* a, const auto* b) {
+        return a->offset < b->offset;
+      });
+      for (const Allocation* other : in_the_way) {
+        if (allocation.offset + allocation.size.bytes_per_unit <= other->offset) break;
+        allocation.offset = std::max(allocation.offset, other->offset + other->size.bytes_per_unit);
+      }
+      placed.push_back(index);
+    }
+  }
+
+  PlannedMemory result() const {
+    PlannedMemory memory;
+    for (const std::vector<size_t>& values : by_piece_) {
+      std::vector<std::optional<Placement>>& placements = memory.plan.pieces.emplace_back();
+      for (size_t allocation : values) {
+        if (allocation == kNone) {
+          placements.emplace_back();
+        } else {
+          placements.push_back(
+              Placement{allocations_[allocation].size.symbol, allocations_[allocation].offset});
+        }
+      }
+    }
+    for (const Allocation& allocation : allocations_) {
+      int64_t& part = memory.plan.bytes_per_unit[static_cast<size_t>(allocation.size.symbol)];
+      part = std::max(part, allocation.offset + allocation.size.bytes_per_unit);
+    }
+    memory.planned_bytes_per_token =
+        memory.plan.bytes_per_unit[static_cast<size_t>(Symbol::num_tokens)];
+    memory.live_bytes_per_token = most_live_bytes();
+    return memory;
+  }
+
+  [[nodiscard]] int64_t most_live_bytes() const {
+    std::vector<int64_t> change(time_ + 2, 0);
+    for (const Allocation& allocation : allocations_) {
+      if (allocation.size.symbol != Symbol::num_tokens) continue;
+      change[allocation.first] += allocation.size.bytes_per_unit;
+      change[std::min(allocation.last, time_) + 1] -= allocation.size.bytes_per_unit;
+    }
+    int64_t live = 0;
+    int64_t most = 0;
+    for (int64_t step : change) most = std::max(most, live += step);
+    return most;
+  }
+
+  const SplitProgram& split_;
+  AliasRule can_alias_;
+  size_t time_ = 0;
+  std::vector<Allocation> allocations_;
+  std::vector<size_t> boundary_;               // allocation by boundary value
+  std::vector<std::vector<size_t>> by_piece_;  // allocation of each value that is computed there
+  size_t num_results_ = 0;                     // in the order of the walk, the same both times
+  std::vector<size_t> numbers_;                // allocation of each result in the first walk
+  std::vector<size_t> latest_result_;          // by allocation of the second walk
+};
+
+}  // namespace
+
+PlannedMemory plan_memory(const SplitProgram& split, AliasRule can_alias) {
+  return Planner(split, can_alias).plan();
+}
+
+}  // namespace reprise::compile
