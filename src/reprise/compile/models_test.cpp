@@ -270,7 +270,7 @@ TEST_P(CompiledModel, computes_the_bits_of_the_traced_one_after_each_pass) {
     };
     const Bytes before = result_of(traced.program);
     Program program = traced.program;
-    const Pipeline pipeline = default_pipeline();
+    const Pipeline pipeline = make_pipeline({});
     for (const Pass& pass : pipeline.passes()) {
       (void)Pipeline({pass}).run(program);
       ASSERT_TRUE(result_of(program) == before) << pass.name << "\n" << program::print(program);
@@ -283,12 +283,12 @@ TEST_P(CompiledModel, computes_the_same_bits_when_its_pieces_are_compiled) {
   const auto [architecture, dtype, isa] = GetParam();
   ModelMachine machine(kArchitectures[architecture], 3, dtype, isa);
   const TracedProgram traced = machine.trace();
-  const std::array splitting_ops = {OpCode::attention};
+  const std::vector splitting_ops = {OpCode::attention};
   const program::SplitProgram pieces = program::split(traced.program, splitting_ops);
   program::SplitProgram compiled = pieces;
   size_t num_fused = 0;
   for (Program& piece : compiled.programs) {
-    num_fused += default_pipeline().run(piece).num_matches("fuse_add_rms_norm");
+    num_fused += make_pipeline({}).run(piece).num_matches("fuse_add_rms_norm");
   }
   EXPECT_EQ(num_fused, 4U) << "two in the middle piece and two in the last one";
   program::SplitInterpreter before(pieces);
@@ -325,7 +325,7 @@ TEST(CompiledModels, have_a_match_for_each_residual) {
       SCOPED_TRACE(fmt::format("{}, {} layers", architecture.name, num_layers));
       ModelMachine machine(architecture, num_layers, DType::bf16);
       Program program = machine.trace().program;
-      const PipelineReport report = default_pipeline().run(program);
+      const PipelineReport report = make_pipeline({}).run(program);
       EXPECT_EQ(report.num_matches("fuse_add_rms_norm"), static_cast<size_t>(2 * num_layers));
       // The model code wastes nothing.
       EXPECT_EQ(report.num_matches("eliminate_noops"), 0U);
@@ -339,7 +339,7 @@ TEST(CompiledModels, launch_less_for_each_decode_step) {
   ModelMachine machine(kArchitectures[0], 6, DType::bf16);
   const TracedProgram traced = machine.trace();
   Program compiled = traced.program;
-  const PipelineReport report = default_pipeline().run(compiled);
+  const PipelineReport report = make_pipeline({}).run(compiled);
   const std::vector<Tensor> inputs = make_batch(machine, {{1, 20}});
   const auto launches_of = [&](const Program& program) {
     const uint64_t begin = machine.executor.num_launches();
@@ -363,7 +363,7 @@ TEST(RandomPrograms, compute_the_same_bits_after_the_pipeline) {
   const SymbolValues values{7, 4, 3};
   // Rows beyond this count hold anything; here all are wanted.
   *inputs[kNumLogits].data_as<int32_t>() = 7;
-  const Pipeline pipeline = default_pipeline();
+  const Pipeline pipeline = make_pipeline({});
   std::vector<size_t> num_matches(pipeline.passes().size());
   for (uint32_t seed = 0; seed < 5'000; ++seed) {
     const DType dtype = seed % 2 == 0 ? DType::f32 : DType::bf16;

@@ -10,6 +10,10 @@
 #include "reprise/compile/passes/eliminate_dead_code.h"
 #include "reprise/compile/passes/eliminate_noops.h"
 #include "reprise/compile/passes/fuse_add_rms_norm.h"
+#include "reprise/compile/passes/fuse_linear_add.h"
+#include "reprise/compile/passes/fuse_linear_rope_kv_write.h"
+#include "reprise/compile/passes/fuse_linear_silu_and_mul.h"
+#include "reprise/compile/passes/fuse_rope_kv_write.h"
 #include "reprise/program/text.h"
 #include "reprise/program/verify.h"
 
@@ -64,14 +68,55 @@ PipelineReport Pipeline::run(Program& program, const DumpCallback& dump) const {
   return report;
 }
 
-Pipeline default_pipeline() {
-  return Pipeline({
-      {"eliminate_noops", eliminate_noops},
-      {"eliminate_common_subexpressions", eliminate_common_subexpressions},
+namespace {
+
+using Apply = size_t (*)(Program&, const NodePredicate&);
+
+// Good for batches of at most so many tokens; 0 = for all.
+CompileRange up_to(int64_t num_tokens) {
+  return num_tokens == 0 ? CompileRange{} : CompileRange{.end = num_tokens};
+}
+
+struct Entry {
+  bool is_enabled = false;
+  Pass pass;
+};
+
+}  // namespace
+
+Pipeline make_pipeline(const PassOptions& options) {
+  const PassOptions& on = options;
+  const auto with_kernels = [&](Apply apply) {
+    return [apply, has_kernel = options.has_kernel](Program& program) {
+      return apply(program, has_kernel);
+    };
+  };
+  const CompileRange rope_range = up_to(options.rope_kvcache_fusion_max_token_num);
+  const bool early_linear_add = on.fuse_gemm_epilogues && on.prefer_linear_add;
+  const bool late_linear_add = on.fuse_gemm_epilogues && !on.prefer_linear_add;
+  std::vector<Entry> entries = {
+      {on.eliminate_noops, {"eliminate_noops", eliminate_noops}},
+      {true, {"eliminate_common_subexpressions", eliminate_common_subexpressions}},
       // Before fusions, so that none is spent on a norm that nobody reads.
-      {"eliminate_dead_code", eliminate_dead_code},
-      {"fuse_add_rms_norm", fuse_add_rms_norm},
-  });
+      {true, {"eliminate_dead_code", eliminate_dead_code}},
+      {early_linear_add, {"fuse_linear_add", with_kernels(fuse_linear_add)}},
+      {on.fuse_add_rms_norm, {"fuse_add_rms_norm", fuse_add_rms_norm}},
+      {on.fuse_qk_norm_rope_kvcache,
+       {"fuse_qk_norm_rope_kv_write", with_kernels(fuse_qk_norm_rope_kv_write), rope_range}},
+      {on.fuse_rope_kvcache, {"fuse_rope_kv_write", with_kernels(fuse_rope_kv_write), rope_range}},
+      {on.fuse_gemm_epilogues,
+       {"fuse_linear_rope_kv_write", with_kernels(fuse_linear_rope_kv_write)}},
+      {on.fuse_gemm_epilogues,
+       {"fuse_linear_silu_and_mul", with_kernels(fuse_linear_silu_and_mul)}},
+      {late_linear_add, {"fuse_linear_add", with_kernels(fuse_linear_add)}},
+  };
+  std::vector<Pass> passes;
+  for (Entry& entry : entries) {
+    if (entry.is_enabled && entry.pass.is_applicable(options.range)) {
+      passes.push_back(std::move(entry.pass));
+    }
+  }
+  return Pipeline(std::move(passes));
 }
 
 }  // namespace reprise::compile

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "reprise/base/error.h"
+#include "reprise/compile/pass_options.h"
 #include "reprise/compile/passes/pass.h"
 #include "reprise/program/program.h"
 
@@ -69,7 +70,8 @@ class Pipeline {
   std::vector<Pass> passes_;
 };
 
-/// All passes, in the order that docs/reference/passes.md explains.
-[[nodiscard]] Pipeline default_pipeline();
+/// The passes that the options ask for and that are for their range, in the order that
+/// docs/reference/passes.md explains.
+[[nodiscard]] Pipeline make_pipeline(const PassOptions& options);
 
 }  // namespace reprise::compile

@@ -7,7 +7,7 @@
 namespace reprise::compile {
 namespace {
 
-constexpr Pass kPass = {"eliminate_common_subexpressions", eliminate_common_subexpressions};
+const Pass kPass = {"eliminate_common_subexpressions", eliminate_common_subexpressions};
 
 TEST(EliminateCommonSubexpressions, computes_equal_values_once) {
   expect_rewrites(kPass,

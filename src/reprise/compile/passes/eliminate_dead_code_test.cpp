@@ -7,7 +7,7 @@
 namespace reprise::compile {
 namespace {
 
-constexpr Pass kPass = {"eliminate_dead_code", eliminate_dead_code};
+const Pass kPass = {"eliminate_dead_code", eliminate_dead_code};
 
 TEST(EliminateDeadCode, takes_out_what_no_result_needs) {
   expect_rewrites(kPass,

@@ -7,7 +7,7 @@
 namespace reprise::compile {
 namespace {
 
-constexpr Pass kPass = {"eliminate_noops", eliminate_noops};
+const Pass kPass = {"eliminate_noops", eliminate_noops};
 
 TEST(EliminateNoops, takes_out_slices_of_everything) {
   expect_rewrites(kPass,

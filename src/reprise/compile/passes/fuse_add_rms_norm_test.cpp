@@ -7,7 +7,7 @@
 namespace reprise::compile {
 namespace {
 
-constexpr Pass kPass = {"fuse_add_rms_norm", fuse_add_rms_norm};
+const Pass kPass = {"fuse_add_rms_norm", fuse_add_rms_norm};
 
 TEST(FuseAddRmsNorm, computes_a_sum_and_its_norm_in_one_op) {
   expect_rewrites(kPass,

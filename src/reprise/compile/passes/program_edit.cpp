@@ -15,6 +15,7 @@ using program::ValueId;
 ProgramEdit::ProgramEdit(Program& program)
     : program_(&program),
       definition_(program.values.size()),
+      users_(program.values.size()),
       num_uses_(program.values.size()),
       is_erased_(program.nodes.size()) {
   for (size_t i = 0; i < program.values.size(); ++i) {
@@ -25,7 +26,10 @@ ProgramEdit::ProgramEdit(Program& program)
   };
   for (size_t i = 0; i < program.nodes.size(); ++i) {
     for (ValueId id : program.nodes[i].outputs) definition_[index_of(id)] = i;
-    std::for_each(program.nodes[i].inputs.begin(), program.nodes[i].inputs.end(), use);
+    for (ValueId id : program.nodes[i].inputs) {
+      use(id);
+      if (id != kNoValue) users_[index_of(id)].push_back(i);
+    }
   }
   std::for_each(program.outputs.begin(), program.outputs.end(), use);
   std::for_each(program.final_states.begin(), program.final_states.end(), use);
@@ -42,6 +46,30 @@ void ProgramEdit::replace(ValueId value, ValueId by) {
   replaced_by_[index_of(value)] = by;
 }
 
+ValueId ProgramEdit::add_value(const program::ValueType& type) {
+  const ValueId id = program_->add_value(type);
+  replaced_by_.push_back(id);
+  definition_.emplace_back();
+  users_.emplace_back();
+  num_uses_.push_back(0);
+  return id;
+}
+
+void ProgramEdit::insert_before(size_t node, Node inserted) {
+  inserted_.emplace_back(node, std::move(inserted));
+}
+
+std::optional<size_t> ProgramEdit::definition(ValueId value) const {
+  return value == kNoValue ? std::nullopt : definition_[index_of(value)];
+}
+
+std::optional<size_t> ProgramEdit::definition(ValueId value, OpCode op) const {
+  const std::optional<size_t> node = definition(value);
+  return node && program_->nodes[*node].op == op && !is_erased_[*node] ? node : std::nullopt;
+}
+
+std::span<const size_t> ProgramEdit::users(ValueId value) const { return users_[index_of(value)]; }
+
 bool ProgramEdit::is_returned(ValueId value) const {
   const auto& outputs = program_->outputs;
   return std::any_of(
@@ -57,9 +85,17 @@ ValueId ProgramEdit::current(ValueId value) const {
 }
 
 void ProgramEdit::finish() && {
+  std::stable_sort(inserted_.begin(), inserted_.end(), [](const auto& a, const auto& b) {
+    return a.first < b.first;
+  });
   std::vector<Node> nodes;
-  for (size_t i = 0; i < program_->nodes.size(); ++i) {
-    if (!is_erased_[i]) nodes.push_back(std::move(visit(i)));
+  auto next = inserted_.begin();
+  for (size_t i = 0; i <= program_->nodes.size(); ++i) {
+    for (; next != inserted_.end() && next->first == i; ++next) {
+      for (ValueId& id : next->second.inputs) id = current(id);
+      nodes.push_back(std::move(next->second));
+    }
+    if (i < program_->nodes.size() && !is_erased_[i]) nodes.push_back(std::move(visit(i)));
   }
   program_->nodes = std::move(nodes);
   for (ValueId& id : program_->outputs) id = current(id);

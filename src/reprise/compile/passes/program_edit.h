@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <optional>
+#include <span>
+#include <utility>
 #include <vector>
 
 #include "reprise/program/program.h"
@@ -9,8 +11,8 @@
 namespace reprise::compile {
 
 /// Changes to one program, made while walking over its nodes from first to last. Nodes keep their
-/// index until finish(), which takes out what was erased and renumbers values. The program is
-/// borrowed and is not well formed in between.
+/// index until finish(), which takes out what was erased, puts in what was inserted and renumbers
+/// values. The program is borrowed and is not well formed in between.
 class ProgramEdit {
  public:
   explicit ProgramEdit(program::Program& program);
@@ -21,12 +23,19 @@ class ProgramEdit {
   /// \pre `by` is no value that has itself been replaced
   void replace(program::ValueId value, program::ValueId by);
   void erase(size_t node) { is_erased_[node] = true; }
+  [[nodiscard]] bool is_erased(size_t node) const { return is_erased_[node]; }
+  /// A new value, for a node to be inserted or changed to define.
+  [[nodiscard]] program::ValueId add_value(const program::ValueType& type);
+  /// Of several nodes before one, the first inserted comes first. One past the last is the end.
+  void insert_before(size_t node, program::Node inserted);
   void finish() &&;
 
-  /// The node that defines a value; nothing for inputs and slots.
-  [[nodiscard]] std::optional<size_t> definition(program::ValueId value) const {
-    return definition_[index_of(value)];
-  }
+  /// The node that defines a value; nothing for inputs and slots. As before the edit.
+  [[nodiscard]] std::optional<size_t> definition(program::ValueId value) const;
+  /// Same, if it is of that op and still there.
+  [[nodiscard]] std::optional<size_t> definition(program::ValueId value, OpCode op) const;
+  /// The nodes that have a value as an operand, in order, once per operand. As before the edit.
+  [[nodiscard]] std::span<const size_t> users(program::ValueId value) const;
   /// How often a value is operand, output or last version of a state. As before the edit.
   [[nodiscard]] size_t num_uses(program::ValueId value) const { return num_uses_[index_of(value)]; }
   /// With replacements so far.
@@ -38,8 +47,10 @@ class ProgramEdit {
   program::Program* program_;                      // owned by the caller
   std::vector<program::ValueId> replaced_by_;      // by value; itself where nothing changed
   std::vector<std::optional<size_t>> definition_;  // by value
+  std::vector<std::vector<size_t>> users_;         // by value
   std::vector<size_t> num_uses_;                   // by value
   std::vector<bool> is_erased_;                    // by node
+  std::vector<std::pair<size_t, program::Node>> inserted_;
 };
 
 }  // namespace reprise::compile
