@@ -17,6 +17,7 @@
 #include "reprise/compile/compile_program.h"
 #include "reprise/kernels/row_group/row_group_arguments.h"
 #include "reprise/program/artifact.h"
+#include "reprise/tensor/aliasing.h"
 
 namespace reprise::api {
 namespace {
@@ -301,7 +302,7 @@ void compile_model(const CompileInputs& inputs,
       .pipeline = pipeline_of(inputs, plugin.compiler.get()),
       .compiler = plugin.compiler.get(),
       .plan_memory = !is_as_traced,
-      .can_alias = nullptr};
+      .can_alias = can_alias};
   std::filesystem::path dump_folder = inputs.compilation.debug_dump_path;
   if (!dump_folder.empty()) dump_folder /= "rank_0";
   compile::CompileResult result = compile::compile_program(traced->program,

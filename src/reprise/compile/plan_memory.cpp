@@ -116,7 +116,7 @@ class Planner {
         const size_t value = index_of(node.outputs[i]);
         const std::optional<Placement> size = size_of(program.type(node.outputs[i]));
         const size_t number = num_results_++;
-        numbers_.resize(num_results_, kNone);
+        if (lifetimes == nullptr) numbers_.push_back(kNone);
         if (!size) continue;
         is_whole[value] = true;
         size_t shared = kNone;

@@ -184,6 +184,8 @@ void Resolver::choose_default_passes() {
   };
   fill(passes.fuse_norm_quant, optimises && (enabled("rms_norm") || enabled("quant_fp8")));
   fill(passes.fuse_act_quant, optimises && (enabled("silu_and_mul") || enabled("quant_fp8")));
+  fill(passes.fuse_rope_kvcache, optimises && !vllm_rule());
+  fill(passes.fuse_qk_norm_rope_kvcache, optimises && !vllm_rule());
   for (std::optional<bool>* flag : {&passes.fuse_act_padding,
                                     &passes.fuse_mla_dual_rms_norm,
                                     &passes.fuse_allreduce_rms,
@@ -191,8 +193,6 @@ void Resolver::choose_default_passes() {
                                     &passes.enable_sp,
                                     &passes.fuse_gemm_comms,
                                     &passes.enable_qk_norm_rope_fusion,
-                                    &passes.fuse_rope_kvcache,
-                                    &passes.fuse_qk_norm_rope_kvcache,
                                     &passes.fuse_rope_kvcache_cat_mla}) {
     fill(*flag, false);
   }
@@ -329,7 +329,8 @@ void Resolver::choose_splitting_ops() {
   }
   if (!wish) {
     out_.splitting_ops.assign(attention_ops().begin(), attention_ops().end());
-    if (whole_program) {
+    // Our pieces get caches as arguments, so equal ones are shared and cache writes stay inside.
+    if (whole_program && vllm_rule()) {
       out_.splitting_ops.insert(
           out_.splitting_ops.end(), kv_cache_update_ops().begin(), kv_cache_update_ops().end());
       if (is_set(passes.fuse_rope_kvcache) || is_set(passes.fuse_qk_norm_rope_kvcache)) {

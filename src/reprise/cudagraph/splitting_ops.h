@@ -11,8 +11,8 @@ namespace reprise::cudagraph {
 /// Spelled as users of vLLM list them.
 [[nodiscard]] std::span<const std::string_view> attention_ops() noexcept;
 
-/// KV-cache updates: split off too when the program (not its generated code) is cut, because their
-/// layer name would keep equal pieces from sharing one artifact.
+/// KV-cache updates: vLLM splits them off too when the program (not its generated code) is cut,
+/// because their layer name would keep equal pieces from sharing one artifact. Ours have no names.
 [[nodiscard]] std::span<const std::string_view> kv_cache_update_ops() noexcept;
 
 /// True when every attention op is listed: attention then never runs inside a piecewise graph.
