@@ -24,6 +24,7 @@ class IncludeEdges(unittest.TestCase):
         self.assertEqual(include_edges.layer_of("reprise/cudagraph/cudagraph_wrapper.h"), "cudagraph")
         self.assertEqual(include_edges.layer_of("src/reprise/engine/scheduler_test.cpp"), "engine_scheduler")
         self.assertEqual(include_edges.layer_of("reprise/kv_cache/kv_cache_tensors.h"), "kv_cache_tensors")
+        self.assertEqual(include_edges.layer_of("src/reprise/compile/cache/entry_reader.cpp"), "compile_cache")
         self.assertEqual(include_edges.layer_of("reprise/device/cpu/cpu_device.h"), "device")
 
     def test_a_planted_upward_edge_is_found(self):

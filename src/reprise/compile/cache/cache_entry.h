@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace reprise::compile {
+
+/// One file of an entry. `name` is [A-Za-z0-9._-], at most 128 characters, no leading dot.
+struct CacheFile {
+  std::string name;
+  std::string bytes;
+
+  friend bool operator==(const CacheFile&, const CacheFile&) = default;
+};
+
+/// Why load() found nothing that may be used.
+enum class MissReason : uint8_t {
+  disabled,
+  absent,
+  foreign,       // somebody else could have written it
+  unreadable,    // the file system refuses; what is there may be good
+  broken,        // cut, flipped or incomplete; put aside
+  version,       // another format
+  key_mismatch,  // the same place, made from something else
+};
+inline constexpr size_t kNumMissReasons = 7;
+
+[[nodiscard]] std::string_view to_string(MissReason reason);
+
+struct LoadOutcome {
+  std::optional<std::vector<CacheFile>> files;  // as they were saved, in that order
+  MissReason miss = MissReason::absent;         // meaningful without files
+  std::string reason;                           // for the log; empty with files
+  bool quarantined = false;                     // what was broken has been put aside
+
+  [[nodiscard]] bool is_hit() const noexcept { return files.has_value(); }
+};
+
+struct SaveOutcome {
+  bool saved = false;
+  std::string reason;  // for the log; empty when saved
+};
+
+}  // namespace reprise::compile

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace reprise::compile {
+
+/// Everything that decides what an entry holds, as named fields in a fixed order. Two keys are
+/// equal when their texts are; the hash only finds the folder.
+class CacheKey {
+ public:
+  /// Appends a field. Any bytes are allowed in `value`; order and repetition count.
+  /// \pre `name` is not empty and holds only [A-Za-z0-9_.].
+  CacheKey& add(std::string_view name, std::string_view value);
+
+  /// One line `name=value` per field, in printable ASCII: other bytes are written `\xHH`, a
+  /// backslash `\\`, a line break `\n`. Different fields never give the same text.
+  [[nodiscard]] const std::string& text() const noexcept { return text_; }
+
+  /// XXH3 of the text, 128 bits: 32 lower-case hexadecimal digits.
+  [[nodiscard]] std::string hash() const;
+
+  friend bool operator==(const CacheKey&, const CacheKey&) = default;
+
+ private:
+  std::string text_;
+};
+
+}  // namespace reprise::compile

@@ -1,0 +1,141 @@
+#include "reprise/compile/cache/entry_writer.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <random>
+#include <system_error>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "reprise/compile/cache/cache_manifest.h"
+#include "reprise/compile/cache/entry_reader.h"
+
+namespace reprise::compile {
+namespace {
+
+constexpr std::string_view kTemporaryPrefix = ".tmp-";
+// A folder with more names than this was not filled by us; one save looks no further.
+constexpr size_t kMaxSweptNames = 16'384;
+
+std::string temporary_name() {
+  // Process numbers repeat where containers share a folder.
+  std::random_device random;
+  return fmt::format("{}{:08x}{:08x}", kTemporaryPrefix, random(), random());
+}
+
+/// Files on their way to their names. What has not arrived when it is destroyed is removed.
+class Drafts {
+ public:
+  Drafts(const DiskSteps& disk, int directory) : disk_(disk), directory_(directory) {}
+  Drafts(const Drafts&) = delete;
+  Drafts& operator=(const Drafts&) = delete;
+  ~Drafts() {
+    for (const Draft& draft : drafts_) {
+      if (draft.is_on_disk) (void)disk_.remove(directory_, draft.temporary_name);
+    }
+  }
+
+  [[nodiscard]] int add(std::string name, std::string_view bytes) {
+    drafts_.push_back({.temporary_name = temporary_name(), .name = std::move(name)});
+    Draft& draft = drafts_.back();
+    Descriptor file;
+    if (const int error = disk_.create_file(directory_, draft.temporary_name, file)) return error;
+    draft.is_on_disk = true;
+    if (const int error = disk_.write(file, bytes)) return error;
+    return disk_.sync(file);
+  }
+
+  /// Renames in the order of add(); what was added last is published last, after the rest is safe.
+  [[nodiscard]] int publish() {
+    for (Draft& draft : drafts_) {
+      if (&draft == &drafts_.back()) {
+        if (const int error = disk_.sync_directory(directory_)) return error;
+      }
+      const int error =
+          disk_.rename(directory_, draft.temporary_name, draft.name, DiskSteps::Existing::replaced);
+      if (error != 0) return error;
+      draft.is_on_disk = false;
+    }
+    // From here readers see the entry. That a power cut may still undo it is no reason to say no.
+    (void)disk_.sync_directory(directory_);
+    return 0;
+  }
+
+ private:
+  struct Draft {
+    std::string temporary_name;
+    std::string name;
+    bool is_on_disk = false;
+  };
+
+  const DiskSteps& disk_;
+  int directory_;
+  std::vector<Draft> drafts_;
+};
+
+/// Never fails: what cannot be removed today is removed by a later save.
+void sweep(const DiskSteps& disk,
+           int directory,
+           const Manifest& manifest,
+           std::chrono::seconds stale_after) {
+  // The manifest's time, not this machine's: a file server may have another clock.
+  struct stat published {};
+  if (disk.status_of(directory, std::string(kManifestName), published) != 0) return;
+  std::unordered_set<std::string> listed;
+  for (const ManifestFile& file : manifest.files) listed.insert(file.stored_name());
+  std::vector<std::string> names;
+  if (disk.list(directory, kMaxSweptNames, names) != 0) return;
+  for (const std::string& name : names) {
+    const bool is_ours = name.starts_with(kTemporaryPrefix) || is_stored_name(name);
+    if (!is_ours || listed.contains(name)) continue;
+    struct stat status {};
+    if (disk.status_of(directory, name, status) != 0) continue;
+    if (published.st_mtim.tv_sec - status.st_mtim.tv_sec < stale_after.count()) continue;
+    // If a writer renames new content to this very name in this instant, its entry loses a file,
+    // and a reader answers "broken" until somebody saves again.
+    (void)disk.remove(directory, name);
+  }
+}
+
+}  // namespace
+
+SaveOutcome write_entry(const DiskSteps& disk,
+                        int directory,
+                        const CacheKey& key,
+                        std::span<const CacheFile> files,
+                        const std::string& created_by,
+                        std::chrono::seconds stale_after) {
+  Manifest manifest{.key_text = key.text(), .created_by = created_by};
+  for (const CacheFile& file : files) {
+    manifest.files.push_back({.name = file.name,
+                              .num_bytes = file.bytes.size(),
+                              .checksum = cache_checksum(file.bytes)});
+  }
+  const std::string manifest_text = print_manifest(manifest);
+  if (manifest_text.size() > kMaxManifestBytes) {
+    return {.reason = fmt::format("the manifest would have {} bytes, at most {} are read",
+                                  manifest_text.size(),
+                                  kMaxManifestBytes)};
+  }
+  const auto not_saved = [](std::string_view name, int error) {
+    return SaveOutcome{.reason =
+                           fmt::format("{}: {}", name, std::generic_category().message(error))};
+  };
+  {
+    Drafts drafts(disk, directory);
+    for (size_t i = 0; i < files.size(); ++i) {
+      const int error = drafts.add(manifest.files[i].stored_name(), files[i].bytes);
+      if (error != 0) return not_saved(files[i].name, error);
+    }
+    if (const int error = drafts.add(std::string(kManifestName), manifest_text)) {
+      return not_saved(kManifestName, error);
+    }
+    if (const int error = drafts.publish()) return not_saved("publishing", error);
+  }
+  sweep(disk, directory, manifest, stale_after);
+  return {.saved = true};
+}
+
+}  // namespace reprise::compile

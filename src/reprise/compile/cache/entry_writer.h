@@ -1,0 +1,26 @@
+#pragma once
+
+#include <chrono>
+#include <span>
+#include <string>
+
+#include "reprise/compile/cache/cache_entry.h"
+#include "reprise/compile/cache/cache_key.h"
+#include "reprise/compile/cache/disk_steps.h"
+
+namespace reprise::compile {
+
+/// Writes an entry into an open folder so that readers see the old one or the new one: everything
+/// under temporary names first, then the files get theirs, which no other content shares, and the
+/// manifest last. A failure removes what is still temporary. Afterwards temporary files and files
+/// that the manifest does not list are removed when they are older than `stale_after`; younger ones
+/// may belong to a writer or a reader at work.
+/// \pre the names of `files` are valid and distinct.
+[[nodiscard]] SaveOutcome write_entry(const DiskSteps& disk,
+                                      int directory,
+                                      const CacheKey& key,
+                                      std::span<const CacheFile> files,
+                                      const std::string& created_by,
+                                      std::chrono::seconds stale_after);
+
+}  // namespace reprise::compile
