@@ -5,11 +5,12 @@
 
 #include "tests/integration/tiny_engine.h"
 
-// Invariant 2: replay equals eager bit for bit at the same shape, in every mode. Cells: five modes x
-// four mixes x token counts around every edge, different prompts in every row.
+// Invariant 2: replay equals eager bit for bit at the same shape, in every mode. Cells: five modes
+// x four levels x four mixes x token counts around every edge, different prompts in every row.
 namespace reprise {
 namespace {
 
+using cudagraph::CompilationMode;
 using cudagraph::CudagraphMode;
 using cudagraph::CudagraphRuntimeMode;
 using testing::Mix;
@@ -22,9 +23,10 @@ constexpr std::array kModes = {CudagraphMode::NONE,
                                CudagraphMode::FULL_DECODE_ONLY,
                                CudagraphMode::FULL_AND_PIECEWISE};
 constexpr std::array kMixes = {Mix::prefill, Mix::uniform_decode, Mix::mixed, Mix::chunked};
-// One below, at and above each capture size of the tiny engine (1, 2, 4, 8, 16, 24, 32), the largest
-// and beyond, and the token budget.
-constexpr std::array kTokenCounts = {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 23, 24, 25, 31, 32, 33, 64};
+// One below, at and above each capture size of the tiny engine (1, 2, 4, 8, 16, 24, 32), the
+// largest and beyond, and the token budget.
+constexpr std::array kTokenCounts = {
+    1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 23, 24, 25, 31, 32, 33, 64};
 
 bool fits(const TinyEngine&, Mix mix, int32_t num_tokens) {
   return mix != Mix::uniform_decode || num_tokens <= 16;
@@ -47,7 +49,9 @@ Outcome run(TinyEngine& engine,
 }
 
 // The outputs of the last step become NaN: a result that the next one does not write shows.
-void poison_outputs(TinyEngine& engine, const TestBatch& batch, const cudagraph::Decision& decision) {
+void poison_outputs(TinyEngine& engine,
+                    const TestBatch& batch,
+                    const cudagraph::Decision& decision) {
   const engine::StepResult& result = engine.runner().run(batch.rows(), decision, decision.mode);
   auto* values = result.logits.data_as<float>();
   std::fill_n(values, result.logits.num_elements(), std::numeric_limits<float>::quiet_NaN());
@@ -55,18 +59,28 @@ void poison_outputs(TinyEngine& engine, const TestBatch& batch, const cudagraph:
 
 void expect_same_bits(const Outcome& expected, const Outcome& actual, const std::string& what) {
   ASSERT_EQ(expected.logits.size(), actual.logits.size()) << what;
-  EXPECT_EQ(std::memcmp(expected.logits.data(),
-                        actual.logits.data(),
-                        expected.logits.size() * sizeof(float)),
-            0)
+  EXPECT_EQ(
+      std::memcmp(
+          expected.logits.data(), actual.logits.data(), expected.logits.size() * sizeof(float)),
+      0)
       << what << ": logits differ";
   EXPECT_TRUE(expected.kv == actual.kv) << what << ": cache bytes differ";
 }
 
-class ReplayEqualsEager : public ::testing::TestWithParam<CudagraphMode> {};
+constexpr std::array kLevels = {CompilationMode::NONE,
+                                CompilationMode::STOCK_TORCH_COMPILE,
+                                CompilationMode::DYNAMO_TRACE_ONCE,
+                                CompilationMode::VLLM_COMPILE};
+
+class ReplayEqualsEager
+    : public ::testing::TestWithParam<std::tuple<CudagraphMode, CompilationMode>> {
+ protected:
+  static CudagraphMode mode() { return std::get<0>(GetParam()); }
+  static CompilationMode level() { return std::get<1>(GetParam()); }
+};
 
 TEST_P(ReplayEqualsEager, for_every_mix_and_size_with_the_same_bits_of_logits_and_cache) {
-  TinyEngine engine({.mode = GetParam()});
+  TinyEngine engine({.mode = mode(), .level = level()});
   const cudagraph::CaptureReport report = engine.runner().capture({});
   for (const auto& record : report.records) EXPECT_EQ(record.failure, "");
   engine.randomize_kv(11);
@@ -97,7 +111,7 @@ TEST_P(ReplayEqualsEager, for_every_mix_and_size_with_the_same_bits_of_logits_an
       if (HasFailure()) return;
     }
   }
-  if (GetParam() == CudagraphMode::NONE) {
+  if (mode() == CudagraphMode::NONE) {
     EXPECT_EQ(replayed, 0);
   } else {
     EXPECT_GE(replayed, 10) << "the mode must really have replayed graphs";
@@ -105,7 +119,7 @@ TEST_P(ReplayEqualsEager, for_every_mix_and_size_with_the_same_bits_of_logits_an
 }
 
 TEST_P(ReplayEqualsEager, when_graphs_of_one_pool_replay_in_any_order) {
-  TinyEngine engine({.mode = GetParam()});
+  TinyEngine engine({.mode = mode(), .level = level()});
   (void)engine.runner().capture({});
   engine.randomize_kv(12);
   const std::vector<std::byte> kv_before = engine.save_kv();
@@ -134,10 +148,15 @@ TEST_P(ReplayEqualsEager, when_graphs_of_one_pool_replay_in_any_order) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(modes,
+INSTANTIATE_TEST_SUITE_P(modes_and_levels,
                          ReplayEqualsEager,
-                         ::testing::ValuesIn(kModes),
-                         [](const auto& param_info) { return std::string(to_string(param_info.param)); });
+                         ::testing::Combine(::testing::ValuesIn(kModes),
+                                            ::testing::ValuesIn(kLevels)),
+                         [](const auto& param_info) {
+                           return fmt::format("{}_{}",
+                                              to_string(std::get<0>(param_info.param)),
+                                              to_string(std::get<1>(param_info.param)));
+                         });
 
 TEST(ReplayEqualsEager, with_copied_inputs) {
   TinyEngine engine({.mode = CudagraphMode::PIECEWISE, .copy_inputs = true});
@@ -161,7 +180,8 @@ TEST(ReplayEqualsEager, for_lengths_far_from_those_at_capture) {
   for (int32_t context : {0, 1, 15, 16, 17, 100, 254}) {
     std::vector<int32_t> tokens = {42};
     std::vector<kv_cache::BlockId> blocks;
-    for (int32_t b = 0; b * TinyEngine::kBlockSize <= context; ++b) blocks.push_back(kv_cache::BlockId{b + 1});
+    for (int32_t b = 0; b * TinyEngine::kBlockSize <= context; ++b)
+      blocks.push_back(kv_cache::BlockId{b + 1});
     const engine::BatchRow row{
         .token_ids = tokens, .num_computed_tokens = context, .block_ids = blocks, .samples = true};
     const cudagraph::Decision decision =

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
@@ -10,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "reprise/api/compile_model.h"
 #include "reprise/cudagraph/resolution.h"
 #include "reprise/device/cpu/cpu_device.h"
 #include "reprise/device/cpu/cpu_features.h"
@@ -31,6 +34,9 @@ inline constexpr const char* kTinyQwen3Config = R"({
 
 struct TinyEngineOptions {
   cudagraph::CudagraphMode mode = cudagraph::CudagraphMode::FULL_AND_PIECEWISE;
+  cudagraph::CompilationMode level = cudagraph::CompilationMode::NONE;
+  std::string backend;          // "eager": no generated code
+  bool graph_partition = false;  // use_inductor_graph_partition
   int32_t max_num_tokens = 64;
   int32_t max_num_reqs = 16;
   int64_t num_blocks = 96;
@@ -63,6 +69,9 @@ class TinyEngine {
         model_(models::create_model(config_, config_.max_position_embeddings, parameters_, *attention_)) {
     cudagraph::ResolutionInputs inputs;
     inputs.compilation.cudagraph_mode = options.mode;
+    inputs.compilation.mode = options.level;
+    inputs.compilation.backend = options.backend;
+    inputs.compilation.use_inductor_graph_partition = options.graph_partition;
     inputs.attention = {{"UNIFIED", attention_->cudagraph_support()}};
     inputs.max_num_seqs = options.max_num_reqs;
     inputs.max_num_batched_tokens = options.max_num_tokens;
@@ -85,6 +94,7 @@ class TinyEngine {
                          .dtype = options.dtype},
             .dispatcher = cudagraph::dispatcher_options(inputs, resolved_),
             .copy_inputs = options.copy_inputs});
+    if (options.level != cudagraph::CompilationMode::NONE) compile(options, inputs.compilation);
   }
 
   [[nodiscard]] engine::ModelRunner& runner() { return *runner_; }
@@ -92,6 +102,7 @@ class TinyEngine {
   [[nodiscard]] const weights::ModelConfig& config() const { return config_; }
   [[nodiscard]] const cudagraph::ResolvedConfig& resolved() const { return resolved_; }
   [[nodiscard]] models::CausalLM& model() { return *model_; }
+  [[nodiscard]] const api::CompilationReport& compilation() const { return compilation_; }
 
   [[nodiscard]] std::span<std::byte> kv_bytes() {
     const device::BufferView memory = runner_->kv_cache().memory();
@@ -134,6 +145,23 @@ class TinyEngine {
   }
 
  private:
+  // As the api does it, without a cache.
+  void compile(const TinyEngineOptions& options, const cudagraph::CompilationConfig& wish) {
+    api::EngineArgs args;
+    args.disable_compile_cache = true;
+    std::vector<std::string> warnings;
+    api::compile_model({.args = args,
+                        .resolved = resolved_,
+                        .compilation = wish,
+                        .config = config_,
+                        .isa = execution_.executor().kernels().isa,
+                        .dtype = options.dtype,
+                        .max_model_len = static_cast<int32_t>(config_.max_position_embeddings)},
+                       *runner_,
+                       compilation_,
+                       warnings);
+    for (const std::string& warning : warnings) ADD_FAILURE() << warning;
+  }
   static weights::ModelConfig load_config(const TinyEngineOptions& options) {
     if (options.model.empty()) return weights::parse_model_config(options.config, "config.json").config;
     return weights::load_model_config(weights::ModelDirectory(options.model)).config;
@@ -155,6 +183,7 @@ class TinyEngine {
   std::unique_ptr<models::CausalLM> model_;
   cudagraph::ResolvedConfig resolved_;
   std::unique_ptr<engine::ModelRunner> runner_;
+  api::CompilationReport compilation_;
 };
 
 /// How the requests of a batch are made up.
