@@ -45,12 +45,14 @@ class Aliasing : public KernelTest {
     const Tensor keys = random({5, 4, 16, 48});
     const Tensor values = random({5, 4, 16, 48});
     const OpAttributes norm = {.epsilon = 1e-6F};
+    const OpAttributes int8_norm = {.type = {DType::i8, {}}, .epsilon = 1e-6F};
     return {
         {{OpCode::add, {}}, {x, residual}},
         {{OpCode::add, {}}, {q, k}},
         {{OpCode::rms_norm, norm}, {x, weight}},
         {{OpCode::rms_norm, norm}, {q, head_norm}},
         {{OpCode::fused_add_rms_norm, norm}, {x, residual, weight}},
+        {{OpCode::fused_add_rms_norm_quant, int8_norm}, {x, residual, weight}},
         {{OpCode::linear_add, {}}, {x, random({width, width}), weight, residual}},
         {{OpCode::rope, {}}, {q, k, positions, cos_sin}},
         {{OpCode::rope_kv_write, norm},

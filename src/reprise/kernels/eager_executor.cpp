@@ -15,10 +15,12 @@
 #include "reprise/kernels/linear_rope_kv_write/linear_rope_kv_write.h"
 #include "reprise/kernels/linear_silu_and_mul/linear_silu_and_mul.h"
 #include "reprise/kernels/lm_head/lm_head.h"
+#include "reprise/kernels/quantize/quantize.h"
 #include "reprise/kernels/rms_norm/rms_norm.h"
 #include "reprise/kernels/rope/rope.h"
 #include "reprise/kernels/rope_kv_write/rope_kv_write.h"
 #include "reprise/kernels/row_group/row_group.h"
+#include "reprise/kernels/scaled_linear/scaled_linear.h"
 #include "reprise/kernels/silu_and_mul/silu_and_mul.h"
 #include "reprise/tensor/custom_op.h"
 #include "reprise/tensor/view.h"
@@ -137,13 +139,46 @@ bool EagerExecutor::run(const OpCall& call, std::span<const Tensor> in, std::spa
       return launch_linear_rope_kv_write(
           *stream_, *kernels_, in[0], in[1], in[2], rope_and_cache_call(call, in, out[0]));
     case OpCode::quantize_per_token:
+      return launch_quantize_per_token(*stream_, *kernels_, in[0], out[0], out[1]);
     case OpCode::quantize_static:
+      return launch_quantize_static(*stream_, *kernels_, in[0], in[1], out[0]);
     case OpCode::rms_norm_quant:
+      return launch_rms_norm_quant(
+          *stream_, *kernels_, in[0], in[1], call.attributes.epsilon, out[0], out[1]);
     case OpCode::fused_add_rms_norm_quant:
+      return launch_fused_add_rms_norm_quant(*stream_,
+                                             *kernels_,
+                                             {.x = in[0],
+                                              .residual = in[1],
+                                              .weight = in[2],
+                                              .epsilon = call.attributes.epsilon,
+                                              .q = out[0],
+                                              .scales = out[1],
+                                              .sum = out[2]});
     case OpCode::silu_and_mul_quant:
+      return launch_silu_and_mul_quant(*stream_, *kernels_, in[0], out[0], out[1]);
     case OpCode::scaled_linear:
+      return launch_scaled_linear(*stream_,
+                                  *kernels_,
+                                  {.x = in[0],
+                                   .scale = in[1],
+                                   .weight = in[2],
+                                   .weight_scale = in[3],
+                                   .bias = in[4],
+                                   .out = out[0]});
     case OpCode::attention_quant:
-      throw InvalidArgument(fmt::format("{}: no kernel on this device", op_name(call.code)));
+      return launch_attention(*stream_,
+                              *kernels_,
+                              {.q = in[0],
+                               .key_cache = in[1],
+                               .value_cache = in[2],
+                               .query_start_loc = in[3],
+                               .seq_lens = in[4],
+                               .block_table = in[5],
+                               .out = in[7],
+                               .scale = call.attributes.scale,
+                               .sliding_window = call.attributes.sliding_window,
+                               .out_scale = &in[6]});
     case OpCode::all_reduce:
     case OpCode::reduce_scatter:
     case OpCode::all_gather:

@@ -23,6 +23,7 @@ static inline float bits_to_float(uint32_t bits) { return __builtin_bit_cast(flo
 static inline uint32_t float_to_bits(float value) { return __builtin_bit_cast(uint32_t, value); }
 
 static inline float to_float(float value) { return value; }
+static inline float to_float(int8_t value) { return static_cast<float>(value); }
 static inline float to_float(BFloat16 value) {
   return bits_to_float(static_cast<uint32_t>(value.bits) << 16);
 }
@@ -69,7 +70,14 @@ static inline void store_element(Float16* out, float value) {
   out->bits = static_cast<uint16_t>(sign | (magnitude > 0x7f800000U ? nan : bounded));
 }
 
-// What lies beyond the largest value becomes the largest: quantisation saturates.
+// Eight bits saturate: what lies beyond the largest value becomes the largest. A NaN becomes 0 as
+// int8, which has none.
+static inline void store_element(int8_t* out, float value) {
+  const float bounded = value < -128.0F ? -128.0F : (value > 127.0F ? 127.0F : value);
+  // One ulp of 1.5 * 2^23 is 1: the float addition does the rounding.
+  const uint32_t rounded = float_to_bits(bounded + 0x1.8p23F);
+  *out = static_cast<int8_t>(value == value ? rounded : 0U);
+}
 static inline void store_element(Float8E4M3* out, float value) {
   const uint32_t bits = float_to_bits(value);
   const uint32_t sign = (bits >> 24) & 0x80U;

@@ -33,6 +33,57 @@ TEST(Element, rounds_bfloat16_to_nearest_even) { expect_nearest_even<BFloat16>(0
 
 TEST(Element, rounds_float16_to_nearest_even) { expect_nearest_even<Float16>(0x7bff); }
 
+TEST(Element, rounds_float8_to_nearest_even) {
+  for (uint32_t bits = 0; bits < 0x7e; ++bits) {
+    const float low = to_float(Float8E4M3{static_cast<uint8_t>(bits)});
+    const float high = to_float(Float8E4M3{static_cast<uint8_t>(bits + 1)});
+    ASSERT_LT(low, high);
+    const float middle = (low + high) / 2;
+    const auto stored = [](float value) {
+      Float8E4M3 out;
+      store_element(&out, value);
+      return uint32_t{out.bits};
+    };
+    ASSERT_EQ(stored(low), bits) << "round trip";
+    ASSERT_EQ(stored(middle), bits + bits % 2) << "tie above " << bits;
+    ASSERT_EQ(stored(std::nextafter(middle, low)), bits);
+    ASSERT_EQ(stored(std::nextafter(middle, high)), bits + 1);
+    ASSERT_EQ(stored(-std::nextafter(middle, high)), 0x80U + bits + 1);
+  }
+}
+
+int stored_int8(float value) {
+  int8_t out;
+  store_element(&out, value);
+  return out;
+}
+
+TEST(Element, rounds_int8_to_nearest_even) {
+  for (int i = -128; i < 127; ++i) {
+    const float middle = static_cast<float>(i) + 0.5F;
+    ASSERT_EQ(stored_int8(static_cast<float>(i)), i);
+    ASSERT_EQ(stored_int8(middle), i % 2 == 0 ? i : i + 1);
+    ASSERT_EQ(stored_int8(std::nextafter(middle, -1000.0F)), i);
+    ASSERT_EQ(stored_int8(std::nextafter(middle, 1000.0F)), i + 1);
+  }
+  EXPECT_EQ(stored_int8(1e-30F), 0);
+}
+
+TEST(Element, saturates_eight_bits) {
+  for (float large : {128.0F, 127.6F, 1e20F, INFINITY}) EXPECT_EQ(stored_int8(large), 127);
+  for (float large : {-128.5F, -129.0F, -INFINITY}) EXPECT_EQ(stored_int8(large), -128);
+  EXPECT_EQ(stored_int8(NAN), 0);
+  Float8E4M3 out;
+  for (float large : {448.0F, 470.0F, 1e20F, INFINITY}) {
+    store_element(&out, large);
+    EXPECT_EQ(to_float(out), 448.0F);
+    store_element(&out, -large);
+    EXPECT_EQ(to_float(out), -448.0F);
+  }
+  store_element(&out, NAN);
+  EXPECT_TRUE(std::isnan(to_float(out)));
+}
+
 template <typename T>
 void expect_specials(uint16_t infinity) {
   T out;

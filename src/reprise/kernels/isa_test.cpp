@@ -64,6 +64,19 @@ TEST(KernelTable, names_each_kernel_once) {
         ++count;
       }
     }
+    for (const QuantKernels* kernels : {&table.quantize_per_token,
+                                        &table.quantize_static,
+                                        &table.rms_norm_quant,
+                                        &table.fused_add_rms_norm_quant,
+                                        &table.silu_and_mul_quant,
+                                        &table.scaled_linear}) {
+      for (DType eight_bits : {DType::i8, DType::f8e4m3}) {
+        for (DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+          names.insert(kernel_for(*kernels, eight_bits, dtype).name);
+          ++count;
+        }
+      }
+    }
     for (const device::Kernel* kernel : {&table.gather_rows, &table.kv_write}) {
       names.insert(kernel->name);
       ++count;
@@ -75,6 +88,9 @@ TEST(KernelTable, names_each_kernel_once) {
 
 TEST(KernelTable, refuses_a_type_without_kernels) {
   EXPECT_THROW((void)kernel_for(kernel_table(Isa::scalar).add, DType::i32), InvalidArgument);
+  const QuantKernels& quantize = kernel_table(Isa::scalar).quantize_static;
+  EXPECT_THROW((void)kernel_for(quantize, DType::u8, DType::f32), InvalidArgument);
+  EXPECT_THROW((void)kernel_for(quantize, DType::i8, DType::i32), InvalidArgument);
 }
 
 }  // namespace

@@ -43,4 +43,17 @@ const device::Kernel& kernel_for(const FloatKernels& kernels, DType dtype) {
   }
 }
 
+const device::Kernel& kernel_for(const QuantKernels& kernels, DType eight_bits, DType dtype) {
+  switch (eight_bits) {
+    case DType::i8:
+      return kernel_for(kernels.i8, dtype);
+    case DType::f8e4m3:
+      return kernel_for(kernels.f8e4m3, dtype);
+    default:
+      throw InvalidArgument(fmt::format("{}: no kernel for {}; expected int8 or float8_e4m3fn",
+                                        kernels.i8.f32.name,
+                                        dtype_name(eight_bits)));
+  }
+}
+
 }  // namespace reprise::kernels

@@ -13,6 +13,12 @@ struct FloatKernels {
   device::Kernel f16;
 };
 
+/// Kernels between float and eight-bit types.
+struct QuantKernels {
+  FloatKernels i8;
+  FloatKernels f8e4m3;
+};
+
 /// Every CPU kernel of one instruction set. Constants: launches refer to the kernels by address.
 struct KernelTable {
   Isa isa;
@@ -28,6 +34,12 @@ struct KernelTable {
   FloatKernels linear_silu_and_mul;
   FloatKernels rope_kv_write;
   FloatKernels linear_rope_kv_write;
+  QuantKernels quantize_per_token;
+  QuantKernels quantize_static;
+  QuantKernels rms_norm_quant;
+  QuantKernels fused_add_rms_norm_quant;
+  QuantKernels silu_and_mul_quant;
+  QuantKernels scaled_linear;
   // Copies bytes, so one kernel serves all types.
   device::Kernel gather_rows;
   device::Kernel kv_write;
@@ -41,6 +53,11 @@ struct KernelTable {
 
 /// \throws InvalidArgument when `dtype` is not a float type
 [[nodiscard]] const device::Kernel& kernel_for(const FloatKernels& kernels, DType dtype);
+
+/// \throws InvalidArgument when `eight_bits` is neither int8 nor float8, or `dtype` no float type
+[[nodiscard]] const device::Kernel& kernel_for(const QuantKernels& kernels,
+                                               DType eight_bits,
+                                               DType dtype);
 
 // One table per source file in isa/.
 extern const KernelTable kScalarKernels;

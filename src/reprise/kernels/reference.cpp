@@ -53,6 +53,10 @@ void set_element(const Tensor& tensor, double value, int64_t i, int64_t j, int64
       return store_element(tensor.data_as<BFloat16>() + offset, static_cast<float>(value));
     case DType::f16:
       return store_element(tensor.data_as<Float16>() + offset, static_cast<float>(value));
+    case DType::i8:
+      return store_element(tensor.data_as<int8_t>() + offset, static_cast<float>(value));
+    case DType::f8e4m3:
+      return store_element(tensor.data_as<Float8E4M3>() + offset, static_cast<float>(value));
     case DType::i32:
       tensor.data_as<int32_t>()[offset] = static_cast<int32_t>(value);
       return;

@@ -14,6 +14,9 @@ bool can_alias(OpCode code, size_t operand, size_t result) noexcept {
     // other.
     case OpCode::fused_add_rms_norm:
       return operand <= 1;
+    // The quantised norm and its scales are of other types; the sum is result 2.
+    case OpCode::fused_add_rms_norm_quant:
+      return operand <= 1 && result == 2;
     // Each tile reads the residual where it writes.
     case OpCode::linear_add:
       return operand == 3;
@@ -39,7 +42,6 @@ bool can_alias(OpCode code, size_t operand, size_t result) noexcept {
     case OpCode::quantize_per_token:
     case OpCode::quantize_static:
     case OpCode::rms_norm_quant:
-    case OpCode::fused_add_rms_norm_quant:
     case OpCode::silu_and_mul_quant:
     case OpCode::scaled_linear:
     case OpCode::attention_quant:

@@ -25,6 +25,11 @@ int64_t tokens_per_block(int64_t num_tokens, int64_t kv_heads, int64_t group_siz
   return std::clamp<int64_t>(num_tokens * kv_heads / kWantedBlocks, 1, most);
 }
 
+AttentionOut out_type(const AttentionCall& call) {
+  if (call.out_scale == nullptr) return AttentionOut::like_q;
+  return call.out.dtype() == DType::i8 ? AttentionOut::i8 : AttentionOut::f8e4m3;
+}
+
 void require_supported(const AttentionCall& call) {
   if (call.q.size(2) > kMaxAttentionHeadDim) {
     throw InvalidArgument(
@@ -95,6 +100,7 @@ bool launch_attention(device::Stream& stream,
       .key_cache = call.key_cache.data(),
       .value_cache = call.value_cache.data(),
       .out = call.out.data(),
+      .out_scale = call.out_scale == nullptr ? nullptr : call.out_scale->data_as<float>(),
       .query_start_loc = call.query_start_loc.data_as<int32_t>(),
       .seq_lens = call.seq_lens.data_as<int32_t>(),
       .block_table = call.block_table.data_as<int32_t>(),
@@ -112,6 +118,7 @@ bool launch_attention(device::Stream& stream,
       .sliding_window = call.sliding_window,
       .tokens_per_block = tokens_per_block(num_tokens, kv_heads, group_size),
       .scale = call.scale,
+      .out_type = out_type(call),
   };
   return launch(stream,
                 kernel_for(kernels.attention, call.q.dtype()),
@@ -123,7 +130,8 @@ bool launch_attention(device::Stream& stream,
                            reads(call.value_cache),
                            reads(call.query_start_loc),
                            reads(call.seq_lens),
-                           reads(call.block_table)});
+                           reads(call.block_table),
+                           reads(call.out_scale == nullptr ? Tensor() : *call.out_scale)});
 }
 
 void attention_ref(const AttentionCall& call) {

@@ -23,9 +23,12 @@ struct AttentionCall {
   const Tensor& query_start_loc;  // int32[num_reqs + 1]
   const Tensor& seq_lens;         // int32[num_reqs]
   const Tensor& block_table;      // int32[>= num_reqs, max_blocks]
-  const Tensor& out;              // like q, strided
+  const Tensor& out;              // like q, strided; of eight bits if there is an out_scale
   float scale = 1.0F;
   int64_t sliding_window = 0;  // 0 = none
+  /// float32[1], read when the work runs: `out` is then int8 or float8, with the bits of
+  /// launch_quantize_static after an attention into the type of q.
+  const Tensor* out_scale = nullptr;
 };
 
 /// A row's bits depend on its own query and context alone: not on the batch, the block size, or on

@@ -23,8 +23,8 @@ struct AttentionRows {
     return static_cast<const T*>(a.q) + (first_token + row / num_heads) * a.q_token_stride +
            (first_head + row % num_heads) * a.q_head_stride;
   }
-  T* out(int row) const {
-    return static_cast<T*>(a.out) + (first_token + row / num_heads) * a.out_token_stride +
+  int64_t out_offset(int row) const {
+    return (first_token + row / num_heads) * a.out_token_stride +
            (first_head + row % num_heads) * a.out_head_stride;
   }
   /// Where the keys or values of a cache block start.
@@ -262,6 +262,38 @@ inline void attend_chunk(const AttentionRows<T>& rows,
   }
 }
 
+/// Quantises a result row, which is rounded to T as quantize_static would have read it.
+template <typename T>
+inline void quantize_out(const AttentionKernelArguments& a, const T* row, int64_t out_offset) {
+  switch (a.out_type) {
+    case AttentionOut::like_q:
+      return;
+    case AttentionOut::i8:
+      quantize_columns(row, static_cast<int8_t*>(a.out) + out_offset, a.head_dim, *a.out_scale);
+      return;
+    case AttentionOut::f8e4m3:
+      quantize_columns(row, static_cast<Float8E4M3*>(a.out) + out_offset, a.head_dim, *a.out_scale);
+  }
+}
+
+/// Writes sums times scale to the result row at `out_offset`.
+template <typename T>
+inline void store_out(const AttentionKernelArguments& a,
+                      const float* sums,
+                      float row_scale,
+                      int64_t out_offset) {
+  T rounded[kMaxAttentionHeadDim];
+  T* out = a.out_type == AttentionOut::like_q ? static_cast<T*>(a.out) + out_offset : rounded;
+  const Vec scale = broadcast(row_scale);
+  int64_t i = 0;
+  for (; i + kLanes <= a.head_dim; i += kLanes) store(out + i, mul(load(sums + i), scale));
+  if (i < a.head_dim) {
+    const int rest = static_cast<int>(a.head_dim - i);
+    store_first(out + i, mul(load_first(sums + i, rest), scale), rest);
+  }
+  quantize_out(a, rounded, out_offset);
+}
+
 template <typename T>
 inline void attend(const AttentionRows<T>& rows) {
   AttentionState state;
@@ -295,15 +327,7 @@ inline void attend(const AttentionRows<T>& rows) {
   }
 
   for (int r = 0; r < count; ++r) {
-    const Vec scale = broadcast(1.0F / state.totals[r]);
-    const float* sums = state.sums + r * head_dim;
-    T* out = rows.out(r);
-    int64_t i = 0;
-    for (; i + kLanes <= head_dim; i += kLanes) store(out + i, mul(load(sums + i), scale));
-    if (i < head_dim) {
-      const int rest = static_cast<int>(head_dim - i);
-      store_first(out + i, mul(load_first(sums + i, rest), scale), rest);
-    }
+    store_out<T>(rows.a, state.sums + r * head_dim, 1.0F / state.totals[r], rows.out_offset(r));
   }
 }
 
@@ -314,8 +338,14 @@ inline void zero_rows(const AttentionKernelArguments& a,
                       int64_t end) {
   for (; token < end; ++token) {
     for (int64_t head = kv_head * a.group_size; head < (kv_head + 1) * a.group_size; ++head) {
-      T* out = static_cast<T*>(a.out) + token * a.out_token_stride + head * a.out_head_stride;
-      __builtin_memset(out, 0, static_cast<size_t>(a.head_dim) * sizeof(T));
+      const int64_t offset = token * a.out_token_stride + head * a.out_head_stride;
+      if (a.out_type == AttentionOut::like_q) {
+        const auto bytes = static_cast<size_t>(a.head_dim) * sizeof(T);
+        __builtin_memset(static_cast<T*>(a.out) + offset, 0, bytes);
+      } else {
+        const T zeros[kMaxAttentionHeadDim] = {};  // which have a NaN's bits when divided by 0
+        quantize_out(a, zeros, offset);
+      }
     }
   }
 }

@@ -4,11 +4,15 @@
 
 namespace reprise::kernels {
 
+/// Element type of the result: that of q, or eight bits by a static scale.
+enum class AttentionOut : int32_t { like_q, i8, f8e4m3 };
+
 struct alignas(16) AttentionKernelArguments {
   const void* q;                   // [num_tokens, heads, head_dim]
   const void* key_cache;           // [num_blocks, kv_heads, block_size, head_dim], dense
   const void* value_cache;         // like key_cache
   void* out;                       // [num_tokens, heads, head_dim]
+  const float* out_scale;          // unless out is like q
   const int32_t* query_start_loc;  // [num_reqs + 1]
   const int32_t* seq_lens;         // [num_reqs]
   const int32_t* block_table;      // rows block_table_stride apart
@@ -26,6 +30,7 @@ struct alignas(16) AttentionKernelArguments {
   int64_t sliding_window;  // 0 = none
   int64_t tokens_per_block;
   float scale;
+  AttentionOut out_type;
 };
 
 /// The kernel keeps its float32 sums on the stack: kMaxAttentionRows x head_dim.

@@ -7,6 +7,7 @@
 
 #include "reprise/base/error.h"
 #include "reprise/kernels/kernel_test_fixture.h"
+#include "reprise/kernels/quantize/quantize.h"
 
 namespace reprise::kernels {
 namespace {
@@ -285,6 +286,26 @@ TEST_P(Attention, shows_a_nan_of_its_own_context) {
   EXPECT_TRUE(std::isfinite(element(out, 0, 0, 0)));
   EXPECT_TRUE(std::isnan(element(out, 1, 0, 0)));
   EXPECT_TRUE(std::isfinite(element(out, 1, 2, 0))) << "the NaN is in the other kv head";
+}
+
+TEST_P(Attention, quantises_its_result_as_quantize_static_would) {
+  const Tensor scale = make({1}, DType::f32);
+  set_element(scale, 0.011, 0);
+  for (int64_t head_dim : {24, 64}) {
+    const Model model = {.head_dim = head_dim};
+    const Batch batch =
+        make_batch(model, {{.query = 40, .context = 70}, {.query = 1, .context = 0}, {1, 17}}, 3);
+    const Tensor attended = run(model, batch);
+    for (DType eight_bits : {DType::i8, DType::f8e4m3}) {
+      const Tensor out = make(batch.q.shape(), eight_bits);
+      AttentionCall call = call_of(model, batch, out);
+      call.out_scale = &scale;
+      launch_attention(stream_, kernels(), call);
+      const Tensor want = make(batch.q.shape(), eight_bits);
+      launch_quantize_static(stream_, kernels(), attended, scale, want);
+      expect_same_bits(out, want);
+    }
+  }
 }
 
 TEST_P(Attention, refuses_a_head_dim_it_has_no_room_for) {

@@ -13,10 +13,12 @@
 #include "reprise/kernels/linear/linear_arguments.h"
 #include "reprise/kernels/linear_add/linear_add_arguments.h"
 #include "reprise/kernels/linear_rope_kv_write/linear_rope_kv_write_arguments.h"
+#include "reprise/kernels/quantize/quantize_arguments.h"
 #include "reprise/kernels/rms_norm/rms_norm_arguments.h"
 #include "reprise/kernels/rope/rope_arguments.h"
 #include "reprise/kernels/rope_kv_write/rope_kv_write_arguments.h"
 #include "reprise/kernels/rows.h"
+#include "reprise/kernels/scaled_linear/scaled_linear_arguments.h"
 #include "reprise/kernels/silu_and_mul/silu_and_mul_arguments.h"
 #include "reprise/kernels/vector/exp_arguments.h"
 

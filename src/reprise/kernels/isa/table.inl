@@ -6,6 +6,13 @@
   {REPRISE_KERNEL(name, "_f32", function<float>),           \
    REPRISE_KERNEL(name, "_bf16", function<BFloat16>),       \
    REPRISE_KERNEL(name, "_f16", function<Float16>)}
+#define REPRISE_QUANT_KERNELS(name, function)                               \
+  {{REPRISE_KERNEL(name, "_i8_f32", function<float, int8_t>),               \
+    REPRISE_KERNEL(name, "_i8_bf16", function<BFloat16, int8_t>),           \
+    REPRISE_KERNEL(name, "_i8_f16", function<Float16, int8_t>)},            \
+   {REPRISE_KERNEL(name, "_f8e4m3_f32", function<float, Float8E4M3>),       \
+    REPRISE_KERNEL(name, "_f8e4m3_bf16", function<BFloat16, Float8E4M3>),   \
+    REPRISE_KERNEL(name, "_f8e4m3_f16", function<Float16, Float8E4M3>)}}
 
 constexpr KernelTable kTable = {
     .isa = Isa::REPRISE_ISA,
@@ -25,6 +32,13 @@ constexpr KernelTable kTable = {
     .linear_silu_and_mul = REPRISE_FLOAT_KERNELS("linear_silu_and_mul", run_linear_silu_and_mul),
     .rope_kv_write = REPRISE_FLOAT_KERNELS("rope_kv_write", run_rope_kv_write),
     .linear_rope_kv_write = REPRISE_FLOAT_KERNELS("linear_rope_kv_write", run_linear_rope_kv_write),
+    .quantize_per_token = REPRISE_QUANT_KERNELS("quantize_per_token", run_quantize_per_token),
+    .quantize_static = REPRISE_QUANT_KERNELS("quantize_static", run_quantize_static),
+    .rms_norm_quant = REPRISE_QUANT_KERNELS("rms_norm_quant", run_rms_norm_quant),
+    .fused_add_rms_norm_quant =
+        REPRISE_QUANT_KERNELS("fused_add_rms_norm_quant", run_fused_add_rms_norm_quant),
+    .silu_and_mul_quant = REPRISE_QUANT_KERNELS("silu_and_mul_quant", run_silu_and_mul_quant),
+    .scaled_linear = REPRISE_QUANT_KERNELS("scaled_linear", run_scaled_linear),
     .gather_rows = REPRISE_KERNEL("gather_rows", "", run_gather_rows),
     .kv_write = REPRISE_KERNEL("kv_write", "", run_kv_write),
     .exp = REPRISE_KERNEL("exp", "_f32", run_exp),

@@ -1,6 +1,6 @@
 // The weight rows of one block, each with its bias: those of neighbouring outputs, or of several
 // stretches of outputs that an epilogue wants together.
-template <typename T>
+template <typename T, typename Bias = T>
 struct LinearColumns {
   const T* weight[kMaxLinearTileColumns];
   float bias[kMaxLinearTileColumns];
@@ -10,7 +10,7 @@ struct LinearColumns {
     for (int64_t c = column; c < column + columns; ++c, ++size) {
       weight[size] = static_cast<const T*>(a.weight) + c * a.depth;
       // Adding -0 changes nothing, not even another -0.
-      bias[size] = a.bias == nullptr ? -0.0F : to_float(static_cast<const T*>(a.bias)[c]);
+      bias[size] = a.bias == nullptr ? -0.0F : to_float(static_cast<const Bias*>(a.bias)[c]);
     }
   }
 };
@@ -34,8 +34,27 @@ inline LinearBlock linear_block(const LinearArguments& a, uint32_t block) {
           min_of(a.columns_per_block, a.columns - column)};
 }
 
-// Rows [row, row + rows) times the weight rows of `columns`, rounded to Out. Four rows of x stay in
-// L1 while the weight rows pass; the weight rows stay in L2 over the rows.
+// Sums of rows [row, row + rows) times the weight rows of `columns`; `store_row(r, sums)` takes those
+// of row + r. Four rows of x stay in L1 while the weight rows pass; the weight rows stay in L2 over
+// the rows.
+template <typename T, typename Bias, typename StoreRow>
+inline void linear_sums(const LinearArguments& a,
+                        int64_t row,
+                        int64_t rows,
+                        const LinearColumns<T, Bias>& columns,
+                        const StoreRow& store_row) {
+  const T* x_rows[kMaxLinearTileRows];
+  typename Dot<T>::Result sums[kTileRows * kMaxLinearTileColumns];
+  for (int64_t r = 0; r < rows; ++r)
+    x_rows[r] = static_cast<const T*>(a.x) + (row + r) * a.x_stride;
+  for (int64_t r = 0; r < rows; r += kTileRows) {
+    const int64_t group = min_of(kTileRows, rows - r);
+    dot_products<T>(x_rows + r, group, columns.weight, columns.size, a.depth, sums, columns.size);
+    for (int64_t g = 0; g < group; ++g) store_row(r + g, sums + g * columns.size);
+  }
+}
+
+// The same with the biases, rounded to Out.
 template <typename T, typename Out>
 inline void linear_tile(const LinearArguments& a,
                         int64_t row,
@@ -43,19 +62,10 @@ inline void linear_tile(const LinearArguments& a,
                         const LinearColumns<T>& columns,
                         Out* out,
                         int64_t out_stride) {
-  const T* x_rows[kMaxLinearTileRows];
-  float sums[kTileRows * kMaxLinearTileColumns];
-  for (int64_t r = 0; r < rows; ++r)
-    x_rows[r] = static_cast<const T*>(a.x) + (row + r) * a.x_stride;
-  for (int64_t r = 0; r < rows; r += kTileRows) {
-    const int64_t group = min_of(kTileRows, rows - r);
-    dot_products<T>(x_rows + r, group, columns.weight, columns.size, a.depth, sums, columns.size);
-    for (int64_t g = 0; g < group; ++g) {
-      Out* to = out + (r + g) * out_stride;
-      const float* from = sums + g * columns.size;
-      for (int64_t c = 0; c < columns.size; ++c) store_element(to + c, from[c] + columns.bias[c]);
-    }
-  }
+  linear_sums(a, row, rows, columns, [&](int64_t r, const float* sums) {
+    Out* to = out + r * out_stride;
+    for (int64_t c = 0; c < columns.size; ++c) store_element(to + c, sums[c] + columns.bias[c]);
+  });
 }
 
 template <typename T, typename Out>

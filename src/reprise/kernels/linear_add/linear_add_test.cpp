@@ -30,9 +30,9 @@ class LinearAdd : public KernelTest {
 };
 
 TEST_P(LinearAdd, has_the_bits_of_two_kernels_at_edges_of_rows_columns_and_depth) {
-  for (int64_t rows : {1, 2, 3, 5, 17, 64, 65}) {
-    for (int64_t columns : {1, 7, 16, 31, 33}) {
-      for (int64_t depth : {1, 33, 64}) {
+  for (int64_t rows : {1, 2, 3, 5, 17, 65}) {
+    for (int64_t columns : {1, 16, 33}) {
+      for (int64_t depth : {1, 33}) {
         SCOPED_TRACE(testing::Message() << rows << " rows, " << columns << " x " << depth);
         expect_equals_two_kernels(
             random({rows, depth}), random({columns, depth}), {}, random({rows, columns}));

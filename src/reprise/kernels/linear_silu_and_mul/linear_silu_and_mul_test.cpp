@@ -21,9 +21,9 @@ class LinearSiluAndMul : public KernelTest {
 };
 
 TEST_P(LinearSiluAndMul, has_the_bits_of_two_kernels_at_edges_of_rows_columns_and_depth) {
-  for (int64_t rows : {1, 2, 3, 5, 17, 64, 65}) {
-    for (int64_t columns : {1, 7, 8, 16, 33}) {
-      for (int64_t depth : {1, 33, 64}) {
+  for (int64_t rows : {1, 2, 3, 5, 17, 65}) {
+    for (int64_t columns : {1, 8, 33}) {
+      for (int64_t depth : {1, 33}) {
         SCOPED_TRACE(testing::Message() << rows << " rows, " << columns << " x " << depth);
         expect_equals_two_kernels(random({rows, depth}), random({2 * columns, depth}), {});
       }

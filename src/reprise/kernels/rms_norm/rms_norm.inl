@@ -19,9 +19,15 @@ inline float sum_of_squares(const T* x, int64_t width) {
 }
 
 template <typename T>
-inline void rms_norm_row(const T* x, const T* weight, T* out, int64_t width, float epsilon) {
+inline float rms_norm_scale(const T* x, int64_t width, float epsilon) {
   const float mean = sum_of_squares(x, width) / static_cast<float>(width);
-  const Vec scale = broadcast(1.0F / square_root(mean + epsilon));
+  return 1.0F / square_root(mean + epsilon);
+}
+
+// Any stretch of a row whose scale is known.
+template <typename T>
+inline void scale_columns(const T* x, const T* weight, T* out, int64_t width, float row_scale) {
+  const Vec scale = broadcast(row_scale);
   int64_t i = 0;
   for (; i + kLanes <= width; i += kLanes) {
     store(out + i, mul(mul(load(x + i), scale), load(weight + i)));
@@ -31,6 +37,11 @@ inline void rms_norm_row(const T* x, const T* weight, T* out, int64_t width, flo
     store_first(
         out + i, mul(mul(load_first(x + i, rest), scale), load_first(weight + i, rest)), rest);
   }
+}
+
+template <typename T>
+inline void rms_norm_row(const T* x, const T* weight, T* out, int64_t width, float epsilon) {
+  scale_columns(x, weight, out, width, rms_norm_scale(x, width, epsilon));
 }
 
 template <typename T>

@@ -71,6 +71,28 @@ REPRISE_INLINE Vec load_first(const Float16* p, int n) {
   return _mm256_cvtph_ps(load_first_16bit(p, n));
 }
 
+/// The first n of 16 bytes, zeros behind.
+REPRISE_INLINE __m128i load_first_8bit(const void* p, int n) {
+  alignas(16) uint8_t elements[16] = {};
+  __builtin_memcpy(elements, p, static_cast<size_t>(n));
+  return _mm_load_si128(reinterpret_cast<const __m128i*>(elements));
+}
+/// Eight float8 in the low half. With its bits in the places of a float16's, one is 2^8 too small,
+/// subnormals included; only its NaN looks like a number, 480.
+REPRISE_INLINE Vec widen_f8(__m128i v) {
+  const __m128i shifted = _mm_slli_epi16(_mm_cvtepi8_epi16(v), 7);  // the sign twice
+  const __m128i half = _mm_andnot_si128(_mm_set1_epi16(0x4000), shifted);
+  const Vec x = mul(_mm256_cvtph_ps(half), broadcast(256.0F));
+  const Vec magnitude = _mm256_andnot_ps(broadcast(-0.0F), x);
+  return _mm256_or_ps(x, _mm256_cmp_ps(magnitude, broadcast(480.0F), _CMP_EQ_OQ));
+}
+REPRISE_INLINE Vec load(const Float8E4M3* p) {
+  return widen_f8(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+}
+REPRISE_INLINE Vec load_first(const Float8E4M3* p, int n) {
+  return widen_f8(load_first_8bit(p, n));
+}
+
 REPRISE_INLINE void store_first_16bit(void* p, __m128i v, int n) {
   alignas(16) uint16_t elements[kLanes];
   _mm_store_si128(reinterpret_cast<__m128i*>(elements), v);
@@ -129,6 +151,8 @@ REPRISE_INLINE float square_root(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm
 template <typename T>
 struct Dot {
   using Packet = Vec;
+  using Sum = Vec;
+  using Result = float;
   static constexpr int kStep = kLanes;
   static REPRISE_INLINE Packet load_packet(const T* p) { return load(p); }
   static REPRISE_INLINE Packet load_packet_first(const T* p, int n) { return load_first(p, n); }
@@ -141,6 +165,8 @@ struct Dot<BFloat16> {
     Vec even;
     Vec odd;
   };
+  using Sum = Vec;
+  using Result = float;
   static constexpr int kStep = 2 * kLanes;
   static REPRISE_INLINE Packet split(__m256i pairs) {
     const __m256i high = _mm256_set1_epi32(static_cast<int>(0xffff0000U));
@@ -159,6 +185,35 @@ struct Dot<BFloat16> {
     return fma(a.odd, b.odd, fma(a.even, b.even, sum));
   }
 };
+
+// Widened to 16 bits: vpmaddwd multiplies those and adds neighbours.
+template <>
+struct Dot<int8_t> {
+  using Packet = __m256i;
+  using Sum = __m256i;
+  using Result = int32_t;
+  static constexpr int kStep = 16;
+  static REPRISE_INLINE Packet load_packet(const int8_t* p) {
+    return _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  }
+  static REPRISE_INLINE Packet load_packet_first(const int8_t* p, int n) {
+    return _mm256_cvtepi8_epi16(load_first_8bit(p, n));
+  }
+  static REPRISE_INLINE Sum accumulate(Packet a, Packet b, Sum sum) {
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
+  }
+};
+REPRISE_INLINE int32_t sum(__m256i v) {
+  const __m128i four = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+  const __m128i two = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0x4e));
+  return _mm_cvtsi128_si32(_mm_add_epi32(two, _mm_shuffle_epi32(two, 0xb1)));
+}
+REPRISE_INLINE void sum4(__m256i a, __m256i b, __m256i c, __m256i d, int32_t* out) {
+  out[0] = sum(a);
+  out[1] = sum(b);
+  out[2] = sum(c);
+  out[3] = sum(d);
+}
 
 // Register tile of dot products: 16 registers.
 constexpr int kTileRows = 2;

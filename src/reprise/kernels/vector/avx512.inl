@@ -55,6 +55,22 @@ REPRISE_INLINE Vec load_first(const BFloat16* p, int n) {
 REPRISE_INLINE Vec load_first(const Float16* p, int n) {
   return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(first_lanes(n), p));
 }
+/// With its bits in the places of a float16's, a float8 is 2^8 too small, subnormals included; only
+/// its NaN looks like a number.
+REPRISE_INLINE Vec widen_f8(__m128i v) {
+  const __m256i shifted = _mm256_slli_epi16(_mm256_cvtepi8_epi16(v), 7);  // the sign twice
+  const __m256i half = _mm256_andnot_si256(_mm256_set1_epi16(0x4000), shifted);
+  const Vec x = mul(_mm512_cvtph_ps(half), broadcast(256.0F));
+  const __m128i magnitude = _mm_and_si128(v, _mm_set1_epi8(0x7f));
+  const __mmask16 is_nan = _mm_cmpeq_epi8_mask(magnitude, _mm_set1_epi8(0x7f));
+  return _mm512_mask_mov_ps(x, is_nan, broadcast(__builtin_nanf("")));
+}
+REPRISE_INLINE Vec load(const Float8E4M3* p) {
+  return widen_f8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+REPRISE_INLINE Vec load_first(const Float8E4M3* p, int n) {
+  return widen_f8(_mm_maskz_loadu_epi8(first_lanes(n), p));
+}
 REPRISE_INLINE void store(float* p, Vec v) { _mm512_storeu_ps(p, v); }
 REPRISE_INLINE void store(BFloat16* p, Vec v) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), narrow_bf16(v));
@@ -104,6 +120,8 @@ REPRISE_INLINE float square_root(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm
 template <typename T>
 struct Dot {
   using Packet = Vec;
+  using Sum = Vec;
+  using Result = float;
   static constexpr int kStep = kLanes;
   static REPRISE_INLINE Packet load_packet(const T* p) { return load(p); }
   static REPRISE_INLINE Packet load_packet_first(const T* p, int n) { return load_first(p, n); }
@@ -119,6 +137,8 @@ REPRISE_INLINE __m512i load_first_32(const BFloat16* p, int n) {
 template <>
 struct Dot<BFloat16> {
   using Packet = __m512i;
+  using Sum = Vec;
+  using Result = float;
   static constexpr int kStep = 2 * kLanes;
   static REPRISE_INLINE Packet load_packet(const BFloat16* p) { return _mm512_loadu_si512(p); }
   static REPRISE_INLINE Packet load_packet_first(const BFloat16* p, int n) {
@@ -136,6 +156,8 @@ struct Dot<BFloat16> {
     Vec even;
     Vec odd;
   };
+  using Sum = Vec;
+  using Result = float;
   static constexpr int kStep = 2 * kLanes;
   static REPRISE_INLINE Packet split(__m512i pairs) {
     const __m512i high = _mm512_set1_epi32(static_cast<int>(0xffff0000U));
@@ -153,6 +175,32 @@ struct Dot<BFloat16> {
   }
 };
 #endif
+
+// Widened to 16 bits: vpmaddwd multiplies those and adds neighbours.
+template <>
+struct Dot<int8_t> {
+  using Packet = __m512i;
+  using Sum = __m512i;
+  using Result = int32_t;
+  static constexpr int kStep = 2 * kLanes;
+  static REPRISE_INLINE Packet load_packet(const int8_t* p) {
+    return _mm512_cvtepi8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  }
+  static REPRISE_INLINE Packet load_packet_first(const int8_t* p, int n) {
+    const auto first = static_cast<__mmask32>((1ULL << n) - 1ULL);
+    return _mm512_cvtepi8_epi16(_mm256_maskz_loadu_epi8(first, p));
+  }
+  static REPRISE_INLINE Sum accumulate(Packet a, Packet b, Sum sum) {
+    return _mm512_add_epi32(sum, _mm512_madd_epi16(a, b));
+  }
+};
+REPRISE_INLINE int32_t sum(__m512i v) { return _mm512_reduce_add_epi32(v); }
+REPRISE_INLINE void sum4(__m512i a, __m512i b, __m512i c, __m512i d, int32_t* out) {
+  out[0] = sum(a);
+  out[1] = sum(b);
+  out[2] = sum(c);
+  out[3] = sum(d);
+}
 
 // Register tile of dot products: 32 registers.
 constexpr int kTileRows = 4;

@@ -1,14 +1,18 @@
 // A register tile of dot products: out[r][c] = x[r] . w[c] over k elements. The order of each sum
-// depends on k alone, never on the tile, so a row's bits are the same in any batch.
+// depends on k alone, never on the tile, so a row's bits are the same in any batch. Sums of int8 are
+// exact int32.
 template <typename T, int kRows, int kColumns>
-inline void dot_tile(
-    const T* const* x, const T* const* w, int64_t k, float* out, int64_t out_stride) {
+inline void dot_tile(const T* const* x,
+                     const T* const* w,
+                     int64_t k,
+                     typename Dot<T>::Result* out,
+                     int64_t out_stride) {
   using D = Dot<T>;
-  Vec sums[kRows][kColumns];
+  typename D::Sum sums[kRows][kColumns];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
-    for (int c = 0; c < kColumns; ++c) sums[r][c] = zero();
+    for (int c = 0; c < kColumns; ++c) sums[r][c] = typename D::Sum{};
   }
   int64_t i = 0;
   for (; i + D::kStep <= k; i += D::kStep) {
@@ -54,7 +58,7 @@ inline void dot_row_tile(const T* const* x,
                          const T* const* w,
                          int64_t columns,
                          int64_t k,
-                         float* out,
+                         typename Dot<T>::Result* out,
                          int64_t out_stride) {
   int64_t c = 0;
   for (; c + kColumns <= columns; c += kColumns) {
@@ -70,7 +74,7 @@ inline void dot_products(const T* const* x,
                          const T* const* w,
                          int64_t columns,
                          int64_t k,
-                         float* out,
+                         typename Dot<T>::Result* out,
                          int64_t out_stride) {
   int64_t r = 0;
   for (; r + kTileRows <= rows; r += kTileRows) {

@@ -1,6 +1,7 @@
 // Four float lanes in GCC/Clang vector extensions: baseline x86-64, or any other platform.
-// Interface of every vector/*.inl: Vec, kLanes, load/store of the three element types (whole or the
-// first n elements, n < kLanes), arithmetic, fixed-order reductions, and Dot<T> packets.
+// Interface of every vector/*.inl: Vec, kLanes, load/store of the three element types and loads of
+// float8 (whole or the first n elements, n < kLanes), arithmetic, fixed-order reductions, and Dot<T>
+// packets.
 
 typedef float Vec __attribute__((vector_size(16)));
 typedef int32_t IntVec __attribute__((vector_size(16)));
@@ -81,6 +82,8 @@ REPRISE_INLINE float square_root(float x) { return __builtin_sqrtf(x); }
 template <typename T>
 struct Dot {
   using Packet = Vec;
+  using Sum = Vec;
+  using Result = float;
   static constexpr int kStep = kLanes;
   static REPRISE_INLINE Packet load_packet(const T* p) { return load(p); }
   static REPRISE_INLINE Packet load_packet_first(const T* p, int n) { return load_first(p, n); }
@@ -93,6 +96,8 @@ struct Dot<BFloat16> {
     Vec even;
     Vec odd;
   };
+  using Sum = Vec;
+  using Result = float;
   static constexpr int kStep = 2 * kLanes;
   static REPRISE_INLINE Packet split(BitsVec pairs) {
     return {reinterpret_cast<Vec>(pairs << 16), reinterpret_cast<Vec>(pairs & 0xffff0000U)};
@@ -111,6 +116,34 @@ struct Dot<BFloat16> {
     return fma(a.odd, b.odd, fma(a.even, b.even, sum));
   }
 };
+
+// Products of two int8 fit into 16 bits; neighbours are then added as int32.
+typedef int16_t ShortVec __attribute__((vector_size(16)));
+typedef int8_t ByteVec __attribute__((vector_size(8)));
+template <>
+struct Dot<int8_t> {
+  using Packet = ShortVec;
+  using Sum = IntVec;
+  using Result = int32_t;
+  static constexpr int kStep = 8;
+  static REPRISE_INLINE Packet load_packet(const int8_t* p) { return load_packet_first(p, kStep); }
+  static REPRISE_INLINE Packet load_packet_first(const int8_t* p, int n) {
+    ByteVec bytes = {};
+    __builtin_memcpy(&bytes, p, static_cast<size_t>(n));
+    return __builtin_convertvector(bytes, ShortVec);
+  }
+  static REPRISE_INLINE Sum accumulate(Packet a, Packet b, Sum sum) {
+    const IntVec pairs = reinterpret_cast<IntVec>(a * b);
+    return sum + (pairs >> 16) + ((pairs << 16) >> 16);
+  }
+};
+REPRISE_INLINE int32_t sum(IntVec v) { return (v[0] + v[1]) + (v[2] + v[3]); }
+REPRISE_INLINE void sum4(IntVec a, IntVec b, IntVec c, IntVec d, int32_t* out) {
+  out[0] = sum(a);
+  out[1] = sum(b);
+  out[2] = sum(c);
+  out[3] = sum(d);
+}
 
 // Register tile of dot products: 16 registers of 4 lanes.
 constexpr int kTileRows = 2;
