@@ -71,6 +71,7 @@ class TracingExecutor final : public OpExecutor {
                std::span<Tensor> outputs) override {
     Record record{.call = call, .first_result = num_results_};
     code_ = call.code;
+    where_ = call.where;
     for (const Tensor& input : inputs) record.inputs.push_back(operand_of(input, record.location));
     if (!record.location.empty()) module_path_ = record.location;
     record.module_path = module_path_;
@@ -114,7 +115,8 @@ class TracingExecutor final : public OpExecutor {
     throw TraceError(reason,
                      recording_.records.size(),
                      module_path_,
-                     fmt::format("{}: {}", op_name(code_), message));
+                     fmt::format("{}: {}", op_name(code_), message),
+                     where_);
   }
 
   Tensor fresh(const TensorType& type, Operand operand) {
@@ -217,7 +219,8 @@ class TracingExecutor final : public OpExecutor {
       throw TraceError(Reason::shape,
                        recording_.records.size(),
                        module_path_,
-                       fmt::format("{} (with {})", error.what(), hint_.to_string()));
+                       fmt::format("{} (with {})", error.what(), hint_.to_string()),
+                       where_);
     }
   }
 
@@ -246,6 +249,7 @@ class TracingExecutor final : public OpExecutor {
   size_t num_results_ = 0;
   std::string module_path_;
   OpCode code_ = OpCode::empty;
+  std::source_location where_;
 };
 
 // One program out of recordings that differ in sizes only.
@@ -279,9 +283,12 @@ class Merger {
  private:
   [[noreturn]] void fail(Reason reason, size_t index, const std::string& message) const {
     std::string module_path;
-    if (index < recordings_[0].records.size())
+    std::source_location where;
+    if (index < recordings_[0].records.size()) {
       module_path = recordings_[0].records[index].module_path;
-    throw TraceError(reason, index, std::move(module_path), message);
+      where = recordings_[0].records[index].call.where;
+    }
+    throw TraceError(reason, index, std::move(module_path), message, where);
   }
   [[noreturn]] void fail_branch(size_t index, size_t other, std::string_view what) const {
     fail(Reason::branch,
@@ -441,17 +448,34 @@ class Merger {
 
 }  // namespace
 
+namespace {
+
+// " at llama.cpp:91": the file without its folder, which is that of whoever built this.
+std::string line_text(const std::source_location& where) {
+  if (where.line() == 0) return {};
+  std::string_view file = where.file_name();
+  if (const size_t slash = file.rfind('/'); slash != std::string_view::npos) {
+    file.remove_prefix(slash + 1);
+  }
+  return fmt::format(" at {}:{}", file, where.line());
+}
+
+}  // namespace
+
 TraceError::TraceError(Reason reason,
                        std::optional<size_t> op_index,
                        std::string module_path,
-                       const std::string& message)
-    : Error(fmt::format("trace: {}{}{}",
+                       const std::string& message,
+                       std::source_location where)
+    : Error(fmt::format("trace: {}{}{}{}",
                         op_index ? fmt::format("op {}: ", *op_index) : "",
                         message,
-                        module_path.empty() ? "" : fmt::format(" (in or after {})", module_path))),
+                        module_path.empty() ? "" : fmt::format(" (in or after {})", module_path),
+                        line_text(where))),
       reason_(reason),
       op_index_(op_index),
-      module_path_(std::move(module_path)) {}
+      module_path_(std::move(module_path)),
+      where_(where) {}
 
 TracedProgram trace(const TraceSignature& signature, const TracedFunction& function) {
   std::vector<Recording> recordings;

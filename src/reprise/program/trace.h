@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <functional>
 #include <optional>
+#include <source_location>
 #include <span>
 #include <string>
 #include <vector>
@@ -52,7 +53,7 @@ struct TracedProgram {
 };
 
 /// The function does something that a program cannot say. Where: the op as counted from the start
-/// of the function, and the last module that was named before it.
+/// of the function, the line of code that asked for it, and the last module that was named before.
 class TraceError : public Error {
  public:
   enum class Reason : uint8_t {
@@ -68,17 +69,21 @@ class TraceError : public Error {
   TraceError(Reason reason,
              std::optional<size_t> op_index,
              std::string module_path,
-             const std::string& message);
+             const std::string& message,
+             std::source_location where = {});
 
   [[nodiscard]] Reason reason() const noexcept { return reason_; }
   /// Nothing where the function as a whole is meant.
   [[nodiscard]] std::optional<size_t> op_index() const noexcept { return op_index_; }
   [[nodiscard]] const std::string& module_path() const noexcept { return module_path_; }
+  /// Line 0: none is known.
+  [[nodiscard]] const std::source_location& where() const noexcept { return where_; }
 
  private:
   Reason reason_;
   std::optional<size_t> op_index_;
   std::string module_path_;
+  std::source_location where_;
 };
 
 /// Records what `function` does, for any number of tokens, requests and logits. It runs three times

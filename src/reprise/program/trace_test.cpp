@@ -140,7 +140,7 @@ TEST_F(Trace, refuses_a_baked_number_and_says_where) {
   EXPECT_THAT(error.what(),
               HasSubstr("op 1: slice: length is neither a constant nor affine in T, R or L; "
                         "3 with T=7, R=3, L=2, B=19; 515 with T=1031"));
-  EXPECT_THAT(error.what(), HasSubstr("(in or after layers.0.norm)"));
+  EXPECT_THAT(error.what(), HasSubstr("(in or after layers.0.norm) at trace_test.cpp:"));
 }
 
 TEST_F(Trace, refuses_a_number_that_was_remembered_from_an_earlier_call) {

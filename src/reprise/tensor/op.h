@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <source_location>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -75,9 +77,10 @@ struct RowGroup {
     DType dtype = DType::f32;
     Shape shape;  // its size 0 stands for the rows
   };
+  std::string name;
   std::vector<Result> results;
   size_t rows_of = 0;  // the operand that has as many rows as the results
-  /// Called with kernels::RowGroupArguments.
+  /// Called with kernels::RowGroupArguments. Its name is the one above.
   device::Kernel kernel;
 };
 
@@ -101,6 +104,8 @@ struct OpAttributes {
 struct OpCall {
   OpCode code;
   OpAttributes attributes;
+  /// The line of model code that asked for it, for people; line 0: nobody's.
+  std::source_location where = {};
 };
 
 /// Two arguments do not fit each other. The message has the op, the argument types and the rule.
