@@ -171,7 +171,25 @@ std::vector<Tensor> GroupBench::interpret(const Program& body, std::span<const T
   program::Interpreter interpreter(body);
   std::vector<Tensor> outputs = interpreter.run(inputs, {}, executor_);
   stream_->synchronize();
+  for (Tensor& output : outputs) output = copy(output);
   return outputs;
+}
+
+// An output may be a view of an input, which a test may overwrite.
+Tensor GroupBench::copy(const Tensor& tensor) {
+  const Tensor result = make(tensor.type(), Rows::dense);
+  const size_t bytes = dtype_bytes(tensor.dtype());
+  const int64_t heads = tensor.rank() == 3 ? tensor.size(1) : 1;
+  for (int64_t row = 0; row < tensor.size(0); ++row) {
+    for (int64_t head = 0; head < heads; ++head) {
+      const auto place = [&](const Tensor& of) {
+        const int64_t offset = row * of.stride(0) + (of.rank() == 3 ? head * of.stride(1) : 0);
+        return of.data_as<std::byte>() + static_cast<size_t>(offset) * bytes;
+      };
+      std::memcpy(place(result), place(tensor), static_cast<size_t>(tensor.size(-1)) * bytes);
+    }
+  }
+  return result;
 }
 
 kernels::RowGroupArguments arguments_of(std::span<const Tensor> inputs,
@@ -294,6 +312,14 @@ constexpr std::array kBodies = {
       %2: $D[T, $W] = add(%1, %1)
       %3: $D[T, $W] = add(%2, %a)
       return %3
+    })"},
+    NamedBody{"add_add", R"(program {
+      input %a: $D[T, $W]
+      input %b: $D[T, $W]
+      input %c: $D[T, $W]
+      %0: $D[T, $W] = add(%a, %b)
+      %1: $D[T, $W] = add(%0, %c)
+      return %1
     })"},
     NamedBody{"norm_of_norm", R"(program {
       input %a: $D[T, $W]

@@ -55,6 +55,7 @@ class GroupBench {
 
  private:
   [[nodiscard]] Tensor make(const TensorType& type, Rows rows);
+  [[nodiscard]] Tensor copy(const Tensor& tensor);
   void fill(const Tensor& tensor, Numbers numbers);
 
   std::mt19937 random_;

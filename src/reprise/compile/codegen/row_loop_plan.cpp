@@ -224,23 +224,26 @@ class Planner {
   /// An output may take the memory of an input of its type. If that input is read once more
   /// afterwards, the output goes through the scratch.
   bool move_hazardous_stores_to_the_end() {
-    bool moved = false;
-    end_of_body_ = nest_heads_.size();
-    for (size_t& output : outputs_) {
-      const size_t v = output;
-      bool hazard = false;
-      for (size_t input = 0; input < num_body_values_; ++input) hazard |= is_hazard(v, input);
-      if (!hazard) continue;
-      RowValue copy = {.kind = RowValueKind::copy,
-                       .dtype = values_[v].dtype,
-                       .heads = values_[v].heads,
-                       .width = values_[v].width,
-                       .sources = {whole(values_, v)}};
-      values_.push_back(std::move(copy));
-      output = values_.size() - 1;
-      moved = true;
+    std::vector<size_t> hazardous;  // outputs
+    for (size_t output = 0; output < outputs_.size(); ++output) {
+      for (size_t input = 0; input < num_body_values_; ++input) {
+        if (!is_hazard(outputs_[output], input)) continue;
+        hazardous.push_back(output);
+        break;
+      }
     }
-    return moved;
+    end_of_body_ = nest_heads_.size();
+    for (const size_t output : hazardous) {
+      const RowValue& value = values_[outputs_[output]];
+      RowValue copy = {.kind = RowValueKind::copy,
+                       .dtype = value.dtype,
+                       .heads = value.heads,
+                       .width = value.width,
+                       .sources = {whole(values_, outputs_[output])}};
+      values_.push_back(std::move(copy));
+      outputs_[output] = values_.size() - 1;
+    }
+    return !hazardous.empty();
   }
 
   // ---- the result

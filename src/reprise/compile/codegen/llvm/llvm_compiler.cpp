@@ -1,7 +1,6 @@
 #include "reprise/compile/codegen/llvm/llvm_compiler.h"
 
 #include <fmt/format.h>
-#include <llvm/Config/llvm-config.h>
 #include <llvm/IR/LLVMContext.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Module.h>
@@ -12,9 +11,9 @@
 
 #include <cstring>
 
+#include "reprise/compile/codegen/codegen_target.h"
 #include "reprise/compile/codegen/llvm/row_emitter.h"
 #include "reprise/compile/codegen/row_loop_plan.h"
-#include "reprise/kernels/row_group/row_group_arguments.h"
 
 namespace reprise::compile {
 namespace {
@@ -22,23 +21,6 @@ namespace {
 using kernels::Isa;
 
 constexpr const char* kTriple = "x86_64-unknown-linux-gnu";
-// Never a CPU's name: LLVM takes some machines for others, and names differ where code does not.
-constexpr const char* kCpu = "x86-64";
-
-/// What kernels/CMakeLists.txt compiles the precompiled kernels with.
-const char* features_of(Isa isa) {
-  switch (isa) {
-    case Isa::scalar:
-      return "+sse2";
-    case Isa::avx2:
-      return "+avx2,+fma,+f16c";
-    case Isa::avx512:
-      return "+avx2,+fma,+f16c,+avx512f,+avx512bw,+avx512vl,+avx512dq,+evex512";
-    case Isa::avx512_bf16:
-      return "+avx2,+fma,+f16c,+avx512f,+avx512bw,+avx512vl,+avx512dq,+avx512bf16,+evex512";
-  }
-  return "";
-}
 
 std::unique_ptr<llvm::TargetMachine> create_machine(Isa isa) {
   LLVMInitializeX86TargetInfo();
@@ -53,8 +35,8 @@ std::unique_ptr<llvm::TargetMachine> create_machine(Isa isa) {
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
   std::unique_ptr<llvm::TargetMachine> machine(
       target->createTargetMachine(kTriple,
-                                  kCpu,
-                                  features_of(isa),
+                                  kTargetCpu,
+                                  target_features(isa),
                                   options,
                                   llvm::Reloc::PIC_,
                                   llvm::CodeModel::Small,
@@ -65,8 +47,8 @@ std::unique_ptr<llvm::TargetMachine> create_machine(Isa isa) {
 
 void set_target(llvm::Function& function, Isa isa) {
   const std::string bits = std::to_string(32 * lanes_of(isa));
-  function.addFnAttr("target-cpu", kCpu);
-  function.addFnAttr("target-features", features_of(isa));
+  function.addFnAttr("target-cpu", kTargetCpu);
+  function.addFnAttr("target-features", target_features(isa));
   function.addFnAttr("prefer-vector-width", bits);
   function.addFnAttr("min-legal-vector-width", bits);
 }
@@ -91,15 +73,7 @@ RowLoopPlan plan_of(const RowGroupSource& source, Isa isa) {
 
 LlvmCompiler::LlvmCompiler(Isa isa) : isa_(isa), machine_(create_machine(isa)) {}
 
-std::string LlvmCompiler::compute_hash() const {
-  return fmt::format("llvm {} codegen {} row_group {} cpu {} features {} lanes {} exact_rounding",
-                     LLVM_VERSION_STRING,
-                     kCodegenAbi,
-                     kernels::kRowGroupAbi,
-                     kCpu,
-                     features_of(isa_),
-                     lanes_of(isa_));
-}
+std::string LlvmCompiler::compute_hash() const { return codegen_identity(isa_); }
 
 std::optional<std::string> LlvmCompiler::why_not(const program::Program& body) const {
   auto plan = plan_row_loops(body, lanes_of(isa_));

@@ -11,9 +11,6 @@ namespace {
 
 using llvm::Value;
 
-// Pairs of vectors per turn of a loop: one is bound by the latency of the loop's own instructions.
-constexpr int64_t kPairsPerTurn = 2;
-
 bool has_bfloat16(const RowLoopPlan& plan) {
   return std::ranges::any_of(plan.values,
                              [](const RowValue& value) { return value.dtype == DType::bf16; });
@@ -25,7 +22,7 @@ RowEmitter::RowEmitter(llvm::Module& module, const RowLoopPlan& plan, kernels::I
     : plan_(plan),
       module_(module),
       ir_(module.getContext()),
-      vectors_(ir_, isa),
+      vectors_(ir_, isa, has_bfloat16(plan)),
       memory_(ir_, plan),
       pair_layout_(has_bfloat16(plan) ? Layout::even_odd : Layout::natural) {}
 
@@ -131,50 +128,37 @@ void RowEmitter::emit_loop(const RowLoop& loop) {
 
 void RowEmitter::emit_pairs(const RowLoop& loop, int64_t width, std::vector<Sums>& sums) {
   const int pair = 2 * vectors_.lanes();
-  const int64_t step = kPairsPerTurn * pair;
-  int64_t done = 0;
-  if (!nest_->is_unrolled && width >= 2 * step) {
-    done = width / step * step;
-    emit_pair_loop(loop, done, step, sums);
-  }
-  for (; done < width; done += pair) {
-    emit_span(loop, {.offset = done, .elements = pair, .layout = pair_layout_}, sums);
+  if (!nest_->is_unrolled && width > pair) return emit_pair_loop(loop, width, sums);
+  for (int64_t offset = 0; offset < width; offset += pair) {
+    emit_span(loop, {.offset = offset, .elements = pair, .layout = pair_layout_}, sums);
   }
 }
 
-void RowEmitter::emit_pair_loop(const RowLoop& loop,
-                                int64_t end,
-                                int64_t step,
-                                std::vector<Sums>& sums) {
+// One pair per turn: unrolling made no code faster, and all of it slower to compile.
+void RowEmitter::emit_pair_loop(const RowLoop& loop, int64_t end, std::vector<Sums>& sums) {
   const int pair = 2 * vectors_.lanes();
   llvm::BasicBlock* before = ir_.GetInsertBlock();
   std::vector<std::array<llvm::PHINode*, 2>> carried;
   const auto outside = tiles_;
-  emit_counted_loop(
-      "column",
-      ir_.getInt64(0),
-      ir_.getInt64(static_cast<uint64_t>(end)),
-      static_cast<uint64_t>(step),
-      [&](Value* column) {
-        for (Sums& sum : sums) {
-          auto& phis = carried.emplace_back();
-          for (size_t i = 0; i < 2; ++i) {
-            phis[i] = ir_.CreatePHI(vectors_.float_vector(), 2);
-            phis[i]->addIncoming(sum[i], before);
-            sum[i] = phis[i];
-          }
-        }
-        for (int64_t offset = 0; offset < step; offset += pair) {
-          emit_span(loop,
-                    {.index = column, .offset = offset, .elements = pair, .layout = pair_layout_},
-                    sums);
-        }
-        for (size_t k = 0; k < sums.size(); ++k) {
-          for (size_t i = 0; i < 2; ++i) {
-            carried[k][i]->addIncoming(sums[k][i], ir_.GetInsertBlock());
-          }
-        }
-      });
+  const auto turn = [&](Value* column) {
+    for (Sums& sum : sums) {
+      auto& phis = carried.emplace_back();
+      for (size_t i = 0; i < 2; ++i) {
+        phis[i] = ir_.CreatePHI(vectors_.float_vector(), 2);
+        phis[i]->addIncoming(sum[i], before);
+        sum[i] = phis[i];
+      }
+    }
+    emit_span(loop, {.index = column, .elements = pair, .layout = pair_layout_}, sums);
+    for (size_t k = 0; k < sums.size(); ++k) {
+      for (size_t i = 0; i < 2; ++i) carried[k][i]->addIncoming(sums[k][i], ir_.GetInsertBlock());
+    }
+  };
+  emit_counted_loop("column",
+                    ir_.getInt64(0),
+                    ir_.getInt64(static_cast<uint64_t>(end)),
+                    static_cast<uint64_t>(pair),
+                    turn);
   tiles_ = outside;
 }
 

@@ -50,7 +50,7 @@ class RowEmitter {
   void evaluate_shared_tables(const RowNest& nest);
   void emit_loop(const RowLoop& loop);
   void emit_pairs(const RowLoop& loop, int64_t width, std::vector<Sums>& sums);
-  void emit_pair_loop(const RowLoop& loop, int64_t end, int64_t step, std::vector<Sums>& sums);
+  void emit_pair_loop(const RowLoop& loop, int64_t end, std::vector<Sums>& sums);
   void emit_tail(const RowLoop& loop, int64_t begin, std::vector<Sums>& sums);
   void emit_span(const RowLoop& loop, const Span& span, std::vector<Sums>& sums);
   void emit_store(const RowAction& action, const Span& span);

@@ -7,6 +7,8 @@
 #include <bit>
 #include <numeric>
 
+#include "reprise/compile/codegen/codegen_target.h"
+
 namespace reprise::compile {
 namespace {
 
@@ -17,22 +19,10 @@ llvm::Align alignment_of(DType dtype) { return llvm::Align(dtype_bytes(dtype)); 
 
 }  // namespace
 
-int lanes_of(Isa isa) noexcept {
-  switch (isa) {
-    case Isa::scalar:
-      return 4;
-    case Isa::avx2:
-      return 8;
-    case Isa::avx512:
-    case Isa::avx512_bf16:
-      return 16;
-  }
-  return 4;
-}
-
-VectorBuilder::VectorBuilder(llvm::IRBuilder<>& ir, Isa isa)
+VectorBuilder::VectorBuilder(llvm::IRBuilder<>& ir, Isa isa, bool rounds_to_bfloat16)
     : ir_(ir),
       isa_(isa),
+      rounds_to_bfloat16_(rounds_to_bfloat16),
       lanes_(lanes_of(isa)),
       floats_(llvm::FixedVectorType::get(ir.getFloatTy(), static_cast<unsigned>(lanes_))),
       ints_(llvm::FixedVectorType::get(ir.getInt32Ty(), static_cast<unsigned>(lanes_))),
@@ -60,7 +50,7 @@ Value* VectorBuilder::constant_mask(int elements) const {
 // ---- memory
 
 Tile VectorBuilder::load(Value* pointer, DType dtype, const Span& span) {
-  Tile tile{.count = span.elements > lanes_ ? 2 : 1, .has_wide_nans = dtype != DType::bf16};
+  Tile tile{.count = span.elements > lanes_ ? 2 : 1};
   if (tile.count == 1) {
     tile.vectors[0] = load_vector(pointer, dtype, span.elements);
     return tile;
@@ -95,15 +85,18 @@ void VectorBuilder::store(Value* pointer, DType dtype, const Tile& tile, const S
 
 Value* VectorBuilder::load_vector(Value* pointer, DType dtype, int elements) {
   llvm::Type* type = dtype == DType::f32 ? floats_ : shorts_;
+  Value* loaded = nullptr;
   if (elements == lanes_) {
-    return widen(ir_.CreateAlignedLoad(type, pointer, alignment_of(dtype)), dtype);
+    loaded = ir_.CreateAlignedLoad(type, pointer, alignment_of(dtype));
+  } else {
+    loaded = ir_.CreateMaskedLoad(type,
+                                  pointer,
+                                  alignment_of(dtype),
+                                  constant_mask(elements),
+                                  llvm::Constant::getNullValue(type));
   }
-  return widen(ir_.CreateMaskedLoad(type,
-                                    pointer,
-                                    alignment_of(dtype),
-                                    constant_mask(elements),
-                                    llvm::Constant::getNullValue(type)),
-               dtype);
+  Value* widened = widen(loaded, dtype);
+  return rounds_to_bfloat16_ && dtype != DType::bf16 ? shorten_nans(widened) : widened;
 }
 
 void VectorBuilder::store_vector(Value* pointer, DType dtype, Value* vector, int elements) {
@@ -160,27 +153,27 @@ Value* VectorBuilder::narrow(Value* vector, DType dtype) {
 
 Tile VectorBuilder::round(const Tile& tile, DType dtype) {
   if (dtype == DType::f32) return tile;
-  Tile result = map(
+  return map(
       [&](Value* vector) {
-        return dtype == DType::bf16 ? round_bfloat16(vector, tile.has_wide_nans)
-                                    : widen(narrow(vector, dtype), dtype);
+        return dtype == DType::bf16 ? round_bfloat16(vector) : widen(narrow(vector, dtype), dtype);
       },
       tile);
-  result.has_wide_nans = dtype != DType::bf16;
-  return result;
 }
 
-// To nearest even. The low half of a NaN that comes from bfloat16 is zero, so that the addition
-// does not carry and it stays the NaN it is; others get their quiet bit, as in narrow_bf16.
-Value* VectorBuilder::round_bfloat16(Value* vector, bool has_wide_nans) {
+// To nearest even. The low half of every NaN is zero here (see shorten_nans), so the addition
+// cannot carry and it stays the NaN it is; narrow_bf16 of the kernels has to select.
+Value* VectorBuilder::round_bfloat16(Value* vector) {
   Value* bits = as_ints(vector);
   Value* lowest = ir_.CreateAnd(ir_.CreateLShr(bits, 16), ints(1));
   Value* sum = ir_.CreateAdd(bits, ir_.CreateAdd(lowest, ints(0x7fff)));
-  if (has_wide_nans) {
-    Value* quiet = ir_.CreateOr(bits, ints(0x00400000));
-    sum = ir_.CreateSelect(ir_.CreateFCmpUNO(vector, vector), quiet, sum);
-  }
   return as_floats(ir_.CreateAnd(sum, ints(0xffff0000U)));
+}
+
+// NaNs come out of memory or out of an instruction, which takes the bits of one of its operands or
+// makes 0xffc00000. When all that come from memory have no bits beyond those of bfloat16, none has.
+Value* VectorBuilder::shorten_nans(Value* vector) {
+  Value* nan = as_floats(ints(0x7fc00000));
+  return ir_.CreateSelect(ir_.CreateFCmpUNO(vector, vector), nan, vector);
 }
 
 // to_float(Float16) of kernels/element.h.

@@ -11,9 +11,6 @@
 
 namespace reprise::compile {
 
-/// Floats of one vector of an instruction set: kLanes of kernels/vector/*.inl.
-[[nodiscard]] int lanes_of(kernels::Isa isa) noexcept;
-
 /// Which element is in which lane of a pair of vectors. `even_odd` makes widening and narrowing
 /// bfloat16 a shift and a mask; a lane holds another element, and no element another value.
 enum class Layout : uint8_t { natural, even_odd };
@@ -37,8 +34,6 @@ struct Span {
 struct Tile {
   std::array<llvm::Value*, 2> vectors{};
   int count = 0;
-  /// Whether NaNs may have bits that bfloat16 has not: then rounding must look out for them.
-  bool has_wide_nans = false;
 };
 
 /// Says in LLVM's instructions what kernels/vector/<isa>.inl says in intrinsics: the same
@@ -46,7 +41,8 @@ struct Tile {
 /// kernels.
 class VectorBuilder {
  public:
-  VectorBuilder(llvm::IRBuilder<>& ir, kernels::Isa isa);
+  /// `rounds_to_bfloat16`: whether round() to bfloat16 will be asked for.
+  VectorBuilder(llvm::IRBuilder<>& ir, kernels::Isa isa, bool rounds_to_bfloat16);
 
   [[nodiscard]] int lanes() const noexcept { return lanes_; }
   [[nodiscard]] llvm::FixedVectorType* float_vector() const noexcept { return floats_; }
@@ -61,7 +57,6 @@ class VectorBuilder {
   template <typename Function, typename... Tiles>
   [[nodiscard]] Tile map(Function function, const Tile& first, const Tiles&... rest) {
     Tile result{.count = first.count};
-    result.has_wide_nans = (first.has_wide_nans || ... || rest.has_wide_nans);
     for (size_t i = 0; i < static_cast<size_t>(first.count); ++i) {
       result.vectors[i] = function(first.vectors[i], rest.vectors[i]...);
     }
@@ -90,13 +85,15 @@ class VectorBuilder {
   [[nodiscard]] llvm::Value* narrow(llvm::Value* vector, DType dtype);
   [[nodiscard]] llvm::Value* widen_half_in_integers(llvm::Value* bits);
   [[nodiscard]] llvm::Value* narrow_half_in_integers(llvm::Value* vector);
-  [[nodiscard]] llvm::Value* round_bfloat16(llvm::Value* vector, bool has_wide_nans);
+  [[nodiscard]] llvm::Value* round_bfloat16(llvm::Value* vector);
+  [[nodiscard]] llvm::Value* shorten_nans(llvm::Value* vector);
   [[nodiscard]] std::array<llvm::Value*, 2> to_even_odd(const std::array<llvm::Value*, 2>& vectors);
   [[nodiscard]] llvm::Value* round_to_integer(llvm::Value* x);
   [[nodiscard]] llvm::Value* scale_by_power_of_two(llvm::Value* x, llvm::Value* n);
 
   llvm::IRBuilder<>& ir_;
   kernels::Isa isa_;
+  bool rounds_to_bfloat16_;
   int lanes_;
   llvm::FixedVectorType* floats_;
   llvm::FixedVectorType* ints_;
