@@ -22,6 +22,11 @@ needs=(
   "python3|tool python3|tests of the source tree itself"
 )
 
+# The same for what the build can do without. Where it cannot be had, that is said and nothing fails.
+wants=(
+  "llvm-19-dev|header llvm-19/llvm/IR/IRBuilder.h|generates code for groups of ops; without it they run one by one"
+)
+
 have_tool() {
   local name
   for name in "$@"; do
@@ -47,46 +52,62 @@ have_header() {
   return 1
 }
 
-missing=()
-reasons=()
-for need in "${needs[@]}"; do
-  IFS='|' read -r package probe reason <<<"$need"
+# Whether a line of a table is about something that is not here; sets package and reason.
+is_missing() {
+  local probe kind things
+  IFS='|' read -r package probe reason <<<"$1"
   read -r kind things <<<"$probe"
   # shellcheck disable=SC2086  # several tools are several words
-  if ! "have_$kind" $things; then
+  ! "have_$kind" $things
+}
+
+missing=()
+wanted=()
+report=""
+for need in "${needs[@]}"; do
+  if is_missing "$need"; then
     missing+=("$package")
-    reasons+=("$reason")
+    report+="$(printf '  %-20s %s' "$package" "$reason")"$'\n'
+  fi
+done
+for want in "${wants[@]}"; do
+  if is_missing "$want"; then
+    wanted+=("$package")
+    report+="$(printf '  %-20s optional: %s' "$package" "$reason")"$'\n'
   fi
 done
 
-if [[ ${#missing[@]} -eq 0 ]]; then
+if [[ -z "$report" ]]; then
   exit 0
 fi
 
-echo "Missing on this machine:"
-for i in "${!missing[@]}"; do
-  printf '  %-20s %s\n' "${missing[$i]}" "${reasons[$i]}"
-done
+printf 'Missing on this machine:\n%s' "$report"
 if [[ "${1:-}" == "--check" ]]; then
+  [[ ${#missing[@]} -eq 0 ]] && exit 0
   exit 1
 fi
+# With only optional things missing there is nothing that may fail.
+give_up() {
+  [[ ${#missing[@]} -eq 0 ]] && exit 0
+  exit 1
+}
 
 if ! command -v apt-get >/dev/null 2>&1; then
   echo "This script installs with apt-get, which is not here. The names above are Debian's; please" >&2
   echo "install the same things with this system's package manager and run the command again." >&2
-  exit 1
+  give_up
 fi
 if [[ "$(id -u)" -eq 0 ]]; then
   as_root=(env)
 elif command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; then
   as_root=(sudo -n env)
-elif command -v sudo >/dev/null 2>&1 && [[ -t 0 ]]; then
+elif [[ ${#missing[@]} -gt 0 && -t 0 ]] && command -v sudo >/dev/null 2>&1; then
   echo "Installing needs root rights; sudo may ask for your password."
   as_root=(sudo env)
 else
   echo "Installing needs root rights, and neither root nor a usable sudo is here. Please have someone run:" >&2
-  echo "  apt-get install --no-install-recommends ${missing[*]}" >&2
-  exit 1
+  echo "  apt-get install --no-install-recommends ${missing[*]} ${wanted[*]}" >&2
+  give_up
 fi
 
 apt_get() {
@@ -98,14 +119,27 @@ log="$(mktemp)"
 trap 'rm -f "$log"' EXIT
 try() { apt_get "$@" >"$log" 2>&1; }
 
-echo "Installing ${#missing[@]} of Debian's packages ..."
 # Package lists are empty on a fresh container and old on a neglected machine; try without first.
-if ! try install --no-install-recommends "${missing[@]}"; then
+install() {
+  try install --no-install-recommends "$@" && return 0
   echo "Refreshing the package lists ..."
-  if ! try update || ! try install --no-install-recommends "${missing[@]}"; then
+  try update && try install --no-install-recommends "$@"
+}
+
+if [[ ${#missing[@]} -gt 0 ]]; then
+  echo "Installing ${#missing[@]} of Debian's packages ..."
+  if ! install "${missing[@]}"; then
     cat "$log" >&2
     echo "apt-get could not install the packages; its own words are above." >&2
     exit 1
   fi
+  echo "Installed: ${missing[*]}"
 fi
-echo "Installed: ${missing[*]}"
+if [[ ${#wanted[@]} -gt 0 ]]; then
+  echo "Installing what is optional ..."
+  if install "${wanted[@]}"; then
+    echo "Installed: ${wanted[*]}"
+  else
+    echo "This system does not offer ${wanted[*]}; going on without."
+  fi
+fi
