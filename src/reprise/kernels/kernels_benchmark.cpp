@@ -14,7 +14,8 @@
 // Time of one eager op on a device, launch included. GB/s counts what the op must read and write
 // once, GFLOP/s counts multiplications and additions. Weights are "cold": a ring of copies larger
 // than the caches of most machines takes turns, as the layers of a model do. Run with
-// --benchmark_repetitions=7 and quote the median.
+// --benchmark_repetitions=7 and quote the median; with --benchmark_enable_random_interleaving=true
+// where two forms are compared on a machine that is not idle.
 
 namespace reprise::kernels {
 namespace {
@@ -132,6 +133,172 @@ void bench_rms_norm(benchmark::State& state, Setup setup) {
   report(state, 2 * elements * static_cast<double>(dtype_bytes(setup.dtype)), 4 * elements);
 }
 
+// An op that stands for several, and those one after the other, on the same operands.
+enum class Form : uint8_t { fused, apart };
+
+Tensor execute(OpCode code,
+               const OpAttributes& attributes,
+               const std::vector<Tensor>& inputs,
+               size_t num_outputs = 1) {
+  std::array<Tensor, kMaxOpOutputs> outputs;
+  inputs[0].executor().execute({code, attributes}, inputs, std::span(outputs).first(num_outputs));
+  return outputs[0];
+}
+
+struct LayerShape {
+  int64_t hidden;
+  int64_t intermediate;
+  int64_t heads;
+  int64_t kv_heads;
+  int64_t head_dim;
+};
+
+void bench_linear_add(benchmark::State& state, Setup setup, LayerShape shape, Form form) {
+  Bench bench(setup.isa, setup.threads);
+  const int64_t rows = state.range(0);
+  const Tensor x = bench.random({rows, shape.intermediate}, setup.dtype);
+  const Tensor residual = bench.random({rows, shape.hidden}, setup.dtype);
+  const auto weights = bench.ring(bench.random({shape.hidden, shape.intermediate}, setup.dtype));
+  size_t turn = 0;
+  for (auto _ : state) {
+    const Tensor& weight = weights[turn++ % weights.size()];
+    if (form == Form::fused) {
+      execute(OpCode::linear_add, {}, {x, weight, {}, residual});
+    } else {
+      benchmark::DoNotOptimize(ops::add(residual, ops::linear(x, weight)));
+    }
+  }
+}
+
+void bench_linear_silu_and_mul(benchmark::State& state, Setup setup, LayerShape shape, Form form) {
+  Bench bench(setup.isa, setup.threads);
+  const Tensor x = bench.random({state.range(0), shape.hidden}, setup.dtype);
+  const auto weights =
+      bench.ring(bench.random({2 * shape.intermediate, shape.hidden}, setup.dtype));
+  size_t turn = 0;
+  for (auto _ : state) {
+    const Tensor& weight = weights[turn++ % weights.size()];
+    if (form == Form::fused) {
+      execute(OpCode::linear_silu_and_mul, {}, {x, weight, {}});
+    } else {
+      benchmark::DoNotOptimize(ops::silu_and_mul(ops::linear(x, weight)));
+    }
+  }
+}
+
+// Where the heads of a batch go.
+struct CacheBench {
+  Tensor positions;
+  Tensor cos_sin;
+  Tensor key_cache;
+  Tensor value_cache;
+  Tensor slots;
+  Tensor norm;
+};
+
+CacheBench make_cache(Bench& bench, Setup setup, LayerShape shape, int64_t rows) {
+  std::vector<int> count(static_cast<size_t>(rows));
+  for (int i = 0; i < static_cast<int>(rows); ++i) count[static_cast<size_t>(i)] = i;
+  const Shape cache = {rows / 16 + 1, shape.kv_heads, 16, shape.head_dim};
+  return {.positions = bench.ints({rows}, count),
+          .cos_sin = bench.random({rows, shape.head_dim}, DType::f32),
+          .key_cache = bench.random(cache, setup.dtype),
+          .value_cache = bench.random(cache, setup.dtype),
+          .slots = bench.ints({rows}, count),
+          .norm = bench.random({shape.head_dim}, setup.dtype)};
+}
+
+// Norms of q and k, rope and kv_write of a product.
+void rope_and_write(const Tensor& qkv, LayerShape shape, const CacheBench& cache, Form form) {
+  const auto part = [&](int64_t first_head, int64_t heads) {
+    return ops::unflatten(ops::slice(qkv, 1, first_head * shape.head_dim, heads * shape.head_dim),
+                          heads);
+  };
+  const Tensor q = part(0, shape.heads);
+  const Tensor k = part(shape.heads, shape.kv_heads);
+  const Tensor v = part(shape.heads + shape.kv_heads, shape.kv_heads);
+  if (form == Form::fused) {
+    execute(OpCode::rope_kv_write,
+            {.epsilon = 1e-6F},
+            {q,
+             k,
+             v,
+             cache.positions,
+             cache.cos_sin,
+             cache.key_cache,
+             cache.value_cache,
+             cache.slots,
+             cache.norm,
+             cache.norm});
+    return;
+  }
+  const auto [q_out, k_out] = ops::rope(ops::rms_norm(q, cache.norm, 1e-6F),
+                                        ops::rms_norm(k, cache.norm, 1e-6F),
+                                        cache.positions,
+                                        cache.cos_sin);
+  ops::kv_write(k_out, v, cache.key_cache, cache.value_cache, cache.slots);
+}
+
+void bench_rope_kv_write(benchmark::State& state, Setup setup, LayerShape shape, Form form) {
+  Bench bench(setup.isa, setup.threads);
+  const int64_t rows = state.range(0);
+  const int64_t width = (shape.heads + 2 * shape.kv_heads) * shape.head_dim;
+  const Tensor qkv = bench.random({rows, width}, setup.dtype);
+  const CacheBench cache = make_cache(bench, setup, shape, rows);
+  for (auto _ : state) rope_and_write(qkv, shape, cache, form);
+}
+
+void bench_linear_rope_kv_write(benchmark::State& state, Setup setup, LayerShape shape, Form form) {
+  Bench bench(setup.isa, setup.threads);
+  const int64_t rows = state.range(0);
+  const int64_t width = (shape.heads + 2 * shape.kv_heads) * shape.head_dim;
+  const Tensor x = bench.random({rows, shape.hidden}, setup.dtype);
+  const auto weights = bench.ring(bench.random({width, shape.hidden}, setup.dtype));
+  const CacheBench cache = make_cache(bench, setup, shape, rows);
+  size_t turn = 0;
+  for (auto _ : state) {
+    const Tensor& weight = weights[turn++ % weights.size()];
+    if (form == Form::fused) {
+      execute(OpCode::linear_rope_kv_write,
+              {.epsilon = 1e-6F, .length = shape.heads},
+              {x,
+               weight,
+               {},
+               cache.positions,
+               cache.cos_sin,
+               cache.key_cache,
+               cache.value_cache,
+               cache.slots,
+               cache.norm,
+               cache.norm});
+    } else {
+      rope_and_write(ops::linear(x, weight), shape, cache, Form::apart);
+    }
+  }
+}
+
+// A linear of eight bits, to be compared with linear_896x4864.
+void bench_scaled_linear(benchmark::State& state, Setup setup, DType eight_bits) {
+  Bench bench(setup.isa, setup.threads);
+  const int64_t rows = state.range(0);
+  const Tensor x = bench.make({eight_bits, {rows, 896}});
+  const Tensor weight = bench.make({eight_bits, {4864, 896}});
+  std::fill_n(x.data_as<int8_t>(), x.num_elements(), int8_t{0x31});
+  std::fill_n(weight.data_as<int8_t>(), weight.num_elements(), int8_t{0x2C});
+  const std::vector<Tensor> weights = bench.ring(weight);
+  const Tensor scale = bench.random({rows}, DType::f32);
+  const Tensor weight_scale = bench.random({4864}, DType::f32);
+  const OpAttributes attributes = {.type = {setup.dtype, {}}};
+  size_t turn = 0;
+  for (auto _ : state) {
+    const Tensor& w = weights[turn++ % weights.size()];
+    execute(OpCode::scaled_linear, attributes, {x, scale, w, weight_scale, {}});
+  }
+  report(state,
+         static_cast<double>((rows + 4864) * 896),
+         2.0 * static_cast<double>(rows * 896 * 4864));
+}
+
 void register_all() {
   const device::CpuFeatures features = device::detect_cpu_features();
   for (int threads : {1, 2}) {
@@ -155,6 +322,32 @@ void register_all() {
         add("decode", [=](auto& state) { bench_attention(state, setup, 1); }, {512, 4096});
         add("prefill", [=](auto& state) { bench_attention(state, setup, 512); }, {512, 4096});
         add("rms_norm_896", [=](auto& state) { bench_rms_norm(state, setup); }, {1, 512});
+        const auto add_layer = [&](const std::string& size, LayerShape shape) {
+          for (Form form : {Form::fused, Form::apart}) {
+            const std::string name = size + (form == Form::fused ? "/fused" : "/apart");
+            const auto add_op = [&](const std::string& op, auto function) {
+              add(op + name, [=](auto& state) { function(state, setup, shape, form); }, {1, 512});
+            };
+            add_op("linear_add_", bench_linear_add);
+            add_op("linear_silu_and_mul_", bench_linear_silu_and_mul);
+            add_op("rope_kv_write_", bench_rope_kv_write);
+            add_op("linear_rope_kv_write_", bench_linear_rope_kv_write);
+          }
+        };
+        add_layer(
+            "896",
+            {.hidden = 896, .intermediate = 4864, .heads = 14, .kv_heads = 2, .head_dim = 64});
+        add_layer(
+            "4096",
+            {.hidden = 4096, .intermediate = 4096, .heads = 32, .kv_heads = 8, .head_dim = 128});
+        add(
+            "scaled_linear_i8_896x4864",
+            [=](auto& state) { bench_scaled_linear(state, setup, DType::i8); },
+            rows);
+        add(
+            "scaled_linear_f8_896x4864",
+            [=](auto& state) { bench_scaled_linear(state, setup, DType::f8e4m3); },
+            rows);
       }
     }
   }

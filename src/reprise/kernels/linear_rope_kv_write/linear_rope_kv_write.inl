@@ -12,8 +12,16 @@ void run_linear_rope_kv_write(const void* args, device::BlockRange blocks) noexc
       columns.append(a.product, b.column + c, min_of(kMaxLinearTileColumns, head_dim - c));
       linear_tile<T, T>(a.product, b.row, b.rows, columns, head + c, head_dim);
     }
+    const int64_t index = b.column / head_dim;
+    if (const void* norm = norm_of_head(a.to, index); norm != nullptr) {
+      for (int64_t r = 0; r < b.rows; ++r) {
+        T* row = head + r * head_dim;
+        rms_norm_row<T>(row, static_cast<const T*>(norm), row, head_dim, a.to.epsilon);
+      }
+    }
     for (int64_t r = 0; r < b.rows; ++r) {
-      place_head(a.to, b.row + r, b.column / head_dim, head + r * head_dim);
+      T* place = place_of_head<T>(a.to, b.row + r, index);
+      if (place != nullptr) place_head<T>(a.to, b.row + r, index, head + r * head_dim, place);
     }
   }
 }

@@ -5,43 +5,65 @@ inline T* cache_row(const RopeAndCache& a, void* cache, int64_t slot, int64_t he
   return static_cast<T*>(cache) + row * a.head_dim;
 }
 
-// The norm is stored, rounded, where its rotation will lie: no head is too wide for that.
+// Where a head of a token goes; nullptr = nowhere. `head` counts those of q, then of k, then of v.
 template <typename T>
-inline void norm_and_rope_head(
-    const RopeAndCache& a, int64_t token, const T* x, const void* norm, T* out) {
-  const float* table =
-      rope_table_row(a.cos_sin, a.positions[token], a.max_position, a.table_stride);
-  const int64_t half = a.head_dim / 2;
-  if (norm != nullptr) {
-    rms_norm_row(x, static_cast<const T*>(norm), out, a.head_dim, a.epsilon);
-    x = out;
-  }
-  rope_head(x, out, table, table + half, half);
-}
-
-// Brings one head of a token to where it belongs; `head` counts those of q, then of k, then of v.
-template <typename T>
-inline void place_head(const RopeAndCache& a, int64_t token, int64_t head, const T* x) {
-  if (head < a.heads) {
-    T* out = static_cast<T*>(a.q_out) + (token * a.heads + head) * a.head_dim;
-    norm_and_rope_head(a, token, x, a.q_norm, out);
-    return;
-  }
+inline T* place_of_head(const RopeAndCache& a, int64_t token, int64_t head) {
+  if (head < a.heads) return static_cast<T*>(a.q_out) + (token * a.heads + head) * a.head_dim;
   const int64_t slot = a.slot_mapping[token];
   // A slot beyond the cache would write into foreign memory.
-  if (slot < 0 || slot >= a.num_slots) return;
+  if (slot < 0 || slot >= a.num_slots) return nullptr;
   head -= a.heads;
-  if (head < a.kv_heads) {
-    norm_and_rope_head(a, token, x, a.k_norm, cache_row<T>(a, a.key_cache, slot, head));
+  return head < a.kv_heads ? cache_row<T>(a, a.key_cache, slot, head)
+                           : cache_row<T>(a, a.value_cache, slot, head - a.kv_heads);
+}
+
+inline const void* norm_of_head(const RopeAndCache& a, int64_t head) {
+  if (head < a.heads) return a.q_norm;
+  return head < a.heads + a.kv_heads ? a.k_norm : nullptr;
+}
+
+// Brings a head, normed already, to its place: turned if it is of q or k. May be in place.
+template <typename T>
+inline void place_head(const RopeAndCache& a, int64_t token, int64_t head, const T* x, T* place) {
+  if (head < a.heads + a.kv_heads) {
+    const float* table =
+        rope_table_row(a.cos_sin, a.positions[token], a.max_position, a.table_stride);
+    const int64_t half = a.head_dim / 2;
+    rope_head(x, place, table, table + half, half);
   } else {
-    T* out = cache_row<T>(a, a.value_cache, slot, head - a.kv_heads);
-    __builtin_memcpy(out, x, static_cast<size_t>(a.head_dim) * sizeof(T));
+    __builtin_memcpy(place, x, static_cast<size_t>(a.head_dim) * sizeof(T));
   }
 }
 
+// The heads of one token of q, of k or of v. Norms are stored, rounded, where their rotation will
+// lie; all of them first, since a head's norm is one long chain of operations that only others can
+// hide.
 template <typename T>
-inline const T* head_of(const StridedHeads& heads, int64_t token, int64_t head) {
-  return static_cast<const T*>(heads.x) + token * heads.token_stride + head * heads.head_stride;
+inline void place_heads(const RopeAndCache& a,
+                        int64_t token,
+                        int64_t first_head,
+                        int64_t num_heads,
+                        const StridedHeads& heads) {
+  const T* x = static_cast<const T*>(heads.x) + token * heads.token_stride;
+  int64_t head_stride = heads.head_stride;
+  T* place = place_of_head<T>(a, token, first_head);
+  if (place == nullptr) return;
+  const bool is_query = first_head < a.heads;
+  const int64_t place_stride = is_query ? a.head_dim : a.block_size * a.head_dim;
+  if (const void* norm = norm_of_head(a, first_head); norm != nullptr) {
+    for (int64_t h = 0; h < num_heads; ++h) {
+      rms_norm_row(x + h * head_stride,
+                   static_cast<const T*>(norm),
+                   place + h * place_stride,
+                   a.head_dim,
+                   a.epsilon);
+    }
+    x = place;
+    head_stride = place_stride;
+  }
+  for (int64_t h = 0; h < num_heads; ++h) {
+    place_head(a, token, first_head + h, x + h * head_stride, place + h * place_stride);
+  }
 }
 
 template <typename T>
@@ -53,11 +75,9 @@ void run_rope_kv_write(const void* args, device::BlockRange blocks) noexcept {
     const int64_t first = block * a.tokens_per_block;
     const int64_t last = min_of(first + a.tokens_per_block, a.num_tokens);
     for (int64_t token = first; token < last; ++token) {
-      for (int64_t h = 0; h < heads; ++h) place_head(a.to, token, h, head_of<T>(a.q, token, h));
-      for (int64_t h = 0; h < kv_heads; ++h) {
-        place_head(a.to, token, heads + h, head_of<T>(a.k, token, h));
-        place_head(a.to, token, heads + kv_heads + h, head_of<T>(a.v, token, h));
-      }
+      place_heads<T>(a.to, token, 0, heads, a.q);
+      place_heads<T>(a.to, token, heads, kv_heads, a.k);
+      place_heads<T>(a.to, token, heads + kv_heads, kv_heads, a.v);
     }
   }
 }
