@@ -90,7 +90,8 @@ def _members(folder):
     for name, arguments in _TARGET.findall(text):
         if name in PARTS[folder]:
             for file in re.findall(r"([\w/]+)\.(?:h|cpp)\b", arguments):
-                found[file.split("/")[-1]] = name
+                # A fixture that two parts compile is in the first.
+                found.setdefault(file.split("/")[-1], name)
     return found
 
 

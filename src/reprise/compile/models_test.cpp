@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <deque>
 #include <iostream>
@@ -10,6 +11,7 @@
 #include <random>
 
 #include "reprise/attention/attention_backend.h"
+#include "reprise/compile/decompose_fixture.h"
 #include "reprise/compile/pipeline.h"
 #include "reprise/device/cpu/cpu_device.h"
 #include "reprise/device/cpu/cpu_features.h"
@@ -22,6 +24,7 @@
 #include "reprise/program/split.h"
 #include "reprise/program/text.h"
 #include "reprise/program/trace.h"
+#include "reprise/tensor/view.h"
 #include "reprise/weights/dummy_weights.h"
 #include "reprise/weights/model_config.h"
 
@@ -254,6 +257,11 @@ const std::vector<Batch> kBatches = {
     {"padded", {{1, 20}, {4, 2}, {1, 7}}, 5},
 };
 
+// What one CPU runs with code generation, the longest list. Groups without code run op by op.
+PassOptions all_passes() {
+  return {.rope_kvcache_fusion_max_token_num = 0, .fuse_gemm_epilogues = true, .group_rows = true};
+}
+
 class CompiledModel : public testing::TestWithParam<std::tuple<size_t, DType, kernels::Isa>> {};
 
 TEST_P(CompiledModel, computes_the_bits_of_the_traced_one_after_each_pass) {
@@ -270,7 +278,7 @@ TEST_P(CompiledModel, computes_the_bits_of_the_traced_one_after_each_pass) {
     };
     const Bytes before = result_of(traced.program);
     Program program = traced.program;
-    const Pipeline pipeline = make_pipeline({});
+    const Pipeline pipeline = make_pipeline(all_passes());
     for (const Pass& pass : pipeline.passes()) {
       (void)Pipeline({pass}).run(program);
       ASSERT_TRUE(result_of(program) == before) << pass.name << "\n" << program::print(program);
@@ -288,7 +296,7 @@ TEST_P(CompiledModel, computes_the_same_bits_when_its_pieces_are_compiled) {
   program::SplitProgram compiled = pieces;
   size_t num_fused = 0;
   for (Program& piece : compiled.programs) {
-    num_fused += make_pipeline({}).run(piece).num_matches("fuse_add_rms_norm");
+    num_fused += make_pipeline(all_passes()).run(piece).num_matches("fuse_add_rms_norm");
   }
   EXPECT_EQ(num_fused, 4U) << "two in the middle piece and two in the last one";
   program::SplitInterpreter before(pieces);
@@ -317,16 +325,25 @@ INSTANTIATE_TEST_SUITE_P(
                          kernels::isa_name(std::get<2>(param_info.param)));
     });
 
-// vLLM counts matches per model in rows PAS-01 to PAS-12; all of those are of quantisation or of
-// several devices. What is there to fuse here: two norms of sums per layer.
-TEST(CompiledModels, have_a_match_for_each_residual) {
+// vLLM counts matches per model in rows PAS-01 to PAS-12, which all are of quantisation or of
+// several devices: see match_counts_test.cpp. What one device has to fuse without quantisation:
+TEST(CompiledModels, have_matches_for_each_layer) {
   for (const Architecture& architecture : kArchitectures) {
     for (int num_layers : {1, 2, 6}) {
       SCOPED_TRACE(fmt::format("{}, {} layers", architecture.name, num_layers));
+      const auto n = static_cast<size_t>(num_layers);
+      const bool has_qk_norm = std::string(architecture.name) == "Qwen3";
       ModelMachine machine(architecture, num_layers, DType::bf16);
       Program program = machine.trace().program;
-      const PipelineReport report = make_pipeline({}).run(program);
-      EXPECT_EQ(report.num_matches("fuse_add_rms_norm"), static_cast<size_t>(2 * num_layers));
+      const PipelineReport report = make_pipeline(all_passes()).run(program);
+      EXPECT_EQ(report.num_matches("fuse_add_rms_norm"), 2 * n);
+      EXPECT_EQ(report.num_matches("fuse_qk_norm_rope_kv_write"), has_qk_norm ? n : 0);
+      EXPECT_EQ(report.num_matches("fuse_rope_kv_write"), has_qk_norm ? 0 : n);
+      EXPECT_EQ(report.num_matches("fuse_linear_rope_kv_write"), n);
+      EXPECT_EQ(report.num_matches("fuse_linear_silu_and_mul"), n);
+      EXPECT_EQ(report.num_matches("fuse_linear_add"), 0U) << "the norms have all sums";
+      EXPECT_EQ(report.num_matches("sink_norm_below_gather"), 1U);
+      EXPECT_EQ(report.num_matches("group_rows"), 2U) << "the first and the last norm";
       // The model code wastes nothing.
       EXPECT_EQ(report.num_matches("eliminate_noops"), 0U);
       EXPECT_EQ(report.num_matches("eliminate_common_subexpressions"), 0U);
@@ -335,26 +352,52 @@ TEST(CompiledModels, have_a_match_for_each_residual) {
   }
 }
 
-TEST(CompiledModels, launch_less_for_each_decode_step) {
-  ModelMachine machine(kArchitectures[0], 6, DType::bf16);
-  const TracedProgram traced = machine.trace();
-  Program compiled = traced.program;
-  const PipelineReport report = make_pipeline({}).run(compiled);
-  const std::vector<Tensor> inputs = make_batch(machine, {{1, 20}});
-  const auto launches_of = [&](const Program& program) {
+// Nodes that are work for the device; a group is one launch once it has code.
+size_t num_launches(const Program& program) {
+  return static_cast<size_t>(
+      std::count_if(program.nodes.begin(), program.nodes.end(), [](const program::Node& node) {
+        return node.op != OpCode::empty && !is_view(node.op);
+      }));
+}
+
+TEST(CompiledModels, launch_less_for_each_step) {
+  constexpr size_t kLayers = 6;
+  for (const Architecture& architecture : kArchitectures) {
+    SCOPED_TRACE(architecture.name);
+    ModelMachine machine(architecture, kLayers, DType::bf16);
+    const TracedProgram traced = machine.trace();
+    // embedding, gather, lm_head, last norm; per layer 2 norms, 4 products, rope, write, attention,
+    // silu_and_mul, 2 sums, and with Qwen3 2 norms of heads.
+    const size_t per_layer = std::string(architecture.name) == "Qwen3" ? 14 : 12;
+    EXPECT_EQ(num_launches(traced.program), 4 + kLayers * per_layer);
+    PassOptions options = all_passes();
+    options.group_rows = false;
+    Program without_code = traced.program;
+    (void)make_pipeline(options).run(without_code);
+    // 2 norms, 3 products besides attention's, attention and what feeds it.
+    EXPECT_EQ(num_launches(without_code), 4 + kLayers * 7);
+    Program compiled = traced.program;
+    const PipelineReport report = make_pipeline(all_passes()).run(compiled);
+    // The first norm is in the launch of embedding, the last one in that of gather.
+    EXPECT_EQ(num_launches(compiled), 2 + kLayers * 7);
+    if (&architecture == kArchitectures.data()) std::cout << report.to_string();
+    // The executor agrees.
+    const std::vector<Tensor> inputs = make_batch(machine, {{1, 20}});
     const uint64_t begin = machine.executor.num_launches();
-    (void)program::Interpreter(program).run(inputs, traced.slots, machine.executor);
-    return machine.executor.num_launches() - begin;
-  };
-  const uint64_t before = launches_of(traced.program);
-  const uint64_t after = launches_of(compiled);
-  RecordProperty("launches_before", static_cast<int>(before));
-  RecordProperty("launches_after", static_cast<int>(after));
-  std::cout << report.to_string() << before << " launches before, " << after << " after\n";
-  // embedding, gather, lm_head, last norm; per layer 2 norms, 4 products, rope, write, attention,
-  // silu_and_mul, 2 sums.
-  EXPECT_EQ(before, 4U + 6U * 12U);
-  EXPECT_EQ(after, 4U + 6U * 10U);
+    (void)program::Interpreter(without_code).run(inputs, traced.slots, machine.executor);
+    EXPECT_EQ(machine.executor.num_launches() - begin, num_launches(without_code));
+  }
+}
+
+// Random programs also do with eight-bit values what only floats have kernels for.
+bool has_kernels(const Program& program) {
+  return std::all_of(program.nodes.begin(), program.nodes.end(), [&](const program::Node& node) {
+    if (is_view(node.op) || node.op == OpCode::scaled_linear) return true;
+    const size_t num_read = node.inputs.size() - (node.op == OpCode::attention_quant ? 1 : 0);
+    return std::all_of(node.inputs.begin(), node.inputs.begin() + num_read, [&](ValueId id) {
+      return id == program::kNoValue || dtype_bytes(program.type(id).dtype) > 1;
+    });
+  });
 }
 
 TEST(RandomPrograms, compute_the_same_bits_after_the_pipeline) {
@@ -363,21 +406,25 @@ TEST(RandomPrograms, compute_the_same_bits_after_the_pipeline) {
   const SymbolValues values{7, 4, 3};
   // Rows beyond this count hold anything; here all are wanted.
   *inputs[kNumLogits].data_as<int32_t>() = 7;
-  const Pipeline pipeline = make_pipeline({});
+  const Pipeline pipeline = make_pipeline(all_passes());
   std::vector<size_t> num_matches(pipeline.passes().size());
   for (uint32_t seed = 0; seed < 5'000; ++seed) {
     const DType dtype = seed % 2 == 0 ? DType::f32 : DType::bf16;
-    const Program before = program::random_program(
-        seed, {.dtype = dtype, .collectives = false, .fused = false, .num_steps = 14});
+    const Program made =
+        program::random_program(seed / 4, {.dtype = dtype, .collectives = false, .num_steps = 14});
+    // Half of them with nothing fused, so that there is all the more to fuse.
+    const Program before = seed % 4 < 2 ? made : decomposed(made);
+    if (!has_kernels(before)) continue;
     const auto results_of = [&](const Program& program) {
       std::mt19937 random(seed);
       std::deque<std::vector<uint16_t>> memory;
       // Numbers around 1 in bf16, and in f32 with any low half.
       const auto make = [&](ValueId id) {
         const TensorType type = program.type(id).evaluate(values);
-        memory.emplace_back(type.bytes() / 2);
+        memory.emplace_back((type.bytes() + 1) / 2);
+        const bool is_narrow = dtype_bytes(type.dtype) == 1;
         for (uint16_t& half : memory.back()) {
-          half = static_cast<uint16_t>(0x3E00 + random() % 0x200);
+          half = static_cast<uint16_t>(is_narrow ? random() & 0x3F3F : 0x3E00 + random() % 0x200);
         }
         return Tensor::borrow(type, memory.back().data(), machine.executor);
       };
@@ -400,7 +447,7 @@ TEST(RandomPrograms, compute_the_same_bits_after_the_pipeline) {
         << program::print(before) << program::print(after);
   }
   for (size_t i = 0; i < num_matches.size(); ++i) {
-    EXPECT_GT(num_matches[i], 200U) << pipeline.passes()[i].name << " is hardly tested";
+    EXPECT_GT(num_matches[i], 10U) << pipeline.passes()[i].name << " is hardly tested";
   }
 }
 

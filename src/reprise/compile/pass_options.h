@@ -40,6 +40,8 @@ struct PassOptions {
 
   /// Asked of each fused op before it is made: the kernels' answer.
   NodePredicate has_kernel;
+  /// Asked of each group's body before it is made: the code generator's answer.
+  BodyPredicate can_compile;
 };
 
 }  // namespace reprise::compile

@@ -9,11 +9,16 @@
 #include "reprise/compile/passes/eliminate_common_subexpressions.h"
 #include "reprise/compile/passes/eliminate_dead_code.h"
 #include "reprise/compile/passes/eliminate_noops.h"
+#include "reprise/compile/passes/fuse_act_quant.h"
 #include "reprise/compile/passes/fuse_add_rms_norm.h"
+#include "reprise/compile/passes/fuse_attn_quant.h"
 #include "reprise/compile/passes/fuse_linear_add.h"
 #include "reprise/compile/passes/fuse_linear_rope_kv_write.h"
 #include "reprise/compile/passes/fuse_linear_silu_and_mul.h"
+#include "reprise/compile/passes/fuse_norm_quant.h"
 #include "reprise/compile/passes/fuse_rope_kv_write.h"
+#include "reprise/compile/passes/group_rows.h"
+#include "reprise/compile/passes/sink_norm_below_gather.h"
 #include "reprise/program/text.h"
 #include "reprise/program/verify.h"
 
@@ -101,14 +106,24 @@ Pipeline make_pipeline(const PassOptions& options) {
       {true, {"eliminate_dead_code", eliminate_dead_code}},
       {early_linear_add, {"fuse_linear_add", with_kernels(fuse_linear_add)}},
       {on.fuse_add_rms_norm, {"fuse_add_rms_norm", fuse_add_rms_norm}},
+      {on.fuse_norm_quant, {"fuse_norm_quant", with_kernels(fuse_norm_quant)}},
+      {on.fuse_act_quant, {"fuse_act_quant", with_kernels(fuse_act_quant)}},
       {on.fuse_qk_norm_rope_kvcache,
        {"fuse_qk_norm_rope_kv_write", with_kernels(fuse_qk_norm_rope_kv_write), rope_range}},
       {on.fuse_rope_kvcache, {"fuse_rope_kv_write", with_kernels(fuse_rope_kv_write), rope_range}},
+      {on.fuse_attn_quant, {"fuse_attn_quant", with_kernels(fuse_attn_quant)}},
       {on.fuse_gemm_epilogues,
        {"fuse_linear_rope_kv_write", with_kernels(fuse_linear_rope_kv_write)}},
       {on.fuse_gemm_epilogues,
        {"fuse_linear_silu_and_mul", with_kernels(fuse_linear_silu_and_mul)}},
       {late_linear_add, {"fuse_linear_add", with_kernels(fuse_linear_add)}},
+      // Alone it makes two launches of one.
+      {on.group_rows, {"sink_norm_below_gather", sink_norm_below_gather}},
+      {on.group_rows,
+       {"group_rows",
+        [group_options = GroupRowsOptions{.can_compile = options.can_compile,
+                                          .group_single_ops = options.group_single_ops}](
+            Program& program) { return group_rows(program, group_options); }}},
   };
   std::vector<Pass> passes;
   for (Entry& entry : entries) {

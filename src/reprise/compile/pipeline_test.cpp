@@ -185,37 +185,5 @@ TEST(Pipeline, gives_sums_to_the_norm_or_to_the_product) {
   }
 }
 
-TEST(Pipeline, has_nothing_to_do_the_second_time) {
-  const Pipeline pipeline = make_pipeline(everything());
-  for (uint32_t seed = 0; seed < 2'000; ++seed) {
-    Program program = program::random_program(seed);
-    (void)pipeline.run(program);
-    const std::string once = program::print(program);
-    const PipelineReport again = pipeline.run(program);
-    for (const PassRun& run : again.passes) {
-      ASSERT_EQ(run.num_matches, 0U) << run.pass << ", seed " << seed << "\n" << once;
-    }
-    ASSERT_EQ(program::print(program), once) << "seed " << seed;
-  }
-}
-
-TEST(Pipeline, has_passes_of_which_each_is_idempotent) {
-  const Pipeline pipeline = make_pipeline(everything());
-  for (const Pass& pass : pipeline.passes()) {
-    const Pipeline alone(std::vector<Pass>{pass});
-    size_t num_matches = 0;
-    for (uint32_t seed = 0; seed < 2'000; ++seed) {
-      Program program = program::random_program(seed);
-      num_matches += alone.run(program).passes[0].num_matches;
-      const std::string once = program::print(program);
-      ASSERT_EQ(pass.apply(program), 0U) << pass.name << ", seed " << seed << "\n" << once;
-      ASSERT_EQ(program::print(program), once) << pass.name << ", seed " << seed;
-    }
-    // Random programs have no norms of heads before a rotation.
-    if (pass.name == "fuse_qk_norm_rope_kv_write") continue;
-    EXPECT_GT(num_matches, 20U) << pass.name << " is hardly tested";
-  }
-}
-
 }  // namespace
 }  // namespace reprise::compile

@@ -37,5 +37,7 @@ struct Pass {
 /// Whether a node that a pass is about to make can be launched. Empty: all can.
 using NodePredicate =
     std::function<bool(const program::Program& program, const program::Node& node)>;
+/// Whether there would be code for the body of a group. Empty: for all.
+using BodyPredicate = std::function<bool(const program::Program& body)>;
 
 }  // namespace reprise::compile

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "reprise/program/program.h"
+
+namespace reprise::compile {
+
+/// Who reads which rows in a program, with views seen through. For group_rows. The program is
+/// borrowed and must stay as it is.
+class RowFlow {
+ public:
+  explicit RowFlow(const program::Program& program);
+
+  [[nodiscard]] const program::Program& program() const noexcept { return program_; }
+
+  [[nodiscard]] bool is_view(size_t node) const;
+  /// The view that makes a value.
+  [[nodiscard]] std::optional<size_t> view(program::ValueId value) const;
+  /// The node, view or not, that makes a value.
+  [[nodiscard]] std::optional<size_t> definition(program::ValueId value) const {
+    return value == program::kNoValue ? std::nullopt : definition_[index_of(value)];
+  }
+  /// What a value shows part of, row by row: through views that keep rows.
+  [[nodiscard]] program::ValueId rows_behind(program::ValueId value) const;
+
+  /// Row-wise, no view, with results of as many rows as some symbol says, of which one is used.
+  [[nodiscard]] bool can_be_member(size_t node) const { return can_be_member_[node]; }
+  /// Whether row r of a result is made of row r of that operand; else it is a table or a weight.
+  [[nodiscard]] static bool reads_rows(OpCode op, size_t operand);
+
+  /// Nodes (no views) by the value whose rows they read.
+  [[nodiscard]] const std::map<program::ValueId, std::vector<size_t>>& row_readers() const {
+    return row_readers_;
+  }
+  [[nodiscard]] std::span<const program::ValueId> rows_read_by(size_t node) const {
+    return rows_read_[node];
+  }
+  /// Nodes (no views) that make what a node reads, and that read what it makes.
+  [[nodiscard]] std::span<const size_t> nodes_before(size_t node) const { return before_[node]; }
+  [[nodiscard]] std::span<const size_t> nodes_after(size_t node) const { return after_[node]; }
+
+  /// What others than these nodes use of what they make. \pre sorted
+  [[nodiscard]] std::vector<program::ValueId> results_of(std::span<const size_t> nodes) const;
+  [[nodiscard]] bool have_equal_rows(std::span<const size_t> nodes) const;
+  /// Single numbers (positions, indices) count for nothing.
+  [[nodiscard]] int64_t row_bytes(program::ValueId value) const;
+
+ private:
+  void add_node(size_t node);
+  // What a value shows, through views of any kind.
+  [[nodiscard]] program::ValueId root(program::ValueId value) const;
+
+  const program::Program& program_;
+  std::vector<std::optional<size_t>> definition_;  // by value
+  std::vector<std::vector<size_t>> users_;         // by value: nodes that use it or views of it
+  std::vector<bool> is_returned_;                  // by value: it or views of it
+  std::vector<bool> can_be_member_;                // by node
+  std::vector<std::vector<program::ValueId>> rows_read_;  // by node
+  std::vector<std::vector<size_t>> before_;               // by node
+  std::vector<std::vector<size_t>> after_;                // by node
+  std::map<program::ValueId, std::vector<size_t>> row_readers_;
+};
+
+struct RowGroupBody {
+  program::Program program;
+  std::vector<program::ValueId> inputs;   // operands of the group's node
+  std::vector<program::ValueId> outputs;  // its results
+};
+
+/// The nodes as one group; nothing if one reads what another makes other than row by row, or if no
+/// operand has the rows of the results. \pre sorted
+[[nodiscard]] std::optional<RowGroupBody> make_body(const RowFlow& flow,
+                                                    std::span<const size_t> nodes);
+
+/// What a launch has room for and what code is good at.
+[[nodiscard]] bool is_within_limits(const RowGroupBody& body);
+
+}  // namespace reprise::compile

@@ -1,0 +1,110 @@
+// Random programs through all passes: well formed, done after one run, and of the same meaning.
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "reprise/compile/decompose_fixture.h"
+#include "reprise/compile/pipeline.h"
+#include "reprise/program/program_fixture.h"
+#include "reprise/program/text.h"
+#include "reprise/program/verify.h"
+
+namespace reprise::compile {
+namespace {
+
+using program::Program;
+
+constexpr program::SymbolValues kValues{5, 2, 3};
+
+// Every other one with nothing fused, so that there is all the more to fuse.
+Program random_program(uint32_t seed) {
+  Program program = program::random_program(seed / 2);
+  return seed % 2 == 0 ? program : decomposed(program);
+}
+
+std::vector<PassOptions> all_options() {
+  PassOptions cpu{.rope_kvcache_fusion_max_token_num = 0, .fuse_gemm_epilogues = true};
+  PassOptions generating = cpu;
+  generating.group_rows = true;
+  PassOptions alone = generating;
+  alone.prefer_linear_add = true;
+  alone.fuse_add_rms_norm = false;
+  alone.fuse_qk_norm_rope_kvcache = false;
+  alone.fuse_norm_quant = false;
+  alone.group_single_ops = true;
+  PassOptions groups{.group_rows = true};
+  return {cpu, generating, alone, groups};
+}
+
+void check_programs(uint32_t begin, uint32_t end) {
+  std::vector<Pipeline> pipelines;
+  for (const PassOptions& options : all_options()) pipelines.push_back(make_pipeline(options));
+  std::map<std::string, size_t> num_matches;
+  for (uint32_t seed = begin; seed < end; ++seed) {
+    const Program before = random_program(seed);
+    Program after = before;
+    // As Pipeline::run(), but verified once: faults of single passes are found in their own tests.
+    const Pipeline& pipeline = pipelines[seed / 2 % pipelines.size()];
+    for (const Pass& pass : pipeline.passes()) {
+      num_matches[std::string(pass.name)] += pass.apply(after);
+    }
+    ASSERT_EQ(program::verify(after).value_or(""), "") << "seed " << seed << program::print(before);
+    ASSERT_EQ(meaning_of(after, kValues), meaning_of(before, kValues))
+        << "seed " << seed << "\n"
+        << program::print(before) << program::print(after);
+  }
+  for (const auto& [pass, matches] : num_matches) {
+    EXPECT_GT(matches, (end - begin) / 500) << pass << " is hardly tested";
+  }
+}
+
+TEST(RandomPrograms, mean_the_same_after_all_passes) { check_programs(0, 10'000); }
+
+// With --gtest_also_run_disabled_tests.
+TEST(RandomPrograms, DISABLED_mean_the_same_after_all_passes_100000_times) {
+  check_programs(10'000, 110'000);
+}
+
+TEST(RandomPrograms, are_done_after_one_run) {
+  for (const PassOptions& options : all_options()) {
+    const Pipeline pipeline = make_pipeline(options);
+    for (uint32_t seed = 0; seed < 1'000; ++seed) {
+      Program program = random_program(seed);
+      (void)pipeline.run(program);
+      const std::string once = program::print(program);
+      for (const PassRun& run : pipeline.run(program).passes) {
+        ASSERT_EQ(run.num_matches, 0U) << run.pass << ", seed " << seed << "\n" << once;
+      }
+      ASSERT_EQ(program::print(program), once) << "seed " << seed;
+    }
+  }
+}
+
+TEST(RandomPrograms, are_done_after_one_run_of_each_pass_alone) {
+  for (const PassOptions& options : all_options()) {
+    const Pipeline pipeline = make_pipeline(options);
+    for (const Pass& pass : pipeline.passes()) {
+      const Pipeline alone(std::vector<Pass>{pass});
+      for (uint32_t seed = 0; seed < 500; ++seed) {
+        Program program = random_program(seed);
+        (void)alone.run(program);
+        const std::string once = program::print(program);
+        ASSERT_EQ(pass.apply(program), 0U) << pass.name << ", seed " << seed << "\n" << once;
+        ASSERT_EQ(program::print(program), once) << pass.name << ", seed " << seed;
+      }
+    }
+  }
+}
+
+TEST(RandomPrograms, mean_something_else_where_they_differ) {
+  std::set<std::vector<uint64_t>> seen;
+  for (uint32_t seed = 0; seed < 500; ++seed) {
+    seen.insert(meaning_of(program::random_program(seed), kValues));
+  }
+  EXPECT_GT(seen.size(), 450U);
+}
+
+}  // namespace
+}  // namespace reprise::compile
