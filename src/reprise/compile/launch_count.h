@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstddef>
+
+#include "reprise/program/compiled_program.h"
+#include "reprise/program/program.h"
+
+namespace reprise::compile {
+
+/// Whether the op asks the device for work: views and `empty` do not.
+[[nodiscard]] bool is_launch(OpCode op) noexcept;
+
+/// Kernels that one run of a program launches; each group is one launch.
+[[nodiscard]] size_t num_launches(const program::Program& program) noexcept;
+
+/// Kernels that one step launches, all pieces together; the ops of a group without code are
+/// launched one by one.
+[[nodiscard]] size_t num_launches(const program::CompiledProgram& compiled);
+
+}  // namespace reprise::compile
