@@ -120,13 +120,18 @@ std::unique_ptr<weights::WeightSource> open_weights(const EngineArgs& args,
 }  // namespace
 
 struct LLM::Impl {
-  Impl(const EngineArgs& engine_args, const StartupObserver& observer);
+  explicit Impl(const EngineArgs& engine_args) : args(engine_args) {}
 
+  /// Until requests can come.
+  void start(const StartupObserver& observer);
+  /// Until a program could run: no tokenizer, no captures.
+  void start_without_requests(CompilationStages& stages);
   void resolve_graphs();
   void load_tokenizer(const weights::ModelDirectory& directory);
   void load_model(const weights::ModelDirectory& directory);
   void build_runner();
-  void compile();
+  void compile(CompilationStages* stages);
+  void build_core();
   void capture(const StartupObserver& observer);
 
   EngineArgs args;
@@ -149,25 +154,34 @@ struct LLM::Impl {
   std::unique_ptr<engine::OutputProcessor> outputs;
 };
 
-LLM::Impl::Impl(const EngineArgs& engine_args, const StartupObserver& observer)
-    : args(engine_args) {
+void LLM::Impl::start(const StartupObserver& observer) {
   const Clock::time_point start = Clock::now();
-  require_positive("--max-num-seqs", args.max_num_seqs);
-  require_positive("--max-num-batched-tokens", args.max_num_batched_tokens);
-  require_positive("--block-size", args.block_size);
   // Cheap checks first: a mistyped mode must not wait for gigabytes of weights.
   resolve_graphs();
   const weights::ModelDirectory directory(args.model);
   load_tokenizer(directory);
   load_model(directory);
   build_runner();
-  compile();
+  compile(nullptr);
+  build_core();
   capture(observer);
   report.graph_bytes = runner->graph_bytes() + execution->graph_pool().reserved_bytes();
   report.total_seconds = seconds_since(start);
 }
 
+void LLM::Impl::start_without_requests(CompilationStages& stages) {
+  const Clock::time_point start = Clock::now();
+  resolve_graphs();
+  load_model(weights::ModelDirectory(args.model));
+  build_runner();
+  compile(&stages);
+  report.total_seconds = seconds_since(start);
+}
+
 void LLM::Impl::resolve_graphs() {
+  require_positive("--max-num-seqs", args.max_num_seqs);
+  require_positive("--max-num-batched-tokens", args.max_num_batched_tokens);
+  require_positive("--block-size", args.block_size);
   attention = attention::create_unified_backend();
   cudagraph::ParsedCompilationConfig parsed =
       cudagraph::parse_compilation_config(args.compilation_config);
@@ -254,7 +268,9 @@ void LLM::Impl::build_runner() {
           .dispatcher = cudagraph::dispatcher_options(resolution_inputs, report.resolved),
           .num_warmups = warmups_asked ? report.resolved.num_of_warmups : 0,
           .copy_inputs = resolution_inputs.compilation.cudagraph_copy_inputs});
+}
 
+void LLM::Impl::build_core() {
   engine::EngineCoreOptions options{
       .scheduler = {.max_num_seqs = args.max_num_seqs,
                     .max_num_batched_tokens = args.max_num_batched_tokens,
@@ -269,7 +285,7 @@ void LLM::Impl::build_runner() {
   outputs = std::make_unique<engine::OutputProcessor>(*tokenizer, *core);
 }
 
-void LLM::Impl::compile() {
+void LLM::Impl::compile(CompilationStages* stages) {
   if (report.resolved.compilation_mode == cudagraph::CompilationMode::NONE) return;
   const Clock::time_point start = Clock::now();
   compile_model({.args = args,
@@ -278,7 +294,8 @@ void LLM::Impl::compile() {
                  .config = config,
                  .isa = isa,
                  .dtype = parameters->dtype(),
-                 .max_model_len = report.max_model_len},
+                 .max_model_len = report.max_model_len,
+                 .stages = stages},
                 *runner,
                 report.compilation,
                 report.warnings);
@@ -295,7 +312,9 @@ void LLM::Impl::capture(const StartupObserver& observer) {
 }
 
 LLM::LLM(const EngineArgs& args, const StartupObserver& observer)
-    : impl_(std::make_unique<Impl>(args, observer)) {}
+    : impl_(std::make_unique<Impl>(args)) {
+  impl_->start(observer);
+}
 LLM::LLM(LLM&&) noexcept = default;
 LLM& LLM::operator=(LLM&&) noexcept = default;
 LLM::~LLM() = default;
@@ -385,5 +404,15 @@ const tokenizer::Tokenizer& LLM::tokenizer() const noexcept { return *impl_->tok
 const cudagraph::DispatchLedger& LLM::ledger() const noexcept { return impl_->runner->ledger(); }
 engine::EngineCore& LLM::core() noexcept { return *impl_->core; }
 engine::ModelRunner& LLM::runner() noexcept { return *impl_->runner; }
+
+CompiledModel compile_only(const EngineArgs& args) {
+  EngineArgs anew = args;
+  anew.disable_compile_cache = true;
+  LLM::Impl engine(anew);
+  CompiledModel result;
+  engine.start_without_requests(result.stages);
+  result.report = std::move(engine.report);
+  return result;
+}
 
 }  // namespace reprise::api

@@ -108,8 +108,19 @@ class LLM {
   [[nodiscard]] engine::ModelRunner& runner() noexcept;
 
  private:
+  friend struct CompiledModel compile_only(const EngineArgs& args);
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+/// What compiling a model comes to, with nothing captured and nothing run.
+struct CompiledModel {
+  StartupReport report;
+  CompilationStages stages;  // empty where the level compiles nothing or the trace was refused
+};
+
+/// Loads and compiles as LLM would, but anew, and without leaving anything in the compile cache.
+/// Needs no tokenizer. \throws as LLM
+[[nodiscard]] CompiledModel compile_only(const EngineArgs& args);
 
 }  // namespace reprise::api
