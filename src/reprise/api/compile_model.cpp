@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -15,6 +17,7 @@
 #include "reprise/compile/cache/compile_cache.h"
 #include "reprise/compile/codegen/plugin.h"
 #include "reprise/compile/compile_program.h"
+#include "reprise/compile/launch_count.h"
 #include "reprise/kernels/row_group/row_group_arguments.h"
 #include "reprise/program/artifact.h"
 #include "reprise/tensor/aliasing.h"
@@ -25,8 +28,10 @@ namespace {
 using cudagraph::CompilationMode;
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* kProgramFile = "program.json";
-constexpr const char* kObjectFile = "kernels.o";
+// Files of a cache entry: which program runs which batches, then each program and its code.
+constexpr const char* kRangesFile = "ranges.json";
+std::string program_file(size_t index) { return fmt::format("program_{}.json", index); }
+std::string object_file(size_t index) { return fmt::format("kernels_{}.o", index); }
 
 std::string environment(const char* name) {
   const char* value = std::getenv(name);
@@ -66,14 +71,36 @@ bool partitions_after_passes(const CompileInputs& inputs) {
   return !is_split(inputs) || inputs.compilation.use_inductor_graph_partition.value_or(false);
 }
 
+// One range for each exact size, then those between the endpoints: [8, 32] makes 1..8, 9..32 and
+// 33 upwards. Source: vLLM's compile ranges.
+std::vector<compile::CompileRange> compile_ranges(const CompileInputs& inputs) {
+  std::vector<compile::CompileRange> ranges;
+  if (is_split(inputs)) {
+    for (int32_t size : inputs.resolved.compile_sizes)
+      ranges.push_back({.begin = size, .end = size});
+  }
+  int64_t begin = 1;
+  if (is_split(inputs) && inputs.compilation.compile_ranges_endpoints) {
+    for (int32_t end : *inputs.compilation.compile_ranges_endpoints) {
+      ranges.push_back({.begin = begin, .end = end});
+      begin = int64_t{end} + 1;
+    }
+  }
+  ranges.push_back({.begin = begin});
+  return ranges;
+}
+
 // Level 3 has all; levels 1 and 2 what needs to know no pattern, as vLLM's stock compile.
-compile::PassOptions pass_options(const CompileInputs& inputs, bool generates_code) {
+compile::PassOptions pass_options(const CompileInputs& inputs,
+                                  const compile::CompileRange& range,
+                                  bool generates_code) {
   const cudagraph::PassConfig& wish = inputs.resolved.pass_config;
   const bool has_patterns = is_split(inputs);
   const auto on = [&](const std::optional<bool>& flag) {
     return has_patterns && flag.value_or(false);
   };
   compile::PassOptions options;
+  options.range = range;
   options.eliminate_noops = wish.eliminate_noops;
   options.fuse_norm_quant = on(wish.fuse_norm_quant);
   options.fuse_act_quant = on(wish.fuse_act_quant);
@@ -94,7 +121,9 @@ compile::PassOptions pass_options(const CompileInputs& inputs, bool generates_co
 // Every field that decides what the passes do, for the cache's key.
 std::string to_text(const compile::PassOptions& options) {
   return fmt::format("{}",
-                     fmt::join({int64_t{options.eliminate_noops},
+                     fmt::join({options.range.begin,
+                                options.range.end,
+                                int64_t{options.eliminate_noops},
                                 int64_t{options.fuse_norm_quant},
                                 int64_t{options.fuse_act_quant},
                                 int64_t{options.fuse_attn_quant},
@@ -112,15 +141,18 @@ std::string to_text(const compile::PassOptions& options) {
                                ","));
 }
 
-compile::Pipeline pipeline_of(const CompileInputs& inputs, compile::CompilerInterface* compiler) {
-  // Level 1 with backend "eager" is there to compare the program with the model: it stays as
-  // traced.
-  const bool is_as_traced =
-      inputs.resolved.compilation_mode == CompilationMode::STOCK_TORCH_COMPILE &&
-      !wants_code(inputs.compilation);
-  if (is_as_traced) return compile::Pipeline({});
-  const compile::PassOptions options = pass_options(inputs, compiler != nullptr);
-  return compile::make_pipeline(options);
+std::string passes_text(const CompileInputs& inputs, bool generates_code) {
+  std::string text;
+  for (const compile::CompileRange& range : compile_ranges(inputs)) {
+    text += to_text(pass_options(inputs, range, generates_code)) + ";";
+  }
+  return text;
+}
+
+// Level 1 with backend "eager" is there to compare the program with the model.
+bool stays_as_traced(const CompileInputs& inputs) {
+  return inputs.resolved.compilation_mode == CompilationMode::STOCK_TORCH_COMPILE &&
+         !wants_code(inputs.compilation);
 }
 
 // ---- the cache ----
@@ -143,23 +175,57 @@ compile::CompileCache open_cache(const CompileInputs& inputs) {
                                 .created_by = fmt::format("reprise {}", kSourcesHash)});
 }
 
-std::optional<program::CompiledProgram> load_cached(compile::CompileCache& cache,
-                                                    const compile::CacheKey& key,
-                                                    CompilationReport& report,
-                                                    std::vector<std::string>& warnings) {
+// "[[1,8,0],[9,9223372036854775807,1]]": begin, end, program.
+std::string ranges_text(const std::vector<engine::TokenRange>& ranges) {
+  Json list = Json::array();
+  for (const engine::TokenRange& range : ranges) {
+    list.push_back({range.begin, range.end, range.program});
+  }
+  return list.dump();
+}
+
+std::vector<engine::TokenRange> parse_ranges(const std::string& text, size_t num_programs) {
+  std::vector<engine::TokenRange> ranges;
+  const Json list = parse_json(text, kRangesFile);
+  for (const Json& item : list) {
+    const bool is_range = item.is_array() && item.size() == 3 && item[0].is_number_integer() &&
+                          item[1].is_number_integer() && item[2].is_number_unsigned();
+    if (!is_range || item[2].get<size_t>() >= num_programs) {
+      throw program::ArtifactError("ranges of other programs");
+    }
+    ranges.push_back({item[0].get<int64_t>(), item[1].get<int64_t>(), item[2].get<size_t>()});
+  }
+  if (ranges.empty()) throw program::ArtifactError("no range");
+  return ranges;
+}
+
+engine::RangedPrograms programs_of(const std::vector<compile::CacheFile>& files) {
+  const auto find = [&](const std::string& name) {
+    const auto file = std::find_if(
+        files.begin(), files.end(), [&](const auto& other) { return other.name == name; });
+    return file == files.end() ? std::string() : file->bytes;
+  };
+  engine::RangedPrograms loaded;
+  for (size_t i = 0; !find(program_file(i)).empty(); ++i) {
+    loaded.programs.push_back(
+        program::from_artifact({.program = find(program_file(i)), .object = find(object_file(i))}));
+  }
+  loaded.ranges = parse_ranges(find(kRangesFile), loaded.programs.size());
+  return loaded;
+}
+
+std::optional<engine::RangedPrograms> load_cached(compile::CompileCache& cache,
+                                                  const compile::CacheKey& key,
+                                                  CompilationReport& report,
+                                                  std::vector<std::string>& warnings) {
   const compile::LoadOutcome found = cache.load(key);
   report.cache_outcome = found.is_hit() ? "hit" : found.reason;
   if (found.quarantined || found.miss == compile::MissReason::foreign) {
     warnings.push_back(fmt::format("compile cache: {}; compiling again", found.reason));
   }
   if (!found.is_hit()) return std::nullopt;
-  program::Artifact artifact;
-  for (const compile::CacheFile& file : *found.files) {
-    if (file.name == kProgramFile) artifact.program = file.bytes;
-    if (file.name == kObjectFile) artifact.object = file.bytes;
-  }
   try {
-    return program::from_artifact(artifact);
+    return programs_of(*found.files);
   } catch (const Error& error) {
     // Intact bytes of another meaning: this build and the key do not tell them apart.
     report.cache_outcome = error.what();
@@ -170,11 +236,8 @@ std::optional<program::CompiledProgram> load_cached(compile::CompileCache& cache
 
 void save(compile::CompileCache& cache,
           const compile::CacheKey& key,
-          const compile::CompileResult& result,
+          const std::vector<compile::CacheFile>& files,
           CompilationReport& report) {
-  const program::Artifact artifact = program::to_artifact(result.program, result.object);
-  std::vector<compile::CacheFile> files = {{.name = kProgramFile, .bytes = artifact.program}};
-  if (!artifact.object.empty()) files.push_back({.name = kObjectFile, .bytes = artifact.object});
   const compile::SaveOutcome outcome = cache.save(key, files);
   report.cache_saved = outcome.saved ? "saved" : outcome.reason;
   report.counter.num_compiled_artifacts_saved += outcome.saved ? 1 : 0;
@@ -195,6 +258,67 @@ compile::DumpSink make_dump_sink(const std::filesystem::path& folder,
     if (!file.flush())
       warnings.push_back(fmt::format("debug_dump_path: {}: cannot write", path.string()));
   };
+}
+
+// Of a step with one token.
+size_t decode_launches(const engine::RangedPrograms& programs) {
+  const auto range = std::find_if(programs.ranges.begin(),
+                                  programs.ranges.end(),
+                                  [](const auto& r) { return r.begin <= 1 && 1 <= r.end; });
+  return compile::num_launches(
+      programs
+          .programs[(range == programs.ranges.end() ? programs.ranges.back() : *range).program]);
+}
+
+program::SplittingOps splitting_ops(const CompileInputs& inputs) {
+  return program::parse_splitting_ops(is_split(inputs) ? inputs.resolved.splitting_ops
+                                                       : std::vector<std::string>{"attention"});
+}
+
+CompilationStages stages_of(const CompileInputs& inputs,
+                            const program::Program& traced,
+                            const compile::CompileResult& result) {
+  CompilationStages stages{.traced = traced,
+                           .before = program::split(traced, splitting_ops(inputs)),
+                           .after = result.program.split,
+                           .reports = result.reports,
+                           .object_bytes = result.object.size()};
+  for (const auto& groups : result.program.code) {
+    std::vector<bool>& of_program = stages.has_code.emplace_back();
+    for (const auto& code : groups) of_program.push_back(code != nullptr);
+  }
+  return stages;
+}
+
+// One compilation, for batches of that many tokens.
+compile::CompileResult compile_for(const CompileInputs& inputs,
+                                   const compile::CompileRange& range,
+                                   const program::TracedProgram& traced,
+                                   const engine::ModelRunner& runner,
+                                   compile::CompilerInterface* compiler,
+                                   CompilationReport& report,
+                                   std::vector<std::string>& warnings) {
+  const compile::CompileOptions options{
+      .splitting_ops = splitting_ops(inputs),
+      .wrap_pieces = is_split(inputs),
+      .partition_after_passes = partitions_after_passes(inputs),
+      .pipeline = stays_as_traced(inputs)
+                      ? compile::Pipeline({})
+                      : compile::make_pipeline(pass_options(inputs, range, compiler != nullptr)),
+      .compiler = compiler,
+      .plan_memory = !stays_as_traced(inputs),
+      .can_alias = can_alias};
+  std::filesystem::path folder = inputs.compilation.debug_dump_path;
+  if (!folder.empty()) folder /= "rank_0";
+  if (!folder.empty() && range != compile::CompileRange{}) {
+    folder /= fmt::format("tokens_{}_{}", range.begin, range.end);
+  }
+  return compile::compile_program(traced.program,
+                                  runner.parameter_slots(traced),
+                                  options,
+                                  report.counter,
+                                  report.seconds,
+                                  make_dump_sink(folder, warnings));
 }
 
 class StageTimer {
@@ -241,7 +365,7 @@ compile::CacheKey cache_key(const CompileInputs& inputs) {
       .add("level", cudagraph::to_string(inputs.resolved.compilation_mode))
       .add("splitting_ops", fmt::format("{}", fmt::join(inputs.resolved.splitting_ops, ",")))
       .add("partition_after_passes", fmt::to_string(partitions_after_passes(inputs)))
-      .add("passes", to_text(pass_options(inputs, plugin.has_value())))
+      .add("passes", passes_text(inputs, plugin.has_value()))
       .add("codegen", plugin ? "llvm" : "none")
       .add("codegen_abi", fmt::format("{}.{}", compile::kCodegenAbi, kernels::kRowGroupAbi))
       .add("isa", kernels::isa_name(inputs.isa));
@@ -261,14 +385,15 @@ void compile_model(const CompileInputs& inputs,
   report.cache_directory = cache.entry_directory(key).string();
   report.backend = find_plugin(inputs) ? "llvm" : "eager";
   {
-    std::optional<program::CompiledProgram> cached;
+    std::optional<engine::RangedPrograms> cached;
     {
       const StageTimer timer(report.seconds.cache_load);
       cached = load_cached(cache, key, report, warnings);
     }
     if (cached) {
       ++report.counter.num_compiled_artifacts_loaded;
-      runner.use_program(std::move(*cached));
+      report.compiled_launches = decode_launches(*cached);
+      runner.use_programs(std::move(*cached));
       return;
     }
   }
@@ -279,6 +404,7 @@ void compile_model(const CompileInputs& inputs,
     traced = runner.trace();
   } catch (const program::TraceError& error) {
     report.backend.clear();
+    report.refused = error.what();
     warnings.push_back(fmt::format("{}; running the model's own code (level 0)", error.what()));
     return;
   }
@@ -291,34 +417,36 @@ void compile_model(const CompileInputs& inputs,
       warnings.push_back(fmt::format("code generation: {}; groups run op by op", plugin.reason));
     }
   }
-  const bool is_as_traced =
-      inputs.resolved.compilation_mode == CompilationMode::STOCK_TORCH_COMPILE &&
-      !wants_code(inputs.compilation);
-  compile::CompileOptions options{
-      .splitting_ops = program::parse_splitting_ops(
-          is_split(inputs) ? inputs.resolved.splitting_ops : std::vector<std::string>{"attention"}),
-      .wrap_pieces = is_split(inputs),
-      .partition_after_passes = partitions_after_passes(inputs),
-      .pipeline = pipeline_of(inputs, plugin.compiler.get()),
-      .compiler = plugin.compiler.get(),
-      .plan_memory = !is_as_traced,
-      .can_alias = can_alias};
-  std::filesystem::path dump_folder = inputs.compilation.debug_dump_path;
-  if (!dump_folder.empty()) dump_folder /= "rank_0";
-  compile::CompileResult result = compile::compile_program(traced->program,
-                                                           runner.parameter_slots(*traced),
-                                                           options,
-                                                           report.counter,
-                                                           report.seconds,
-                                                           make_dump_sink(dump_folder, warnings));
-  report.planned_bytes_per_token = result.memory.planned_bytes_per_token;
-  report.live_bytes_per_token = result.memory.live_bytes_per_token;
-  report.pass_reports = std::move(result.reports);
+  report.traced_launches = compile::num_launches(traced->program);
+  engine::RangedPrograms programs;
+  std::vector<compile::CacheFile> files;
+  for (const compile::CompileRange& range : compile_ranges(inputs)) {
+    compile::CompileResult result =
+        compile_for(inputs, range, *traced, runner, plugin.compiler.get(), report, warnings);
+    program::Artifact artifact = program::to_artifact(result.program, result.object);
+    // Most ranges need nothing of their own: what compiles to the same bytes is the same program.
+    size_t index = 0;
+    while (index < programs.programs.size() && files[2 * index].bytes != artifact.program) ++index;
+    programs.ranges.push_back({.begin = range.begin, .end = range.end, .program = index});
+    if (inputs.stages != nullptr) *inputs.stages = stages_of(inputs, traced->program, result);
+    if (index < programs.programs.size()) continue;
+    programs.programs.push_back(std::move(result.program));
+    files.push_back({.name = program_file(index), .bytes = std::move(artifact.program)});
+    files.push_back({.name = object_file(index), .bytes = std::move(artifact.object)});
+    report.planned_bytes_per_token =
+        std::max(report.planned_bytes_per_token, result.memory.planned_bytes_per_token);
+    report.live_bytes_per_token =
+        std::max(report.live_bytes_per_token, result.memory.live_bytes_per_token);
+    std::move(
+        result.reports.begin(), result.reports.end(), std::back_inserter(report.pass_reports));
+  }
+  files.push_back({.name = kRangesFile, .bytes = ranges_text(programs.ranges)});
   {
     const StageTimer timer(report.seconds.cache_save);
-    save(cache, key, result, report);
+    save(cache, key, files, report);
   }
-  runner.use_program(std::move(result.program));
+  report.compiled_launches = decode_launches(programs);
+  runner.use_programs(std::move(programs));
 }
 
 }  // namespace reprise::api

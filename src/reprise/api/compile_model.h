@@ -12,6 +12,8 @@
 #include "reprise/cudagraph/resolution.h"
 #include "reprise/engine/model_runner.h"
 #include "reprise/kernels/isa.h"
+#include "reprise/program/program.h"
+#include "reprise/program/split.h"
 #include "reprise/weights/model_config.h"
 
 namespace reprise::api {
@@ -28,6 +30,22 @@ struct CompilationReport {
   int64_t planned_bytes_per_token = 0;
   int64_t live_bytes_per_token = 0;
   std::vector<compile::PipelineReport> pass_reports;  // by unique program; empty on a hit
+  /// Kernels that one step launches: as the model was traced (0 on a hit, where it is not), and as
+  /// it was compiled (0 where nothing was).
+  size_t traced_launches = 0;
+  size_t compiled_launches = 0;
+  std::string refused;  // why the model was not traced, and runs as at level 0
+};
+
+/// Every stage of one compilation, for people to look at.
+struct CompilationStages {
+  program::Program traced;
+  program::SplitProgram before;  // cut, and otherwise as traced
+  program::SplitProgram after;   // what the engine would run
+  /// By program of `after`, then by its groups: whether code was generated.
+  std::vector<std::vector<bool>> has_code;
+  std::vector<compile::PipelineReport> reports;  // by program of `after`, or of the whole
+  size_t object_bytes = 0;                       // of all generated code
 };
 
 /// Everything about an engine that its compiled program depends on.
@@ -39,6 +57,7 @@ struct CompileInputs {
   kernels::Isa isa;
   DType dtype;
   int32_t max_model_len;
+  CompilationStages* stages = nullptr;  // filled if something is compiled; owned by the caller
 };
 
 /// What finds a compiled program in the cache: all that decides it (model shape, types, passes,

@@ -5,7 +5,6 @@
 #include <chrono>
 
 #include "reprise/engine/model_forward.h"
-#include "reprise/engine/program_forward.h"
 #include "reprise/engine/trace_forward.h"
 
 namespace reprise::engine {
@@ -57,12 +56,15 @@ std::vector<program::ParameterSlot> ModelRunner::parameter_slots(
   return engine::parameter_slots(traced, *parameters_);
 }
 
-void ModelRunner::use_program(program::CompiledProgram program) {
+void ModelRunner::use_programs(RangedPrograms programs) {
   REPRISE_ASSERT(full_.counters().captures == 0 && forward_->num_piecewise_graphs() == 0,
                  "graphs of another forward exist");
-  program::SlotTensors slots = bind_slots(program, *parameters_, kv_cache_, execution_->executor());
-  forward_ = std::make_unique<ProgramForward>(
-      std::move(program),
+  std::vector<program::SlotTensors> slots;
+  for (const program::CompiledProgram& program : programs.programs) {
+    slots.push_back(bind_slots(program, *parameters_, kv_cache_, execution_->executor()));
+  }
+  forward_ = std::make_unique<RangedForward>(
+      std::move(programs),
       std::move(slots),
       *execution_,
       permission_,

@@ -12,9 +12,9 @@
 #include "reprise/engine/execution.h"
 #include "reprise/engine/forward.h"
 #include "reprise/engine/input_batch.h"
+#include "reprise/engine/ranged_forward.h"
 #include "reprise/kv_cache/kv_cache_tensors.h"
 #include "reprise/models/causal_lm.h"
-#include "reprise/program/compiled_program.h"
 #include "reprise/program/trace.h"
 
 namespace reprise::engine {
@@ -53,7 +53,7 @@ struct StepLaunches {
 /// calls its forward through two nested wrappers, FULL outside PIECEWISE. Logits are part of the
 /// graphs (docs/adr/0004): the number of rows that are wanted is read on the device.
 ///
-/// Life-cycle: constructed (level 0) -> use_program() at levels 1 to 3 -> capture() -> run steps.
+/// Life-cycle: constructed (level 0) -> use_programs() at levels 1 to 3 -> capture() -> run steps.
 /// Without capture() every step is eager. One thread. Owns the cache, the buffers and the graphs;
 /// borrows execution, model and parameters.
 class ModelRunner {
@@ -70,9 +70,9 @@ class ModelRunner {
   [[nodiscard]] program::TracedProgram trace() const;
   [[nodiscard]] std::vector<program::ParameterSlot> parameter_slots(
       const program::TracedProgram& traced) const;
-  /// From now on steps run `program` instead of the model's code. \pre nothing is captured yet
-  /// \throws InvalidArgument if it is not a program of this model, OutOfMemory
-  void use_program(program::CompiledProgram program);
+  /// From now on steps run these instead of the model's code. \pre nothing is captured yet
+  /// \throws InvalidArgument if one is not a program of this model, OutOfMemory
+  void use_programs(RangedPrograms programs);
 
   /// Captures the dispatcher's plan. `on_progress` may be empty.
   cudagraph::CaptureReport capture(

@@ -31,16 +31,14 @@ program::SymbolValues sizes_of(std::span<const Tensor> inputs, int64_t num_block
 
 ProgramForward::ProgramForward(program::CompiledProgram program,
                                program::SlotTensors slots,
+                               void* arena,
                                Execution& execution,
                                const cudagraph::CapturePermission& permission,
                                const ProgramForwardOptions& options)
     : program_(std::move(program)), execution_(&execution) {
   const program::SplitProgram& split = program_.split;
   if (!program_.plan.empty()) {
-    const size_t bytes = program::PlannedArena::bytes_of(program_.plan, options.largest);
-    arena_memory_ = execution.device().allocate(std::max<size_t>(bytes, 1));
-    arena_ = std::make_unique<program::PlannedArena>(
-        program_.plan, options.largest, arena_memory_.data());
+    arena_ = std::make_unique<program::PlannedArena>(program_.plan, options.largest, arena);
   }
   code_.resize(split.programs.size());
   for (size_t i = 0; i < split.programs.size(); ++i) {

@@ -24,10 +24,11 @@ struct ProgramForwardOptions {
 /// Results lie in one arena, at places that depend on the batch's sizes alone.
 class ProgramForward final : public Forward {
  public:
-  /// `slots` are weights and caches of the whole program. All references are borrowed.
-  /// \throws OutOfMemory, program::ProgramError
+  /// `slots` are weights and caches of the whole program; `arena` has the bytes that its plan needs
+  /// for the largest batch. All references are borrowed. \throws program::ProgramError
   ProgramForward(program::CompiledProgram program,
                  program::SlotTensors slots,
+                 void* arena,
                  Execution& execution,
                  const cudagraph::CapturePermission& permission,
                  const ProgramForwardOptions& options);
@@ -37,8 +38,6 @@ class ProgramForward final : public Forward {
            std::vector<Tensor>& outputs) override;
   [[nodiscard]] size_t num_piecewise_graphs() const noexcept override;
   [[nodiscard]] size_t graph_bytes() const noexcept override;
-  [[nodiscard]] device::BufferView memory() const noexcept override { return arena_memory_.view(); }
-
   [[nodiscard]] const program::CompiledProgram& program() const noexcept { return program_; }
 
  private:
@@ -60,7 +59,6 @@ class ProgramForward final : public Forward {
 
   program::CompiledProgram program_;
   Execution* execution_;
-  device::Buffer arena_memory_;
   std::unique_ptr<program::PlannedArena> arena_;    // null without a plan
   std::vector<std::vector<const RowGroup*>> code_;  // by program: what interpreters refer to
   std::vector<program::Interpreter> interpreters_;  // by program

@@ -19,9 +19,13 @@ namespace {
 using Reason = TraceError::Reason;
 
 // No 0, no 1, nothing round: sizes that code has no reason to treat specially. No symbol is affine
-// in another over the three, so every size has one explanation.
-constexpr std::array kHints = {
-    SymbolValues{7, 3, 2, 19}, SymbolValues{1031, 5, 3, 23}, SymbolValues{131, 11, 13, 31}};
+// in another over them, so every size has one explanation. The last two are smaller and larger than
+// any threshold that a model is likely to compare with.
+constexpr std::array kHints = {SymbolValues{7, 3, 2, 19},
+                               SymbolValues{1031, 5, 3, 23},
+                               SymbolValues{131, 11, 13, 31},
+                               SymbolValues{2, 7, 29, 37},
+                               SymbolValues{32771, 2, 5, 41}};
 
 // Traced tensors have no memory. Their address is a name: no pointer of a real process looks like
 // it, and touching it faults at once.

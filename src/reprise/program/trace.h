@@ -86,9 +86,9 @@ class TraceError : public Error {
   std::source_location where_;
 };
 
-/// Records what `function` does, for any number of tokens, requests and logits. It runs three times
+/// Records what `function` does, for any number of tokens, requests and logits. It runs five times
 /// with tensors without memory, each time with other sizes; two runs decide every size of the
-/// program, the third confirms it. Nothing is launched. See docs/adr/0008.
+/// program, the others confirm it. Nothing is launched. See docs/adr/0008.
 ///
 /// Parameters are found by address as ops use them. An op runs through the executor of its first
 /// argument, so that argument has to be an activation.

@@ -1,0 +1,86 @@
+#include "reprise/program/guarded_function.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <memory>
+
+#include "reprise/program/program_fixture.h"
+#include "reprise/tensor/ops.h"
+
+// Rows SPL-15 and SPL-16 of the behaviour reference: a function that branches at four rows, called
+// on both sides. STOCK_TORCH_COMPILE (level 1) computes the right thing on both; DYNAMO_TRACE_ONCE
+// reuses the first trace there, which is wrong, so levels 2 and 3 refuse to trace it here.
+namespace reprise::program {
+namespace {
+
+class Guarded : public testing::Test {
+ protected:
+  Guarded() {
+    signature_.inputs = {{"x", {DType::f32, {Symbol::num_tokens, 16}}}};
+    signature_.parameter_memory = {weight_.extent()};
+  }
+
+  Tensor rows(int64_t count) { return memory_.make({DType::f32, {count, 16}}, 7); }
+  // What the function itself leaves, and what it leaves by way of programs.
+  void expect_same(GuardedFunction& guarded, const TracedFunction& function, int64_t count) {
+    const Tensor x = rows(count);
+    const std::vector<Tensor> inputs = {x};
+    const uint64_t expected = FingerprintExecutor::content(function(inputs).front());
+    EXPECT_EQ(FingerprintExecutor::content(guarded.run(inputs, memory_).front()), expected)
+        << count << " rows";
+  }
+
+  FingerprintExecutor memory_;
+  std::vector<std::byte> bytes_ = std::vector<std::byte>(64);
+  Tensor weight_ = Tensor::borrow({DType::f32, {16}}, bytes_.data(), memory_);
+  TraceSignature signature_;
+  const TracedFunction straight_ = [this](std::span<const Tensor> in) {
+    return std::vector{ops::rms_norm(ops::add(in[0], in[0]), weight_, 1e-5F)};
+  };
+  const TracedFunction branching_ = [this](std::span<const Tensor> in) {
+    const Tensor sum = ops::add(in[0], in[0]);
+    return std::vector{in[0].size(0) >= 4 ? sum : ops::rms_norm(sum, weight_, 1e-5F)};
+  };
+};
+
+TEST_F(Guarded, function_that_looks_at_no_size_is_one_program) {
+  GuardedFunction guarded(signature_, straight_);
+  for (int64_t count : {4, 3, 1, 100, 4}) expect_same(guarded, straight_, count);
+  EXPECT_EQ(guarded.num_programs(), 1U);
+}
+
+TEST_F(Guarded, function_that_branches_is_right_on_both_sides) {
+  EXPECT_THROW((void)trace(signature_, branching_), TraceError);
+  GuardedFunction guarded(signature_, branching_);
+  for (int64_t count : {4, 3, 5, 4, 3, 100}) expect_same(guarded, branching_, count);
+  EXPECT_EQ(guarded.num_programs(), 4U) << "one for each size that came";
+  EXPECT_EQ(guarded.num_eager_runs(), 0U);
+}
+
+TEST_F(Guarded, function_with_too_many_sizes_runs_itself) {
+  GuardedFunction guarded(signature_, branching_);
+  for (int64_t count = 1; count <= 12; ++count) expect_same(guarded, branching_, count);
+  EXPECT_EQ(guarded.num_programs(), GuardedFunction::kMaxPrograms);
+  EXPECT_EQ(guarded.num_eager_runs(), 4U);
+  expect_same(guarded, branching_, 1);
+  EXPECT_EQ(guarded.num_eager_runs(), 4U) << "sizes that have a program keep it";
+}
+
+TEST_F(Guarded, function_that_no_program_can_say_is_refused_whatever_the_size) {
+  const Tensor stray = memory_.make({DType::f32, {16}}, 9);
+  GuardedFunction guarded(signature_, [&](std::span<const Tensor> in) {
+    return std::vector{ops::rms_norm(in[0], stray, 1e-5F)};
+  });
+  const std::vector<Tensor> inputs = {rows(3)};
+  EXPECT_THROW((void)guarded.run(inputs, memory_), TraceError);
+}
+
+TEST_F(Guarded, inputs_of_another_type_are_refused) {
+  GuardedFunction guarded(signature_, straight_);
+  const std::vector<Tensor> inputs = {memory_.make({DType::f32, {3, 8}}, 1)};
+  EXPECT_THROW((void)guarded.run(inputs, memory_), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace reprise::program
