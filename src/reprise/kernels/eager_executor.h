@@ -13,7 +13,8 @@ namespace reprise::kernels {
 
 /// Runs each op at once: checks shapes, takes the results' memory from the current pool and
 /// launches kernels on its stream. While that stream captures, the same calls are recorded. Views
-/// are metadata; an op on zero rows launches nothing.
+/// are metadata; an op on zero rows launches nothing. Results that are defined already are written
+/// where they are, which may be on an operand as can_alias (tensor/aliasing.h) says.
 ///
 /// Belongs to one thread. Stream, pools and kernels are borrowed and must outlive the executor and
 /// its tensors. In a steady state execute() allocates nothing on the host.
@@ -24,7 +25,8 @@ class EagerExecutor final : public OpExecutor {
                 const KernelTable& kernels) noexcept
       : stream_(&stream), pool_(&pool), kernels_(&kernels) {}
 
-  /// \throws ShapeError, InvalidArgument for a type without a kernel, OutOfMemory, DeviceError
+  /// \throws ShapeError, InvalidArgument for a type without a kernel and for collectives,
+  /// OutOfMemory, DeviceError
   void execute(const OpCall& call,
                std::span<const Tensor> inputs,
                std::span<Tensor> outputs) override;

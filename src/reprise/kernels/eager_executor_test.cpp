@@ -125,12 +125,12 @@ class Machine {
     return tensor;
   }
 
- private:
   Tensor persistent(TensorType type) {
     buffers_.push_back(device_->allocate(type.bytes()));
     return Tensor::borrow(type, buffers_.back().data(), executor);
   }
 
+ private:
   DType dtype_;
   std::unique_ptr<device::Device> device_;
   std::unique_ptr<device::Stream> stream_;
@@ -215,6 +215,67 @@ TEST(EagerExecutor, refuses_before_it_launches) {
   EXPECT_THROW((void)ops::linear(machine.table, machine.down), ShapeError);
   EXPECT_THROW((void)ops::add(machine.ids, machine.ids), InvalidArgument);
   EXPECT_EQ(machine.executor.num_launches(), 0U);
+}
+
+TEST(EagerExecutor, refuses_collectives_of_an_engine_with_one_rank) {
+  Machine machine(kScalar);
+  Tensor sum;
+  EXPECT_THROW(
+      machine.executor.execute(
+          {OpCode::all_reduce, {.ranks = 2}}, std::span(&machine.table, 1), std::span(&sum, 1)),
+      InvalidArgument);
+  EXPECT_EQ(machine.executor.num_launches(), 0U);
+}
+
+// Each op of the compiler's on no tokens.
+TEST(EagerExecutor, launches_nothing_for_zero_tokens_of_fused_and_eight_bit_ops) {
+  Machine machine(kScalar);
+  machine.set_batch({});
+  const Tensor x = ops::slice(machine.table, 0, 0, 0);
+  const Tensor none = ops::slice(machine.ids, 0, 0, 0);
+  const Tensor square = machine.weight({kHidden, kHidden});
+  const auto run = [&](OpCode code, const OpAttributes& attributes, std::vector<Tensor> inputs) {
+    std::array<TensorType, kMaxOpOutputs> types;
+    std::vector<Tensor> outputs(infer_output_types({code, attributes}, inputs, types));
+    machine.executor.execute({code, attributes}, inputs, outputs);
+    EXPECT_EQ(machine.executor.num_launches(), 0U) << op_name(code);
+    return outputs;
+  };
+  run(OpCode::linear_add, {}, {x, square, {}, x});
+  run(OpCode::linear_silu_and_mul, {}, {x, machine.gate_up, {}});
+  const Tensor q = ops::unflatten(x, kHeads);
+  const Tensor k = ops::unflatten(ops::slice(x, 1, 0, kKvHeads * kHeadDim), kKvHeads);
+  const Tensor none_to_cache[] = {
+      none, machine.cos_sin, machine.key_cache, machine.value_cache, none, {}, {}};
+  std::vector<Tensor> inputs = {q, k, k};
+  inputs.insert(inputs.end(), std::begin(none_to_cache), std::end(none_to_cache));
+  run(OpCode::rope_kv_write, {}, inputs);
+  inputs = {x, machine.qkv, machine.qkv_bias};
+  inputs.insert(inputs.end(), std::begin(none_to_cache), std::end(none_to_cache));
+  run(OpCode::linear_rope_kv_write, {.length = kHeads}, inputs);
+  for (DType eight_bits : {DType::i8, DType::f8e4m3}) {
+    const OpAttributes to_eight_bits = {.type = {eight_bits, {}}, .epsilon = 1e-6F};
+    const auto quantized = run(OpCode::quantize_per_token, to_eight_bits, {x});
+    const Tensor one = machine.random({1}, DType::f32);
+    run(OpCode::quantize_static, to_eight_bits, {x, one});
+    run(OpCode::rms_norm_quant, to_eight_bits, {x, machine.norm});
+    run(OpCode::fused_add_rms_norm_quant, to_eight_bits, {x, x, machine.norm});
+    run(OpCode::silu_and_mul_quant, to_eight_bits, {x});
+    const Tensor weight = machine.persistent({eight_bits, {3, kHidden}});
+    run(OpCode::scaled_linear,
+        {.type = {DType::bf16, {}}},
+        {quantized[0], quantized[1], weight, machine.random({3}, DType::f32), {}});
+    run(OpCode::attention_quant,
+        {.scale = 1.0F},
+        {q,
+         machine.key_cache,
+         machine.value_cache,
+         machine.query_start_loc,
+         machine.seq_lens,
+         machine.block_table,
+         one,
+         machine.persistent({eight_bits, q.shape()})});
+  }
 }
 
 TEST(EagerExecutor, takes_results_from_the_pool_in_scope) {
