@@ -17,7 +17,7 @@ PARTS = {
     # knows no model and no kernel; the tests that trace and run real models do
     "program": ("program_models", "program"),
     # the artifact store knows no program: a warm start links it without the compiler
-    "compile": ("compile_cache", "compile_codegen_llvm", "compile_codegen", "compile_models", "compile"),
+    "compile": ("compile_cache", "compile_codegen_llvm", "compile_codegen_benchmark", "compile_codegen", "compile_models", "compile"),
 }
 
 BELOW_ENGINE = {
@@ -64,6 +64,7 @@ ALLOWED = {
     "compile_cache": {"base"},
     # made for the binary interface of kernels; LLVM is only in the plug-in
     "compile_codegen": {"base", "device", "tensor", "kernels", "program"},
+    "compile_codegen_benchmark": {"base", "device", "tensor", "kernels", "program", "compile_codegen"},
     "compile_codegen_llvm": {"base", "tensor", "kernels", "program", "compile_codegen"},
     "compile": {"base", "tensor", "program", "compile_codegen"},
     "engine_scheduler": {"base", "kv_cache", "sampling"},
@@ -78,7 +79,7 @@ ONLY_THROUGH = {
     ("models", "cudagraph"): {"reprise/cudagraph/forward_context.h"},
 }
 
-_TARGET = re.compile(r"reprise_(?:library|test)\s*\(\s*NAME\s+(\w+)([^)]*)\)")
+_TARGET = re.compile(r"reprise_(?:library|test|binary)\s*\(\s*NAME\s+(\w+)([^)]*)\)")
 _SUPPORT = re.compile(r"(_test|_benchmark|_fuzz|_test_support|_fixture)$")
 
 

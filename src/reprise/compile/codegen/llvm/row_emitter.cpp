@@ -65,23 +65,79 @@ void RowEmitter::emit_row(Value* row) {
 void RowEmitter::emit_nest(const RowNest& nest) {
   nest_ = &nest;
   tiles_.clear();
-  if (nest.heads == 1) {
-    memory_.enter_head(nullptr);
-    return emit_head(nest);
-  }
   memory_.enter_head(nullptr);
-  evaluate_shared_tables(nest);
+  const std::span<const RowLoop> loops = nest.loops;
+  if (nest.heads == 1) return emit_head(loops);
+  // A scale takes long and little else of its head can be done meanwhile. So all heads' scales come
+  // first; that they are read again costs less. Results are only stored in the second round.
+  const size_t sums = num_leading_sum_loops(nest);
+  if (sums > 0) {
+    scale_memory_ = allocate_scales(nest);
+    emit_heads(loops.first(sums), [this](Value* head) { keep_scales(head); });
+    evaluate_shared_tables(nest);
+    emit_heads(loops.subspan(sums), {}, [this](Value* head) { load_scales(head); });
+  } else {
+    evaluate_shared_tables(nest);
+    emit_heads(loops);
+  }
+  tiles_.clear();
+}
+
+void RowEmitter::emit_heads(std::span<const RowLoop> loops,
+                            const std::function<void(Value*)>& at_end,
+                            const std::function<void(Value*)>& at_begin) {
+  memory_.enter_head(nullptr);
   const auto shared = tiles_;
   emit_counted_loop("head",
                     ir_.getInt64(0),
-                    ir_.getInt64(static_cast<uint64_t>(nest.heads)),
+                    ir_.getInt64(static_cast<uint64_t>(nest_->heads)),
                     1,
                     [&](Value* head) {
                       memory_.enter_head(head);
-                      tiles_ = shared;
-                      emit_head(nest);
+                      if (at_begin) at_begin(head);
+                      emit_head(loops);
+                      if (at_end) at_end(head);
                     });
-  tiles_.clear();
+  memory_.enter_head(nullptr);
+  tiles_ = shared;
+}
+
+size_t RowEmitter::num_leading_sum_loops(const RowNest& nest) {
+  if (!nest.is_unrolled) return 0;
+  const auto only_sums = [](const RowLoop& loop) { return num_sums(loop) == loop.actions.size(); };
+  const auto end = std::ranges::find_if_not(nest.loops, only_sums);
+  return static_cast<size_t>(end - nest.loops.begin());
+}
+
+// A place for each scale of each head.
+std::map<size_t, Value*> RowEmitter::allocate_scales(const RowNest& nest) {
+  llvm::BasicBlock& entry = ir_.GetInsertBlock()->getParent()->getEntryBlock();
+  llvm::IRBuilder<> at_entry(&entry, entry.begin());
+  std::map<size_t, Value*> places;
+  for (const RowLoop& loop : nest.loops) {
+    for (const RowAction& action : loop.actions) {
+      if (action.kind != RowAction::Kind::sum_squares) continue;
+      places[action.value] = at_entry.CreateAlloca(
+          ir_.getFloatTy(), ir_.getInt64(static_cast<uint64_t>(nest.heads)), "scales");
+    }
+  }
+  return places;
+}
+
+void RowEmitter::keep_scales(Value* head) {
+  for (const auto& [norm, place] : scale_memory_) {
+    const auto found = scales_.find(norm);
+    if (found == scales_.end()) continue;
+    ir_.CreateStore(ir_.CreateExtractElement(found->second, uint64_t{0}),
+                    ir_.CreateGEP(ir_.getFloatTy(), place, head));
+  }
+}
+
+void RowEmitter::load_scales(Value* head) {
+  for (const auto& [norm, place] : scale_memory_) {
+    Value* scale = ir_.CreateLoad(ir_.getFloatTy(), ir_.CreateGEP(ir_.getFloatTy(), place, head));
+    scales_[norm] = ir_.CreateVectorSplat(static_cast<unsigned>(vectors_.lanes()), scale);
+  }
 }
 
 // All heads of a row turn by the same angles; sorting those into lanes is done once.
@@ -102,11 +158,11 @@ void RowEmitter::evaluate_shared_tables(const RowNest& nest) {
   }
 }
 
-void RowEmitter::emit_head(const RowNest& nest) {
-  for (const RowLoop& loop : nest.loops) {
+void RowEmitter::emit_head(std::span<const RowLoop> loops) {
+  for (const RowLoop& loop : loops) {
     loop_ = &loop;
     emit_loop(loop);
-    if (!nest.is_unrolled) tiles_.clear();
+    if (!nest_->is_unrolled) tiles_.clear();
   }
   flush_stores();
 }

@@ -3,7 +3,9 @@
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/Module.h>
 
+#include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -46,7 +48,13 @@ class RowEmitter {
   void emit_rows(llvm::Value* begin, llvm::Value* end);
   void emit_row(llvm::Value* row);
   void emit_nest(const RowNest& nest);
-  void emit_head(const RowNest& nest);
+  void emit_heads(std::span<const RowLoop> loops,
+                  const std::function<void(llvm::Value*)>& at_end = {},
+                  const std::function<void(llvm::Value*)>& at_begin = {});
+  void emit_head(std::span<const RowLoop> loops);
+  [[nodiscard]] std::map<size_t, llvm::Value*> allocate_scales(const RowNest& nest);
+  void keep_scales(llvm::Value* head);
+  void load_scales(llvm::Value* head);
   void evaluate_shared_tables(const RowNest& nest);
   void emit_loop(const RowLoop& loop);
   void emit_pairs(const RowLoop& loop, int64_t width, std::vector<Sums>& sums);
@@ -63,6 +71,8 @@ class RowEmitter {
       const char* name, llvm::Value* begin, llvm::Value* end, uint64_t step, Body body);
   [[nodiscard]] bool is_evaluated_here(size_t value) const;
   [[nodiscard]] static size_t num_sums(const RowLoop& loop);
+  /// Loops at the start of an unrolled nest that do nothing but sum up.
+  [[nodiscard]] static size_t num_leading_sum_loops(const RowNest& nest);
 
   const RowLoopPlan& plan_;
   llvm::Module& module_;
@@ -72,8 +82,9 @@ class RowEmitter {
   Layout pair_layout_;
   const RowNest* nest_ = nullptr;
   const RowLoop* loop_ = nullptr;
-  std::map<TileKey, Tile> tiles_;          // what is in registers
-  std::map<size_t, llvm::Value*> scales_;  // by rms_norm
+  std::map<TileKey, Tile> tiles_;                // what is in registers
+  std::map<size_t, llvm::Value*> scales_;        // by rms_norm: in all lanes
+  std::map<size_t, llvm::Value*> scale_memory_;  // by rms_norm: one for each head
   std::vector<PendingStore> stores_;
 };
 
