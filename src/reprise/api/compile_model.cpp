@@ -380,6 +380,10 @@ void compile_model(const CompileInputs& inputs,
   if (inputs.resolved.compilation_mode == CompilationMode::STOCK_TORCH_COMPILE) {
     ++report.counter.stock_torch_compile_count;
   }
+  if (!runner.compile_support().is_enabled()) {
+    report.refused = "the model asks not to be compiled";
+    return;
+  }
   compile::CompileCache cache = open_cache(inputs);
   const compile::CacheKey key = cache_key(inputs);
   report.cache_directory = cache.entry_directory(key).string();

@@ -65,6 +65,8 @@ class ModelRunner {
   ModelRunner(const ModelRunner&) = delete;
   ModelRunner& operator=(const ModelRunner&) = delete;
 
+  /// What the model says about being compiled.
+  [[nodiscard]] CompileSupport compile_support() const { return model_->compile_support(); }
   /// The model's forward as a program: its slots are this runner's cache and the model's weights.
   /// \throws program::TraceError
   [[nodiscard]] program::TracedProgram trace() const;

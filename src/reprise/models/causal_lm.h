@@ -8,6 +8,7 @@
 #include "reprise/attention/attention_layer.h"
 #include "reprise/cudagraph/forward_context.h"
 #include "reprise/models/parameters.h"
+#include "reprise/tensor/compile_support.h"
 #include "reprise/tensor/tensor.h"
 #include "reprise/weights/model_config.h"
 
@@ -30,6 +31,10 @@ class CausalLM {
                                               const Tensor& num_logits) = 0;  // int32[1]
 
   [[nodiscard]] virtual std::span<attention::AttentionLayer* const> attention_layers() = 0;
+
+  /// Whether and how levels 1 to 3 may trace these functions. Their arguments and which sizes of them
+  /// are open are the engine's to know, so dynamic_arg_dims means nothing here.
+  [[nodiscard]] virtual CompileSupport compile_support() const { return {}; }
 };
 
 /// Loads the model of `config.architecture`. `parameters` keeps the weights and must outlive the

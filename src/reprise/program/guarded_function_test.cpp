@@ -5,6 +5,7 @@
 #include <deque>
 #include <memory>
 
+#include "reprise/program/compilable_function.h"
 #include "reprise/program/program_fixture.h"
 #include "reprise/tensor/ops.h"
 
@@ -80,6 +81,53 @@ TEST_F(Guarded, inputs_of_another_type_are_refused) {
   GuardedFunction guarded(signature_, straight_);
   const std::vector<Tensor> inputs = {memory_.make({DType::f32, {3, 8}}, 1)};
   EXPECT_THROW((void)guarded.run(inputs, memory_), InvalidArgument);
+}
+
+// ---- the seam that a model's author sees
+
+TEST_F(Guarded, one_line_compiles_a_function_whatever_the_number_of_rows) {
+  CompilableFunction block(straight_, {"x"}, {.parameter_memory = {weight_.extent()}});
+  EXPECT_EQ(block.compiled(), nullptr);
+  for (int64_t count : {5, 2, 70}) {
+    const std::vector<Tensor> inputs = {rows(count)};
+    EXPECT_EQ(FingerprintExecutor::content(block.run(inputs, memory_).front()),
+              FingerprintExecutor::content(straight_(inputs).front()));
+  }
+  ASSERT_NE(block.compiled(), nullptr);
+  EXPECT_EQ(block.compiled()->num_programs(), 1U);
+}
+
+TEST_F(Guarded, named_dimensions_are_the_only_open_ones) {
+  CompilableFunction block(
+      straight_, {"x"}, {.parameter_memory = {weight_.extent()}}, {.dynamic_arg_dims = {{"x", 1}}});
+  const std::vector<Tensor> inputs = {rows(5)};
+  // The weight is 16 wide, so an open width fits no program: a program of just this size.
+  EXPECT_EQ(FingerprintExecutor::content(block.run(inputs, memory_).front()),
+            FingerprintExecutor::content(straight_(inputs).front()));
+  const std::vector<Tensor> more_rows = {rows(6)};
+  EXPECT_THROW((void)block.run(more_rows, memory_), InvalidArgument) << "rows were not named";
+  EXPECT_THROW(CompilableFunction(straight_, {"x"}, {}, {.dynamic_arg_dims = {{"y", 0}}}),
+               InvalidArgument);
+}
+
+TEST_F(Guarded, a_condition_and_do_not_compile_run_the_function_directly) {
+  int num_calls = 0;
+  const TracedFunction counted = [&](std::span<const Tensor> in) {
+    ++num_calls;
+    return straight_(in);
+  };
+  int num_questions = 0;
+  const auto no = [&] { return ++num_questions < 0; };
+  for (const CompileSupport& support :
+       {CompileSupport{.enable_if = no}, CompileSupport{.do_not_compile = true}}) {
+    num_calls = 0;
+    CompilableFunction block(counted, {"x"}, {.parameter_memory = {weight_.extent()}}, support);
+    const std::vector<Tensor> inputs = {rows(3)};
+    for (int call = 0; call < 3; ++call) (void)block.run(inputs, memory_);
+    EXPECT_EQ(num_calls, 3);
+    EXPECT_EQ(block.compiled(), nullptr);
+  }
+  EXPECT_EQ(num_questions, 1) << "asked once";
 }
 
 }  // namespace

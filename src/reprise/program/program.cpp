@@ -102,8 +102,9 @@ OpSignature signature_of(const OpCall& call) {
     case OpCode::scaled_linear:
       return with_optional(plain(5), kOperands<4>);
     case OpCode::fused_add_rms_norm:
-    case OpCode::fused_all_reduce_add_rms_norm:
       return plain(3, 2);
+    case OpCode::fused_all_reduce_add_rms_norm:
+      return with_optional(plain(3, 2), kOperands<1>);
     case OpCode::rope:
       return plain(4, 2);
     case OpCode::quantize_per_token:

@@ -401,7 +401,7 @@ size_t infer_output_types(const OpCall& call,
     case OpCode::fused_all_reduce_add_rms_norm:
       in.count(3);
       check_norm(in, in[0], in[2]);
-      in.require(in[1].type() == in[0].type() && attributes.ranks > 0,
+      in.require((!in[1].defined() || in[1].type() == in[0].type()) && attributes.ranks > 0,
                  "x and residual must have the same type");
       outputs[0] = outputs[1] = in[0].type();
       return 2;

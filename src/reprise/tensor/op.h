@@ -58,7 +58,7 @@ enum class OpCode : uint8_t {
   all_reduce,                     // (x) -> the sum over ranks
   reduce_scatter,                 // (x[T, H]) -> [T / ranks, H]: this rank's rows of the sum
   all_gather,                     // (x[S, H]) -> [S * ranks, H]: every rank's rows
-  fused_all_reduce_add_rms_norm,  // (x, residual, weight) -> norm of the sum, the sum
+  fused_all_reduce_add_rms_norm,  // (x, residual?, weight) -> norm of the sum, the sum
   linear_reduce_scatter,          // (x, weight, bias?) -> reduce_scatter(linear(...))
   all_gather_linear,              // (x, weight, bias?) -> linear(all_gather(x), ...)
   // not of ours
