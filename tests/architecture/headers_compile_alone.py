@@ -20,6 +20,10 @@ from pathlib import Path
 import source_tree
 
 
+# Folders that are only built where the library that their headers include is installed.
+OPTIONAL_FOLDERS = ("src/reprise/compile/codegen/llvm/",)
+
+
 def path_of(include):
     return f"src/{include}"
 
@@ -43,6 +47,12 @@ def first_includes(sources, read=source_tree.read):
         if names and names[0].startswith("reprise/"):
             found.add(path_of(names[0]))
     return found
+
+
+def is_left_out(header, sources):
+    """Of an optional folder that this build has not built."""
+    folders = [folder for folder in OPTIONAL_FOLDERS if header.startswith(folder)]
+    return any(not any(source.startswith(folder) for source in sources) for folder in folders)
 
 
 def closure(header, read=source_tree.read):
@@ -98,6 +108,7 @@ def main(build_folder):
     headers = set(source_tree.files(source_tree.LIBRARY, (".h",)))
     # Flags of a target that sees every third-party header that headers may include.
     flags = flags_of(sources["src/reprise/base/json.cpp"])
+    headers = {header for header in headers if not is_left_out(header, sources)}
     waiting = sorted(headers - first_includes(sources))
     cache_folder = Path(build_folder) / "headers_compile_alone"
     cache_folder.mkdir(exist_ok=True)
