@@ -72,10 +72,14 @@ TEST_P(Levels, compute_the_bits_of_level_0) {
   for (const Variant& variant : kVariants) {
     TinyEngineOptions wanted = options();
     wanted.level = variant.level;
-    wanted.backend = variant.backend;
-    wanted.graph_partition = variant.graph_partition;
+    wanted.compilation.backend = variant.backend;
+    wanted.compilation.use_inductor_graph_partition = variant.graph_partition;
     TinyEngine compiled(wanted);
     ASSERT_GT(compiled.compilation().counter.num_graphs_seen, 0U) << variant.name;
+    // One plan for all, hardly larger than what is alive at once.
+    EXPECT_LE(10 * compiled.compilation().planned_bytes_per_token,
+              11 * compiled.compilation().live_bytes_per_token)
+        << variant.name;
     uint32_t seed = 1;
     for (Mix mix : {Mix::prefill, Mix::uniform_decode, Mix::mixed, Mix::chunked}) {
       for (int32_t num_tokens : {1, 2, 7, 16, 33, 64}) {

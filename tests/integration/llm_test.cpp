@@ -337,8 +337,8 @@ TEST(Llm, seals_after_start_up_and_never_captures_while_it_serves) {
     EXPECT_EQ(before, counter.num_cudagraph_captured);
     // A key of FULL is one graph, one of PIECEWISE a graph per piece.
     const uint64_t full = counter.num_full_cudagraph_captured;
-    EXPECT_EQ(before, full + (llm.startup_report().capture.num_captured() - full) *
-                                 (num_layers(llm) + 1));
+    EXPECT_EQ(before,
+              full + (llm.startup_report().capture.num_captured() - full) * (num_layers(llm) + 1));
     (void)llm.generate(kPrompts, greedy());
     EXPECT_EQ(captures(), before) << mode;
   }

@@ -35,8 +35,9 @@ inline constexpr const char* kTinyQwen3Config = R"({
 struct TinyEngineOptions {
   cudagraph::CudagraphMode mode = cudagraph::CudagraphMode::FULL_AND_PIECEWISE;
   cudagraph::CompilationMode level = cudagraph::CompilationMode::NONE;
-  std::string backend;          // "eager": no generated code
-  bool graph_partition = false;  // use_inductor_graph_partition
+  /// Everything else of the compilation config; mode and cudagraph_mode are above.
+  cudagraph::CompilationConfig compilation = {};
+  bool enforce_eager = false;
   int32_t max_num_tokens = 64;
   int32_t max_num_reqs = 16;
   int64_t num_blocks = 96;
@@ -68,10 +69,10 @@ class TinyEngine {
         parameters_(*weights_, options.dtype, *device_, execution_.stream(), execution_.executor()),
         model_(models::create_model(config_, config_.max_position_embeddings, parameters_, *attention_)) {
     cudagraph::ResolutionInputs inputs;
+    inputs.compilation = options.compilation;
+    inputs.enforce_eager = options.enforce_eager;
     inputs.compilation.cudagraph_mode = options.mode;
     inputs.compilation.mode = options.level;
-    inputs.compilation.backend = options.backend;
-    inputs.compilation.use_inductor_graph_partition = options.graph_partition;
     inputs.attention = {{"UNIFIED", attention_->cudagraph_support()}};
     inputs.max_num_seqs = options.max_num_reqs;
     inputs.max_num_batched_tokens = options.max_num_tokens;
@@ -94,7 +95,7 @@ class TinyEngine {
                          .dtype = options.dtype},
             .dispatcher = cudagraph::dispatcher_options(inputs, resolved_),
             .copy_inputs = options.copy_inputs});
-    if (options.level != cudagraph::CompilationMode::NONE) compile(options, inputs.compilation);
+    if (resolved_.compilation_mode != cudagraph::CompilationMode::NONE) compile(options, inputs.compilation);
   }
 
   [[nodiscard]] engine::ModelRunner& runner() { return *runner_; }

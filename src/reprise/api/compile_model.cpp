@@ -15,6 +15,7 @@
 #include "reprise/api/build_identity.h"
 #include "reprise/base/error.h"
 #include "reprise/compile/cache/compile_cache.h"
+#include "reprise/compile/codegen/codegen_target.h"
 #include "reprise/compile/codegen/plugin.h"
 #include "reprise/compile/compile_program.h"
 #include "reprise/compile/launch_count.h"
@@ -366,7 +367,7 @@ compile::CacheKey cache_key(const CompileInputs& inputs) {
       .add("splitting_ops", fmt::format("{}", fmt::join(inputs.resolved.splitting_ops, ",")))
       .add("partition_after_passes", fmt::to_string(partitions_after_passes(inputs)))
       .add("passes", passes_text(inputs, plugin.has_value()))
-      .add("codegen", plugin ? "llvm" : "none")
+      .add("codegen", plugin ? compile::codegen_identity(inputs.isa) : "none")
       .add("codegen_abi", fmt::format("{}.{}", compile::kCodegenAbi, kernels::kRowGroupAbi))
       .add("isa", kernels::isa_name(inputs.isa));
   return key;
