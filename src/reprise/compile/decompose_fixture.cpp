@@ -108,9 +108,9 @@ class Decomposer {
         return;
       }
       case OpCode::fused_all_reduce_add_rms_norm: {
-        const ValueId reduced = like(in[0]);
+        const ValueId reduced = in[1] == kNoValue ? out[1] : like(in[0]);
         emit(OpCode::all_reduce, {.ranks = has.ranks}, {in[0]}, {reduced});
-        emit(OpCode::add, {}, {in[1], reduced}, {out[1]});
+        if (in[1] != kNoValue) emit(OpCode::add, {}, {in[1], reduced}, {out[1]});
         emit(OpCode::rms_norm, {.epsilon = has.epsilon}, {out[1], in[2]}, {out[0]});
         return;
       }
@@ -282,7 +282,7 @@ class MeaningExecutor final : public OpExecutor {
 
   // The content of a result.
   uint64_t meaning(const OpCall& call, std::vector<Term> operands, size_t result) {
-    if (call.code == OpCode::gather_rows) {
+    if (call.code == OpCode::gather_rows || call.code == OpCode::all_gather) {
       if (const std::optional<uint64_t> found = gather(call, operands)) return *found;
     }
     if (call.code == OpCode::add && operands[1].content < operands[0].content) {
@@ -305,23 +305,34 @@ class MeaningExecutor final : public OpExecutor {
       hash.add(operand.content).add(static_cast<uint64_t>(operand.type.dtype));
       hash.add(operand.type.shape);
     }
-    if (call.code == OpCode::rms_norm || call.code == OpCode::add) {
+    if (call.code == OpCode::rms_norm || call.code == OpCode::add ||
+        call.code == OpCode::reduce_scatter) {
       origins_.insert_or_assign(hash.value(), Origin{call, operands});
     }
     return hash.value();
   }
 
-  // Rows of a norm or a sum are the norm or the sum of rows.
+  // Rows of a norm or a sum are the norm or the sum of rows; what is scattered and gathered again
+  // is whole.
   std::optional<uint64_t> gather(const OpCall& call, const std::vector<Term>& operands) {
     const auto found = origins_.find(operands[0].content);
     if (found == origins_.end()) return std::nullopt;
     Origin origin = found->second;
+    const bool is_choice = call.code == OpCode::gather_rows;
+    if (origin.call.code == OpCode::reduce_scatter) {
+      if (is_choice || origin.call.attributes.ranks != call.attributes.ranks) return std::nullopt;
+      origin.call.code = OpCode::all_reduce;
+      return meaning(origin.call, origin.operands, 0);
+    }
     const size_t num_row_operands = origin.call.code == OpCode::add ? 2 : 1;
     for (size_t i = 0; i < num_row_operands; ++i) {
       Term& operand = origin.operands[i];
       if (operand.type.shape.rank() != 2) return std::nullopt;
-      operand.content = meaning(call, {operand, operands[1]}, 0);
-      operand.type.shape[0] = operands[1].type.shape[0];
+      std::vector<Term> chosen = operands;
+      chosen[0] = operand;
+      operand.content = meaning(call, std::move(chosen), 0);
+      operand.type.shape[0] =
+          is_choice ? operands[1].type.shape[0] : operand.type.shape[0] * call.attributes.ranks;
     }
     return meaning(origin.call, origin.operands, 0);
   }

@@ -36,7 +36,7 @@ struct PassOptions {
   bool group_single_ops = false;  // also where there is nothing to group an op with
 
   int64_t tensor_parallel_size = 1;
-  std::optional<int64_t> allreduce_fusion_max_token_num;  // unset: no limit
+  std::optional<int64_t> allreduce_fusion_max_token_num;  // unset: no fused all-reduce
 
   /// Asked of each fused op before it is made: the kernels' answer.
   NodePredicate has_kernel;

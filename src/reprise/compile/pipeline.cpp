@@ -11,13 +11,16 @@
 #include "reprise/compile/passes/eliminate_noops.h"
 #include "reprise/compile/passes/fuse_act_quant.h"
 #include "reprise/compile/passes/fuse_add_rms_norm.h"
+#include "reprise/compile/passes/fuse_allreduce_rms.h"
 #include "reprise/compile/passes/fuse_attn_quant.h"
+#include "reprise/compile/passes/fuse_gemm_comms.h"
 #include "reprise/compile/passes/fuse_linear_add.h"
 #include "reprise/compile/passes/fuse_linear_rope_kv_write.h"
 #include "reprise/compile/passes/fuse_linear_silu_and_mul.h"
 #include "reprise/compile/passes/fuse_norm_quant.h"
 #include "reprise/compile/passes/fuse_rope_kv_write.h"
 #include "reprise/compile/passes/group_rows.h"
+#include "reprise/compile/passes/parallelize_sequence.h"
 #include "reprise/compile/passes/sink_norm_below_gather.h"
 #include "reprise/program/text.h"
 #include "reprise/program/verify.h"
@@ -97,6 +100,9 @@ Pipeline make_pipeline(const PassOptions& options) {
     };
   };
   const CompileRange rope_range = up_to(options.rope_kvcache_fusion_max_token_num);
+  const bool has_ranks = on.tensor_parallel_size > 1;
+  const bool has_sp = has_ranks && on.enable_sp && on.sp_min_token_num;
+  const CompileRange sp_range{.begin = on.sp_min_token_num.value_or(1)};
   const bool early_linear_add = on.fuse_gemm_epilogues && on.prefer_linear_add;
   const bool late_linear_add = on.fuse_gemm_epilogues && !on.prefer_linear_add;
   std::vector<Entry> entries = {
@@ -106,6 +112,12 @@ Pipeline make_pipeline(const PassOptions& options) {
       {true, {"eliminate_dead_code", eliminate_dead_code}},
       {early_linear_add, {"fuse_linear_add", with_kernels(fuse_linear_add)}},
       {on.fuse_add_rms_norm, {"fuse_add_rms_norm", fuse_add_rms_norm}},
+      {has_sp, {"parallelize_sequence", parallelize_sequence, sp_range}},
+      {has_sp && on.fuse_gemm_comms, {"fuse_gemm_comms", with_kernels(fuse_gemm_comms), sp_range}},
+      {has_ranks && on.fuse_allreduce_rms && on.allreduce_fusion_max_token_num,
+       {"fuse_allreduce_rms",
+        with_kernels(fuse_allreduce_rms),
+        {.end = on.allreduce_fusion_max_token_num.value_or(0)}}},
       {on.fuse_norm_quant, {"fuse_norm_quant", with_kernels(fuse_norm_quant)}},
       {on.fuse_act_quant, {"fuse_act_quant", with_kernels(fuse_act_quant)}},
       {on.fuse_qk_norm_rope_kvcache,

@@ -300,9 +300,11 @@ class RandomBuilder {
     if (shape(x).rank() != 2 || program_.type(x).dtype != options_.dtype) return;
     const ValueId weight = parameter({shape(x)[1]});
     switch (pick(0, 3)) {
-      case 0:
-        add(OpCode::all_reduce, {.ranks = 2}, {x});
+      case 0: {
+        const ValueId sum = *add(OpCode::all_reduce, {.ranks = 2}, {x});
+        if (pick(0, 1) == 0) add(OpCode::rms_norm, {.epsilon = 1e-6F}, {sum, weight});
         return;
+      }
       case 1:
         // Rows that the ranks divide for every batch.
         if (add(OpCode::all_gather, {.ranks = 2}, {x})) {
