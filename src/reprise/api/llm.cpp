@@ -412,6 +412,8 @@ CompiledModel compile_only(const EngineArgs& args) {
   CompiledModel result;
   engine.start_without_requests(result.stages);
   result.report = std::move(engine.report);
+  result.report.compilation.cache_outcome.clear();  // not asked, as opposed to switched off
+  result.report.compilation.cache_saved.clear();
   return result;
 }
 

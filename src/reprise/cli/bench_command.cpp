@@ -8,6 +8,7 @@
 #include "reprise/base/error.h"
 #include "reprise/base/nearest_name.h"
 #include "reprise/cli/commands.h"
+#include "reprise/cli/compilation_text.h"
 #include "reprise/cli/engine_options.h"
 #include "reprise/cli/progress.h"
 
@@ -129,13 +130,16 @@ std::string steps_text(const cudagraph::DispatchLedger& ledger) {
 
 void print_table(const std::vector<Contender>& contenders, const BenchArguments& arguments) {
   const api::StartupReport& machine = contenders.front().llm->startup_report();
-  fmt::print("batch {} x ({} prompt + {} output tokens), {} rounds per mode, interleaved; {}, {}\n\n",
+  fmt::print("batch {} x ({} prompt + {} output tokens), {} rounds per mode, interleaved; {}, {}\n",
              arguments.batch_size,
              arguments.input_len,
              arguments.output_len,
              arguments.num_iters,
              machine.dtype,
              machine.cpu_isa);
+  fmt::print("{}\n{}\n",
+             compilation_line(machine, find_traced_launches(*contenders.front().llm)),
+             compilation_details(machine.compilation));
   fmt::print("{:<19} {:>10} {:>15} {:>8} {:>8} {:>7} {:>17} {:>5} {:>9} {:>9}  {}\n",
              "cudagraph_mode", "tok/s", "min..max", "TPOT ms", "TTFT ms", "vs NONE",
              "launches/decode", "keys", "capture s", "memory", "steps FULL/PIECEWISE/NONE");
@@ -188,7 +192,8 @@ Json to_json(const std::vector<Contender>& contenders, const BenchArguments& arg
         {"graphs_per_decode_step", launches.graphs},
         {"keys_captured", report.capture.num_captured()},
         {"capture_seconds", report.capture.seconds},
-        {"graph_bytes", report.graph_bytes}};
+        {"graph_bytes", report.graph_bytes},
+        {"compilation", compilation_to_json(report, find_traced_launches(*contender.llm))}};
   }
   return document;
 }

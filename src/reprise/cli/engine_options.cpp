@@ -21,6 +21,14 @@ api::LoadFormat parse_load_format(std::string_view text) {
   throw InvalidArgument(fmt::format("--load-format: '{}' is not one of auto, safetensors, dummy", text));
 }
 
+cudagraph::CompilationMode parse_level(std::string_view text) {
+  try {
+    return cudagraph::parse_compilation_mode(text);
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(fmt::format("--level: {}", error.what()));
+  }
+}
+
 void add_float(OptionTable& table, std::string name, std::string help, float& target) {
   std::string flag = "--" + name;
   table.add({.name = std::move(name),
@@ -55,6 +63,15 @@ void add_compilation_options(OptionTable& table,
                    cudagraph::assign_compilation_field(compilation_config,
                                                        fmt::format("{}={}", path, value));
                  }});
+  table.add({.name = "level",
+             .group = kGraphs,
+             .value_name = "0..3",
+             .help = "Compile level, as -cc.mode: 0 none, 1 whole program, 2 the same without guards, "
+                     "3 pieces.",
+             .default_text = "3; 0 with -O0",
+             .apply = [&compilation_config](std::string_view value) {
+               compilation_config["mode"] = to_string(parse_level(value));
+             }});
   table.add({.name = "optimization-level",
              .short_name = "-O",
              .group = kGraphs,
@@ -116,6 +133,16 @@ void add_engine_options(OptionTable& table, api::EngineArgs& args) {
              }});
   table.add_switch("enforce-eager", kGraphs, "No graphs and no compiler.", args.enforce_eager);
   add_compilation_options(table, args.compilation_config, args.optimization_level);
+  table.add({.name = "compile-cache-root",
+             .group = kGraphs,
+             .value_name = "DIR",
+             .help = "Where compiled programs are kept; before REPRISE_CACHE_ROOT.",
+             .default_text = "~/.cache/reprise",
+             .apply = [&args](std::string_view value) {
+               if (value.empty()) throw InvalidArgument("--compile-cache-root: needs a folder");
+               args.compile_cache_root = value;
+             }});
+  table.add_switch("disable-compile-cache", kGraphs, "Compile anew, and keep nothing.", args.disable_compile_cache);
   table.add_integer("num-threads", kDevice, "Worker threads; 0 = one per usable core.", args.num_threads);
   table.add_text("cpu-isa", kDevice, "ISA", "auto, scalar, avx2, avx512 or avx512_bf16.", args.cpu_isa);
 }

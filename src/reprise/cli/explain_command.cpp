@@ -1,9 +1,13 @@
 #include <fmt/format.h>
 
 #include <cctype>
+#include <filesystem>
+#include <optional>
 
+#include "reprise/api/llm.h"
 #include "reprise/base/error.h"
 #include "reprise/cli/commands.h"
+#include "reprise/cli/compilation_text.h"
 #include "reprise/cli/engine_options.h"
 #include "reprise/cudagraph/explain.h"
 
@@ -29,6 +33,8 @@ struct ExplainArguments {
   cudagraph::ResolutionInputs inputs;
   Json compilation_config = Json::object();
   std::vector<std::string> batches;
+  std::filesystem::path model;
+  bool compile = false;
   bool enable_lora = false;
   int32_t max_loras = 1;
   bool json = false;
@@ -37,7 +43,8 @@ struct ExplainArguments {
 OptionTable make_table(ExplainArguments& arguments) {
   OptionTable table("reprise explain [MODEL] [options]",
                     "Prints the resolved cudagraph mode with every reason, the capture sizes, and for "
-                    "each --batch the decision. Needs no weights and no device.");
+                    "each --batch the decision. Needs no weights and no device; reads nothing of MODEL, "
+                    "unless --compile asks what becomes of it.");
   constexpr const char* kBatches = "Batches";
   constexpr const char* kWhatIf = "What if";
   table.add({.name = "batch",
@@ -60,6 +67,7 @@ OptionTable make_table(ExplainArguments& arguments) {
   table.add_integer("max-loras", kWhatIf, "Adapters in one step.", arguments.max_loras);
   table.add_switch("pooling", kWhatIf, "An embedding model.", arguments.inputs.pooling);
   table.add_switch("cascade", kWhatIf, "Shared-prefix attention is enabled.", arguments.inputs.cascade_enabled);
+  table.add_switch("compile", kWhatIf, "Also compile MODEL, with made-up weights: which level runs, or why its trace is refused.", arguments.compile);
   table.add_switch("enforce-eager", kWhatIf, "No graphs and no compiler.", arguments.inputs.enforce_eager);
   add_compilation_options(table, arguments.compilation_config, arguments.inputs.optimization_level);
   table.add_switch("json", "Output", "One JSON object.", arguments.json);
@@ -85,6 +93,19 @@ cudagraph::Explanation explain(ExplainArguments& arguments) {
   }
 }
 
+// What becomes of a model at this level: needs its config.json and memory for its weights.
+api::StartupReport compile(const ExplainArguments& arguments) {
+  if (arguments.model.empty()) throw InvalidArgument("--compile: needs a MODEL");
+  return api::compile_only({.model = arguments.model,
+                            .load_format = api::LoadFormat::dummy,
+                            .max_num_seqs = arguments.inputs.max_num_seqs,
+                            .max_num_batched_tokens = arguments.inputs.max_num_batched_tokens,
+                            .enforce_eager = arguments.inputs.enforce_eager,
+                            .optimization_level = arguments.inputs.optimization_level,
+                            .compilation_config = arguments.compilation_config})
+      .report;
+}
+
 }  // namespace
 
 int run_explain(std::span<const std::string> arguments) {
@@ -96,15 +117,29 @@ int run_explain(std::span<const std::string> arguments) {
     fmt::print("{}", table.help_text(arguments));
     return 0;
   }
-  // A model may be named so that a serve command line can be pasted; nothing of it is read.
-  if (table.parse(arguments).size() > 1) throw InvalidArgument("explain takes at most one MODEL");
+  // A model may be named so that a serve command line can be pasted.
+  const std::vector<std::string> positional = table.parse(arguments);
+  if (positional.size() > 1) throw InvalidArgument("explain takes at most one MODEL");
+  if (!positional.empty()) parsed.model = positional[0];
   const cudagraph::Explanation explanation = explain(parsed);
+  std::optional<api::StartupReport> compiled;
+  if (parsed.compile && !explanation.error) compiled = compile(parsed);
   if (parsed.json) {
-    fmt::print("{}\n", to_json(explanation).dump(2));
+    Json document = to_json(explanation);
+    if (compiled) {
+      document["compilation"] =
+          compilation_to_json(*compiled, compiled->compilation.traced_launches);
+    }
+    fmt::print("{}\n", document.dump(2));
   } else if (explanation.error) {
     throw InvalidArgument(*explanation.error);
   } else {
     fmt::print("{}", to_text(explanation));
+    if (compiled) {
+      fmt::print("compiled   {}\n{}",
+                 compilation_line(*compiled, compiled->compilation.traced_launches),
+                 compilation_details(compiled->compilation));
+    }
   }
   return explanation.error ? 2 : 0;
 }

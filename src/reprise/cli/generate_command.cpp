@@ -8,6 +8,7 @@
 #include "reprise/api/llm.h"
 #include "reprise/base/error.h"
 #include "reprise/cli/commands.h"
+#include "reprise/cli/compilation_text.h"
 #include "reprise/cli/engine_options.h"
 #include "reprise/cli/progress.h"
 
@@ -45,7 +46,7 @@ OptionTable make_table(GenerateArguments& arguments) {
   table.add_switch("chat", kPrompts, "Put each prompt through the model's chat template.", arguments.chat);
   table.add_switch("stream", kPrompts, "Print text as it comes.", arguments.stream);
   table.add_switch("json", kPrompts, "One JSON object with tokens, times and graph counters.", arguments.json);
-  table.add_switch("verbose", kPrompts, "Say more about start-up: reasons, one line per captured key.", arguments.verbose);
+  table.add_switch("verbose", kPrompts, "Say more about start-up: what was compiled, reasons, one line per captured key.", arguments.verbose);
   return table;
 }
 
@@ -132,7 +133,7 @@ int run_generate(std::span<const std::string> raw_arguments) {
 
   StartupProgress progress(arguments.verbose);
   api::LLM llm(arguments.engine, progress.observer());
-  if (!arguments.json) progress.summarize(llm.startup_report());
+  if (!arguments.json) progress.summarize(llm);
 
   sampling::SamplingParams params = llm.default_sampling_params();
   OptionTable on_top("", "");
@@ -162,6 +163,7 @@ int run_generate(std::span<const std::string> raw_arguments) {
     for (const api::RequestOutput& result : results) document["outputs"].push_back(to_json(result));
     document["ready_seconds"] = llm.startup_report().total_seconds;
     document["graphs"] = graphs_to_json(llm);
+    document["compilation"] = compilation_to_json(llm.startup_report(), find_traced_launches(llm));
     fmt::print("{}\n", document.dump(2, ' ', false, Json::error_handler_t::replace));
     return 0;
   }

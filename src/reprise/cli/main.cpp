@@ -16,6 +16,7 @@
 namespace {
 
 using reprise::cli::run_bench;
+using reprise::cli::run_dump;
 using reprise::cli::run_eval;
 using reprise::cli::run_explain;
 using reprise::cli::run_generate;
@@ -29,8 +30,23 @@ struct Command {
 constexpr std::array kCommands = {
     Command{"generate", "Text from a prompt, streamed.", run_generate},
     Command{"bench", "Measure: bench modes compares the five cudagraph modes.", run_bench},
+    Command{"dump", "What the compiler makes of a model: pieces, passes, launches, as text or page.", run_dump},
     Command{"eval", "Exact match on word problems, per mode.", run_eval},
-    Command{"explain", "Which mode, which sizes, which graph for which batch, and why. Loads nothing.", run_explain},
+    Command{"explain", "Which level, mode, sizes, which graph for which batch, and why. Loads nothing unless asked.", run_explain},
+};
+
+struct Variable {
+  std::string_view name;
+  std::string_view help;
+};
+
+// All that the program looks at; a test compares this list with the source.
+constexpr std::array kEnvironment = {
+    Variable{"REPRISE_CACHE_ROOT", "Where compiled programs are kept, if --compile-cache-root does not say."},
+    Variable{"XDG_CACHE_HOME", "If neither does: $XDG_CACHE_HOME/reprise, when it is an absolute path."},
+    Variable{"HOME", "If that is not set: $HOME/.cache/reprise. Without a home nothing is kept."},
+    Variable{"REPRISE_DISABLE_COMPILE_CACHE", "1 or true: as --disable-compile-cache."},
+    Variable{"VLLM_DISABLE_COMPILE_CACHE", "The same, by vLLM's name."},
 };
 
 void print_help() {
@@ -38,7 +54,10 @@ void print_help() {
              reprise::cli::kVersion);
   for (const Command& command : kCommands) fmt::print("  {:<10} {}\n", command.name, command.help);
   fmt::print("\n  --help     This text; reprise COMMAND --help for a command's options.\n"
-             "  --version  Version and what this CPU can do.\n");
+             "  --version  Version and what this CPU can do.\n\nEnvironment:\n");
+  for (const Variable& variable : kEnvironment) {
+    fmt::print("  {:<30} {}\n", variable.name, variable.help);
+  }
 }
 
 int dispatch(std::span<const std::string> arguments) {

@@ -6,6 +6,8 @@
 #include <array>
 #include <cstdio>
 
+#include "reprise/cli/compilation_text.h"
+
 namespace reprise::cli {
 namespace {
 
@@ -58,7 +60,8 @@ void StartupProgress::on_capture(const cudagraph::CaptureRecord& record,
   std::fflush(stderr);
 }
 
-void StartupProgress::summarize(const api::StartupReport& report) const {
+void StartupProgress::summarize(api::LLM& llm) const {
+  const api::StartupReport& report = llm.startup_report();
   for (const std::string& warning : report.warnings) fmt::print(stderr, "warning: {}\n", warning);
   fmt::print(stderr,
              "{:.1f} M parameters ({}, {}) on {}; kernels: {}\n",
@@ -68,6 +71,10 @@ void StartupProgress::summarize(const api::StartupReport& report) const {
              report.device,
              report.cpu_isa);
   if (verbose_) {
+    fmt::print(stderr,
+               "{}\n{}",
+               compilation_line(report, find_traced_launches(llm)),
+               compilation_details(report.compilation));
     for (const cudagraph::ResolutionReason& reason : report.resolved.reasons) {
       fmt::print(stderr, "  {}: {}\n", reason.rule, reason.text);
     }
@@ -80,13 +87,14 @@ void StartupProgress::summarize(const api::StartupReport& report) const {
              format_bytes(report.graph_bytes));
   fmt::print(stderr,
              "KV cache {} blocks of {} tokens, max_model_len {}; ready in {:.3f} s "
-             "(tokenizer {:.3f}, weights {:.3f}, capture {:.3f})\n",
+             "(tokenizer {:.3f}, weights {:.3f}, compile {:.3f}, capture {:.3f})\n",
              report.num_kv_blocks,
              report.kv_block_size,
              report.max_model_len,
              report.total_seconds,
              report.tokenizer_seconds,
              report.weights_seconds,
+             report.compile_seconds,
              report.capture.seconds);
 }
 

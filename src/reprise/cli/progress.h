@@ -14,8 +14,9 @@ class StartupProgress {
   explicit StartupProgress(bool verbose) : verbose_(verbose) {}
 
   [[nodiscard]] api::StartupObserver observer();
-  /// Warnings, the resolved mode with its reasons, and one line on time and memory.
-  void summarize(const api::StartupReport& report) const;
+  /// Warnings, what was compiled, the resolved mode with its reasons, and one line on time and
+  /// memory.
+  void summarize(api::LLM& llm) const;
 
  private:
   void on_capture(const cudagraph::CaptureRecord& record, size_t done, size_t total) const;

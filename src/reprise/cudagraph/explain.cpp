@@ -73,6 +73,13 @@ std::vector<int32_t> sizes_of(const CudagraphDispatcher& dispatcher, bool unifor
   return sizes;
 }
 
+// The level is taken as it is asked for; what a model or a machine makes of it, only they can say.
+std::string level_reason(const ResolutionInputs& inputs) {
+  if (inputs.enforce_eager) return "enforce_eager is set";
+  if (inputs.compilation.mode) return "asked for";
+  return fmt::format("not given, -{} chooses it", to_string(inputs.optimization_level));
+}
+
 void fill(Explanation& out,
           const ResolutionInputs& inputs,
           std::span<const std::string> batch_specs) {
@@ -88,6 +95,7 @@ void fill(Explanation& out,
     const Decision decision = dispatcher.dispatch(facts);
     out.decisions.push_back({spec, facts, decision, dispatcher.describe(facts, decision)});
   }
+  out.level_reason = level_reason(inputs);
   out.resolved = std::move(resolved);
 }
 
@@ -178,6 +186,8 @@ Json to_json(const Explanation& explanation) {
   const ResolvedConfig& resolved = *explanation.resolved;
   json["resolved"] = std::string(to_string(resolved.mode));
   json["compilation_mode"] = std::string(to_string(resolved.compilation_mode));
+  json["level"] = static_cast<int>(resolved.compilation_mode);
+  json["level_reason"] = explanation.level_reason;
   json["attention"] = {{"backend", resolved.weakest_attention.backend},
                        {"support", std::string(to_string(resolved.weakest_attention.support))}};
   json["reasons"] = Json::array();
@@ -205,6 +215,10 @@ std::string to_text(const Explanation& explanation) {
 
   const ResolvedConfig& resolved = *explanation.resolved;
   text += fmt::format("resolved   {}\n", to_string(resolved.mode));
+  text += fmt::format("level      {} {}: {}\n",
+                      static_cast<int>(resolved.compilation_mode),
+                      to_string(resolved.compilation_mode),
+                      explanation.level_reason);
   text += fmt::format("attention  {}, support {}\n",
                       resolved.weakest_attention.backend,
                       to_string(resolved.weakest_attention.support));

@@ -31,11 +31,12 @@ struct ExplainedBatch {
   std::string reason;
 };
 
-/// What `reprise explain` prints: the resolved mode with the chain of rules, the sizes, and the
-/// decision for each asked batch as if everything in the plan had been captured.
+/// What `reprise explain` prints: the compile level, the resolved mode with the chain of rules, the
+/// sizes, and the decision for each asked batch as if everything in the plan had been captured.
 struct Explanation {
   std::optional<CudagraphMode> requested;
   std::optional<ResolvedConfig> resolved;  // unset when error is set
+  std::string level_reason;                // who chose the compile level
   std::vector<int32_t> mixed_sizes;        // tokens of the mixed keys
   std::vector<int32_t> decode_sizes;       // tokens of the uniform decode keys
   std::vector<ExplainedBatch> decisions;
@@ -46,7 +47,7 @@ struct Explanation {
 [[nodiscard]] Explanation explain(const ResolutionInputs& inputs,
                                   std::span<const std::string> batch_specs);
 
-/// Keys: requested, resolved, reasons, warnings, capture_sizes.{mixed,decode}, decisions[], error.
+/// Keys: requested, resolved, compilation_mode, level, level_reason, attention, reasons, warnings, capture_sizes.{mixed,decode}, decisions[], error.
 [[nodiscard]] Json to_json(const Explanation& explanation);
 /// The same for people.
 [[nodiscard]] std::string to_text(const Explanation& explanation);

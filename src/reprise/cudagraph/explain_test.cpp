@@ -111,6 +111,22 @@ TEST(Explain, an_unset_mode_is_null_and_its_default_has_a_reason) {
   EXPECT_EQ(json["reasons"][0]["rule"], "A8");
 }
 
+TEST(Explain, tells_who_chose_the_level) {
+  const auto level = [](ResolutionInputs inputs) {
+    const Json json = to_json(explain(inputs, {}));
+    return std::pair(json["level"].get<int>(), json["level_reason"].get<std::string>());
+  };
+  ResolutionInputs inputs = inputs_with(AttentionCGSupport::ALWAYS);
+  EXPECT_EQ(level(inputs), std::pair(3, std::string("not given, -O2 chooses it")));
+  inputs.optimization_level = OptimizationLevel::O0;
+  EXPECT_EQ(level(inputs), std::pair(0, std::string("not given, -O0 chooses it")));
+  inputs.compilation.mode = CompilationMode::DYNAMO_TRACE_ONCE;
+  EXPECT_EQ(level(inputs), std::pair(2, std::string("asked for")));
+  EXPECT_THAT(to_text(explain(inputs, {})), HasSubstr("level      2 DYNAMO_TRACE_ONCE: asked for"));
+  inputs.enforce_eager = true;
+  EXPECT_EQ(level(inputs), std::pair(0, std::string("enforce_eager is set")));
+}
+
 TEST(Explain, a_refused_configuration_or_batch_becomes_an_error) {
   Json json =
       to_json(explain(inputs_with(AttentionCGSupport::NEVER, R"({"cudagraph_mode": "FULL"})"), {}));

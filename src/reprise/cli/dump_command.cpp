@@ -1,0 +1,136 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "reprise/api/llm.h"
+#include "reprise/base/error.h"
+#include "reprise/base/nearest_name.h"
+#include "reprise/cli/commands.h"
+#include "reprise/cli/dump_report.h"
+#include "reprise/cli/engine_options.h"
+
+namespace reprise::cli {
+namespace {
+
+struct DumpArguments {
+  api::EngineArgs engine;
+  std::filesystem::path output;  // empty: standard output only
+  std::string format;            // empty: text, and with --output all
+};
+
+constexpr std::array<std::string_view, 4> kFormats = {"text", "html", "svg", "all"};
+
+OptionTable make_table(DumpArguments& arguments) {
+  OptionTable table("reprise dump MODEL [options]",
+                    "Compiles a model and shows every stage: pieces, ops before and after the passes, "
+                    "launches, memory, generated kernels. Captures nothing, runs nothing, and neither "
+                    "reads nor writes the compile cache. --load-format dummy needs no weights.");
+  table.add({.name = "output",
+             .short_name = "-o",
+             .group = "Output",
+             .value_name = "DIR",
+             .help = "Also write summary.txt, index.html, split.svg, and under rank_0 the program after "
+                     "every pass and the generated code.",
+             .apply = [&](std::string_view value) { arguments.output = value; }});
+  table.add({.name = "format",
+             .group = "Output",
+             .value_name = "F",
+             .help = "text, html, svg, or all (needs --output).",
+             .default_text = "text; all with --output",
+             .apply = [&](std::string_view value) {
+               if (std::find(kFormats.begin(), kFormats.end(), value) == kFormats.end()) {
+                 throw InvalidArgument(fmt::format("--format: '{}' is not one of text, html, svg, all{}",
+                                                   value,
+                                                   did_you_mean(value, kFormats)));
+               }
+               arguments.format = value;
+             }});
+  return table;
+}
+
+void write_file(const std::filesystem::path& path, const std::string& content) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file.write(content.data(), static_cast<std::streamsize>(content.size()));
+  if (!file.flush()) {
+    throw Error(fmt::format("--output: {}: {}", path.string(), std::strerror(errno)));
+  }
+}
+
+// Before anything is loaded.
+void create_folder(const std::filesystem::path& folder) {
+  std::error_code failed;
+  std::filesystem::create_directories(folder, failed);
+  if (failed || !std::filesystem::is_directory(folder)) {
+    throw InvalidArgument(fmt::format("--output: {}: cannot make this folder: {}",
+                                      folder.string(),
+                                      failed ? failed.message() : "it is a file"));
+  }
+}
+
+void require_something_compiled(const api::CompiledModel& model) {
+  const api::CompilationReport& compilation = model.report.compilation;
+  if (!compilation.refused.empty()) {
+    throw InvalidArgument(fmt::format(
+        "this model cannot be traced, and runs as at level 0: {}", compilation.refused));
+  }
+  if (model.stages.after.pieces.empty()) {
+    throw InvalidArgument(
+        "level 0 compiles nothing, so there is nothing to dump; ask for a level (-cc.mode 3) and "
+        "leave out --enforce-eager and -O0");
+  }
+}
+
+std::string model_name(const std::filesystem::path& model) {
+  const std::filesystem::path folder = model.has_filename() ? model : model.parent_path();
+  return folder.filename().string();
+}
+
+}  // namespace
+
+int run_dump(std::span<const std::string> raw_arguments) {
+  DumpArguments arguments;
+  OptionTable table = make_table(arguments);
+  add_engine_options(table, arguments.engine);
+  if (!parse_model_command(table, raw_arguments, "dump", arguments.engine.model)) return 0;
+  const bool writes = !arguments.output.empty();
+  if (arguments.format.empty()) arguments.format = writes ? "all" : "text";
+  if (arguments.format == "all" && !writes) {
+    throw InvalidArgument("--format all writes several files; say where with --output DIR");
+  }
+  if (writes) {
+    create_folder(arguments.output);
+    arguments.engine.compilation_config["debug_dump_path"] = arguments.output.string();
+  }
+
+  const api::CompiledModel model = api::compile_only(arguments.engine);
+  for (const std::string& warning : model.report.warnings) fmt::print(stderr, "warning: {}\n", warning);
+  require_something_compiled(model);
+
+  const std::string name = model_name(arguments.engine.model);
+  const auto wants = [&](std::string_view format) {
+    return arguments.format == format || arguments.format == "all";
+  };
+  if (!writes) {
+    fmt::print("{}",
+               wants("html")  ? dump_html(model, name)
+               : wants("svg") ? dump_svg(model, name)
+                              : dump_text(model, name));
+    return 0;
+  }
+  const std::string text = dump_text(model, name);
+  if (wants("text")) {
+    write_file(arguments.output / "summary.txt", text);
+    fmt::print("{}", text);
+  }
+  if (wants("html")) write_file(arguments.output / "index.html", dump_html(model, name));
+  if (wants("svg")) write_file(arguments.output / "split.svg", dump_svg(model, name));
+  fmt::print(stderr, "wrote {}\n", arguments.output.string());
+  return 0;
+}
+
+}  // namespace reprise::cli
