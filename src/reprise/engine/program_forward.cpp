@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "reprise/cudagraph/breakable_capture.h"
+#include "reprise/program/verify.h"
 
 namespace reprise::engine {
 namespace {
@@ -43,12 +44,15 @@ ProgramForward::ProgramForward(program::CompiledProgram program,
   code_.resize(split.programs.size());
   for (size_t i = 0; i < split.programs.size(); ++i) {
     for (const auto& group : program_.code.at(i)) code_[i].push_back(group.get());
-    interpreters_.emplace_back(split.programs[i], code_[i]);
+    program::check(split.programs[i]);
   }
   values_.num_blocks = options.largest.num_blocks;
   boundary_.resize(split.num_boundary_values);
   for (size_t i = 0; i < split.pieces.size(); ++i) {
     const Piece& piece = split.pieces[i];
+    interpreters_.emplace_back(split.programs[piece.program],
+                               code_[piece.program],
+                               program::Interpreter::Checked::already);
     pieces_.push_back({.slots = {.parameters = pick(slots.parameters, piece.parameters),
                                  .states = pick(slots.states, piece.states)}});
     if (!program_.wrap_pieces || piece.is_splitting) continue;
@@ -141,7 +145,7 @@ void ProgramForward::interpret(size_t index,
   if (arena_ != nullptr) {
     planned = {.placements = program_.plan.pieces[index], .arena = arena_.get()};
   }
-  interpreters_[program_.split.pieces[index].program].run(
+  interpreters_[index].run(
       inputs, pieces_[index].slots, values_, execution_->executor(), outputs, planned);
 }
 

@@ -61,7 +61,7 @@ class ProgramForward final : public Forward {
   Execution* execution_;
   std::unique_ptr<program::PlannedArena> arena_;    // null without a plan
   std::vector<std::vector<const RowGroup*>> code_;  // by program: what interpreters refer to
-  std::vector<program::Interpreter> interpreters_;  // by program
+  std::vector<program::Interpreter> interpreters_;  // by piece: each remembers its places
   std::vector<PieceState> pieces_;
   std::unique_ptr<cudagraph::CudagraphWrapper> breakable_;  // where pieces have no wrappers
   program::SymbolValues values_;                            // of the step being run

@@ -87,15 +87,19 @@ SymbolValues bind_symbols(const Program& program,
 }
 
 Interpreter::Interpreter(const Program& program, GroupCode code)
+    : Interpreter((check(program), program), code, Checked::already) {}
+
+Interpreter::Interpreter(const Program& program, GroupCode code, Checked)
     : program_(&program),
       code_(code),
       steps_(program.nodes.size()),
       tensors_(program.values.size()) {
-  check(program);
   for (const ProgramInput& input : program.inputs) input_ids_.push_back(input.value);
   for (size_t i = 0; i < program.groups.size(); ++i) {
     const bool has_code = i < code.size() && code[i] != nullptr;
-    groups_.push_back(has_code ? nullptr : std::make_unique<Interpreter>(program.groups[i]));
+    groups_.push_back(
+        has_code ? nullptr
+                 : std::make_unique<Interpreter>(program.groups[i], GroupCode{}, Checked::already));
   }
   constexpr auto kNever = static_cast<size_t>(-1);
   std::vector<size_t> last_use(program.values.size(), kNever);
@@ -129,19 +133,49 @@ void Interpreter::run(std::span<const Tensor> inputs,
   set(input_ids_, inputs);
   set(program.parameters, slots.parameters);
   set(program.states, slots.states);
-  run_nodes(values, executor, planned, {});
+  if (!is_prepared(values, executor, planned)) prepare(values, executor, planned);
+  run_nodes(values, executor, {});
   outputs.clear();
   for (ValueId id : program.outputs) outputs.push_back(tensors_[index_of(id)]);
   // Nothing stays alive through the interpreter.
   std::fill(tensors_.begin(), tensors_.end(), Tensor{});
 }
 
+bool Interpreter::is_prepared(const SymbolValues& values,
+                              const OpExecutor& executor,
+                              const PlannedResults& planned) const noexcept {
+  return executor_ == &executor && values_ == values && planned_.arena == planned.arena &&
+         planned_.placements.data() == planned.placements.data();
+}
+
+void Interpreter::prepare(const SymbolValues& values,
+                          OpExecutor& executor,
+                          const PlannedResults& planned) {
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    Step& step = steps_[i];
+    const Node& node = program_->nodes[i];
+    step.call = call_of(*program_, node, values);
+    for (size_t result = 0; result < step.signature.num_results; ++result) {
+      step.memory[result] = {};
+      if (planned.arena == nullptr) continue;
+      const ValueId id = node.outputs[result];
+      const std::optional<Placement>& placement = planned.placements[index_of(id)];
+      if (!placement) continue;
+      step.memory[result] = Tensor::borrow(program_->type(id).evaluate(values),
+                                           planned.arena->address(*placement, values),
+                                           executor);
+    }
+  }
+  values_ = values;
+  executor_ = &executor;
+  planned_ = planned;
+}
+
 void Interpreter::run_nodes(const SymbolValues& values,
                             OpExecutor& executor,
-                            const PlannedResults& planned,
                             std::span<const Tensor> destinations) {
   for (size_t i = 0; i < program_->nodes.size(); ++i) {
-    run_step(i, values, executor, planned, destinations);
+    run_step(i, values, executor, destinations);
     for (ValueId id : steps_[i].dead) tensors_[index_of(id)] = Tensor{};
   }
 }
@@ -149,7 +183,6 @@ void Interpreter::run_nodes(const SymbolValues& values,
 void Interpreter::run_step(size_t index,
                            const SymbolValues& values,
                            OpExecutor& executor,
-                           const PlannedResults& planned,
                            std::span<const Tensor> destinations) {
   const Node& node = program_->nodes[index];
   const OpSignature& signature = steps_[index].signature;
@@ -157,15 +190,8 @@ void Interpreter::run_step(size_t index,
   for (ValueId id : node.inputs) {
     operands_.push_back(id == kNoValue ? Tensor{} : tensors_[index_of(id)]);
   }
-  std::array<Tensor, kMaxOpOutputs> memory;
+  std::array<Tensor, kMaxOpOutputs> memory = steps_[index].memory;
   const std::span results = std::span(memory).first(signature.num_results);
-  for (size_t i = 0; i < results.size() && planned.arena != nullptr; ++i) {
-    const std::optional<Placement>& placement = planned.placements[index_of(node.outputs[i])];
-    if (!placement) continue;
-    results[i] = Tensor::borrow(program_->type(node.outputs[i]).evaluate(values),
-                                planned.arena->address(*placement, values),
-                                executor);
-  }
   for (size_t i = 0; i < destinations.size(); ++i) {
     const auto result = std::find(node.outputs.begin(), node.outputs.end(), program_->outputs[i]);
     if (result != node.outputs.end()) {
@@ -175,7 +201,7 @@ void Interpreter::run_step(size_t index,
   if (node.op == OpCode::row_group) {
     run_group(node, values, executor, results);
   } else {
-    executor.execute(call_of(*program_, node, values), operands_, results);
+    executor.execute(steps_[index].call, operands_, results);
   }
   for (size_t i = 0; i < results.size(); ++i) {
     tensors_[index_of(node.outputs[i])] = std::move(results[i]);
@@ -203,7 +229,8 @@ void Interpreter::run_group(const Node& node,
   for (size_t i = 0; i < operands_.size(); ++i) {
     body.tensors_[index_of(body.input_ids_[i])] = operands_[i];
   }
-  body.run_nodes(values, executor, {}, results);
+  if (!body.is_prepared(values, executor, {})) body.prepare(values, executor, {});
+  body.run_nodes(values, executor, results);
   for (size_t i = 0; i < results.size(); ++i) {
     results[i] = body.tensors_[index_of(body.program_->outputs[i])];
   }

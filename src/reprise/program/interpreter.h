@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
@@ -47,6 +49,10 @@ class Interpreter {
   /// \throws ProgramError if the program is not well formed
   explicit Interpreter(const Program& program, GroupCode code = {});
 
+  /// Says that check(program) has been called: the same program is run in many places.
+  enum class Checked : uint8_t { already };
+  Interpreter(const Program& program, GroupCode code, Checked);
+
   /// Puts the outputs of one run into `outputs`. Writes to states and to buffer inputs.
   /// \pre the tensors have the program's types for these values
   /// \throws what the executor throws
@@ -77,17 +83,24 @@ class Interpreter {
   struct Step {
     OpSignature signature;
     std::vector<ValueId> dead;  // values that nothing needs afterwards
+    // Prepared for the sizes of the last run: steps of one engine often have the same.
+    OpCall call;
+    std::array<Tensor, kMaxOpOutputs> memory;  // planned places of results, where defined
   };
+
+  // Evaluates sizes and places, if they are not those of the last run.
+  void prepare(const SymbolValues& values, OpExecutor& executor, const PlannedResults& planned);
+  [[nodiscard]] bool is_prepared(const SymbolValues& values,
+                                 const OpExecutor& executor,
+                                 const PlannedResults& planned) const noexcept;
 
   // `destinations`: memory for the outputs, where defined; for groups.
   void run_nodes(const SymbolValues& values,
                  OpExecutor& executor,
-                 const PlannedResults& planned,
                  std::span<const Tensor> destinations);
   void run_step(size_t index,
                 const SymbolValues& values,
                 OpExecutor& executor,
-                const PlannedResults& planned,
                 std::span<const Tensor> destinations);
   void run_group(const Node& node,
                  const SymbolValues& values,
@@ -101,6 +114,10 @@ class Interpreter {
   std::vector<ValueId> input_ids_;
   std::vector<Tensor> tensors_;   // by value
   std::vector<Tensor> operands_;  // of the node being run
+  // What steps_ are prepared for.
+  SymbolValues values_;
+  const OpExecutor* executor_ = nullptr;
+  PlannedResults planned_;
 };
 
 }  // namespace reprise::program
