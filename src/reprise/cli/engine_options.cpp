@@ -137,7 +137,7 @@ void add_engine_options(OptionTable& table, api::EngineArgs& args) {
              .group = kGraphs,
              .value_name = "DIR",
              .help = "Where compiled programs are kept; before REPRISE_CACHE_ROOT.",
-             .default_text = "~/.cache/reprise",
+             .default_text = "~/.cache/reprise/compile_cache",
              .apply = [&args](std::string_view value) {
                if (value.empty()) throw InvalidArgument("--compile-cache-root: needs a folder");
                args.compile_cache_root = value;

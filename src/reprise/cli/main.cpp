@@ -42,11 +42,11 @@ struct Variable {
 
 // All that the program looks at; a test compares this list with the source.
 constexpr std::array kEnvironment = {
-    Variable{"REPRISE_CACHE_ROOT", "Where compiled programs are kept, if --compile-cache-root does not say."},
-    Variable{"XDG_CACHE_HOME", "If neither does: $XDG_CACHE_HOME/reprise, when it is an absolute path."},
-    Variable{"HOME", "If that is not set: $HOME/.cache/reprise. Without a home nothing is kept."},
+    Variable{"REPRISE_CACHE_ROOT", "Folder for compiled programs; --compile-cache-root comes first."},
+    Variable{"XDG_CACHE_HOME", "If neither is given: $XDG_CACHE_HOME/reprise/compile_cache."},
+    Variable{"HOME", "If that is not an absolute path: $HOME/.cache/reprise/compile_cache; else nowhere."},
     Variable{"REPRISE_DISABLE_COMPILE_CACHE", "1 or true: as --disable-compile-cache."},
-    Variable{"VLLM_DISABLE_COMPILE_CACHE", "The same, by vLLM's name."},
+    Variable{"VLLM_DISABLE_COMPILE_CACHE", "The same by vLLM's name."},
 };
 
 void print_help() {

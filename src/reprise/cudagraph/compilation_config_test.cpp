@@ -129,6 +129,8 @@ TEST(CompilationConfig, a_wrong_type_names_what_was_expected_and_what_came) {
       {R"({"cache_dir": 3})", "text"},
       {R"({"compile_cache_save_format": "zip"})", "unpacked"},
       {R"({"mode": 3, "backend": "inducto"})", "'inductor'"},
+      {R"({"backend": "tvm"})", "backend"},
+      {R"({"mode": 1, "backend": "aot_eager"})", "aot_eager"},
       {R"({"level": "x"})", "unknown value"},
       {R"("FULL")", "an object"},
       {R"({"mode": 3, "mode": 2})", "mode"},
