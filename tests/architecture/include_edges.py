@@ -59,7 +59,7 @@ ALLOWED = {
     },
     "compile_models": {
         "base", "device", "tensor", "cudagraph", "kernels", "kv_cache", "kv_cache_tensors", "weights", "attention",
-        "models", "program", "compile",
+        "models", "program", "program_models", "compile",
     },
     "compile_cache": {"base"},
     # made for the binary interface of kernels; LLVM is only in the plug-in

@@ -67,7 +67,7 @@ void check_programs(uint32_t begin, uint32_t end) {
         << program::print(before) << program::print(after);
   }
   for (const auto& [pass, matches] : num_matches) {
-    EXPECT_GT(matches, (end - begin) / 500) << pass << " is hardly tested";
+    EXPECT_GT(matches, (end - begin) / 1000) << pass << " is hardly tested";
   }
 }
 

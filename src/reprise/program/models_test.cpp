@@ -182,7 +182,9 @@ TEST(RandomProgramsOnKernels, compute_the_same_twice_and_in_pieces) {
   *inputs[kNumLogits].data_as<int32_t>() = 7;
   for (uint32_t seed = 0; seed < 300; ++seed) {
     const DType dtype = seed % 2 == 0 ? DType::f32 : DType::bf16;
-    const Program program = random_program(seed, {.dtype = dtype, .num_steps = 10});
+    const Program program =
+        random_program(seed, {.dtype = dtype, .collectives = false, .num_steps = 10});
+    if (!has_kernels(program)) continue;
     std::deque<std::vector<uint16_t>> memory;
     const auto run = [&](const auto& interpret) {
       std::mt19937 random(seed);
