@@ -387,7 +387,7 @@ class Dump(Case):
         self.assertIn("model folder", self.refused("dump"))
 
 
-class Pages(unittest.TestCase):
+class Pages(Case):
     def source(self, *parts):
         return SOURCE.joinpath(*parts).read_text(encoding="utf-8")
 
@@ -401,6 +401,28 @@ class Pages(unittest.TestCase):
         text = subprocess.run([str(BINARY), "--help"], capture_output=True, text=True, check=True).stdout
         listed = set(re.findall(r"^  ([A-Z_]+) ", text, re.MULTILINE))
         self.assertEqual(listed, read)
+
+    def test_the_readme_shows_what_dump_and_explain_print(self):
+        page = self.source("README.md")
+        explain = re.search(r"<!-- explain:begin -->\n```\n\$ \S+ (.*?)\n(.*?)```", page, re.DOTALL)
+        self.assertEqual(self.ok(*explain[1].split()).stdout, explain[2])
+        shown = re.search(r"<!-- dump:begin -->\n```\n\$ .*?\n(.*?)```", page, re.DOTALL)[1].splitlines()
+        printed = self.dump().splitlines()[: len(shown)]
+        if "backend         llvm" not in printed:
+            self.skipTest("the page shows a build with LLVM")
+        for line in shown:
+            # Times differ, and code is as long as the instruction set of this machine makes it.
+            if not line.startswith(("seconds", "code")):
+                self.assertIn(line, printed, "README.md, between dump:begin and dump:end")
+
+    def test_the_page_on_compiling_has_the_launches_of_each_level(self):
+        page = " ".join(self.source("docs/howto/compile.md").split())
+        numbers = re.search(r"launches (\d+) kernels at level 0, (\d+) at 1 and 2, (\d+) at 3", page)
+        for level, number in ((1, numbers[2]), (2, numbers[2]), (3, numbers[3])):
+            text = self.dump("--level", level)
+            if "backend         llvm" not in text:
+                self.skipTest("the page tells of a build with LLVM")
+            self.assertIn(f"{number} launches per decode step instead of {numbers[1]} ", text)
 
     def test_the_page_on_counters_has_them_all(self):
         header = self.source("src/reprise/compile/compilation_counter.h")
