@@ -61,6 +61,7 @@ class RowGrouper {
   // Ops that read the same rows, or of which one reads what the other makes.
   void find_candidates() {
     for (const auto& [rows, readers] : flow_.row_readers()) {
+      if (flow_.row_bytes(rows) == 0) continue;  // positions: all layers read them
       std::set<size_t> nodes(readers.begin(), readers.end());
       const std::optional<size_t> maker = flow_.definition(rows);
       if (maker && flow_.can_be_member(*maker)) nodes.insert(*maker);
