@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reprise/api/engine_args.h"
+#include "reprise/api/llm.h"
+#include "reprise/base/json.h"
+#include "reprise/sampling/sampling_params.h"
+
+namespace reprise::api {
+
+/// A request of one AsyncEngine.
+enum class AsyncRequestId : uint64_t {};
+
+/// What a request gained in one step. Borrowed for the call that delivers it.
+struct AsyncOutput {
+  AsyncRequestId id{};
+  std::string_view text;                // may be empty: held back, or half a character
+  std::span<const int32_t> token_ids;   // of this step
+  bool finished = false;
+  // Once finished:
+  std::string finish_reason;            // "stop", "length", "abort", "error"
+  engine::StopReason stop_reason;       // what stopped it beyond EOS
+  std::string error;                    // why finish_reason is "error"
+  int32_t num_prompt_tokens = 0;
+  int32_t num_output_tokens = 0;
+};
+/// Called on the engine's thread: it must not block, throw or call back into the engine except for
+/// abort().
+using OnAsyncOutput = std::function<void(const AsyncOutput&)>;
+
+/// A picture of the engine between two steps.
+struct EngineStats {
+  int64_t num_requests_running = 0;
+  int64_t num_requests_waiting = 0;
+  double kv_cache_usage = 0;  // 0..1, of the blocks that requests can have
+  uint64_t prompt_tokens = 0;      // computed since the start
+  uint64_t generation_tokens = 0;  // sampled since the start
+  uint64_t num_preemptions = 0;
+  uint64_t num_steps = 0;
+  uint64_t num_finished_stop = 0;
+  uint64_t num_finished_length = 0;
+  uint64_t num_finished_abort = 0;
+  uint64_t num_finished_error = 0;
+  uint64_t steps_full = 0;       // replayed as FULL, as PIECEWISE, or run eagerly
+  uint64_t steps_piecewise = 0;
+  uint64_t steps_eager = 0;
+  bool is_dead = false;  // the device is lost; nothing will run any more
+};
+
+/// An engine with a thread of its own: requests come from any thread and answers go to callbacks.
+/// A step that fails ends the requests that were in it, with a reason, and the engine goes on; a lost
+/// device ends all of them and every later one at once.
+class AsyncEngine {
+ public:
+  /// Loads, compiles, captures and seals, then starts the thread. \throws as LLM
+  explicit AsyncEngine(const EngineArgs& args, const StartupObserver& observer = {});
+  AsyncEngine(const AsyncEngine&) = delete;
+  AsyncEngine& operator=(const AsyncEngine&) = delete;
+  /// Aborts what is unfinished (each request still gets its last output) and joins.
+  ~AsyncEngine();
+
+  /// Thread-safe. The first output may come before this returns.
+  /// \throws InvalidArgument when the request can never run
+  AsyncRequestId submit(std::vector<int32_t> prompt_token_ids,
+                        const sampling::SamplingParams& params,
+                        OnAsyncOutput on_output);
+  /// Thread-safe; within one step. Unknown and finished ids are ignored.
+  void abort(AsyncRequestId id);
+  /// Thread-safe.
+  [[nodiscard]] EngineStats stats() const;
+
+  // Constant after the start, so thread-safe.
+  [[nodiscard]] const tokenizer::Tokenizer& tokenizer() const noexcept;
+  [[nodiscard]] std::string apply_chat_template(const Json& messages) const;
+  [[nodiscard]] sampling::SamplingParams default_sampling_params() const;
+  [[nodiscard]] const StartupReport& startup_report() const noexcept;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace reprise::api
