@@ -66,7 +66,8 @@ std::string compilation_line(const api::StartupReport& report, size_t traced_lau
     return "level 0 NONE: the model's own code runs, nothing is compiled";
   }
   if (!compilation.refused.empty()) {
-    return fmt::format("level {} was asked for, level 0 runs: {}", level_text(report), compilation.refused);
+    return fmt::format(
+        "level {} was asked for, level 0 runs: {}", level_text(report), compilation.refused);
   }
   return fmt::format("level {}, backend {}; {}{}",
                      level_text(report),
@@ -82,7 +83,8 @@ std::string compilation_details(const api::CompilationReport& compilation) {
   std::string text;
   if (counter.num_piecewise_graphs_seen > 0) {
     text += fmt::format(
-        "  {} pieces: {} compiled ({} unique), {} split points; {} row groups, {} generated kernels; "
+        "  {} pieces: {} compiled ({} unique), {} split points; {} row groups, {} generated "
+        "kernels; "
         "{} bytes per token planned, {} alive at once\n",
         counter.num_piecewise_graphs_seen,
         counter.num_piecewise_capturable_graphs_seen,
@@ -115,9 +117,10 @@ Json compilation_to_json(const api::StartupReport& report, size_t traced_launche
           {"mode", to_string(asked)},
           {"refused", compilation.refused.empty() ? Json() : Json(compilation.refused)},
           {"backend", compilation.backend},
-          {"cache", {{"outcome", compilation.cache_outcome},
-                     {"saved", compilation.cache_saved},
-                     {"directory", compilation.cache_directory}}},
+          {"cache",
+           {{"outcome", compilation.cache_outcome},
+            {"saved", compilation.cache_saved},
+            {"directory", compilation.cache_directory}}},
           {"launches_per_step", compilation.compiled_launches},
           {"launches_per_step_traced", traced_launches},
           {"planned_bytes_per_token", compilation.planned_bytes_per_token},

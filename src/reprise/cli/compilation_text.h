@@ -17,12 +17,14 @@ namespace reprise::cli {
 [[nodiscard]] std::string launches_text(size_t compiled_launches, size_t traced_launches);
 
 /// One line: level, backend, cache, launches. Why, where the model runs as at level 0.
-[[nodiscard]] std::string compilation_line(const api::StartupReport& report, size_t traced_launches);
+[[nodiscard]] std::string compilation_line(const api::StartupReport& report,
+                                           size_t traced_launches);
 
 /// More lines, each indented and ended: pieces, code and memory, seconds per stage. May be empty.
 [[nodiscard]] std::string compilation_details(const api::CompilationReport& compilation);
 
-/// The members of "compilation" in --json. Counters have vLLM's names; those that are 0 are left out.
+/// The members of "compilation" in --json. Counters have vLLM's names; those that are 0 are left
+/// out.
 [[nodiscard]] Json compilation_to_json(const api::StartupReport& report, size_t traced_launches);
 
 /// Launches of the model as traced: from the report, or by tracing it once more after a cache hit.

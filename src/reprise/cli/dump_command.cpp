@@ -26,17 +26,19 @@ struct DumpArguments {
 constexpr std::array<std::string_view, 4> kFormats = {"text", "html", "svg", "all"};
 
 OptionTable make_table(DumpArguments& arguments) {
-  OptionTable table("reprise dump MODEL [options]",
-                    "Compiles a model and shows every stage: pieces, ops before and after the passes, "
-                    "launches, memory, generated kernels. Captures nothing, runs nothing, and neither "
-                    "reads nor writes the compile cache. --load-format dummy needs no weights.");
-  table.add({.name = "output",
-             .short_name = "-o",
-             .group = "Output",
-             .value_name = "DIR",
-             .help = "Also write summary.txt, index.html, split.svg, and under rank_0 the program after "
-                     "every pass and the generated code.",
-             .apply = [&](std::string_view value) { arguments.output = value; }});
+  OptionTable table(
+      "reprise dump MODEL [options]",
+      "Compiles a model and shows every stage: pieces, ops before and after the passes, "
+      "launches, memory, generated kernels. Captures nothing, runs nothing, and neither "
+      "reads nor writes the compile cache. --load-format dummy needs no weights.");
+  table.add(
+      {.name = "output",
+       .short_name = "-o",
+       .group = "Output",
+       .value_name = "DIR",
+       .help = "Also write summary.txt, index.html, split.svg, and under rank_0 the program after "
+               "every pass and the generated code.",
+       .apply = [&](std::string_view value) { arguments.output = value; }});
   table.add({.name = "format",
              .group = "Output",
              .value_name = "F",
@@ -44,9 +46,10 @@ OptionTable make_table(DumpArguments& arguments) {
              .default_text = "text; all with --output",
              .apply = [&](std::string_view value) {
                if (std::find(kFormats.begin(), kFormats.end(), value) == kFormats.end()) {
-                 throw InvalidArgument(fmt::format("--format: '{}' is not one of text, html, svg, all{}",
-                                                   value,
-                                                   did_you_mean(value, kFormats)));
+                 throw InvalidArgument(
+                     fmt::format("--format: '{}' is not one of text, html, svg, all{}",
+                                 value,
+                                 did_you_mean(value, kFormats)));
                }
                arguments.format = value;
              }});
@@ -75,8 +78,8 @@ void create_folder(const std::filesystem::path& folder) {
 void require_something_compiled(const api::CompiledModel& model) {
   const api::CompilationReport& compilation = model.report.compilation;
   if (!compilation.refused.empty()) {
-    throw InvalidArgument(fmt::format(
-        "this model cannot be traced, and runs as at level 0: {}", compilation.refused));
+    throw InvalidArgument(fmt::format("this model cannot be traced, and runs as at level 0: {}",
+                                      compilation.refused));
   }
   if (model.stages.after.pieces.empty()) {
     throw InvalidArgument(
@@ -108,7 +111,8 @@ int run_dump(std::span<const std::string> raw_arguments) {
   }
 
   const api::CompiledModel model = api::compile_only(arguments.engine);
-  for (const std::string& warning : model.report.warnings) fmt::print(stderr, "warning: {}\n", warning);
+  for (const std::string& warning : model.report.warnings)
+    fmt::print(stderr, "warning: {}\n", warning);
   require_something_compiled(model);
 
   const std::string name = model_name(arguments.engine.model);

@@ -47,18 +47,6 @@ std::string list_text(const std::vector<size_t>& numbers) {
   return text;
 }
 
-// Launches of one program as it will run: groups without code cost their ops.
-size_t launches_of(const Program& program, const std::vector<bool>& has_code) {
-  size_t launches = compile::num_launches(program);
-  for (const program::Node& node : program.nodes) {
-    if (node.op != OpCode::row_group) continue;
-    const size_t group = node.attributes.group;
-    const bool is_one_launch = group < has_code.size() && has_code[group];
-    if (!is_one_launch) launches += compile::num_launches(program.groups.at(group)) - 1;
-  }
-  return launches;
-}
-
 bool is_cut_alike(const SplitProgram& before, const SplitProgram& after) {
   return std::ranges::equal(before.pieces, after.pieces, [](const Piece& a, const Piece& b) {
     return a.is_splitting == b.is_splitting;
@@ -73,7 +61,7 @@ std::vector<ProgramFacts> facts_of(const api::CompilationStages& stages) {
     facts[i] = {.index = i,
                 .after = &after.programs[i],
                 .report = stages.reports.size() == facts.size() ? &stages.reports[i] : nullptr,
-                .launches_after = launches_of(after.programs[i], stages.has_code.at(i))};
+                .launches_after = compile::num_launches(after.programs[i], stages.has_code.at(i))};
   }
   for (size_t piece = 0; piece < after.pieces.size(); ++piece) {
     ProgramFacts& of = facts[after.pieces[piece].program];
@@ -107,13 +95,22 @@ std::vector<std::pair<std::string, std::string>> head_lines(const api::CompiledM
                                  stages.traced.states.size()));
   // Without a report per program the passes saw the whole, before it was cut.
   const bool is_cut_afterwards = stages.reports.size() != stages.after.programs.size();
-  lines.emplace_back("pieces",
-                     fmt::format("{}: {} compiled ({} unique), {} split points{}",
-                                 num_pieces,
-                                 num_capturable,
-                                 stages.after.num_unique_capturable_pieces(),
-                                 num_pieces - num_capturable,
-                                 is_cut_afterwards ? "; passes saw the whole, cut afterwards" : ""));
+  lines.emplace_back(
+      "pieces",
+      fmt::format("{}: {} compiled ({} unique), {} split points{}",
+                  num_pieces,
+                  num_capturable,
+                  stages.after.num_unique_capturable_pieces(),
+                  num_pieces - num_capturable,
+                  is_cut_afterwards ? "; passes saw the whole, cut afterwards" : ""));
+  const size_t num_ranges = counter.num_piecewise_graphs_seen / std::max<size_t>(num_pieces, 1);
+  if (num_ranges > 1) {
+    lines.emplace_back(
+        "shown",
+        fmt::format("the last of {} ranges of batch sizes; launches are those of one "
+                    "token, code counts all",
+                    num_ranges));
+  }
   lines.emplace_back("order", compile::describe_order(stages.after));
   lines.emplace_back("launches",
                      launches_text(compilation.compiled_launches, compilation.traced_launches));
@@ -144,17 +141,16 @@ std::string program_row(const ProgramFacts& facts) {
   const auto change = [](bool known, size_t before, size_t after) {
     return known ? fmt::format("{} -> {}", before, after) : fmt::format("{}", after);
   };
-  return fmt::format(
-      "{:<8} {:<12} {:>12} {:>15}   {}\n",
-      facts.index,
-      facts.is_splitting ? "split point" : "compiled",
-      change(facts.before != nullptr,
-             facts.before != nullptr ? facts.before->nodes.size() : 0,
-             facts.after->nodes.size()),
-      change(facts.before != nullptr,
-             facts.before != nullptr ? compile::num_launches(*facts.before) : 0,
-             facts.launches_after),
-      list_text(facts.pieces));
+  return fmt::format("{:<8} {:<12} {:>12} {:>15}   {}\n",
+                     facts.index,
+                     facts.is_splitting ? "split point" : "compiled",
+                     change(facts.before != nullptr,
+                            facts.before != nullptr ? facts.before->nodes.size() : 0,
+                            facts.after->nodes.size()),
+                     change(facts.before != nullptr,
+                            facts.before != nullptr ? compile::num_launches(*facts.before) : 0,
+                            facts.launches_after),
+                     list_text(facts.pieces));
 }
 
 std::string matches_text(const compile::PipelineReport& report) {
@@ -228,7 +224,8 @@ constexpr const char* kPageStyle = R"(
   pre { font: 12px/1.45 ui-monospace, "DejaVu Sans Mono", monospace; margin: 0.3rem 0; overflow-x: auto;
         background: #f6f8fa; padding: 0.6rem; border-radius: 6px; }
   summary { cursor: pointer; padding: 0.2rem 0; }
-  svg { max-width: 100%; height: auto; }
+  .picture { overflow-x: auto; }
+  .picture svg { max-width: 100%; min-width: 860px; height: auto; }
   @media (prefers-color-scheme: dark) {
     body { color: #e6edf3; background: #0d1117; }
     th { color: #9da7b3; }
@@ -265,11 +262,10 @@ std::string match_table_html(const std::vector<compile::PipelineReport>& reports
 }
 
 std::string program_html(const ProgramFacts& facts) {
-  std::string html = fmt::format(
-      "<details><summary>Program {}: {} {}</summary>\n",
-      facts.index,
-      facts.is_splitting ? "split point, pieces" : "compiled, pieces",
-      list_text(facts.pieces));
+  std::string html = fmt::format("<details><summary>Program {}: {} {}</summary>\n",
+                                 facts.index,
+                                 facts.is_splitting ? "split point, pieces" : "compiled, pieces",
+                                 list_text(facts.pieces));
   if (facts.before != nullptr) {
     html += fmt::format("<p>As traced</p>\n<pre>{}</pre>\n",
                         escape_xml(compile::print_ops(*facts.before)));
@@ -286,7 +282,8 @@ std::string dump_text(const api::CompiledModel& model, const std::string& name) 
     text += fmt::format("{:<15} {}\n", title, value);
   }
   const std::vector<ProgramFacts> programs = facts_of(model.stages);
-  text += fmt::format("\n{:<8} {:<12} {:>12} {:>15}   {}\n", "program", "is", "ops", "launches", "pieces");
+  text += fmt::format(
+      "\n{:<8} {:<12} {:>12} {:>15}   {}\n", "program", "is", "ops", "launches", "pieces");
   for (const ProgramFacts& facts : programs) text += program_row(facts);
   text += match_table(model.stages.reports);
   for (const ProgramFacts& facts : programs) append_program(text, facts);
@@ -295,10 +292,11 @@ std::string dump_text(const api::CompiledModel& model, const std::string& name) 
 
 std::string dump_svg(const api::CompiledModel& model, const std::string& name) {
   const api::CompilationStages& stages = model.stages;
-  return compile::render_svg({.before = &stages.before,
-                              .after = &stages.after,
-                              .has_code = stages.has_code,
-                              .title = fmt::format("{}, level {}", name, level_text(model.report))});
+  return compile::render_svg(
+      {.before = &stages.before,
+       .after = &stages.after,
+       .has_code = stages.has_code,
+       .title = fmt::format("{}, level {}", name, level_text(model.report))});
 }
 
 std::string dump_html(const api::CompiledModel& model, const std::string& name) {
@@ -311,7 +309,8 @@ std::string dump_html(const api::CompiledModel& model, const std::string& name) 
       escape_xml(name),
       kPageStyle);
   html += facts_table(model);
-  html += "<h2>The program in pieces</h2>\n" + dump_svg(model, name);
+  html += fmt::format("<h2>The program in pieces</h2>\n<div class=\"picture\">\n{}</div>\n",
+                      dump_svg(model, name));
   html += "<h2>What the passes found</h2>\n" + match_table_html(model.stages.reports);
   html += "<h2>Ops</h2>\n";
   for (const ProgramFacts& facts : facts_of(model.stages)) html += program_html(facts);

@@ -66,8 +66,7 @@ void add_compilation_options(OptionTable& table,
   table.add({.name = "level",
              .group = kGraphs,
              .value_name = "0..3",
-             .help = "Compile level, as -cc.mode: 0 none, 1 whole program, 2 the same without guards, "
-                     "3 pieces.",
+             .help = "Compile level, as -cc.mode: 0 nothing, 1 and 2 the whole, 3 pieces with all passes.",
              .default_text = "3; 0 with -O0",
              .apply = [&compilation_config](std::string_view value) {
                compilation_config["mode"] = to_string(parse_level(value));

@@ -1,7 +1,6 @@
 #include "reprise/compile/launch_count.h"
 
 #include <algorithm>
-#include <vector>
 
 #include "reprise/tensor/view.h"
 
@@ -17,18 +16,23 @@ size_t num_launches(const Program& program) noexcept {
       std::ranges::count_if(program.nodes, [](const Node& node) { return is_launch(node.op); }));
 }
 
+size_t num_launches(const Program& program, const std::vector<bool>& has_code) {
+  size_t launches = num_launches(program);
+  for (const Node& node : program.nodes) {
+    if (node.op != OpCode::row_group) continue;
+    const size_t group = node.attributes.group;
+    const bool is_one_launch = group < has_code.size() && has_code[group];
+    if (!is_one_launch) launches += num_launches(program.groups.at(group)) - 1;
+  }
+  return launches;
+}
+
 size_t num_launches(const program::CompiledProgram& compiled) {
   std::vector<size_t> of_program;
   for (size_t i = 0; i < compiled.split.programs.size(); ++i) {
-    const Program& program = compiled.split.programs[i];
-    size_t launches = num_launches(program);
-    for (const Node& node : program.nodes) {
-      if (node.op != OpCode::row_group) continue;
-      const size_t group = node.attributes.group;
-      if (compiled.code.at(i).at(group) != nullptr) continue;
-      launches += num_launches(program.groups.at(group)) - 1;
-    }
-    of_program.push_back(launches);
+    std::vector<bool> has_code;
+    for (const auto& code : compiled.code.at(i)) has_code.push_back(code != nullptr);
+    of_program.push_back(num_launches(compiled.split.programs[i], has_code));
   }
   size_t sum = 0;
   for (const program::Piece& piece : compiled.split.pieces) sum += of_program.at(piece.program);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <vector>
 
 #include "reprise/program/compiled_program.h"
 #include "reprise/program/program.h"
@@ -13,8 +14,11 @@ namespace reprise::compile {
 /// Kernels that one run of a program launches; each group is one launch.
 [[nodiscard]] size_t num_launches(const program::Program& program) noexcept;
 
-/// Kernels that one step launches, all pieces together; the ops of a group without code are
-/// launched one by one.
+/// The same where groups without code (by group; left out: none) are launched op by op.
+[[nodiscard]] size_t num_launches(const program::Program& program,
+                                  const std::vector<bool>& has_code);
+
+/// Kernels that one step launches, all pieces together.
 [[nodiscard]] size_t num_launches(const program::CompiledProgram& compiled);
 
 }  // namespace reprise::compile

@@ -76,6 +76,15 @@ std::string cut_to(std::string_view text, double pixels) {
   return std::string(text.substr(0, most - 1)) + "\xE2\x80\xA6";  // an ellipsis
 }
 
+// "1 piece", "2 pieces"
+std::string counted(size_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+std::string launches_text(size_t launches) {
+  return fmt::format("{} {}", launches, launches == 1 ? "launch" : "launches");
+}
+
 // "model.layers.0.mlp.down_proj" -> "down_proj"
 std::string_view last_name(std::string_view location) {
   const size_t dot = location.rfind('.');
@@ -148,11 +157,39 @@ std::vector<Frame> frames_of(const Program& program, const std::vector<bool>& ha
   return frames;
 }
 
-int height_of(const std::vector<Frame>& frames) {
-  int height = 0;
-  for (const Frame& frame : frames) height += frame.height() + kGap;
-  return std::max(height - kGap, kLine);
-}
+// The frames of one side of a piece; layers that repeat inside it are drawn once.
+struct Column {
+  std::vector<Frame> frames;
+  std::vector<PieceRun> runs;
+
+  explicit Column(std::vector<Frame> all) : frames(std::move(all)) {
+    std::map<std::string, size_t> numbers;  // by what is drawn
+    std::vector<size_t> sequence;
+    for (const Frame& frame : frames) {
+      std::string drawn = frame.caption;
+      for (const OpText& op : frame.lines)
+        drawn += '\n' + op.name + '\t' + op.place + '\t' + op.type;
+      sequence.push_back(numbers.try_emplace(std::move(drawn), numbers.size()).first->second);
+    }
+    runs = fold_runs(sequence);
+  }
+
+  // Two adds in a row are not worth it.
+  [[nodiscard]] static bool is_folded(const PieceRun& run) {
+    return run.count > 1 && run.period > 2;
+  }
+  [[nodiscard]] static size_t num_drawn(const PieceRun& run) {
+    return is_folded(run) ? run.period : run.period * run.count;
+  }
+  [[nodiscard]] int height() const {
+    int height = 0;
+    for (const PieceRun& run : runs) {
+      for (size_t i = 0; i < num_drawn(run); ++i) height += frames[run.begin + i].height() + kGap;
+      if (is_folded(run)) height += kLine + kGap;
+    }
+    return std::max(height - kGap, kLine);
+  }
+};
 
 class Picture {
  public:
@@ -243,12 +280,11 @@ class Picture {
     text(kMargin,
          y_ + 18,
          "note",
-         fmt::format(
-             "{} pieces in order: {} compiled as {} programs (numbers), {} split points (grey)",
-             split.pieces.size(),
-             capturable,
-             split.num_unique_capturable_pieces(),
-             split.pieces.size() - capturable));
+         fmt::format("{} in order: {} compiled as {} (numbers), {} (grey)",
+                     counted(split.pieces.size(), "piece"),
+                     capturable,
+                     counted(split.num_unique_capturable_pieces(), "program"),
+                     counted(split.pieces.size() - capturable, "split point")));
     y_ += 36;
   }
 
@@ -262,9 +298,9 @@ class Picture {
     text(kLeftX,
          y_ + 12,
          "head",
-         has_before_ ? fmt::format("as traced: {} launches per step", before)
+         has_before_ ? fmt::format("as traced: {} per step", launches_text(before))
                      : std::string("as traced: cut differently, see the text"));
-    text(kRightX, y_ + 12, "head", fmt::format("as compiled: {} launches per step", after));
+    text(kRightX, y_ + 12, "head", fmt::format("as compiled: {} per step", launches_text(after)));
     y_ += 24;
   }
 
@@ -272,16 +308,8 @@ class Picture {
     static const std::vector<bool> kNone;
     return program < in_.has_code.size() ? in_.has_code[program] : kNone;
   }
-  [[nodiscard]] size_t launches_after(size_t index) const {
-    const Program& program = in_.after->programs[index];
-    size_t launches = num_launches(program);
-    for (const Node& node : program.nodes) {
-      if (node.op != OpCode::row_group) continue;
-      const size_t group = node.attributes.group;
-      const bool is_generated = group < code_of(index).size() && code_of(index)[group];
-      if (!is_generated) launches += num_launches(program.groups.at(group)) - 1;
-    }
-    return launches;
+  [[nodiscard]] size_t launches_after(size_t program) const {
+    return num_launches(in_.after->programs[program], code_of(program));
   }
 
   void draw_run(const PieceRun& run) {
@@ -302,10 +330,9 @@ class Picture {
     const Program& after = in_.after->programs[piece.program];
     const Program* before =
         has_before_ ? &in_.before->programs[in_.before->pieces[index].program] : nullptr;
-    const std::vector<Frame> right = frames_of(after, code_of(piece.program));
-    const std::vector<Frame> left =
-        before == nullptr ? std::vector<Frame>{} : frames_of(*before, {});
-    const int height = kHeader + std::max(height_of(left), height_of(right)) + 10;
+    const Column right(frames_of(after, code_of(piece.program)));
+    const Column left(before == nullptr ? std::vector<Frame>{} : frames_of(*before, {}));
+    const int height = kHeader + std::max(left.height(), right.height()) + 10;
     put("<g class=\"piece\">\n<rect class=\"card{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" "
         "rx=\"6\"/>\n<rect class=\"{}\" x=\"{}\" y=\"{}\" width=\"5\" height=\"{}\" rx=\"2\"/>\n",
         piece.is_splitting ? " split" : "",
@@ -317,11 +344,10 @@ class Picture {
         kCardX,
         y_,
         height);
-    const std::string launches = before == nullptr
-                                     ? fmt::format("{} launches", launches_after(piece.program))
-                                     : fmt::format("{} \xE2\x86\x92 {} launches",
-                                                   num_launches(*before),
-                                                   launches_after(piece.program));
+    const std::string launches = before == nullptr ? launches_text(launches_after(piece.program))
+                                                   : fmt::format("{} \xE2\x86\x92 {} launches",
+                                                                 num_launches(*before),
+                                                                 launches_after(piece.program));
     text(kLeftX,
          y_ + 19,
          "head",
@@ -334,8 +360,8 @@ class Picture {
         kRightX + kColumnWidth,
         y_ + 19,
         piece.is_splitting ? std::string() : launches);
-    draw_frames(left, kLeftX, y_ + kHeader, color_of(piece));
-    draw_frames(right, kRightX, y_ + kHeader, color_of(piece));
+    draw_column(left, kLeftX, y_ + kHeader, color_of(piece));
+    draw_column(right, kRightX, y_ + kHeader, color_of(piece));
     put("</g>\n");
     y_ += height + kPieceGap;
   }
@@ -347,31 +373,44 @@ class Picture {
         "{}, {}, \xE2\x80\xA6 {}", index, index + run.period, index + (run.count - 1) * run.period);
   }
 
-  void draw_frames(const std::vector<Frame>& frames, int x, int y, const std::string& color) {
-    const std::string fill = color == "s" ? "s" : "c" + color;
-    for (const Frame& frame : frames) {
-      int line = y;
-      if (frame.is_launch) {
-        put("<rect class=\"frame {} f{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" rx=\"4\">"
-            "<title>{}</title></rect>\n",
-            fill,
-            color,
-            x,
-            y,
-            kColumnWidth,
-            frame.height(),
-            escape_xml(frame.tooltip));
-        line += kPadding;
+  void draw_column(const Column& column, int x, int y, const std::string& color) {
+    for (const PieceRun& run : column.runs) {
+      const int top = y;
+      for (size_t i = 0; i < Column::num_drawn(run); ++i) {
+        const Frame& frame = column.frames[run.begin + i];
+        draw_frame(frame, x, y, color);
+        y += frame.height() + kGap;
       }
-      if (!frame.caption.empty()) {
-        text(x + 8, line + 13, "muted", cut_to(frame.caption, kColumnWidth - 16));
-        line += kLine;
-      }
-      for (const OpText& op : frame.lines) {
-        draw_op(op, frame, x, line);
-        line += kLine;
-      }
-      y += frame.height() + kGap;
+      if (!Column::is_folded(run)) continue;
+      put("<path class=\"bracket\" d=\"M{} {} v{}\"/>\n", x - 4, top, y - kGap - top);
+      text(x + 8,
+           y + 13,
+           "times",
+           fmt::format("\xC3\x97 {}: these again, for each layer", run.count));
+      y += kLine + kGap;
+    }
+  }
+
+  void draw_frame(const Frame& frame, int x, int y, const std::string& color) {
+    if (frame.is_launch) {
+      put("<rect class=\"frame {} f{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" rx=\"4\">"
+          "<title>{}</title></rect>\n",
+          color == "s" ? "s" : "c" + color,
+          color,
+          x,
+          y,
+          kColumnWidth,
+          frame.height(),
+          escape_xml(frame.tooltip));
+      y += kPadding;
+    }
+    if (!frame.caption.empty()) {
+      text(x + 8, y + 13, "muted", cut_to(frame.caption, kColumnWidth - 16));
+      y += kLine;
+    }
+    for (const OpText& op : frame.lines) {
+      draw_op(op, frame, x, y);
+      y += kLine;
     }
   }
 

@@ -1,9 +1,11 @@
 #include "reprise/compile/render_split.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "reprise/program/program_fixture.h"
+#include "reprise/program/text.h"
 
 namespace reprise::compile {
 namespace {
@@ -73,7 +75,7 @@ TEST(RenderSplit, each_launch_has_a_frame_and_views_have_none) {
   EXPECT_EQ(count(svg, ">rms_norm<"), 2U);
   EXPECT_THAT(svg, HasSubstr("slice unflatten flatten"));
   EXPECT_THAT(svg, HasSubstr("as traced: 2 launches"));
-  EXPECT_THAT(svg, HasSubstr("as compiled: 1 launches"));
+  EXPECT_THAT(svg, HasSubstr("as compiled: 1 launch per step"));
 }
 
 TEST(RenderSplit, repeated_layers_are_drawn_once_and_counted) {
@@ -84,6 +86,26 @@ TEST(RenderSplit, repeated_layers_are_drawn_once_and_counted) {
   EXPECT_EQ(count(svg, "\xC3\x97 4<"), 1U);
   EXPECT_EQ(count(svg, "class=\"cell-box "), 11U);  // none folded in the strip
   EXPECT_THAT(svg, HasSubstr("pieces 2, 4, \xE2\x80\xA6 8"));
+}
+
+TEST(RenderSplit, layers_that_repeat_inside_a_piece_are_drawn_once) {
+  std::string text =
+      "program {\n  input %x: f32[T, 8]\n  parameter p0: f32[8, 8]\n  parameter p1: f32[8]\n";
+  std::string last = "x";
+  for (int layer = 0; layer < 24; ++layer) {
+    const int first = 3 * layer;
+    text += fmt::format("  %{}: f32[T, 8] = rms_norm(%{}, p1) {{epsilon=1e-05}}\n", first, last);
+    text += fmt::format("  %{}: f32[T, 8] = linear(%{}, p0, none)\n", first + 1, first);
+    text += fmt::format("  %{}: f32[T, 8] = add(%{}, %{})\n", first + 2, first + 1, last);
+    last = fmt::to_string(first + 2);
+  }
+  SplitProgram split;
+  split.programs.push_back(program::parse(text + fmt::format("  return %{}\n}}\n", last)));
+  split.pieces.push_back({.program = 0});
+  const std::string svg = render_svg({.before = &split, .after = &split});
+  EXPECT_EQ(count(svg, "class=\"frame "), 6U);  // three a side
+  EXPECT_EQ(count(svg, "\xC3\x97 24: these again"), 2U);
+  EXPECT_THAT(svg, HasSubstr("as compiled: 72 launches"));
 }
 
 TEST(RenderSplit, equal_pieces_have_one_colour_and_split_points_none) {
@@ -99,7 +121,7 @@ TEST(RenderSplit, a_group_says_whether_it_has_code_and_counts_accordingly) {
   const SplitProgram split = split_of({kGrouped}, {0});
   std::string svg = render_svg({.before = &split, .after = &split, .has_code = {{true}}});
   EXPECT_THAT(svg, HasSubstr("row group, one generated kernel"));
-  EXPECT_THAT(svg, HasSubstr("as compiled: 1 launches"));
+  EXPECT_THAT(svg, HasSubstr("as compiled: 1 launch per step"));
   svg = render_svg({.before = &split, .after = &split, .has_code = {{false}}});
   EXPECT_THAT(svg, HasSubstr("as compiled: 2 launches"));
 }

@@ -16,8 +16,8 @@ using program::Node;
 using program::Piece;
 using program::Program;
 
-// Longer than any layer pattern (window, window, ..., full) with its split points.
-constexpr size_t kLongestPeriod = 16;
+// Longer than any layer pattern (window, window, ..., full) in pieces, and than a layer in ops.
+constexpr size_t kLongestPeriod = 64;
 
 size_t repetitions(const std::vector<size_t>& sequence, size_t begin, size_t period) {
   size_t count = 1;
