@@ -19,6 +19,7 @@
 #include "reprise/compile/codegen/plugin.h"
 #include "reprise/compile/compile_program.h"
 #include "reprise/compile/launch_count.h"
+#include "reprise/kernels/linear_rope_kv_write/linear_rope_kv_write.h"
 #include "reprise/kernels/row_group/row_group_arguments.h"
 #include "reprise/program/artifact.h"
 #include "reprise/tensor/aliasing.h"
@@ -291,6 +292,35 @@ CompilationStages stages_of(const CompileInputs& inputs,
   return stages;
 }
 
+// What no table of switches can know: the kernels' and the code generator's answers.
+void ask_backends(compile::PassOptions& options, compile::CompilerInterface* compiler) {
+  options.has_kernel = [](const program::Program& program, const program::Node& node) {
+    if (node.op != OpCode::linear_rope_kv_write) return true;
+    constexpr size_t kKeyCache = 5;
+    const program::SymShape& cache = program.type(node.inputs[kKeyCache]).shape;
+    return kernels::supports_linear_rope_kv_write(cache[3].constant());
+  };
+  options.can_compile = [compiler](const program::Program& body) {
+    return compiler != nullptr && !compiler->why_not(body).has_value();
+  };
+}
+
+// Switches of vLLM's that change nothing here, if somebody turned them on.
+void warn_of_idle_switches(const cudagraph::PassConfig& asked, std::vector<std::string>& warnings) {
+  const auto warn =
+      [&](const std::optional<bool>& flag, std::string_view name, std::string_view why) {
+        if (flag.value_or(false))
+          warnings.push_back(fmt::format("pass_config.{} has no effect: {}", name, why));
+      };
+  constexpr std::string_view kNoModel = "no model here has what it fuses";
+  warn(asked.enable_qk_norm_rope_fusion,
+       "enable_qk_norm_rope_fusion",
+       "fuse_qk_norm_rope_kvcache, which is on, does that and more");
+  warn(asked.fuse_act_padding, "fuse_act_padding", kNoModel);
+  warn(asked.fuse_mla_dual_rms_norm, "fuse_mla_dual_rms_norm", kNoModel);
+  warn(asked.fuse_rope_kvcache_cat_mla, "fuse_rope_kvcache_cat_mla", kNoModel);
+}
+
 // One compilation, for batches of that many tokens.
 compile::CompileResult compile_for(const CompileInputs& inputs,
                                    const compile::CompileRange& range,
@@ -299,13 +329,13 @@ compile::CompileResult compile_for(const CompileInputs& inputs,
                                    compile::CompilerInterface* compiler,
                                    CompilationReport& report,
                                    std::vector<std::string>& warnings) {
+  compile::PassOptions passes = pass_options(inputs, range, compiler != nullptr);
+  ask_backends(passes, compiler);
   const compile::CompileOptions options{
       .splitting_ops = splitting_ops(inputs),
       .wrap_pieces = is_split(inputs),
       .partition_after_passes = partitions_after_passes(inputs),
-      .pipeline = stays_as_traced(inputs)
-                      ? compile::Pipeline({})
-                      : compile::make_pipeline(pass_options(inputs, range, compiler != nullptr)),
+      .pipeline = stays_as_traced(inputs) ? compile::Pipeline({}) : compile::make_pipeline(passes),
       .compiler = compiler,
       .plan_memory = !stays_as_traced(inputs),
       .can_alias = can_alias};
@@ -378,6 +408,7 @@ void compile_model(const CompileInputs& inputs,
                    CompilationReport& report,
                    std::vector<std::string>& warnings) {
   ++report.counter.num_models_seen;
+  warn_of_idle_switches(inputs.compilation.pass_config, warnings);
   if (inputs.resolved.compilation_mode == CompilationMode::STOCK_TORCH_COMPILE) {
     ++report.counter.stock_torch_compile_count;
   }

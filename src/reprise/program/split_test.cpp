@@ -16,7 +16,8 @@
 // differs here: results are values of their own, so there is no access to elements of a tuple; and
 // sizes are part of types, so a size never crosses a boundary, only the three symbols do.
 // SPL-11 (size() nodes), SPL-13 and SPL-14 (Python code that is generated) have no counterpart;
-// SPL-15 to SPL-21 are about guards.
+// SPL-15, SPL-16 and SPL-18 are about guards: guarded_function_test.cpp. SPL-21 has no symbols at
+// all: a program without any is a program here.
 namespace reprise::program {
 namespace {
 
