@@ -54,11 +54,8 @@ const Variant kVariants[] = {
     {"partition_after_passes", CompilationMode::VLLM_COMPILE, "", true},
 };
 
-class Levels : public ::testing::TestWithParam<std::tuple<const char*, kernels::Isa, DType>> {};
-
-TEST_P(Levels, compute_the_bits_of_level_0) {
-  const auto [config, isa, dtype] = GetParam();
-  const auto options = [&, config = config, isa = isa, dtype = dtype] {
+void expect_the_bits_of_level_0(const char* config, kernels::Isa isa, DType dtype) {
+  const auto options = [&] {
     TinyEngineOptions common;
     common.mode = CudagraphMode::NONE;
     common.config = config;
@@ -100,6 +97,25 @@ TEST_P(Levels, compute_the_bits_of_level_0) {
       }
     }
   }
+}
+
+class Levels : public ::testing::TestWithParam<std::tuple<const char*, kernels::Isa, DType>> {};
+
+TEST_P(Levels, compute_the_bits_of_level_0) {
+  const auto [config, isa, dtype] = GetParam();
+  expect_the_bits_of_level_0(config, isa, dtype);
+}
+
+// Wider than the fused product's scratch: the pass asks the kernels first and fuses less.
+TEST(WideHeads, compute_the_bits_of_level_0) {
+  constexpr const char* kConfig = R"({
+    "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 64,
+    "intermediate_size": 96, "num_hidden_layers": 1, "num_attention_heads": 2,
+    "num_key_value_heads": 1, "head_dim": 288, "vocab_size": 97, "max_position_embeddings": 256,
+    "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": false,
+    "hidden_act": "silu"})";
+  expect_the_bits_of_level_0(
+      kConfig, kernels::best_isa(device::detect_cpu_features()), DType::bf16);
 }
 
 std::string name_of(const char* config) {
