@@ -112,6 +112,9 @@ Json compilation_to_json(const api::StartupReport& report, size_t traced_launche
   const api::CompilationReport& compilation = report.compilation;
   const bool runs = compilation.compiled_launches > 0;
   const CompilationMode asked = report.resolved.compilation_mode;
+  // An artifact has the plan, but not what it was made from.
+  const bool is_planned_now = compilation.counter.num_graphs_seen > 0;
+  const auto if_planned = [&](int64_t bytes) { return is_planned_now ? Json(bytes) : Json(); };
   return {{"level", static_cast<int>(runs ? asked : CompilationMode::NONE)},
           {"requested_level", static_cast<int>(asked)},
           {"mode", to_string(asked)},
@@ -123,8 +126,8 @@ Json compilation_to_json(const api::StartupReport& report, size_t traced_launche
             {"directory", compilation.cache_directory}}},
           {"launches_per_step", compilation.compiled_launches},
           {"launches_per_step_traced", traced_launches},
-          {"planned_bytes_per_token", compilation.planned_bytes_per_token},
-          {"live_bytes_per_token", compilation.live_bytes_per_token},
+          {"planned_bytes_per_token", if_planned(compilation.planned_bytes_per_token)},
+          {"live_bytes_per_token", if_planned(compilation.live_bytes_per_token)},
           {"counters", to_json<uint64_t>(to_string(compilation.counter))},
           {"seconds", to_json<double>(to_string(compilation.seconds))}};
 }

@@ -67,6 +67,7 @@ TEST(CompilationText, json_has_counters_and_seconds_by_name) {
   EXPECT_EQ(json["seconds"]["trace"], 0.5);
   EXPECT_TRUE(json["refused"].is_null());
   EXPECT_EQ(json["launches_per_step_traced"], 76);
+  EXPECT_TRUE(json["planned_bytes_per_token"].is_null()) << "nothing was compiled";
 }
 
 }  // namespace
