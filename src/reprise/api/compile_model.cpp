@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -28,7 +27,6 @@ namespace reprise::api {
 namespace {
 
 using cudagraph::CompilationMode;
-using Clock = std::chrono::steady_clock;
 
 // Files of a cache entry: which program runs which batches, then each program and its code.
 constexpr const char* kRangesFile = "ranges.json";
@@ -352,18 +350,6 @@ compile::CompileResult compile_for(const CompileInputs& inputs,
                                   make_dump_sink(folder, warnings));
 }
 
-class StageTimer {
- public:
-  explicit StageTimer(double& seconds) : seconds_(seconds) {}
-  StageTimer(const StageTimer&) = delete;
-  StageTimer& operator=(const StageTimer&) = delete;
-  ~StageTimer() { seconds_ += std::chrono::duration<double>(Clock::now() - begin_).count(); }
-
- private:
-  double& seconds_;
-  Clock::time_point begin_ = Clock::now();
-};
-
 }  // namespace
 
 compile::CacheKey cache_key(const CompileInputs& inputs) {
@@ -423,7 +409,7 @@ void compile_model(const CompileInputs& inputs,
   {
     std::optional<engine::RangedPrograms> cached;
     {
-      const StageTimer timer(report.seconds.cache_load);
+      const compile::StageTimer timer(report.seconds.cache_load);
       cached = load_cached(cache, key, report, warnings);
     }
     if (cached) {
@@ -436,7 +422,7 @@ void compile_model(const CompileInputs& inputs,
 
   std::optional<program::TracedProgram> traced;
   try {
-    const StageTimer timer(report.seconds.trace);
+    const compile::StageTimer timer(report.seconds.trace);
     traced = runner.trace();
   } catch (const program::TraceError& error) {
     report.backend.clear();
@@ -446,7 +432,7 @@ void compile_model(const CompileInputs& inputs,
   }
   compile::CodegenPlugin plugin;
   if (find_plugin(inputs)) {
-    const StageTimer timer(report.seconds.codegen);
+    const compile::StageTimer timer(report.seconds.codegen);
     plugin = compile::load_codegen_plugin(compile::default_codegen_plugin_paths(), inputs.isa);
     if (plugin.compiler == nullptr) {
       report.backend = "eager";
@@ -478,7 +464,7 @@ void compile_model(const CompileInputs& inputs,
   }
   files.push_back({.name = kRangesFile, .bytes = ranges_text(programs.ranges)});
   {
-    const StageTimer timer(report.seconds.cache_save);
+    const compile::StageTimer timer(report.seconds.cache_save);
     save(cache, key, files, report);
   }
   report.compiled_launches = decode_launches(programs);

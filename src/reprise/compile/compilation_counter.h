@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 
@@ -41,6 +42,21 @@ struct CompilationSeconds {
   [[nodiscard]] double total() const noexcept {
     return trace + split + passes + plan + codegen + cache_load + cache_save;
   }
+};
+
+/// Adds the time of its life to a stage.
+class StageTimer {
+ public:
+  explicit StageTimer(double& seconds) noexcept : seconds_(seconds) {}
+  StageTimer(const StageTimer&) = delete;
+  StageTimer& operator=(const StageTimer&) = delete;
+  ~StageTimer() {
+    seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+  }
+
+ private:
+  double& seconds_;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
 /// One "name value" pair per line, in the order above; zeros are left out.

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <map>
 #include <utility>
 
@@ -14,21 +13,6 @@ namespace {
 
 using program::Program;
 using program::SplitProgram;
-
-// Adds the time of its life to a stage.
-class StageTimer {
- public:
-  explicit StageTimer(double& seconds) : seconds_(seconds) {}
-  StageTimer(const StageTimer&) = delete;
-  StageTimer& operator=(const StageTimer&) = delete;
-  ~StageTimer() {
-    seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
-  }
-
- private:
-  double& seconds_;
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
-};
 
 // One compilation, stage after stage.
 class Compilation {

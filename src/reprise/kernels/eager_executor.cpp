@@ -28,6 +28,24 @@
 namespace reprise::kernels {
 namespace {
 
+AttentionCall attention_call(const OpCall& call, std::span<const Tensor> in, const Tensor& out) {
+  return {.q = in[0],
+          .key_cache = in[1],
+          .value_cache = in[2],
+          .query_start_loc = in[3],
+          .seq_lens = in[4],
+          .block_table = in[5],
+          .out = out,
+          .scale = call.attributes.scale,
+          .sliding_window = call.attributes.sliding_window};
+}
+
+AttentionCall quantised_attention_call(const OpCall& call, std::span<const Tensor> in) {
+  AttentionCall quantised = attention_call(call, in, in[7]);
+  quantised.out_scale = &in[6];
+  return quantised;
+}
+
 // Operands 3 to 9 of rope_kv_write and of linear_rope_kv_write.
 RopeAndCacheCall rope_and_cache_call(const OpCall& call,
                                      std::span<const Tensor> in,
@@ -113,17 +131,7 @@ bool EagerExecutor::run(const OpCall& call, std::span<const Tensor> in, std::spa
     case OpCode::kv_write:
       return launch_kv_write(*stream_, *kernels_, in[0], in[1], in[2], in[3], in[4]);
     case OpCode::attention:
-      return launch_attention(*stream_,
-                              *kernels_,
-                              {.q = in[0],
-                               .key_cache = in[1],
-                               .value_cache = in[2],
-                               .query_start_loc = in[3],
-                               .seq_lens = in[4],
-                               .block_table = in[5],
-                               .out = in[6],
-                               .scale = call.attributes.scale,
-                               .sliding_window = call.attributes.sliding_window});
+      return launch_attention(*stream_, *kernels_, attention_call(call, in, in[6]));
     case OpCode::row_group:
       return launch_row_group(*stream_, *call.attributes.row_group, in, out);
     case OpCode::custom:
@@ -167,18 +175,7 @@ bool EagerExecutor::run(const OpCall& call, std::span<const Tensor> in, std::spa
                                    .bias = in[4],
                                    .out = out[0]});
     case OpCode::attention_quant:
-      return launch_attention(*stream_,
-                              *kernels_,
-                              {.q = in[0],
-                               .key_cache = in[1],
-                               .value_cache = in[2],
-                               .query_start_loc = in[3],
-                               .seq_lens = in[4],
-                               .block_table = in[5],
-                               .out = in[7],
-                               .scale = call.attributes.scale,
-                               .sliding_window = call.attributes.sliding_window,
-                               .out_scale = &in[6]});
+      return launch_attention(*stream_, *kernels_, quantised_attention_call(call, in));
     case OpCode::all_reduce:
     case OpCode::reduce_scatter:
     case OpCode::all_gather:
