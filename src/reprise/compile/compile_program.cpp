@@ -106,6 +106,11 @@ class Compilation {
     if (!sources.empty()) {
       result_.object = options_.compiler->compile(sources);
       counter_.num_generated_kernels += sources.size();
+      if (dump_) {
+        const CodegenListing listing = options_.compiler->list(sources);
+        dump_("kernels.ll", listing.ir);
+        dump_("kernels.s", listing.assembly);
+      }
       dump("kernels.o", [&] {
         return std::string(reinterpret_cast<const char*>(result_.object.data()),
                            result_.object.size());

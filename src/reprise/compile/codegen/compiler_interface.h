@@ -27,6 +27,12 @@ struct RowGroupSource {
   const program::Program* body = nullptr;
 };
 
+/// Generated code for people to read.
+struct CodegenListing {
+  std::string ir;        // the backend's own language
+  std::string assembly;
+};
+
 /// Makes machine code of row groups. A backend is one implementation for one target (instruction
 /// set or GPU architecture), which it is made for: its code computes the bits that the precompiled
 /// kernels of that target compute op by op.
@@ -53,6 +59,9 @@ class CompilerInterface {
   /// One object with a function kernels::RowGroupArguments -> rows for each source. The same
   /// sources give the same bytes. \pre why_not() of each body is nothing \throws CodegenError
   [[nodiscard]] virtual std::vector<std::byte> compile(std::span<const RowGroupSource> sources) = 0;
+
+  /// What compile() would make of the same sources, as text. Takes as long again.
+  [[nodiscard]] virtual CodegenListing list(std::span<const RowGroupSource> sources) = 0;
 };
 
 /// Raised with every change of what bodies mean to code or of how it is called, so that a cache

@@ -81,28 +81,49 @@ std::optional<std::string> LlvmCompiler::why_not(const program::Program& body) c
   return std::nullopt;
 }
 
-std::vector<std::byte> LlvmCompiler::compile(std::span<const RowGroupSource> sources) {
-  llvm::LLVMContext context;
-  llvm::Module module("row_groups", context);
-  module.setTargetTriple(kTriple);
-  module.setDataLayout(machine_->createDataLayout());
-  module.setPICLevel(llvm::PICLevel::SmallPIC);
+std::unique_ptr<llvm::Module> LlvmCompiler::make_module(llvm::LLVMContext& context,
+                                                        std::span<const RowGroupSource> sources) {
+  auto module = std::make_unique<llvm::Module>("row_groups", context);
+  module->setTargetTriple(kTriple);
+  module->setDataLayout(machine_->createDataLayout());
+  module->setPICLevel(llvm::PICLevel::SmallPIC);
   for (const RowGroupSource& source : sources) {
     const RowLoopPlan plan = plan_of(source, isa_);
-    set_target(*RowEmitter(module, plan, isa_).emit(source.symbol), isa_);
+    set_target(*RowEmitter(*module, plan, isa_).emit(source.symbol), isa_);
   }
-  verify(module);
+  verify(*module);
+  return module;
+}
 
-  llvm::SmallVector<char, 0> object;
-  llvm::raw_svector_ostream stream(object);
+llvm::SmallVector<char, 0> LlvmCompiler::emit(llvm::Module& module, llvm::CodeGenFileType type) {
+  llvm::SmallVector<char, 0> file;
+  llvm::raw_svector_ostream stream(file);
   llvm::legacy::PassManager passes;
-  if (machine_->addPassesToEmitFile(passes, stream, nullptr, llvm::CodeGenFileType::ObjectFile)) {
-    throw CodegenError("LLVM: no objects for x86-64");
+  if (machine_->addPassesToEmitFile(passes, stream, nullptr, type)) {
+    throw CodegenError("LLVM: no such file for x86-64");
   }
   passes.run(module);
+  return file;
+}
+
+std::vector<std::byte> LlvmCompiler::compile(std::span<const RowGroupSource> sources) {
+  llvm::LLVMContext context;
+  const auto module = make_module(context, sources);
+  const llvm::SmallVector<char, 0> object = emit(*module, llvm::CodeGenFileType::ObjectFile);
   std::vector<std::byte> bytes(object.size());
   if (!bytes.empty()) std::memcpy(bytes.data(), object.data(), bytes.size());
   return bytes;
+}
+
+CodegenListing LlvmCompiler::list(std::span<const RowGroupSource> sources) {
+  llvm::LLVMContext context;
+  const auto module = make_module(context, sources);
+  CodegenListing listing;
+  llvm::raw_string_ostream stream(listing.ir);
+  module->print(stream, nullptr);
+  const llvm::SmallVector<char, 0> text = emit(*module, llvm::CodeGenFileType::AssemblyFile);
+  listing.assembly.assign(text.begin(), text.end());
+  return listing;
 }
 
 }  // namespace reprise::compile

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <llvm/ADT/SmallVector.h>
+#include <llvm/IR/Module.h>
 #include <llvm/Target/TargetMachine.h>
 
 #include <memory>
@@ -20,8 +22,13 @@ class LlvmCompiler final : public CompilerInterface {
   [[nodiscard]] std::string compute_hash() const override;
   [[nodiscard]] std::optional<std::string> why_not(const program::Program& body) const override;
   [[nodiscard]] std::vector<std::byte> compile(std::span<const RowGroupSource> sources) override;
+  [[nodiscard]] CodegenListing list(std::span<const RowGroupSource> sources) override;
 
  private:
+  [[nodiscard]] std::unique_ptr<llvm::Module> make_module(llvm::LLVMContext& context,
+                                                          std::span<const RowGroupSource> sources);
+  [[nodiscard]] llvm::SmallVector<char, 0> emit(llvm::Module& module, llvm::CodeGenFileType type);
+
   kernels::Isa isa_;
   std::unique_ptr<llvm::TargetMachine> machine_;
 };
