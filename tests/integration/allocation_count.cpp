@@ -32,6 +32,14 @@ void* operator new(size_t bytes) { return count_and_allocate(bytes, alignof(std:
 void* operator new(size_t bytes, std::align_val_t alignment) {
   return count_and_allocate(bytes, static_cast<size_t>(alignment));
 }
+// The standard library's temporary buffers.
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  try {
+    return count_and_allocate(bytes, alignof(std::max_align_t));
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }

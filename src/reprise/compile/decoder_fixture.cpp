@@ -85,10 +85,9 @@ class DecoderBuilder {
     return result;
   }
   ValueId normed(ValueId x) {
-    return add(OpCode::rms_norm,
-               {.epsilon = kEpsilon},
-               {x, parameter({program_.type(x).shape[program_.type(x).shape.rank() - 1]})},
-               program_.type(x).shape);
+    const SymShape shape = program_.type(x).shape;  // a new parameter moves the values
+    return add(
+        OpCode::rms_norm, {.epsilon = kEpsilon}, {x, parameter({shape[shape.rank() - 1]})}, shape);
   }
   ValueId plus(ValueId residual, ValueId x) {
     return add(OpCode::add, {}, {residual, x}, {kTokens, kHidden});
