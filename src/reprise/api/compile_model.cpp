@@ -81,7 +81,10 @@ std::vector<compile::CompileRange> compile_ranges(const CompileInputs& inputs) {
   }
   int64_t begin = 1;
   if (is_split(inputs) && inputs.compilation.compile_ranges_endpoints) {
-    for (int32_t end : *inputs.compilation.compile_ranges_endpoints) {
+    std::vector<int32_t> ends = *inputs.compilation.compile_ranges_endpoints;
+    std::sort(ends.begin(), ends.end());
+    for (int32_t end : ends) {
+      if (end < begin) continue;  // given twice
       ranges.push_back({.begin = begin, .end = end});
       begin = int64_t{end} + 1;
     }
@@ -157,6 +160,12 @@ bool stays_as_traced(const CompileInputs& inputs) {
 
 // ---- the cache ----
 
+bool uses_cache(const CompileInputs& inputs) {
+  // Levels 1 and 2 compile anew each time, as in vLLM.
+  return is_split(inputs) && !inputs.args.disable_compile_cache &&
+         !is_on("REPRISE_DISABLE_COMPILE_CACHE") && !is_on("VLLM_DISABLE_COMPILE_CACHE");
+}
+
 compile::CompileCache open_cache(const CompileInputs& inputs) {
   const EngineArgs& args = inputs.args;
   std::filesystem::path root = args.compile_cache_root;
@@ -164,14 +173,10 @@ compile::CompileCache open_cache(const CompileInputs& inputs) {
   if (root.empty()) {
     root = compile::default_cache_root(environment("HOME"), environment("XDG_CACHE_HOME"));
   }
-  // Levels 1 and 2 compile anew each time, as in vLLM.
-  const bool is_disabled = args.disable_compile_cache || !is_split(inputs) ||
-                           is_on("REPRISE_DISABLE_COMPILE_CACHE") ||
-                           is_on("VLLM_DISABLE_COMPILE_CACHE");
   return compile::CompileCache({.root = std::move(root),
                                 .cache_dir = inputs.compilation.cache_dir,
                                 .rank = 0,
-                                .is_disabled = is_disabled,
+                                .is_disabled = !uses_cache(inputs),
                                 .created_by = fmt::format("reprise {}", kSourcesHash)});
 }
 
@@ -237,9 +242,15 @@ std::optional<engine::RangedPrograms> load_cached(compile::CompileCache& cache,
 void save(compile::CompileCache& cache,
           const compile::CacheKey& key,
           const std::vector<compile::CacheFile>& files,
-          CompilationReport& report) {
+          bool is_wanted,
+          CompilationReport& report,
+          std::vector<std::string>& warnings) {
   const compile::SaveOutcome outcome = cache.save(key, files);
   report.cache_saved = outcome.saved ? "saved" : outcome.reason;
+  if (!outcome.saved && is_wanted) {
+    warnings.push_back(
+        fmt::format("compile cache: {}; the next start compiles again", outcome.reason));
+  }
   report.counter.num_compiled_artifacts_saved += outcome.saved ? 1 : 0;
 }
 
@@ -249,14 +260,17 @@ void save(compile::CompileCache& cache,
 compile::DumpSink make_dump_sink(const std::filesystem::path& folder,
                                  std::vector<std::string>& warnings) {
   if (folder.empty()) return {};
-  return [folder, &warnings](std::string_view name, std::string_view content) {
+  return [folder, &warnings, has_failed = false](std::string_view name,
+                                                 std::string_view content) mutable {
+    if (has_failed) return;  // said once, not for every file
     const std::filesystem::path path = folder / name;
-    std::error_code failed;
-    std::filesystem::create_directories(path.parent_path(), failed);
+    std::error_code ignored;
+    std::filesystem::create_directories(path.parent_path(), ignored);
     std::ofstream file(path, std::ios::binary);
     file.write(content.data(), static_cast<std::streamsize>(content.size()));
-    if (!file.flush())
-      warnings.push_back(fmt::format("debug_dump_path: {}: cannot write", path.string()));
+    if (file.flush()) return;
+    has_failed = true;
+    warnings.push_back(fmt::format("debug_dump_path: {}: cannot write", path.string()));
   };
 }
 
@@ -410,7 +424,11 @@ void compile_model(const CompileInputs& inputs,
     std::optional<engine::RangedPrograms> cached;
     {
       const compile::StageTimer timer(report.seconds.cache_load);
-      cached = load_cached(cache, key, report, warnings);
+      if (inputs.compilation.debug_dump_path.empty()) {
+        cached = load_cached(cache, key, report, warnings);
+      } else {
+        report.cache_outcome = "not read: debug_dump_path wants to see a compilation";
+      }
     }
     if (cached) {
       ++report.counter.num_compiled_artifacts_loaded;
@@ -465,7 +483,7 @@ void compile_model(const CompileInputs& inputs,
   files.push_back({.name = kRangesFile, .bytes = ranges_text(programs.ranges)});
   {
     const compile::StageTimer timer(report.seconds.cache_save);
-    save(cache, key, files, report);
+    save(cache, key, files, uses_cache(inputs), report, warnings);
   }
   report.compiled_launches = decode_launches(programs);
   runner.use_programs(std::move(programs));

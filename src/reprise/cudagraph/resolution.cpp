@@ -36,6 +36,7 @@ class Resolver {
   void choose_warmups();
   void compute_sizes_before_splitting();
   void choose_splitting_ops();
+  void drop_piecewise(std::string_view rule, std::string_view because);
   void warn_about_cascade();
   void check_pieces_exist();
   void respect_attention_support();
@@ -343,22 +344,30 @@ void Resolver::choose_splitting_ops() {
       }
     }
   } else if (wish->empty()) {
-    if (out_.mode == CudagraphMode::PIECEWISE) {
-      set_mode("B5",
-               CudagraphMode::NONE,
-               Loudness::warning,
-               "splitting_ops is [], so there are no pieces: PIECEWISE becomes NONE; consider "
-               "cudagraph_mode FULL");
-    } else if (out_.mode == CudagraphMode::FULL_AND_PIECEWISE) {
-      set_mode("B5",
-               CudagraphMode::FULL,
-               Loudness::warning,
-               "splitting_ops is [], so there are no pieces: FULL_AND_PIECEWISE becomes FULL");
-    }
+    drop_piecewise("B5", "splitting_ops is [], so there are no pieces");
+  } else if (compiles() && !vllm_rule() && !splits_attention(*wish)) {
+    // A piecewise graph serves any number of requests; attention inside it would keep one.
+    drop_piecewise(
+        "R1",
+        "splitting_ops leaves attention inside the pieces, which no PIECEWISE graph can hold");
   }
   if ((sequence_parallel() || is_set(passes.fuse_gemm_comms)) && whole_program &&
       !out_.splitting_ops.empty()) {
     split_nowhere("B6", "sequence parallelism and its fusions need the whole program");
+  }
+}
+
+void Resolver::drop_piecewise(std::string_view rule, std::string_view because) {
+  if (out_.mode == CudagraphMode::PIECEWISE) {
+    set_mode(rule,
+             CudagraphMode::NONE,
+             Loudness::warning,
+             fmt::format("{}: PIECEWISE becomes NONE; consider cudagraph_mode FULL", because));
+  } else if (out_.mode == CudagraphMode::FULL_AND_PIECEWISE) {
+    set_mode(rule,
+             CudagraphMode::FULL,
+             Loudness::warning,
+             fmt::format("{}: FULL_AND_PIECEWISE becomes FULL", because));
   }
 }
 
@@ -386,6 +395,7 @@ void Resolver::check_pieces_exist() {
 bool Resolver::attention_is_split() const {
   // Breakable capture breaks wherever an op is listed; the compiler's pieces are free of attention
   // only when every attention op is.
+  if (!vllm_rule() && compiles()) return splits_attention(out_.splitting_ops);
   if (in_.breakable && !out_.splitting_ops.empty()) return true;
   return compiles() && contains_attention(out_.splitting_ops);
 }

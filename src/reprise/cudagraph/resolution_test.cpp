@@ -279,6 +279,21 @@ TEST(Resolution, default_splitting_ops_contain_every_attention_op) {  // CFG-01
   }
 }
 
+TEST(Resolve, R1_pieces_with_attention_inside_are_no_piecewise_graphs) {
+  for (const auto& [ops, mode] :
+       std::vector<std::pair<std::vector<std::string>, CudagraphMode>>{
+           {{"linear"}, CudagraphMode::FULL},
+           {{"attention"}, CudagraphMode::FULL_AND_PIECEWISE},
+           {{"vllm::unified_attention_with_output"}, CudagraphMode::FULL_AND_PIECEWISE}}) {
+    ResolutionInputs inputs;
+    inputs.compilation.mode = CompilationMode::VLLM_COMPILE;
+    inputs.compilation.splitting_ops = ops;
+    const ResolvedConfig resolved = resolve(inputs);
+    EXPECT_EQ(resolved.mode, mode) << ops.front();
+    EXPECT_EQ(resolved.warnings.empty(), mode == CudagraphMode::FULL_AND_PIECEWISE) << ops.front();
+  }
+}
+
 TEST(Resolution, a_users_splitting_ops_are_kept_as_given) {  // CFG-02, CFG-06
   ResolutionInputs inputs = as_vllm(asking(
       R"({"mode": 3, "use_inductor_graph_partition": true,

@@ -53,6 +53,11 @@ std::span<const std::string_view> attention_ops() noexcept { return kAttentionOp
 
 std::span<const std::string_view> kv_cache_update_ops() noexcept { return kKvCacheUpdateOps; }
 
+bool splits_attention(std::span<const std::string> splitting_ops) {
+  return is_splitting_op("vllm::unified_attention_with_output.default", splitting_ops) ||
+         std::find(splitting_ops.begin(), splitting_ops.end(), "attention") != splitting_ops.end();
+}
+
 bool contains_attention(std::span<const std::string> splitting_ops) noexcept {
   return std::all_of(kAttentionOps.begin(), kAttentionOps.end(), [&](std::string_view op) {
     return std::find(splitting_ops.begin(), splitting_ops.end(), op) != splitting_ops.end();

@@ -18,6 +18,9 @@ namespace reprise::cudagraph {
 /// True when every attention op is listed: attention then never runs inside a piecewise graph.
 [[nodiscard]] bool contains_attention(std::span<const std::string> splitting_ops) noexcept;
 
+/// True when attention as our models have it is listed: by vLLM's name, or as "attention".
+[[nodiscard]] bool splits_attention(std::span<const std::string> splitting_ops);
+
 /// True when `op` ("aten::add.default", "aten.add.default" or "aten::add") is named by an entry: an
 /// entry without overload ("aten::add") names all of them, one with overload only that one.
 [[nodiscard]] bool is_splitting_op(std::string_view op, std::span<const std::string> splitting_ops);
