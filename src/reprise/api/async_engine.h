@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,42 +21,45 @@ enum class AsyncRequestId : uint64_t {};
 /// What a request gained in one step. Borrowed for the call that delivers it.
 struct AsyncOutput {
   AsyncRequestId id{};
-  std::string_view text;                // may be empty: held back, or half a character
-  std::span<const int32_t> token_ids;   // of this step
+  std::string_view text;               // may be empty: held back, or half a character
+  std::span<const int32_t> token_ids;  // of this step
   bool finished = false;
   // Once finished:
-  std::string finish_reason;            // "stop", "length", "abort", "error"
-  engine::StopReason stop_reason;       // what stopped it beyond EOS
-  std::string error;                    // why finish_reason is "error"
+  std::string finish_reason;       // "stop", "length", "abort", "error"
+  engine::StopReason stop_reason;  // what stopped it beyond EOS
+  std::string error;               // why finish_reason is "error"
   int32_t num_prompt_tokens = 0;
   int32_t num_output_tokens = 0;
 };
 /// Called on the engine's thread: it must not block, throw or call back into the engine except for
-/// abort().
+/// abort(). The outputs of one request come in order, the finished one is the last, and the
+/// callback is destroyed after it, on the engine's thread too. A callback that throws has its
+/// request aborted and is not called again.
 using OnAsyncOutput = std::function<void(const AsyncOutput&)>;
 
-/// A picture of the engine between two steps.
+/// A picture of the engine between two steps. A request is counted as finished before its last
+/// output is delivered.
 struct EngineStats {
   int64_t num_requests_running = 0;
   int64_t num_requests_waiting = 0;
-  double kv_cache_usage = 0;  // 0..1, of the blocks that requests can have
-  uint64_t prompt_tokens = 0;      // computed since the start
+  double kv_cache_usage = 0;       // 0..1, of the blocks that requests can have
+  uint64_t prompt_tokens = 0;      // computed since the start, after a preemption again
   uint64_t generation_tokens = 0;  // sampled since the start
   uint64_t num_preemptions = 0;
-  uint64_t num_steps = 0;
+  uint64_t num_steps = 0;  // that were computed; one that failed was not
   uint64_t num_finished_stop = 0;
   uint64_t num_finished_length = 0;
   uint64_t num_finished_abort = 0;
   uint64_t num_finished_error = 0;
-  uint64_t steps_full = 0;       // replayed as FULL, as PIECEWISE, or run eagerly
+  uint64_t steps_full = 0;  // replayed as FULL, as PIECEWISE, or run eagerly
   uint64_t steps_piecewise = 0;
   uint64_t steps_eager = 0;
   bool is_dead = false;  // the device is lost; nothing will run any more
 };
 
 /// An engine with a thread of its own: requests come from any thread and answers go to callbacks.
-/// A step that fails ends the requests that were in it, with a reason, and the engine goes on; a lost
-/// device ends all of them and every later one at once.
+/// A step that fails ends the requests that were in it, with a reason, and the engine goes on; a
+/// lost device ends all of them and every later one at once.
 class AsyncEngine {
  public:
   /// Loads, compiles, captures and seals, then starts the thread. \throws as LLM

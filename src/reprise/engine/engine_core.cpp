@@ -1,6 +1,10 @@
 #include "reprise/engine/engine_core.h"
 
+#include <algorithm>
+#include <exception>
 #include <utility>
+
+#include "reprise/device/error.h"
 
 namespace reprise::engine {
 
@@ -14,14 +18,20 @@ EngineCore::EngineCore(ModelRunner& runner, const EngineCoreOptions& options)
   const auto max_num_seqs = static_cast<size_t>(options.scheduler.max_num_seqs);
   rows_.reserve(max_num_seqs);
   sampled_.resize(max_num_seqs);
+  finished_.reserve(max_num_seqs);  // what a step has done must not be lost for want of memory
 }
 
 RequestId EngineCore::add_request(std::vector<int32_t> prompt_token_ids,
                                   const sampling::SamplingParams& params) {
   const RequestId id{next_id_++};
   auto request = std::make_unique<Request>(id, std::move(prompt_token_ids), params, options_.seed);
-  scheduler_.add_request(*request);
-  requests_.emplace(static_cast<uint64_t>(id), std::move(request));
+  const auto added = requests_.emplace(static_cast<uint64_t>(id), std::move(request)).first;
+  try {
+    scheduler_.add_request(*added->second);
+  } catch (...) {
+    requests_.erase(added);
+    throw;
+  }
   return id;
 }
 
@@ -30,14 +40,47 @@ std::span<const EngineCore::Update> EngineCore::step() {
   finished_.clear();
   const SchedulerOutput& scheduled = scheduler_.schedule();
   if (scheduled.empty()) return {};
+  try {
+    return run_scheduled(scheduled);
+  } catch (const device::DeviceError& error) {
+    const std::span<const Update> updates = fail_scheduled(error.what());
+    if (error.is_sticky()) throw;
+    return updates;
+  } catch (const std::exception& error) {
+    return fail_scheduled(error.what());
+  }
+}
+
+std::span<const EngineCore::Update> EngineCore::run_scheduled(const SchedulerOutput& scheduled) {
   build_batch(scheduled);
   const StepResult& result = runner_->execute(rows_, facts_);
   last_decision_ = result.decision;
   sample(scheduled, result);
   const std::span<const Update> updates = scheduler_.update_from_output(
       std::span(sampled_).first(static_cast<size_t>(scheduled.num_sampling_requests)));
+  count(scheduled, updates);
   forget_finished(updates);
   return updates;
+}
+
+std::span<const EngineCore::Update> EngineCore::fail_scheduled(std::string_view reason) {
+  ++counters_.num_failed_steps;
+  const std::span<const Update> updates = scheduler_.fail_scheduled(reason);
+  forget_finished(updates);
+  return updates;
+}
+
+void EngineCore::count(const SchedulerOutput& scheduled, std::span<const Update> updates) {
+  ++counters_.num_steps;
+  for (const ScheduledRequest& entry : scheduled.scheduled) {
+    const int num_prompt_tokens_left =
+        entry.request->num_prompt_tokens() - entry.num_computed_tokens;
+    counters_.prompt_tokens +=
+        static_cast<uint64_t>(std::clamp(num_prompt_tokens_left, 0, entry.num_scheduled_tokens));
+  }
+  for (const Update& update : updates) {
+    if (update.new_token_id) ++counters_.generation_tokens;
+  }
 }
 
 void EngineCore::build_batch(const SchedulerOutput& scheduled) {
@@ -75,10 +118,12 @@ void EngineCore::forget_finished(std::span<const Update> updates) {
   }
 }
 
-void EngineCore::abort_request(RequestId id) {
+std::optional<EngineCore::Update> EngineCore::abort_request(RequestId id) {
   const auto found = requests_.find(static_cast<uint64_t>(id));
-  if (found == requests_.end()) return;
-  if (scheduler_.abort_request(*found->second) == AbortResult::released) finished_.push_back(id);
+  if (found == requests_.end()) return std::nullopt;
+  if (scheduler_.abort_request(*found->second) != AbortResult::released) return std::nullopt;
+  finished_.push_back(id);
+  return Update{.request = found->second.get(), .finished = true};
 }
 
 void EngineCore::finish_request(RequestId id, const std::string& stop_string) {

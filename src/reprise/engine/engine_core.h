@@ -2,7 +2,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -15,6 +18,14 @@ namespace reprise::engine {
 struct EngineCoreOptions {
   SchedulerConfig scheduler;
   uint64_t seed = 0;
+};
+
+/// What was done since the start; failed steps computed nothing.
+struct EngineCoreCounters {
+  uint64_t num_steps = 0;
+  uint64_t num_failed_steps = 0;   // not in num_steps
+  uint64_t prompt_tokens = 0;      // computed; those recomputed after a preemption count again
+  uint64_t generation_tokens = 0;  // sampled
 };
 
 /// The loop around the model: schedule, run, sample, update. Owns requests, cache blocks and sampler;
@@ -32,21 +43,30 @@ class EngineCore {
   using Update = RequestUpdate;
 
   /// Runs one step. Empty when there was nothing to do. The updates live until the next call.
+  /// A step that throws ends the requests in it as finished_error, with the reason, and only those:
+  /// others go on with the next step.
+  /// \throws device::DeviceError when the device is lost (is_sticky()); the requests of the step have
+  /// ended then too and the others can only be aborted.
   std::span<const Update> step();
 
-  /// Ends a request at any point; unknown ids are ignored.
-  void abort_request(RequestId id);
+  /// Ends a request at any point; unknown ids are ignored. Gives its last update, which lives until
+  /// the next step, unless it had finished before.
+  std::optional<Update> abort_request(RequestId id);
   /// Ends a request because its text is complete (a stop string was found).
   void finish_request(RequestId id, const std::string& stop_string);
 
   [[nodiscard]] bool has_unfinished_requests() const noexcept { return scheduler_.has_unfinished_requests(); }
   [[nodiscard]] const Scheduler& scheduler() const noexcept { return scheduler_; }
   [[nodiscard]] const kv_cache::KvCacheManager& kv_cache_manager() const noexcept { return kv_cache_manager_; }
+  [[nodiscard]] const EngineCoreCounters& counters() const noexcept { return counters_; }
   /// Of the last step.
   [[nodiscard]] const cudagraph::Decision& last_decision() const noexcept { return last_decision_; }
 
  private:
+  std::span<const Update> run_scheduled(const SchedulerOutput& scheduled);
+  std::span<const Update> fail_scheduled(std::string_view reason);
   void build_batch(const SchedulerOutput& scheduled);
+  void count(const SchedulerOutput& scheduled, std::span<const Update> updates);
   void sample(const SchedulerOutput& scheduled, const StepResult& result);
   void forget_finished(std::span<const Update> updates);
 
@@ -58,6 +78,7 @@ class EngineCore {
   std::unordered_map<uint64_t, std::unique_ptr<Request>> requests_;
   std::vector<RequestId> finished_;  // reported by the last step, dropped by the next
   uint64_t next_id_ = 0;
+  EngineCoreCounters counters_;
   std::vector<BatchRow> rows_;
   std::vector<sampling::SampledToken> sampled_;
   cudagraph::BatchFacts facts_;

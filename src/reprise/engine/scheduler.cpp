@@ -98,12 +98,13 @@ Scheduler::Scheduler(SchedulerConfig config, kv_cache::KvCacheManager& kv_cache_
   finished_since_schedule_.reserve(kUsualFinished);
 }
 
-void Scheduler::check_admissible(const Request& request) const {
-  const int num_prompt_tokens = request.num_prompt_tokens();
+void Scheduler::check_admissible(std::span<const int32_t> prompt_token_ids,
+                                 const sampling::SamplingParams& params) const {
+  const size_t num_prompt_tokens = prompt_token_ids.size();
   if (num_prompt_tokens == 0) {
     throw InvalidArgument("prompt is empty, expected at least one token");
   }
-  if (num_prompt_tokens > kv_cache_manager_->capacity_tokens()) {
+  if (std::cmp_greater(num_prompt_tokens, kv_cache_manager_->capacity_tokens())) {
     throw InvalidArgument(fmt::format(
         "prompt has {} tokens, but the KV cache holds {} ({} blocks of {}); shorten the prompt or "
         "give the cache more memory",
@@ -112,7 +113,7 @@ void Scheduler::check_admissible(const Request& request) const {
         kv_cache_manager_->num_blocks() - 1,
         kv_cache_manager_->block_size()));
   }
-  if (num_prompt_tokens >= max_model_len_) {
+  if (std::cmp_greater_equal(num_prompt_tokens, max_model_len_)) {
     throw InvalidArgument(fmt::format(
         "prompt has {} tokens, but max_model_len is {} for prompt and output together; shorten the "
         "prompt to at most {} tokens",
@@ -120,23 +121,22 @@ void Scheduler::check_admissible(const Request& request) const {
         max_model_len_,
         max_model_len_ - 1));
   }
-  const std::span<const int32_t> ids = request.prompt_token_ids();
-  for (size_t i = 0; i < ids.size(); ++i) {
-    if (ids[i] < 0 || ids[i] >= config_.vocab_size) {
+  for (size_t i = 0; i < num_prompt_tokens; ++i) {
+    if (prompt_token_ids[i] < 0 || prompt_token_ids[i] >= config_.vocab_size) {
       throw InvalidArgument(fmt::format("prompt token {} is {}, expected a token id in [0, {}]",
                                         i,
-                                        ids[i],
+                                        prompt_token_ids[i],
                                         config_.vocab_size - 1));
     }
   }
-  sampling::validate(request.params(), config_.vocab_size);
+  sampling::validate(params, config_.vocab_size);
 }
 
 void Scheduler::add_request(Request& request) {
   REPRISE_ASSERT(request.scheduler_ == nullptr && request.status_ == RequestStatus::waiting,
                  "request {} was added before",
                  static_cast<uint64_t>(request.id_));
-  check_admissible(request);
+  check_admissible(request.prompt_token_ids(), request.params());
   const sampling::SamplingParams& params = request.params_;
   request.max_total_tokens_ = max_model_len_;
   if (params.max_tokens) {
@@ -313,17 +313,34 @@ std::span<const RequestUpdate> Scheduler::update_from_output(
     update.finished = request.is_finished();
     if (update.new_token_id || update.finished) updates_.push_back(update);
   }
+  end_step();
+  return updates_;
+}
+
+std::span<const RequestUpdate> Scheduler::fail_scheduled(std::string_view reason) {
+  updates_.clear();
+  if (!step_in_flight_) return updates_;
+  for (const ScheduledRequest& entry : output_.scheduled) {
+    Request& request = *entry.request;
+    request.is_in_flight_ = false;
+    if (!request.is_finished()) fail(request, reason);
+    updates_.push_back({.request = &request, .finished = true});
+  }
+  end_step();
+  return updates_;
+}
+
+void Scheduler::end_step() {
   std::erase_if(running_, [](const Request* request) { return request->is_finished(); });
   for (const RequestUpdate& update : updates_) {
     if (update.finished) release(*update.request);
   }
   step_in_flight_ = false;
-  return updates_;
 }
 
 void Scheduler::append_token(Request& request, const sampling::SampledToken& sampled) {
   if (sampled.status != sampling::SamplingStatus::ok) {
-    fail(request, std::string(to_string(sampled.status)));
+    fail(request, to_string(sampled.status));
     return;
   }
   if (sampled.token_id < 0 || sampled.token_id >= config_.vocab_size) {
@@ -340,7 +357,7 @@ void Scheduler::append_token(Request& request, const sampling::SampledToken& sam
   }
 }
 
-void Scheduler::fail(Request& request, std::string message) {
+void Scheduler::fail(Request& request, std::string_view message) {
   request.status_ = RequestStatus::finished_error;
   request.error_ = fmt::format("after {} tokens: {}", request.num_tokens(), message);
 }

@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "reprise/engine/request.h"
@@ -117,10 +118,14 @@ class Scheduler {
   /// \throws InvalidArgument for options that cannot work (it says which and why).
   Scheduler(SchedulerConfig config, kv_cache::KvCacheManager& kv_cache_manager);
 
-  /// Queues a new request.
-  /// \throws InvalidArgument for an empty prompt, a token outside the vocabulary, a prompt that
-  /// leaves no room for one output token in max_model_len() or cannot fit the KV cache, and for bad
-  /// sampling parameters. The request is then not kept.
+  /// Whether a request can ever run. Reads only what is constant, so any thread may ask at any
+  /// time. \throws InvalidArgument for an empty prompt, a token outside the vocabulary, a prompt
+  /// that leaves no room for one output token in max_model_len() or cannot fit the KV cache, and
+  /// for bad sampling parameters.
+  void check_admissible(std::span<const int32_t> prompt_token_ids,
+                        const sampling::SamplingParams& params) const;
+
+  /// Queues a new request. \throws as check_admissible; the request is then not kept
   void add_request(Request& request);
 
   /// Ends a request at any time, also between schedule() and update_from_output().
@@ -141,6 +146,11 @@ class Scheduler {
   std::span<const RequestUpdate> update_from_output(
       std::span<const sampling::SampledToken> sampled);
 
+  /// Instead of update_from_output(), when the step could not be computed: whatever it may have
+  /// written belongs to its requests, so they end as finished_error (those aborted meanwhile as
+  /// aborted), give their blocks back, and nobody else is touched. One entry per scheduled request.
+  std::span<const RequestUpdate> fail_scheduled(std::string_view reason);
+
   [[nodiscard]] bool has_unfinished_requests() const noexcept {
     return !running_.empty() || !waiting_.empty();
   }
@@ -153,7 +163,6 @@ class Scheduler {
   [[nodiscard]] const SchedulerConfig& config() const noexcept { return config_; }
 
  private:
-  void check_admissible(const Request& request) const;
   void schedule_running(int& token_budget);
   void schedule_waiting(int& token_budget);
   [[nodiscard]] bool may_admit(const Request& request, int token_budget) const;
@@ -162,7 +171,8 @@ class Scheduler {
   void finish_batch();
   void preempt_last_running();
   void append_token(Request& request, const sampling::SampledToken& sampled);
-  void fail(Request& request, std::string message);
+  void fail(Request& request, std::string_view message);
+  void end_step();
   void release(Request& request);
 
   SchedulerConfig config_;

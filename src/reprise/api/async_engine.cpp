@@ -1,0 +1,48 @@
+#include "reprise/api/async_engine.h"
+
+#include <utility>
+
+#include "reprise/api/async_engine_loop.h"
+
+namespace reprise::api {
+
+struct AsyncEngine::Impl {
+  Impl(const EngineArgs& args, const StartupObserver& observer)
+      : llm(args, observer), loop(llm.core(), llm.runner(), llm.tokenizer()) {}
+
+  LLM llm;
+  AsyncEngineLoop loop;  // ends before the LLM it steps
+};
+
+AsyncEngine::AsyncEngine(const EngineArgs& args, const StartupObserver& observer)
+    : impl_(std::make_unique<Impl>(args, observer)) {}
+
+AsyncEngine::~AsyncEngine() = default;
+
+AsyncRequestId AsyncEngine::submit(std::vector<int32_t> prompt_token_ids,
+                                   const sampling::SamplingParams& params,
+                                   OnAsyncOutput on_output) {
+  return impl_->loop.submit(std::move(prompt_token_ids), params, std::move(on_output));
+}
+
+void AsyncEngine::abort(AsyncRequestId id) { impl_->loop.abort(id); }
+
+EngineStats AsyncEngine::stats() const { return impl_->loop.stats(); }
+
+const tokenizer::Tokenizer& AsyncEngine::tokenizer() const noexcept {
+  return impl_->llm.tokenizer();
+}
+
+std::string AsyncEngine::apply_chat_template(const Json& messages) const {
+  return impl_->llm.apply_chat_template(messages);
+}
+
+sampling::SamplingParams AsyncEngine::default_sampling_params() const {
+  return impl_->llm.default_sampling_params();
+}
+
+const StartupReport& AsyncEngine::startup_report() const noexcept {
+  return impl_->llm.startup_report();
+}
+
+}  // namespace reprise::api

@@ -1,0 +1,218 @@
+#include "reprise/api/async_engine_loop.h"
+
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include "reprise/engine/model_runner.h"
+
+namespace reprise::api {
+
+using cudagraph::CudagraphRuntimeMode;
+
+AsyncEngineLoop::AsyncEngineLoop(engine::EngineCore& core,
+                                 engine::ModelRunner& runner,
+                                 const tokenizer::Tokenizer& tokenizer)
+    : core_(&core), runner_(&runner), outputs_(tokenizer, core), thread_([this] { run(); }) {}
+
+AsyncEngineLoop::~AsyncEngineLoop() {
+  {
+    const std::lock_guard lock(mutex_);
+    inbox_.stop = true;
+  }
+  wake_.notify_one();
+  thread_.join();
+}
+
+AsyncRequestId AsyncEngineLoop::submit(std::vector<int32_t> prompt_token_ids,
+                                       const sampling::SamplingParams& params,
+                                       OnAsyncOutput on_output) {
+  core_->scheduler().check_admissible(prompt_token_ids, params);
+  AsyncRequestId id{};
+  {
+    const std::lock_guard lock(mutex_);
+    id = AsyncRequestId{next_id_++};
+    inbox_.submissions.push_back({.id = id,
+                                  .prompt_token_ids = std::move(prompt_token_ids),
+                                  .params = params,
+                                  .on_output = std::move(on_output)});
+  }
+  wake_.notify_one();
+  return id;
+}
+
+void AsyncEngineLoop::abort(AsyncRequestId id) {
+  {
+    const std::lock_guard lock(mutex_);
+    inbox_.aborts.push_back(id);
+  }
+  wake_.notify_one();
+}
+
+EngineStats AsyncEngineLoop::stats() const {
+  const std::lock_guard lock(mutex_);
+  EngineStats stats = stats_;
+  stats.num_requests_waiting += static_cast<int64_t>(inbox_.submissions.size());
+  return stats;
+}
+
+// --- the thread
+// -----------------------------------------------------------------------------------------
+
+void AsyncEngineLoop::run() {
+  for (;;) {
+    Inbox inbox = take_inbox();
+    try {
+      serve(inbox);
+    } catch (const std::exception& error) {
+      // What fails alone, the core reports as an update; what comes here is the end.
+      die(error.what());
+    }
+    if (inbox.stop) break;
+    publish_stats();
+  }
+  end_all("abort", "");
+}
+
+void AsyncEngineLoop::serve(Inbox& inbox) {
+  for (Submission& submission : inbox.submissions) add(submission);
+  // An abort names a request that came earlier, or with it.
+  for (const AsyncRequestId id : inbox.aborts) abort_live(id);
+  if (inbox.stop) return;
+  for (const engine::EngineCore::Update& update : core_->step()) deliver_update(update);
+}
+
+AsyncEngineLoop::Inbox AsyncEngineLoop::take_inbox() {
+  std::unique_lock lock(mutex_);
+  if (!core_->has_unfinished_requests()) wake_.wait(lock, [this] { return !inbox_.empty(); });
+  // Until the next picture they still wait.
+  stats_.num_requests_waiting += static_cast<int64_t>(inbox_.submissions.size());
+  return std::exchange(inbox_, {});
+}
+
+void AsyncEngineLoop::add(Submission& submission) {
+  if (!death_.empty()) {
+    refuse(submission, "error", death_);
+    return;
+  }
+  const auto num_prompt_tokens = static_cast<int32_t>(submission.prompt_token_ids.size());
+  std::optional<engine::RequestId> id;
+  try {
+    id = core_->add_request(std::move(submission.prompt_token_ids), submission.params);
+    outputs_.add_request(*id, submission.params);
+    engine_ids_.emplace(static_cast<uint64_t>(submission.id), *id);
+    live_.emplace(static_cast<uint64_t>(*id),
+                  Live{.id = submission.id,
+                       .on_output = std::move(submission.on_output),
+                       .num_prompt_tokens = num_prompt_tokens});
+  } catch (const std::exception& error) {
+    // submit() has asked the scheduler, so this is memory.
+    if (id) (void)core_->abort_request(*id);
+    engine_ids_.erase(static_cast<uint64_t>(submission.id));
+    refuse(submission, "error", error.what());
+  }
+}
+
+void AsyncEngineLoop::abort_live(AsyncRequestId id) {
+  const auto found = engine_ids_.find(static_cast<uint64_t>(id));
+  if (found == engine_ids_.end()) return;
+  if (const auto update = core_->abort_request(found->second)) deliver_update(*update);
+}
+
+void AsyncEngineLoop::deliver_update(const engine::EngineCore::Update& update) {
+  const engine::RequestId id = update.request->id();
+  const auto live = live_.find(static_cast<uint64_t>(id));
+  const size_t num_tokens_before = outputs_.output(id).token_ids.size();
+  const engine::OutputDelta delta = outputs_.process(update);
+  const engine::CompletionOutput& so_far = outputs_.output(id);
+  AsyncOutput output{.id = live->second.id,
+                     .text = delta.text,
+                     .token_ids = std::span(so_far.token_ids).subspan(num_tokens_before),
+                     .finished = delta.finished,
+                     .num_prompt_tokens = live->second.num_prompt_tokens,
+                     .num_output_tokens = static_cast<int32_t>(so_far.token_ids.size())};
+  if (!delta.finished) {
+    deliver(live->second.on_output, output);
+    return;
+  }
+  output.finish_reason = so_far.finish_reason;
+  output.stop_reason = so_far.stop_reason;
+  output.error = so_far.error;
+  Live ended = std::move(live->second);
+  live_.erase(live);
+  engine_ids_.erase(static_cast<uint64_t>(ended.id));
+  deliver(ended.on_output, output);
+  (void)outputs_.take(id);
+}
+
+void AsyncEngineLoop::die(const std::string& reason) {
+  death_ = "the engine is dead: " + reason;
+  current_.is_dead = true;
+  end_all("error", death_);
+}
+
+void AsyncEngineLoop::end_all(const std::string& finish_reason, const std::string& error) {
+  engine_ids_.clear();
+  LiveRequests all = std::exchange(live_, {});
+  // All blocks are free before the first output is delivered.
+  for (const auto& [id, live] : all) (void)core_->abort_request(engine::RequestId{id});
+  for (auto& [id, live] : all) {
+    const engine::CompletionOutput so_far = outputs_.take(engine::RequestId{id});
+    deliver(live.on_output,
+            {.id = live.id,
+             .finished = true,
+             .finish_reason = finish_reason,
+             .error = error,
+             .num_prompt_tokens = live.num_prompt_tokens,
+             .num_output_tokens = static_cast<int32_t>(so_far.token_ids.size())});
+  }
+}
+
+void AsyncEngineLoop::refuse(Submission& submission,
+                             const std::string& finish_reason,
+                             const std::string& error) {
+  deliver(submission.on_output,
+          {.id = submission.id,
+           .finished = true,
+           .finish_reason = finish_reason,
+           .error = error,
+           .num_prompt_tokens = static_cast<int32_t>(submission.prompt_token_ids.size())});
+}
+
+void AsyncEngineLoop::deliver(OnAsyncOutput& on_output, const AsyncOutput& output) {
+  if (output.finished) {
+    if (output.finish_reason == "stop") ++current_.num_finished_stop;
+    if (output.finish_reason == "length") ++current_.num_finished_length;
+    if (output.finish_reason == "abort") ++current_.num_finished_abort;
+    if (output.finish_reason == "error") ++current_.num_finished_error;
+    publish_stats();
+  }
+  if (!on_output) return;
+  try {
+    on_output(output);
+  } catch (...) {
+    // One bad callback must not take the others' engine down.
+    on_output = nullptr;
+    if (!output.finished) abort(output.id);
+  }
+}
+
+void AsyncEngineLoop::publish_stats() {
+  const engine::Scheduler& scheduler = core_->scheduler();
+  const engine::EngineCoreCounters& counters = core_->counters();
+  const cudagraph::DispatchLedger& ledger = runner_->ledger();
+  current_.num_requests_running = static_cast<int64_t>(scheduler.num_running());
+  current_.num_requests_waiting = static_cast<int64_t>(scheduler.num_waiting());
+  current_.kv_cache_usage = core_->kv_cache_manager().usage();
+  current_.prompt_tokens = counters.prompt_tokens;
+  current_.generation_tokens = counters.generation_tokens;
+  current_.num_preemptions = static_cast<uint64_t>(scheduler.num_preemptions());
+  current_.num_steps = counters.num_steps;
+  current_.steps_full = ledger.steps(CudagraphRuntimeMode::FULL);
+  current_.steps_piecewise = ledger.steps(CudagraphRuntimeMode::PIECEWISE);
+  current_.steps_eager = ledger.steps(CudagraphRuntimeMode::NONE);
+  const std::lock_guard lock(mutex_);
+  stats_ = current_;
+}
+
+}  // namespace reprise::api

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "reprise/api/async_engine.h"
+#include "reprise/engine/engine_core.h"
+#include "reprise/engine/output_processor.h"
+
+namespace reprise::api {
+
+/// The thread of an AsyncEngine: takes over what came in, runs a step, delivers outputs; sleeps
+/// when there is nothing to do. Apart from AsyncEngine so that it runs over any engine core.
+///
+/// Borrows core, runner and tokenizer, and from construction to destruction nobody else may use
+/// core and runner. Life-cycle: serving -> dead (the device is lost; every request ends with an
+/// error) -> destroyed. Other threads leave submissions and aborts in an inbox; its mutex is held
+/// to move them and to copy the statistics, never during a step or a callback.
+class AsyncEngineLoop {
+ public:
+  /// Starts the thread.
+  AsyncEngineLoop(engine::EngineCore& core,
+                  engine::ModelRunner& runner,
+                  const tokenizer::Tokenizer& tokenizer);
+  AsyncEngineLoop(const AsyncEngineLoop&) = delete;
+  AsyncEngineLoop& operator=(const AsyncEngineLoop&) = delete;
+  /// As ~AsyncEngine.
+  ~AsyncEngineLoop();
+
+  // As those of AsyncEngine.
+  AsyncRequestId submit(std::vector<int32_t> prompt_token_ids,
+                        const sampling::SamplingParams& params,
+                        OnAsyncOutput on_output);
+  void abort(AsyncRequestId id);
+  [[nodiscard]] EngineStats stats() const;
+
+ private:
+  struct Submission {
+    AsyncRequestId id{};
+    std::vector<int32_t> prompt_token_ids;
+    sampling::SamplingParams params;
+    OnAsyncOutput on_output;
+  };
+  struct Inbox {
+    std::vector<Submission> submissions;
+    std::vector<AsyncRequestId> aborts;
+    bool stop = false;
+
+    [[nodiscard]] bool empty() const noexcept {
+      return submissions.empty() && aborts.empty() && !stop;
+    }
+  };
+  /// A request that the core knows.
+  struct Live {
+    AsyncRequestId id{};
+    OnAsyncOutput on_output;
+    int32_t num_prompt_tokens = 0;
+  };
+  using LiveRequests = std::unordered_map<uint64_t, Live>;  // by engine::RequestId
+
+  void run();
+  void serve(Inbox& inbox);
+  [[nodiscard]] Inbox take_inbox();
+  void add(Submission& submission);
+  void abort_live(AsyncRequestId id);
+  void deliver_update(const engine::EngineCore::Update& update);
+  void die(const std::string& reason);
+  void end_all(const std::string& finish_reason, const std::string& error);
+  void refuse(Submission& submission, const std::string& finish_reason, const std::string& error);
+  void deliver(OnAsyncOutput& on_output, const AsyncOutput& output);
+  void publish_stats();
+
+  engine::EngineCore* core_;
+  engine::ModelRunner* runner_;
+
+  // Of the thread.
+  engine::OutputProcessor outputs_;
+  LiveRequests live_;
+  std::unordered_map<uint64_t, engine::RequestId> engine_ids_;  // by AsyncRequestId
+  EngineStats current_;
+  std::string death_;  // why the engine is dead; empty while it is not
+
+  mutable std::mutex mutex_;  // guards everything below but the thread
+  std::condition_variable wake_;
+  Inbox inbox_;
+  EngineStats stats_;
+  uint64_t next_id_ = 0;
+
+  std::thread thread_;  // last: it starts when all of the above is there
+};
+
+}  // namespace reprise::api
