@@ -17,6 +17,7 @@ needs=(
   "libpcre2-dev|header pcre2.h|pre-tokenizer patterns"
   "libutf8proc-dev|header utf8proc.h|Unicode normal forms of tokenizers"
   "libxxhash-dev|header xxhash.h|hash tables of tokenizers"
+  "libboost1.81-dev|header boost/beast/http.hpp|HTTP of the server (headers only)"
   "libgtest-dev|header gtest/gtest.h|tests"
   "libgmock-dev|header gmock/gmock.h|tests"
   "python3|tool python3|tests of the source tree itself"

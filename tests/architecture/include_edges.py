@@ -72,7 +72,8 @@ ALLOWED = {
     "api": BELOW_ENGINE | {
         "chat_template", "engine_scheduler", "engine", "compile", "compile_cache", "compile_codegen",
     },
-    "cli": BELOW_ENGINE | {"chat_template", "engine_scheduler", "engine", "compile", "api"},
+    "server": {"base", "tokenizer", "sampling", "api"},
+    "cli": BELOW_ENGINE | {"chat_template", "engine_scheduler", "engine", "compile", "api", "server"},
 }
 # Narrower than the table: these files of a layer include from the other layer at most these headers.
 ONLY_THROUGH = {

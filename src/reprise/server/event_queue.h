@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "reprise/api/async_engine.h"
+
+namespace reprise::server {
+
+/// A copy of an AsyncOutput on its way to the I/O thread.
+struct EngineEvent {
+  uint64_t generation = 0;
+  int choice = 0;
+  std::string text;
+  int32_t num_tokens = 0;
+  bool finished = false;
+  std::string finish_reason;
+  engine::StopReason stop_reason;
+  std::string error;
+  int32_t num_prompt_tokens = 0;
+  int32_t num_output_tokens = 0;
+};
+
+/// Hands events from the engine's thread to the I/O thread: one wake-up for all that a step brings.
+/// Callbacks share it, so it may be told to after its server is gone; then it drops everything.
+class EventQueue {
+ public:
+  /// `wake` must be thread-safe; the woken thread calls take().
+  explicit EventQueue(std::function<void()> wake) : wake_(std::move(wake)) {}
+
+  void push(EngineEvent event) {
+    const std::lock_guard lock(mutex_);
+    if (!wake_) return;
+    events_.push_back(std::move(event));
+    if (events_.size() == 1) wake_();
+  }
+  [[nodiscard]] std::vector<EngineEvent> take() {
+    const std::lock_guard lock(mutex_);
+    return std::exchange(events_, {});
+  }
+  /// From now on events are dropped.
+  void close() {
+    const std::lock_guard lock(mutex_);
+    wake_ = nullptr;
+    events_.clear();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::function<void()> wake_;
+  std::vector<EngineEvent> events_;
+};
+
+}  // namespace reprise::server

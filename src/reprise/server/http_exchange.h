@@ -1,0 +1,49 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace reprise::server {
+
+/// A request as the routes see it: what they use, and nothing of the connection.
+struct HttpRequest {
+  std::string method;  // as sent: "GET"
+  std::string path;    // without the query
+  std::string authorization;
+  std::string content_type;
+  std::string request_id;  // X-Request-Id; at most 128 visible characters, else empty
+  std::string body;
+};
+
+using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
+
+struct HttpResponse {
+  int status = 200;
+  std::string body;
+  std::string content_type = "application/json";
+  HttpHeaders headers;
+};
+
+/// The answer to one request: either `respond` once, or `begin_stream`, `write` any number of times
+/// and `finish_stream`. I/O thread only. When the client has gone, the calls do nothing.
+class HttpExchange {
+ public:
+  HttpExchange() = default;
+  HttpExchange(const HttpExchange&) = delete;
+  HttpExchange& operator=(const HttpExchange&) = delete;
+  virtual ~HttpExchange() = default;
+
+  virtual void respond(HttpResponse response) = 0;
+  /// Sends the head; `head.body` is ignored.
+  virtual void begin_stream(const HttpResponse& head) = 0;
+  /// Sent as soon as the connection takes it. A client that lets too much pile up is disconnected.
+  virtual void write(std::string_view bytes) = 0;
+  virtual void finish_stream() = 0;
+  /// `callback` runs at most once, only when the client goes before the answer is complete.
+  virtual void on_disconnect(std::function<void()> callback) = 0;
+};
+
+}  // namespace reprise::server

@@ -1,0 +1,110 @@
+#include "reprise/server/responses.h"
+
+#include <fmt/format.h>
+
+#include <type_traits>
+#include <variant>
+
+#include "reprise/server/api_error.h"
+
+namespace reprise::server {
+namespace {
+
+Json reason_json(std::string_view reason) { return reason.empty() ? Json(nullptr) : Json(reason); }
+
+Json stop_reason_json(const engine::StopReason* reason) {
+  if (reason == nullptr) return nullptr;
+  return std::visit(
+      [](const auto& value) -> Json {
+        if constexpr (std::is_same_v<std::decay_t<decltype(value)>, std::monostate>) {
+          return nullptr;
+        } else {
+          return value;
+        }
+      },
+      *reason);
+}
+
+Json head_json(const AnswerHead& head, std::string_view object) {
+  return {{"id", head.id}, {"object", object}, {"created", head.created}, {"model", head.model}};
+}
+
+Json chunk_json(const AnswerHead& head, Json choices) {
+  Json json = head_json(head, head.is_chat ? "chat.completion.chunk" : "text_completion");
+  json["choices"] = std::move(choices);
+  return json;
+}
+
+Json choice_json(const ChoiceText& choice, std::string_view name, Json content) {
+  return {{"index", choice.index},
+          {std::string(name), std::move(content)},
+          {"logprobs", nullptr},
+          {"finish_reason", reason_json(choice.finish_reason)},
+          {"stop_reason", stop_reason_json(choice.stop_reason)}};
+}
+
+}  // namespace
+
+Json to_json(const Usage& usage) {
+  return {{"prompt_tokens", usage.prompt_tokens},
+          {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
+          {"completion_tokens", usage.completion_tokens},
+          {"prompt_tokens_details", nullptr}};
+}
+
+Json answer_json(const AnswerHead& head,
+                 const std::vector<ChoiceText>& choices,
+                 const Usage& usage) {
+  Json json = head_json(head, head.is_chat ? "chat.completion" : "text_completion");
+  json["choices"] = Json::array();
+  for (const ChoiceText& choice : choices) {
+    json["choices"].push_back(
+        head.is_chat
+            ? choice_json(choice,
+                          "message",
+                          {{"role", "assistant"}, {"content", choice.text}, {"refusal", nullptr}})
+            : choice_json(choice, "text", choice.text));
+  }
+  json["usage"] = to_json(usage);
+  json["system_fingerprint"] = nullptr;
+  return json;
+}
+
+Json role_chunk(const AnswerHead& head, int index) {
+  return chunk_json(head,
+                    Json::array({{{"index", index},
+                                  {"delta", {{"role", "assistant"}, {"content", ""}}},
+                                  {"logprobs", nullptr},
+                                  {"finish_reason", nullptr}}}));
+}
+
+Json text_chunk(const AnswerHead& head, const ChoiceText& choice) {
+  return chunk_json(
+      head,
+      Json::array({head.is_chat ? choice_json(choice, "delta", {{"content", choice.text}})
+                                : choice_json(choice, "text", choice.text)}));
+}
+
+Json usage_chunk(const AnswerHead& head, const Usage& usage) {
+  Json json = chunk_json(head, Json::array());
+  json["usage"] = to_json(usage);
+  return json;
+}
+
+std::string sse_event(const Json& json) { return fmt::format("data: {}\n\n", dump(json)); }
+
+Json model_json(std::string_view name,
+                std::string_view root,
+                int64_t created,
+                int32_t max_model_len) {
+  return {{"id", name},
+          {"object", "model"},
+          {"created", created},
+          {"owned_by", "reprise"},
+          {"root", root},
+          {"parent", nullptr},
+          {"max_model_len", max_model_len},
+          {"permission", Json::array()}};
+}
+
+}  // namespace reprise::server

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reprise/api/async_engine.h"
+#include "reprise/base/json.h"
+
+namespace reprise::server {
+
+/// What every object of one answer begins with.
+struct AnswerHead {
+  bool is_chat = false;
+  std::string id;       // "cmpl-...", "chatcmpl-..."
+  int64_t created = 0;  // seconds since 1970
+  std::string model;
+};
+
+struct Usage {
+  int64_t prompt_tokens = 0;
+  int64_t completion_tokens = 0;
+};
+
+/// One finished answer, or what one step added to it.
+struct ChoiceText {
+  int index = 0;
+  std::string_view text;
+  std::string_view finish_reason;                   // empty: not finished
+  const engine::StopReason* stop_reason = nullptr;  // of a finished one; null: EOS or length
+};
+
+[[nodiscard]] Json to_json(const Usage& usage);
+/// {"object": "text_completion" or "chat.completion", ...}
+[[nodiscard]] Json answer_json(const AnswerHead& head,
+                               const std::vector<ChoiceText>& choices,
+                               const Usage& usage);
+
+// Chunks of a stream, to go through sse_event().
+[[nodiscard]] Json role_chunk(const AnswerHead& head, int index);
+[[nodiscard]] Json text_chunk(const AnswerHead& head, const ChoiceText& choice);
+[[nodiscard]] Json usage_chunk(const AnswerHead& head, const Usage& usage);
+
+/// "data: {...}\n\n". JSON escapes line ends, so one line is enough.
+[[nodiscard]] std::string sse_event(const Json& json);
+inline constexpr std::string_view kSseDone = "data: [DONE]\n\n";
+
+/// GET /v1/models: one model under each of its names.
+[[nodiscard]] Json model_json(std::string_view name,
+                              std::string_view root,
+                              int64_t created,
+                              int32_t max_model_len);
+
+}  // namespace reprise::server
