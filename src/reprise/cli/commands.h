@@ -10,6 +10,7 @@
 namespace reprise::cli {
 
 int run_generate(std::span<const std::string> arguments);
+int run_serve(std::span<const std::string> arguments);
 int run_bench(std::span<const std::string> arguments);
 int run_eval(std::span<const std::string> arguments);
 int run_dump(std::span<const std::string> arguments);

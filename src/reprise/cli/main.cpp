@@ -20,6 +20,7 @@ using reprise::cli::run_dump;
 using reprise::cli::run_eval;
 using reprise::cli::run_explain;
 using reprise::cli::run_generate;
+using reprise::cli::run_serve;
 
 struct Command {
   std::string_view name;
@@ -29,6 +30,7 @@ struct Command {
 
 constexpr std::array kCommands = {
     Command{"generate", "Text from a prompt, streamed.", run_generate},
+    Command{"serve", "The OpenAI API over HTTP, as vLLM serves it.", run_serve},
     Command{"bench", "Measure: bench modes compares the five cudagraph modes.", run_bench},
     Command{"dump", "What the compiler makes of a model: pieces, passes, launches, as text or page.", run_dump},
     Command{"eval", "Exact match on word problems, per mode.", run_eval},
@@ -47,6 +49,8 @@ constexpr std::array kEnvironment = {
     Variable{"HOME", "If that is not an absolute path: $HOME/.cache/reprise/compile_cache; else nowhere."},
     Variable{"REPRISE_DISABLE_COMPILE_CACHE", "1 or true: as --disable-compile-cache."},
     Variable{"VLLM_DISABLE_COMPILE_CACHE", "The same by vLLM's name."},
+    Variable{"REPRISE_API_KEY", "serve: one more --api-key."},
+    Variable{"VLLM_API_KEY", "The same by vLLM's name."},
 };
 
 void print_help() {

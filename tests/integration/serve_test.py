@@ -1,0 +1,491 @@
+#!/usr/bin/env python3
+"""`reprise serve` as its clients meet it: a real process, the bundled model, sockets.
+
+    serve_test.py REPRISE_BINARY MODEL_FOLDER
+
+Uses only Python's standard library.
+"""
+
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+BINARY = MODEL = None
+NAME = "tiny"
+TIMEOUT = 60  # for what must not take long at all, on a busy machine
+
+
+class Server:
+    def __init__(self, *options, **environment):
+        self.log = tempfile.TemporaryFile()
+        arguments = [BINARY, "serve", MODEL, "--port", "0", "--served-model-name", NAME, "--max-num-seqs", "32"]
+        kept = {key: value for key, value in os.environ.items() if not key.endswith("_API_KEY")}
+        self.process = subprocess.Popen(
+            [*arguments, *options], stdout=subprocess.DEVNULL, stderr=self.log, env={**kept, **environment}
+        )
+        deadline = time.monotonic() + TIMEOUT
+        while "Application startup complete." not in self.text():
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise AssertionError("the server did not start:\n" + self.text())
+            time.sleep(0.02)
+        self.port = int(re.search(r"server on http://127\.0\.0\.1:(\d+)\n", self.text()).group(1))
+
+    def text(self):
+        if self.log.closed:
+            return self.last_words
+        return os.pread(self.log.fileno(), 1 << 20, 0).decode("utf-8", "replace")
+
+    def connect(self):
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT)
+
+    def request(self, method, path, body=None, headers=None):
+        connection = self.connect()
+        try:
+            if isinstance(body, (dict, list)):
+                body = json.dumps(body)
+            if isinstance(body, str):
+                body = body.encode()
+            connection.request(method, path, body, {"Content-Type": "application/json", **(headers or {})})
+            response = connection.getresponse()
+            return response, response.read()
+        finally:
+            connection.close()
+
+    def post(self, path, body, headers=None):
+        response, text = self.request("POST", path, body, headers)
+        return response.status, json.loads(text)
+
+    def raw(self, data, timeout=TIMEOUT):
+        """What comes back for these bytes until the server closes."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=timeout) as connection:
+            connection.sendall(data)
+            received = b""
+            while piece := connection.recv(65536):
+                received += piece
+            return received
+
+    def metric(self, name, labels=""):
+        _, text = self.request("GET", "/metrics")
+        for line in text.decode().splitlines():
+            if line.startswith(name + "{") and labels in line:
+                return float(line.rsplit(" ", 1)[1])
+        raise AssertionError(f"no metric {name} {labels}")
+
+    def wait_until(self, condition):
+        deadline = time.monotonic() + TIMEOUT
+        while not condition():
+            if time.monotonic() > deadline:
+                raise AssertionError("timed out:\n" + self.text())
+            time.sleep(0.02)
+
+    def stop(self, number=signal.SIGTERM):
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        try:
+            return self.process.wait(TIMEOUT)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise
+        finally:
+            self.last_words = self.text()
+            self.log.close()
+
+
+def events(text):
+    """The JSON of a stream; fails unless it ends as streams must."""
+    blocks = text.decode().split("\n\n")
+    assert blocks[-2:] == ["data: [DONE]", ""], blocks[-3:]
+    assert all(block.startswith("data: ") for block in blocks[:-1]), blocks
+    return [json.loads(block[len("data: ") :]) for block in blocks[:-2]]
+
+
+def stories(**fields):
+    return {"model": NAME, "prompt": "Once upon a time", "temperature": 0, "max_tokens": 20, **fields}
+
+
+def chats(**fields):
+    return {"model": NAME, "messages": [{"role": "user", "content": "What is 3 + 4?"}], "temperature": 0,
+            "max_tokens": 20, **fields}
+
+
+class Routes(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server()
+
+    @classmethod
+    def tearDownClass(cls):
+        code = cls.server.stop()
+        assert code == 0, (code, cls.server.text())
+
+    def assert_error(self, status, answer, expected, param=None):
+        self.assertEqual(status, expected, answer)
+        self.assertEqual(set(answer["error"]), {"message", "type", "param", "code"})
+        self.assertEqual(answer["error"]["code"], expected)
+        self.assertEqual(answer["error"]["param"], param, answer)
+        self.assertTrue(answer["error"]["type"].endswith("Error"))
+
+    def test_probes(self):
+        for method, path in (("GET", "/health"), ("GET", "/ping"), ("POST", "/ping")):
+            response, text = self.server.request(method, path)
+            self.assertEqual((response.status, text), (200, b""), path)
+        response, text = self.server.request("GET", "/version?x=1")
+        self.assertRegex(json.loads(text)["version"], r"^\d+\.\d+")
+
+    def test_models(self):
+        response, text = self.server.request("GET", "/v1/models")
+        (model,) = json.loads(text)["data"]
+        self.assertEqual((model["id"], model["object"]), (NAME, "model"))
+        self.assertGreater(model["max_model_len"], 0)
+        response, text = self.server.request("GET", f"/v1/models/{NAME}")
+        self.assertEqual(json.loads(text)["id"], NAME)
+        response, text = self.server.request("GET", "/v1/models/other%2Fmodel")
+        self.assert_error(response.status, json.loads(text), 404, "model")
+        self.assertIn("other/model", json.loads(text)["error"]["message"])
+
+    def test_metrics_have_one_help_and_type_per_family(self):
+        response, text = self.server.request("GET", "/metrics")
+        self.assertTrue(response.headers["Content-Type"].startswith("text/plain; version=0.0.4"))
+        lines = text.decode().splitlines()
+        families = [line.split()[2] for line in lines if line.startswith("# TYPE")]
+        self.assertEqual(len(families), len(set(families)))
+        for name in ("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc", "prompt_tokens_total",
+                     "generation_tokens_total", "num_preemptions_total", "request_success_total"):
+            self.assertIn("vllm:" + name, families)
+
+    def test_completion(self):
+        status, answer = self.server.post("/v1/completions", stories(), {"X-Request-Id": "abc"})
+        self.assertEqual(status, 200, answer)
+        self.assertEqual((answer["object"], answer["id"], answer["model"]), ("text_completion", "cmpl-abc", NAME))
+        (choice,) = answer["choices"]
+        self.assertEqual(choice["finish_reason"], "length")
+        self.assertTrue(choice["text"])
+        self.assertEqual(answer["usage"]["completion_tokens"], 20)
+        self.assertEqual(answer["usage"]["total_tokens"], answer["usage"]["prompt_tokens"] + 20)
+
+    def test_completion_streams_the_same_text(self):
+        _, whole = self.server.post("/v1/completions", stories())
+        response, text = self.server.request(
+            "POST", "/v1/completions", stories(stream=True, stream_options={"include_usage": True}))
+        self.assertEqual(response.headers["Content-Type"], "text/event-stream; charset=utf-8")
+        chunks = events(text)
+        self.assertEqual("".join(c["choices"][0]["text"] for c in chunks[:-1]), whole["choices"][0]["text"])
+        self.assertEqual(chunks[-2]["choices"][0]["finish_reason"], "length")
+        self.assertEqual(chunks[-1]["choices"], [])
+        self.assertEqual(chunks[-1]["usage"], whole["usage"])
+
+    def test_chat_streams_the_same_text(self):
+        status, whole = self.server.post("/v1/chat/completions", chats())
+        self.assertEqual(status, 200, whole)
+        self.assertEqual(whole["object"], "chat.completion")
+        self.assertEqual(whole["choices"][0]["message"]["role"], "assistant")
+        _, text = self.server.request("POST", "/v1/chat/completions", chats(stream=True))
+        chunks = events(text)
+        self.assertEqual(chunks[0]["choices"][0]["delta"], {"role": "assistant", "content": ""})
+        self.assertEqual("".join(c["choices"][0]["delta"]["content"] for c in chunks),
+                         whole["choices"][0]["message"]["content"])
+        self.assertIn(chunks[-1]["choices"][0]["finish_reason"], ("stop", "length"))
+
+    def test_continuous_usage_counts_up(self):
+        _, text = self.server.request("POST", "/v1/completions", stories(
+            stream=True, stream_options={"include_usage": True, "continuous_usage_stats": True}))
+        counts = [chunk["usage"]["completion_tokens"] for chunk in events(text)]
+        self.assertEqual(counts, sorted(counts))
+        self.assertEqual(counts[-1], 20)
+
+    def test_several_prompts_and_several_answers(self):
+        status, answer = self.server.post(
+            "/v1/completions", stories(prompt=["Once", "One day"], n=3, temperature=1, seed=5, max_tokens=8))
+        self.assertEqual(status, 200, answer)
+        self.assertEqual([choice["index"] for choice in answer["choices"]], list(range(6)))
+        self.assertGreater(len({choice["text"] for choice in answer["choices"][:3]}), 1)
+        _, again = self.server.post(
+            "/v1/completions", stories(prompt=["Once", "One day"], n=3, temperature=1, seed=5, max_tokens=8))
+        self.assertEqual([c["text"] for c in again["choices"]], [c["text"] for c in answer["choices"]])
+
+    def test_stop_string(self):
+        _, whole = self.server.post("/v1/completions", stories(max_tokens=40))
+        stop = whole["choices"][0]["text"].split()[3]
+        _, answer = self.server.post("/v1/completions", stories(max_tokens=40, stop=[stop]))
+        (choice,) = answer["choices"]
+        self.assertEqual((choice["finish_reason"], choice["stop_reason"]), ("stop", stop))
+        self.assertNotIn(stop, choice["text"])
+        self.assertTrue(whole["choices"][0]["text"].startswith(choice["text"]))
+
+    def test_tokenize_and_back_and_as_a_prompt(self):
+        status, tokens = self.server.post("/tokenize", {"prompt": "Once upon a time", "return_token_strs": True})
+        self.assertEqual(status, 200, tokens)
+        self.assertEqual(tokens["count"], len(tokens["tokens"]))
+        self.assertEqual(len(tokens["token_strs"]), tokens["count"])
+        _, plain = self.server.post("/tokenize", {"prompt": "Once upon a time", "add_special_tokens": False})
+        _, text = self.server.post("/detokenize", {"tokens": plain["tokens"]})
+        self.assertEqual(text["prompt"], "Once upon a time")
+        _, chat = self.server.post("/tokenize", {"messages": chats()["messages"]})
+        self.assertGreater(chat["count"], 3)
+        _, by_text = self.server.post("/v1/completions", stories())
+        _, by_ids = self.server.post("/v1/completions", stories(prompt=tokens["tokens"]))
+        self.assertEqual(by_ids["choices"][0]["text"], by_text["choices"][0]["text"])
+
+    def test_one_connection_takes_many_requests(self):
+        connection = self.server.connect()
+        for _ in range(5):
+            connection.request("POST", "/v1/completions", json.dumps(stories(max_tokens=2)),
+                               {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            self.assertEqual(response.status, 200)
+            response.read()
+            connection.request("GET", "/nowhere")
+            response = connection.getresponse()
+            self.assertEqual(response.status, 404)
+            response.read()
+            self.assertFalse(response.will_close)
+        connection.close()
+
+    def test_pipelined_requests_are_answered_in_order(self):
+        one = b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n"
+        body = json.dumps(stories(max_tokens=4)).encode()
+        post = (b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+                % len(body)) + body
+        last = b"GET /nowhere HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        answer = self.server.raw(post + one + last)
+        self.assertEqual(re.findall(rb"HTTP/1.1 (\d+)", answer), [b"200", b"200", b"404"])
+
+    def test_twenty_streams_at_once(self):
+        _, whole = self.server.post("/v1/completions", stories(max_tokens=60))
+        texts, failures = [None] * 20, []
+
+        def stream(index):
+            try:
+                _, text = self.server.request("POST", "/v1/completions", stories(stream=True, max_tokens=60))
+                texts[index] = "".join(chunk["choices"][0]["text"] for chunk in events(text))
+            except Exception as error:  # pylint: disable=broad-except
+                failures.append(repr(error))
+
+        threads = [threading.Thread(target=stream, args=(i,)) for i in range(20)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(failures, [])
+        self.assertEqual(set(texts), {whole["choices"][0]["text"]})
+
+    def check_disconnect(self, stream):
+        """The counter of aborts goes up by the eight answers, and nothing runs on."""
+        before = self.server.metric("vllm:request_success_total", 'finished_reason="abort"')
+        long = stories(max_tokens=900, ignore_eos=True, n=8, temperature=1, stream=stream)
+        connection = self.server.connect()
+        connection.request("POST", "/v1/completions", json.dumps(long), {"Content-Type": "application/json"})
+        response = None
+        if stream:
+            response = connection.getresponse()
+            response.read(64)
+        else:
+            self.server.wait_until(lambda: self.server.metric("vllm:num_requests_running") == 8)
+        if response:
+            response.close()
+        connection.close()
+        self.server.wait_until(
+            lambda: self.server.metric("vllm:request_success_total", 'finished_reason="abort"') == before + 8)
+        self.server.wait_until(lambda: self.server.metric("vllm:num_requests_running") == 0)
+
+    def test_a_client_that_goes_aborts_its_request(self):
+        self.check_disconnect(stream=False)
+
+    def test_a_client_that_goes_aborts_its_stream(self):
+        self.check_disconnect(stream=True)
+
+    def test_bad_bodies(self):
+        cases = [
+            (b"", None), (b"{", None), (b"[1]", None), (b"null", None), (b'{"prompt": "\xff"}', None),
+            (b'{"prompt": "a", "temperature": 1e999}', None), (b"[" * 100000, None),
+            (b'{"a":' * 100000, None), (b'{"prompt": "a", "max_tokens": 1' + b"0" * 5000 + b"}", None),
+            (b'{"prompt": "a", "prompt": "b"}', None),
+            (b"{}", "prompt"), (b'{"prompt": ""}', "prompt"), (b'{"prompt": [[]]}', "prompt"),
+            (b'{"prompt": [999999]}', "prompt"), (b'{"prompt": "a", "max_tokens": "5"}', "max_tokens"),
+            (b'{"prompt": "a", "max_tokens": 1000000}', "input_tokens"),
+            (b'{"prompt": "a", "temperature": -1}', "temperature"), (b'{"prompt": "a", "n": 0}', "n"),
+            (b'{"prompt": "a", "n": 2000, "temperature": 1}', "n"), (b'{"prompt": "a", "logprobs": 1}', "logprobs"),
+            (b'{"prompt": "a", "response_format": {"type": "json_object"}}', "response_format"),
+            (json.dumps({"prompt": "word " * 5000}).encode(), "input_tokens"),
+            (json.dumps({"prompt": "w" * 10_000_000}).encode(), "input_tokens"),
+        ]
+        for body, param in cases:
+            with self.subTest(body[:60]):
+                status, answer = self.server.post("/v1/completions", body)
+                if param is None and status == 400 and answer["error"]["param"] is not None:
+                    self.assertEqual(body[:13], b'{"prompt": "a')
+                    continue
+                self.assert_error(status, answer, 400, param)
+        status, answer = self.server.post("/v1/completions", stories(model="other"))
+        self.assert_error(status, answer, 404, "model")
+        status, answer = self.server.post("/v1/chat/completions", chats(tools=[{"type": "function"}]))
+        self.assert_error(status, answer, 400, "tools")
+        status, answer = self.server.post("/v1/completions", stories(max_tokens=5000))
+        self.assertTrue(answer["error"]["message"].startswith("This model's maximum context length is "))
+
+    def test_bad_requests(self):
+        for method, path, expected in (("GET", "/v1/completions", 405), ("DELETE", "/health", 405),
+                                       ("POST", "/v1/nowhere", 404), ("GET", "/", 404), ("BREW", "/health", 405)):
+            with self.subTest(f"{method} {path}"):
+                response, text = self.server.request(method, path, b"{}" if method == "POST" else None)
+                self.assert_error(response.status, json.loads(text), expected)
+                self.assertEqual("Allow" in response.headers, expected == 405)
+        status, answer = self.server.post("/v1/completions", stories(), {"Content-Type": "text/plain"})
+        self.assert_error(status, answer, 415)
+        status, answer = self.server.post("/v1/completions", stories(), {"Content-Encoding": "gzip"})
+        self.assert_error(status, answer, 415)
+
+    def test_bodies_that_are_too_large(self):
+        status, answer = self.server.post("/v1/completions", b" " * (16 * 1024 * 1024 + 1))
+        self.assert_error(status, answer, 413)
+        chunk = b"10000\r\n" + b" " * 65536 + b"\r\n"
+        head = (b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                b"Transfer-Encoding: chunked\r\n\r\n")
+        self.assertTrue(self.server.raw(head + chunk * 260 + b"0\r\n\r\n").startswith(b"HTTP/1.1 413"))
+
+    def test_broken_http(self):
+        host = b"Host: x\r\n"
+        cases = [
+            (b"nonsense\r\n\r\n", b"400"),
+            (b"GET /health HTTP/1.1\r\n\r\n", b"400"),
+            (b"GET /health HTTP/1.1\r\n" + host + host + b"\r\n", b"400"),
+            (b"GET /health HTTP/3.0\r\n" + host + b"\r\n", b"505"),
+            (b"GET /" + b"a" * 10000 + b" HTTP/1.1\r\n" + host + b"\r\n", b"414"),
+            (b"GET /health HTTP/1.1\r\n" + host + b"A: " + b"a" * 40000 + b"\r\n\r\n", b"431"),
+            (b"GET /health HTTP/1.1\r\n" + host + b"A: a\r\n" * 101 + b"\r\n", b"431"),
+            (b"POST /ping HTTP/1.1\r\n" + host + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nab", b"400"),
+            (b"POST /ping HTTP/1.1\r\n" + host + b"Content-Length: -1\r\n\r\n", b"400"),
+            (b"POST /ping HTTP/1.1\r\n" + host + b"Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+             b"400"),
+            (b"POST /ping HTTP/1.1\r\n" + host + b"Transfer-Encoding: gzip\r\n\r\n", b"400"),
+            (b"POST /ping HTTP/1.1\r\n" + host + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n", b"400"),
+        ]
+        for data, status in cases:
+            with self.subTest(data[:70]):
+                answer = self.server.raw(data)
+                self.assertEqual(answer[:12], b"HTTP/1.1 " + status)
+                self.assertEqual(json.loads(answer.split(b"\r\n\r\n", 1)[1])["error"]["code"], int(status))
+
+    def test_http_1_0_streams_until_the_connection_closes(self):
+        body = json.dumps(stories(stream=True)).encode()
+        answer = self.server.raw(b"POST /v1/completions HTTP/1.0\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+                                 % len(body) + body)
+        head, text = answer.split(b"\r\n\r\n", 1)
+        self.assertNotIn(b"chunked", head)
+        self.assertGreater(len(events(text)), 1)
+
+    def test_a_slow_header_is_cut_off_and_blocks_nobody(self):
+        started = time.monotonic()
+        with socket.create_connection(("127.0.0.1", self.server.port), timeout=TIMEOUT) as connection:
+            connection.sendall(b"GET /health HT")
+            response, _ = self.server.request("GET", "/health")
+            self.assertEqual(response.status, 200)
+            self.assertEqual(connection.recv(100), b"")
+        self.assertLess(time.monotonic() - started, 40)
+
+    def test_expect_100_continue(self):
+        body = json.dumps(stories(max_tokens=1)).encode()
+        head = (b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n"
+                b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(body))
+        with socket.create_connection(("127.0.0.1", self.server.port), timeout=TIMEOUT) as connection:
+            connection.sendall(head)
+            self.assertEqual(connection.recv(100), b"HTTP/1.1 100 Continue\r\n\r\n")
+            connection.sendall(body)
+            self.assertTrue(connection.recv(1000).startswith(b"HTTP/1.1 200"))
+
+
+class Life(unittest.TestCase):
+    def start(self, *options, **environment):
+        server = Server(*options, **environment)
+        self.addCleanup(server.stop, signal.SIGKILL)
+        return server
+
+    def test_keys(self):
+        server = self.start("--api-key", "one", "--api-key", "two", VLLM_API_KEY="three")
+        for key, expected in (("one", 200), ("two", 200), ("three", 200), ("on", 401), ("onee", 401), ("", 401)):
+            response, text = server.request("GET", "/v1/models", headers={"Authorization": "Bearer " + key})
+            self.assertEqual(response.status, expected, key)
+        self.assertEqual(json.loads(text)["error"]["type"], "AuthenticationError")
+        self.assertEqual(response.headers["WWW-Authenticate"], "Bearer")
+        for path, expected in (("/health", 200), ("/metrics", 200), ("/v1/models", 401)):
+            self.assertEqual(server.request("GET", path)[0].status, expected, path)
+        self.assertEqual(server.post("/tokenize", {"prompt": "a"})[0], 401)
+        self.assertEqual(server.post("/v1/completions", stories())[0], 401)
+
+    def test_a_public_address_needs_a_key(self):
+        run = subprocess.run([BINARY, "serve", MODEL, "--host", "0.0.0.0"], capture_output=True, text=True,
+                             check=False, env={k: v for k, v in os.environ.items() if not k.endswith("_API_KEY")})
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("--api-key", run.stderr)
+
+    def test_a_full_server_says_so(self):
+        server = self.start("--max-num-seqs", "2", "--max-waiting-requests", "2")
+        long = stories(max_tokens=900, ignore_eos=True, temperature=1, n=4, stream=True)
+        connection = server.connect()
+        self.addCleanup(connection.close)
+        connection.request("POST", "/v1/completions", json.dumps(long), {"Content-Type": "application/json"})
+        connection.getresponse()
+        response, text = server.request("POST", "/v1/completions", stories())
+        self.assertEqual(response.status, 429, text)
+        self.assertEqual(json.loads(text)["error"]["type"], "RateLimitError")
+        self.assertTrue(int(response.headers["Retry-After"]) > 0)
+        connection.close()
+        self.assertEqual(server.post("/v1/completions", stories(n=5, temperature=1))[0], 400)
+
+    def test_sigterm_lets_running_requests_finish(self):
+        server = self.start()
+        connection = server.connect()
+        self.addCleanup(connection.close)
+        fields = stories(max_tokens=900, ignore_eos=True, temperature=1, n=16)
+        connection.request("POST", "/v1/completions", json.dumps(fields), {"Content-Type": "application/json"})
+        server.wait_until(lambda: server.metric("vllm:num_requests_running") > 0)
+        probe = server.connect()
+        self.addCleanup(probe.close)
+        probe.connect()
+        server.process.send_signal(signal.SIGTERM)
+        server.wait_until(lambda: "Shutting down" in server.text())
+        probe.request("GET", "/health")
+        try:
+            self.assertEqual(probe.getresponse().status, 503)
+        except (ConnectionError, http.client.HTTPException):
+            self.assertIn("Shutting down; 16 requests", server.text())  # it was quicker than we are
+        response = connection.getresponse()
+        self.assertEqual(response.status, 200)
+        choices = json.loads(response.read())["choices"]
+        self.assertEqual([choice["finish_reason"] for choice in choices], ["length"] * 16)
+        self.assertEqual(server.process.wait(TIMEOUT), 0)
+
+    def test_sigterm_ends_what_takes_too_long(self):
+        server = self.start("--shutdown-timeout", "0")
+        connection = server.connect()
+        self.addCleanup(connection.close)
+        fields = stories(max_tokens=900, ignore_eos=True, temperature=1, n=16, stream=True)
+        connection.request("POST", "/v1/completions", json.dumps(fields), {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        server.process.send_signal(signal.SIGTERM)
+        text = response.read()
+        self.assertEqual(events(text)[-1]["error"]["code"], 503)
+        self.assertEqual(server.process.wait(TIMEOUT), 0)
+
+    def test_sigint_of_an_idle_server(self):
+        server = self.start()
+        idle = server.connect()
+        idle.connect()
+        self.addCleanup(idle.close)
+        self.assertEqual(server.stop(signal.SIGINT), 0)
+        self.assertIn("Application shutdown complete.", server.text())
+
+
+if __name__ == "__main__":
+    BINARY, MODEL = sys.argv[1:3]
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:], verbosity=2)
