@@ -304,6 +304,19 @@ class Routes(unittest.TestCase):
     def test_a_client_that_goes_aborts_its_stream(self):
         self.check_disconnect(stream=True)
 
+    def test_a_client_that_does_not_read_is_cut_off(self):
+        before = self.server.metric("vllm:request_success_total", 'finished_reason="abort"')
+        # Several times what a socket and the server's queue hold.
+        body = json.dumps(stories(max_tokens=900, ignore_eos=True, n=64, temperature=1, stream=True)).encode()
+        with socket.socket() as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.connect(("127.0.0.1", self.server.port))
+            connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                               b"Content-Length: %d\r\n\r\n" % len(body) + body)
+            self.server.wait_until(
+                lambda: self.server.metric("vllm:request_success_total", 'finished_reason="abort"') > before)
+        self.server.wait_until(lambda: self.server.metric("vllm:num_requests_running") == 0)
+
     def test_bad_bodies(self):
         cases = [
             (b"", None), (b"{", None), (b"[1]", None), (b"null", None), (b'{"prompt": "\xff"}', None),
