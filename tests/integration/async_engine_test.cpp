@@ -7,7 +7,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
-#include <map>
+#include <latch>
 #include <mutex>
 #include <random>
 #include <thread>
@@ -161,6 +161,9 @@ using AsyncEngineTest = SharedEngine;
 
 TEST_F(AsyncEngineTest, answers_four_threads_as_generate_does_each_prompt_alone) {
   const EngineStats before = engine->stats();
+  const Json chat = {{{"role", "user"}, {"content", "How many apples?"}}};
+  const std::string chat_prompt = engine->apply_chat_template(chat);
+  const Tokens chat_token_ids = engine->tokenizer().encode(chat_prompt);
   constexpr size_t kThreads = 4;
   constexpr size_t kRounds = 2;
   std::array<std::deque<Answer>, kThreads> answers;
@@ -171,6 +174,10 @@ TEST_F(AsyncEngineTest, answers_four_threads_as_generate_does_each_prompt_alone)
         (void)engine->submit(
             prompts[(i + 3 * t) % prompts.size()], greedy(), answers[t].emplace_back().callback());
         if (i % 8 == 7) (void)answers[t].back().wait();
+        // What a server does meanwhile.
+        EXPECT_EQ(engine->apply_chat_template(chat), chat_prompt);
+        EXPECT_EQ(engine->tokenizer().encode(chat_prompt), chat_token_ids);
+        EXPECT_LE(engine->stats().num_requests_running, 4);
       }
     });
   }
@@ -202,6 +209,376 @@ TEST_F(AsyncEngineTest, answers_four_threads_as_generate_does_each_prompt_alone)
   EXPECT_EQ(stats.kv_cache_usage, 0);
   EXPECT_FALSE(stats.is_dead);
 }
+
+TEST_F(AsyncEngineTest, stops_at_stop_strings_and_samples_as_generate_does) {
+  LLM llm(arguments());
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    const std::string text = engine->tokenizer().decode(expected[i]);
+    sampling::SamplingParams params = greedy();
+    // Two characters out of the middle, so that one of them has to be held back.
+    for (size_t at = text.size() / 2; at + 2 <= text.size() && params.stop.empty(); ++at) {
+      const auto is_ascii = [](char c) { return static_cast<unsigned char>(c) < 0x80; };
+      if (is_ascii(text[at]) && is_ascii(text[at + 1])) params.stop = {text.substr(at, 2)};
+    }
+    sampling::SamplingParams seeded = greedy();
+    seeded.temperature = 1;
+    seeded.seed = static_cast<int64_t>(i);
+    for (const sampling::SamplingParams& asked : {params, seeded}) {
+      const engine::CompletionOutput alone =
+          llm.generate_token_ids(std::span(&prompts[i], 1), asked).front().output;
+      Answer answer;
+      (void)engine->submit(prompts[i], asked, answer.callback());
+      const Answer::Contents& contents = answer.wait();
+      EXPECT_EQ(contents.text, alone.text) << i;
+      EXPECT_EQ(contents.token_ids, alone.token_ids) << i;
+      EXPECT_EQ(contents.finish_reason, alone.finish_reason) << i;
+      EXPECT_EQ(contents.stop_reason, alone.stop_reason) << i;
+      EXPECT_EQ(contents.broken_rule, "") << i;
+    }
+  }
+  EXPECT_GT(engine->stats().num_finished_stop, 0U);
+}
+
+TEST_F(AsyncEngineTest, refuses_what_can_never_run_on_the_callers_thread) {
+  const EngineStats before = engine->stats();
+  const auto refusal = [](const Tokens& prompt, const sampling::SamplingParams& params) {
+    try {
+      (void)engine->submit(prompt, params, [](const AsyncOutput&) { ADD_FAILURE(); });
+    } catch (const InvalidArgument& error) {
+      return std::string(error.what());
+    }
+    return std::string("(not refused)");
+  };
+  EXPECT_THAT(refusal({}, greedy()), HasSubstr("empty"));
+  EXPECT_THAT(refusal(Tokens(128, 5), greedy()), HasSubstr("max_model_len"));
+  EXPECT_THAT(refusal({1, -1}, greedy()), HasSubstr("prompt token 1"));
+  EXPECT_THAT(refusal({1}, {.temperature = -1}), HasSubstr("temperature"));
+  EXPECT_EQ(engine->stats().num_requests_waiting, 0);
+  EXPECT_EQ(engine->stats().num_finished_error, before.num_finished_error);
+}
+
+TEST_F(AsyncEngineTest, aborts_within_a_step_and_ignores_ids_it_does_not_know) {
+  const uint64_t aborted_before = engine->stats().num_finished_abort;
+  Answer answer;
+  std::latch aborted(1);
+  // Holds the engine in its third step until the abort is in.
+  const AsyncRequestId id = engine->submit(
+      prompts[0], greedy(100), [&, take = answer.callback()](const AsyncOutput& output) {
+        take(output);
+        if (output.num_output_tokens == 3) aborted.wait();
+      });
+  answer.wait_for_outputs(3);
+  engine->abort(id);
+  aborted.count_down();
+  EXPECT_EQ(answer.wait().finish_reason, "abort");
+  EXPECT_EQ(answer.wait().num_output_tokens, 3);
+  EXPECT_EQ(answer.wait().num_outputs, 4);
+  engine->abort(id);
+  engine->abort(AsyncRequestId{1U << 30});
+  Answer next;
+  (void)engine->submit(prompts[1], greedy(), next.callback());
+  EXPECT_EQ(next.wait().token_ids, expected[1]);
+  EXPECT_EQ(engine->stats().num_finished_abort, aborted_before + 1);
+  EXPECT_EQ(engine->stats().kv_cache_usage, 0);
+}
+
+TEST_F(AsyncEngineTest, aborts_the_request_of_a_callback_that_throws_and_no_other) {
+  const uint64_t aborted_before = engine->stats().num_finished_abort;
+  std::atomic<int> calls = 0;
+  Answer answer;
+  (void)engine->submit(prompts[0], greedy(100), [&](const AsyncOutput&) {
+    ++calls;
+    throw std::bad_alloc();
+  });
+  (void)engine->submit(prompts[1], greedy(100), answer.callback());
+  EXPECT_EQ(answer.wait().finish_reason, "length");
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(engine->stats().num_finished_abort, aborted_before + 1);
+}
+
+// --- over a core of the test's own: few blocks, devices that fail
+// -----------------------------------------------------------------------------------------
+
+/// The bundled model on a given device, and the loop over it.
+class LoopOn {
+ public:
+  explicit LoopOn(TinyEngineOptions options)
+      : max_num_tokens_(options.max_num_tokens),
+        max_num_reqs_(options.max_num_reqs),
+        tokenizer_(tokenizer::Tokenizer::load(model_folder())),
+        tiny_((options.model = model_folder(), options)) {
+    (void)tiny_.runner().capture({});
+    restart();
+  }
+
+  /// A core and a loop as after a start, over the same runner.
+  void restart() {
+    loop_.reset();
+    core_ = std::make_unique<engine::EngineCore>(tiny_.runner(), core_options());
+    loop_ = std::make_unique<AsyncEngineLoop>(*core_, tiny_.runner(), tokenizer_);
+  }
+  /// Ends the thread and says what it left behind; empty when nothing.
+  [[nodiscard]] std::string stop() {
+    loop_.reset();
+    const kv_cache::KvCacheManager& cache = core_->kv_cache_manager();
+    if (core_->has_unfinished_requests()) return "unfinished requests";
+    if (cache.num_free_blocks() != cache.num_blocks() - 1) return "blocks that are not free";
+    return cache.find_broken_invariant({});
+  }
+  /// Must not be called while the loop has work.
+  [[nodiscard]] std::vector<Tokens> alone(const std::vector<Tokens>& prompts, int max_tokens) {
+    std::vector<Tokens> answers;
+    for (const Tokens& prompt : prompts) {
+      engine::EngineCore core(tiny_.runner(), core_options());
+      (void)core.add_request(prompt, greedy(max_tokens));
+      Tokens& answer = answers.emplace_back();
+      while (core.has_unfinished_requests()) {
+        for (const auto& update : core.step()) {
+          if (update.new_token_id) answer.push_back(*update.new_token_id);
+        }
+      }
+    }
+    return answers;
+  }
+  AsyncEngineLoop* operator->() { return loop_.get(); }
+
+ private:
+  [[nodiscard]] engine::EngineCoreOptions core_options() const {
+    return {.scheduler = {.max_num_seqs = max_num_reqs_,
+                          .max_num_batched_tokens = max_num_tokens_,
+                          .max_model_len = 128,
+                          .vocab_size = static_cast<int>(tiny_.config().vocab_size)}};
+  }
+
+  int32_t max_num_tokens_;
+  int32_t max_num_reqs_;
+  tokenizer::Tokenizer tokenizer_;
+  TinyEngine tiny_;
+  std::unique_ptr<engine::EngineCore> core_;
+  std::unique_ptr<AsyncEngineLoop> loop_;
+};
+
+bool is_prefix(const Tokens& tokens, const Tokens& of) {
+  return tokens.size() <= of.size() && std::equal(tokens.begin(), tokens.end(), of.begin());
+}
+
+TEST(AsyncEngineLoop, leaks_no_block_and_changes_no_answer_when_requests_are_aborted_anywhere) {
+  constexpr size_t kThreads = 3;
+  constexpr size_t kRequestsPerThread = 100;
+  constexpr int kMaxTokens = 24;
+  // 13 usable blocks: four requests of up to 6 blocks do not fit, so some are preempted.
+  LoopOn loop({.max_num_tokens = 32, .max_num_reqs = 4, .num_blocks = 14});
+  const std::vector<Tokens> prompts = make_prompts(16);
+  const std::vector<Tokens> expected = loop.alone(prompts, kMaxTokens);
+
+  struct Sent {
+    size_t prompt = 0;
+    bool may_abort = false;
+    Answer answer;
+  };
+  std::array<std::deque<Sent>, kThreads> sent;
+  std::vector<std::thread> threads;
+  for (size_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      std::mt19937 random(static_cast<uint32_t>(t));
+      std::vector<AsyncRequestId> to_abort;
+      for (size_t i = 0; i < kRequestsPerThread; ++i) {
+        Sent& request = sent[t].emplace_back();
+        request.prompt = random() % prompts.size();
+        const uint32_t how = random() % 8;  // 0: at once, 1: in a callback, 2: later, else never
+        request.may_abort = how <= 2;
+        api::OnAsyncOutput callback = request.answer.callback();
+        if (how == 1) {
+          callback = [&loop, take = std::move(callback), left = 1 + random() % kMaxTokens](
+                         const AsyncOutput& output) mutable {
+            take(output);
+            if (--left == 0) loop->abort(output.id);
+          };
+        }
+        const AsyncRequestId id =
+            loop->submit(prompts[request.prompt], greedy(kMaxTokens), std::move(callback));
+        if (how == 0) loop->abort(id);
+        if (how == 2) to_abort.push_back(id);
+        if (random() % 4 == 0) {
+          for (const AsyncRequestId late : to_abort) loop->abort(late);
+          to_abort.clear();
+        }
+        if (i % 16 == 15) (void)request.answer.wait();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  uint64_t num_aborted = 0;
+  for (std::deque<Sent>& requests : sent) {
+    for (Sent& request : requests) {
+      const Answer::Contents& answer = request.answer.wait();
+      const Tokens& whole = expected[request.prompt];
+      EXPECT_EQ(answer.broken_rule, "");
+      if (request.may_abort && answer.finish_reason == "abort") {
+        ++num_aborted;
+        EXPECT_TRUE(is_prefix(answer.token_ids, whole));
+      } else {
+        EXPECT_EQ(answer.finish_reason, "length");
+        EXPECT_EQ(answer.token_ids, whole);
+      }
+    }
+  }
+  const EngineStats stats = loop->stats();
+  EXPECT_EQ(stats.num_finished_abort, num_aborted);
+  EXPECT_EQ(stats.num_finished_length, kThreads * kRequestsPerThread - num_aborted);
+  EXPECT_GT(num_aborted, 30U);
+  EXPECT_GT(stats.num_preemptions, 0U);
+  EXPECT_EQ(stats.kv_cache_usage, 0);
+  EXPECT_EQ(loop.stop(), "");
+}
+
+TEST(AsyncEngineLoop, gives_every_request_in_flight_its_last_output_before_it_is_gone) {
+  LoopOn loop({.max_num_tokens = 32, .max_num_reqs = 4});
+  const std::vector<Tokens> prompts = make_prompts(12);
+  for (int num_outputs = 0; num_outputs < 6; ++num_outputs) {
+    std::deque<Answer> answers;
+    for (const Tokens& prompt : prompts) {
+      (void)loop->submit(prompt, greedy(60), answers.emplace_back().callback());
+    }
+    if (num_outputs > 0) answers.front().wait_for_outputs(num_outputs);
+    ASSERT_EQ(loop.stop(), "");
+    for (Answer& answer : answers) {
+      // On a busy machine the first ones may be done already.
+      EXPECT_THAT(answer.wait().finish_reason, ::testing::AnyOf("abort", "length"));
+      EXPECT_EQ(answer.wait().broken_rule, "");
+    }
+    loop.restart();
+  }
+}
+
+struct FailingDeviceCase {
+  const char* name;
+  cudagraph::CudagraphMode mode;
+  cudagraph::CompilationMode level;
+  uint64_t stride;  // between the calls that fail: a prime, so that calls of all kinds are hit
+};
+
+class FailingDevice : public ::testing::TestWithParam<FailingDeviceCase> {
+ protected:
+  static constexpr int kMaxTokens = 6;
+  static constexpr size_t kMaxNumReqs = 3;  // of 7: the others wait
+
+  [[nodiscard]] TinyEngineOptions options(device::FakeDevice& fake) const {
+    return {.mode = GetParam().mode,
+            .level = GetParam().level,
+            .max_num_tokens = 16,
+            .max_num_reqs = kMaxNumReqs,
+            .num_blocks = 40,
+            .device = &fake};
+  }
+  static void submit_all(LoopOn& loop,
+                         const std::vector<Tokens>& prompts,
+                         std::deque<Answer>& answers) {
+    for (const Tokens& prompt : prompts) {
+      (void)loop->submit(prompt, greedy(kMaxTokens), answers.emplace_back().callback());
+    }
+  }
+};
+
+TEST_P(FailingDevice, at_any_call_ends_only_the_requests_of_that_step) {
+  const std::unique_ptr<device::FakeDevice> fake = device::create_fake_device();
+  LoopOn loop(options(*fake));
+  const std::vector<Tokens> prompts = make_prompts(7);
+  const std::vector<Tokens> expected = loop.alone(prompts, kMaxTokens);
+  uint64_t num_errors = 0;
+  uint64_t num_failures = 0;
+  for (uint64_t k = 1;; k += GetParam().stride) {
+    fake->clear_call_log();
+    fake->fail_call(k);
+    std::deque<Answer> answers;
+    submit_all(loop, prompts, answers);
+    size_t num_failed = 0;
+    for (size_t i = 0; i < answers.size(); ++i) {
+      const Answer::Contents& answer = answers[i].wait();
+      ASSERT_EQ(answer.broken_rule, "") << "call " << k << ", request " << i;
+      if (answer.finish_reason == "error") {
+        ++num_failed;
+        EXPECT_THAT(answer.error, HasSubstr("as the test asked"));
+        EXPECT_TRUE(is_prefix(answer.token_ids, expected[i])) << "call " << k << ", request " << i;
+      } else {
+        EXPECT_EQ(answer.finish_reason, "length") << "call " << k << ", request " << i;
+        ASSERT_EQ(answer.token_ids, expected[i]) << "call " << k << ", request " << i;
+      }
+    }
+    const bool has_failed = fake->num_calls() >= k;
+    fake->fail_call(0);
+    EXPECT_EQ(num_failed > 0, has_failed) << "call " << k;
+    EXPECT_LE(num_failed, kMaxNumReqs) << "call " << k;
+    const EngineStats stats = loop->stats();
+    num_errors += num_failed;
+    EXPECT_EQ(stats.num_finished_error, num_errors);
+    EXPECT_EQ(stats.kv_cache_usage, 0) << "call " << k;
+    EXPECT_FALSE(stats.is_dead);
+    if (!has_failed) break;
+    ++num_failures;
+
+    std::deque<Answer> next;
+    submit_all(loop, prompts, next);
+    for (size_t i = 0; i < next.size(); ++i) {
+      ASSERT_EQ(next[i].wait().token_ids, expected[i]) << "after call " << k << ", request " << i;
+    }
+  }
+  EXPECT_GT(num_failures, 10U);
+  EXPECT_EQ(loop.stop(), "");
+  RecordProperty("failures", static_cast<int>(num_failures));
+}
+
+TEST_P(FailingDevice, that_is_lost_ends_everything_and_every_later_request_at_once) {
+  const std::unique_ptr<device::FakeDevice> fake = device::create_fake_device();
+  LoopOn loop(options(*fake));
+  const std::vector<Tokens> prompts = make_prompts(7);
+  const std::vector<Tokens> expected = loop.alone(prompts, kMaxTokens);
+  for (uint64_t k = 1; k < 40; k += 5) {
+    fake->fail_call(k, device::DeviceError::Severity::sticky);
+    std::deque<Answer> answers;
+    submit_all(loop, prompts, answers);
+    size_t num_errors = 0;
+    for (size_t i = 0; i < answers.size(); ++i) {
+      const Answer::Contents& answer = answers[i].wait();
+      EXPECT_EQ(answer.broken_rule, "");
+      num_errors += static_cast<size_t>(answer.finish_reason == "error");
+      if (answer.finish_reason != "error") continue;
+      EXPECT_THAT(answer.error, HasSubstr("engine is dead"));
+      EXPECT_TRUE(is_prefix(answer.token_ids, expected[i]));
+    }
+    EXPECT_GT(num_errors, 0U) << "call " << k;
+    EXPECT_TRUE(loop->stats().is_dead);
+    EXPECT_EQ(loop->stats().kv_cache_usage, 0);
+
+    Answer late;
+    (void)loop->submit(prompts[0], greedy(), late.callback());
+    EXPECT_EQ(late.wait().finish_reason, "error");
+    EXPECT_EQ(late.wait().num_outputs, 1);
+    EXPECT_EQ(late.wait().num_prompt_tokens, static_cast<int32_t>(prompts[0].size()));
+    EXPECT_EQ(loop->stats().num_finished_error, num_errors + 1);
+    EXPECT_EQ(loop->stats().num_requests_waiting, 0);
+    EXPECT_EQ(loop.stop(), "");
+    fake->fail_call(0);
+    loop.restart();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    modes,
+    FailingDevice,
+    ::testing::Values(FailingDeviceCase{"eager",
+                                        cudagraph::CudagraphMode::NONE,
+                                        cudagraph::CompilationMode::NONE,
+                                        13},
+                      FailingDeviceCase{"graphs",
+                                        cudagraph::CudagraphMode::FULL_AND_PIECEWISE,
+                                        cudagraph::CompilationMode::NONE,
+                                        7},
+                      FailingDeviceCase{"compiled_piecewise",
+                                        cudagraph::CudagraphMode::PIECEWISE,
+                                        cudagraph::CompilationMode::VLLM_COMPILE,
+                                        11}),
+    [](const auto& param_info) { return std::string(param_info.param.name); });
 
 }  // namespace
 }  // namespace reprise

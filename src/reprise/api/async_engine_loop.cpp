@@ -91,25 +91,28 @@ AsyncEngineLoop::Inbox AsyncEngineLoop::take_inbox() {
 }
 
 void AsyncEngineLoop::add(Submission& submission) {
+  Live request{.id = submission.id,
+               .on_output = std::move(submission.on_output),
+               .num_prompt_tokens = static_cast<int32_t>(submission.prompt_token_ids.size())};
   if (!death_.empty()) {
-    refuse(submission, "error", death_);
+    refuse(request, death_);
     return;
   }
-  const auto num_prompt_tokens = static_cast<int32_t>(submission.prompt_token_ids.size());
   std::optional<engine::RequestId> id;
   try {
     id = core_->add_request(std::move(submission.prompt_token_ids), submission.params);
-    outputs_.add_request(*id, submission.params);
+    Live& place = live_[static_cast<uint64_t>(*id)];
     engine_ids_.emplace(static_cast<uint64_t>(submission.id), *id);
-    live_.emplace(static_cast<uint64_t>(*id),
-                  Live{.id = submission.id,
-                       .on_output = std::move(submission.on_output),
-                       .num_prompt_tokens = num_prompt_tokens});
+    outputs_.add_request(*id, submission.params);
+    place = std::move(request);
   } catch (const std::exception& error) {
     // submit() has asked the scheduler, so this is memory.
-    if (id) (void)core_->abort_request(*id);
+    if (id) {
+      (void)core_->abort_request(*id);
+      live_.erase(static_cast<uint64_t>(*id));
+    }
     engine_ids_.erase(static_cast<uint64_t>(submission.id));
-    refuse(submission, "error", error.what());
+    refuse(request, error.what());
   }
 }
 
@@ -168,15 +171,13 @@ void AsyncEngineLoop::end_all(const std::string& finish_reason, const std::strin
   }
 }
 
-void AsyncEngineLoop::refuse(Submission& submission,
-                             const std::string& finish_reason,
-                             const std::string& error) {
-  deliver(submission.on_output,
-          {.id = submission.id,
+void AsyncEngineLoop::refuse(Live& request, const std::string& error) {
+  deliver(request.on_output,
+          {.id = request.id,
            .finished = true,
-           .finish_reason = finish_reason,
+           .finish_reason = "error",
            .error = error,
-           .num_prompt_tokens = static_cast<int32_t>(submission.prompt_token_ids.size())});
+           .num_prompt_tokens = request.num_prompt_tokens});
 }
 
 void AsyncEngineLoop::deliver(OnAsyncOutput& on_output, const AsyncOutput& output) {

@@ -71,7 +71,7 @@ class AsyncEngineLoop {
   void deliver_update(const engine::EngineCore::Update& update);
   void die(const std::string& reason);
   void end_all(const std::string& finish_reason, const std::string& error);
-  void refuse(Submission& submission, const std::string& finish_reason, const std::string& error);
+  void refuse(Live& request, const std::string& error);
   void deliver(OnAsyncOutput& on_output, const AsyncOutput& output);
   void publish_stats();
 

@@ -375,5 +375,37 @@ TEST(SchedulerDeathTest, stops_on_misuse) {
   EXPECT_DEATH(bench.scheduler.update_from_output({}), "0 sampled tokens for 1");
 }
 
+TEST(Scheduler, ends_the_requests_of_a_failed_step_and_no_others) {
+  SchedulerConfig config = small_config();
+  config.max_num_seqs = 2;
+  Bench bench(config);
+  Request& failed = bench.add(5);
+  Request& aborted = bench.add(7);
+  Request& waiting = bench.add(9);
+  EXPECT_TRUE(bench.scheduler.fail_scheduled("nothing was scheduled").empty());
+  bench.step();
+  (void)bench.scheduler.schedule();
+  EXPECT_EQ(bench.scheduler.abort_request(aborted), AbortResult::released_after_step);
+
+  const std::span<const RequestUpdate> updates = bench.scheduler.fail_scheduled("the fan stopped");
+  ASSERT_EQ(updates.size(), 2U);
+  for (const RequestUpdate& update : updates) {
+    EXPECT_TRUE(update.finished);
+    EXPECT_EQ(update.new_token_id, std::nullopt);
+  }
+  EXPECT_EQ(failed.status(), RequestStatus::finished_error);
+  EXPECT_THAT(failed.error(), HasSubstr("the fan stopped"));
+  EXPECT_EQ(failed.num_output_tokens(), 1);
+  EXPECT_EQ(aborted.status(), RequestStatus::finished_aborted);
+  EXPECT_EQ(bench.cache.num_free_blocks(), bench.cache.num_blocks() - 1);
+  EXPECT_EQ(bench.scheduler.num_running(), 0U);
+
+  const SchedulerOutput& next = bench.scheduler.schedule();
+  EXPECT_THAT(scheduled_ids(next), ElementsAre(2));
+  EXPECT_THAT(next.finished_request_ids, ElementsAre(RequestId{0}, RequestId{1}));
+  bench.update(next);
+  EXPECT_EQ(waiting.num_output_tokens(), 1);
+}
+
 }  // namespace
 }  // namespace reprise::engine
