@@ -35,6 +35,13 @@ using testing::TinyEngine;
 using testing::TinyEngineOptions;
 using Tokens = std::vector<int32_t>;
 
+// ThreadSanitizer makes a step 40 times slower; races need threads, not every failing call.
+#ifdef __SANITIZE_THREAD__
+constexpr int kLess = 5;
+#else
+constexpr int kLess = 1;
+#endif
+
 std::filesystem::path model_folder() {
   return std::filesystem::path(REPRISE_SOURCE_DIR) / "models/reprise-tiny";
 }
@@ -364,7 +371,7 @@ bool is_prefix(const Tokens& tokens, const Tokens& of) {
 
 TEST(AsyncEngineLoop, leaks_no_block_and_changes_no_answer_when_requests_are_aborted_anywhere) {
   constexpr size_t kThreads = 3;
-  constexpr size_t kRequestsPerThread = 100;
+  constexpr size_t kRequestsPerThread = 100 / kLess;
   constexpr int kMaxTokens = 24;
   // 13 usable blocks: four requests of up to 6 blocks do not fit, so some are preempted.
   LoopOn loop({.max_num_tokens = 32, .max_num_reqs = 4, .num_blocks = 14});
@@ -426,7 +433,7 @@ TEST(AsyncEngineLoop, leaks_no_block_and_changes_no_answer_when_requests_are_abo
   const EngineStats stats = loop->stats();
   EXPECT_EQ(stats.num_finished_abort, num_aborted);
   EXPECT_EQ(stats.num_finished_length, kThreads * kRequestsPerThread - num_aborted);
-  EXPECT_GT(num_aborted, 30U);
+  EXPECT_GT(num_aborted, kThreads * kRequestsPerThread / 10);
   EXPECT_GT(stats.num_preemptions, 0U);
   EXPECT_EQ(stats.kv_cache_usage, 0);
   EXPECT_EQ(loop.stop(), "");
@@ -487,7 +494,7 @@ TEST_P(FailingDevice, at_any_call_ends_only_the_requests_of_that_step) {
   const std::vector<Tokens> expected = loop.alone(prompts, kMaxTokens);
   uint64_t num_errors = 0;
   uint64_t num_failures = 0;
-  for (uint64_t k = 1;; k += GetParam().stride) {
+  for (uint64_t k = 1;; k += GetParam().stride * kLess) {
     fake->clear_call_log();
     fake->fail_call(k);
     std::deque<Answer> answers;
