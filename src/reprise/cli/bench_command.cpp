@@ -104,6 +104,7 @@ void run_round(Contender& contender,
                const sampling::SamplingParams& params,
                bool measured) {
   const std::vector<api::RequestOutput> results = contender.llm->generate_token_ids(prompts, params);
+  require_complete(results);
   if (!measured) return;
   double seconds = 0;
   double tokens = 0;

@@ -18,7 +18,8 @@ api::LoadFormat parse_load_format(std::string_view text) {
   if (text == "auto") return api::LoadFormat::automatic;
   if (text == "safetensors") return api::LoadFormat::safetensors;
   if (text == "dummy") return api::LoadFormat::dummy;
-  throw InvalidArgument(fmt::format("--load-format: '{}' is not one of auto, safetensors, dummy", text));
+  throw InvalidArgument(
+      fmt::format("--load-format: '{}' is not one of auto, safetensors, dummy", text));
 }
 
 cudagraph::CompilationMode parse_level(std::string_view text) {
@@ -63,23 +64,26 @@ void add_compilation_options(OptionTable& table,
                    cudagraph::assign_compilation_field(compilation_config,
                                                        fmt::format("{}={}", path, value));
                  }});
-  table.add({.name = "level",
-             .group = kGraphs,
-             .value_name = "0..3",
-             .help = "Compile level, as -cc.mode: 0 nothing, 1 and 2 the whole, 3 pieces with all passes.",
-             .default_text = "3; 0 with -O0",
-             .apply = [&compilation_config](std::string_view value) {
-               compilation_config["mode"] = to_string(parse_level(value));
-             }});
-  table.add({.name = "optimization-level",
-             .short_name = "-O",
-             .group = kGraphs,
-             .value_name = "0..3",
-             .help = "Fills what is left unset: O0 eager, O1 piecewise graphs, O2 and O3 both kinds.",
-             .default_text = "2",
-             .apply = [&level](std::string_view value) {
-               level = cudagraph::parse_optimization_level(value);
-             }});
+  table.add(
+      {.name = "level",
+       .group = kGraphs,
+       .value_name = "0..3",
+       .help =
+           "Compile level, as -cc.mode: 0 nothing, 1 and 2 the whole, 3 pieces with all passes.",
+       .default_text = "3; 0 with -O0",
+       .apply = [&compilation_config](std::string_view value) {
+         compilation_config["mode"] = to_string(parse_level(value));
+       }});
+  table.add(
+      {.name = "optimization-level",
+       .short_name = "-O",
+       .group = kGraphs,
+       .value_name = "0..3",
+       .help = "Fills what is left unset: O0 eager, O1 piecewise graphs, O2 and O3 both kinds.",
+       .default_text = "2",
+       .apply = [&level](std::string_view value) {
+         level = cudagraph::parse_optimization_level(value);
+       }});
 }
 
 void add_engine_options(OptionTable& table, api::EngineArgs& args) {
@@ -94,12 +98,13 @@ void add_engine_options(OptionTable& table, api::EngineArgs& args) {
              .value_name = "DIR",
              .help = "Folder with another tokenizer.",
              .apply = [&args](std::string_view value) { args.tokenizer = value; }});
-  table.add({.name = "load-format",
-             .group = kModel,
-             .value_name = "FORMAT",
-             .help = "auto, safetensors, or dummy for seeded random weights.",
-             .default_text = "auto",
-             .apply = [&args](std::string_view value) { args.load_format = parse_load_format(value); }});
+  table.add(
+      {.name = "load-format",
+       .group = kModel,
+       .value_name = "FORMAT",
+       .help = "auto, safetensors, or dummy for seeded random weights.",
+       .default_text = "auto",
+       .apply = [&args](std::string_view value) { args.load_format = parse_load_format(value); }});
   table.add_text("dtype", kModel, "TYPE", "auto, bfloat16, float16 or float32.", args.dtype);
   table.add({.name = "max-model-len",
              .group = kModel,
@@ -107,8 +112,8 @@ void add_engine_options(OptionTable& table, api::EngineArgs& args) {
              .help = "Longest prompt plus answer, in tokens.",
              .default_text = "from config.json",
              .apply = [&args](std::string_view value) {
-               args.max_model_len = static_cast<int32_t>(std::min<int64_t>(
-                   parse_human_integer("--max-model-len", value), INT32_MAX));
+               args.max_model_len = static_cast<int32_t>(
+                   std::min<int64_t>(parse_human_integer("--max-model-len", value), INT32_MAX));
              }});
   table.add({.name = "seed",
              .group = kModel,
@@ -119,8 +124,14 @@ void add_engine_options(OptionTable& table, api::EngineArgs& args) {
                args.seed = static_cast<uint64_t>(parse_human_integer("--seed", value));
              }});
   table.add_integer("max-num-seqs", kScheduler, "Most requests in one step.", args.max_num_seqs);
-  table.add_integer("max-num-batched-tokens", kScheduler, "Most tokens in one step.", args.max_num_batched_tokens);
-  table.add_switch("enable-chunked-prefill", kScheduler, "Cut long prompts to fill steps.", args.enable_chunked_prefill);
+  table.add_integer("max-num-batched-tokens",
+                    kScheduler,
+                    "Most tokens in one step.",
+                    args.max_num_batched_tokens);
+  table.add_switch("enable-chunked-prefill",
+                   kScheduler,
+                   "Cut long prompts to fill steps.",
+                   args.enable_chunked_prefill);
   table.add_integer("block-size", kCache, "Tokens per cache block.", args.block_size);
   table.add({.name = "kv-cache-memory-bytes",
              .group = kCache,
@@ -141,18 +152,28 @@ void add_engine_options(OptionTable& table, api::EngineArgs& args) {
                if (value.empty()) throw InvalidArgument("--compile-cache-root: needs a folder");
                args.compile_cache_root = value;
              }});
-  table.add_switch("disable-compile-cache", kGraphs, "Compile anew, and keep nothing.", args.disable_compile_cache);
-  table.add_integer("num-threads", kDevice, "Worker threads; 0 = one per usable core.", args.num_threads);
-  table.add_text("cpu-isa", kDevice, "ISA", "auto, scalar, avx2, avx512 or avx512_bf16.", args.cpu_isa);
+  table.add_switch("disable-compile-cache",
+                   kGraphs,
+                   "Compile anew, and keep nothing.",
+                   args.disable_compile_cache);
+  table.add_integer(
+      "num-threads", kDevice, "Worker threads; 0 = one per usable core.", args.num_threads);
+  table.add_text(
+      "cpu-isa", kDevice, "ISA", "auto, scalar, avx2, avx512 or avx512_bf16.", args.cpu_isa);
 }
 
 void add_sampling_options(OptionTable& table, sampling::SamplingParams& params) {
   add_float(table, "temperature", "0 = always the likeliest token.", params.temperature);
   add_float(table, "top-p", "Keep the likeliest tokens up to this mass.", params.top_p);
   add_float(table, "min-p", "Drop tokens below this share of the likeliest.", params.min_p);
-  add_float(table, "repetition-penalty", "Above 1 discourages repeating.", params.repetition_penalty);
-  add_float(table, "presence-penalty", "Discourages tokens that occurred.", params.presence_penalty);
-  add_float(table, "frequency-penalty", "Discourages tokens by how often they occurred.", params.frequency_penalty);
+  add_float(
+      table, "repetition-penalty", "Above 1 discourages repeating.", params.repetition_penalty);
+  add_float(
+      table, "presence-penalty", "Discourages tokens that occurred.", params.presence_penalty);
+  add_float(table,
+            "frequency-penalty",
+            "Discourages tokens by how often they occurred.",
+            params.frequency_penalty);
   table.add({.name = "top-k",
              .group = kSampling,
              .value_name = "N",
@@ -173,7 +194,8 @@ void add_sampling_options(OptionTable& table, sampling::SamplingParams& params) 
              .value_name = "TEXT",
              .help = "Ends the answer where this text appears; may be repeated.",
              .apply = [&params](std::string_view value) { params.stop.emplace_back(value); }});
-  table.add_switch("ignore-eos", kSampling, "Go on after the end-of-text token.", params.ignore_eos);
+  table.add_switch(
+      "ignore-eos", kSampling, "Go on after the end-of-text token.", params.ignore_eos);
 }
 
 bool parse_model_command(const OptionTable& table,
@@ -191,6 +213,14 @@ bool parse_model_command(const OptionTable& table,
   if (!positional.empty()) model = positional[0];
   if (model.empty()) throw InvalidArgument(fmt::format("{} needs a model folder", command));
   return true;
+}
+
+void require_complete(std::span<const api::RequestOutput> answers) {
+  for (size_t i = 0; i < answers.size(); ++i) {
+    if (answers[i].output.finish_reason == "error") {
+      throw Error(fmt::format("answer {} failed: {}", i, answers[i].output.error));
+    }
+  }
 }
 
 }  // namespace reprise::cli

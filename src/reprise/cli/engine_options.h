@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "reprise/api/engine_args.h"
+#include "reprise/api/llm.h"
 #include "reprise/cli/option_table.h"
 #include "reprise/sampling/sampling_params.h"
 
@@ -21,6 +22,10 @@ void add_compilation_options(OptionTable& table,
 
 /// The options of SamplingParams.
 void add_sampling_options(OptionTable& table, sampling::SamplingParams& params);
+
+/// For commands whose figures mean nothing if an answer was cut short by a failing device.
+/// \throws Error with the first failed answer's reason
+void require_complete(std::span<const api::RequestOutput> answers);
 
 /// Parses the arguments of a command that takes one MODEL, as a positional argument or as --model.
 /// Returns false when help was asked for, and printed. \throws InvalidArgument

@@ -107,6 +107,7 @@ Score evaluate(const EvalArguments& arguments,
   params.temperature = 0;
   params.max_tokens = arguments.max_tokens;
   const std::vector<api::RequestOutput> results = llm.generate(prompts, params);
+  require_complete(results);
   Score score{.mode = mode,
               .resolved = llm.startup_report().resolved.mode,
               .num_problems = problems.size()};
