@@ -364,6 +364,89 @@ compile::CompileResult compile_for(const CompileInputs& inputs,
                                   make_dump_sink(folder, warnings));
 }
 
+// Whether the runner got its programs from the cache.
+bool use_cached(const CompileInputs& inputs,
+                compile::CompileCache& cache,
+                const compile::CacheKey& key,
+                engine::ModelRunner& runner,
+                CompilationReport& report,
+                std::vector<std::string>& warnings) {
+  if (!inputs.compilation.debug_dump_path.empty()) {
+    report.cache_outcome = "not read: debug_dump_path wants to see a compilation";
+    return false;
+  }
+  std::optional<engine::RangedPrograms> cached;
+  {
+    const compile::StageTimer timer(report.seconds.cache_load);
+    cached = load_cached(cache, key, report, warnings);
+  }
+  if (!cached) return false;
+  ++report.counter.num_compiled_artifacts_loaded;
+  report.compiled_launches = decode_launches(*cached);
+  runner.use_programs(std::move(*cached));
+  return true;
+}
+
+compile::CodegenPlugin load_plugin(const CompileInputs& inputs,
+                                   CompilationReport& report,
+                                   std::vector<std::string>& warnings) {
+  if (!find_plugin(inputs)) return {};
+  const compile::StageTimer timer(report.seconds.codegen);
+  compile::CodegenPlugin plugin =
+      compile::load_codegen_plugin(compile::default_codegen_plugin_paths(), inputs.isa);
+  if (plugin.compiler == nullptr) {
+    report.backend = "eager";
+    warnings.push_back(fmt::format("code generation: {}; groups run op by op", plugin.reason));
+  }
+  return plugin;
+}
+
+// The runner keeps the model's own code.
+void refuse(const Error& error, CompilationReport& report, std::vector<std::string>& warnings) {
+  report.backend.clear();
+  report.refused = error.what();
+  warnings.push_back(fmt::format("{}; running the model's own code (level 0)", error.what()));
+}
+
+// Programs to run, and the same as files of a cache entry.
+struct Compiled {
+  engine::RangedPrograms programs;
+  std::vector<compile::CacheFile> files;
+};
+
+Compiled compile_all(const CompileInputs& inputs,
+                     const program::TracedProgram& traced,
+                     const engine::ModelRunner& runner,
+                     compile::CompilerInterface* compiler,
+                     CompilationReport& report,
+                     std::vector<std::string>& warnings) {
+  report.traced_launches = compile::num_launches(traced.program);
+  Compiled compiled;
+  auto& [programs, files] = compiled;
+  for (const compile::CompileRange& range : compile_ranges(inputs)) {
+    compile::CompileResult result =
+        compile_for(inputs, range, traced, runner, compiler, report, warnings);
+    program::Artifact artifact = program::to_artifact(result.program, result.object);
+    // Most ranges need nothing of their own: what compiles to the same bytes is the same program.
+    size_t index = 0;
+    while (index < programs.programs.size() && files[2 * index].bytes != artifact.program) ++index;
+    programs.ranges.push_back({.begin = range.begin, .end = range.end, .program = index});
+    if (inputs.stages != nullptr) *inputs.stages = stages_of(inputs, traced.program, result);
+    if (index < programs.programs.size()) continue;
+    programs.programs.push_back(std::move(result.program));
+    files.push_back({.name = program_file(index), .bytes = std::move(artifact.program)});
+    files.push_back({.name = object_file(index), .bytes = std::move(artifact.object)});
+    report.planned_bytes_per_token =
+        std::max(report.planned_bytes_per_token, result.memory.planned_bytes_per_token);
+    report.live_bytes_per_token =
+        std::max(report.live_bytes_per_token, result.memory.live_bytes_per_token);
+    std::move(
+        result.reports.begin(), result.reports.end(), std::back_inserter(report.pass_reports));
+  }
+  files.push_back({.name = kRangesFile, .bytes = ranges_text(programs.ranges)});
+  return compiled;
+}
+
 }  // namespace
 
 compile::CacheKey cache_key(const CompileInputs& inputs) {
@@ -420,73 +503,31 @@ void compile_model(const CompileInputs& inputs,
   const compile::CacheKey key = cache_key(inputs);
   report.cache_directory = cache.entry_directory(key).string();
   report.backend = find_plugin(inputs) ? "llvm" : "eager";
-  {
-    std::optional<engine::RangedPrograms> cached;
-    {
-      const compile::StageTimer timer(report.seconds.cache_load);
-      if (inputs.compilation.debug_dump_path.empty()) {
-        cached = load_cached(cache, key, report, warnings);
-      } else {
-        report.cache_outcome = "not read: debug_dump_path wants to see a compilation";
-      }
-    }
-    if (cached) {
-      ++report.counter.num_compiled_artifacts_loaded;
-      report.compiled_launches = decode_launches(*cached);
-      runner.use_programs(std::move(*cached));
-      return;
-    }
-  }
+  if (use_cached(inputs, cache, key, runner, report, warnings)) return;
 
   std::optional<program::TracedProgram> traced;
   try {
     const compile::StageTimer timer(report.seconds.trace);
     traced = runner.trace();
   } catch (const program::TraceError& error) {
-    report.backend.clear();
-    report.refused = error.what();
-    warnings.push_back(fmt::format("{}; running the model's own code (level 0)", error.what()));
-    return;
+    return refuse(error, report, warnings);
   }
-  compile::CodegenPlugin plugin;
-  if (find_plugin(inputs)) {
-    const compile::StageTimer timer(report.seconds.codegen);
-    plugin = compile::load_codegen_plugin(compile::default_codegen_plugin_paths(), inputs.isa);
-    if (plugin.compiler == nullptr) {
-      report.backend = "eager";
-      warnings.push_back(fmt::format("code generation: {}; groups run op by op", plugin.reason));
-    }
+  const compile::CodegenPlugin plugin = load_plugin(inputs, report, warnings);
+  Compiled compiled;
+  try {
+    compiled = compile_all(inputs, *traced, runner, plugin.compiler.get(), report, warnings);
+  } catch (const compile::CompileError& error) {
+    return refuse(error, report, warnings);
+  } catch (const compile::CodegenError& error) {
+    return refuse(error, report, warnings);
   }
-  report.traced_launches = compile::num_launches(traced->program);
-  engine::RangedPrograms programs;
-  std::vector<compile::CacheFile> files;
-  for (const compile::CompileRange& range : compile_ranges(inputs)) {
-    compile::CompileResult result =
-        compile_for(inputs, range, *traced, runner, plugin.compiler.get(), report, warnings);
-    program::Artifact artifact = program::to_artifact(result.program, result.object);
-    // Most ranges need nothing of their own: what compiles to the same bytes is the same program.
-    size_t index = 0;
-    while (index < programs.programs.size() && files[2 * index].bytes != artifact.program) ++index;
-    programs.ranges.push_back({.begin = range.begin, .end = range.end, .program = index});
-    if (inputs.stages != nullptr) *inputs.stages = stages_of(inputs, traced->program, result);
-    if (index < programs.programs.size()) continue;
-    programs.programs.push_back(std::move(result.program));
-    files.push_back({.name = program_file(index), .bytes = std::move(artifact.program)});
-    files.push_back({.name = object_file(index), .bytes = std::move(artifact.object)});
-    report.planned_bytes_per_token =
-        std::max(report.planned_bytes_per_token, result.memory.planned_bytes_per_token);
-    report.live_bytes_per_token =
-        std::max(report.live_bytes_per_token, result.memory.live_bytes_per_token);
-    std::move(
-        result.reports.begin(), result.reports.end(), std::back_inserter(report.pass_reports));
-  }
-  files.push_back({.name = kRangesFile, .bytes = ranges_text(programs.ranges)});
-  {
+  // The key speaks of a code generator; what was made without it belongs under no key.
+  if (find_plugin(inputs).has_value() == (plugin.compiler != nullptr)) {
     const compile::StageTimer timer(report.seconds.cache_save);
-    save(cache, key, files, uses_cache(inputs), report, warnings);
+    save(cache, key, compiled.files, uses_cache(inputs), report, warnings);
   }
-  report.compiled_launches = decode_launches(programs);
-  runner.use_programs(std::move(programs));
+  report.compiled_launches = decode_launches(compiled.programs);
+  runner.use_programs(std::move(compiled.programs));
 }
 
 }  // namespace reprise::api
