@@ -251,6 +251,20 @@ class Launches(Case):
         self.assertEqual(document["compilation"]["backend"], "eager")
         self.assertEqual(document["outputs"][0]["token_ids"], self.generate()["tokens"])
 
+    def test_a_broken_plugin_ends_no_start_and_leaves_nothing_in_the_cache(self):
+        lone = self.folder / "reprise"
+        shutil.copy(BINARY, lone)
+        (self.folder / "reprise_codegen_llvm.so").write_text("no library")
+        root = self.folder / "broken"
+        run = self.run_cli("generate", MODEL, "--prompt", "Once upon a time", "--max-tokens", 6, "--temperature", 0,
+                           "--max-num-seqs", 4, "--max-num-batched-tokens", 64, "--json",
+                           "--compile-cache-root", root, binary=lone)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        document = json.loads(run.stdout)
+        self.assertEqual(document["compilation"]["backend"], "eager")
+        self.assertEqual(document["outputs"][0]["token_ids"], self.generate()["tokens"])
+        self.assertEqual(list(root.glob("*/rank_0/manifest.json")), [])
+
 
 class Cache(Case):
     def entries(self, folder):
