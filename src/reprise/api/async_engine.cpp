@@ -21,8 +21,10 @@ AsyncEngine::~AsyncEngine() = default;
 
 AsyncRequestId AsyncEngine::submit(std::vector<int32_t> prompt_token_ids,
                                    const sampling::SamplingParams& params,
-                                   OnAsyncOutput on_output) {
-  return impl_->loop.submit(std::move(prompt_token_ids), params, std::move(on_output));
+                                   OnAsyncOutput on_output,
+                                   engine::RequestOptions options) {
+  return impl_->loop.submit(
+      std::move(prompt_token_ids), params, std::move(on_output), std::move(options));
 }
 
 void AsyncEngine::abort(AsyncRequestId id) { impl_->loop.abort(id); }

@@ -73,7 +73,8 @@ class AsyncEngine {
   /// \throws InvalidArgument when the request can never run
   AsyncRequestId submit(std::vector<int32_t> prompt_token_ids,
                         const sampling::SamplingParams& params,
-                        OnAsyncOutput on_output);
+                        OnAsyncOutput on_output,
+                        engine::RequestOptions options = {});
   /// Thread-safe; within one step. Unknown and finished ids are ignored.
   void abort(AsyncRequestId id);
   /// Thread-safe.

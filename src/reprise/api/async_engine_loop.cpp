@@ -26,8 +26,9 @@ AsyncEngineLoop::~AsyncEngineLoop() {
 
 AsyncRequestId AsyncEngineLoop::submit(std::vector<int32_t> prompt_token_ids,
                                        const sampling::SamplingParams& params,
-                                       OnAsyncOutput on_output) {
-  core_->scheduler().check_admissible(prompt_token_ids, params);
+                                       OnAsyncOutput on_output,
+                                       engine::RequestOptions options) {
+  core_->scheduler().check_admissible(prompt_token_ids, params, options);
   AsyncRequestId id{};
   {
     const std::lock_guard lock(mutex_);
@@ -35,6 +36,7 @@ AsyncRequestId AsyncEngineLoop::submit(std::vector<int32_t> prompt_token_ids,
     inbox_.submissions.push_back({.id = id,
                                   .prompt_token_ids = std::move(prompt_token_ids),
                                   .params = params,
+                                  .options = std::move(options),
                                   .on_output = std::move(on_output)});
   }
   wake_.notify_one();
@@ -100,7 +102,9 @@ void AsyncEngineLoop::add(Submission& submission) {
   }
   std::optional<engine::RequestId> id;
   try {
-    id = core_->add_request(std::move(submission.prompt_token_ids), submission.params);
+    id = core_->add_request(std::move(submission.prompt_token_ids),
+                            submission.params,
+                            std::move(submission.options));
     Live& place = live_[static_cast<uint64_t>(*id)];
     engine_ids_.emplace(static_cast<uint64_t>(submission.id), *id);
     outputs_.add_request(*id, submission.params);

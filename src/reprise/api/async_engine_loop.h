@@ -35,7 +35,8 @@ class AsyncEngineLoop {
   // As those of AsyncEngine.
   AsyncRequestId submit(std::vector<int32_t> prompt_token_ids,
                         const sampling::SamplingParams& params,
-                        OnAsyncOutput on_output);
+                        OnAsyncOutput on_output,
+                        engine::RequestOptions options = {});
   void abort(AsyncRequestId id);
   [[nodiscard]] EngineStats stats() const;
 
@@ -44,6 +45,7 @@ class AsyncEngineLoop {
     AsyncRequestId id{};
     std::vector<int32_t> prompt_token_ids;
     sampling::SamplingParams params;
+    engine::RequestOptions options;
     OnAsyncOutput on_output;
   };
   struct Inbox {

@@ -22,9 +22,11 @@ EngineCore::EngineCore(ModelRunner& runner, const EngineCoreOptions& options)
 }
 
 RequestId EngineCore::add_request(std::vector<int32_t> prompt_token_ids,
-                                  const sampling::SamplingParams& params) {
+                                  const sampling::SamplingParams& params,
+                                  RequestOptions options) {
   const RequestId id{next_id_++};
-  auto request = std::make_unique<Request>(id, std::move(prompt_token_ids), params, options_.seed);
+  auto request = std::make_unique<Request>(
+      id, std::move(prompt_token_ids), params, options_.seed, std::move(options));
   const auto added = requests_.emplace(static_cast<uint64_t>(id), std::move(request)).first;
   try {
     scheduler_.add_request(*added->second);

@@ -36,7 +36,8 @@ class EngineCore {
 
   /// \throws InvalidArgument when the request can never run (see Scheduler::add_request)
   RequestId add_request(std::vector<int32_t> prompt_token_ids,
-                        const sampling::SamplingParams& params);
+                        const sampling::SamplingParams& params,
+                        RequestOptions options = {});
 
   /// What one step changed for a request. The request is gone when the next step begins, if it
   /// finished.

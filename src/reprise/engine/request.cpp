@@ -46,12 +46,12 @@ Request::Request(RequestId id,
                  std::vector<int32_t> prompt_token_ids,
                  sampling::SamplingParams params,
                  uint64_t engine_seed,
-                 int priority)
+                 RequestOptions options)
     : id_(id),
       params_(std::move(params)),
       sampling_seed_(params_.seed ? static_cast<uint64_t>(*params_.seed)
                                   : sampling::derive_seed(engine_seed, static_cast<uint64_t>(id))),
-      priority_(priority),
+      options_(std::move(options)),
       token_ids_(std::move(prompt_token_ids)),
       num_prompt_tokens_(static_cast<int>(token_ids_.size())),
       num_prefill_tokens_(num_prompt_tokens_) {}

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -40,6 +41,18 @@ enum class RequestStatus : uint8_t {
 /// What stopped a request beyond EOS: a stop token id, a stop string, or nothing.
 using StopReason = std::variant<std::monostate, int32_t, std::string>;
 
+/// What a request may ask of the scheduler and the cache; nothing here changes its tokens.
+struct RequestOptions {
+  int priority = 0;  // lower runs first; other than 0 needs SchedulingPolicy::priority
+  /// Requests share cached prompt prefixes only with those of the same salt, so that answer times
+  /// tell nothing about the prompts of strangers. Any bytes; empty: shared with all without one.
+  std::string cache_salt;
+
+  friend bool operator==(const RequestOptions&, const RequestOptions&) = default;
+};
+/// Of a cache_salt; long enough for any key or digest, short enough to hash with every prompt.
+inline constexpr size_t kMaxCacheSaltBytes = 1024;
+
 /// One generation: its tokens, how far the model has computed them, and its cache blocks.
 ///
 /// Owned by whoever submits it to a Scheduler (the engine core); only the Scheduler changes it.
@@ -51,14 +64,15 @@ class Request {
           std::vector<int32_t> prompt_token_ids,
           sampling::SamplingParams params,
           uint64_t engine_seed = 0,
-          int priority = 0);
+          RequestOptions options = {});
   Request(const Request&) = delete;
   Request& operator=(const Request&) = delete;
 
   [[nodiscard]] RequestId id() const noexcept { return id_; }
   [[nodiscard]] const sampling::SamplingParams& params() const noexcept { return params_; }
   [[nodiscard]] uint64_t sampling_seed() const noexcept { return sampling_seed_; }
-  [[nodiscard]] int priority() const noexcept { return priority_; }
+  [[nodiscard]] int priority() const noexcept { return options_.priority; }
+  [[nodiscard]] std::string_view cache_salt() const noexcept { return options_.cache_salt; }
   /// 0, 1, 2 ... in the order of `Scheduler::add_request`.
   [[nodiscard]] uint64_t arrival_order() const noexcept { return arrival_order_; }
 
@@ -109,7 +123,7 @@ class Request {
   RequestId id_;
   sampling::SamplingParams params_;
   uint64_t sampling_seed_;
-  int priority_;
+  RequestOptions options_;
   uint64_t arrival_order_ = 0;
 
   RequestStatus status_ = RequestStatus::waiting;

@@ -99,7 +99,8 @@ Scheduler::Scheduler(SchedulerConfig config, kv_cache::KvCacheManager& kv_cache_
 }
 
 void Scheduler::check_admissible(std::span<const int32_t> prompt_token_ids,
-                                 const sampling::SamplingParams& params) const {
+                                 const sampling::SamplingParams& params,
+                                 const RequestOptions& options) const {
   const size_t num_prompt_tokens = prompt_token_ids.size();
   if (num_prompt_tokens == 0) {
     throw InvalidArgument("prompt is empty, expected at least one token");
@@ -130,13 +131,24 @@ void Scheduler::check_admissible(std::span<const int32_t> prompt_token_ids,
     }
   }
   sampling::validate(params, config_.vocab_size);
+  if (options.priority != 0 && config_.policy != SchedulingPolicy::priority) {
+    throw InvalidArgument(fmt::format(
+        "priority is {}, but this engine serves first come, first served; start it with "
+        "--scheduling-policy priority or leave the priority out",
+        options.priority));
+  }
+  if (options.cache_salt.size() > kMaxCacheSaltBytes) {
+    throw InvalidArgument(fmt::format("cache_salt has {} bytes, expected at most {}",
+                                      options.cache_salt.size(),
+                                      kMaxCacheSaltBytes));
+  }
 }
 
 void Scheduler::add_request(Request& request) {
   REPRISE_ASSERT(request.scheduler_ == nullptr && request.status_ == RequestStatus::waiting,
                  "request {} was added before",
                  static_cast<uint64_t>(request.id_));
-  check_admissible(request.prompt_token_ids(), request.params());
+  check_admissible(request.prompt_token_ids(), request.params(), request.options_);
   const sampling::SamplingParams& params = request.params_;
   request.max_total_tokens_ = max_model_len_;
   if (params.max_tokens) {

@@ -121,9 +121,10 @@ class Scheduler {
   /// Whether a request can ever run. Reads only what is constant, so any thread may ask at any
   /// time. \throws InvalidArgument for an empty prompt, a token outside the vocabulary, a prompt
   /// that leaves no room for one output token in max_model_len() or cannot fit the KV cache, and
-  /// for bad sampling parameters.
+  /// for bad sampling parameters and options.
   void check_admissible(std::span<const int32_t> prompt_token_ids,
-                        const sampling::SamplingParams& params) const;
+                        const sampling::SamplingParams& params,
+                        const RequestOptions& options = {}) const;
 
   /// Queues a new request. \throws as check_admissible; the request is then not kept
   void add_request(Request& request);

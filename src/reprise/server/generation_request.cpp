@@ -85,7 +85,6 @@ void refuse_what_is_not_there(const RequestFields& fields) {
     refuse_unsupported("logprobs");
   }
   if (fields.integer("top_logprobs").value_or(0) != 0) refuse_unsupported("top_logprobs");
-  if (fields.integer("priority").value_or(0) != 0) refuse_unsupported("priority");
   if (!fields.boolean("add_generation_prompt").value_or(true)) {
     refuse_unsupported("add_generation_prompt", "`add_generation_prompt` false");
   }
@@ -150,6 +149,21 @@ void read_sampling(const RequestFields& fields, sampling::SamplingParams& params
   params.allowed_token_ids = fields.token_ids("allowed_token_ids", kAnyCount);
 }
 
+void read_options(const RequestFields& fields, engine::RequestOptions& options) {
+  assign(options.priority, fields.int32("priority"));
+  const std::optional<std::string> salt = fields.text("cache_salt");
+  if (!salt) return;
+  // As vLLM: an empty salt would isolate nothing, and whoever sends one means to be isolated.
+  if (salt->empty() || salt->size() > engine::kMaxCacheSaltBytes) {
+    throw ApiError(400,
+                   fmt::format("cache_salt has {} bytes, expected 1..{}.",
+                               salt->size(),
+                               engine::kMaxCacheSaltBytes),
+                   "cache_salt");
+  }
+  options.cache_salt = *salt;
+}
+
 void read_stream_options(const RequestFields& fields, GenerationRequest& request) {
   request.stream = fields.boolean("stream").value_or(false);
   const Json* options = fields.find("stream_options");
@@ -191,6 +205,7 @@ void read_shared(const RequestFields& fields, GenerationRequest& request) {
   refuse_what_is_not_there(fields);
   request.model = fields.text("model");
   read_sampling(fields, request.params);
+  read_options(fields, request.options);
   read_stream_options(fields, request);
   read_choices(fields, request);
   assign(request.add_special_tokens, fields.boolean("add_special_tokens"));

@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "reprise/api/async_engine.h"
 #include "reprise/base/json.h"
 #include "reprise/sampling/sampling_params.h"
 
@@ -29,6 +30,7 @@ struct GenerationRequest {
   std::vector<Prompt> prompts;    // completions
   Json messages = Json::array();  // chat: for the template, content as text
   sampling::SamplingParams params;
+  engine::RequestOptions options;
   int n = 1;
   bool add_special_tokens = true;
   bool stream = false;

@@ -185,6 +185,27 @@ TEST(GenerationRequest, refuses_bad_completions_naming_the_field) {
   for (const BadBody& body : bad) expect_refused(completion, body);
 }
 
+TEST(GenerationRequest, reads_priority_and_cache_salt_within_their_bounds) {
+  const std::string longest(1024, 's');
+  const GenerationRequest request = completion(
+      completion_with(R"("priority": -2147483648, "cache_salt": ")" + longest + R"(")"));
+  EXPECT_EQ(request.options.priority, -2147483648);
+  EXPECT_EQ(request.options.cache_salt, longest);
+  EXPECT_EQ(chat(chat_with(R"("priority": 7, "cache_salt": "a")")).options,
+            (engine::RequestOptions{.priority = 7, .cache_salt = "a"}));
+  EXPECT_EQ(completion(completion_with(R"("priority": null, "cache_salt": null)")).options,
+            engine::RequestOptions{});
+  const std::vector<BadBody> bad = {
+      {completion_with(R"("priority": 2147483648)"), "priority"},
+      {completion_with(R"("priority": 1.5)"), "priority"},
+      {completion_with(R"("priority": "1")"), "priority"},
+      {completion_with(R"("cache_salt": "")"), "cache_salt"},
+      {completion_with(R"("cache_salt": 5)"), "cache_salt"},
+      {completion_with(R"("cache_salt": "s)" + longest + R"(")"), "cache_salt"},
+  };
+  for (const BadBody& body : bad) expect_refused(completion, body);
+}
+
 TEST(GenerationRequest, refuses_what_is_not_supported_by_name) {
   const std::vector<BadBody> bad = {
       {completion_with(R"("logprobs": 0)"), "logprobs"},
@@ -195,7 +216,6 @@ TEST(GenerationRequest, refuses_what_is_not_supported_by_name) {
       {completion_with(R"("guided_json": {})"), "guided_json"},
       {completion_with(R"("structured_outputs": {"regex": "a"})"), "structured_outputs"},
       {completion_with(R"("bad_words": ["a"])"), "bad_words"},
-      {completion_with(R"("priority": 1)"), "priority"},
       {completion_with(R"("truncate_prompt_tokens": 5)"), "truncate_prompt_tokens"},
       {completion_with(R"("return_token_ids": true)"), "return_token_ids"},
       {completion_with(R"("response_format": {"type": "json_object"})"), "response_format"},
