@@ -236,13 +236,16 @@ Decision CudagraphDispatcher::dispatch(const BatchFacts& batch) const noexcept {
   };
   if (!initialised_) return eager(DispatchReason::not_initialised);
   if (options_.mode == CudagraphMode::NONE) return eager(DispatchReason::mode_none);
-  const bool piecewise_allowed = batch.allowed.contains(CudagraphRuntimeMode::PIECEWISE);
+  bool piecewise_allowed = batch.allowed.contains(CudagraphRuntimeMode::PIECEWISE);
   bool full_allowed = batch.allowed.contains(CudagraphRuntimeMode::FULL);
   if (!full_allowed && !piecewise_allowed) return eager(DispatchReason::only_none_allowed);
   if (batch.num_tokens <= 0) return eager(DispatchReason::empty_batch);
   const int32_t lora_case = lora_cases_.case_index(batch.num_active_loras);
   if (lora_case < 0) return eager(DispatchReason::lora_count_not_captured);
-  full_allowed = full_allowed && !batch.cascade && !batch.encoder_outputs;
+  full_allowed = full_allowed && !batch.cascade && !batch.encoder_outputs &&
+                 batch.num_logits <= batch.num_reqs;
+
+  piecewise_allowed = piecewise_allowed && batch.num_logits <= options_.max_num_seqs;
 
   const LookUp full = look_up_full(batch, lora_case);
   if (full_allowed && full.live >= 0) {
@@ -268,6 +271,7 @@ DispatchReason CudagraphDispatcher::relaxed_reason(const BatchFacts& batch,
   if (full.planned < 0) return DispatchReason::piecewise_no_decode_size;
   if (batch.cascade) return DispatchReason::piecewise_cascade;
   if (batch.encoder_outputs) return DispatchReason::piecewise_encoder_outputs;
+  if (batch.num_logits > batch.num_reqs) return DispatchReason::piecewise_more_logits_rows;
   if (!batch.allowed.contains(CudagraphRuntimeMode::FULL)) {
     return DispatchReason::piecewise_full_not_allowed;
   }
@@ -289,11 +293,13 @@ DispatchReason CudagraphDispatcher::eager_reason(const BatchFacts& batch,
     if (!batch.allowed.contains(CudagraphRuntimeMode::PIECEWISE)) {
       return DispatchReason::mode_not_allowed;
     }
+    if (batch.num_logits > options_.max_num_seqs) return DispatchReason::more_logits_rows;
     return unavailable(piecewise.planned);
   }
   if (full.planned >= 0) {
     if (batch.cascade) return DispatchReason::cascade;
     if (batch.encoder_outputs) return DispatchReason::encoder_outputs;
+    if (batch.num_logits > batch.num_reqs) return DispatchReason::more_logits_rows;
     if (!batch.allowed.contains(CudagraphRuntimeMode::FULL)) {
       return DispatchReason::mode_not_allowed;
     }

@@ -52,6 +52,9 @@ struct BatchFacts {
   bool cascade = false;
   /// An encoder-decoder step that carries encoder outputs: never FULL.
   bool encoder_outputs = false;
+  /// Rows of logits the step wants. More than one per request (log-probabilities of the prompt):
+  /// never FULL; more than max_num_seqs: eager. docs/adr/0004
+  int32_t num_logits = 0;
   /// What other ranks agreed on, or what the caller insists on. NONE is always possible.
   RuntimeModeSet allowed = RuntimeModeSet::all();
 };

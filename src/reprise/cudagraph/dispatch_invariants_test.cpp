@@ -105,6 +105,7 @@ void check(const World& world, const BatchFacts& batch) {
   }
   if (decision.mode == Runtime::FULL) {
     ASSERT_FALSE(batch.cascade || batch.encoder_outputs);
+    ASSERT_LE(batch.num_logits, batch.num_reqs) << "a row of logits that the graph does not compute";
     ASSERT_TRUE(support_allows(world.resolved.weakest_attention.support, key, q));
     ASSERT_GE(key.num_reqs.value_or(-1), std::min(batch.num_reqs, kMaxNumSeqs));
     ASSERT_LE(*key.num_reqs, kMaxNumSeqs);
@@ -112,11 +113,13 @@ void check(const World& world, const BatchFacts& batch) {
       ASSERT_EQ(key.num_tokens, *key.num_reqs * q);
     }
   } else {
+    ASSERT_LE(batch.num_logits, kMaxNumSeqs) << "a row of logits that the graph does not compute";
     ASSERT_FALSE(key.num_reqs.has_value());
     ASSERT_FALSE(key.uniform);
     // Specific before general: PIECEWISE only when no allowed FULL graph holds the batch.
     const bool full_possible = batch.uniform && separate_routine(world.resolved.mode) &&
                                !batch.cascade && !batch.encoder_outputs &&
+                               batch.num_logits <= batch.num_reqs &&
                                batch.allowed.contains(Runtime::FULL);
     ASSERT_TRUE(!full_possible || decision.reason == DispatchReason::piecewise_no_decode_size);
   }
@@ -136,15 +139,19 @@ int64_t check_all_batches(const World& world) {
                                            all.without(Runtime::FULL),
                                            all.without(Runtime::PIECEWISE),
                                            RuntimeModeSet::only(Runtime::NONE)}) {
-              check(world,
-                    {.num_tokens = tokens,
-                     .num_reqs = reqs,
-                     .uniform = uniform,
-                     .num_active_loras = loras,
-                     .cascade = cascade,
-                     .allowed = allowed});
-              ++states;
-              if (testing::Test::HasFatalFailure()) return states;
+              for (int32_t logits : {reqs, reqs + 1, kMaxNumSeqs + 1}) {
+                if (logits > tokens && logits != reqs) continue;
+                check(world,
+                      {.num_tokens = tokens,
+                       .num_reqs = reqs,
+                       .uniform = uniform,
+                       .num_active_loras = loras,
+                       .cascade = cascade,
+                       .num_logits = logits,
+                       .allowed = allowed});
+                ++states;
+                if (testing::Test::HasFatalFailure()) return states;
+              }
             }
           }
         }

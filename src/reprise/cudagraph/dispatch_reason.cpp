@@ -22,6 +22,9 @@ constexpr std::array<ReasonText, kNumDispatchReasons> kTexts = {{
     {"piecewise_cascade", "cascade attention cannot be in a FULL graph, PIECEWISE graphs fit"},
     {"piecewise_encoder_outputs",
      "a step with encoder outputs cannot use a FULL graph, PIECEWISE graphs fit"},
+    {"piecewise_more_logits_rows",
+     "a FULL graph computes one row of logits per request and this step wants more (log-probabilities "
+     "of the prompt), PIECEWISE graphs fit"},
     {"piecewise_full_not_allowed", "FULL is not allowed for this step, PIECEWISE graphs fit"},
     {"piecewise_no_decode_size",
      "no FULL decode graph was planned for this many requests, PIECEWISE graphs fit"},
@@ -36,6 +39,8 @@ constexpr std::array<ReasonText, kNumDispatchReasons> kTexts = {{
     {"cascade", "cascade attention cannot be in a FULL graph and there are no PIECEWISE graphs"},
     {"encoder_outputs",
      "a step with encoder outputs cannot use a FULL graph and there are no PIECEWISE graphs"},
+    {"more_logits_rows",
+     "the step wants more rows of logits than a graph computes (log-probabilities of the prompt)"},
     {"mode_not_allowed", "the graphs that fit are of a mode that is not allowed for this step"},
     {"lora_count_not_captured", "no graph was captured for this number of active LoRA adapters"},
     {"mixed_batches_run_eager", "this mode captures uniform decode batches only"},

@@ -15,9 +15,10 @@ enum class DispatchReason : uint8_t {
   piecewise,         // PIECEWISE graphs, the routine of this batch
   full_larger_size,  // FULL, but the tightest size was not dispatchable: next larger one
   piecewise_larger_size,
-  // relaxed hits: a uniform decode batch that runs PIECEWISE
+  // relaxed hits: a batch whose routine is FULL runs PIECEWISE
   piecewise_cascade,
   piecewise_encoder_outputs,
+  piecewise_more_logits_rows,
   piecewise_full_not_allowed,
   piecewise_no_decode_size,
   piecewise_full_retired,
@@ -30,6 +31,7 @@ enum class DispatchReason : uint8_t {
   exceeds_largest_size,
   cascade,
   encoder_outputs,
+  more_logits_rows,
   mode_not_allowed,
   lora_count_not_captured,
   mixed_batches_run_eager,
