@@ -40,6 +40,7 @@ struct TinyEngineOptions {
   bool enforce_eager = false;
   int32_t max_num_tokens = 64;
   int32_t max_num_reqs = 16;
+  int32_t max_num_prompt_logits = 16;
   int64_t num_blocks = 96;
   int num_threads = 2;
   DType dtype = DType::bf16;
@@ -84,6 +85,7 @@ class TinyEngine {
         engine::ModelRunnerOptions{
             .limits = {.max_num_tokens = options.max_num_tokens,
                        .max_num_reqs = options.max_num_reqs,
+                       .max_num_prompt_logits = options.max_num_prompt_logits,
                        .max_blocks_per_req =
                            static_cast<int32_t>(config_.max_position_embeddings) / kBlockSize,
                        .block_size = kBlockSize},

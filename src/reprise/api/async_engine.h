@@ -23,6 +23,9 @@ struct AsyncOutput {
   AsyncRequestId id{};
   std::string_view text;               // may be empty: held back, or half a character
   std::span<const int32_t> token_ids;  // of this step
+  std::span<const sampling::PositionLogprobs> logprobs;  // of token_ids; empty unless asked for
+  /// Of prompt tokens 1, 2, ...; with the first output that has a token, empty unless asked for.
+  std::span<const sampling::PositionLogprobs> prompt_logprobs;
   bool finished = false;
   // Once finished:
   std::string finish_reason;       // "stop", "length", "abort", "error"

@@ -138,6 +138,12 @@ void AsyncEngineLoop::deliver_update(const engine::EngineCore::Update& update) {
                      .finished = delta.finished,
                      .num_prompt_tokens = live->second.num_prompt_tokens,
                      .num_output_tokens = static_cast<int32_t>(so_far.token_ids.size())};
+  if (!so_far.logprobs.empty()) {
+    output.logprobs = std::span(so_far.logprobs).subspan(num_tokens_before);
+  }
+  if (num_tokens_before == 0 && !output.token_ids.empty()) {
+    output.prompt_logprobs = update.request->prompt_logprobs();
+  }
   if (!delta.finished) {
     deliver(live->second.on_output, output);
     return;

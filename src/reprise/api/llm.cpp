@@ -261,6 +261,7 @@ void LLM::Impl::build_runner() {
       engine::ModelRunnerOptions{
           .limits = {.max_num_tokens = args.max_num_batched_tokens,
                      .max_num_reqs = args.max_num_seqs,
+                     .max_num_prompt_logits = engine::SchedulerConfig{}.max_prompt_logits,
                      .max_blocks_per_req =
                          (report.max_model_len + args.block_size - 1) / args.block_size,
                      .block_size = args.block_size},
@@ -360,7 +361,11 @@ std::vector<RequestOutput> LLM::generate_token_ids(
       const engine::OutputDelta delta = impl_->outputs->process(update);
       if (update.new_token_id) {
         metrics.latency = seconds_since(start);
-        if (metrics.num_output_tokens++ == 0) metrics.time_to_first_token = metrics.latency;
+        if (metrics.num_output_tokens++ == 0) {
+          metrics.time_to_first_token = metrics.latency;
+          const auto logprobs = update.request->prompt_logprobs();
+          results[index].prompt_logprobs.assign(logprobs.begin(), logprobs.end());
+        }
       }
       if (on_delta && (!delta.text.empty() || delta.finished)) {
         on_delta({.prompt_index = index, .text = delta.text, .finished = delta.finished});

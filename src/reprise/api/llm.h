@@ -34,6 +34,8 @@ struct RequestMetrics {
 struct RequestOutput {
   std::string prompt;
   std::vector<int32_t> prompt_token_ids;
+  /// Of prompt tokens 1, 2, ...: the first has none. Empty unless asked for.
+  std::vector<sampling::PositionLogprobs> prompt_logprobs;
   engine::CompletionOutput output;
   RequestMetrics metrics;
 };

@@ -93,7 +93,9 @@ void EngineCore::build_batch(const SchedulerOutput& scheduled) {
                          static_cast<size_t>(entry.num_scheduled_tokens)),
                      .num_computed_tokens = entry.num_computed_tokens,
                      .block_ids = entry.request->block_ids(),
-                     .samples = entry.samples});
+                     .samples = entry.samples,
+                     .first_prompt_logit = entry.first_prompt_logit,
+                     .num_prompt_logits = entry.num_prompt_logits});
   }
   facts_ = {.num_tokens = scheduled.total_num_scheduled_tokens,
             .num_reqs = scheduled.num_reqs(),
@@ -101,17 +103,30 @@ void EngineCore::build_batch(const SchedulerOutput& scheduled) {
                                                     options_.scheduler.decode_query_len,
                                                     scheduled.total_num_scheduled_tokens,
                                                     scheduled.num_reqs(),
-                                                    scheduled.any_prefill)};
+                                                    scheduled.any_prefill),
+            .num_logits = scheduled.num_logits};
 }
 
 void EngineCore::sample(const SchedulerOutput& scheduled, const StepResult& result) {
   int32_t row = 0;
+  size_t num_sampled = 0;
   for (const ScheduledRequest& entry : scheduled.scheduled) {
+    for (int i = 0; i < entry.num_prompt_logits; ++i) {
+      const int position = entry.num_computed_tokens + entry.first_prompt_logit + i;
+      add_prompt_logprobs(*entry.request, position, runner_->logits_row(result, row++));
+    }
     if (!entry.samples) continue;
-    sampler_.sample(entry.request->sampling_input(runner_->logits_row(result, row)),
-                    sampled_[static_cast<size_t>(row)]);
-    ++row;
+    sampler_.sample(entry.request->sampling_input(runner_->logits_row(result, row++)),
+                    sampled_[num_sampled++]);
   }
+}
+
+void EngineCore::add_prompt_logprobs(Request& request,
+                                     int position,
+                                     std::span<const float> logits) {
+  const int32_t next = request.prompt_token_ids()[static_cast<size_t>(position) + 1];
+  request.add_prompt_logprobs(
+      sampling::position_logprobs(logits, next, *request.params().prompt_logprobs));
 }
 
 void EngineCore::forget_finished(std::span<const Update> updates) {

@@ -69,6 +69,7 @@ class EngineCore {
   void build_batch(const SchedulerOutput& scheduled);
   void count(const SchedulerOutput& scheduled, std::span<const Update> updates);
   void sample(const SchedulerOutput& scheduled, const StepResult& result);
+  static void add_prompt_logprobs(Request& request, int position, std::span<const float> logits);
   void forget_finished(std::span<const Update> updates);
 
   ModelRunner* runner_;

@@ -25,7 +25,7 @@ InputBatch::Layout InputBatch::make_layout(const BatchLimits& limits) {
   place(layout.slot_mapping, to_size(limits.max_num_tokens));
   place(layout.query_start_loc, to_size(limits.max_num_reqs) + 1);
   place(layout.seq_lens, to_size(limits.max_num_reqs));
-  place(layout.logits_indices, to_size(limits.max_num_reqs));
+  place(layout.logits_indices, to_size(limits.max_num_logits()));
   place(layout.num_logits, 1);
   // Last, because only its used rows are uploaded.
   place(layout.block_table, to_size(limits.max_num_reqs) * to_size(limits.max_blocks_per_req));
@@ -59,11 +59,26 @@ void InputBatch::stage(std::span<const BatchRow> rows,
   int32_t row_index = 0;
   for (const BatchRow& row : rows) {
     num_tokens += stage_row(row, row_index++, num_tokens);
-    if (row.samples) host(layout_.logits_indices)[num_logits++] = num_tokens - 1;
+    num_logits = stage_logits_indices(row, num_tokens, num_logits);
   }
   num_real_tokens_ = num_tokens;
   pad(row_index, num_tokens, num_logits);
   upload(stream);
+}
+
+int32_t InputBatch::stage_logits_indices(const BatchRow& row,
+                                         int32_t end_token,
+                                         int32_t num_logits) {
+  REPRISE_ASSERT(num_logits + row.num_logits() <= shape_.num_logits_rows,
+                 "more logits than the {} rows staged",
+                 shape_.num_logits_rows);
+  int32_t* indices = host(layout_.logits_indices);
+  const int32_t first_token = end_token - static_cast<int32_t>(row.token_ids.size());
+  for (int32_t i = 0; i < row.num_prompt_logits; ++i) {
+    indices[num_logits++] = first_token + row.first_prompt_logit + i;
+  }
+  if (row.samples) indices[num_logits++] = end_token - 1;
+  return num_logits;
 }
 
 int32_t InputBatch::stage_row(const BatchRow& row, int32_t row_index, int32_t first_token) {

@@ -15,8 +15,14 @@ namespace reprise::engine {
 struct BatchLimits {
   int32_t max_num_tokens = 0;
   int32_t max_num_reqs = 0;
+  /// Rows of logits beyond one per request: of prompts whose log-probabilities are wanted.
+  int32_t max_num_prompt_logits = 0;
   int32_t max_blocks_per_req = 0;
   int32_t block_size = 16;
+
+  [[nodiscard]] int32_t max_num_logits() const noexcept {
+    return max_num_reqs + max_num_prompt_logits;
+  }
 };
 
 /// One request's part of a step, as the model sees it. Borrows from the request.
@@ -25,6 +31,13 @@ struct BatchRow {
   int32_t num_computed_tokens = 0;     // positions already in the cache
   std::span<const kv_cache::BlockId> block_ids;
   bool samples = false;  // logits of the last token are wanted
+  // Logits wanted of tokens before the last one, for log-probabilities of the prompt.
+  int32_t first_prompt_logit = 0;  // index into token_ids
+  int32_t num_prompt_logits = 0;
+
+  [[nodiscard]] int32_t num_logits() const noexcept {
+    return num_prompt_logits + static_cast<int32_t>(samples);
+  }
 };
 
 /// Shape a step is staged at: the real one, or a graph's.
@@ -83,6 +96,7 @@ class InputBatch {
   [[nodiscard]] Tensor view(size_t offset, Shape shape) const;
   int32_t stage_row(const BatchRow& row, int32_t row_index, int32_t first_token);
   void pad(int32_t num_rows, int32_t num_tokens, int32_t num_logits);
+  int32_t stage_logits_indices(const BatchRow& row, int32_t end_token, int32_t num_logits);
   void upload(device::Stream& stream);
 
   BatchLimits limits_;

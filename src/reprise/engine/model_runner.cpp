@@ -70,7 +70,7 @@ void ModelRunner::use_programs(RangedPrograms programs) {
       permission_,
       ProgramForwardOptions{.largest = {.num_tokens = options_.limits.max_num_tokens,
                                         .num_reqs = options_.limits.max_num_reqs,
-                                        .num_logits = options_.limits.max_num_reqs,
+                                        .num_logits = options_.limits.max_num_logits(),
                                         .num_blocks = kv_cache_.layout().num_blocks},
                             .copy_inputs = options_.copy_inputs});
   if (forward_->memory().bytes > 0) bindings_.push_back(forward_->memory());
@@ -145,8 +145,8 @@ const StepResult& ModelRunner::execute(std::span<const BatchRow> rows,
 const StepResult& ModelRunner::run(std::span<const BatchRow> rows,
                                    const cudagraph::Decision& decision,
                                    CudagraphRuntimeMode run_as) {
-  const auto num_logits = static_cast<int32_t>(
-      std::count_if(rows.begin(), rows.end(), [](const BatchRow& row) { return row.samples; }));
+  int32_t num_logits = 0;
+  for (const BatchRow& row : rows) num_logits += row.num_logits();
   batch_.stage(rows,
                staged_shape(decision, static_cast<int32_t>(rows.size()), num_logits),
                execution_->stream());

@@ -41,6 +41,10 @@ OutputDelta OutputProcessor::process(const EngineCore::Update& update) {
   if (update.new_token_id) {
     const bool stopped = update.finished && request.status() == RequestStatus::finished_stopped;
     append_token(state, request, *update.new_token_id, stopped);
+    if (request.params().logprobs) {
+      state.output.logprobs.push_back(
+          {.token = update.sampled->logprob, .top = update.sampled->top_logprobs});
+    }
   }
   if (state.stop_strings.is_matched()) {
     state.finished = true;

@@ -16,6 +16,7 @@ namespace reprise::engine {
 struct CompletionOutput {
   std::string text;
   std::vector<int32_t> token_ids;
+  std::vector<sampling::PositionLogprobs> logprobs;  // of each token; empty unless asked for
   std::string finish_reason;  // "stop", "length", "abort", "error"; empty while running
   StopReason stop_reason;     // what stopped it beyond EOS
   std::string error;          // why finish_reason is "error"

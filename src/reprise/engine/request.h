@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -109,6 +110,20 @@ class Request {
   }
   [[nodiscard]] const kv_cache::BlockTable& block_table() const noexcept { return block_table_; }
   [[nodiscard]] int num_preemptions() const noexcept { return num_preemptions_; }
+
+  /// Prompt positions whose logits are wanted: all but the last, which samples.
+  [[nodiscard]] int num_prompt_logits() const noexcept {
+    return params_.prompt_logprobs ? num_prompt_tokens_ - 1 : 0;
+  }
+  /// Of prompt tokens 1, 2, ... as far as computed; the first has none. Never taken back: what was
+  /// computed before a preemption stays.
+  [[nodiscard]] std::span<const sampling::PositionLogprobs> prompt_logprobs() const noexcept {
+    return prompt_logprobs_;
+  }
+  /// For the engine core, which sees the logits.
+  void add_prompt_logprobs(sampling::PositionLogprobs logprobs) {
+    prompt_logprobs_.push_back(std::move(logprobs));
+  }
   /// num_tokens never exceeds this: model length, cache capacity and max_tokens in one number; set
   /// by `Scheduler::add_request`.
   [[nodiscard]] int max_total_tokens() const noexcept { return max_total_tokens_; }
@@ -135,6 +150,8 @@ class Request {
   int num_computed_tokens_ = 0;
   int num_prefill_tokens_;
   int max_total_tokens_ = 0;
+  int num_prompt_logits_scheduled_ = 0;
+  std::vector<sampling::PositionLogprobs> prompt_logprobs_;
   std::vector<int32_t> all_stop_token_ids_;  // EOS and stop_token_ids: suppressed below min_tokens
 
   kv_cache::BlockTable block_table_;

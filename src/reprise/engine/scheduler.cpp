@@ -28,6 +28,7 @@ void check_config(const SchedulerConfig& config, int max_model_len) {
   require_at_least("max_num_batched_tokens", config.max_num_batched_tokens, 1);
   require_at_least("max_model_len", config.max_model_len, 2);  // one prompt and one output token
   require_at_least("long_prefill_token_threshold", config.long_prefill_token_threshold, 0);
+  require_at_least("max_prompt_logits", config.max_prompt_logits, 1);
   require_at_least("decode_query_len", config.decode_query_len, 1);
   require_at_least("vocab_size", config.vocab_size, 1);
   if (config.policy != SchedulingPolicy::fcfs) {
@@ -201,6 +202,7 @@ const SchedulerOutput& Scheduler::schedule() {
   std::swap(output_.finished_request_ids, finished_since_schedule_);
 
   int token_budget = config_.max_num_batched_tokens;
+  prompt_logits_budget_ = config_.max_prompt_logits;
   schedule_running(token_budget);
   // Whoever lost its blocks in this step comes first when there are blocks again.
   if (output_.preempted.empty()) schedule_waiting(token_budget);
@@ -212,6 +214,7 @@ void Scheduler::schedule_running(int& token_budget) {
   for (size_t i = 0; i < running_.size() && token_budget > 0; ++i) {
     Request& request = *running_[i];
     const int num_new_tokens = tokens_to_schedule(request, token_budget);
+    if (num_new_tokens == 0) continue;  // others have taken the step's rows of logits
     while (kv_cache_manager_->allocate_slots(request.block_table_,
                                              request.num_computed_tokens_ + num_new_tokens) ==
            kv_cache::SlotResult::no_blocks) {
@@ -229,6 +232,7 @@ void Scheduler::schedule_waiting(int& token_budget) {
   while (!waiting_.empty() && may_admit(*waiting_.front(), token_budget)) {
     Request& request = *waiting_.front();
     const int num_new_tokens = tokens_to_schedule(request, token_budget);
+    if (num_new_tokens == 0) return;  // others have taken the step's rows of logits
     if (kv_cache_manager_->allocate_slots(request.block_table_, num_new_tokens) ==
         kv_cache::SlotResult::no_blocks) {
       return;
@@ -255,7 +259,14 @@ int Scheduler::tokens_to_schedule(const Request& request, int token_budget) cons
   if (config_.long_prefill_token_threshold > 0) {
     num_tokens = std::min(num_tokens, config_.long_prefill_token_threshold);
   }
-  return std::min(num_tokens, token_budget);
+  return limit_to_prompt_logits(request, std::min(num_tokens, token_budget));
+}
+
+int Scheduler::limit_to_prompt_logits(const Request& request, int num_tokens) const {
+  // Recomputing after a preemption wants no row twice.
+  const int first = std::max(request.num_computed_tokens_, request.num_prompt_logits_scheduled_);
+  if (request.num_prompt_logits() - first <= prompt_logits_budget_) return num_tokens;
+  return std::min(num_tokens, first + prompt_logits_budget_ - request.num_computed_tokens_);
 }
 
 void Scheduler::append_to_batch(Request& request, int num_scheduled_tokens) {
@@ -266,17 +277,31 @@ void Scheduler::append_to_batch(Request& request, int num_scheduled_tokens) {
        .num_computed_tokens = request.num_computed_tokens_,
        .samples = request.num_computed_tokens_ + num_scheduled_tokens == request.num_tokens(),
        .is_in_prefill = request.is_in_prefill()});
+  schedule_prompt_logits(request, output_.scheduled.back());
+}
+
+void Scheduler::schedule_prompt_logits(Request& request, ScheduledRequest& entry) {
+  const int first = std::max(entry.num_computed_tokens, request.num_prompt_logits_scheduled_);
+  const int end = std::min(entry.num_computed_tokens + entry.num_scheduled_tokens,
+                           request.num_prompt_logits());
+  if (first >= end) return;
+  entry.first_prompt_logit = first - entry.num_computed_tokens;
+  entry.num_prompt_logits = end - first;
+  request.num_prompt_logits_scheduled_ = end;
+  prompt_logits_budget_ -= entry.num_prompt_logits;
 }
 
 void Scheduler::finish_batch() {
   sort_batch(output_.scheduled, config_.decode_query_len);
   output_.total_num_scheduled_tokens = 0;
   output_.num_sampling_requests = 0;
+  output_.num_logits = 0;
   output_.max_query_len = 0;
   output_.any_prefill = false;
   for (const ScheduledRequest& entry : output_.scheduled) {
     output_.total_num_scheduled_tokens += entry.num_scheduled_tokens;
     output_.num_sampling_requests += static_cast<int>(entry.samples);
+    output_.num_logits += static_cast<int>(entry.samples) + entry.num_prompt_logits;
     output_.max_query_len = std::max(output_.max_query_len, entry.num_scheduled_tokens);
     output_.any_prefill |= entry.is_in_prefill;
   }
@@ -320,7 +345,10 @@ std::span<const RequestUpdate> Scheduler::update_from_output(
       request.num_computed_tokens_ += entry.num_scheduled_tokens;
       const int num_tokens_before = request.num_tokens();
       if (sample != nullptr) append_token(request, *sample);
-      if (request.num_tokens() > num_tokens_before) update.new_token_id = request.token_ids_.back();
+      if (request.num_tokens() > num_tokens_before) {
+        update.new_token_id = request.token_ids_.back();
+        update.sampled = sample;
+      }
     }
     update.finished = request.is_finished();
     if (update.new_token_id || update.finished) updates_.push_back(update);

@@ -31,6 +31,9 @@ struct SchedulerConfig {
   /// A waiting request is admitted only when the free blocks would hold all its known tokens, not
   /// just the first chunk: keeps half-computed prompts from preempting each other.
   bool scheduler_reserve_full_isl = true;
+  /// A step computes at most this many rows of logits for log-probabilities of prompts, which
+  /// bounds its memory; longer prompts that want them are cut into chunks, chunked prefill or not.
+  int max_prompt_logits = 128;
   /// Tokens of one request in a decode step: 1 + speculative tokens. Orders the batch.
   int decode_query_len = 1;
   SchedulingPolicy policy = SchedulingPolicy::fcfs;
@@ -46,6 +49,9 @@ struct ScheduledRequest {
   int num_computed_tokens = 0;  // before this step
   bool samples = false;         // the step computes its last known token: a new one is sampled
   bool is_in_prefill = false;   // computed < prefill length; state, not shape
+  // Tokens of this part whose logits are wanted for log-probabilities of the prompt.
+  int first_prompt_logit = 0;  // counts from num_computed_tokens
+  int num_prompt_logits = 0;
 };
 
 /// Uniform decodes first, then by number of tokens (shorter remainders, longer prefills), among
@@ -69,6 +75,7 @@ struct SchedulerOutput {
   std::vector<ScheduledRequest> scheduled;  // in batch order
   int total_num_scheduled_tokens = 0;
   int num_sampling_requests = 0;  // entries of `scheduled` with `samples`
+  int num_logits = 0;             // rows of logits: those that sample, and those of prompts
   int max_query_len = 0;          // largest num_scheduled_tokens
   bool any_prefill = false;
   std::vector<Request*> preempted;  // by this schedule(): their blocks are gone
@@ -88,6 +95,7 @@ struct SchedulerOutput {
 struct RequestUpdate {
   Request* request = nullptr;
   std::optional<int32_t> new_token_id;  // already in request->output_token_ids()
+  const sampling::SampledToken* sampled = nullptr;  // of new_token_id; belongs to the engine core
   /// The scheduler has let go of the request: status, finish_reason and stop_reason are final and
   /// its owner may destroy it.
   bool finished = false;
@@ -168,7 +176,9 @@ class Scheduler {
   void schedule_waiting(int& token_budget);
   [[nodiscard]] bool may_admit(const Request& request, int token_budget) const;
   [[nodiscard]] int tokens_to_schedule(const Request& request, int token_budget) const;
+  [[nodiscard]] int limit_to_prompt_logits(const Request& request, int num_tokens) const;
   void append_to_batch(Request& request, int num_scheduled_tokens);
+  void schedule_prompt_logits(Request& request, ScheduledRequest& entry);
   void finish_batch();
   void preempt_last_running();
   void append_token(Request& request, const sampling::SampledToken& sampled);
@@ -187,6 +197,7 @@ class Scheduler {
   std::vector<RequestId> finished_since_schedule_;
   std::vector<RequestUpdate> updates_;
   bool step_in_flight_ = false;
+  int prompt_logits_budget_ = 0;  // left in the step being scheduled
   uint64_t next_arrival_order_ = 0;
   int64_t num_preemptions_ = 0;
 };

@@ -50,4 +50,11 @@ void top_logprobs(std::span<const float> logits,
   }
 }
 
+PositionLogprobs position_logprobs(std::span<const float> logits, int32_t token_id, int num_top) {
+  const double log_normaliser = log_sum_exp(logits);
+  PositionLogprobs result{.token = token_logprob(logits, log_normaliser, token_id)};
+  top_logprobs(logits, log_normaliser, num_top, result.top);
+  return result;
+}
+
 }  // namespace reprise::sampling

@@ -13,6 +13,13 @@ struct TokenLogprob {
   friend bool operator==(const TokenLogprob&, const TokenLogprob&) = default;
 };
 
+/// What was likely at one position: the token that is there, and the likeliest ones.
+struct PositionLogprobs {
+  TokenLogprob token;
+  std::vector<TokenLogprob> top;  // most likely first; may hold `token` too
+  friend bool operator==(const PositionLogprobs&, const PositionLogprobs&) = default;
+};
+
 /// log(sum(exp(logits))), accumulated in f64. \pre the largest logit is finite, none is NaN.
 [[nodiscard]] double log_sum_exp(std::span<const float> logits);
 
@@ -26,5 +33,10 @@ void top_logprobs(std::span<const float> logits,  // [vocab_size]
                   double log_normaliser,
                   int count,
                   std::vector<TokenLogprob>& result);
+
+/// All of the above for one row. \pre as log_sum_exp and token_logprob
+[[nodiscard]] PositionLogprobs position_logprobs(std::span<const float> logits,  // [vocab_size]
+                                                 int32_t token_id,
+                                                 int num_top);
 
 }  // namespace reprise::sampling

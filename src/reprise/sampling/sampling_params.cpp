@@ -94,6 +94,12 @@ void validate(const SamplingParams& params, int vocab_size) {
   if (params.logprobs && (*params.logprobs < 0 || *params.logprobs > kMaxLogprobs)) {
     refuse("logprobs", *params.logprobs, fmt::format("a number in [0, {}]", kMaxLogprobs));
   }
+  if (params.prompt_logprobs &&
+      (*params.prompt_logprobs < 0 || *params.prompt_logprobs > kMaxLogprobs)) {
+    refuse("prompt_logprobs",
+           *params.prompt_logprobs,
+           fmt::format("a number in [0, {}]", kMaxLogprobs));
+  }
   validate_lengths(params);
   validate_stop(params);
   validate_token_ids(params, vocab_size);

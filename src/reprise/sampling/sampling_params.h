@@ -40,6 +40,7 @@ struct SamplingParams {
   bool skip_special_tokens = true;
 
   std::optional<int> logprobs;  // [0, 20]: so many of the most likely, beside the sampled token
+  std::optional<int> prompt_logprobs;  // [0, 20]: the same for each prompt token but the first
   std::vector<std::pair<int32_t, float>> logit_bias;  // token id -> [-100, 100]
   std::vector<int32_t> allowed_token_ids;             // empty = all
   std::vector<std::string> bad_words;                 // refused for now
