@@ -11,6 +11,7 @@
 #include "reprise/cli/engine_options.h"
 #include "reprise/cli/progress.h"
 #include "reprise/cli/version.h"
+#include "reprise/server/access.h"
 #include "reprise/server/api_server.h"
 
 namespace reprise::cli {

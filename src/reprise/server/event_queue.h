@@ -25,6 +25,21 @@ struct EngineEvent {
   int32_t num_output_tokens = 0;
 };
 
+[[nodiscard]] inline EngineEvent copy_event(uint64_t generation,
+                                            int choice,
+                                            const api::AsyncOutput& output) {
+  return {.generation = generation,
+          .choice = choice,
+          .text = std::string(output.text),
+          .num_tokens = static_cast<int32_t>(output.token_ids.size()),
+          .finished = output.finished,
+          .finish_reason = output.finish_reason,
+          .stop_reason = output.stop_reason,
+          .error = output.error,
+          .num_prompt_tokens = output.num_prompt_tokens,
+          .num_output_tokens = output.num_output_tokens};
+}
+
 /// Hands events from the engine's thread to the I/O thread: one wake-up for all that a step brings.
 /// Callbacks share it, so it may be told to after its server is gone; then it drops everything.
 class EventQueue {

@@ -1,0 +1,47 @@
+#include "reprise/server/access.h"
+
+#include <fmt/format.h>
+
+#include "reprise/base/error.h"
+#include "reprise/server/api_error.h"
+
+namespace reprise::server {
+namespace {
+
+bool is_loopback(std::string_view host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
+/// Takes as long whatever the first difference is.
+bool equals_in_constant_time(std::string_view given, std::string_view key) {
+  unsigned difference = given.size() == key.size() ? 0 : 1;
+  for (size_t i = 0; i < given.size(); ++i) {
+    const char expected = key.empty() ? '\0' : key[i % key.size()];
+    difference |= static_cast<unsigned char>(given[i]) ^ static_cast<unsigned char>(expected);
+  }
+  return difference == 0;
+}
+
+}  // namespace
+
+void check_exposure(const ServerOptions& options) {
+  if (is_loopback(options.host) || !options.api_keys.empty() || options.allow_unauthenticated)
+    return;
+  throw InvalidArgument(fmt::format(
+      "--host {} lets other machines in, and no --api-key protects the server; give one (or set "
+      "VLLM_API_KEY), listen on 127.0.0.1, or say --allow-unauthenticated",
+      options.host));
+}
+
+void ApiKeys::check(std::string_view authorization) const {
+  if (keys_.empty()) return;
+  constexpr std::string_view kBearer = "Bearer ";
+  bool is_known = false;
+  if (authorization.starts_with(kBearer)) {
+    const std::string_view given = authorization.substr(kBearer.size());
+    for (const std::string& key : keys_) is_known |= equals_in_constant_time(given, key);
+  }
+  if (!is_known) throw ApiError(401, "Unauthorized");
+}
+
+}  // namespace reprise::server

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reprise/server/server_options.h"
+
+namespace reprise::server {
+
+/// \throws InvalidArgument when the options would open the server to others without a key
+void check_exposure(const ServerOptions& options);
+
+/// The keys that let clients in. How long check() takes says nothing about how close a guess was.
+class ApiKeys {
+ public:
+  explicit ApiKeys(std::vector<std::string> keys) : keys_(std::move(keys)) {}
+
+  /// `authorization` is the header's value. \throws ApiError 401 unless it holds a key, or no key
+  /// was set
+  void check(std::string_view authorization) const;
+
+ private:
+  std::vector<std::string> keys_;
+};
+
+}  // namespace reprise::server

@@ -1,0 +1,41 @@
+#include "reprise/server/generation_routes.h"
+
+#include "reprise/tokenizer/tokenizer.h"
+
+namespace reprise::server {
+
+void add_generation_routes(Router& router,
+                           const api::AsyncEngine& engine,
+                           GenerationService& generations,
+                           const ServedModel& model,
+                           const PromptEncoder& prompts) {
+  const int32_t vocab_size = engine.tokenizer().vocab_size();
+  const auto generate = [&generations, &model, &prompts, vocab_size](
+                            const GenerationRequest& wanted,
+                            const HttpRequest& request,
+                            const ExchangeRef& exchange) {
+    model.check(wanted.model);
+    generations.check_room(wanted);
+    check_sampling(wanted, vocab_size);
+    generations.start(wanted, prompts.encode(wanted), request.request_id, exchange);
+  };
+  const sampling::SamplingParams defaults = engine.default_sampling_params();
+  router.add(
+      {.method = "POST",
+       .path = "/v1/completions",
+       .body = RequestBody::json,
+       .summary = "Continues prompts.",
+       .handle = [generate, defaults](const HttpRequest& request, const ExchangeRef& exchange) {
+         generate(parse_completion_request(request.body, defaults), request, exchange);
+       }});
+  router.add(
+      {.method = "POST",
+       .path = "/v1/chat/completions",
+       .body = RequestBody::json,
+       .summary = "Answers a conversation.",
+       .handle = [generate, defaults](const HttpRequest& request, const ExchangeRef& exchange) {
+         generate(parse_chat_request(request.body, defaults), request, exchange);
+       }});
+}
+
+}  // namespace reprise::server

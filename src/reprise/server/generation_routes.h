@@ -1,0 +1,18 @@
+#pragma once
+
+#include "reprise/api/async_engine.h"
+#include "reprise/server/generation_service.h"
+#include "reprise/server/prompt_encoder.h"
+#include "reprise/server/router.h"
+#include "reprise/server/served_model.h"
+
+namespace reprise::server {
+
+/// /v1/completions and /v1/chat/completions. What is borrowed outlives `router`.
+void add_generation_routes(Router& router,
+                           const api::AsyncEngine& engine,
+                           GenerationService& generations,
+                           const ServedModel& model,
+                           const PromptEncoder& prompts);
+
+}  // namespace reprise::server

@@ -1,0 +1,183 @@
+#include "reprise/server/generation_service.h"
+
+#include <fmt/format.h>
+
+#include <ctime>
+#include <utility>
+
+namespace reprise::server {
+
+/// A request that is being answered.
+struct GenerationService::Generation {
+  struct Choice {
+    api::AsyncRequestId id{};
+    bool is_finished = false;
+  };
+
+  Answer answer;
+  std::vector<Choice> choices;
+  int num_unfinished = 0;
+};
+
+GenerationService::GenerationService(int64_t capacity,
+                                     api::AsyncEngine& engine,
+                                     const ServedModel& model,
+                                     Post post)
+    : capacity_(capacity),
+      engine_(&engine),
+      model_(&model),
+      events_(std::make_shared<EventQueue>(
+          [this, post = std::move(post)] { post([this] { take_events(); }); })) {}
+
+GenerationService::~GenerationService() {
+  events_->close();
+  for (const auto& [key, generation] : generations_) {
+    for (const Generation::Choice& choice : generation->choices) {
+      if (!choice.is_finished) engine_->abort(choice.id);
+    }
+  }
+}
+
+void GenerationService::check_health() const {
+  if (is_draining_) throw ApiError(503, "The server is shutting down.");
+  if (engine_->stats().is_dead) throw ApiError(503, "The engine is dead.");
+}
+
+void GenerationService::check_room(const GenerationRequest& request) const {
+  check_health();
+  if (request.num_choices() > capacity_) {
+    throw ApiError(400,
+                   fmt::format("The request asks for {} answers; this server takes {} at a time.",
+                               request.num_choices(),
+                               capacity_),
+                   "n");
+  }
+  if (num_active_ + request.num_choices() > capacity_) {
+    throw ApiError(
+        429,
+        fmt::format("The server is full: {} requests run or wait. Try again later.", num_active_));
+  }
+}
+
+void GenerationService::start(const GenerationRequest& request,
+                              const std::vector<std::vector<int32_t>>& prompts,
+                              const std::string& request_id,
+                              const ExchangeRef& exchange) {
+  check_room(request);
+  int64_t num_prompt_tokens = 0;
+  for (const std::vector<int32_t>& prompt : prompts) {
+    num_prompt_tokens += static_cast<int64_t>(prompt.size());
+  }
+  const std::string id = request_id.empty() ? new_id() : request_id;
+  AnswerHead head{.is_chat = request.is_chat,
+                  .id = (request.is_chat ? "chatcmpl-" : "cmpl-") + id,
+                  .created = std::time(nullptr),
+                  .model = request.model.value_or(model_->name())};
+  auto generation = std::make_shared<Generation>(Generation{
+      .answer = Answer(
+          request, std::move(head), id, request.num_choices(), num_prompt_tokens, exchange)});
+  const Key key = next_key_++;
+  submit(key, *generation, request, prompts);
+  generations_.emplace(key, std::move(generation));
+  exchange->on_disconnect([this, key] { forget(key); });
+}
+
+void GenerationService::submit(Key key,
+                               Generation& generation,
+                               const GenerationRequest& request,
+                               const std::vector<std::vector<int32_t>>& prompts) {
+  try {
+    for (const std::vector<int32_t>& prompt : prompts) {
+      for (int i = 0; i < request.n; ++i) {
+        sampling::SamplingParams params = request.params;
+        // As vLLM: the i-th answer has the i-th seed, or all would be the same.
+        if (params.seed) {
+          params.seed =
+              static_cast<int64_t>(static_cast<uint64_t>(*params.seed) + static_cast<uint64_t>(i));
+        }
+        const auto index = static_cast<int>(generation.choices.size());
+        const api::AsyncRequestId id = engine_->submit(
+            prompt, params, [queue = events_, key, index](const api::AsyncOutput& output) {
+              queue->push(copy_event(key, index, output));
+            });
+        generation.choices.push_back({.id = id});
+      }
+    }
+  } catch (...) {
+    for (const Generation::Choice& choice : generation.choices) engine_->abort(choice.id);
+    throw;
+  }
+  generation.num_unfinished = static_cast<int>(generation.choices.size());
+  num_active_ += generation.num_unfinished;
+}
+
+void GenerationService::take_events() {
+  for (const EngineEvent& event : events_->take()) take_event(event);
+  note_idle();
+}
+
+void GenerationService::take_event(const EngineEvent& event) {
+  const auto found = generations_.find(event.generation);
+  if (found == generations_.end()) return;  // its client went
+  // A client that is cut off while it is written to is forgotten there and then.
+  const std::shared_ptr<Generation> generation = found->second;
+  Generation::Choice& choice = generation->choices[static_cast<size_t>(event.choice)];
+  if (choice.is_finished) return;
+  if (event.finished) {
+    choice.is_finished = true;
+    --generation->num_unfinished;
+    --num_active_;
+    if (event.finish_reason == "error") {
+      return fail(event.generation, ApiError(500, model_->without_path(event.error)));
+    }
+    if (event.finish_reason == "abort") {
+      return fail(event.generation, ApiError(503, "The request was aborted by the server."));
+    }
+  }
+  generation->answer.take(event);
+  if (generation->num_unfinished > 0 || generations_.erase(event.generation) == 0) return;
+  generation->answer.finish();
+}
+
+void GenerationService::fail(Key key, const ApiError& error) {
+  const auto found = generations_.find(key);
+  if (found == generations_.end()) return;
+  const std::shared_ptr<Generation> generation = found->second;
+  forget(key);
+  generation->answer.fail(error);
+}
+
+void GenerationService::forget(Key key) {
+  const auto found = generations_.find(key);
+  if (found == generations_.end()) return;
+  const std::shared_ptr<Generation> generation = std::move(found->second);
+  generations_.erase(found);
+  for (const Generation::Choice& choice : generation->choices) {
+    if (!choice.is_finished) engine_->abort(choice.id);
+  }
+  num_active_ -= generation->num_unfinished;
+  note_idle();
+}
+
+void GenerationService::drain(std::function<void()> when_idle) {
+  is_draining_ = true;
+  when_idle_ = std::move(when_idle);
+  note_idle();
+}
+
+void GenerationService::note_idle() {
+  if (num_active_ > 0) return;
+  if (const auto callback = std::exchange(when_idle_, nullptr)) callback();
+}
+
+void GenerationService::fail_all(const ApiError& error) {
+  std::vector<Key> keys;
+  for (const auto& [key, generation] : generations_) keys.push_back(key);
+  for (const Key key : keys) fail(key, error);
+}
+
+std::string GenerationService::new_id() {
+  return fmt::format("{:016x}{:016x}", random_ids_(), random_ids_());
+}
+
+}  // namespace reprise::server

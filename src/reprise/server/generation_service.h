@@ -1,0 +1,84 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <random>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "reprise/api/async_engine.h"
+#include "reprise/server/answer.h"
+#include "reprise/server/event_queue.h"
+#include "reprise/server/generation_request.h"
+#include "reprise/server/served_model.h"
+
+namespace reprise::server {
+
+/// The requests that the engine works on: admits them, hands their events to their answers, aborts
+/// those whose client has gone. I/O thread only. States: admitting, draining (admits nothing more).
+class GenerationService {
+ public:
+  /// Runs a task on the I/O thread, from any thread.
+  using Post = std::function<void(std::function<void()>)>;
+
+  /// At most `capacity` answers are in the making at a time. `engine` and `model` must outlive
+  /// this.
+  GenerationService(int64_t capacity,
+                    api::AsyncEngine& engine,
+                    const ServedModel& model,
+                    Post post);
+  GenerationService(const GenerationService&) = delete;
+  GenerationService& operator=(const GenerationService&) = delete;
+  /// Aborts what is not finished.
+  ~GenerationService();
+
+  /// \throws ApiError 503 when no request can be served
+  void check_health() const;
+  /// \throws ApiError 503, 429 when the server is full, 400 when the request never fits
+  void check_room(const GenerationRequest& request) const;
+  /// Gives the request to the engine and answers through `exchange`. `prompts` are its prompts as
+  /// PromptEncoder gave them; an empty `request_id` means a new one. \throws as the checks, and as
+  /// AsyncEngine::submit
+  void start(const GenerationRequest& request,
+             const std::vector<std::vector<int32_t>>& prompts,
+             const std::string& request_id,
+             const ExchangeRef& exchange);
+
+  /// Answers in the making: a request with n = 2 counts as two.
+  [[nodiscard]] int64_t num_active() const noexcept { return num_active_; }
+  [[nodiscard]] bool is_draining() const noexcept { return is_draining_; }
+  /// Admits no more; `when_idle` is called once nothing is active, perhaps at once.
+  void drain(std::function<void()> when_idle);
+  /// Answers everything with `error`.
+  void fail_all(const ApiError& error);
+
+ private:
+  struct Generation;
+  using Key = uint64_t;
+
+  void submit(Key key,
+              Generation& generation,
+              const GenerationRequest& request,
+              const std::vector<std::vector<int32_t>>& prompts);
+  void take_events();
+  void take_event(const EngineEvent& event);
+  void fail(Key key, const ApiError& error);
+  void forget(Key key);
+  void note_idle();
+  std::string new_id();
+
+  int64_t capacity_;
+  api::AsyncEngine* engine_;
+  const ServedModel* model_;
+  std::shared_ptr<EventQueue> events_;  // also the engine's callbacks hold it
+  std::unordered_map<Key, std::shared_ptr<Generation>> generations_;
+  std::mt19937_64 random_ids_{std::random_device{}()};
+  Key next_key_ = 1;
+  int64_t num_active_ = 0;
+  bool is_draining_ = false;
+  std::function<void()> when_idle_;
+};
+
+}  // namespace reprise::server

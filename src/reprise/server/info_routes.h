@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+
+#include "reprise/api/async_engine.h"
+#include "reprise/server/generation_service.h"
+#include "reprise/server/router.h"
+#include "reprise/server/served_model.h"
+
+namespace reprise::server {
+
+/// How the server is: /health, /ping, /version, /metrics. What is borrowed outlives `router`.
+void add_info_routes(Router& router,
+                     const api::AsyncEngine& engine,
+                     const GenerationService& generations,
+                     const ServedModel& model,
+                     const std::string& version);
+
+}  // namespace reprise::server

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reprise/server/api_error.h"
+#include "reprise/server/http_exchange.h"
+
+namespace reprise::server {
+
+using ExchangeRef = std::shared_ptr<HttpExchange>;
+
+enum class Access { open, guarded };  // guarded: needs a key when keys are set
+enum class RequestBody { none, json };
+
+/// One line of the table that dispatches requests and describes the API.
+struct Route {
+  std::string method;
+  /// A last segment in braces takes the rest of the path: "/v1/models/{model_id}".
+  std::string path;
+  Access access = Access::guarded;
+  RequestBody body = RequestBody::none;
+  std::string summary;  // one sentence, for the description of the API
+  /// On the I/O thread; what it throws becomes the answer.
+  std::function<void(const HttpRequest&, const ExchangeRef&)> handle;
+
+  /// `path` up to its parameter; all of it when there is none.
+  [[nodiscard]] std::string_view fixed_part() const;
+  /// What a request's path has in the place of the parameter, without escapes.
+  [[nodiscard]] std::string parameter_in(std::string_view request_path) const;
+};
+
+/// The path is known and takes other methods, which `allowed` lists.
+class MethodNotAllowed : public ApiError {
+ public:
+  explicit MethodNotAllowed(const std::string& allowed);
+  [[nodiscard]] const std::string& allowed() const noexcept { return allowed_; }
+
+ private:
+  std::string allowed_;
+};
+
+/// Every route of the server.
+class Router {
+ public:
+  void add(Route route) { routes_.push_back(std::move(route)); }
+  /// \throws MethodNotAllowed; ApiError 404
+  [[nodiscard]] const Route& find(const HttpRequest& request) const;
+  [[nodiscard]] const std::vector<Route>& routes() const noexcept { return routes_; }
+
+ private:
+  std::vector<Route> routes_;
+};
+
+/// \throws ApiError 415 for what is not application/json
+void check_is_json(std::string_view content_type);
+
+}  // namespace reprise::server

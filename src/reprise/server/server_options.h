@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "reprise/server/http_server.h"
+
+namespace reprise::server {
+
+struct ServerOptions {
+  std::string host = "127.0.0.1";
+  uint16_t port = 8000;                         // 0: the system chooses
+  std::vector<std::string> served_model_names;  // aliases of one model; the first is reported
+  std::string model_root;                       // what /v1/models says the model was loaded from
+  std::string model_path;                       // never shown: cut out of messages
+  std::string version;
+  std::vector<std::string> api_keys;  // empty: everyone may ask
+  bool allow_unauthenticated = false;
+  int32_t max_num_seqs = 256;          // of the engine
+  int32_t max_waiting_requests = 256;  // beyond those: 429
+  int shutdown_timeout_seconds = 30;   // for running requests after SIGTERM
+  HttpLimits limits;
+};
+
+}  // namespace reprise::server

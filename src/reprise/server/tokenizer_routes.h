@@ -1,0 +1,12 @@
+#pragma once
+
+#include "reprise/api/async_engine.h"
+#include "reprise/server/router.h"
+#include "reprise/server/served_model.h"
+
+namespace reprise::server {
+
+/// /tokenize and /detokenize. What is borrowed outlives `router`.
+void add_tokenizer_routes(Router& router, const api::AsyncEngine& engine, const ServedModel& model);
+
+}  // namespace reprise::server
