@@ -21,6 +21,9 @@ import unittest
 
 BINARY = MODEL = None
 NAME = "tiny"
+# Fields that are read only to refuse every value that would change something.
+NOT_DESCRIBED = {"logprobs", "top_logprobs", "add_generation_prompt", "tool_choice", "tool_calls", "response_format",
+                 "best_of"}
 TIMEOUT = 60  # for what must not take long at all, on a busy machine
 
 
@@ -141,6 +144,46 @@ class Routes(unittest.TestCase):
             self.assertEqual((response.status, text), (200, b""), path)
         response, text = self.server.request("GET", "/version?x=1")
         self.assertRegex(json.loads(text)["version"], r"^\d+\.\d+")
+
+    def test_load_counts_requests(self):
+        _, text = self.server.request("GET", "/load")
+        self.assertEqual(json.loads(text), {"server_load": 0})
+
+    def test_tokenizer_info(self):
+        _, text = self.server.request("GET", "/tokenizer_info")
+        info = json.loads(text)
+        self.assertEqual(info["eos_token"], "<|im_end|>")
+        self.assertIsNone(info["bos_token"])
+        self.assertIn("<|im_start|>", info["chat_template"])
+        # As lm_eval asks for the id.
+        _, answer = self.server.post("/tokenize", {"prompt": info["eos_token"], "add_special_tokens": False})
+        self.assertEqual(len(answer["tokens"]), 1)
+
+    def test_the_description_names_every_field_that_is_read(self):
+        _, text = self.server.request("GET", "/openapi.json")
+        document = json.loads(text)
+        self.assertEqual(document["openapi"], "3.1.0")
+        schemas = document["components"]["schemas"]
+        described = {"audio"}  # read in order to refuse it
+        for schema in schemas.values():
+            described |= set(schema["properties"])
+            for member in schema["properties"].values():
+                for alternative in member.get("anyOf", []):
+                    described |= set(alternative.get("properties", {}))
+        described |= set(schemas["Message"]["properties"]["content"]["oneOf"][1]["items"]["properties"])
+        source = os.path.join(os.path.dirname(__file__), "../../src/reprise/server/generation_request.cpp")
+        with open(source, encoding="utf-8") as file:
+            read = set(re.findall(r'\b(?:fields|inner)\.\w+\(\s*"(\w+)"', file.read()))
+        self.assertIn("temperature", read)
+        self.assertEqual(read - described - NOT_DESCRIBED, set(), "describe them in server/api_schemas.cpp")
+
+    def test_every_described_path_exists(self):
+        _, text = self.server.request("GET", "/openapi.json")
+        for path, operations in json.loads(text)["paths"].items():
+            for method in operations:
+                response, _ = self.server.request(method.upper(), path.replace("{model_id}", NAME), "{}")
+                self.assertNotIn(response.status, (404, 405), path)
+                self.assertLess(response.status, 500, path)
 
     def test_models(self):
         response, text = self.server.request("GET", "/v1/models")

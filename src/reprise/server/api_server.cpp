@@ -13,6 +13,7 @@
 #include "reprise/server/generation_service.h"
 #include "reprise/server/info_routes.h"
 #include "reprise/server/model_routes.h"
+#include "reprise/server/openapi.h"
 #include "reprise/server/prompt_encoder.h"
 #include "reprise/server/router.h"
 #include "reprise/server/served_model.h"
@@ -63,6 +64,7 @@ ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
   add_model_routes(router, model);
   add_generation_routes(router, engine, generations, model, prompts);
   add_tokenizer_routes(router, engine, model);
+  add_openapi_route(router, options.version);
   port = http.listen(options.host, options.port);
 }
 
@@ -70,7 +72,7 @@ std::optional<HttpResponse> ApiServer::Impl::check_head(const HttpRequest& reque
   try {
     const Route& route = router.find(request);
     if (route.access == Access::guarded) keys.check(request.authorization);
-    if (route.body == RequestBody::json) check_is_json(request.content_type);
+    if (!route.body_schema.empty()) check_is_json(request.content_type);
     return {};
   } catch (const MethodNotAllowed& error) {
     HttpResponse response = error_response(error);

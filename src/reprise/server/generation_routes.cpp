@@ -23,7 +23,8 @@ void add_generation_routes(Router& router,
   router.add(
       {.method = "POST",
        .path = "/v1/completions",
-       .body = RequestBody::json,
+       .body_schema = "CompletionRequest",
+       .answer_types = {"application/json", "text/event-stream"},
        .summary = "Continues prompts.",
        .handle = [generate, defaults](const HttpRequest& request, const ExchangeRef& exchange) {
          generate(parse_completion_request(request.body, defaults), request, exchange);
@@ -31,7 +32,8 @@ void add_generation_routes(Router& router,
   router.add(
       {.method = "POST",
        .path = "/v1/chat/completions",
-       .body = RequestBody::json,
+       .body_schema = "ChatCompletionRequest",
+       .answer_types = {"application/json", "text/event-stream"},
        .summary = "Answers a conversation.",
        .handle = [generate, defaults](const HttpRequest& request, const ExchangeRef& exchange) {
          generate(parse_chat_request(request.body, defaults), request, exchange);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -46,6 +47,7 @@ class GenerationService {
              const std::string& request_id,
              const ExchangeRef& exchange);
 
+  [[nodiscard]] size_t num_requests() const noexcept { return generations_.size(); }
   /// Answers in the making: a request with n = 2 counts as two.
   [[nodiscard]] int64_t num_active() const noexcept { return num_active_; }
   [[nodiscard]] bool is_draining() const noexcept { return is_draining_; }

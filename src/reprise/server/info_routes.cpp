@@ -16,16 +16,19 @@ void add_info_routes(Router& router,
   router.add({.method = "GET",
               .path = "/health",
               .access = Access::open,
+              .answer_types = {},
               .summary = "200 while requests are served, else 503.",
               .handle = health});
   router.add({.method = "GET",
               .path = "/ping",
               .access = Access::open,
+              .answer_types = {},
               .summary = "The same as /health.",
               .handle = health});
   router.add({.method = "POST",
               .path = "/ping",
               .access = Access::open,
+              .answer_types = {},
               .summary = "The same as /health.",
               .handle = health});
   router.add({.method = "GET",
@@ -38,10 +41,18 @@ void add_info_routes(Router& router,
   router.add({.method = "GET",
               .path = "/metrics",
               .access = Access::open,
+              .answer_types = {"text/plain"},
               .summary = "Metrics for Prometheus.",
               .handle = [&engine, &model](const HttpRequest&, const ExchangeRef& exchange) {
                 exchange->respond({.body = metrics_text(engine.stats(), model.name()),
                                    .content_type = std::string(kMetricsContentType)});
+              }});
+  router.add({.method = "GET",
+              .path = "/load",
+              .access = Access::open,
+              .summary = "How many requests are being answered, for load balancers.",
+              .handle = [&generations](const HttpRequest&, const ExchangeRef& exchange) {
+                exchange->respond({.body = dump({{"server_load", generations.num_requests()}})});
               }});
 }
 

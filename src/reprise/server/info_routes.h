@@ -9,7 +9,8 @@
 
 namespace reprise::server {
 
-/// How the server is: /health, /ping, /version, /metrics. What is borrowed outlives `router`.
+/// How the server is: /health, /ping, /version, /metrics, /load. What is borrowed outlives
+/// `router`.
 void add_info_routes(Router& router,
                      const api::AsyncEngine& engine,
                      const GenerationService& generations,

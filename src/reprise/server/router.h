@@ -14,7 +14,6 @@ namespace reprise::server {
 using ExchangeRef = std::shared_ptr<HttpExchange>;
 
 enum class Access { open, guarded };  // guarded: needs a key when keys are set
-enum class RequestBody { none, json };
 
 /// One line of the table that dispatches requests and describes the API.
 struct Route {
@@ -22,8 +21,9 @@ struct Route {
   /// A last segment in braces takes the rest of the path: "/v1/models/{model_id}".
   std::string path;
   Access access = Access::guarded;
-  RequestBody body = RequestBody::none;
-  std::string summary;  // one sentence, for the description of the API
+  std::string body_schema;  // of the JSON it takes, in api_schemas(); empty: takes none
+  std::vector<std::string> answer_types = {"application/json"};
+  std::string summary;  // one sentence
   /// On the I/O thread; what it throws becomes the answer.
   std::function<void(const HttpRequest&, const ExchangeRef&)> handle;
 

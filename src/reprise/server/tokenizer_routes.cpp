@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+
 #include "reprise/server/generation_request.h"
 #include "reprise/tokenizer/tokenizer.h"
 
@@ -28,6 +30,23 @@ Json tokenize(const TokenizeRequest& wanted,
   return answer;
 }
 
+Json text_or_null(const std::optional<std::string>& text) {
+  return text ? Json(*text) : Json(nullptr);
+}
+
+/// What clients that tokenize through the server need: tokenizer_config.json's names.
+Json tokenizer_info(const tokenizer::TokenizerConfig& config, const ServedModel& model) {
+  const std::string_view chat_template = config.chat_template();
+  return {{"bos_token", text_or_null(config.bos_token)},
+          {"eos_token", text_or_null(config.eos_token)},
+          {"pad_token", text_or_null(config.pad_token)},
+          {"unk_token", text_or_null(config.unk_token)},
+          {"add_bos_token", config.add_bos_token.value_or(false)},
+          {"add_eos_token", config.add_eos_token.value_or(false)},
+          {"model_max_length", model.max_model_len()},
+          {"chat_template", chat_template.empty() ? Json(nullptr) : Json(chat_template)}};
+}
+
 Json detokenize(const DetokenizeRequest& wanted,
                 const api::AsyncEngine& engine,
                 const ServedModel& model) {
@@ -48,7 +67,7 @@ void add_tokenizer_routes(Router& router,
                           const ServedModel& model) {
   router.add({.method = "POST",
               .path = "/tokenize",
-              .body = RequestBody::json,
+              .body_schema = "TokenizeRequest",
               .summary = "The token ids of a text or a conversation.",
               .handle = [&engine, &model](const HttpRequest& request, const ExchangeRef& exchange) {
                 exchange->respond(
@@ -56,11 +75,18 @@ void add_tokenizer_routes(Router& router,
               }});
   router.add({.method = "POST",
               .path = "/detokenize",
-              .body = RequestBody::json,
+              .body_schema = "DetokenizeRequest",
               .summary = "The text of token ids.",
               .handle = [&engine, &model](const HttpRequest& request, const ExchangeRef& exchange) {
                 exchange->respond({.body = dump(detokenize(
                                        parse_detokenize_request(request.body), engine, model))});
+              }});
+  router.add({.method = "GET",
+              .path = "/tokenizer_info",
+              .summary = "Special tokens and the chat template.",
+              .handle = [&engine, &model](const HttpRequest&, const ExchangeRef& exchange) {
+                exchange->respond(
+                    {.body = dump(tokenizer_info(engine.tokenizer().config(), model))});
               }});
 }
 

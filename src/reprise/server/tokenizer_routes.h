@@ -6,7 +6,7 @@
 
 namespace reprise::server {
 
-/// /tokenize and /detokenize. What is borrowed outlives `router`.
+/// /tokenize, /detokenize and /tokenizer_info. What is borrowed outlives `router`.
 void add_tokenizer_routes(Router& router, const api::AsyncEngine& engine, const ServedModel& model);
 
 }  // namespace reprise::server

@@ -1,0 +1,151 @@
+#include "reprise/server/api_schemas.h"
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "reprise/server/generation_request.h"
+
+namespace reprise::server {
+namespace {
+
+/// A member of a body. Every member may also be null, which means absent, unless it is required.
+struct Field {
+  std::string_view name;
+  std::string_view schema;  // JSON
+  std::string_view what = {};
+};
+
+constexpr std::string_view kBoolean = R"({"type": "boolean"})";
+constexpr std::string_view kString = R"({"type": "string"})";
+constexpr std::string_view kTokenIds =
+    R"({"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 2147483647}})";
+constexpr std::string_view kPenalty = R"({"type": "number", "minimum": -2, "maximum": 2})";
+constexpr std::string_view kPositive =
+    R"({"type": "integer", "minimum": 1, "maximum": 2147483647})";
+constexpr std::string_view kInt64 =
+    R"({"type": "integer", "minimum": -9223372036854775808, "maximum": 9223372036854775807})";
+
+constexpr Field kModel = {"model", kString, "A name of the served model; absent: that model."};
+constexpr Field kAddSpecialTokens = {
+    "add_special_tokens", kBoolean, "Whether BOS and the like go around the prompt."};
+constexpr Field kPrompt = {"prompt",
+                           R"({"oneOf": [{"type": "string", "minLength": 1},
+        {"type": "array", "minItems": 1, "items": {"type": "string"}},
+        {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}},
+        {"type": "array", "minItems": 1, "items":
+          {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}}}]})",
+                           "Text, token ids, or a list of either."};
+constexpr Field kMessages = {
+    "messages",
+    R"({"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/Message"}})"};
+
+constexpr Field kSampling[] = {
+    {"max_tokens", kPositive, "At most so many tokens are generated."},
+    {"temperature", R"({"type": "number", "minimum": 0, "maximum": 2})", "0 is greedy."},
+    {"top_p", R"({"type": "number", "exclusiveMinimum": 0, "maximum": 1})"},
+    {"top_k", R"({"type": "integer", "minimum": -1, "maximum": 2147483647})", "0, -1: all."},
+    {"min_p", R"({"type": "number", "minimum": 0, "maximum": 1})"},
+    {"seed", kInt64},
+    {"n", R"({"type": "integer", "minimum": 1, "maximum": 256})", "Answers to each prompt."},
+    {"stop",
+     R"({"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]})",
+     "Texts that end the answer."},
+    {"stop_token_ids", kTokenIds},
+    {"presence_penalty", kPenalty},
+    {"frequency_penalty", kPenalty},
+    {"repetition_penalty", R"({"type": "number", "exclusiveMinimum": 0, "maximum": 2})"},
+    {"min_tokens", R"({"type": "integer", "minimum": 0, "maximum": 2147483647})"},
+    {"ignore_eos", kBoolean},
+    {"include_stop_str_in_output", kBoolean},
+    {"skip_special_tokens", kBoolean},
+    {"logit_bias",
+     R"({"type": "object", "additionalProperties": {"type": "number"}})",
+     "Added to the logits of token ids."},
+    {"allowed_token_ids", kTokenIds, "Only these can be generated."},
+    {"priority",
+     R"({"type": "integer", "minimum": -2147483648, "maximum": 2147483647})",
+     "Lower is served earlier, with --scheduling-policy priority."},
+    {"cache_salt",
+     R"({"type": "string", "minLength": 1})",
+     "Only requests with the same salt share cached prefixes."},
+    {"stream", kBoolean, "Send the answer as server-sent events while it is made."},
+    {"stream_options",
+     R"({"type": "object", "properties": {"include_usage": {"type": "boolean"},
+         "continuous_usage_stats": {"type": "boolean"}}})",
+     "Only with stream."},
+    kAddSpecialTokens,
+};
+
+constexpr std::string_view kMessage = R"({
+  "type": "object", "required": ["role"],
+  "properties": {
+    "role": {"type": "string"},
+    "name": {"type": ["string", "null"]},
+    "content": {"oneOf": [{"type": ["string", "null"]}, {"type": "array", "items": {
+      "type": "object", "required": ["type", "text"],
+      "properties": {"type": {"const": "text"}, "text": {"type": "string"}}}}]}}})";
+
+constexpr std::string_view kError = R"({
+  "type": "object", "required": ["error"],
+  "properties": {"error": {
+    "type": "object", "required": ["message", "type", "param", "code"],
+    "properties": {
+      "message": {"type": "string"}, "type": {"type": "string"},
+      "param": {"type": ["string", "null"]}, "code": {"type": "integer"}}}}})";
+
+class BodySchema {
+ public:
+  BodySchema& require(const Field& field) {
+    schema_["required"].push_back(std::string(field.name));
+    schema_["properties"][std::string(field.name)] = read(field);
+    return *this;
+  }
+  BodySchema& allow(const Field& field) {
+    Json schema = read(field);
+    schema_["properties"][std::string(field.name)] = {
+        {"anyOf", Json::array({std::move(schema), {{"type", "null"}}})}};
+    return *this;
+  }
+  BodySchema& allow(std::span<const Field> fields) {
+    for (const Field& field : fields) allow(field);
+    return *this;
+  }
+  [[nodiscard]] Json take() { return std::move(schema_); }
+
+ private:
+  static Json read(const Field& field) {
+    Json schema = Json::parse(field.schema);
+    if (!field.what.empty()) schema["description"] = std::string(field.what);
+    return schema;
+  }
+
+  Json schema_ = {{"type", "object"}};
+};
+
+}  // namespace
+
+Json api_schemas() {
+  Json schemas;
+  schemas["Message"] = Json::parse(kMessage);
+  schemas["Error"] = Json::parse(kError);
+  schemas["CompletionRequest"] =
+      BodySchema().require(kPrompt).allow(kModel).allow(kSampling).take();
+  schemas["ChatCompletionRequest"] = BodySchema()
+                                         .require(kMessages)
+                                         .allow(kModel)
+                                         .allow({"max_completion_tokens", kPositive})
+                                         .allow(kSampling)
+                                         .take();
+  schemas["TokenizeRequest"] = BodySchema()
+                                   .allow(kModel)
+                                   .allow({"prompt", kString})
+                                   .allow(kMessages)
+                                   .allow(kAddSpecialTokens)
+                                   .allow({"return_token_strs", kBoolean})
+                                   .take();
+  schemas["DetokenizeRequest"] = BodySchema().require({"tokens", kTokenIds}).allow(kModel).take();
+  return schemas;
+}
+
+}  // namespace reprise::server
