@@ -86,6 +86,45 @@ TEST_F(CaptureSessionTest, a_lost_device_ends_the_session_and_still_seals) {
   EXPECT_FALSE(permission_.is_open());
 }
 
+TEST(DispatchLedger, counts_each_graph_and_reason_and_all_eager_steps_as_one) {
+  DispatchLedger ledger(16);
+  const BatchDescriptor four{.num_tokens = 4, .num_reqs = 4, .uniform = true};
+  const BatchDescriptor eight{.num_tokens = 8};
+  for (int i = 0; i < 3; ++i) {
+    ledger.record({.num_tokens = 4}, {CudagraphRuntimeMode::FULL, four, DispatchReason::full_uniform});
+  }
+  ledger.record({.num_tokens = 5}, {CudagraphRuntimeMode::PIECEWISE, eight, DispatchReason::piecewise});
+  ledger.record({.num_tokens = 5},
+                {CudagraphRuntimeMode::PIECEWISE, eight, DispatchReason::piecewise_full_retired});
+  for (int32_t n : {9, 10, 11}) {
+    ledger.record({.num_tokens = n},
+                  {CudagraphRuntimeMode::NONE, {.num_tokens = n}, DispatchReason::exceeds_largest_size});
+  }
+  ASSERT_EQ(ledger.decisions().size(), 4U);
+  const auto& [mode, descriptor, reason, count] = ledger.decisions()[0];
+  EXPECT_EQ(mode, CudagraphRuntimeMode::FULL);
+  EXPECT_EQ(descriptor, four);
+  EXPECT_EQ(reason, DispatchReason::full_uniform);
+  EXPECT_EQ(count, 3U);
+  EXPECT_EQ(ledger.decisions()[1].count, 1U);
+  EXPECT_EQ(ledger.decisions()[2].reason, DispatchReason::piecewise_full_retired);
+  EXPECT_EQ(ledger.decisions()[3].descriptor, BatchDescriptor{});
+  EXPECT_EQ(ledger.decisions()[3].count, 3U);
+  ledger.reset();
+  EXPECT_TRUE(ledger.decisions().empty());
+}
+
+TEST(DispatchLedger, stays_bounded_with_more_decisions_than_it_keeps_apart) {
+  constexpr auto kMost = static_cast<int32_t>(DispatchLedger::kMaxDecisions);
+  DispatchLedger ledger(16);
+  for (int32_t n = 0; n < kMost + 100; ++n) {
+    ledger.record({.num_tokens = n},
+                  {CudagraphRuntimeMode::PIECEWISE, {.num_tokens = n}, DispatchReason::piecewise});
+  }
+  EXPECT_EQ(ledger.decisions().size(), DispatchLedger::kMaxDecisions);
+  EXPECT_EQ(ledger.steps(CudagraphRuntimeMode::PIECEWISE), kMost + 100U);
+}
+
 TEST(DispatchLedger, counts_modes_reasons_padding_and_lists_the_most_frequent_first) {
   DispatchLedger ledger(16);
   const Decision padded{.mode = CudagraphRuntimeMode::FULL,

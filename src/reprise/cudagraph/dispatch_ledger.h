@@ -2,14 +2,14 @@
 
 #include <array>
 #include <cstdint>
-#include <string>
+#include <span>
 #include <vector>
 
 #include "reprise/cudagraph/cudagraph_dispatcher.h"
 
 namespace reprise::cudagraph {
 
-/// Counts every decision: by mode, by reason, and by unpadded size. This is the answer to "why did
+/// Counts every decision: by mode, by reason, by graph, and by unpadded size. This is the answer to "why did
 /// this batch not use a graph?" after the fact. record() does not allocate.
 class DispatchLedger {
  public:
@@ -28,6 +28,20 @@ class DispatchLedger {
   /// Tokens that were computed only to fill a graph's shape.
   [[nodiscard]] uint64_t padding_tokens() const noexcept { return padding_tokens_; }
 
+  /// How often one graph was chosen for one reason. Eager steps are one graph whatever their size:
+  /// the descriptor is then empty.
+  struct DecisionCount {
+    CudagraphRuntimeMode mode = CudagraphRuntimeMode::NONE;
+    BatchDescriptor descriptor;
+    DispatchReason reason = DispatchReason::not_initialised;
+    uint64_t count = 0;
+  };
+  /// In the order they were first made. Valid until the next record(). Beyond kMaxDecisions
+  /// distinct ones, which no plan of graphs comes near, further ones are counted by mode and
+  /// reason only.
+  [[nodiscard]] std::span<const DecisionCount> decisions() const noexcept { return decisions_; }
+  static constexpr size_t kMaxDecisions = 2048;
+
   /// One line of vLLM's --cudagraph-metrics table.
   struct Row {
     int32_t unpadded_tokens = 0;
@@ -39,6 +53,8 @@ class DispatchLedger {
   [[nodiscard]] std::vector<Row> rows() const;
 
  private:
+  void count_decision(const Decision& decision) noexcept;
+
   std::array<uint64_t, 3> by_mode_{};
   std::array<uint64_t, kNumDispatchReasons> by_reason_{};
   uint64_t padding_tokens_ = 0;
@@ -48,6 +64,8 @@ class DispatchLedger {
     uint64_t count = 0;
   };
   std::vector<Cell> cells_;
+  std::vector<DecisionCount> decisions_;  // capacity kMaxDecisions from the start
+  std::vector<int16_t> decision_slots_;   // open addressing: index into decisions_, -1 = free
 };
 
 }  // namespace reprise::cudagraph
