@@ -40,7 +40,7 @@ RequestId EngineCore::add_request(std::vector<int32_t> prompt_token_ids,
 std::span<const EngineCore::Update> EngineCore::step() {
   for (RequestId id : finished_) requests_.erase(static_cast<uint64_t>(id));
   finished_.clear();
-  const SchedulerOutput& scheduled = scheduler_.schedule();
+  const SchedulerOutput& scheduled = schedule();
   if (scheduled.empty()) return {};
   try {
     return run_scheduled(scheduled);
@@ -53,10 +53,28 @@ std::span<const EngineCore::Update> EngineCore::step() {
   }
 }
 
+const SchedulerOutput& EngineCore::schedule() {
+  const PhaseTimer timer(times_, StepPhase::schedule);
+  const SchedulerOutput& scheduled = scheduler_.schedule();
+  last_scheduled_ = scheduled.scheduled;
+  return scheduled;
+}
+
+StepTimes EngineCore::times() const noexcept {
+  StepTimes all = times_;
+  for (size_t i = 0; i < kNumStepPhases; ++i) all.seconds[i] += runner_->times().seconds[i];
+  return all;
+}
+
 std::span<const EngineCore::Update> EngineCore::run_scheduled(const SchedulerOutput& scheduled) {
-  build_batch(scheduled);
+  {
+    const PhaseTimer timer(times_, StepPhase::prepare);
+    build_batch(scheduled);
+  }
   const StepResult& result = runner_->execute(rows_, facts_);
   last_decision_ = result.decision;
+  if (result.num_logits > 0) runner_->wait();
+  const PhaseTimer timer(times_, StepPhase::sample);
   sample(scheduled, result);
   const std::span<const Update> updates = scheduler_.update_from_output(
       std::span(sampled_).first(static_cast<size_t>(scheduled.num_sampling_requests)));

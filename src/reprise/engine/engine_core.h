@@ -11,6 +11,7 @@
 
 #include "reprise/engine/model_runner.h"
 #include "reprise/engine/scheduler.h"
+#include "reprise/engine/step_times.h"
 #include "reprise/sampling/sampler.h"
 
 namespace reprise::engine {
@@ -60,10 +61,16 @@ class EngineCore {
   [[nodiscard]] const Scheduler& scheduler() const noexcept { return scheduler_; }
   [[nodiscard]] const kv_cache::KvCacheManager& kv_cache_manager() const noexcept { return kv_cache_manager_; }
   [[nodiscard]] const EngineCoreCounters& counters() const noexcept { return counters_; }
+  /// Where the time of steps went, detokenising apart, which happens elsewhere.
+  [[nodiscard]] StepTimes times() const noexcept;
+  /// The batch of the last step: valid until the next one.
+  [[nodiscard]] std::span<const ScheduledRequest> last_scheduled() const noexcept { return last_scheduled_; }
+  [[nodiscard]] const cudagraph::BatchFacts& last_facts() const noexcept { return facts_; }
   /// Of the last step.
   [[nodiscard]] const cudagraph::Decision& last_decision() const noexcept { return last_decision_; }
 
  private:
+  const SchedulerOutput& schedule();
   std::span<const Update> run_scheduled(const SchedulerOutput& scheduled);
   std::span<const Update> fail_scheduled(std::string_view reason);
   void build_batch(const SchedulerOutput& scheduled);
@@ -81,6 +88,8 @@ class EngineCore {
   std::vector<RequestId> finished_;  // reported by the last step, dropped by the next
   uint64_t next_id_ = 0;
   EngineCoreCounters counters_;
+  StepTimes times_;  // schedule, prepare, sample: the runner has the others
+  std::span<const ScheduledRequest> last_scheduled_;
   std::vector<BatchRow> rows_;
   std::vector<sampling::SampledToken> sampled_;
   cudagraph::BatchFacts facts_;

@@ -147,9 +147,13 @@ const StepResult& ModelRunner::run(std::span<const BatchRow> rows,
                                    CudagraphRuntimeMode run_as) {
   int32_t num_logits = 0;
   for (const BatchRow& row : rows) num_logits += row.num_logits();
-  batch_.stage(rows,
-               staged_shape(decision, static_cast<int32_t>(rows.size()), num_logits),
-               execution_->stream());
+  {
+    const PhaseTimer timer(times_, StepPhase::prepare);
+    batch_.stage(rows,
+                 staged_shape(decision, static_cast<int32_t>(rows.size()), num_logits),
+                 execution_->stream());
+  }
+  const PhaseTimer timer(times_, StepPhase::launch);
   run_staged(decision.descriptor, run_as);
   result_.decision = decision;
   result_.logits = outputs_.front();
@@ -196,6 +200,11 @@ std::span<const float> ModelRunner::logits_row(const StepResult& result, int32_t
   host_logits_.resize(vocab_size);
   stream.copy_to_host(host_logits_.data(), address, vocab_size * sizeof(float));
   return host_logits_;
+}
+
+void ModelRunner::wait() {
+  const PhaseTimer timer(times_, StepPhase::wait);
+  execution_->stream().synchronize();
 }
 
 size_t ModelRunner::graph_bytes() const noexcept {

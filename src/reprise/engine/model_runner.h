@@ -13,6 +13,7 @@
 #include "reprise/engine/forward.h"
 #include "reprise/engine/input_batch.h"
 #include "reprise/engine/ranged_forward.h"
+#include "reprise/engine/step_times.h"
 #include "reprise/kv_cache/kv_cache_tensors.h"
 #include "reprise/models/causal_lm.h"
 #include "reprise/program/trace.h"
@@ -103,6 +104,10 @@ class ModelRunner {
   [[nodiscard]] const Forward& forward() const noexcept { return *forward_; }
   [[nodiscard]] const kv_cache::KvCacheTensors& kv_cache() const noexcept { return kv_cache_; }
   [[nodiscard]] InputBatch& input_batch() noexcept { return batch_; }
+  /// Returns when the device has done what was launched.
+  void wait();
+  /// Only what this class does: prepare, launch, wait.
+  [[nodiscard]] const StepTimes& times() const noexcept { return times_; }
   /// Of the last step, and of the last step that was a uniform decode batch.
   [[nodiscard]] StepLaunches last_launches() const noexcept { return last_launches_; }
   [[nodiscard]] StepLaunches last_decode_launches() const noexcept { return last_decode_launches_; }
@@ -133,6 +138,7 @@ class ModelRunner {
   ForwardInputs inputs_;
   std::vector<Tensor> outputs_;
   StepResult result_;
+  StepTimes times_;
   StepLaunches last_launches_;
   StepLaunches last_decode_launches_;
   std::vector<float> host_logits_;  // only for devices the host cannot read
