@@ -416,11 +416,17 @@ TEST(AsyncEngineLoop, leaks_no_block_and_changes_no_answer_when_requests_are_abo
   }
   for (std::thread& thread : threads) thread.join();
   uint64_t num_aborted = 0;
+  uint64_t prompt_tokens = 0;  // of requests that got a token
+  uint64_t num_with_tokens = 0;
   for (std::deque<Sent>& requests : sent) {
     for (Sent& request : requests) {
       const Answer::Contents& answer = request.answer.wait();
       const Tokens& whole = expected[request.prompt];
       EXPECT_EQ(answer.broken_rule, "");
+      if (!answer.token_ids.empty()) {
+        ++num_with_tokens;
+        prompt_tokens += prompts[request.prompt].size();
+      }
       if (request.may_abort && answer.finish_reason == "abort") {
         ++num_aborted;
         EXPECT_TRUE(is_prefix(answer.token_ids, whole));
@@ -435,6 +441,15 @@ TEST(AsyncEngineLoop, leaks_no_block_and_changes_no_answer_when_requests_are_abo
   EXPECT_EQ(stats.num_finished_length, kThreads * kRequestsPerThread - num_aborted);
   EXPECT_GT(num_aborted, kThreads * kRequestsPerThread / 10);
   EXPECT_GT(stats.num_preemptions, 0U);
+  // What was recomputed after a preemption is not counted again.
+  EXPECT_EQ(stats.prompt_tokens, prompt_tokens);
+  const api::RequestHistograms& requests = stats.requests;
+  EXPECT_EQ(requests.time_to_first_token.count(), num_with_tokens);
+  EXPECT_EQ(requests.inter_token_latency.count(), stats.generation_tokens - num_with_tokens);
+  EXPECT_EQ(requests.generation_tokens.count(), stats.num_finished_length);
+  EXPECT_EQ(requests.generation_tokens.sum(), stats.num_finished_length * kMaxTokens);
+  EXPECT_EQ(requests.queue_time.count(), stats.num_finished_length);
+  EXPECT_EQ(stats.tokens_per_step.count(), stats.num_steps);
   EXPECT_EQ(stats.kv_cache_usage, 0);
   EXPECT_EQ(loop.stop(), "");
 }

@@ -22,9 +22,10 @@ AsyncEngine::~AsyncEngine() = default;
 AsyncRequestId AsyncEngine::submit(std::vector<int32_t> prompt_token_ids,
                                    const sampling::SamplingParams& params,
                                    OnAsyncOutput on_output,
-                                   engine::RequestOptions options) {
+                                   engine::RequestOptions options,
+                                   TimePoint arrived) {
   return impl_->loop.submit(
-      std::move(prompt_token_ids), params, std::move(on_output), std::move(options));
+      std::move(prompt_token_ids), params, std::move(on_output), std::move(options), arrived);
 }
 
 void AsyncEngine::abort(AsyncRequestId id) { impl_->loop.abort(id); }

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "reprise/api/engine_args.h"
+#include "reprise/api/engine_stats.h"
 #include "reprise/api/llm.h"
+#include "reprise/api/request_timeline.h"
 #include "reprise/base/json.h"
 #include "reprise/sampling/sampling_params.h"
 
@@ -40,26 +42,6 @@ struct AsyncOutput {
 /// request aborted and is not called again.
 using OnAsyncOutput = std::function<void(const AsyncOutput&)>;
 
-/// A picture of the engine between two steps. A request is counted as finished before its last
-/// output is delivered.
-struct EngineStats {
-  int64_t num_requests_running = 0;
-  int64_t num_requests_waiting = 0;
-  double kv_cache_usage = 0;       // 0..1, of the blocks that requests can have
-  uint64_t prompt_tokens = 0;      // computed since the start, after a preemption again
-  uint64_t generation_tokens = 0;  // sampled since the start
-  uint64_t num_preemptions = 0;
-  uint64_t num_steps = 0;  // that were computed; one that failed was not
-  uint64_t num_finished_stop = 0;
-  uint64_t num_finished_length = 0;
-  uint64_t num_finished_abort = 0;
-  uint64_t num_finished_error = 0;
-  uint64_t steps_full = 0;  // replayed as FULL, as PIECEWISE, or run eagerly
-  uint64_t steps_piecewise = 0;
-  uint64_t steps_eager = 0;
-  bool is_dead = false;  // the device is lost; nothing will run any more
-};
-
 /// An engine with a thread of its own: requests come from any thread and answers go to callbacks.
 /// A step that fails ends the requests that were in it, with a reason, and the engine goes on; a
 /// lost device ends all of them and every later one at once.
@@ -72,12 +54,14 @@ class AsyncEngine {
   /// Aborts what is unfinished (each request still gets its last output) and joins.
   ~AsyncEngine();
 
-  /// Thread-safe. The first output may come before this returns.
+  /// Thread-safe. The first output may come before this returns. `arrived`: where the statistics
+  /// begin to count, for callers that did something before.
   /// \throws InvalidArgument when the request can never run
   AsyncRequestId submit(std::vector<int32_t> prompt_token_ids,
                         const sampling::SamplingParams& params,
                         OnAsyncOutput on_output,
-                        engine::RequestOptions options = {});
+                        engine::RequestOptions options = {},
+                        TimePoint arrived = std::chrono::steady_clock::now());
   /// Thread-safe; within one step. Unknown and finished ids are ignored.
   void abort(AsyncRequestId id);
   /// Thread-safe.

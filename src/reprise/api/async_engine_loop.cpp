@@ -1,5 +1,6 @@
 #include "reprise/api/async_engine_loop.h"
 
+#include <chrono>
 #include <exception>
 #include <optional>
 #include <utility>
@@ -9,11 +10,17 @@
 namespace reprise::api {
 
 using cudagraph::CudagraphRuntimeMode;
+using Clock = std::chrono::steady_clock;
 
 AsyncEngineLoop::AsyncEngineLoop(engine::EngineCore& core,
                                  engine::ModelRunner& runner,
                                  const tokenizer::Tokenizer& tokenizer)
-    : core_(&core), runner_(&runner), outputs_(tokenizer, core), thread_([this] { run(); }) {}
+    : core_(&core),
+      runner_(&runner),
+      outputs_(tokenizer, core),
+      current_{.requests = RequestHistograms(core.scheduler().max_model_len())},
+      stats_(current_),
+      thread_([this] { run(); }) {}
 
 AsyncEngineLoop::~AsyncEngineLoop() {
   {
@@ -27,7 +34,8 @@ AsyncEngineLoop::~AsyncEngineLoop() {
 AsyncRequestId AsyncEngineLoop::submit(std::vector<int32_t> prompt_token_ids,
                                        const sampling::SamplingParams& params,
                                        OnAsyncOutput on_output,
-                                       engine::RequestOptions options) {
+                                       engine::RequestOptions options,
+                                       TimePoint arrived) {
   core_->scheduler().check_admissible(prompt_token_ids, params, options);
   AsyncRequestId id{};
   {
@@ -37,7 +45,9 @@ AsyncRequestId AsyncEngineLoop::submit(std::vector<int32_t> prompt_token_ids,
                                   .prompt_token_ids = std::move(prompt_token_ids),
                                   .params = params,
                                   .options = std::move(options),
-                                  .on_output = std::move(on_output)});
+                                  .on_output = std::move(on_output),
+                                  .arrived = arrived,
+                                  .queued = Clock::now()});
   }
   wake_.notify_one();
   return id;
@@ -81,7 +91,40 @@ void AsyncEngineLoop::serve(Inbox& inbox) {
   // An abort names a request that came earlier, or with it.
   for (const AsyncRequestId id : inbox.aborts) abort_live(id);
   if (inbox.stop) return;
-  for (const engine::EngineCore::Update& update : core_->step()) deliver_update(update);
+  step();
+}
+
+void AsyncEngineLoop::step() {
+  const engine::EngineCoreCounters before = core_->counters();
+  const TimePoint began = Clock::now();
+  const std::span<const engine::EngineCore::Update> updates = core_->step();
+  const TimePoint ended = Clock::now();
+  if (core_->counters().num_steps != before.num_steps) observe_step(began, ended, before);
+  const engine::PhaseTimer timer(times_, engine::StepPhase::detokenise);
+  for (const engine::EngineCore::Update& update : updates) deliver_update(update, ended);
+}
+
+void AsyncEngineLoop::observe_step(TimePoint began,
+                                   TimePoint ended,
+                                   const engine::EngineCoreCounters& before) {
+  for (const engine::ScheduledRequest& entry : core_->last_scheduled()) {
+    if (!entry.is_in_prefill) continue;
+    const auto live = live_.find(static_cast<uint64_t>(entry.request->id()));
+    if (live != live_.end()) live->second.timeline.schedule(began);
+  }
+  const engine::EngineCoreCounters& after = core_->counters();
+  current_.tokens_per_step.observe(static_cast<double>(after.prompt_tokens - before.prompt_tokens +
+                                                       after.generation_tokens -
+                                                       before.generation_tokens));
+  const cudagraph::Decision& decision = core_->last_decision();
+  current_.recent_steps[after.num_steps % kNumStepRecords] = {
+      .index = after.num_steps,
+      .mode = decision.mode,
+      .descriptor = decision.descriptor,
+      .reason = decision.reason,
+      .num_tokens = core_->last_facts().num_tokens,
+      .num_reqs = core_->last_facts().num_reqs,
+      .seconds = std::chrono::duration<double>(ended - began).count()};
 }
 
 AsyncEngineLoop::Inbox AsyncEngineLoop::take_inbox() {
@@ -95,7 +138,9 @@ AsyncEngineLoop::Inbox AsyncEngineLoop::take_inbox() {
 void AsyncEngineLoop::add(Submission& submission) {
   Live request{.id = submission.id,
                .on_output = std::move(submission.on_output),
-               .num_prompt_tokens = static_cast<int32_t>(submission.prompt_token_ids.size())};
+               .num_prompt_tokens = static_cast<int32_t>(submission.prompt_token_ids.size()),
+               .max_tokens = submission.params.max_tokens,
+               .timeline = RequestTimeline(submission.arrived, submission.queued)};
   if (!death_.empty()) {
     refuse(request, death_);
     return;
@@ -123,10 +168,27 @@ void AsyncEngineLoop::add(Submission& submission) {
 void AsyncEngineLoop::abort_live(AsyncRequestId id) {
   const auto found = engine_ids_.find(static_cast<uint64_t>(id));
   if (found == engine_ids_.end()) return;
-  if (const auto update = core_->abort_request(found->second)) deliver_update(*update);
+  if (const auto update = core_->abort_request(found->second)) {
+    deliver_update(*update, Clock::now());
+  }
 }
 
-void AsyncEngineLoop::deliver_update(const engine::EngineCore::Update& update) {
+void AsyncEngineLoop::observe_update(Live& live, const AsyncOutput& output, TimePoint now) {
+  if (!output.token_ids.empty()) {
+    if (!live.timeline.has_tokens()) {
+      current_.prompt_tokens += static_cast<uint64_t>(live.num_prompt_tokens);
+    }
+    live.timeline.take_token(now, current_.requests);
+  }
+  if (output.finish_reason != "stop" && output.finish_reason != "length") return;
+  live.timeline.finish(now,
+                       {.prompt_tokens = live.num_prompt_tokens,
+                        .generation_tokens = output.num_output_tokens,
+                        .max_tokens = live.max_tokens},
+                       current_.requests);
+}
+
+void AsyncEngineLoop::deliver_update(const engine::EngineCore::Update& update, TimePoint now) {
   const engine::RequestId id = update.request->id();
   const auto live = live_.find(static_cast<uint64_t>(id));
   const size_t num_tokens_before = outputs_.output(id).token_ids.size();
@@ -145,12 +207,14 @@ void AsyncEngineLoop::deliver_update(const engine::EngineCore::Update& update) {
     output.prompt_logprobs = update.request->prompt_logprobs();
   }
   if (!delta.finished) {
+    observe_update(live->second, output, now);
     deliver(live->second.on_output, output);
     return;
   }
   output.finish_reason = so_far.finish_reason;
   output.stop_reason = so_far.stop_reason;
   output.error = so_far.error;
+  observe_update(live->second, output, now);
   Live ended = std::move(live->second);
   live_.erase(live);
   engine_ids_.erase(static_cast<uint64_t>(ended.id));
@@ -215,13 +279,18 @@ void AsyncEngineLoop::publish_stats() {
   current_.num_requests_running = static_cast<int64_t>(scheduler.num_running());
   current_.num_requests_waiting = static_cast<int64_t>(scheduler.num_waiting());
   current_.kv_cache_usage = core_->kv_cache_manager().usage();
-  current_.prompt_tokens = counters.prompt_tokens;
   current_.generation_tokens = counters.generation_tokens;
   current_.num_preemptions = static_cast<uint64_t>(scheduler.num_preemptions());
   current_.num_steps = counters.num_steps;
   current_.steps_full = ledger.steps(CudagraphRuntimeMode::FULL);
   current_.steps_piecewise = ledger.steps(CudagraphRuntimeMode::PIECEWISE);
   current_.steps_eager = ledger.steps(CudagraphRuntimeMode::NONE);
+  current_.num_failed_steps = counters.num_failed_steps;
+  current_.padding_tokens = ledger.padding_tokens();
+  current_.decisions.assign(ledger.decisions().begin(), ledger.decisions().end());
+  current_.num_retired_graphs = runner_->retired_graphs().size();
+  current_.step_times = core_->times();
+  current_.step_times[engine::StepPhase::detokenise] = times_[engine::StepPhase::detokenise];
   const std::lock_guard lock(mutex_);
   stats_ = current_;
 }

@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -36,7 +37,8 @@ class AsyncEngineLoop {
   AsyncRequestId submit(std::vector<int32_t> prompt_token_ids,
                         const sampling::SamplingParams& params,
                         OnAsyncOutput on_output,
-                        engine::RequestOptions options = {});
+                        engine::RequestOptions options = {},
+                        TimePoint arrived = std::chrono::steady_clock::now());
   void abort(AsyncRequestId id);
   [[nodiscard]] EngineStats stats() const;
 
@@ -47,6 +49,8 @@ class AsyncEngineLoop {
     sampling::SamplingParams params;
     engine::RequestOptions options;
     OnAsyncOutput on_output;
+    TimePoint arrived;
+    TimePoint queued;
   };
   struct Inbox {
     std::vector<Submission> submissions;
@@ -62,6 +66,8 @@ class AsyncEngineLoop {
     AsyncRequestId id{};
     OnAsyncOutput on_output;
     int32_t num_prompt_tokens = 0;
+    std::optional<int64_t> max_tokens;
+    RequestTimeline timeline;
   };
   using LiveRequests = std::unordered_map<uint64_t, Live>;  // by engine::RequestId
 
@@ -70,7 +76,10 @@ class AsyncEngineLoop {
   [[nodiscard]] Inbox take_inbox();
   void add(Submission& submission);
   void abort_live(AsyncRequestId id);
-  void deliver_update(const engine::EngineCore::Update& update);
+  void step();
+  void observe_step(TimePoint began, TimePoint ended, const engine::EngineCoreCounters& before);
+  void observe_update(Live& live, const AsyncOutput& output, TimePoint now);
+  void deliver_update(const engine::EngineCore::Update& update, TimePoint now);
   void die(const std::string& reason);
   void end_all(const std::string& finish_reason, const std::string& error);
   void refuse(Live& request, const std::string& error);
@@ -85,6 +94,7 @@ class AsyncEngineLoop {
   LiveRequests live_;
   std::unordered_map<uint64_t, engine::RequestId> engine_ids_;  // by AsyncRequestId
   EngineStats current_;
+  engine::StepTimes times_;  // detokenise
   std::string death_;  // why the engine is dead; empty while it is not
 
   mutable std::mutex mutex_;  // guards everything below but the thread

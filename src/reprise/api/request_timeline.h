@@ -1,0 +1,48 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+#include "reprise/api/engine_stats.h"
+
+namespace reprise::api {
+
+using TimePoint = std::chrono::steady_clock::time_point;
+
+/// When things happened to one request, and what that adds to the histograms. vLLM's intervals:
+/// being preempted starts none of them anew. A value; knows no clock.
+class RequestTimeline {
+ public:
+  RequestTimeline() = default;
+  /// `arrived`: where the request came in, before tokenising. `queued`: the engine got it.
+  RequestTimeline(TimePoint arrived, TimePoint queued) : arrived_(arrived), queued_(queued) {}
+
+  [[nodiscard]] bool was_scheduled() const noexcept { return scheduled_.has_value(); }
+  [[nodiscard]] bool has_tokens() const noexcept { return first_token_.has_value(); }
+
+  /// Only the first time counts.
+  void schedule(TimePoint now) noexcept {
+    if (!scheduled_) scheduled_ = now;
+  }
+  /// A step gave the request a token.
+  void take_token(TimePoint now, RequestHistograms& histograms) noexcept;
+
+  struct Sizes {
+    int64_t prompt_tokens = 0;
+    int64_t cached_tokens = 0;
+    int64_t generation_tokens = 0;
+    std::optional<int64_t> max_tokens;
+  };
+  /// The request ended by itself.
+  void finish(TimePoint now, const Sizes& sizes, RequestHistograms& histograms) const noexcept;
+
+ private:
+  TimePoint arrived_;
+  TimePoint queued_;
+  std::optional<TimePoint> scheduled_;
+  std::optional<TimePoint> first_token_;
+  TimePoint last_token_;
+};
+
+}  // namespace reprise::api
