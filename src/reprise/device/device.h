@@ -197,6 +197,9 @@ class Device {
   [[nodiscard]] virtual std::unique_ptr<Event> create_event() = 0;
   /// \throws DeviceError
   [[nodiscard]] virtual std::unique_ptr<GraphExec> instantiate(const Graph& graph) = 0;
+  /// Brings a kernel's code to the device ahead of its first launch, which may be in a capture.
+  /// Loading it then works too, only later. \throws DeviceError when it has no code for this device
+  virtual void load(const Kernel& /*kernel*/) {}
   [[nodiscard]] virtual MemoryInfo memory() const = 0;
 
  protected:

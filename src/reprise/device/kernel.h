@@ -25,11 +25,22 @@ struct BlockRange {
 /// not depend on each other; which worker runs a block never changes a result bit.
 using CpuKernelFunction = void (*)(const void* args, BlockRange blocks) noexcept;
 
+/// A CUDA kernel is a function of a module image (cubin or fatbin) with one parameter: the kernel's
+/// own argument struct, by value. A launch's blocks are its grid (x only).
+struct CudaKernelCode {
+  const void* image = nullptr;     // every kernel of one image is loaded with it; nullptr = no code
+  const char* function = nullptr;  // symbol in the image
+  uint32_t threads_per_block = 0;
+  uint32_t shared_bytes = 0;  // dynamic shared memory of a block
+};
+
 /// Device code with a name: one per op, dtype and instruction set. Kernels are constants with
-/// static storage duration, so launches refer to them by pointer.
+/// static storage duration, so launches refer to them by pointer. A device runs the code that is
+/// for it and refuses a kernel that has none.
 struct Kernel {
   const char* name;
-  CpuKernelFunction cpu;
+  CpuKernelFunction cpu = nullptr;
+  CudaKernelCode cuda = {};
 };
 
 /// How one launch touches one stretch of memory. The CPU derives barriers from these.
