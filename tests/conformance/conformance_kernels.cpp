@@ -2,24 +2,15 @@
 
 #include <atomic>
 
+// Machine code of conformance_kernels.cu, or where there is no nvcc something that is none.
+extern "C" const unsigned char reprise_conformance_image[];
+
 namespace reprise::device::conformance {
 namespace {
 
-constexpr uint32_t mixed(uint32_t a, uint32_t b) noexcept {
-  uint32_t x = (a ^ (b * 0x9E3779B9u)) + 0x7F4A7C15u;
-  x = (x ^ (x >> 16)) * 0x85EBCA6Bu;
-  return x ^ (x >> 13);
-}
-
-uint32_t bound(const MixArgs& args, uint32_t block) noexcept {
-  return static_cast<uint32_t>(uint64_t{args.num_elements} * block / args.num_blocks);
-}
-
 void mix_block(const MixArgs& args, uint32_t block) noexcept {
-  for (uint32_t i = bound(args, block); i < bound(args, block + 1); ++i) {
-    const uint32_t there = args.first[(i * 7 + args.salt) % args.first_elements];
-    const uint32_t far = args.second[args.second_elements - 1 - i % args.second_elements];
-    args.destination[i] = mixed(mixed(args.destination[i], there), far ^ args.salt);
+  for (uint32_t i = mix_bound(args, block); i < mix_bound(args, block + 1); ++i) {
+    mix_element(args, i);
   }
 }
 
@@ -35,7 +26,7 @@ void run_add(const void* raw, BlockRange blocks) noexcept {
 void run_mix(const void* raw, BlockRange blocks) noexcept {
   const auto& args = *static_cast<const MixArgs*>(raw);
   for (uint32_t block = blocks.begin; block < blocks.end; ++block) {
-    const uint32_t mood = mixed(args.salt, block);
+    const uint32_t mood = mix_numbers(args.salt, block);
     if (mood % 4 == 0) dawdle(mood % 2000);
     mix_block(args, block);
   }
@@ -43,8 +34,14 @@ void run_mix(const void* raw, BlockRange blocks) noexcept {
 
 }  // namespace
 
-constinit const Kernel kAdd{.name = "add", .cpu = run_add};
-constinit const Kernel kMix{.name = "mix", .cpu = run_mix};
+constinit const Kernel kAdd{
+    .name = "add",
+    .cpu = run_add,
+    .cuda = {.image = reprise_conformance_image, .function = "add", .threads_per_block = 32}};
+constinit const Kernel kMix{
+    .name = "mix",
+    .cpu = run_mix,
+    .cuda = {.image = reprise_conformance_image, .function = "mix", .threads_per_block = 64}};
 
 void mix_reference(const MixArgs& args) noexcept {
   for (uint32_t block = 0; block < args.num_blocks; ++block) mix_block(args, block);

@@ -5,30 +5,12 @@
 #include <span>
 #include <vector>
 
+#include "conformance_arguments.h"
 #include "device_conformance.h"
 
 namespace reprise::device::conformance {
 
-/// Adds `amount` to one element per block: counts how often each block ran.
-struct AddArgs {
-  uint32_t* values;  // [num_blocks]
-  uint32_t amount;
-};
 extern const Kernel kAdd;
-
-/// Hashes elements of two sources into the destination. Blocks split the destination evenly and
-/// read the sources at distant places, so a block depends on blocks of earlier launches that ran on
-/// other workers. Some blocks dawdle, to shake the timing.
-struct MixArgs {
-  uint32_t* destination;   // [num_elements]; read too
-  const uint32_t* first;   // [first_elements]
-  const uint32_t* second;  // [second_elements]
-  uint32_t num_elements;
-  uint32_t first_elements;
-  uint32_t second_elements;
-  uint32_t num_blocks;
-  uint32_t salt;
-};
 extern const Kernel kMix;
 
 /// The same computation over all blocks, on the host.

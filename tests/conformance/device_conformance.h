@@ -30,6 +30,9 @@ struct DeviceUnderTest {
   friend void PrintTo(const DeviceUnderTest& device, std::ostream* out) { *out << device.name; }
 };
 
+/// The devices that this program tests: each program of the suite has its own list.
+[[nodiscard]] std::vector<DeviceUnderTest> devices_under_test();
+
 /// A device with one stream and the few moves that the cases need. Values live in device memory and
 /// cross to the host only by copies, so a case runs on any device.
 struct Subject {

@@ -16,7 +16,6 @@
 #include "conformance_kernels.h"
 #include "device_conformance.h"
 #include "reprise/base/error.h"
-#include "reprise/device/cpu/cpu_device.h"
 #include "reprise/device/fake/fake_device.h"
 
 namespace reprise::device::conformance {
@@ -786,22 +785,6 @@ DEVICE_CASE(two_threads_replay_at_the_same_time) {
 }
 
 // ---- instances ---------------------------------------------------------------------------------
-
-std::vector<DeviceUnderTest> devices_under_test() {
-  const auto cpu = [](int num_threads) {
-    return [num_threads]() -> std::unique_ptr<Device> {
-      return create_cpu_device({.num_threads = num_threads, .allow_oversubscription = true});
-    };
-  };
-  return {
-      {.name = "cpu", .create = cpu(0), .exclusions = {}},
-      {.name = "cpu_1_thread", .create = cpu(1), .exclusions = {}},
-      // Barriers by watching everybody, and by gathering; also on machines with fewer cores.
-      {.name = "cpu_3_threads", .create = cpu(3), .exclusions = {}},
-      {.name = "cpu_7_threads", .create = cpu(7), .exclusions = {}},
-      {.name = "fake", .create = [] { return create_fake_device(); }, .exclusions = {}},
-  };
-}
 
 INSTANTIATE_TEST_SUITE_P(Devices,
                          DeviceConformance,

@@ -1,0 +1,63 @@
+# CUDA is optional: without nvcc the project builds and tests as if it did not exist.
+#
+#   reprise_cuda_image(TARGET t SOURCE a.cu SYMBOL name DEPENDS a.cuh ...)
+#     compiles a.cu for REPRISE_CUDA_ARCHITECTURES and adds it to t as `const unsigned char name[]`
+set(REPRISE_CUDA AUTO CACHE STRING "Build the CUDA plug-in: AUTO (when nvcc is found), ON or OFF")
+set_property(CACHE REPRISE_CUDA PROPERTY STRINGS AUTO ON OFF)
+# Machine code for these, and PTX of the first for everything newer.
+set(REPRISE_CUDA_ARCHITECTURES "80;90a" CACHE STRING "GPU architectures to compile for")
+
+set(REPRISE_HAS_CUDA FALSE)
+if(NOT REPRISE_CUDA STREQUAL "OFF")
+  # nvcc in the PATH or under CUDA_PATH; the compiler is run directly, so CMake's own check of it,
+  # which takes seconds, is not needed.
+  find_package(CUDAToolkit 12 QUIET)
+  if(CUDAToolkit_FOUND AND CUDAToolkit_NVCC_EXECUTABLE)
+    set(REPRISE_HAS_CUDA TRUE)
+    message(STATUS "CUDA ${CUDAToolkit_VERSION}: building the plug-in for sm ${REPRISE_CUDA_ARCHITECTURES}")
+  elseif(REPRISE_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "REPRISE_CUDA is ON, but no CUDA 12 or newer toolkit was found: put nvcc into the PATH or set CUDA_PATH")
+  else()
+    message(STATUS "No CUDA toolkit: no CUDA plug-in")
+  endif()
+endif()
+
+if(REPRISE_HAS_CUDA)
+  # The driver's header only: the driver itself is opened at run time.
+  add_library(reprise_cuda_headers INTERFACE)
+  target_include_directories(reprise_cuda_headers SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS})
+endif()
+
+function(reprise_cuda_image)
+  cmake_parse_arguments(ARG "" "TARGET;SOURCE;SYMBOL" "DEPENDS" ${ARGN})
+  list(GET REPRISE_CUDA_ARCHITECTURES 0 oldest)
+  set(codes -gencode arch=compute_${oldest},code=compute_${oldest})
+  foreach(architecture ${REPRISE_CUDA_ARCHITECTURES})
+    list(APPEND codes -gencode arch=compute_${architecture},code=sm_${architecture})
+  endforeach()
+  set(image ${CMAKE_CURRENT_BINARY_DIR}/${ARG_SYMBOL}.fatbin)
+  set(source ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_SOURCE})
+  list(TRANSFORM ARG_DEPENDS PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
+  add_custom_command(
+    OUTPUT ${image}
+    # Products and sums are contracted only where a kernel says fma, as on the CPU.
+    COMMAND ${CUDAToolkit_NVCC_EXECUTABLE} -fatbin -O3 -std=c++20 -fmad=false --expt-relaxed-constexpr
+            --threads 2 -lineinfo -I${PROJECT_SOURCE_DIR}/src ${codes} -o ${image} ${source}
+    DEPENDS ${source} ${ARG_DEPENDS}
+    COMMENT "Compiling ${ARG_SOURCE} for sm ${REPRISE_CUDA_ARCHITECTURES}"
+    VERBATIM)
+  set(holder ${CMAKE_CURRENT_BINARY_DIR}/${ARG_SYMBOL}.cpp)
+  file(GENERATE OUTPUT ${holder} CONTENT
+"asm(R\"(
+.pushsection .rodata
+.global ${ARG_SYMBOL}
+.balign 64
+${ARG_SYMBOL}:
+.incbin \"${image}\"
+.balign 64
+.popsection
+)\");
+")
+  set_source_files_properties(${holder} PROPERTIES OBJECT_DEPENDS ${image} GENERATED TRUE)
+  target_sources(${ARG_TARGET} PRIVATE ${holder})
+endfunction()

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "reprise/device/cuda/capture.h"
+#include "reprise/device/cuda/cuda_device.h"
+#include "reprise/device/cuda/cuda_memory.h"
+#include "reprise/device/cuda/driver.h"
+#include "reprise/device/cuda/kernel_code.h"
+
+namespace reprise::device::cuda {
+
+class CudaDevice final : public Device {
+ public:
+  CudaDevice(const DriverApi& api, const CudaDeviceOptions& options);
+  ~CudaDevice() override;
+
+  [[nodiscard]] std::string_view name() const noexcept override { return driver_.name(); }
+  [[nodiscard]] std::string description() const override;
+  [[nodiscard]] Buffer allocate(size_t bytes) override;
+  [[nodiscard]] std::unique_ptr<MemoryPool> create_pool() override;
+  [[nodiscard]] std::unique_ptr<Stream> create_stream() override;
+  [[nodiscard]] std::unique_ptr<Event> create_event() override;
+  [[nodiscard]] std::unique_ptr<GraphExec> instantiate(const Graph& graph) override;
+  void load(const Kernel& kernel) override { (void)code_.function_of(kernel); }
+  [[nodiscard]] MemoryInfo memory() const override;
+
+  [[nodiscard]] const Driver& driver() const noexcept { return driver_; }
+  [[nodiscard]] KernelCode& code() noexcept { return code_; }
+  /// For work of the device itself; never captures.
+  [[nodiscard]] CUstream utility_stream() const noexcept { return memory_.stream(); }
+
+  // For streams.
+  [[nodiscard]] std::shared_ptr<Capture> open_capture(CudaStream& origin);
+  void close_capture(Capture& capture) noexcept;
+  /// Invalidates a capture of the calling thread. \throws CaptureError if there is one
+  void forbid_while_capturing(const char* call, const char* advice) const;
+  /// A capture can be ended only on its own thread; a stream of the driver that was left behind in
+  /// one is ended and destroyed when that thread comes by again, or with the device.
+  void abandon(CUstream stream) noexcept;
+
+ private:
+  void free(BufferView view) noexcept override;
+  [[nodiscard]] Capture* capture_of_this_thread() const noexcept;
+  void end_abandoned() noexcept;
+
+  Driver driver_;
+  CudaMemory memory_;
+  KernelCode code_;
+  mutable std::mutex captures_mutex_;
+  std::vector<Capture*> captures_;  // open ones; their streams close them
+  std::vector<CUstream> abandoned_;
+};
+
+}  // namespace reprise::device::cuda

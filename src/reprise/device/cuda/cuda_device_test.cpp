@@ -1,0 +1,270 @@
+#include "reprise/device/cuda/cuda_device.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <thread>
+#include <vector>
+
+#include "reprise/device/cuda/fake_driver_fixture.h"
+#include "reprise/device/error.h"
+
+// What the conformance suite cannot ask: what reaches the driver, and what is left of it.
+namespace reprise::device::cuda {
+namespace {
+
+struct AddArgs {
+  uint32_t* values;
+  uint32_t amount;
+};
+
+constexpr Kernel kAdd{.name = "add_one",
+                      .cuda = {.image = "no machine code", .function = "add", .threads_per_block = 32}};
+constexpr Kernel kWide{.name = "wide",
+                       .cuda = {.image = "no machine code",
+                                .function = "add",
+                                .threads_per_block = 32,
+                                .shared_bytes = 100 * 1024}};
+constexpr Kernel kMissing{.name = "missing",
+                          .cuda = {.image = "no machine code", .function = "nobody"}};
+constexpr Kernel kCpuOnly{.name = "cpu_only"};
+
+void run_add(const FakeLaunch& launch) {
+  const auto& args = *static_cast<const AddArgs*>(launch.parameter);
+  for (uint32_t i = 0; i < launch.num_blocks; ++i) args.values[i] += args.amount;
+}
+
+class CudaDeviceOverFake : public testing::Test {
+ protected:
+  CudaDeviceOverFake() {
+    driver_.add_kernel("add", {.parameter_bytes = sizeof(AddArgs), .run = run_add});
+  }
+  ~CudaDeviceOverFake() override {
+    EXPECT_EQ(driver_.misuses(), std::vector<std::string>{});
+    EXPECT_EQ(driver_.resources(), FakeResources{});
+  }
+
+  static void launch_add(Stream& stream, void* values, uint32_t amount, const Kernel& kernel = kAdd) {
+    const AddArgs args{static_cast<uint32_t*>(values), amount};
+    stream.launch({.kernel = &kernel, .num_blocks = 8, .args = std::as_bytes(std::span(&args, 1))});
+  }
+  static uint32_t first_of(Stream& stream, const void* values) {
+    uint32_t value = 0;
+    stream.copy_to_host(&value, values, sizeof value);
+    return value;
+  }
+
+  FakeDriver driver_;
+};
+
+/// Everything that an engine does with a device, in one go.
+struct Scenario {
+  explicit Scenario(std::unique_ptr<Device>& place) : device(place) {}
+
+  void run(const DriverApi& api) {
+    device = create_cuda_device(api);
+    (void)device->description();
+    (void)device->memory();
+    device->load(kAdd);
+    stream = device->create_stream();
+    side = device->create_stream();
+    fork = device->create_event();
+    join = device->create_event();
+    pool = device->create_pool();
+    values = device->allocate(32);
+    const std::array<uint32_t, 8> zeros{};
+    stream->copy_from_host(values.data(), zeros.data(), 32);
+    add(*stream, 1);
+    stream->record(*fork);
+    side->wait(*fork);
+    side->fill(values.data(), std::byte{0}, 32);
+    side->synchronize();
+    fork->synchronize();
+    (void)fork->is_complete();
+    {
+      CaptureScope capture(*stream);
+      const PoolReference block(pool->allocate(size_t{1} << 20));  // grows while capturing
+      add(*stream, 1, kWide);  // loaded while capturing
+      stream->record(*fork);
+      side->wait(*fork);
+      side->fill(block.get()->data, std::byte{1}, 32);
+      side->record(*join);
+      stream->copy(values.data(), static_cast<char*>(values.data()) + 16, 8);
+      stream->wait(*join);
+      add(*stream, 2);
+      graph = std::move(capture).finish();
+    }
+    exec = device->instantiate(*graph);
+    (void)exec->update(*graph);
+    exec->launch(*stream);
+    stream->synchronize();
+    uint32_t value = 0;
+    stream->copy_to_host(&value, values.data(), sizeof value);
+  }
+  void add(Stream& on, uint32_t amount, const Kernel& kernel = kAdd) {
+    const AddArgs args{static_cast<uint32_t*>(values.data()), amount};
+    on.launch({.kernel = &kernel, .num_blocks = 8, .args = std::as_bytes(std::span(&args, 1))});
+  }
+
+  std::unique_ptr<Device>& device;
+  std::unique_ptr<MemoryPool> pool;
+  Buffer values;
+  std::unique_ptr<Stream> stream;
+  std::unique_ptr<Stream> side;
+  std::unique_ptr<Event> fork;
+  std::unique_ptr<Event> join;
+  std::unique_ptr<Graph> graph;
+  std::unique_ptr<GraphExec> exec;
+};
+
+TEST_F(CudaDeviceOverFake, any_failing_call_ends_the_capture_only_and_leaks_nothing) {
+  uint64_t num_calls = 0;
+  {
+    std::unique_ptr<Device> device;
+    Scenario scenario(device);
+    driver_.fail_call(0);
+    scenario.run(driver_.api());
+    num_calls = driver_.num_calls();
+  }
+  ASSERT_GT(num_calls, 50U);
+  for (const CUresult error : {CUDA_ERROR_UNKNOWN, CUDA_ERROR_OUT_OF_MEMORY}) {
+    for (uint64_t k = 1; k <= num_calls; ++k) {
+      SCOPED_TRACE(testing::Message() << "call " << k);
+      std::unique_ptr<Device> device;
+      Scenario scenario(device);
+      driver_.fail_call(k, error);
+      try {
+        scenario.run(driver_.api());
+        ADD_FAILURE() << driver_.failed_call() << " failed and nobody noticed";
+      } catch (const OutOfMemory&) {
+        EXPECT_EQ(error, CUDA_ERROR_OUT_OF_MEMORY) << driver_.failed_call();
+      } catch (const DeviceError& e) {
+        EXPECT_FALSE(e.is_sticky()) << driver_.failed_call();
+        EXPECT_NE(std::string(e.what()).find("CUDA_ERROR"), std::string::npos) << e.what();
+      }
+      driver_.fail_call(0);
+      if (scenario.stream == nullptr || scenario.values.data() == nullptr) continue;
+      Stream& stream = *scenario.stream;
+      EXPECT_FALSE(stream.is_capturing()) << driver_.failed_call();
+      stream.fill(scenario.values.data(), std::byte{0}, 32);
+      scenario.add(stream, 5);
+      EXPECT_EQ(first_of(stream, scenario.values.data()), 5U) << driver_.failed_call();
+      CaptureScope again(stream);
+      scenario.add(stream, 7);
+      const auto exec = device->instantiate(*std::move(again).finish());
+      exec->launch(stream);
+      EXPECT_EQ(first_of(stream, scenario.values.data()), 12U) << driver_.failed_call();
+      EXPECT_NO_THROW((void)device->allocate(64));
+    }
+  }
+}
+
+TEST_F(CudaDeviceOverFake, a_lost_context_is_a_sticky_error_from_then_on) {
+  driver_.fail_call(0);
+  uint64_t num_calls = 0;
+  {
+    std::unique_ptr<Device> device;
+    Scenario scenario(device);
+    scenario.run(driver_.api());
+    num_calls = driver_.num_calls();
+  }
+  for (uint64_t k = 1; k <= num_calls; ++k) {
+    std::unique_ptr<Device> device;
+    Scenario scenario(device);
+    driver_.fail_call(k, CUDA_ERROR_ILLEGAL_ADDRESS);
+    EXPECT_THROW(scenario.run(driver_.api()), DeviceError) << k;
+    if (scenario.stream != nullptr) {
+      EXPECT_FALSE(scenario.stream->is_capturing());
+      try {
+        scenario.stream->synchronize();
+        ADD_FAILURE() << "call " << k;
+      } catch (const DeviceError& error) {
+        EXPECT_TRUE(error.is_sticky()) << error.what();
+      }
+    }
+  }
+}
+
+TEST_F(CudaDeviceOverFake, a_kernel_without_code_for_this_gpu_is_named) {
+  const auto device = create_cuda_device(driver_.api());
+  for (const Kernel* kernel : {&kMissing, &kCpuOnly}) {
+    try {
+      device->load(*kernel);
+      ADD_FAILURE() << kernel->name;
+    } catch (const DeviceError& error) {
+      const bool names_it =
+          std::string(error.what()).find(kernel == &kMissing ? "nobody" : "cpu_only") !=
+          std::string::npos;
+      EXPECT_TRUE(names_it) << error.what();
+    }
+  }
+}
+
+TEST_F(CudaDeviceOverFake, there_must_be_such_a_gpu) {
+  EXPECT_THROW((void)create_cuda_device(driver_.api(), {.device_index = 1}), DeviceError);
+  EXPECT_THROW((void)create_cuda_device(driver_.api(), {.device_index = -1}), DeviceError);
+}
+
+TEST_F(CudaDeviceOverFake, replaying_is_one_call_of_the_driver) {
+  const auto device = create_cuda_device(driver_.api());
+  const auto stream = device->create_stream();
+  const Buffer values = device->allocate(32);
+  CaptureScope capture(*stream);
+  for (int i = 0; i < 20; ++i) launch_add(*stream, values.data(), 1);
+  const auto exec = device->instantiate(*std::move(capture).finish());
+  driver_.fail_call(0);
+  for (int i = 0; i < 10; ++i) exec->launch(*stream);
+  EXPECT_EQ(driver_.num_calls(), 10U);
+  EXPECT_EQ(first_of(*stream, values.data()), 200U);
+}
+
+TEST_F(CudaDeviceOverFake, nodes_are_listed_in_the_order_of_work_with_what_they_wait_for) {
+  const auto device = create_cuda_device(driver_.api());
+  const auto stream = device->create_stream();
+  const Buffer a = device->allocate(32);
+  const Buffer b = device->allocate(32);
+  CaptureScope capture(*stream);
+  launch_add(*stream, a.data(), 1);
+  stream->copy(b.data(), a.data(), 32);
+  stream->fill(a.data(), std::byte{0}, 32);
+  const auto nodes = std::move(capture).finish()->nodes();
+  ASSERT_EQ(nodes.size(), 3U);
+  EXPECT_EQ(nodes[0].kernel, "add_one");
+  EXPECT_EQ(nodes[1].kernel, "copy");
+  EXPECT_EQ(nodes[2].kernel, "fill");
+  EXPECT_FALSE(nodes[0].waits_for_previous);
+  EXPECT_TRUE(nodes[1].waits_for_previous);
+  EXPECT_TRUE(nodes[2].waits_for_previous);
+}
+
+TEST_F(CudaDeviceOverFake, copies_of_any_size_go_through_the_staging_memory) {
+  const auto device = create_cuda_device(driver_.api());
+  const auto stream = device->create_stream();
+  for (const size_t count : {size_t{1}, size_t{3} << 19, (size_t{5} << 20) + 7}) {
+    std::vector<uint32_t> values(count);
+    for (size_t i = 0; i < count; ++i) values[i] = static_cast<uint32_t>(i * 2654435761U);
+    const Buffer buffer = device->allocate(count * 4);
+    stream->copy_from_host(buffer.data(), values.data(), count * 4);
+    std::vector<uint32_t> found(count);
+    stream->copy_to_host(found.data(), buffer.data(), count * 4);
+    EXPECT_EQ(found, values);
+  }
+}
+
+TEST_F(CudaDeviceOverFake, a_capture_left_by_its_thread_is_ended_when_it_comes_by_again) {
+  const auto device = create_cuda_device(driver_.api());
+  const auto stream = device->create_stream();
+  const Buffer values = device->allocate(32);
+  stream->begin_capture();
+  std::thread other([&] {
+    EXPECT_THROW((void)stream->end_capture(), CaptureError);
+    launch_add(*stream, values.data(), 3);  // eager at once
+    EXPECT_EQ(first_of(*stream, values.data()), 3U);
+  });
+  other.join();
+  EXPECT_NO_THROW((void)device->allocate(64));
+  EXPECT_EQ(driver_.resources().streams, 2U);  // this one and the device's own
+}
+
+}  // namespace
+}  // namespace reprise::device::cuda

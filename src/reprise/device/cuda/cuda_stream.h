@@ -1,0 +1,83 @@
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "reprise/device/cuda/capture.h"
+#include "reprise/device/cuda/pinned_staging.h"
+#include "reprise/device/device.h"
+
+namespace reprise::device::cuda {
+
+class CudaDevice;
+
+class CudaEvent final : public Event {
+ public:
+  explicit CudaEvent(CudaDevice& device);
+  ~CudaEvent() override;
+
+  [[nodiscard]] bool is_complete() const override;
+  void synchronize() const override;
+
+ private:
+  friend class CudaStream;
+  void require_host_state(const char* call) const;
+
+  CudaDevice* device_;  // made this event
+  CUevent handle_ = nullptr;
+  // Atomic because an eager event may be recorded on one thread and waited for on another; the
+  // rest belongs to the capturing thread.
+  std::atomic<bool> is_captured_{false};
+  std::weak_ptr<Capture> capture_;
+};
+
+/// A stream of the driver. While it captures, what the contract forbids is refused here, before the
+/// driver sees it.
+class CudaStream final : public Stream {
+ public:
+  explicit CudaStream(CudaDevice& device);
+  ~CudaStream() override;
+
+  void launch(const Launch& launch) override;
+  void copy(void* destination, const void* source, size_t bytes) override;
+  void fill(void* destination, std::byte value, size_t bytes) override;
+  void copy_from_host(void* destination, const void* source, size_t bytes) override;
+  void copy_to_host(void* destination, const void* source, size_t bytes) override;
+  void record(Event& event) override;
+  void wait(const Event& event) override;
+  void synchronize() override;
+  void begin_capture() override;
+  [[nodiscard]] std::unique_ptr<Graph> end_capture() override;
+  void abort_capture() noexcept override;
+  [[nodiscard]] bool is_capturing() const noexcept override { return capture_ != nullptr; }
+  [[nodiscard]] const LaunchCounters& counters() const noexcept override { return counters_; }
+  [[nodiscard]] Device& device() const noexcept override;
+
+  /// Work that a library submits to the driver's stream: counts as one launch. `submit` returns
+  /// empty, or why it failed. \throws DeviceError
+  void launch_library(const char* name, const std::function<std::string(CUstream)>& submit);
+  void launch(CUgraphExec exec);
+
+  /// For Capture: it is over.
+  void leave_capture() noexcept { capture_.reset(); }
+
+ private:
+  /// Counts a submission that was accepted; one that was not invalidates the capture.
+  void finish_submission(CUresult result, const char* call);
+  void forbid_while_capturing(const char* call, const char* advice) const;
+  void require_launchable(const Launch& launch) const;
+  void require_handle() const;
+  /// The driver's stream stays behind in a capture; this one goes on with another.
+  void replace_handle() noexcept;
+  [[nodiscard]] std::unique_ptr<Graph> take_graph();
+
+  CudaDevice* device_;  // made this stream
+  CUstream handle_ = nullptr;
+  std::shared_ptr<Capture> capture_;
+  PinnedStaging staging_;
+  LaunchCounters counters_;
+};
+
+}  // namespace reprise::device::cuda

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <string>
+
+#include "reprise/device/cuda/driver_api.h"
+#include "reprise/device/error.h"
+
+namespace reprise::device::cuda {
+
+/// The driver with one GPU's context: makes calls and is the one place that turns their results
+/// into exceptions. Thread-safe; constant after construction. Owns a reference to the context.
+class Driver {
+ public:
+  /// \throws DeviceError when there is no such GPU
+  Driver(const DriverApi& api, int device_index);
+  Driver(const Driver&) = delete;
+  Driver& operator=(const Driver&) = delete;
+  ~Driver();
+
+  /// The functions, with the context current on the calling thread. \throws DeviceError
+  [[nodiscard]] const DriverApi& bound() const {
+    check(api_.ctx_set_current(context_), "cuCtxSetCurrent");
+    return api_;
+  }
+  /// For destructors, which cannot fail.
+  [[nodiscard]] const DriverApi& bound_noexcept() const noexcept {
+    (void)api_.ctx_set_current(context_);
+    return api_;
+  }
+
+  /// \throws CaptureError for what a capture forbids, OutOfMemory, DeviceError for all else
+  void check(CUresult result, const char* call) const {
+    if (result != CUDA_SUCCESS) [[unlikely]]
+      fail(result, call);
+  }
+  [[nodiscard]] std::string describe(CUresult result, const char* call) const;
+
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  [[nodiscard]] CUdevice device() const noexcept { return device_; }
+  /// \throws DeviceError
+  [[nodiscard]] int attribute(CUdevice_attribute attribute) const;
+
+ private:
+  [[noreturn]] void fail(CUresult result, const char* call) const;
+
+  DriverApi api_;
+  std::string name_;  // "cuda:0"
+  CUdevice device_ = 0;
+  CUcontext context_ = nullptr;
+};
+
+/// Whether an error means that the context is lost.
+[[nodiscard]] bool is_sticky(CUresult result) noexcept;
+
+/// Allows on the calling thread, for a while, what a capture of this thread would forbid: memory of
+/// the graph pool, code of a kernel met for the first time.
+class RelaxedCaptureScope {
+ public:
+  explicit RelaxedCaptureScope(const DriverApi& api) noexcept : api_(&api) {
+    is_changed_ = api_->thread_exchange_capture_mode(&mode_) == CUDA_SUCCESS;
+  }
+  RelaxedCaptureScope(const RelaxedCaptureScope&) = delete;
+  RelaxedCaptureScope& operator=(const RelaxedCaptureScope&) = delete;
+  ~RelaxedCaptureScope() {
+    if (is_changed_) (void)api_->thread_exchange_capture_mode(&mode_);
+  }
+
+ private:
+  const DriverApi* api_;  // the driver's
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;  // after the exchange: the former one
+  bool is_changed_ = false;
+};
+
+}  // namespace reprise::device::cuda

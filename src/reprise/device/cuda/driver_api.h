@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cuda.h>
+
+#include <string>
+
+namespace reprise::device::cuda {
+
+/// Every function of the CUDA driver that this project calls: member, symbol. The symbol's type is
+/// the header's, so a table of another CUDA version does not compile.
+#define REPRISE_CUDA_DRIVER_FUNCTIONS(X)                             \
+  X(init, cuInit)                                                    \
+  X(driver_get_version, cuDriverGetVersion)                          \
+  X(get_error_name, cuGetErrorName)                                  \
+  X(get_error_string, cuGetErrorString)                              \
+  X(device_get, cuDeviceGet)                                         \
+  X(device_get_count, cuDeviceGetCount)                              \
+  X(device_get_name, cuDeviceGetName)                                \
+  X(device_get_attribute, cuDeviceGetAttribute)                      \
+  X(device_total_mem, cuDeviceTotalMem)                              \
+  X(device_primary_ctx_retain, cuDevicePrimaryCtxRetain)             \
+  X(device_primary_ctx_release, cuDevicePrimaryCtxRelease)           \
+  X(ctx_set_current, cuCtxSetCurrent)                                \
+  X(mem_alloc, cuMemAlloc)                                           \
+  X(mem_free, cuMemFree)                                             \
+  X(mem_host_alloc, cuMemHostAlloc)                                  \
+  X(mem_free_host, cuMemFreeHost)                                    \
+  X(mem_get_info, cuMemGetInfo)                                      \
+  X(memcpy_htod_async, cuMemcpyHtoDAsync)                            \
+  X(memcpy_dtoh_async, cuMemcpyDtoHAsync)                            \
+  X(memcpy_dtod_async, cuMemcpyDtoDAsync)                            \
+  X(memset_d8_async, cuMemsetD8Async)                                \
+  X(stream_create, cuStreamCreate)                                   \
+  X(stream_destroy, cuStreamDestroy)                                 \
+  X(stream_synchronize, cuStreamSynchronize)                         \
+  X(stream_wait_event, cuStreamWaitEvent)                            \
+  X(stream_begin_capture, cuStreamBeginCapture)                      \
+  X(stream_end_capture, cuStreamEndCapture)                          \
+  X(thread_exchange_capture_mode, cuThreadExchangeStreamCaptureMode) \
+  X(event_create, cuEventCreate)                                     \
+  X(event_destroy, cuEventDestroy)                                   \
+  X(event_record, cuEventRecord)                                     \
+  X(event_query, cuEventQuery)                                       \
+  X(event_synchronize, cuEventSynchronize)                           \
+  X(event_elapsed_time, cuEventElapsedTime)                          \
+  X(module_load_data, cuModuleLoadData)                              \
+  X(module_unload, cuModuleUnload)                                   \
+  X(module_get_function, cuModuleGetFunction)                        \
+  X(func_set_attribute, cuFuncSetAttribute)                          \
+  X(func_get_name, cuFuncGetName)                                    \
+  X(launch_kernel, cuLaunchKernel)                                   \
+  X(graph_destroy, cuGraphDestroy)                                   \
+  X(graph_get_nodes, cuGraphGetNodes)                                \
+  X(graph_get_edges, cuGraphGetEdges)                                \
+  X(graph_node_get_type, cuGraphNodeGetType)                         \
+  X(graph_kernel_node_get_params, cuGraphKernelNodeGetParams)        \
+  X(graph_instantiate, cuGraphInstantiate)                           \
+  X(graph_upload, cuGraphUpload)                                     \
+  X(graph_launch, cuGraphLaunch)                                     \
+  X(graph_exec_update, cuGraphExecUpdate)                            \
+  X(graph_exec_destroy, cuGraphExecDestroy)
+
+/// The one way to the driver: a table of function pointers. Filled from the machine's library, or
+/// by a test's fake driver, so that every path of the host code runs without a GPU.
+struct DriverApi {
+#define REPRISE_CUDA_MEMBER(member, symbol) decltype(&::symbol) member = nullptr;
+  REPRISE_CUDA_DRIVER_FUNCTIONS(REPRISE_CUDA_MEMBER)
+#undef REPRISE_CUDA_MEMBER
+};
+
+/// A driver, or why there is none.
+struct LoadedDriver {
+  DriverApi api;
+  std::string reason;  // empty if there is one
+};
+
+/// Opens the library of the machine's driver, which stays open. Having none is an answer.
+[[nodiscard]] LoadedDriver load_driver();
+
+}  // namespace reprise::device::cuda

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "reprise/device/cuda/driver_api.h"
+
+namespace reprise::device::cuda {
+
+/// One launch of a kernel as the driver is asked for it.
+struct FakeLaunch {
+  const void* parameter = nullptr;  // the kernel's one parameter
+  uint32_t num_blocks = 0;
+  uint32_t threads_per_block = 0;
+  uint32_t shared_bytes = 0;
+};
+
+/// Device code on the host.
+struct FakeKernel {
+  size_t parameter_bytes = 0;
+  std::function<void(const FakeLaunch&)> run;
+};
+
+/// What has been made and not yet given back.
+struct FakeResources {
+  size_t contexts = 0;
+  size_t allocations = 0;
+  size_t host_allocations = 0;
+  size_t streams = 0;
+  size_t events = 0;
+  size_t modules = 0;
+  size_t graphs = 0;
+  size_t executables = 0;
+
+  friend bool operator==(const FakeResources&, const FakeResources&) = default;
+};
+
+/// A CUDA driver for tests, in this process: streams, thread-local captures, graphs and memory as
+/// the driver's documentation describes them, with kernels that are host functions. Work runs when
+/// it is submitted. Functions of a DriverApi know no object, so there is at most one at a time.
+///
+/// Thread-safe. Source of the rules: CUDA 13 driver API reference, "Stream Management" and "Graph
+/// Management"; differs in that nothing is asynchronous and that a captured event which was never
+/// joined counts only when work stands behind it.
+class FakeDriver {
+ public:
+  FakeDriver();
+  FakeDriver(const FakeDriver&) = delete;
+  FakeDriver& operator=(const FakeDriver&) = delete;
+  ~FakeDriver();
+
+  [[nodiscard]] DriverApi api() const noexcept;
+  /// By function name, for every image.
+  void add_kernel(const std::string& function, FakeKernel kernel);
+
+  /// The next calls are numbered 1, 2, ...; number `k` returns `error`. Calls that give something
+  /// back do so and return it nevertheless, as calls do that report what earlier work did. A sticky
+  /// error is returned by all later calls too. 0 = none fails.
+  void fail_call(uint64_t k, CUresult error = CUDA_ERROR_UNKNOWN);
+  [[nodiscard]] uint64_t num_calls() const noexcept;
+  /// Name of the call that failed as asked; empty if none did.
+  [[nodiscard]] std::string failed_call() const;
+  [[nodiscard]] FakeResources resources() const;
+  /// Calls that no program may make: an unknown handle, work outside its memory. Empty in order.
+  [[nodiscard]] std::vector<std::string> misuses() const;
+
+  struct State;
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace reprise::device::cuda

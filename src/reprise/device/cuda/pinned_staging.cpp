@@ -1,0 +1,71 @@
+#include "reprise/device/cuda/pinned_staging.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace reprise::device::cuda {
+
+PinnedStaging::~PinnedStaging() {
+  const DriverApi& api = driver_->bound_noexcept();
+  for (const Slot& slot : slots_) {
+    if (slot.read != nullptr) (void)api.event_destroy(slot.read);
+    if (slot.data != nullptr) (void)api.mem_free_host(slot.data);
+  }
+}
+
+void PinnedStaging::allocate(Slot& slot) {
+  const DriverApi& api = driver_->bound();
+  // Memory and event separately: when the second fails, the first is kept for the next try.
+  if (slot.data == nullptr) {
+    void* data = nullptr;
+    driver_->check(api.mem_host_alloc(&data, kSlotBytes, 0), "cuMemHostAlloc of the staging memory");
+    slot.data = static_cast<std::byte*>(data);
+  }
+  if (slot.read == nullptr) {
+    driver_->check(api.event_create(&slot.read, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+  }
+}
+
+PinnedStaging::Slot& PinnedStaging::next_slot() {
+  Slot& slot = slots_[next_];
+  if (slot.read == nullptr) allocate(slot);
+  if (slot.is_recorded) {
+    driver_->check(driver_->bound().event_synchronize(slot.read), "cuEventSynchronize");
+    slot.is_recorded = false;
+  }
+  next_ = (next_ + 1) % kSlots;
+  return slot;
+}
+
+void PinnedStaging::upload(CUdeviceptr destination,
+                           const std::byte* source,
+                           size_t bytes,
+                           CUstream stream) {
+  for (size_t done = 0; done < bytes; done += kSlotBytes) {
+    const size_t part = std::min(kSlotBytes, bytes - done);
+    Slot& slot = next_slot();
+    const DriverApi& api = driver_->bound();
+    std::memcpy(slot.data, source + done, part);
+    driver_->check(api.memcpy_htod_async(destination + done, slot.data, part, stream),
+                   "cuMemcpyHtoDAsync");
+    driver_->check(api.event_record(slot.read, stream), "cuEventRecord");
+    slot.is_recorded = true;
+  }
+}
+
+void PinnedStaging::download(std::byte* destination,
+                             CUdeviceptr source,
+                             size_t bytes,
+                             CUstream stream) {
+  for (size_t done = 0; done < bytes; done += kSlotBytes) {
+    const size_t part = std::min(kSlotBytes, bytes - done);
+    Slot& slot = next_slot();
+    const DriverApi& api = driver_->bound();
+    driver_->check(api.memcpy_dtoh_async(slot.data, source + done, part, stream),
+                   "cuMemcpyDtoHAsync");
+    driver_->check(api.stream_synchronize(stream), "cuStreamSynchronize");
+    std::memcpy(destination + done, slot.data, part);
+  }
+}
+
+}  // namespace reprise::device::cuda
