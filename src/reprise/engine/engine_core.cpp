@@ -12,7 +12,9 @@ EngineCore::EngineCore(ModelRunner& runner, const EngineCoreOptions& options)
     : runner_(&runner),
       options_(options),
       kv_cache_manager_(static_cast<int>(runner.kv_cache().layout().num_blocks),
-                        static_cast<int>(runner.kv_cache().layout().block_size)),
+                        static_cast<int>(runner.kv_cache().layout().block_size),
+                        options.enable_prefix_caching ? kv_cache::PrefixCaching::on
+                                                      : kv_cache::PrefixCaching::off),
       scheduler_(options.scheduler, kv_cache_manager_),
       sampler_(options.scheduler.vocab_size) {
   const auto max_num_seqs = static_cast<size_t>(options.scheduler.max_num_seqs);

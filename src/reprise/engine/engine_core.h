@@ -19,13 +19,14 @@ namespace reprise::engine {
 struct EngineCoreOptions {
   SchedulerConfig scheduler;
   uint64_t seed = 0;
+  bool enable_prefix_caching = true;
 };
 
 /// What was done since the start; failed steps computed nothing.
 struct EngineCoreCounters {
   uint64_t num_steps = 0;
   uint64_t num_failed_steps = 0;   // not in num_steps
-  uint64_t prompt_tokens = 0;      // computed; those recomputed after a preemption count again
+  uint64_t prompt_tokens = 0;      // computed, so not found in the prefix cache; those recomputed after a preemption count again
   uint64_t generation_tokens = 0;  // sampled
 };
 
@@ -56,6 +57,9 @@ class EngineCore {
   std::optional<Update> abort_request(RequestId id);
   /// Ends a request because its text is complete (a stop string was found).
   void finish_request(RequestId id, const std::string& stop_string);
+
+  /// Forgets all cached prefixes. False, and nothing happens, while any block is in use.
+  [[nodiscard]] bool reset_prefix_cache() { return kv_cache_manager_.reset_prefix_cache(); }
 
   [[nodiscard]] bool has_unfinished_requests() const noexcept { return scheduler_.has_unfinished_requests(); }
   [[nodiscard]] const Scheduler& scheduler() const noexcept { return scheduler_; }

@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "reprise/kv_cache/block_hash.h"
 #include "reprise/kv_cache/kv_cache_manager.h"
 #include "reprise/sampling/sampler.h"
 #include "reprise/sampling/sampling_params.h"
@@ -109,6 +110,8 @@ class Request {
     return block_table_.block_ids();
   }
   [[nodiscard]] const kv_cache::BlockTable& block_table() const noexcept { return block_table_; }
+  /// Prompt tokens that were found in the prefix cache when the request was first admitted.
+  [[nodiscard]] int num_cached_tokens() const noexcept { return num_cached_tokens_; }
   [[nodiscard]] int num_preemptions() const noexcept { return num_preemptions_; }
 
   /// Prompt positions whose logits are wanted: all but the last, which samples.
@@ -155,6 +158,8 @@ class Request {
   std::vector<int32_t> all_stop_token_ids_;  // EOS and stop_token_ids: suppressed below min_tokens
 
   kv_cache::BlockTable block_table_;
+  kv_cache::BlockHashChain block_hashes_;  // of token_ids_
+  int num_cached_tokens_ = 0;
   int num_preemptions_ = 0;
   const Scheduler* scheduler_ = nullptr;  // the one that knows this request, if any
   bool is_in_flight_ = false;      // part of the step between schedule() and update_from_output()

@@ -158,6 +158,9 @@ void Scheduler::add_request(Request& request) {
   }
   request.token_ids_.reserve(static_cast<size_t>(request.max_total_tokens_));
   kv_cache_manager_->reserve(request.block_table_, request.max_total_tokens_);
+  request.block_hashes_ = kv_cache_manager_->make_chain({.cache_salt = request.cache_salt()});
+  request.block_hashes_.reserve(request.max_total_tokens_);
+  request.block_hashes_.extend(request.token_ids());
   request.all_stop_token_ids_ = params.stop_token_ids;
   for (const int32_t id : config_.eos_token_ids) {
     // A configuration may name special tokens that the model has no logits for.
@@ -229,14 +232,11 @@ void Scheduler::schedule_running(int& token_budget) {
 }
 
 void Scheduler::schedule_waiting(int& token_budget) {
-  while (!waiting_.empty() && may_admit(*waiting_.front(), token_budget)) {
+  while (!waiting_.empty() && token_budget > 0 &&
+         running_.size() < static_cast<size_t>(config_.max_num_seqs)) {
     Request& request = *waiting_.front();
+    if (!admit(request, token_budget)) return;
     const int num_new_tokens = tokens_to_schedule(request, token_budget);
-    if (num_new_tokens == 0) return;  // others have taken the step's rows of logits
-    if (kv_cache_manager_->allocate_slots(request.block_table_, num_new_tokens) ==
-        kv_cache::SlotResult::no_blocks) {
-      return;
-    }
     waiting_.remove(request);
     request.status_ = RequestStatus::running;
     running_.push_back(&request);
@@ -245,13 +245,55 @@ void Scheduler::schedule_waiting(int& token_budget) {
   }
 }
 
-bool Scheduler::may_admit(const Request& request, int token_budget) const {
-  if (token_budget == 0 || running_.size() >= static_cast<size_t>(config_.max_num_seqs))
+/// Gives the request its cached prefix and the blocks of its first chunk; false, and it is as
+/// before, when it does not fit.
+bool Scheduler::admit(Request& request, int token_budget) {
+  const kv_cache::KvCacheManager::CachedPrefix prefix = find_prefix(request);
+  const int num_cached_tokens = prefix.num_blocks * kv_cache_manager_->block_size();
+  if (!config_.enable_chunked_prefill && request.num_tokens() - num_cached_tokens > token_budget) {
     return false;
-  if (!config_.enable_chunked_prefill && request.num_tokens() > token_budget) return false;
-  return !config_.scheduler_reserve_full_isl ||
-         kv_cache_manager_->blocks_for(request.num_tokens()) <=
-             kv_cache_manager_->num_free_blocks();
+  }
+  if (config_.scheduler_reserve_full_isl &&
+      kv_cache_manager_->blocks_for(request.num_tokens()) - prefix.num_blocks >
+          kv_cache_manager_->num_free_blocks() - prefix.num_free_blocks) {
+    return false;
+  }
+  request.num_computed_tokens_ = num_cached_tokens;
+  const int num_new_tokens = tokens_to_schedule(request, token_budget);
+  if (num_new_tokens == 0 ||  // others have taken the step's rows of logits
+      kv_cache_manager_->allocate_slots_after(request.block_table_,
+                                              request.block_hashes_,
+                                              prefix,
+                                              num_cached_tokens + num_new_tokens) ==
+          kv_cache::SlotResult::no_blocks) {
+    request.num_computed_tokens_ = 0;
+    return false;
+  }
+  if (request.num_preemptions_ == 0) count_prefix_lookup(request);
+  return true;
+}
+
+kv_cache::KvCacheManager::CachedPrefix Scheduler::find_prefix(const Request& request) const {
+  // The last token is always computed: its logits are what comes next. So is all of a prompt whose
+  // logits are wanted and not there yet.
+  const int max_tokens = wants_prompt_logits(request) ? request.num_prompt_logits_scheduled_
+                                                      : request.num_tokens() - 1;
+  return kv_cache_manager_->find_prefix(request.block_hashes_,
+                                        max_tokens / kv_cache_manager_->block_size());
+}
+
+bool Scheduler::wants_prompt_logits(const Request& request) {
+  return request.num_prompt_logits_scheduled_ < request.num_prompt_logits();
+}
+
+void Scheduler::count_prefix_lookup(Request& request) {
+  request.num_cached_tokens_ = request.num_computed_tokens_;
+  if (kv_cache_manager_->prefix_caching() == kv_cache::PrefixCaching::off ||
+      wants_prompt_logits(request)) {
+    return;
+  }
+  prefix_cache_stats_.queries += static_cast<uint64_t>(request.num_prompt_tokens_);
+  prefix_cache_stats_.hits += static_cast<uint64_t>(request.num_cached_tokens_);
 }
 
 int Scheduler::tokens_to_schedule(const Request& request, int token_budget) const {
@@ -345,6 +387,7 @@ std::span<const RequestUpdate> Scheduler::update_from_output(
       request.num_computed_tokens_ += entry.num_scheduled_tokens;
       const int num_tokens_before = request.num_tokens();
       if (sample != nullptr) append_token(request, *sample);
+      if (request.status_ != RequestStatus::finished_error) publish_blocks(request);
       if (request.num_tokens() > num_tokens_before) {
         update.new_token_id = request.token_ids_.back();
         update.sampled = sample;
@@ -378,6 +421,14 @@ void Scheduler::end_step() {
   step_in_flight_ = false;
 }
 
+/// Lets later requests find the blocks that this step has filled.
+void Scheduler::publish_blocks(Request& request) {
+  request.block_hashes_.extend(
+      request.token_ids().first(static_cast<size_t>(request.num_computed_tokens_)));
+  kv_cache_manager_->publish(
+      request.block_table_, request.block_hashes_, request.num_computed_tokens_);
+}
+
 void Scheduler::append_token(Request& request, const sampling::SampledToken& sampled) {
   if (sampled.status != sampling::SamplingStatus::ok) {
     fail(request, to_string(sampled.status));
@@ -403,6 +454,10 @@ void Scheduler::fail(Request& request, std::string_view message) {
 }
 
 void Scheduler::release(Request& request) {
+  // A step that failed may have written anything; so may one whose logits were no numbers.
+  if (request.status_ == RequestStatus::finished_error) {
+    kv_cache_manager_->unpublish(request.block_table_);
+  }
   kv_cache_manager_->free(request.block_table_);
   request.scheduler_ = nullptr;
   finished_since_schedule_.push_back(request.id_);

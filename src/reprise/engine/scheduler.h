@@ -101,6 +101,13 @@ struct RequestUpdate {
   bool finished = false;
 };
 
+/// In tokens, since the start. A request counts when it is first admitted, unless it may not use
+/// the cache; vLLM's prefix_cache_queries and prefix_cache_hits.
+struct PrefixCacheStats {
+  uint64_t queries = 0;  // prompt tokens that were looked for
+  uint64_t hits = 0;     // of these, found
+};
+
 /// When the scheduler forgets an aborted request.
 enum class AbortResult : uint8_t {
   released,             // now: the owner may destroy it
@@ -116,6 +123,10 @@ enum class AbortResult : uint8_t {
 /// the budget (unless chunked prefill is off). When a running request needs a block and none is
 /// free, the last admitted one is preempted: it loses its blocks and waits, in front of all others,
 /// to be recomputed. The oldest request is never the victim of another, so the system always moves.
+///
+/// With prefix caching, whoever is admitted begins after the cached whole blocks of its tokens, but
+/// always has a token to compute. Blocks are published when their step has succeeded; a request
+/// that fails takes its blocks out of the cache, since nobody knows what they hold.
 ///
 /// Life-cycle: add_request ... { schedule, run the model, update_from_output } ... Requests are
 /// borrowed from add_request until reported finished. Not thread-safe. After warm-up a step does
@@ -166,6 +177,9 @@ class Scheduler {
   [[nodiscard]] size_t num_running() const noexcept { return running_.size(); }
   [[nodiscard]] size_t num_waiting() const noexcept { return waiting_.size(); }
   [[nodiscard]] int64_t num_preemptions() const noexcept { return num_preemptions_; }
+  [[nodiscard]] const PrefixCacheStats& prefix_cache_stats() const noexcept {
+    return prefix_cache_stats_;
+  }
   /// Effective: min(config.max_model_len, KV cache capacity). Smaller than configured means that
   /// the cache is the limit; worth a warning at start-up.
   [[nodiscard]] int max_model_len() const noexcept { return max_model_len_; }
@@ -174,13 +188,17 @@ class Scheduler {
  private:
   void schedule_running(int& token_budget);
   void schedule_waiting(int& token_budget);
-  [[nodiscard]] bool may_admit(const Request& request, int token_budget) const;
+  bool admit(Request& request, int token_budget);
+  [[nodiscard]] kv_cache::KvCacheManager::CachedPrefix find_prefix(const Request& request) const;
+  [[nodiscard]] static bool wants_prompt_logits(const Request& request);
+  void count_prefix_lookup(Request& request);
   [[nodiscard]] int tokens_to_schedule(const Request& request, int token_budget) const;
   [[nodiscard]] int limit_to_prompt_logits(const Request& request, int num_tokens) const;
   void append_to_batch(Request& request, int num_scheduled_tokens);
   void schedule_prompt_logits(Request& request, ScheduledRequest& entry);
   void finish_batch();
   void preempt_last_running();
+  void publish_blocks(Request& request);
   void append_token(Request& request, const sampling::SampledToken& sampled);
   void fail(Request& request, std::string_view message);
   void end_step();
@@ -200,6 +218,7 @@ class Scheduler {
   int prompt_logits_budget_ = 0;  // left in the step being scheduled
   uint64_t next_arrival_order_ = 0;
   int64_t num_preemptions_ = 0;
+  PrefixCacheStats prefix_cache_stats_;
 };
 
 }  // namespace reprise::engine

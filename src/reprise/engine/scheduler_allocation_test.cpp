@@ -26,7 +26,7 @@ namespace {
 
 TEST(Scheduler, steps_without_heap_allocation_through_prefill_decode_preemption_and_finish) {
   SchedulerConfig config = testing::small_config();
-  testing::Bench bench(config, /*num_blocks=*/12);
+  testing::Bench bench(config, /*num_blocks=*/12, kv_cache::PrefixCaching::on);
   for (int i = 0; i < 8; ++i) {
     bench.add(5 + 9 * i,
               {.temperature = i % 2 == 0 ? 0.0F : 1.0F,
@@ -53,6 +53,7 @@ TEST(Scheduler, steps_without_heap_allocation_through_prefill_decode_preemption_
   }
   EXPECT_EQ(num_allocations.load() - before, 0);
   EXPECT_GT(bench.scheduler.num_preemptions(), 0);
+  EXPECT_GT(bench.cache.num_published_blocks(), 0);
   for (const auto& request : bench.requests) EXPECT_TRUE(request->is_finished());
 }
 

@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <random>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "reprise/engine/scheduler.h"
@@ -26,11 +29,9 @@ int32_t next_token(std::span<const int32_t> token_ids) {
   return static_cast<int32_t>((hash >> 32) % kVocabSize);
 }
 
-struct Slot {
-  int32_t token_id = -1;
-  int position = -1;
-  friend bool operator==(const Slot&, const Slot&) = default;
-};
+/// What a slot of the cache holds: a key or value depends on its token, on all before it, and on
+/// whom it may be shared with. 0: nothing.
+using Slot = uint64_t;
 
 class Simulation {
  public:
@@ -43,8 +44,10 @@ class Simulation {
     config_.scheduler_reserve_full_isl = below(3) != 0;
     config_.enable_chunked_prefill = below(4) != 0;
     const int block_size = 1 + below(20);
+    const auto prefix_caching =
+        below(4) == 0 ? kv_cache::PrefixCaching::off : kv_cache::PrefixCaching::on;
     const int num_blocks = 2 + (40 + below(400)) / block_size;  // tiny: preemption is usual
-    cache_ = std::make_unique<kv_cache::KvCacheManager>(num_blocks, block_size);
+    cache_ = std::make_unique<kv_cache::KvCacheManager>(num_blocks, block_size, prefix_caching);
     if (!config_.enable_chunked_prefill) {
       config_.max_num_batched_tokens =
           std::max(config_.max_num_batched_tokens, config_.max_model_len);
@@ -79,12 +82,14 @@ class Simulation {
   [[nodiscard]] int64_t num_preemptions() const { return scheduler_->num_preemptions(); }
   [[nodiscard]] int num_completed() const { return num_completed_; }
   [[nodiscard]] int num_aborted() const { return num_aborted_; }
+  [[nodiscard]] int64_t num_cached_tokens() const { return num_cached_tokens_; }
 
  private:
   struct Live {
     std::unique_ptr<Request> request;
     int num_computed = 0;         // contiguous since admission or the last preemption
-    int num_prompt_computed = 0;  // of these, prompt tokens
+    std::vector<Slot> contents = {};  // by position
+    bool is_running = false;
   };
 
   int below(int limit) { return static_cast<int>(random_() % static_cast<uint32_t>(limit)); }
@@ -93,13 +98,23 @@ class Simulation {
     const int max_prompt = scheduler_->max_model_len() - 1;
     std::vector<int32_t> prompt(
         static_cast<size_t>(1 + below(std::min(max_prompt, below(2) == 0 ? 8 : 1000))));
-    for (int32_t& id : prompt) id = 1 + below(kVocabSize - 1);
+    // Few stems, so that prefixes are shared, and a tail of one's own.
+    const int stem = below(4);
+    const int tail = below(static_cast<int>(prompt.size()) + 1);
+    for (size_t i = 0; i < prompt.size(); ++i) {
+      const bool is_stem = i + static_cast<size_t>(tail) < prompt.size();
+      prompt[i] = is_stem ? 1 + (static_cast<int>(i) * 7 + stem) % (kVocabSize - 1)
+                          : 1 + below(kVocabSize - 1);
+    }
     sampling::SamplingParams params;
     params.max_tokens = below(5) == 0 ? std::optional<int>() : 1 + below(60);
     params.min_tokens = params.max_tokens ? below(*params.max_tokens) : 0;
     params.ignore_eos = below(4) == 0;
     const RequestId id{next_id_++};
-    Live live{.request = std::make_unique<Request>(id, std::move(prompt), params)};
+    RequestOptions options;
+    if (below(4) == 0) options.cache_salt = below(2) == 0 ? "a" : "b";
+    Live live{.request =
+                  std::make_unique<Request>(id, std::move(prompt), params, 0, std::move(options))};
     scheduler_->add_request(*live.request);
     live_.emplace(id, std::move(live));
   }
@@ -120,7 +135,7 @@ class Simulation {
     for (const Request* request : output.preempted) {
       EXPECT_EQ(request->status(), RequestStatus::preempted) << "admitted again in the same step";
       live_.at(request->id()).num_computed = 0;
-      live_.at(request->id()).num_prompt_computed = 0;
+      live_.at(request->id()).is_running = false;
     }
     check_batch(output);
     check_cache_owners();
@@ -145,6 +160,10 @@ class Simulation {
       const Request& request = *entry.request;
       const int end = entry.num_computed_tokens + entry.num_scheduled_tokens;
       ASSERT_GE(entry.num_scheduled_tokens, 1);
+      if (Live& live = live_.at(request.id()); !std::exchange(live.is_running, true)) {
+        check_cached_prefix(entry);
+        live.num_computed = entry.num_computed_tokens;
+      }
       ASSERT_EQ(entry.num_computed_tokens, live_.at(request.id()).num_computed)
           << "a gap or a repeat";
       ASSERT_LE(end, request.num_tokens());
@@ -174,6 +193,20 @@ class Simulation {
     check_order(output);
   }
 
+  /// Of a request that was admitted; that the content is its own, compute() sees.
+  void check_cached_prefix(const ScheduledRequest& entry) {
+    const Request& request = *entry.request;
+    ASSERT_EQ(entry.num_computed_tokens % cache_->block_size(), 0) << "whole blocks only";
+    ASSERT_LT(entry.num_computed_tokens, request.num_tokens()) << "the last token is computed";
+    if (cache_->prefix_caching() == kv_cache::PrefixCaching::off) {
+      ASSERT_EQ(entry.num_computed_tokens, 0);
+    }
+    num_cached_tokens_ += entry.num_computed_tokens;
+    if (request.num_preemptions() == 0) {
+      ASSERT_EQ(request.num_cached_tokens(), entry.num_computed_tokens);
+    }
+  }
+
   static void check_order(const SchedulerOutput& output) {
     for (size_t i = 1; i < output.scheduled.size(); ++i) {
       const ScheduledRequest& a = output.scheduled[i - 1];
@@ -195,12 +228,7 @@ class Simulation {
         const int position = entry.num_computed_tokens + i;
         slot(*entry.request, position) = wanted(*entry.request, position);
       }
-      Live& live = live_.at(entry.request->id());
-      live.num_computed += entry.num_scheduled_tokens;
-      live.num_prompt_computed +=
-          std::max(0,
-                   std::min(live.num_computed, entry.request->num_prompt_tokens()) -
-                       entry.num_computed_tokens);
+      live_.at(entry.request->id()).num_computed += entry.num_scheduled_tokens;
     }
     std::vector<sampling::SampledToken> sampled;
     for (const ScheduledRequest& entry : output.scheduled) {
@@ -220,8 +248,15 @@ class Simulation {
     return slots_[block * size + static_cast<size_t>(position) % size];
   }
 
-  static Slot wanted(const Request& request, int position) {
-    return {request.token_ids()[static_cast<size_t>(position)], position};
+  Slot wanted(const Request& request, int position) {
+    std::vector<Slot>& contents = live_.at(request.id()).contents;
+    while (contents.size() <= static_cast<size_t>(position)) {
+      const Slot before =
+          contents.empty() ? std::hash<std::string_view>{}(request.cache_salt()) : contents.back();
+      const auto token = static_cast<uint64_t>(request.token_ids()[contents.size()]);
+      contents.push_back((before ^ (token + 1)) * 0x9E3779B97F4A7C15ULL + 1);
+    }
+    return contents[static_cast<size_t>(position)];
   }
 
   void check_cache_owners() {
@@ -234,7 +269,6 @@ class Simulation {
     const Live& live = live_.at(request.id());
     if (request.status() != RequestStatus::finished_aborted) {
       ++num_completed_;
-      EXPECT_EQ(live.num_prompt_computed, request.num_prompt_tokens());
       EXPECT_EQ(live.num_computed, request.num_tokens() - 1);
       EXPECT_EQ(request.num_computed_tokens(), request.num_tokens() - 1);
       check_output(request);
@@ -270,12 +304,14 @@ class Simulation {
   uint64_t next_id_ = 0;
   int num_completed_ = 0;
   int num_aborted_ = 0;
+  int64_t num_cached_tokens_ = 0;
 };
 
 TEST(SchedulerSimulation, keeps_every_invariant_under_random_load) {
   int64_t num_preemptions = 0;
   int num_completed = 0;
   int num_aborted = 0;
+  int64_t num_cached_tokens = 0;
   for (uint32_t seed = 0; seed < 60; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Simulation simulation(seed);
@@ -283,12 +319,14 @@ TEST(SchedulerSimulation, keeps_every_invariant_under_random_load) {
     num_preemptions += simulation.num_preemptions();
     num_completed += simulation.num_completed();
     num_aborted += simulation.num_aborted();
+    num_cached_tokens += simulation.num_cached_tokens();
     if (HasFailure()) return;
   }
   // The load must really reach the paths that it is there for.
   EXPECT_GT(num_preemptions, 1000);
   EXPECT_GT(num_completed, 5000);
   EXPECT_GT(num_aborted, 500);
+  EXPECT_GT(num_cached_tokens, 20'000);
   RecordProperty("preemptions", std::to_string(num_preemptions));
   RecordProperty("completed", num_completed);
 }

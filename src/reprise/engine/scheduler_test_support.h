@@ -28,14 +28,21 @@ inline constexpr int32_t kPlain = 7;
 
 /// A scheduler with its cache and the requests it was given.
 struct Bench {
-  explicit Bench(SchedulerConfig config = small_config(), int num_blocks = 101)
-      : cache(num_blocks), scheduler(std::move(config), cache) {}
+  explicit Bench(SchedulerConfig config = small_config(),
+                 int num_blocks = 101,
+                 kv_cache::PrefixCaching prefix_caching = kv_cache::PrefixCaching::off)
+      : cache(num_blocks, kv_cache::kDefaultBlockSize, prefix_caching),
+        scheduler(std::move(config), cache) {}
 
-  Request& add(int num_prompt_tokens, sampling::SamplingParams params = {}) {
+  Request& add(int num_prompt_tokens,
+               sampling::SamplingParams params = {},
+               RequestOptions options = {}) {
     requests.push_back(std::make_unique<Request>(
         RequestId{requests.size()},
         std::vector<int32_t>(static_cast<size_t>(num_prompt_tokens), kPlain),
-        std::move(params)));
+        std::move(params),
+        /*engine_seed=*/0,
+        std::move(options)));
     scheduler.add_request(*requests.back());
     return *requests.back();
   }

@@ -25,33 +25,66 @@ size_t checked_num_blocks(int num_blocks, int block_size) {
 }  // namespace
 
 BlockPool::BlockPool(int num_blocks, int block_size)
-    : block_size_(block_size), ref_counts_(checked_num_blocks(num_blocks, block_size), 0) {
-  free_.reserve(static_cast<size_t>(num_blocks) - 1);
-  // Highest on the bottom: the first request gets blocks 1, 2, 3 ...
-  for (int32_t i = num_blocks - 1; i >= 1; --i) free_.push_back(BlockId{i});
+    : block_size_(block_size),
+      blocks_(checked_num_blocks(num_blocks, block_size)),
+      published_(num_blocks) {
+  // The first request gets blocks 1, 2, 3 ...
+  for (int32_t i = 1; i < num_blocks; ++i) link_before(BlockId{i}, kNullBlock);
 }
 
 std::optional<BlockId> BlockPool::allocate() {
-  if (free_.empty()) return std::nullopt;
-  const BlockId block = free_.back();
-  free_.pop_back();
-  ref_counts_[checked_index(block)] = 1;
+  const BlockId block = at(kNullBlock).next;
+  if (block == kNullBlock) return std::nullopt;
+  unlink(block);
+  published_.erase(block);
+  at(block).ref_count = 1;
   return block;
 }
 
 void BlockPool::add_reference(BlockId block) {
-  int32_t& count = ref_counts_[checked_index(block)];
-  REPRISE_ASSERT(count > 0, "block {} is free", static_cast<int32_t>(block));
-  ++count;
+  int32_t& count = blocks_[checked_index(block)].ref_count;
+  REPRISE_ASSERT(count > 0 || is_published(block), "block {} is free", static_cast<int32_t>(block));
+  if (count++ == 0) unlink(block);
 }
 
 void BlockPool::release(BlockId block) {
-  int32_t& count = ref_counts_[checked_index(block)];
+  int32_t& count = blocks_[checked_index(block)].ref_count;
   REPRISE_ASSERT(count > 0, "block {} was freed twice", static_cast<int32_t>(block));
-  if (--count == 0) free_.push_back(block);
+  if (--count > 0) return;
+  link_before(block, is_published(block) ? kNullBlock : at(kNullBlock).next);
 }
 
-int BlockPool::reference_count(BlockId block) const { return ref_counts_[checked_index(block)]; }
+void BlockPool::publish(BlockId block, const BlockHash& hash) {
+  REPRISE_ASSERT(
+      reference_count(block) > 0, "block {} is free", static_cast<int32_t>(block));
+  published_.insert(hash, block);
+}
+
+void BlockPool::unpublish(BlockId block) {
+  REPRISE_ASSERT(
+      reference_count(block) > 0, "block {} is free", static_cast<int32_t>(block));
+  published_.erase(block);
+}
+
+void BlockPool::link_before(BlockId block, BlockId next) {
+  const BlockId prev = at(next).prev;
+  at(block).prev = prev;
+  at(block).next = next;
+  at(prev).next = block;
+  at(next).prev = block;
+  ++num_free_;
+}
+
+void BlockPool::unlink(BlockId block) {
+  const auto [count, prev, next] = at(block);
+  at(prev).next = next;
+  at(next).prev = prev;
+  --num_free_;
+}
+
+int BlockPool::reference_count(BlockId block) const {
+  return blocks_[checked_index(block)].ref_count;
+}
 
 size_t BlockPool::checked_index(BlockId block) const {
   const auto index = static_cast<int32_t>(block);
@@ -63,25 +96,34 @@ size_t BlockPool::checked_index(BlockId block) const {
 }
 
 std::string BlockPool::find_broken_invariant() const {
-  std::vector<bool> is_free(ref_counts_.size(), false);
-  for (const BlockId block : free_) {
+  std::vector<bool> is_free(blocks_.size(), false);
+  int num_found = 0;
+  for (BlockId block = blocks_[0].next; block != kNullBlock; ++num_found) {
     const auto index = static_cast<size_t>(block);
-    if (block == kNullBlock) return "the null block is in the free list";
-    if (index >= ref_counts_.size()) return fmt::format("free block {} does not exist", index);
+    if (index >= blocks_.size()) return fmt::format("free block {} does not exist", index);
     if (is_free[index]) return fmt::format("block {} is in the free list twice", index);
     is_free[index] = true;
-    if (ref_counts_[index] != 0) {
-      return fmt::format("block {} is free and has {} references", index, ref_counts_[index]);
+    if (blocks_[index].ref_count != 0) {
+      return fmt::format("block {} is free and has {} references", index, blocks_[index].ref_count);
     }
+    const BlockId next = blocks_[index].next;
+    if (blocks_[static_cast<size_t>(next)].prev != block) {
+      return fmt::format("the free list does not lead back to block {}", index);
+    }
+    block = next;
   }
-  if (ref_counts_[0] != 0) return "the null block is referenced";
-  for (size_t i = 1; i < ref_counts_.size(); ++i) {
-    if (ref_counts_[i] < 0) return fmt::format("block {} has {} references", i, ref_counts_[i]);
-    if (ref_counts_[i] == 0 && !is_free[i]) {
+  if (num_found != num_free_) {
+    return fmt::format("{} blocks are in the free list, {} are counted", num_found, num_free_);
+  }
+  if (blocks_[0].ref_count != 0) return "the null block is referenced";
+  for (size_t i = 1; i < blocks_.size(); ++i) {
+    const int32_t count = blocks_[i].ref_count;
+    if (count < 0) return fmt::format("block {} has {} references", i, count);
+    if (count == 0 && !is_free[i]) {
       return fmt::format("block {} is leaked: neither free nor referenced", i);
     }
   }
-  return {};
+  return published_.find_broken_invariant();
 }
 
 }  // namespace reprise::kv_cache

@@ -5,57 +5,83 @@
 #include <string>
 #include <vector>
 
+#include "reprise/kv_cache/block_hash.h"
+#include "reprise/kv_cache/block_id.h"
+#include "reprise/kv_cache/prefix_index.h"
+
 namespace reprise::kv_cache {
-
-/// Identity of one KV cache block: row `BlockId` of every layer's cache tensor. The underlying type
-/// is what block tables on the device hold.
-enum class BlockId : int32_t {};
-
-/// The reserved null block. Never handed out; padding rows of a batch write and read here, so a
-/// replayed graph of a larger shape cannot touch a live block.
-inline constexpr BlockId kNullBlock{0};
 
 /// vLLM's default: small enough to waste little on a request's last block (mean 8 tokens), large
 /// enough that block tables stay short.
 inline constexpr int kDefaultBlockSize = 16;  // tokens
 
-/// Which blocks of the KV cache are free and how often each other one is referenced. Integers only;
-/// the memory itself belongs to the cache tensors.
+/// Which blocks of the KV cache are free, how often each other one is referenced, and which content
+/// can be found again. Integers only; the memory itself belongs to the cache tensors.
 ///
 /// A block is free (count 0) or referenced (count >= 1). `allocate` takes a free block to count 1,
-/// `add_reference` and `release` move the count, the last release frees it. Everything is O(1) and
-/// nothing allocates after construction. Counts above 1 are for prefix sharing, which no caller
-/// does yet. Not thread-safe; owned by the KvCacheManager of one scheduler.
+/// `add_reference` and `release` move the count, the last release frees it. A block whose content
+/// was published can be found by its hash, referenced or free, until `allocate` gives it to another
+/// content. Free blocks are handed out in this order: those without a hash, the one freed last
+/// first (it is warm); then those with one, the one freed first first (LRU).
+/// Everything is O(1) and nothing allocates after construction. Not thread-safe; owned by the
+/// KvCacheManager of one scheduler.
 class BlockPool {
  public:
   /// \throws InvalidArgument unless num_blocks >= 2 (null block + 1) and block_size >= 1.
   explicit BlockPool(int num_blocks, int block_size = kDefaultBlockSize);
 
-  /// A free block with one reference, or nothing when all are taken (a normal answer).
+  /// A free block with one reference, or nothing when all are taken (a normal answer). What it held
+  /// can no longer be found.
   [[nodiscard]] std::optional<BlockId> allocate();
-  /// \pre the block is referenced.
+  /// Takes a free block that was found by its hash out of the free ones, too.
+  /// \pre the block is referenced or has a hash.
   void add_reference(BlockId block);
   /// Drops one reference; the last one frees the block. \pre the block is referenced.
   void release(BlockId block);
 
+  /// From now on the block is found by `hash`, unless another block is already.
+  /// \pre the block is referenced and holds what the hash says.
+  void publish(BlockId block, const BlockHash& hash);
+  /// The block is no longer found. \pre the block is referenced.
+  void unpublish(BlockId block);
+  /// No block is found any more.
+  void unpublish_all() { published_.clear(); }
+  [[nodiscard]] std::optional<BlockId> find(const BlockHash& hash) const {
+    return published_.find(hash);
+  }
+
   /// Including the null block.
-  [[nodiscard]] int num_blocks() const noexcept { return static_cast<int>(ref_counts_.size()); }
+  [[nodiscard]] int num_blocks() const noexcept { return static_cast<int>(blocks_.size()); }
   [[nodiscard]] int block_size() const noexcept { return block_size_; }
-  [[nodiscard]] int num_free_blocks() const noexcept { return static_cast<int>(free_.size()); }
+  [[nodiscard]] int num_free_blocks() const noexcept { return num_free_; }
+  /// Blocks that can be found by a hash, free or not.
+  [[nodiscard]] int num_published_blocks() const noexcept { return published_.size(); }
   /// Blocks that can be handed out at all: num_blocks without the null block.
   [[nodiscard]] int num_usable_blocks() const noexcept { return num_blocks() - 1; }
   [[nodiscard]] int reference_count(BlockId block) const;
+  [[nodiscard]] bool is_published(BlockId block) const { return published_.contains(block); }
 
-  /// Empty when free + referenced = total, no block is in both sets or twice in the free list, and
-  /// the null block is in neither; otherwise one sentence that says what is broken. O(num_blocks).
+  /// Empty when free + referenced = total, no block is in both sets or twice in the free list, the
+  /// null block is in neither, and each published block is found by its own hash; otherwise one
+  /// sentence that says what is broken. O(num_blocks).
   [[nodiscard]] std::string find_broken_invariant() const;
 
  private:
+  struct Block {
+    int32_t ref_count = 0;  // the null block's stays 0
+    BlockId prev{};         // links of the free list, a ring through the null block
+    BlockId next{};
+  };
+
   [[nodiscard]] size_t checked_index(BlockId block) const;
+  Block& at(BlockId block) { return blocks_[static_cast<size_t>(block)]; }
+  void link_before(BlockId block, BlockId next);
+  void unlink(BlockId block);
 
   int block_size_;
-  std::vector<int32_t> ref_counts_;  // by block; the null block's entry stays 0
-  std::vector<BlockId> free_;        // used as a stack: the block freed last is the warmest
+  std::vector<Block> blocks_;
+  PrefixIndex published_;
+  int num_free_ = 0;
 };
 
 }  // namespace reprise::kv_cache

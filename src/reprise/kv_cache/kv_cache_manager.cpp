@@ -24,10 +24,68 @@ SlotResult KvCacheManager::allocate_slots(BlockTable& table, int num_tokens) {
   return SlotResult::allocated;
 }
 
+BlockHashChain KvCacheManager::make_chain(const PrefixKey& key) const {
+  return prefix_caching_ == PrefixCaching::on ? BlockHashChain(key, block_size())
+                                              : BlockHashChain();
+}
+
+KvCacheManager::CachedPrefix KvCacheManager::find_prefix(const BlockHashChain& chain,
+                                                         int max_blocks) const {
+  CachedPrefix prefix;
+  for (const BlockHash& hash : chain.hashes()) {
+    if (prefix.num_blocks == max_blocks) break;
+    const std::optional<BlockId> block = pool_.find(hash);
+    if (!block) break;
+    ++prefix.num_blocks;
+    prefix.num_free_blocks += static_cast<int>(pool_.reference_count(*block) == 0);
+  }
+  return prefix;
+}
+
+SlotResult KvCacheManager::allocate_slots_after(BlockTable& table,
+                                                const BlockHashChain& chain,
+                                                const CachedPrefix& prefix,
+                                                int num_tokens) {
+  REPRISE_ASSERT(table.empty(), "a prefix for a table of {} blocks", table.num_blocks());
+  const int num_missing = blocks_for(num_tokens) - prefix.num_blocks;
+  if (num_missing > pool_.num_free_blocks() - prefix.num_free_blocks) return SlotResult::no_blocks;
+  // All found blocks first: none of them may be evicted for the new ones.
+  for (const BlockHash& hash : chain.hashes().first(static_cast<size_t>(prefix.num_blocks))) {
+    const std::optional<BlockId> block = pool_.find(hash);
+    REPRISE_ASSERT(block.has_value(), "a prefix of {} blocks is not there", prefix.num_blocks);
+    pool_.add_reference(*block);
+    table.blocks_.push_back(*block);
+  }
+  table.num_published_ = prefix.num_blocks;
+  return allocate_slots(table, num_tokens);
+}
+
+void KvCacheManager::publish(BlockTable& table,
+                             const BlockHashChain& chain,
+                             int num_computed_tokens) {
+  if (prefix_caching_ == PrefixCaching::off) return;
+  const int num_full = num_computed_tokens / block_size();
+  for (int& i = table.num_published_; i < num_full; ++i) {
+    const auto index = static_cast<size_t>(i);
+    pool_.publish(table.blocks_[index], chain.hashes()[index]);
+  }
+}
+
+void KvCacheManager::unpublish(BlockTable& table) {
+  for (const BlockId block : table.blocks_) pool_.unpublish(block);
+}
+
+bool KvCacheManager::reset_prefix_cache() {
+  if (num_free_blocks() != pool_.num_usable_blocks()) return false;
+  pool_.unpublish_all();
+  return true;
+}
+
 void KvCacheManager::free(BlockTable& table) {
   // Last block first: the next allocation then gets them in the order they had.
   for (const BlockId block : table.blocks_ | std::views::reverse) pool_.release(block);
   table.blocks_.clear();
+  table.num_published_ = 0;
 }
 
 int KvCacheManager::blocks_for(int num_tokens) const noexcept {

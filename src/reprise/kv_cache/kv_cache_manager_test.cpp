@@ -112,6 +112,140 @@ TEST(KvCacheManager, sees_a_table_that_was_lost_without_being_freed) {
   EXPECT_EQ(manager.find_broken_invariant({}), "block 1 has 1 references and 0 owners");
 }
 
+/// A manager with prefix caching and requests of it, told apart by their tokens.
+struct PrefixBench {
+  explicit PrefixBench(int num_blocks) : manager(num_blocks, 4, PrefixCaching::on) {}
+
+  struct Entry {
+    BlockHashChain chain;
+    BlockTable table;
+    int num_cached_blocks = 0;
+  };
+  /// Admits a request of these tokens, computes all of them, and publishes.
+  Entry run(const std::vector<int32_t>& tokens, const PrefixKey& key = {}) {
+    Entry entry{.chain = manager.make_chain(key)};
+    entry.chain.extend(tokens);
+    const auto num_tokens = static_cast<int>(tokens.size());
+    const KvCacheManager::CachedPrefix prefix =
+        manager.find_prefix(entry.chain, (num_tokens - 1) / 4);
+    entry.num_cached_blocks = prefix.num_blocks;
+    EXPECT_EQ(manager.allocate_slots_after(entry.table, entry.chain, prefix, num_tokens),
+              SlotResult::allocated);
+    manager.publish(entry.table, entry.chain, num_tokens);
+    return entry;
+  }
+
+  KvCacheManager manager;
+};
+
+std::vector<int32_t> counting(int first, int count) {
+  std::vector<int32_t> tokens;
+  for (int i = 0; i < count; ++i) tokens.push_back(first + i);
+  return tokens;
+}
+
+TEST(PrefixCaching, shares_whole_blocks_and_never_the_whole_prompt) {
+  PrefixBench bench(20);
+  PrefixBench::Entry first = bench.run(counting(0, 12));
+  EXPECT_EQ(first.num_cached_blocks, 0);
+  PrefixBench::Entry same = bench.run(counting(0, 12));
+  EXPECT_EQ(same.num_cached_blocks, 2);  // the last token has to be computed
+  EXPECT_EQ(same.table.block_ids()[1], first.table.block_ids()[1]);
+  EXPECT_NE(same.table.block_ids()[2], first.table.block_ids()[2]);
+  PrefixBench::Entry longer = bench.run(counting(0, 13));
+  EXPECT_EQ(longer.num_cached_blocks, 3);
+  PrefixBench::Entry partial = bench.run(counting(0, 7));
+  EXPECT_EQ(partial.num_cached_blocks, 1);
+  EXPECT_EQ(bench.manager.find_broken_invariant(std::array<const BlockTable*, 4>{
+                &first.table, &same.table, &longer.table, &partial.table}),
+            "");
+}
+
+TEST(PrefixCaching, finds_the_blocks_of_a_finished_request) {
+  PrefixBench bench(20);
+  PrefixBench::Entry first = bench.run(counting(0, 13));
+  const std::vector<BlockId> blocks(first.table.block_ids().begin(), first.table.block_ids().end());
+  bench.manager.free(first.table);
+  EXPECT_EQ(bench.manager.num_free_blocks(), 19);
+  const PrefixBench::Entry again = bench.run(counting(0, 13));
+  EXPECT_EQ(again.num_cached_blocks, 3);
+  EXPECT_TRUE(std::ranges::equal(again.table.block_ids().first(3), std::span(blocks).first(3)));
+}
+
+TEST(PrefixCaching, isolates_salts_and_adapters) {
+  PrefixBench bench(40);
+  (void)bench.run(counting(0, 13));
+  EXPECT_EQ(bench.run(counting(0, 13), {.cache_salt = "a"}).num_cached_blocks, 0);
+  EXPECT_EQ(bench.run(counting(0, 13), {.cache_salt = "b"}).num_cached_blocks, 0);
+  EXPECT_EQ(bench.run(counting(0, 13), {.lora_id = 0}).num_cached_blocks, 0);
+  EXPECT_EQ(bench.run(counting(0, 13), {.cache_salt = "a"}).num_cached_blocks, 3);
+}
+
+TEST(PrefixCaching, evicts_the_least_recently_used_and_of_it_the_end_first) {
+  PrefixBench bench(11);
+  PrefixBench::Entry a = bench.run(counting(0, 13));    // 4 blocks, 3 of them full
+  PrefixBench::Entry b = bench.run(counting(100, 13));  // as many
+  bench.manager.free(a.table);
+  bench.manager.free(b.table);
+  // 2 blocks were never used, 2 are not full: these go before any cached one, then a's last.
+  PrefixBench::Entry other = bench.run(counting(200, 20));
+  EXPECT_EQ(bench.manager.find_prefix(a.chain, 9).num_blocks, 2);
+  EXPECT_EQ(bench.manager.find_prefix(b.chain, 9).num_blocks, 3);
+  // What is used again is as good as new.
+  bench.manager.free(other.table);
+  const PrefixBench::Entry a_again = bench.run(counting(0, 9));
+  EXPECT_EQ(a_again.num_cached_blocks, 2);
+}
+
+TEST(PrefixCaching, does_not_evict_what_it_has_just_found) {
+  PrefixBench bench(5);
+  PrefixBench::Entry a = bench.run(counting(0, 16));
+  bench.manager.free(a.table);
+  // All 4 blocks are free and cached; 3 are found, so only one is left for 2 more blocks.
+  BlockHashChain chain = bench.manager.make_chain({});
+  std::vector<int32_t> tokens = counting(0, 12);
+  for (int i = 0; i < 8; ++i) tokens.push_back(500);
+  chain.extend(tokens);
+  const KvCacheManager::CachedPrefix prefix = bench.manager.find_prefix(chain, 4);
+  EXPECT_EQ(prefix.num_blocks, 3);
+  EXPECT_EQ(prefix.num_free_blocks, 3);
+  BlockTable table;
+  EXPECT_EQ(bench.manager.allocate_slots_after(table, chain, prefix, 20), SlotResult::no_blocks);
+  EXPECT_TRUE(table.empty());
+  EXPECT_EQ(bench.manager.num_free_blocks(), 4);
+  EXPECT_EQ(bench.manager.allocate_slots_after(table, chain, prefix, 16), SlotResult::allocated);
+}
+
+TEST(PrefixCaching, forgets_blocks_whose_content_is_in_doubt) {
+  PrefixBench bench(10);
+  PrefixBench::Entry a = bench.run(counting(0, 13));
+  bench.manager.unpublish(a.table);
+  bench.manager.free(a.table);
+  EXPECT_EQ(bench.run(counting(0, 13)).num_cached_blocks, 0);
+}
+
+TEST(PrefixCaching, is_reset_only_while_no_block_is_in_use) {
+  PrefixBench bench(10);
+  PrefixBench::Entry a = bench.run(counting(0, 13));
+  EXPECT_FALSE(bench.manager.reset_prefix_cache());
+  EXPECT_EQ(bench.manager.num_published_blocks(), 3);
+  bench.manager.free(a.table);
+  EXPECT_TRUE(bench.manager.reset_prefix_cache());
+  EXPECT_EQ(bench.manager.num_published_blocks(), 0);
+  EXPECT_EQ(bench.run(counting(0, 13)).num_cached_blocks, 0);
+}
+
+TEST(PrefixCaching, can_be_off) {
+  KvCacheManager manager(10, 4, PrefixCaching::off);
+  BlockHashChain chain = manager.make_chain({});
+  chain.extend(counting(0, 13));
+  EXPECT_TRUE(chain.hashes().empty());
+  BlockTable table;
+  ASSERT_EQ(manager.allocate_slots(table, 13), SlotResult::allocated);
+  manager.publish(table, chain, 13);
+  EXPECT_EQ(manager.num_published_blocks(), 0);
+}
+
 TEST(KvCacheManager, keeps_its_invariants_under_random_use) {
   for (uint32_t seed = 0; seed < 20; ++seed) {
     std::mt19937 random(seed);
