@@ -30,6 +30,8 @@ AsyncRequestId AsyncEngine::submit(std::vector<int32_t> prompt_token_ids,
 
 void AsyncEngine::abort(AsyncRequestId id) { impl_->loop.abort(id); }
 
+bool AsyncEngine::reset_prefix_cache() { return impl_->loop.reset_prefix_cache(); }
+
 EngineStats AsyncEngine::stats() const { return impl_->loop.stats(); }
 
 const tokenizer::Tokenizer& AsyncEngine::tokenizer() const noexcept {

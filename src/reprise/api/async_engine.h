@@ -35,6 +35,7 @@ struct AsyncOutput {
   std::string error;               // why finish_reason is "error"
   int32_t num_prompt_tokens = 0;
   int32_t num_output_tokens = 0;
+  int32_t num_cached_tokens = 0;  // of the prompt: found in the prefix cache, not computed
 };
 /// Called on the engine's thread: it must not block, throw or call back into the engine except for
 /// abort(). The outputs of one request come in order, the finished one is the last, and the
@@ -66,6 +67,10 @@ class AsyncEngine {
   void abort(AsyncRequestId id);
   /// Thread-safe.
   [[nodiscard]] EngineStats stats() const;
+  /// Forgets all cached prefixes, before any request submitted later is looked at. False, and
+  /// nothing happens, while a request holds blocks. Thread-safe; waits for the step in progress,
+  /// so not from a callback.
+  [[nodiscard]] bool reset_prefix_cache();
 
   // Constant after the start, so thread-safe.
   [[nodiscard]] const tokenizer::Tokenizer& tokenizer() const noexcept;

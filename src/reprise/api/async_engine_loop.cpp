@@ -61,6 +61,16 @@ void AsyncEngineLoop::abort(AsyncRequestId id) {
   wake_.notify_one();
 }
 
+bool AsyncEngineLoop::reset_prefix_cache() {
+  std::future<bool> result;
+  {
+    const std::lock_guard lock(mutex_);
+    result = inbox_.cache_resets.emplace_back().get_future();
+  }
+  wake_.notify_one();
+  return result.get();
+}
+
 EngineStats AsyncEngineLoop::stats() const {
   const std::lock_guard lock(mutex_);
   EngineStats stats = stats_;
@@ -87,6 +97,7 @@ void AsyncEngineLoop::run() {
 }
 
 void AsyncEngineLoop::serve(Inbox& inbox) {
+  for (std::promise<bool>& reset : inbox.cache_resets) reset.set_value(core_->reset_prefix_cache());
   for (Submission& submission : inbox.submissions) add(submission);
   // An abort names a request that came earlier, or with it.
   for (const AsyncRequestId id : inbox.aborts) abort_live(id);
@@ -177,12 +188,14 @@ void AsyncEngineLoop::observe_update(Live& live, const AsyncOutput& output, Time
   if (!output.token_ids.empty()) {
     if (!live.timeline.has_tokens()) {
       current_.prompt_tokens += static_cast<uint64_t>(live.num_prompt_tokens);
+      current_.prompt_tokens_cached += static_cast<uint64_t>(output.num_cached_tokens);
     }
     live.timeline.take_token(now, current_.requests);
   }
   if (output.finish_reason != "stop" && output.finish_reason != "length") return;
   live.timeline.finish(now,
                        {.prompt_tokens = live.num_prompt_tokens,
+                        .cached_tokens = output.num_cached_tokens,
                         .generation_tokens = output.num_output_tokens,
                         .max_tokens = live.max_tokens},
                        current_.requests);
@@ -199,7 +212,8 @@ void AsyncEngineLoop::deliver_update(const engine::EngineCore::Update& update, T
                      .token_ids = std::span(so_far.token_ids).subspan(num_tokens_before),
                      .finished = delta.finished,
                      .num_prompt_tokens = live->second.num_prompt_tokens,
-                     .num_output_tokens = static_cast<int32_t>(so_far.token_ids.size())};
+                     .num_output_tokens = static_cast<int32_t>(so_far.token_ids.size()),
+                     .num_cached_tokens = update.request->num_cached_tokens()};
   if (!so_far.logprobs.empty()) {
     output.logprobs = std::span(so_far.logprobs).subspan(num_tokens_before);
   }
@@ -280,6 +294,8 @@ void AsyncEngineLoop::publish_stats() {
   current_.num_requests_waiting = static_cast<int64_t>(scheduler.num_waiting());
   current_.kv_cache_usage = core_->kv_cache_manager().usage();
   current_.generation_tokens = counters.generation_tokens;
+  current_.prefix_cache_queries = scheduler.prefix_cache_stats().queries;
+  current_.prefix_cache_hits = scheduler.prefix_cache_stats().hits;
   current_.num_preemptions = static_cast<uint64_t>(scheduler.num_preemptions());
   current_.num_steps = counters.num_steps;
   current_.steps_full = ledger.steps(CudagraphRuntimeMode::FULL);

@@ -2,6 +2,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <future>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -41,6 +42,7 @@ class AsyncEngineLoop {
                         TimePoint arrived = std::chrono::steady_clock::now());
   void abort(AsyncRequestId id);
   [[nodiscard]] EngineStats stats() const;
+  [[nodiscard]] bool reset_prefix_cache();
 
  private:
   struct Submission {
@@ -55,10 +57,11 @@ class AsyncEngineLoop {
   struct Inbox {
     std::vector<Submission> submissions;
     std::vector<AsyncRequestId> aborts;
+    std::vector<std::promise<bool>> cache_resets;
     bool stop = false;
 
     [[nodiscard]] bool empty() const noexcept {
-      return submissions.empty() && aborts.empty() && !stop;
+      return submissions.empty() && aborts.empty() && cache_resets.empty() && !stop;
     }
   };
   /// A request that the core knows.

@@ -24,6 +24,7 @@ struct EngineArgs {
   int32_t max_num_seqs = 256;
   int32_t max_num_batched_tokens = 2048;
   bool enable_chunked_prefill = true;
+  bool enable_prefix_caching = true;            // prompts begin after what the cache has of them
   int32_t block_size = 16;
   /// Bytes of KV cache; default: 4 GiB, never more than half of the free memory, nor more than
   /// max_num_seqs requests of max_model_len can use.

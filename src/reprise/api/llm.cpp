@@ -278,7 +278,8 @@ void LLM::Impl::build_core() {
                     .max_model_len = report.max_model_len,
                     .enable_chunked_prefill = args.enable_chunked_prefill,
                     .vocab_size = static_cast<int>(config.vocab_size)},
-      .seed = args.seed};
+      .seed = args.seed,
+      .enable_prefix_caching = args.enable_prefix_caching};
   const std::vector<int64_t>& eos =
       generation.eos_token_ids.empty() ? config.eos_token_ids : generation.eos_token_ids;
   options.scheduler.eos_token_ids.assign(eos.begin(), eos.end());
@@ -357,6 +358,7 @@ std::vector<RequestOutput> LLM::generate_token_ids(
   while (core.has_unfinished_requests()) {
     for (const engine::EngineCore::Update& update : core.step()) {
       const size_t index = index_of(update.request->id());
+      results[index].num_cached_tokens = update.request->num_cached_tokens();
       RequestMetrics& metrics = results[index].metrics;
       const engine::OutputDelta delta = impl_->outputs->process(update);
       if (update.new_token_id) {

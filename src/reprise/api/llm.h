@@ -37,6 +37,7 @@ struct RequestOutput {
   /// Of prompt tokens 1, 2, ...: the first has none. Empty unless asked for.
   std::vector<sampling::PositionLogprobs> prompt_logprobs;
   engine::CompletionOutput output;
+  int32_t num_cached_tokens = 0;  // of the prompt: found in the prefix cache, not computed
   RequestMetrics metrics;
 };
 

@@ -25,7 +25,8 @@ constexpr std::array kAllModes = {CudagraphMode::NONE,
                                   CudagraphMode::FULL_AND_PIECEWISE};
 
 struct BenchArguments {
-  api::EngineArgs engine;
+  // Every round runs the same prompts; found in the cache, they would measure nothing.
+  api::EngineArgs engine{.enable_prefix_caching = false};
   int32_t batch_size = 1;
   int32_t input_len = 32;
   int32_t output_len = 128;

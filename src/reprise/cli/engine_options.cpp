@@ -132,6 +132,10 @@ void add_engine_options(OptionTable& table, api::EngineArgs& args) {
                    kScheduler,
                    "Cut long prompts to fill steps.",
                    args.enable_chunked_prefill);
+  table.add_switch("enable-prefix-caching",
+                   kCache,
+                   "Requests with the same beginning share its computed blocks.",
+                   args.enable_prefix_caching);
   table.add_integer("block-size", kCache, "Tokens per cache block.", args.block_size);
   table.add({.name = "kv-cache-memory-bytes",
              .group = kCache,

@@ -77,6 +77,10 @@ OptionTable make_table(api::EngineArgs& engine, server::ServerOptions& server, b
                     kServer,
                     "Requests that may wait beyond --max-num-seqs; more get 429.",
                     server.max_waiting_requests);
+  table.add_switch("enable-prompt-tokens-details",
+                   kServer,
+                   "Say in `usage` how many tokens of a prompt were cached.",
+                   server.enable_prompt_tokens_details);
   table.add_integer("shutdown-timeout",
                     kServer,
                     "Seconds that running requests have after SIGTERM.",

@@ -14,7 +14,7 @@ Answer::Answer(const GenerationRequest& request,
                AnswerHead head,
                std::string request_id,
                int num_choices,
-               int64_t num_prompt_tokens,
+               Usage usage,
                ExchangeRef exchange)
     : head_(std::move(head)),
       request_id_(std::move(request_id)),
@@ -22,8 +22,9 @@ Answer::Answer(const GenerationRequest& request,
       is_stream_(request.stream),
       include_usage_(request.include_usage),
       continuous_usage_(request.continuous_usage),
+      n_(request.n),
       choices_(static_cast<size_t>(num_choices)),
-      usage_{.prompt_tokens = num_prompt_tokens} {}
+      usage_(usage) {}
 
 void Answer::take(const EngineEvent& event) {
   Choice& choice = choices_[static_cast<size_t>(event.choice)];
@@ -45,6 +46,10 @@ void Answer::count(const EngineEvent& event, Choice& choice) {
       event.finished ? event.num_output_tokens - choice.num_output_tokens : event.num_tokens;
   choice.num_output_tokens += num_new;
   usage_.completion_tokens += num_new;
+  // A prompt is counted once, so what was cached of it is, too: for the first of its answers.
+  if (!usage_.cached_tokens || event.choice % n_ != 0) return;
+  *usage_.cached_tokens += event.num_cached_tokens - choice.num_cached_tokens;
+  choice.num_cached_tokens = event.num_cached_tokens;
 }
 
 void Answer::begin_stream() {

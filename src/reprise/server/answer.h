@@ -21,7 +21,7 @@ class Answer {
          AnswerHead head,
          std::string request_id,
          int num_choices,
-         int64_t num_prompt_tokens,
+         Usage usage,
          ExchangeRef exchange);
 
   /// What one step added to one choice; once it is finished, nothing more comes for that choice.
@@ -35,6 +35,7 @@ class Answer {
   struct Choice {
     std::string text;  // of an answer that is no stream
     int64_t num_output_tokens = 0;
+    int64_t num_cached_tokens = 0;
     std::string finish_reason;
     engine::StopReason stop_reason;
   };
@@ -50,6 +51,7 @@ class Answer {
   bool is_stream_;
   bool include_usage_;
   bool continuous_usage_;
+  int n_;  // answers per prompt
   bool has_begun_ = false;  // the head of the stream was sent
   std::vector<Choice> choices_;
   Usage usage_;

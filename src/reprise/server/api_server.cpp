@@ -55,7 +55,8 @@ ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
             .handle = [this](const HttpRequest& request,
                              const ExchangeRef& exchange) { handle(request, exchange); },
             .on_signal = [this] { on_signal(); }}),
-      generations(int64_t{options.max_num_seqs} + options.max_waiting_requests,
+      generations({.capacity = int64_t{options.max_num_seqs} + options.max_waiting_requests,
+                   .enable_prompt_tokens_details = options.enable_prompt_tokens_details},
                   engine,
                   model,
                   [this](std::function<void()> task) { http.post(std::move(task)); }) {

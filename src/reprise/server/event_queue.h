@@ -23,6 +23,7 @@ struct EngineEvent {
   std::string error;
   int32_t num_prompt_tokens = 0;
   int32_t num_output_tokens = 0;
+  int32_t num_cached_tokens = 0;
 };
 
 [[nodiscard]] inline EngineEvent copy_event(uint64_t generation,
@@ -37,7 +38,8 @@ struct EngineEvent {
           .stop_reason = output.stop_reason,
           .error = output.error,
           .num_prompt_tokens = output.num_prompt_tokens,
-          .num_output_tokens = output.num_output_tokens};
+          .num_output_tokens = output.num_output_tokens,
+          .num_cached_tokens = output.num_cached_tokens};
 }
 
 /// Hands events from the engine's thread to the I/O thread: one wake-up for all that a step brings.

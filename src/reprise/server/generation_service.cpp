@@ -19,11 +19,11 @@ struct GenerationService::Generation {
   int num_unfinished = 0;
 };
 
-GenerationService::GenerationService(int64_t capacity,
+GenerationService::GenerationService(const GenerationServiceOptions& options,
                                      api::AsyncEngine& engine,
                                      const ServedModel& model,
                                      Post post)
-    : capacity_(capacity),
+    : options_(options),
       engine_(&engine),
       model_(&model),
       events_(std::make_shared<EventQueue>(
@@ -45,14 +45,14 @@ void GenerationService::check_health() const {
 
 void GenerationService::check_room(const GenerationRequest& request) const {
   check_health();
-  if (request.num_choices() > capacity_) {
+  if (request.num_choices() > options_.capacity) {
     throw ApiError(400,
                    fmt::format("The request asks for {} answers; this server takes {} at a time.",
                                request.num_choices(),
-                               capacity_),
+                               options_.capacity),
                    "n");
   }
-  if (num_active_ + request.num_choices() > capacity_) {
+  if (num_active_ + request.num_choices() > options_.capacity) {
     throw ApiError(
         429,
         fmt::format("The server is full: {} requests run or wait. Try again later.", num_active_));
@@ -64,9 +64,10 @@ void GenerationService::start(const GenerationRequest& request,
                               const std::string& request_id,
                               const ExchangeRef& exchange) {
   check_room(request);
-  int64_t num_prompt_tokens = 0;
+  Usage usage;
+  if (options_.enable_prompt_tokens_details) usage.cached_tokens = 0;
   for (const std::vector<int32_t>& prompt : prompts) {
-    num_prompt_tokens += static_cast<int64_t>(prompt.size());
+    usage.prompt_tokens += static_cast<int64_t>(prompt.size());
   }
   const std::string id = request_id.empty() ? new_id() : request_id;
   AnswerHead head{.is_chat = request.is_chat,
@@ -74,8 +75,7 @@ void GenerationService::start(const GenerationRequest& request,
                   .created = std::time(nullptr),
                   .model = request.model.value_or(model_->name())};
   auto generation = std::make_shared<Generation>(Generation{
-      .answer = Answer(
-          request, std::move(head), id, request.num_choices(), num_prompt_tokens, exchange)});
+      .answer = Answer(request, std::move(head), id, request.num_choices(), usage, exchange)});
   const Key key = next_key_++;
   submit(key, *generation, request, prompts);
   generations_.emplace(key, std::move(generation));
@@ -97,9 +97,12 @@ void GenerationService::submit(Key key,
         }
         const auto index = static_cast<int>(generation.choices.size());
         const api::AsyncRequestId id = engine_->submit(
-            prompt, params, [queue = events_, key, index](const api::AsyncOutput& output) {
+            prompt,
+            params,
+            [queue = events_, key, index](const api::AsyncOutput& output) {
               queue->push(copy_event(key, index, output));
-            });
+            },
+            request.options);
         generation.choices.push_back({.id = id});
       }
     }

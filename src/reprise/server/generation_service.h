@@ -17,6 +17,11 @@
 
 namespace reprise::server {
 
+struct GenerationServiceOptions {
+  int64_t capacity = 0;  // answers in the making at a time, at most
+  bool enable_prompt_tokens_details = false;
+};
+
 /// The requests that the engine works on: admits them, hands their events to their answers, aborts
 /// those whose client has gone. I/O thread only. States: admitting, draining (admits nothing more).
 class GenerationService {
@@ -24,9 +29,8 @@ class GenerationService {
   /// Runs a task on the I/O thread, from any thread.
   using Post = std::function<void(std::function<void()>)>;
 
-  /// At most `capacity` answers are in the making at a time. `engine` and `model` must outlive
-  /// this.
-  GenerationService(int64_t capacity,
+  /// `engine` and `model` must outlive this.
+  GenerationService(const GenerationServiceOptions& options,
                     api::AsyncEngine& engine,
                     const ServedModel& model,
                     Post post);
@@ -71,7 +75,7 @@ class GenerationService {
   void note_idle();
   std::string new_id();
 
-  int64_t capacity_;
+  GenerationServiceOptions options_;
   api::AsyncEngine* engine_;
   const ServedModel* model_;
   std::shared_ptr<EventQueue> events_;  // also the engine's callbacks hold it

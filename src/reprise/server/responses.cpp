@@ -49,7 +49,8 @@ Json to_json(const Usage& usage) {
   return {{"prompt_tokens", usage.prompt_tokens},
           {"total_tokens", usage.prompt_tokens + usage.completion_tokens},
           {"completion_tokens", usage.completion_tokens},
-          {"prompt_tokens_details", nullptr}};
+          {"prompt_tokens_details",
+           usage.cached_tokens ? Json{{"cached_tokens", *usage.cached_tokens}} : Json(nullptr)}};
 }
 
 Json answer_json(const AnswerHead& head,

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,7 @@ struct AnswerHead {
 struct Usage {
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
+  std::optional<int64_t> cached_tokens;  // of the prompts; unset: not told
 };
 
 /// One finished answer, or what one step added to it.

@@ -19,6 +19,7 @@ struct ServerOptions {
   bool allow_unauthenticated = false;
   int32_t max_num_seqs = 256;          // of the engine
   int32_t max_waiting_requests = 256;  // beyond those: 429
+  bool enable_prompt_tokens_details = false;  // usage tells how much of a prompt was cached
   int shutdown_timeout_seconds = 30;   // for running requests after SIGTERM
   HttpLimits limits;
 };
