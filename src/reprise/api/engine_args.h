@@ -7,6 +7,7 @@
 
 #include "reprise/base/json.h"
 #include "reprise/cudagraph/compilation_config.h"
+#include "reprise/engine/scheduler.h"
 
 namespace reprise::api {
 
@@ -24,6 +25,7 @@ struct EngineArgs {
   int32_t max_num_seqs = 256;
   int32_t max_num_batched_tokens = 2048;
   bool enable_chunked_prefill = true;
+  engine::SchedulingPolicy scheduling_policy = engine::SchedulingPolicy::fcfs;
   bool enable_prefix_caching = true;            // prompts begin after what the cache has of them
   int32_t block_size = 16;
   /// Bytes of KV cache; default: 4 GiB, never more than half of the free memory, nor more than

@@ -277,6 +277,7 @@ void LLM::Impl::build_core() {
                     .max_num_batched_tokens = args.max_num_batched_tokens,
                     .max_model_len = report.max_model_len,
                     .enable_chunked_prefill = args.enable_chunked_prefill,
+                    .policy = args.scheduling_policy,
                     .vocab_size = static_cast<int>(config.vocab_size)},
       .seed = args.seed,
       .enable_prefix_caching = args.enable_prefix_caching};

@@ -22,6 +22,13 @@ api::LoadFormat parse_load_format(std::string_view text) {
       fmt::format("--load-format: '{}' is not one of auto, safetensors, dummy", text));
 }
 
+engine::SchedulingPolicy parse_policy(std::string_view text) {
+  if (text == "fcfs") return engine::SchedulingPolicy::fcfs;
+  if (text == "priority") return engine::SchedulingPolicy::priority;
+  throw InvalidArgument(
+      fmt::format("--scheduling-policy: '{}' is not one of fcfs, priority", text));
+}
+
 cudagraph::CompilationMode parse_level(std::string_view text) {
   try {
     return cudagraph::parse_compilation_mode(text);
@@ -132,6 +139,14 @@ void add_engine_options(OptionTable& table, api::EngineArgs& args) {
                    kScheduler,
                    "Cut long prompts to fill steps.",
                    args.enable_chunked_prefill);
+  table.add({.name = "scheduling-policy",
+             .group = kScheduler,
+             .value_name = "POLICY",
+             .help = "fcfs, or priority: requests with a lower `priority` first.",
+             .default_text = "fcfs",
+             .apply = [&args](std::string_view value) {
+               args.scheduling_policy = parse_policy(value);
+             }});
   table.add_switch("enable-prefix-caching",
                    kCache,
                    "Requests with the same beginning share its computed blocks.",

@@ -75,6 +75,8 @@ class Request {
   [[nodiscard]] uint64_t sampling_seed() const noexcept { return sampling_seed_; }
   [[nodiscard]] int priority() const noexcept { return options_.priority; }
   [[nodiscard]] std::string_view cache_salt() const noexcept { return options_.cache_salt; }
+  /// It has waited so long that it comes before all priorities (SchedulerConfig).
+  [[nodiscard]] bool is_promoted() const noexcept { return is_promoted_; }
   /// 0, 1, 2 ... in the order of `Scheduler::add_request`.
   [[nodiscard]] uint64_t arrival_order() const noexcept { return arrival_order_; }
 
@@ -143,6 +145,9 @@ class Request {
   uint64_t sampling_seed_;
   RequestOptions options_;
   uint64_t arrival_order_ = 0;
+  uint64_t queued_at_step_ = 0;    // when it last began to wait
+  uint64_t num_steps_waited_ = 0;  // before that
+  bool is_promoted_ = false;
 
   RequestStatus status_ = RequestStatus::waiting;
   StopReason stop_reason_;

@@ -2,19 +2,12 @@
 
 namespace reprise::engine {
 
-void RequestQueue::push_back(Request& request) noexcept {
-  request.queue_prev_ = back_;
-  request.queue_next_ = nullptr;
-  (back_ != nullptr ? back_->queue_next_ : front_) = &request;
-  back_ = &request;
-  ++size_;
-}
-
-void RequestQueue::push_front(Request& request) noexcept {
-  request.queue_prev_ = nullptr;
-  request.queue_next_ = front_;
-  (front_ != nullptr ? front_->queue_prev_ : back_) = &request;
-  front_ = &request;
+void RequestQueue::insert_before(Request* next, Request& request) noexcept {
+  Request* const prev = next != nullptr ? next->queue_prev_ : back_;
+  request.queue_prev_ = prev;
+  request.queue_next_ = next;
+  (prev != nullptr ? prev->queue_next_ : front_) = &request;
+  (next != nullptr ? next->queue_prev_ : back_) = &request;
   ++size_;
 }
 

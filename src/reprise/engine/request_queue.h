@@ -14,12 +14,18 @@ class RequestQueue {
   [[nodiscard]] bool empty() const noexcept { return size_ == 0; }
   [[nodiscard]] size_t size() const noexcept { return size_; }
   [[nodiscard]] Request* front() const noexcept { return front_; }
+  [[nodiscard]] Request* back() const noexcept { return back_; }
   [[nodiscard]] static Request* next(const Request& request) noexcept {
     return request.queue_next_;
   }
+  [[nodiscard]] static Request* prev(const Request& request) noexcept {
+    return request.queue_prev_;
+  }
 
-  void push_back(Request& request) noexcept;
-  void push_front(Request& request) noexcept;
+  void push_back(Request& request) noexcept { insert_before(nullptr, request); }
+  void push_front(Request& request) noexcept { insert_before(front_, request); }
+  /// In front of `next`, which is in this queue; null: at the end.
+  void insert_before(Request* next, Request& request) noexcept;
   /// \pre the request is in this queue.
   void remove(Request& request) noexcept;
 

@@ -26,6 +26,10 @@ TEST(RequestQueue, behaves_like_a_deque_under_random_use) {
     if (place != expected.end()) {
       queue.remove(*request);
       expected.erase(place);
+    } else if (random() % 3 == 0 && !expected.empty()) {
+      const auto next = expected.begin() + static_cast<std::ptrdiff_t>(random() % expected.size());
+      queue.insert_before(*next, *request);
+      expected.insert(next, request);
     } else if (random() % 2 == 0) {
       queue.push_back(*request);
       expected.push_back(request);
@@ -41,6 +45,10 @@ TEST(RequestQueue, behaves_like_a_deque_under_random_use) {
       next = RequestQueue::next(*next);
     }
     ASSERT_EQ(next, nullptr);
+    ASSERT_EQ(queue.back(), expected.empty() ? nullptr : expected.back());
+    if (queue.size() > 1) {
+      ASSERT_EQ(RequestQueue::prev(*queue.back()), *(expected.end() - 2));
+    }
   }
 }
 

@@ -15,6 +15,8 @@ namespace {
 
 /// Ids of finished requests that a step usually sees; more (a mass abort) just grow the vector.
 constexpr size_t kUsualFinished = 256;
+/// Steps between two looks at who has waited too long; a look is linear in the waiting requests.
+constexpr uint64_t kPromotionInterval = 16;
 
 void require_at_least(std::string_view option, int value, int low) {
   if (value < low) {
@@ -31,9 +33,7 @@ void check_config(const SchedulerConfig& config, int max_model_len) {
   require_at_least("max_prompt_logits", config.max_prompt_logits, 1);
   require_at_least("decode_query_len", config.decode_query_len, 1);
   require_at_least("vocab_size", config.vocab_size, 1);
-  if (config.policy != SchedulingPolicy::fcfs) {
-    throw InvalidArgument("scheduler: policy 'priority' is not supported yet; use 'fcfs'");
-  }
+  require_at_least("max_priority_wait_steps", config.max_priority_wait_steps, 1);
   if (config.max_num_batched_tokens < config.max_num_seqs) {
     throw InvalidArgument(fmt::format(
         "scheduler: max_num_batched_tokens ({}) is smaller than max_num_seqs ({}): a step of only "
@@ -168,7 +168,8 @@ void Scheduler::add_request(Request& request) {
   }
   request.arrival_order_ = next_arrival_order_++;
   request.scheduler_ = this;
-  waiting_.push_back(request);
+  request.queued_at_step_ = num_schedules_;
+  enqueue(request);
 }
 
 AbortResult Scheduler::abort_request(Request& request) {
@@ -204,6 +205,10 @@ const SchedulerOutput& Scheduler::schedule() {
   output_.finished_request_ids.clear();
   std::swap(output_.finished_request_ids, finished_since_schedule_);
 
+  ++num_schedules_;
+  if (config_.policy == SchedulingPolicy::priority && num_schedules_ % kPromotionInterval == 0) {
+    promote_waiting();
+  }
   int token_budget = config_.max_num_batched_tokens;
   prompt_logits_budget_ = config_.max_prompt_logits;
   schedule_running(token_budget);
@@ -237,9 +242,7 @@ void Scheduler::schedule_waiting(int& token_budget) {
     Request& request = *waiting_.front();
     if (!admit(request, token_budget)) return;
     const int num_new_tokens = tokens_to_schedule(request, token_budget);
-    waiting_.remove(request);
-    request.status_ = RequestStatus::running;
-    running_.push_back(&request);
+    start_running(request);
     append_to_batch(request, num_new_tokens);
     token_budget -= num_new_tokens;
   }
@@ -350,8 +353,60 @@ void Scheduler::finish_batch() {
   step_in_flight_ = !output_.scheduled.empty();
 }
 
-/// Preemption by recomputation. The last admitted request is never in the batch yet: the batch is
-/// filled in admission order, and the victim comes after the request that needs a block, or is it.
+bool Scheduler::ranks_before(const Request& a, const Request& b) const {
+  const auto rank = [this](const Request& request) {
+    const bool has_priority =
+        config_.policy == SchedulingPolicy::priority && !request.is_promoted_;
+    return std::tuple(has_priority, has_priority ? request.priority() : 0, request.arrival_order_);
+  };
+  return rank(a) < rank(b);
+}
+
+/// A new request: its place is near the end.
+void Scheduler::enqueue(Request& request) {
+  Request* next = nullptr;
+  for (Request* prev = waiting_.back(); prev != nullptr && ranks_before(request, *prev);
+       prev = RequestQueue::prev(*prev)) {
+    next = prev;
+  }
+  waiting_.insert_before(next, request);
+}
+
+/// One that was running or promoted: its place is near the front.
+void Scheduler::enqueue_again(Request& request) {
+  Request* next = waiting_.front();
+  while (next != nullptr && ranks_before(*next, request)) next = RequestQueue::next(*next);
+  waiting_.insert_before(next, request);
+}
+
+void Scheduler::start_running(Request& request) {
+  waiting_.remove(request);
+  request.status_ = RequestStatus::running;
+  request.num_steps_waited_ += num_schedules_ - request.queued_at_step_;
+  const auto place = std::upper_bound(
+      running_.begin(), running_.end(), &request, [this](const Request* a, const Request* b) {
+        return ranks_before(*a, *b);
+      });
+  running_.insert(place, &request);
+}
+
+void Scheduler::promote_waiting() {
+  const auto max_wait = static_cast<uint64_t>(config_.max_priority_wait_steps);
+  for (Request* request = waiting_.front(); request != nullptr;) {
+    Request* const next = RequestQueue::next(*request);
+    const uint64_t waited =
+        request->num_steps_waited_ + num_schedules_ - request->queued_at_step_;
+    if (!request->is_promoted_ && waited >= max_wait) {
+      waiting_.remove(*request);
+      request->is_promoted_ = true;
+      enqueue_again(*request);
+    }
+    request = next;
+  }
+}
+
+/// Preemption by recomputation. The victim is never in the batch yet: the batch is filled by rank,
+/// and the victim comes after the request that needs a block, or is it.
 void Scheduler::preempt_last_running() {
   Request& victim = *running_.back();
   REPRISE_ASSERT(!victim.is_in_flight_,
@@ -364,7 +419,8 @@ void Scheduler::preempt_last_running() {
   victim.status_ = RequestStatus::preempted;
   ++victim.num_preemptions_;
   ++num_preemptions_;
-  waiting_.push_front(victim);
+  victim.queued_at_step_ = num_schedules_;
+  enqueue_again(victim);
   output_.preempted.push_back(&victim);
 }
 

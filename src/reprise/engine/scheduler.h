@@ -17,7 +17,7 @@ namespace reprise::engine {
 
 enum class SchedulingPolicy : uint8_t {
   fcfs,      // first come, first served
-  priority,  // refused for now
+  priority,  // lower RequestOptions::priority first, then first come
 };
 
 /// vLLM's names and defaults.
@@ -37,6 +37,10 @@ struct SchedulerConfig {
   /// Tokens of one request in a decode step: 1 + speculative tokens. Orders the batch.
   int decode_query_len = 1;
   SchedulingPolicy policy = SchedulingPolicy::fcfs;
+  /// Of policy `priority`, so that nobody starves: who has waited that many steps in all, through
+  /// preemptions too, is promoted: served before everyone who is not, first come, first served.
+  /// A minute or two at usual steps. vLLM has no such bound.
+  int max_priority_wait_steps = 4096;
   std::vector<int32_t> eos_token_ids;
   int vocab_size = 0;  // >= 1; bounds prompt and sampled token ids
 };
@@ -118,11 +122,13 @@ enum class AbortResult : uint8_t {
 /// Iteration-level scheduling as vLLM V1: no prefill or decode phases, only requests whose computed
 /// tokens catch up with their known tokens.
 ///
-/// A step serves running requests in admission order, then admits waiting ones, within
+/// Requests are ranked by the policy; fcfs: by arrival. A step serves running requests by rank, then
+/// admits waiting ones by rank (the first that does not fit ends it), within
 /// max_num_batched_tokens, max_num_seqs and the free KV blocks; prompts are cut into chunks to fill
 /// the budget (unless chunked prefill is off). When a running request needs a block and none is
-/// free, the last admitted one is preempted: it loses its blocks and waits, in front of all others,
-/// to be recomputed. The oldest request is never the victim of another, so the system always moves.
+/// free, the running one that ranks last is preempted: it loses its blocks and waits, at its rank,
+/// to be recomputed. Who ranks first is never the victim of another, so the system always moves. A
+/// waiting request preempts nobody.
 ///
 /// With prefix caching, whoever is admitted begins after the cached whole blocks of its tokens, but
 /// always has a token to compute. Blocks are published when their step has succeeded; a request
@@ -197,6 +203,11 @@ class Scheduler {
   void append_to_batch(Request& request, int num_scheduled_tokens);
   void schedule_prompt_logits(Request& request, ScheduledRequest& entry);
   void finish_batch();
+  [[nodiscard]] bool ranks_before(const Request& a, const Request& b) const;
+  void enqueue(Request& request);
+  void enqueue_again(Request& request);
+  void start_running(Request& request);
+  void promote_waiting();
   void preempt_last_running();
   void publish_blocks(Request& request);
   void append_token(Request& request, const sampling::SampledToken& sampled);
@@ -210,12 +221,13 @@ class Scheduler {
   int max_model_len_;
 
   RequestQueue waiting_;
-  std::vector<Request*> running_;  // in admission order
+  std::vector<Request*> running_;  // by rank, as waiting_
   SchedulerOutput output_;
   std::vector<RequestId> finished_since_schedule_;
   std::vector<RequestUpdate> updates_;
   bool step_in_flight_ = false;
   int prompt_logits_budget_ = 0;  // left in the step being scheduled
+  uint64_t num_schedules_ = 0;
   uint64_t next_arrival_order_ = 0;
   int64_t num_preemptions_ = 0;
   PrefixCacheStats prefix_cache_stats_;

@@ -1,18 +1,24 @@
-// Random arrivals, aborts and tiny caches against a model of the KV cache: what a step would read
-// must be exactly what the request's own tokens wrote.
+// A seeded simulator with a virtual clock: random arrivals, aborts, failing steps and tiny caches
+// drive scheduler, cache and dispatcher against a model of the cache's memory. What a step would
+// read must be exactly what the request's own tokens wrote.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "reprise/cudagraph/cudagraph_dispatcher.h"
 #include "reprise/engine/scheduler.h"
 #include "reprise/kv_cache/kv_cache_manager.h"
 
@@ -54,6 +60,11 @@ class Simulation {
     } else if (below(3) == 0) {
       config_.long_prefill_token_threshold = 1 + below(30);
     }
+    if (below(2) == 0) {
+      config_.policy = SchedulingPolicy::priority;
+      config_.max_priority_wait_steps = 1 + below(200);
+    }
+    initialise_dispatcher();
     scheduler_ = std::make_unique<Scheduler>(config_, *cache_);
     slots_.resize(static_cast<size_t>(num_blocks) * static_cast<size_t>(block_size));
   }
@@ -61,8 +72,8 @@ class Simulation {
   void run(int num_steps_with_arrivals) {
     for (int step = 0; step < num_steps_with_arrivals && !::testing::Test::HasFatalFailure();
          ++step) {
-      // Bursts and pauses.
-      if (below(50) < (step / 100 % 2 == 0 ? 20 : 2)) arrive();
+      if (live_.empty()) now_us_ = std::max(now_us_, next_arrival_us_);
+      for (; next_arrival_us_ <= now_us_; next_arrival_us_ += time_to_next_arrival()) arrive();
       if (below(40) == 0) abort_one();
       run_step();
     }
@@ -80,6 +91,10 @@ class Simulation {
   }
 
   [[nodiscard]] int64_t num_preemptions() const { return scheduler_->num_preemptions(); }
+  [[nodiscard]] int64_t num_steps() const { return step_; }
+  [[nodiscard]] int num_failed_steps() const { return num_failed_steps_; }
+  [[nodiscard]] int num_promoted() const { return num_promoted_; }
+  [[nodiscard]] int64_t num_graph_steps() const { return num_graph_steps_; }
   [[nodiscard]] int num_completed() const { return num_completed_; }
   [[nodiscard]] int num_aborted() const { return num_aborted_; }
   [[nodiscard]] int64_t num_cached_tokens() const { return num_cached_tokens_; }
@@ -90,7 +105,29 @@ class Simulation {
     int num_computed = 0;         // contiguous since admission or the last preemption
     std::vector<Slot> contents = {};  // by position
     bool is_running = false;
+    int num_prompt_logits = 0;
+    std::optional<int64_t> deadline = {};  // in steps, once promoted
   };
+
+  void initialise_dispatcher() {
+    const int largest = 1 + below(config_.max_num_batched_tokens);
+    cudagraph::DispatcherOptions options{.mode = cudagraph::CudagraphMode::FULL_AND_PIECEWISE,
+                                         .max_num_seqs = config_.max_num_seqs};
+    for (int size = 1; size < largest; size += 1 + below(8)) {
+      options.mixed_capture_sizes.push_back(size);
+      if (size <= config_.max_num_seqs) options.decode_capture_sizes.push_back(size);
+    }
+    options.mixed_capture_sizes.push_back(largest);
+    dispatcher_.initialize_cudagraph_keys(options);
+    dispatcher_.mark_all_captured();
+  }
+
+  /// Bursts and pauses of a tenth of a second each.
+  int64_t time_to_next_arrival() {
+    const double mean_us = now_us_ / 100'000 % 2 == 0 ? 400 : 5'000;
+    const double uniform = (1.0 + below(1 << 20)) / (1 << 20);
+    return 1 + static_cast<int64_t>(-mean_us * std::log(uniform));
+  }
 
   int below(int limit) { return static_cast<int>(random_() % static_cast<uint32_t>(limit)); }
 
@@ -111,7 +148,9 @@ class Simulation {
     params.min_tokens = params.max_tokens ? below(*params.max_tokens) : 0;
     params.ignore_eos = below(4) == 0;
     const RequestId id{next_id_++};
+    if (below(10) == 0) params.prompt_logprobs = 1;
     RequestOptions options;
+    if (config_.policy == SchedulingPolicy::priority) options.priority = below(4) - 1;
     if (below(4) == 0) options.cache_salt = below(2) == 0 ? "a" : "b";
     Live live{.request =
                   std::make_unique<Request>(id, std::move(prompt), params, 0, std::move(options))};
@@ -131,8 +170,13 @@ class Simulation {
   }
 
   void run_step() {
+    ++step_;
     const SchedulerOutput& output = scheduler_->schedule();
+    set_deadlines();
     for (const Request* request : output.preempted) {
+      for (const ScheduledRequest& entry : output.scheduled) {
+        EXPECT_LT(rank(*entry.request), rank(*request)) << "a preemption for somebody below";
+      }
       EXPECT_EQ(request->status(), RequestStatus::preempted) << "admitted again in the same step";
       live_.at(request->id()).num_computed = 0;
       live_.at(request->id()).is_running = false;
@@ -140,12 +184,77 @@ class Simulation {
     check_batch(output);
     check_cache_owners();
     if (::testing::Test::HasFatalFailure()) return;
+    now_us_ += dispatch(output);
+    if (below(300) == 0) return fail_step(output);
     const std::vector<sampling::SampledToken> sampled = compute(output);
     if (below(30) == 0) abort_one();  // while the step is in flight
     for (const RequestUpdate& update : scheduler_->update_from_output(sampled)) {
       if (update.finished) finish(*update.request);
     }
     check_cache_owners();
+  }
+
+  /// A step that wrote rubbish wherever its requests may write, and then threw.
+  void fail_step(const SchedulerOutput& output) {
+    for (const ScheduledRequest& entry : output.scheduled) {
+      for (int i = 0; i < entry.num_scheduled_tokens; ++i) {
+        slot(*entry.request, entry.num_computed_tokens + i) = random_();
+      }
+    }
+    for (const RequestUpdate& update : scheduler_->fail_scheduled("planted")) {
+      EXPECT_TRUE(update.finished);
+      live_.erase(update.request->id());
+    }
+    ++num_failed_steps_;
+    check_cache_owners();
+  }
+
+  /// Microseconds that the step takes: of what is computed, padding included.
+  int64_t dispatch(const SchedulerOutput& output) {
+    if (output.empty()) return 0;
+    const cudagraph::BatchFacts facts{
+        .num_tokens = output.total_num_scheduled_tokens,
+        .num_reqs = output.num_reqs(),
+        .uniform = cudagraph::is_uniform_decode(output.max_query_len,
+                                                1,
+                                                output.total_num_scheduled_tokens,
+                                                output.num_reqs(),
+                                                output.any_prefill),
+        .num_logits = output.num_logits};
+    const cudagraph::Decision decision = dispatcher_.dispatch(facts);
+    EXPECT_GE(decision.descriptor.num_tokens, facts.num_tokens);
+    const bool is_full = decision.mode == cudagraph::CudagraphRuntimeMode::FULL;
+    EXPECT_TRUE(!is_full || facts.uniform) << "a decode graph for a batch with prompts";
+    if (decision.mode != cudagraph::CudagraphRuntimeMode::NONE) {
+      ++num_graph_steps_;
+      EXPECT_TRUE(dispatcher_.is_captured(decision.mode, decision.descriptor));
+    }
+    return (is_full ? 100 : 300) + 20 * int64_t{decision.descriptor.num_tokens};
+  }
+
+  [[nodiscard]] std::tuple<bool, int, uint64_t> rank(const Request& request) const {
+    const bool by_arrival =
+        config_.policy == SchedulingPolicy::fcfs || request.is_promoted();
+    return {!by_arrival, by_arrival ? 0 : request.priority(), request.arrival_order()};
+  }
+
+  /// Nobody starves: whoever is promoted ends when all have ended that ran or were promoted before,
+  /// each of which takes a step per token, twice if it is preempted.
+  void set_deadlines() {
+    for (auto& [id, live] : live_) {
+      if (!live.request->is_promoted() || live.deadline) continue;
+      ++num_promoted_;
+      int64_t num_steps = 0;
+      for (const auto& [other_id, other] : live_) {
+        if (other.is_running || other.request->is_promoted()) {
+          num_steps += 2 * int64_t{other.request->max_total_tokens()};
+        }
+      }
+      live.deadline = step_ + num_steps;
+    }
+    for (const auto& [id, live] : live_) {
+      ASSERT_LE(step_, live.deadline.value_or(step_)) << "a promoted request starves";
+    }
   }
 
   void check_batch(const SchedulerOutput& output) {
@@ -155,7 +264,7 @@ class Simulation {
     int num_samples = 0;
     int max_query_len = 0;
     bool any_prefill = false;
-    bool has_oldest = live_.empty();
+    const Request* first = nullptr;  // of those that run
     for (const ScheduledRequest& entry : output.scheduled) {
       const Request& request = *entry.request;
       const int end = entry.num_computed_tokens + entry.num_scheduled_tokens;
@@ -175,16 +284,23 @@ class Simulation {
       if (config_.long_prefill_token_threshold > 0) {
         ASSERT_LE(entry.num_scheduled_tokens, config_.long_prefill_token_threshold);
       }
-      if (!config_.enable_chunked_prefill) {
+      if (!config_.enable_chunked_prefill && !request.params().prompt_logprobs) {
         ASSERT_TRUE(entry.samples);
       }
       total += entry.num_scheduled_tokens;
       num_samples += static_cast<int>(entry.samples);
       max_query_len = std::max(max_query_len, entry.num_scheduled_tokens);
       any_prefill |= entry.is_in_prefill;
-      has_oldest |= request.id() == live_.begin()->first;
+      live_.at(request.id()).num_prompt_logits += entry.num_prompt_logits;
     }
-    ASSERT_TRUE(has_oldest) << "the oldest request is part of every step";
+    for (const auto& [id, live] : live_) {
+      const Request* request = live.request.get();
+      if (live.is_running && (first == nullptr || rank(*request) < rank(*first))) first = request;
+    }
+    ASSERT_TRUE(first == nullptr ||
+                std::ranges::any_of(output.scheduled,
+                                    [first](const auto& entry) { return entry.request == first; }))
+        << "who ranks first is part of every step";
     ASSERT_EQ(output.total_num_scheduled_tokens, total);
     ASSERT_LE(total, config_.max_num_batched_tokens);
     ASSERT_EQ(output.num_sampling_requests, num_samples);
@@ -270,6 +386,7 @@ class Simulation {
     if (request.status() != RequestStatus::finished_aborted) {
       ++num_completed_;
       EXPECT_EQ(live.num_computed, request.num_tokens() - 1);
+      EXPECT_EQ(live.num_prompt_logits, request.num_prompt_logits()) << "each once, cached or not";
       EXPECT_EQ(request.num_computed_tokens(), request.num_tokens() - 1);
       check_output(request);
     }
@@ -305,31 +422,71 @@ class Simulation {
   int num_completed_ = 0;
   int num_aborted_ = 0;
   int64_t num_cached_tokens_ = 0;
+  cudagraph::CudagraphDispatcher dispatcher_;
+  int64_t now_us_ = 0;
+  int64_t next_arrival_us_ = 0;
+  int64_t step_ = 0;
+  int num_failed_steps_ = 0;
+  int num_promoted_ = 0;
+  int64_t num_graph_steps_ = 0;
 };
 
-TEST(SchedulerSimulation, keeps_every_invariant_under_random_load) {
-  int64_t num_preemptions = 0;
-  int num_completed = 0;
-  int num_aborted = 0;
-  int64_t num_cached_tokens = 0;
-  for (uint32_t seed = 0; seed < 60; ++seed) {
+struct Totals {
+  int64_t steps = 0;
+  int64_t preemptions = 0;
+  int64_t completed = 0;
+  int64_t aborted = 0;
+  int64_t failed_steps = 0;
+  int64_t promoted = 0;
+  int64_t cached_tokens = 0;
+  int64_t graph_steps = 0;
+};
+
+/// Equal seeds, equal simulations.
+Totals simulate(uint32_t num_seeds, int num_steps) {
+  Totals totals;
+  for (uint32_t seed = 0; seed < num_seeds; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     Simulation simulation(seed);
-    simulation.run(/*num_steps_with_arrivals=*/1000);
-    num_preemptions += simulation.num_preemptions();
-    num_completed += simulation.num_completed();
-    num_aborted += simulation.num_aborted();
-    num_cached_tokens += simulation.num_cached_tokens();
-    if (HasFailure()) return;
+    simulation.run(num_steps);
+    totals.steps += simulation.num_steps();
+    totals.preemptions += simulation.num_preemptions();
+    totals.completed += simulation.num_completed();
+    totals.aborted += simulation.num_aborted();
+    totals.failed_steps += simulation.num_failed_steps();
+    totals.promoted += simulation.num_promoted();
+    totals.cached_tokens += simulation.num_cached_tokens();
+    totals.graph_steps += simulation.num_graph_steps();
+    if (::testing::Test::HasFailure()) break;
   }
-  // The load must really reach the paths that it is there for.
-  EXPECT_GT(num_preemptions, 1000);
-  EXPECT_GT(num_completed, 5000);
-  EXPECT_GT(num_aborted, 500);
-  EXPECT_GT(num_cached_tokens, 20'000);
-  RecordProperty("preemptions", std::to_string(num_preemptions));
-  RecordProperty("completed", num_completed);
+  fmt::print(
+      "{} steps, {} of them with graphs; {} requests completed, {} aborted; {} steps failed; {} "
+      "preemptions, {} promotions; {} tokens found in the cache\n",
+      totals.steps,
+      totals.graph_steps,
+      totals.completed,
+      totals.aborted,
+      totals.failed_steps,
+      totals.preemptions,
+      totals.promoted,
+      totals.cached_tokens);
+  return totals;
 }
+
+TEST(SchedulerSimulation, keeps_every_invariant_under_random_load) {
+  const Totals totals = simulate(/*num_seeds=*/60, /*num_steps=*/1000);
+  // The load must really reach the paths that it is there for.
+  EXPECT_GT(totals.preemptions, 1000);
+  EXPECT_GT(totals.completed, 5000);
+  EXPECT_GT(totals.aborted, 500);
+  EXPECT_GT(totals.failed_steps, 100);
+  EXPECT_GT(totals.promoted, 50);
+  EXPECT_GT(totals.cached_tokens, 10'000);
+  EXPECT_GT(totals.graph_steps, 10'000);
+}
+
+// For changes of scheduler or cache: --gtest_also_run_disabled_tests.
+TEST(SchedulerSimulation, DISABLED_of_a_million_steps) { (void)simulate(1000, 1000); }
 
 }  // namespace
 }  // namespace reprise::engine

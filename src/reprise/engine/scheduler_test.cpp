@@ -216,7 +216,8 @@ TEST(Scheduler, refuses_options_that_cannot_work) {
                 c.long_prefill_token_threshold = 4;
               }),
               HasSubstr("long_prefill_token_threshold (4)"));
-  EXPECT_THAT(error_of([](auto& c) { c.policy = SchedulingPolicy::priority; }), HasSubstr("fcfs"));
+  EXPECT_THAT(error_of([](auto& c) { c.max_priority_wait_steps = 0; }),
+              HasSubstr("max_priority_wait_steps"));
   EXPECT_THAT(error_of([](auto& c) { c.vocab_size = 0; }), HasSubstr("vocab_size"));
   EXPECT_THAT(error_of([](auto& c) { c.max_model_len = 1; }), HasSubstr("max_model_len"));
 }
