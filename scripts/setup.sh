@@ -18,6 +18,7 @@ needs=(
   "libutf8proc-dev|header utf8proc.h|Unicode normal forms of tokenizers"
   "libxxhash-dev|header xxhash.h|hash tables of tokenizers"
   "libboost1.81-dev|header boost/beast/http.hpp|HTTP of the server (headers only)"
+  "libyaml-cpp-dev|header yaml-cpp/yaml.h|reads --config files"
   "libgtest-dev|header gtest/gtest.h|tests"
   "libgmock-dev|header gmock/gmock.h|tests"
   "python3|tool python3|tests of the source tree itself"

@@ -3,6 +3,8 @@
 #include <span>
 #include <string>
 
+#include "reprise/cli/option_table.h"
+
 /// The commands of the `reprise` program. Each takes its arguments without the command's name,
 /// writes results to stdout and progress to stderr, and returns the exit code.
 ///
@@ -15,5 +17,12 @@ int run_bench(std::span<const std::string> arguments);
 int run_eval(std::span<const std::string> arguments);
 int run_dump(std::span<const std::string> arguments);
 int run_explain(std::span<const std::string> arguments);
+int run_collect_env(std::span<const std::string> arguments);
+int run_completion(std::span<const std::string> arguments);
+int run_reference(std::span<const std::string> arguments);
+
+/// The options of serve, for pages about them: what they set is gone when this returns, so they
+/// must not be applied.
+[[nodiscard]] OptionTable serve_options();
 
 }  // namespace reprise::cli

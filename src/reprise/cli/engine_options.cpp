@@ -70,7 +70,9 @@ void add_compilation_options(OptionTable& table,
                  [&compilation_config](std::string_view path, std::string_view value) {
                    cudagraph::assign_compilation_field(compilation_config,
                                                        fmt::format("{}={}", path, value));
-                 }});
+                 },
+             .merged = [&compilation_config] { return compilation_config.dump(); },
+             .example = "{}"});
   table.add(
       {.name = "level",
        .group = kGraphs,
@@ -80,7 +82,8 @@ void add_compilation_options(OptionTable& table,
        .default_text = "3; 0 with -O0",
        .apply = [&compilation_config](std::string_view value) {
          compilation_config["mode"] = to_string(parse_level(value));
-       }});
+       },
+       .choices = {"0", "1", "2", "3"}});
   table.add(
       {.name = "optimization-level",
        .short_name = "-O",
@@ -90,7 +93,8 @@ void add_compilation_options(OptionTable& table,
        .default_text = "2",
        .apply = [&level](std::string_view value) {
          level = cudagraph::parse_optimization_level(value);
-       }});
+       },
+       .choices = {"0", "1", "2", "3"}});
 }
 
 void add_engine_options(OptionTable& table, api::EngineArgs& args) {
@@ -111,7 +115,8 @@ void add_engine_options(OptionTable& table, api::EngineArgs& args) {
        .value_name = "FORMAT",
        .help = "auto, safetensors, or dummy for seeded random weights.",
        .default_text = "auto",
-       .apply = [&args](std::string_view value) { args.load_format = parse_load_format(value); }});
+       .apply = [&args](std::string_view value) { args.load_format = parse_load_format(value); },
+       .choices = {"auto", "safetensors", "dummy"}});
   table.add_text("dtype", kModel, "TYPE", "auto, bfloat16, float16 or float32.", args.dtype);
   table.add({.name = "max-model-len",
              .group = kModel,
@@ -119,6 +124,10 @@ void add_engine_options(OptionTable& table, api::EngineArgs& args) {
              .help = "Longest prompt plus answer, in tokens.",
              .default_text = "from config.json",
              .apply = [&args](std::string_view value) {
+               if (value == "auto" || value == "-1") {
+                 args.max_model_len.reset();
+                 return;
+               }
                args.max_model_len = static_cast<int32_t>(
                    std::min<int64_t>(parse_human_integer("--max-model-len", value), INT32_MAX));
              }});
@@ -212,26 +221,32 @@ void add_sampling_options(OptionTable& table, sampling::SamplingParams& params) 
              .group = kSampling,
              .value_name = "TEXT",
              .help = "Ends the answer where this text appears; may be repeated.",
-             .apply = [&params](std::string_view value) { params.stop.emplace_back(value); }});
+             .apply = [&params](std::string_view value) { params.stop.emplace_back(value); },
+             .takes_several = true});
   table.add_switch(
       "ignore-eos", kSampling, "Go on after the end-of-text token.", params.ignore_eos);
+}
+
+std::optional<Configuration> configure_model_command(const OptionTable& table,
+                                                     std::span<const std::string> arguments,
+                                                     std::string_view command,
+                                                     std::filesystem::path& model) {
+  std::optional<Configuration> configuration = configure(table, arguments);
+  if (!configuration) return std::nullopt;
+  const std::span<const std::string> positional = configuration->positional();
+  if (positional.size() > 1) {
+    throw InvalidArgument(fmt::format("unexpected argument '{}'", positional[1]));
+  }
+  if (!positional.empty()) model = positional[0];
+  if (model.empty()) throw InvalidArgument(fmt::format("{} needs a model folder", command));
+  return configuration;
 }
 
 bool parse_model_command(const OptionTable& table,
                          std::span<const std::string> arguments,
                          std::string_view command,
                          std::filesystem::path& model) {
-  if (OptionTable::asks_for_help(arguments)) {
-    fmt::print("{}", table.help_text(arguments));
-    return false;
-  }
-  const std::vector<std::string> positional = table.parse(arguments);
-  if (positional.size() > 1) {
-    throw InvalidArgument(fmt::format("unexpected argument '{}'", positional[1]));
-  }
-  if (!positional.empty()) model = positional[0];
-  if (model.empty()) throw InvalidArgument(fmt::format("{} needs a model folder", command));
-  return true;
+  return configure_model_command(table, arguments, command, model).has_value();
 }
 
 void require_complete(std::span<const api::RequestOutput> answers) {

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "reprise/api/engine_args.h"
 #include "reprise/api/llm.h"
+#include "reprise/cli/configuration.h"
 #include "reprise/cli/option_table.h"
 #include "reprise/sampling/sampling_params.h"
 
@@ -27,8 +29,15 @@ void add_sampling_options(OptionTable& table, sampling::SamplingParams& params);
 /// \throws Error with the first failed answer's reason
 void require_complete(std::span<const api::RequestOutput> answers);
 
-/// Parses the arguments of a command that takes one MODEL, as a positional argument or as --model.
-/// Returns false when help was asked for, and printed. \throws InvalidArgument
+/// Parses the arguments of a command that takes one MODEL, as a positional argument or as --model,
+/// with its --config and the environment. Nothing when help or the configuration was asked for, and
+/// printed. \throws InvalidArgument
+[[nodiscard]] std::optional<Configuration> configure_model_command(
+    const OptionTable& table,
+    std::span<const std::string> arguments,
+    std::string_view command,
+    std::filesystem::path& model);
+/// The same for commands that need no more than a yes.
 [[nodiscard]] bool parse_model_command(const OptionTable& table,
                                        std::span<const std::string> arguments,
                                        std::string_view command,

@@ -113,12 +113,10 @@ int run_explain(std::span<const std::string> arguments) {
   parsed.inputs.attention = {{"UNIFIED", cudagraph::AttentionCGSupport::ALWAYS}};
   parsed.inputs.max_num_batched_tokens = api::EngineArgs{}.max_num_batched_tokens;
   const OptionTable table = make_table(parsed);
-  if (OptionTable::asks_for_help(arguments)) {
-    fmt::print("{}", table.help_text(arguments));
-    return 0;
-  }
+  const std::optional<Configuration> configuration = configure(table, arguments);
+  if (!configuration) return 0;
   // A model may be named so that a serve command line can be pasted.
-  const std::vector<std::string> positional = table.parse(arguments);
+  const std::span<const std::string> positional = configuration->positional();
   if (positional.size() > 1) throw InvalidArgument("explain takes at most one MODEL");
   if (!positional.empty()) parsed.model = positional[0];
   const cudagraph::Explanation explanation = explain(parsed);

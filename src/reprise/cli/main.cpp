@@ -11,22 +11,36 @@
 #include "reprise/base/error.h"
 #include "reprise/base/nearest_name.h"
 #include "reprise/cli/commands.h"
+#include "reprise/cli/environment.h"
+#include "reprise/cli/exit_codes.h"
+#include "reprise/cli/manual.h"
+#include "reprise/cli/option_table.h"
 #include "reprise/cli/version.h"
 
 namespace {
 
+using reprise::cli::environment_variables;
+using reprise::cli::ExitCode;
+using reprise::cli::kExitCodes;
+using reprise::cli::kOptionVariables;
 using reprise::cli::run_bench;
+using reprise::cli::run_collect_env;
+using reprise::cli::run_completion;
 using reprise::cli::run_dump;
 using reprise::cli::run_eval;
 using reprise::cli::run_explain;
 using reprise::cli::run_generate;
+using reprise::cli::run_reference;
 using reprise::cli::run_serve;
+using reprise::cli::Variable;
 
 struct Command {
   std::string_view name;
   std::string_view help;
   int (*run)(std::span<const std::string>);
 };
+
+int show_manual(std::span<const std::string> arguments);
 
 constexpr std::array kCommands = {
     Command{"generate", "Text from a prompt, streamed.", run_generate},
@@ -35,38 +49,55 @@ constexpr std::array kCommands = {
     Command{"dump", "What the compiler makes of a model: pieces, passes, launches, as text or page.", run_dump},
     Command{"eval", "Exact match on word problems, per mode.", run_eval},
     Command{"explain", "Which level, mode, sizes, which graph for which batch, and why. Loads nothing unless asked.", run_explain},
-};
-
-struct Variable {
-  std::string_view name;
-  std::string_view help;
-};
-
-// All that the program looks at; a test compares this list with the source.
-constexpr std::array kEnvironment = {
-    Variable{"REPRISE_CACHE_ROOT", "Folder for compiled programs; --compile-cache-root comes first."},
-    Variable{"XDG_CACHE_HOME", "If neither is given: $XDG_CACHE_HOME/reprise/compile_cache."},
-    Variable{"HOME", "If that is not an absolute path: $HOME/.cache/reprise/compile_cache; else nowhere."},
-    Variable{"REPRISE_DISABLE_COMPILE_CACHE", "1 or true: as --disable-compile-cache."},
-    Variable{"VLLM_DISABLE_COMPILE_CACHE", "The same by vLLM's name."},
-    Variable{"REPRISE_API_KEY", "serve: one more --api-key."},
-    Variable{"VLLM_API_KEY", "The same by vLLM's name."},
+    Command{"collect-env", "What a bug report needs to know about this machine and build.", run_collect_env},
+    Command{"completion", "A script that completes commands and options in bash, zsh or fish.", run_completion},
+    Command{"man", "The manual page of a command: reprise man serve | man -l -", show_manual},
+    Command{"reference", "Pages of the documentation that the program writes itself.", run_reference},
 };
 
 void print_help() {
   fmt::print("Reprise {}: an LLM engine that replays captured graphs.\n\nusage: reprise COMMAND [options]\n\n",
              reprise::cli::kVersion);
-  for (const Command& command : kCommands) fmt::print("  {:<10} {}\n", command.name, command.help);
+  for (const Command& command : kCommands) fmt::print("  {:<11} {}\n", command.name, command.help);
   fmt::print("\n  --help     This text; reprise COMMAND --help for a command's options.\n"
              "  --version  Version and what this CPU can do.\n\nEnvironment:\n");
-  for (const Variable& variable : kEnvironment) {
+  fmt::print("  {:<30} {}\n", "REPRISE_ARG_<OPTION>", kOptionVariables);
+  for (const Variable& variable : environment_variables()) {
     fmt::print("  {:<30} {}\n", variable.name, variable.help);
   }
+  fmt::print("\nExit codes:\n");
+  for (const ExitCode& code : kExitCodes) fmt::print("  {}  {}\n", code.value, code.help);
+}
+
+void print_manual() {
+  reprise::cli::ManualPage page("reprise COMMAND [options]",
+                                "an LLM engine that replays captured graphs. reprise man COMMAND "
+                                "shows the page of a command.");
+  page.add_section("Commands");
+  for (const Command& command : kCommands) page.add_entry(command.name, command.help);
+  page.add_section("Environment");
+  page.add_entry("REPRISE_ARG_<OPTION>", kOptionVariables);
+  for (const Variable& variable : environment_variables()) page.add_entry(variable.name, variable.help);
+  page.add_section("Exit status");
+  for (const ExitCode& code : kExitCodes) page.add_entry(std::to_string(code.value), code.help);
+  fmt::print("{}", page.text());
+}
+
+void print_completions() {
+  for (const Command& command : kCommands) fmt::print("{}\t\t{}\n", command.name, command.help);
+  fmt::print("--help\t\tCommands and environment.\n--version\t\tVersion and what this CPU can do.\n");
 }
 
 int dispatch(std::span<const std::string> arguments) {
-  if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h" || arguments[0] == "help") {
-    print_help();
+  if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h" || arguments[0] == "help" ||
+      arguments[0].starts_with("--help=")) {
+    if (!arguments.empty() && arguments[0] == "--help=format:man") {
+      print_manual();
+    } else if (!arguments.empty() && arguments[0] == "--help=format:completion") {
+      print_completions();
+    } else {
+      print_help();
+    }
     return arguments.empty() ? 2 : 0;
   }
   if (arguments[0] == "--version" || arguments[0] == "-V") {
@@ -81,6 +112,18 @@ int dispatch(std::span<const std::string> arguments) {
   throw reprise::InvalidArgument(fmt::format("unknown command '{}'{}; reprise --help lists them",
                                              arguments[0],
                                              reprise::did_you_mean(arguments[0], names)));
+}
+
+int show_manual(std::span<const std::string> arguments) {
+  if (reprise::cli::OptionTable::asks_for_help(arguments)) {
+    fmt::print("{}", reprise::cli::OptionTable(
+        "reprise man [COMMAND ...]",
+        "Writes a manual page for man(1): reprise man serve | man -l -").help_text(arguments));
+    return 0;
+  }
+  std::vector<std::string> words(arguments.begin(), arguments.end());
+  words.emplace_back("--help=format:man");
+  return dispatch(words);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "reprise/base/error.h"
 #include "reprise/base/nearest_name.h"
@@ -17,13 +18,6 @@ std::string with_dashes(std::string_view name) {
   std::string text(name);
   std::replace(text.begin(), text.end(), '_', '-');
   return text;
-}
-
-bool contains_ignoring_case(std::string_view text, std::string_view word) {
-  const auto lower = [](char c) { return std::tolower(static_cast<unsigned char>(c)); };
-  return std::search(text.begin(), text.end(), word.begin(), word.end(), [&](char a, char b) {
-           return lower(a) == lower(b);
-         }) != text.end();
 }
 
 // An argument cut into its parts: --name[.path][=value]
@@ -45,7 +39,7 @@ SplitArgument split(std::string_view argument) {
     parts.path = argument.substr(dot + 1);
     argument = argument.substr(0, dot);
   }
-  parts.name = std::string(argument);
+  parts.name = with_dashes(argument);
   return parts;
 }
 
@@ -91,21 +85,34 @@ void OptionTable::add_text(std::string name,
 }
 
 const Option* OptionTable::find(std::string_view name) const {
-  const auto matches = [name](const Option& option) {
-    if (name.starts_with("--")) return with_dashes(name.substr(2)) == option.name;
-    return !option.short_name.empty() && name == option.short_name;
-  };
-  const auto found = std::find_if(options_.begin(), options_.end(), matches);
+  const auto found = std::find_if(options_.begin(),
+                                  options_.end(),
+                                  [wanted = with_dashes(name)](const Option& option) { return option.name == wanted; });
   return found == options_.end() ? nullptr : &*found;
 }
 
-std::vector<std::string> OptionTable::parse(std::span<const std::string> arguments) const {
-  std::vector<std::string> positional;
+const Option* OptionTable::find_flag(std::string_view flag) const {
+  if (flag.starts_with("--")) return find(flag.substr(2));
+  const auto found = std::find_if(
+      options_.begin(), options_.end(), [flag](const Option& option) { return option.short_name == flag; });
+  return found == options_.end() ? nullptr : &*found;
+}
+
+ScannedArguments OptionTable::scan(std::span<const std::string> arguments) const {
+  ScannedArguments scanned;
+  // "--served-model-name a b" takes both, but never the MODEL that is still missing.
+  const bool model_is_named =
+      std::any_of(arguments.begin(), arguments.end(), [](const std::string& argument) {
+        return argument == "--model" || argument.starts_with("--model=");
+      });
+  const auto is_value = [](const std::string& argument) {
+    return argument == "-" || !argument.starts_with('-');
+  };
   bool options_ended = false;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
-    if (options_ended || argument == "-" || !argument.starts_with('-')) {
-      positional.push_back(argument);
+    if (options_ended || is_value(argument)) {
+      scanned.positional.push_back(argument);
       continue;
     }
     if (argument == "--") {
@@ -113,27 +120,31 @@ std::vector<std::string> OptionTable::parse(std::span<const std::string> argumen
       continue;
     }
     SplitArgument parts = split(argument);
-    const Option* option = find(parts.name);
+    const auto give = [&](const Option& option, std::string_view value) {
+      scanned.assignments.push_back({.option = &option,
+                                     .path = std::string(parts.path),
+                                     .value = std::string(value),
+                                     .source = Source::command_line,
+                                     .where = "command line"});
+    };
+    const Option* option = find_flag(parts.name);
     if (option == nullptr && parts.name.starts_with("--no-")) {
-      option = find("--" + parts.name.substr(5));
-      if (option != nullptr && option->value_name.empty() && !parts.has_value) {
-        option->apply("false");
+      option = find(parts.name.substr(5));
+      if (option != nullptr && option->value_name.empty() && !parts.has_value && parts.path.empty()) {
+        give(*option, "false");
         continue;
       }
       option = nullptr;
     }
     // "-O2" is written without a space.
     if (option == nullptr && argument.size() > 2 && !argument.starts_with("--")) {
-      option = find(argument.substr(0, 2));
+      option = find_flag(argument.substr(0, 2));
       if (option != nullptr) parts = {.name = parts.name, .value = std::string_view(argument).substr(2), .has_value = true};
     }
     if (option == nullptr) refuse(argument);
     if (!parts.path.empty() && !option->apply_dotted) refuse(argument);
     if (option->value_name.empty()) {
-      if (parts.has_value && parts.value != "true" && parts.value != "false") {
-        throw InvalidArgument(fmt::format("--{}: is a switch; '{}' is not true or false", option->name, parts.value));
-      }
-      option->apply(parts.has_value ? parts.value : "true");
+      give(*option, parts.has_value ? parts.value : "true");
       continue;
     }
     if (!parts.has_value) {
@@ -142,78 +153,57 @@ std::vector<std::string> OptionTable::parse(std::span<const std::string> argumen
       }
       parts.value = arguments[++i];
     }
-    if (parts.path.empty()) {
-      option->apply(parts.value);
-    } else {
-      option->apply_dotted(parts.path, parts.value);
+    give(*option, parts.value);
+    while (option->takes_several && (model_is_named || !scanned.positional.empty()) &&
+           i + 1 < arguments.size() && is_value(arguments[i + 1])) {
+      give(*option, arguments[++i]);
     }
   }
-  return positional;
+  return scanned;
+}
+
+void OptionTable::apply(const Assignment& assignment) {
+  const Option& option = *assignment.option;
+  try {
+    if (!assignment.path.empty()) {
+      option.apply_dotted(assignment.path, assignment.value);
+    } else if (option.value_name.empty()) {
+      option.apply(parse_switch("--" + option.name, assignment.value) ? "true" : "false");
+    } else {
+      option.apply(assignment.value);
+    }
+  } catch (const InvalidArgument& error) {
+    if (assignment.source == Source::command_line) throw;
+    throw InvalidArgument(fmt::format("{}: {}", assignment.where, error.what()));
+  }
+}
+
+std::vector<std::string> OptionTable::parse(std::span<const std::string> arguments) const {
+  ScannedArguments scanned = scan(arguments);
+  for (const Assignment& assignment : scanned.assignments) apply(assignment);
+  return std::move(scanned.positional);
+}
+
+std::string OptionTable::suggestion(std::string_view name) const {
+  std::vector<std::string_view> names;
+  for (const Option& option : options_) names.push_back(option.name);
+  const std::string_view nearest = nearest_name(name, names);
+  return nearest.empty() ? "" : fmt::format("; did you mean --{}?", nearest);
 }
 
 void OptionTable::refuse(std::string_view argument) const {
   const SplitArgument parts = split(argument);
-  std::vector<std::string_view> names;
-  for (const Option& option : options_) names.push_back(option.name);
-  const size_t dashes = parts.name.find_first_not_of('-');
-  const std::string_view bare = dashes == std::string::npos ? "" : std::string_view(parts.name).substr(dashes);
-  const std::string_view nearest = nearest_name(bare, names);
-  throw InvalidArgument(fmt::format("unknown option {}{}; --help=all lists every option",
-                                    argument,
-                                    nearest.empty() ? "" : fmt::format("; did you mean --{}?", nearest)));
+  const size_t dashes = std::min(parts.name.find_first_not_of('-'), parts.name.size());
+  std::string_view bare = std::string_view(parts.name).substr(dashes);
+  std::string nearest = suggestion(bare);
+  if (nearest.empty() && bare.starts_with("no-")) nearest = suggestion(bare.substr(3));
+  throw InvalidArgument(fmt::format("unknown option {}{}; --help=all lists every option", argument, nearest));
 }
 
-bool OptionTable::asks_for_help(std::span<const std::string> arguments) {
-  return std::any_of(arguments.begin(), arguments.end(), [](const std::string& argument) {
-    return argument == "-h" || argument == "--help" || argument.starts_with("--help=");
-  });
-}
-
-std::string OptionTable::describe(const Option& option) const {
-  std::string flag = "--" + option.name;
-  if (!option.short_name.empty()) flag = option.short_name + ", " + flag;
-  if (!option.value_name.empty()) flag += " " + option.value_name;
-  std::string text = fmt::format("  {:<36} {}", flag, option.help);
-  if (!option.default_text.empty()) text += fmt::format(" [{}]", option.default_text);
-  return text + "\n";
-}
-
-std::string OptionTable::help_text(std::span<const std::string> arguments) const {
-  std::string word;
-  for (const std::string& argument : arguments) {
-    if (argument.starts_with("--help=")) word = argument.substr(7);
-  }
-  std::vector<std::string> groups;
-  for (const Option& option : options_) {
-    if (std::find(groups.begin(), groups.end(), option.group) == groups.end()) groups.push_back(option.group);
-  }
-  std::string text = fmt::format("usage: {}\n\n{}\n", usage_, summary_);
-  if (word.empty()) {
-    text += "\nOption groups (--help=GROUP, --help=OPTION or --help=WORD shows more, --help=all everything):\n";
-    for (const std::string& group : groups) {
-      std::string names;
-      for (const Option& option : options_) {
-        if (option.group == group) names += " --" + option.name;
-      }
-      text += fmt::format("  {}:{}\n", group, names);
-    }
-    return text;
-  }
-  bool found = false;
-  for (const std::string& group : groups) {
-    std::string lines;
-    for (const Option& option : options_) {
-      const bool wanted = word == "all" || contains_ignoring_case(group, word) ||
-                          contains_ignoring_case(option.name, with_dashes(word)) ||
-                          contains_ignoring_case(option.help, word);
-      if (option.group == group && wanted) lines += describe(option);
-    }
-    if (lines.empty()) continue;
-    found = true;
-    text += fmt::format("\n{}:\n{}", group, lines);
-  }
-  if (!found) text += fmt::format("\nNothing matches '{}'.\n", word);
-  return text;
+bool parse_switch(std::string_view option, std::string_view text) {
+  if (text == "true" || text == "True") return true;
+  if (text == "false" || text == "False") return false;
+  throw InvalidArgument(fmt::format("{}: is a switch; '{}' is not true or false", option, text));
 }
 
 int64_t parse_human_integer(std::string_view option, std::string_view text) {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 
 #include "reprise/api/async_engine.h"
 #include "reprise/base/error.h"
@@ -11,6 +10,7 @@
 #include "reprise/cli/engine_options.h"
 #include "reprise/cli/progress.h"
 #include "reprise/cli/version.h"
+#include "reprise/cli/vllm_flags.h"
 #include "reprise/server/access.h"
 #include "reprise/server/api_server.h"
 
@@ -59,7 +59,8 @@ OptionTable make_table(api::EngineArgs& engine, server::ServerOptions& server, b
              .apply = [&server](std::string_view value) {
                if (value.empty()) throw InvalidArgument("--served-model-name: needs a name");
                server.served_model_names.emplace_back(value);
-             }});
+             },
+             .takes_several = true});
   table.add({.name = "api-key",
              .group = kServer,
              .value_name = "KEY",
@@ -68,7 +69,10 @@ OptionTable make_table(api::EngineArgs& engine, server::ServerOptions& server, b
                  "processes: VLLM_API_KEY is safer.",
              .apply = [&server](std::string_view value) {
                add_key(server.api_keys, "--api-key", value);
-             }});
+             },
+             .takes_several = true,
+             .is_secret = true,
+             .adds_up = true});
   table.add_switch("allow-unauthenticated",
                    kServer,
                    "Listen beyond this machine without a key.",
@@ -87,12 +91,8 @@ OptionTable make_table(api::EngineArgs& engine, server::ServerOptions& server, b
                     server.shutdown_timeout_seconds);
   table.add_switch("verbose", kServer, "Say more about start-up.", verbose);
   add_engine_options(table, engine);
+  add_vllm_flags(table);  // after all options of our own
   return table;
-}
-
-void read_environment(std::vector<std::string>& keys) {
-  if (const char* key = std::getenv("REPRISE_API_KEY")) add_key(keys, "REPRISE_API_KEY", key);
-  if (const char* key = std::getenv("VLLM_API_KEY")) add_key(keys, "VLLM_API_KEY", key);
 }
 
 void print_startup(const api::StartupReport& report) {
@@ -117,13 +117,19 @@ void print_startup(const api::StartupReport& report) {
 
 }  // namespace
 
+OptionTable serve_options() {
+  api::EngineArgs engine;
+  server::ServerOptions server;
+  bool verbose = false;
+  return make_table(engine, server, verbose);
+}
+
 int run_serve(std::span<const std::string> arguments) {
   api::EngineArgs engine_args;
   server::ServerOptions options;
   bool verbose = false;
   const OptionTable table = make_table(engine_args, options, verbose);
   if (!parse_model_command(table, arguments, "serve", engine_args.model)) return 0;
-  read_environment(options.api_keys);
   if (options.max_waiting_requests < 0)
     throw InvalidArgument("--max-waiting-requests: must be 0 or more");
   if (options.shutdown_timeout_seconds < 0)

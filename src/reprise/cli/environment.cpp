@@ -1,0 +1,134 @@
+#include "reprise/cli/environment.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstdlib>
+
+#include "reprise/base/error.h"
+
+namespace reprise::cli {
+namespace {
+
+using Converted = std::optional<std::string>;
+
+// vLLM counts GiB, and 0 leaves the choice to it.
+Converted gib_to_bytes(std::string_view value, const LookUpVariable&) {
+  if (value == "0") return std::nullopt;
+  (void)parse_human_integer("VLLM_CPU_KVCACHE_SPACE", value);
+  return std::string(value) + "G";
+}
+
+// REPRISE_CACHE_ROOT is ours and comes first.
+Converted cache_below_root(std::string_view value, const LookUpVariable& look_up) {
+  if (value.empty() || look_up("REPRISE_CACHE_ROOT")) return std::nullopt;
+  return std::string(value) + "/reprise_compile_cache";
+}
+
+Converted unless_empty(std::string_view value, const LookUpVariable&) {
+  if (value.empty()) return std::nullopt;
+  return std::string(value);
+}
+
+constexpr std::array kVariables = {
+    Variable{"REPRISE_API_KEY", "serve: one more --api-key.", "api-key"},
+    Variable{"VLLM_API_KEY", "The same by vLLM's name.", "api-key"},
+    Variable{"REPRISE_CACHE_ROOT", "Folder for compiled programs; --compile-cache-root comes first.", ""},
+    Variable{"VLLM_CACHE_ROOT",
+             "If REPRISE_CACHE_ROOT is not given: compiled programs go to its folder "
+             "reprise_compile_cache.",
+             "compile-cache-root",
+             cache_below_root},
+    Variable{"XDG_CACHE_HOME", "If neither is given: $XDG_CACHE_HOME/reprise/compile_cache.", ""},
+    Variable{"HOME", "If that is not an absolute path: $HOME/.cache/reprise/compile_cache; else nowhere.", ""},
+    Variable{"REPRISE_DISABLE_COMPILE_CACHE", "1 or true: as --disable-compile-cache.", ""},
+    Variable{"VLLM_DISABLE_COMPILE_CACHE", "The same by vLLM's name.", ""},
+    Variable{"VLLM_CPU_KVCACHE_SPACE",
+             "GiB of memory for keys and values, as --kv-cache-memory-bytes; 0 = choose.",
+             "kv-cache-memory-bytes",
+             gib_to_bytes},
+    Variable{"VLLM_ATTENTION_BACKEND", "As --attention-backend.", "attention-backend", unless_empty},
+};
+
+constexpr std::string_view kPrefix = "REPRISE_ARG_";
+
+// These say where the others come from.
+bool is_about_configuration(std::string_view option) {
+  return option == "config" || option == "dump-config";
+}
+
+}  // namespace
+
+std::optional<std::string> look_up_process_environment(std::string_view name) {
+  const char* value = std::getenv(std::string(name).c_str());
+  if (value == nullptr) return std::nullopt;
+  return value;
+}
+
+std::span<const Variable> environment_variables() { return kVariables; }
+
+std::string variable_of(std::string_view option_name) {
+  std::string name(kPrefix);
+  for (char c : option_name) {
+    name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  }
+  return name;
+}
+
+std::vector<Assignment> read_environment(const OptionTable& table, const LookUpVariable& look_up) {
+  std::vector<Assignment> found;
+  const auto add = [&found](const Option* option, std::string_view variable, std::string value) {
+    found.push_back({.option = option,
+                     .value = std::move(value),
+                     .source = Source::environment,
+                     .where = std::string(variable)});
+  };
+  for (const Variable& variable : kVariables) {
+    const Option* option = variable.option.empty() ? nullptr : table.find(variable.option);
+    if (option == nullptr) continue;
+    Converted value = look_up(variable.name);
+    if (value && variable.convert != nullptr) value = variable.convert(*value, look_up);
+    if (value) add(option, variable.name, *value);
+  }
+  for (const Option& option : table.options()) {
+    if (is_about_configuration(option.name)) continue;
+    const std::string variable = variable_of(option.name);
+    std::optional<std::string> value = look_up(variable);
+    if (!value) continue;
+    // 1 and 0 are how people write switches in an environment.
+    if (option.value_name.empty() && (*value == "1" || *value == "0")) value = *value == "1" ? "true" : "false";
+    add(&option, variable, *value);
+  }
+  return found;
+}
+
+std::vector<std::string> unknown_variables(const OptionTable& table,
+                                           std::span<const std::string> set_names) {
+  std::vector<std::string> unknown;
+  for (const std::string& name : set_names) {
+    if (!name.starts_with("VLLM_") && !name.starts_with("REPRISE_")) continue;
+    const bool is_listed = std::any_of(kVariables.begin(), kVariables.end(), [&](const Variable& variable) {
+      return variable.name == name;
+    });
+    const bool is_option = std::any_of(table.options().begin(), table.options().end(), [&](const Option& option) {
+      return !is_about_configuration(option.name) && variable_of(option.name) == name;
+    });
+    if (!is_listed && !is_option) unknown.push_back(name);
+  }
+  std::sort(unknown.begin(), unknown.end());
+  return unknown;
+}
+
+std::vector<std::string> process_environment_names() {
+  std::vector<std::string> names;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    names.emplace_back(text.substr(0, text.find('=')));
+  }
+  return names;
+}
+
+}  // namespace reprise::cli

@@ -1,0 +1,89 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <string>
+#include <string_view>
+
+#include "reprise/base/error.h"
+#include "reprise/cli/commands.h"
+#include "reprise/cli/environment.h"
+#include "reprise/cli/exit_codes.h"
+#include "reprise/cli/option_table.h"
+#include "reprise/cli/vllm_flags.h"
+
+namespace reprise::cli {
+namespace {
+
+std::string environment_page() {
+  std::string text = "| variable | meaning | option |\n|---|---|---|\n";
+  text += fmt::format("| `REPRISE_ARG_<OPTION>` | {} | every |\n", kOptionVariables);
+  for (const Variable& variable : environment_variables()) {
+    text += fmt::format("| `{}` | {} | {} |\n",
+                        variable.name,
+                        variable.help,
+                        variable.option.empty() ? "" : fmt::format("`--{}`", variable.option));
+  }
+  return text;
+}
+
+std::string exit_codes_page() {
+  std::string text = "| code | meaning |\n|---|---|\n";
+  for (const ExitCode& code : kExitCodes) text += fmt::format("| {} | {} |\n", code.value, code.help);
+  return text;
+}
+
+// Flags that have become options of our own are in the list of options instead.
+std::string vllm_flags_page() {
+  const OptionTable serve = serve_options();
+  std::string text = "| flag | here | why |\n|---|---|---|\n";
+  for (const VllmFlag& flag : vllm_flags()) {
+    const Option* option = serve.find(flag.name);
+    if (option != nullptr && option->group != kVllmFlagsGroup) continue;
+    std::string support = "no effect";
+    if (flag.support == VllmFlagSupport::only_equal) {
+      support = flag.equal.empty() ? "refused" : "only";
+      for (std::string_view rest = flag.equal; !rest.empty();) {
+        const size_t bar = std::min(rest.find('|'), rest.size());
+        support += fmt::format(" `{}`", rest.substr(0, bar));
+        rest.remove_prefix(std::min(bar + 1, rest.size()));
+      }
+    }
+    text += fmt::format("| `--{}`{} | {} | {} |\n",
+                        flag.name,
+                        flag.short_name.empty() ? "" : fmt::format(", `{}`", flag.short_name),
+                        support,
+                        flag.why);
+  }
+  return text;
+}
+
+struct Page {
+  std::string_view name;
+  std::string (*make)();
+};
+constexpr std::array kPages = {
+    Page{"environment", environment_page},
+    Page{"exit-codes", exit_codes_page},
+    Page{"vllm-flags", vllm_flags_page},
+};
+
+}  // namespace
+
+int run_reference(std::span<const std::string> arguments) {
+  const OptionTable table("reprise reference environment|exit-codes|vllm-flags",
+                          "Tables in Markdown, from the same lists that the program works with.");
+  if (OptionTable::asks_for_help(arguments)) {
+    fmt::print("{}", table.help_text(arguments));
+    return 0;
+  }
+  const std::vector<std::string> positional = table.parse(arguments);
+  for (const Page& page : kPages) {
+    if (positional.size() == 1 && positional[0] == page.name) {
+      fmt::print("{}", page.make());
+      return 0;
+    }
+  }
+  throw InvalidArgument("reference needs one of environment, exit-codes, vllm-flags");
+}
+
+}  // namespace reprise::cli

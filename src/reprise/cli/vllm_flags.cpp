@@ -1,0 +1,304 @@
+#include "reprise/cli/vllm_flags.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstdio>
+
+#include "reprise/base/error.h"
+
+namespace reprise::cli {
+namespace {
+
+constexpr VllmFlagSupport kNoEffect = VllmFlagSupport::no_effect;
+constexpr VllmFlagSupport kOnly = VllmFlagSupport::only_equal;
+
+// Reasons that several flags share.
+constexpr std::string_view kOneDevice = "one process runs the whole model";
+constexpr std::string_view kTextOnly = "models read text only";
+constexpr std::string_view kNoLora = "adapters are not implemented";
+constexpr std::string_view kNoCode = "nothing is ever run from a model folder";
+constexpr std::string_view kNoHub = "models are folders on this machine; nothing is downloaded";
+constexpr std::string_view kNoUserText = "requests are not logged, so that no user's text is";
+constexpr std::string_view kNoTracing = "traces are not exported";
+constexpr std::string_view kNoExperts = "no mixture of experts";
+constexpr std::string_view kNoTorch = "there is no PyTorch, and no Python worker";
+constexpr std::string_view kCompiled = "the server is compiled; it has no Python web framework";
+constexpr std::string_view kNoTransfer = "keys and values stay in this process";
+constexpr std::string_view kNoOffload = "weights stay in memory";
+constexpr std::string_view kCpuMemory =
+    "memory is given in bytes, by --kv-cache-memory-bytes or VLLM_CPU_KVCACHE_SPACE";
+constexpr std::string_view kAutoOnly = "the value is chosen by itself";
+
+constexpr std::array kFlags = {
+    // Model
+    VllmFlag{"runner", "", "KIND", kOnly, "auto|generate", "models generate text, nothing else"},
+    VllmFlag{"convert", "", "KIND", kOnly, "auto|none", "models generate text, nothing else"},
+    VllmFlag{"task", "", "KIND", kOnly, "auto|generate", "models generate text, nothing else"},
+    VllmFlag{"tokenizer-mode", "", "MODE", kOnly, "auto|hf|slow|fast", "tokenizer.json decides"},
+    VllmFlag{"trust-remote-code", "", "", kNoEffect, "", kNoCode},
+    VllmFlag{"allowed-local-media-path", "", "DIR", kNoEffect, "", kTextOnly},
+    VllmFlag{"allowed-media-domains", "", "NAMES", kNoEffect, "", kTextOnly},
+    VllmFlag{"hf-config-path", "", "DIR", kOnly, "", "config.json of the model folder counts"},
+    VllmFlag{"hf-overrides", "", "JSON", kOnly, "{}", "edit config.json instead"},
+    VllmFlag{"hf-token", "", "TOKEN", kNoEffect, "", kNoHub},
+    VllmFlag{"revision", "", "NAME", kNoEffect, "", kNoHub},
+    VllmFlag{"code-revision", "", "NAME", kNoEffect, "", kNoCode},
+    VllmFlag{"tokenizer-revision", "", "NAME", kNoEffect, "", kNoHub},
+    VllmFlag{"download-dir", "", "DIR", kNoEffect, "", kNoHub},
+    VllmFlag{"safetensors-load-strategy", "", "NAME", kNoEffect, "", "every file is read once"},
+    VllmFlag{"use-tqdm-on-load", "", "", kNoEffect, "", "progress shows on a terminal"},
+    VllmFlag{"ignore-patterns", "", "NAMES", kNoEffect, "", kNoHub},
+    VllmFlag{"pt-load-map-location", "", "NAME", kNoEffect, "", kNoTorch},
+    VllmFlag{"model-loader-extra-config", "", "JSON", kOnly, "{}", "safetensors need no more"},
+    VllmFlag{"config-format", "", "FORMAT", kOnly, "auto|hf", "only the Hugging Face layout is read"},
+    VllmFlag{"quantization", "-q", "METHOD", kOnly, "none|None", "weights are used as they are stored"},
+    VllmFlag{"allow-deprecated-quantization", "", "", kNoEffect, "", "weights are used as they are stored"},
+    VllmFlag{"enforce-eager-draft", "", "", kNoEffect, "", "there is no draft model"},
+    VllmFlag{"model-impl", "", "KIND", kOnly, "auto|vllm", "there is one implementation of each model"},
+    VllmFlag{"override-attention-dtype", "", "TYPE", kOnly, "auto", "attention has the model's type"},
+    VllmFlag{"enable-prompt-embeds", "", "", kOnly, "false", "prompts are text or tokens"},
+    VllmFlag{"enable-sleep-mode", "", "", kOnly, "false", "the engine keeps its memory"},
+    VllmFlag{"disable-sliding-window", "", "", kOnly, "false", "the model's own window counts"},
+    VllmFlag{"disable-cascade-attn", "", "", kNoEffect, "", "attention never cascades"},
+    VllmFlag{"skip-tokenizer-init", "", "", kOnly, "false", "answers are text"},
+    VllmFlag{"logits-processors", "", "NAMES", kOnly, "", kNoCode},
+    VllmFlag{"logits-processor-pattern", "", "REGEX", kNoEffect, "", kNoCode},
+    VllmFlag{"io-processor-plugin", "", "NAME", kOnly, "", kNoCode},
+    VllmFlag{"override-generation-config", "", "JSON", kOnly, "{}", "requests say how to sample"},
+    VllmFlag{"generation-config", "", "SOURCE", kOnly, "auto", "the folder's generation_config.json counts"},
+    VllmFlag{"max-seq-len-to-capture", "", "N", kNoEffect, "", "graphs depend on tokens per step, not on lengths"},
+    VllmFlag{"max-logprobs", "", "N", kNoEffect, "", "requests have limits of their own"},
+    VllmFlag{"logprobs-mode", "", "MODE", kOnly, "raw_logprobs", "logprobs are those of the model"},
+    VllmFlag{"disable-async-output-proc", "", "", kNoEffect, "", "answers never wait for it"},
+    VllmFlag{"reasoning-parser", "", "NAME", kOnly, "none", "answers are not split"},
+    VllmFlag{"reasoning-parser-plugin", "", "FILE", kOnly, "", kNoCode},
+    // Parallel
+    VllmFlag{"tensor-parallel-size", "-tp", "N", kOnly, "1", kOneDevice},
+    VllmFlag{"pipeline-parallel-size", "-pp", "N", kOnly, "1", kOneDevice},
+    VllmFlag{"data-parallel-size", "-dp", "N", kOnly, "1", kOneDevice},
+    VllmFlag{"data-parallel-rank", "-dpn", "N", kOnly, "0", kOneDevice},
+    VllmFlag{"data-parallel-start-rank", "-dpr", "N", kOnly, "0", kOneDevice},
+    VllmFlag{"data-parallel-size-local", "-dpl", "N", kOnly, "1", kOneDevice},
+    VllmFlag{"data-parallel-address", "-dpa", "ADDRESS", kNoEffect, "", kOneDevice},
+    VllmFlag{"data-parallel-rpc-port", "-dpp", "N", kNoEffect, "", kOneDevice},
+    VllmFlag{"data-parallel-backend", "-dpb", "NAME", kNoEffect, "", kOneDevice},
+    VllmFlag{"data-parallel-hybrid-lb", "", "", kOnly, "false", kOneDevice},
+    VllmFlag{"data-parallel-external-lb", "", "", kOnly, "false", kOneDevice},
+    VllmFlag{"decode-context-parallel-size", "-dcp", "N", kOnly, "1", kOneDevice},
+    VllmFlag{"prefill-context-parallel-size", "-pcp", "N", kOnly, "1", kOneDevice},
+    VllmFlag{"distributed-executor-backend", "", "NAME", kOnly, "uni|mp", kOneDevice},
+    VllmFlag{"nnodes", "", "N", kOnly, "1", kOneDevice},
+    VllmFlag{"node-rank", "", "N", kOnly, "0", kOneDevice},
+    VllmFlag{"master-addr", "", "ADDRESS", kNoEffect, "", kOneDevice},
+    VllmFlag{"master-port", "", "N", kNoEffect, "", kOneDevice},
+    VllmFlag{"headless", "", "", kOnly, "false", kOneDevice},
+    VllmFlag{"api-server-count", "-asc", "N", kOnly, "1", "one thread serves thousands of streams"},
+    VllmFlag{"enable-expert-parallel", "", "", kOnly, "false", kNoExperts},
+    VllmFlag{"all2all-backend", "", "NAME", kNoEffect, "", kNoExperts},
+    VllmFlag{"enable-eplb", "", "", kOnly, "false", kNoExperts},
+    VllmFlag{"eplb-config", "", "JSON", kNoEffect, "", kNoExperts},
+    VllmFlag{"expert-placement-strategy", "", "NAME", kNoEffect, "", kNoExperts},
+    VllmFlag{"enable-dbo", "", "", kOnly, "false", kOneDevice},
+    VllmFlag{"dbo-decode-token-threshold", "", "N", kNoEffect, "", kOneDevice},
+    VllmFlag{"dbo-prefill-token-threshold", "", "N", kNoEffect, "", kOneDevice},
+    VllmFlag{"disable-custom-all-reduce", "", "", kNoEffect, "", kOneDevice},
+    VllmFlag{"disable-nccl-for-dp-synchronization", "", "", kNoEffect, "", kOneDevice},
+    VllmFlag{"max-parallel-loading-workers", "", "N", kNoEffect, "", "weights are read in one go"},
+    VllmFlag{"ray-workers-use-nsight", "", "", kNoEffect, "", kOneDevice},
+    VllmFlag{"worker-cls", "", "NAME", kOnly, "auto", kNoTorch},
+    VllmFlag{"worker-extension-cls", "", "NAME", kOnly, "", kNoTorch},
+    // Cache
+    VllmFlag{"gpu-memory-utilization", "", "X", kNoEffect, "", kCpuMemory},
+    VllmFlag{"num-gpu-blocks-override", "", "N", kOnly, "", kCpuMemory},
+    VllmFlag{"swap-space", "", "GIB", kNoEffect, "", "preempted requests are computed again"},
+    VllmFlag{"cpu-offload-gb", "", "GIB", kOnly, "0", kNoOffload},
+    VllmFlag{"kv-cache-dtype", "", "TYPE", kOnly, "auto", "keys and values have the model's type"},
+    VllmFlag{"calculate-kv-scales", "", "", kOnly, "false", "keys and values have the model's type"},
+    VllmFlag{"kv-sharing-fast-prefill", "", "", kOnly, "false", "no model here shares keys and values"},
+    VllmFlag{"enable-prefix-caching", "", "", kNoEffect, "", "it changes no answer"},
+    VllmFlag{"prefix-caching-hash-algo", "", "NAME", kNoEffect, "", "answers do not depend on it"},
+    VllmFlag{"mamba-cache-dtype", "", "TYPE", kNoEffect, "", "no recurrent models"},
+    VllmFlag{"mamba-ssm-cache-dtype", "", "TYPE", kNoEffect, "", "no recurrent models"},
+    VllmFlag{"mamba-block-size", "", "N", kNoEffect, "", "no recurrent models"},
+    VllmFlag{"kv-offloading-size", "", "GIB", kOnly, "0", kNoTransfer},
+    VllmFlag{"kv-offloading-backend", "", "NAME", kNoEffect, "", kNoTransfer},
+    VllmFlag{"kv-transfer-config", "", "JSON", kOnly, "null", kNoTransfer},
+    VllmFlag{"kv-events-config", "", "JSON", kOnly, "null", "events are not published"},
+    VllmFlag{"ec-transfer-config", "", "JSON", kOnly, "null", kNoTransfer},
+    // Multi-modal and adapters
+    VllmFlag{"limit-mm-per-prompt", "", "JSON", kNoEffect, "", kTextOnly},
+    VllmFlag{"media-io-kwargs", "", "JSON", kNoEffect, "", kTextOnly},
+    VllmFlag{"mm-processor-kwargs", "", "JSON", kNoEffect, "", kTextOnly},
+    VllmFlag{"mm-processor-cache-gb", "", "GIB", kNoEffect, "", kTextOnly},
+    VllmFlag{"disable-mm-preprocessor-cache", "", "", kNoEffect, "", kTextOnly},
+    VllmFlag{"mm-processor-cache-type", "", "NAME", kNoEffect, "", kTextOnly},
+    VllmFlag{"mm-shm-cache-max-object-size-mb", "", "N", kNoEffect, "", kTextOnly},
+    VllmFlag{"mm-encoder-tp-mode", "", "NAME", kNoEffect, "", kTextOnly},
+    VllmFlag{"interleave-mm-strings", "", "", kNoEffect, "", kTextOnly},
+    VllmFlag{"skip-mm-profiling", "", "", kNoEffect, "", kTextOnly},
+    VllmFlag{"video-pruning-rate", "", "X", kNoEffect, "", kTextOnly},
+    VllmFlag{"language-model-only", "", "", kNoEffect, "", kTextOnly},
+    VllmFlag{"enable-lora", "", "", kOnly, "false", kNoLora},
+    VllmFlag{"enable-lora-bias", "", "", kOnly, "false", kNoLora},
+    VllmFlag{"lora-modules", "", "NAME=DIR", kOnly, "", kNoLora},
+    VllmFlag{"max-loras", "", "N", kNoEffect, "", kNoLora},
+    VllmFlag{"max-lora-rank", "", "N", kNoEffect, "", kNoLora},
+    VllmFlag{"max-cpu-loras", "", "N", kNoEffect, "", kNoLora},
+    VllmFlag{"lora-dtype", "", "TYPE", kNoEffect, "", kNoLora},
+    VllmFlag{"lora-extra-vocab-size", "", "N", kNoEffect, "", kNoLora},
+    VllmFlag{"fully-sharded-loras", "", "", kNoEffect, "", kNoLora},
+    VllmFlag{"default-mm-loras", "", "JSON", kOnly, "{}", kNoLora},
+    // Scheduler
+    VllmFlag{"max-num-partial-prefills", "", "N", kOnly, "1", "one long prompt is cut at a time"},
+    VllmFlag{"max-long-partial-prefills", "", "N", kOnly, "1", "one long prompt is cut at a time"},
+    VllmFlag{"long-prefill-token-threshold", "", "N", kOnly, "0", "steps are filled to --max-num-batched-tokens"},
+    VllmFlag{"num-lookahead-slots", "", "N", kOnly, "0", "there is no draft model"},
+    VllmFlag{"scheduling-policy", "", "POLICY", kOnly, "fcfs", "requests run in the order in which they came"},
+    VllmFlag{"async-scheduling", "", "", kNoEffect, "", "it changes no answer"},
+    VllmFlag{"disable-chunked-mm-input", "", "", kNoEffect, "", kTextOnly},
+    VllmFlag{"disable-hybrid-kv-cache-manager", "", "", kNoEffect, "", "all layers have one kind of cache"},
+    VllmFlag{"scheduler-cls", "", "NAME", kOnly, "", kNoTorch},
+    VllmFlag{"stream-interval", "", "N", kOnly, "1", "every token is sent as it comes"},
+    VllmFlag{"preemption-mode", "", "MODE", kOnly, "recompute", "preempted requests are computed again"},
+    VllmFlag{"num-scheduler-steps", "", "N", kOnly, "1", "each step is scheduled"},
+    VllmFlag{"cuda-graph-sizes", "", "N", kOnly, "", "write -cc.cudagraph_capture_sizes '[1, 2, 4]'"},
+    VllmFlag{"cudagraph-capture-sizes", "", "N", kOnly, "", "write -cc.cudagraph_capture_sizes '[1, 2, 4]'"},
+    VllmFlag{"max-cudagraph-capture-size", "", "N", kOnly, "", "write -cc.max_cudagraph_capture_size N"},
+    VllmFlag{"performance-mode", "", "MODE", kOnly, "balanced", kAutoOnly},
+    // Speculation, structure, attention
+    VllmFlag{"speculative-config", "", "JSON", kOnly, "null", "tokens come one at a time"},
+    VllmFlag{"structured-outputs-config", "", "JSON", kOnly, "{}", "the only backend is always there"},
+    VllmFlag{"guided-decoding-backend", "", "NAME", kOnly, "auto|xgrammar", "the only backend is always there"},
+    VllmFlag{"guided-decoding-disable-fallback", "", "", kNoEffect, "", "there is one backend"},
+    VllmFlag{"guided-decoding-disable-any-whitespace", "", "", kOnly, "false", "whitespace is free"},
+    VllmFlag{"guided-decoding-disable-additional-properties", "", "", kOnly, "false", "the schema decides"},
+    VllmFlag{"attention-backend", "", "NAME", kOnly,
+             "auto|UNIFIED|CPU_ATTN|TORCH_SDPA|FLASH_ATTN|FLASHINFER|TRITON_ATTN|XFORMERS",
+             "UNIFIED serves every model"},
+    VllmFlag{"attention-config", "", "JSON", kOnly, "{}", "UNIFIED serves every model"},
+    VllmFlag{"additional-config", "", "JSON", kOnly, "{}", "there are no platform plug-ins"},
+    VllmFlag{"device", "", "NAME", kOnly, "auto|cpu", "this build serves on CPUs"},
+    VllmFlag{"pooler-config", "", "JSON", kOnly, "null", "models generate text, nothing else"},
+    VllmFlag{"override-pooler-config", "", "JSON", kOnly, "null", "models generate text, nothing else"},
+    VllmFlag{"weight-transfer-config", "", "JSON", kOnly, "null", "weights stay as they were loaded"},
+    // Observability
+    VllmFlag{"show-hidden-metrics-for-version", "", "VERSION", kNoEffect, "", "names that are still scraped are always there"},
+    VllmFlag{"otlp-traces-endpoint", "", "URL", kNoEffect, "", kNoTracing},
+    VllmFlag{"collect-detailed-traces", "", "NAMES", kNoEffect, "", kNoTracing},
+    VllmFlag{"kv-cache-metrics", "", "", kNoEffect, "", "blocks are not followed one by one"},
+    VllmFlag{"kv-cache-metrics-sample", "", "X", kNoEffect, "", "blocks are not followed one by one"},
+    VllmFlag{"cudagraph-metrics", "", "", kNoEffect, "", "/metrics always has the dispatch decisions"},
+    VllmFlag{"enable-layerwise-nvtx-tracing", "", "", kNoEffect, "", kNoTracing},
+    VllmFlag{"enable-mfu-metrics", "", "", kNoEffect, "", "operations are not counted"},
+    VllmFlag{"enable-logging-iteration-details", "", "", kNoEffect, "", "steps are not logged one by one"},
+    VllmFlag{"disable-log-stats", "", "", kNoEffect, "", "figures cost nothing"},
+    VllmFlag{"aggregate-engine-logging", "", "", kNoEffect, "", "there is one engine"},
+    VllmFlag{"custom-histogram-buckets", "", "JSON", kNoEffect, "", "buckets are vLLM's"},
+    VllmFlag{"profiler-config", "", "JSON", kNoEffect, "", "there is no profiler of PyTorch"},
+    // Front end
+    VllmFlag{"uds", "", "FILE", kOnly, "", "the server listens on TCP"},
+    VllmFlag{"uvicorn-log-level", "", "LEVEL", kNoEffect, "", kCompiled},
+    VllmFlag{"disable-uvicorn-access-log", "", "", kNoEffect, "", "requests are not logged"},
+    VllmFlag{"disable-access-log-for-endpoints", "", "PATHS", kNoEffect, "", "requests are not logged"},
+    VllmFlag{"log-config-file", "", "FILE", kNoEffect, "", "the log has one form"},
+    VllmFlag{"allow-credentials", "", "", kOnly, "false", "cookies are not used"},
+    VllmFlag{"allowed-origins", "", "JSON", kNoEffect, "", "no page of another origin is let in"},
+    VllmFlag{"allowed-methods", "", "JSON", kNoEffect, "", "no page of another origin is let in"},
+    VllmFlag{"allowed-headers", "", "JSON", kNoEffect, "", "no page of another origin is let in"},
+    VllmFlag{"chat-template", "", "FILE", kOnly, "", "the template of the model folder counts"},
+    VllmFlag{"chat-template-content-format", "", "FORMAT", kOnly, "auto", "the template decides"},
+    VllmFlag{"default-chat-template-kwargs", "", "JSON", kOnly, "{}", "the template's own defaults count"},
+    VllmFlag{"trust-request-chat-template", "", "", kOnly, "false", "requests cannot bring templates"},
+    VllmFlag{"response-role", "", "NAME", kOnly, "assistant", "answers are the assistant's"},
+    VllmFlag{"ssl-keyfile", "", "FILE", kOnly, "", "there is no TLS; put a proxy in front"},
+    VllmFlag{"ssl-certfile", "", "FILE", kOnly, "", "there is no TLS; put a proxy in front"},
+    VllmFlag{"ssl-ca-certs", "", "FILE", kOnly, "", "there is no TLS; put a proxy in front"},
+    VllmFlag{"ssl-cert-reqs", "", "N", kOnly, "0", "clients show no certificates"},
+    VllmFlag{"ssl-ciphers", "", "NAMES", kOnly, "", "there is no TLS; put a proxy in front"},
+    VllmFlag{"enable-ssl-refresh", "", "", kOnly, "false", "there is no TLS; put a proxy in front"},
+    VllmFlag{"root-path", "", "PATH", kOnly, "|/", "routes are at the root"},
+    VllmFlag{"middleware", "", "NAME", kOnly, "", kCompiled},
+    VllmFlag{"return-tokens-as-token-ids", "", "", kOnly, "false", "tokens are text"},
+    VllmFlag{"disable-frontend-multiprocessing", "", "", kNoEffect, "", "one process does all"},
+    VllmFlag{"enable-request-id-headers", "", "", kNoEffect, "", "X-Request-Id always comes back"},
+    VllmFlag{"enable-auto-tool-choice", "", "", kOnly, "false", "tools are not offered to the model"},
+    VllmFlag{"exclude-tools-when-tool-choice-none", "", "", kNoEffect, "", "tools are not offered to the model"},
+    VllmFlag{"tool-call-parser", "", "NAME", kOnly, "", "tools are not offered to the model"},
+    VllmFlag{"tool-parser-plugin", "", "FILE", kOnly, "", kNoCode},
+    VllmFlag{"tool-server", "", "ADDRESS", kOnly, "", "tools are the client's"},
+    VllmFlag{"enable-log-requests", "", "", kNoEffect, "", kNoUserText},
+    VllmFlag{"disable-log-requests", "", "", kNoEffect, "", kNoUserText},
+    VllmFlag{"enable-log-outputs", "", "", kNoEffect, "", kNoUserText},
+    VllmFlag{"enable-log-deltas", "", "", kNoEffect, "", kNoUserText},
+    VllmFlag{"max-log-len", "", "N", kNoEffect, "", kNoUserText},
+    VllmFlag{"log-error-stack", "", "", kNoEffect, "", kCompiled},
+    VllmFlag{"disable-fastapi-docs", "", "", kNoEffect, "", kCompiled},
+    VllmFlag{"enable-offline-docs", "", "", kNoEffect, "", kCompiled},
+    VllmFlag{"enable-prompt-tokens-details", "", "", kNoEffect, "", "usage says what it knows"},
+    VllmFlag{"enable-per-request-metrics", "", "", kNoEffect, "", "answers are as OpenAI's"},
+    VllmFlag{"enable-force-include-usage", "", "", kOnly, "false", "streams carry usage when asked"},
+    VllmFlag{"enable-server-load-tracking", "", "", kNoEffect, "", "the load is always known"},
+    VllmFlag{"enable-tokenizer-info-endpoint", "", "", kNoEffect, "", "the server decides its routes"},
+    VllmFlag{"h11-max-incomplete-event-size", "", "N", kNoEffect, "", "headers have a limit of their own"},
+    VllmFlag{"h11-max-header-count", "", "N", kNoEffect, "", "headers have a limit of their own"},
+    VllmFlag{"tokens-only", "", "", kOnly, "false", "answers are text"},
+};
+
+bool equals_ignoring_case(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](unsigned char x, unsigned char y) {
+    return std::tolower(x) == std::tolower(y);
+  });
+}
+
+bool says_what_is_done(const VllmFlag& flag, std::string_view value) {
+  if (flag.support == VllmFlagSupport::no_effect) return true;
+  for (std::string_view rest = flag.equal; !rest.empty();) {
+    const size_t bar = std::min(rest.find('|'), rest.size());
+    if (equals_ignoring_case(rest.substr(0, bar), value)) return true;
+    rest.remove_prefix(std::min(bar + 1, rest.size()));
+  }
+  return false;
+}
+
+void use(const VllmFlag& flag, std::string_view value) {
+  const std::string text = flag.value_name.empty()
+                               ? fmt::format("--{}{}", value == "true" ? "" : "no-", flag.name)
+                               : fmt::format("--{} {}", flag.name, value);
+  if (!says_what_is_done(flag, value)) {
+    const std::string_view first = flag.equal.substr(0, flag.equal.find('|'));
+    throw InvalidArgument(fmt::format(
+        "{} is not supported: {}{}",
+        text,
+        flag.why,
+        first.empty() || flag.value_name.empty() ? "" : fmt::format("; only {} is", first)));
+  }
+  fmt::print(stderr, "{} has no effect here: {}\n", text, flag.why);
+}
+
+std::string describe(const VllmFlag& flag) {
+  if (flag.support == VllmFlagSupport::no_effect) return fmt::format("No effect: {}.", flag.why);
+  if (flag.equal.empty()) return fmt::format("Refused: {}.", flag.why);
+  return fmt::format("Only {}: {}.", flag.equal.substr(0, flag.equal.find('|')), flag.why);
+}
+
+}  // namespace
+
+std::span<const VllmFlag> vllm_flags() { return kFlags; }
+
+void add_vllm_flags(OptionTable& table) {
+  for (const VllmFlag& flag : kFlags) {
+    if (table.find(flag.name) != nullptr) continue;
+    table.add({.name = std::string(flag.name),
+               .short_name = std::string(flag.short_name),
+               .group = kVllmFlagsGroup,
+               .value_name = std::string(flag.value_name),
+               .help = describe(flag),
+               .apply = [&flag](std::string_view value) { use(flag, value); },
+               .example = std::string(flag.equal.substr(0, flag.equal.find('|')))});
+  }
+}
+
+}  // namespace reprise::cli

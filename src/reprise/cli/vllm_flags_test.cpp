@@ -1,0 +1,76 @@
+#include "reprise/cli/vllm_flags.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "reprise/base/error.h"
+#include "reprise/cli/commands.h"
+
+namespace reprise::cli {
+namespace {
+
+// Parses on a table that has nothing but vLLM's flags; empty = accepted.
+std::string refusal(std::vector<std::string> arguments) {
+  OptionTable table("", "");
+  add_vllm_flags(table);
+  try {
+    table.parse(arguments);
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(VllmFlags, are_listed_once_each) {
+  std::set<std::string_view> names;
+  for (const VllmFlag& flag : vllm_flags()) {
+    EXPECT_TRUE(names.insert(flag.name).second) << flag.name;
+    if (!flag.short_name.empty()) {
+      EXPECT_TRUE(names.insert(flag.short_name).second) << flag.short_name;
+    }
+    EXPECT_FALSE(flag.why.empty()) << flag.name;
+    EXPECT_NE(flag.why.back(), '.') << flag.name;
+  }
+}
+
+TEST(VllmFlags, what_is_done_anyway_is_accepted_once_and_said) {
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(refusal({"-tp", "1", "--no-enable-lora", "--dtype-of-nothing-else=1"}).find("unknown"), 0U);
+  (void)testing::internal::GetCapturedStderr();
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(refusal({"--tensor-parallel-size", "1"}), "");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "--tensor-parallel-size 1 has no effect here: one process runs the whole model\n");
+}
+
+TEST(VllmFlags, what_would_change_results_is_refused_with_the_reason) {
+  EXPECT_EQ(refusal({"-tp", "2"}), "--tensor-parallel-size 2 is not supported: one process runs the whole model; only 1 is");
+  EXPECT_EQ(refusal({"--enable-lora"}), "--enable-lora is not supported: adapters are not implemented");
+  EXPECT_NE(refusal({"--hf-config-path", "x"}), "");
+}
+
+TEST(VllmFlags, an_option_of_our_own_comes_first) {
+  OptionTable table("", "");
+  int32_t size = 0;
+  table.add_integer("tensor-parallel-size", "Own", "", size);
+  add_vllm_flags(table);
+  table.parse(std::vector<std::string>{"--tensor-parallel-size", "4"});
+  EXPECT_EQ(size, 4);
+}
+
+TEST(VllmFlags, no_two_options_of_serve_have_one_name) {
+  std::set<std::string> names;
+  const OptionTable serve = serve_options();
+  for (const Option& option : serve.options()) {
+    EXPECT_TRUE(names.insert(option.name).second) << option.name;
+    if (!option.short_name.empty()) {
+      EXPECT_TRUE(names.insert(option.short_name).second) << option.short_name;
+    }
+    EXPECT_FALSE(option.help.empty()) << option.name;
+    EXPECT_FALSE(option.group.empty()) << option.name;
+  }
+}
+
+}  // namespace
+}  // namespace reprise::cli

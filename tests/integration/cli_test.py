@@ -1,0 +1,230 @@
+#!/usr/bin/env python3
+"""Flags, configuration, help, completion, manual and environment report, through the built binary.
+
+    cli_test.py REPRISE_BINARY MODEL_FOLDER SOURCE_FOLDER
+"""
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+BINARY = MODEL = SOURCE = None
+TIMEOUT = 120
+COMMANDS = ["generate", "serve", "bench modes", "dump", "eval", "explain"]
+
+
+class Case(unittest.TestCase):
+    maxDiff = None
+
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="reprise_cli_"))
+        self.addCleanup(shutil.rmtree, self.folder, True)
+
+    def run_cli(self, *arguments, **environment):
+        kept = ("PATH", "LD_LIBRARY_PATH", "ASAN_OPTIONS", "LSAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS")
+        clean = {name: os.environ[name] for name in kept if name in os.environ}
+        clean["HOME"] = str(self.folder)
+        clean.update(environment)
+        return subprocess.run(
+            [BINARY, *map(str, arguments)], capture_output=True, text=True, env=clean, timeout=TIMEOUT, check=False
+        )
+
+    def ok(self, *arguments, **environment):
+        run = self.run_cli(*arguments, **environment)
+        self.assertEqual(run.returncode, 0, f"{arguments}: {run.stderr}")
+        return run.stdout
+
+    def refused(self, *arguments, **environment):
+        run = self.run_cli(*arguments, **environment)
+        self.assertEqual(run.returncode, 2, f"{arguments}: {run.returncode} {run.stdout} {run.stderr}")
+        return run.stderr
+
+    def options(self, command):
+        return json.loads(self.ok(*command.split(), "--help=format:json"))["options"]
+
+    def write(self, name, text):
+        path = self.folder / name
+        path.write_text(text, encoding="utf-8")
+        return path
+
+
+def example_of(option):
+    """A value that parses, from what the option says about itself."""
+    if option["example"]:
+        return option["example"]
+    if option["choices"]:
+        return option["choices"][0]
+    by_name = {"N": "8", "X": "0.5", "JSON": "{}", "ISA": "auto", "TYPE": "auto", "LEVEL": "ALWAYS", "0..3": "1",
+               "FORMAT": "auto", "SPEC": "decode:8", "A,B": "FULL,NONE", "ADDRESS": "127.0.0.1"}
+    return by_name.get(option["value_name"], "word")
+
+
+class EveryFlag(Case):
+    def test_every_documented_option_of_serve_parses_in_every_form(self):
+        refusals = set()
+        for option in self.options("serve"):
+            name = option["name"]
+            if name in ("config", "dump-config"):
+                continue
+            forms = [[f"--{name}"], [f"--no-{name}"], [f"--{name}=true"]]
+            if option["value_name"]:
+                value = example_of(option)
+                forms = [[f"--{name}", value], [f"--{name.replace('-', '_')}={value}"]]
+                if option["short_name"]:
+                    forms.append([option["short_name"], value])
+            for form in forms:
+                with self.subTest(form):
+                    run = self.run_cli("serve", MODEL, *form, "--dump-config")
+                    if run.returncode == 0:
+                        self.assertIn(f"\n{name}: ", re.sub("\n# ", "\n", run.stdout))
+                        continue
+                    # Only what vLLM knows and this program does not do may be refused, and says so.
+                    self.assertEqual(option["group"], "vLLM flags without a meaning here", run.stderr)
+                    self.assertIn("is not supported: ", run.stderr)
+                    self.assertEqual(run.stderr.count("\n"), 1, run.stderr)
+                    refusals.add(name)
+        self.assertIn("enable-lora", refusals)
+
+    def test_options_of_other_commands_parse_from_the_environment(self):
+        for command in ("generate", "explain"):
+            for option in self.options(command):
+                name = option["name"]
+                if name in ("config", "dump-config", "prompt", "model"):
+                    continue
+                with self.subTest(f"{command} {name}"):
+                    value = example_of(option) if option["value_name"] else "1"
+                    variable = "REPRISE_ARG_" + name.upper().replace("-", "_")
+                    text = self.ok(command, MODEL, "--dump-config", **{variable: value})
+                    self.assertRegex(text, rf"(?m)^{name}: .*  # .*{variable}")
+
+
+class Configurations(Case):
+    def test_the_dumped_configuration_reads_back_as_itself(self):
+        file = self.write("serve.yaml", "max-num-seqs: 7\ncompilation-config:\n  cudagraph_mode: FULL\nserved-model-name: [a, b c]\n")
+        first = self.ok("serve", MODEL, "--config", file, "--block-size", "32", "-cc.level=1", "--dump-config", VLLM_API_KEY="hush")
+        self.assertNotIn("hush", first)
+        for line in (f"max-num-seqs: 7  # {file}:1", "block-size: 32  # command line", "# port: 8000  # default",
+                     "# api-key: (hidden)  # VLLM_API_KEY", f"served-model-name: [a, \"b c\"]  # {file}:4"):
+            self.assertIn(line + "\n", first)
+        self.assertRegex(first, rf'compilation-config: \{{"cudagraph_mode":"FULL","level":1\}}  # {file}:3, command line')
+        again = self.ok("serve", "--config", self.write("again.yaml", first), "--dump-config")
+        values = lambda text: [line.split("  # ")[0] for line in text.splitlines() if not line.startswith("#") and line]
+        self.assertEqual(values(first), values(again))
+
+    def test_a_model_may_be_named_in_three_ways(self):
+        file = self.write("model.yaml", f"model: {MODEL}\n")
+        for arguments in ([MODEL], ["--model", MODEL], ["--config", file]):
+            self.assertIn(f"model: {MODEL}", self.ok("serve", *arguments, "--dump-config"))
+
+    def test_mistakes_say_where_they_are(self):
+        for text, expected in [
+            ("a: 1\n", ":1: unknown option 'a'"),
+            ("seed: 1\nmax-num-seq: 4\n", ":2: unknown option 'max-num-seq'; did you mean --max-num-seqs?"),
+            ("port: 99999\n", ":1: --port: 99999 is not in 0..65535"),
+            ("a: [\n", "not YAML"),
+        ]:
+            with self.subTest(text):
+                self.assertIn(expected, self.refused("serve", MODEL, "--config", self.write("bad.yaml", text)))
+        self.assertIn("no such file", self.refused("serve", MODEL, "--config", "nowhere.yaml"))
+        self.assertIn("REPRISE_ARG_PORT: ", self.refused("serve", MODEL, REPRISE_ARG_PORT="x"))
+
+
+class Mistakes(Case):
+    def test_each_is_one_line_that_names_it(self):
+        for arguments, expected in [
+            (["--max-num-sequences", "4"], "did you mean --max-num-seqs?"),
+            (["--tensor-parallel-size", "2"], "--tensor-parallel-size 2 is not supported"),
+            (["--port", "http"], "--port: 'http' is not a whole number"),
+            (["--host", "0.0.0.0"], "--api-key"),
+            (["--max-model-len", "99999999"], "max_position_embeddings"),
+            (["extra"], "unexpected argument 'extra'"),
+        ]:
+            with self.subTest(arguments):
+                message = self.refused("serve", MODEL, "--port", "0", *arguments)
+                self.assertIn(expected, message)
+        self.assertIn("needs a model folder", self.refused("serve"))
+        self.assertIn("E_MISSING", self.refused("serve", "nowhere/at/all", "--port", "0"))
+
+    def test_a_port_in_use_is_named(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            self.assertIn(str(port), self.refused("serve", MODEL, "--port", port, "--enforce-eager"))
+
+
+class Pages(Case):
+    def test_help_of_every_command_is_grouped_and_answers_h(self):
+        for command in COMMANDS:
+            words = command.split()
+            self.assertEqual(self.ok(*words, "-h"), self.ok(*words, "--help"))
+            self.assertIn("usage: reprise " + command, self.ok(*words, "--help"))
+        self.assertIn("--max-num-seqs N", self.ok("serve", "--help=max"))
+        self.assertNotIn("--port", self.ok("serve", "--help=Scheduler"))
+
+    def test_manual_pages_render_without_a_warning(self):
+        renderers = []
+        if shutil.which("groff"):
+            renderers.append(["groff", "-man", "-Tutf8", "-ww", "-z"])
+        if shutil.which("mandoc"):
+            renderers.append(["mandoc", "-Tlint", "-Wwarning"])
+        if not renderers:
+            self.skipTest("neither groff nor mandoc is here")
+        for words in [[], *(command.split() for command in COMMANDS), ["completion"], ["collect-env"]]:
+            page = self.ok("man", *words)
+            for renderer in renderers:
+                with self.subTest(f"{renderer[0]} {words}"):
+                    run = subprocess.run(renderer, input=page, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+                    self.assertEqual((run.returncode, run.stdout + run.stderr), (0, ""), page)
+
+    def test_shells_complete_commands_options_and_values(self):
+        bash = self.write("c.bash", self.ok("completion", "bash"))
+        def complete(*words):
+            script = (f"PATH={Path(BINARY).parent}:$PATH; source {bash}; COMP_WORDS=({' '.join(repr(w) for w in words)}); "
+                      "COMP_CWORD=$((${#COMP_WORDS[@]}-1)); _reprise; printf '%s\\n' \"${COMPREPLY[@]}\"")
+            return subprocess.run(["bash", "-c", script], capture_output=True, text=True, timeout=TIMEOUT, check=True).stdout.split()
+        self.assertIn("serve", complete("reprise", "se"))
+        self.assertEqual(complete("reprise", "serve", "--max-num-s"), ["--max-num-seqs"])
+        self.assertEqual(complete("reprise", "serve", "--load-format", "d"), ["dummy"])
+        self.assertIn("--no-enforce-eager", complete("reprise", "generate", "m", "--no-enf"))
+        for shell, check in (("zsh", ["zsh", "-n"]), ("fish", ["fish", "--no-execute"])):
+            script = self.write("c." + shell, self.ok("completion", shell))
+            if shutil.which(shell):
+                subprocess.run([*check, script], check=True, timeout=TIMEOUT)
+        if shutil.which("fish"):
+            run = subprocess.run(["fish", "-c", f"set -x PATH {Path(BINARY).parent} $PATH; source {self.folder}/c.fish; complete -C 'reprise serve --max-num-s'"],
+                                 capture_output=True, text=True, timeout=TIMEOUT, check=True, env={**os.environ, "HOME": str(self.folder)})
+            self.assertIn("--max-num-seqs", run.stdout)
+        self.refused("completion", "tcsh")
+
+    def test_the_report_of_the_environment_keeps_secrets(self):
+        text = self.ok("collect-env", VLLM_API_KEY="hush", REPRISE_CACHE_ROOT=str(self.folder), VLLM_LOGGING_LEVEL="DEBUG")
+        self.assertNotIn("hush", text)
+        self.assertNotIn(str(self.folder), text)
+        for part in ("VLLM_API_KEY = (hidden)", "REPRISE_CACHE_ROOT = (a path)", "VLLM_LOGGING_LEVEL = DEBUG", "processor", "memory"):
+            self.assertIn(part, text)
+
+    def test_every_variable_that_the_source_reads_is_documented(self):
+        documented = set(re.findall(r"^\| `(\w+)`", self.ok("reference", "environment"), re.MULTILINE))
+        read = set()
+        for path in (Path(SOURCE) / "src").rglob("*.cpp"):
+            if path.name.endswith("_test.cpp"):
+                continue
+            read |= set(re.findall(r'(?:getenv|look_up_process_environment|is_on|environment)\("(\w+)"\)', path.read_text(encoding="utf-8")))
+        self.assertTrue(read)
+        self.assertEqual(read - documented, set())
+        page = (Path(SOURCE) / "docs/reference/environment.md").read_text(encoding="utf-8")
+        for name in documented:
+            self.assertIn(f"`{name}`", page)
+
+
+if __name__ == "__main__":
+    BINARY, MODEL, SOURCE = (str(Path(argument).resolve()) for argument in sys.argv[1:4])
+    unittest.main(argv=sys.argv[:1])
