@@ -33,9 +33,9 @@ python3 -c 'import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1]
   "$url/openapi.json" >"$folder/openapi.json"
 "$folder/venv/bin/openapi-spec-validator" "$folder/openapi.json"
 status=0
-"$folder/venv/bin/schemathesis" run "$url/openapi.json" --checks not_a_server_error \
-  --phases examples,coverage,fuzzing --max-examples "$examples" --mode all --workers 2 \
-  --continue-on-failure --generation-database none --report ndjson --report-dir "$folder" \
-  --no-color || status=$?
+(cd "$folder" && venv/bin/schemathesis run "$url/openapi.json" --checks not_a_server_error \
+  --phases examples,coverage,fuzzing --max-examples "$examples" --mode all --workers 1 \
+  --continue-on-failure --generation-database none --report ndjson --report-dir . \
+  --no-color) || status=$?
 kill -0 "$server" || { echo "The server has ended:"; cat "$folder/server.log"; exit 1; }
 exit "$status"

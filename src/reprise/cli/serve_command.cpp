@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include "reprise/base/error.h"
 #include "reprise/cli/commands.h"
 #include "reprise/cli/engine_options.h"
+#include "reprise/cli/http_options.h"
 #include "reprise/cli/progress.h"
 #include "reprise/cli/version.h"
 #include "reprise/cli/vllm_flags.h"
@@ -19,38 +21,11 @@ namespace {
 
 constexpr const char* kServer = "Server";
 
-uint16_t parse_port(std::string_view text) {
-  const int64_t port = parse_human_integer("--port", text);
-  if (port < 0 || port > 65535) {
-    throw InvalidArgument(fmt::format("--port: {} is not in 0..65535; 0 takes a free one", port));
-  }
-  return static_cast<uint16_t>(port);
-}
-
-void add_key(std::vector<std::string>& keys, std::string_view from, std::string_view key) {
-  const bool is_visible =
-      std::all_of(key.begin(), key.end(), [](char c) { return c > ' ' && c < 127; });
-  if (key.empty() || !is_visible) {
-    throw InvalidArgument(fmt::format("{}: a key is one or more visible ASCII characters", from));
-  }
-  keys.emplace_back(key);
-}
-
 OptionTable make_table(api::EngineArgs& engine, server::ServerOptions& server, bool& verbose) {
   OptionTable table(
       "reprise serve MODEL [options]",
       "Loads a model folder and answers the OpenAI API over HTTP, as vLLM serves it.");
-  table.add_text("host",
-                 kServer,
-                 "ADDRESS",
-                 "Where to listen; beyond this machine only with a key.",
-                 server.host);
-  table.add({.name = "port",
-             .group = kServer,
-             .value_name = "N",
-             .help = "Port; 0 takes a free one and prints it.",
-             .default_text = "8000",
-             .apply = [&server](std::string_view value) { server.port = parse_port(value); }});
+  add_http_options(table, server);
   table.add({.name = "served-model-name",
              .group = kServer,
              .value_name = "NAME",
@@ -61,22 +36,6 @@ OptionTable make_table(api::EngineArgs& engine, server::ServerOptions& server, b
                server.served_model_names.emplace_back(value);
              },
              .takes_several = true});
-  table.add({.name = "api-key",
-             .group = kServer,
-             .value_name = "KEY",
-             .help =
-                 "Key that clients must send; may be repeated. Others can see it in the list of "
-                 "processes: VLLM_API_KEY is safer.",
-             .apply = [&server](std::string_view value) {
-               add_key(server.api_keys, "--api-key", value);
-             },
-             .takes_several = true,
-             .is_secret = true,
-             .adds_up = true});
-  table.add_switch("allow-unauthenticated",
-                   kServer,
-                   "Listen beyond this machine without a key.",
-                   server.allow_unauthenticated);
   table.add_integer("max-waiting-requests",
                     kServer,
                     "Requests that may wait beyond --max-num-seqs; more get 429.",
@@ -115,6 +74,35 @@ void print_startup(const api::StartupReport& report) {
       report.total_seconds);
 }
 
+std::string url_of(const server::ServerOptions& options, uint16_t port) {
+  if (!options.unix_socket.empty()) return "unix socket " + options.unix_socket;
+  const bool is_v6 = options.host.find(':') != std::string::npos;
+  return fmt::format("{}://{}{}{}:{}",
+                     options.http.tls.is_set() ? "https" : "http",
+                     is_v6 ? "[" : "",
+                     options.host,
+                     is_v6 ? "]" : "",
+                     port);
+}
+
+/// Each connection is a file; the usual soft limit of 1024 is far below what the system grants.
+void raise_file_limit(size_t num_connections) {
+  constexpr rlim_t kOtherFiles = 256;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  const rlim_t wanted = static_cast<rlim_t>(num_connections) + kOtherFiles;
+  if (limit.rlim_cur >= wanted) return;
+  limit.rlim_cur = std::min(wanted, limit.rlim_max);
+  setrlimit(RLIMIT_NOFILE, &limit);
+  if (limit.rlim_cur < wanted) {
+    fmt::print(stderr,
+               "warning: {} open files are allowed (ulimit -Hn), which is too few for "
+               "--max-connections {}\n",
+               limit.rlim_cur,
+               num_connections);
+  }
+}
+
 }  // namespace
 
 OptionTable serve_options() {
@@ -147,15 +135,12 @@ int run_serve(std::span<const std::string> arguments) {
   StartupProgress progress(verbose);
   api::AsyncEngine engine(engine_args, progress.observer());
   print_startup(engine.startup_report());
+  raise_file_limit(options.http.limits.max_connections);
   server::ApiServer server(options, engine);
-  const bool is_v6 = options.host.find(':') != std::string::npos;
   fmt::print(stderr,
-             "INFO:     Starting Reprise API server on http://{}{}{}:{}\n"
+             "INFO:     Starting Reprise API server on {}\n"
              "INFO:     Application startup complete.\n",
-             is_v6 ? "[" : "",
-             options.host,
-             is_v6 ? "]" : "",
-             server.port());
+             url_of(options, server.port()));
   server.run();
   fmt::print(stderr, "INFO:     Application shutdown complete.\n");
   return 0;

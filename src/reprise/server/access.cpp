@@ -25,6 +25,7 @@ bool equals_in_constant_time(std::string_view given, std::string_view key) {
 }  // namespace
 
 void check_exposure(const ServerOptions& options) {
+  if (!options.unix_socket.empty()) return;  // the folder's rights protect it
   if (is_loopback(options.host) || !options.api_keys.empty() || options.allow_unauthenticated)
     return;
   throw InvalidArgument(fmt::format(

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "reprise/server/access.h"
+#include "reprise/server/access_log.h"
 #include "reprise/server/api_error.h"
 #include "reprise/server/generation_routes.h"
 #include "reprise/server/generation_service.h"
@@ -18,12 +19,15 @@
 #include "reprise/server/router.h"
 #include "reprise/server/served_model.h"
 #include "reprise/server/tokenizer_routes.h"
+#include "reprise/server/worker.h"
 
 namespace reprise::server {
 namespace {
 
 // After the last answer of a drain was written: for slow readers.
 constexpr int kFlushSeconds = 5;
+// A body up to this is read and tokenized within a millisecond or two; meanwhile no stream moves.
+constexpr size_t kMaxInlineBytes = size_t{16} << 10;
 
 }  // namespace
 
@@ -31,29 +35,39 @@ struct ApiServer::Impl {
   Impl(const ServerOptions& options, api::AsyncEngine& engine);
 
   std::optional<HttpResponse> check_head(const HttpRequest& request) const;
-  void handle(const HttpRequest& request, const ExchangeRef& exchange) const;
+  void handle(HttpRequest request, const ExchangeRef& exchange);
+  void prepare_elsewhere(const Route& route, HttpRequest request, ExchangeRef exchange);
   void on_signal();
   void stop_now();
 
   int shutdown_timeout_seconds;
+  CorsOptions cors;
+  AccessLog access_log;
   ApiKeys keys;
   ServedModel model;
   PromptEncoder prompts;
   Router router;
   HttpServer http;
   GenerationService generations;
-  uint16_t port;
+  uint16_t port = 0;
+  Worker worker;  // last: what it runs uses the others
 };
 
 ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
     : shutdown_timeout_seconds(options.shutdown_timeout_seconds),
+      cors(options.cors),
+      access_log(options.access_log, options.unlogged_paths),
       keys(options.api_keys),
       model(options, engine.startup_report().max_model_len),
       prompts(engine),
-      http(options.limits,
+      http(options.http,
            {.check_head = [this](const HttpRequest& request) { return check_head(request); },
-            .handle = [this](const HttpRequest& request,
-                             const ExchangeRef& exchange) { handle(request, exchange); },
+            .handle = [this](HttpRequest request,
+                             const ExchangeRef& exchange) { handle(std::move(request), exchange); },
+            .headers = [this](const HttpRequest& request) { return cors_headers(cors, request); },
+            .on_answer = [this](std::string_view peer,
+                                std::string_view request_line,
+                                int status) { access_log.write(peer, request_line, status); },
             .on_signal = [this] { on_signal(); }}),
       generations({.capacity = int64_t{options.max_num_seqs} + options.max_waiting_requests,
                    .enable_prompt_tokens_details = options.enable_prompt_tokens_details},
@@ -66,10 +80,15 @@ ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
   add_generation_routes(router, engine, generations, model, prompts);
   add_tokenizer_routes(router, engine, model);
   add_openapi_route(router, options.version);
-  port = http.listen(options.host, options.port);
+  if (options.unix_socket.empty()) {
+    port = http.listen(options.host, options.port);
+  } else {
+    http.listen_unix(options.unix_socket);
+  }
 }
 
 std::optional<HttpResponse> ApiServer::Impl::check_head(const HttpRequest& request) const {
+  if (std::optional<HttpResponse> answer = answer_preflight(cors, request)) return answer;
   try {
     const Route& route = router.find(request);
     if (route.access == Access::guarded) keys.check(request.authorization);
@@ -84,13 +103,45 @@ std::optional<HttpResponse> ApiServer::Impl::check_head(const HttpRequest& reque
   }
 }
 
-void ApiServer::Impl::handle(const HttpRequest& request, const ExchangeRef& exchange) const {
+void ApiServer::Impl::handle(HttpRequest request, const ExchangeRef& exchange) {
   try {
     const Route& route = router.find(request);
-    route.handle(request, exchange);
+    if (route.handle) route.handle(request, exchange);
+    if (!route.prepare) return;
+    if (request.body.size() > kMaxInlineBytes) {
+      return prepare_elsewhere(route, std::move(request), exchange);
+    }
+    route.prepare(request)(exchange);
   } catch (const std::exception& error) {
     exchange->respond(error_response(to_api_error(error, model)));
   }
+}
+
+void ApiServer::Impl::prepare_elsewhere(const Route& route,
+                                        HttpRequest request,
+                                        ExchangeRef exchange) {
+  // Nothing of the exchange may end on the worker: it belongs to the I/O thread.
+  worker.run([this,
+              &route,
+              request = std::make_shared<HttpRequest>(std::move(request)),
+              exchange = std::move(exchange)]() mutable {
+    Answering answering;
+    std::exception_ptr failure;
+    try {
+      answering = route.prepare(*request);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    request.reset();
+    http.post([this, answering = std::move(answering), failure, exchange = std::move(exchange)] {
+      try {
+        if (failure) std::rethrow_exception(failure);
+        answering(exchange);
+      } catch (const std::exception& error) {
+        exchange->respond(error_response(to_api_error(error, model)));
+      }
+    });
+  });
 }
 
 void ApiServer::Impl::on_signal() {

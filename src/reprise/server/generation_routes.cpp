@@ -1,5 +1,8 @@
 #include "reprise/server/generation_routes.h"
 
+#include <string>
+#include <utility>
+
 #include "reprise/tokenizer/tokenizer.h"
 
 namespace reprise::server {
@@ -10,34 +13,41 @@ void add_generation_routes(Router& router,
                            const ServedModel& model,
                            const PromptEncoder& prompts) {
   const int32_t vocab_size = engine.tokenizer().vocab_size();
-  const auto generate = [&generations, &model, &prompts, vocab_size](
-                            const GenerationRequest& wanted,
-                            const HttpRequest& request,
-                            const ExchangeRef& exchange) {
+  const auto prepare = [&generations, &model, &prompts, vocab_size](
+                           GenerationRequest wanted, std::string request_id) -> Answering {
     model.check(wanted.model);
-    generations.check_room(wanted);
     check_sampling(wanted, vocab_size);
-    generations.start(wanted, prompts.encode(wanted), request.request_id, exchange);
+    return [&generations,
+            encoded = prompts.encode(wanted),
+            wanted = std::move(wanted),
+            request_id = std::move(request_id)](const ExchangeRef& exchange) {
+      generations.start(wanted, encoded, request_id, exchange);
+    };
+  };
+  // A server that is full says so before it works on the body.
+  const auto admit = [&generations](const HttpRequest&, const ExchangeRef&) {
+    generations.check_room(1);
   };
   const sampling::SamplingParams defaults = engine.default_sampling_params();
-  router.add(
-      {.method = "POST",
-       .path = "/v1/completions",
-       .body_schema = "CompletionRequest",
-       .answer_types = {"application/json", "text/event-stream"},
-       .summary = "Continues prompts.",
-       .handle = [generate, defaults](const HttpRequest& request, const ExchangeRef& exchange) {
-         generate(parse_completion_request(request.body, defaults), request, exchange);
-       }});
-  router.add(
-      {.method = "POST",
-       .path = "/v1/chat/completions",
-       .body_schema = "ChatCompletionRequest",
-       .answer_types = {"application/json", "text/event-stream"},
-       .summary = "Answers a conversation.",
-       .handle = [generate, defaults](const HttpRequest& request, const ExchangeRef& exchange) {
-         generate(parse_chat_request(request.body, defaults), request, exchange);
-       }});
+  router.add({.method = "POST",
+              .path = "/v1/completions",
+              .body_schema = "CompletionRequest",
+              .answer_types = {"application/json", "text/event-stream"},
+              .summary = "Continues prompts.",
+              .handle = admit,
+              .prepare = [prepare, defaults](const HttpRequest& request) {
+                return prepare(parse_completion_request(request.body, defaults),
+                               request.request_id);
+              }});
+  router.add({.method = "POST",
+              .path = "/v1/chat/completions",
+              .body_schema = "ChatCompletionRequest",
+              .answer_types = {"application/json", "text/event-stream"},
+              .summary = "Answers a conversation.",
+              .handle = admit,
+              .prepare = [prepare, defaults](const HttpRequest& request) {
+                return prepare(parse_chat_request(request.body, defaults), request.request_id);
+              }});
 }
 
 }  // namespace reprise::server

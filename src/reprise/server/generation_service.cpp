@@ -43,16 +43,16 @@ void GenerationService::check_health() const {
   if (engine_->stats().is_dead) throw ApiError(503, "The engine is dead.");
 }
 
-void GenerationService::check_room(const GenerationRequest& request) const {
+void GenerationService::check_room(int num_choices) const {
   check_health();
-  if (request.num_choices() > options_.capacity) {
+  if (num_choices > options_.capacity) {
     throw ApiError(400,
                    fmt::format("The request asks for {} answers; this server takes {} at a time.",
-                               request.num_choices(),
+                               num_choices,
                                options_.capacity),
                    "n");
   }
-  if (num_active_ + request.num_choices() > options_.capacity) {
+  if (num_active_ + num_choices > options_.capacity) {
     throw ApiError(
         429,
         fmt::format("The server is full: {} requests run or wait. Try again later.", num_active_));
@@ -63,7 +63,8 @@ void GenerationService::start(const GenerationRequest& request,
                               const std::vector<std::vector<int32_t>>& prompts,
                               const std::string& request_id,
                               const ExchangeRef& exchange) {
-  check_room(request);
+  if (exchange->client_is_gone()) return;
+  check_room(request.num_choices());
   Usage usage;
   if (options_.enable_prompt_tokens_details) usage.cached_tokens = 0;
   for (const std::vector<int32_t>& prompt : prompts) {

@@ -41,8 +41,8 @@ class GenerationService {
 
   /// \throws ApiError 503 when no request can be served
   void check_health() const;
-  /// \throws ApiError 503, 429 when the server is full, 400 when the request never fits
-  void check_room(const GenerationRequest& request) const;
+  /// \throws ApiError 503, 429 when the server is full, 400 when so many answers never fit
+  void check_room(int num_choices) const;
   /// Gives the request to the engine and answers through `exchange`. `prompts` are its prompts as
   /// PromptEncoder gave them; an empty `request_id` means a new one. \throws as the checks, and as
   /// AsyncEngine::submit

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -14,11 +15,18 @@ struct HttpRequest {
   std::string path;    // without the query
   std::string authorization;
   std::string content_type;
-  std::string request_id;  // X-Request-Id; at most 128 visible characters, else empty
+  std::string origin;             // Origin
+  std::string preflight_method;   // Access-Control-Request-Method
+  std::string preflight_headers;  // Access-Control-Request-Headers
+  std::string request_id;         // X-Request-Id; at most 128 visible characters, else empty
   std::string body;
+  std::shared_ptr<void> body_share;  // of the memory that bodies may take together
 };
 
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
+
+/// "Not Found".
+[[nodiscard]] std::string_view reason_phrase(int status);
 
 struct HttpResponse {
   int status = 200;
@@ -42,6 +50,7 @@ class HttpExchange {
   /// Sent as soon as the connection takes it. A client that lets too much pile up is disconnected.
   virtual void write(std::string_view bytes) = 0;
   virtual void finish_stream() = 0;
+  [[nodiscard]] virtual bool client_is_gone() const = 0;
   /// `callback` runs at most once, only when the client goes before the answer is complete.
   virtual void on_disconnect(std::function<void()> callback) = 0;
 };

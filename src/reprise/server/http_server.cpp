@@ -2,17 +2,20 @@
 
 #include <fmt/format.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/write.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/core/tcp_stream.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/read.hpp>
 #include <boost/beast/http/string_body.hpp>
@@ -21,11 +24,14 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <type_traits>
 #include <unordered_set>
 #include <utility>
 
 #include "reprise/base/error.h"
 #include "reprise/server/api_error.h"
+#include "reprise/server/client_stream.h"
+#include "reprise/server/tls_context.h"
 
 namespace reprise::server {
 namespace {
@@ -42,6 +48,7 @@ constexpr size_t kReadAheadBytes = size_t{64} << 10;
 // would reset the connection and lose the answer.
 constexpr size_t kLingerBytes = size_t{64} << 20;
 constexpr int kLingerSeconds = 5;
+constexpr size_t kMaxLoggedTarget = 256;
 
 /// Beast's reasons, as statuses; 0: the client went, nobody to answer.
 int status_of(const error_code& error) {
@@ -77,24 +84,41 @@ std::string visible_or_empty(std::string_view text) {
 
 }  // namespace
 
+std::string_view reason_phrase(int status) {
+  return http::obsolete_reason(static_cast<http::status>(status));
+}
+
 struct HttpServer::Impl {
   class Session;
   class Exchange;
 
-  Impl(const HttpLimits& limit_values, HttpHandlers handler_functions)
-      : limits(limit_values), handlers(std::move(handler_functions)) {}
+  Impl(const HttpOptions& options, HttpHandlers handler_functions)
+      : limits(options.limits),
+        root_path(options.root_path),
+        handlers(std::move(handler_functions)) {
+    if (options.tls.is_set()) tls.emplace(make_tls_context(options.tls));
+  }
 
-  void accept();
+  template <typename Acceptor>
+  void accept(Acceptor& acceptor);
+  void take(ClientStream::Socket socket, std::string peer);
+  [[nodiscard]] std::shared_ptr<void> share_body_memory(size_t num_bytes);
   void wait_for_signal();
   void remove(Session* session);
 
   HttpLimits limits;
+  std::string root_path;
   HttpHandlers handlers;
+  std::optional<asio::ssl::context> tls;
+  // Also requests hold it, which may outlive this.
+  std::shared_ptr<std::atomic<size_t>> all_body_bytes = std::make_shared<std::atomic<size_t>>(0);
   // Sessions own themselves by what they wait for, so they go when `io` goes.
   std::unordered_set<Session*> sessions;
   bool shutting_down = false;
   asio::io_context io{1};
   tcp::acceptor acceptor{io};
+  asio::local::stream_protocol::acceptor unix_acceptor{io};
+  std::string unix_path;  // to remove in the end
   asio::signal_set signals{io};
   asio::steady_timer accept_pause{io};
 };
@@ -102,18 +126,17 @@ struct HttpServer::Impl {
 /// One connection. States: reading a request, answering it (an exchange exists), lingering, closed.
 class HttpServer::Impl::Session : public std::enable_shared_from_this<Session> {
  public:
-  Session(Impl& server, tcp::socket socket) : server_(&server), stream_(std::move(socket)) {
+  Session(Impl& server, ClientStream::Socket socket, std::string peer)
+      : server_(&server),
+        stream_(std::move(socket), server.tls ? &*server.tls : nullptr),
+        peer_(std::move(peer)) {
     server_->sessions.insert(this);
   }
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
   ~Session() { server_->remove(this); }
 
-  void start() {
-    error_code ignored;
-    stream_.socket().set_option(tcp::no_delay(true), ignored);
-    read_header();
-  }
+  void start();
   void refuse(const HttpResponse& response) {
     keep_alive_ = false;
     has_unread_body_ = true;
@@ -135,6 +158,8 @@ class HttpServer::Impl::Session : public std::enable_shared_from_this<Session> {
   using Parser = http::request_parser<http::string_body>;
 
   void read_header();
+  void read_ahead();
+  void finish_connection();
   void on_header(const error_code& error);
   [[nodiscard]] std::optional<ApiError> check_rules() const;
   void read_body();
@@ -150,7 +175,10 @@ class HttpServer::Impl::Session : public std::enable_shared_from_this<Session> {
   void append_head(const HttpResponse& response, std::string_view framing);
 
   Impl* server_;  // outlives every session
-  beast::tcp_stream stream_;
+  ClientStream stream_;
+  std::string peer_;          // "127.0.0.1:50000"
+  std::string request_line_;  // "GET /health HTTP/1.1"
+  HttpHeaders extra_headers_;
   beast::flat_buffer buffer_{2 * kReadAheadBytes};
   std::optional<Parser> parser_;
   HttpRequest request_;
@@ -166,6 +194,7 @@ class HttpServer::Impl::Session : public std::enable_shared_from_this<Session> {
   bool is_streaming_ = false;
   bool is_sending_ = false;
   bool is_watching_ = false;
+  bool is_reading_ahead_ = false;  // TLS: a read is pending while a request is answered
   bool has_unread_body_ = false;
   bool is_closed_ = false;
 };
@@ -187,6 +216,7 @@ class HttpServer::Impl::Exchange : public HttpExchange {
   void finish_stream() override {
     if (auto session = std::exchange(session_, nullptr)) session->send_stream_end();
   }
+  [[nodiscard]] bool client_is_gone() const override { return session_ == nullptr; }
   void on_disconnect(std::function<void()> callback) override { callback_ = std::move(callback); }
 
   void client_went() {
@@ -199,7 +229,16 @@ class HttpServer::Impl::Exchange : public HttpExchange {
   std::function<void()> callback_;
 };
 
+void HttpServer::Impl::Session::start() {
+  if (!stream_.is_tls()) return read_header();
+  stream_.expires_after(seconds(server_->limits.header_timeout_seconds));
+  stream_.async_handshake([self = shared_from_this()](error_code error) {
+    error ? self->close() : self->read_header();
+  });
+}
+
 void HttpServer::Impl::Session::read_header() {
+  if (is_reading_ahead_) return;  // that read goes on here
   parser_.emplace();
   parser_->header_limit(static_cast<uint32_t>(server_->limits.max_header_bytes));
   parser_->body_limit(server_->limits.max_body_bytes);
@@ -252,20 +291,42 @@ void HttpServer::Impl::Session::on_header(const error_code& error) {
   is_http_1_0_ = head.version() == 10;
   is_head_ = head.method() == http::verb::head;
   keep_alive_ = parser_->keep_alive() && !server_->shutting_down;
+  request_line_ = fmt::format("{} {} HTTP/1.{}",
+                              std::string_view(head.method_string()),
+                              std::string_view(head.target()).substr(0, kMaxLoggedTarget),
+                              is_http_1_0_ ? 0 : 1);
   if (const std::optional<ApiError> broken = check_rules()) return refuse(error_response(*broken));
   const auto text = [&head](http::field field) { return std::string(head[field]); };
+  std::string_view path = head.target().substr(0, head.target().find('?'));
+  const std::string& root = server_->root_path;
+  if (!root.empty() && path.starts_with(root) && path.substr(root.size()).starts_with('/')) {
+    path.remove_prefix(root.size());
+  }
   request_ = {.method = std::string(head.method_string()),
-              .path = std::string(head.target().substr(0, head.target().find('?'))),
+              .path = std::string(path),
               .authorization = text(http::field::authorization),
               .content_type = text(http::field::content_type),
+              .origin = text(http::field::origin),
+              .preflight_method = text(http::field::access_control_request_method),
+              .preflight_headers = text(http::field::access_control_request_headers),
               .request_id = visible_or_empty(std::string(head["X-Request-Id"])),
-              .body = {}};
+              .body = {},
+              .body_share = {}};
+  extra_headers_ = server_->handlers.headers(request_);
   if (const std::optional<HttpResponse> refusal = server_->handlers.check_head(request_)) {
     if (!parser_->is_done()) return refuse(*refusal);
     is_answering_ = true;
     return send_whole(*refusal);
   }
   if (parser_->is_done()) return on_body({});
+  // A body in chunks does not say how large it will be.
+  const auto length = parser_->content_length();
+  request_.body_share = server_->share_body_memory(
+      static_cast<size_t>(length ? *length : server_->limits.max_body_bytes));
+  if (!request_.body_share) {
+    return refuse(error_response(
+        ApiError(503, "The server is reading as many large requests as it has memory for.")));
+  }
   if (!beast::iequals(head[http::field::expect], "100-continue")) return read_body();
   stream_.expires_after(seconds(server_->limits.write_timeout_seconds));
   asio::async_write(stream_,
@@ -308,6 +369,7 @@ void HttpServer::Impl::Session::on_readable() {
   if (is_closed_ || !is_answering_) return;
   // A client that pipelines is read ahead for a while, so that its going is still seen.
   if (buffer_.size() >= kReadAheadBytes) return;
+  if (stream_.is_tls()) return read_ahead();
   const auto space = buffer_.prepare(discarded_.size());
   const ssize_t num_bytes =
       ::recv(stream_.socket().native_handle(), space.data(), space.size(), MSG_DONTWAIT);
@@ -322,15 +384,38 @@ void HttpServer::Impl::Session::on_readable() {
   }
 }
 
+void HttpServer::Impl::Session::read_ahead() {
+  is_reading_ahead_ = true;
+  // For the rest of what TLS encrypted at once.
+  stream_.expires_after(seconds(server_->limits.header_timeout_seconds));
+  stream_.async_read_some(buffer_.prepare(discarded_.size()),
+                          [self = shared_from_this()](error_code error, size_t num_bytes) {
+                            self->is_reading_ahead_ = false;
+                            if (self->is_closed_) return;
+                            self->buffer_.commit(num_bytes);
+                            if (error) return self->disconnect();
+                            if (self->is_answering_) return self->watch_for_disconnect();
+                            if (!self->is_sending_)
+                              self->read_header();  // else that comes after what is being sent
+                          });
+}
+
 void HttpServer::Impl::Session::append_head(const HttpResponse& response,
                                             std::string_view framing) {
-  const std::string_view reason = http::obsolete_reason(static_cast<http::status>(response.status));
-  unsent_ += fmt::format("HTTP/1.1 {} {}\r\nServer: reprise\r\n", response.status, reason);
+  if (!request_line_.empty()) {
+    server_->handlers.on_answer(peer_, request_line_, response.status);
+    request_line_.clear();
+  }
+  unsent_ += fmt::format(
+      "HTTP/1.1 {} {}\r\nServer: reprise\r\n", response.status, reason_phrase(response.status));
   if (!response.content_type.empty()) {
     unsent_ += fmt::format("Content-Type: {}\r\n", response.content_type);
   }
-  for (const auto& [name, value] : response.headers)
-    unsent_ += fmt::format("{}: {}\r\n", name, value);
+  const auto append = [this](const HttpHeaders& headers) {
+    for (const auto& [name, value] : headers) unsent_ += fmt::format("{}: {}\r\n", name, value);
+  };
+  append(response.headers);
+  append(extra_headers_);
   if (!keep_alive_) {
     unsent_ += "Connection: close\r\n";
   } else if (is_http_1_0_) {
@@ -395,14 +480,21 @@ void HttpServer::Impl::Session::on_sent(const error_code& error) {
   if (error) return disconnect();
   if (!unsent_.empty()) return flush();
   if (is_answering_) return;
-  if (!keep_alive_ || server_->shutting_down) return has_unread_body_ ? linger() : close();
+  if (!keep_alive_ || server_->shutting_down)
+    return has_unread_body_ ? linger() : finish_connection();
   read_header();
+}
+
+void HttpServer::Impl::Session::finish_connection() {
+  if (!stream_.is_tls() || is_reading_ahead_) return close();
+  stream_.expires_after(seconds(kLingerSeconds));
+  stream_.async_shutdown([self = shared_from_this()](error_code) { self->close(); });
 }
 
 void HttpServer::Impl::Session::linger() {
   error_code ignored;
   if (num_discarded_ == 0) {
-    stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
+    if (!stream_.is_tls()) stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
     stream_.expires_after(seconds(kLingerSeconds));
   }
   stream_.async_read_some(asio::buffer(discarded_),
@@ -426,27 +518,44 @@ void HttpServer::Impl::Session::close() {
   stream_.close();
 }
 
-void HttpServer::Impl::accept() {
-  acceptor.async_accept([this](error_code error, tcp::socket socket) {
+std::shared_ptr<void> HttpServer::Impl::share_body_memory(size_t num_bytes) {
+  if (all_body_bytes->load() + num_bytes > limits.max_all_body_bytes) return nullptr;
+  all_body_bytes->fetch_add(num_bytes);
+  const auto give_back = [total = all_body_bytes, num_bytes](void*) {
+    total->fetch_sub(num_bytes);
+  };
+  return {all_body_bytes.get(), give_back};
+}
+
+void HttpServer::Impl::take(ClientStream::Socket socket, std::string peer) {
+  // Twice as many would be an attack, which is not worth an answer.
+  if (sessions.size() >= 2 * limits.max_connections) return;
+  auto session = std::make_shared<Session>(*this, std::move(socket), std::move(peer));
+  if (sessions.size() <= limits.max_connections) return session->start();
+  if (!tls) session->refuse(error_response(ApiError(503, "There are too many connections.")));
+}
+
+template <typename Acceptor>
+void HttpServer::Impl::accept(Acceptor& from) {
+  from.async_accept([this, &from](error_code error, auto socket) {
     if (shutting_down || error == asio::error::operation_aborted) return;
     if (error) {
       // Most likely no file descriptors are left; some will be.
       accept_pause.expires_after(std::chrono::milliseconds(100));
-      accept_pause.async_wait([this](error_code cancelled) {
-        if (!cancelled) accept();
+      accept_pause.async_wait([this, &from](error_code cancelled) {
+        if (!cancelled) accept(from);
       });
       return;
     }
-    // Twice as many would be an attack, which is not worth an answer.
-    if (sessions.size() < 2 * limits.max_connections) {
-      auto session = std::make_shared<Session>(*this, std::move(socket));
-      if (sessions.size() <= limits.max_connections) {
-        session->start();
-      } else {
-        session->refuse(error_response(ApiError(503, "There are too many connections.")));
-      }
+    std::string peer = "unix:";
+    if constexpr (std::is_same_v<decltype(socket), tcp::socket>) {
+      error_code ignored;
+      socket.set_option(tcp::no_delay(true), ignored);
+      const tcp::endpoint endpoint = socket.remote_endpoint(ignored);
+      peer = fmt::format("{}:{}", endpoint.address().to_string(), endpoint.port());
     }
-    accept();
+    take(std::move(socket), std::move(peer));
+    accept(from);
   });
 }
 
@@ -463,10 +572,12 @@ void HttpServer::Impl::remove(Session* session) {
   if (shutting_down && sessions.empty()) io.stop();
 }
 
-HttpServer::HttpServer(const HttpLimits& limits, HttpHandlers handlers)
-    : impl_(std::make_unique<Impl>(limits, std::move(handlers))) {}
+HttpServer::HttpServer(const HttpOptions& options, HttpHandlers handlers)
+    : impl_(std::make_unique<Impl>(options, std::move(handlers))) {}
 
-HttpServer::~HttpServer() = default;
+HttpServer::~HttpServer() {
+  if (!impl_->unix_path.empty()) ::unlink(impl_->unix_path.c_str());
+}
 
 uint16_t HttpServer::listen(const std::string& host, uint16_t port) {
   try {
@@ -480,8 +591,33 @@ uint16_t HttpServer::listen(const std::string& host, uint16_t port) {
     impl_->acceptor.listen();
     return impl_->acceptor.local_endpoint().port();
   } catch (const boost::system::system_error& error) {
-    throw InvalidArgument(
-        fmt::format("cannot listen on {}:{}: {}", host, port, error.code().message()));
+    const bool is_taken = error.code() == asio::error::address_in_use;
+    throw InvalidArgument(fmt::format(
+        "cannot listen on {}:{}: {}{}",
+        host,
+        port,
+        error.code().message(),
+        is_taken ? "; end what listens there, or choose another --port (0: a free one)" : ""));
+  }
+}
+
+void HttpServer::listen_unix(const std::string& path) {
+  struct stat status {};
+  const bool is_socket = ::lstat(path.c_str(), &status) == 0 && S_ISSOCK(status.st_mode);
+  try {
+    const asio::local::stream_protocol::endpoint endpoint(path);
+    if (is_socket) {
+      error_code refused;
+      asio::local::stream_protocol::socket probe(impl_->io);
+      probe.connect(endpoint, refused);
+      if (refused == asio::error::connection_refused) ::unlink(path.c_str());
+    }
+    impl_->unix_acceptor.open();
+    impl_->unix_acceptor.bind(endpoint);
+    impl_->unix_path = path;
+    impl_->unix_acceptor.listen();
+  } catch (const boost::system::system_error& error) {
+    throw InvalidArgument(fmt::format("--uds {}: {}", path, error.code().message()));
   }
 }
 
@@ -489,7 +625,8 @@ void HttpServer::run() {
   impl_->signals.add(SIGINT);
   impl_->signals.add(SIGTERM);
   impl_->wait_for_signal();
-  impl_->accept();
+  if (impl_->acceptor.is_open()) impl_->accept(impl_->acceptor);
+  if (impl_->unix_acceptor.is_open()) impl_->accept(impl_->unix_acceptor);
   impl_->io.run();
 }
 
@@ -497,6 +634,7 @@ void HttpServer::shut_down(int grace_seconds) {
   if (std::exchange(impl_->shutting_down, true)) return;
   error_code ignored;
   impl_->acceptor.close(ignored);
+  impl_->unix_acceptor.close(ignored);
   const std::vector<Impl::Session*> sessions(impl_->sessions.begin(), impl_->sessions.end());
   for (Impl::Session* session : sessions) session->wind_down();
   if (impl_->sessions.empty()) return impl_->io.stop();

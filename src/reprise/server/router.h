@@ -13,6 +13,9 @@ namespace reprise::server {
 
 using ExchangeRef = std::shared_ptr<HttpExchange>;
 
+/// Answers one request, on the I/O thread, from what was prepared.
+using Answering = std::function<void(const ExchangeRef&)>;
+
 enum class Access { open, guarded };  // guarded: needs a key when keys are set
 
 /// One line of the table that dispatches requests and describes the API.
@@ -24,8 +27,11 @@ struct Route {
   std::string body_schema;  // of the JSON it takes, in api_schemas(); empty: takes none
   std::vector<std::string> answer_types = {"application/json"};
   std::string summary;  // one sentence
-  /// On the I/O thread; what it throws becomes the answer.
+  /// On the I/O thread; what it throws becomes the answer. For a route with a body: only checks
+  /// that throw, before anything is read; may be empty.
   std::function<void(const HttpRequest&, const ExchangeRef&)> handle;
+  /// For a route with a body: reads it, perhaps on another thread.
+  std::function<Answering(const HttpRequest&)> prepare;
 
   /// `path` up to its parameter; all of it when there is none.
   [[nodiscard]] std::string_view fixed_part() const;

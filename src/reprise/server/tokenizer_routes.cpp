@@ -65,21 +65,22 @@ Json detokenize(const DetokenizeRequest& wanted,
 void add_tokenizer_routes(Router& router,
                           const api::AsyncEngine& engine,
                           const ServedModel& model) {
+  const auto answer = [](const Json& json) -> Answering {
+    return [body = dump(json)](const ExchangeRef& exchange) { exchange->respond({.body = body}); };
+  };
   router.add({.method = "POST",
               .path = "/tokenize",
               .body_schema = "TokenizeRequest",
               .summary = "The token ids of a text or a conversation.",
-              .handle = [&engine, &model](const HttpRequest& request, const ExchangeRef& exchange) {
-                exchange->respond(
-                    {.body = dump(tokenize(parse_tokenize_request(request.body), engine, model))});
+              .prepare = [answer, &engine, &model](const HttpRequest& request) {
+                return answer(tokenize(parse_tokenize_request(request.body), engine, model));
               }});
   router.add({.method = "POST",
               .path = "/detokenize",
               .body_schema = "DetokenizeRequest",
               .summary = "The text of token ids.",
-              .handle = [&engine, &model](const HttpRequest& request, const ExchangeRef& exchange) {
-                exchange->respond({.body = dump(detokenize(
-                                       parse_detokenize_request(request.body), engine, model))});
+              .prepare = [answer, &engine, &model](const HttpRequest& request) {
+                return answer(detokenize(parse_detokenize_request(request.body), engine, model));
               }});
   router.add({.method = "GET",
               .path = "/tokenizer_info",

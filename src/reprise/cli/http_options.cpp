@@ -1,0 +1,231 @@
+#include "reprise/cli/http_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "reprise/base/error.h"
+#include "reprise/base/json.h"
+#include "reprise/cli/engine_options.h"
+
+namespace reprise::cli {
+namespace {
+
+constexpr const char* kServer = "Server";
+constexpr const char* kTls = "Server: TLS";
+constexpr const char* kCors = "Server: CORS";
+
+uint16_t parse_port(std::string_view text) {
+  const int64_t port = parse_human_integer("--port", text);
+  if (port < 0 || port > 65535) {
+    throw InvalidArgument(fmt::format("--port: {} is not in 0..65535; 0 takes a free one", port));
+  }
+  return static_cast<uint16_t>(port);
+}
+
+/// A JSON list of texts, as vLLM takes it, or one text.
+std::vector<std::string> parse_list(const std::string& option, std::string_view text) {
+  if (!text.starts_with('[')) return {std::string(text)};
+  const Json json = parse_json(text, option);
+  std::vector<std::string> items;
+  for (const Json& item : json) {
+    if (!item.is_string()) {
+      throw InvalidArgument(
+          fmt::format("{}: expected a JSON list of strings, got {}", option, text));
+    }
+    items.push_back(item.get<std::string>());
+  }
+  return items;
+}
+
+/// These go into headers of answers.
+std::vector<std::string> parse_visible_list(const std::string& option, std::string_view text) {
+  std::vector<std::string> items = parse_list(option, text);
+  for (const std::string& item : items) {
+    if (item.empty() ||
+        !std::all_of(item.begin(), item.end(), [](char c) { return c > ' ' && c < 127; })) {
+      throw InvalidArgument(fmt::format("{}: only visible ASCII without spaces", option));
+    }
+  }
+  return items;
+}
+
+void read_key_file(std::vector<std::string>& keys, const std::string& path) {
+  const std::string from = "--api-key-file " + path;
+  std::ifstream file(path);
+  if (!file) throw InvalidArgument(from + ": cannot be read");
+  size_t num_keys = 0;
+  for (std::string line; std::getline(file, line);) {
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    if (line.empty() || line.starts_with('#')) continue;
+    add_api_key(keys, from, line);
+    ++num_keys;
+  }
+  if (num_keys == 0) throw InvalidArgument(from + ": holds no key; one per line is expected");
+}
+
+std::string parse_root_path(std::string_view text) {
+  while (text.ends_with('/')) text.remove_suffix(1);
+  if (!text.empty() && !text.starts_with('/')) {
+    throw InvalidArgument(fmt::format("--root-path {}: must begin with /", text));
+  }
+  return std::string(text);
+}
+
+void add_address(OptionTable& table, server::ServerOptions& options) {
+  table.add_text("host",
+                 kServer,
+                 "ADDRESS",
+                 "Where to listen; beyond this machine only with a key.",
+                 options.host);
+  table.add({.name = "port",
+             .group = kServer,
+             .value_name = "N",
+             .help = "Port; 0 takes a free one and prints it.",
+             .default_text = "8000",
+             .apply = [&options](std::string_view value) { options.port = parse_port(value); }});
+  table.add_text("uds",
+                 kServer,
+                 "PATH",
+                 "Listen on a Unix socket instead; no key is needed.",
+                 options.unix_socket);
+  table.add({.name = "root-path",
+             .group = kServer,
+             .value_name = "/PREFIX",
+             .help = "What a proxy leaves in front of every path.",
+             .apply = [&options](std::string_view value) {
+               options.http.root_path = parse_root_path(value);
+             }});
+}
+
+void add_keys(OptionTable& table, server::ServerOptions& options) {
+  table.add({.name = "api-key",
+             .group = kServer,
+             .value_name = "KEY",
+             .help =
+                 "Key that clients must send; may be repeated. Others can see it in the list of "
+                 "processes: --api-key-file and VLLM_API_KEY are safer.",
+             .apply = [&options](std::string_view value) {
+               add_api_key(options.api_keys, "--api-key", value);
+             },
+             .takes_several = true,
+             .is_secret = true,
+             .adds_up = true});
+  table.add({.name = "api-key-file",
+             .group = kServer,
+             .value_name = "FILE",
+             .help = "More keys, one per line; # begins a comment line.",
+             .apply = [&options](std::string_view value) {
+               read_key_file(options.api_keys, std::string(value));
+             }});
+  table.add_switch("allow-unauthenticated",
+                   kServer,
+                   "Listen beyond this machine without a key.",
+                   options.allow_unauthenticated);
+}
+
+void add_limits(OptionTable& table, server::ServerOptions& options) {
+  table.add({.name = "max-connections",
+             .group = kServer,
+             .value_name = "N",
+             .help = "Connections at a time; more get 503.",
+             .default_text = "4096",
+             .apply = [&options](std::string_view value) {
+               const int64_t count = parse_human_integer("--max-connections", value);
+               if (count < 1 || count > 1'000'000) {
+                 throw InvalidArgument(
+                     fmt::format("--max-connections: {} is not in 1..1000000", count));
+               }
+               options.http.limits.max_connections = static_cast<size_t>(count);
+             }});
+  table.add(
+      {.name = "disable-uvicorn-access-log",
+       .group = kServer,
+       .help = "No line per answer on standard error.",
+       .apply = [&options](std::string_view value) { options.access_log = value != "true"; }});
+  table.add({.name = "disable-access-log-for-endpoints",
+             .group = kServer,
+             .value_name = "PATHS",
+             .help = "No such lines for these paths: /health,/metrics",
+             .apply = [&options](std::string_view value) {
+               while (!value.empty()) {
+                 const size_t end = std::min(value.find(','), value.size());
+                 options.unlogged_paths.emplace_back(value.substr(0, end));
+                 value.remove_prefix(std::min(end + 1, value.size()));
+               }
+             }});
+}
+
+void add_tls(OptionTable& table, server::TlsOptions& tls) {
+  table.add_text(
+      "ssl-certfile", kTls, "FILE", "PEM certificate with its chain.", tls.certificate_file);
+  table.add_text("ssl-keyfile", kTls, "FILE", "PEM key of the certificate.", tls.key_file);
+  table.add_text("ssl-ca-certs",
+                 kTls,
+                 "FILE",
+                 "PEM certificates that may sign those of clients.",
+                 tls.ca_file);
+  table.add({.name = "ssl-cert-reqs",
+             .group = kTls,
+             .value_name = "N",
+             .help = "Certificates of clients: 0 are not asked for, 1 are checked, 2 are required.",
+             .default_text = "0",
+             .apply = [&tls](std::string_view value) {
+               const int64_t number = parse_human_integer("--ssl-cert-reqs", value);
+               if (number < 0 || number > 2) {
+                 throw InvalidArgument(fmt::format("--ssl-cert-reqs: {} is not 0, 1 or 2", number));
+               }
+               tls.client_certificates = static_cast<server::ClientCertificates>(number);
+             }});
+  table.add_text(
+      "ssl-ciphers", kTls, "LIST", "Ciphers of TLS 1.2 in OpenSSL's notation.", tls.ciphers);
+}
+
+void add_cors(OptionTable& table, server::CorsOptions& cors) {
+  const auto add_list = [&table](std::string name,
+                                 std::string help,
+                                 std::string default_text,
+                                 std::vector<std::string>& target) {
+    const std::string option = "--" + name;
+    table.add({.name = std::move(name),
+               .group = kCors,
+               .value_name = "JSON",
+               .help = std::move(help),
+               .default_text = std::move(default_text),
+               .apply = [option, &target](std::string_view value) {
+                 target = parse_visible_list(option, value);
+               }});
+  };
+  add_list("allowed-origins",
+           "Origins whose pages may ask: [\"https://chat.example\"], or [\"*\"].",
+           "none",
+           cors.allowed_origins);
+  add_list("allowed-methods", "What they may use.", "[\"*\"]", cors.allowed_methods);
+  add_list("allowed-headers", "What they may send.", "[\"*\"]", cors.allowed_headers);
+  table.add_switch("allow-credentials",
+                   kCors,
+                   "They may send cookies and keys of the browser.",
+                   cors.allow_credentials);
+}
+
+}  // namespace
+
+void add_api_key(std::vector<std::string>& keys, std::string_view from, std::string_view key) {
+  const bool is_visible =
+      std::all_of(key.begin(), key.end(), [](char c) { return c > ' ' && c < 127; });
+  if (key.empty() || !is_visible) {
+    throw InvalidArgument(fmt::format("{}: a key is one or more visible ASCII characters", from));
+  }
+  keys.emplace_back(key);
+}
+
+void add_http_options(OptionTable& table, server::ServerOptions& options) {
+  add_address(table, options);
+  add_keys(table, options);
+  add_limits(table, options);
+  add_tls(table, options.http.tls);
+  add_cors(table, options.cors);
+}
+
+}  // namespace reprise::cli

@@ -1,0 +1,350 @@
+#!/usr/bin/env python3
+"""How `reprise serve` listens: TLS, keys, CORS, Unix sockets, prefixes, access log; and that hostile bytes do no harm.
+
+    serve_http_test.py REPRISE_BINARY MODEL_FOLDER
+
+Uses Python's standard library and the openssl program.
+"""
+
+import http.client
+import json
+import os
+import random
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+
+import serve_test
+from serve_test import NAME, TIMEOUT, Server, events, stories
+
+
+class Case(unittest.TestCase):
+    def start(self, *options, **environment):
+        server = Server(*options, **environment)
+        self.addCleanup(server.stop)
+        return server
+
+    def folder(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        return folder.name
+
+    def refused(self, *options):
+        """What the program says that does not start."""
+        done = subprocess.run(
+            [serve_test.BINARY, "serve", serve_test.MODEL, "--port", "0", *options],
+            capture_output=True, text=True, timeout=TIMEOUT,
+        )
+        self.assertNotEqual(done.returncode, 0)
+        return done.stderr
+
+
+class Tls(Case):
+    @classmethod
+    def setUpClass(cls):
+        cls.keep = tempfile.TemporaryDirectory()
+        cls.path = cls.keep.name
+        cls.certificate("server", "localhost")
+        cls.certificate("client", "somebody")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.keep.cleanup()
+
+    @classmethod
+    def certificate(cls, name, subject):
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", f"/CN={subject}",
+             "-addext", f"subjectAltName=DNS:{subject},IP:127.0.0.1",
+             "-keyout", f"{cls.path}/{name}.key", "-out", f"{cls.path}/{name}.pem"],
+            check=True, capture_output=True,
+        )
+
+    def start_tls(self, *options):
+        return self.start("--ssl-certfile", f"{self.path}/server.pem", "--ssl-keyfile", f"{self.path}/server.key",
+                          *options)
+
+    def trust(self, client=None):
+        context = ssl.create_default_context(cafile=f"{self.path}/server.pem")
+        if client:
+            context.load_cert_chain(f"{self.path}/{client}.pem", f"{self.path}/{client}.key")
+        return context
+
+    def connect(self, server, context):
+        return http.client.HTTPSConnection("127.0.0.1", server.port, timeout=TIMEOUT, context=context)
+
+    def test_requests_and_streams_over_tls(self):
+        server = self.start_tls()
+        connection = self.connect(server, self.trust())
+        answers = []
+        for fields in ({}, {"stream": True}, {"stream": True}, {}):  # on one connection
+            connection.request("POST", "/v1/completions", json.dumps(stories(**fields)),
+                               {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            self.assertEqual(response.status, 200)
+            text = response.read()
+            if fields:
+                answers.append("".join(event["choices"][0]["text"] for event in events(text)))
+            else:
+                answers.append(json.loads(text)["choices"][0]["text"])
+        self.assertEqual(len(set(answers)), 1, answers)
+        connection.close()
+
+    def test_a_client_that_goes_aborts_its_tls_stream(self):
+        server = self.start_tls()
+        connection = self.connect(server, self.trust())
+        connection.request("POST", "/v1/completions", json.dumps(stories(stream=True, max_tokens=900, ignore_eos=True)),
+                           {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        response.read(10)
+        response.close()
+        connection.close()
+
+        def nothing_runs():
+            check = self.connect(server, self.trust())
+            check.request("GET", "/load")
+            load = json.loads(check.getresponse().read())
+            check.close()
+            return load == {"server_load": 0}
+
+        server.wait_until(nothing_runs)
+
+    def test_plain_text_is_not_answered(self):
+        server = self.start_tls()
+        with socket.create_connection(("127.0.0.1", server.port), timeout=TIMEOUT) as plain:
+            plain.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+            received = plain.recv(4096)
+        self.assertNotIn(b"HTTP", received)
+
+    def test_old_versions_are_refused(self):
+        server = self.start_tls()
+        context = self.trust()
+        context.minimum_version = ssl.TLSVersion.TLSv1
+        context.maximum_version = ssl.TLSVersion.TLSv1_1
+        with self.assertRaises((ssl.SSLError, OSError)):
+            self.connect(server, context).connect()
+
+    def test_clients_need_certificates_when_told(self):
+        server = self.start_tls("--ssl-ca-certs", f"{self.path}/client.pem", "--ssl-cert-reqs", "2")
+        with self.assertRaises((ssl.SSLError, OSError, http.client.HTTPException)):
+            connection = self.connect(server, self.trust())
+            connection.request("GET", "/health")
+            connection.getresponse()
+        connection = self.connect(server, self.trust("client"))
+        connection.request("GET", "/health")
+        self.assertEqual(connection.getresponse().status, 200)
+        connection.close()
+
+    def test_files_that_do_not_work_are_named(self):
+        self.assertIn("--ssl-keyfile", self.refused("--ssl-certfile", f"{self.path}/server.pem"))
+        told = self.refused("--ssl-certfile", f"{self.path}/none.pem", "--ssl-keyfile", f"{self.path}/server.key")
+        self.assertIn("none.pem", told)
+        told = self.refused("--ssl-certfile", f"{self.path}/server.pem", "--ssl-keyfile", f"{self.path}/client.key")
+        self.assertIn("client.key", told)
+
+
+class Browsers(Case):
+    ORIGIN = "https://chat.example"
+
+    def ask(self, server, method, path, **headers):
+        return server.request(method, path, headers={name.replace("_", "-"): text for name, text in headers.items()})
+
+    def preflight(self, server, origin):
+        return self.ask(server, "OPTIONS", "/v1/completions", Origin=origin, Access_Control_Request_Method="POST",
+                        Access_Control_Request_Headers="content-type")
+
+    def test_no_origin_is_let_in_by_default(self):
+        server = self.start()
+        response, _ = self.ask(server, "GET", "/v1/models", Origin=self.ORIGIN)
+        self.assertIsNone(response.getheader("Access-Control-Allow-Origin"))
+        response, _ = self.preflight(server, self.ORIGIN)
+        self.assertEqual(response.status, 405)
+
+    def test_one_origin(self):
+        server = self.start("--allowed-origins", json.dumps([self.ORIGIN]), "--api-key", "secret")
+        response, _ = self.preflight(server, self.ORIGIN)  # browsers send no key with it
+        self.assertEqual(response.status, 200)
+        self.assertEqual(response.getheader("Access-Control-Allow-Origin"), self.ORIGIN)
+        self.assertIn("POST", response.getheader("Access-Control-Allow-Methods"))
+        self.assertEqual(response.getheader("Access-Control-Allow-Headers"), "content-type")
+        # A page can also read why it was refused.
+        response, _ = self.ask(server, "GET", "/v1/models", Origin=self.ORIGIN)
+        self.assertEqual(response.status, 401)
+        self.assertEqual(response.getheader("Access-Control-Allow-Origin"), self.ORIGIN)
+        self.assertEqual(response.getheader("Vary"), "Origin")
+        response, _ = self.preflight(server, "https://evil.example")
+        self.assertEqual(response.status, 400)
+        self.assertIsNone(response.getheader("Access-Control-Allow-Origin"))
+
+    def test_all_origins_and_streams(self):
+        server = self.start("--allowed-origins", '["*"]')
+        response, _ = server.request("POST", "/v1/completions", stories(stream=True), {"Origin": self.ORIGIN})
+        self.assertEqual(response.status, 200)
+        self.assertEqual(response.getheader("Access-Control-Allow-Origin"), "*")
+
+    def test_methods_and_credentials(self):
+        server = self.start("--allowed-origins", '["*"]', "--allowed-methods", '["GET"]', "--allow-credentials")
+        response, _ = self.preflight(server, self.ORIGIN)
+        self.assertEqual(response.status, 400)
+        response, _ = self.ask(server, "GET", "/v1/models", Origin=self.ORIGIN)
+        self.assertEqual(response.getheader("Access-Control-Allow-Origin"), self.ORIGIN)
+        self.assertEqual(response.getheader("Access-Control-Allow-Credentials"), "true")
+
+
+class Listening(Case):
+    def test_keys_of_a_file(self):
+        path = os.path.join(self.folder(), "keys")
+        with open(path, "w", encoding="ascii") as file:
+            file.write("# ours\nfirst\n\nsecond\n")
+        server = self.start("--api-key-file", path, "--api-key", "third", VLLM_API_KEY="fourth")
+        for key, status in (("first", 200), ("second", 200), ("third", 200), ("fourth", 200), ("# ours", 401),
+                            ("", 401), ("firs", 401), ("first ", 200), ("firstfirst", 401)):
+            response, _ = server.request("GET", "/v1/models", headers={"Authorization": f"Bearer {key}"})
+            self.assertEqual(response.status, status, key)
+        self.assertIn("holds no key", self.refused("--api-key-file", os.devnull))
+
+    def test_every_described_route_says_whether_it_needs_a_key(self):
+        server = self.start("--api-key", "secret")
+        _, text = server.request("GET", "/openapi.json")
+        for path, operations in json.loads(text)["paths"].items():
+            for method, operation in operations.items():
+                response, _ = server.request(method.upper(), path.replace("{model_id}", NAME), "{}")
+                self.assertEqual(response.status == 401, "security" in operation, path)
+
+    def test_a_unix_socket(self):
+        path = os.path.join(self.folder(), "reprise.sock")
+        arguments = [serve_test.BINARY, "serve", serve_test.MODEL, "--uds", path, "--served-model-name", NAME]
+        for _ in range(2):  # the second finds what a killed one left
+            process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            try:
+                deadline = time.monotonic() + TIMEOUT
+                while True:
+                    connection = socket.socket(socket.AF_UNIX)
+                    connection.settimeout(TIMEOUT)
+                    try:
+                        connection.connect(path)
+                        break
+                    except OSError:
+                        connection.close()
+                        self.assertLess(time.monotonic(), deadline)
+                        time.sleep(0.05)
+                connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                self.assertTrue(connection.recv(4096).startswith(b"HTTP/1.1 200"))
+                connection.close()
+            finally:
+                process.kill()
+                process.wait(TIMEOUT)
+            self.assertTrue(os.path.exists(path))
+
+    def test_a_prefix(self):
+        server = self.start("--root-path", "/llm/")
+        for path, status in (("/llm/health", 200), ("/health", 200), ("/llmhealth", 404), ("/llm", 404)):
+            self.assertEqual(server.request("GET", path)[0].status, status, path)
+
+    def test_a_port_that_is_taken(self):
+        server = self.start()
+        told = self.refused("--port", str(server.port))
+        self.assertIn(f"cannot listen on 127.0.0.1:{server.port}", told)
+        self.assertIn("another --port", told)
+
+    def test_a_killed_server_leaves_its_port(self):
+        server = self.start()
+        # A connection that was open is what could keep the port.
+        connection = server.connect()
+        connection.request("GET", "/health")
+        connection.getresponse().read()
+        server.stop(signal.SIGKILL)
+        again = Server("--port", str(server.port))
+        self.assertEqual(again.port, server.port)
+        self.assertEqual(again.stop(), 0)
+        connection.close()
+
+    def test_access_lines(self):
+        server = self.start("--disable-access-log-for-endpoints", "/metrics,/health")
+        for path in ("/health", "/v1/models?x=1", "/none", "/metrics"):
+            server.request("GET", path)
+        server.raw(b"GET /\xff\x80 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        server.wait_until(lambda: "/??" in server.text())
+        self.assertRegex(server.text(), r'INFO:     127\.0\.0\.1:\d+ - "GET /v1/models\?x=1 HTTP/1\.1" 200 OK\n')
+        self.assertIn('"GET /none HTTP/1.1" 404 Not Found\n', server.text())
+        self.assertNotIn("GET /health", server.text())
+        self.assertNotIn("GET /metrics", server.text())
+
+    def test_no_access_lines(self):
+        server = self.start("--disable-uvicorn-access-log")
+        server.request("GET", "/health")
+        self.assertNotIn("GET", server.text())
+
+
+class Hostile(Case):
+    def test_a_long_text_is_tokenized_while_streams_go_on(self):
+        server = self.start()
+        text = "It was a dark and stormy night. " * 40000  # 1.3 MB
+        expected = {}
+
+        def tokenize():
+            expected.update(server.post("/tokenize", {"prompt": text})[1])
+
+        thread = threading.Thread(target=tokenize)
+        thread.start()
+        probes = 0
+        while thread.is_alive():
+            server.request("GET", "/health")
+            probes += 1
+        thread.join()
+        _, short = server.post("/tokenize", {"prompt": "It was a dark and stormy night. "})
+        self.assertGreater(expected["count"], 40000)
+        self.assertGreater(short["count"], 4)
+        status, answer = server.post("/v1/completions", {"prompt": text})
+        self.assertEqual(status, 400, answer)
+        self.assertEqual(answer["error"]["param"], "input_tokens")
+
+    def test_a_client_that_goes_while_its_text_is_read(self):
+        server = self.start()
+        body = json.dumps(stories(prompt="a " * 200000)).encode()
+        head = f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        for _ in range(10):
+            with socket.create_connection(("127.0.0.1", server.port), timeout=TIMEOUT) as connection:
+                connection.sendall(head.encode() + body)
+        server.wait_until(lambda: server.post("/v1/completions", stories())[0] == 200)
+
+    def test_random_and_broken_bytes(self):
+        server = self.start("--disable-uvicorn-access-log")
+        chance = random.Random(5)
+        body = json.dumps(stories(max_tokens=1)).encode()
+        good = (b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: "
+                + str(len(body)).encode() + b"\r\n\r\n" + body)
+        for number in range(400):
+            kind = number % 4
+            if kind == 0:
+                data = chance.randbytes(chance.randrange(1, 2000))
+            elif kind == 1:
+                data = good[: chance.randrange(len(good))]
+            else:
+                broken = bytearray(good)
+                for _ in range(chance.randrange(1, 6)):
+                    broken[chance.randrange(len(broken))] = chance.randrange(256)
+                data = bytes(broken)
+                if kind == 3:
+                    data = data.replace(b"Content-Length", b"Transfer-Encoding: chunked\r\nX")
+            with socket.create_connection(("127.0.0.1", server.port), timeout=TIMEOUT) as connection:
+                try:
+                    connection.sendall(data)
+                    connection.shutdown(socket.SHUT_WR)
+                    received = connection.recv(65536)
+                except OSError:
+                    continue
+                if received:
+                    self.assertRegex(received, rb"^HTTP/1\.1 ([1-4]\d\d|505) ", data)
+        self.assertEqual(server.post("/v1/completions", stories())[0], 200)
+
+
+if __name__ == "__main__":
+    serve_test.BINARY, serve_test.MODEL = sys.argv[1:3]
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:], verbosity=2)
