@@ -31,7 +31,7 @@ struct Command {
 constexpr std::array kCommands = {
     Command{"generate", "Text from a prompt, streamed.", run_generate},
     Command{"serve", "The OpenAI API over HTTP, as vLLM serves it.", run_serve},
-    Command{"bench", "Measure: bench modes compares the five cudagraph modes.", run_bench},
+    Command{"bench", "Measure: serve, modes.", run_bench},
     Command{"dump", "What the compiler makes of a model: pieces, passes, launches, as text or page.", run_dump},
     Command{"eval", "Exact match on word problems, per mode.", run_eval},
     Command{"explain", "Which level, mode, sizes, which graph for which batch, and why. Loads nothing unless asked.", run_explain},
@@ -51,6 +51,7 @@ constexpr std::array kEnvironment = {
     Variable{"VLLM_DISABLE_COMPILE_CACHE", "The same by vLLM's name."},
     Variable{"REPRISE_API_KEY", "serve: one more --api-key."},
     Variable{"VLLM_API_KEY", "The same by vLLM's name."},
+    Variable{"OPENAI_API_KEY", "Key that bench serve, chat and complete send."},
 };
 
 void print_help() {
