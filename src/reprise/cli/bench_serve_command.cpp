@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "reprise/base/error.h"
+#include "reprise/bench/first_model.h"
 #include "reprise/bench/serving_report.h"
 #include "reprise/bench/traffic.h"
 #include "reprise/cli/bench_commands.h"
@@ -331,22 +332,6 @@ void settle(ServeArguments& arguments) {
   }
 }
 
-// The model that the server names first, and where it says it was loaded from.
-std::pair<std::string, std::string> first_model(HttpClient& client, const Headers& headers) {
-  const HttpReply reply = client.fetch({.target = "/v1/models", .headers = headers});
-  if (reply.status != 200) {
-    throw Error(fmt::format("GET /v1/models: {} {}; give --model", reply.status, reply.reason));
-  }
-  const Json models = parse_json(reply.body, "GET /v1/models");
-  const bool has_one = models.contains("data") && models["data"].is_array() &&
-                       !models["data"].empty() && models["data"][0].contains("id") &&
-                       models["data"][0]["id"].is_string();
-  if (!has_one) throw Error("GET /v1/models: names no model; give --model");
-  const Json& model = models["data"][0];
-  const bool has_root = model.contains("root") && model["root"].is_string();
-  return {model["id"], has_root ? model["root"] : model["id"]};
-}
-
 std::filesystem::path find_tokenizer(const ServeArguments& arguments, const std::string& root) {
   for (const std::string& folder : {arguments.tokenizer, arguments.model, root}) {
     if (!folder.empty() &&
@@ -535,7 +520,9 @@ int run_bench_serve(std::span<const std::string> raw_arguments) {
 
   std::string root;
   if (arguments.model.empty()) {
-    std::tie(arguments.model, root) = first_model(client, arguments.headers);
+    const bench::ServerModel first = first_model(client, "/v1/models", arguments.headers);
+    arguments.model = first.id;
+    root = first.root;
   }
   const std::filesystem::path tokenizer_folder = find_tokenizer(arguments, root);
   const PromptMaker prompts(tokenizer_folder);
