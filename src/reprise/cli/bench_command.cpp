@@ -22,6 +22,10 @@ struct Benchmark {
 constexpr std::array kBenchmarks = {
     Benchmark{"modes", "The five cudagraph modes side by side.", run_bench_modes},
     Benchmark{"serve", "A load on any OpenAI server, as vllm bench serve.", run_bench_serve},
+    Benchmark{"sweep", "A grid of servers and loads, in one table and one page.", run_bench_sweep},
+    Benchmark{"latency", "How long one batch takes.", run_bench_latency},
+    Benchmark{"throughput", "Requests and tokens per second, all at once.", run_bench_throughput},
+    Benchmark{"startup", "Cold and warm starts.", run_bench_startup},
 };
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "reprise/base/error.h"
 #include "reprise/bench/first_model.h"
+#include "reprise/bench/serving_charts.h"
 #include "reprise/bench/serving_report.h"
 #include "reprise/bench/traffic.h"
 #include "reprise/cli/bench_commands.h"
@@ -61,6 +62,7 @@ struct ServeArguments {
   std::string metric_percentiles = "99";
   bench::Goodput goodput;
   bool disable_tqdm = false;
+  std::string plot;
   std::string label;
   bool save_result = false;
   bool save_detailed = false;
@@ -240,6 +242,11 @@ void add_result_options(OptionTable& table, ServeArguments& arguments) {
        .help = "Count requests within ttft:MS, tpot:MS, e2el:MS; takes several.",
        .apply = [&arguments](std::string_view value) { set_goodput(arguments.goodput, value); }});
   table.add_switch("disable-tqdm", kResults, "No progress bar.", arguments.disable_tqdm);
+  table.add({.name = "plot",
+             .group = kResults,
+             .value_name = "FILE",
+             .help = "Write a page with latency curves and the run over time.",
+             .apply = [&arguments](std::string_view value) { arguments.plot = value; }});
   table.add_switch("save-result", kResults, "Write a JSON file.", arguments.save_result);
   table.add_switch("save-detailed",
                    kResults,
@@ -583,6 +590,14 @@ int run_bench_serve(std::span<const std::string> raw_arguments) {
     const std::string date = now_text();
     const Json measured = to_json(metrics, report, result, arguments.save_detailed);
     save(arguments, result_json(arguments, tokenizer_folder, date, measured), date);
+  }
+  if (!arguments.plot.empty()) {
+    std::ofstream page(arguments.plot, std::ios::trunc);
+    page << bench::render_page(fmt::format("{}: {} requests", arguments.model, requests.size()),
+                               console_block(metrics, report),
+                               serving_charts(result));
+    page.close();
+    if (!page) throw Error(fmt::format("{}: the page cannot be written there", arguments.plot));
   }
   if (metrics.completed == 0) {
     throw Error("all requests failed; is this the right --base-url, --endpoint and --model?");

@@ -34,7 +34,7 @@ struct Command {
 constexpr std::array kCommands = {
     Command{"generate", "Text from a prompt, streamed.", run_generate},
     Command{"serve", "The OpenAI API over HTTP, as vLLM serves it.", run_serve},
-    Command{"bench", "Measure: serve, modes.", run_bench},
+    Command{"bench", "Measure: serve, sweep, latency, throughput, startup, modes.", run_bench},
     Command{"run-batch", "A file of requests in OpenAI's batch format.", run_run_batch},
     Command{"chat", "Talk to the model of a running server.", run_chat},
     Command{"complete", "Have a running server go on with a text.", run_complete},
