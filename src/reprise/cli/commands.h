@@ -14,6 +14,9 @@ namespace reprise::cli {
 int run_generate(std::span<const std::string> arguments);
 int run_serve(std::span<const std::string> arguments);
 int run_bench(std::span<const std::string> arguments);
+int run_run_batch(std::span<const std::string> arguments);
+int run_chat(std::span<const std::string> arguments);
+int run_complete(std::span<const std::string> arguments);
 int run_eval(std::span<const std::string> arguments);
 int run_dump(std::span<const std::string> arguments);
 int run_explain(std::span<const std::string> arguments);

@@ -36,6 +36,7 @@ Converted unless_empty(std::string_view value, const LookUpVariable&) {
 constexpr std::array kVariables = {
     Variable{"REPRISE_API_KEY", "serve: one more --api-key.", "api-key"},
     Variable{"VLLM_API_KEY", "The same by vLLM's name.", "api-key"},
+    Variable{"OPENAI_API_KEY", "Key that bench serve, chat and complete send.", ""},
     Variable{"REPRISE_CACHE_ROOT", "Folder for compiled programs; --compile-cache-root comes first.", ""},
     Variable{"VLLM_CACHE_ROOT",
              "If REPRISE_CACHE_ROOT is not given: compiled programs go to its folder "

@@ -24,13 +24,16 @@ using reprise::cli::ExitCode;
 using reprise::cli::kExitCodes;
 using reprise::cli::kOptionVariables;
 using reprise::cli::run_bench;
+using reprise::cli::run_chat;
 using reprise::cli::run_collect_env;
+using reprise::cli::run_complete;
 using reprise::cli::run_completion;
 using reprise::cli::run_dump;
 using reprise::cli::run_eval;
 using reprise::cli::run_explain;
 using reprise::cli::run_generate;
 using reprise::cli::run_reference;
+using reprise::cli::run_run_batch;
 using reprise::cli::run_serve;
 using reprise::cli::Variable;
 
@@ -45,7 +48,10 @@ int show_manual(std::span<const std::string> arguments);
 constexpr std::array kCommands = {
     Command{"generate", "Text from a prompt, streamed.", run_generate},
     Command{"serve", "The OpenAI API over HTTP, as vLLM serves it.", run_serve},
-    Command{"bench", "Measure: bench modes compares the five cudagraph modes.", run_bench},
+    Command{"bench", "Measure: serve, sweep, latency, throughput, startup, modes.", run_bench},
+    Command{"run-batch", "A file of requests in OpenAI's batch format.", run_run_batch},
+    Command{"chat", "Talk to the model of a running server.", run_chat},
+    Command{"complete", "Have a running server go on with a text.", run_complete},
     Command{"dump", "What the compiler makes of a model: pieces, passes, launches, as text or page.", run_dump},
     Command{"eval", "Exact match on word problems, per mode.", run_eval},
     Command{"explain", "Which level, mode, sizes, which graph for which batch, and why. Loads nothing unless asked.", run_explain},

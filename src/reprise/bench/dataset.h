@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "reprise/bench/random_source.h"
+#include "reprise/bench/request_outcome.h"
+#include "reprise/tokenizer/tokenizer.h"
+
+namespace reprise::bench {
+
+/// What to send, named as vLLM's options.
+struct DatasetOptions {
+  std::string name = "random";
+  std::filesystem::path path;  // of the datasets that are files
+  int32_t num_prompts = 1000;
+  bool no_oversample = false;  // fewer requests where the file has fewer, instead of repeating
+  bool disable_shuffle = false;
+
+  int32_t random_input_len = 1024;
+  int32_t random_output_len = 128;
+  double random_range_ratio = 0;  // lengths vary by this share, evenly
+  int32_t random_prefix_len = 0;  // tokens that all prompts begin with, on top of the length
+
+  std::optional<int32_t> sharegpt_output_len;  // else as long as the answer in the file
+
+  int32_t sonnet_input_len = 550;
+  int32_t sonnet_output_len = 150;
+  int32_t sonnet_prefix_len = 200;
+
+  int32_t custom_output_len = 256;
+  bool skip_chat_template = false;
+
+  int32_t prefix_repetition_prefix_len = 256;
+  int32_t prefix_repetition_suffix_len = 256;
+  int32_t prefix_repetition_num_prefixes = 10;
+  int32_t prefix_repetition_output_len = 128;
+};
+
+/// What making prompts needs besides the options.
+struct DatasetTools {
+  const tokenizer::Tokenizer* tokenizer = nullptr;  // outlives the call
+  /// One user's message as the model's template writes it.
+  std::function<std::string(const std::string& content)> apply_chat_template;
+  bool sends_messages = false;  // the server applies the template: prompts stay plain
+};
+
+/// \throws InvalidArgument naming the option, FileError naming the file and the line
+[[nodiscard]] std::vector<SampleRequest> make_requests(const DatasetOptions& options,
+                                                       const DatasetTools& tools,
+                                                       RandomSource& random);
+
+/// The names that --dataset-name takes.
+[[nodiscard]] std::string dataset_names();
+
+}  // namespace reprise::bench

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "reprise/base/json.h"
+#include "reprise/bench/http_client.h"
+#include "reprise/bench/request_outcome.h"
+
+namespace reprise::bench {
+
+enum class Backend : uint8_t { completions, chat };
+
+/// How every request of a run is sent.
+struct RequestOptions {
+  Backend backend = Backend::completions;
+  std::string endpoint = "/v1/completions";
+  std::string model;
+  bool ignore_eos = false;
+  std::optional<int32_t> logprobs;
+  Json extra_body = Json::object();  // wins over everything
+  std::vector<std::pair<std::string, std::string>> headers;
+  std::string request_id_prefix;
+};
+
+/// The body that vLLM's client sends for `request`.
+[[nodiscard]] Json request_body(const RequestOptions& options, const SampleRequest& request);
+
+struct LoadOptions {
+  RequestOptions request;
+  std::vector<double> send_times;          // seconds, one per request, ascending
+  std::optional<int32_t> max_concurrency;  // more wait on this side, in their order
+};
+
+struct LoadResult {
+  std::vector<RequestOutcome> outcomes;  // in the order of the requests
+  double duration = 0;                   // seconds, from the first to the end of the last
+};
+
+/// Sends `requests` at their times and waits for all answers, on this thread. A request that fails
+/// is an outcome. `on_finished` runs after each.
+[[nodiscard]] LoadResult generate_load(HttpClient& client,
+                                       const LoadOptions& options,
+                                       const std::vector<SampleRequest>& requests,
+                                       const std::function<void()>& on_finished = {});
+
+}  // namespace reprise::bench

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <vector>
+
+#include "reprise/bench/dataset.h"
+
+namespace reprise::bench {
+
+/// Prompts of tokens that follow each other in the vocabulary, of lengths drawn evenly.
+[[nodiscard]] std::vector<SampleRequest> make_random_requests(const DatasetOptions& options,
+                                                              const DatasetTools& tools,
+                                                              RandomSource& random);
+
+/// A few random prefixes, each before many random suffixes; shuffled.
+[[nodiscard]] std::vector<SampleRequest> make_prefix_repetition_requests(
+    const DatasetOptions& options, const DatasetTools& tools, RandomSource& random);
+
+}  // namespace reprise::bench

@@ -1,0 +1,201 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <fstream>
+#include <memory>
+#include <mutex>
+
+#include "reprise/api/async_engine.h"
+#include "reprise/api/llm.h"
+#include "reprise/base/error.h"
+#include "reprise/bench/statistics.h"
+#include "reprise/cli/bench_commands.h"
+#include "reprise/cli/bench_options.h"
+#include "reprise/cli/engine_options.h"
+#include "reprise/cli/progress.h"
+
+namespace reprise::cli {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* kLoad = "Load";
+constexpr const char* kResults = "Results";
+constexpr std::array kPercents = {10, 25, 50, 75, 90, 99};
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+void require_positive(const char* option, int32_t value) {
+  if (value < 1)
+    throw InvalidArgument(fmt::format("{}: {} is not a positive number", option, value));
+}
+
+sampling::SamplingParams full_length(int32_t num_tokens) {
+  sampling::SamplingParams params;
+  params.temperature = 1;
+  params.ignore_eos = true;
+  params.max_tokens = num_tokens;
+  return params;
+}
+
+}  // namespace
+
+void write_result(const std::string& path, const Json& json) {
+  if (path.empty()) return;
+  std::ofstream file(path, std::ios::trunc);
+  file << json.dump(4) << "\n";
+  file.close();
+  if (!file) throw Error(fmt::format("{}: the result cannot be written there", path));
+}
+
+int run_bench_latency(std::span<const std::string> raw_arguments) {
+  // Every batch is the same; found in the cache, its prompts would cost nothing. As in vLLM.
+  api::EngineArgs engine{.enable_prefix_caching = false};
+  int32_t input_len = 32;
+  int32_t output_len = 128;
+  int32_t batch_size = 8;
+  int32_t num_warmups = 10;
+  int32_t num_iters = 30;
+  std::string output_json;
+  OptionTable table("reprise bench latency MODEL [options]",
+                    "How long one batch takes from beginning to end, as vllm bench latency.");
+  table.add_integer("input-len", kLoad, "Tokens per prompt.", input_len);
+  table.add_integer("output-len", kLoad, "Tokens per answer.", output_len);
+  table.add_integer("batch-size", kLoad, "Prompts per batch.", batch_size);
+  table.add_integer("num-iters-warmup", kLoad, "Batches before measuring.", num_warmups);
+  table.add_integer("num-iters", kLoad, "Measured batches.", num_iters);
+  table.add_text("output-json", kResults, "FILE", "Write the figures there.", output_json);
+  add_engine_options(table, engine);
+  if (!parse_model_command(table, raw_arguments, "bench latency", engine.model)) return 0;
+  require_positive("--input-len", input_len);
+  require_positive("--output-len", output_len);
+  require_positive("--batch-size", batch_size);
+  require_positive("--num-iters", num_iters);
+
+  StartupProgress progress(false);
+  api::LLM llm(engine, progress.observer());
+  bench::RandomSource random(engine.seed);
+  const int32_t num_ids = std::min(llm.tokenizer().vocab_size(), 10000);
+  std::vector<std::vector<int32_t>> prompts(static_cast<size_t>(batch_size));
+  for (auto& prompt : prompts) {
+    for (int32_t i = 0; i < input_len; ++i) {
+      prompt.push_back(static_cast<int32_t>(random.integer(0, num_ids - 1)));
+    }
+  }
+  const sampling::SamplingParams params = full_length(output_len);
+  std::vector<double> latencies;
+  fmt::print(stderr, "Warming up...\n");
+  for (int32_t i = -num_warmups; i < num_iters; ++i) {
+    const Clock::time_point begin = Clock::now();
+    require_complete(llm.generate_token_ids(prompts, params));
+    if (i >= 0) latencies.push_back(seconds_since(begin));
+  }
+  Json percentiles = Json::object();
+  fmt::print("Avg latency: {} seconds\n", bench::mean(latencies));
+  for (const int percent : kPercents) {
+    const double value = bench::percentile(latencies, percent);
+    percentiles[std::to_string(percent)] = value;
+    fmt::print("{}% percentile latency: {} seconds\n", percent, value);
+  }
+  write_result(output_json,
+               {{"avg_latency", bench::mean(latencies)},
+                {"std_latency", bench::standard_deviation(latencies)},
+                {"latencies", latencies},
+                {"percentiles", percentiles}});
+  return 0;
+}
+
+namespace {
+
+/// What the callbacks of one run share; they may outlive a caller that an exception took away.
+struct Countdown {
+  std::mutex mutex;
+  std::condition_variable is_done;
+  size_t num_left = 0;
+  std::string failure;
+  int64_t prompt_tokens = 0;
+  int64_t output_tokens = 0;
+};
+
+struct Throughput {
+  double seconds = 0;
+  int64_t prompt_tokens = 0;
+  int64_t output_tokens = 0;
+};
+
+/// Gives all requests to an engine at once and waits.
+/// \throws Error with the reason of the first request that failed
+Throughput run_all(api::AsyncEngine& engine, const std::vector<bench::SampleRequest>& requests) {
+  std::vector<std::vector<int32_t>> prompts;
+  for (const bench::SampleRequest& request : requests) {
+    prompts.push_back(engine.tokenizer().encode(request.prompt));
+  }
+  const auto countdown = std::make_shared<Countdown>();
+  countdown->num_left = requests.size();
+  const Clock::time_point begin = Clock::now();
+  for (size_t i = 0; i < requests.size(); ++i) {
+    engine.submit(std::move(prompts[i]),
+                  full_length(static_cast<int32_t>(requests[i].output_len)),
+                  [countdown](const api::AsyncOutput& output) {
+                    if (!output.finished) return;
+                    const std::lock_guard lock(countdown->mutex);
+                    if (countdown->failure.empty()) countdown->failure = output.error;
+                    countdown->prompt_tokens += output.num_prompt_tokens;
+                    countdown->output_tokens += output.num_output_tokens;
+                    if (--countdown->num_left == 0) countdown->is_done.notify_one();
+                  });
+  }
+  std::unique_lock lock(countdown->mutex);
+  countdown->is_done.wait(lock, [&] { return countdown->num_left == 0; });
+  const double seconds = seconds_since(begin);
+  if (!countdown->failure.empty()) {
+    throw Error(fmt::format("a request failed: {}", countdown->failure));
+  }
+  return {seconds, countdown->prompt_tokens, countdown->output_tokens};
+}
+
+}  // namespace
+
+int run_bench_throughput(std::span<const std::string> raw_arguments) {
+  api::EngineArgs engine_args;
+  bench::DatasetOptions dataset;
+  std::string output_json;
+  bool async_engine = true;
+  OptionTable table("reprise bench throughput MODEL [options]",
+                    "How many requests and tokens per second an engine does when all come at once, "
+                    "as vllm bench throughput.");
+  add_dataset_options(table, dataset);
+  table.add_text("output-json", kResults, "FILE", "Write the figures there.", output_json);
+  table.add_switch("async-engine", kLoad, "As vLLM's; always so here.", async_engine);
+  add_engine_options(table, engine_args);
+  if (!parse_model_command(table, raw_arguments, "bench throughput", engine_args.model)) return 0;
+
+  const PromptMaker maker(engine_args.tokenizer.value_or(engine_args.model));
+  bench::RandomSource random(engine_args.seed);
+  const std::vector<bench::SampleRequest> requests =
+      make_requests(dataset, maker.tools(false), random);
+  StartupProgress progress(false);
+  api::AsyncEngine engine(engine_args, progress.observer());
+  const auto [seconds, prompt_tokens, output_tokens] = run_all(engine, requests);
+  const auto count = static_cast<double>(requests.size());
+  const auto total = static_cast<double>(prompt_tokens + output_tokens);
+  fmt::print("Throughput: {:.2f} requests/s, {:.2f} total tokens/s, {:.2f} output tokens/s\n",
+             count / seconds,
+             total / seconds,
+             static_cast<double>(output_tokens) / seconds);
+  fmt::print(
+      "Total num prompt tokens:  {}\nTotal num output tokens:  {}\n", prompt_tokens, output_tokens);
+  write_result(output_json,
+               {{"elapsed_time", seconds},
+                {"num_requests", requests.size()},
+                {"total_num_tokens", prompt_tokens + output_tokens},
+                {"requests_per_second", count / seconds},
+                {"tokens_per_second", total / seconds}});
+  return 0;
+}
+
+}  // namespace reprise::cli

@@ -1,0 +1,259 @@
+#include <fmt/format.h>
+
+#include <deque>
+#include <fstream>
+#include <random>
+
+#include "reprise/api/async_engine.h"
+#include "reprise/base/error.h"
+#include "reprise/cli/commands.h"
+#include "reprise/cli/engine_options.h"
+#include "reprise/cli/progress.h"
+#include "reprise/server/local_api.h"
+
+namespace reprise::cli {
+namespace {
+
+constexpr const char* kBatch = "Batch";
+constexpr size_t kMaxLineBytes = size_t{16} << 20;
+constexpr int32_t kMaxRequestsInFlight = 1024;  // bounds memory, whatever the file
+
+struct BatchArguments {
+  api::EngineArgs engine;
+  std::string input_file;
+  std::string output_file;
+  std::vector<std::string> served_model_names;
+  bool verbose = false;
+};
+
+OptionTable make_table(BatchArguments& arguments) {
+  OptionTable table("reprise run-batch MODEL -i FILE -o FILE [options]",
+                    "Answers a file of requests in OpenAI's batch format, with no server between.");
+  table.add({.name = "input-file",
+             .short_name = "-i",
+             .group = kBatch,
+             .value_name = "FILE",
+             .help = "One request per line: custom_id, method, url, body.",
+             .apply = [&arguments](std::string_view value) { arguments.input_file = value; }});
+  table.add({.name = "output-file",
+             .short_name = "-o",
+             .group = kBatch,
+             .value_name = "FILE",
+             .help = "One answer per line, in the same order; written anew.",
+             .apply = [&arguments](std::string_view value) { arguments.output_file = value; }});
+  table.add({.name = "served-model-name",
+             .group = kBatch,
+             .value_name = "NAME",
+             .help = "Name of the model in requests; repeated: aliases.",
+             .default_text = "the path as given",
+             .apply = [&arguments](std::string_view value) {
+               arguments.served_model_names.emplace_back(value);
+             }});
+  table.add_switch("verbose", kBatch, "Say more about start-up.", arguments.verbose);
+  add_engine_options(table, arguments.engine);
+  return table;
+}
+
+/// Lines of a file, none longer than the limit.
+class LineReader {
+ public:
+  explicit LineReader(const std::string& path) : file_(path, std::ios::binary) {
+    if (!file_ || std::filesystem::is_directory(path)) {
+      throw FileError("E_BATCH", path, "", "is not a file that can be read");
+    }
+  }
+  /// False at the end. A line that is too long comes out empty, with `is_too_long`.
+  bool next(std::string& line, bool& is_too_long) {
+    line.clear();
+    is_too_long = false;
+    int c = file_.get();
+    if (c == EOF) return false;
+    for (; c != EOF && c != '\n'; c = file_.get()) {
+      if (line.size() == kMaxLineBytes) is_too_long = true;
+      if (!is_too_long) line.push_back(static_cast<char>(c));
+    }
+    if (is_too_long) line.clear();
+    return true;
+  }
+
+ private:
+  std::ifstream file_;
+};
+
+/// One line of the output, once it is known.
+struct Answer {
+  Json custom_id = nullptr;
+  int status = 0;  // 0: not answered
+  std::string body;
+};
+
+std::string json_text(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Answer refusal(Json custom_id, size_t line, const std::string& why) {
+  const Json error = {{"error",
+                       {{"message", fmt::format("line {}: {}", line, why)},
+                        {"type", "BadRequestError"},
+                        {"param", nullptr},
+                        {"code", 400}}}};
+  return {.custom_id = std::move(custom_id), .status = 400, .body = json_text(error)};
+}
+
+class BatchRun {
+ public:
+  BatchRun(server::LocalApi& api, const BatchArguments& arguments, int32_t num_in_flight)
+      : api_(&api),
+        reader_(arguments.input_file),
+        output_(arguments.output_file, std::ios::binary | std::ios::trunc),
+        path_(arguments.output_file),
+        window_(static_cast<size_t>(num_in_flight)) {
+    if (!output_) throw FileError("E_BATCH", path_, "", "cannot be written");
+  }
+
+  void run() {
+    std::string line;
+    bool is_too_long = false;
+    size_t number = 0;
+    while (reader_.next(line, is_too_long)) {
+      ++number;
+      if (line.find_first_not_of(" \t\r") == std::string::npos && !is_too_long) continue;
+      // The oldest is written first, so what is kept is never more than the window.
+      while (pending_.size() == window_) wait_and_write();
+      pending_.emplace_back();
+      if (is_too_long) {
+        pending_.back() = refusal(nullptr, number, "is longer than 16 MiB");
+      } else {
+        submit(line, number, pending_.back());
+      }
+      write_finished();
+    }
+    while (!pending_.empty()) wait_and_write();
+    output_.close();
+    if (!output_) throw FileError("E_BATCH", path_, "", "the answers could not all be written");
+  }
+
+  [[nodiscard]] size_t num_answers() const noexcept { return num_answers_; }
+  [[nodiscard]] size_t num_failed() const noexcept { return num_failed_; }
+
+ private:
+  // `answer` keeps its place: a deque does not move what it holds.
+  void submit(const std::string& line, size_t number, Answer& answer) {
+    Json request;
+    try {
+      request = parse_json(line, "request");
+    } catch (const InvalidArgument& error) {
+      answer = refusal(nullptr, number, error.what());
+      return;
+    }
+    const auto text = [&](const char* name) -> const std::string* {
+      const auto found = request.is_object() ? request.find(name) : request.end();
+      const bool is_text = request.is_object() && found != request.end() && found->is_string();
+      return is_text ? found->get_ptr<const std::string*>() : nullptr;
+    };
+    const std::string* custom_id = text("custom_id");
+    const std::string* method = text("method");
+    const std::string* url = text("url");
+    if (custom_id == nullptr) {
+      answer = refusal(nullptr, number, "expected an object with the string \"custom_id\"");
+    } else if (method == nullptr || *method != "POST") {
+      answer = refusal(*custom_id, number, "\"method\" must be \"POST\"");
+    } else if (url == nullptr || (*url != "/v1/chat/completions" && *url != "/v1/completions")) {
+      answer = refusal(
+          *custom_id, number, "\"url\" must be \"/v1/chat/completions\" or \"/v1/completions\"");
+    } else if (!request.contains("body") || !request["body"].is_object()) {
+      answer = refusal(*custom_id, number, "\"body\" must be an object");
+    } else if (request["body"].contains("stream") && request["body"]["stream"] == true) {
+      answer = refusal(*custom_id, number, "Request must not be sent in stream mode");
+    } else {
+      answer.custom_id = *custom_id;
+      api_->post(*url, json_text(request["body"]), [&answer](const server::HttpResponse& response) {
+        answer.status = response.status;
+        answer.body = response.body;
+      });
+    }
+  }
+
+  void wait_and_write() {
+    if (pending_.front().status == 0) api_->wait();
+    write_finished();
+  }
+
+  void write_finished() {
+    while (!pending_.empty() && pending_.front().status != 0) {
+      write(pending_.front());
+      pending_.pop_front();
+    }
+  }
+
+  void write(const Answer& answer) {
+    const Json body = Json::parse(answer.body, nullptr, false);
+    const bool is_good = answer.status == 200;
+    const Json line = {{"id", fmt::format("vllm-{:016x}", random_ids_())},
+                       {"custom_id", answer.custom_id},
+                       {"response",
+                        {{"status_code", answer.status},
+                         {"request_id", fmt::format("vllm-batch-{:016x}", random_ids_())},
+                         {"body", is_good ? body : Json(nullptr)}}},
+                       {"error", is_good ? Json(nullptr) : body}};
+    output_ << json_text(line) << "\n";
+    output_.flush();
+    ++num_answers_;
+    if (!is_good) ++num_failed_;
+  }
+
+  server::LocalApi* api_;
+  LineReader reader_;
+  std::ofstream output_;
+  std::string path_;
+  size_t window_;
+  std::deque<Answer> pending_;  // in the order of the lines
+  std::mt19937_64 random_ids_{std::random_device{}()};
+  size_t num_answers_ = 0;
+  size_t num_failed_ = 0;
+};
+
+void check_path(const char* option, const std::string& path) {
+  if (path.empty()) throw InvalidArgument(fmt::format("run-batch needs {} FILE", option));
+  if (path.starts_with("http://") || path.starts_with("https://")) {
+    throw InvalidArgument(
+        fmt::format("{}: {} is a URL; only files are read and written here", option, path));
+  }
+}
+
+}  // namespace
+
+int run_run_batch(std::span<const std::string> raw_arguments) {
+  BatchArguments arguments;
+  const OptionTable table = make_table(arguments);
+  if (!parse_model_command(table, raw_arguments, "run-batch", arguments.engine.model)) return 0;
+  check_path("--input-file", arguments.input_file);
+  check_path("--output-file", arguments.output_file);
+  if (arguments.input_file == arguments.output_file) {
+    throw InvalidArgument("--output-file: is the input file, which would be lost");
+  }
+  static_cast<void>(LineReader(arguments.input_file));  // before a model is loaded
+
+  server::ServerOptions options;
+  options.model_path = options.model_root = arguments.engine.model.string();
+  options.served_model_names = arguments.served_model_names;
+  if (options.served_model_names.empty()) options.served_model_names = {options.model_root};
+  options.model_root = options.served_model_names[0];
+  options.max_num_seqs = arguments.engine.max_num_seqs;
+  // A request may ask for many answers (n): room for all that can be in flight.
+  options.max_waiting_requests = kMaxRequestsInFlight * 256;
+
+  StartupProgress progress(arguments.verbose);
+  api::AsyncEngine engine(arguments.engine, progress.observer());
+  server::LocalApi api(options, engine);
+  BatchRun run(api, arguments, std::min(4 * arguments.engine.max_num_seqs, kMaxRequestsInFlight));
+  run.run();
+  fmt::print(stderr,
+             "{} requests answered, {} of them with an error: {}\n",
+             run.num_answers(),
+             run.num_failed(),
+             arguments.output_file);
+  return 0;
+}
+
+}  // namespace reprise::cli

@@ -1,0 +1,107 @@
+#include "reprise/server/local_api.h"
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <utility>
+
+#include "reprise/server/api_error.h"
+#include "reprise/server/generation_routes.h"
+#include "reprise/server/generation_service.h"
+#include "reprise/server/prompt_encoder.h"
+#include "reprise/server/router.h"
+#include "reprise/server/served_model.h"
+
+namespace reprise::server {
+namespace {
+
+/// Tasks from any thread, run by one.
+class TaskQueue {
+ public:
+  void post(std::function<void()> task) {
+    const std::lock_guard lock(mutex_);
+    tasks_.push_back(std::move(task));
+    has_tasks_.notify_one();
+  }
+  void run_one() {
+    std::unique_lock lock(mutex_);
+    has_tasks_.wait(lock, [this] { return !tasks_.empty(); });
+    const std::function<void()> task = std::move(tasks_.front());
+    tasks_.pop_front();
+    lock.unlock();
+    task();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable has_tasks_;
+  std::deque<std::function<void()>> tasks_;
+};
+
+class LocalExchange : public HttpExchange {
+ public:
+  explicit LocalExchange(std::function<void(const HttpResponse&)> on_answer)
+      : on_answer_(std::move(on_answer)) {}
+
+  void respond(HttpResponse response) override {
+    const auto on_answer = std::exchange(on_answer_, nullptr);
+    if (on_answer) on_answer(response);
+  }
+  void begin_stream(const HttpResponse&) override {
+    respond(error_response(ApiError(400, "Request must not be sent in stream mode", "stream")));
+    // Nobody is there for the rest of it.
+    const auto callback = std::exchange(on_disconnect_, nullptr);
+    if (callback) callback();
+  }
+  void write(std::string_view) override {}
+  void finish_stream() override {}
+  void on_disconnect(std::function<void()> callback) override {
+    on_disconnect_ = std::move(callback);
+  }
+
+ private:
+  std::function<void(const HttpResponse&)> on_answer_;
+  std::function<void()> on_disconnect_;
+};
+
+}  // namespace
+
+struct LocalApi::Impl {
+  Impl(const ServerOptions& options, api::AsyncEngine& engine)
+      : model(options, engine.startup_report().max_model_len),
+        prompts(engine),
+        generations(int64_t{options.max_num_seqs} + options.max_waiting_requests,
+                    engine,
+                    model,
+                    [this](std::function<void()> task) { tasks.post(std::move(task)); }) {
+    add_generation_routes(router, engine, generations, model, prompts);
+  }
+
+  TaskQueue tasks;  // the engine's thread posts to it until `generations` is gone
+  ServedModel model;
+  PromptEncoder prompts;
+  Router router;
+  GenerationService generations;
+};
+
+LocalApi::LocalApi(const ServerOptions& options, api::AsyncEngine& engine)
+    : impl_(std::make_unique<Impl>(options, engine)) {}
+LocalApi::~LocalApi() = default;
+
+void LocalApi::post(const std::string& path,
+                    std::string body,
+                    std::function<void(const HttpResponse&)> on_answer) {
+  const auto exchange = std::make_shared<LocalExchange>(std::move(on_answer));
+  HttpRequest request{
+      .method = "POST", .path = path, .content_type = "application/json", .body = std::move(body)};
+  try {
+    impl_->router.find(request).handle(request, exchange);
+  } catch (const std::exception& error) {
+    exchange->respond(error_response(to_api_error(error, impl_->model)));
+  }
+}
+
+void LocalApi::wait() { impl_->tasks.run_one(); }
+
+}  // namespace reprise::server
