@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes the pages of docs/reference that the program itself knows: its commands and options, its
-environment and exit codes, and what becomes of vLLM's flags.
+environment and exit codes, its metrics, and what becomes of vLLM's flags.
 
     scripts/generate_reference.py build/release/bin/reprise           writes the pages
     scripts/generate_reference.py build/release/bin/reprise --check   fails when one is stale
@@ -70,12 +70,19 @@ def sections(binary, words=()):
         yield from sections(binary, (*words, name))
 
 
+def metrics(binary):
+    """What the program beside `binary` prints of the table of metrics."""
+    program = Path(binary).resolve().with_name("metrics_reference")
+    return subprocess.run([program], capture_output=True, text=True, check=True).stdout
+
+
 def pages(binary):
     tables = {name: output_of(binary, "reference", name) for name in ("environment", "exit-codes", "vllm-flags")}
     return {
         "cli.md": HEAD + "\n" + "\n".join(sections(binary)),
         "environment.md": f"{ENVIRONMENT_HEAD}\n{tables['environment']}\n\n## Exit codes\n\n{tables['exit-codes']}\n",
         "vllm-flags.md": f"{VLLM_HEAD}\n{tables['vllm-flags']}\n",
+        "metrics.md": metrics(binary),
     }
 
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <optional>
@@ -12,12 +13,16 @@
 #include "reprise/server/api_error.h"
 #include "reprise/server/generation_routes.h"
 #include "reprise/server/generation_service.h"
+#include "reprise/server/http_meter.h"
 #include "reprise/server/info_routes.h"
+#include "reprise/server/live_routes.h"
 #include "reprise/server/model_routes.h"
 #include "reprise/server/openapi.h"
+#include "reprise/server/page_routes.h"
 #include "reprise/server/prompt_encoder.h"
 #include "reprise/server/router.h"
 #include "reprise/server/served_model.h"
+#include "reprise/server/throughput_log.h"
 #include "reprise/server/tokenizer_routes.h"
 #include "reprise/server/worker.h"
 
@@ -34,9 +39,11 @@ constexpr size_t kMaxInlineBytes = size_t{16} << 10;
 struct ApiServer::Impl {
   Impl(const ServerOptions& options, api::AsyncEngine& engine);
 
-  std::optional<HttpResponse> check_head(const HttpRequest& request) const;
-  void handle(HttpRequest request, const ExchangeRef& exchange);
+  std::optional<HttpResponse> check_head(const HttpRequest& request);
+  HttpResponse refuse(const HttpRequest& request, std::string_view handler, HttpResponse response);
+  void handle(HttpRequest request, const ExchangeRef& from_client);
   void prepare_elsewhere(const Route& route, HttpRequest request, ExchangeRef exchange);
+  void log_throughput(const api::AsyncEngine& engine, int interval_seconds);
   void on_signal();
   void stop_now();
 
@@ -47,6 +54,9 @@ struct ApiServer::Impl {
   ServedModel model;
   PromptEncoder prompts;
   Router router;
+  HttpMeter meter;
+  ThroughputLog throughput;
+  std::chrono::steady_clock::time_point throughput_at = std::chrono::steady_clock::now();
   HttpServer http;
   GenerationService generations;
   uint16_t port = 0;
@@ -70,42 +80,60 @@ ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
                                 int status) { access_log.write(peer, request_line, status); },
             .on_signal = [this] { on_signal(); }}),
       generations({.capacity = int64_t{options.max_num_seqs} + options.max_waiting_requests,
-                   .enable_prompt_tokens_details = options.enable_prompt_tokens_details},
+                   .enable_prompt_tokens_details = options.enable_prompt_tokens_details,
+                   .log = options.request_log},
                   engine,
                   model,
                   [this](std::function<void()> task) { http.post(std::move(task)); }) {
   check_exposure(options);
-  add_info_routes(router, engine, generations, model, options.version);
+  add_info_routes(router, engine, generations, model, meter, options.version);
   add_model_routes(router, model);
   add_generation_routes(router, engine, generations, model, prompts);
   add_tokenizer_routes(router, engine, model);
+  add_live_routes(router, engine, model);
+  add_page_routes(router);
   add_openapi_route(router, options.version);
   if (options.unix_socket.empty()) {
     port = http.listen(options.host, options.port);
   } else {
     http.listen_unix(options.unix_socket);
   }
+  log_throughput(engine, options.log_stats_interval_seconds);
 }
 
-std::optional<HttpResponse> ApiServer::Impl::check_head(const HttpRequest& request) const {
+std::optional<HttpResponse> ApiServer::Impl::check_head(const HttpRequest& request) {
   if (std::optional<HttpResponse> answer = answer_preflight(cors, request)) return answer;
+  std::string_view handler = "none";
   try {
     const Route& route = router.find(request);
+    handler = route.path;
     if (route.access == Access::guarded) keys.check(request.authorization);
     if (!route.body_schema.empty()) check_is_json(request.content_type);
     return {};
   } catch (const MethodNotAllowed& error) {
     HttpResponse response = error_response(error);
     response.headers.emplace_back("Allow", error.allowed());
-    return response;
+    return refuse(request, handler, std::move(response));
   } catch (const ApiError& error) {
-    return error_response(error);
+    return refuse(request, handler, error_response(error));
   }
 }
 
-void ApiServer::Impl::handle(HttpRequest request, const ExchangeRef& exchange) {
+HttpResponse ApiServer::Impl::refuse(const HttpRequest& request,
+                                     std::string_view handler,
+                                     HttpResponse response) {
+  meter.observe({.handler = handler,
+                 .method = request.method,
+                 .status = response.status,
+                 .response_bytes = response.body.size()});
+  return response;
+}
+
+void ApiServer::Impl::handle(HttpRequest request, const ExchangeRef& from_client) {
+  ExchangeRef exchange = from_client;
   try {
     const Route& route = router.find(request);
+    exchange = metered(meter, route.path, request, from_client);
     if (route.handle) route.handle(request, exchange);
     if (!route.prepare) return;
     if (request.body.size() > kMaxInlineBytes) {
@@ -141,6 +169,18 @@ void ApiServer::Impl::prepare_elsewhere(const Route& route,
         exchange->respond(error_response(to_api_error(error, model)));
       }
     });
+  });
+}
+
+void ApiServer::Impl::log_throughput(const api::AsyncEngine& engine, int interval_seconds) {
+  if (interval_seconds == 0) return;
+  http.post_after(interval_seconds, [this, &engine, interval_seconds] {
+    const auto now = std::chrono::steady_clock::now();
+    const std::chrono::duration<double> passed = now - std::exchange(throughput_at, now);
+    if (const auto line = throughput.next_line(engine.stats(), passed.count())) {
+      fmt::print(stderr, "{}", log_line(*line));
+    }
+    log_throughput(engine, interval_seconds);
   });
 }
 

@@ -14,14 +14,17 @@ void add_generation_routes(Router& router,
                            const PromptEncoder& prompts) {
   const int32_t vocab_size = engine.tokenizer().vocab_size();
   const auto prepare = [&generations, &model, &prompts, vocab_size](
-                           GenerationRequest wanted, std::string request_id) -> Answering {
+                           GenerationRequest wanted,
+                           std::string request_id,
+                           api::TimePoint arrived) -> Answering {
     model.check(wanted.model);
     check_sampling(wanted, vocab_size);
     return [&generations,
             encoded = prompts.encode(wanted),
             wanted = std::move(wanted),
-            request_id = std::move(request_id)](const ExchangeRef& exchange) {
-      generations.start(wanted, encoded, request_id, exchange);
+            request_id = std::move(request_id),
+            arrived](const ExchangeRef& exchange) {
+      generations.start(wanted, encoded, request_id, exchange, arrived);
     };
   };
   // A server that is full says so before it works on the body.
@@ -36,8 +39,10 @@ void add_generation_routes(Router& router,
               .summary = "Continues prompts.",
               .handle = admit,
               .prepare = [prepare, defaults](const HttpRequest& request) {
+                const auto arrived = std::chrono::steady_clock::now();
                 return prepare(parse_completion_request(request.body, defaults),
-                               request.request_id);
+                               request.request_id,
+                               arrived);
               }});
   router.add({.method = "POST",
               .path = "/v1/chat/completions",
@@ -46,7 +51,9 @@ void add_generation_routes(Router& router,
               .summary = "Answers a conversation.",
               .handle = admit,
               .prepare = [prepare, defaults](const HttpRequest& request) {
-                return prepare(parse_chat_request(request.body, defaults), request.request_id);
+                const auto arrived = std::chrono::steady_clock::now();
+                return prepare(
+                    parse_chat_request(request.body, defaults), request.request_id, arrived);
               }});
 }
 

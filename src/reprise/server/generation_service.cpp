@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <ctime>
+#include <span>
 #include <utility>
 
 namespace reprise::server {
@@ -12,11 +15,13 @@ struct GenerationService::Generation {
   struct Choice {
     api::AsyncRequestId id{};
     bool is_finished = false;
+    int32_t num_output_tokens = 0;
   };
 
   Answer answer;
   std::vector<Choice> choices;
   int num_unfinished = 0;
+  int n = 1;  // answers to each prompt
 };
 
 GenerationService::GenerationService(const GenerationServiceOptions& options,
@@ -27,7 +32,8 @@ GenerationService::GenerationService(const GenerationServiceOptions& options,
       engine_(&engine),
       model_(&model),
       events_(std::make_shared<EventQueue>(
-          [this, post = std::move(post)] { post([this] { take_events(); }); })) {}
+          [this, post = std::move(post)] { post([this] { take_events(); }); })),
+      counts_(model.max_model_len()) {}
 
 GenerationService::~GenerationService() {
   events_->close();
@@ -62,7 +68,8 @@ void GenerationService::check_room(int num_choices) const {
 void GenerationService::start(const GenerationRequest& request,
                               const std::vector<std::vector<int32_t>>& prompts,
                               const std::string& request_id,
-                              const ExchangeRef& exchange) {
+                              const ExchangeRef& exchange,
+                              api::TimePoint arrived) {
   if (exchange->client_is_gone()) return;
   check_room(request.num_choices());
   Usage usage;
@@ -75,10 +82,13 @@ void GenerationService::start(const GenerationRequest& request,
                   .id = (request.is_chat ? "chatcmpl-" : "cmpl-") + id,
                   .created = std::time(nullptr),
                   .model = request.model.value_or(model_->name())};
+  if (options_.log.is_enabled) {
+    fmt::print(stderr, "{}", log_line(request_log_line(options_.log, head.id, request)));
+  }
   auto generation = std::make_shared<Generation>(Generation{
       .answer = Answer(request, std::move(head), id, request.num_choices(), usage, exchange)});
   const Key key = next_key_++;
-  submit(key, *generation, request, prompts);
+  submit(key, *generation, request, prompts, arrived);
   generations_.emplace(key, std::move(generation));
   exchange->on_disconnect([this, key] { forget(key); });
 }
@@ -86,7 +96,9 @@ void GenerationService::start(const GenerationRequest& request,
 void GenerationService::submit(Key key,
                                Generation& generation,
                                const GenerationRequest& request,
-                               const std::vector<std::vector<int32_t>>& prompts) {
+                               const std::vector<std::vector<int32_t>>& prompts,
+                               api::TimePoint arrived) {
+  generation.n = request.n;
   try {
     for (const std::vector<int32_t>& prompt : prompts) {
       for (int i = 0; i < request.n; ++i) {
@@ -103,7 +115,8 @@ void GenerationService::submit(Key key,
             [queue = events_, key, index](const api::AsyncOutput& output) {
               queue->push(copy_event(key, index, output));
             },
-            request.options);
+            request.options,
+            arrived);
         generation.choices.push_back({.id = id});
       }
     }
@@ -129,6 +142,7 @@ void GenerationService::take_event(const EngineEvent& event) {
   if (choice.is_finished) return;
   if (event.finished) {
     choice.is_finished = true;
+    choice.num_output_tokens = event.num_output_tokens;
     --generation->num_unfinished;
     --num_active_;
     if (event.finish_reason == "error") {
@@ -140,7 +154,20 @@ void GenerationService::take_event(const EngineEvent& event) {
   }
   generation->answer.take(event);
   if (generation->num_unfinished > 0 || generations_.erase(event.generation) == 0) return;
+  observe(*generation);
   generation->answer.finish();
+}
+
+void GenerationService::observe(const Generation& generation) {
+  const auto n = static_cast<size_t>(generation.n);
+  for (size_t first = 0; first + n <= generation.choices.size(); first += n) {
+    int32_t longest = 0;
+    for (const Generation::Choice& choice : std::span(generation.choices).subspan(first, n)) {
+      longest = std::max(longest, choice.num_output_tokens);
+    }
+    counts_.params_n.observe(generation.n);
+    counts_.max_num_generation_tokens.observe(longest);
+  }
 }
 
 void GenerationService::fail(Key key, const ApiError& error) {

@@ -59,6 +59,7 @@ class LocalExchange : public HttpExchange {
   void on_disconnect(std::function<void()> callback) override {
     on_disconnect_ = std::move(callback);
   }
+  bool client_is_gone() const override { return !on_answer_; }
 
  private:
   std::function<void(const HttpResponse&)> on_answer_;
@@ -71,7 +72,9 @@ struct LocalApi::Impl {
   Impl(const ServerOptions& options, api::AsyncEngine& engine)
       : model(options, engine.startup_report().max_model_len),
         prompts(engine),
-        generations(int64_t{options.max_num_seqs} + options.max_waiting_requests,
+        generations({.capacity = int64_t{options.max_num_seqs} + options.max_waiting_requests,
+                     .enable_prompt_tokens_details = options.enable_prompt_tokens_details,
+                     .log = options.request_log},
                     engine,
                     model,
                     [this](std::function<void()> task) { tasks.post(std::move(task)); }) {
@@ -96,7 +99,9 @@ void LocalApi::post(const std::string& path,
   HttpRequest request{
       .method = "POST", .path = path, .content_type = "application/json", .body = std::move(body)};
   try {
-    impl_->router.find(request).handle(request, exchange);
+    const Route& route = impl_->router.find(request);
+    if (route.handle) route.handle(request, exchange);
+    if (route.prepare) route.prepare(request)(exchange);
   } catch (const std::exception& error) {
     exchange->respond(error_response(to_api_error(error, impl_->model)));
   }

@@ -6,6 +6,7 @@
 
 #include "reprise/server/cors.h"
 #include "reprise/server/http_server.h"
+#include "reprise/server/request_log.h"
 
 namespace reprise::server {
 
@@ -27,6 +28,8 @@ struct ServerOptions {
   bool access_log = true;
   std::vector<std::string> unlogged_paths;
   HttpOptions http;
+  int log_stats_interval_seconds = 10;  // of the line about throughput; 0: none
+  RequestLogOptions request_log;
 };
 
 }  // namespace reprise::server
