@@ -1,5 +1,6 @@
 #include "reprise/server/generation_routes.h"
 
+#include "reprise/server/sampling_fields.h"
 #include "reprise/tokenizer/tokenizer.h"
 
 namespace reprise::server {
@@ -16,7 +17,7 @@ void add_generation_routes(Router& router,
                             const ExchangeRef& exchange) {
     model.check(wanted.model);
     generations.check_room(wanted);
-    check_sampling(wanted, vocab_size);
+    check_sampling(wanted.params, wanted.is_chat ? Api::chat : Api::completions, vocab_size);
     generations.start(wanted, prompts.encode(wanted), request.request_id, exchange);
   };
   const sampling::SamplingParams defaults = engine.default_sampling_params();
