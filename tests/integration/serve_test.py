@@ -22,8 +22,7 @@ import unittest
 BINARY = MODEL = None
 NAME = "tiny"
 # Fields that are read only to refuse every value that would change something.
-NOT_DESCRIBED = {"logprobs", "top_logprobs", "add_generation_prompt", "tool_choice", "tool_calls", "response_format",
-                 "best_of"}
+NOT_DESCRIBED = {"chat_template", "tool_choice", "tool_calls", "response_format", "best_of"}
 TIMEOUT = 60  # for what must not take long at all, on a busy machine
 
 
@@ -171,9 +170,12 @@ class Routes(unittest.TestCase):
                 for alternative in member.get("anyOf", []):
                     described |= set(alternative.get("properties", {}))
         described |= set(schemas["Message"]["properties"]["content"]["oneOf"][1]["items"]["properties"])
-        source = os.path.join(os.path.dirname(__file__), "../../src/reprise/server/generation_request.cpp")
-        with open(source, encoding="utf-8") as file:
-            read = set(re.findall(r'\b(?:fields|inner)\.\w+\(\s*"(\w+)"', file.read()))
+        folder = os.path.join(os.path.dirname(__file__), "../../src/reprise/server")
+        read = set()
+        for name in ("generation_request", "sampling_fields", "chat_template_fields", "chat_messages",
+                     "tokenize_request"):
+            with open(os.path.join(folder, name + ".cpp"), encoding="utf-8") as file:
+                read |= set(re.findall(r'\b(?:fields|inner|message|part)\.\w+\(\s*"(\w+)"', file.read()))
         self.assertIn("temperature", read)
         self.assertEqual(read - described - NOT_DESCRIBED, set(), "describe them in server/api_schemas.cpp")
 
@@ -370,7 +372,7 @@ class Routes(unittest.TestCase):
             (b'{"prompt": [999999]}', "prompt"), (b'{"prompt": "a", "max_tokens": "5"}', "max_tokens"),
             (b'{"prompt": "a", "max_tokens": 1000000}', "input_tokens"),
             (b'{"prompt": "a", "temperature": -1}', "temperature"), (b'{"prompt": "a", "n": 0}', "n"),
-            (b'{"prompt": "a", "n": 2000, "temperature": 1}', "n"), (b'{"prompt": "a", "logprobs": 1}', "logprobs"),
+            (b'{"prompt": "a", "n": 2000, "temperature": 1}', "n"), (b'{"prompt": "a", "logprobs": 21}', "logprobs"),
             (b'{"prompt": "a", "response_format": {"type": "json_object"}}', "response_format"),
             (json.dumps({"prompt": "word " * 5000}).encode(), "input_tokens"),
             (json.dumps({"prompt": "w" * 10_000_000}).encode(), "input_tokens"),

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "reprise/api/async_engine_loop.h"
+#include "reprise/engine/bad_words.h"
 
 namespace reprise::api {
 
@@ -24,8 +25,10 @@ AsyncRequestId AsyncEngine::submit(std::vector<int32_t> prompt_token_ids,
                                    OnAsyncOutput on_output,
                                    engine::RequestOptions options,
                                    TimePoint arrived) {
+  sampling::SamplingParams complete = params;
+  engine::tokenize_bad_words(complete, tokenizer());
   return impl_->loop.submit(
-      std::move(prompt_token_ids), params, std::move(on_output), std::move(options), arrived);
+      std::move(prompt_token_ids), complete, std::move(on_output), std::move(options), arrived);
 }
 
 void AsyncEngine::abort(AsyncRequestId id) { impl_->loop.abort(id); }
@@ -40,6 +43,10 @@ const tokenizer::Tokenizer& AsyncEngine::tokenizer() const noexcept {
 
 std::string AsyncEngine::apply_chat_template(const Json& messages) const {
   return impl_->llm.apply_chat_template(messages);
+}
+
+ChatPrompt AsyncEngine::render_chat(const Json& messages, const ChatTemplateOptions& options) const {
+  return impl_->llm.render_chat(messages, options);
 }
 
 sampling::SamplingParams AsyncEngine::default_sampling_params() const {

@@ -75,6 +75,8 @@ class AsyncEngine {
   // Constant after the start, so thread-safe.
   [[nodiscard]] const tokenizer::Tokenizer& tokenizer() const noexcept;
   [[nodiscard]] std::string apply_chat_template(const Json& messages) const;
+  [[nodiscard]] ChatPrompt render_chat(const Json& messages,
+                                       const ChatTemplateOptions& options) const;
   [[nodiscard]] sampling::SamplingParams default_sampling_params() const;
   [[nodiscard]] const StartupReport& startup_report() const noexcept;
 

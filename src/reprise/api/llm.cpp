@@ -11,6 +11,7 @@
 #include "reprise/chat_template/chat_template.h"
 #include "reprise/device/cpu/cpu_device.h"
 #include "reprise/device/cpu/cpu_features.h"
+#include "reprise/engine/bad_words.h"
 #include "reprise/engine/execution.h"
 #include "reprise/tokenizer/tokenizer.h"
 #include "reprise/weights/checkpoint.h"
@@ -334,9 +335,11 @@ std::vector<RequestOutput> LLM::generate(std::span<const std::string> prompts,
 
 std::vector<RequestOutput> LLM::generate_token_ids(
     std::span<const std::vector<int32_t>> prompts,
-    const sampling::SamplingParams& params,
+    const sampling::SamplingParams& wanted,
     const std::function<void(const StreamDelta&)>& on_delta) {
   const Clock::time_point start = Clock::now();
+  sampling::SamplingParams params = wanted;
+  engine::tokenize_bad_words(params, *impl_->tokenizer);
   engine::EngineCore& core = *impl_->core;
   std::vector<RequestOutput> results(prompts.size());
   std::vector<engine::RequestId> ids;
@@ -380,16 +383,15 @@ std::vector<RequestOutput> LLM::generate_token_ids(
 }
 
 std::string LLM::apply_chat_template(const Json& messages) const {
+  return render_chat(messages, {}).text;
+}
+
+ChatPrompt LLM::render_chat(const Json& messages, const ChatTemplateOptions& options) const {
   if (!impl_->chat_template) {
     throw InvalidArgument(fmt::format("{}: this model brings no chat template; use a plain prompt",
                                       impl_->args.model.string()));
   }
-  const tokenizer::TokenizerConfig& tokens = impl_->tokenizer->config();
-  chat_template::RenderOptions options;
-  options.add_generation_prompt = true;
-  options.bos_token = tokens.bos_token.value_or("");
-  options.eos_token = tokens.eos_token.value_or("");
-  return impl_->chat_template->render(messages, options);
+  return api::render_chat(*impl_->chat_template, *impl_->tokenizer, messages, options);
 }
 
 sampling::SamplingParams LLM::default_sampling_params() const {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "reprise/api/chat_prompt.h"
 #include "reprise/api/compile_model.h"
 #include "reprise/api/engine_args.h"
 #include "reprise/base/json.h"
@@ -98,6 +99,9 @@ class LLM {
   /// The prompt the model's chat template makes of [{"role": ..., "content": ...}, ...].
   /// \throws InvalidArgument when the model has no template or the template refuses
   [[nodiscard]] std::string apply_chat_template(const Json& messages) const;
+  /// The same with options, and with what of it must be tokenized as text. \throws as render_chat
+  [[nodiscard]] ChatPrompt render_chat(const Json& messages,
+                                       const ChatTemplateOptions& options) const;
 
   /// The sampling parameters the model's authors recommend (generation_config.json), else vLLM's
   /// defaults.

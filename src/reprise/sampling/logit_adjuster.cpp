@@ -30,11 +30,12 @@ std::span<const float> LogitAdjuster::apply(std::span<const float> logits,
                                             std::span<const int32_t> output_token_ids) {
   const bool penalises = has_penalties(params);
   if (params.allowed_token_ids.empty() && suppressed_token_ids.empty() &&
-      params.logit_bias.empty() && !penalises) {
+      params.bad_words_token_ids.empty() && params.logit_bias.empty() && !penalises) {
     return logits;
   }
   copy_row(logits, params.allowed_token_ids);
   for (const int32_t id : suppressed_token_ids) row_[static_cast<size_t>(id)] = kNever;
+  apply_bad_words(params, output_token_ids);
   for (const auto& [id, bias] : params.logit_bias) row_[static_cast<size_t>(id)] += bias;
   if (penalises) apply_penalties(params, prompt_token_ids, output_token_ids);
   return std::span<const float>(row_).first(logits.size());
@@ -49,6 +50,17 @@ void LogitAdjuster::copy_row(std::span<const float> logits,
   std::fill_n(row_.begin(), logits.size(), kNever);
   for (const int32_t id : allowed_token_ids) {
     row_[static_cast<size_t>(id)] = logits[static_cast<size_t>(id)];
+  }
+}
+
+void LogitAdjuster::apply_bad_words(const SamplingParams& params,
+                                    std::span<const int32_t> output_token_ids) {
+  for (const std::vector<int32_t>& word : params.bad_words_token_ids) {
+    if (word.empty() || word.size() - 1 > output_token_ids.size()) continue;
+    const auto begun = std::span(word).first(word.size() - 1);
+    if (std::equal(begun.begin(), begun.end(), output_token_ids.end() - std::ssize(begun))) {
+      row_[static_cast<size_t>(word.back())] = kNever;
+    }
   }
 }
 

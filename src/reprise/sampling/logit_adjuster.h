@@ -9,7 +9,7 @@
 namespace reprise::sampling {
 
 /// What changes a row of logits before greedy choice and filters, in vLLM's order: allowed ids,
-/// suppressed ids, logit bias, repetition penalty (prompt and output; divides positive logits,
+/// suppressed ids, bad words, logit bias, repetition penalty (prompt and output; divides positive logits,
 /// multiplies others), frequency and presence penalty (output).
 /// Scratch is sized at construction; not thread-safe.
 class LogitAdjuster {
@@ -26,6 +26,7 @@ class LogitAdjuster {
 
  private:
   void copy_row(std::span<const float> logits, std::span<const int32_t> allowed_token_ids);
+  void apply_bad_words(const SamplingParams& params, std::span<const int32_t> output_token_ids);
   void apply_penalties(const SamplingParams& params,
                        std::span<const int32_t> prompt_token_ids,
                        std::span<const int32_t> output_token_ids);

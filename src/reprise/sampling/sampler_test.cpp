@@ -115,6 +115,18 @@ TEST(Sampler, never_chooses_suppressed_or_disallowed_tokens) {
   }
 }
 
+TEST(Sampler, never_ends_a_bad_word) {
+  std::vector<float> logits = {0.0F, 1.0F, 2.0F, 3.0F};
+  SamplingParams params = greedy();
+  params.bad_words_token_ids = {{3}, {1, 1, 2}};
+  EXPECT_EQ(sample(logits, params).token_id, 2) << "one token: never; longer: not yet begun";
+  EXPECT_EQ(sample(logits, params, {1}).token_id, 2);
+  EXPECT_EQ(sample(logits, params, {0, 1, 1}).token_id, 1);
+  EXPECT_EQ(sample(logits, params, {1, 1}).token_id, 1);
+  EXPECT_EQ(sample(logits, params, {1, 1, 0}).token_id, 2) << "the word was left";
+  EXPECT_EQ(sample(logits, params, {}, {1, 1}).token_id, 2) << "a prompt begins no word";
+}
+
 TEST(Sampler, applies_bias_and_penalties_as_vllm) {
   // Repetition divides positive and multiplies negative logits of prompt and output tokens.
   SamplingParams params = greedy();

@@ -51,16 +51,14 @@ void validate_lengths(const SamplingParams& params) {
   }
 }
 
-void validate_stop(const SamplingParams& params) {
-  if (params.stop.size() > size_t{kMaxStopStrings}) {
-    refuse("stop",
-           fmt::format("{} strings", params.stop.size()),
-           fmt::format("at most {}", kMaxStopStrings));
+void validate_strings(std::string_view field, std::span<const std::string> strings, int max_count) {
+  if (strings.size() > static_cast<size_t>(max_count)) {
+    refuse(field, fmt::format("{} strings", strings.size()), fmt::format("at most {}", max_count));
   }
-  for (size_t i = 0; i < params.stop.size(); ++i) {
-    const size_t num_bytes = params.stop[i].size();
+  for (size_t i = 0; i < strings.size(); ++i) {
+    const size_t num_bytes = strings[i].size();
     if (num_bytes == 0 || num_bytes > size_t{kMaxStopStringBytes}) {
-      refuse(fmt::format("stop[{}]", i),
+      refuse(fmt::format("{}[{}]", field, i),
              fmt::format("{} bytes long", num_bytes),
              fmt::format("1..{} bytes", kMaxStopStringBytes));
     }
@@ -74,10 +72,8 @@ void validate_token_ids(const SamplingParams& params, int vocab_size) {
     require_in_vocabulary("logit_bias key", std::span(&token_id, 1), vocab_size);
     require_in(fmt::format("logit_bias[{}]", token_id), bias, -kMaxLogitBias, kMaxLogitBias);
   }
-  if (!params.bad_words.empty()) {
-    throw InvalidArgument(
-        "bad_words is not supported yet; leave it empty, or forbid single tokens by logit_bias "
-        "-100");
+  for (const std::vector<int32_t>& ids : params.bad_words_token_ids) {
+    require_in_vocabulary("bad_words", ids, vocab_size);
   }
 }
 
@@ -101,7 +97,8 @@ void validate(const SamplingParams& params, int vocab_size) {
            fmt::format("a number in [0, {}]", kMaxLogprobs));
   }
   validate_lengths(params);
-  validate_stop(params);
+  validate_strings("stop", params.stop, kMaxStopStrings);
+  validate_strings("bad_words", params.bad_words, kMaxBadWords);
   validate_token_ids(params, vocab_size);
 }
 

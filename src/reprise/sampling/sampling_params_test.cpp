@@ -152,10 +152,22 @@ TEST(SamplingParams, refuses_token_ids_outside_the_vocabulary) {
   }
 }
 
-TEST(SamplingParams, says_that_bad_words_are_not_supported) {
+TEST(SamplingParams, bounds_bad_words_and_prompt_logprobs) {
   SamplingParams params;
-  params.bad_words = {"x"};
-  EXPECT_THAT(error_of(params), HasSubstr("bad_words is not supported yet"));
+  params.bad_words.assign(kMaxBadWords, "x");
+  params.prompt_logprobs = kMaxLogprobs;
+  params.bad_words_token_ids = {{0}, {kVocabSize - 1, 0}};
+  EXPECT_EQ(error_of(params), "");
+  params.bad_words_token_ids = {{0}, {kVocabSize}};
+  EXPECT_THAT(error_of(params), HasSubstr("bad_words[0] is"));
+  params.bad_words_token_ids.clear();
+  params.bad_words.emplace_back("x");
+  EXPECT_THAT(error_of(params), HasSubstr("bad_words is 129 strings"));
+  params.bad_words = {""};
+  EXPECT_THAT(error_of(params), HasSubstr("bad_words[0] is 0 bytes long"));
+  params.bad_words.clear();
+  params.prompt_logprobs = kMaxLogprobs + 1;
+  EXPECT_THAT(error_of(params), HasSubstr("prompt_logprobs is 21"));
 }
 
 }  // namespace

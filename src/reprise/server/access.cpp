@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "reprise/base/error.h"
 #include "reprise/server/api_error.h"
 
@@ -36,9 +38,12 @@ void check_exposure(const ServerOptions& options) {
 
 void ApiKeys::check(std::string_view authorization) const {
   if (keys_.empty()) return;
-  constexpr std::string_view kBearer = "Bearer ";
+  constexpr std::string_view kBearer = "bearer ";  // schemes have no case
   bool is_known = false;
-  if (authorization.starts_with(kBearer)) {
+  if (authorization.size() >= kBearer.size() &&
+      std::equal(kBearer.begin(), kBearer.end(), authorization.begin(), [](char scheme, char c) {
+        return scheme == (c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c);
+      })) {
     const std::string_view given = authorization.substr(kBearer.size());
     for (const std::string& key : keys_) is_known |= equals_in_constant_time(given, key);
   }

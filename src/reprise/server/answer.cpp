@@ -8,23 +8,46 @@ namespace {
 constexpr std::string_view kEventStream = "text/event-stream; charset=utf-8";
 constexpr const char* kRequestIdHeader = "X-Request-Id";
 
+/// What a chat that is asked to echo begins with: the last message, if it is of who answers.
+std::string text_to_echo(const GenerationRequest& request) {
+  if (!request.is_chat || !request.echo || request.messages.empty()) return {};
+  const Json& last = request.messages.back();
+  return last.at("role") == request.role() ? last.at("content").get<std::string>() : std::string();
+}
+
 }  // namespace
 
 Answer::Answer(const GenerationRequest& request,
+               const std::vector<EncodedPrompt>& prompts,
                AnswerHead head,
                std::string request_id,
-               int num_choices,
                Usage usage,
+               const tokenizer::Tokenizer& tokenizer,
                ExchangeRef exchange)
     : head_(std::move(head)),
       request_id_(std::move(request_id)),
       exchange_(std::move(exchange)),
-      is_stream_(request.stream),
-      include_usage_(request.include_usage),
-      continuous_usage_(request.continuous_usage),
+      wish_{.logprobs = request.params.logprobs.has_value(),
+            .prompt_logprobs = request.return_prompt_logprobs,
+            .token_ids = request.return_token_ids,
+            .echo = request.echo,
+            .echo_only = request.echo_only,
+            .usage = request.include_usage,
+            .continuous_usage = request.continuous_usage},
+      spelling_(tokenizer,
+                request.return_tokens_as_token_ids ? TokenSpelling::Form::id
+                                                   : TokenSpelling::Form::text),
+      prompt_spelling_(tokenizer, TokenSpelling::Form::text),
+      prompts_(prompts),
       n_(request.n),
-      choices_(static_cast<size_t>(num_choices)),
+      echo_text_(text_to_echo(request)),
+      is_stream_(request.stream),
+      choices_(static_cast<size_t>(request.num_choices())),
       usage_(usage) {}
+
+const EncodedPrompt& Answer::prompt_of(int index) const {
+  return prompts_[static_cast<size_t>(index / n_)];
+}
 
 void Answer::take(const EngineEvent& event) {
   Choice& choice = choices_[static_cast<size_t>(event.choice)];
@@ -33,19 +56,42 @@ void Answer::take(const EngineEvent& event) {
     choice.finish_reason = event.finish_reason;
     choice.stop_reason = event.stop_reason;
   }
-  if (is_stream_) {
-    stream(event);
-  } else {
-    choice.text += event.text;
+  if (is_stream_ && !std::exchange(has_begun_, true)) begin_stream();
+  collect(event, choice);
+  if (!is_stream_) return;
+  if (event.token_ids.empty() && choice.pending.text.empty() && !event.finished) return;
+  write_chunk(text_chunk(head_, take_part(event.choice)));
+}
+
+void Answer::collect(const EngineEvent& event, Choice& choice) {
+  Pending& pending = choice.pending;
+  if (!std::exchange(choice.has_begun, true)) {
+    const EncodedPrompt& prompt = prompt_of(event.choice);
+    if (wish_.echo && !head_.is_chat) pending.text = prompt.text;
+    if (wish_.token_ids || (wish_.echo && wish_.logprobs)) {
+      pending.prompt_token_ids = prompt.token_ids;
+    }
   }
+  const auto append = [](auto& to, const auto& from) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
+  if (wish_.prompt_logprobs || (wish_.echo && wish_.logprobs)) {
+    append(pending.prompt_logprobs, event.prompt_logprobs);
+  }
+  if (wish_.echo_only) return;
+  pending.text += event.text;
+  if (wish_.token_ids || wish_.logprobs) append(pending.token_ids, event.token_ids);
+  if (wish_.logprobs) append(pending.logprobs, event.logprobs);
 }
 
 void Answer::count(const EngineEvent& event, Choice& choice) {
   // What the engine counted at the end is what it sampled.
   const int64_t num_new =
-      event.finished ? event.num_output_tokens - choice.num_output_tokens : event.num_tokens;
+      event.finished ? event.num_output_tokens - choice.num_output_tokens
+                     : static_cast<int64_t>(event.token_ids.size());
   choice.num_output_tokens += num_new;
-  usage_.completion_tokens += num_new;
+  // With `echo_only`, the token that had to be computed is nobody's answer.
+  if (!wish_.echo_only) usage_.completion_tokens += num_new;
   // A prompt is counted once, so what was cached of it is, too: for the first of its answers.
   if (!usage_.cached_tokens || event.choice % n_ != 0) return;
   *usage_.cached_tokens += event.num_cached_tokens - choice.num_cached_tokens;
@@ -57,38 +103,70 @@ void Answer::begin_stream() {
       {.content_type = std::string(kEventStream),
        .headers = {{kRequestIdHeader, request_id_}, {"Cache-Control", "no-cache"}}});
   if (!head_.is_chat) return;
-  for (size_t i = 0; i < choices_.size(); ++i) write_chunk(role_chunk(head_, static_cast<int>(i)));
+  for (int i = 0; i < static_cast<int>(choices_.size()); ++i) {
+    Json chunk = role_chunk(head_, i);
+    if (wish_.token_ids) chunk["prompt_token_ids"] = prompt_of(i).token_ids;
+    write_chunk(std::move(chunk));
+    if (!echo_text_.empty()) {
+      write_chunk(text_chunk(head_, {.index = i, .text = echo_text_}));
+    }
+  }
 }
 
-void Answer::stream(const EngineEvent& event) {
-  if (!std::exchange(has_begun_, true)) begin_stream();
-  if (event.num_tokens == 0 && event.text.empty() && !event.finished) return;
-  write_chunk(
-      text_chunk(head_,
-                 {.index = event.choice,
-                  .text = event.text,
-                  .finish_reason = event.finished ? event.finish_reason : std::string_view(),
-                  .stop_reason = event.finished ? &event.stop_reason : nullptr}));
+/// A choice as a client is told it now; what was pending is told once.
+ChoicePart Answer::take_part(int index) {
+  Choice& choice = choices_[static_cast<size_t>(index)];
+  ChoicePart part{.index = index,
+                  .finish_reason = choice.finish_reason,
+                  .stop_reason = &choice.stop_reason};
+  if (wish_.logprobs) part.logprobs = take_logprobs(choice);
+  Pending pending = std::exchange(choice.pending, {});
+  part.text = std::move(pending.text);
+  if (wish_.prompt_logprobs && !is_stream_) {
+    part.prompt_logprobs = prompt_logprobs_json(pending.prompt_logprobs, prompt_spelling_);
+  }
+  if (wish_.token_ids) {
+    part.token_ids = pending.token_ids;
+    const bool is_told_elsewhere = head_.is_chat && is_stream_;
+    if (!pending.prompt_token_ids.empty() && !is_told_elsewhere) {
+      part.prompt_token_ids = pending.prompt_token_ids;
+    }
+  }
+  return part;
+}
+
+Json Answer::take_logprobs(Choice& choice) const {
+  const Pending& pending = choice.pending;
+  std::vector<ShownToken> tokens;
+  if (wish_.echo && !head_.is_chat) {
+    for (size_t i = 0; i < pending.prompt_token_ids.size(); ++i) {
+      const bool is_known = i > 0 && i <= pending.prompt_logprobs.size();
+      tokens.push_back({.token_id = pending.prompt_token_ids[i],
+                        .logprobs = is_known ? &pending.prompt_logprobs[i - 1] : nullptr});
+    }
+  }
+  for (size_t i = 0; i < pending.logprobs.size(); ++i) {
+    tokens.push_back({.token_id = pending.token_ids[i], .logprobs = &pending.logprobs[i]});
+  }
+  return head_.is_chat ? chat_logprobs_json(tokens, spelling_)
+                       : completion_logprobs_json(tokens, spelling_, choice.text_offset);
 }
 
 void Answer::write_chunk(Json chunk) {
-  if (continuous_usage_) chunk["usage"] = to_json(usage_);
+  if (wish_.continuous_usage) chunk["usage"] = to_json(usage_);
   exchange_->write(sse_event(chunk));
 }
 
 void Answer::finish() {
   if (is_stream_) {
-    if (include_usage_) exchange_->write(sse_event(usage_chunk(head_, usage_)));
+    if (wish_.usage) exchange_->write(sse_event(usage_chunk(head_, usage_)));
     exchange_->write(kSseDone);
     return exchange_->finish_stream();
   }
-  std::vector<ChoiceText> choices;
+  std::vector<ChoicePart> choices;
   for (size_t i = 0; i < choices_.size(); ++i) {
-    const Choice& choice = choices_[i];
-    choices.push_back({.index = static_cast<int>(i),
-                       .text = choice.text,
-                       .finish_reason = choice.finish_reason,
-                       .stop_reason = &choice.stop_reason});
+    choices.push_back(take_part(static_cast<int>(i)));
+    choices.back().text.insert(0, echo_text_);
   }
   exchange_->respond({.body = dump(answer_json(head_, choices, usage_)),
                       .headers = {{kRequestIdHeader, request_id_}}});

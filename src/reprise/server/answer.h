@@ -7,6 +7,8 @@
 #include "reprise/server/api_error.h"
 #include "reprise/server/event_queue.h"
 #include "reprise/server/generation_request.h"
+#include "reprise/server/logprobs_json.h"
+#include "reprise/server/prompt_encoder.h"
 #include "reprise/server/responses.h"
 #include "reprise/server/router.h"
 
@@ -17,11 +19,13 @@ namespace reprise::server {
 /// requests. Ends with one finish() or fail(). I/O thread only.
 class Answer {
  public:
+  /// `tokenizer` must outlive this.
   Answer(const GenerationRequest& request,
+         const std::vector<EncodedPrompt>& prompts,
          AnswerHead head,
          std::string request_id,
-         int num_choices,
          Usage usage,
+         const tokenizer::Tokenizer& tokenizer,
          ExchangeRef exchange);
 
   /// What one step added to one choice; once it is finished, nothing more comes for that choice.
@@ -32,8 +36,28 @@ class Answer {
   void fail(const ApiError& error);
 
  private:
+  /// What the fields of a request ask to be shown.
+  struct Wish {
+    bool logprobs = false;
+    bool prompt_logprobs = false;
+    bool token_ids = false;
+    bool echo = false;       // the prompt, or in a chat the message that is continued
+    bool echo_only = false;  // and nothing of what was generated
+    bool usage = false;
+    bool continuous_usage = false;
+  };
+  /// What a client is told next of a choice; of an answer that is no stream: all of it.
+  struct Pending {
+    std::string text;
+    std::vector<int32_t> prompt_token_ids;  // that are echoed or returned
+    std::vector<int32_t> token_ids;
+    std::vector<sampling::PositionLogprobs> prompt_logprobs;
+    std::vector<sampling::PositionLogprobs> logprobs;
+  };
   struct Choice {
-    std::string text;  // of an answer that is no stream
+    Pending pending;
+    bool has_begun = false;
+    int64_t text_offset = 0;  // in characters: where the next token begins in "text_offset"
     int64_t num_output_tokens = 0;
     int64_t num_cached_tokens = 0;
     std::string finish_reason;
@@ -41,17 +65,23 @@ class Answer {
   };
 
   void count(const EngineEvent& event, Choice& choice);
-  void stream(const EngineEvent& event);
+  void collect(const EngineEvent& event, Choice& choice);
   void begin_stream();
   void write_chunk(Json chunk);
+  [[nodiscard]] ChoicePart take_part(int index);
+  [[nodiscard]] Json take_logprobs(Choice& choice) const;
+  [[nodiscard]] const EncodedPrompt& prompt_of(int index) const;
 
   AnswerHead head_;
   std::string request_id_;
   ExchangeRef exchange_;
+  Wish wish_;
+  TokenSpelling spelling_;
+  TokenSpelling prompt_spelling_;  // of prompt_logprobs, which have ids as keys already
+  std::vector<EncodedPrompt> prompts_;
+  int n_;                  // choices of each prompt
+  std::string echo_text_;  // of a chat
   bool is_stream_;
-  bool include_usage_;
-  bool continuous_usage_;
-  int n_;  // answers per prompt
   bool has_begun_ = false;  // the head of the stream was sent
   std::vector<Choice> choices_;
   Usage usage_;

@@ -26,6 +26,8 @@ constexpr std::string_view kPositive =
 constexpr std::string_view kInt64 =
     R"({"type": "integer", "minimum": -9223372036854775808, "maximum": 9223372036854775807})";
 
+constexpr std::string_view kNumLogprobs = R"({"type": "integer", "minimum": 0, "maximum": 20})";
+
 constexpr Field kModel = {"model", kString, "A name of the served model; absent: that model."};
 constexpr Field kAddSpecialTokens = {
     "add_special_tokens", kBoolean, "Whether BOS and the like go around the prompt."};
@@ -47,7 +49,7 @@ constexpr Field kSampling[] = {
     {"top_k", R"({"type": "integer", "minimum": -1, "maximum": 2147483647})", "0, -1: all."},
     {"min_p", R"({"type": "number", "minimum": 0, "maximum": 1})"},
     {"seed", kInt64},
-    {"n", R"({"type": "integer", "minimum": 1, "maximum": 256})", "Answers to each prompt."},
+    {"n", R"({"type": "integer", "minimum": 1, "maximum": 128})", "Answers to each prompt."},
     {"stop",
      R"({"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]})",
      "Texts that end the answer."},
@@ -59,10 +61,22 @@ constexpr Field kSampling[] = {
     {"ignore_eos", kBoolean},
     {"include_stop_str_in_output", kBoolean},
     {"skip_special_tokens", kBoolean},
+    {"spaces_between_special_tokens", kBoolean},
     {"logit_bias",
-     R"({"type": "object", "additionalProperties": {"type": "number"}})",
+     R"({"type": "object", "additionalProperties": {"type": "number", "minimum": -100, "maximum": 100}})",
      "Added to the logits of token ids."},
     {"allowed_token_ids", kTokenIds, "Only these can be generated."},
+    {"bad_words",
+     R"({"type": "array", "maxItems": 128, "items": {"type": "string", "minLength": 1}})",
+     "Words that are not generated."},
+    {"prompt_logprobs", kNumLogprobs, "Log-probabilities of the prompt; not with stream."},
+    {"truncate_prompt_tokens",
+     R"({"type": "integer", "minimum": -1, "maximum": 9223372036854775807})",
+     "Keep so many tokens of the prompt; -1: as many as fit."},
+    {"truncation_side", R"({"enum": ["left", "right"]})"},
+    {"request_id", R"({"type": "string", "minLength": 1, "maxLength": 128})", "Part of the answer's id."},
+    {"return_token_ids", kBoolean, "Token ids of prompt and answer."},
+    {"return_tokens_as_token_ids", kBoolean, "Log-probabilities name tokens \"token_id:5\"."},
     {"priority",
      R"({"type": "integer", "minimum": -2147483648, "maximum": 2147483647})",
      "Lower is served earlier, with --scheduling-policy priority."},
@@ -77,10 +91,27 @@ constexpr Field kSampling[] = {
     kAddSpecialTokens,
 };
 
+constexpr Field kCompletion[] = {
+    {"echo", kBoolean, "The answer begins with the prompt."},
+    {"logprobs", kNumLogprobs, "So many of the likeliest tokens at each position."},
+};
+constexpr Field kChatTemplate[] = {
+    {"add_generation_prompt", kBoolean, "Whether the assistant's turn begins."},
+    {"continue_final_message", kBoolean, "The answer continues the last message."},
+    {"chat_template_kwargs", R"({"type": "object"})", "Variables of the chat template."},
+    {"documents", R"({"type": "array", "items": {"type": "object"}})"},
+};
+constexpr Field kChat[] = {
+    {"max_completion_tokens", kPositive},
+    {"echo", kBoolean, "The answer begins with the last message of its role."},
+    {"logprobs", kBoolean},
+    {"top_logprobs", kNumLogprobs, "Only with logprobs."},
+};
+
 constexpr std::string_view kMessage = R"({
   "type": "object", "required": ["role"],
   "properties": {
-    "role": {"type": "string"},
+    "role": {"enum": ["system", "developer", "user", "assistant"]},
     "name": {"type": ["string", "null"]},
     "content": {"oneOf": [{"type": ["string", "null"]}, {"type": "array", "items": {
       "type": "object", "required": ["type", "text"],
@@ -130,17 +161,19 @@ Json api_schemas() {
   schemas["Message"] = Json::parse(kMessage);
   schemas["Error"] = Json::parse(kError);
   schemas["CompletionRequest"] =
-      BodySchema().require(kPrompt).allow(kModel).allow(kSampling).take();
+      BodySchema().require(kPrompt).allow(kModel).allow(kCompletion).allow(kSampling).take();
   schemas["ChatCompletionRequest"] = BodySchema()
                                          .require(kMessages)
                                          .allow(kModel)
-                                         .allow({"max_completion_tokens", kPositive})
+                                         .allow(kChat)
+                                         .allow(kChatTemplate)
                                          .allow(kSampling)
                                          .take();
   schemas["TokenizeRequest"] = BodySchema()
                                    .allow(kModel)
                                    .allow({"prompt", kString})
                                    .allow(kMessages)
+                                   .allow(kChatTemplate)
                                    .allow(kAddSpecialTokens)
                                    .allow({"return_token_strs", kBoolean})
                                    .take();

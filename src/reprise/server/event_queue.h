@@ -16,7 +16,9 @@ struct EngineEvent {
   uint64_t generation = 0;
   int choice = 0;
   std::string text;
-  int32_t num_tokens = 0;
+  std::vector<int32_t> token_ids;
+  std::vector<sampling::PositionLogprobs> logprobs;         // of token_ids, or empty
+  std::vector<sampling::PositionLogprobs> prompt_logprobs;  // with the first token, or empty
   bool finished = false;
   std::string finish_reason;
   engine::StopReason stop_reason;
@@ -32,7 +34,9 @@ struct EngineEvent {
   return {.generation = generation,
           .choice = choice,
           .text = std::string(output.text),
-          .num_tokens = static_cast<int32_t>(output.token_ids.size()),
+          .token_ids = {output.token_ids.begin(), output.token_ids.end()},
+          .logprobs = {output.logprobs.begin(), output.logprobs.end()},
+          .prompt_logprobs = {output.prompt_logprobs.begin(), output.prompt_logprobs.end()},
           .finished = output.finished,
           .finish_reason = output.finish_reason,
           .stop_reason = output.stop_reason,

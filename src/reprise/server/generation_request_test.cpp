@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "reprise/server/api_error.h"
+#include "reprise/server/sampling_fields.h"
+#include "reprise/server/tokenize_request.h"
 
 namespace reprise::server {
 namespace {
@@ -21,7 +23,9 @@ void expect_refused(Parse parse, const BadBody& bad) {
   SCOPED_TRACE(bad.body.substr(0, 120));
   try {
     const auto request = parse(bad.body);
-    if constexpr (requires { request.params; }) check_sampling(request, 1000);
+    if constexpr (requires { request.params; }) {
+      check_sampling(request.params, request.is_chat ? Api::chat : Api::completions, 1000);
+    }
     ADD_FAILURE() << "was accepted";
   } catch (const ApiError& error) {
     EXPECT_EQ(error.status(), 400);
@@ -45,7 +49,8 @@ TEST(GenerationRequest, reads_every_sampling_field_of_a_completion) {
       R"("model": "m", "max_tokens": 5, "temperature": 0.5, "top_p": 0.25, "top_k": 7, "min_p": 0.125,
          "seed": -3, "repetition_penalty": 1.5, "presence_penalty": -1, "frequency_penalty": 2,
          "min_tokens": 2, "stop": ["x", "y"], "stop_token_ids": [4], "ignore_eos": true,
-         "include_stop_str_in_output": true, "skip_special_tokens": false, "logit_bias": {"12": -200},
+         "include_stop_str_in_output": true, "skip_special_tokens": false, "logit_bias": {"12": -100},
+         "bad_words": ["b"], "prompt_logprobs": 0, "logprobs": 4, "spaces_between_special_tokens": false,
          "allowed_token_ids": [1, 2], "n": 3, "best_of": 3, "stream": true,
          "stream_options": {"include_usage": true, "continuous_usage_stats": true},
          "add_special_tokens": false, "user": "u", "nobody_knows_this": {"a": [1]})"));
@@ -69,8 +74,11 @@ TEST(GenerationRequest, reads_every_sampling_field_of_a_completion) {
                                       .ignore_eos = true,
                                       .include_stop_str_in_output = true,
                                       .skip_special_tokens = false,
+                                      .logprobs = 4,
+                                      .prompt_logprobs = 0,
                                       .logit_bias = {{12, -100.0F}},
-                                      .allowed_token_ids = {1, 2}}));
+                                      .allowed_token_ids = {1, 2},
+                                      .bad_words = {"b"}}));
 }
 
 TEST(GenerationRequest, takes_null_for_absent_and_absent_for_the_defaults) {
@@ -162,9 +170,9 @@ TEST(GenerationRequest, refuses_bad_completions_naming_the_field) {
       {completion_with(R"("seed": 18446744073709551615)"), "seed"},
       {completion_with(R"("n": 0)"), "n"},
       {completion_with(R"("n": 1000000)"), "n"},
-      {completion_with(R"("n": 2, "temperature": 0)"), "n"},
+      {completion_with(R"("n": 129)"), "n"},
       {completion_with(R"("n": 2, "best_of": 3)"), "best_of"},
-      {R"({"prompt": ["a", "b"], "n": 200})", "n"},
+      {R"({"prompt": ["a", "b", "c"], "n": 100})", "n"},
       {completion_with(R"("stop": 3)"), "stop"},
       {completion_with(R"("stop": ["a", 3])"), "stop"},
       {completion_with(R"("stop": "")"), "stop"},
@@ -176,6 +184,19 @@ TEST(GenerationRequest, refuses_bad_completions_naming_the_field) {
       {completion_with(R"("logit_bias": {"1": "a"})"), "logit_bias"},
       {completion_with(R"("logit_bias": {"1000": 1})"), "logit_bias"},
       {completion_with(R"("logit_bias": {"99999999999": 1})"), "logit_bias"},
+      {completion_with(R"("logit_bias": {"1": 100.5})"), "logit_bias"},
+      {completion_with(R"("bad_words": "a")"), "bad_words"},
+      {completion_with(R"("bad_words": [""])"), "bad_words"},
+      {completion_with(R"("logprobs": -1)"), "logprobs"},
+      {completion_with(R"("logprobs": 21)"), "logprobs"},
+      {completion_with(R"("logprobs": true)"), "logprobs"},
+      {completion_with(R"("prompt_logprobs": -2)"), "prompt_logprobs"},
+      {completion_with(R"("prompt_logprobs": 1, "stream": true)"), "prompt_logprobs"},
+      {completion_with(R"("truncate_prompt_tokens": 0)"), "truncate_prompt_tokens"},
+      {completion_with(R"("truncation_side": "middle")"), "truncation_side"},
+      {completion_with(R"("request_id": "a b")"), "request_id"},
+      {completion_with(R"("request_id": "")"), "request_id"},
+      {completion_with(R"("echo": 1)"), "echo"},
       {completion_with(R"("stream": "yes")"), "stream"},
       {completion_with(R"("stream_options": {"include_usage": true})"), "stream_options"},
       {completion_with(R"("stream": true, "stream_options": 3)"), "stream_options"},
@@ -208,54 +229,79 @@ TEST(GenerationRequest, reads_priority_and_cache_salt_within_their_bounds) {
 
 TEST(GenerationRequest, refuses_what_is_not_supported_by_name) {
   const std::vector<BadBody> bad = {
-      {completion_with(R"("logprobs": 0)"), "logprobs"},
-      {completion_with(R"("echo": true)"), "echo"},
       {completion_with(R"("suffix": "a")"), "suffix"},
-      {completion_with(R"("prompt_logprobs": 1)"), "prompt_logprobs"},
       {completion_with(R"("use_beam_search": true)"), "use_beam_search"},
       {completion_with(R"("guided_json": {})"), "guided_json"},
       {completion_with(R"("structured_outputs": {"regex": "a"})"), "structured_outputs"},
-      {completion_with(R"("bad_words": ["a"])"), "bad_words"},
-      {completion_with(R"("truncate_prompt_tokens": 5)"), "truncate_prompt_tokens"},
-      {completion_with(R"("return_token_ids": true)"), "return_token_ids"},
       {completion_with(R"("response_format": {"type": "json_object"})"), "response_format"},
       {completion_with(R"("response_format": {})"), "response_format"},
   };
   for (const BadBody& body : bad) expect_refused(completion, body);
   const std::vector<BadBody> bad_chats = {
-      {chat_with(R"("logprobs": true)"), "logprobs"},
+      {chat_with(R"("logprobs": 1)"), "logprobs"},
       {chat_with(R"("top_logprobs": 2)"), "top_logprobs"},
+      {chat_with(R"("logprobs": true, "top_logprobs": 21)"), "top_logprobs"},
+      {chat_with(R"("logprobs": true, "top_logprobs": -2)"), "top_logprobs"},
       {chat_with(R"("tools": [{"type": "function"}])"), "tools"},
       {chat_with(R"("tool_choice": "auto")"), "tool_choice"},
       {chat_with(R"("chat_template": "{{ x }}")"), "chat_template"},
-      {chat_with(R"("chat_template_kwargs": {"enable_thinking": false})"), "chat_template_kwargs"},
-      {chat_with(R"("add_generation_prompt": false)"), "add_generation_prompt"},
+      {chat_with(R"("chat_template_kwargs": {"tokenize": true})"), "chat_template_kwargs"},
+      {chat_with(R"("chat_template_kwargs": [1])"), "chat_template_kwargs"},
+      {chat_with(R"("documents": ["a"])"), "documents"},
       {chat_with(R"("continue_final_message": true)"), "continue_final_message"},
   };
   for (const BadBody& body : bad_chats) expect_refused(chat, body);
 }
 
-TEST(GenerationRequest, refuses_bad_messages) {
-  for (const char* messages : {
-           "null",
-           "{}",
-           "[]",
-           "[3]",
-           "[{}]",
-           R"([{"content": "a"}])",
+TEST(GenerationRequest, reads_what_is_shown_of_prompts_and_tokens) {
+  const GenerationRequest echo = completion(completion_with(
+      R"("echo": true, "logprobs": 2, "max_tokens": 0, "return_token_ids": true, "request_id": "r-1",
+         "return_tokens_as_token_ids": true, "truncate_prompt_tokens": 7, "truncation_side": "right")"));
+  EXPECT_TRUE(echo.echo && echo.echo_only && echo.return_token_ids);
+  EXPECT_TRUE(echo.return_tokens_as_token_ids);
+  EXPECT_EQ(echo.params.max_tokens, 1) << "an engine that computes nothing has no logits";
+  EXPECT_EQ(echo.params.prompt_logprobs, 2);
+  EXPECT_FALSE(echo.return_prompt_logprobs) << "not as a field of their own";
+  EXPECT_EQ(echo.request_id, "r-1");
+  EXPECT_EQ(echo.truncation, (Truncation{.num_tokens = 7, .keeps_end = false}));
+  const GenerationRequest shown = chat(chat_with(
+      R"("logprobs": true, "prompt_logprobs": 3, "add_generation_prompt": false, "documents": [{}],
+         "continue_final_message": true, "chat_template_kwargs": {"enable_thinking": false})"));
+  EXPECT_EQ(shown.params.logprobs, 0);
+  EXPECT_TRUE(shown.return_prompt_logprobs);
+  EXPECT_FALSE(shown.chat_template.add_generation_prompt);
+  EXPECT_TRUE(shown.chat_template.continue_final_message);
+  EXPECT_EQ(shown.chat_template.kwargs, (Json{{"enable_thinking", false}}));
+  EXPECT_EQ(shown.role(), "user");
+  EXPECT_EQ(chat(chat_with(R"("n": 2)")).role(), "assistant");
+}
 
-           R"([{"role": "user"}])",
-           R"([{"role": "user", "content": 3}])",
-           R"([{"role": "user", "content": [3]}])",
-           R"([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}])",
-           R"([{"role": "user", "content": [{"type": "text"}]}])",
-           R"([{"role": "tool", "content": "a"}])",
-           R"([{"role": "assistant", "content": "", "tool_calls": [{"id": "1"}]}])",
-       }) {
-    expect_refused(chat, {std::string(R"({"messages": )") + messages + "}", "messages"});
+TEST(GenerationRequest, refuses_bad_messages_by_their_place) {
+  const std::vector<BadBody> bad = {
+      {"null", "messages"},
+      {"{}", "messages"},
+      {"[]", "messages"},
+      {"[3]", "messages[0]"},
+      {"[null]", "messages[0]"},
+      {"[{}]", "messages[0].role"},
+      {R"([{"content": "a"}])", "messages[0].role"},
+      {R"([{"role": 3, "content": "a"}])", "messages[0].role"},
+      {R"([{"role": "wizard", "content": "a"}])", "messages[0].role"},
+      {R"([{"role": "user"}])", "messages[0].content"},
+      {R"([{"role": "user", "content": "a"}, {"role": "user", "content": null}])",
+       "messages[1].content"},
+      {R"([{"role": "user", "content": 3}])", "messages[0].content"},
+      {R"([{"role": "user", "content": [3]}])", "messages[0].content[0]"},
+      {R"([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}])",
+       "messages[0].content[0]"},
+      {R"([{"role": "user", "content": [{"type": "text"}]}])", "messages[0].content[0]"},
+      {R"([{"role": "tool", "content": "a"}])", "messages[0]"},
+      {R"([{"role": "assistant", "content": "", "tool_calls": [{"id": "1"}]}])", "messages[0]"},
+  };
+  for (const BadBody& body : bad) {
+    expect_refused(chat, {R"({"messages": )" + body.body + "}", body.param});
   }
   expect_refused(chat, {"{}", "messages"});
-  expect_refused(chat, {R"({"messages": [{"role": 3, "content": "a"}]})", "role"});
 }
 
 TEST(GenerationRequest, reads_and_refuses_tokenize_and_detokenize) {

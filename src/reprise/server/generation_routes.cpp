@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "reprise/server/sampling_fields.h"
 #include "reprise/tokenizer/tokenizer.h"
 
 namespace reprise::server {
@@ -18,7 +19,7 @@ void add_generation_routes(Router& router,
                            std::string request_id,
                            api::TimePoint arrived) -> Answering {
     model.check(wanted.model);
-    check_sampling(wanted, vocab_size);
+    check_sampling(wanted.params, wanted.is_chat ? Api::chat : Api::completions, vocab_size);
     return [&generations,
             encoded = prompts.encode(wanted),
             wanted = std::move(wanted),

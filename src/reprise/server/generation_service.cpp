@@ -66,7 +66,7 @@ void GenerationService::check_room(int num_choices) const {
 }
 
 void GenerationService::start(const GenerationRequest& request,
-                              const std::vector<std::vector<int32_t>>& prompts,
+                              const std::vector<EncodedPrompt>& prompts,
                               const std::string& request_id,
                               const ExchangeRef& exchange,
                               api::TimePoint arrived) {
@@ -74,19 +74,23 @@ void GenerationService::start(const GenerationRequest& request,
   check_room(request.num_choices());
   Usage usage;
   if (options_.enable_prompt_tokens_details) usage.cached_tokens = 0;
-  for (const std::vector<int32_t>& prompt : prompts) {
-    usage.prompt_tokens += static_cast<int64_t>(prompt.size());
+  for (const EncodedPrompt& prompt : prompts) {
+    usage.prompt_tokens += static_cast<int64_t>(prompt.token_ids.size());
   }
-  const std::string id = request_id.empty() ? new_id() : request_id;
+  std::string id = request_id;
+  if (id.empty()) id = request.request_id.value_or("");
+  if (id.empty()) id = new_id();
   AnswerHead head{.is_chat = request.is_chat,
                   .id = (request.is_chat ? "chatcmpl-" : "cmpl-") + id,
                   .created = std::time(nullptr),
-                  .model = request.model.value_or(model_->name())};
+                  .model = request.model.value_or(model_->name()),
+                  .role = request.role()};
   if (options_.log.is_enabled) {
     fmt::print(stderr, "{}", log_line(request_log_line(options_.log, head.id, request)));
   }
   auto generation = std::make_shared<Generation>(Generation{
-      .answer = Answer(request, std::move(head), id, request.num_choices(), usage, exchange)});
+      .answer =
+          Answer(request, prompts, std::move(head), id, usage, engine_->tokenizer(), exchange)});
   const Key key = next_key_++;
   submit(key, *generation, request, prompts, arrived);
   generations_.emplace(key, std::move(generation));
@@ -96,11 +100,11 @@ void GenerationService::start(const GenerationRequest& request,
 void GenerationService::submit(Key key,
                                Generation& generation,
                                const GenerationRequest& request,
-                               const std::vector<std::vector<int32_t>>& prompts,
+                               const std::vector<EncodedPrompt>& prompts,
                                api::TimePoint arrived) {
   generation.n = request.n;
   try {
-    for (const std::vector<int32_t>& prompt : prompts) {
+    for (const EncodedPrompt& prompt : prompts) {
       for (int i = 0; i < request.n; ++i) {
         sampling::SamplingParams params = request.params;
         // As vLLM: the i-th answer has the i-th seed, or all would be the same.
@@ -110,7 +114,7 @@ void GenerationService::submit(Key key,
         }
         const auto index = static_cast<int>(generation.choices.size());
         const api::AsyncRequestId id = engine_->submit(
-            prompt,
+            prompt.token_ids,
             params,
             [queue = events_, key, index](const api::AsyncOutput& output) {
               queue->push(copy_event(key, index, output));

@@ -13,6 +13,7 @@
 #include "reprise/server/answer.h"
 #include "reprise/server/event_queue.h"
 #include "reprise/server/generation_request.h"
+#include "reprise/server/prompt_encoder.h"
 #include "reprise/server/request_log.h"
 #include "reprise/server/served_model.h"
 
@@ -59,7 +60,7 @@ class GenerationService {
   /// PromptEncoder gave them; an empty `request_id` means a new one. \throws as the checks, and as
   /// AsyncEngine::submit
   void start(const GenerationRequest& request,
-             const std::vector<std::vector<int32_t>>& prompts,
+             const std::vector<EncodedPrompt>& prompts,
              const std::string& request_id,
              const ExchangeRef& exchange,
              api::TimePoint arrived);
@@ -81,7 +82,7 @@ class GenerationService {
   void submit(Key key,
               Generation& generation,
               const GenerationRequest& request,
-              const std::vector<std::vector<int32_t>>& prompts,
+              const std::vector<EncodedPrompt>& prompts,
               api::TimePoint arrived);
   void take_events();
   void take_event(const EngineEvent& event);

@@ -82,6 +82,14 @@ std::string visible_or_empty(std::string_view text) {
   return is_fine ? std::string(text) : std::string();
 }
 
+/// A name or an address, perhaps with a port: nothing that another parser could read as a path.
+bool is_host(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view(".-_:[]%").find(c) != std::string_view::npos;
+  });
+}
+
 }  // namespace
 
 std::string_view reason_phrase(int status) {
@@ -264,6 +272,14 @@ std::optional<ApiError> HttpServer::Impl::Session::check_rules() const {
     return ApiError(414, std::string(sentence_of(414)));
   if (static_cast<size_t>(std::distance(head.begin(), head.end())) > limits.max_headers) {
     return ApiError(431, std::string(sentence_of(431)));
+  }
+  for (const auto& field : head) {
+    if (field.name_string().size() + field.value().size() > limits.max_header_line_bytes) {
+      return ApiError(431, std::string(sentence_of(431)));
+    }
+  }
+  if (!is_host(head[http::field::host])) {
+    return ApiError(400, "The Host header is no host.");
   }
   const size_t num_hosts = head.count(http::field::host);
   if (num_hosts > 1 || (num_hosts == 0 && head.version() == 11)) {

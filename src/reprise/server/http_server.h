@@ -17,6 +17,7 @@ struct HttpLimits {
   size_t max_target_bytes = size_t{8} << 10;      // else 414
   size_t max_header_bytes = size_t{32} << 10;     // all of them; else 431
   size_t max_headers = 100;                       // else 431
+  size_t max_header_line_bytes = size_t{8} << 10;  // name and value of one; else 431
   size_t max_body_bytes = size_t{16} << 20;       // else 413
   size_t max_all_body_bytes = size_t{256} << 20;  // of all requests together; else 503
   size_t max_connections = 4096;                  // else 503

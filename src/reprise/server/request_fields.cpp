@@ -4,11 +4,14 @@
 
 #include <limits>
 
+#include "reprise/base/error.h"
 #include "reprise/server/api_error.h"
-#include "reprise/server/generation_request.h"
 
 namespace reprise::server {
 namespace {
+
+// One more level than any message of a chat needs, many fewer than a stack.
+constexpr int kMaxDepth = 64;
 
 std::string_view type_of(const Json& json) {
   if (json.is_number_float()) return "a number with a fraction or exponent";
@@ -27,6 +30,14 @@ bool fits_int64(const Json& json) {
 }
 
 }  // namespace
+
+Json parse_body(std::string_view body) {
+  try {
+    return parse_json(body, "request body", {.max_bytes = std::numeric_limits<size_t>::max(), .max_depth = kMaxDepth});
+  } catch (const InvalidArgument& error) {
+    throw ApiError(400, error.what());
+  }
+}
 
 void refuse_type(std::string_view field, std::string_view expected, const Json& found) {
   throw ApiError(400,

@@ -10,6 +10,11 @@
 
 namespace reprise::server {
 
+inline constexpr int kMaxMembers = 1024;  // of a body
+
+/// The JSON of a request body. \throws ApiError 400 with the place of what is wrong
+[[nodiscard]] Json parse_body(std::string_view body);
+
 /// Reads the members of a request body by name and type. null counts as absent, as clients expect;
 /// integers need integer syntax; nothing is converted. All throw ApiError 400 naming the field.
 class RequestFields {

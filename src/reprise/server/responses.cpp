@@ -35,12 +35,29 @@ Json chunk_json(const AnswerHead& head, Json choices) {
   return json;
 }
 
-Json choice_json(const ChoiceText& choice, std::string_view name, Json content) {
-  return {{"index", choice.index},
-          {std::string(name), std::move(content)},
-          {"logprobs", nullptr},
-          {"finish_reason", reason_json(choice.finish_reason)},
-          {"stop_reason", stop_reason_json(choice.stop_reason)}};
+void add_unless_null(Json& json, const char* name, const Json& value) {
+  if (!value.is_null()) json[name] = value;
+}
+
+void add_prompt_parts(Json& json, const ChoicePart& choice) {
+  add_unless_null(json, "prompt_token_ids", choice.prompt_token_ids);
+  add_unless_null(json, "prompt_logprobs", choice.prompt_logprobs);
+}
+
+Json choice_json(const ChoicePart& choice, const char* name, Json content) {
+  Json json = {{"index", choice.index},
+               {name, std::move(content)},
+               {"logprobs", choice.logprobs},
+               {"finish_reason", reason_json(choice.finish_reason)},
+               {"stop_reason", stop_reason_json(choice.stop_reason)}};
+  add_unless_null(json, "token_ids", choice.token_ids);
+  return json;
+}
+
+Json completion_choice_json(const ChoicePart& choice) {
+  Json json = choice_json(choice, "text", choice.text);
+  add_prompt_parts(json, choice);
+  return json;
 }
 
 }  // namespace
@@ -54,18 +71,19 @@ Json to_json(const Usage& usage) {
 }
 
 Json answer_json(const AnswerHead& head,
-                 const std::vector<ChoiceText>& choices,
+                 const std::vector<ChoicePart>& choices,
                  const Usage& usage) {
   Json json = head_json(head, head.is_chat ? "chat.completion" : "text_completion");
   json["choices"] = Json::array();
-  for (const ChoiceText& choice : choices) {
+  for (const ChoicePart& choice : choices) {
     json["choices"].push_back(
         head.is_chat
             ? choice_json(choice,
                           "message",
-                          {{"role", "assistant"}, {"content", choice.text}, {"refusal", nullptr}})
-            : choice_json(choice, "text", choice.text));
+                          {{"role", head.role}, {"content", choice.text}, {"refusal", nullptr}})
+            : completion_choice_json(choice));
   }
+  if (head.is_chat && !choices.empty()) add_prompt_parts(json, choices.front());
   json["usage"] = to_json(usage);
   json["system_fingerprint"] = nullptr;
   return json;
@@ -74,16 +92,16 @@ Json answer_json(const AnswerHead& head,
 Json role_chunk(const AnswerHead& head, int index) {
   return chunk_json(head,
                     Json::array({{{"index", index},
-                                  {"delta", {{"role", "assistant"}, {"content", ""}}},
+                                  {"delta", {{"role", head.role}, {"content", ""}}},
                                   {"logprobs", nullptr},
                                   {"finish_reason", nullptr}}}));
 }
 
-Json text_chunk(const AnswerHead& head, const ChoiceText& choice) {
+Json text_chunk(const AnswerHead& head, const ChoicePart& choice) {
   return chunk_json(
       head,
       Json::array({head.is_chat ? choice_json(choice, "delta", {{"content", choice.text}})
-                                : choice_json(choice, "text", choice.text)}));
+                                : completion_choice_json(choice)}));
 }
 
 Json usage_chunk(const AnswerHead& head, const Usage& usage) {

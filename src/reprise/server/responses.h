@@ -17,6 +17,7 @@ struct AnswerHead {
   std::string id;       // "cmpl-...", "chatcmpl-..."
   int64_t created = 0;  // seconds since 1970
   std::string model;
+  std::string role = "assistant";  // of a chat
 };
 
 struct Usage {
@@ -25,23 +26,28 @@ struct Usage {
   std::optional<int64_t> cached_tokens;  // of the prompts; unset: not told
 };
 
-/// One finished answer, or what one step added to it.
-struct ChoiceText {
+/// One finished answer, or what one step added to it. What is null is left out, but for logprobs.
+struct ChoicePart {
   int index = 0;
-  std::string_view text;
+  std::string text;
   std::string_view finish_reason;                   // empty: not finished
   const engine::StopReason* stop_reason = nullptr;  // of a finished one; null: EOS or length
+  Json logprobs = nullptr;
+  Json token_ids = nullptr;
+  // Of its prompt. In a chat, which has one prompt, they belong to the answer as a whole.
+  Json prompt_token_ids = nullptr;
+  Json prompt_logprobs = nullptr;
 };
 
 [[nodiscard]] Json to_json(const Usage& usage);
 /// {"object": "text_completion" or "chat.completion", ...}
 [[nodiscard]] Json answer_json(const AnswerHead& head,
-                               const std::vector<ChoiceText>& choices,
+                               const std::vector<ChoicePart>& choices,
                                const Usage& usage);
 
 // Chunks of a stream, to go through sse_event().
 [[nodiscard]] Json role_chunk(const AnswerHead& head, int index);
-[[nodiscard]] Json text_chunk(const AnswerHead& head, const ChoiceText& choice);
+[[nodiscard]] Json text_chunk(const AnswerHead& head, const ChoicePart& choice);
 [[nodiscard]] Json usage_chunk(const AnswerHead& head, const Usage& usage);
 
 /// "data: {...}\n\n". JSON escapes line ends, so one line is enough.

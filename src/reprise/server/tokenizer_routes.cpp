@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "reprise/server/generation_request.h"
+#include "reprise/server/tokenize_request.h"
 #include "reprise/tokenizer/tokenizer.h"
 
 namespace reprise::server {
@@ -15,10 +15,12 @@ Json tokenize(const TokenizeRequest& wanted,
               const ServedModel& model) {
   model.check(wanted.model);
   const tokenizer::Tokenizer& tokenizer = engine.tokenizer();
-  const std::string text =
-      wanted.prompt ? *wanted.prompt : engine.apply_chat_template(wanted.messages);
+  const api::ChatPrompt prompt = wanted.prompt
+                                     ? api::ChatPrompt{.text = *wanted.prompt}
+                                     : engine.render_chat(wanted.messages, wanted.chat_template);
   const std::vector<int32_t> ids =
-      tokenizer.encode(text, {.add_special_tokens = wanted.add_special_tokens});
+      tokenizer.encode(prompt.text,
+                       {.add_special_tokens = wanted.add_special_tokens, .plain_at = prompt.plain_at});
   Json answer = {{"count", ids.size()},
                  {"max_model_len", model.max_model_len()},
                  {"tokens", ids},

@@ -90,7 +90,8 @@ AddedTokens::AddedTokens(const Component& component, const Normalizer& normalize
 
 std::vector<TextSegment> AddedTokens::split(std::string_view text,
                                             Stage stage,
-                                            Special special) const {
+                                            Special special,
+                                            std::span<const size_t> plain_at) const {
   const TokenTrie& trie = stage == Stage::raw_text ? raw_ : normalized_;
   std::vector<TextSegment> segments;
   size_t done = 0;
@@ -99,7 +100,10 @@ std::vector<TextSegment> AddedTokens::split(std::string_view text,
     if (match.value < 0) break;
     from = match.end;
     const AddedToken& token = tokens_[static_cast<size_t>(match.value)];
-    if (token.special && special == Special::as_text) continue;
+    if (token.special && (special == Special::as_text ||
+                          std::binary_search(plain_at.begin(), plain_at.end(), match.begin))) {
+      continue;
+    }
     if (token.single_word &&
         (ends_with_word(text.substr(0, match.begin)) || starts_with_word(text.substr(match.end)))) {
       continue;

@@ -50,10 +50,12 @@ class AddedTokens {
 
   enum class Stage { raw_text, normalized_text };
   enum class Special { as_token, as_text };
-  /// Cuts `text` at the tokens of this stage; segments of text are never empty.
+  /// Cuts `text` at the tokens of this stage; segments of text are never empty. At the offsets
+  /// `plain_at`, ascending, no control token begins.
   [[nodiscard]] std::vector<TextSegment> split(std::string_view text,
                                                Stage stage,
-                                               Special special) const;
+                                               Special special,
+                                               std::span<const size_t> plain_at) const;
 
   [[nodiscard]] std::span<const AddedToken> all() const { return tokens_; }
   /// Null when no added token has this id or content.

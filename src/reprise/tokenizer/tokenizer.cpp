@@ -132,32 +132,48 @@ class Encoding {
            const Normalizer& normalizer,
            const PreTokenizer& pre_tokenizer,
            const BpeModel& model,
-           bool parse_special)
+           const EncodeOptions& options)
       : added_(added),
         normalizer_(normalizer),
         pre_tokenizer_(pre_tokenizer),
         model_(model),
-        special_(parse_special ? AddedTokens::Special::as_token : AddedTokens::Special::as_text),
-        allowed_(parse_special ? BpeModel::Allowed::every_token
-                               : BpeModel::Allowed::no_control_tokens) {}
+        plain_at_(options.plain_at) {
+    set_special(options.parse_special ? AddedTokens::Special::as_token
+                                      : AddedTokens::Special::as_text);
+  }
 
   void encode(std::string_view text, std::vector<int32_t>& ids) {
-    for (const TextSegment& segment : added_.split(text, AddedTokens::Stage::raw_text, special_)) {
+    const AddedTokens::Special special = special_;
+    for (const TextSegment& segment :
+         added_.split(text, AddedTokens::Stage::raw_text, special, plain_at_)) {
       if (segment.id >= 0) {
         ids.push_back(segment.id);
         continue;
       }
+      // Offsets say nothing about normalized text, so such a stretch is text as a whole.
+      set_special(has_plain_token(segment) ? AddedTokens::Special::as_text : special);
       const std::string_view raw = text.substr(segment.begin, segment.end - segment.begin);
       encode_raw(raw, segment.begin == 0, ids);
     }
   }
 
  private:
+  void set_special(AddedTokens::Special special) {
+    special_ = special;
+    allowed_ = special == AddedTokens::Special::as_token ? BpeModel::Allowed::every_token
+                                                         : BpeModel::Allowed::no_control_tokens;
+  }
+
+  [[nodiscard]] bool has_plain_token(const TextSegment& segment) const {
+    const auto first = std::lower_bound(plain_at_.begin(), plain_at_.end(), segment.begin);
+    return first != plain_at_.end() && *first < segment.end;
+  }
+
   void encode_raw(std::string_view raw, bool begins_input, std::vector<int32_t>& ids) {
     const Normalizer::Result normalized = normalizer_.apply(raw);
     const std::string_view text = normalized.text;
     for (const TextSegment& segment :
-         added_.split(text, AddedTokens::Stage::normalized_text, special_)) {
+         added_.split(text, AddedTokens::Stage::normalized_text, special_, {})) {
       if (segment.id >= 0) {
         ids.push_back(segment.id);
         continue;
@@ -183,8 +199,9 @@ class Encoding {
   const Normalizer& normalizer_;
   const PreTokenizer& pre_tokenizer_;
   const BpeModel& model_;
-  AddedTokens::Special special_;
-  BpeModel::Allowed allowed_;
+  std::span<const size_t> plain_at_;
+  AddedTokens::Special special_ = AddedTokens::Special::as_token;  // of what is encoded now
+  BpeModel::Allowed allowed_ = BpeModel::Allowed::every_token;
   BpeModel::Scratch scratch_;
 };
 
@@ -223,7 +240,7 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOption
   ids.reserve(text.size() / 3 + 8);
   if (options.add_special_tokens) ids.assign(around.prefix.begin(), around.prefix.end());
   Encoding encoding(
-      impl_->added, impl_->normalizer, impl_->pre_tokenizer, impl_->model, options.parse_special);
+      impl_->added, impl_->normalizer, impl_->pre_tokenizer, impl_->model, options);
   if (is_valid_utf8(text)) {
     encoding.encode(text, ids);
   } else {
@@ -231,6 +248,23 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOption
   }
   if (options.add_special_tokens) ids.insert(ids.end(), around.suffix.begin(), around.suffix.end());
   return ids;
+}
+
+std::vector<size_t> Tokenizer::find_control_tokens(std::string_view text) const {
+  std::vector<size_t> found;
+  for (const AddedTokens::Stage stage :
+       {AddedTokens::Stage::raw_text, AddedTokens::Stage::normalized_text}) {
+    for (const TextSegment& segment :
+         impl_->added.split(text, stage, AddedTokens::Special::as_token, {})) {
+      if (segment.id < 0) continue;
+      const AddedToken& token = *impl_->added.find(segment.id);
+      // A token may have taken the white space before it along.
+      if (token.special) found.push_back(text.find(token.content, segment.begin));
+    }
+  }
+  std::sort(found.begin(), found.end());
+  std::erase(found, std::string_view::npos);
+  return found;
 }
 
 std::string Tokenizer::decode(std::span<const int32_t> ids, bool skip_special_tokens) const {

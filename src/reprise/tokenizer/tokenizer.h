@@ -20,6 +20,9 @@ struct EncodeOptions {
   /// When false, text that spells a control token ("<|im_end|>") is plain text: no id that is
   /// special in the file can come out, except the unknown token and what add_special_tokens adds.
   bool parse_special = true;
+  /// Byte offsets, ascending, at which no control token begins although the text spells one: what
+  /// strangers wrote inside a prompt whose other control tokens count.
+  std::span<const size_t> plain_at = {};
 };
 
 /// Text to token ids and back, as the `tokenizers` package does it for the same tokenizer.json.
@@ -46,6 +49,9 @@ class Tokenizer {
   /// \throws FileError E_REGEX when a pattern of the file backtracks too much on this text
   [[nodiscard]] std::vector<int32_t> encode(std::string_view text,
                                             const EncodeOptions& options = {}) const;
+
+  /// Where `text` spells control tokens, ascending.
+  [[nodiscard]] std::vector<size_t> find_control_tokens(std::string_view text) const;
 
   /// Text of `ids`; an id without a token adds nothing. Always well-formed UTF-8. Special tokens
   /// are skipped by id, also those whose text normalization changes (`tokenizers` 0.23 keeps

@@ -49,6 +49,30 @@ TEST(Tokenizer, gives_spelled_control_tokens_back_as_the_text_they_were) {
   EXPECT_EQ(tokenizer.decode(tokenizer.encode(text)), "system\nobey");
 }
 
+TEST(Tokenizer, tells_control_tokens_that_count_from_those_that_are_text) {
+  for (const char* kind : {"qwen2", "llama3", "llama2", "mistral", "metaspace"}) {
+    SCOPED_TRACE(kind);
+    const Tokenizer tokenizer = load_fixture(kind);
+    const auto unknown = tokenizer.token_to_id("<unk>");
+    for (const Json& item : golden_cases(kind)) {
+      const auto text = item["text"].get<std::string>();
+      const std::vector<size_t> spelled = tokenizer.find_control_tokens(text);
+      for (const int32_t id :
+           tokenizer.encode(text, {.add_special_tokens = false, .plain_at = spelled})) {
+        EXPECT_TRUE(!tokenizer.is_special(id) || id == unknown) << item["text"];
+      }
+    }
+  }
+  const Tokenizer tokenizer = load_fixture("qwen2");
+  const std::string text = "<|im_start|>a<|im_end|><|im_end|>";
+  EXPECT_EQ(tokenizer.find_control_tokens(text), (std::vector<size_t>{0, 13, 23}));
+  const size_t plain[] = {13};
+  const Ids ids = tokenizer.encode(text, {.plain_at = plain});
+  EXPECT_EQ(ids.front(), tokenizer.token_to_id("<|im_start|>"));
+  EXPECT_EQ(ids.back(), tokenizer.token_to_id("<|im_end|>"));
+  EXPECT_EQ(tokenizer.decode(ids), "a<|im_end|>");
+}
+
 TEST(Tokenizer, knows_its_tokens_both_ways) {
   const Tokenizer tokenizer = load_fixture("qwen2");
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
