@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes docs/reference/cli.md from what the program itself says.
+"""Writes docs/reference/cli.md and metrics.md from what the programs themselves say.
 
     scripts/generate_reference.py build/release/bin/reprise           writes the page
-    scripts/generate_reference.py build/release/bin/reprise --check   fails when the page is stale
+    scripts/generate_reference.py build/release/bin/reprise --check   fails when a page is stale
 """
 
 import re
@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "cli.md"
+FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
 
 HEAD = """\
 # Command line reference
@@ -46,15 +46,24 @@ def sections(binary, words=()):
         yield from sections(binary, (*words, name))
 
 
+def metrics(binary):
+    """What the program beside `binary` prints of the table of metrics."""
+    program = Path(binary).resolve().with_name("metrics_reference")
+    return subprocess.run([program], capture_output=True, text=True, check=True).stdout
+
+
 def main(binary, check):
-    page = HEAD + "\n" + "\n".join(sections(binary))
-    if not check:
-        PAGE.write_text(page, encoding="utf-8")
-        return 0
-    if PAGE.exists() and PAGE.read_text(encoding="utf-8") == page:
-        return 0
-    print("docs/reference/cli.md does not say what --help says. Run: scripts/generate_reference.py build/release/bin/reprise")
-    return 1
+    pages = {"cli.md": HEAD + "\n" + "\n".join(sections(binary)), "metrics.md": metrics(binary)}
+    is_stale = False
+    for name, page in pages.items():
+        path = FOLDER / name
+        if not check:
+            path.write_text(page, encoding="utf-8")
+        elif not path.exists() or path.read_text(encoding="utf-8") != page:
+            is_stale = True
+            print(f"docs/reference/{name} is not what the program says. "
+                  "Run: scripts/generate_reference.py build/release/bin/reprise")
+    return 1 if is_stale else 0
 
 
 if __name__ == "__main__":

@@ -26,6 +26,8 @@ inline constexpr auto kTokensPerStep = std::to_array<double>(
 inline constexpr auto kOneTwoFive = std::to_array<double>(
     {1,    2,    5,     10,    20,    50,     100,    200,    500,     1000,    2000,
      5000, 10000, 20000, 50000, 100000, 200000, 500000, 1000000, 2000000, 5000000, 10000000});
+/// Answers to one prompt.
+inline constexpr auto kAnswers = std::to_array<double>({1, 2, 5, 10, 20});
 }  // namespace buckets
 
 /// How long requests took and how large they were. Times in seconds. What counts for a whole

@@ -36,7 +36,14 @@ void add_key(std::vector<std::string>& keys, std::string_view from, std::string_
   keys.emplace_back(key);
 }
 
-OptionTable make_table(api::EngineArgs& engine, server::ServerOptions& server, bool& verbose) {
+struct LogOptions {
+  bool disable_stats = false;
+};
+
+OptionTable make_table(api::EngineArgs& engine,
+                       server::ServerOptions& server,
+                       LogOptions& log,
+                       bool& verbose) {
   OptionTable table(
       "reprise serve MODEL [options]",
       "Loads a model folder and answers the OpenAI API over HTTP, as vLLM serves it.");
@@ -85,6 +92,24 @@ OptionTable make_table(api::EngineArgs& engine, server::ServerOptions& server, b
                     kServer,
                     "Seconds that running requests have after SIGTERM.",
                     server.shutdown_timeout_seconds);
+  table.add_switch("disable-log-stats",
+                   kServer,
+                   "No periodic line about throughput.",
+                   log.disable_stats);
+  table.add_switch("enable-log-requests",
+                   kServer,
+                   "Log the parameters of each request; its text only with VLLM_LOGGING_LEVEL=DEBUG.",
+                   server.request_log.is_enabled);
+  table.add({.name = "max-log-len",
+             .group = kServer,
+             .value_name = "N",
+             .help = "Characters, or token ids, of a logged prompt.",
+             .default_text = "all",
+             .apply = [&server](std::string_view value) {
+               server.request_log.max_log_len = parse_human_integer("--max-log-len", value);
+               if (server.request_log.max_log_len < 0)
+                 throw InvalidArgument("--max-log-len: must be 0 or more");
+             }});
   table.add_switch("verbose", kServer, "Say more about start-up.", verbose);
   add_engine_options(table, engine);
   return table;
@@ -93,6 +118,18 @@ OptionTable make_table(api::EngineArgs& engine, server::ServerOptions& server, b
 void read_environment(std::vector<std::string>& keys) {
   if (const char* key = std::getenv("REPRISE_API_KEY")) add_key(keys, "REPRISE_API_KEY", key);
   if (const char* key = std::getenv("VLLM_API_KEY")) add_key(keys, "VLLM_API_KEY", key);
+}
+
+void read_log_environment(server::ServerOptions& options) {
+  if (const char* level = std::getenv("VLLM_LOGGING_LEVEL")) {
+    options.request_log.with_prompts = std::string_view(level) == "DEBUG";
+  }
+  if (const char* text = std::getenv("VLLM_LOG_STATS_INTERVAL")) {
+    const int64_t seconds = parse_human_integer("VLLM_LOG_STATS_INTERVAL", text);
+    if (seconds < 1 || seconds > 86400)
+      throw InvalidArgument("VLLM_LOG_STATS_INTERVAL: seconds from 1 to 86400");
+    options.log_stats_interval_seconds = static_cast<int>(seconds);
+  }
 }
 
 void print_startup(const api::StartupReport& report) {
@@ -120,14 +157,17 @@ void print_startup(const api::StartupReport& report) {
 int run_serve(std::span<const std::string> arguments) {
   api::EngineArgs engine_args;
   server::ServerOptions options;
+  LogOptions log;
   bool verbose = false;
-  const OptionTable table = make_table(engine_args, options, verbose);
+  const OptionTable table = make_table(engine_args, options, log, verbose);
   if (!parse_model_command(table, arguments, "serve", engine_args.model)) return 0;
   read_environment(options.api_keys);
   if (options.max_waiting_requests < 0)
     throw InvalidArgument("--max-waiting-requests: must be 0 or more");
   if (options.shutdown_timeout_seconds < 0)
     throw InvalidArgument("--shutdown-timeout: must be 0 or more");
+  read_log_environment(options);
+  if (log.disable_stats) options.log_stats_interval_seconds = 0;
   server::check_exposure(options);  // before the model is loaded
 
   options.model_path = options.model_root = engine_args.model.string();

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <optional>
@@ -11,12 +12,16 @@
 #include "reprise/server/api_error.h"
 #include "reprise/server/generation_routes.h"
 #include "reprise/server/generation_service.h"
+#include "reprise/server/http_meter.h"
 #include "reprise/server/info_routes.h"
+#include "reprise/server/live_routes.h"
 #include "reprise/server/model_routes.h"
 #include "reprise/server/openapi.h"
+#include "reprise/server/page_routes.h"
 #include "reprise/server/prompt_encoder.h"
 #include "reprise/server/router.h"
 #include "reprise/server/served_model.h"
+#include "reprise/server/throughput_log.h"
 #include "reprise/server/tokenizer_routes.h"
 
 namespace reprise::server {
@@ -30,8 +35,10 @@ constexpr int kFlushSeconds = 5;
 struct ApiServer::Impl {
   Impl(const ServerOptions& options, api::AsyncEngine& engine);
 
-  std::optional<HttpResponse> check_head(const HttpRequest& request) const;
-  void handle(const HttpRequest& request, const ExchangeRef& exchange) const;
+  std::optional<HttpResponse> check_head(const HttpRequest& request);
+  HttpResponse refuse(const HttpRequest& request, std::string_view handler, HttpResponse response);
+  void handle(const HttpRequest& request, const ExchangeRef& exchange);
+  void log_throughput(const api::AsyncEngine& engine, int interval_seconds);
   void on_signal();
   void stop_now();
 
@@ -40,6 +47,9 @@ struct ApiServer::Impl {
   ServedModel model;
   PromptEncoder prompts;
   Router router;
+  HttpMeter meter;
+  ThroughputLog throughput;
+  std::chrono::steady_clock::time_point throughput_at = std::chrono::steady_clock::now();
   HttpServer http;
   GenerationService generations;
   uint16_t port;
@@ -56,41 +66,71 @@ ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
                              const ExchangeRef& exchange) { handle(request, exchange); },
             .on_signal = [this] { on_signal(); }}),
       generations({.capacity = int64_t{options.max_num_seqs} + options.max_waiting_requests,
-                   .enable_prompt_tokens_details = options.enable_prompt_tokens_details},
+                   .enable_prompt_tokens_details = options.enable_prompt_tokens_details,
+                   .log = options.request_log},
                   engine,
                   model,
                   [this](std::function<void()> task) { http.post(std::move(task)); }) {
   check_exposure(options);
-  add_info_routes(router, engine, generations, model, options.version);
+  add_info_routes(router, engine, generations, model, meter, options.version);
   add_model_routes(router, model);
   add_generation_routes(router, engine, generations, model, prompts);
   add_tokenizer_routes(router, engine, model);
+  add_live_routes(router, engine, model);
+  add_page_routes(router);
   add_openapi_route(router, options.version);
   port = http.listen(options.host, options.port);
+  log_throughput(engine, options.log_stats_interval_seconds);
 }
 
-std::optional<HttpResponse> ApiServer::Impl::check_head(const HttpRequest& request) const {
+std::optional<HttpResponse> ApiServer::Impl::check_head(const HttpRequest& request) {
+  std::string_view handler = "none";
   try {
     const Route& route = router.find(request);
+    handler = route.path;
     if (route.access == Access::guarded) keys.check(request.authorization);
     if (!route.body_schema.empty()) check_is_json(request.content_type);
     return {};
   } catch (const MethodNotAllowed& error) {
     HttpResponse response = error_response(error);
     response.headers.emplace_back("Allow", error.allowed());
-    return response;
+    return refuse(request, handler, std::move(response));
   } catch (const ApiError& error) {
-    return error_response(error);
+    return refuse(request, handler, error_response(error));
   }
 }
 
-void ApiServer::Impl::handle(const HttpRequest& request, const ExchangeRef& exchange) const {
+HttpResponse ApiServer::Impl::refuse(const HttpRequest& request,
+                                     std::string_view handler,
+                                     HttpResponse response) {
+  meter.observe({.handler = handler,
+                 .method = request.method,
+                 .status = response.status,
+                 .response_bytes = response.body.size()});
+  return response;
+}
+
+void ApiServer::Impl::handle(const HttpRequest& request, const ExchangeRef& from_client) {
+  ExchangeRef exchange = from_client;
   try {
     const Route& route = router.find(request);
+    exchange = metered(meter, route.path, request, from_client);
     route.handle(request, exchange);
   } catch (const std::exception& error) {
     exchange->respond(error_response(to_api_error(error, model)));
   }
+}
+
+void ApiServer::Impl::log_throughput(const api::AsyncEngine& engine, int interval_seconds) {
+  if (interval_seconds == 0) return;
+  http.post_after(interval_seconds, [this, &engine, interval_seconds] {
+    const auto now = std::chrono::steady_clock::now();
+    const std::chrono::duration<double> passed = now - std::exchange(throughput_at, now);
+    if (const auto line = throughput.next_line(engine.stats(), passed.count())) {
+      fmt::print(stderr, "{}", log_line(*line));
+    }
+    log_throughput(engine, interval_seconds);
+  });
 }
 
 void ApiServer::Impl::on_signal() {

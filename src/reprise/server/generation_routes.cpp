@@ -14,11 +14,12 @@ void add_generation_routes(Router& router,
   const auto generate = [&generations, &model, &prompts, vocab_size](
                             const GenerationRequest& wanted,
                             const HttpRequest& request,
-                            const ExchangeRef& exchange) {
+                            const ExchangeRef& exchange,
+                            api::TimePoint arrived) {
     model.check(wanted.model);
     generations.check_room(wanted);
     check_sampling(wanted.params, wanted.is_chat ? Api::chat : Api::completions, vocab_size);
-    generations.start(wanted, prompts.encode(wanted), request.request_id, exchange);
+    generations.start(wanted, prompts.encode(wanted), request.request_id, exchange, arrived);
   };
   const sampling::SamplingParams defaults = engine.default_sampling_params();
   router.add(
@@ -28,7 +29,8 @@ void add_generation_routes(Router& router,
        .answer_types = {"application/json", "text/event-stream"},
        .summary = "Continues prompts.",
        .handle = [generate, defaults](const HttpRequest& request, const ExchangeRef& exchange) {
-         generate(parse_completion_request(request.body, defaults), request, exchange);
+         const auto arrived = std::chrono::steady_clock::now();
+         generate(parse_completion_request(request.body, defaults), request, exchange, arrived);
        }});
   router.add(
       {.method = "POST",
@@ -37,7 +39,8 @@ void add_generation_routes(Router& router,
        .answer_types = {"application/json", "text/event-stream"},
        .summary = "Answers a conversation.",
        .handle = [generate, defaults](const HttpRequest& request, const ExchangeRef& exchange) {
-         generate(parse_chat_request(request.body, defaults), request, exchange);
+         const auto arrived = std::chrono::steady_clock::now();
+         generate(parse_chat_request(request.body, defaults), request, exchange, arrived);
        }});
 }
 

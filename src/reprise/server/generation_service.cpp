@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <ctime>
+#include <span>
 #include <utility>
 
 namespace reprise::server {
@@ -12,11 +15,13 @@ struct GenerationService::Generation {
   struct Choice {
     api::AsyncRequestId id{};
     bool is_finished = false;
+    int32_t num_output_tokens = 0;
   };
 
   Answer answer;
   std::vector<Choice> choices;
   int num_unfinished = 0;
+  int n = 1;  // answers to each prompt
 };
 
 GenerationService::GenerationService(const GenerationServiceOptions& options,
@@ -27,7 +32,8 @@ GenerationService::GenerationService(const GenerationServiceOptions& options,
       engine_(&engine),
       model_(&model),
       events_(std::make_shared<EventQueue>(
-          [this, post = std::move(post)] { post([this] { take_events(); }); })) {}
+          [this, post = std::move(post)] { post([this] { take_events(); }); })),
+      counts_(model.max_model_len()) {}
 
 GenerationService::~GenerationService() {
   events_->close();
@@ -62,7 +68,8 @@ void GenerationService::check_room(const GenerationRequest& request) const {
 void GenerationService::start(const GenerationRequest& request,
                               const std::vector<EncodedPrompt>& prompts,
                               const std::string& request_id,
-                              const ExchangeRef& exchange) {
+                              const ExchangeRef& exchange,
+                              api::TimePoint arrived) {
   check_room(request);
   Usage usage;
   if (options_.enable_prompt_tokens_details) usage.cached_tokens = 0;
@@ -77,11 +84,14 @@ void GenerationService::start(const GenerationRequest& request,
                   .created = std::time(nullptr),
                   .model = request.model.value_or(model_->name()),
                   .role = request.role()};
+  if (options_.log.is_enabled) {
+    fmt::print(stderr, "{}", log_line(request_log_line(options_.log, head.id, request)));
+  }
   auto generation = std::make_shared<Generation>(Generation{
       .answer =
           Answer(request, prompts, std::move(head), id, usage, engine_->tokenizer(), exchange)});
   const Key key = next_key_++;
-  submit(key, *generation, request, prompts);
+  submit(key, *generation, request, prompts, arrived);
   generations_.emplace(key, std::move(generation));
   exchange->on_disconnect([this, key] { forget(key); });
 }
@@ -89,7 +99,9 @@ void GenerationService::start(const GenerationRequest& request,
 void GenerationService::submit(Key key,
                                Generation& generation,
                                const GenerationRequest& request,
-                               const std::vector<EncodedPrompt>& prompts) {
+                               const std::vector<EncodedPrompt>& prompts,
+                               api::TimePoint arrived) {
+  generation.n = request.n;
   try {
     for (const EncodedPrompt& prompt : prompts) {
       for (int i = 0; i < request.n; ++i) {
@@ -106,7 +118,8 @@ void GenerationService::submit(Key key,
             [queue = events_, key, index](const api::AsyncOutput& output) {
               queue->push(copy_event(key, index, output));
             },
-            request.options);
+            request.options,
+            arrived);
         generation.choices.push_back({.id = id});
       }
     }
@@ -132,6 +145,7 @@ void GenerationService::take_event(const EngineEvent& event) {
   if (choice.is_finished) return;
   if (event.finished) {
     choice.is_finished = true;
+    choice.num_output_tokens = event.num_output_tokens;
     --generation->num_unfinished;
     --num_active_;
     if (event.finish_reason == "error") {
@@ -143,7 +157,20 @@ void GenerationService::take_event(const EngineEvent& event) {
   }
   generation->answer.take(event);
   if (generation->num_unfinished > 0 || generations_.erase(event.generation) == 0) return;
+  observe(*generation);
   generation->answer.finish();
+}
+
+void GenerationService::observe(const Generation& generation) {
+  const auto n = static_cast<size_t>(generation.n);
+  for (size_t first = 0; first + n <= generation.choices.size(); first += n) {
+    int32_t longest = 0;
+    for (const Generation::Choice& choice : std::span(generation.choices).subspan(first, n)) {
+      longest = std::max(longest, choice.num_output_tokens);
+    }
+    counts_.params_n.observe(generation.n);
+    counts_.max_num_generation_tokens.observe(longest);
+  }
 }
 
 void GenerationService::fail(Key key, const ApiError& error) {

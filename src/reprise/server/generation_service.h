@@ -14,6 +14,7 @@
 #include "reprise/server/event_queue.h"
 #include "reprise/server/generation_request.h"
 #include "reprise/server/prompt_encoder.h"
+#include "reprise/server/request_log.h"
 #include "reprise/server/served_model.h"
 
 namespace reprise::server {
@@ -21,6 +22,17 @@ namespace reprise::server {
 struct GenerationServiceOptions {
   int64_t capacity = 0;  // answers in the making at a time, at most
   bool enable_prompt_tokens_details = false;
+  RequestLogOptions log = {};
+};
+
+/// What requests asked for and got, over their answers to one prompt. Each prompt counts once, when
+/// all of its answers have ended by themselves.
+struct GenerationCounts {
+  explicit GenerationCounts(int64_t max_model_len)
+      : max_num_generation_tokens(api::RequestHistograms(max_model_len).generation_tokens) {}
+
+  api::Histogram params_n{api::buckets::kAnswers};
+  api::Histogram max_num_generation_tokens;
 };
 
 /// The requests that the engine works on: admits them, hands their events to their answers, aborts
@@ -50,9 +62,11 @@ class GenerationService {
   void start(const GenerationRequest& request,
              const std::vector<EncodedPrompt>& prompts,
              const std::string& request_id,
-             const ExchangeRef& exchange);
+             const ExchangeRef& exchange,
+             api::TimePoint arrived);
 
   [[nodiscard]] size_t num_requests() const noexcept { return generations_.size(); }
+  [[nodiscard]] const GenerationCounts& counts() const noexcept { return counts_; }
   /// Answers in the making: a request with n = 2 counts as two.
   [[nodiscard]] int64_t num_active() const noexcept { return num_active_; }
   [[nodiscard]] bool is_draining() const noexcept { return is_draining_; }
@@ -68,9 +82,11 @@ class GenerationService {
   void submit(Key key,
               Generation& generation,
               const GenerationRequest& request,
-              const std::vector<EncodedPrompt>& prompts);
+              const std::vector<EncodedPrompt>& prompts,
+              api::TimePoint arrived);
   void take_events();
   void take_event(const EngineEvent& event);
+  void observe(const Generation& generation);
   void fail(Key key, const ApiError& error);
   void forget(Key key);
   void note_idle();
@@ -82,6 +98,7 @@ class GenerationService {
   std::shared_ptr<EventQueue> events_;  // also the engine's callbacks hold it
   std::unordered_map<Key, std::shared_ptr<Generation>> generations_;
   std::mt19937_64 random_ids_{std::random_device{}()};
+  GenerationCounts counts_;
   Key next_key_ = 1;
   int64_t num_active_ = 0;
   bool is_draining_ = false;

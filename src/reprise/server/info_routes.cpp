@@ -8,6 +8,7 @@ void add_info_routes(Router& router,
                      const api::AsyncEngine& engine,
                      const GenerationService& generations,
                      const ServedModel& model,
+                     const HttpMeter& meter,
                      const std::string& version) {
   const auto health = [&generations](const HttpRequest&, const ExchangeRef& exchange) {
     generations.check_health();
@@ -43,8 +44,14 @@ void add_info_routes(Router& router,
               .access = Access::open,
               .answer_types = {"text/plain"},
               .summary = "Metrics for Prometheus.",
-              .handle = [&engine, &model](const HttpRequest&, const ExchangeRef& exchange) {
-                exchange->respond({.body = metrics_text(engine.stats(), model.name()),
+              .handle = [&engine, &generations, &model, &meter](const HttpRequest&,
+                                                                const ExchangeRef& exchange) {
+                exchange->respond({.body = metrics_text({.engine = engine.stats(),
+                                                         .startup = engine.startup_report(),
+                                                         .generations = generations.counts(),
+                                                         .http = meter,
+                                                         .process = read_process_facts(),
+                                                         .model_name = model.name()}),
                                    .content_type = std::string(kMetricsContentType)});
               }});
   router.add({.method = "GET",

@@ -4,6 +4,7 @@
 
 #include "reprise/api/async_engine.h"
 #include "reprise/server/generation_service.h"
+#include "reprise/server/http_meter.h"
 #include "reprise/server/router.h"
 #include "reprise/server/served_model.h"
 
@@ -15,6 +16,7 @@ void add_info_routes(Router& router,
                      const api::AsyncEngine& engine,
                      const GenerationService& generations,
                      const ServedModel& model,
+                     const HttpMeter& meter,
                      const std::string& version);
 
 }  // namespace reprise::server

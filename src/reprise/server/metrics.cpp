@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <initializer_list>
+#include <array>
+#include <cmath>
+#include <iterator>
 
 namespace reprise::server {
 namespace {
@@ -20,85 +22,79 @@ std::string escape_label(std::string_view text) {
   return escaped;
 }
 
-struct Sample {
-  std::string labels;  // beyond those of every sample: `,mode="FULL"`
-  double value = 0;
-};
-
-class Page {
- public:
-  explicit Page(std::string_view model_name)
-      : labels_(fmt::format("engine=\"0\",model_name=\"{}\"", escape_label(model_name))) {}
-
-  void add(std::string_view type,
-           std::string_view name,
-           std::string_view help,
-           std::initializer_list<Sample> samples) {
-    text_ += fmt::format("# HELP {} {}\n# TYPE {} {}\n", name, help, name, type);
-    for (const Sample& sample : samples) {
-      text_ += fmt::format("{}{{{}{}}} {}\n", name, labels_, sample.labels, sample.value);
-    }
-  }
-  std::string take() { return std::move(text_); }
-
- private:
-  std::string labels_;
-  std::string text_;
-};
-
-Sample labelled(std::string_view name, std::string_view value, uint64_t count) {
-  return {fmt::format(",{}=\"{}\"", name, value), static_cast<double>(count)};
+/// As the Python client writes bounds ("1.0", "0.25", "1e+06"): recording rules name them.
+std::string bound_text(double bound) {
+  if (bound >= 1e6) return fmt::format("{:g}", bound);
+  if (bound == std::floor(bound)) return fmt::format("{:.1f}", bound);
+  return fmt::format("{}", bound);
 }
-Sample plain(double value) { return {{}, value}; }
-Sample plain(uint64_t count) { return {{}, static_cast<double>(count)}; }
 
 }  // namespace
 
-std::string metrics_text(const api::EngineStats& stats, std::string_view model_name) {
-  Page page(model_name);
-  page.add("gauge",
-           "vllm:num_requests_running",
-           "Requests in execution batches.",
-           {plain(static_cast<double>(stats.num_requests_running))});
-  page.add("gauge",
-           "vllm:num_requests_waiting",
-           "Requests that wait to be processed.",
-           {plain(static_cast<double>(stats.num_requests_waiting))});
-  page.add("gauge",
-           "vllm:kv_cache_usage_perc",
-           "Part of the KV cache in use; 1 means all of it.",
-           {plain(stats.kv_cache_usage)});
-  page.add("gauge",
-           "vllm:gpu_cache_usage_perc",
-           "vllm:kv_cache_usage_perc by its old name.",
-           {plain(stats.kv_cache_usage)});
-  page.add("counter",
-           "vllm:prompt_tokens_total",
-           "Prompt tokens processed.",
-           {plain(stats.prompt_tokens)});
-  page.add("counter",
-           "vllm:generation_tokens_total",
-           "Tokens generated.",
-           {plain(stats.generation_tokens)});
-  page.add("counter",
-           "vllm:num_preemptions_total",
-           "Times a request was preempted.",
-           {plain(stats.num_preemptions)});
-  page.add("counter",
-           "vllm:request_success_total",
-           "Finished requests by the reason they ended.",
-           {labelled("finished_reason", "stop", stats.num_finished_stop),
-            labelled("finished_reason", "length", stats.num_finished_length),
-            labelled("finished_reason", "abort", stats.num_finished_abort),
-            labelled("finished_reason", "error", stats.num_finished_error)});
-  page.add("counter", "reprise:steps_total", "Steps of the engine.", {plain(stats.num_steps)});
-  page.add("counter",
-           "reprise:cudagraph_dispatch_total",
-           "Steps by the mode they ran in; NONE is eager.",
-           {labelled("runtime_mode", "FULL", stats.steps_full),
-            labelled("runtime_mode", "PIECEWISE", stats.steps_piecewise),
-            labelled("runtime_mode", "NONE", stats.steps_eager)});
-  return page.take();
+std::string_view to_string(MetricType type) {
+  static constexpr std::array<std::string_view, 4> kNames = {
+      "counter", "gauge", "histogram", "summary"};
+  return kNames[static_cast<size_t>(type)];
+}
+
+std::span<const MetricGroup> metric_table() {
+  static const std::array<MetricGroup, 4> kGroups = {
+      vllm_metrics(), own_metrics(), http_metrics(), process_metrics()};
+  return kGroups;
+}
+
+void FamilyWriter::line(std::string_view suffix,
+                        double value,
+                        Labels labels,
+                        std::string_view bucket) {
+  const auto out = std::back_inserter(*text_);
+  fmt::format_to(out, "{}{}", name_, suffix);
+  bool is_first = true;
+  const auto add = [&](std::string_view label_text) {
+    fmt::format_to(out, "{}{}", is_first ? '{' : ',', label_text);
+    is_first = false;
+  };
+  if (!common_.empty()) add(common_);
+  for (const Label& label : labels) {
+    add(fmt::format("{}=\"{}\"", label.name, escape_label(label.value)));
+  }
+  if (!bucket.empty()) add(fmt::format("le=\"{}\"", bucket));
+  fmt::format_to(out, "{} {}\n", is_first ? "" : "}", value);
+}
+
+void FamilyWriter::histogram(const api::Histogram& histogram, Labels labels) {
+  uint64_t cumulated = 0;
+  for (size_t i = 0; i < histogram.bounds().size(); ++i) {
+    cumulated += histogram.counts()[i];
+    line("_bucket", static_cast<double>(cumulated), labels, bound_text(histogram.bounds()[i]));
+  }
+  line("_bucket", static_cast<double>(histogram.count()), labels, "+Inf");
+  summary(histogram.count(), histogram.sum(), labels);
+}
+
+void FamilyWriter::summary(uint64_t count, double sum, Labels labels) {
+  line("_sum", sum, labels, {});
+  line("_count", static_cast<double>(count), labels, {});
+}
+
+std::string metrics_text(const MetricsSource& source) {
+  const std::string of_engine =
+      fmt::format("engine=\"0\",model_name=\"{}\"", escape_label(source.model_name));
+  std::string text;
+  for (const MetricGroup& group : metric_table()) {
+    const std::string_view common =
+        group.scope == MetricGroup::Scope::engine ? std::string_view(of_engine) : "";
+    for (const MetricFamily& family : group.families) {
+      fmt::format_to(std::back_inserter(text),
+                     "# HELP {0} {1}\n# TYPE {0} {2}\n",
+                     family.name,
+                     family.help,
+                     to_string(family.type));
+      FamilyWriter writer(text, family.name, common);
+      family.write(writer, source);
+    }
+  }
+  return text;
 }
 
 }  // namespace reprise::server

@@ -3,13 +3,13 @@
 #include <string>
 #include <string_view>
 
-#include "reprise/api/async_engine.h"
+#include "reprise/server/metric_table.h"
 
 namespace reprise::server {
 
 inline constexpr std::string_view kMetricsContentType = "text/plain; version=0.0.4; charset=utf-8";
 
-/// GET /metrics: Prometheus text with vLLM's names, plus steps by cudagraph mode.
-[[nodiscard]] std::string metrics_text(const api::EngineStats& stats, std::string_view model_name);
+/// GET /metrics: every family of the table as Prometheus text.
+[[nodiscard]] std::string metrics_text(const MetricsSource& source);
 
 }  // namespace reprise::server

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "reprise/server/http_server.h"
+#include "reprise/server/request_log.h"
 
 namespace reprise::server {
 
@@ -21,6 +22,8 @@ struct ServerOptions {
   int32_t max_waiting_requests = 256;  // beyond those: 429
   bool enable_prompt_tokens_details = false;  // usage tells how much of a prompt was cached
   int shutdown_timeout_seconds = 30;   // for running requests after SIGTERM
+  int log_stats_interval_seconds = 10;  // of the line about throughput; 0: none
+  RequestLogOptions request_log;
   HttpLimits limits;
 };
 

@@ -1,0 +1,78 @@
+#include "reprise/server/request_log.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <ctime>
+
+#include "reprise/base/json.h"
+#include "reprise/server/api_error.h"
+
+namespace reprise::server {
+namespace {
+
+template <class T>
+std::string or_none(const std::optional<T>& value) {
+  return value ? fmt::format("{}", *value) : "None";
+}
+
+/// At most `length` bytes, not cut inside a character.
+std::string_view shorten(std::string_view text, int64_t length) {
+  if (length < 0 || text.size() <= static_cast<size_t>(length)) return text;
+  auto end = static_cast<size_t>(length);
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0U) == 0x80) --end;
+  return text.substr(0, end);
+}
+
+std::string describe(const Prompt& prompt, int64_t max_log_len) {
+  if (const auto* text = std::get_if<std::string>(&prompt)) {
+    return dump(Json(shorten(*text, max_log_len)));  // in quotes: one line, whatever it holds
+  }
+  const auto& ids = std::get<std::vector<int32_t>>(prompt);
+  const size_t kept =
+      max_log_len < 0 ? ids.size() : std::min(ids.size(), static_cast<size_t>(max_log_len));
+  return fmt::format("[{}]", fmt::join(ids.begin(), ids.begin() + static_cast<ptrdiff_t>(kept), ", "));
+}
+
+}  // namespace
+
+std::string log_line(std::string_view message) {
+  return fmt::format("INFO {:%m-%d %H:%M:%S} {}\n", fmt::localtime(std::time(nullptr)), message);
+}
+
+std::string request_log_line(const RequestLogOptions& options,
+                             std::string_view id,
+                             const GenerationRequest& request) {
+  const sampling::SamplingParams& p = request.params;
+  std::string line = fmt::format(
+      "Received request {}: params: SamplingParams(n={}, presence_penalty={}, frequency_penalty={}, "
+      "repetition_penalty={}, temperature={}, top_p={}, top_k={}, min_p={}, seed={}, stop=<{} "
+      "strings>, ignore_eos={}, max_tokens={}, min_tokens={}, logprobs={}), lora_request: None.",
+      id,
+      request.n,
+      p.presence_penalty,
+      p.frequency_penalty,
+      p.repetition_penalty,
+      p.temperature,
+      p.top_p,
+      p.top_k,
+      p.min_p,
+      or_none(p.seed),
+      p.stop.size(),
+      p.ignore_eos ? "True" : "False",
+      or_none(p.max_tokens),
+      p.min_tokens,
+      or_none(p.logprobs));
+  if (!options.with_prompts) return line;
+  if (request.is_chat) {
+    line += fmt::format(" messages: {}", shorten(dump(request.messages), options.max_log_len));
+  }
+  for (const Prompt& prompt : request.prompts) {
+    line += fmt::format(" prompt: {}", describe(prompt, options.max_log_len));
+  }
+  return line;
+}
+
+}  // namespace reprise::server
