@@ -25,6 +25,8 @@ needs=(
 
 # The same for what the build can do without. Where it cannot be had, that is said and nothing fails.
 wants=(
+  "chromium|tool chromium chromium-browser google-chrome|tests of the chat page; without it they are skipped"
+  "prometheus|tool promtool|a test of the metrics; without it one check is skipped"
   "llvm-19-dev|header llvm-19/llvm/IR/IRBuilder.h|generates code for groups of ops; without it they run one by one"
 )
 
