@@ -155,7 +155,8 @@ void add_engine_options(OptionTable& table, api::EngineArgs& args) {
              .default_text = "fcfs",
              .apply = [&args](std::string_view value) {
                args.scheduling_policy = parse_policy(value);
-             }});
+             },
+             .choices = {"fcfs", "priority"}});
   table.add_switch("enable-prefix-caching",
                    kCache,
                    "Requests with the same beginning share its computed blocks.",

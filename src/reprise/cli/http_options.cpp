@@ -96,7 +96,8 @@ void add_address(OptionTable& table, server::ServerOptions& options) {
              .help = "What a proxy leaves in front of every path.",
              .apply = [&options](std::string_view value) {
                options.http.root_path = parse_root_path(value);
-             }});
+             },
+             .example = "/proxy"});
 }
 
 void add_keys(OptionTable& table, server::ServerOptions& options) {
@@ -177,7 +178,8 @@ void add_tls(OptionTable& table, server::TlsOptions& tls) {
                  throw InvalidArgument(fmt::format("--ssl-cert-reqs: {} is not 0, 1 or 2", number));
                }
                tls.client_certificates = static_cast<server::ClientCertificates>(number);
-             }});
+             },
+             .choices = {"0", "1", "2"}});
   table.add_text(
       "ssl-ciphers", kTls, "LIST", "Ciphers of TLS 1.2 in OpenSSL's notation.", tls.ciphers);
 }
