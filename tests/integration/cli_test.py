@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from pathlib import Path
 
@@ -161,6 +162,64 @@ class Mistakes(Case):
             taken.listen()
             port = taken.getsockname()[1]
             self.assertIn(str(port), self.refused("serve", MODEL, "--port", port, "--enforce-eager"))
+
+
+class StartUp(Case):
+    LINES = [
+        r"INFO:     Started server process \[\d+\]",
+        r"INFO \d\d-\d\d \d\d:\d\d:\d\d \[serve_command\.cpp:\d+\] non-default args: \{.*\"max-num-seqs\":\"8\"",
+        r"Starting to load model .*\.\.\.",
+        r"Loading weights took [\d.]+ seconds",
+        r"Model loading took [\d.]+ GiB and [\d.]+ seconds",
+        r"Using \w+ backend\.",
+        r"Available KV cache memory: [\d.]+ GiB",
+        r"GPU KV cache size: [\d,]+ tokens",
+        r"Maximum concurrency for 1,024 tokens per request: [\d.]+x",
+        r"Capturing CUDA graphs \(mixed prefill-decode, PIECEWISE\): 100%\|#+\| (\d+)/\1\n",
+        r"Capturing CUDA graphs \(decode, FULL\): 100%\|#+\| (\d+)/\1\n",
+        r"Graph capturing finished in [\d.]+ secs, took [\d.]+ GiB",
+        r"init engine \(profile, create kv cache, warmup model\) took [\d.]+ seconds \(compilation: [\d.]+ s\)",
+        r"Memory: weights .* resident now",
+        r"Start-up time: .* total [\d.]+ s \(100\.0 %\)",
+        r"Starting Reprise API server on http://127\.0\.0\.1:\d+\n",
+        r"Application startup complete\.",
+    ]
+
+    def start(self, *options, **environment):
+        """What a server says until it serves; it is stopped then."""
+        log = self.folder / "log"
+        with log.open("wb") as stream:
+            process = subprocess.Popen([BINARY, "serve", MODEL, "--port", "0", "--max-num-seqs", "8", *options], stderr=stream,
+                                       env={"PATH": os.environ["PATH"], "HOME": str(self.folder), **environment})
+        try:
+            deadline = time.monotonic() + TIMEOUT
+            while "Application startup complete." not in log.read_text() and process.poll() is None and time.monotonic() < deadline:
+                time.sleep(0.05)
+        finally:
+            process.terminate()
+            self.assertEqual(process.wait(TIMEOUT), 0, log.read_text())
+        return log.read_text()
+
+    def test_the_lines_that_scripts_search_for_come_in_order(self):
+        text = self.start("--trust-remote-code", VLLM_API_KEY="hush", VLLM_USE_V9="1")
+        at = 0
+        for line in self.LINES:
+            match = re.compile(line).search(text, at)
+            self.assertTrue(match, f"{line} after\n{text[:at]}\nin\n{text}")
+            at = match.end()
+        self.assertNotIn("hush", text)
+        self.assertNotIn("\033", text)
+        self.assertIn("--trust-remote-code has no effect here: ", text)
+        self.assertIn("VLLM_USE_V9 is set and means nothing here", text)
+        shares = re.search(r"Start-up time: (.*) total", text).group(1)
+        self.assertAlmostEqual(sum(float(share) for share in re.findall(r"\(([\d.]+) %\)", shares)), 100, places=6)
+
+    def test_the_log_is_as_loud_as_asked(self):
+        self.assertNotIn("KV cache", self.start("--quiet"))
+        self.assertNotIn("KV cache", self.start(VLLM_LOGGING_LEVEL="error"))
+        self.assertIn("\033[32mINFO", self.start(VLLM_LOGGING_COLOR="1"))
+        self.assertNotIn("\033", self.start(VLLM_LOGGING_COLOR="1", NO_COLOR="1"))
+        self.assertIn("VLLM_LOGGING_LEVEL: 'LOUD'", self.refused("serve", MODEL, VLLM_LOGGING_LEVEL="LOUD"))
 
 
 class Pages(Case):

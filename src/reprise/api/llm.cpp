@@ -157,15 +157,24 @@ struct LLM::Impl {
 
 void LLM::Impl::start(const StartupObserver& observer) {
   const Clock::time_point start = Clock::now();
+  const auto stage = [&](const char* name, const auto& run) {
+    if (observer.on_stage) observer.on_stage(name);
+    const Clock::time_point begin = Clock::now();
+    run();
+    report.stages.push_back({.name = name, .seconds = seconds_since(begin)});
+  };
+  std::optional<weights::ModelDirectory> directory;
   // Cheap checks first: a mistyped mode must not wait for gigabytes of weights.
-  resolve_graphs();
-  const weights::ModelDirectory directory(args.model);
-  load_tokenizer(directory);
-  load_model(directory);
-  build_runner();
-  compile(nullptr);
-  build_core();
-  capture(observer);
+  stage("options", [&] {
+    resolve_graphs();
+    directory.emplace(args.model);
+  });
+  stage("tokenizer", [&] { load_tokenizer(*directory); });
+  stage("weights", [&] { load_model(*directory); });
+  stage("KV cache", [&] { build_runner(); });
+  stage("compile", [&] { compile(nullptr); });
+  stage("scheduler", [&] { build_core(); });
+  stage("graphs", [&] { capture(observer); });
   report.graph_bytes = runner->graph_bytes() + execution->graph_pool().reserved_bytes();
   report.total_seconds = seconds_since(start);
 }
@@ -251,6 +260,7 @@ void LLM::Impl::build_runner() {
   layout.num_blocks = resolve_num_kv_blocks(args, layout, report.max_model_len, device->memory());
   report.num_kv_blocks = layout.num_blocks;
   report.kv_block_size = args.block_size;
+  report.kv_cache_bytes = static_cast<size_t>(layout.num_blocks) * layout.bytes_per_block();
 
   // vLLM warms up once per size because a GPU loads kernels lazily. A CPU has nothing to load, so a
   // warm-up would only compute; it is done when asked for.

@@ -42,6 +42,12 @@ struct RequestOutput {
   RequestMetrics metrics;
 };
 
+/// A part of a start-up.
+struct StartupStage {
+  std::string name;
+  double seconds = 0;
+};
+
 /// What was decided and measured while an engine started. Times in seconds.
 struct StartupReport {
   std::string device;
@@ -51,11 +57,13 @@ struct StartupReport {
   size_t weight_bytes = 0;
   int64_t num_kv_blocks = 0;
   int32_t kv_block_size = 0;
+  size_t kv_cache_bytes = 0;
   int32_t max_model_len = 0;
   double tokenizer_seconds = 0;
   double weights_seconds = 0;
   double compile_seconds = 0;  // tracing, compiling, or loading what was compiled before
   double total_seconds = 0;
+  std::vector<StartupStage> stages;  // one after the other; together almost total_seconds
   cudagraph::ResolvedConfig resolved;
   CompilationReport compilation;
   cudagraph::CaptureReport capture;
@@ -63,9 +71,10 @@ struct StartupReport {
   std::vector<std::string> warnings;
 };
 
-/// Called while an engine starts; both may be empty.
+/// Called while an engine starts; any may be empty.
 struct StartupObserver {
   std::function<void(const cudagraph::CaptureRecord&, size_t done, size_t total)> on_capture;
+  std::function<void(std::string_view name)> on_stage;  // that begins
 };
 
 /// Text that one request gained in one step. `prompt_index` counts the prompts of the call.

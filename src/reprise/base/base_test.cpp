@@ -5,6 +5,7 @@
 
 #include "reprise/base/error.h"
 #include "reprise/base/json.h"
+#include "reprise/base/log.h"
 #include "reprise/base/nearest_name.h"
 
 namespace reprise {
@@ -65,6 +66,30 @@ TEST(FileError, names_path_field_and_code) {
   const FileError error("E_SHAPE", "m.safetensors", "lm_head.weight", "expected [4, 2], got [2, 4]");
   EXPECT_STREQ(error.what(), "m.safetensors: lm_head.weight: expected [4, 2], got [2, 4] [E_SHAPE]");
   EXPECT_EQ(error.code(), "E_SHAPE");
+}
+
+TEST(Log, writes_vllms_form_and_leaves_out_what_is_less_severe) {
+  std::FILE* file = std::tmpfile();
+  ASSERT_NE(file, nullptr);
+  const Log log({.least = LogLevel::warning, .prefix = "(p) "}, file);
+  log.info("not this");
+  log.warning("GPU KV cache size: 1 tokens");
+  std::rewind(file);
+  std::array<char, 200> text{};
+  const size_t length = std::fread(text.data(), 1, text.size(), file);
+  std::fclose(file);
+  // (p) WARNING 11-21 14:00:00 [base_test.cpp:1] ...
+  const std::string line(text.data(), length);
+  EXPECT_EQ(line.find("not this"), std::string::npos);
+  EXPECT_TRUE(line.starts_with("(p) WARNING ")) << line;
+  EXPECT_NE(line.find(" [base_test.cpp:"), std::string::npos) << line;
+  EXPECT_TRUE(line.ends_with("] GPU KV cache size: 1 tokens\n")) << line;
+}
+
+TEST(Log, levels_have_vllms_names) {
+  EXPECT_EQ(parse_log_level("debug"), LogLevel::debug);
+  EXPECT_EQ(parse_log_level("WARN"), LogLevel::warning);
+  EXPECT_THROW((void)parse_log_level("LOUD"), InvalidArgument);
 }
 
 }  // namespace

@@ -36,7 +36,13 @@ Converted unless_empty(std::string_view value, const LookUpVariable&) {
 constexpr std::array kVariables = {
     Variable{"REPRISE_API_KEY", "serve: one more --api-key.", "api-key"},
     Variable{"VLLM_API_KEY", "The same by vLLM's name.", "api-key"},
-    Variable{"VLLM_LOGGING_LEVEL", "serve: DEBUG also logs the text of requests that --enable-log-requests logs.", ""},
+    Variable{"VLLM_LOGGING_LEVEL",
+             "serve: least level of the log: DEBUG, INFO, WARNING or ERROR; DEBUG also logs the text of requests "
+             "that --enable-log-requests logs.",
+             ""},
+    Variable{"VLLM_LOGGING_PREFIX", "serve: what every line of the log begins with.", ""},
+    Variable{"VLLM_LOGGING_COLOR", "serve: 1 colours the log, 0 never; else a terminal does.", ""},
+    Variable{"NO_COLOR", "Not empty: no colours.", ""},
     Variable{"VLLM_LOG_STATS_INTERVAL", "serve: seconds between lines about throughput. [10]", ""},
     Variable{"OPENAI_API_KEY", "Key that bench serve, chat and complete send.", ""},
     Variable{"REPRISE_CACHE_ROOT", "Folder for compiled programs; --compile-cache-root comes first.", ""},

@@ -26,7 +26,16 @@ std::string format_bytes(size_t bytes) {
 api::StartupObserver StartupProgress::observer() {
   return {.on_capture = [this](const cudagraph::CaptureRecord& record, size_t done, size_t total) {
     on_capture(record, done, total);
-  }};
+  },
+          .on_stage = [](std::string_view name) { on_stage(name); }};
+}
+
+// On a terminal what is going on, until the next stage; a log would only grow by it.
+void StartupProgress::on_stage(std::string_view name) {
+  if (!is_terminal()) return;
+  fmt::print(stderr, "\r\033[KStarting: {} ...", name);
+  if (name == "graphs") fmt::print(stderr, "\r\033[K");
+  std::fflush(stderr);
 }
 
 void StartupProgress::on_capture(const cudagraph::CaptureRecord& record,

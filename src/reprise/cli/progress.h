@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 
 #include "reprise/api/llm.h"
 
@@ -19,6 +20,7 @@ class StartupProgress {
   void summarize(api::LLM& llm) const;
 
  private:
+  static void on_stage(std::string_view name);
   void on_capture(const cudagraph::CaptureRecord& record, size_t done, size_t total) const;
 
   bool verbose_;

@@ -8,10 +8,12 @@
 
 #include "reprise/api/async_engine.h"
 #include "reprise/base/error.h"
+#include "reprise/base/log.h"
 #include "reprise/cli/commands.h"
 #include "reprise/cli/engine_options.h"
 #include "reprise/cli/http_options.h"
 #include "reprise/cli/progress.h"
+#include "reprise/cli/startup_log.h"
 #include "reprise/cli/version.h"
 #include "reprise/cli/vllm_flags.h"
 #include "reprise/server/access.h"
@@ -22,14 +24,14 @@ namespace {
 
 constexpr const char* kServer = "Server";
 
-struct LogOptions {
+// How much people want to see.
+struct LogSwitches {
+  bool verbose = false;
+  bool quiet = false;
   bool disable_stats = false;
 };
 
-OptionTable make_table(api::EngineArgs& engine,
-                       server::ServerOptions& server,
-                       LogOptions& log,
-                       bool& verbose) {
+OptionTable make_table(api::EngineArgs& engine, server::ServerOptions& server, LogSwitches& log) {
   OptionTable table(
       "reprise serve MODEL [options]",
       "Loads a model folder and answers the OpenAI API over HTTP, as vLLM serves it.");
@@ -74,16 +76,18 @@ OptionTable make_table(api::EngineArgs& engine,
                if (server.request_log.max_log_len < 0)
                  throw InvalidArgument("--max-log-len: must be 0 or more");
              }});
-  table.add_switch("verbose", kServer, "Say more about start-up.", verbose);
+  table.add_switch("verbose", kServer, "Say more about start-up.", log.verbose);
+  table.add_switch("quiet",
+                   kServer,
+                   "Of the start only warnings, and the address when it is ready.",
+                   log.quiet);
   add_engine_options(table, engine);
   add_vllm_flags(table);  // after all options of our own
   return table;
 }
 
-void read_log_environment(server::ServerOptions& options) {
-  if (const char* level = std::getenv("VLLM_LOGGING_LEVEL")) {
-    options.request_log.with_prompts = std::string_view(level) == "DEBUG";
-  }
+void read_log_environment(server::ServerOptions& options, LogLevel level) {
+  options.request_log.with_prompts = level == LogLevel::debug;
   if (const char* text = std::getenv("VLLM_LOG_STATS_INTERVAL")) {
     const int64_t seconds = parse_human_integer("VLLM_LOG_STATS_INTERVAL", text);
     if (seconds < 1 || seconds > 86400)
@@ -92,24 +96,22 @@ void read_log_environment(server::ServerOptions& options) {
   }
 }
 
-void print_startup(const api::StartupReport& report) {
-  for (const std::string& warning : report.warnings) fmt::print(stderr, "warning: {}\n", warning);
-  fmt::print(
-      stderr,
-      "{:.1f} M parameters ({}, {}) on {}; kernels: {}\n"
-      "cudagraph_mode {}; graph capturing finished in {:.3f} s; KV cache {} blocks of {} tokens, "
-      "max_model_len {}; ready in {:.3f} s\n",
-      static_cast<double>(report.num_parameters) / 1e6,
-      report.dtype,
-      format_bytes(report.weight_bytes),
-      report.device,
-      report.cpu_isa,
-      to_string(report.resolved.mode),
-      report.capture.seconds,
-      report.num_kv_blocks,
-      report.kv_block_size,
-      report.max_model_len,
-      report.total_seconds);
+// VLLM_LOGGING_* and NO_COLOR, as vLLM reads them. \throws InvalidArgument
+LogOptions log_options(bool quiet) {
+  LogOptions options;
+  if (const auto level = look_up_process_environment("VLLM_LOGGING_LEVEL"); level && !level->empty()) {
+    try {
+      options.least = parse_log_level(*level);
+    } catch (const InvalidArgument& error) {
+      throw InvalidArgument(fmt::format("VLLM_LOGGING_LEVEL: {}", error.what()));
+    }
+  }
+  if (quiet) options.least = std::max(options.least, LogLevel::warning);
+  options.prefix = look_up_process_environment("VLLM_LOGGING_PREFIX").value_or("");
+  const std::string color = look_up_process_environment("VLLM_LOGGING_COLOR").value_or("auto");
+  const bool is_wanted = color == "1" || (color != "0" && isatty(STDERR_FILENO) != 0);
+  options.has_colors = is_wanted && look_up_process_environment("NO_COLOR").value_or("").empty();
+  return options;
 }
 
 std::string url_of(const server::ServerOptions& options, uint16_t port) {
@@ -146,24 +148,26 @@ void raise_file_limit(size_t num_connections) {
 OptionTable serve_options() {
   api::EngineArgs engine;
   server::ServerOptions server;
-  LogOptions log;
-  bool verbose = false;
-  return make_table(engine, server, log, verbose);
+  LogSwitches log;
+  return make_table(engine, server, log);
 }
 
 int run_serve(std::span<const std::string> arguments) {
   api::EngineArgs engine_args;
   server::ServerOptions options;
-  LogOptions log;
-  bool verbose = false;
-  const OptionTable table = make_table(engine_args, options, log, verbose);
-  if (!parse_model_command(table, arguments, "serve", engine_args.model)) return 0;
+  LogSwitches switches;
+  const OptionTable table = make_table(engine_args, options, switches);
+  const std::optional<Configuration> configuration =
+      configure_model_command(table, arguments, "serve", engine_args.model);
+  if (!configuration) return 0;
+  const LogOptions log_choices = log_options(switches.quiet);
+  const Log log(log_choices);
   if (options.max_waiting_requests < 0)
     throw InvalidArgument("--max-waiting-requests: must be 0 or more");
   if (options.shutdown_timeout_seconds < 0)
     throw InvalidArgument("--shutdown-timeout: must be 0 or more");
-  read_log_environment(options);
-  if (log.disable_stats) options.log_stats_interval_seconds = 0;
+  read_log_environment(options, log_choices.least);
+  if (switches.disable_stats) options.log_stats_interval_seconds = 0;
   server::check_exposure(options);  // before the model is loaded
 
   options.model_path = options.model_root = engine_args.model.string();
@@ -174,9 +178,14 @@ int run_serve(std::span<const std::string> arguments) {
   options.max_num_seqs = engine_args.max_num_seqs;
 
   fmt::print(stderr, "INFO:     Started server process [{}]\n", getpid());
-  StartupProgress progress(verbose);
-  api::AsyncEngine engine(engine_args, progress.observer());
-  print_startup(engine.startup_report());
+  for (const std::string& name : unknown_variables(configuration->table(), process_environment_names())) {
+    log.warning(fmt::format("{} is set and means nothing here", name));
+  }
+  log.info("non-default args: " + configuration->to_line());
+  log.info(fmt::format("Starting to load model {}...", engine_args.model.string()));
+  StartupProgress progress(switches.verbose);
+  api::AsyncEngine engine(engine_args, switches.quiet ? api::StartupObserver{} : progress.observer());
+  log_startup(log, engine.startup_report(), options.served_model_names[0]);
   raise_file_limit(options.http.limits.max_connections);
   server::ApiServer server(options, engine);
   fmt::print(stderr,

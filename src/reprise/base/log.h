@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <source_location>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace reprise {
+
+enum class LogLevel : uint8_t { debug, info, warning, error };
+
+/// "debug", "WARNING", ...; WARN and CRITICAL too. \throws InvalidArgument
+[[nodiscard]] LogLevel parse_log_level(std::string_view text);
+
+struct LogOptions {
+  LogLevel least = LogLevel::info;
+  bool has_colors = false;
+  std::string prefix;  // of every line
+};
+
+/// Lines for people and their scripts, in vLLM's form:
+///
+///     INFO 11-21 14:00:00 [serve_command.cpp:97] GPU KV cache size: 16,384 tokens
+///
+/// One write per line, so lines of several threads do not mix. Thread-safe; the file is borrowed.
+class Log {
+ public:
+  explicit Log(LogOptions options = {}, std::FILE* file = stderr)
+      : options_(std::move(options)), file_(file) {}
+
+  [[nodiscard]] bool has(LogLevel level) const noexcept { return level >= options_.least; }
+
+  void debug(std::string_view text, std::source_location place = std::source_location::current()) const {
+    write(LogLevel::debug, text, place);
+  }
+  void info(std::string_view text, std::source_location place = std::source_location::current()) const {
+    write(LogLevel::info, text, place);
+  }
+  void warning(std::string_view text, std::source_location place = std::source_location::current()) const {
+    write(LogLevel::warning, text, place);
+  }
+  void error(std::string_view text, std::source_location place = std::source_location::current()) const {
+    write(LogLevel::error, text, place);
+  }
+
+ private:
+  void write(LogLevel level, std::string_view text, const std::source_location& place) const;
+
+  LogOptions options_;
+  std::FILE* file_;
+};
+
+}  // namespace reprise

@@ -1,0 +1,156 @@
+#include "reprise/cli/startup_log.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "reprise/cli/progress.h"
+
+namespace reprise::cli {
+namespace {
+
+// 16384 -> "16,384"
+std::string with_commas(int64_t number) {
+  std::string digits = std::to_string(number);
+  for (auto at = static_cast<ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3) {
+    digits.insert(static_cast<size_t>(at), ",");
+  }
+  return digits;
+}
+
+double gib(size_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
+
+size_t resident_bytes() {
+  std::ifstream file("/proc/self/status");
+  for (std::string word; file >> word;) {
+    size_t kib = 0;
+    if (word == "VmRSS:" && file >> kib) return kib * 1024;
+  }
+  return 0;
+}
+
+void log_compilation(const Log& log, const api::StartupReport& report) {
+  if (report.resolved.compilation_mode == cudagraph::CompilationMode::NONE) {
+    log.info("Compilation is off: the model's own code runs");
+  } else if (!report.compilation.refused.empty()) {
+    log.warning(fmt::format("Nothing was compiled: {}", report.compilation.refused));
+  } else if (report.compilation.cache_outcome == "hit") {
+    log.info(fmt::format("Directly load the compiled graph(s) for dynamic shape from the cache, took {:.3f} s",
+                         report.compile_seconds));
+  } else {
+    log.info(fmt::format("Compiling a graph for dynamic shape takes {:.3f} s", report.compile_seconds));
+  }
+}
+
+void log_kv_cache(const Log& log, const api::StartupReport& report) {
+  const int64_t usable = report.num_kv_blocks - 1;  // one is the null block
+  const int64_t per_request = (report.max_model_len + report.kv_block_size - 1) / report.kv_block_size;
+  const double concurrency = static_cast<double>(usable) / static_cast<double>(per_request);
+  log.info(fmt::format("Available KV cache memory: {:.2f} GiB", gib(report.kv_cache_bytes)));
+  log.info(fmt::format("GPU KV cache size: {} tokens", with_commas(usable * report.kv_block_size)));
+  log.info(fmt::format("Maximum concurrency for {} tokens per request: {:.2f}x",
+                       with_commas(report.max_model_len),
+                       concurrency));
+}
+
+// One line per kind of batch, as vLLM's bars are when they have ended.
+void log_captures(const Log& log, const api::StartupReport& report) {
+  using cudagraph::CaptureRecord;
+  for (const auto& [mode, uniform, title] :
+       {std::tuple{cudagraph::CudagraphRuntimeMode::PIECEWISE, false, "mixed prefill-decode, PIECEWISE"},
+        std::tuple{cudagraph::CudagraphRuntimeMode::FULL, false, "mixed prefill-decode, FULL"},
+        std::tuple{cudagraph::CudagraphRuntimeMode::FULL, true, "decode, FULL"}}) {
+    size_t captured = 0;
+    size_t planned = 0;
+    for (const CaptureRecord& record : report.capture.records) {
+      if (record.mode != mode || record.descriptor.uniform != uniform) continue;
+      ++planned;
+      if (record.failure.empty()) ++captured;
+    }
+    if (planned == 0) continue;
+    log.info(fmt::format("Capturing CUDA graphs ({}): {}%|##########| {}/{}",
+                         title,
+                         100 * captured / planned,
+                         captured,
+                         planned));
+  }
+  for (const CaptureRecord& record : report.capture.records) {
+    if (record.failure.empty()) continue;
+    log.warning(fmt::format("{} [{}] has no graph, steps of its shape use another: {}",
+                            to_string(record.mode),
+                            to_string(record.descriptor),
+                            record.failure));
+  }
+  log.info(fmt::format("Graph capturing finished in {:.3f} secs, took {:.4f} GiB",
+                       report.capture.seconds,
+                       gib(report.graph_bytes)));
+}
+
+void log_budget(const Log& log, const api::StartupReport& report) {
+  std::string text = "Start-up time:";
+  for (const StartupShare& share : startup_budget(report)) {
+    text += fmt::format(" {} {:.3f} s ({}.{} %),",
+                        share.name,
+                        share.seconds,
+                        share.tenths_of_percent / 10,
+                        share.tenths_of_percent % 10);
+  }
+  log.info(fmt::format("{} total {:.3f} s (100.0 %)", text, report.total_seconds));
+}
+
+}  // namespace
+
+std::vector<StartupShare> startup_budget(const api::StartupReport& report) {
+  std::vector<StartupShare> shares;
+  double accounted = 0;
+  for (const api::StartupStage& stage : report.stages) {
+    shares.push_back({.name = stage.name, .seconds = stage.seconds});
+    accounted += stage.seconds;
+  }
+  std::stable_sort(shares.begin(), shares.end(), [](const StartupShare& a, const StartupShare& b) {
+    return a.seconds > b.seconds;
+  });
+  shares.push_back({.name = "other", .seconds = std::max(0.0, report.total_seconds - accounted)});
+  // Each share is the difference of two rounded sums, so that all of them sum to the whole.
+  const double total = std::max(accounted + shares.back().seconds, 1e-9);
+  double sum = 0;
+  int given = 0;
+  for (StartupShare& share : shares) {
+    sum += share.seconds;
+    const int until_here = &share == &shares.back() ? 1000 : static_cast<int>(1000 * sum / total + 0.5);
+    share.tenths_of_percent = until_here - given;
+    given = until_here;
+  }
+  return shares;
+}
+
+void log_startup(const Log& log, const api::StartupReport& report, std::string_view model) {
+  for (const std::string& warning : report.warnings) log.warning(warning);
+  log.info(fmt::format("{}: {:.1f} M parameters ({}) on {}; kernels: {}",
+                       model,
+                       static_cast<double>(report.num_parameters) / 1e6,
+                       report.dtype,
+                       report.device,
+                       report.cpu_isa));
+  log.info(fmt::format("Loading weights took {:.3f} seconds", report.weights_seconds));
+  log.info(fmt::format("Model loading took {:.4f} GiB and {:.3f} seconds",
+                       gib(report.weight_bytes),
+                       report.weights_seconds + report.tokenizer_seconds));
+  log.info("Using UNIFIED backend.");
+  log_compilation(log, report);
+  log_kv_cache(log, report);
+  log_captures(log, report);
+  log.info(fmt::format("init engine (profile, create kv cache, warmup model) took {:.3f} seconds (compilation: {:.3f} s)",
+                       report.total_seconds - report.weights_seconds - report.tokenizer_seconds,
+                       report.compile_seconds));
+  log.info(fmt::format("cudagraph_mode {}, level {}", to_string(report.resolved.mode), to_string(report.resolved.compilation_mode)));
+  log.info(fmt::format("Memory: weights {}, KV cache {} (filled as it is used), graphs {}; {} resident now",
+                       format_bytes(report.weight_bytes),
+                       format_bytes(report.kv_cache_bytes),
+                       format_bytes(report.graph_bytes),
+                       format_bytes(resident_bytes())));
+  log_budget(log, report);
+}
+
+}  // namespace reprise::cli
