@@ -25,6 +25,8 @@ needs=(
 
 # The same for what the build can do without. Where it cannot be had, that is said and nothing fails.
 wants=(
+  "python3-dev|python_headers|the Python package"
+  "python3-venv|python_module ensurepip|tools that test the Python package"
   "llvm-19-dev|header llvm-19/llvm/IR/IRBuilder.h|generates code for groups of ops; without it they run one by one"
 )
 
@@ -34,6 +36,13 @@ have_tool() {
     command -v "$name" >/dev/null 2>&1 && return 0
   done
   return 1
+}
+
+have_python_module() {
+  python3 -c "import $1" >/dev/null 2>&1
+}
+have_python_headers() {
+  [[ -e "$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))' 2>/dev/null)/Python.h" ]]
 }
 
 # Where compilers look, and where people put things that compilers are told about.

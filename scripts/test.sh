@@ -50,6 +50,8 @@ build_suite() {
 scripts/setup.sh
 
 if ! $sanitize; then
+  mkdir -p build
+  use_python
   build_suite release
   printf '%s\n' "${report[@]}"
   # Last, so that ctest's verdict ends the output.
