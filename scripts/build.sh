@@ -1,6 +1,8 @@
 # shellcheck shell=bash
 # Sourced by quickstart.sh and test.sh, which run in the repository's root.
-# build PRESET [TARGET ...]: configures once, then builds what has changed.
+# build PRESET [TARGET ...]: configures once, or with what is in cmake_arguments, then builds what has
+# changed.
+cmake_arguments=()
 
 # Two checkouts of the same source share what ccache has compiled.
 export CCACHE_BASEDIR="$PWD" CCACHE_NOHASHDIR=1
@@ -33,10 +35,10 @@ build() {
   local preset="$1"
   shift
   # Ninja itself configures again when a CMake file has changed.
-  if [[ ! -f "build/$preset/build.ninja" ]]; then
+  if [[ ! -f "build/$preset/build.ninja" || ${#cmake_arguments[@]} -gt 0 ]]; then
     local log
     log="$(mktemp)"
-    if ! cmake --preset "$preset" >"$log" 2>&1; then
+    if ! cmake --preset "$preset" "${cmake_arguments[@]}" >"$log" 2>&1; then
       cat "$log" >&2
       rm -f "$log"
       return 1
@@ -49,4 +51,19 @@ build() {
   else
     NINJA_STATUS='[%f/%t] ' "${command[@]}" 2>&1 | every_tenth
   fi
+}
+
+# Makes build/venv hold what the Python package is built and tested with, from PyPI, and asks the next
+# build for the package. Where that cannot be had, says so: the package is optional.
+use_python() {
+  local python=build/venv/bin/python
+  if ! cmp -s python/requirements-test.txt build/venv/installed.txt; then
+    if ! { python3 -m venv build/venv && "$python" -m pip install -q --disable-pip-version-check -r python/requirements-test.txt; } \
+      >build/venv.log 2>&1; then
+      echo "Without the Python package: its tools could not be installed (build/venv.log)."
+      return 0
+    fi
+    cp python/requirements-test.txt build/venv/installed.txt
+  fi
+  cmake_arguments=(-DREPRISE_BUILD_PYTHON=ON "-DPython_EXECUTABLE=$PWD/$python")
 }

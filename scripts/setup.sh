@@ -4,6 +4,7 @@
 #
 #   scripts/setup.sh           install what is missing
 #   scripts/setup.sh --check   only say what is missing; exit code 1 if something is
+#   scripts/setup.sh --tests   also what some tests are skipped without
 set -euo pipefail
 
 # package | what must be there | why.
@@ -28,10 +29,16 @@ needs=(
 
 # The same for what the build can do without. Where it cannot be had, that is said and nothing fails.
 wants=(
-  "chromium|tool chromium chromium-browser google-chrome|tests of the chat page; without it they are skipped"
-  "prometheus|tool promtool|a test of the metrics; without it one check is skipped"
   "llvm-19-dev|header llvm-19/llvm/IR/IRBuilder.h|generates code for groups of ops; without it they run one by one"
 )
+if [[ " $* " == *" --tests "* ]]; then
+  wants+=(
+    "chromium|tool chromium chromium-browser google-chrome|tests of the chat page; without it they are skipped"
+    "prometheus|tool promtool|a test of the metrics; without it one check is skipped"
+    "python3-dev|python_headers|the Python package"
+    "python3-venv|python_module ensurepip|tools that test the Python package"
+  )
+fi
 
 have_tool() {
   local name
@@ -39,6 +46,13 @@ have_tool() {
     command -v "$name" >/dev/null 2>&1 && return 0
   done
   return 1
+}
+
+have_python_module() {
+  python3 -c "import $1" >/dev/null 2>&1
+}
+have_python_headers() {
+  [[ -e "$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))' 2>/dev/null)/Python.h" ]]
 }
 
 # Where compilers look, and where people put things that compilers are told about.

@@ -47,9 +47,11 @@ build_suite() {
   report+=("$preset: built in $((SECONDS - start)) s")
 }
 
-scripts/setup.sh
+scripts/setup.sh --tests
 
 if ! $sanitize; then
+  mkdir -p build
+  use_python
   build_suite release
   printf '%s\n' "${report[@]}"
   # Last, so that ctest's verdict ends the output.

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <system_error>
 
 namespace reprise::compile {
@@ -42,10 +43,23 @@ CodegenPlugin load_codegen_plugin(std::span<const fs::path> paths, kernels::Isa 
 }
 
 std::vector<fs::path> default_codegen_plugin_paths() {
-  std::error_code error;
-  const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
-  if (error) return {};
-  return {folder / kPluginFileName, folder.parent_path() / "lib" / kPluginFileName};
+  std::vector<fs::path> paths;
+  const auto add = [&](const fs::path& image) {
+    std::error_code error;
+    const fs::path folder = fs::canonical(image, error).parent_path();
+    if (error) return;
+    for (const fs::path& path : {folder / kPluginFileName, folder.parent_path() / "lib" / kPluginFileName}) {
+      if (std::find(paths.begin(), paths.end(), path) == paths.end()) paths.push_back(path);
+    }
+  };
+  add("/proc/self/exe");
+  // Inside a Python interpreter the code is not in the executable but in an extension module.
+  Dl_info image{};
+  if (dladdr(reinterpret_cast<void*>(&default_codegen_plugin_paths), &image) != 0 &&
+      image.dli_fname != nullptr) {
+    add(image.dli_fname);
+  }
+  return paths;
 }
 
 }  // namespace reprise::compile

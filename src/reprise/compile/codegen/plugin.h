@@ -24,7 +24,8 @@ struct CodegenPlugin {
 [[nodiscard]] CodegenPlugin load_codegen_plugin(std::span<const std::filesystem::path> paths,
                                                 kernels::Isa isa);
 
-/// Where it is looked for: next to the running executable, and in ../lib of that.
+/// Where it is looked for: next to the running executable and next to the library that this code is
+/// part of, and in ../lib of both.
 [[nodiscard]] std::vector<std::filesystem::path> default_codegen_plugin_paths();
 
 /// What the plug-in and its loader agree on. Both are built from one tree; a plug-in of another one

@@ -1,0 +1,36 @@
+"""Reprise: a native LLM engine with CUDA-graph capture, dispatch and replay.
+
+The names are vLLM's, so `import reprise as vllm` is the whole migration of a script that uses `LLM`,
+`SamplingParams` or `AsyncLLM`.
+"""
+
+from reprise.async_llm import AsyncEngineArgs, AsyncLLM, AsyncLLMEngine
+from reprise.config import CompilationConfig, CompilationMode, CUDAGraphMode
+from reprise.engine_args import EngineArgs
+from reprise.llm import LLM
+from reprise.outputs import CompletionOutput, Logprob, RequestMetrics, RequestOutput
+from reprise.prompts import TextPrompt, TokensPrompt
+from reprise.sampling_params import RequestOutputKind, SamplingParams
+from reprise.tokenizer import Tokenizer
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AsyncEngineArgs",
+    "AsyncLLM",
+    "AsyncLLMEngine",
+    "CUDAGraphMode",
+    "CompilationConfig",
+    "CompilationMode",
+    "CompletionOutput",
+    "EngineArgs",
+    "LLM",
+    "Logprob",
+    "RequestMetrics",
+    "RequestOutput",
+    "RequestOutputKind",
+    "SamplingParams",
+    "TextPrompt",
+    "TokensPrompt",
+    "Tokenizer",
+]

@@ -1,0 +1,101 @@
+"""From the steps of an engine to the answers of a request."""
+
+from __future__ import annotations
+
+import time
+
+from reprise import _core
+from reprise.outputs import CompletionOutput, Logprob, PositionLogprobs, RequestMetrics, RequestOutput
+from reprise.sampling_params import SamplingParams
+
+
+class GenerationError(RuntimeError):
+    """The engine failed while it computed this request; others are not affected."""
+
+
+class PendingRequest:
+    """A prompt whose answers are being computed: `n` requests of the engine."""
+
+    def __init__(
+        self,
+        engine: _core.Engine,
+        queue: _core.OutputQueue,
+        request_id: str,
+        prompt: str | None,
+        prompt_token_ids: list[int],
+        params: SamplingParams,
+        priority: int = 0,
+    ) -> None:
+        self.engine = engine
+        self.params = params
+        self.output = RequestOutput(
+            request_id=request_id,
+            prompt=prompt,
+            prompt_token_ids=prompt_token_ids,
+            prompt_logprobs=None,
+            outputs=[
+                CompletionOutput(
+                    index=index,
+                    text="",
+                    token_ids=[],
+                    cumulative_logprob=None if params.logprobs is None else 0.0,
+                    logprobs=None if params.logprobs is None else [],
+                )
+                for index in range(params.n)
+            ],
+            finished=False,
+            metrics=RequestMetrics(arrival_time=time.monotonic()),
+        )
+        # By the engine's number of the request. All are submitted or none.
+        self.choices: dict[int, CompletionOutput] = {}
+        try:
+            for choice, engine_params in zip(self.output.outputs, params.choices()):
+                number = engine.submit(prompt_token_ids, engine_params, queue, priority)
+                self.choices[number] = choice
+        except BaseException:
+            self.abort()
+            raise
+
+    @property
+    def num_output_tokens(self) -> int:
+        return sum(len(choice.token_ids) for choice in self.output.outputs)
+
+    def abort(self) -> None:
+        for number, choice in self.choices.items():
+            if choice.finish_reason is None:
+                self.engine.abort(number)
+
+    def apply(self, step: _core.StepOutput) -> None:
+        """Takes over what one step brought. Raises GenerationError when the request failed."""
+        choice = self.choices[step.request_id]
+        choice.text += step.text
+        choice.token_ids += step.token_ids
+        now = time.monotonic()
+        metrics = self.output.metrics
+        if step.token_ids:
+            metrics.first_token_time = metrics.first_token_time or now
+            metrics.last_token_time = now
+        if choice.logprobs is not None:
+            for position in step.logprobs:
+                choice.logprobs.append(self._position(position))
+                choice.cumulative_logprob += position.token.logprob
+        if self.params.prompt_logprobs is not None and step.prompt_logprobs:
+            # The first token of a prompt follows nothing.
+            self.output.prompt_logprobs = [None, *map(self._position, step.prompt_logprobs)]
+        if not step.finished:
+            return
+        choice.finish_reason = step.finish_reason
+        choice.stop_reason = step.stop_reason
+        if step.finish_reason == "error":
+            raise GenerationError(f"request {self.output.request_id}: {step.error}")
+        self.output.finished = all(other.finished() for other in self.output.outputs)
+        if self.output.finished:
+            metrics.finished_time = now
+
+    def _position(self, position: _core.PositionLogprobs) -> PositionLogprobs:
+        entries = {position.token.token_id: position.token}
+        entries.update((entry.token_id, entry) for entry in position.top)
+        return {
+            token: Logprob(entry.logprob, entry.rank, self.engine.decode([token], False))
+            for token, entry in entries.items()
+        }

@@ -1,0 +1,76 @@
+"""How a model is compiled and captured; vLLM's `vllm.config` by its names."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+import warnings
+from typing import Any
+
+from reprise import _core
+from reprise._core import CUDAGraphMode
+
+__all__ = ["CUDAGraphMode", "CompilationConfig", "CompilationMode"]
+
+
+class CompilationMode(enum.IntEnum):
+    """The compile level; `level` and `mode` of a CompilationConfig take it."""
+
+    NONE = 0
+    STOCK_TORCH_COMPILE = 1
+    DYNAMO_TRACE_ONCE = 2
+    VLLM_COMPILE = 3
+
+
+@dataclasses.dataclass
+class CompilationConfig:
+    """What a user may say about compiling and capturing; None leaves a field to the engine.
+
+    Raises ValueError for a value that no engine would take. `extra` holds further fields of the
+    configuration by name.
+    """
+
+    mode: CompilationMode | int | str | None = None
+    level: CompilationMode | int | str | None = None  # the older name of `mode`
+    cudagraph_mode: CUDAGraphMode | str | None = None
+    cudagraph_capture_sizes: list[int] | None = None
+    max_cudagraph_capture_size: int | None = None
+    capture_size_rule: str | None = None
+    cudagraph_num_of_warmups: int | None = None
+    splitting_ops: list[str] | None = None
+    compile_sizes: list[int | str] | None = None
+    compile_ranges_endpoints: list[int] | None = None
+    custom_ops: list[str] | None = None
+    use_inductor: bool | None = None
+    pass_config: dict[str, Any] | None = None
+    debug_dump_path: str | None = None
+    cache_dir: str | None = None
+    extra: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for warning in _core.check_compilation_config(self.to_json()):
+            warnings.warn(warning, stacklevel=3)
+
+    def to_json(self) -> str:
+        fields = {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if field.name != "extra" and getattr(self, field.name) is not None
+        }
+        return config_json(fields | self.extra)
+
+
+def config_json(config: CompilationConfig | dict[str, Any] | int | None) -> str:
+    """The JSON text the engine reads; enumerations become their names."""
+    if config is None:
+        return "{}"
+    if isinstance(config, CompilationConfig):
+        return config.to_json()
+    return json.dumps(config, default=_enum_name)
+
+
+def _enum_name(value: object) -> str:
+    if isinstance(value, CUDAGraphMode):
+        return value.name
+    raise TypeError(f"compilation_config: {value!r} cannot be written as JSON")

@@ -1,0 +1,177 @@
+"""An engine for offline use."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import tqdm
+
+from reprise import _core
+from reprise.answers import PendingRequest
+from reprise.chat import render_chat
+from reprise.config import CompilationConfig
+from reprise.engine_args import EngineArgs
+from reprise.outputs import RequestOutput
+from reprise.process import ProcessGuard
+from reprise.prompts import Prompt, as_prompts, text_and_token_ids
+from reprise.sampling_params import SamplingParams
+from reprise.tokenizer import Tokenizer
+
+# Python looks for Ctrl-C this often while the engine works.
+_PATIENCE_MS = 100
+
+
+class LLM:
+    """Loads a model once and generates as often as wanted.
+
+    `model` is a folder in the Hugging Face layout. Further arguments are those of EngineArgs.
+    Raises ValueError for what cannot be, with the reason; nothing is downloaded.
+    """
+
+    def __init__(
+        self,
+        model: str | os.PathLike[str],
+        *,
+        compilation_config: CompilationConfig | dict[str, Any] | int | None = None,
+        on_progress: Callable[[str, int, int], None] | None = None,
+        **engine_args: Any,
+    ) -> None:
+        args = EngineArgs.from_arguments(model, engine_args | {"compilation_config": compilation_config})
+        self._engine = _core.Engine(args.for_engine(), on_progress)
+        self._guard = ProcessGuard()
+        self._numbers = itertools.count()
+
+    @classmethod
+    def from_engine_args(cls, args: EngineArgs) -> LLM:
+        return cls(**{name: getattr(args, name) for name in args.__dataclass_fields__})
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        use_tqdm: bool | Callable[..., tqdm.tqdm] = True,
+        lora_request: None = None,
+        priority: Sequence[int] | None = None,
+    ) -> list[RequestOutput]:
+        """Answers to all prompts, batched, in the order of the prompts.
+
+        A prompt is text, a list of token ids, or a dict with `prompt` or `prompt_token_ids`. One
+        SamplingParams is for all prompts, a list has one for each. Ctrl-C aborts the requests.
+        """
+        self._guard.check()
+        if lora_request is not None:
+            raise ValueError("lora_request: adapters are not supported")
+        all_prompts = as_prompts(prompts)
+        all_params = self._params_of(sampling_params, len(all_prompts))
+        priorities = list(priority) if priority is not None else [0] * len(all_prompts)
+        if len(priorities) != len(all_prompts):
+            raise ValueError(f"priority: expected {len(all_prompts)} numbers, one for each prompt, got {len(priorities)}")
+        queue = _core.OutputQueue()
+        pending: list[PendingRequest] = []
+        try:
+            for prompt, params, rank in zip(_bar("Adding requests", all_prompts, use_tqdm), all_params, priorities):
+                text, token_ids = text_and_token_ids(self._engine, prompt)
+                number = str(next(self._numbers))
+                pending.append(PendingRequest(self._engine, queue, number, text, token_ids, params, rank))
+            self._wait(pending, queue, use_tqdm)
+        except BaseException:
+            for request in pending:
+                request.abort()
+            raise
+        return [request.output for request in pending]
+
+    def chat(
+        self,
+        messages: list[dict[str, Any]] | list[list[dict[str, Any]]],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        use_tqdm: bool | Callable[..., tqdm.tqdm] = True,
+        **template_options: Any,
+    ) -> list[RequestOutput]:
+        """Answers to one conversation or several, rendered with the model's chat template."""
+        self._guard.check()
+        conversations = [messages] if messages and isinstance(messages[0], dict) else messages
+        prompts: list[Prompt] = []
+        for conversation in conversations:
+            text = render_chat(self._engine, conversation, **template_options)
+            # The template wrote the control tokens that a prompt begins with.
+            prompts.append({"prompt": text, "prompt_token_ids": self._engine.encode(text, False)})
+        return self.generate(prompts, sampling_params, use_tqdm)
+
+    def get_tokenizer(self) -> Tokenizer:
+        return Tokenizer(self._engine)
+
+    def get_default_sampling_params(self) -> SamplingParams:
+        """What the model's authors recommend, else vLLM's defaults."""
+        return SamplingParams.from_engine(self._engine.default_sampling_params())
+
+    def stats(self) -> dict[str, Any]:
+        """Counts since the start: tokens, steps by graph mode, preemptions."""
+        return self._engine.stats()
+
+    def startup_report(self) -> dict[str, Any]:
+        """What was decided and measured at the start; times in seconds."""
+        return self._engine.startup_report()
+
+    def shutdown(self) -> None:
+        """Frees the model now. Also happens when the object goes."""
+        self._engine.shutdown()
+
+    def __enter__(self) -> LLM:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+
+    def _params_of(
+        self, params: SamplingParams | Sequence[SamplingParams] | None, num_prompts: int
+    ) -> list[SamplingParams]:
+        if params is None:
+            params = self.get_default_sampling_params()
+        if isinstance(params, SamplingParams):
+            return [params] * num_prompts
+        if len(params) != num_prompts:
+            raise ValueError(
+                f"sampling_params: expected one or {num_prompts}, one for each prompt, got {len(params)}"
+            )
+        return list(params)
+
+    def _wait(
+        self,
+        pending: list[PendingRequest],
+        queue: _core.OutputQueue,
+        use_tqdm: bool | Callable[..., tqdm.tqdm],
+    ) -> None:
+        by_number = {number: request for request in pending for number in request.choices}
+        num_unfinished = len(pending)
+        num_input = 0
+        num_output = 0
+        with _bar("Processed prompts", None, use_tqdm, total=len(pending)) as bar:
+            while num_unfinished:
+                for step in queue.take(_PATIENCE_MS):
+                    request = by_number[step.request_id]
+                    request.apply(step)
+                    if not request.output.finished:
+                        continue
+                    num_unfinished -= 1
+                    num_input += len(request.output.prompt_token_ids)
+                    num_output += request.num_output_tokens
+                    seconds = max(bar.format_dict["elapsed"] or 0, 1e-9)
+                    bar.set_postfix_str(
+                        f"est. speed input: {num_input / seconds:.2f} toks/s, "
+                        f"output: {num_output / seconds:.2f} toks/s",
+                        refresh=False,
+                    )
+                    bar.update(1)
+
+
+def _bar(
+    description: str,
+    items: Any,
+    use_tqdm: bool | Callable[..., tqdm.tqdm],
+    total: int | None = None,
+) -> Any:
+    make = use_tqdm if callable(use_tqdm) else tqdm.tqdm
+    return make(items, total=total, desc=description, disable=not use_tqdm, dynamic_ncols=True)

@@ -1,0 +1,48 @@
+"""What may stand for a prompt."""
+
+from __future__ import annotations
+
+from typing import TypedDict, Union
+
+from reprise import _core
+
+
+class TextPrompt(TypedDict):
+    prompt: str
+
+
+class TokensPrompt(TypedDict):
+    prompt_token_ids: list[int]
+
+
+Prompt = Union[str, "list[int]", TextPrompt, TokensPrompt]
+
+
+def text_and_token_ids(engine: _core.Engine, prompt: Prompt) -> tuple[str | None, list[int]]:
+    """The prompt's text, if it has one, and its tokens."""
+    if isinstance(prompt, str):
+        return prompt, engine.encode(prompt)
+    if isinstance(prompt, dict):
+        if isinstance(prompt.get("prompt_token_ids"), (list, tuple)):
+            return prompt.get("prompt"), list(prompt["prompt_token_ids"])
+        if isinstance(prompt.get("prompt"), str):
+            return prompt["prompt"], engine.encode(prompt["prompt"])
+        raise TypeError(
+            "a prompt given as a dict needs 'prompt' (text) or 'prompt_token_ids' (a list of "
+            f"integers), got the keys {sorted(prompt)}"
+        )
+    if isinstance(prompt, (list, tuple)) and all(isinstance(token, int) for token in prompt):
+        return None, list(prompt)
+    raise TypeError(
+        f"a prompt is text, a list of token ids, or a dict with one of these, got {type(prompt).__name__}"
+    )
+
+
+def as_prompts(prompts: Prompt | list[Prompt]) -> list[Prompt]:
+    """One prompt or several become several. A list of integers is one."""
+    if isinstance(prompts, (str, dict)):
+        return [prompts]
+    prompts = list(prompts)
+    if prompts and all(isinstance(token, int) for token in prompts):
+        return [prompts]
+    return prompts

@@ -1,0 +1,106 @@
+"""How tokens are chosen; vLLM's `SamplingParams`, field by field."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import enum
+from typing import Any
+
+from reprise import _core
+
+# Fields that the engine has under the same name.
+_ENGINE_FIELDS = (
+    "temperature",
+    "top_p",
+    "min_p",
+    "seed",
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "max_tokens",
+    "min_tokens",
+    "ignore_eos",
+    "include_stop_str_in_output",
+    "skip_special_tokens",
+    "logprobs",
+    "prompt_logprobs",
+)
+
+
+class RequestOutputKind(enum.Enum):
+    """What an AsyncLLM yields: everything so far, what is new, or only the end."""
+
+    CUMULATIVE = 0
+    DELTA = 1
+    FINAL_ONLY = 2
+
+
+@dataclasses.dataclass
+class SamplingParams:
+    """Names, defaults and meaning are vLLM's. Raises ValueError naming a field out of range."""
+
+    n: int = 1
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    seed: int | None = None
+    stop: str | list[str] | None = None
+    stop_token_ids: list[int] | None = None
+    ignore_eos: bool = False
+    max_tokens: int | None = 16
+    min_tokens: int = 0
+    logprobs: int | None = None
+    prompt_logprobs: int | None = None
+    detokenize: bool = True
+    skip_special_tokens: bool = True
+    spaces_between_special_tokens: bool = True
+    include_stop_str_in_output: bool = False
+    output_kind: RequestOutputKind = RequestOutputKind.CUMULATIVE
+    logit_bias: dict[int, float] | None = None
+    allowed_token_ids: list[int] | None = None
+    bad_words: list[str] | None = None
+    extra_args: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.stop, str):
+            self.stop = [self.stop]
+        if not isinstance(self.n, int) or not 1 <= self.n <= 256:
+            raise ValueError(f"n: expected 1 to 256, got {self.n!r}")
+        for choice in self.choices():
+            choice.validate()
+
+    def clone(self) -> SamplingParams:
+        return copy.deepcopy(self)
+
+    def choices(self) -> list[_core.SamplingParams]:
+        """What the engine gets, for each of the `n` answers. A seed gives each answer its own."""
+        return [self._choice(index) for index in range(self.n)]
+
+    def _choice(self, index: int) -> _core.SamplingParams:
+        params = _core.SamplingParams()
+        for field in _ENGINE_FIELDS:
+            value = getattr(self, field)
+            try:
+                setattr(params, field, value)
+            except TypeError as error:
+                raise ValueError(f"{field}: {value!r} is of type {type(value).__name__}") from error
+        params.top_k = max(self.top_k, 0) if self.top_k == -1 else self.top_k
+        if self.seed is not None:
+            params.seed = self.seed + index
+        params.stop = list(self.stop or [])
+        params.stop_token_ids = list(self.stop_token_ids or [])
+        params.logit_bias = [(int(token), float(bias)) for token, bias in (self.logit_bias or {}).items()]
+        params.allowed_token_ids = list(self.allowed_token_ids or [])
+        params.bad_words = list(self.bad_words or [])
+        return params
+
+    @classmethod
+    def from_engine(cls, params: _core.SamplingParams) -> SamplingParams:
+        """The Python form of parameters that the engine recommends."""
+        fields = {name: getattr(params, name) for name in _ENGINE_FIELDS}
+        return cls(**fields, top_k=params.top_k, stop=list(params.stop), stop_token_ids=list(params.stop_token_ids))

@@ -1,0 +1,158 @@
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <limits>
+#include <string>
+
+#include "reprise/api/engine_args.h"
+#include "reprise/base/error.h"
+#include "reprise/base/json.h"
+#include "reprise/cudagraph/compilation_config.h"
+#include "reprise/cudagraph/cudagraph_mode.h"
+#include "reprise/python/bindings.h"
+#include "reprise/sampling/sampling_params.h"
+
+namespace nb = nanobind;
+
+namespace reprise::python {
+namespace {
+
+void bind_cudagraph_mode(nb::module_& module) {
+  using cudagraph::CudagraphMode;
+  using cudagraph::CudagraphRuntimeMode;
+  nb::enum_<CudagraphMode>(
+      module, "CUDAGraphMode", "When a step replays a graph; a value of cudagraph_mode.")
+      .value("NONE", CudagraphMode::NONE)
+      .value("PIECEWISE", CudagraphMode::PIECEWISE)
+      .value("FULL", CudagraphMode::FULL)
+      .value("FULL_DECODE_ONLY", CudagraphMode::FULL_DECODE_ONLY)
+      .value("FULL_AND_PIECEWISE", CudagraphMode::FULL_AND_PIECEWISE)
+      .def("decode_mode",
+           [](CudagraphMode mode) { return as_mode(cudagraph::decode_mode(mode)); },
+           "The routine of uniform decode batches.")
+      .def("mixed_mode",
+           [](CudagraphMode mode) { return as_mode(cudagraph::mixed_mode(mode)); },
+           "The routine of every other batch.")
+      .def("has_mode",
+           [](CudagraphMode mode, CudagraphMode component) {
+             return as_mode(cudagraph::decode_mode(mode)) == component ||
+                    as_mode(cudagraph::mixed_mode(mode)) == component;
+           },
+           nb::arg("mode"), "Whether either routine is `mode`.")
+      .def("separate_routine", &cudagraph::separate_routine,
+           "Whether uniform decode and other batches take different routines.")
+      .def("requires_piecewise_compilation", &cudagraph::requires_piecewise_compilation)
+      .def("max_cudagraph_mode",
+           [](CudagraphMode mode) { return as_mode(cudagraph::max_cudagraph_mode(mode)); },
+           "The larger of the two routines.")
+      .def("has_full_cudagraphs", &cudagraph::has_full_cudagraphs);
+}
+
+void bind_engine_args(nb::module_& module) {
+  using api::EngineArgs;
+  nb::class_<EngineArgs>(module, "EngineArgs")
+      .def(nb::init<>())
+      .def_rw("model", &EngineArgs::model)
+      .def_rw("tokenizer", &EngineArgs::tokenizer, nb::arg().none())
+      .def_prop_rw(
+          "load_format",
+          [](const EngineArgs& args) {
+            switch (args.load_format) {
+              case api::LoadFormat::safetensors: return "safetensors";
+              case api::LoadFormat::dummy: return "dummy";
+              case api::LoadFormat::automatic: break;
+            }
+            return "auto";
+          },
+          [](EngineArgs& args, const std::string& text) {
+            if (text == "auto") {
+              args.load_format = api::LoadFormat::automatic;
+            } else if (text == "safetensors") {
+              args.load_format = api::LoadFormat::safetensors;
+            } else if (text == "dummy") {
+              args.load_format = api::LoadFormat::dummy;
+            } else {
+              throw InvalidArgument("load_format: expected auto, safetensors or dummy, got '" + text + "'");
+            }
+          })
+      .def_rw("dtype", &EngineArgs::dtype)
+      .def_rw("seed", &EngineArgs::seed)
+      .def_rw("max_model_len", &EngineArgs::max_model_len, nb::arg().none())
+      .def_rw("max_num_seqs", &EngineArgs::max_num_seqs)
+      .def_rw("max_num_batched_tokens", &EngineArgs::max_num_batched_tokens)
+      .def_rw("enable_chunked_prefill", &EngineArgs::enable_chunked_prefill)
+      .def_rw("block_size", &EngineArgs::block_size)
+      .def_rw("kv_cache_memory_bytes", &EngineArgs::kv_cache_memory_bytes, nb::arg().none())
+      .def_rw("enforce_eager", &EngineArgs::enforce_eager)
+      .def_prop_rw(
+          "optimization_level",
+          [](const EngineArgs& args) { return static_cast<int>(args.optimization_level); },
+          [](EngineArgs& args, int level) {
+            args.optimization_level = cudagraph::parse_optimization_level(std::to_string(level));
+          })
+      .def_prop_rw(
+          "compilation_config",
+          [](const EngineArgs& args) { return args.compilation_config.dump(); },
+          [](EngineArgs& args, const std::string& json) {
+            args.compilation_config = parse_json(json, "compilation_config");
+          },
+          "As JSON text.")
+      .def_rw("compile_cache_root", &EngineArgs::compile_cache_root)
+      .def_rw("disable_compile_cache", &EngineArgs::disable_compile_cache)
+      .def_rw("num_threads", &EngineArgs::num_threads)
+      .def_rw("cpu_isa", &EngineArgs::cpu_isa);
+}
+
+void bind_sampling_params(nb::module_& module) {
+  using sampling::SamplingParams;
+  nb::class_<SamplingParams>(module, "SamplingParams")
+      .def(nb::init<>())
+      .def_rw("temperature", &SamplingParams::temperature)
+      .def_rw("top_p", &SamplingParams::top_p)
+      .def_rw("top_k", &SamplingParams::top_k)
+      .def_rw("min_p", &SamplingParams::min_p)
+      .def_rw("seed", &SamplingParams::seed, nb::arg().none())
+      .def_rw("repetition_penalty", &SamplingParams::repetition_penalty)
+      .def_rw("presence_penalty", &SamplingParams::presence_penalty)
+      .def_rw("frequency_penalty", &SamplingParams::frequency_penalty)
+      .def_rw("max_tokens", &SamplingParams::max_tokens, nb::arg().none())
+      .def_rw("min_tokens", &SamplingParams::min_tokens)
+      .def_rw("stop", &SamplingParams::stop)
+      .def_rw("stop_token_ids", &SamplingParams::stop_token_ids)
+      .def_rw("ignore_eos", &SamplingParams::ignore_eos)
+      .def_rw("include_stop_str_in_output", &SamplingParams::include_stop_str_in_output)
+      .def_rw("skip_special_tokens", &SamplingParams::skip_special_tokens)
+      .def_rw("logprobs", &SamplingParams::logprobs, nb::arg().none())
+      .def_rw("prompt_logprobs", &SamplingParams::prompt_logprobs, nb::arg().none())
+      .def_rw("logit_bias", &SamplingParams::logit_bias)
+      .def_rw("allowed_token_ids", &SamplingParams::allowed_token_ids)
+      .def_rw("bad_words", &SamplingParams::bad_words)
+      .def("validate",
+           [](const SamplingParams& params) {
+             sampling::validate(params, std::numeric_limits<int>::max());
+           },
+           "Raises ValueError for a field outside its range; token ids are checked by the engine.");
+}
+
+}  // namespace
+
+void bind_config(nb::module_& module) {
+  bind_cudagraph_mode(module);
+  bind_engine_args(module);
+  bind_sampling_params(module);
+  module.def(
+      "check_compilation_config",
+      [](const std::string& json) {
+        auto parsed = cudagraph::parse_compilation_config(parse_json(json, "compilation_config"));
+        cudagraph::validate(parsed.config);
+        return parsed.warnings;
+      },
+      nb::arg("json"),
+      "Raises ValueError for what no engine would take; returns warnings.");
+}
+
+}  // namespace reprise::python
