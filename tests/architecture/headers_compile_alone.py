@@ -21,7 +21,7 @@ import source_tree
 
 
 # Folders that are only built where the library that their headers include is installed.
-OPTIONAL_FOLDERS = ("src/reprise/compile/codegen/llvm/", "src/reprise/device/cuda/", "src/reprise/kernels/cuda/")
+OPTIONAL_FOLDERS = ("src/reprise/compile/codegen/llvm/", "src/reprise/python/", "src/reprise/device/cuda/", "src/reprise/kernels/cuda/")
 
 
 def path_of(include):

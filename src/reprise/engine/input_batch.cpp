@@ -37,8 +37,10 @@ InputBatch::InputBatch(const BatchLimits& limits, device::Device& device, OpExec
     : limits_(limits),
       layout_(make_layout(limits)),
       executor_(&executor),
+      is_host_accessible_(device.is_host_accessible()),
       device_buffer_(device.allocate(layout_.total * sizeof(int32_t))),
-      host_(layout_.total) {}
+      host_(layout_.total),
+      table_rows_(to_size(limits.max_num_reqs)) {}
 
 void InputBatch::stage(std::span<const BatchRow> rows,
                        const StagedShape& shape,
@@ -103,16 +105,22 @@ int32_t InputBatch::stage_row(const BatchRow& row, int32_t row_index, int32_t fi
   }
   host(layout_.query_start_loc)[row_index] = first_token;
   host(layout_.seq_lens)[row_index] = seq_len;
-  int32_t* table_row = host(layout_.block_table) + row_index * limits_.max_blocks_per_req;
-  std::transform(row.block_ids.begin(), row.block_ids.end(), table_row, [](kv_cache::BlockId id) {
-    return static_cast<int32_t>(id);
-  });
-  std::fill(table_row + row.block_ids.size(),
-            table_row + limits_.max_blocks_per_req,
-            static_cast<int32_t>(kv_cache::kNullBlock));
+  stage_table_row(row_index, row.block_ids);
   max_query_len_ = std::max(max_query_len_, query_len);
   max_seq_len_ = std::max(max_seq_len_, seq_len);
   return query_len;
+}
+
+void InputBatch::stage_table_row(int32_t row_index, std::span<const kv_cache::BlockId> block_ids) {
+  int32_t* entries = host(layout_.block_table) + row_index * limits_.max_blocks_per_req;
+  TableRow& row = table_rows_[to_size(row_index)];
+  const auto count = static_cast<int32_t>(block_ids.size());
+  std::transform(block_ids.begin(), block_ids.end(), entries, [](kv_cache::BlockId id) {
+    return static_cast<int32_t>(id);
+  });
+  for (int32_t i = count; i < row.count; ++i) entries[i] = static_cast<int32_t>(kv_cache::kNullBlock);
+  row.changed = std::max(count, row.count);
+  row.count = count;
 }
 
 void InputBatch::pad(int32_t num_rows, int32_t num_tokens, int32_t num_logits) {
@@ -124,10 +132,7 @@ void InputBatch::pad(int32_t num_rows, int32_t num_tokens, int32_t num_logits) {
   fill_tail(layout_.slot_mapping, num_tokens, shape_.num_tokens, kNoSlot);
   fill_tail(layout_.query_start_loc, num_rows, shape_.num_reqs + 1, num_tokens);
   fill_tail(layout_.seq_lens, num_rows, shape_.num_reqs, 0);
-  fill_tail(layout_.block_table,
-            num_rows * limits_.max_blocks_per_req,
-            shape_.num_reqs * limits_.max_blocks_per_req,
-            static_cast<int32_t>(kv_cache::kNullBlock));
+  for (int32_t row = num_rows; row < shape_.num_reqs; ++row) stage_table_row(row, {});
   fill_tail(layout_.logits_indices, num_logits, shape_.num_logits_rows, 0);
   host(layout_.num_logits)[0] = num_logits;
 }
@@ -151,17 +156,28 @@ void InputBatch::stage_dummy(const StagedShape& shape, device::Stream& stream) {
   std::fill(host(layout_.positions), host(layout_.positions) + shape.num_tokens, 0);
   std::fill(host(layout_.slot_mapping), host(layout_.slot_mapping) + shape.num_tokens, kNoSlot);
   host(layout_.query_start_loc)[shape.num_reqs] = shape.num_tokens;
-  const size_t table_size = to_size(shape.num_reqs) * to_size(limits_.max_blocks_per_req);
-  std::fill_n(host(layout_.block_table), table_size, static_cast<int32_t>(kv_cache::kNullBlock));
+  for (int32_t row = 0; row < shape.num_reqs; ++row) stage_table_row(row, {});
   std::fill_n(host(layout_.logits_indices), shape.num_logits_rows, 0);
   host(layout_.num_logits)[0] = shape.num_logits_rows;
   upload(stream);
 }
 
 void InputBatch::upload(device::Stream& stream) {
-  const size_t used = layout_.block_table +
-                      to_size(shape_.num_reqs) * to_size(limits_.max_blocks_per_req);
-  stream.copy_from_host(device_buffer_.data(), host_.data(), used * sizeof(int32_t));
+  const size_t row_length = to_size(limits_.max_blocks_per_req);
+  if (!is_host_accessible_) {
+    // Each copy has a price there: one for everything.
+    const size_t used = layout_.block_table + to_size(shape_.num_reqs) * row_length;
+    stream.copy_from_host(device_buffer_.data(), host_.data(), used * sizeof(int32_t));
+    return;
+  }
+  stream.copy_from_host(device_buffer_.data(), host_.data(), layout_.block_table * sizeof(int32_t));
+  auto* table = static_cast<int32_t*>(device_buffer_.data()) + layout_.block_table;
+  for (size_t row = 0; row < to_size(shape_.num_reqs); ++row) {
+    const auto bytes = to_size(table_rows_[row].changed) * sizeof(int32_t);
+    if (bytes == 0) continue;
+    stream.copy_from_host(
+        table + row * row_length, host(layout_.block_table) + row * row_length, bytes);
+  }
 }
 
 Tensor InputBatch::view(size_t offset, Shape shape) const {

@@ -91,10 +91,17 @@ class InputBatch {
     size_t total = 0;
   };
 
+  // A row of the block table: long, and mostly null blocks that need not be written again.
+  struct TableRow {
+    int32_t count = 0;    // entries that may be other than the null block
+    int32_t changed = 0;  // entries that the last stage() wrote
+  };
+
   static Layout make_layout(const BatchLimits& limits);
   [[nodiscard]] int32_t* host(size_t offset) noexcept { return host_.data() + offset; }
   [[nodiscard]] Tensor view(size_t offset, Shape shape) const;
   int32_t stage_row(const BatchRow& row, int32_t row_index, int32_t first_token);
+  void stage_table_row(int32_t row_index, std::span<const kv_cache::BlockId> block_ids);
   void pad(int32_t num_rows, int32_t num_tokens, int32_t num_logits);
   int32_t stage_logits_indices(const BatchRow& row, int32_t end_token, int32_t num_logits);
   void upload(device::Stream& stream);
@@ -102,8 +109,10 @@ class InputBatch {
   BatchLimits limits_;
   Layout layout_;
   OpExecutor* executor_;  // owned by the model runner
+  bool is_host_accessible_;
   device::Buffer device_buffer_;
   std::vector<int32_t> host_;  // mirror of the device buffer
+  std::vector<TableRow> table_rows_;  // of the mirror
   StagedShape shape_;
   int32_t num_real_tokens_ = 0;
   int32_t max_query_len_ = 0;
