@@ -193,11 +193,13 @@ void add_engine_options(OptionTable& table, api::EngineArgs& args) {
                    kGraphs,
                    "Compile anew, and keep nothing.",
                    args.disable_compile_cache);
-  table.add_text("device",
-                 kDevice,
-                 "DEVICE",
-                 "auto, cpu or cuda; auto is cuda where there is a driver and the plug-in.",
-                 args.device);
+  table.add({.name = "device",
+             .group = kDevice,
+             .value_name = "DEVICE",
+             .help = "auto is cuda where there is a driver and the plug-in, else cpu.",
+             .default_text = args.device,
+             .apply = [&args](std::string_view value) { args.device = std::string(value); },
+             .choices = {"auto", "cpu", "cuda"}});
   table.add_integer(
       "num-threads", kDevice, "Worker threads; 0 = one per usable core.", args.num_threads);
   table.add_text(
