@@ -8,11 +8,12 @@
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 
+option(REPRISE_WERROR "Warnings are errors; off for compilers that this project is not developed with" ON)
 add_library(reprise_options INTERFACE)
 target_include_directories(reprise_options INTERFACE ${PROJECT_SOURCE_DIR}/src)
 target_link_libraries(reprise_options INTERFACE Threads::Threads)
 target_compile_options(reprise_options INTERFACE
-  -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Werror
+  -Wall -Wextra -Wshadow -Wnon-virtual-dtor $<$<BOOL:${REPRISE_WERROR}>:-Werror>
   # Options are structs with defaults, set by designated initialisers: leaving fields out is the point.
   -Wno-missing-field-initializers
   # GCC 12 sees overlapping copies in every inlined std::string operator+ (its bug 105651).
@@ -28,6 +29,22 @@ if(REPRISE_SANITIZE)
     -fsanitize=${REPRISE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(reprise_options INTERFACE -fsanitize=${REPRISE_SANITIZE})
 endif()
+
+# A C library as PkgConfig::NAME: by pkg-config, or where there is none by its header and file.
+#   reprise_find_library(PCRE2 libpcre2-8 pcre2.h pcre2-8)
+function(reprise_find_library NAME PACKAGE HEADER LIBRARY)
+  find_package(PkgConfig QUIET)
+  if(PkgConfig_FOUND)
+    pkg_check_modules(${NAME} QUIET IMPORTED_TARGET GLOBAL ${PACKAGE})
+  endif()
+  if(NOT TARGET PkgConfig::${NAME})
+    find_path(${NAME}_HEADER_FOLDER ${HEADER} REQUIRED)
+    find_library(${NAME}_FILE ${LIBRARY} REQUIRED)
+    add_library(PkgConfig::${NAME} INTERFACE IMPORTED GLOBAL)
+    target_include_directories(PkgConfig::${NAME} INTERFACE ${${NAME}_HEADER_FOLDER})
+    target_link_libraries(PkgConfig::${NAME} INTERFACE ${${NAME}_FILE})
+  endif()
+endfunction()
 
 function(reprise_library)
   cmake_parse_arguments(ARG "" "NAME" "SRCS;HDRS;DEPS;PRIVATE_DEPS" ${ARGN})

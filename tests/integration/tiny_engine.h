@@ -50,6 +50,7 @@ struct TinyEngineOptions {
   std::filesystem::path model;
   std::optional<kernels::Isa> isa;  // default: the best one
   device::Device* device = nullptr;  // borrowed; default: a CPU device of its own
+  engine::Execution::MakeExecutor make_executor;  // default: of the CPU's kernels
 };
 
 class TinyEngine {
@@ -63,8 +64,9 @@ class TinyEngine {
                         : nullptr),
         device_(options.device == nullptr ? own_device_.get() : options.device),
         execution_(*device_,
-                   kernels::kernel_table(options.isa.value_or(
-                       kernels::best_isa(device::detect_cpu_features())))),
+                   options.make_executor ? options.make_executor
+                                         : cpu_executor(options.isa.value_or(
+                                               kernels::best_isa(device::detect_cpu_features())))),
         attention_(attention::create_unified_backend()),
         weights_(open_weights(options, config_)),
         parameters_(*weights_, options.dtype, *device_, execution_.stream(), execution_.executor()),
@@ -112,29 +114,33 @@ class TinyEngine {
     return {static_cast<std::byte*>(memory.data), memory.bytes};
   }
   [[nodiscard]] std::vector<std::byte> save_kv() {
-    const std::span<std::byte> bytes = kv_bytes();
-    return {bytes.begin(), bytes.end()};
+    const device::BufferView memory = runner_->kv_cache().memory();
+    std::vector<std::byte> bytes(memory.bytes);
+    execution_.stream().copy_to_host(bytes.data(), memory.data, memory.bytes);
+    return bytes;
   }
   void restore_kv(std::span<const std::byte> saved) {
-    std::memcpy(kv_bytes().data(), saved.data(), saved.size());
+    execution_.stream().copy_from_host(
+        runner_->kv_cache().memory().data, saved.data(), saved.size());
   }
   /// Plausible small bf16/f32 values everywhere: earlier requests' contexts.
   void randomize_kv(uint32_t seed) {
     std::mt19937 random(seed);
     std::uniform_real_distribution<float> value(-1.0F, 1.0F);
-    const std::span<std::byte> bytes = kv_bytes();
+    std::vector<std::byte> bytes(runner_->kv_cache().memory().bytes);
     if (runner_->kv_cache().layout().dtype == DType::f32) {
       auto* floats = reinterpret_cast<float*>(bytes.data());
       for (size_t i = 0; i < bytes.size() / sizeof(float); ++i) floats[i] = value(random);
-      return;
+    } else {
+      auto* halves = reinterpret_cast<uint16_t*>(bytes.data());
+      for (size_t i = 0; i < bytes.size() / 2; ++i) {
+        const float f = value(random);
+        uint32_t bits = 0;
+        std::memcpy(&bits, &f, sizeof bits);
+        halves[i] = static_cast<uint16_t>(bits >> 16);
+      }
     }
-    auto* halves = reinterpret_cast<uint16_t*>(bytes.data());
-    for (size_t i = 0; i < bytes.size() / 2; ++i) {
-      const float f = value(random);
-      uint32_t bits = 0;
-      std::memcpy(&bits, &f, sizeof bits);
-      halves[i] = static_cast<uint16_t>(bits >> 16);
-    }
+    restore_kv(bytes);
   }
 
   /// The rows of logits that were asked for, copied.
@@ -159,11 +165,17 @@ class TinyEngine {
                         .config = config_,
                         .isa = execution_.executor().kernels().isa,
                         .dtype = options.dtype,
-                        .max_model_len = static_cast<int32_t>(config_.max_position_embeddings)},
+                        .max_model_len = static_cast<int32_t>(config_.max_position_embeddings),
+                        .runs_cpu_code = device_->is_host_accessible()},
                        *runner_,
                        compilation_,
                        warnings);
     for (const std::string& warning : warnings) ADD_FAILURE() << warning;
+  }
+  static engine::Execution::MakeExecutor cpu_executor(kernels::Isa isa) {
+    return [isa](device::Stream& stream, device::MemoryPool& pool) {
+      return std::make_unique<kernels::EagerExecutor>(stream, pool, kernels::kernel_table(isa));
+    };
   }
   static weights::ModelConfig load_config(const TinyEngineOptions& options) {
     if (options.model.empty()) return weights::parse_model_config(options.config, "config.json").config;

@@ -51,7 +51,7 @@ bool wants_code(const cudagraph::CompilationConfig& compilation) {
 
 // The plug-in file, which says whether code can be generated before anything is loaded.
 std::optional<std::filesystem::path> find_plugin(const CompileInputs& inputs) {
-  if (!wants_code(inputs.compilation)) return std::nullopt;
+  if (!wants_code(inputs.compilation) || !inputs.runs_cpu_code) return std::nullopt;
   for (const std::filesystem::path& path : compile::default_codegen_plugin_paths()) {
     std::error_code ignored;
     if (std::filesystem::exists(path, ignored)) return path;

@@ -57,6 +57,8 @@ struct CompileInputs {
   kernels::Isa isa;
   DType dtype;
   int32_t max_model_len;
+  /// Whether the device runs code that is generated for CPUs; else groups run op by op.
+  bool runs_cpu_code = true;
   CompilationStages* stages = nullptr;  // filled if something is compiled; owned by the caller
 };
 

@@ -19,6 +19,9 @@ struct EngineArgs {
   std::filesystem::path model;                  // folder in the Hugging Face layout
   std::optional<std::filesystem::path> tokenizer;  // folder; default: the model's
   LoadFormat load_format = LoadFormat::automatic;
+  std::string device = "auto";                  // cpu, cuda; auto = cuda where it can be used
+  /// Part of a GPU's memory for weights, cache, activations and graphs.
+  double gpu_memory_utilization = 0.9;
   std::string dtype = "auto";                   // auto = bfloat16 on CPUs; float32, float16
   uint64_t seed = 0;
   std::optional<int32_t> max_model_len;         // default: what the model was made for

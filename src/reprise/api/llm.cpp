@@ -13,6 +13,7 @@
 #include "reprise/device/cpu/cpu_features.h"
 #include "reprise/engine/bad_words.h"
 #include "reprise/engine/execution.h"
+#include "reprise/kernels/accelerator.h"
 #include "reprise/tokenizer/tokenizer.h"
 #include "reprise/weights/checkpoint.h"
 #include "reprise/weights/dummy_weights.h"
@@ -73,15 +74,54 @@ int32_t resolve_max_model_len(const EngineArgs& args, const weights::ModelConfig
 // vLLM's VLLM_CPU_KVCACHE_SPACE default.
 constexpr int64_t kDefaultKvCacheBytes = int64_t{4} << 30;
 
+// What steps and graphs will take of a GPU besides weights and cache: an estimate, until there is a
+// profile run. Two of the widest activations of every token, logits of every request, and graphs.
+size_t estimate_step_bytes(const EngineArgs& args, const weights::ModelConfig& config) {
+  const auto tokens = static_cast<size_t>(args.max_num_batched_tokens);
+  const auto widest = static_cast<size_t>(
+      std::max(2 * config.intermediate_size,
+               config.num_attention_heads * config.head_dim + 2 * config.hidden_size));
+  constexpr size_t kGraphBytes = size_t{1} << 30;
+  return 2 * tokens * widest * 2 * sizeof(uint16_t) +
+         static_cast<size_t>(args.max_num_seqs) * static_cast<size_t>(config.vocab_size) *
+             sizeof(float) * 2 +
+         kGraphBytes;
+}
+
+int64_t gpu_cache_bytes(const EngineArgs& args,
+                        const weights::ModelConfig& config,
+                        const device::MemoryInfo& memory) {
+  if (!(args.gpu_memory_utilization > 0 && args.gpu_memory_utilization <= 1)) {
+    throw InvalidArgument(fmt::format("--gpu-memory-utilization: {} is not between 0 and 1",
+                                      args.gpu_memory_utilization));
+  }
+  const double budget = args.gpu_memory_utilization * static_cast<double>(memory.total);
+  const double used = static_cast<double>(memory.total - memory.free) +
+                      static_cast<double>(estimate_step_bytes(args, config));
+  if (budget <= used) {
+    throw InvalidArgument(
+        fmt::format("--gpu-memory-utilization: {} of {} bytes are less than the {:.0f} that weights, "
+                    "activations and graphs take; give more, or a smaller model",
+                    args.gpu_memory_utilization,
+                    memory.total,
+                    used));
+  }
+  return static_cast<int64_t>(budget - used);
+}
+
+// Of the host's memory.
+int64_t cpu_cache_bytes(const device::MemoryInfo& memory) {
+  return std::min(kDefaultKvCacheBytes, static_cast<int64_t>(memory.free / 2));
+}
+
 int64_t resolve_num_kv_blocks(const EngineArgs& args,
                               const kv_cache::KvCacheLayout& layout,
                               int32_t max_model_len,
-                              const device::MemoryInfo& memory) {
+                              int64_t default_bytes) {
   const auto bytes_per_block = static_cast<int64_t>(layout.bytes_per_block());
   const int64_t blocks_per_request = (max_model_len + layout.block_size - 1) / layout.block_size;
   const int64_t useful = blocks_per_request * args.max_num_seqs + 1;  // and the null block
-  const int64_t bytes = args.kv_cache_memory_bytes.value_or(
-      std::min(kDefaultKvCacheBytes, static_cast<int64_t>(memory.free / 2)));
+  const int64_t bytes = args.kv_cache_memory_bytes.value_or(default_bytes);
   const int64_t blocks = std::min(useful, bytes / bytes_per_block);
   if (blocks < 2) {
     throw InvalidArgument(fmt::format(
@@ -129,6 +169,7 @@ struct LLM::Impl {
   void start_without_requests(CompilationStages& stages);
   void resolve_graphs();
   void load_tokenizer(const weights::ModelDirectory& directory);
+  void create_device();
   void load_model(const weights::ModelDirectory& directory);
   void build_runner();
   void compile(CompilationStages* stages);
@@ -144,6 +185,7 @@ struct LLM::Impl {
   std::optional<tokenizer::Tokenizer> tokenizer;
   std::optional<chat_template::ChatTemplate> chat_template;
   // In order of dependence: each borrows from those above it.
+  std::unique_ptr<kernels::Accelerator> accelerator;  // nullptr: the device is the CPU
   std::unique_ptr<device::Device> device;
   std::unique_ptr<engine::Execution> execution;
   std::unique_ptr<attention::AttentionBackend> attention;
@@ -221,6 +263,34 @@ void LLM::Impl::load_tokenizer(const weights::ModelDirectory& directory) {
   report.tokenizer_seconds = seconds_since(start);
 }
 
+void LLM::Impl::create_device() {
+  if (args.device != "auto" && args.device != "cpu" && args.device != "cuda") {
+    throw InvalidArgument(
+        fmt::format("--device: '{}' is not one of auto, cpu and cuda", args.device));
+  }
+  if (args.device != "cpu") {
+    kernels::LoadedAccelerator loaded =
+        kernels::load_cuda_plugin(kernels::default_cuda_plugin_paths());
+    accelerator = std::move(loaded.accelerator);
+    if (accelerator == nullptr && args.device == "cuda") {
+      throw InvalidArgument(fmt::format("--device cuda: {}", loaded.reason));
+    }
+    if (accelerator == nullptr && loaded.has_plugin) {
+      report.device_reason = fmt::format("no CUDA: {}", loaded.reason);
+    }
+  }
+  if (accelerator == nullptr) {
+    device = device::create_cpu_device({.num_threads = args.num_threads});
+    execution = std::make_unique<engine::Execution>(*device, kernels::kernel_table(isa));
+    return;
+  }
+  device = accelerator->create_device(0);
+  execution = std::make_unique<engine::Execution>(
+      *device, [this](device::Stream& stream, device::MemoryPool& pool) {
+        return accelerator->create_executor(stream, pool);
+      });
+}
+
 void LLM::Impl::load_model(const weights::ModelDirectory& directory) {
   weights::LoadedModelConfig loaded = weights::load_model_config(directory);
   config = std::move(loaded.config);
@@ -229,8 +299,7 @@ void LLM::Impl::load_model(const weights::ModelDirectory& directory) {
   const DType dtype = resolve_dtype(args.dtype);
   isa = resolve_isa(args.cpu_isa);
 
-  device = device::create_cpu_device({.num_threads = args.num_threads});
-  execution = std::make_unique<engine::Execution>(*device, kernels::kernel_table(isa));
+  create_device();
 
   const Clock::time_point start = Clock::now();
   report.max_model_len = resolve_max_model_len(args, config);
@@ -245,7 +314,7 @@ void LLM::Impl::load_model(const weights::ModelDirectory& directory) {
   weight_source.reset();
   report.weights_seconds = seconds_since(start);
   report.device = device->description();
-  report.cpu_isa = kernels::isa_name(isa);
+  report.cpu_isa = accelerator != nullptr ? "cuda" : kernels::isa_name(isa);
   report.dtype = dtype_name(dtype);
   report.num_parameters = weights::num_parameters(config);
   report.weight_bytes = parameters->total_bytes();
@@ -257,12 +326,18 @@ void LLM::Impl::build_runner() {
                                  .block_size = args.block_size,
                                  .head_dim = config.head_dim,
                                  .dtype = parameters->dtype()};
-  layout.num_blocks = resolve_num_kv_blocks(args, layout, report.max_model_len, device->memory());
+  layout.num_blocks =
+      resolve_num_kv_blocks(args,
+                            layout,
+                            report.max_model_len,
+                            accelerator != nullptr ? gpu_cache_bytes(args, config, device->memory())
+                                                   : cpu_cache_bytes(device->memory()));
   report.num_kv_blocks = layout.num_blocks;
   report.kv_block_size = args.block_size;
   report.kv_cache_bytes = static_cast<size_t>(layout.num_blocks) * layout.bytes_per_block();
 
-  // vLLM warms up once per size because a GPU loads kernels lazily. A CPU has nothing to load, so a
+  // vLLM warms up once per size because a GPU loads kernels lazily (ours are loaded already, but
+  // those of a library may not be). A CPU has nothing to load, so a
   // warm-up would only compute; it is done when asked for.
   const bool warmups_asked = args.compilation_config.contains("cudagraph_num_of_warmups");
   runner = std::make_unique<engine::ModelRunner>(
@@ -278,7 +353,8 @@ void LLM::Impl::build_runner() {
                      .block_size = args.block_size},
           .kv_cache = layout,
           .dispatcher = cudagraph::dispatcher_options(resolution_inputs, report.resolved),
-          .num_warmups = warmups_asked ? report.resolved.num_of_warmups : 0,
+          .num_warmups =
+              warmups_asked || accelerator != nullptr ? report.resolved.num_of_warmups : 0,
           .copy_inputs = resolution_inputs.compilation.cudagraph_copy_inputs});
 }
 
@@ -309,6 +385,7 @@ void LLM::Impl::compile(CompilationStages* stages) {
                  .isa = isa,
                  .dtype = parameters->dtype(),
                  .max_model_len = report.max_model_len,
+                 .runs_cpu_code = accelerator == nullptr,
                  .stages = stages},
                 *runner,
                 report.compilation,

@@ -51,6 +51,7 @@ struct StartupStage {
 /// What was decided and measured while an engine started. Times in seconds.
 struct StartupReport {
   std::string device;
+  std::string device_reason;  // why not another one that this build has; may be empty
   std::string cpu_isa;
   std::string dtype;
   int64_t num_parameters = 0;

@@ -170,6 +170,14 @@ void add_engine_options(OptionTable& table, api::EngineArgs& args) {
              .apply = [&args](std::string_view value) {
                args.kv_cache_memory_bytes = parse_human_integer("--kv-cache-memory-bytes", value);
              }});
+  table.add({.name = "gpu-memory-utilization",
+             .group = kCache,
+             .value_name = "X",
+             .help = "Part of a GPU's memory to use, between 0 and 1.",
+             .default_text = "0.9",
+             .apply = [&args](std::string_view value) {
+               args.gpu_memory_utilization = parse_number("--gpu-memory-utilization", value);
+             }});
   table.add_switch("enforce-eager", kGraphs, "No graphs and no compiler.", args.enforce_eager);
   add_compilation_options(table, args.compilation_config, args.optimization_level);
   table.add({.name = "compile-cache-root",
@@ -185,6 +193,13 @@ void add_engine_options(OptionTable& table, api::EngineArgs& args) {
                    kGraphs,
                    "Compile anew, and keep nothing.",
                    args.disable_compile_cache);
+  table.add({.name = "device",
+             .group = kDevice,
+             .value_name = "DEVICE",
+             .help = "auto is cuda where there is a driver and the plug-in, else cpu.",
+             .default_text = args.device,
+             .apply = [&args](std::string_view value) { args.device = std::string(value); },
+             .choices = {"auto", "cpu", "cuda"}});
   table.add_integer(
       "num-threads", kDevice, "Worker threads; 0 = one per usable core.", args.num_threads);
   table.add_text(

@@ -72,6 +72,7 @@ void StartupProgress::on_capture(const cudagraph::CaptureRecord& record,
 void StartupProgress::summarize(api::LLM& llm) const {
   const api::StartupReport& report = llm.startup_report();
   for (const std::string& warning : report.warnings) fmt::print(stderr, "warning: {}\n", warning);
+  if (!report.device_reason.empty()) fmt::print(stderr, "{}\n", report.device_reason);
   fmt::print(stderr,
              "{:.1f} M parameters ({}, {}) on {}; kernels: {}\n",
              static_cast<double>(report.num_parameters) / 1e6,

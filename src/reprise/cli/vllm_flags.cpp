@@ -111,7 +111,6 @@ constexpr std::array kFlags = {
     VllmFlag{"worker-cls", "", "NAME", kOnly, "auto", kNoTorch},
     VllmFlag{"worker-extension-cls", "", "NAME", kOnly, "", kNoTorch},
     // Cache
-    VllmFlag{"gpu-memory-utilization", "", "X", kNoEffect, "", kCpuMemory},
     VllmFlag{"num-gpu-blocks-override", "", "N", kOnly, "", kCpuMemory},
     VllmFlag{"swap-space", "", "GIB", kNoEffect, "", "preempted requests are computed again"},
     VllmFlag{"cpu-offload-gb", "", "GIB", kOnly, "0", kNoOffload},
@@ -178,7 +177,6 @@ constexpr std::array kFlags = {
              "UNIFIED serves every model"},
     VllmFlag{"attention-config", "", "JSON", kOnly, "{}", "UNIFIED serves every model"},
     VllmFlag{"additional-config", "", "JSON", kOnly, "{}", "there are no platform plug-ins"},
-    VllmFlag{"device", "", "NAME", kOnly, "auto|cpu", "this build serves on CPUs"},
     VllmFlag{"pooler-config", "", "JSON", kOnly, "null", "models generate text, nothing else"},
     VllmFlag{"override-pooler-config", "", "JSON", kOnly, "null", "models generate text, nothing else"},
     VllmFlag{"weight-transfer-config", "", "JSON", kOnly, "null", "weights stay as they were loaded"},

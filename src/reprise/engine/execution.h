@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "reprise/device/device.h"
@@ -14,26 +15,34 @@ namespace reprise::engine {
 /// replay must not be given memory that a recorded piece still reads.
 class Execution {
  public:
-  /// `device` must outlive this.
-  Execution(device::Device& device, const kernels::KernelTable& kernels)
+  using MakeExecutor = std::function<std::unique_ptr<kernels::EagerExecutor>(
+      device::Stream& stream, device::MemoryPool& pool)>;
+
+  /// `device` must outlive this; `make_executor` is called once.
+  Execution(device::Device& device, const MakeExecutor& make_executor)
       : device_(&device),
         stream_(device.create_stream()),
         eager_pool_(device.create_pool()),
         graph_pool_(device.create_pool()),
-        executor_(*stream_, *eager_pool_, kernels) {}
+        executor_(make_executor(*stream_, *eager_pool_)) {}
+  /// On a device that runs the CPU's kernels.
+  Execution(device::Device& device, const kernels::KernelTable& kernels)
+      : Execution(device, [&kernels](device::Stream& stream, device::MemoryPool& pool) {
+          return std::make_unique<kernels::EagerExecutor>(stream, pool, kernels);
+        }) {}
 
   [[nodiscard]] device::Device& device() noexcept { return *device_; }
   [[nodiscard]] device::Stream& stream() noexcept { return *stream_; }
   [[nodiscard]] device::MemoryPool& eager_pool() noexcept { return *eager_pool_; }
   [[nodiscard]] device::MemoryPool& graph_pool() noexcept { return *graph_pool_; }
-  [[nodiscard]] kernels::EagerExecutor& executor() noexcept { return executor_; }
+  [[nodiscard]] kernels::EagerExecutor& executor() noexcept { return *executor_; }
 
  private:
   device::Device* device_;
   std::unique_ptr<device::Stream> stream_;
   std::unique_ptr<device::MemoryPool> eager_pool_;
   std::unique_ptr<device::MemoryPool> graph_pool_;
-  kernels::EagerExecutor executor_;
+  std::unique_ptr<kernels::EagerExecutor> executor_;
 };
 
 }  // namespace reprise::engine

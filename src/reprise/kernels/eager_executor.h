@@ -18,7 +18,7 @@ namespace reprise::kernels {
 ///
 /// Belongs to one thread. Stream, pools and kernels are borrowed and must outlive the executor and
 /// its tensors. In a steady state execute() allocates nothing on the host.
-class EagerExecutor final : public OpExecutor {
+class EagerExecutor : public OpExecutor {
  public:
   EagerExecutor(device::Stream& stream,
                 device::MemoryPool& pool,
@@ -48,11 +48,16 @@ class EagerExecutor final : public OpExecutor {
     return num_launches_[static_cast<size_t>(code)];
   }
 
- private:
+ protected:
+  /// Memory of the current pool.
   [[nodiscard]] Tensor allocate(const TensorType& type);
-  /// Whether a kernel was launched.
-  bool run(const OpCall& call, std::span<const Tensor> inputs, std::span<Tensor> outputs);
+  /// Performs a call whose results have memory; for devices with kernels of their own. Whether a
+  /// kernel was launched.
+  [[nodiscard]] virtual bool run(const OpCall& call,
+                                 std::span<const Tensor> inputs,
+                                 std::span<Tensor> outputs);
 
+ private:
   bool run_custom(const CustomOp& op,
                   std::span<const Tensor> inputs,
                   std::span<const Tensor> outputs);

@@ -4,8 +4,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "reprise/device/cpu/cpu_features.h"
-
 namespace reprise::kernels {
 namespace {
 
@@ -80,14 +78,6 @@ void CheckedStream::launch(const device::Launch& launch) {
 
 std::string case_name(const ::testing::TestParamInfo<KernelCase>& info) {
   return std::string(isa_name(info.param.isa)) + "_" + std::string(dtype_name(info.param.dtype));
-}
-
-std::vector<KernelCase> all_kernel_cases() {
-  std::vector<KernelCase> cases;
-  for (Isa isa : supported_isas(device::detect_cpu_features())) {
-    for (DType dtype : {DType::f32, DType::bf16, DType::f16}) cases.push_back({isa, dtype});
-  }
-  return cases;
 }
 
 Tensor KernelTest::make(Shape shape, DType type) {

@@ -78,13 +78,15 @@ struct KernelCase {
 };
 /// "avx2_bfloat16"
 [[nodiscard]] std::string case_name(const ::testing::TestParamInfo<KernelCase>& info);
-/// Every instruction set of this machine with every float type.
+/// Every instruction set of this machine with every float type. (These two are in a file of their
+/// own: the tests also run over kernels of another device.)
 [[nodiscard]] std::vector<KernelCase> all_kernel_cases();
+[[nodiscard]] const KernelTable& kernels_of(const KernelCase& test_case);
 
 /// A test of one op's kernels under one KernelCase.
 class KernelTest : public ::testing::TestWithParam<KernelCase> {
  protected:
-  [[nodiscard]] const KernelTable& kernels() const { return kernel_table(GetParam().isa); }
+  [[nodiscard]] const KernelTable& kernels() const { return kernels_of(GetParam()); }
   [[nodiscard]] DType dtype() const { return GetParam().dtype; }
 
   /// Dense, holding NaNs; of the case's type, or for results of the oracles in float32.

@@ -12,7 +12,7 @@ struct RowLayout {
   int64_t inner_stride;
 };
 
-static inline int64_t row_offset(const RowLayout& layout, int64_t row) {
+static constexpr int64_t row_offset(const RowLayout& layout, int64_t row) {
   return row / layout.inner * layout.outer_stride + row % layout.inner * layout.inner_stride;
 }
 
@@ -24,9 +24,9 @@ struct RowTiles {
   int64_t columns_per_block;
 };
 
-static inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-static inline int64_t min_of(int64_t a, int64_t b) { return a < b ? a : b; }
-static inline int64_t max_of(int64_t a, int64_t b) { return a > b ? a : b; }
+static constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+static constexpr int64_t min_of(int64_t a, int64_t b) { return a < b ? a : b; }
+static constexpr int64_t max_of(int64_t a, int64_t b) { return a > b ? a : b; }
 
 /// What one block of a RowTiles grid covers.
 struct RowTile {
@@ -36,7 +36,7 @@ struct RowTile {
   int64_t column_end;
 };
 
-static inline RowTile row_tile(const RowTiles& tiles, uint32_t block) {
+static constexpr RowTile row_tile(const RowTiles& tiles, uint32_t block) {
   const int64_t column_tiles = ceil_div(tiles.width, tiles.columns_per_block);
   const int64_t row = block / column_tiles * tiles.rows_per_block;
   const int64_t column = block % column_tiles * tiles.columns_per_block;

@@ -1,0 +1,51 @@
+#include "reprise/kernels/accelerator.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <system_error>
+
+namespace reprise::kernels {
+namespace {
+
+namespace fs = std::filesystem;
+
+LoadedAccelerator load(const fs::path& path) {
+  LoadedAccelerator loaded{.accelerator = nullptr, .reason = {}, .has_plugin = true};
+  // LOCAL: what it contains, the executable has as well. NODELETE: a driver cannot be unloaded.
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  if (library == nullptr) {
+    loaded.reason = fmt::format("{}: {}", path.string(), dlerror());
+    return loaded;
+  }
+  auto* entry = reinterpret_cast<AcceleratorEntry>(dlsym(library, kAcceleratorEntry));
+  dlclose(library);
+  if (entry == nullptr) {
+    loaded.reason = fmt::format("{}: is no plug-in of Reprise", path.string());
+    return loaded;
+  }
+  loaded.accelerator.reset(entry(kAcceleratorVersion, loaded.reason));
+  return loaded;
+}
+
+}  // namespace
+
+LoadedAccelerator load_cuda_plugin(std::span<const fs::path> paths) {
+  for (const fs::path& path : paths) {
+    std::error_code ignored;
+    if (fs::exists(path, ignored)) return load(path);
+  }
+  return {.accelerator = nullptr,
+          .reason = fmt::format("this build has no {}: it is built where nvcc is found",
+                                kCudaPluginFileName),
+          .has_plugin = false};
+}
+
+std::vector<fs::path> default_cuda_plugin_paths() {
+  std::error_code error;
+  const fs::path folder = fs::read_symlink("/proc/self/exe", error).parent_path();
+  if (error) return {};
+  return {folder / kCudaPluginFileName, folder.parent_path() / "lib" / kCudaPluginFileName};
+}
+
+}  // namespace reprise::kernels

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "reprise/device/device.h"
+#include "reprise/kernels/eager_executor.h"
+
+namespace reprise::kernels {
+
+/// Devices and kernels that a plug-in brings: GPUs. It must outlive what it made.
+class Accelerator {
+ public:
+  virtual ~Accelerator() = default;
+  /// \throws DeviceError
+  [[nodiscard]] virtual std::unique_ptr<device::Device> create_device(int index) = 0;
+  /// Of a device of this accelerator. Loads its kernels. \throws DeviceError, OutOfMemory
+  [[nodiscard]] virtual std::unique_ptr<EagerExecutor> create_executor(
+      device::Stream& stream, device::MemoryPool& pool) = 0;
+};
+
+/// An accelerator, or why there is none.
+struct LoadedAccelerator {
+  std::unique_ptr<Accelerator> accelerator;
+  std::string reason;         // empty if there is one
+  bool has_plugin = false;    // this build has one, whether or not it can be used here
+};
+
+/// Loads the CUDA plug-in from the first of these paths where it is, and looks for a driver. None is
+/// an answer, not an error.
+[[nodiscard]] LoadedAccelerator load_cuda_plugin(std::span<const std::filesystem::path> paths);
+
+/// Where it is looked for: next to the running executable, and in ../lib of that.
+[[nodiscard]] std::vector<std::filesystem::path> default_cuda_plugin_paths();
+
+/// What the plug-in and its loader agree on. Both are built from one tree.
+inline constexpr uint32_t kAcceleratorVersion = 1;
+inline constexpr const char* kCudaPluginFileName = "reprise_cuda.so";
+inline constexpr const char* kAcceleratorEntry = "reprise_create_accelerator";
+/// nullptr, and the reason, where it cannot be used; else the caller owns the accelerator.
+using AcceleratorEntry = Accelerator* (*)(uint32_t version, std::string& reason);
+
+}  // namespace reprise::kernels

@@ -1,0 +1,468 @@
+#pragma once
+
+#include "reprise/kernels/cuda/attention_arguments.h"
+#include "reprise/kernels/cuda/block.cuh"
+
+// Attention over the paged cache. Row = token * group_size + head, of one request and one kv head.
+namespace reprise::kernels::cuda {
+
+inline constexpr float kLowest = -1e30F;  // stands for minus infinity, and subtracts to 0
+inline constexpr float kLog2E = 1.4426950408889634F;
+
+struct RequestTokens {
+  int64_t request;
+  int64_t first_token;  // in the batch
+  int64_t num_tokens;
+  int64_t seq_len;
+};
+
+REPRISE_DEVICE RequestTokens request_tokens(const AttentionKernelArguments& a, int64_t request) {
+  const int64_t first = a.query_start_loc[request];
+  const int64_t next = a.query_start_loc[request + 1];
+  return {request, first, next - first, a.seq_lens[request]};
+}
+
+/// Positions that token `token` of the request sees: [window_begin, context).
+REPRISE_DEVICE int64_t context_of(const RequestTokens& r, int64_t token) {
+  return r.seq_len - r.num_tokens + token + 1;
+}
+REPRISE_DEVICE int64_t window_begin_of(const AttentionKernelArguments& a, int64_t context) {
+  return a.sliding_window > 0 ? max_of(0, context - a.sliding_window) : 0;
+}
+
+/// The keys or values of one position of a request.
+template <typename T>
+REPRISE_DEVICE const T* cache_row(const AttentionKernelArguments& a,
+                                  const void* cache,
+                                  int64_t request,
+                                  int64_t kv_head,
+                                  int64_t position) {
+  const int64_t block = a.block_table[request * a.block_table_stride + position / a.block_size];
+  const int64_t row = (block * a.kv_heads + kv_head) * a.block_size + position % a.block_size;
+  return static_cast<const T*>(cache) + row * a.head_dim;
+}
+
+/// Any type and head: a warp takes one head of one token, and one position after the other.
+template <typename T>
+REPRISE_DEVICE void attention_by_rows(const CudaAttentionArguments& arguments) {
+  constexpr int kMost = kMaxAttentionHeadDim / kWarpSize;
+  const AttentionKernelArguments& a = arguments.call;
+  const int64_t heads = a.kv_heads * a.group_size;
+  const int64_t item = int64_t{block_index()} * num_warps() + warp_index();
+  if (item >= a.num_tokens * heads) return;
+  const int64_t token = item / heads;
+  const int64_t head = item % heads;
+  T* out = static_cast<T*>(a.out) + token * a.out_token_stride + head * a.out_head_stride;
+  const T* q = static_cast<const T*>(a.q) + token * a.q_token_stride + head * a.q_head_stride;
+
+  RequestTokens r = {0, 0, 0, 0};
+  int64_t context = 0;
+  for (int64_t request = 0; request < a.num_reqs; ++request) {
+    const RequestTokens candidate = request_tokens(a, request);
+    const bool has_it =
+        token >= candidate.first_token && token < candidate.first_token + candidate.num_tokens;
+    if (has_it) {
+      r = candidate;
+      context = context_of(r, token - r.first_token);
+    }
+  }
+  float sums[kMost] = {};
+  float largest = kLowest;
+  float total = 0;
+  for (int64_t position = window_begin_of(a, context); position < context; ++position) {
+    const T* key = cache_row<T>(a, a.key_cache, r.request, head / a.group_size, position);
+    const T* value = cache_row<T>(a, a.value_cache, r.request, head / a.group_size, position);
+    float score = 0;
+    for (int64_t i = lane_index(); i < a.head_dim; i += kWarpSize) {
+      score = multiply_add(as_float(q[i]), as_float(key[i]), score);
+    }
+    score = warp_sum(score) * a.scale;
+    const float maximum = score > largest ? score : largest;
+    const float correction = exponential(largest - maximum);
+    const float weight = exponential(score - maximum);
+    largest = maximum;
+    total = total * correction + weight;
+    REPRISE_UNROLL
+    for (int j = 0; j < kMost; ++j) {
+      const int64_t i = lane_index() + j * kWarpSize;
+      if (i < a.head_dim) sums[j] = multiply_add(weight, as_float(value[i]), sums[j] * correction);
+    }
+  }
+  REPRISE_UNROLL
+  for (int j = 0; j < kMost; ++j) {
+    const int64_t i = lane_index() + j * kWarpSize;
+    if (i < a.head_dim) put(out + i, total > 0 ? sums[j] / total : 0.0F);
+  }
+}
+
+/// A block's share of the work.
+struct AttentionTile {
+  RequestTokens r;
+  int64_t first_row;  // of the request's
+  int64_t num_rows;   // 0 = nothing to do
+  bool shares_rows;   // all warps work on the same sixteen rows, each on some of the positions
+};
+
+REPRISE_DEVICE int64_t tiles_of(const AttentionKernelArguments& a, int64_t request) {
+  const int64_t rows = request_tokens(a, request).num_tokens * a.group_size;
+  return ceil_div(rows, kAttentionTileRows);
+}
+
+/// The index-th tile of the batch, found by all lanes of a warp together.
+REPRISE_DEVICE AttentionTile find_tile(const AttentionKernelArguments& a, int64_t index) {
+  int64_t before = 0;
+  for (int64_t base = 0; base < a.num_reqs; base += kWarpSize) {
+    const int64_t mine = base + lane_index();
+    const int count = mine < a.num_reqs ? static_cast<int>(tiles_of(a, mine)) : 0;
+    // The chunk is found by its sum (small integers, so exact), the request by a walk.
+    const auto total = static_cast<int64_t>(warp_sum(static_cast<float>(count)));
+    if (index >= before + total) {
+      before += total;
+      continue;
+    }
+    for (int lane = 0; lane < kWarpSize; ++lane) {
+      const int tiles = shuffle_from(count, lane);
+      if (index < before + tiles) {
+        const RequestTokens r = request_tokens(a, base + lane);
+        const int64_t rows = r.num_tokens * a.group_size;
+        const int64_t first = (index - before) * kAttentionTileRows;
+        return {r, first, min_of(kAttentionTileRows, rows - first), rows <= kAttentionWarpRows};
+      }
+      before += tiles;
+    }
+  }
+  return {{0, 0, 0, 0}, 0, 0, false};
+}
+
+/// Rows of tokens behind the last request are zeros; blocks share them.
+template <typename T>
+REPRISE_DEVICE void zero_padding(const AttentionKernelArguments& a) {
+  const int64_t first = a.query_start_loc[a.num_reqs];
+  const int64_t heads = a.kv_heads * a.group_size;
+  for (int64_t i = block_index(); i < (a.num_tokens - first) * heads; i += grid_size()) {
+    T* out = static_cast<T*>(a.out) + (first + i / heads) * a.out_token_stride +
+             i % heads * a.out_head_stride;
+    for (int64_t d = thread_index(); d < a.head_dim; d += num_threads()) put(out + d, 0.0F);
+  }
+}
+
+/// Sixteen rows of one warp and what they have seen so far, in fragments of the tensor cores. Lane
+/// = 4 * group + member holds rows `group` and `group + 8`.
+template <typename T, int kHeadDim>
+struct AttentionRows {
+  static constexpr int kSteps = kHeadDim / 32;   // of a product with the keys
+  static constexpr int kChunks = kHeadDim / 64;  // of the values
+
+  const AttentionKernelArguments& a;
+  int64_t request;
+  int64_t kv_head;
+  int64_t lowest;   // positions that any row sees: [lowest, highest)
+  int64_t highest;
+  int64_t context[2];
+  int64_t window_begin[2];
+  Words4 q[2][kSteps];
+  float sums[kChunks][8][4];  // element d = 64 * chunk + 8 * column + tile of a row
+  float largest[2];           // of the scores, times log2(e)
+  float totals[2];            // of this lane's positions only
+
+  REPRISE_DEVICE AttentionRows(const AttentionKernelArguments& arguments,
+                               const AttentionTile& tile,
+                               int64_t head,
+                               int64_t first_row)
+      : a(arguments), request(tile.r.request), kv_head(head) {
+    const Words4 zeros = {{0, 0, 0, 0}};
+    const int64_t end = tile.first_row + tile.num_rows;
+    const int member = lane_index() % 4;
+    REPRISE_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      const int64_t row = first_row + lane_index() / 4 + half * 8;
+      const bool exists = row < end;
+      const int64_t token = row / a.group_size;
+      context[half] = exists ? max_of(0, context_of(tile.r, token)) : 0;
+      window_begin[half] = window_begin_of(a, context[half]);
+      const T* x = static_cast<const T*>(a.q) + (tile.r.first_token + token) * a.q_token_stride +
+                   (kv_head * a.group_size + row % a.group_size) * a.q_head_stride;
+      REPRISE_UNROLL
+      for (int step = 0; step < kSteps; ++step) {
+        q[half][step] = exists ? load_words(x + step * 32 + member * 8) : zeros;
+      }
+      largest[half] = kLowest;
+      totals[half] = 0;
+    }
+    const int64_t last_row = min_of(first_row + kAttentionWarpRows, end) - 1;
+    highest = last_row < first_row ? 0 : max_of(0, context_of(tile.r, last_row / a.group_size));
+    lowest = highest == 0
+                 ? 0
+                 : window_begin_of(a, max_of(0, context_of(tile.r, first_row / a.group_size)));
+    REPRISE_UNROLL
+    for (int chunk = 0; chunk < kChunks; ++chunk) {
+      REPRISE_UNROLL
+      for (int j = 0; j < 8; ++j) {
+        REPRISE_UNROLL
+        for (int i = 0; i < 4; ++i) sums[chunk][j][i] = 0;
+      }
+    }
+  }
+
+  /// A position whose cache row may be read: rows that nobody sees are not.
+  REPRISE_DEVICE const T* row_of(const void* cache, int64_t position) const {
+    return cache_row<T>(a, cache, request, kv_head, max_of(lowest, min_of(position, highest - 1)));
+  }
+
+  /// Takes in sixteen positions. \pre lowest < highest
+  REPRISE_DEVICE void attend(int64_t first) {
+    const int group = lane_index() / 4;
+    const int member = lane_index() % 4;
+    Words4 keys[2][kSteps];
+    REPRISE_UNROLL
+    for (int tile = 0; tile < 2; ++tile) {
+      const T* key = row_of(a.key_cache, first + tile * 8 + group);
+      REPRISE_UNROLL
+      for (int step = 0; step < kSteps; ++step) {
+        keys[tile][step] = load_words(key + step * 32 + member * 8);
+      }
+    }
+    Words4 values[4][kChunks];
+    REPRISE_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const T* value = row_of(a.value_cache, first + i / 2 * 8 + member * 2 + i % 2);
+      REPRISE_UNROLL
+      for (int chunk = 0; chunk < kChunks; ++chunk) {
+        values[i][chunk] = load_words(value + chunk * 64 + group * 8);
+      }
+    }
+
+    float scores[2][4] = {};
+    REPRISE_UNROLL
+    for (int tile = 0; tile < 2; ++tile) {
+      REPRISE_UNROLL
+      for (int step = 0; step < kSteps; ++step) {
+        REPRISE_UNROLL
+        for (int i = 0; i < 4; i += 2) {
+          const uint32_t left[4] = {q[0][step].word[i],
+                                    q[1][step].word[i],
+                                    q[0][step].word[i + 1],
+                                    q[1][step].word[i + 1]};
+          const uint32_t right[2] = {keys[tile][step].word[i], keys[tile][step].word[i + 1]};
+          multiply_fragments<T>(scores[tile], left, right);
+        }
+      }
+    }
+    uint32_t packed[4];
+    REPRISE_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      float maximum = largest[half];
+      REPRISE_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const int64_t position = first + i / 2 * 8 + member * 2 + i % 2;
+        float& score = scores[i / 2][half * 2 + i % 2];
+        const bool is_seen = position < context[half] && position >= window_begin[half];
+        score = is_seen ? score * (a.scale * kLog2E) : 2 * kLowest;
+        maximum = score > maximum ? score : maximum;
+      }
+      for (int mask = 1; mask <= 2; mask *= 2) {
+        const float other = shuffle_xor(maximum, mask);
+        maximum = other > maximum ? other : maximum;
+      }
+      const float correction = exponential_2(largest[half] - maximum);
+      largest[half] = maximum;
+      float total = 0;
+      REPRISE_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        float& score = scores[i / 2][half * 2 + i % 2];
+        score = exponential_2(score - maximum);
+        total += score;
+      }
+      totals[half] = totals[half] * correction + total;
+      REPRISE_UNROLL
+      for (int tile = 0; tile < 2; ++tile) {
+        packed[tile * 2 + half] = pack<T>(scores[tile][half * 2], scores[tile][half * 2 + 1]);
+      }
+      REPRISE_UNROLL
+      for (int chunk = 0; chunk < kChunks; ++chunk) {
+        REPRISE_UNROLL
+        for (int j = 0; j < 8; ++j) {
+          sums[chunk][j][half * 2] *= correction;
+          sums[chunk][j][half * 2 + 1] *= correction;
+        }
+      }
+    }
+    REPRISE_UNROLL
+    for (int chunk = 0; chunk < kChunks; ++chunk) {
+      REPRISE_UNROLL
+      for (int j = 0; j < 8; ++j) {
+        // The j-th element of two neighbouring positions.
+        const uint32_t halves = j % 2 == 0 ? 0x5410U : 0x7632U;
+        const uint32_t right[2] = {
+            permute_bytes(
+                values[0][chunk].word[j / 2], values[1][chunk].word[j / 2], halves),
+            permute_bytes(
+                values[2][chunk].word[j / 2], values[3][chunk].word[j / 2], halves)};
+        multiply_fragments<T>(sums[chunk][j], packed, right);
+      }
+    }
+  }
+
+  /// Leaves sums, largest and total of each row in `rows`: [16][kHeadDim + 2].
+  REPRISE_DEVICE void leave_in(float* rows) const {
+    const int group = lane_index() / 4;
+    const int member = lane_index() % 4;
+    REPRISE_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      float* row = rows + (group + half * 8) * (kHeadDim + 2);
+      REPRISE_UNROLL
+      for (int chunk = 0; chunk < kChunks; ++chunk) {
+        REPRISE_UNROLL
+        for (int j = 0; j < 8; ++j) {
+          REPRISE_UNROLL
+          for (int i = 0; i < 2; ++i) {
+            row[chunk * 64 + (member * 2 + i) * 8 + j] = sums[chunk][j][half * 2 + i];
+          }
+        }
+      }
+      float total = totals[half];
+      total += shuffle_xor(total, 1);
+      total += shuffle_xor(total, 2);
+      if (member == 0) {
+        row[kHeadDim] = largest[half];
+        row[kHeadDim + 1] = total;
+      }
+    }
+  }
+};
+
+/// One row's element d out of `count` parts that lie `stride` floats apart, in their order.
+struct MergedElement {
+  float sum;
+  float largest;
+  float total;
+};
+template <int kHeadDim, typename Load>
+REPRISE_DEVICE MergedElement
+merge_parts(const float* row, int64_t stride, int count, int d, const Load& load) {
+  float largest = kLowest;
+  for (int i = 0; i < count; ++i) {
+    const float candidate = load(row + i * stride + kHeadDim);
+    largest = candidate > largest ? candidate : largest;
+  }
+  MergedElement merged = {0, largest, 0};
+  for (int i = 0; i < count; ++i) {
+    const float* part = row + i * stride;
+    const float weight = exponential_2(load(part + kHeadDim) - largest);
+    merged.sum = multiply_add(load(part + d), weight, merged.sum);
+    merged.total = multiply_add(load(part + kHeadDim + 1), weight, merged.total);
+  }
+  return merged;
+}
+
+template <typename T>
+REPRISE_DEVICE void store_attention(const AttentionKernelArguments& a,
+                                    const AttentionTile& tile,
+                                    int64_t kv_head,
+                                    int row,
+                                    int d,
+                                    const MergedElement& merged) {
+  const int64_t index = tile.first_row + row;
+  T* out = static_cast<T*>(a.out) +
+           (tile.r.first_token + index / a.group_size) * a.out_token_stride +
+           (kv_head * a.group_size + index % a.group_size) * a.out_head_stride;
+  put(out + d, merged.total > 0 ? merged.sum / merged.total : 0.0F);
+}
+
+/// On the tensor cores, with the positions split over blocks; the last block of a tile to arrive
+/// merges what the others left. \pre q is aligned to 16 bytes and so are its strides
+template <typename T, int kHeadDim>
+REPRISE_DEVICE void attention_fragments(const CudaAttentionArguments& arguments) {
+  constexpr int kRowSize = kHeadDim + 2;
+  const AttentionKernelArguments& a = arguments.call;
+  zero_padding<T>(a);
+  const int64_t split = block_index() % arguments.num_splits;
+  const int64_t kv_head = block_index() / arguments.num_splits % a.kv_heads;
+  const int64_t tile_index = block_index() / arguments.num_splits / a.kv_heads;
+  const AttentionTile tile = find_tile(a, tile_index);
+  if (tile.num_rows == 0) return;
+
+  // The positions of the tile in steps of sixteen, in as many parts as pay.
+  const int64_t last_token = (tile.first_row + tile.num_rows - 1) / a.group_size;
+  const int64_t highest = max_of(0, context_of(tile.r, last_token));
+  const int64_t lowest =
+      window_begin_of(a, max_of(0, context_of(tile.r, tile.first_row / a.group_size)));
+  const int64_t first_step = lowest / kAttentionWarpRows;
+  const int64_t num_steps = max_of(0, ceil_div(highest, kAttentionWarpRows) - first_step);
+  const int64_t splits = max_of(
+      1,
+      min_of(arguments.num_splits,
+             ceil_div(num_steps * kAttentionWarpRows, kLeastSplitPositions)));
+  if (split >= splits) return;
+  const int64_t steps_per_split = ceil_div(num_steps, splits);
+  const int64_t begin = first_step + split * steps_per_split;
+  const int64_t end = first_step + min_of(num_steps, (split + 1) * steps_per_split);
+
+  const int64_t first_row =
+      tile.first_row + (tile.shares_rows ? 0 : warp_index() * kAttentionWarpRows);
+  AttentionRows<T, kHeadDim> rows(a, tile, kv_head, first_row);
+  const int64_t stop = min_of(end, ceil_div(rows.highest, kAttentionWarpRows));
+  for (int64_t step = begin + (tile.shares_rows ? warp_index() : 0); step < stop;
+       step += tile.shares_rows ? num_warps() : 1) {
+    rows.attend(step * kAttentionWarpRows);
+  }
+  auto* shared = reinterpret_cast<float*>(shared_memory());  // [warps][16][kRowSize]
+  rows.leave_in(shared + warp_index() * kAttentionWarpRows * kRowSize);
+  sync_block();
+
+  const int num_elements = static_cast<int>(tile.num_rows) * kHeadDim;
+  const int64_t part_size = int64_t{kAttentionTileRows} * kRowSize;
+  const int64_t item = tile_index * a.kv_heads + kv_head;
+  float* partials = arguments.partials + item * arguments.num_splits * part_size;
+  for (int i = thread_index(); i < num_elements; i += num_threads()) {
+    const int row = i / kHeadDim;
+    const int d = i % kHeadDim;
+    const MergedElement merged =
+        merge_parts<kHeadDim>(shared + row * kRowSize,
+                              kAttentionWarpRows * kRowSize,
+                              tile.shares_rows ? num_warps() : 1,
+                              d,
+                              [](const float* place) { return *place; });
+    if (splits == 1) {
+      store_attention<T>(a, tile, kv_head, row, d, merged);
+      continue;
+    }
+    float* part = partials + split * part_size + row * kRowSize;
+    part[d] = merged.sum;
+    if (d == 0) {
+      part[kHeadDim] = merged.largest;
+      part[kHeadDim + 1] = merged.total;
+    }
+  }
+  if (splits == 1) return;
+
+  fence();
+  sync_block();
+  auto* is_last = reinterpret_cast<int*>(shared_memory());
+  if (thread_index() == 0) {
+    *is_last = atomic_add(arguments.arrived + item, 1) == splits - 1 ? 1 : 0;
+  }
+  sync_block();
+  if (*is_last == 0) return;
+  fence();
+  for (int i = thread_index(); i < num_elements; i += num_threads()) {
+    const int row = i / kHeadDim;
+    const int d = i % kHeadDim;
+    store_attention<T>(
+        a,
+        tile,
+        kv_head,
+        row,
+        d,
+        merge_parts<kHeadDim>(
+            partials + row * kRowSize,
+            part_size,
+            static_cast<int>(splits),
+            d,
+            // Past the first-level cache, which may hold neighbours of what others wrote since.
+            [](const float* place) { return load_fresh(place); }));
+  }
+  if (thread_index() == 0) arguments.arrived[item] = 0;  // for the next launch
+}
+
+}  // namespace reprise::kernels::cuda

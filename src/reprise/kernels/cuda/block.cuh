@@ -1,0 +1,235 @@
+#pragma once
+
+// What kernels need of a thread block, in words that nvcc and, through a fixture, the host's
+// compiler understand: the tests run the kernels' own source on the CPU.
+#include <cstddef>
+#include <cstdint>
+
+#include "reprise/kernels/element.h"
+#include "reprise/kernels/rows.h"
+
+#if defined(__CUDACC__)
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#define REPRISE_DEVICE __device__ __forceinline__
+#define REPRISE_UNROLL _Pragma("unroll")
+#else
+#include <cmath>
+
+#include "reprise/kernels/cuda/host_block_fixture.h"
+#define REPRISE_DEVICE inline
+#define REPRISE_UNROLL
+#endif
+
+namespace reprise::kernels::cuda {
+
+inline constexpr int kWarpSize = 32;
+
+#if defined(__CUDACC__)
+
+REPRISE_DEVICE int thread_index() { return static_cast<int>(threadIdx.x); }
+REPRISE_DEVICE int num_threads() { return static_cast<int>(blockDim.x); }
+REPRISE_DEVICE uint32_t block_index() { return blockIdx.x; }
+REPRISE_DEVICE uint32_t grid_size() { return gridDim.x; }
+REPRISE_DEVICE void sync_block() { __syncthreads(); }
+REPRISE_DEVICE float shuffle_xor(float value, int mask) {
+  return __shfl_xor_sync(0xffffffffU, value, mask);
+}
+REPRISE_DEVICE int shuffle_from(int value, int lane) {
+  return __shfl_sync(0xffffffffU, value, lane);
+}
+/// Dynamic shared memory, aligned to 16.
+REPRISE_DEVICE char* shared_memory() {
+  extern __shared__ int4 memory[];
+  return reinterpret_cast<char*>(memory);
+}
+/// Everything that the calling thread wrote is visible to the whole GPU before what comes next.
+REPRISE_DEVICE void fence() { __threadfence(); }
+REPRISE_DEVICE int atomic_add(int32_t* value, int amount) { return atomicAdd(value, amount); }
+REPRISE_DEVICE float exponential_2(float x) { return exp2f(x); }
+REPRISE_DEVICE float exponential(float x) { return expf(x); }
+REPRISE_DEVICE float square_root(float x) { return sqrtf(x); }
+REPRISE_DEVICE float multiply_add(float a, float b, float c) { return fmaf(a, b, c); }
+
+struct alignas(16) Words4 {
+  uint32_t word[4];
+};
+REPRISE_DEVICE Words4 load_words(const void* address) {
+  const uint4 v = *static_cast<const uint4*>(address);
+  return {{v.x, v.y, v.z, v.w}};
+}
+/// Read once: weights pass through without pushing anything else out of the caches.
+REPRISE_DEVICE Words4 load_words_once(const void* address) {
+  const uint4 v = __ldcs(static_cast<const uint4*>(address));
+  return {{v.x, v.y, v.z, v.w}};
+}
+REPRISE_DEVICE float load_fresh(const float* address) { return __ldcg(address); }
+REPRISE_DEVICE void store_words(void* address, const Words4& w) {
+  *static_cast<uint4*>(address) = make_uint4(w.word[0], w.word[1], w.word[2], w.word[3]);
+}
+/// Bytes of two words, picked by the digits of `selector`, the lowest digit first.
+REPRISE_DEVICE uint32_t permute_bytes(uint32_t a, uint32_t b, uint32_t selector) {
+  return __byte_perm(a, b, selector);
+}
+
+REPRISE_DEVICE float float_of(uint32_t bits) { return __uint_as_float(bits); }
+REPRISE_DEVICE uint32_t bits_of(float x) { return __float_as_uint(x); }
+REPRISE_DEVICE float as_float(float x) { return x; }
+REPRISE_DEVICE float as_float(BFloat16 x) {
+  return __uint_as_float(static_cast<uint32_t>(x.bits) << 16);
+}
+REPRISE_DEVICE float as_float(Float16 x) { return __half2float(__ushort_as_half(x.bits)); }
+REPRISE_DEVICE void put(float* out, float x) { *out = x; }
+REPRISE_DEVICE void put(BFloat16* out, float x) {
+  out->bits = __bfloat16_as_ushort(__float2bfloat16_rn(x));
+}
+REPRISE_DEVICE void put(Float16* out, float x) { out->bits = __half_as_ushort(__float2half_rn(x)); }
+
+/// c += a b of the tensor cores: a[16, 16] by rows, b[16, 8] by columns, c[16, 8]. Which elements a
+/// lane holds: PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type".
+template <typename T>
+REPRISE_DEVICE void multiply_fragments(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+  if constexpr (sizeof(T) == 2) {
+    if constexpr (__is_same(T, BFloat16)) {
+      asm volatile(
+          "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+          "{%8,%9}, {%0,%1,%2,%3};"
+          : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    } else {
+      asm volatile(
+          "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
+          "{%8,%9}, {%0,%1,%2,%3};"
+          : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    }
+  }
+}
+
+#endif
+
+REPRISE_DEVICE int lane_index() { return thread_index() % kWarpSize; }
+REPRISE_DEVICE int warp_index() { return thread_index() / kWarpSize; }
+REPRISE_DEVICE int num_warps() { return num_threads() / kWarpSize; }
+
+REPRISE_DEVICE float warp_sum(float value) {
+  for (int mask = 16; mask > 0; mask /= 2) value += shuffle_xor(value, mask);
+  return value;
+}
+
+/// What x becomes when it is stored.
+template <typename T>
+REPRISE_DEVICE float rounded(float x) {
+  T stored;
+  put(&stored, x);
+  return as_float(stored);
+}
+
+template <typename T>
+REPRISE_DEVICE uint32_t pack(float low, float high) {
+  T pair[2];
+  put(pair, low);
+  put(pair + 1, high);
+  return static_cast<uint32_t>(pair[0].bits) | (static_cast<uint32_t>(pair[1].bits) << 16);
+}
+
+/// The j-th element of type T in sixteen bytes.
+template <typename T>
+REPRISE_DEVICE float element_of(const Words4& words, int j) {
+  if constexpr (sizeof(T) == 4) {
+    return float_of(words.word[j]);
+  } else {
+    return as_float(T{static_cast<uint16_t>(words.word[j / 2] >> (j % 2 * 16))});
+  }
+}
+
+REPRISE_DEVICE bool is_aligned(const void* address) {
+  return reinterpret_cast<uintptr_t>(address) % 16 == 0;
+}
+
+/// Columns that a thread takes at a time: 16 bytes of a 16-bit type.
+inline constexpr int kColumns = 8;
+
+/// Up to kColumns elements; zeros behind `count`.
+template <typename T>
+REPRISE_DEVICE void load_columns(const T* x, int64_t count, float (&values)[kColumns]) {
+  if (count >= kColumns && is_aligned(x)) {
+    constexpr int kPerLoad = 16 / sizeof(T);
+    REPRISE_UNROLL
+    for (int i = 0; i < kColumns; i += kPerLoad) {
+      const Words4 words = load_words(x + i);
+      REPRISE_UNROLL
+      for (int j = 0; j < kPerLoad; ++j) values[i + j] = element_of<T>(words, j);
+    }
+    return;
+  }
+  for (int i = 0; i < kColumns; ++i) values[i] = i < count ? as_float(x[i]) : 0.0F;
+}
+
+template <typename T>
+REPRISE_DEVICE void store_columns(T* out, int64_t count, const float (&values)[kColumns]) {
+  if (count >= kColumns && is_aligned(out)) {
+    constexpr int kPerStore = 16 / sizeof(T);
+    REPRISE_UNROLL
+    for (int i = 0; i < kColumns; i += kPerStore) {
+      Words4 words;
+      REPRISE_UNROLL
+      for (int j = 0; j < 4; ++j) {
+        if constexpr (sizeof(T) == 4) {
+          words.word[j] = bits_of(values[i + j]);
+        } else {
+          words.word[j] = pack<T>(values[i + 2 * j], values[i + 2 * j + 1]);
+        }
+      }
+      store_words(out + i, words);
+    }
+    return;
+  }
+  for (int i = 0; i < kColumns && i < count; ++i) put(out + i, values[i]);
+}
+
+/// The threads that work on one row: a warp, or the block. Which of them depends on the row's width
+/// alone, and with it the order of its sums.
+struct Team {
+  int rank;
+  int size;
+
+  REPRISE_DEVICE float sum(float value) const {
+    value = warp_sum(value);
+    if (size == kWarpSize) return value;
+    auto* parts = reinterpret_cast<float*>(shared_memory());
+    if (lane_index() == 0) parts[warp_index()] = value;
+    sync_block();
+    float total = 0;
+    for (int warp = 0; warp < num_warps(); ++warp) total += parts[warp];
+    sync_block();
+    return total;
+  }
+};
+
+inline constexpr int64_t kWidestWarpRow = 1024;
+
+/// Calls act(row, team) for each row of the tile, by every thread of the row's team.
+template <typename Act>
+REPRISE_DEVICE void for_each_row(const RowTile& tile, int64_t width, const Act& act) {
+  if (width <= kWidestWarpRow) {
+    for (int64_t row = tile.row_begin + warp_index(); row < tile.row_end; row += num_warps()) {
+      act(row, Team{lane_index(), kWarpSize});
+    }
+  } else {
+    for (int64_t row = tile.row_begin; row < tile.row_end; ++row) {
+      act(row, Team{thread_index(), num_threads()});
+    }
+  }
+}
+
+/// Calls act(column, count) for the team's stretches of [begin, end).
+template <typename Act>
+REPRISE_DEVICE void for_each_columns(const Team& team, int64_t begin, int64_t end, const Act& act) {
+  for (int64_t column = begin + int64_t{team.rank} * kColumns; column < end;
+       column += int64_t{team.size} * kColumns) {
+    act(column, end - column);
+  }
+}
+
+}  // namespace reprise::kernels::cuda

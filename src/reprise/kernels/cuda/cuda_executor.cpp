@@ -1,0 +1,231 @@
+#include "reprise/kernels/cuda/cuda_executor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "reprise/base/error.h"
+#include "reprise/kernels/cuda/attention_arguments.h"
+#include "reprise/kernels/cuda/cuda_kernels.h"
+#include "reprise/kernels/cuda/linear_launch.h"
+#include "reprise/kernels/launch.h"
+#include "reprise/kernels/rope_kv_write/rope_kv_write.h"
+#include "reprise/tensor/custom_op.h"
+
+namespace reprise::kernels::cuda {
+namespace {
+
+// Blocks of an attention launch that keep every multiprocessor busy.
+constexpr int64_t kBlocksPerMultiprocessor = 4;
+constexpr int64_t kLargestFragmentHead = 128;
+
+[[noreturn]] void refuse(OpCode code) {
+  throw InvalidArgument(
+      fmt::format("{}: has no CUDA kernel yet; use --device cpu, or a model and passes without it "
+                  "(eight-bit types need the CPU)",
+                  op_name(code)));
+}
+
+/// Splits of the positions of a launch with so many tiles and heads.
+int64_t num_splits(int64_t tiles, int num_multiprocessors) {
+  return std::clamp<int64_t>(
+      ceil_div(kBlocksPerMultiprocessor * num_multiprocessors, tiles), 1, kMostSplits);
+}
+
+/// Places of partial results that no launch exceeds: with more tiles than wanted blocks there is
+/// one split, and nothing is left for others.
+int64_t most_partials(int num_multiprocessors) {
+  return 2 * kBlocksPerMultiprocessor * num_multiprocessors + kMostSplits;
+}
+
+bool is_aligned(const Tensor& tensor) {
+  return reinterpret_cast<uintptr_t>(tensor.data()) % 16 == 0 && tensor.stride(0) % 8 == 0 &&
+         tensor.stride(1) % 8 == 0;
+}
+
+const device::Kernel* fragment_kernel(const AttentionKernels& kernels, const Tensor& q) {
+  if (!is_aligned(q)) return nullptr;
+  if (q.size(2) == 64) return kernels.head_64;
+  return q.size(2) == kLargestFragmentHead ? kernels.head_128 : nullptr;
+}
+
+}  // namespace
+
+CudaExecutor::CudaExecutor(device::Stream& stream,
+                           device::MemoryPool& pool,
+                           const CudaExecutorOptions& options)
+    : EagerExecutor(stream, pool, row_kernels()), options_(options) {
+  device::Device& device = stream.device();
+  for (const device::Kernel* kernel : all_kernels()) device.load(*kernel);
+  const auto places = static_cast<size_t>(most_partials(options.num_multiprocessors));
+  partials_ = device.allocate(places * kAttentionTileRows * (kLargestFragmentHead + 2) *
+                              sizeof(float));
+  arrived_ = device.allocate(places * sizeof(int32_t));
+}
+
+bool CudaExecutor::run(const OpCall& call, std::span<const Tensor> in, std::span<Tensor> out) {
+  const Tensor none;
+  const auto linear = [&](const LinearKernels& kernels, const Tensor& residual) {
+    return launch_linear(stream(),
+                         kernels,
+                         {.x = in[0],
+                          .weight = in[1],
+                          .bias = in[2],
+                          .residual = residual,
+                          .num_rows = none,
+                          .out = out[0]});
+  };
+  switch (call.code) {
+    case OpCode::linear:
+      return linear(linear_kernels(in[0].dtype()), none);
+    case OpCode::linear_add:
+      return linear(linear_kernels(in[0].dtype()), in[3]);
+    case OpCode::linear_silu_and_mul:
+      return linear(linear_silu_and_mul_kernels(in[0].dtype()), none);
+    case OpCode::lm_head:
+      return launch_linear(stream(),
+                           lm_head_kernels(in[0].dtype()),
+                           {.x = in[0],
+                            .weight = in[1],
+                            .bias = none,
+                            .residual = none,
+                            .num_rows = in[2],
+                            .out = out[0]});
+    case OpCode::linear_rope_kv_write:
+      return launch_linear_rope_kv_write(call, in, out[0]);
+    case OpCode::attention:
+      return launch_attention(call, in);
+    case OpCode::custom:
+      if (!call.attributes.custom->launch_cuda) {
+        throw InvalidArgument(fmt::format("custom op {} has no kernel for {}: register one",
+                                          call.attributes.custom->name,
+                                          stream().device().name()));
+      }
+      call.attributes.custom->launch_cuda(stream(), in, out);
+      return true;
+    case OpCode::quantize_per_token:
+    case OpCode::quantize_static:
+    case OpCode::rms_norm_quant:
+    case OpCode::fused_add_rms_norm_quant:
+    case OpCode::silu_and_mul_quant:
+    case OpCode::scaled_linear:
+    case OpCode::attention_quant:
+    case OpCode::row_group:
+      refuse(call.code);
+    default:
+      return EagerExecutor::run(call, in, out);
+  }
+}
+
+bool CudaExecutor::launch_attention(const OpCall& call, std::span<const Tensor> in) {
+  const Tensor& q = in[0];
+  const Tensor& keys = in[1];
+  const Tensor& out = in[6];
+  if (q.size(2) > kMaxAttentionHeadDim) {
+    throw InvalidArgument(
+        fmt::format("attention: head_dim {} is more than the {} that the CUDA kernels support",
+                    q.size(2),
+                    kMaxAttentionHeadDim));
+  }
+  require_dense_rows(q, "attention");
+  require_dense_rows(out, "attention");
+  const int64_t num_tokens = q.size(0);
+  const int64_t num_reqs = in[4].size(0);
+  const int64_t kv_heads = keys.size(1);
+  const int64_t group_size = q.size(1) / kv_heads;
+  CudaAttentionArguments arguments = {
+      .call = {.q = q.data(),
+               .key_cache = keys.data(),
+               .value_cache = in[2].data(),
+               .out = out.data(),
+               .out_scale = nullptr,
+               .query_start_loc = in[3].data_as<int32_t>(),
+               .seq_lens = in[4].data_as<int32_t>(),
+               .block_table = in[5].data_as<int32_t>(),
+               .q_token_stride = q.stride(0),
+               .q_head_stride = q.stride(1),
+               .out_token_stride = out.stride(0),
+               .out_head_stride = out.stride(1),
+               .block_table_stride = in[5].stride(0),
+               .num_tokens = num_tokens,
+               .num_reqs = num_reqs,
+               .kv_heads = kv_heads,
+               .group_size = group_size,
+               .head_dim = q.size(2),
+               .block_size = keys.size(2),
+               .sliding_window = call.attributes.sliding_window,
+               .tokens_per_block = 0,
+               .scale = call.attributes.scale,
+               .out_type = AttentionOut::like_q},
+      .partials = static_cast<float*>(partials_.data()),
+      .arrived = static_cast<int32_t*>(arrived_.data()),
+      .max_tiles = 0,
+      .num_splits = 1};
+  const AttentionKernels kernels = attention_kernels(q.dtype());
+  const device::Kernel* kernel = fragment_kernel(kernels, q);
+  int64_t blocks = 0;
+  if (kernel != nullptr) {
+    // As many tiles as any batch of this shape can have.
+    arguments.max_tiles =
+        std::min(num_reqs, num_tokens) + num_tokens * group_size / kAttentionTileRows;
+    arguments.num_splits =
+        num_splits(arguments.max_tiles * kv_heads, options_.num_multiprocessors);
+    blocks = arguments.max_tiles * kv_heads * arguments.num_splits;
+  } else {
+    kernel = kernels.by_rows;
+    blocks = ceil_div(num_tokens * q.size(1), kernel->cuda.threads_per_block / 32);
+  }
+  if (num_tokens == 0) blocks = 0;
+  return launch(stream(),
+                *kernel,
+                static_cast<uint32_t>(blocks),
+                arguments,
+                std::array{writes(out),
+                           reads(q),
+                           reads(keys),
+                           reads(in[2]),
+                           reads(in[3]),
+                           reads(in[4]),
+                           reads(in[5])});
+}
+
+bool CudaExecutor::launch_linear_rope_kv_write(const OpCall& call,
+                                               std::span<const Tensor> in,
+                                               const Tensor& q_out) {
+  // Two launches: the product goes through memory of the pool.
+  const Tensor none;
+  const int64_t tokens = in[0].size(0);
+  const int64_t columns = in[1].size(0);
+  const int64_t heads = q_out.size(1);
+  const int64_t kv_heads = in[5].size(1);
+  const int64_t head_dim = q_out.size(2);
+  const Tensor product = allocate({in[0].dtype(), {tokens, columns}});
+  launch_linear(stream(),
+                linear_kernels(in[0].dtype()),
+                {.x = in[0],
+                 .weight = in[1],
+                 .bias = in[2],
+                 .residual = none,
+                 .num_rows = none,
+                 .out = product});
+  const auto part = [&](int64_t count, int64_t first_head) {
+    return product.with_layout(
+        {tokens, count, head_dim}, {columns, head_dim, 1}, first_head * head_dim);
+  };
+  return launch_rope_kv_write(stream(),
+                              row_kernels(),
+                              part(heads, 0),
+                              part(kv_heads, heads),
+                              part(kv_heads, heads + kv_heads),
+                              {.positions = in[3],
+                               .cos_sin = in[4],
+                               .key_cache = in[5],
+                               .value_cache = in[6],
+                               .slot_mapping = in[7],
+                               .q_norm = in[8],
+                               .k_norm = in[9],
+                               .epsilon = call.attributes.epsilon,
+                               .q_out = q_out});
+}
+
+}  // namespace reprise::kernels::cuda

@@ -1,0 +1,308 @@
+#include "reprise/kernels/cuda/cuda_executor.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "reprise/base/error.h"
+#include "reprise/kernels/attention/attention.h"
+#include "reprise/kernels/cuda/cuda_machine_fixture.h"
+#include "reprise/kernels/linear/linear.h"
+#include "reprise/kernels/reference.h"
+#include "reprise/kernels/silu_and_mul/silu_and_mul.h"
+
+// Products, attention and what the executor decides, against the oracles of the CPU's kernels. The
+// memory of the fake driver is the host's, so oracles read the very same tensors.
+namespace reprise::kernels::cuda {
+namespace {
+
+class CudaOps : public testing::TestWithParam<DType> {
+ protected:
+  [[nodiscard]] DType dtype() const { return GetParam(); }
+
+  Tensor make(Shape shape, DType type) {
+    Tensor tensor = Tensor::own(
+        {type, shape}, device::PoolReference(pool_->allocate(TensorType{type, shape}.bytes())), executor_);
+    std::memset(tensor.data(), 0xFF, TensorType{type, shape}.bytes());
+    return tensor;
+  }
+  Tensor make(Shape shape) { return make(shape, dtype()); }
+  Tensor random(Shape shape, double deviation = 1.0) {
+    Tensor tensor = make(shape);
+    fill(tensor, deviation);
+    return tensor;
+  }
+  void fill(const Tensor& tensor, double deviation) {
+    std::normal_distribution<double> normal(0, deviation);
+    for (const RowIndex& row : all_rows(tensor)) {
+      for (int64_t i = 0; i < tensor.size(-1); ++i) {
+        set_row_element(tensor, normal(random_), row, i);
+      }
+    }
+  }
+  Tensor ints(Shape shape, const std::vector<int32_t>& values) {
+    Tensor tensor = make(shape, DType::i32);
+    std::memcpy(tensor.data(), values.data(), values.size() * 4);
+    return tensor;
+  }
+  Tensor run(OpCode code, std::vector<Tensor> inputs, OpAttributes attributes = {}) {
+    std::array<Tensor, 1> outputs;
+    executor_.execute({.code = code, .attributes = attributes}, inputs, outputs);
+    stream_->synchronize();
+    return outputs[0];
+  }
+  [[nodiscard]] double unit() const {
+    return dtype() == DType::f32 ? 1e-6 : (dtype() == DType::bf16 ? 1.0 / 256 : 1.0 / 2048);
+  }
+  void expect_close(const Tensor& got, const Tensor& want, double absolute) {
+    ASSERT_EQ(got.shape(), want.shape());
+    for (const RowIndex& row : all_rows(want)) {
+      for (int64_t i = 0; i < want.size(-1); ++i) {
+        const double wanted = row_element(want, row, i);
+        const double found = row_element(got, row, i);
+        ASSERT_NEAR(found, wanted, absolute + 1.01 * unit() * std::abs(wanted)) << "column " << i;
+      }
+    }
+  }
+
+  CudaMachine machine_;
+  std::unique_ptr<device::Stream> stream_ = machine_.device().create_stream();
+  std::unique_ptr<device::MemoryPool> pool_ = machine_.device().create_pool();
+  CudaExecutor executor_{*stream_, *pool_, {.num_multiprocessors = 4}};
+  std::mt19937 random_{7};
+};
+
+TEST_P(CudaOps, multiply_like_the_oracle_at_edges_of_rows_columns_and_depth) {
+  for (int64_t rows : {1, 2, 7, 8, 9, 31, 32, 33, 65}) {
+    for (int64_t columns : {1, 16, 17}) {
+      for (int64_t depth : {8, 31, 40, 264, 1096}) {
+        SCOPED_TRACE(testing::Message() << rows << " x " << columns << " x " << depth);
+        if (depth > 264 && columns != 17) continue;
+        const Tensor x = random({rows, depth});
+        const Tensor weight = random({columns, depth});
+        const Tensor bias = random({columns});
+        const Tensor want = make({rows, columns}, DType::f32);
+        linear_ref(x, weight, bias, want);
+        const double noise = 4e-6 * std::sqrt(static_cast<double>(depth)) + 1e-6;
+        expect_close(run(OpCode::linear, {x, weight, bias}), want, noise);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_P(CudaOps, a_row_of_a_product_has_the_same_bits_in_every_batch) {
+  const Tensor x = random({70, 264});
+  const Tensor weight = random({40, 264});
+  const Tensor all = run(OpCode::linear, {x, weight, {}});
+  for (int64_t rows : {1, 5, 8, 9, 33}) {
+    const Tensor some =
+        run(OpCode::linear, {x.with_layout({rows, 264}, {264, 1}, 3 * 264), weight, {}});
+    const size_t row_bytes = 40 * dtype_bytes(dtype());
+    EXPECT_EQ(std::memcmp(some.data(),
+                          all.data_as<std::byte>() + 3 * row_bytes,
+                          static_cast<size_t>(rows) * row_bytes),
+              0)
+        << rows;
+  }
+}
+
+TEST_P(CudaOps, multiply_rows_that_are_strided_or_not_aligned) {
+  const Tensor wide = random({6, 3 * 48});
+  for (const int64_t first : {0, 48, 5}) {
+    const Tensor x = wide.with_layout({6, 48}, {3 * 48, 1}, first);
+    const Tensor weight = random({19, 48});
+    const Tensor want = make({6, 19}, DType::f32);
+    linear_ref(x, weight, {}, want);
+    expect_close(run(OpCode::linear, {x, weight, {}}), want, 1e-4);
+  }
+}
+
+TEST_P(CudaOps, fused_products_have_the_bits_of_the_ops_they_stand_for) {
+  for (int64_t rows : {1, 9, 33}) {
+    const Tensor x = random({rows, 72});
+    const Tensor weight = random({2 * 21, 72});
+    const Tensor bias = random({2 * 21});
+    const Tensor product = run(OpCode::linear, {x, weight, bias});
+    const Tensor residual = random({rows, 2 * 21});
+    const Tensor sum = run(OpCode::add, {residual, product});
+    const Tensor fused_sum = run(OpCode::linear_add, {x, weight, bias, residual});
+    EXPECT_EQ(std::memcmp(sum.data(), fused_sum.data(), sum.type().bytes()), 0) << rows;
+    const Tensor gated = run(OpCode::silu_and_mul, {product});
+    const Tensor fused = run(OpCode::linear_silu_and_mul, {x, weight, bias});
+    EXPECT_EQ(std::memcmp(gated.data(), fused.data(), gated.type().bytes()), 0) << rows;
+  }
+}
+
+TEST_P(CudaOps, the_head_computes_only_the_rows_that_are_wanted_when_it_runs) {
+  for (int32_t wanted : {0, 1, 8, 9, 40}) {
+    const Tensor x = random({40, 64});
+    const Tensor weight = random({33, 64});
+    const Tensor want = make({40, 33}, DType::f32);
+    linear_ref(x, weight, {}, want);
+    const Tensor logits = run(OpCode::lm_head, {x, weight, ints({1}, {wanted})});
+    for (int64_t row = 0; row < wanted; ++row) {
+      for (int64_t i = 0; i < 33; ++i) {
+        ASSERT_NEAR(logits.data_as<float>()[row * 33 + i], element(want, row, i), 1e-4);
+      }
+    }
+  }
+}
+
+/// A batch of requests over a cache, some of whose rows nobody may read.
+struct Batch {
+  std::vector<int32_t> query_lens;
+  std::vector<int32_t> seq_lens;
+  int32_t padding_tokens = 0;
+  int32_t padding_reqs = 0;
+};
+
+class CudaAttention : public CudaOps {
+ protected:
+  void expect_oracle(const Batch& batch,
+                     int64_t heads,
+                     int64_t kv_heads,
+                     int64_t head_dim,
+                     int64_t block_size,
+                     int64_t window = 0) {
+    std::vector<int32_t> starts{0};
+    for (int32_t len : batch.query_lens) starts.push_back(starts.back() + len);
+    const int64_t tokens = starts.back() + batch.padding_tokens;
+    std::vector<int32_t> lens = batch.seq_lens;
+    for (int32_t i = 0; i < batch.padding_reqs; ++i) {
+      starts.push_back(starts.back());
+      lens.push_back(0);
+    }
+    const auto reqs = static_cast<int64_t>(lens.size());
+    const int64_t longest = *std::max_element(lens.begin(), lens.end());
+    const int64_t blocks_per_req = (longest + block_size - 1) / block_size + 1;
+    std::vector<int32_t> table(static_cast<size_t>(reqs * blocks_per_req));
+    std::iota(table.begin(), table.end(), 0);
+    std::shuffle(table.begin(), table.end(), random_);
+    const Tensor keys = random({reqs * blocks_per_req, kv_heads, block_size, head_dim});
+    const Tensor values = random({reqs * blocks_per_req, kv_heads, block_size, head_dim});
+    // Rows of padding and behind a request's end hold NaNs, and its table what is no block.
+    for (int64_t r = 0; r < reqs; ++r) {
+      for (int64_t p = lens[static_cast<size_t>(r)]; p < blocks_per_req * block_size; ++p) {
+        const int64_t block = table[static_cast<size_t>(r * blocks_per_req + p / block_size)];
+        for (int64_t h = 0; h < kv_heads; ++h) {
+          for (int64_t i = 0; i < head_dim; ++i) {
+            set_element(keys, NAN, block, h, p % block_size, i);
+            set_element(values, NAN, block, h, p % block_size, i);
+          }
+        }
+      }
+    }
+    const Tensor q = random({tokens, heads, head_dim});
+    const Tensor start_tensor = ints({reqs + 1}, starts);
+    const Tensor len_tensor = ints({reqs}, lens);
+    const Tensor table_tensor = ints({reqs, blocks_per_req}, table);
+    const Tensor want = make({tokens, heads, head_dim}, DType::f32);
+    const Tensor out = make({tokens, heads, head_dim});
+    const float scale = 1.0F / std::sqrt(static_cast<float>(head_dim));
+    attention_ref({.q = q,
+                   .key_cache = keys,
+                   .value_cache = values,
+                   .query_start_loc = start_tensor,
+                   .seq_lens = len_tensor,
+                   .block_table = table_tensor,
+                   .out = want,
+                   .scale = scale,
+                   .sliding_window = window});
+    for (int round = 0; round < 2; ++round) {  // what one launch leaves must suit the next
+      const std::array<Tensor, 7> inputs{
+          q, keys, values, start_tensor, len_tensor, table_tensor, out};
+      OpAttributes attributes;
+      attributes.scale = scale;
+      attributes.sliding_window = window;
+      executor_.execute({.code = OpCode::attention, .attributes = attributes}, inputs, {});
+      expect_close(out, want, dtype() == DType::f32 ? 1e-5 : 2.5 * unit());
+      if (HasFatalFailure()) return;
+    }
+  }
+};
+
+TEST_P(CudaAttention, agrees_with_the_oracle_for_every_mix_of_requests) {
+  const std::vector<Batch> batches = {
+      {.query_lens = {1}, .seq_lens = {1}},
+      {.query_lens = {1}, .seq_lens = {17}},
+      {.query_lens = {1, 1, 1}, .seq_lens = {5, 64, 33}, .padding_tokens = 5, .padding_reqs = 5},
+      {.query_lens = {5, 1, 30}, .seq_lens = {5, 40, 50}, .padding_tokens = 3, .padding_reqs = 1},
+      {.query_lens = {40, 2}, .seq_lens = {100, 2}},
+      {.query_lens = {1}, .seq_lens = {700}},         // split over blocks
+      {.query_lens = {3, 1}, .seq_lens = {600, 300}},  // likewise, with different parts
+  };
+  for (const int64_t head_dim : {64, 128, 32}) {
+    for (size_t i = 0; i < batches.size(); ++i) {
+      for (const int64_t kv_heads : {1, 2}) {
+        SCOPED_TRACE(testing::Message() << "batch " << i << ", head_dim " << head_dim);
+        expect_oracle(batches[i], 4, kv_heads, head_dim, 16);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_P(CudaAttention, serves_odd_groups_blocks_and_windows) {
+  const Batch batch{.query_lens = {1, 9, 1}, .seq_lens = {70, 60, 300}, .padding_tokens = 2};
+  for (const int64_t head_dim : {64, 40}) {
+    expect_oracle(batch, 7, 1, head_dim, 16);   // a group of seven
+    expect_oracle(batch, 3, 3, head_dim, 8);    // blocks shorter than a step
+    expect_oracle(batch, 2, 1, head_dim, 24);   // and of no power of two
+    expect_oracle(batch, 4, 2, head_dim, 16, 1);
+    expect_oracle(batch, 4, 2, head_dim, 16, 37);
+    expect_oracle(batch, 20, 1, head_dim, 16);  // more heads than a warp has rows
+  }
+}
+
+TEST_P(CudaAttention, finds_its_tile_among_many_requests) {
+  Batch batch;
+  for (int32_t i = 0; i < 75; ++i) {
+    batch.query_lens.push_back(i % 7 == 0 ? 20 : i % 3);
+    batch.seq_lens.push_back(batch.query_lens.back() + i % 5);
+  }
+  expect_oracle(batch, 4, 1, 64, 16);
+}
+
+TEST_P(CudaOps, what_has_no_kernel_is_refused_by_name) {
+  const Tensor x = random({2, 16});
+  OpAttributes attributes;
+  attributes.type.dtype = DType::i8;
+  try {
+    std::array<Tensor, 2> outputs;
+    executor_.execute({.code = OpCode::quantize_per_token, .attributes = attributes},
+                      std::array{x},
+                      outputs);
+    FAIL();
+  } catch (const InvalidArgument& error) {
+    EXPECT_NE(std::string(error.what()).find("quantize_per_token"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("--device cpu"), std::string::npos);
+  }
+}
+
+TEST_P(CudaOps, nothing_is_loaded_or_allocated_after_construction) {
+  const auto before = machine_.driver().resources();
+  const Tensor x = random({3, 64});
+  (void)run(OpCode::linear, {x, random({16, 64}), {}});
+  (void)run(OpCode::rms_norm, {x, random({64})});
+  const auto after = machine_.driver().resources();
+  EXPECT_EQ(after.modules, before.modules);
+  EXPECT_LE(after.allocations, before.allocations + 1);  // the pool's
+  EXPECT_EQ(machine_.driver().misuses(), std::vector<std::string>{});
+}
+
+std::string name_of(const testing::TestParamInfo<DType>& info) {
+  return std::string(dtype_name(info.param));
+}
+INSTANTIATE_TEST_SUITE_P(Types, CudaOps, testing::Values(DType::f32, DType::bf16, DType::f16), name_of);
+INSTANTIATE_TEST_SUITE_P(
+    Types, CudaAttention, testing::Values(DType::f32, DType::bf16, DType::f16), name_of);
+
+}  // namespace
+}  // namespace reprise::kernels::cuda

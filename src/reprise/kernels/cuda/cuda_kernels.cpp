@@ -1,0 +1,91 @@
+#include "reprise/kernels/cuda/cuda_kernels.h"
+
+#include <fmt/format.h>
+
+#include "reprise/base/error.h"
+#include "reprise/kernels/cuda/kernel_list.inl"
+
+// Machine code of kernels.cu.
+extern "C" const unsigned char reprise_cuda_kernels[];
+
+namespace reprise::kernels::cuda {
+namespace {
+
+using device::Kernel;
+
+#define REPRISE_CUDA_DECLARE(kernel, Arguments, threads, shared, ...)       \
+  constinit const Kernel kernel{.name = #kernel "_cuda",                    \
+                                .cuda = {.image = reprise_cuda_kernels,     \
+                                         .function = "reprise_" #kernel,    \
+                                         .threads_per_block = threads,      \
+                                         .shared_bytes = shared}};
+REPRISE_CUDA_KERNELS(REPRISE_CUDA_DECLARE)
+#undef REPRISE_CUDA_DECLARE
+
+#define REPRISE_CUDA_LIST(kernel, Arguments, threads, shared, ...) &kernel,
+constexpr const Kernel* kAll[] = {REPRISE_CUDA_KERNELS(REPRISE_CUDA_LIST)};
+#undef REPRISE_CUDA_LIST
+
+constinit const KernelTable kRowKernels{
+    .isa = Isa::scalar,
+    .rms_norm = {rms_norm_f32, rms_norm_bf16, rms_norm_f16},
+    .add = {add_f32, add_bf16, add_f16},
+    .fused_add_rms_norm = {fused_add_rms_norm_f32, fused_add_rms_norm_bf16, fused_add_rms_norm_f16},
+    .silu_and_mul = {silu_and_mul_f32, silu_and_mul_bf16, silu_and_mul_f16},
+    .rope = {rope_f32, rope_bf16, rope_f16},
+    .rope_kv_write = {rope_kv_write_f32, rope_kv_write_bf16, rope_kv_write_f16},
+    .gather_rows = gather_rows,
+    .kv_write = kv_write,
+};
+
+template <typename Kernels>
+Kernels pick(DType dtype, const Kernels& f32, const Kernels& bf16, const Kernels& f16) {
+  switch (dtype) {
+    case DType::f32:
+      return f32;
+    case DType::bf16:
+      return bf16;
+    case DType::f16:
+      return f16;
+    default:
+      throw InvalidArgument(fmt::format("no CUDA kernel multiplies {}", dtype_name(dtype)));
+  }
+}
+
+}  // namespace
+
+const KernelTable& row_kernels() { return kRowKernels; }
+
+LinearKernels linear_kernels(DType dtype) {
+  return pick<LinearKernels>(dtype,
+                             {.dots = &linear_dots_f32},
+                             {&linear_1_bf16, &linear_4_bf16, &linear_dots_bf16},
+                             {&linear_1_f16, &linear_4_f16, &linear_dots_f16});
+}
+
+LinearKernels lm_head_kernels(DType dtype) {
+  return pick<LinearKernels>(dtype,
+                             {.dots = &lm_head_dots_f32},
+                             {&lm_head_1_bf16, &lm_head_4_bf16, &lm_head_dots_bf16},
+                             {&lm_head_1_f16, &lm_head_4_f16, &lm_head_dots_f16});
+}
+
+LinearKernels linear_silu_and_mul_kernels(DType dtype) {
+  return pick<LinearKernels>(
+      dtype,
+      {.dots = &linear_silu_and_mul_dots_f32},
+      {&linear_silu_and_mul_1_bf16, &linear_silu_and_mul_4_bf16, &linear_silu_and_mul_dots_bf16},
+      {&linear_silu_and_mul_1_f16, &linear_silu_and_mul_4_f16, &linear_silu_and_mul_dots_f16});
+}
+
+AttentionKernels attention_kernels(DType dtype) {
+  return pick<AttentionKernels>(
+      dtype,
+      {.by_rows = &attention_by_rows_f32},
+      {&attention_64_bf16, &attention_128_bf16, &attention_by_rows_bf16},
+      {&attention_64_f16, &attention_128_f16, &attention_by_rows_f16});
+}
+
+std::span<const Kernel* const> all_kernels() { return kAll; }
+
+}  // namespace reprise::kernels::cuda

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <array>
+#include <span>
+
+#include "reprise/device/kernel.h"
+#include "reprise/kernels/kernel_table.h"
+
+namespace reprise::kernels::cuda {
+
+/// A product's kernels for one type: on the tensor cores with tiles of 8 and of 32 rows, and one for
+/// any type, depth and alignment.
+struct LinearKernels {
+  const device::Kernel* narrow = nullptr;  // nullptr: not for this type
+  const device::Kernel* wide = nullptr;
+  const device::Kernel* dots = nullptr;
+};
+
+struct AttentionKernels {
+  const device::Kernel* head_64 = nullptr;  // nullptr: not for this type
+  const device::Kernel* head_128 = nullptr;
+  const device::Kernel* by_rows = nullptr;
+};
+
+/// Kernels that are launched as the CPU's of the same names are: same arguments, same grids. The
+/// others of the table have no code.
+[[nodiscard]] const KernelTable& row_kernels();
+
+/// \throws InvalidArgument when `dtype` is not a float type
+[[nodiscard]] LinearKernels linear_kernels(DType dtype);
+[[nodiscard]] LinearKernels lm_head_kernels(DType dtype);
+[[nodiscard]] LinearKernels linear_silu_and_mul_kernels(DType dtype);
+[[nodiscard]] AttentionKernels attention_kernels(DType dtype);
+
+/// All of them, to be loaded before anything is captured.
+[[nodiscard]] std::span<const device::Kernel* const> all_kernels();
+
+}  // namespace reprise::kernels::cuda

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "reprise/device/cuda/cuda_device.h"
+#include "reprise/device/cuda/fake_driver_fixture.h"
+#include "reprise/kernels/cuda/cuda_executor.h"
+#include "reprise/kernels/cuda/host_kernels_fixture.h"
+
+/// For tests: the CUDA device over a fake driver whose kernels are the real ones' source on the host.
+namespace reprise::kernels::cuda {
+
+class CudaMachine {
+ public:
+  CudaMachine() {
+    for (const auto& [name, kernel] : host_kernels()) {
+      driver_.add_kernel(name,
+                         {.parameter_bytes = kernel.argument_bytes,
+                          .run = [run = kernel.run](const device::cuda::FakeLaunch& launch) {
+                            run(launch.parameter, launch.num_blocks, 0, launch.num_blocks);
+                          }});
+    }
+    device_ = device::cuda::create_cuda_device(driver_.api());
+  }
+
+  [[nodiscard]] device::cuda::FakeDriver& driver() noexcept { return driver_; }
+  [[nodiscard]] device::Device& device() noexcept { return *device_; }
+
+ private:
+  device::cuda::FakeDriver driver_;
+  std::unique_ptr<device::Device> device_;
+};
+
+}  // namespace reprise::kernels::cuda

@@ -1,0 +1,47 @@
+// Every CUDA kernel: REPRISE_CUDA_KERNELS(X) is X(name, Arguments, threads, shared bytes, function)
+// for each. The function of the image is reprise_<name>.
+#define REPRISE_CUDA_FLOAT_KERNELS(X, op, Arguments, threads, shared) \
+  X(op##_f32, Arguments, threads, shared, op<float>)                  \
+  X(op##_bf16, Arguments, threads, shared, op<BFloat16>)              \
+  X(op##_f16, Arguments, threads, shared, op<Float16>)
+
+// Shared memory: [warps][parts][columns][rows] floats.
+#define REPRISE_CUDA_FRAGMENT_KERNELS(X, type, T)                                                    \
+  X(linear_1_##type, CudaLinearArguments, 256, 4096, linear_fragments<T, T, 1, Epilogue::none>)      \
+  X(linear_4_##type, CudaLinearArguments, 256, 16384, linear_fragments<T, T, 4, Epilogue::none>)     \
+  X(lm_head_1_##type, CudaLinearArguments, 256, 4096, linear_fragments<T, float, 1, Epilogue::none>) \
+  X(lm_head_4_##type, CudaLinearArguments, 256, 16384, linear_fragments<T, float, 4, Epilogue::none>) \
+  X(linear_silu_and_mul_1_##type, CudaLinearArguments, 256, 8192,                                    \
+    linear_fragments<T, T, 1, Epilogue::silu_and_mul>)                                               \
+  X(linear_silu_and_mul_4_##type, CudaLinearArguments, 256, 32768,                                   \
+    linear_fragments<T, T, 4, Epilogue::silu_and_mul>)
+
+#define REPRISE_CUDA_DOT_KERNELS(X, type, T)                                                      \
+  X(linear_dots_##type, CudaLinearArguments, 256, 0, linear_dots<T, T, Epilogue::none>)           \
+  X(lm_head_dots_##type, CudaLinearArguments, 256, 0, linear_dots<T, float, Epilogue::none>)      \
+  X(linear_silu_and_mul_dots_##type, CudaLinearArguments, 256, 0,                                 \
+    linear_dots<T, T, Epilogue::silu_and_mul>)
+
+// Shared memory: [warps][16][head_dim + 2] floats.
+#define REPRISE_CUDA_ATTENTION_KERNELS(X, type, T)                                            \
+  X(attention_64_##type, CudaAttentionArguments, 128, 16896, attention_fragments<T, 64>)      \
+  X(attention_128_##type, CudaAttentionArguments, 128, 33280, attention_fragments<T, 128>)
+
+// Shared memory of ops on rows: one float per warp.
+#define REPRISE_CUDA_KERNELS(X)                                                          \
+  REPRISE_CUDA_FLOAT_KERNELS(X, rms_norm, RmsNormArguments, 256, 64)                     \
+  REPRISE_CUDA_FLOAT_KERNELS(X, fused_add_rms_norm, FusedAddRmsNormArguments, 256, 64)   \
+  REPRISE_CUDA_FLOAT_KERNELS(X, add, AddArguments, 256, 0)                               \
+  REPRISE_CUDA_FLOAT_KERNELS(X, silu_and_mul, SiluAndMulArguments, 256, 0)               \
+  REPRISE_CUDA_FLOAT_KERNELS(X, rope, RopeArguments, 256, 0)                             \
+  REPRISE_CUDA_FLOAT_KERNELS(X, rope_kv_write, RopeKvWriteArguments, 256, 0)             \
+  X(gather_rows, GatherRowsArguments, 256, 0, gather_rows)                               \
+  X(kv_write, KvWriteArguments, 256, 0, kv_write)                                        \
+  REPRISE_CUDA_FRAGMENT_KERNELS(X, bf16, BFloat16)                                       \
+  REPRISE_CUDA_FRAGMENT_KERNELS(X, f16, Float16)                                         \
+  REPRISE_CUDA_DOT_KERNELS(X, f32, float)                                                \
+  REPRISE_CUDA_DOT_KERNELS(X, bf16, BFloat16)                                            \
+  REPRISE_CUDA_DOT_KERNELS(X, f16, Float16)                                              \
+  REPRISE_CUDA_FLOAT_KERNELS(X, attention_by_rows, CudaAttentionArguments, 256, 0)       \
+  REPRISE_CUDA_ATTENTION_KERNELS(X, bf16, BFloat16)                                      \
+  REPRISE_CUDA_ATTENTION_KERNELS(X, f16, Float16)

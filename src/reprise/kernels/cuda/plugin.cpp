@@ -1,0 +1,47 @@
+#include <string>
+
+#include "reprise/device/cuda/cuda_device.h"
+#include "reprise/device/cuda/cuda_device_impl.h"
+#include "reprise/device/cuda/driver_api.h"
+#include "reprise/kernels/accelerator.h"
+#include "reprise/kernels/cuda/cuda_executor.h"
+
+// What reprise_cuda.so offers.
+namespace reprise::kernels::cuda {
+namespace {
+
+class CudaAccelerator final : public Accelerator {
+ public:
+  explicit CudaAccelerator(const device::cuda::DriverApi& api) noexcept : api_(api) {}
+
+  [[nodiscard]] std::unique_ptr<device::Device> create_device(int index) override {
+    return device::cuda::create_cuda_device(api_, {.device_index = index});
+  }
+  [[nodiscard]] std::unique_ptr<EagerExecutor> create_executor(device::Stream& stream,
+                                                               device::MemoryPool& pool) override {
+    auto& device = dynamic_cast<device::cuda::CudaDevice&>(stream.device());
+    return std::make_unique<CudaExecutor>(
+        stream,
+        pool,
+        CudaExecutorOptions{.num_multiprocessors = device.driver().attribute(
+                                CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)});
+  }
+
+ private:
+  device::cuda::DriverApi api_;
+};
+
+}  // namespace
+}  // namespace reprise::kernels::cuda
+
+extern "C" __attribute__((visibility("default"))) reprise::kernels::Accelerator*
+reprise_create_accelerator(uint32_t version, std::string& reason) {
+  if (version != reprise::kernels::kAcceleratorVersion) {
+    reason = "reprise_cuda.so is of another version of Reprise; build both from one tree";
+    return nullptr;
+  }
+  reprise::device::cuda::LoadedDriver driver = reprise::device::cuda::load_driver();
+  reason = driver.reason;
+  if (!reason.empty()) return nullptr;
+  return new reprise::kernels::cuda::CudaAccelerator(driver.api);
+}
