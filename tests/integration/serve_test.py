@@ -462,6 +462,46 @@ class Routes(unittest.TestCase):
             self.assertTrue(connection.recv(1000).startswith(b"HTTP/1.1 200"))
 
 
+class Development(unittest.TestCase):
+    def test_routes_for_developers_are_there_when_asked_for(self):
+        server = Server("--enable-prompt-tokens-details", VLLM_SERVER_DEV_MODE="1")
+        self.addCleanup(server.stop)
+        _, text = server.request("GET", "/server_info")
+        info = json.loads(text)["vllm_config"]
+        self.assertEqual(info["compilation_config"]["cudagraph_mode"], "FULL_AND_PIECEWISE")
+        self.assertEqual(info["scheduler_config"]["max_num_seqs"], 32)
+
+        def cached_tokens():
+            _, answer = server.post("/v1/completions", {"prompt": "Once upon a time " * 20, "max_tokens": 1})
+            return answer["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+        self.assertEqual(cached_tokens(), 0)
+        self.assertGreater(cached_tokens(), 16)
+        response, _ = server.request("POST", "/reset_prefix_cache")
+        self.assertEqual(response.status, 200)
+        self.assertEqual(cached_tokens(), 0)
+        _, description = server.request("GET", "/openapi.json")
+        self.assertIn("/reset_prefix_cache", json.loads(description)["paths"])
+
+    def test_prefixes_in_use_are_not_forgotten(self):
+        server = Server("--dev")
+        self.addCleanup(server.stop)
+        long = stories(max_tokens=900, ignore_eos=True, n=4, temperature=1, stream=True)
+        connection = server.connect()
+        self.addCleanup(connection.close)
+        connection.request("POST", "/v1/completions", json.dumps(long), {"Content-Type": "application/json"})
+        connection.getresponse()
+        status, answer = server.post("/reset_prefix_cache", None)
+        self.assertEqual((status, answer["error"]["type"]), (409, "ConflictError"))
+
+    def test_others_get_none_of_them(self):
+        server = Server()
+        self.addCleanup(server.stop)
+        for method, path in (("GET", "/server_info"), ("POST", "/reset_prefix_cache")):
+            response, _ = server.request(method, path)
+            self.assertEqual(response.status, 404)
+
+
 class Life(unittest.TestCase):
     def start(self, *options, **environment):
         server = Server(*options, **environment)

@@ -36,6 +36,7 @@ Converted unless_empty(std::string_view value, const LookUpVariable&) {
 constexpr std::array kVariables = {
     Variable{"REPRISE_API_KEY", "serve: one more --api-key.", "api-key"},
     Variable{"VLLM_API_KEY", "The same by vLLM's name.", "api-key"},
+    Variable{"VLLM_SERVER_DEV_MODE", "serve: 1 is --dev.", "dev"},
     Variable{"VLLM_LOGGING_LEVEL",
              "serve: least level of the log: DEBUG, INFO, WARNING or ERROR; DEBUG also logs the text of requests "
              "that --enable-log-requests logs.",

@@ -140,6 +140,10 @@ void add_limits(OptionTable& table, server::ServerOptions& options) {
                }
                options.http.limits.max_connections = static_cast<size_t>(count);
              }});
+  table.add_switch("dev",
+                   kServer,
+                   "More routes, for developers: /server_info, /reset_prefix_cache.",
+                   options.dev_mode);
   table.add(
       {.name = "disable-uvicorn-access-log",
        .group = kServer,

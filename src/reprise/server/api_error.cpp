@@ -10,6 +10,8 @@ std::string_view error_type(int status) {
       return "NotFoundError";
     case 405:
       return "MethodNotAllowedError";
+    case 409:
+      return "ConflictError";
     case 408:
       return "RequestTimeoutError";
     case 413:

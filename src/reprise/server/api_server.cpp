@@ -11,6 +11,7 @@
 #include "reprise/server/access.h"
 #include "reprise/server/access_log.h"
 #include "reprise/server/api_error.h"
+#include "reprise/server/dev_routes.h"
 #include "reprise/server/generation_routes.h"
 #include "reprise/server/generation_service.h"
 #include "reprise/server/http_meter.h"
@@ -92,6 +93,7 @@ ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
   add_tokenizer_routes(router, engine, model);
   add_live_routes(router, engine, model);
   add_page_routes(router);
+  if (options.dev_mode) add_dev_routes(router, engine, generations, options);
   add_openapi_route(router, options.version);
   if (options.unix_socket.empty()) {
     port = http.listen(options.host, options.port);

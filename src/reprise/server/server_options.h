@@ -25,6 +25,7 @@ struct ServerOptions {
   int shutdown_timeout_seconds = 30;   // for running requests after SIGTERM
   std::string unix_socket;             // path; else host and port
   CorsOptions cors;
+  bool dev_mode = false;  // more routes: of the engine's insides, and such that change it
   bool access_log = true;
   std::vector<std::string> unlogged_paths;
   HttpOptions http;
