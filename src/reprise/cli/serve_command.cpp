@@ -33,8 +33,8 @@ struct LogSwitches {
   bool disable_stats = false;
 };
 
-std::string join_names(const std::vector<std::string_view>& names) {
-  return fmt::format("{}", fmt::join(names, ", "));
+std::vector<std::string> as_choices(const std::vector<std::string_view>& names) {
+  return {names.begin(), names.end()};
 }
 
 /// There is one backend; its name is checked so that a wish for another is not passed over.
@@ -55,21 +55,21 @@ void add_answer_options(OptionTable& table, server::AnswerReaderOptions& answers
   table.add({.name = "tool-call-parser",
              .group = kServer,
              .value_name = "NAME",
-             .help = "How the model writes calls: " +
-                     join_names(output_parsers::tool_parser_names()) + ".",
+             .help = "How the model writes calls.",
              .apply = [&answers](std::string_view value) {
                (void)output_parsers::create_tool_parser(value);
                answers.tool_call_parser = value;
-             }});
+             },
+             .choices = as_choices(output_parsers::tool_parser_names())});
   table.add({.name = "reasoning-parser",
              .group = kServer,
              .value_name = "NAME",
-             .help = "How the model marks its reasoning: " +
-                     join_names(output_parsers::reasoning_parser_names()) + ".",
+             .help = "How the model marks its reasoning.",
              .apply = [&answers](std::string_view value) {
                (void)output_parsers::reasoning_format(value);
                answers.reasoning_parser = value;
-             }});
+             },
+             .choices = as_choices(output_parsers::reasoning_parser_names())});
   for (const char* name : {"structured-outputs-config", "guided-decoding-backend"}) {
     table.add({.name = name,
                .group = kServer,
@@ -80,7 +80,8 @@ void add_answer_options(OptionTable& table, server::AnswerReaderOptions& answers
                .apply_dotted =
                    [name](std::string_view path, std::string_view value) {
                      check_structured_backend(name, Json{{std::string(path), value}}.dump());
-                   }});
+                   },
+               .example = name[0] == 's' ? R"({"backend": "auto"})" : "auto"});
   }
 }
 
