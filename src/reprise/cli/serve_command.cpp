@@ -55,7 +55,8 @@ void add_answer_options(OptionTable& table, server::AnswerReaderOptions& answers
   table.add({.name = "tool-call-parser",
              .group = kServer,
              .value_name = "NAME",
-             .help = "How the model writes calls.",
+             .help = fmt::format("How the model writes calls: {}.",
+                                 fmt::join(output_parsers::tool_parser_names(), ", ")),
              .apply = [&answers](std::string_view value) {
                (void)output_parsers::create_tool_parser(value);
                answers.tool_call_parser = value;
@@ -64,7 +65,8 @@ void add_answer_options(OptionTable& table, server::AnswerReaderOptions& answers
   table.add({.name = "reasoning-parser",
              .group = kServer,
              .value_name = "NAME",
-             .help = "How the model marks its reasoning.",
+             .help = fmt::format("How the model marks its reasoning: {}.",
+                                 fmt::join(output_parsers::reasoning_parser_names(), ", ")),
              .apply = [&answers](std::string_view value) {
                (void)output_parsers::reasoning_format(value);
                answers.reasoning_parser = value;
