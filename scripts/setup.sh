@@ -29,12 +29,14 @@ needs=(
 
 # The same for what the build can do without. Where it cannot be had, that is said and nothing fails.
 wants=(
+  "python3-pip|tool pip3|downloads the source of xgrammar, for structured outputs"
   "llvm-19-dev|header llvm-19/llvm/IR/IRBuilder.h|generates code for groups of ops; without it they run one by one"
 )
 if [[ " $* " == *" --tests "* ]]; then
   wants+=(
     "chromium|tool chromium chromium-browser google-chrome|tests of the chat page; without it they are skipped"
     "prometheus|tool promtool|a test of the metrics; without it one check is skipped"
+    "python3-jsonschema|python_module jsonschema|checks answers that had to fit a schema"
     "python3-dev|python_headers|the Python package"
     "python3-venv|python_module ensurepip|tools that test the Python package"
   )
@@ -53,6 +55,20 @@ have_python_module() {
 }
 have_python_headers() {
   [[ -e "$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))' 2>/dev/null)/Python.h" ]]
+}
+
+# Source archives that the build unpacks; pinned by their hashes in cmake/.
+downloads="build/downloads"
+fetch_sources() {
+  local pin archive
+  pin="$(sed -n 's/^\(xgrammar\)==\([0-9.]*\) .*/\1-\2.tar.gz/p' cmake/xgrammar.txt)"
+  archive="$downloads/$pin"
+  [[ -f "$archive" ]] && return 0
+  echo "Downloading the source of ${pin%.tar.gz}, for structured outputs ..."
+  mkdir -p "$downloads"
+  if ! python3 -m pip download -q --no-deps --no-binary :all: --require-hashes -d "$downloads" -r cmake/xgrammar.txt; then
+    echo "It could not be downloaded; going on without structured outputs."
+  fi
 }
 
 # Where compilers look, and where people put things that compilers are told about.
@@ -97,7 +113,9 @@ for want in "${wants[@]}"; do
   fi
 done
 
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
 if [[ -z "$report" ]]; then
+  [[ "${1:-}" == "--check" ]] || fetch_sources
   exit 0
 fi
 
@@ -163,3 +181,4 @@ if [[ ${#wanted[@]} -gt 0 ]]; then
     echo "This system does not offer ${wanted[*]}; going on without."
   fi
 fi
+fetch_sources

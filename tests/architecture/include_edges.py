@@ -33,6 +33,7 @@ BELOW_ENGINE = {
     "tokenizer",
     "attention",
     "sampling",
+    "structured_output",
     "models",
     "program",
 }
@@ -49,8 +50,10 @@ ALLOWED = {
     "weights": {"base", "tensor"},
     "tokenizer": {"base"},
     "chat_template": {"base"},
+    "output_parsers": {"base"},
     "attention": {"base", "device", "tensor", "cudagraph", "cudagraph_dispatch", "kv_cache", "kv_cache_tensors"},
     "sampling": {"base"},
+    "structured_output": {"base", "tokenizer"},
     "models": {"base", "device", "tensor", "cudagraph", "weights", "attention"},
     "program": {"base", "tensor"},
     "program_models": {
@@ -72,16 +75,17 @@ ALLOWED = {
     "api": BELOW_ENGINE | {
         "chat_template", "engine_scheduler", "engine", "compile", "compile_cache", "compile_codegen",
     },
-    "server": {"base", "tokenizer", "sampling", "api"},
+    "server": {"base", "tokenizer", "sampling", "structured_output", "output_parsers", "api"},
     "bench": {"base", "tokenizer"},
     "cli": BELOW_ENGINE | {
-        "chat_template", "engine_scheduler", "engine", "compile", "compile_codegen", "api", "server", "bench",
+        "chat_template", "engine_scheduler", "engine", "compile", "compile_codegen", "api", "server", "bench", "output_parsers",
     },
     "python": {"base", "tokenizer", "cudagraph_dispatch", "cudagraph", "sampling", "engine", "api"},
 }
 # Narrower than the table: these files of a layer include from the other layer at most these headers.
 ONLY_THROUGH = {
     ("models", "cudagraph"): {"reprise/cudagraph/forward_context.h"},
+    ("engine", "structured_output"): {"reprise/structured_output/token_constraint.h"},
 }
 
 _TARGET = re.compile(r"reprise_(?:library|test|binary)\s*\(\s*NAME\s+(\w+)([^)]*)\)")

@@ -267,21 +267,21 @@ class RequestCases(unittest.TestCase):
         self.refuse_chat("response_format", response_format={"type": "json_schema"})
 
     def test_P37_pattern_too_complex(self):
-        self.refuse_chat(..., response_format={"type": "json_schema", "json_schema": {
+        self.refuse_chat("response_format", response_format={"type": "json_schema", "json_schema": {
             "name": "x", "schema": {"type": "string", "pattern": "(a+)+b" * 60000}}})
 
     def test_P38_schema_without_an_end(self):
-        self.refuse_chat(..., response_format={"type": "json_schema", "json_schema": {
+        self.refuse_chat("response_format", response_format={"type": "json_schema", "json_schema": {
             "name": "x", "schema": {"$ref": "#"}}})
 
     def test_P39_grammar_too_deep(self):
-        self.refuse_chat(..., structured_outputs={"grammar": "root ::= " + "(" * 60000 + '"a"' + ")" * 60000})
+        self.refuse_chat("structured_outputs", structured_outputs={"grammar": "root ::= " + "(" * 60000 + '"a"' + ")" * 60000})
 
     def test_P40_tools(self):
         function = {"type": "function", "function": {"name": "f", "parameters": {}}}
-        self.refuse_chat(..., tools=[], tool_choice="required")
-        self.refuse_chat(..., tools=[{"type": "function", "function": {"parameters": {}}}])
-        self.refuse_chat(..., tools=[function], tool_choice={"type": "function", "function": {"name": "g"}})
+        self.refuse_chat("tool_choice", tools=[], tool_choice="required")
+        self.refuse_chat("tools", tools=[{"type": "function", "function": {"parameters": {}}}])
+        self.refuse_chat("tool_choice", tools=[function], tool_choice={"type": "function", "function": {"name": "g"}})
 
     def test_P41_templates_of_strangers(self):
         self.refuse_chat("chat_template", chat_template="{{ messages }}")

@@ -37,6 +37,9 @@ bool AsyncEngine::reset_prefix_cache() { return impl_->loop.reset_prefix_cache()
 
 EngineStats AsyncEngine::stats() const { return impl_->loop.stats(); }
 
+structured_output::GrammarCompiler& AsyncEngine::grammar_compiler() const {
+  return impl_->llm.grammar_compiler();
+}
 const tokenizer::Tokenizer& AsyncEngine::tokenizer() const noexcept {
   return impl_->llm.tokenizer();
 }

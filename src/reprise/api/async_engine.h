@@ -74,6 +74,7 @@ class AsyncEngine {
 
   // Constant after the start, so thread-safe.
   [[nodiscard]] const tokenizer::Tokenizer& tokenizer() const noexcept;
+  [[nodiscard]] structured_output::GrammarCompiler& grammar_compiler() const;
   [[nodiscard]] std::string apply_chat_template(const Json& messages) const;
   [[nodiscard]] ChatPrompt render_chat(const Json& messages,
                                        const ChatTemplateOptions& options) const;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include "reprise/engine/bad_words.h"
 #include "reprise/engine/execution.h"
 #include "reprise/kernels/accelerator.h"
+#include "reprise/structured_output/token_bytes.h"
 #include "reprise/tokenizer/tokenizer.h"
 #include "reprise/weights/checkpoint.h"
 #include "reprise/weights/dummy_weights.h"
@@ -174,6 +176,7 @@ struct LLM::Impl {
   void build_runner();
   void compile(CompilationStages* stages);
   void build_core();
+  [[nodiscard]] std::vector<int32_t> end_token_ids() const;
   void capture(const StartupObserver& observer);
 
   EngineArgs args;
@@ -182,7 +185,9 @@ struct LLM::Impl {
   weights::ModelConfig config;
   weights::GenerationConfig generation;
   kernels::Isa isa = kernels::Isa::scalar;
-  std::optional<tokenizer::Tokenizer> tokenizer;
+  std::shared_ptr<const tokenizer::Tokenizer> tokenizer;  // shared with the grammar compiler
+  std::once_flag grammar_compiler_made;
+  std::unique_ptr<structured_output::GrammarCompiler> grammar_compiler;
   std::optional<chat_template::ChatTemplate> chat_template;
   // In order of dependence: each borrows from those above it.
   std::unique_ptr<kernels::Accelerator> accelerator;  // nullptr: the device is the CPU
@@ -258,7 +263,7 @@ void LLM::Impl::load_tokenizer(const weights::ModelDirectory& directory) {
                     "no such file; --tokenizer DIR uses the tokenizer of another folder");
   }
   const std::filesystem::path folder = args.tokenizer.value_or(directory.path());
-  tokenizer = tokenizer::Tokenizer::load(folder);
+  tokenizer = std::make_shared<const tokenizer::Tokenizer>(tokenizer::Tokenizer::load(folder));
   chat_template = load_chat_template(tokenizer->config(), folder);
   report.tokenizer_seconds = seconds_since(start);
 }
@@ -358,6 +363,12 @@ void LLM::Impl::build_runner() {
           .copy_inputs = resolution_inputs.compilation.cudagraph_copy_inputs});
 }
 
+std::vector<int32_t> LLM::Impl::end_token_ids() const {
+  const std::vector<int64_t>& eos =
+      generation.eos_token_ids.empty() ? config.eos_token_ids : generation.eos_token_ids;
+  return {eos.begin(), eos.end()};
+}
+
 void LLM::Impl::build_core() {
   engine::EngineCoreOptions options{
       .scheduler = {.max_num_seqs = args.max_num_seqs,
@@ -368,9 +379,7 @@ void LLM::Impl::build_core() {
                     .vocab_size = static_cast<int>(config.vocab_size)},
       .seed = args.seed,
       .enable_prefix_caching = args.enable_prefix_caching};
-  const std::vector<int64_t>& eos =
-      generation.eos_token_ids.empty() ? config.eos_token_ids : generation.eos_token_ids;
-  options.scheduler.eos_token_ids.assign(eos.begin(), eos.end());
+  options.scheduler.eos_token_ids = end_token_ids();
   core = std::make_unique<engine::EngineCore>(*runner, options);
   outputs = std::make_unique<engine::OutputProcessor>(*tokenizer, *core);
 }
@@ -497,6 +506,19 @@ sampling::SamplingParams LLM::default_sampling_params() const {
 }
 
 const StartupReport& LLM::startup_report() const noexcept { return impl_->report; }
+structured_output::GrammarCompiler& LLM::grammar_compiler() const {
+  Impl& impl = *impl_;
+  std::call_once(impl.grammar_compiler_made, [&impl] {
+    const std::vector<int32_t> end_token_ids = impl.end_token_ids();
+    // By value: a compilation that never ends outlives the engine.
+    auto make = [tokenizer = impl.tokenizer, vocab_size = impl.config.vocab_size, end_token_ids] {
+      return structured_output::create_grammar_backend(structured_output::vocabulary_bytes(
+          *tokenizer, static_cast<int32_t>(vocab_size), end_token_ids));
+    };
+    impl.grammar_compiler = std::make_unique<structured_output::GrammarCompiler>(std::move(make));
+  });
+  return *impl.grammar_compiler;
+}
 const tokenizer::Tokenizer& LLM::tokenizer() const noexcept { return *impl_->tokenizer; }
 const cudagraph::DispatchLedger& LLM::ledger() const noexcept { return impl_->runner->ledger(); }
 engine::EngineCore& LLM::core() noexcept { return *impl_->core; }

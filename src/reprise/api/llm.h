@@ -17,6 +17,7 @@
 #include "reprise/cudagraph/resolution.h"
 #include "reprise/engine/output_processor.h"
 #include "reprise/sampling/sampling_params.h"
+#include "reprise/structured_output/grammar_compiler.h"
 
 namespace reprise::api {
 
@@ -119,6 +120,8 @@ class LLM {
 
   [[nodiscard]] const StartupReport& startup_report() const noexcept;
   [[nodiscard]] const tokenizer::Tokenizer& tokenizer() const noexcept;
+  /// For RequestOptions::constraint. Thread-safe; has no threads before it is asked for.
+  [[nodiscard]] structured_output::GrammarCompiler& grammar_compiler() const;
   [[nodiscard]] const cudagraph::DispatchLedger& ledger() const noexcept;
   /// For code that drives steps itself.
   [[nodiscard]] engine::EngineCore& core() noexcept;

@@ -16,6 +16,8 @@
 #include "reprise/cli/startup_log.h"
 #include "reprise/cli/version.h"
 #include "reprise/cli/vllm_flags.h"
+#include "reprise/output_parsers/reasoning_parser.h"
+#include "reprise/output_parsers/tool_parser.h"
 #include "reprise/server/access.h"
 #include "reprise/server/api_server.h"
 
@@ -30,6 +32,60 @@ struct LogSwitches {
   bool quiet = false;
   bool disable_stats = false;
 };
+
+std::vector<std::string> as_choices(const std::vector<std::string_view>& names) {
+  return {names.begin(), names.end()};
+}
+
+/// There is one backend; its name is checked so that a wish for another is not passed over.
+void check_structured_backend(std::string_view option, std::string_view value) {
+  const Json config = value.starts_with('{') ? parse_json(value, option) : Json{{"backend", value}};
+  const Json backend = config.value("backend", Json("auto"));
+  if (backend != "auto" && backend != "xgrammar") {
+    throw InvalidArgument(fmt::format(
+        "--{}: there is no backend {}; there are auto and xgrammar", option, backend.dump()));
+  }
+}
+
+void add_answer_options(OptionTable& table, server::AnswerReaderOptions& answers) {
+  table.add_switch("enable-auto-tool-choice",
+                   kServer,
+                   "Let the model decide whether it calls a tool; needs --tool-call-parser.",
+                   answers.enable_auto_tool_choice);
+  table.add({.name = "tool-call-parser",
+             .group = kServer,
+             .value_name = "NAME",
+             .help = fmt::format("How the model writes calls: {}.",
+                                 fmt::join(output_parsers::tool_parser_names(), ", ")),
+             .apply = [&answers](std::string_view value) {
+               (void)output_parsers::create_tool_parser(value);
+               answers.tool_call_parser = value;
+             },
+             .choices = as_choices(output_parsers::tool_parser_names())});
+  table.add({.name = "reasoning-parser",
+             .group = kServer,
+             .value_name = "NAME",
+             .help = fmt::format("How the model marks its reasoning: {}.",
+                                 fmt::join(output_parsers::reasoning_parser_names(), ", ")),
+             .apply = [&answers](std::string_view value) {
+               (void)output_parsers::reasoning_format(value);
+               answers.reasoning_parser = value;
+             },
+             .choices = as_choices(output_parsers::reasoning_parser_names())});
+  for (const char* name : {"structured-outputs-config", "guided-decoding-backend"}) {
+    table.add({.name = name,
+               .group = kServer,
+               .value_name = name[0] == 's' ? "JSON" : "NAME",
+               .help = "Backend of structured outputs: auto or xgrammar, which are the same.",
+               .default_text = "auto",
+               .apply = [name](std::string_view value) { check_structured_backend(name, value); },
+               .apply_dotted =
+                   [name](std::string_view path, std::string_view value) {
+                     check_structured_backend(name, Json{{std::string(path), value}}.dump());
+                   },
+               .example = name[0] == 's' ? R"({"backend": "auto"})" : "auto"});
+  }
+}
 
 OptionTable make_table(api::EngineArgs& engine, server::ServerOptions& server, LogSwitches& log) {
   OptionTable table(
@@ -76,6 +132,7 @@ OptionTable make_table(api::EngineArgs& engine, server::ServerOptions& server, L
                if (server.request_log.max_log_len < 0)
                  throw InvalidArgument("--max-log-len: must be 0 or more");
              }});
+  add_answer_options(table, server.answers);
   table.add_switch("verbose", kServer, "Say more about start-up.", log.verbose);
   table.add_switch("quiet",
                    kServer,
@@ -168,6 +225,8 @@ int run_serve(std::span<const std::string> arguments) {
     throw InvalidArgument("--shutdown-timeout: must be 0 or more");
   read_log_environment(options, log_choices.least);
   if (switches.disable_stats) options.log_stats_interval_seconds = 0;
+  if (options.answers.enable_auto_tool_choice && options.answers.tool_call_parser.empty())
+    throw InvalidArgument("--enable-auto-tool-choice: needs --tool-call-parser");
   server::check_exposure(options);  // before the model is loaded
 
   options.model_path = options.model_root = engine_args.model.string();

@@ -73,7 +73,6 @@ constexpr std::array kFlags = {
     VllmFlag{"max-logprobs", "", "N", kNoEffect, "", "requests have limits of their own"},
     VllmFlag{"logprobs-mode", "", "MODE", kOnly, "raw_logprobs", "logprobs are those of the model"},
     VllmFlag{"disable-async-output-proc", "", "", kNoEffect, "", "answers never wait for it"},
-    VllmFlag{"reasoning-parser", "", "NAME", kOnly, "none", "answers are not split"},
     VllmFlag{"reasoning-parser-plugin", "", "FILE", kOnly, "", kNoCode},
     // Parallel
     VllmFlag{"tensor-parallel-size", "-tp", "N", kOnly, "1", kOneDevice},
@@ -167,8 +166,6 @@ constexpr std::array kFlags = {
     VllmFlag{"performance-mode", "", "MODE", kOnly, "balanced", kAutoOnly},
     // Speculation, structure, attention
     VllmFlag{"speculative-config", "", "JSON", kOnly, "null", "tokens come one at a time"},
-    VllmFlag{"structured-outputs-config", "", "JSON", kOnly, "{}", "the only backend is always there"},
-    VllmFlag{"guided-decoding-backend", "", "NAME", kOnly, "auto|xgrammar", "the only backend is always there"},
     VllmFlag{"guided-decoding-disable-fallback", "", "", kNoEffect, "", "there is one backend"},
     VllmFlag{"guided-decoding-disable-any-whitespace", "", "", kOnly, "false", "whitespace is free"},
     VllmFlag{"guided-decoding-disable-additional-properties", "", "", kOnly, "false", "the schema decides"},
@@ -206,9 +203,7 @@ constexpr std::array kFlags = {
     VllmFlag{"return-tokens-as-token-ids", "", "", kOnly, "false", "tokens are text"},
     VllmFlag{"disable-frontend-multiprocessing", "", "", kNoEffect, "", "one process does all"},
     VllmFlag{"enable-request-id-headers", "", "", kNoEffect, "", "X-Request-Id always comes back"},
-    VllmFlag{"enable-auto-tool-choice", "", "", kOnly, "false", "tools are not offered to the model"},
-    VllmFlag{"exclude-tools-when-tool-choice-none", "", "", kNoEffect, "", "tools are not offered to the model"},
-    VllmFlag{"tool-call-parser", "", "NAME", kOnly, "", "tools are not offered to the model"},
+    VllmFlag{"exclude-tools-when-tool-choice-none", "", "", kOnly, "false", "the prompt always names the tools"},
     VllmFlag{"tool-parser-plugin", "", "FILE", kOnly, "", kNoCode},
     VllmFlag{"tool-server", "", "ADDRESS", kOnly, "", "tools are the client's"},
     VllmFlag{"disable-log-requests", "", "", kNoEffect, "", kNoUserText},

@@ -1,10 +1,14 @@
 #include "reprise/engine/engine_core.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <exception>
 #include <utility>
 
+#include "reprise/base/error.h"
 #include "reprise/device/error.h"
+#include "reprise/structured_output/token_constraint.h"
 
 namespace reprise::engine {
 
@@ -136,9 +140,27 @@ void EngineCore::sample(const SchedulerOutput& scheduled, const StepResult& resu
       add_prompt_logprobs(*entry.request, position, runner_->logits_row(result, row++));
     }
     if (!entry.samples) continue;
-    sampler_.sample(entry.request->sampling_input(runner_->logits_row(result, row++)),
-                    sampled_[num_sampled++]);
+    sample_one(*entry.request, runner_->logits_row(result, row++), sampled_[num_sampled++]);
   }
+}
+
+void EngineCore::sample_one(const Request& request,
+                            std::span<const float> logits,
+                            sampling::SampledToken& sampled) {
+  sampling::SamplingInput input = request.sampling_input(logits);
+  structured_output::TokenConstraint* constraint = request.constraint();
+  if (constraint == nullptr) return sampler_.sample(input, sampled);
+  input.allowed_mask = constraint->allowed_tokens();
+  sampler_.sample(input, sampled);
+  if (sampled.status != sampling::SamplingStatus::ok) return;
+  if (!constraint->accept(sampled.token_id)) {
+    throw Error(fmt::format("the constraint on the answer allows token {} and refuses it", sampled.token_id));
+  }
+  // An end-of-text token ends the request by itself, and adds no text.
+  const std::vector<int32_t>& eos = options_.scheduler.eos_token_ids;
+  const bool is_end = !request.params().ignore_eos &&
+                      std::find(eos.begin(), eos.end(), sampled.token_id) != eos.end();
+  sampled.ends_answer = !is_end && constraint->is_complete();
 }
 
 void EngineCore::add_prompt_logprobs(Request& request,

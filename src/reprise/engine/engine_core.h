@@ -81,6 +81,9 @@ class EngineCore {
   void count(const SchedulerOutput& scheduled, std::span<const Update> updates);
   void sample(const SchedulerOutput& scheduled, const StepResult& result);
   static void add_prompt_logprobs(Request& request, int position, std::span<const float> logits);
+  void sample_one(const Request& request,
+                  std::span<const float> logits,
+                  sampling::SampledToken& sampled);
   void forget_finished(std::span<const Update> updates);
 
   ModelRunner* runner_;

@@ -39,7 +39,8 @@ OutputDelta OutputProcessor::process(const EngineCore::Update& update) {
   state.delta.clear();
   if (state.finished) return {.id = request.id()};
   if (update.new_token_id) {
-    const bool stopped = update.finished && request.status() == RequestStatus::finished_stopped;
+    const bool stopped = update.finished && request.status() == RequestStatus::finished_stopped &&
+                         !update.sampled->ends_answer;
     append_token(state, request, *update.new_token_id, stopped);
     if (request.params().logprobs) {
       state.output.logprobs.push_back(

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -15,6 +16,10 @@
 #include "reprise/kv_cache/kv_cache_manager.h"
 #include "reprise/sampling/sampler.h"
 #include "reprise/sampling/sampling_params.h"
+
+namespace reprise::structured_output {
+class TokenConstraint;
+}
 
 namespace reprise::engine {
 
@@ -50,6 +55,10 @@ struct RequestOptions {
   /// tell nothing about the prompts of strangers. Any bytes; empty: shared with all without one.
   std::string cache_salt;
 
+  /// What the answer may look like; of this request alone. Null: anything. When it is complete the
+  /// request ends, whatever min_tokens and ignore_eos say.
+  std::shared_ptr<structured_output::TokenConstraint> constraint;
+
   friend bool operator==(const RequestOptions&, const RequestOptions&) = default;
 };
 /// Of a cache_salt; long enough for any key or digest, short enough to hash with every prompt.
@@ -74,6 +83,9 @@ class Request {
   [[nodiscard]] const sampling::SamplingParams& params() const noexcept { return params_; }
   [[nodiscard]] uint64_t sampling_seed() const noexcept { return sampling_seed_; }
   [[nodiscard]] int priority() const noexcept { return options_.priority; }
+  [[nodiscard]] structured_output::TokenConstraint* constraint() const noexcept {
+    return options_.constraint.get();
+  }
   [[nodiscard]] std::string_view cache_salt() const noexcept { return options_.cache_salt; }
   /// It has waited so long that it comes before all priorities (SchedulerConfig).
   [[nodiscard]] bool is_promoted() const noexcept { return is_promoted_; }

@@ -502,6 +502,7 @@ void Scheduler::append_token(Request& request, const sampling::SampledToken& sam
     request.status_ = stop->status;
     if (stop->stop_token_id) request.stop_reason_ = *stop->stop_token_id;
   }
+  if (sampled.ends_answer) request.status_ = RequestStatus::finished_stopped;
 }
 
 void Scheduler::fail(Request& request, std::string_view message) {

@@ -9,6 +9,13 @@ namespace {
 
 constexpr float kNever = -std::numeric_limits<float>::infinity();
 
+void apply_mask(std::span<const uint32_t> allowed, std::span<float> row) {
+  for (size_t i = 0; i < row.size(); ++i) {
+    const uint32_t word = i / 32 < allowed.size() ? allowed[i / 32] : 0;
+    if (((word >> (i % 32)) & 1U) == 0) row[i] = kNever;
+  }
+}
+
 bool has_penalties(const SamplingParams& params) {
   return params.repetition_penalty != 1.0F || params.presence_penalty != 0.0F ||
          params.frequency_penalty != 0.0F;
@@ -26,15 +33,18 @@ LogitAdjuster::LogitAdjuster(int max_vocab_size) {
 std::span<const float> LogitAdjuster::apply(std::span<const float> logits,
                                             const SamplingParams& params,
                                             std::span<const int32_t> suppressed_token_ids,
+                                            std::span<const uint32_t> allowed_mask,
                                             std::span<const int32_t> prompt_token_ids,
                                             std::span<const int32_t> output_token_ids) {
   const bool penalises = has_penalties(params);
   if (params.allowed_token_ids.empty() && suppressed_token_ids.empty() &&
-      params.bad_words_token_ids.empty() && params.logit_bias.empty() && !penalises) {
+      allowed_mask.empty() && params.bad_words_token_ids.empty() && params.logit_bias.empty() &&
+      !penalises) {
     return logits;
   }
   copy_row(logits, params.allowed_token_ids);
   for (const int32_t id : suppressed_token_ids) row_[static_cast<size_t>(id)] = kNever;
+  if (!allowed_mask.empty()) apply_mask(allowed_mask, std::span(row_).first(logits.size()));
   apply_bad_words(params, output_token_ids);
   for (const auto& [id, bias] : params.logit_bias) row_[static_cast<size_t>(id)] += bias;
   if (penalises) apply_penalties(params, prompt_token_ids, output_token_ids);

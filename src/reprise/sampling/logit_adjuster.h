@@ -9,7 +9,7 @@
 namespace reprise::sampling {
 
 /// What changes a row of logits before greedy choice and filters, in vLLM's order: allowed ids,
-/// suppressed ids, bad words, logit bias, repetition penalty (prompt and output; divides positive logits,
+/// suppressed ids, a mask, bad words, logit bias, repetition penalty (prompt and output; divides positive logits,
 /// multiplies others), frequency and presence penalty (output).
 /// Scratch is sized at construction; not thread-safe.
 class LogitAdjuster {
@@ -21,6 +21,7 @@ class LogitAdjuster {
   std::span<const float> apply(std::span<const float> logits,  // [vocab_size]
                                const SamplingParams& params,
                                std::span<const int32_t> suppressed_token_ids,
+                               std::span<const uint32_t> allowed_mask,
                                std::span<const int32_t> prompt_token_ids,
                                std::span<const int32_t> output_token_ids);
 

@@ -80,6 +80,7 @@ void Sampler::sample(const SamplingInput& input, SampledToken& result) {
                  input.logits.size(),
                  max_vocab_size_);
   result.token_id = -1;
+  result.ends_answer = false;
   result.logprob = {};
   result.top_logprobs.clear();
   RowSummary summary = summarise(input.logits);
@@ -90,6 +91,7 @@ void Sampler::sample(const SamplingInput& input, SampledToken& result) {
   const std::span<const float> adjusted = adjuster_.apply(input.logits,
                                                           params,
                                                           input.suppressed_token_ids,
+                                                          input.allowed_mask,
                                                           input.prompt_token_ids,
                                                           input.output_token_ids);
   if (adjusted.data() != input.logits.data()) {

@@ -22,6 +22,8 @@ struct SamplingInput {
   std::span<const int32_t> output_token_ids;
   /// Never chosen in this step: EOS and stop ids while the output is shorter than min_tokens.
   std::span<const int32_t> suppressed_token_ids;
+  /// Bit i % 32 of word i / 32: token i may be chosen; ids beyond may not. Empty: any may.
+  std::span<const uint32_t> allowed_mask;
   uint64_t seed = 0;  // params->seed, or the request's own from `derive_seed`
 };
 
@@ -40,6 +42,9 @@ struct SampledToken {
   /// params->logprobs is set.
   TokenLogprob logprob;
   std::vector<TokenLogprob> top_logprobs;  // most likely first; size min(*logprobs, vocab_size)
+  /// The answer is complete with this token, whatever it is. For whoever sets allowed_mask; the
+  /// sampler clears it.
+  bool ends_answer = false;
 };
 
 /// Chooses the next token of one row of logits.

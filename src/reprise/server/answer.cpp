@@ -42,8 +42,13 @@ Answer::Answer(const GenerationRequest& request,
       n_(request.n),
       echo_text_(text_to_echo(request)),
       is_stream_(request.stream),
+      include_reasoning_(request.include_reasoning),
+      is_named_call_(request.tools.choice == ToolUse::Choice::named),
       choices_(static_cast<size_t>(request.num_choices())),
-      usage_(usage) {}
+      usage_(usage) {
+  if (!request.create_parser) return;
+  for (Choice& choice : choices_) choice.parser = request.create_parser();
+}
 
 const EncodedPrompt& Answer::prompt_of(int index) const {
   return prompts_[static_cast<size_t>(index / n_)];
@@ -59,7 +64,9 @@ void Answer::take(const EngineEvent& event) {
   if (is_stream_ && !std::exchange(has_begun_, true)) begin_stream();
   collect(event, choice);
   if (!is_stream_) return;
-  if (event.token_ids.empty() && choice.pending.text.empty() && !event.finished) return;
+  const Pending& pending = choice.pending;
+  const bool is_held_back = event.token_ids.empty() || choice.parser != nullptr;
+  if (is_held_back && pending.text.empty() && pending.more.empty() && !event.finished) return;
   write_chunk(text_chunk(head_, take_part(event.choice)));
 }
 
@@ -79,9 +86,25 @@ void Answer::collect(const EngineEvent& event, Choice& choice) {
     append(pending.prompt_logprobs, event.prompt_logprobs);
   }
   if (wish_.echo_only) return;
-  pending.text += event.text;
+  read(event, choice);
   if (wish_.token_ids || wish_.logprobs) append(pending.token_ids, event.token_ids);
   if (wish_.logprobs) append(pending.logprobs, event.logprobs);
+}
+
+void Answer::read(const EngineEvent& event, Choice& choice) {
+  if (!choice.parser) {
+    choice.pending.text += event.text;
+    return;
+  }
+  output_parsers::MessageDelta delta;
+  choice.parser->push(event.text, delta);
+  if (event.finished) choice.parser->finish(delta);
+  if (!include_reasoning_) delta.reasoning.clear();
+  choice.pending.text += delta.content;
+  choice.pending.more = choice.message.take(delta);
+  // As OpenAI: a call that the request has named is an answer like any other.
+  const bool is_calls = choice.message.has_calls() && !is_named_call_;
+  if (event.finished && is_calls && choice.finish_reason == "stop") choice.finish_reason = "tool_calls";
 }
 
 void Answer::count(const EngineEvent& event, Choice& choice) {
@@ -122,6 +145,7 @@ ChoicePart Answer::take_part(int index) {
   if (wish_.logprobs) part.logprobs = take_logprobs(choice);
   Pending pending = std::exchange(choice.pending, {});
   part.text = std::move(pending.text);
+  part.more = std::move(pending.more);
   if (wish_.prompt_logprobs && !is_stream_) {
     part.prompt_logprobs = prompt_logprobs_json(pending.prompt_logprobs, prompt_spelling_);
   }
@@ -167,6 +191,7 @@ void Answer::finish() {
   for (size_t i = 0; i < choices_.size(); ++i) {
     choices.push_back(take_part(static_cast<int>(i)));
     choices.back().text.insert(0, echo_text_);
+    choices.back().more = choices_[i].message.whole();
   }
   exchange_->respond({.body = dump(answer_json(head_, choices, usage_)),
                       .headers = {{kRequestIdHeader, request_id_}}});

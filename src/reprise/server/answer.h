@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "reprise/server/answer_message.h"
 #include "reprise/server/api_error.h"
 #include "reprise/server/event_queue.h"
 #include "reprise/server/generation_request.h"
@@ -49,6 +51,7 @@ class Answer {
   /// What a client is told next of a choice; of an answer that is no stream: all of it.
   struct Pending {
     std::string text;
+    Json more = Json::object();  // beside it: reasoning, calls of tools; streams only
     std::vector<int32_t> prompt_token_ids;  // that are echoed or returned
     std::vector<int32_t> token_ids;
     std::vector<sampling::PositionLogprobs> prompt_logprobs;
@@ -56,6 +59,8 @@ class Answer {
   };
   struct Choice {
     Pending pending;
+    std::unique_ptr<output_parsers::OutputParser> parser;  // null: the text is the content
+    AnswerMessage message;
     bool has_begun = false;
     int64_t text_offset = 0;  // in characters: where the next token begins in "text_offset"
     int64_t num_output_tokens = 0;
@@ -66,6 +71,7 @@ class Answer {
 
   void count(const EngineEvent& event, Choice& choice);
   void collect(const EngineEvent& event, Choice& choice);
+  void read(const EngineEvent& event, Choice& choice);
   void begin_stream();
   void write_chunk(Json chunk);
   [[nodiscard]] ChoicePart take_part(int index);
@@ -82,6 +88,8 @@ class Answer {
   int n_;                  // choices of each prompt
   std::string echo_text_;  // of a chat
   bool is_stream_;
+  bool include_reasoning_;
+  bool is_named_call_;
   bool has_begun_ = false;  // the head of the stream was sent
   std::vector<Choice> choices_;
   Usage usage_;

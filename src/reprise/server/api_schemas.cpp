@@ -42,6 +42,27 @@ constexpr Field kMessages = {
     "messages",
     R"({"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/Message"}})"};
 
+constexpr std::string_view kResponseFormat = R"({
+  "type": "object", "required": ["type"],
+  "properties": {
+    "type": {"enum": ["text", "json_object", "json_schema", "structural_tag"]},
+    "json_schema": {"type": "object", "required": ["schema"], "properties": {
+      "name": {"type": "string"}, "schema": {"type": ["object", "boolean", "string"]}}}}})";
+constexpr std::string_view kTools = R"({
+  "type": "array", "maxItems": 128, "items": {
+    "type": "object", "required": ["type", "function"],
+    "properties": {
+      "type": {"const": "function"},
+      "function": {"type": "object", "required": ["name"], "properties": {
+        "name": {"type": "string", "minLength": 1}, "description": {"type": "string"},
+        "parameters": {"type": ["object", "null"]}}}}}})";
+constexpr std::string_view kToolChoice = R"({
+  "oneOf": [
+    {"enum": ["none", "auto", "required"]},
+    {"type": "object", "required": ["function"], "properties": {
+      "type": {"const": "function"},
+      "function": {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}}}}]})";
+
 constexpr Field kSampling[] = {
     {"max_tokens", kPositive, "At most so many tokens are generated."},
     {"temperature", R"({"type": "number", "minimum": 0, "maximum": 2})", "0 is greedy."},
@@ -88,6 +109,18 @@ constexpr Field kSampling[] = {
      R"({"type": "object", "properties": {"include_usage": {"type": "boolean"},
          "continuous_usage_stats": {"type": "boolean"}}})",
      "Only with stream."},
+    {"response_format", kResponseFormat, "What the answer looks like."},
+    {"structured_outputs",
+     R"({"type": "object", "properties": {
+         "json": {"type": ["object", "boolean", "string"]}, "regex": {"type": "string"},
+         "choice": {"type": "array", "items": {"type": "string"}}, "grammar": {"type": "string"},
+         "json_object": {"type": "boolean"}, "structural_tag": {"type": ["object", "string"]},
+         "disable_any_whitespace": {"type": "boolean"}}})",
+     "What the answer looks like: one of these."},
+    {"guided_json", R"({"type": ["object", "boolean", "string"]})", "As structured_outputs.json."},
+    {"guided_regex", kString, "As structured_outputs.regex."},
+    {"guided_choice", R"({"type": "array", "items": {"type": "string"}})"},
+    {"guided_grammar", kString, "As structured_outputs.grammar."},
     kAddSpecialTokens,
 };
 
@@ -106,13 +139,23 @@ constexpr Field kChat[] = {
     {"echo", kBoolean, "The answer begins with the last message of its role."},
     {"logprobs", kBoolean},
     {"top_logprobs", kNumLogprobs, "Only with logprobs."},
+    {"tools", kTools, "Functions that the model may call."},
+    {"tool_choice", kToolChoice, "Whether it may, must, or which; auto by default."},
+    {"parallel_tool_calls", kBoolean, "Whether a forced answer may hold several calls."},
+    {"include_reasoning", kBoolean, "Whether the answer shows its reasoning."},
 };
 
 constexpr std::string_view kMessage = R"({
   "type": "object", "required": ["role"],
   "properties": {
-    "role": {"enum": ["system", "developer", "user", "assistant"]},
+    "role": {"enum": ["system", "developer", "user", "assistant", "tool"]},
     "name": {"type": ["string", "null"]},
+    "tool_call_id": {"type": ["string", "null"]},
+    "tool_calls": {"type": ["array", "null"], "items": {
+      "type": "object", "required": ["function"],
+      "properties": {"id": {"type": "string"}, "function": {
+        "type": "object", "required": ["name"],
+        "properties": {"name": {"type": "string"}, "arguments": {"type": ["string", "object", "null"]}}}}}},
     "content": {"oneOf": [{"type": ["string", "null"]}, {"type": "array", "items": {
       "type": "object", "required": ["type", "text"],
       "properties": {"type": {"const": "text"}, "text": {"type": "string"}}}}]}}})";

@@ -89,7 +89,7 @@ ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
   check_exposure(options);
   add_info_routes(router, engine, generations, model, meter, options.version);
   add_model_routes(router, model);
-  add_generation_routes(router, engine, generations, model, prompts);
+  add_generation_routes(router, engine, generations, model, prompts, options.answers);
   add_tokenizer_routes(router, engine, model);
   add_live_routes(router, engine, model);
   add_page_routes(router);

@@ -8,11 +8,12 @@
 #include <string>
 
 #include "reprise/server/api_error.h"
+#include "reprise/server/tool_fields.h"
 
 namespace reprise::server {
 namespace {
 
-constexpr std::array kRoles = {"system", "developer", "user", "assistant"};
+constexpr std::array kRoles = {"system", "developer", "user", "assistant", "tool"};
 
 /// Content as a string; parts of text are joined by line ends, as vLLM does for templates that take
 /// strings. `place`: "messages[0].content".
@@ -41,10 +42,7 @@ std::string read_role(const RequestFields& message, const std::string& place) {
   if (role == nullptr) throw ApiError(400, "Every message needs a role.", role_place);
   if (!role->is_string()) refuse_type(role_place, "a string", *role);
   std::string name = role->get<std::string>();
-  const Json* calls = message.find("tool_calls");
-  if (name == "tool" || name == "function" || (calls != nullptr && !calls->empty())) {
-    refuse_unsupported(place, "A message that calls a tool or answers such a call");
-  }
+  if (name == "function") refuse_unsupported(place, "A message of role function; use role tool,");
   if (std::find(kRoles.begin(), kRoles.end(), name) == kRoles.end()) {
     throw ApiError(400,
                    fmt::format("{} is `{}`, expected one of {}.",
@@ -69,6 +67,14 @@ Json read_message(const Json& json, const std::string& place) {
                {"content",
                 content == nullptr ? std::string() : read_content(*content, place + ".content")}};
   if (const std::optional<std::string> name = message.text("name")) read["name"] = *name;
+  if (const std::optional<std::string> id = message.text("tool_call_id")) read["tool_call_id"] = *id;
+  if (const Json* calls = message.find("tool_calls"); calls != nullptr && !calls->empty()) {
+    const std::string calls_place = place + ".tool_calls";
+    if (role != "assistant") {
+      throw ApiError(400, "Only an assistant's message has tool_calls.", calls_place);
+    }
+    read["tool_calls"] = read_past_calls(*calls, calls_place);
+  }
   return read;
 }
 

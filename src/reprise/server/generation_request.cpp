@@ -22,10 +22,6 @@ constexpr size_t kMaxRequestIdBytes = 128;
 // Of OpenAI's and vLLM's API. Each would change the answer, so none may be passed over in silence.
 constexpr std::array kUnsupportedIfPresent = {
     "audio",
-    "guided_choice",
-    "guided_grammar",
-    "guided_json",
-    "guided_regex",
     "function_call",
     "kv_transfer_params",
     "logprob_token_ids",
@@ -34,7 +30,6 @@ constexpr std::array kUnsupportedIfPresent = {
     "prompt_embeds",
     "reasoning_effort",
     "repetition_detection",
-    "structured_outputs",
     "suffix",
     "thinking_token_budget",
     "vllm_xargs",
@@ -45,7 +40,6 @@ constexpr std::array kUnsupportedIfTrue = {
 };
 constexpr std::array kUnsupportedIfNotEmpty = {
     "functions",
-    "tools",
 };
 
 void refuse_what_is_not_there(const RequestFields& fields) {
@@ -61,16 +55,6 @@ void refuse_what_is_not_there(const RequestFields& fields) {
     if (!value->is_array() && !value->is_object())
       refuse_type(name, "an array or an object", *value);
     if (!value->empty()) refuse_unsupported(name);
-  }
-  if (const Json* choice = fields.find("tool_choice"); choice != nullptr && *choice != "none") {
-    refuse_unsupported("tool_choice");
-  }
-  if (const Json* format = fields.find("response_format")) {
-    if (!format->is_object()) refuse_type("response_format", "an object", *format);
-    const auto type = format->find("type");
-    if (type == format->end() || *type != "text") {
-      refuse_unsupported("response_format", "`response_format` other than {\"type\": \"text\"}");
-    }
   }
 }
 
@@ -168,6 +152,7 @@ void read_shared(const RequestFields& fields, GenerationRequest& request) {
   assign(request.echo, fields.boolean("echo"));
   assign(request.return_token_ids, fields.boolean("return_token_ids"));
   assign(request.return_tokens_as_token_ids, fields.boolean("return_tokens_as_token_ids"));
+  request.asked_output = read_asked_output(fields);
   assign(request.add_special_tokens, fields.boolean("add_special_tokens"));
 }
 
@@ -237,6 +222,18 @@ GenerationRequest parse_chat_request(std::string_view body,
   request.chat_template = read_chat_template_options(fields);
   read_shared(fields, request);
   request.return_prompt_logprobs = request.params.prompt_logprobs.has_value();
+  request.tools = read_tool_use(fields);
+  if (!request.tools.tools.empty()) request.chat_template.tools = request.tools.tools;
+  request.include_reasoning = fields.boolean("include_reasoning").value_or(true);
+  if (std::optional<AskedOutput> call = forced_call(request.tools)) {
+    if (request.asked_output) {
+      throw ApiError(400,
+                     fmt::format("`tool_choice` forces a call, so `{}` cannot say what the answer looks like.",
+                                 request.asked_output->field),
+                     "tool_choice");
+    }
+    request.asked_output = std::move(call);
+  }
   return request;
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -10,6 +12,9 @@
 #include "reprise/api/async_engine.h"
 #include "reprise/base/json.h"
 #include "reprise/sampling/sampling_params.h"
+#include "reprise/server/answer_reader.h"
+#include "reprise/server/structured_fields.h"
+#include "reprise/server/tool_fields.h"
 
 namespace reprise::server {
 
@@ -38,6 +43,12 @@ struct GenerationRequest {
   api::ChatTemplateOptions chat_template;
   sampling::SamplingParams params;
   engine::RequestOptions options;
+  std::optional<AskedOutput> asked_output;
+  ToolUse tools;
+  bool include_reasoning = true;
+  /// Makes the constraint of one answer; null: any text. Set once asked_output is compiled.
+  std::function<std::unique_ptr<structured_output::TokenConstraint>()> make_constraint;
+  CreateOutputParser create_parser;  // null: the text is the content; set by the route
   int n = 1;
   bool add_special_tokens = true;
   Truncation truncation;

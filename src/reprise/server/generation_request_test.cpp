@@ -88,7 +88,7 @@ TEST(GenerationRequest, takes_null_for_absent_and_absent_for_the_defaults) {
   const GenerationRequest request = parse_completion_request(
       completion_with(
           R"("temperature": null, "stop": null, "max_tokens": null, "logprobs": null, "n": null,
-                         "stream_options": null, "tools": [], "tool_choice": "none", "suffix": null)"),
+                         "stream_options": null, "tool_choice": "none", "suffix": null)"),
       defaults);
   EXPECT_EQ(request.params.temperature, 0.25F);
   EXPECT_EQ(request.params.max_tokens, 16);
@@ -231,9 +231,9 @@ TEST(GenerationRequest, refuses_what_is_not_supported_by_name) {
   const std::vector<BadBody> bad = {
       {completion_with(R"("suffix": "a")"), "suffix"},
       {completion_with(R"("use_beam_search": true)"), "use_beam_search"},
-      {completion_with(R"("guided_json": {})"), "guided_json"},
-      {completion_with(R"("structured_outputs": {"regex": "a"})"), "structured_outputs"},
-      {completion_with(R"("response_format": {"type": "json_object"})"), "response_format"},
+      {completion_with(R"("guided_json": 3)"), "guided_json"},
+      {completion_with(R"("structured_outputs": {"regex": "a", "choice": ["b"]})"), "structured_outputs"},
+      {completion_with(R"("response_format": {"type": "json_schema"})"), "response_format"},
       {completion_with(R"("response_format": {})"), "response_format"},
   };
   for (const BadBody& body : bad) expect_refused(completion, body);
@@ -295,8 +295,11 @@ TEST(GenerationRequest, refuses_bad_messages_by_their_place) {
       {R"([{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}])",
        "messages[0].content[0]"},
       {R"([{"role": "user", "content": [{"type": "text"}]}])", "messages[0].content[0]"},
-      {R"([{"role": "tool", "content": "a"}])", "messages[0]"},
-      {R"([{"role": "assistant", "content": "", "tool_calls": [{"id": "1"}]}])", "messages[0]"},
+      {R"([{"role": "function", "content": "a"}])", "messages[0]"},
+      {R"([{"role": "tool"}])", "messages[0].content"},
+      {R"([{"role": "user", "content": "", "tool_calls": [{}]}])", "messages[0].tool_calls"},
+      {R"([{"role": "assistant", "content": "", "tool_calls": [{"id": "1"}]}])",
+       "messages[0].tool_calls"},
   };
   for (const BadBody& body : bad) {
     expect_refused(chat, {R"({"messages": )" + body.body + "}", body.param});

@@ -1,7 +1,9 @@
 #include "reprise/server/generation_routes.h"
 
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "reprise/server/sampling_fields.h"
 #include "reprise/tokenizer/tokenizer.h"
@@ -12,20 +14,35 @@ void add_generation_routes(Router& router,
                            const api::AsyncEngine& engine,
                            GenerationService& generations,
                            const ServedModel& model,
-                           const PromptEncoder& prompts) {
+                           const PromptEncoder& prompts,
+                           const AnswerReaderOptions& answers) {
   const int32_t vocab_size = engine.tokenizer().vocab_size();
-  const auto prepare = [&generations, &model, &prompts, vocab_size](
+  const auto prepare = [&generations, &model, &prompts, &engine, vocab_size, answers](
                            GenerationRequest wanted,
                            std::string request_id,
                            api::TimePoint arrived) -> Answering {
     model.check(wanted.model);
     check_sampling(wanted.params, wanted.is_chat ? Api::chat : Api::completions, vocab_size);
+    std::optional<structured_output::ReasoningMarks> marks;
+    if (wanted.is_chat) {
+      wanted.create_parser = answer_parser(answers, wanted.tools);
+      if (wanted.asked_output) marks = reasoning_marks(answers, engine.tokenizer());
+      // The marks that parsers look for may be special tokens.
+      const bool is_marked =
+          wanted.tools.choice == ToolUse::Choice::automatic || !answers.reasoning_parser.empty();
+      if (is_marked) wanted.params.skip_special_tokens = false;
+    }
     return [&generations,
             encoded = prompts.encode(wanted),
             wanted = std::move(wanted),
+            marks,
             request_id = std::move(request_id),
             arrived](const ExchangeRef& exchange) {
-      generations.start(wanted, encoded, request_id, exchange, arrived);
+      if (wanted.asked_output) {
+        generations.start_constrained(wanted, encoded, marks, request_id, exchange, arrived);
+      } else {
+        generations.start(wanted, encoded, request_id, exchange, arrived);
+      }
     };
   };
   // A server that is full says so before it works on the body.

@@ -13,6 +13,7 @@ void add_generation_routes(Router& router,
                            const api::AsyncEngine& engine,
                            GenerationService& generations,
                            const ServedModel& model,
-                           const PromptEncoder& prompts);
+                           const PromptEncoder& prompts,
+                           const AnswerReaderOptions& answers);
 
 }  // namespace reprise::server

@@ -5,8 +5,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
+#include <exception>
+#include <mutex>
 #include <span>
 #include <utility>
+
+#include "reprise/structured_output/grammar_compiler.h"
 
 namespace reprise::server {
 
@@ -24,6 +28,22 @@ struct GenerationService::Generation {
   int n = 1;  // answers to each prompt
 };
 
+struct GenerationService::Door {
+  explicit Door(Post to_io_thread) : post(std::move(to_io_thread)) {}
+
+  void bring(std::function<void()> task) {
+    const std::lock_guard lock(mutex);
+    if (post) post(std::move(task));
+  }
+  void close() {
+    const std::lock_guard lock(mutex);
+    post = nullptr;
+  }
+
+  std::mutex mutex;
+  Post post;
+};
+
 GenerationService::GenerationService(const GenerationServiceOptions& options,
                                      api::AsyncEngine& engine,
                                      const ServedModel& model,
@@ -31,12 +51,14 @@ GenerationService::GenerationService(const GenerationServiceOptions& options,
     : options_(options),
       engine_(&engine),
       model_(&model),
+      door_(std::make_shared<Door>(post)),
       events_(std::make_shared<EventQueue>(
           [this, post = std::move(post)] { post([this] { take_events(); }); })),
       counts_(model.max_model_len()) {}
 
 GenerationService::~GenerationService() {
   events_->close();
+  door_->close();
   for (const auto& [key, generation] : generations_) {
     for (const Generation::Choice& choice : generation->choices) {
       if (!choice.is_finished) engine_->abort(choice.id);
@@ -97,6 +119,38 @@ void GenerationService::start(const GenerationRequest& request,
   exchange->on_disconnect([this, key] { forget(key); });
 }
 
+void GenerationService::start_constrained(GenerationRequest request,
+                                          std::vector<EncodedPrompt> prompts,
+                                          std::optional<structured_output::ReasoningMarks> marks,
+                                          std::string request_id,
+                                          const ExchangeRef& exchange,
+                                          api::TimePoint arrived) {
+  check_room(request.num_choices());
+  const structured_output::OutputSpec spec = request.asked_output->spec;
+  auto go_on = [this,
+                request = std::move(request),
+                prompts = std::move(prompts),
+                marks,
+                request_id = std::move(request_id),
+                exchange,
+                arrived](const structured_output::CompileResult& result) mutable {
+    try {
+      if (!result.compiled) throw ApiError(400, result.error, request.asked_output->field);
+      request.make_constraint = [compiled = result.compiled, marks] {
+        std::unique_ptr<structured_output::TokenConstraint> constraint = compiled->start();
+        return marks ? structured_output::after_reasoning(*marks, std::move(constraint)) : std::move(constraint);
+      };
+      start(request, prompts, request_id, exchange, arrived);
+    } catch (const std::exception& error) {
+      exchange->respond(error_response(to_api_error(error, *model_)));
+    }
+  };
+  engine_->grammar_compiler().submit(
+      spec, [door = door_, go_on = std::move(go_on)](const structured_output::CompileResult& result) {
+        door->bring([go_on, result]() mutable { go_on(result); });
+      });
+}
+
 void GenerationService::submit(Key key,
                                Generation& generation,
                                const GenerationRequest& request,
@@ -113,13 +167,15 @@ void GenerationService::submit(Key key,
               static_cast<int64_t>(static_cast<uint64_t>(*params.seed) + static_cast<uint64_t>(i));
         }
         const auto index = static_cast<int>(generation.choices.size());
+        engine::RequestOptions options = request.options;
+        if (request.make_constraint) options.constraint = request.make_constraint();
         const api::AsyncRequestId id = engine_->submit(
             prompt.token_ids,
             params,
             [queue = events_, key, index](const api::AsyncOutput& output) {
               queue->push(copy_event(key, index, output));
             },
-            request.options,
+            std::move(options),
             arrived);
         generation.choices.push_back({.id = id});
       }

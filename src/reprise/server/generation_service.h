@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <unordered_map>
@@ -65,6 +66,15 @@ class GenerationService {
              const ExchangeRef& exchange,
              api::TimePoint arrived);
 
+  /// As start(), once what `request.asked_output` says is compiled, which other requests do not wait
+  /// for. `marks`: where the model reasons first.
+  void start_constrained(GenerationRequest request,
+                         std::vector<EncodedPrompt> prompts,
+                         std::optional<structured_output::ReasoningMarks> marks,
+                         std::string request_id,
+                         const ExchangeRef& exchange,
+                         api::TimePoint arrived);
+
   [[nodiscard]] size_t num_requests() const noexcept { return generations_.size(); }
   [[nodiscard]] const GenerationCounts& counts() const noexcept { return counts_; }
   /// Answers in the making: a request with n = 2 counts as two.
@@ -92,9 +102,13 @@ class GenerationService {
   void note_idle();
   std::string new_id();
 
+  /// Brings callbacks of the grammar compiler to the I/O thread while there is a service.
+  struct Door;
+
   GenerationServiceOptions options_;
   api::AsyncEngine* engine_;
   const ServedModel* model_;
+  std::shared_ptr<Door> door_;
   std::shared_ptr<EventQueue> events_;  // also the engine's callbacks hold it
   std::unordered_map<Key, std::shared_ptr<Generation>> generations_;
   std::mt19937_64 random_ids_{std::random_device{}()};

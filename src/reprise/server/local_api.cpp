@@ -78,7 +78,7 @@ struct LocalApi::Impl {
                     engine,
                     model,
                     [this](std::function<void()> task) { tasks.post(std::move(task)); }) {
-    add_generation_routes(router, engine, generations, model, prompts);
+    add_generation_routes(router, engine, generations, model, prompts, options.answers);
   }
 
   TaskQueue tasks;  // the engine's thread posts to it until `generations` is gone

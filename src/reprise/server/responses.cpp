@@ -60,6 +60,19 @@ Json completion_choice_json(const ChoicePart& choice) {
   return json;
 }
 
+/// The content of a message that only calls tools is null.
+Json message_json(const ChoicePart& choice, Json message) {
+  if (choice.text.empty() && choice.more.contains("tool_calls")) message["content"] = nullptr;
+  message.update(choice.more);
+  return message;
+}
+
+Json delta_json(const ChoicePart& choice) {
+  Json delta = choice.more;
+  if (delta.empty() || !choice.text.empty()) delta["content"] = choice.text;
+  return delta;
+}
+
 }  // namespace
 
 Json to_json(const Usage& usage) {
@@ -80,7 +93,8 @@ Json answer_json(const AnswerHead& head,
         head.is_chat
             ? choice_json(choice,
                           "message",
-                          {{"role", head.role}, {"content", choice.text}, {"refusal", nullptr}})
+                          message_json(choice,
+                                       {{"role", head.role}, {"content", choice.text}, {"refusal", nullptr}}))
             : completion_choice_json(choice));
   }
   if (head.is_chat && !choices.empty()) add_prompt_parts(json, choices.front());
@@ -100,7 +114,7 @@ Json role_chunk(const AnswerHead& head, int index) {
 Json text_chunk(const AnswerHead& head, const ChoicePart& choice) {
   return chunk_json(
       head,
-      Json::array({head.is_chat ? choice_json(choice, "delta", {{"content", choice.text}})
+      Json::array({head.is_chat ? choice_json(choice, "delta", delta_json(choice))
                                 : completion_choice_json(choice)}));
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "reprise/server/answer_reader.h"
 #include "reprise/server/cors.h"
 #include "reprise/server/http_server.h"
 #include "reprise/server/request_log.h"
@@ -23,6 +24,7 @@ struct ServerOptions {
   int32_t max_waiting_requests = 256;  // beyond those: 429
   bool enable_prompt_tokens_details = false;  // usage tells how much of a prompt was cached
   int shutdown_timeout_seconds = 30;   // for running requests after SIGTERM
+  AnswerReaderOptions answers;
   std::string unix_socket;             // path; else host and port
   CorsOptions cors;
   bool dev_mode = false;  // more routes: of the engine's insides, and such that change it

@@ -1,0 +1,85 @@
+# xgrammar's C++ core as the static library `xgrammar`, from the source archive that scripts/setup.sh
+# has downloaded. Sets XGRAMMAR_FOUND. Nothing is downloaded here.
+set(REPRISE_DOWNLOADS ${PROJECT_SOURCE_DIR}/build/downloads CACHE PATH "Where scripts/setup.sh puts source archives")
+set(XGRAMMAR_FOUND FALSE)
+set_property(DIRECTORY ${PROJECT_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/xgrammar.txt)
+
+file(STRINGS ${PROJECT_SOURCE_DIR}/cmake/xgrammar.txt pin REGEX "^xgrammar==")
+string(REGEX MATCH "^xgrammar==([0-9.]+) --hash=sha256:([0-9a-f]+)$" pin "${pin}")
+set(xgrammar_name xgrammar-${CMAKE_MATCH_1})
+set(xgrammar_hash ${CMAKE_MATCH_2})
+set(xgrammar_archive ${REPRISE_DOWNLOADS}/${xgrammar_name}.tar.gz)
+if(NOT EXISTS ${xgrammar_archive})
+  message(STATUS "Structured output: left out; scripts/setup.sh downloads ${xgrammar_name}")
+  return()
+endif()
+file(SHA256 ${xgrammar_archive} found_hash)
+if(NOT found_hash STREQUAL xgrammar_hash)
+  message(FATAL_ERROR "${xgrammar_archive} has the SHA-256 ${found_hash}, expected ${xgrammar_hash}. "
+                      "Remove the file and run scripts/setup.sh again.")
+endif()
+set(xgrammar_source ${CMAKE_BINARY_DIR}/third_party/${xgrammar_name})
+if(NOT EXISTS ${xgrammar_source}/LICENSE)
+  file(ARCHIVE_EXTRACT INPUT ${xgrammar_archive} DESTINATION ${CMAKE_BINARY_DIR}/third_party
+       PATTERNS ${xgrammar_name}/cpp/* ${xgrammar_name}/include/* ${xgrammar_name}/3rdparty/picojson/*
+                ${xgrammar_name}/3rdparty/dlpack/include/* ${xgrammar_name}/LICENSE ${xgrammar_name}/NOTICE)
+endif()
+# A change of one place in their source. Fails when the place is not there, for then nobody has looked at it.
+function(change_xgrammar file from to)
+  file(READ ${xgrammar_source}/${file} text)
+  string(FIND "${text}" "${to}" changed_at)
+  if(NOT changed_at EQUAL -1)
+    return()
+  endif()
+  string(REPLACE "${from}" "${to}" changed "${text}")
+  if(changed STREQUAL text)
+    message(FATAL_ERROR "${file} of ${xgrammar_name} has not the text to be changed: ${from}")
+  endif()
+  file(WRITE ${xgrammar_source}/${file} "${changed}")
+endfunction()
+# Decimals in their shortest form: 0.07, not 0.070000000000000007.
+change_xgrammar(3rdparty/picojson/picojson.h
+  "\"%.f\" : \"%.17g\","
+  "\"%.f\" : [this] { char shorter[64]; snprintf(shorter, sizeof shorter, \"%.15g\", u_.number_); return strtod(shorter, nullptr) == u_.number_; }() ? \"%.15g\" : \"%.17g\",")
+# States that the same text reaches may be made one, and so may states that the same text leaves to an end,
+# but not both at once: 219|220 would let 210 through. Nor may the start be made one with what comes after.
+change_xgrammar(cpp/fsm.cc
+  "bool is_equiv_precursor = false;"
+  "bool is_equiv_precursor = false, has_merged_successors = is_equiv_successor;")
+change_xgrammar(cpp/fsm.cc
+  "for (int i = 0; i < static_cast<int>(next_states.size()); i++) {"
+  "for (int i = 0; !has_merged_successors && i < static_cast<int>(next_states.size()); i++) {")
+change_xgrammar(cpp/fsm.cc
+  "if (previous_states[i].size() != 1 || union_find_set.Count(i)) {"
+  "if (previous_states[i].size() != 1 || union_find_set.Count(i) || i == result.GetStart()) {")
+change_xgrammar(cpp/fsm.cc
+  "if (sibling <= i || previous_states[sibling].size() != 1 ||"
+  "if (sibling <= i || previous_states[sibling].size() != 1 || sibling == result.GetStart() ||")
+
+# Ranges of numbers are ours (structured_output/xgrammar_ranges.cpp): theirs let -1491 through for -1490..-1453.
+change_xgrammar(cpp/json_schema_converter.cc
+  "std::string range_regex = GenerateRangeRegex(start, end);
+    return RegexToEBNF(range_regex, false);"
+  "std::string RangeOfIntegers(int64_t low, int64_t high);
+    return RangeOfIntegers(start.value(), end.value());")
+change_xgrammar(cpp/json_schema_converter.cc
+  "std::string range_regex = GenerateFloatRangeRegex(start, end, 6);
+    return RegexToEBNF(range_regex, false);"
+  "std::string RangeOfNumbers(double low, double high);
+    return RangeOfNumbers(start.value(), end.value());")
+
+# Their list of files is theirs: it is pinned by the hash.
+file(GLOB xgrammar_files ${xgrammar_source}/cpp/*.cc ${xgrammar_source}/cpp/support/*.cc)
+add_library(xgrammar STATIC EXCLUDE_FROM_ALL ${xgrammar_files})
+target_include_directories(xgrammar SYSTEM PUBLIC ${xgrammar_source}/include ${xgrammar_source}/3rdparty/dlpack/include)
+target_include_directories(xgrammar SYSTEM PRIVATE ${xgrammar_source}/3rdparty/picojson)
+target_compile_features(xgrammar PRIVATE cxx_std_17)
+target_compile_options(xgrammar PRIVATE -w)
+# What it has to say comes to us (structured_output/xgrammar_messages.cpp), not to stderr.
+target_compile_definitions(xgrammar PRIVATE XGRAMMAR_ENABLE_CPPTRACE=0 XGRAMMAR_ENABLE_INTERNAL_CHECK=0
+                           XGRAMMAR_LOG_CUSTOMIZE=1)
+target_link_libraries(xgrammar PUBLIC Threads::Threads)
+if(REPRISE_SANITIZE)
+  target_compile_options(xgrammar PRIVATE -fsanitize=${REPRISE_SANITIZE} -fno-omit-frame-pointer)
+endif()
+set(XGRAMMAR_FOUND TRUE)

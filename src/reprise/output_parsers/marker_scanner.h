@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace reprise::output_parsers {
+
+/// The text in front of a marker, while the marker may still be cut in two.
+class MarkerScanner {
+ public:
+  /// Appends to `before` what certainly stands before `marker`. True when the marker was found; it
+  /// is taken off, and what follows stays.
+  bool take_until(std::string_view marker, std::string& before);
+
+  void push(std::string_view text) { held_ += text; }
+  [[nodiscard]] const std::string& held() const noexcept { return held_; }
+  void drop(size_t num_bytes) { held_.erase(0, num_bytes); }
+  [[nodiscard]] std::string take_all();
+
+ private:
+  std::string held_;
+};
+
+/// Length of the longest end of `text` that `marker` begins with, the whole marker excluded.
+[[nodiscard]] size_t partial_marker(std::string_view text, std::string_view marker);
+
+/// Where the JSON value at the start of `text` ends, an object or an array: one past its last
+/// bracket; npos while it is open. Only brackets and strings are looked at.
+[[nodiscard]] size_t end_of_json(std::string_view text);
+
+}  // namespace reprise::output_parsers

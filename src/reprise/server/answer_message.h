@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "reprise/base/json.h"
+#include "reprise/output_parsers/output_parser.h"
+
+namespace reprise::server {
+
+/// One choice's message as its parser has read it so far: what beside its content there is to send.
+class AnswerMessage {
+ public:
+  /// Members for the delta of a chunk, beside its content: reasoning, tool_calls.
+  [[nodiscard]] Json take(const output_parsers::MessageDelta& delta);
+  /// The same for the whole message.
+  [[nodiscard]] Json whole() const;
+  [[nodiscard]] bool has_calls() const noexcept { return !calls_.empty(); }
+
+ private:
+  struct Call {
+    std::string id;
+    std::string name;
+    std::string arguments;
+  };
+
+  std::string reasoning_;
+  std::vector<Call> calls_;
+};
+
+}  // namespace reprise::server

@@ -1,0 +1,137 @@
+// Random answers under compiled specs, for tests/integration/structured_output_test.py.
+//
+//   answer_sampler MODEL_DIR SEED NUM_ANSWERS < specs
+//
+// Each line of input is {"kind": "json" | "regex" | "choice" | "grammar" | "json_object", "spec":
+// ...}; the line of output for it {"answers": [...]} or {"error": "..."}. Tokens are drawn evenly
+// from those allowed, which a model never does: what a mask lets through wrongly comes out here.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <iostream>
+#include <map>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "reprise/base/error.h"
+#include "reprise/base/json.h"
+#include "reprise/structured_output/grammar_compiler.h"
+#include "reprise/tokenizer/tokenizer.h"
+
+namespace reprise::structured_output {
+namespace {
+
+constexpr int kMaxTokens = 2000;
+
+OutputSpec spec_of(const Json& line) {
+  static const std::map<std::string, OutputSpec::Kind> kKinds = {
+      {"json", OutputSpec::Kind::json_schema},
+      {"json_object", OutputSpec::Kind::json_object},
+      {"regex", OutputSpec::Kind::regex},
+      {"choice", OutputSpec::Kind::choice},
+      {"grammar", OutputSpec::Kind::grammar},
+      {"structural_tag", OutputSpec::Kind::structural_tag}};
+  OutputSpec spec{.kind = kKinds.at(line["kind"].get<std::string>())};
+  const Json& given = line["spec"];
+  if (spec.kind == OutputSpec::Kind::choice) {
+    spec.choices = given.get<std::vector<std::string>>();
+  } else {
+    spec.text = given.is_string() && spec.kind != OutputSpec::Kind::json_schema
+                    ? given.get<std::string>()
+                    : given.dump();
+  }
+  return spec;
+}
+
+class AnswerSampler {
+ public:
+  AnswerSampler(const tokenizer::Tokenizer& tokenizer, uint64_t seed)
+      : vocabulary_(vocabulary_bytes(
+            tokenizer, tokenizer.vocab_size(), std::vector<int32_t>{*tokenizer.eos_id()})),
+        random_(seed) {
+    weights_.resize(vocabulary_.tokens.size());
+  }
+
+  /// Nothing when it did not end in time. \throws Error when the constraint contradicts itself
+  std::optional<std::string> sample(TokenConstraint& constraint) {
+    std::string text;
+    for (int i = 0; i < kMaxTokens && !constraint.is_complete(); ++i) {
+      const std::span<const uint32_t> mask = constraint.allowed_tokens();
+      for (size_t id = 0; id < weights_.size(); ++id) weights_[id] = weight(mask, id, i);
+      if (std::all_of(weights_.begin(), weights_.end(), [](double w) { return w == 0; })) {
+        throw Error("no token is allowed and the answer is not complete: " + text);
+      }
+      std::discrete_distribution<int32_t> draw(weights_.begin(), weights_.end());
+      const int32_t id = draw(random_);
+      if (!constraint.accept(id)) throw Error("a token that the mask allows is not accepted");
+      if (id == vocabulary_.end_token_ids[0]) break;
+      text += vocabulary_.tokens[static_cast<size_t>(id)];
+    }
+    if (!constraint.is_complete()) return {};
+    return text;
+  }
+
+ private:
+  /// After a while what closes is likelier: an even choice nests without end.
+  double weight(std::span<const uint32_t> mask, size_t id, int num_tokens) const {
+    const auto token_id = static_cast<int32_t>(id);
+    if (!contains(mask, token_id)) return 0;
+    if (num_tokens < 40) return 1;
+    if (token_id == vocabulary_.end_token_ids[0]) return 1000;
+    const std::string& text = vocabulary_.tokens[id];
+    const bool closes = text == "\"" || text == "}" || text == "]";
+    return closes ? 1000 : text.find_first_of("[{,") == std::string::npos ? 1 : 0.001;
+  }
+
+  VocabularyBytes vocabulary_;
+  std::mt19937_64 random_;
+  std::vector<double> weights_;
+};
+
+int run(const std::string& model, uint64_t seed, int num_answers) {
+  const tokenizer::Tokenizer tokenizer = tokenizer::Tokenizer::load(model);
+  GrammarCompiler compiler([&tokenizer] {
+    return create_grammar_backend(vocabulary_bytes(
+        tokenizer, tokenizer.vocab_size(), std::vector<int32_t>{*tokenizer.eos_id()}));
+  });
+  std::string line;
+  while (std::getline(std::cin, line)) {
+    Json out = Json::object();
+    try {
+      const auto compiled =
+          compiler.compile(spec_of(parse_json(line, "line", {.max_depth = 100000})));
+      out["answers"] = Json::array();
+      AnswerSampler sampler(tokenizer, seed);
+      int num_unfinished = 0;
+      for (int i = 0; i < num_answers; ++i) {
+        const auto constraint = compiled->start();
+        const std::optional<std::string> answer = sampler.sample(*constraint);
+        if (answer) out["answers"].push_back(*answer);
+        if (!answer) ++num_unfinished;
+      }
+      out["unfinished"] = num_unfinished;
+    } catch (const InvalidArgument& error) {
+      out = {{"error", error.what()}};
+    } catch (const Error& error) {
+      out = {{"broken", error.what()}};
+    }
+    std::cout << out.dump(-1, ' ', true, Json::error_handler_t::replace) << std::endl;
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace reprise::structured_output
+
+int main(int argc, char** argv) {
+  if (argc != 4) {
+    fmt::print(stderr, "usage: answer_sampler MODEL_DIR SEED NUM_ANSWERS < specs\n");
+    return 2;
+  }
+  return reprise::structured_output::run(argv[1],
+                                         std::strtoull(argv[2], nullptr, 10),
+                                         static_cast<int>(std::strtol(argv[3], nullptr, 10)));
+}

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "reprise/structured_output/output_spec.h"
+#include "reprise/structured_output/token_bytes.h"
+#include "reprise/structured_output/token_constraint.h"
+
+namespace reprise::structured_output {
+
+/// A spec, ready to constrain answers. Immutable; any number of threads may start answers.
+class CompiledSpec {
+ public:
+  virtual ~CompiledSpec() = default;
+  [[nodiscard]] virtual std::unique_ptr<TokenConstraint> start() const = 0;
+  [[nodiscard]] virtual size_t memory_bytes() const = 0;
+};
+
+/// Turns specs into CompiledSpecs for one vocabulary. Thread-safe.
+class GrammarBackend {
+ public:
+  virtual ~GrammarBackend() = default;
+  /// May take long: see GrammarCompiler.
+  /// \throws InvalidArgument when the spec is not well-formed, too large, or nothing can satisfy it
+  [[nodiscard]] virtual std::shared_ptr<const CompiledSpec> compile(const OutputSpec& spec) = 0;
+};
+
+/// Empty when this build has a backend; else a sentence on how to get one.
+[[nodiscard]] std::string_view why_unavailable();
+/// \throws InvalidArgument with why_unavailable()
+[[nodiscard]] std::unique_ptr<GrammarBackend> create_grammar_backend(VocabularyBytes vocabulary);
+
+}  // namespace reprise::structured_output

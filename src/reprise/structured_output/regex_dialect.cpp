@@ -1,0 +1,452 @@
+#include "reprise/structured_output/regex_dialect.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "reprise/base/error.h"
+#include "reprise/structured_output/code_points.h"
+#include "reprise/structured_output/output_spec.h"
+#include "reprise/tokenizer/utf8.h"
+
+namespace reprise::structured_output {
+namespace {
+
+/// A set that engines see differently: Unicode's \w has letters that ASCII's has not.
+struct Approximation {
+  CodePoints inner;  // in the set for all of them
+  CodePoints outer;  // in the set for any of them
+
+  [[nodiscard]] Approximation complement() const {
+    return {outer.complement(), inner.complement()};
+  }
+  void add(const Approximation& other) {
+    inner.add(other.inner);
+    outer.add(other.outer);
+  }
+  static Approximation exactly(uint32_t first, uint32_t last) {
+    return {{{first, last}}, {{first, last}}};
+  }
+};
+
+const CodePoints kDigits{{'0', '9'}};
+const CodePoints kWords{{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
+const CodePoints kSpaces{{'\t', '\r'}, {' ', ' '}};
+const CodePoints kLineEnds{{'\n', '\n'}, {'\r', '\r'}, {0x85, 0x85}, {0x2028, 0x2029}};
+
+CodePoints with(CodePoints set, std::initializer_list<CodePoints::Range> more) {
+  for (const auto& [first, last] : more) set.add(first, last);
+  return set;
+}
+
+std::optional<Approximation> named_set(uint32_t letter) {
+  switch (letter) {
+    case 'd':
+    case 'D': {
+      const Approximation set{kDigits, with(kDigits, {{0x600, CodePoints::kLast}})};
+      return letter == 'd' ? set : set.complement();
+    }
+    case 'w':
+    case 'W': {
+      const Approximation set{kWords, with(kWords, {{0x80, CodePoints::kLast}})};
+      return letter == 'w' ? set : set.complement();
+    }
+    case 's':
+    case 'S': {
+      const Approximation set{kSpaces,
+                              with(kSpaces,
+                                   {{0x1C, 0x1F},
+                                    {0x85, 0x85},
+                                    {0xA0, 0xA0},
+                                    {0x1680, 0x1680},
+                                    {0x180E, 0x180E},
+                                    {0x2000, 0x200F},
+                                    {0x2028, 0x2029},
+                                    {0x202F, 0x202F},
+                                    {0x205F, 0x205F},
+                                    {0x3000, 0x3000},
+                                    {0xFEFF, 0xFEFF}})};
+      return letter == 's' ? set : set.complement();
+    }
+    default:
+      return {};
+  }
+}
+
+/// The part of a JSON escape behind the backslash, for those that have a short one.
+std::optional<char> json_escape(uint32_t code_point) {
+  switch (code_point) {
+    case '"':
+    case '\\':
+      return static_cast<char>(code_point);
+    case '\b':
+      return 'b';
+    case '\f':
+      return 'f';
+    case '\n':
+      return 'n';
+    case '\r':
+      return 'r';
+    case '\t':
+      return 't';
+    default:
+      return {};
+  }
+}
+
+class RegexReader {
+ public:
+  RegexReader(std::string_view pattern, PatternContext context) : context_(context) {
+    size_t at = 0;
+    while (at < pattern.size()) {
+      characters_.push_back(tokenizer::next_code_point(pattern, at));
+    }
+  }
+
+  NormalisedRegex read() {
+    Part part = alternatives(0);
+    if (!at_end()) fail("an unmatched ')'");
+    return {std::move(part.text), part.min_length, part.max_length};
+  }
+
+ private:
+  /// Written again; `cost` grows with the states that it will need.
+  struct Part {
+    std::string text;
+    int64_t cost = 0;
+    bool is_empty = false;  // matches nothing but the empty text
+    int64_t min_length = 0;
+    std::optional<int64_t> max_length = 0;
+  };
+
+  [[nodiscard]] bool at_end() const { return next_ == characters_.size(); }
+  [[nodiscard]] uint32_t peek() const { return at_end() ? 0 : characters_[next_]; }
+  [[nodiscard]] bool next_is(char c) const {
+    return !at_end() && peek() == static_cast<unsigned char>(c);
+  }
+  bool take(char c) {
+    if (!next_is(c)) return false;
+    ++next_;
+    return true;
+  }
+
+  [[noreturn]] void fail(std::string_view what) const {
+    throw InvalidArgument(fmt::format("the regular expression has {} at position {}", what, next_));
+  }
+
+  Part alternatives(int depth) {
+    if (depth > kMaxNesting) fail(fmt::format("groups nested more than {} deep", kMaxNesting));
+    std::vector<Part> branches{sequence(depth)};
+    while (take('|')) branches.push_back(sequence(depth));
+    bool has_empty = false;
+    Part joined;
+    size_t num_branches = 0;
+    for (Part& branch : branches) {
+      if (branch.is_empty) {
+        has_empty = true;
+        continue;
+      }
+      joined.text += (num_branches++ == 0 ? "" : "|") + branch.text;
+      joined.cost += branch.cost;
+      joined.min_length =
+          num_branches == 1 ? branch.min_length : std::min(joined.min_length, branch.min_length);
+      if (!branch.max_length) joined.max_length.reset();
+      if (joined.max_length) joined.max_length = std::max(*joined.max_length, *branch.max_length);
+    }
+    if (num_branches == 0) return {.is_empty = true};
+    if (has_empty) {
+      joined.text = fmt::format("(?:{})?", joined.text);
+      joined.min_length = 0;
+    }
+    limit(joined.cost);
+    return joined;
+  }
+
+  /// Anchors at the ends of a branch of the whole pattern say what is so anyway.
+  Part sequence(int depth) {
+    if (depth == 0) take('^');
+    Part whole{.is_empty = true};
+    while (!at_end() && !next_is('|') && !next_is(')')) {
+      if (next_is('$') && depth == 0 &&
+          (next_ + 1 == characters_.size() || characters_[next_ + 1] == '|')) {
+        ++next_;
+        continue;
+      }
+      const Part part = repeated(depth);
+      whole.text += part.text;
+      whole.cost += part.cost;
+      whole.min_length += part.min_length;
+      whole.max_length = whole.max_length && part.max_length
+                             ? std::optional(*whole.max_length + *part.max_length)
+                             : std::nullopt;
+      whole.is_empty = whole.is_empty && part.is_empty;
+    }
+    limit(whole.cost);
+    return whole;
+  }
+
+  Part repeated(int depth) {
+    Part atom = this->atom(depth);
+    Times times;
+    if (take('*')) {
+      times = {"*", 0, {}};
+    } else if (take('+')) {
+      times = {"+", 1, {}};
+    } else if (take('?')) {
+      times = {"?", 0, 1};
+    } else if (next_is('{') && counts_follow()) {
+      times = counts();
+    } else {
+      return atom;
+    }
+    take('?');  // laziness changes which match is found first, not which texts match
+    if (next_is('*') || next_is('+') || next_is('?') || (next_is('{') && counts_follow())) {
+      fail("two repetitions in a row");
+    }
+    if (atom.is_empty) return atom;
+    if (times.most == 0) return {.is_empty = true};
+    atom.text += times.text;
+    atom.cost *= times.most.value_or(times.least + 1);
+    limit(atom.cost);
+    atom.min_length *= times.least;
+    const bool is_bounded = times.most && atom.max_length;
+    atom.max_length = is_bounded ? std::optional(*atom.max_length * *times.most) : std::nullopt;
+    return atom;
+  }
+
+  void limit(int64_t cost) const {
+    if (cost > kMaxRepetition) {
+      fail(fmt::format("more than {} characters to match, repetitions counted,", kMaxRepetition));
+    }
+  }
+
+  [[nodiscard]] bool counts_follow() const {
+    return next_ + 1 < characters_.size() && characters_[next_ + 1] >= '0' &&
+           characters_[next_ + 1] <= '9';
+  }
+
+  int64_t number() {
+    int64_t value = 0;
+    if (at_end() || peek() < '0' || peek() > '9') fail("a repetition without a number");
+    while (!at_end() && peek() >= '0' && peek() <= '9') {
+      value = value * 10 + static_cast<int64_t>(peek() - '0');
+      if (value > kMaxRepetition) fail(fmt::format("a repetition above {}", kMaxRepetition));
+      ++next_;
+    }
+    return value;
+  }
+
+  struct Times {
+    std::string text;
+    int64_t least = 0;
+    std::optional<int64_t> most;
+  };
+
+  Times counts() {
+    ++next_;
+    const int64_t least = number();
+    std::optional<int64_t> most = least;
+    if (take(',')) most = next_is('}') ? std::nullopt : std::optional(number());
+    if (!take('}')) fail("a repetition without its '}'");
+    if (!most) return {fmt::format("{{{},}}", least), least, most};
+    if (*most < least) fail("a repetition whose end is below its start");
+    return {fmt::format("{{{},{}}}", least, *most), least, most};
+  }
+
+  Part atom(int depth) {
+    const uint32_t c = peek();
+    if (c == '(') return group(depth);
+    if (c == '*' || c == '+' || c == '?') fail("a repetition of nothing");
+    if (c == '^' || c == '$') fail("an anchor that is not at an end");
+    ++next_;
+    if (c == '[') return write(bracket());
+    if (c == '.') return write(kLineEnds.complement());
+    if (c == '\\') return write(escape().inner);
+    return write({{c, c}});
+  }
+
+  Part group(int depth) {
+    ++next_;
+    if (take('?')) {
+      if (take('P')) {
+        if (!next_is('<')) fail("a reference to a group");
+      }
+      if (take('<')) {
+        if (next_is('=') || next_is('!')) fail("a look-behind, which is not regular,");
+        while (!at_end() && !next_is('>')) ++next_;
+        if (!take('>')) fail("a group name without its '>'");
+      } else if (!take(':')) {
+        fail("a look-ahead or flags, which are not supported,");
+      }
+    }
+    Part inner = alternatives(depth + 1);
+    if (!take(')')) fail("a group without its ')'");
+    if (!inner.is_empty) inner.text = fmt::format("(?:{})", inner.text);
+    return inner;
+  }
+
+  uint32_t hex(int num_digits) {
+    uint32_t value = 0;
+    for (int i = 0; i < num_digits; ++i, ++next_) {
+      const uint32_t c = peek();
+      uint32_t digit = 0;
+      if (c >= '0' && c <= '9') {
+        digit = c - '0';
+      } else if ((c | 0x20) >= 'a' && (c | 0x20) <= 'f') {
+        digit = (c | 0x20) - 'a' + 10;
+      } else {
+        fail("an escape with too few hexadecimal digits");
+      }
+      value = value * 16 + digit;
+    }
+    return value;
+  }
+
+  Approximation escape() {
+    if (at_end()) fail("a lone backslash");
+    const uint32_t c = characters_[next_++];
+    if (auto set = named_set(c)) return *set;
+    const auto one = [](uint32_t code_point) {
+      return Approximation::exactly(code_point, code_point);
+    };
+    switch (c) {
+      case 'n':
+        return one('\n');
+      case 'r':
+        return one('\r');
+      case 't':
+        return one('\t');
+      case 'f':
+        return one('\f');
+      case 'v':
+        return one('\v');
+      case '0':
+        return one(0);
+      case 'x':
+        return one(hex(2));
+      case 'u':
+        return one(hex(4));
+      default:
+        break;
+    }
+    if ((c >= '1' && c <= '9') || (c | 0x20) == 'k')
+      fail("a back reference, which is not regular,");
+    if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) {
+      fail(fmt::format("the escape \\{}, which is not supported,", static_cast<char>(c)));
+    }
+    return one(c);
+  }
+
+  CodePoints bracket() {
+    const bool is_negated = take('^');
+    Approximation set;
+    bool is_first = true;
+    while (is_first || !next_is(']')) {
+      if (at_end()) fail("a '[' without its ']'");
+      is_first = false;
+      const bool is_escaped = next_is('\\');
+      const uint32_t first = characters_[next_++];
+      const Approximation low = is_escaped ? escape() : Approximation::exactly(first, first);
+      const bool is_range =
+          next_is('-') && next_ + 1 < characters_.size() && characters_[next_ + 1] != ']';
+      if (!is_range) {
+        set.add(low);
+        continue;
+      }
+      ++next_;
+      const bool high_is_escaped = next_is('\\');
+      const uint32_t last = characters_[next_++];
+      const Approximation high = high_is_escaped ? escape() : Approximation::exactly(last, last);
+      const uint32_t from = single(low);
+      const uint32_t to = single(high);
+      if (from > to) fail("a range whose end is below its start");
+      set.add(Approximation::exactly(from, to));
+    }
+    ++next_;
+    return is_negated ? set.complement().inner : set.inner;
+  }
+
+  uint32_t single(const Approximation& set) const {
+    const auto& ranges = set.outer.ranges();
+    if (ranges.size() != 1 || ranges[0].first != ranges[0].second) fail("a range between sets");
+    return ranges[0].first;
+  }
+
+  Part write(const CodePoints& set) const {
+    if (set.empty()) fail("a set that no character is in");
+    if (context_ == PatternContext::plain)
+      return {.text = plain_set(set), .cost = 1, .min_length = 1, .max_length = 1};
+    CodePoints as_is = set;
+    std::string escapes;
+    static const CodePoints kEscaped{{0, 0x1F}, {'"', '"'}, {'\\', '\\'}};
+    for (uint32_t c = 0; c < 128; ++c) {
+      if (!set.contains(c) || !json_escape(c)) continue;
+      escapes += fmt::format("|\\u005c\\u{:04x}", static_cast<unsigned>(*json_escape(c)));
+    }
+    as_is = as_is.without(kEscaped);
+    if (escapes.empty() && as_is.empty()) fail("control characters only, in a JSON string,");
+    if (escapes.empty())
+      return {.text = plain_set(as_is), .cost = 1, .min_length = 1, .max_length = 1};
+    const std::string unescaped = as_is.empty() ? std::string() : plain_set(as_is);
+    const std::string all = unescaped.empty() ? escapes.substr(1) : unescaped + escapes;
+    return {.text = fmt::format("(?:{})", all), .cost = 1, .min_length = 1, .max_length = 1};
+  }
+
+  static std::string code(uint32_t c) {
+    return c < 0x10000 ? fmt::format("\\u{:04x}", c) : fmt::format("\\U{:08x}", c);
+  }
+
+  /// Readers of the result take as many digits behind \x as there are, and a '^' that comes first
+  /// for a complement. So code points that they write with \x come last, and '^' behind others.
+  static std::string plain_set(const CodePoints& set) {
+    if (set.ranges().size() == 1 && set.ranges()[0].first == set.ranges()[0].second) {
+      return code(set.ranges()[0].first);
+    }
+    static const CodePoints kPrintable{{' ', '~'}};
+    static const CodePoints kHexadecimal{{0, 0x1F}, {0x7F, 0xFF}};
+    CodePoints rest = set.without(kPrintable);
+    const CodePoints printable = set.without(kPrintable.complement());
+    const CodePoints hexadecimal = rest.without(kHexadecimal.complement());
+    rest = rest.without(kHexadecimal);
+    std::string text;
+    std::string circumflex;  // with what follows it up to '~'
+    for (const auto& [first, last] : printable.ranges()) {
+      (first == '^' ? circumflex : text) += range(first, last);
+    }
+    if (!text.empty()) text += std::exchange(circumflex, "");
+    for (const auto& [first, last] : rest.ranges()) text += range(first, last);
+    if (!text.empty()) text += std::exchange(circumflex, "");
+    for (const auto& [first, last] : hexadecimal.ranges()) text += range(first, last);
+    if (circumflex.empty()) return "[" + text + "]";
+    // Nothing that may stand before it: an alternative of its own.
+    const uint32_t last = printable.ranges()[0].second;
+    std::string apart = code('^');
+    if (last > '^') apart += fmt::format("|[{}]", range('_', last));
+    if (!text.empty()) apart += "|[" + text + "]";
+    return "(?:" + apart + ")";
+  }
+
+  /// Cut where UTF-8 gets longer: not all readers do that rightly.
+  static std::string range(uint32_t first, uint32_t last) {
+    for (const uint32_t longer : {0x80U, 0x800U, 0x10000U}) {
+      if (first < longer && last >= longer) return range(first, longer - 1) + range(longer, last);
+    }
+    return first == last ? code(first) : code(first) + "-" + code(last);
+  }
+
+  PatternContext context_;
+  std::vector<uint32_t> characters_;
+  size_t next_ = 0;
+};
+
+}  // namespace
+
+NormalisedRegex normalise_regex(std::string_view pattern, PatternContext context) {
+  return RegexReader(pattern, context).read();
+}
+
+}  // namespace reprise::structured_output

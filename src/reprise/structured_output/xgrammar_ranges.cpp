@@ -1,0 +1,18 @@
+// Ranges of numbers for xgrammar's converter of schemas, whose own let wrong numbers through;
+// compiled into it.
+#include <cstdint>
+#include <string>
+
+#include "reprise/structured_output/number_range.h"
+
+namespace xgrammar {
+
+std::string RangeOfIntegers(int64_t low, int64_t high) {
+  return reprise::structured_output::integer_range(low, high);
+}
+
+std::string RangeOfNumbers(double low, double high) {
+  return reprise::structured_output::decimal_range(low, high);
+}
+
+}  // namespace xgrammar
