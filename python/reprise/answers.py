@@ -28,6 +28,7 @@ class PendingRequest:
     ) -> None:
         self.engine = engine
         self.params = params
+        self.metrics = RequestMetrics(arrival_time=time.monotonic())
         self.output = RequestOutput(
             request_id=request_id,
             prompt=prompt,
@@ -44,7 +45,7 @@ class PendingRequest:
                 for index in range(params.n)
             ],
             finished=False,
-            metrics=RequestMetrics(arrival_time=time.monotonic()),
+            metrics=self.metrics,
         )
         # By the engine's number of the request. All are submitted or none.
         self.choices: dict[int, CompletionOutput] = {}
@@ -71,14 +72,13 @@ class PendingRequest:
         choice.text += step.text
         choice.token_ids += step.token_ids
         now = time.monotonic()
-        metrics = self.output.metrics
         if step.token_ids:
-            metrics.first_token_time = metrics.first_token_time or now
-            metrics.last_token_time = now
+            self.metrics.first_token_time = self.metrics.first_token_time or now
+            self.metrics.last_token_time = now
         if choice.logprobs is not None:
             for position in step.logprobs:
                 choice.logprobs.append(self._position(position))
-                choice.cumulative_logprob += position.token.logprob
+                choice.cumulative_logprob = (choice.cumulative_logprob or 0.0) + position.token.logprob
         if self.params.prompt_logprobs is not None and step.prompt_logprobs:
             # The first token of a prompt follows nothing.
             self.output.prompt_logprobs = [None, *map(self._position, step.prompt_logprobs)]
@@ -90,7 +90,7 @@ class PendingRequest:
             raise GenerationError(f"request {self.output.request_id}: {step.error}")
         self.output.finished = all(other.finished() for other in self.output.outputs)
         if self.output.finished:
-            metrics.finished_time = now
+            self.metrics.finished_time = now
 
     def _position(self, position: _core.PositionLogprobs) -> PositionLogprobs:
         entries = {position.token.token_id: position.token}

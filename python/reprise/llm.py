@@ -92,8 +92,8 @@ class LLM:
     ) -> list[RequestOutput]:
         """Answers to one conversation or several, rendered with the model's chat template."""
         self._guard.check()
-        conversations = [messages] if messages and isinstance(messages[0], dict) else messages
-        prompts: list[Prompt] = []
+        conversations: Any = [messages] if messages and isinstance(messages[0], dict) else messages
+        prompts: list[Any] = []
         for conversation in conversations:
             text = render_chat(self._engine, conversation, **template_options)
             # The template wrote the control tokens that a prompt begins with.

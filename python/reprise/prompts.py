@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypedDict, Union
+from typing import Any, TypedDict, Union, cast
 
 from reprise import _core
 
@@ -23,13 +23,14 @@ def text_and_token_ids(engine: _core.Engine, prompt: Prompt) -> tuple[str | None
     if isinstance(prompt, str):
         return prompt, engine.encode(prompt)
     if isinstance(prompt, dict):
-        if isinstance(prompt.get("prompt_token_ids"), (list, tuple)):
-            return prompt.get("prompt"), list(prompt["prompt_token_ids"])
-        if isinstance(prompt.get("prompt"), str):
-            return prompt["prompt"], engine.encode(prompt["prompt"])
+        fields: dict[str, Any] = dict(prompt)
+        if isinstance(fields.get("prompt_token_ids"), (list, tuple)):
+            return fields.get("prompt"), list(fields["prompt_token_ids"])
+        if isinstance(fields.get("prompt"), str):
+            return fields["prompt"], engine.encode(fields["prompt"])
         raise TypeError(
             "a prompt given as a dict needs 'prompt' (text) or 'prompt_token_ids' (a list of "
-            f"integers), got the keys {sorted(prompt)}"
+            f"integers), got the keys {sorted(fields)}"
         )
     if isinstance(prompt, (list, tuple)) and all(isinstance(token, int) for token in prompt):
         return None, list(prompt)
@@ -38,10 +39,10 @@ def text_and_token_ids(engine: _core.Engine, prompt: Prompt) -> tuple[str | None
     )
 
 
-def as_prompts(prompts: Prompt | list[Prompt]) -> list[Prompt]:
+def as_prompts(prompts: Any) -> list[Prompt]:
     """One prompt or several become several. A list of integers is one."""
     if isinstance(prompts, (str, dict)):
-        return [prompts]
+        return [cast(Prompt, prompts)]
     prompts = list(prompts)
     if prompts and all(isinstance(token, int) for token in prompts):
         return [prompts]

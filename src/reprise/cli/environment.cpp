@@ -28,6 +28,13 @@ Converted cache_below_root(std::string_view value, const LookUpVariable& look_up
   return std::string(value) + "/reprise_compile_cache";
 }
 
+// vLLM's switches are numbers.
+Converted number_to_switch(std::string_view value, const LookUpVariable&) {
+  if (value == "1") return "true";
+  if (value == "0" || value.empty()) return "false";
+  return std::string(value);
+}
+
 Converted unless_empty(std::string_view value, const LookUpVariable&) {
   if (value.empty()) return std::nullopt;
   return std::string(value);
@@ -36,7 +43,7 @@ Converted unless_empty(std::string_view value, const LookUpVariable&) {
 constexpr std::array kVariables = {
     Variable{"REPRISE_API_KEY", "serve: one more --api-key.", "api-key"},
     Variable{"VLLM_API_KEY", "The same by vLLM's name.", "api-key"},
-    Variable{"VLLM_SERVER_DEV_MODE", "serve: 1 is --dev.", "dev"},
+    Variable{"VLLM_SERVER_DEV_MODE", "serve: 1 is --dev.", "dev", number_to_switch},
     Variable{"VLLM_LOGGING_LEVEL",
              "serve: least level of the log: DEBUG, INFO, WARNING or ERROR; DEBUG also logs the text of requests "
              "that --enable-log-requests logs.",

@@ -1,4 +1,5 @@
-#include <nanobind/nanobind.h>
+#include "reprise/python/bindings.h"
+
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
@@ -13,7 +14,6 @@
 #include "reprise/base/json.h"
 #include "reprise/cudagraph/compilation_config.h"
 #include "reprise/cudagraph/cudagraph_mode.h"
-#include "reprise/python/bindings.h"
 #include "reprise/sampling/sampling_params.h"
 
 namespace nb = nanobind;
