@@ -12,13 +12,16 @@ if(NOT REPRISE_CUDA STREQUAL "OFF")
   # nvcc in the PATH or under CUDA_PATH; the compiler is run directly, so CMake's own check of it,
   # which takes seconds, is not needed.
   find_package(CUDAToolkit 12 QUIET)
-  if(CUDAToolkit_FOUND AND CUDAToolkit_NVCC_EXECUTABLE)
+  # Headers only: the libraries are opened at run time.
+  find_path(REPRISE_CUBLASLT_INCLUDE_DIR cublasLt.h PATHS ${CUDAToolkit_INCLUDE_DIRS} NO_DEFAULT_PATH)
+  mark_as_advanced(REPRISE_CUBLASLT_INCLUDE_DIR)
+  if(CUDAToolkit_FOUND AND CUDAToolkit_NVCC_EXECUTABLE AND REPRISE_CUBLASLT_INCLUDE_DIR)
     set(REPRISE_HAS_CUDA TRUE)
     message(STATUS "CUDA ${CUDAToolkit_VERSION}: building the plug-in for sm ${REPRISE_CUDA_ARCHITECTURES}")
   elseif(REPRISE_CUDA STREQUAL "ON")
-    message(FATAL_ERROR "REPRISE_CUDA is ON, but no CUDA 12 or newer toolkit was found: put nvcc into the PATH or set CUDA_PATH")
+    message(FATAL_ERROR "REPRISE_CUDA is ON, but no CUDA 12 or newer toolkit with nvcc and cublasLt.h was found: put nvcc into the PATH or set CUDA_PATH")
   else()
-    message(STATUS "No CUDA toolkit: no CUDA plug-in")
+    message(STATUS "No CUDA toolkit with nvcc and cublasLt.h: no CUDA plug-in")
   endif()
 endif()
 

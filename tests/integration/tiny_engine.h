@@ -45,6 +45,7 @@ struct TinyEngineOptions {
   int num_threads = 2;
   DType dtype = DType::bf16;
   bool copy_inputs = false;
+  int num_warmups = 0;  // eager runs before each capture
   std::string config = kTinyQwen3Config;
   /// A folder with config.json and weights, instead of `config` and random ones.
   std::filesystem::path model;
@@ -98,6 +99,7 @@ class TinyEngine {
                          .head_dim = config_.head_dim,
                          .dtype = options.dtype},
             .dispatcher = cudagraph::dispatcher_options(inputs, resolved_),
+            .num_warmups = options.num_warmups,
             .copy_inputs = options.copy_inputs});
     if (resolved_.compilation_mode != cudagraph::CompilationMode::NONE) compile(options, inputs.compilation);
   }

@@ -289,6 +289,8 @@ void LLM::Impl::create_device() {
     execution = std::make_unique<engine::Execution>(*device, kernels::kernel_table(isa));
     return;
   }
+  const std::span<const std::string> remarks = accelerator->remarks();
+  report.warnings.insert(report.warnings.end(), remarks.begin(), remarks.end());
   device = accelerator->create_device(0);
   execution = std::make_unique<engine::Execution>(
       *device, [this](device::Stream& stream, device::MemoryPool& pool) {

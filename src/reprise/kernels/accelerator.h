@@ -21,6 +21,8 @@ class Accelerator {
   /// Of a device of this accelerator. Loads its kernels. \throws DeviceError, OutOfMemory
   [[nodiscard]] virtual std::unique_ptr<EagerExecutor> create_executor(
       device::Stream& stream, device::MemoryPool& pool) = 0;
+  /// What this machine lacks and how it goes without, a line each.
+  [[nodiscard]] virtual std::span<const std::string> remarks() const = 0;
 };
 
 /// An accelerator, or why there is none.

@@ -115,13 +115,16 @@ void CudaStream::fill(void* destination, std::byte value, size_t bytes) {
       "fill");
 }
 
-void CudaStream::launch_library(const char* name,
-                                const std::function<std::string(CUstream)>& submit) {
+CUstream CudaStream::begin_library() const {
   require_handle();
   if (capture_ != nullptr) capture_->require_valid();
   (void)device_->driver().bound();
-  if (const std::string reason = submit(handle_); !reason.empty()) {
-    const std::string message = fmt::format("{}: {}: {}", device_->name(), name, reason);
+  return handle_;
+}
+
+void CudaStream::finish_library(const char* name, const char* failure) {
+  if (failure != nullptr) {
+    const std::string message = fmt::format("{}: {}: {}", device_->name(), name, failure);
     if (capture_ != nullptr) capture_->fail(message);
     throw DeviceError(message);
   }

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <atomic>
-#include <functional>
 #include <memory>
 #include <string>
 
@@ -55,15 +54,21 @@ class CudaStream final : public Stream {
   [[nodiscard]] const LaunchCounters& counters() const noexcept override { return counters_; }
   [[nodiscard]] Device& device() const noexcept override;
 
-  /// Work that a library submits to the driver's stream: counts as one launch. `submit` returns
-  /// empty, or why it failed. \throws DeviceError
-  void launch_library(const char* name, const std::function<std::string(CUstream)>& submit);
+  /// Work that a library submits to the driver's stream: counts as one launch. `submit(CUstream)`
+  /// returns nullptr, or why it failed, and an error leaves the capture, if any, invalid.
+  /// \throws DeviceError
+  template <typename Submit>
+  void launch_library(const char* name, const Submit& submit) {
+    finish_library(name, submit(begin_library()));
+  }
   void launch(CUgraphExec exec);
 
   /// For Capture: it is over.
   void leave_capture() noexcept { capture_.reset(); }
 
  private:
+  [[nodiscard]] CUstream begin_library() const;
+  void finish_library(const char* name, const char* failure);
   /// Counts a submission that was accepted; one that was not invalidates the capture.
   void finish_submission(CUresult result, const char* call);
   void forbid_while_capturing(const char* call, const char* advice) const;

@@ -30,6 +30,7 @@ struct Node {
   unsigned char value = 0;
   size_t bytes = 0;
   std::vector<size_t> waits_for;
+  std::function<void()> work;  // of a library
 };
 
 struct Graph {
@@ -152,7 +153,9 @@ struct FakeDriver::State {
   }
 
   void run(const Node& node) const {
-    if (node.type == CU_GRAPH_NODE_TYPE_MEMCPY) {
+    if (node.work) {
+      node.work();
+    } else if (node.type == CU_GRAPH_NODE_TYPE_MEMCPY) {
       std::memcpy(reinterpret_cast<void*>(node.destination),
                   reinterpret_cast<const void*>(node.source),
                   node.bytes);
@@ -723,6 +726,35 @@ FakeResources FakeDriver::resources() const {
 std::vector<std::string> FakeDriver::misuses() const {
   const Lock lock(state_->mutex);
   return state_->misuses;
+}
+
+CUresult FakeDriver::enter(const char* call) {
+  const Lock lock(state_->mutex);
+  return state_->enter(call);
+}
+
+CUresult FakeDriver::submit(CUstream stream, std::function<void()> work) {
+  const Lock lock(state_->mutex);
+  return state_->submit(stream, {.type = CU_GRAPH_NODE_TYPE_KERNEL, .work = std::move(work)});
+}
+
+bool FakeDriver::is_capturing() const {
+  const Lock lock(state_->mutex);
+  return state_->mode_of_thread() != CU_STREAM_CAPTURE_MODE_RELAXED &&
+         std::ranges::any_of(state_->streams, [](const auto& stream) {
+           return stream->capture != nullptr &&
+                  stream->capture->thread == std::this_thread::get_id();
+         });
+}
+
+bool FakeDriver::owns(const void* address, size_t bytes) const {
+  const Lock lock(state_->mutex);
+  return state_->owns(reinterpret_cast<CUdeviceptr>(address), bytes);
+}
+
+void FakeDriver::add_misuse(std::string text) {
+  const Lock lock(state_->mutex);
+  state_->misuses.push_back(std::move(text));
 }
 
 }  // namespace reprise::device::cuda

@@ -69,6 +69,17 @@ class FakeDriver {
   /// Calls that no program may make: an unknown handle, work outside its memory. Empty in order.
   [[nodiscard]] std::vector<std::string> misuses() const;
 
+  // For fakes of libraries that work on the driver's streams.
+
+  /// Gives a library's call a number too. \returns the error it must report, or CUDA_SUCCESS
+  [[nodiscard]] CUresult enter(const char* call);
+  /// Runs `work` now, or records it in the stream's capture.
+  [[nodiscard]] CUresult submit(CUstream stream, std::function<void()> work);
+  /// Whether the calling thread captures, on whatever stream, and is not relaxed.
+  [[nodiscard]] bool is_capturing() const;
+  [[nodiscard]] bool owns(const void* address, size_t bytes) const;
+  void add_misuse(std::string text);
+
   struct State;
 
  private:

@@ -5,11 +5,15 @@
 #include <algorithm>
 
 #include "reprise/base/error.h"
+#include "reprise/device/cuda/cuda_stream.h"
+#include "reprise/kernels/add/add.h"
 #include "reprise/kernels/cuda/attention_arguments.h"
 #include "reprise/kernels/cuda/cuda_kernels.h"
+#include "reprise/kernels/cuda/linear_arguments.h"
 #include "reprise/kernels/cuda/linear_launch.h"
 #include "reprise/kernels/launch.h"
 #include "reprise/kernels/rope_kv_write/rope_kv_write.h"
+#include "reprise/kernels/silu_and_mul/silu_and_mul.h"
 #include "reprise/tensor/custom_op.h"
 
 namespace reprise::kernels::cuda {
@@ -18,6 +22,8 @@ namespace {
 // Blocks of an attention launch that keep every multiprocessor busy.
 constexpr int64_t kBlocksPerMultiprocessor = 4;
 constexpr int64_t kLargestFragmentHead = 128;
+static_assert(GemmLibrary::kFewestRows == 4 * kFragmentRows + 1,
+              "beyond one tile our own kernels read the weight again");
 
 [[noreturn]] void refuse(OpCode code) {
   throw InvalidArgument(
@@ -61,6 +67,24 @@ CudaExecutor::CudaExecutor(device::Stream& stream,
   partials_ = device.allocate(places * kAttentionTileRows * (kLargestFragmentHead + 2) *
                               sizeof(float));
   arrived_ = device.allocate(places * sizeof(int32_t));
+  if (options.cublas_lt != nullptr) {
+    gemm_ = std::make_unique<GemmLibrary>(*options.cublas_lt,
+                                          dynamic_cast<device::cuda::CudaStream&>(stream));
+  }
+}
+
+bool CudaExecutor::multiply(const Tensor& x,
+                            const Tensor& weight,
+                            const Tensor& bias,
+                            const Tensor& out) {
+  return gemm_ != nullptr && gemm_->multiply(x, weight, bias, out);
+}
+
+Tensor CudaExecutor::product_of(std::span<const Tensor> in) {
+  if (gemm_ == nullptr || in[0].size(0) < GemmLibrary::kFewestRows) return {};
+  Tensor product = allocate({in[0].dtype(), {in[0].size(0), in[1].size(0)}});
+  if (!multiply(in[0], in[1], in[2], product)) return {};
+  return product;
 }
 
 bool CudaExecutor::run(const OpCall& call, std::span<const Tensor> in, std::span<Tensor> out) {
@@ -77,13 +101,22 @@ bool CudaExecutor::run(const OpCall& call, std::span<const Tensor> in, std::span
   };
   switch (call.code) {
     case OpCode::linear:
-      return linear(linear_kernels(in[0].dtype()), none);
+      return multiply(in[0], in[1], in[2], out[0]) ||
+             linear(linear_kernels(in[0].dtype()), none);
     case OpCode::linear_add:
+      if (const Tensor product = product_of(in); product.defined()) {
+        return launch_add(stream(), row_kernels(), in[3], product, out[0]);
+      }
       return linear(linear_kernels(in[0].dtype()), in[3]);
     case OpCode::linear_silu_and_mul:
+      if (const Tensor product = product_of(in); product.defined()) {
+        return launch_silu_and_mul(stream(), row_kernels(), product, out[0]);
+      }
       return linear(linear_silu_and_mul_kernels(in[0].dtype()), none);
     case OpCode::lm_head:
-      return launch_linear(stream(),
+      // All rows, wanted or not: how many are is known on the device only.
+      return multiply(in[0], in[1], none, out[0]) ||
+             launch_linear(stream(),
                            lm_head_kernels(in[0].dtype()),
                            {.x = in[0],
                             .weight = in[1],
@@ -200,14 +233,16 @@ bool CudaExecutor::launch_linear_rope_kv_write(const OpCall& call,
   const int64_t kv_heads = in[5].size(1);
   const int64_t head_dim = q_out.size(2);
   const Tensor product = allocate({in[0].dtype(), {tokens, columns}});
-  launch_linear(stream(),
-                linear_kernels(in[0].dtype()),
-                {.x = in[0],
-                 .weight = in[1],
-                 .bias = in[2],
-                 .residual = none,
-                 .num_rows = none,
-                 .out = product});
+  if (!multiply(in[0], in[1], in[2], product)) {
+    launch_linear(stream(),
+                  linear_kernels(in[0].dtype()),
+                  {.x = in[0],
+                   .weight = in[1],
+                   .bias = in[2],
+                   .residual = none,
+                   .num_rows = none,
+                   .out = product});
+  }
   const auto part = [&](int64_t count, int64_t first_head) {
     return product.with_layout(
         {tokens, count, head_dim}, {columns, head_dim, 1}, first_head * head_dim);

@@ -5,20 +5,23 @@
 #include <span>
 
 #include "reprise/device/device.h"
+#include "reprise/kernels/cuda/gemm_library.h"
 #include "reprise/kernels/eager_executor.h"
 
 namespace reprise::kernels::cuda {
 
 struct CudaExecutorOptions {
   int num_multiprocessors = 132;  // of the GPU: how far a launch is cut
+  /// For products of many rows; nullptr: kernels of our own. Borrowed for the constructor's call.
+  const CublasLtApi* cublas_lt = nullptr;
 };
 
 /// Runs each op at once on a GPU. Ops on rows are launched as on the CPU; products and attention
 /// have plans of their own. Quantised ops and generated code have no CUDA kernels yet: they are
 /// refused, and never silently run elsewhere.
 ///
-/// All kernels are loaded and the workspace is allocated by the constructor, so that neither happens
-/// in a capture. One thread and one stream, as EagerExecutor.
+/// All kernels are loaded and the workspaces are allocated by the constructor, so that neither
+/// happens in a capture. One thread and one stream, as EagerExecutor.
 class CudaExecutor final : public EagerExecutor {
  public:
   /// \throws DeviceError, OutOfMemory
@@ -30,6 +33,10 @@ class CudaExecutor final : public EagerExecutor {
   [[nodiscard]] bool run(const OpCall& call,
                          std::span<const Tensor> inputs,
                          std::span<Tensor> outputs) override;
+  /// linear(), or lm_head() of every row, by the library. Whether it was launched.
+  bool multiply(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& out);
+  /// The product before an epilogue that the library does not have; undefined if not launched.
+  [[nodiscard]] Tensor product_of(std::span<const Tensor> in);
   bool launch_attention(const OpCall& call, std::span<const Tensor> in);
   bool launch_linear_rope_kv_write(const OpCall& call,
                                    std::span<const Tensor> in,
@@ -38,6 +45,7 @@ class CudaExecutor final : public EagerExecutor {
   CudaExecutorOptions options_;
   device::Buffer partials_;  // of split attention
   device::Buffer arrived_;
+  std::unique_ptr<GemmLibrary> gemm_;  // nullptr: there is none
 };
 
 }  // namespace reprise::kernels::cuda

@@ -7,6 +7,7 @@
 #include "reprise/device/cuda/cuda_device.h"
 #include "reprise/device/cuda/fake_driver_fixture.h"
 #include "reprise/kernels/cuda/cuda_executor.h"
+#include "reprise/kernels/cuda/fake_cublas_lt_fixture.h"
 #include "reprise/kernels/cuda/host_kernels_fixture.h"
 
 /// For tests: the CUDA device over a fake driver whose kernels are the real ones' source on the host.
@@ -26,10 +27,12 @@ class CudaMachine {
   }
 
   [[nodiscard]] device::cuda::FakeDriver& driver() noexcept { return driver_; }
+  [[nodiscard]] FakeCublasLt& cublas_lt() noexcept { return cublas_lt_; }
   [[nodiscard]] device::Device& device() noexcept { return *device_; }
 
  private:
   device::cuda::FakeDriver driver_;
+  FakeCublasLt cublas_lt_{driver_};
   std::unique_ptr<device::Device> device_;
 };
 

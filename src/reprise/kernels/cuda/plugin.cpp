@@ -1,4 +1,8 @@
+#include <fmt/format.h>
+
+#include <span>
 #include <string>
+#include <vector>
 
 #include "reprise/device/cuda/cuda_device.h"
 #include "reprise/device/cuda/cuda_device_impl.h"
@@ -12,7 +16,13 @@ namespace {
 
 class CudaAccelerator final : public Accelerator {
  public:
-  explicit CudaAccelerator(const device::cuda::DriverApi& api) noexcept : api_(api) {}
+  explicit CudaAccelerator(const device::cuda::DriverApi& api) : api_(api) {
+    if (!cublas_lt_.reason.empty()) {
+      remarks_.push_back(fmt::format(
+          "no cuBLASLt ({}): products of many rows run in our own kernels, so prompts take longer",
+          cublas_lt_.reason));
+    }
+  }
 
   [[nodiscard]] std::unique_ptr<device::Device> create_device(int index) override {
     return device::cuda::create_cuda_device(api_, {.device_index = index});
@@ -24,11 +34,15 @@ class CudaAccelerator final : public Accelerator {
         stream,
         pool,
         CudaExecutorOptions{.num_multiprocessors = device.driver().attribute(
-                                CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)});
+                                CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
+                            .cublas_lt = cublas_lt_.reason.empty() ? &cublas_lt_.api : nullptr});
   }
+  [[nodiscard]] std::span<const std::string> remarks() const override { return remarks_; }
 
  private:
   device::cuda::DriverApi api_;
+  LoadedCublasLt cublas_lt_ = load_cublas_lt();
+  std::vector<std::string> remarks_;
 };
 
 }  // namespace
