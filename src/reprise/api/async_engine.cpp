@@ -4,6 +4,7 @@
 
 #include "reprise/api/async_engine_loop.h"
 #include "reprise/engine/bad_words.h"
+#include "reprise/engine/step_trace.h"
 
 namespace reprise::api {
 
@@ -33,7 +34,28 @@ AsyncRequestId AsyncEngine::submit(std::vector<int32_t> prompt_token_ids,
 
 void AsyncEngine::abort(AsyncRequestId id) { impl_->loop.abort(id); }
 
-bool AsyncEngine::reset_prefix_cache() { return impl_->loop.reset_prefix_cache(); }
+bool AsyncEngine::reset_prefix_cache() {
+  bool is_reset = false;
+  impl_->loop.run_between_steps(
+      [&is_reset](engine::EngineCore& core) { is_reset = core.reset_prefix_cache(); });
+  return is_reset;
+}
+
+bool AsyncEngine::start_profile(const engine::StepProfilerOptions& options) {
+  bool has_started = false;
+  impl_->loop.run_between_steps([&](engine::EngineCore& core) {
+    has_started = core.clock().profiler.start(options);
+  });
+  return has_started;
+}
+
+std::optional<std::filesystem::path> AsyncEngine::stop_profile(const std::filesystem::path& folder) {
+  std::optional<engine::StepProfile> profile;
+  impl_->loop.run_between_steps(
+      [&profile](engine::EngineCore& core) { profile = core.clock().profiler.stop(); });
+  if (!profile) return std::nullopt;
+  return engine::save_trace(*profile, folder);
+}
 
 EngineStats AsyncEngine::stats() const { return impl_->loop.stats(); }
 

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,6 +15,7 @@
 #include "reprise/api/llm.h"
 #include "reprise/api/request_timeline.h"
 #include "reprise/base/json.h"
+#include "reprise/engine/step_profiler.h"
 #include "reprise/sampling/sampling_params.h"
 
 namespace reprise::api {
@@ -71,6 +74,11 @@ class AsyncEngine {
   /// nothing happens, while a request holds blocks. Thread-safe; waits for the step in progress,
   /// so not from a callback.
   [[nodiscard]] bool reset_prefix_cache();
+  /// Records steps from the next one on; false while that is done already. The same rules.
+  [[nodiscard]] bool start_profile(const engine::StepProfilerOptions& options = {});
+  /// Ends that and writes a trace of what was recorded as a new file in `folder`, while steps go on.
+  /// Nothing when nothing records. The same rules. \throws Error when it cannot be written
+  [[nodiscard]] std::optional<std::filesystem::path> stop_profile(const std::filesystem::path& folder);
 
   // Constant after the start, so thread-safe.
   [[nodiscard]] const tokenizer::Tokenizer& tokenizer() const noexcept;

@@ -61,14 +61,15 @@ void AsyncEngineLoop::abort(AsyncRequestId id) {
   wake_.notify_one();
 }
 
-bool AsyncEngineLoop::reset_prefix_cache() {
-  std::future<bool> result;
+void AsyncEngineLoop::run_between_steps(const std::function<void(engine::EngineCore&)>& task) {
+  std::packaged_task<void()> packaged([this, &task] { task(*core_); });
+  std::future<void> done = packaged.get_future();
   {
     const std::lock_guard lock(mutex_);
-    result = inbox_.cache_resets.emplace_back().get_future();
+    inbox_.tasks.push_back(std::move(packaged));
   }
   wake_.notify_one();
-  return result.get();
+  done.get();
 }
 
 EngineStats AsyncEngineLoop::stats() const {
@@ -97,7 +98,7 @@ void AsyncEngineLoop::run() {
 }
 
 void AsyncEngineLoop::serve(Inbox& inbox) {
-  for (std::promise<bool>& reset : inbox.cache_resets) reset.set_value(core_->reset_prefix_cache());
+  for (std::packaged_task<void()>& task : inbox.tasks) task();
   for (Submission& submission : inbox.submissions) add(submission);
   // An abort names a request that came earlier, or with it.
   for (const AsyncRequestId id : inbox.aborts) abort_live(id);
@@ -111,7 +112,8 @@ void AsyncEngineLoop::step() {
   const std::span<const engine::EngineCore::Update> updates = core_->step();
   const TimePoint ended = Clock::now();
   if (core_->counters().num_steps != before.num_steps) observe_step(began, ended, before);
-  const engine::PhaseTimer timer(times_, engine::StepPhase::detokenise);
+  if (updates.empty()) return;
+  const engine::PhaseTimer timer(core_->clock(), engine::StepPhase::detokenise);
   for (const engine::EngineCore::Update& update : updates) deliver_update(update, ended);
 }
 
@@ -305,8 +307,7 @@ void AsyncEngineLoop::publish_stats() {
   current_.padding_tokens = ledger.padding_tokens();
   current_.decisions.assign(ledger.decisions().begin(), ledger.decisions().end());
   current_.num_retired_graphs = runner_->retired_graphs().size();
-  current_.step_times = core_->times();
-  current_.step_times[engine::StepPhase::detokenise] = times_[engine::StepPhase::detokenise];
+  current_.step_times = core_->clock().times;
   const std::lock_guard lock(mutex_);
   stats_ = current_;
 }

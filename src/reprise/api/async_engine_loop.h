@@ -2,6 +2,7 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <future>
 #include <mutex>
 #include <optional>
@@ -42,7 +43,9 @@ class AsyncEngineLoop {
                         TimePoint arrived = std::chrono::steady_clock::now());
   void abort(AsyncRequestId id);
   [[nodiscard]] EngineStats stats() const;
-  [[nodiscard]] bool reset_prefix_cache();
+  /// Runs `task` on the engine's thread, ahead of what is submitted later, and waits for it: for the
+  /// step in progress at least. Thread-safe, but not from a callback. \throws what `task` throws
+  void run_between_steps(const std::function<void(engine::EngineCore&)>& task);
 
  private:
   struct Submission {
@@ -57,11 +60,11 @@ class AsyncEngineLoop {
   struct Inbox {
     std::vector<Submission> submissions;
     std::vector<AsyncRequestId> aborts;
-    std::vector<std::promise<bool>> cache_resets;
+    std::vector<std::packaged_task<void()>> tasks;
     bool stop = false;
 
     [[nodiscard]] bool empty() const noexcept {
-      return submissions.empty() && aborts.empty() && cache_resets.empty() && !stop;
+      return submissions.empty() && aborts.empty() && tasks.empty() && !stop;
     }
   };
   /// A request that the core knows.
@@ -97,7 +100,6 @@ class AsyncEngineLoop {
   LiveRequests live_;
   std::unordered_map<uint64_t, engine::RequestId> engine_ids_;  // by AsyncRequestId
   EngineStats current_;
-  engine::StepTimes times_;  // detokenise
   std::string death_;  // why the engine is dead; empty while it is not
 
   mutable std::mutex mutex_;  // guards everything below but the thread

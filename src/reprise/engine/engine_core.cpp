@@ -46,6 +46,7 @@ RequestId EngineCore::add_request(std::vector<int32_t> prompt_token_ids,
 std::span<const EngineCore::Update> EngineCore::step() {
   for (RequestId id : finished_) requests_.erase(static_cast<uint64_t>(id));
   finished_.clear();
+  const ProfiledStepScope profiled(clock(), counters_.num_steps + 1);
   const SchedulerOutput& scheduled = schedule();
   if (scheduled.empty()) return {};
   try {
@@ -60,27 +61,21 @@ std::span<const EngineCore::Update> EngineCore::step() {
 }
 
 const SchedulerOutput& EngineCore::schedule() {
-  const PhaseTimer timer(times_, StepPhase::schedule);
+  const PhaseTimer timer(clock(), StepPhase::schedule);
   const SchedulerOutput& scheduled = scheduler_.schedule();
   last_scheduled_ = scheduled.scheduled;
   return scheduled;
 }
 
-StepTimes EngineCore::times() const noexcept {
-  StepTimes all = times_;
-  for (size_t i = 0; i < kNumStepPhases; ++i) all.seconds[i] += runner_->times().seconds[i];
-  return all;
-}
-
 std::span<const EngineCore::Update> EngineCore::run_scheduled(const SchedulerOutput& scheduled) {
   {
-    const PhaseTimer timer(times_, StepPhase::prepare);
+    const PhaseTimer timer(clock(), StepPhase::prepare);
     build_batch(scheduled);
   }
   const StepResult& result = runner_->execute(rows_, facts_);
   last_decision_ = result.decision;
   if (result.num_logits > 0) runner_->wait();
-  const PhaseTimer timer(times_, StepPhase::sample);
+  const PhaseTimer timer(clock(), StepPhase::sample);
   sample(scheduled, result);
   const std::span<const Update> updates = scheduler_.update_from_output(
       std::span(sampled_).first(static_cast<size_t>(scheduled.num_sampling_requests)));
@@ -91,6 +86,7 @@ std::span<const EngineCore::Update> EngineCore::run_scheduled(const SchedulerOut
 
 std::span<const EngineCore::Update> EngineCore::fail_scheduled(std::string_view reason) {
   ++counters_.num_failed_steps;
+  clock().profiler.fail_step();
   const std::span<const Update> updates = scheduler_.fail_scheduled(reason);
   forget_finished(updates);
   return updates;

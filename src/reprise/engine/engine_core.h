@@ -11,7 +11,7 @@
 
 #include "reprise/engine/model_runner.h"
 #include "reprise/engine/scheduler.h"
-#include "reprise/engine/step_times.h"
+#include "reprise/engine/step_clock.h"
 #include "reprise/sampling/sampler.h"
 
 namespace reprise::engine {
@@ -65,8 +65,8 @@ class EngineCore {
   [[nodiscard]] const Scheduler& scheduler() const noexcept { return scheduler_; }
   [[nodiscard]] const kv_cache::KvCacheManager& kv_cache_manager() const noexcept { return kv_cache_manager_; }
   [[nodiscard]] const EngineCoreCounters& counters() const noexcept { return counters_; }
-  /// Where the time of steps went, detokenising apart, which happens elsewhere.
-  [[nodiscard]] StepTimes times() const noexcept;
+  /// Where the time of steps goes. Who turns their tokens to text adds that phase.
+  [[nodiscard]] StepClock& clock() noexcept { return runner_->clock(); }
   /// The batch of the last step: valid until the next one.
   [[nodiscard]] std::span<const ScheduledRequest> last_scheduled() const noexcept { return last_scheduled_; }
   [[nodiscard]] const cudagraph::BatchFacts& last_facts() const noexcept { return facts_; }
@@ -95,7 +95,6 @@ class EngineCore {
   std::vector<RequestId> finished_;  // reported by the last step, dropped by the next
   uint64_t next_id_ = 0;
   EngineCoreCounters counters_;
-  StepTimes times_;  // schedule, prepare, sample: the runner has the others
   std::span<const ScheduledRequest> last_scheduled_;
   std::vector<BatchRow> rows_;
   std::vector<sampling::SampledToken> sampled_;

@@ -126,7 +126,7 @@ StagedShape ModelRunner::staged_shape(const cudagraph::Decision& decision,
 const StepResult& ModelRunner::execute(std::span<const BatchRow> rows,
                                        const cudagraph::BatchFacts& facts) {
   const cudagraph::Decision decision = dispatcher_.dispatch(facts);
-  ledger_.record(facts, decision);
+  record(facts, decision);
   try {
     const StepResult& result = run(rows, decision, decision.mode);
     if (facts.uniform) last_decode_launches_ = last_launches_;
@@ -138,8 +138,13 @@ const StepResult& ModelRunner::execute(std::span<const BatchRow> rows,
   }
   cudagraph::Decision eager{.descriptor = {.num_tokens = facts.num_tokens},
                             .reason = cudagraph::DispatchReason::key_retired};
-  ledger_.record(facts, eager);
+  record(facts, eager);
   return run(rows, eager, CudagraphRuntimeMode::NONE);
+}
+
+void ModelRunner::record(const cudagraph::BatchFacts& facts, const cudagraph::Decision& decision) {
+  ledger_.record(facts, decision);
+  clock_.profiler.decide(facts, decision);
 }
 
 const StepResult& ModelRunner::run(std::span<const BatchRow> rows,
@@ -148,12 +153,12 @@ const StepResult& ModelRunner::run(std::span<const BatchRow> rows,
   int32_t num_logits = 0;
   for (const BatchRow& row : rows) num_logits += row.num_logits();
   {
-    const PhaseTimer timer(times_, StepPhase::prepare);
+    const PhaseTimer timer(clock_, StepPhase::prepare);
     batch_.stage(rows,
                  staged_shape(decision, static_cast<int32_t>(rows.size()), num_logits),
                  execution_->stream());
   }
-  const PhaseTimer timer(times_, StepPhase::launch);
+  const PhaseTimer timer(clock_, StepPhase::launch);
   run_staged(decision.descriptor, run_as);
   result_.decision = decision;
   result_.logits = outputs_.front();
@@ -203,7 +208,7 @@ std::span<const float> ModelRunner::logits_row(const StepResult& result, int32_t
 }
 
 void ModelRunner::wait() {
-  const PhaseTimer timer(times_, StepPhase::wait);
+  const PhaseTimer timer(clock_, StepPhase::wait);
   execution_->stream().synchronize();
 }
 

@@ -13,7 +13,7 @@
 #include "reprise/engine/forward.h"
 #include "reprise/engine/input_batch.h"
 #include "reprise/engine/ranged_forward.h"
-#include "reprise/engine/step_times.h"
+#include "reprise/engine/step_clock.h"
 #include "reprise/kv_cache/kv_cache_tensors.h"
 #include "reprise/models/causal_lm.h"
 #include "reprise/program/trace.h"
@@ -106,8 +106,9 @@ class ModelRunner {
   [[nodiscard]] InputBatch& input_batch() noexcept { return batch_; }
   /// Returns when the device has done what was launched.
   void wait();
-  /// Only what this class does: prepare, launch, wait.
-  [[nodiscard]] const StepTimes& times() const noexcept { return times_; }
+  /// Of everything that happens in steps, whoever does it: the engine core and what delivers tokens
+  /// add their phases.
+  [[nodiscard]] StepClock& clock() noexcept { return clock_; }
   /// Of the last step, and of the last step that was a uniform decode batch.
   [[nodiscard]] StepLaunches last_launches() const noexcept { return last_launches_; }
   [[nodiscard]] StepLaunches last_decode_launches() const noexcept { return last_decode_launches_; }
@@ -121,6 +122,7 @@ class ModelRunner {
   void run_staged(const cudagraph::BatchDescriptor& descriptor,
                   cudagraph::CudagraphRuntimeMode run_as);
   void dummy_run(const cudagraph::DummyRun& run);
+  void record(const cudagraph::BatchFacts& facts, const cudagraph::Decision& decision);
 
   Execution* execution_;
   models::CausalLM* model_;
@@ -138,7 +140,7 @@ class ModelRunner {
   ForwardInputs inputs_;
   std::vector<Tensor> outputs_;
   StepResult result_;
-  StepTimes times_;
+  StepClock clock_;
   StepLaunches last_launches_;
   StepLaunches last_decode_launches_;
   std::vector<float> host_logits_;  // only for devices the host cannot read

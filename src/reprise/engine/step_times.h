@@ -1,7 +1,6 @@
 #pragma once
 
 #include <array>
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -21,6 +20,10 @@ inline constexpr size_t kNumStepPhases = static_cast<size_t>(StepPhase::detokeni
 inline constexpr std::array<std::string_view, kNumStepPhases> kStepPhaseNames = {
     "schedule", "prepare", "launch", "wait", "sample", "detokenise"};
 
+[[nodiscard]] constexpr std::string_view name(StepPhase phase) noexcept {
+  return kStepPhaseNames.at(static_cast<size_t>(phase));
+}
+
 /// Where the time of steps went, in seconds since the start.
 struct StepTimes {
   std::array<double, kNumStepPhases> seconds{};
@@ -31,21 +34,6 @@ struct StepTimes {
   [[nodiscard]] double operator[](StepPhase phase) const noexcept {
     return seconds[static_cast<size_t>(phase)];
   }
-};
-
-/// Adds the time of its life to a phase; two readings of the clock.
-class PhaseTimer {
- public:
-  PhaseTimer(StepTimes& times, StepPhase phase) noexcept : seconds_(&times[phase]) {}
-  PhaseTimer(const PhaseTimer&) = delete;
-  PhaseTimer& operator=(const PhaseTimer&) = delete;
-  ~PhaseTimer() {
-    *seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
-  }
-
- private:
-  double* seconds_;  // of the StepTimes that the caller owns
-  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace reprise::engine

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <chrono>
+
+#include "reprise/engine/step_profiler.h"
+#include "reprise/engine/step_times.h"
+
+namespace reprise::engine {
+
+/// Where the time of steps goes: summed up always, step by step while a profiler records. One thread.
+struct StepClock {
+  StepTimes times;
+  StepProfiler profiler;
+};
+
+/// Adds the time of its life to a phase; two readings of the clock.
+class PhaseTimer {
+ public:
+  PhaseTimer(StepClock& clock, StepPhase phase) noexcept : clock_(&clock), phase_(phase) {}
+  PhaseTimer(const PhaseTimer&) = delete;
+  PhaseTimer& operator=(const PhaseTimer&) = delete;
+  ~PhaseTimer() {
+    const TimePoint end = std::chrono::steady_clock::now();
+    clock_->times[phase_] += std::chrono::duration<double>(end - begin_).count();
+    clock_->profiler.add_span(phase_, begin_, end);
+  }
+
+ private:
+  StepClock* clock_;  // of the model runner
+  StepPhase phase_;
+  TimePoint begin_ = std::chrono::steady_clock::now();
+};
+
+/// A step, for a profiler that records.
+class ProfiledStepScope {
+ public:
+  ProfiledStepScope(StepClock& clock, uint64_t number) : profiler_(&clock.profiler) {
+    profiler_->begin_step(number, std::chrono::steady_clock::now());
+  }
+  ProfiledStepScope(const ProfiledStepScope&) = delete;
+  ProfiledStepScope& operator=(const ProfiledStepScope&) = delete;
+  ~ProfiledStepScope() { profiler_->end_step(std::chrono::steady_clock::now()); }
+
+ private:
+  StepProfiler* profiler_;  // of the clock
+};
+
+}  // namespace reprise::engine

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <filesystem>
+#include <iosfwd>
+
+#include "reprise/engine/step_profiler.h"
+
+namespace reprise::engine {
+
+/// A profile as JSON in the trace event format, which Perfetto and chrome://tracing open: a slice per
+/// step, named after what it replayed, with its phases inside. Times in microseconds from the
+/// profile's begin, to the nanosecond.
+void write_trace(const StepProfile& profile, std::ostream& out);
+
+/// The same as a new file in `folder`, which is made where it is missing: whole or not there.
+/// Returns its path. \throws Error when it cannot be written
+std::filesystem::path save_trace(const StepProfile& profile, const std::filesystem::path& folder);
+
+}  // namespace reprise::engine
