@@ -9,6 +9,7 @@
 #include <cstdlib>
 
 #include "reprise/base/error.h"
+#include "reprise/base/json.h"
 
 namespace reprise::cli {
 namespace {
@@ -40,6 +41,11 @@ Converted unless_empty(std::string_view value, const LookUpVariable&) {
   return std::string(value);
 }
 
+Converted folder_to_profiler_config(std::string_view value, const LookUpVariable&) {
+  if (value.empty()) return std::nullopt;
+  return Json{{"torch_profiler_dir", std::string(value)}}.dump();
+}
+
 constexpr std::array kVariables = {
     Variable{"REPRISE_API_KEY", "serve: one more --api-key.", "api-key"},
     Variable{"VLLM_API_KEY", "The same by vLLM's name.", "api-key"},
@@ -52,6 +58,10 @@ constexpr std::array kVariables = {
     Variable{"VLLM_LOGGING_COLOR", "serve: 1 colours the log, 0 never; else a terminal does.", ""},
     Variable{"NO_COLOR", "Not empty: no colours.", ""},
     Variable{"VLLM_LOG_STATS_INTERVAL", "serve: seconds between lines about throughput. [10]", ""},
+    Variable{"VLLM_TORCH_PROFILER_DIR",
+             "serve: folder for traces, as --profiler-config.torch_profiler_dir.",
+             "profiler-config",
+             folder_to_profiler_config},
     Variable{"OPENAI_API_KEY", "Key that bench serve, chat and complete send.", ""},
     Variable{"REPRISE_CACHE_ROOT", "Folder for compiled programs; --compile-cache-root comes first.", ""},
     Variable{"VLLM_CACHE_ROOT",

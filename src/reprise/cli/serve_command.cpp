@@ -12,6 +12,7 @@
 #include "reprise/cli/commands.h"
 #include "reprise/cli/engine_options.h"
 #include "reprise/cli/http_options.h"
+#include "reprise/cli/profiler_config.h"
 #include "reprise/cli/progress.h"
 #include "reprise/cli/startup_log.h"
 #include "reprise/cli/version.h"
@@ -133,6 +134,7 @@ OptionTable make_table(api::EngineArgs& engine, server::ServerOptions& server, L
                  throw InvalidArgument("--max-log-len: must be 0 or more");
              }});
   add_answer_options(table, server.answers);
+  add_profiler_config(table, server.profiler);
   table.add_switch("verbose", kServer, "Say more about start-up.", log.verbose);
   table.add_switch("quiet",
                    kServer,

@@ -189,7 +189,6 @@ constexpr std::array kFlags = {
     VllmFlag{"enable-logging-iteration-details", "", "", kNoEffect, "", "steps are not logged one by one"},
     VllmFlag{"aggregate-engine-logging", "", "", kNoEffect, "", "there is one engine"},
     VllmFlag{"custom-histogram-buckets", "", "JSON", kNoEffect, "", "buckets are vLLM's"},
-    VllmFlag{"profiler-config", "", "JSON", kNoEffect, "", "there is no profiler of PyTorch"},
     // Front end
     VllmFlag{"uvicorn-log-level", "", "LEVEL", kNoEffect, "", kCompiled},
     VllmFlag{"log-config-file", "", "FILE", kNoEffect, "", "the log has one form"},

@@ -20,6 +20,7 @@
 #include "reprise/server/model_routes.h"
 #include "reprise/server/openapi.h"
 #include "reprise/server/page_routes.h"
+#include "reprise/server/profile_routes.h"
 #include "reprise/server/prompt_encoder.h"
 #include "reprise/server/router.h"
 #include "reprise/server/served_model.h"
@@ -43,7 +44,7 @@ struct ApiServer::Impl {
   std::optional<HttpResponse> check_head(const HttpRequest& request);
   HttpResponse refuse(const HttpRequest& request, std::string_view handler, HttpResponse response);
   void handle(HttpRequest request, const ExchangeRef& from_client);
-  void prepare_elsewhere(const Route& route, HttpRequest request, ExchangeRef exchange);
+  void prepare_on(Worker& thread, const Route& route, HttpRequest request, ExchangeRef exchange);
   void log_throughput(const api::AsyncEngine& engine, int interval_seconds);
   void on_signal();
   void stop_now();
@@ -61,7 +62,9 @@ struct ApiServer::Impl {
   HttpServer http;
   GenerationService generations;
   uint16_t port = 0;
-  Worker worker;  // last: what it runs uses the others
+  // Last: what they run uses the others.
+  Worker worker;   // reads large bodies
+  Worker waiting;  // waits for the engine
 };
 
 ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
@@ -93,6 +96,7 @@ ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
   add_tokenizer_routes(router, engine, model);
   add_live_routes(router, engine, model);
   add_page_routes(router);
+  add_profile_routes(router, engine, options.profiler);
   if (options.dev_mode) add_dev_routes(router, engine, generations, options);
   add_openapi_route(router, options.version);
   if (options.unix_socket.empty()) {
@@ -138,8 +142,9 @@ void ApiServer::Impl::handle(HttpRequest request, const ExchangeRef& from_client
     exchange = metered(meter, route.path, request, from_client);
     if (route.handle) route.handle(request, exchange);
     if (!route.prepare) return;
+    if (route.waits_for_engine) return prepare_on(waiting, route, std::move(request), exchange);
     if (request.body.size() > kMaxInlineBytes) {
-      return prepare_elsewhere(route, std::move(request), exchange);
+      return prepare_on(worker, route, std::move(request), exchange);
     }
     route.prepare(request)(exchange);
   } catch (const std::exception& error) {
@@ -147,11 +152,12 @@ void ApiServer::Impl::handle(HttpRequest request, const ExchangeRef& from_client
   }
 }
 
-void ApiServer::Impl::prepare_elsewhere(const Route& route,
-                                        HttpRequest request,
-                                        ExchangeRef exchange) {
+void ApiServer::Impl::prepare_on(Worker& thread,
+                                 const Route& route,
+                                 HttpRequest request,
+                                 ExchangeRef exchange) {
   // Nothing of the exchange may end on the worker: it belongs to the I/O thread.
-  worker.run([this,
+  thread.run([this,
               &route,
               request = std::make_shared<HttpRequest>(std::move(request)),
               exchange = std::move(exchange)]() mutable {

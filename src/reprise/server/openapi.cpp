@@ -64,8 +64,9 @@ Json operation(const Route& route) {
 
 Json openapi_document(const Router& router, std::string_view version) {
   Json paths = Json::object();
-  for (const Route& route : router.routes())
-    paths[route.path][lower(route.method)] = operation(route);
+  for (const Route& route : router.routes()) {
+    if (route.is_described) paths[route.path][lower(route.method)] = operation(route);
+  }
   return {
       {"openapi", "3.1.0"},
       {"info", {{"title", "Reprise"}, {"version", version}}},

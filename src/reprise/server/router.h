@@ -32,6 +32,9 @@ struct Route {
   std::function<void(const HttpRequest&, const ExchangeRef&)> handle;
   /// For a route with a body: reads it, perhaps on another thread.
   std::function<Answering(const HttpRequest&)> prepare;
+  /// `prepare` waits for the engine: it runs on a thread for such requests, one after the other.
+  bool waits_for_engine = false;
+  bool is_described = true;  // in /openapi.json; one that only says why it is not there is not
 
   /// `path` up to its parameter; all of it when there is none.
   [[nodiscard]] std::string_view fixed_part() const;

@@ -1,15 +1,23 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
+#include "reprise/api/async_engine.h"
 #include "reprise/server/answer_reader.h"
 #include "reprise/server/cors.h"
 #include "reprise/server/http_server.h"
 #include "reprise/server/request_log.h"
 
 namespace reprise::server {
+
+/// Of /start_profile.
+struct ProfilerOptions {
+  std::filesystem::path folder;  // for traces; empty: there is no profiling
+  engine::StepProfilerOptions steps;
+};
 
 struct ServerOptions {
   std::string host = "127.0.0.1";
@@ -33,6 +41,7 @@ struct ServerOptions {
   HttpOptions http;
   int log_stats_interval_seconds = 10;  // of the line about throughput; 0: none
   RequestLogOptions request_log;
+  ProfilerOptions profiler;
 };
 
 }  // namespace reprise::server

@@ -1,0 +1,62 @@
+#include "reprise/server/profile_routes.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <utility>
+
+#include "reprise/server/request_log.h"
+
+namespace reprise::server {
+namespace {
+
+void answer_empty(const ExchangeRef& exchange) { exchange->respond({.content_type = ""}); }
+
+/// A route that waits for the engine in `act`, then answers with nothing.
+void add(Router& router,
+         const ProfilerOptions& options,
+         std::string path,
+         std::string summary,
+         std::function<void()> act) {
+  Route route{.method = "POST",
+              .path = std::move(path),
+              .answer_types = {},
+              .summary = std::move(summary),
+              .waits_for_engine = true,
+              .is_described = !options.folder.empty()};
+  route.prepare = [act = std::move(act), is_on = route.is_described](const HttpRequest&) {
+    if (!is_on) {
+      throw ApiError(404,
+                     "Profiling is off: the server has no folder for traces. Start it with "
+                     "--profiler-config.torch_profiler_dir DIR, or with VLLM_TORCH_PROFILER_DIR.");
+    }
+    act();
+    return answer_empty;
+  };
+  router.add(std::move(route));
+}
+
+}  // namespace
+
+void add_profile_routes(Router& router, api::AsyncEngine& engine, const ProfilerOptions& options) {
+  add(router,
+      options,
+      "/start_profile",
+      "Records steps of the engine from now on; 409 while that is done already.",
+      [&engine, steps = options.steps] {
+        if (!engine.start_profile(steps)) {
+          throw ApiError(409, "A profile is being recorded; /stop_profile ends it.");
+        }
+      });
+  add(router,
+      options,
+      "/stop_profile",
+      "Writes the recorded steps as a trace for Perfetto; 409 when none are recorded.",
+      [&engine, folder = options.folder] {
+        const auto path = engine.stop_profile(folder);
+        if (!path) throw ApiError(409, "No profile is being recorded; /start_profile begins one.");
+        fmt::print(stderr, "{}", log_line(fmt::format("Profile written to {}", path->string())));
+      });
+}
+
+}  // namespace reprise::server

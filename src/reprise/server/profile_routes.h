@@ -1,0 +1,13 @@
+#pragma once
+
+#include "reprise/api/async_engine.h"
+#include "reprise/server/router.h"
+#include "reprise/server/server_options.h"
+
+namespace reprise::server {
+
+/// /start_profile and /stop_profile. Without a folder for traces they answer 404, as vLLM does, and
+/// say how to get one. `engine` outlives `router`.
+void add_profile_routes(Router& router, api::AsyncEngine& engine, const ProfilerOptions& options);
+
+}  // namespace reprise::server
