@@ -5,7 +5,9 @@
 
 #include "reprise/device/cuda/cuda_device.h"
 #include "reprise/device/cuda/cuda_device_impl.h"
+#include "reprise/engine/engine_core.h"
 #include "reprise/kernels/cuda/cuda_machine_fixture.h"
+#include "reprise/kernels/cuda/row_sampler.h"
 #include "tests/integration/tiny_engine.h"
 
 // Whole engines on CUDA: on a real GPU where there is a driver, and everywhere else over the fake
@@ -222,6 +224,59 @@ TEST(CudaEngine, products_of_many_rows_are_the_librarys_in_every_mode) {
       EXPECT_EQ(machine.fake().driver().misuses(), std::vector<std::string>{});
     }
   }
+}
+
+/// Tokens of a few requests of all kinds.
+std::vector<std::vector<int32_t>> generate(TinyEngine& engine,
+                                           kernels::RowSampler* row_sampler,
+                                           uint64_t& sampled_on_device) {
+  engine::EngineCore core(engine.runner(),
+                          {.scheduler = {.max_num_seqs = 4,
+                                         .max_num_batched_tokens = 16,
+                                         .max_model_len = 64,
+                                         .vocab_size = static_cast<int>(engine.config().vocab_size)},
+                           .seed = 5,
+                           .row_sampler = row_sampler});
+  const std::vector<sampling::SamplingParams> requests = {
+      {.temperature = 0, .max_tokens = 4},
+      {.temperature = 0.8F, .top_p = 0.9F, .top_k = 40, .max_tokens = 4},
+      {.seed = 3, .max_tokens = 4, .min_tokens = 2, .stop_token_ids = {5}, .logit_bias = {{7, 3.0F}}},
+      {.seed = 4, .repetition_penalty = 1.2F, .max_tokens = 4},
+      {.temperature = 0, .max_tokens = 4, .logprobs = 2, .prompt_logprobs = 1},
+  };
+  std::vector<std::vector<int32_t>> tokens(requests.size());
+  uint64_t first_id = 0;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const auto id = core.add_request({1, 2, static_cast<int32_t>(i) + 3}, requests[i]);
+    if (i == 0) first_id = static_cast<uint64_t>(id);
+  }
+  while (core.has_unfinished_requests()) {
+    for (const engine::EngineCore::Update& update : core.step()) {
+      EXPECT_EQ(update.request->error(), "");
+      if (!update.new_token_id) continue;
+      tokens.at(static_cast<uint64_t>(update.request->id()) - first_id)
+          .push_back(*update.new_token_id);
+    }
+  }
+  sampled_on_device = core.counters().tokens_sampled_on_device;
+  return tokens;
+}
+
+TEST(CudaEngine, tokens_are_the_same_whether_the_host_or_the_device_samples) {
+  Machine machine;
+  TinyEngineOptions options =
+      machine.options({.mode = CudagraphMode::FULL, .level = CompilationMode::NONE});
+  options.max_num_tokens = 16;
+  options.max_num_reqs = 4;
+  TinyEngine engine(options);
+  (void)engine.runner().capture({});
+  kernels::cuda::CudaRowSampler sampler(engine.execution().stream(), 4, engine.config().vocab_size);
+  uint64_t sampled_on_device = 0;
+  const auto host = generate(engine, nullptr, sampled_on_device);
+  EXPECT_EQ(sampled_on_device, 0U);
+  EXPECT_EQ(generate(engine, &sampler, sampled_on_device), host);
+  EXPECT_GT(sampled_on_device, 7U) << "of the first three requests";
+  EXPECT_LE(sampled_on_device, 12U) << "penalties and log-probabilities are the host's";
 }
 
 TEST(CudaEngine, many_replays_with_changing_lengths_and_tables_equal_eager_and_take_no_memory) {

@@ -198,6 +198,7 @@ struct LLM::Impl {
   std::unique_ptr<models::Parameters> parameters;
   std::unique_ptr<models::CausalLM> model;
   std::unique_ptr<engine::ModelRunner> runner;
+  std::unique_ptr<kernels::RowSampler> row_sampler;  // nullptr: the host samples
   std::unique_ptr<engine::EngineCore> core;
   std::unique_ptr<engine::OutputProcessor> outputs;
 };
@@ -382,6 +383,11 @@ void LLM::Impl::build_core() {
       .seed = args.seed,
       .enable_prefix_caching = args.enable_prefix_caching};
   options.scheduler.eos_token_ids = end_token_ids();
+  if (accelerator != nullptr) {
+    row_sampler = accelerator->create_row_sampler(
+        execution->stream(), args.max_num_seqs, config.vocab_size);
+    options.row_sampler = row_sampler.get();
+  }
   core = std::make_unique<engine::EngineCore>(*runner, options);
   outputs = std::make_unique<engine::OutputProcessor>(*tokenizer, *core);
 }

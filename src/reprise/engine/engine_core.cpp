@@ -20,10 +20,12 @@ EngineCore::EngineCore(ModelRunner& runner, const EngineCoreOptions& options)
                         options.enable_prefix_caching ? kv_cache::PrefixCaching::on
                                                       : kv_cache::PrefixCaching::off),
       scheduler_(options.scheduler, kv_cache_manager_),
-      sampler_(options.scheduler.vocab_size) {
+      sampler_(options.scheduler.vocab_size),
+      device_sampling_(options.row_sampler) {
   const auto max_num_seqs = static_cast<size_t>(options.scheduler.max_num_seqs);
   rows_.reserve(max_num_seqs);
   sampled_.resize(max_num_seqs);
+  is_on_device_.reserve(max_num_seqs);
   finished_.reserve(max_num_seqs);  // what a step has done must not be lost for want of memory
 }
 
@@ -74,7 +76,8 @@ std::span<const EngineCore::Update> EngineCore::run_scheduled(const SchedulerOut
   }
   const StepResult& result = runner_->execute(rows_, facts_);
   last_decision_ = result.decision;
-  if (result.num_logits > 0) runner_->wait();
+  sample_on_device(scheduled, result);
+  wait_for_device(result);
   const PhaseTimer timer(clock(), StepPhase::sample);
   sample(scheduled, result);
   const std::span<const Update> updates = scheduler_.update_from_output(
@@ -127,6 +130,27 @@ void EngineCore::build_batch(const SchedulerOutput& scheduled) {
             .num_logits = scheduled.num_logits};
 }
 
+void EngineCore::sample_on_device(const SchedulerOutput& scheduled, const StepResult& result) {
+  const PhaseTimer timer(clock(), StepPhase::sample);
+  is_on_device_.clear();
+  device_sampling_.begin();
+  int32_t row = 0;
+  for (const ScheduledRequest& entry : scheduled.scheduled) {
+    row += entry.num_prompt_logits;
+    if (entry.samples) is_on_device_.push_back(device_sampling_.add(*entry.request, row++));
+  }
+  device_sampling_.launch(result.logits);
+}
+
+void EngineCore::wait_for_device(const StepResult& result) {
+  if (device_sampling_.empty()) {
+    if (result.num_logits > 0) runner_->wait();
+    return;
+  }
+  const PhaseTimer timer(clock(), StepPhase::wait);
+  device_sampling_.wait();
+}
+
 void EngineCore::sample(const SchedulerOutput& scheduled, const StepResult& result) {
   int32_t row = 0;
   size_t num_sampled = 0;
@@ -136,7 +160,14 @@ void EngineCore::sample(const SchedulerOutput& scheduled, const StepResult& resu
       add_prompt_logprobs(*entry.request, position, runner_->logits_row(result, row++));
     }
     if (!entry.samples) continue;
-    sample_one(*entry.request, runner_->logits_row(result, row++), sampled_[num_sampled++]);
+    sampling::SampledToken& sampled = sampled_[num_sampled];
+    if (is_on_device_[num_sampled++]) {
+      device_sampling_.take(sampled);
+      ++counters_.tokens_sampled_on_device;
+      ++row;
+    } else {
+      sample_one(*entry.request, runner_->logits_row(result, row++), sampled);
+    }
   }
 }
 

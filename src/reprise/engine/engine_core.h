@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "reprise/engine/device_sampling.h"
 #include "reprise/engine/model_runner.h"
 #include "reprise/engine/scheduler.h"
 #include "reprise/engine/step_clock.h"
@@ -20,6 +21,8 @@ struct EngineCoreOptions {
   SchedulerConfig scheduler;
   uint64_t seed = 0;
   bool enable_prefix_caching = true;
+  /// Samples where the logits are, what it can; borrowed, and outlives the core. nullptr: the host does.
+  kernels::RowSampler* row_sampler = nullptr;
 };
 
 /// What was done since the start; failed steps computed nothing.
@@ -28,6 +31,7 @@ struct EngineCoreCounters {
   uint64_t num_failed_steps = 0;   // not in num_steps
   uint64_t prompt_tokens = 0;      // computed, so not found in the prefix cache; those recomputed after a preemption count again
   uint64_t generation_tokens = 0;  // sampled
+  uint64_t tokens_sampled_on_device = 0;  // of these
 };
 
 /// The loop around the model: schedule, run, sample, update. Owns requests, cache blocks and sampler;
@@ -79,6 +83,8 @@ class EngineCore {
   std::span<const Update> fail_scheduled(std::string_view reason);
   void build_batch(const SchedulerOutput& scheduled);
   void count(const SchedulerOutput& scheduled, std::span<const Update> updates);
+  void sample_on_device(const SchedulerOutput& scheduled, const StepResult& result);
+  void wait_for_device(const StepResult& result);
   void sample(const SchedulerOutput& scheduled, const StepResult& result);
   static void add_prompt_logprobs(Request& request, int position, std::span<const float> logits);
   void sample_one(const Request& request,
@@ -91,6 +97,8 @@ class EngineCore {
   kv_cache::KvCacheManager kv_cache_manager_;
   Scheduler scheduler_;
   sampling::Sampler sampler_;
+  DeviceSampling device_sampling_;
+  std::vector<bool> is_on_device_;  // of the step's sampling requests, in batch order
   std::unordered_map<uint64_t, std::unique_ptr<Request>> requests_;
   std::vector<RequestId> finished_;  // reported by the last step, dropped by the next
   uint64_t next_id_ = 0;

@@ -9,6 +9,7 @@
 
 #include "reprise/device/device.h"
 #include "reprise/kernels/eager_executor.h"
+#include "reprise/kernels/row_sampler.h"
 
 namespace reprise::kernels {
 
@@ -21,6 +22,11 @@ class Accelerator {
   /// Of a device of this accelerator. Loads its kernels. \throws DeviceError, OutOfMemory
   [[nodiscard]] virtual std::unique_ptr<EagerExecutor> create_executor(
       device::Stream& stream, device::MemoryPool& pool) = 0;
+  /// Of a stream of this accelerator, for at most so many rows at a time; nullptr for a vocabulary that
+  /// it cannot do. \throws DeviceError, OutOfMemory
+  [[nodiscard]] virtual std::unique_ptr<RowSampler> create_row_sampler(device::Stream& stream,
+                                                                       int32_t max_rows,
+                                                                       int64_t vocab_size) = 0;
   /// What this machine lacks and how it goes without, a line each.
   [[nodiscard]] virtual std::span<const std::string> remarks() const = 0;
 };
@@ -40,7 +46,7 @@ struct LoadedAccelerator {
 [[nodiscard]] std::vector<std::filesystem::path> default_cuda_plugin_paths();
 
 /// What the plug-in and its loader agree on. Both are built from one tree.
-inline constexpr uint32_t kAcceleratorVersion = 1;
+inline constexpr uint32_t kAcceleratorVersion = 2;
 inline constexpr const char* kCudaPluginFileName = "reprise_cuda.so";
 inline constexpr const char* kAcceleratorEntry = "reprise_create_accelerator";
 /// nullptr, and the reason, where it cannot be used; else the caller owns the accelerator.

@@ -7,16 +7,12 @@
 #include <limits>
 
 #include "reprise/base/assert.h"
-#include "reprise/sampling/philox.h"
+#include "reprise/base/philox.h"
 
 namespace reprise::sampling {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
-/// Philox streams: which use of a (key, position) pair a random number serves.
-constexpr uint32_t kTokenStream = 0;
-constexpr uint32_t kSeedStream = 1;
 
 struct RowSummary {
   float max = -kInfinity;

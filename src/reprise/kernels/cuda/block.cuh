@@ -35,9 +35,13 @@ REPRISE_DEVICE void sync_block() { __syncthreads(); }
 REPRISE_DEVICE float shuffle_xor(float value, int mask) {
   return __shfl_xor_sync(0xffffffffU, value, mask);
 }
+REPRISE_DEVICE uint64_t shuffle_xor(uint64_t value, int mask) {
+  return __shfl_xor_sync(0xffffffffU, value, mask);
+}
 REPRISE_DEVICE int shuffle_from(int value, int lane) {
   return __shfl_sync(0xffffffffU, value, lane);
 }
+REPRISE_DEVICE bool warp_all(bool is) { return __all_sync(0xffffffffU, is) != 0; }
 /// Dynamic shared memory, aligned to 16.
 REPRISE_DEVICE char* shared_memory() {
   extern __shared__ int4 memory[];
@@ -46,6 +50,9 @@ REPRISE_DEVICE char* shared_memory() {
 /// Everything that the calling thread wrote is visible to the whole GPU before what comes next.
 REPRISE_DEVICE void fence() { __threadfence(); }
 REPRISE_DEVICE int atomic_add(int32_t* value, int amount) { return atomicAdd(value, amount); }
+REPRISE_DEVICE void atomic_add(uint64_t* value, uint64_t amount) {
+  atomicAdd(reinterpret_cast<unsigned long long*>(value), static_cast<unsigned long long>(amount));
+}
 REPRISE_DEVICE float exponential_2(float x) { return exp2f(x); }
 REPRISE_DEVICE float exponential(float x) { return expf(x); }
 REPRISE_DEVICE float square_root(float x) { return sqrtf(x); }

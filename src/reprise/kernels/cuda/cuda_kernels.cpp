@@ -86,6 +86,8 @@ AttentionKernels attention_kernels(DType dtype) {
       {&attention_64_f16, &attention_128_f16, &attention_by_rows_f16});
 }
 
+const Kernel& sampling_kernel() { return sample_rows; }
+
 std::span<const Kernel* const> all_kernels() { return kAll; }
 
 }  // namespace reprise::kernels::cuda

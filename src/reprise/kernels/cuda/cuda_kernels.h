@@ -32,6 +32,8 @@ struct AttentionKernels {
 [[nodiscard]] LinearKernels linear_silu_and_mul_kernels(DType dtype);
 [[nodiscard]] AttentionKernels attention_kernels(DType dtype);
 
+[[nodiscard]] const device::Kernel& sampling_kernel();
+
 /// All of them, to be loaded before anything is captured.
 [[nodiscard]] std::span<const device::Kernel* const> all_kernels();
 

@@ -166,6 +166,21 @@ float shuffle_xor(float value, int mask) {
   return bits_to_float(all[static_cast<size_t>((thread_index() % kLanes) ^ mask) * 8]);
 }
 
+uint64_t shuffle_xor(uint64_t value, int mask) {
+  const uint32_t mine[2] = {static_cast<uint32_t>(value), static_cast<uint32_t>(value >> 32)};
+  const uint32_t* other =
+      block.exchange(mine, 2) + static_cast<size_t>((thread_index() % kLanes) ^ mask) * 8;
+  return (uint64_t{other[1]} << 32) | other[0];
+}
+
+bool warp_all(bool is) {
+  const uint32_t mine = is ? 1 : 0;
+  const uint32_t* all = block.exchange(&mine, 1);
+  bool result = true;
+  for (size_t lane = 0; lane < kLanes; ++lane) result = result && all[lane * 8] != 0;
+  return result;
+}
+
 int shuffle_from(int value, int lane) {
   const auto mine = static_cast<uint32_t>(value);
   return static_cast<int>(block.exchange(&mine, 1)[static_cast<size_t>(lane) * 8]);

@@ -32,7 +32,9 @@ uint32_t block_index();
 uint32_t grid_size();
 void sync_block();
 float shuffle_xor(float value, int mask);
+uint64_t shuffle_xor(uint64_t value, int mask);
 int shuffle_from(int value, int lane);
+bool warp_all(bool is);
 char* shared_memory();
 inline void fence() {}
 inline int atomic_add(int32_t* value, int amount) {
@@ -40,6 +42,7 @@ inline int atomic_add(int32_t* value, int amount) {
   *value += amount;
   return before;
 }
+inline void atomic_add(uint64_t* value, uint64_t amount) { *value += amount; }
 inline float exponential_2(float x) { return std::exp2(x); }
 inline float exponential(float x) { return std::exp(x); }
 inline float square_root(float x) { return std::sqrt(x); }

@@ -22,6 +22,7 @@
   X(linear_silu_and_mul_dots_##type, CudaLinearArguments, 256, 0,                                 \
     linear_dots<T, T, Epilogue::silu_and_mul>)
 
+// Shared memory of sample_rows: a word of 8 bytes for each of 256 bins, and three more.
 // Shared memory: [warps][16][head_dim + 2] floats.
 #define REPRISE_CUDA_ATTENTION_KERNELS(X, type, T)                                            \
   X(attention_64_##type, CudaAttentionArguments, 128, 16896, attention_fragments<T, 64>)      \
@@ -43,5 +44,6 @@
   REPRISE_CUDA_DOT_KERNELS(X, bf16, BFloat16)                                            \
   REPRISE_CUDA_DOT_KERNELS(X, f16, Float16)                                              \
   REPRISE_CUDA_FLOAT_KERNELS(X, attention_by_rows, CudaAttentionArguments, 256, 0)       \
+  X(sample_rows, CudaSamplingArguments, 256, 2080, sample_rows)                          \
   REPRISE_CUDA_ATTENTION_KERNELS(X, bf16, BFloat16)                                      \
   REPRISE_CUDA_ATTENTION_KERNELS(X, f16, Float16)

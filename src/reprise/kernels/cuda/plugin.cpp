@@ -9,6 +9,7 @@
 #include "reprise/device/cuda/driver_api.h"
 #include "reprise/kernels/accelerator.h"
 #include "reprise/kernels/cuda/cuda_executor.h"
+#include "reprise/kernels/cuda/row_sampler.h"
 
 // What reprise_cuda.so offers.
 namespace reprise::kernels::cuda {
@@ -36,6 +37,12 @@ class CudaAccelerator final : public Accelerator {
         CudaExecutorOptions{.num_multiprocessors = device.driver().attribute(
                                 CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
                             .cublas_lt = cublas_lt_.reason.empty() ? &cublas_lt_.api : nullptr});
+  }
+  [[nodiscard]] std::unique_ptr<RowSampler> create_row_sampler(device::Stream& stream,
+                                                               int32_t max_rows,
+                                                               int64_t vocab_size) override {
+    if (vocab_size > CudaRowSampler::kLargestVocabulary) return nullptr;
+    return std::make_unique<CudaRowSampler>(stream, max_rows, vocab_size);
   }
   [[nodiscard]] std::span<const std::string> remarks() const override { return remarks_; }
 

@@ -1,11 +1,11 @@
-#include "reprise/sampling/philox.h"
+#include "reprise/base/philox.h"
 
 #include <gtest/gtest.h>
 
 #include <array>
 #include <cstdint>
 
-namespace reprise::sampling {
+namespace reprise {
 namespace {
 
 using Block = std::array<uint32_t, 4>;
@@ -35,4 +35,4 @@ TEST(Philox, makes_uniforms_below_one) {
 }
 
 }  // namespace
-}  // namespace reprise::sampling
+}  // namespace reprise

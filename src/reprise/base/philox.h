@@ -3,7 +3,7 @@
 #include <array>
 #include <cstdint>
 
-namespace reprise::sampling {
+namespace reprise {
 
 /// Philox4x32-10, a counter-based generator: 128 random bits as a pure function of (counter, key).
 /// No state, so a draw cannot depend on which draws came before it.
@@ -28,6 +28,10 @@ namespace reprise::sampling {
   return counter;
 }
 
+/// Which use of a (key, position) pair a random number serves.
+inline constexpr uint32_t kTokenStream = 0;
+inline constexpr uint32_t kSeedStream = 1;
+
 /// Philox with a 64-bit key; `stream` separates independent uses of one (key, position).
 [[nodiscard]] constexpr std::array<uint32_t, 4> philox_block(uint64_t key,
                                                              uint64_t position,
@@ -43,4 +47,4 @@ namespace reprise::sampling {
   return static_cast<double>(bits >> 11) * 0x1.0p-53;
 }
 
-}  // namespace reprise::sampling
+}  // namespace reprise

@@ -1,0 +1,194 @@
+#include "reprise/kernels/cuda/row_sampler.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "reprise/kernels/cuda/cuda_machine_fixture.h"
+#include "reprise/sampling/sampler.h"
+
+// The GPU's sampler against the CPU's, which uses the same random numbers.
+namespace reprise::kernels::cuda {
+namespace {
+
+constexpr float kNever = -std::numeric_limits<float>::infinity();
+
+SamplingRow row_of(const sampling::SamplingParams& params, uint64_t seed, uint64_t position) {
+  return {.seed = seed,
+          .position = position,
+          .min_p_edge = params.min_p > 0 ? std::log(double{params.min_p}) * params.temperature
+                                         : -std::numeric_limits<double>::infinity(),
+          .temperature = params.is_greedy() ? 0 : params.temperature,
+          .top_p = params.top_p,
+          .top_k = params.top_k};
+}
+
+class CudaRowSampling : public testing::Test {
+ protected:
+  /// Tokens of rows over the same logits, unless they say otherwise.
+  std::vector<int32_t> sample(const std::vector<float>& logits,
+                              int64_t vocab_size,
+                              const std::vector<SamplingRow>& rows,
+                              const std::vector<LogitAdjustment>& adjustments = {}) {
+    CudaRowSampler sampler(*stream_, static_cast<int32_t>(rows.size()), vocab_size);
+    const device::Buffer memory = machine_.device().allocate(logits.size() * sizeof(float));
+    stream_->copy_from_host(memory.data(), logits.data(), logits.size() * sizeof(float));
+    const Tensor tensor = Tensor::borrow(
+        {DType::f32, {static_cast<int64_t>(logits.size()) / vocab_size, vocab_size}},
+        memory.data(),
+        executor_);
+    sampler.launch(tensor, rows, adjustments);
+    const std::span<const int32_t> tokens = sampler.wait();
+    return {tokens.begin(), tokens.end()};
+  }
+  std::vector<float> random_logits(int64_t count, float deviation) {
+    std::normal_distribution<float> normal(0, deviation);
+    std::vector<float> logits(static_cast<size_t>(count));
+    for (float& logit : logits) logit = normal(random_);
+    return logits;
+  }
+  static int32_t on_cpu(const std::vector<float>& logits,
+                        const sampling::SamplingParams& params,
+                        uint64_t seed,
+                        size_t position) {
+    sampling::Sampler sampler(static_cast<int>(logits.size()));
+    const std::vector<int32_t> output(position, 0);
+    sampling::SampledToken token;
+    sampler.sample(
+        {.logits = logits, .params = &params, .output_token_ids = output, .seed = seed}, token);
+    return token.token_id;
+  }
+
+  CudaMachine machine_;
+  std::unique_ptr<device::Stream> stream_ = machine_.device().create_stream();
+  std::unique_ptr<device::MemoryPool> pool_ = machine_.device().create_pool();
+  CudaExecutor executor_{*stream_, *pool_, {.num_multiprocessors = 4}};
+  std::mt19937 random_{3};
+};
+
+TEST_F(CudaRowSampling, greedy_is_the_first_of_the_largest_logits) {
+  for (const int64_t vocab_size : {1, 2, 31, 32, 33, 255, 256, 257, 3000}) {
+    const std::vector<float> logits = random_logits(vocab_size, 2);
+    EXPECT_EQ(sample(logits, vocab_size, {SamplingRow{}}).front(),
+              on_cpu(logits, {.temperature = 0}, 1, 0));
+    std::vector<float> ties(static_cast<size_t>(vocab_size), -0.0F);
+    EXPECT_EQ(sample(ties, vocab_size, {SamplingRow{}}).front(), 0);
+    ties.back() = 0.0F;  // is no larger
+    EXPECT_EQ(sample(ties, vocab_size, {SamplingRow{}}).front(), 0);
+    ties.back() = 1.0F;
+    EXPECT_EQ(sample(ties, vocab_size, {SamplingRow{}}).front(), vocab_size - 1);
+  }
+}
+
+TEST_F(CudaRowSampling, the_same_uniform_number_gives_the_cpus_token) {
+  const std::vector<sampling::SamplingParams> all_params = {
+      {.temperature = 1.0F},
+      {.temperature = 0.3F},
+      {.temperature = 2.0F, .top_p = 0.9F},
+      {.top_p = 0.5F},
+      {.top_p = 1e-6F},
+      {.top_k = 1},
+      {.top_k = 5},
+      {.top_k = 300},
+      {.top_k = 100000},
+      {.min_p = 0.05F},
+      {.min_p = 1.0F},
+      {.temperature = 0.7F, .top_p = 0.8F, .top_k = 20, .min_p = 0.01F},
+      {.temperature = 1.5F, .top_p = 0.99F, .top_k = 600},
+  };
+  for (const int64_t vocab_size : {1, 33, 500, 2000}) {
+    for (const float deviation : {0.1F, 3.0F}) {
+      std::vector<float> logits = random_logits(vocab_size, deviation);
+      for (size_t i = 3; i + 1 < logits.size(); i += 7) logits[i] = logits[i - 1];  // ties
+      for (size_t i = 5; i + 1 < logits.size(); i += 11) logits[i] = kNever;
+      std::vector<SamplingRow> rows;
+      std::vector<int32_t> want;
+      for (const sampling::SamplingParams& params : all_params) {
+        for (uint64_t seed = 0; seed < 3; ++seed) {
+          rows.push_back(row_of(params, seed * 77, seed + 2));
+          want.push_back(on_cpu(logits, params, seed * 77, seed + 2));
+        }
+      }
+      EXPECT_EQ(sample(logits, vocab_size, rows), want) << vocab_size << ", " << deviation;
+    }
+  }
+}
+
+TEST_F(CudaRowSampling, ties_at_an_edge_keep_the_lower_ids) {
+  const std::vector<float> logits(40, 0.5F);
+  std::vector<SamplingRow> top_k;
+  std::vector<SamplingRow> top_p;
+  for (uint64_t i = 0; i < 40; ++i) {
+    top_k.push_back(row_of({.top_k = 3}, i, 0));
+    top_p.push_back(row_of({.top_p = 0.101F}, i, 0));  // four of forty are less than this
+  }
+  for (const int32_t token : sample(logits, 40, top_k)) EXPECT_LT(token, 3);
+  for (const int32_t token : sample(logits, 40, top_p)) EXPECT_LT(token, 5);
+}
+
+TEST_F(CudaRowSampling, draws_follow_the_distribution) {
+  const std::vector<float> logits = {0.0F, 1.0F, 2.0F, -1.0F, 0.5F, 1.5F, kNever, 3.0F};
+  const double temperature = 1.3;
+  constexpr size_t kDraws = 2000;
+  std::vector<double> probabilities;
+  double total = 0;
+  for (float logit : logits) {
+    probabilities.push_back(std::exp(logit / temperature));
+    total += probabilities.back();
+  }
+  std::vector<SamplingRow> rows;
+  for (uint64_t i = 0; i < kDraws; ++i) {
+    rows.push_back(row_of({.temperature = 1.3F}, 9, i));
+  }
+  std::vector<double> counts(logits.size());
+  for (const int32_t token : sample(logits, 8, rows)) counts.at(static_cast<size_t>(token)) += 1;
+  double chi_square = 0;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    const double expected = kDraws * probabilities[i] / total;
+    if (expected == 0) {
+      EXPECT_EQ(counts[i], 0);
+    } else {
+      chi_square += (counts[i] - expected) * (counts[i] - expected) / expected;
+    }
+  }
+  EXPECT_LT(chi_square, 22.46) << "six degrees of freedom: one in a thousand";
+}
+
+TEST_F(CudaRowSampling, logits_are_adjusted_before_anything_else) {
+  const std::vector<float> logits = {1.0F, 2.0F, 3.0F, 0.0F};
+  const std::vector<LogitAdjustment> adjustments = {{2, kNever}, {0, 4.0F}, {0, kNever}};
+  SamplingRow never{.num_adjustments = 1};
+  SamplingRow biased{.logits_row = 1, .first_adjustment = 1, .num_adjustments = 1};
+  SamplingRow both{.logits_row = 2, .first_adjustment = 0, .num_adjustments = 3};
+  std::vector<float> rows;
+  for (int i = 0; i < 3; ++i) rows.insert(rows.end(), logits.begin(), logits.end());
+  EXPECT_EQ(sample(rows, 4, {never, biased, both}, adjustments), (std::vector<int32_t>{1, 0, 1}));
+}
+
+TEST_F(CudaRowSampling, says_why_there_is_no_token) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const float infinity = std::numeric_limits<float>::infinity();
+  const std::vector<float> rows = {1, nan, 0, 2, 1, infinity, kNever, kNever, kNever, 0, 1, kNever};
+  std::vector<SamplingRow> wanted;
+  for (int32_t row = 0; row < 4; ++row) {
+    for (const float temperature : {0.0F, 1.0F}) {
+      wanted.push_back(row_of({.temperature = temperature, .top_k = 1}, 1, 1));
+      wanted.back().logits_row = row;
+    }
+  }
+  EXPECT_EQ(sample(rows, 3, wanted),
+            (std::vector<int32_t>{kNonFiniteLogits,
+                                  kNonFiniteLogits,
+                                  kNonFiniteLogits,
+                                  kNonFiniteLogits,
+                                  kNoAllowedToken,
+                                  kNoAllowedToken,
+                                  1,
+                                  1}));
+}
+
+}  // namespace
+}  // namespace reprise::kernels::cuda
