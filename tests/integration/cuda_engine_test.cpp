@@ -6,6 +6,7 @@
 #include "reprise/device/cuda/cuda_device.h"
 #include "reprise/device/cuda/cuda_device_impl.h"
 #include "reprise/engine/engine_core.h"
+#include "reprise/engine/memory_profile.h"
 #include "reprise/kernels/cuda/cuda_machine_fixture.h"
 #include "reprise/kernels/cuda/row_sampler.h"
 #include "tests/integration/tiny_engine.h"
@@ -277,6 +278,88 @@ TEST(CudaEngine, tokens_are_the_same_whether_the_host_or_the_device_samples) {
   EXPECT_EQ(generate(engine, &sampler, sampled_on_device), host);
   EXPECT_GT(sampled_on_device, 7U) << "of the first three requests";
   EXPECT_LE(sampled_on_device, 12U) << "penalties and log-probabilities are the host's";
+}
+
+size_t used_bytes(const device::MemoryInfo& memory) { return memory.total - memory.free; }
+
+TEST(CudaEngine, memory_is_profiled_before_there_is_a_cache_and_adds_up_afterwards) {
+  for (const CompilationMode level : {CompilationMode::NONE, CompilationMode::VLLM_COMPILE}) {
+    Machine machine;
+    TinyEngineOptions options =
+        machine.options({.mode = CudagraphMode::FULL_AND_PIECEWISE, .level = level});
+    options.max_num_tokens = 24;
+    options.max_num_reqs = 8;
+    options.num_blocks = engine::kProfiledBlocks;
+    cudagraph::CudagraphDispatcher planner;
+    engine::MemoryProfile profile;
+    {
+      // The whole plan in the profiled runner too: then the estimate needs no extrapolation.
+      TinyEngine profiled(options);
+      planner.initialize_cudagraph_keys(profiled.runner().dispatcher().options());
+      const size_t before = used_bytes(machine.device().memory());
+      profile = engine::profile_memory(
+          profiled.runner(), profiled.execution(), planner.capture_plan());
+      EXPECT_GT(profile.activation_bytes, 0U);
+      EXPECT_EQ(profile.activation_bytes, profiled.execution().eager_pool().reserved_bytes());
+      EXPECT_GT(profile.probed_graph_bytes, 0U);
+      EXPECT_GE(profile.estimated_graph_bytes, profile.probed_graph_bytes);
+      EXPECT_GT(profile.used_bytes, before);
+    }
+    options.num_blocks = 96;
+    const device::MemoryInfo start = machine.device().memory();
+    const size_t others = used_bytes(start) - start.allocated_here;
+    TinyEngine engine(options);
+    (void)engine.runner().capture({});
+    // The largest batches take no more than the profile's.
+    engine.runner().run_largest_step();
+    EXPECT_LE(engine.execution().eager_pool().reserved_bytes(), profile.activation_bytes);
+    const engine::MemoryParts parts = engine::measure_memory(
+        engine.execution(), engine.runner(), others, engine.weight_bytes());
+    EXPECT_NEAR(static_cast<double>(parts.sum()),
+                static_cast<double>(parts.reported),
+                0.01 * static_cast<double>(parts.reported));
+    EXPECT_GT(parts.graphs, 0U);
+    EXPECT_LE(parts.graphs, profile.estimated_graph_bytes);
+    EXPECT_GT(parts.buffers, 0U);
+    // What the profile said would be left for a cache of this size was enough.
+    EXPECT_GE(profile.cache_bytes(parts.reported) + parts.reported / 50, parts.kv_cache);
+  }
+}
+
+TEST(MemoryProfile, extrapolates_from_the_two_largest_keys_of_each_kind) {
+  const auto record = [](CudagraphRuntimeMode mode, bool uniform, size_t bytes, const char* failure) {
+    return cudagraph::CaptureRecord{.mode = mode,
+                                    .descriptor = {.num_tokens = 8, .uniform = uniform},
+                                    .bytes = bytes,
+                                    .failure = failure};
+  };
+  const auto group = [](CudagraphRuntimeMode mode, bool uniform, size_t keys) {
+    return cudagraph::CaptureGroup{
+        .mode = mode,
+        .uniform = uniform,
+        .descriptors = std::vector<cudagraph::BatchDescriptor>(keys)};
+  };
+  const std::vector measured = {record(CudagraphRuntimeMode::PIECEWISE, false, 100, ""),
+                                record(CudagraphRuntimeMode::PIECEWISE, false, 10, ""),
+                                record(CudagraphRuntimeMode::FULL, true, 50, "no memory"),
+                                record(CudagraphRuntimeMode::FULL, true, 7, "")};
+  const std::vector plan = {group(CudagraphRuntimeMode::PIECEWISE, false, 5),
+                            group(CudagraphRuntimeMode::FULL, true, 3)};
+  EXPECT_EQ(engine::estimate_graph_bytes(measured, plan), 100U + 4 * 10 + 3 * 7);
+  EXPECT_EQ(engine::estimate_graph_bytes({}, plan), 0U);
+
+  cudagraph::DispatcherOptions options{.mixed_capture_sizes = {1, 2, 4, 8},
+                                       .decode_capture_sizes = {1},
+                                       .compile_sizes = {2}};
+  options = engine::profiled_plan(options);
+  EXPECT_EQ(options.mixed_capture_sizes, (std::vector<int32_t>{4, 8}));
+  EXPECT_EQ(options.decode_capture_sizes, (std::vector<int32_t>{1}));
+  EXPECT_TRUE(options.compile_sizes.empty());
+
+  EXPECT_EQ((engine::MemoryProfile{.probed_graph_bytes = 5, .estimated_graph_bytes = 9, .used_bytes = 80})
+                .cache_bytes(100),
+            16U);
+  EXPECT_EQ(engine::MemoryProfile{.used_bytes = 80}.cache_bytes(70), 0U);
 }
 
 TEST(CudaEngine, many_replays_with_changing_lengths_and_tables_equal_eager_and_take_no_memory) {

@@ -108,6 +108,7 @@ class TinyEngine {
   [[nodiscard]] engine::Execution& execution() { return execution_; }
   [[nodiscard]] const weights::ModelConfig& config() const { return config_; }
   [[nodiscard]] const cudagraph::ResolvedConfig& resolved() const { return resolved_; }
+  [[nodiscard]] size_t weight_bytes() const { return parameters_.total_bytes(); }
   [[nodiscard]] models::CausalLM& model() { return *model_; }
   [[nodiscard]] const api::CompilationReport& compilation() const { return compilation_; }
 

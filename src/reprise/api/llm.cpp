@@ -14,6 +14,7 @@
 #include "reprise/device/cpu/cpu_features.h"
 #include "reprise/engine/bad_words.h"
 #include "reprise/engine/execution.h"
+#include "reprise/engine/memory_profile.h"
 #include "reprise/kernels/accelerator.h"
 #include "reprise/structured_output/token_bytes.h"
 #include "reprise/tokenizer/tokenizer.h"
@@ -76,40 +77,15 @@ int32_t resolve_max_model_len(const EngineArgs& args, const weights::ModelConfig
 // vLLM's VLLM_CPU_KVCACHE_SPACE default.
 constexpr int64_t kDefaultKvCacheBytes = int64_t{4} << 30;
 
-// What steps and graphs will take of a GPU besides weights and cache: an estimate, until there is a
-// profile run. Two of the widest activations of every token, logits of every request, and graphs.
-size_t estimate_step_bytes(const EngineArgs& args, const weights::ModelConfig& config) {
-  const auto tokens = static_cast<size_t>(args.max_num_batched_tokens);
-  const auto widest = static_cast<size_t>(
-      std::max(2 * config.intermediate_size,
-               config.num_attention_heads * config.head_dim + 2 * config.hidden_size));
-  constexpr size_t kGraphBytes = size_t{1} << 30;
-  return 2 * tokens * widest * 2 * sizeof(uint16_t) +
-         static_cast<size_t>(args.max_num_seqs) * static_cast<size_t>(config.vocab_size) *
-             sizeof(float) * 2 +
-         kGraphBytes;
-}
-
-int64_t gpu_cache_bytes(const EngineArgs& args,
-                        const weights::ModelConfig& config,
-                        const device::MemoryInfo& memory) {
+size_t gpu_memory_budget(const EngineArgs& args, const device::MemoryInfo& memory) {
   if (!(args.gpu_memory_utilization > 0 && args.gpu_memory_utilization <= 1)) {
     throw InvalidArgument(fmt::format("--gpu-memory-utilization: {} is not between 0 and 1",
                                       args.gpu_memory_utilization));
   }
-  const double budget = args.gpu_memory_utilization * static_cast<double>(memory.total);
-  const double used = static_cast<double>(memory.total - memory.free) +
-                      static_cast<double>(estimate_step_bytes(args, config));
-  if (budget <= used) {
-    throw InvalidArgument(
-        fmt::format("--gpu-memory-utilization: {} of {} bytes are less than the {:.0f} that weights, "
-                    "activations and graphs take; give more, or a smaller model",
-                    args.gpu_memory_utilization,
-                    memory.total,
-                    used));
-  }
-  return static_cast<int64_t>(budget - used);
+  return static_cast<size_t>(args.gpu_memory_utilization * static_cast<double>(memory.total));
 }
+
+size_t used_bytes(const device::MemoryInfo& memory) { return memory.total - memory.free; }
 
 // Of the host's memory.
 int64_t cpu_cache_bytes(const device::MemoryInfo& memory) {
@@ -119,11 +95,10 @@ int64_t cpu_cache_bytes(const device::MemoryInfo& memory) {
 int64_t resolve_num_kv_blocks(const EngineArgs& args,
                               const kv_cache::KvCacheLayout& layout,
                               int32_t max_model_len,
-                              int64_t default_bytes) {
+                              int64_t bytes) {
   const auto bytes_per_block = static_cast<int64_t>(layout.bytes_per_block());
   const int64_t blocks_per_request = (max_model_len + layout.block_size - 1) / layout.block_size;
   const int64_t useful = blocks_per_request * args.max_num_seqs + 1;  // and the null block
-  const int64_t bytes = args.kv_cache_memory_bytes.value_or(default_bytes);
   const int64_t blocks = std::min(useful, bytes / bytes_per_block);
   if (blocks < 2) {
     throw InvalidArgument(fmt::format(
@@ -174,6 +149,13 @@ struct LLM::Impl {
   void create_device();
   void load_model(const weights::ModelDirectory& directory);
   void build_runner();
+  [[nodiscard]] kv_cache::KvCacheLayout kv_cache_layout(int64_t num_blocks) const;
+  [[nodiscard]] std::unique_ptr<engine::ModelRunner> create_runner(
+      const kv_cache::KvCacheLayout& layout, const cudagraph::DispatcherOptions& dispatcher);
+  [[nodiscard]] int64_t cache_bytes();
+  [[nodiscard]] int64_t gpu_cache_bytes();
+  [[nodiscard]] CompileInputs compile_inputs(const EngineArgs& engine_args,
+                                             CompilationStages* stages) const;
   void compile(CompilationStages* stages);
   void build_core();
   [[nodiscard]] std::vector<int32_t> end_token_ids() const;
@@ -193,6 +175,7 @@ struct LLM::Impl {
   std::unique_ptr<kernels::Accelerator> accelerator;  // nullptr: the device is the CPU
   std::unique_ptr<device::Device> device;
   std::unique_ptr<engine::Execution> execution;
+  size_t bytes_of_others = 0;  // of the device's memory: held beside what was allocated at the start
   std::unique_ptr<attention::AttentionBackend> attention;
   std::unique_ptr<weights::WeightSource> weight_source;
   std::unique_ptr<models::Parameters> parameters;
@@ -224,6 +207,10 @@ void LLM::Impl::start(const StartupObserver& observer) {
   stage("scheduler", [&] { build_core(); });
   stage("graphs", [&] { capture(observer); });
   report.graph_bytes = runner->graph_bytes() + execution->graph_pool().reserved_bytes();
+  if (accelerator != nullptr) {
+    report.memory =
+        engine::measure_memory(*execution, *runner, bytes_of_others, report.weight_bytes);
+  }
   report.total_seconds = seconds_since(start);
 }
 
@@ -297,6 +284,8 @@ void LLM::Impl::create_device() {
       *device, [this](device::Stream& stream, device::MemoryPool& pool) {
         return accelerator->create_executor(stream, pool);
       });
+  const device::MemoryInfo memory = device->memory();
+  bytes_of_others = used_bytes(memory) - std::min(used_bytes(memory), memory.allocated_here);
 }
 
 void LLM::Impl::load_model(const weights::ModelDirectory& directory) {
@@ -328,27 +317,70 @@ void LLM::Impl::load_model(const weights::ModelDirectory& directory) {
   report.weight_bytes = parameters->total_bytes();
 }
 
+kv_cache::KvCacheLayout LLM::Impl::kv_cache_layout(int64_t num_blocks) const {
+  return {.num_layers = config.num_hidden_layers,
+          .num_blocks = num_blocks,
+          .num_kv_heads = config.num_key_value_heads,
+          .block_size = args.block_size,
+          .head_dim = config.head_dim,
+          .dtype = parameters->dtype()};
+}
+
 void LLM::Impl::build_runner() {
-  kv_cache::KvCacheLayout layout{.num_layers = config.num_hidden_layers,
-                                 .num_kv_heads = config.num_key_value_heads,
-                                 .block_size = args.block_size,
-                                 .head_dim = config.head_dim,
-                                 .dtype = parameters->dtype()};
-  layout.num_blocks =
-      resolve_num_kv_blocks(args,
-                            layout,
-                            report.max_model_len,
-                            accelerator != nullptr ? gpu_cache_bytes(args, config, device->memory())
-                                                   : cpu_cache_bytes(device->memory()));
+  const int64_t num_blocks =
+      resolve_num_kv_blocks(args, kv_cache_layout(1), report.max_model_len, cache_bytes());
+  const kv_cache::KvCacheLayout layout = kv_cache_layout(num_blocks);
   report.num_kv_blocks = layout.num_blocks;
   report.kv_block_size = args.block_size;
   report.kv_cache_bytes = static_cast<size_t>(layout.num_blocks) * layout.bytes_per_block();
+  runner = create_runner(layout, cudagraph::dispatcher_options(resolution_inputs, report.resolved));
+}
 
+int64_t LLM::Impl::cache_bytes() {
+  if (args.kv_cache_memory_bytes) return *args.kv_cache_memory_bytes;
+  return accelerator != nullptr ? gpu_cache_bytes() : cpu_cache_bytes(device->memory());
+}
+
+// A runner of its own is profiled, since one cannot change its cache; its programs are not from, nor
+// for, the compile cache, whose outcome the report tells of the real one.
+int64_t LLM::Impl::gpu_cache_bytes() {
+  const size_t budget = gpu_memory_budget(args, device->memory());
+  const cudagraph::DispatcherOptions dispatcher =
+      cudagraph::dispatcher_options(resolution_inputs, report.resolved);
+  cudagraph::CudagraphDispatcher planner;
+  planner.initialize_cudagraph_keys(dispatcher);
+  const std::unique_ptr<engine::ModelRunner> profiled = create_runner(
+      kv_cache_layout(engine::kProfiledBlocks), engine::profiled_plan(dispatcher));
+  if (report.resolved.compilation_mode != cudagraph::CompilationMode::NONE) {
+    EngineArgs without_cache = args;
+    without_cache.disable_compile_cache = true;
+    CompilationReport compilation;
+    std::vector<std::string> warnings;  // the real runner's are the same
+    compile_model(compile_inputs(without_cache, nullptr), *profiled, compilation, warnings);
+  }
+  const engine::MemoryProfile profile =
+      engine::profile_memory(*profiled, *execution, planner.capture_plan());
+  report.memory_profile = profile;
+  const size_t bytes = profile.cache_bytes(budget);
+  if (bytes == 0) {
+    throw InvalidArgument(
+        fmt::format("--gpu-memory-utilization: {} of {} bytes are less than the {} that weights and "
+                    "activations and the {} that graphs take; give more, or a smaller model",
+                    args.gpu_memory_utilization,
+                    device->memory().total,
+                    profile.used_bytes - std::min(profile.used_bytes, profile.probed_graph_bytes),
+                    profile.estimated_graph_bytes));
+  }
+  return static_cast<int64_t>(bytes);
+}
+
+std::unique_ptr<engine::ModelRunner> LLM::Impl::create_runner(
+    const kv_cache::KvCacheLayout& layout, const cudagraph::DispatcherOptions& dispatcher) {
   // vLLM warms up once per size because a GPU loads kernels lazily (ours are loaded already, but
   // those of a library may not be). A CPU has nothing to load, so a
   // warm-up would only compute; it is done when asked for.
   const bool warmups_asked = args.compilation_config.contains("cudagraph_num_of_warmups");
-  runner = std::make_unique<engine::ModelRunner>(
+  return std::make_unique<engine::ModelRunner>(
       *execution,
       *model,
       *parameters,
@@ -360,7 +392,7 @@ void LLM::Impl::build_runner() {
                          (report.max_model_len + args.block_size - 1) / args.block_size,
                      .block_size = args.block_size},
           .kv_cache = layout,
-          .dispatcher = cudagraph::dispatcher_options(resolution_inputs, report.resolved),
+          .dispatcher = dispatcher,
           .num_warmups =
               warmups_asked || accelerator != nullptr ? report.resolved.num_of_warmups : 0,
           .copy_inputs = resolution_inputs.compilation.cudagraph_copy_inputs});
@@ -392,21 +424,23 @@ void LLM::Impl::build_core() {
   outputs = std::make_unique<engine::OutputProcessor>(*tokenizer, *core);
 }
 
+CompileInputs LLM::Impl::compile_inputs(const EngineArgs& engine_args,
+                                        CompilationStages* stages) const {
+  return {.args = engine_args,
+          .resolved = report.resolved,
+          .compilation = resolution_inputs.compilation,
+          .config = config,
+          .isa = isa,
+          .dtype = parameters->dtype(),
+          .max_model_len = report.max_model_len,
+          .runs_cpu_code = accelerator == nullptr,
+          .stages = stages};
+}
+
 void LLM::Impl::compile(CompilationStages* stages) {
   if (report.resolved.compilation_mode == cudagraph::CompilationMode::NONE) return;
   const Clock::time_point start = Clock::now();
-  compile_model({.args = args,
-                 .resolved = report.resolved,
-                 .compilation = resolution_inputs.compilation,
-                 .config = config,
-                 .isa = isa,
-                 .dtype = parameters->dtype(),
-                 .max_model_len = report.max_model_len,
-                 .runs_cpu_code = accelerator == nullptr,
-                 .stages = stages},
-                *runner,
-                report.compilation,
-                report.warnings);
+  compile_model(compile_inputs(args, stages), *runner, report.compilation, report.warnings);
   report.compile_seconds = seconds_since(start);
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,6 +16,7 @@
 #include "reprise/cudagraph/capture_session.h"
 #include "reprise/cudagraph/dispatch_ledger.h"
 #include "reprise/cudagraph/resolution.h"
+#include "reprise/engine/memory_profile.h"
 #include "reprise/engine/output_processor.h"
 #include "reprise/sampling/sampling_params.h"
 #include "reprise/structured_output/grammar_compiler.h"
@@ -70,6 +72,9 @@ struct StartupReport {
   CompilationReport compilation;
   cudagraph::CaptureReport capture;
   size_t graph_bytes = 0;       // executables and their pool
+  /// Of a GPU; nullopt where the cache was not sized by it.
+  std::optional<engine::MemoryProfile> memory_profile;
+  std::optional<engine::MemoryParts> memory;  // of a GPU, after the captures
   std::vector<std::string> warnings;
 };
 

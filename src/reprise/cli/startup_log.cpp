@@ -43,6 +43,42 @@ void log_compilation(const Log& log, const api::StartupReport& report) {
   }
 }
 
+// Of a GPU, in vLLM's words where it has them.
+void log_memory_profile(const Log& log, const api::StartupReport& report) {
+  if (!report.memory_profile) return;
+  const engine::MemoryProfile& profile = *report.memory_profile;
+  log.info(fmt::format("Memory profiling takes {:.2f} seconds. Total non KV cache memory: {:.2f}GiB; "
+                       "peak activation memory: {:.2f}GiB; weights memory: {:.2f}GiB",
+                       profile.seconds,
+                       gib(profile.used_bytes + profile.estimated_graph_bytes - profile.probed_graph_bytes),
+                       gib(profile.activation_bytes),
+                       gib(report.weight_bytes)));
+  log.info(fmt::format("Estimated CUDA graph memory: {:.2f} GiB total", gib(profile.estimated_graph_bytes)));
+}
+
+void log_memory(const Log& log, const api::StartupReport& report) {
+  if (report.memory_profile) {
+    const double actual = gib(report.graph_bytes);
+    const double estimated = gib(report.memory_profile->estimated_graph_bytes);
+    log.info(fmt::format("CUDA graph pool memory: {:.2f} GiB (actual), {:.2f} GiB (estimated), difference: {:.2f} GiB",
+                         actual,
+                         estimated,
+                         actual - estimated));
+  }
+  if (!report.memory) return;
+  const engine::MemoryParts& parts = *report.memory;
+  log.info(fmt::format("GPU memory: weights {}, KV cache {}, activations {}, graphs {}, buffers {}, others {}: "
+                       "together {}, the device says {}",
+                       format_bytes(parts.weights),
+                       format_bytes(parts.kv_cache),
+                       format_bytes(parts.activations),
+                       format_bytes(parts.graphs),
+                       format_bytes(parts.buffers),
+                       format_bytes(parts.others),
+                       format_bytes(parts.sum()),
+                       format_bytes(parts.reported)));
+}
+
 void log_kv_cache(const Log& log, const api::StartupReport& report) {
   const int64_t usable = report.num_kv_blocks - 1;  // one is the null block
   const int64_t per_request = (report.max_model_len + report.kv_block_size - 1) / report.kv_block_size;
@@ -139,8 +175,10 @@ void log_startup(const Log& log, const api::StartupReport& report, std::string_v
                        report.weights_seconds + report.tokenizer_seconds));
   log.info("Using UNIFIED backend.");
   log_compilation(log, report);
+  log_memory_profile(log, report);
   log_kv_cache(log, report);
   log_captures(log, report);
+  log_memory(log, report);
   log.info(fmt::format("init engine (profile, create kv cache, warmup model) took {:.3f} seconds (compilation: {:.3f} s)",
                        report.total_seconds - report.weights_seconds - report.tokenizer_seconds,
                        report.compile_seconds));

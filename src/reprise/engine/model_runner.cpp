@@ -89,6 +89,17 @@ cudagraph::CaptureReport ModelRunner::capture(
        .on_progress = on_progress});
 }
 
+void ModelRunner::run_largest_step() {
+  const BatchLimits& limits = options_.limits;
+  batch_.stage_dummy({.num_tokens = limits.max_num_tokens,
+                      .num_reqs = std::min(limits.max_num_tokens, limits.max_num_reqs),
+                      .num_logits_rows = std::min(limits.max_num_tokens, limits.max_num_logits())},
+                     execution_->stream());
+  run_staged({.num_tokens = limits.max_num_tokens}, CudagraphRuntimeMode::NONE);
+  outputs_.clear();
+  execution_->stream().synchronize();
+}
+
 void ModelRunner::dummy_run(const cudagraph::DummyRun& run) {
   const cudagraph::Decision as_if{.mode = run.target_mode, .descriptor = run.descriptor};
   // A PIECEWISE key serves any number of requests; the widest one is the safest to warm up with.

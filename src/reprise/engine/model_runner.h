@@ -77,6 +77,10 @@ class ModelRunner {
   /// \throws InvalidArgument if one is not a program of this model, OutOfMemory
   void use_programs(RangedPrograms programs);
 
+  /// Runs a made-up batch of as many tokens, requests and rows of logits as a step can have, eagerly.
+  /// \throws OutOfMemory, device::DeviceError
+  void run_largest_step();
+
   /// Captures the dispatcher's plan. `on_progress` may be empty.
   cudagraph::CaptureReport capture(
       const std::function<void(const cudagraph::CaptureRecord&, size_t, size_t)>& on_progress);

@@ -127,6 +127,13 @@ struct FakeDriver::State {
     return result;
   }
 
+  /// What the driver holds for itself: a context, code, executable graphs.
+  [[nodiscard]] size_t overhead_bytes() const {
+    size_t bytes = (contexts << 26) + (modules.size() << 21);
+    for (const auto& exec : executables) bytes += 65536 + exec->nodes.size() * 1024;
+    return bytes;
+  }
+
   CUstreamCaptureMode& mode_of_thread() {
     return modes.try_emplace(std::this_thread::get_id(), CU_STREAM_CAPTURE_MODE_GLOBAL)
         .first->second;
@@ -327,7 +334,7 @@ CUresult mem_free_host(void* data) {
 CUresult mem_get_info(size_t* free, size_t* total) {
   FAKE_ENTER("cuMemGetInfo");
   *total = kTotalBytes;
-  *free = kTotalBytes - fake->allocated_bytes;
+  *free = kTotalBytes - fake->allocated_bytes - fake->overhead_bytes();
   return CUDA_SUCCESS;
 }
 
