@@ -2,11 +2,14 @@
 // and a driver. Every figure is a median; modes are measured in one process each, one after the
 // other, and again in a second round.
 //
-//   cuda_benchmark MODEL [OUT.json]      MODEL: 0.5b, 1b, 8b or parts
+//   cuda_benchmark WHAT [OUT.json]
+//     0.5b, 1b, 8b   decoding by mode and number of requests, and a prefill
+//     serving        requests that arrive at random, by mode, 1B shape
+//     parts          decode attention, products, update of a graph
+//     config NAME    prints the shape of 0.5b, 1b or 8b
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdio>
 #include <fstream>
@@ -14,75 +17,16 @@
 #include <memory>
 #include <vector>
 
-#include "reprise/attention/attention_backend.h"
+#include "benchmarks/cuda_gemm.h"
+#include "benchmarks/cuda_model.h"
+#include "benchmarks/cuda_serving.h"
 #include "reprise/base/error.h"
 #include "reprise/base/json.h"
-#include "reprise/cudagraph/resolution.h"
-#include "reprise/engine/model_runner.h"
-#include "reprise/kernels/accelerator.h"
-#include "reprise/models/parameters.h"
-#include "reprise/weights/dummy_weights.h"
-#include "reprise/weights/model_config.h"
 
-namespace reprise {
+namespace reprise::benchmark {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using cudagraph::CudagraphMode;
-
-// Shapes of Qwen2.5-0.5B, Llama-3.2-1B and Llama-3.1-8B.
-constexpr const char* kHalfBillion = R"({
-  "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": 896,
-  "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14,
-  "num_key_value_heads": 2, "vocab_size": 151936, "max_position_embeddings": 32768,
-  "rms_norm_eps": 1e-6, "rope_theta": 1000000.0, "tie_word_embeddings": true,
-  "hidden_act": "silu"})";
-constexpr const char* kOneBillion = R"({
-  "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 2048,
-  "intermediate_size": 8192, "num_hidden_layers": 16, "num_attention_heads": 32, "head_dim": 64,
-  "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 32768,
-  "rms_norm_eps": 1e-5, "rope_theta": 500000.0, "tie_word_embeddings": true,
-  "hidden_act": "silu"})";
-constexpr const char* kEightBillion = R"({
-  "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096,
-  "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
-  "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 32768,
-  "rms_norm_eps": 1e-5, "rope_theta": 500000.0, "tie_word_embeddings": false,
-  "hidden_act": "silu"})";
-
-constexpr int32_t kBlockSize = 16;
-constexpr int32_t kContext = 256;
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
-double seconds_of(const std::function<void()>& act) {
-  const Clock::time_point start = Clock::now();
-  act();
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-struct Gpu {
-  std::unique_ptr<kernels::Accelerator> accelerator;
-  std::unique_ptr<device::Device> device;
-};
-
-Gpu open_gpu() {
-  kernels::LoadedAccelerator loaded =
-      kernels::load_cuda_plugin(kernels::default_cuda_plugin_paths());
-  if (loaded.accelerator == nullptr) throw InvalidArgument(loaded.reason);
-  Gpu gpu{.accelerator = std::move(loaded.accelerator), .device = nullptr};
-  gpu.device = gpu.accelerator->create_device(0);
-  return gpu;
-}
-
-engine::Execution::MakeExecutor executor_of(const Gpu& gpu) {
-  return [&gpu](device::Stream& stream, device::MemoryPool& pool) {
-    return gpu.accelerator->create_executor(stream, pool);
-  };
-}
 
 /// Bytes read and written per second by a copy that no cache holds.
 double copy_bandwidth(device::Device& device) {
@@ -99,99 +43,6 @@ double copy_bandwidth(device::Device& device) {
   for (int i = 0; i < 7; ++i) seconds.push_back(seconds_of(copy));
   return 10.0 * 2.0 * static_cast<double>(kBytes) / median(seconds);
 }
-
-/// A model of random weights with one kind of graphs.
-class Engine {
- public:
-  Engine(const Gpu& gpu,
-         const weights::ModelConfig& config,
-         CudagraphMode mode,
-         int32_t max_num_tokens)
-      : execution_(*gpu.device, executor_of(gpu)),
-        attention_(attention::create_unified_backend()),
-        weights_(config, 1),
-        parameters_(weights_, DType::bf16, *gpu.device, execution_.stream(), execution_.executor()),
-        model_(models::create_model(config, kMaxModelLen, parameters_, *attention_)) {
-    parameters_.finish_loading();
-    for (int32_t i = 1; i <= kMaxNumSeqs * kBlocksPerReq; ++i) {
-      blocks_.push_back(kv_cache::BlockId{i});
-    }
-    set_mode(config, mode, max_num_tokens);
-  }
-
-  /// Graphs of another kind over the same weights.
-  void set_mode(const weights::ModelConfig& config, CudagraphMode mode, int32_t max_num_tokens) {
-    runner_.reset();
-    cudagraph::ResolutionInputs inputs;
-    inputs.compilation.cudagraph_mode = mode;
-    inputs.compilation.mode = cudagraph::CompilationMode::NONE;
-    inputs.attention = {{"UNIFIED", attention_->cudagraph_support()}};
-    inputs.max_num_seqs = kMaxNumSeqs;
-    inputs.max_num_batched_tokens = max_num_tokens;
-    const cudagraph::ResolvedConfig resolved = cudagraph::resolve(inputs);
-    runner_ = std::make_unique<engine::ModelRunner>(
-        execution_,
-        *model_,
-        parameters_,
-        engine::ModelRunnerOptions{
-            .limits = {.max_num_tokens = max_num_tokens,
-                       .max_num_reqs = kMaxNumSeqs,
-                       .max_num_prompt_logits = 0,
-                       .max_blocks_per_req = kBlocksPerReq,
-                       .block_size = kBlockSize},
-            .kv_cache = {.num_layers = config.num_hidden_layers,
-                         .num_blocks = kMaxNumSeqs * kBlocksPerReq + 1,
-                         .num_kv_heads = config.num_key_value_heads,
-                         .block_size = kBlockSize,
-                         .head_dim = config.head_dim,
-                         .dtype = DType::bf16},
-            .dispatcher = cudagraph::dispatcher_options(inputs, resolved),
-            .num_warmups = 1});
-    capture_ = runner_->capture({});
-  }
-
-  /// One step of `requests` requests of `tokens` tokens each, until its results are there.
-  void step(int32_t requests, int32_t tokens) {
-    submit(requests, tokens);
-    execution_.stream().synchronize();
-  }
-  void submit(int32_t requests, int32_t tokens) {
-    tokens_.assign(static_cast<size_t>(tokens), 7);
-    rows_.clear();
-    for (int32_t r = 0; r < requests; ++r) {
-      rows_.push_back({.token_ids = tokens_,
-                       .num_computed_tokens = tokens > 1 ? 0 : kContext - 1,
-                       .block_ids = std::span(blocks_).subspan(
-                           static_cast<size_t>(r * kBlocksPerReq), kBlocksPerReq),
-                       .samples = true});
-    }
-    (void)runner_->execute(rows_,
-                           {.num_tokens = requests * tokens,
-                            .num_reqs = requests,
-                            .uniform = tokens == 1,
-                            .num_logits = requests});
-  }
-  [[nodiscard]] device::Stream& stream() { return execution_.stream(); }
-  [[nodiscard]] const cudagraph::CaptureReport& capture() const { return capture_; }
-  [[nodiscard]] const models::Parameters& parameters() const { return parameters_; }
-  [[nodiscard]] uint64_t launches() const { return runner_->last_launches().total(); }
-
- private:
-  static constexpr int32_t kMaxNumSeqs = 64;
-  static constexpr int32_t kBlocksPerReq = 4096 / kBlockSize;
-  static constexpr int32_t kMaxModelLen = 8192;
-
-  engine::Execution execution_;
-  std::unique_ptr<attention::AttentionBackend> attention_;
-  weights::DummyWeights weights_;
-  models::Parameters parameters_;
-  std::unique_ptr<models::CausalLM> model_;
-  std::vector<kv_cache::BlockId> blocks_;
-  std::unique_ptr<engine::ModelRunner> runner_;
-  cudagraph::CaptureReport capture_;
-  std::vector<int32_t> tokens_;
-  std::vector<engine::BatchRow> rows_;
-};
 
 Json measure_decode(Engine& engine, int32_t requests, double bandwidth) {
   for (int i = 0; i < 20; ++i) engine.step(requests, 1);
@@ -249,8 +100,18 @@ Json measure_model(const Gpu& gpu, const char* text) {
     prefill.push_back(seconds_of([&] { engine->step(1, kPrefill); }));
   }
   const double seconds = median(prefill);
-  const double flops = 2.0 * static_cast<double>(engine->parameters().total_bytes()) / 2 * kPrefill;
-  result["prefill"] = {{"tokens", kPrefill}, {"seconds", seconds}, {"flops_per_second", flops / seconds}};
+  // Products of all rows: the embedding multiplies nothing, the head only the last row. Attention is
+  // left out, so the share of the peak is a lower bound.
+  const int64_t tables = config.vocab_size * config.hidden_size * (config.tie_word_embeddings ? 1 : 2);
+  const double weights =
+      static_cast<double>(engine->parameters().total_bytes()) / 2 - static_cast<double>(tables);
+  const double flops = 2.0 * weights * kPrefill / seconds;
+  const double peak = gemm_peak(gpu);
+  result["prefill"] = {{"tokens", kPrefill},
+                       {"seconds", seconds},
+                       {"flops_per_second", flops},
+                       {"gemm_peak", peak},
+                       {"share_of_peak", flops / peak}};
   return result;
 }
 
@@ -346,20 +207,28 @@ Json measure_parts(const Gpu& gpu) {
           {"attention",
            {measure_attention(gpu, 1, 32768, bandwidth),
             measure_attention(gpu, 32, 4096, bandwidth)}},
+          {"gemm_peak", gemm_peak(gpu)},
           {"update", measure_update(gpu)}};
+}
+
+Json measure(const Gpu& gpu, const std::string& what) {
+  if (what == "parts") return measure_parts(gpu);
+  if (what == "serving") return measure_serving(gpu, kOneBillion);
+  return measure_model(gpu, config_of(what));
 }
 
 int run(const std::vector<std::string>& arguments) {
   const std::string what = arguments.empty() ? "" : arguments[0];
-  const char* config = what == "0.5b" ? kHalfBillion
-                       : what == "1b" ? kOneBillion
-                       : what == "8b" ? kEightBillion
-                                      : nullptr;
-  if (config == nullptr && what != "parts") {
-    throw InvalidArgument("usage: cuda_benchmark 0.5b|1b|8b|parts [OUT.json]");
+  if (what == "config" && arguments.size() == 2 && config_of(arguments[1]) != nullptr) {
+    fmt::print("{}\n", config_of(arguments[1]));
+    return 0;
+  }
+  if (what != "parts" && what != "serving" && config_of(what) == nullptr) {
+    throw InvalidArgument(
+        "usage: cuda_benchmark 0.5b|1b|8b|serving|parts [OUT.json], or cuda_benchmark config NAME");
   }
   const Gpu gpu = open_gpu();
-  Json result = config != nullptr ? measure_model(gpu, config) : measure_parts(gpu);
+  Json result = measure(gpu, what);
   result["what"] = what;
   result["device"] = gpu.device->description();
   fmt::print("{}\n", result.dump(2));
@@ -368,11 +237,11 @@ int run(const std::vector<std::string>& arguments) {
 }
 
 }  // namespace
-}  // namespace reprise
+}  // namespace reprise::benchmark
 
 int main(int argc, char** argv) {
   try {
-    return reprise::run({argv + 1, argv + argc});
+    return reprise::benchmark::run({argv + 1, argv + argc});
   } catch (const std::exception& error) {
     fmt::print(stderr, "cuda_benchmark: {}\n", error.what());
     return 2;

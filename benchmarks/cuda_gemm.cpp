@@ -1,0 +1,65 @@
+#include "benchmarks/cuda_gemm.h"
+
+#include <array>
+#include <random>
+
+namespace reprise::benchmark {
+namespace {
+
+/// Random numbers, since chips multiply zeros faster; one block of them again and again, moved by an
+/// odd number of rows' parts.
+void fill(device::Stream& stream, const Tensor& tensor) {
+  constexpr size_t kElements = (size_t{1} << 20) + 24;
+  std::mt19937 random(5);
+  std::uniform_int_distribution<uint32_t> mantissa(0, 0xff);
+  std::vector<uint16_t> block(kElements);
+  // 0.5 to 2 and their negatives
+  for (uint16_t& element : block) {
+    element = static_cast<uint16_t>(0x3f00 + mantissa(random) + (random() % 2 << 15));
+  }
+  const size_t bytes = tensor.type().bytes();
+  for (size_t done = 0; done < bytes;) {
+    const size_t now = std::min(bytes - done, kElements * sizeof(uint16_t));
+    stream.copy_from_host(tensor.data_as<std::byte>() + done, block.data(), now);
+    done += now;
+  }
+}
+
+double flops_of(const Gpu& gpu, int64_t rows, int64_t columns, int64_t depth) {
+  constexpr int kRepeats = 20;
+  engine::Execution execution(*gpu.device, executor_of(gpu));
+  device::Stream& stream = execution.stream();
+  std::vector<device::Buffer> memory;
+  const auto make = [&](const Shape& shape) {
+    memory.push_back(gpu.device->allocate(TensorType{DType::bf16, shape}.bytes()));
+    return Tensor::borrow({DType::bf16, shape}, memory.back().data(), execution.executor());
+  };
+  const Tensor x = make({rows, depth});
+  const Tensor weight = make({columns, depth});
+  fill(stream, x);
+  fill(stream, weight);
+  const auto multiply = [&] {
+    for (int i = 0; i < kRepeats; ++i) {
+      std::array<Tensor, 1> out;
+      execution.executor().execute(
+          {.code = OpCode::linear, .attributes = {}}, std::array{x, weight, Tensor()}, out);
+    }
+    stream.synchronize();
+  };
+  multiply();
+  std::vector<double> seconds;
+  for (int i = 0; i < 7; ++i) seconds.push_back(seconds_of(multiply));
+  const auto n = [](int64_t value) { return static_cast<double>(value); };
+  return 2.0 * n(rows) * n(columns) * n(depth) * kRepeats / median(seconds);
+}
+
+}  // namespace
+
+double gemm_peak(const Gpu& gpu) {
+  constexpr int64_t kRows = 4096;
+  return std::max({flops_of(gpu, kRows, 28672, 4096),   // gate and up
+                   flops_of(gpu, kRows, 4096, 14336),   // down
+                   flops_of(gpu, kRows, 6144, 4096)});  // q, k and v
+}
+
+}  // namespace reprise::benchmark

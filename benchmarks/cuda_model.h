@@ -1,0 +1,182 @@
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "reprise/attention/attention_backend.h"
+#include "reprise/base/error.h"
+#include "reprise/cudagraph/resolution.h"
+#include "reprise/engine/model_runner.h"
+#include "reprise/kernels/accelerator.h"
+#include "reprise/models/parameters.h"
+#include "reprise/weights/dummy_weights.h"
+#include "reprise/weights/model_config.h"
+
+// What the parts of cuda_benchmark share: a GPU, the shapes, and a model of random weights.
+namespace reprise::benchmark {
+
+using Clock = std::chrono::steady_clock;
+using cudagraph::CudagraphMode;
+
+// Shapes of Qwen2.5-0.5B, Llama-3.2-1B and Llama-3.1-8B.
+inline constexpr const char* kHalfBillion = R"({
+  "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": 896,
+  "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14,
+  "num_key_value_heads": 2, "vocab_size": 151936, "max_position_embeddings": 32768,
+  "rms_norm_eps": 1e-6, "rope_theta": 1000000.0, "tie_word_embeddings": true,
+  "hidden_act": "silu"})";
+inline constexpr const char* kOneBillion = R"({
+  "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 2048,
+  "intermediate_size": 8192, "num_hidden_layers": 16, "num_attention_heads": 32, "head_dim": 64,
+  "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 32768,
+  "rms_norm_eps": 1e-5, "rope_theta": 500000.0, "tie_word_embeddings": true,
+  "hidden_act": "silu"})";
+inline constexpr const char* kEightBillion = R"({
+  "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096,
+  "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
+  "num_key_value_heads": 8, "vocab_size": 128256, "max_position_embeddings": 32768,
+  "rms_norm_eps": 1e-5, "rope_theta": 500000.0, "tie_word_embeddings": false,
+  "hidden_act": "silu"})";
+
+/// The configuration of "0.5b", "1b" or "8b"; nullptr for another name.
+inline const char* config_of(std::string_view name) {
+  return name == "0.5b" ? kHalfBillion
+         : name == "1b" ? kOneBillion
+         : name == "8b" ? kEightBillion
+                        : nullptr;
+}
+
+inline constexpr int32_t kBlockSize = 16;
+inline constexpr int32_t kContext = 256;
+
+inline double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+inline double seconds_of(const std::function<void()>& act) {
+  const Clock::time_point start = Clock::now();
+  act();
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+struct Gpu {
+  std::unique_ptr<kernels::Accelerator> accelerator;
+  std::unique_ptr<device::Device> device;
+};
+
+inline Gpu open_gpu() {
+  kernels::LoadedAccelerator loaded =
+      kernels::load_cuda_plugin(kernels::default_cuda_plugin_paths());
+  if (loaded.accelerator == nullptr) throw InvalidArgument(loaded.reason);
+  Gpu gpu{.accelerator = std::move(loaded.accelerator), .device = nullptr};
+  gpu.device = gpu.accelerator->create_device(0);
+  return gpu;
+}
+
+inline engine::Execution::MakeExecutor executor_of(const Gpu& gpu) {
+  return [&gpu](device::Stream& stream, device::MemoryPool& pool) {
+    return gpu.accelerator->create_executor(stream, pool);
+  };
+}
+
+/// A model of random weights with one kind of graphs.
+class Engine {
+ public:
+  Engine(const Gpu& gpu,
+         const weights::ModelConfig& config,
+         CudagraphMode mode,
+         int32_t max_num_tokens)
+      : execution_(*gpu.device, executor_of(gpu)),
+        attention_(attention::create_unified_backend()),
+        weights_(config, 1),
+        parameters_(weights_, DType::bf16, *gpu.device, execution_.stream(), execution_.executor()),
+        model_(models::create_model(config, kMaxModelLen, parameters_, *attention_)) {
+    parameters_.finish_loading();
+    for (int32_t i = 1; i <= kMaxNumSeqs * kBlocksPerReq; ++i) {
+      blocks_.push_back(kv_cache::BlockId{i});
+    }
+    set_mode(config, mode, max_num_tokens);
+  }
+
+  /// Graphs of another kind over the same weights.
+  void set_mode(const weights::ModelConfig& config, CudagraphMode mode, int32_t max_num_tokens) {
+    runner_.reset();
+    cudagraph::ResolutionInputs inputs;
+    inputs.compilation.cudagraph_mode = mode;
+    inputs.compilation.mode = cudagraph::CompilationMode::NONE;
+    inputs.attention = {{"UNIFIED", attention_->cudagraph_support()}};
+    inputs.max_num_seqs = kMaxNumSeqs;
+    inputs.max_num_batched_tokens = max_num_tokens;
+    const cudagraph::ResolvedConfig resolved = cudagraph::resolve(inputs);
+    runner_ = std::make_unique<engine::ModelRunner>(
+        execution_,
+        *model_,
+        parameters_,
+        engine::ModelRunnerOptions{
+            .limits = {.max_num_tokens = max_num_tokens,
+                       .max_num_reqs = kMaxNumSeqs,
+                       .max_num_prompt_logits = 0,
+                       .max_blocks_per_req = kBlocksPerReq,
+                       .block_size = kBlockSize},
+            .kv_cache = {.num_layers = config.num_hidden_layers,
+                         .num_blocks = kMaxNumSeqs * kBlocksPerReq + 1,
+                         .num_kv_heads = config.num_key_value_heads,
+                         .block_size = kBlockSize,
+                         .head_dim = config.head_dim,
+                         .dtype = DType::bf16},
+            .dispatcher = cudagraph::dispatcher_options(inputs, resolved),
+            .num_warmups = 1});
+    capture_ = runner_->capture({});
+  }
+
+  /// One step of `requests` requests of `tokens` tokens each, until its results are there.
+  void step(int32_t requests, int32_t tokens) {
+    submit(requests, tokens);
+    execution_.stream().synchronize();
+  }
+  void submit(int32_t requests, int32_t tokens) {
+    tokens_.assign(static_cast<size_t>(tokens), 7);
+    rows_.clear();
+    for (int32_t r = 0; r < requests; ++r) {
+      rows_.push_back({.token_ids = tokens_,
+                       .num_computed_tokens = tokens > 1 ? 0 : kContext - 1,
+                       .block_ids = std::span(blocks_).subspan(
+                           static_cast<size_t>(r * kBlocksPerReq), kBlocksPerReq),
+                       .samples = true});
+    }
+    (void)runner_->execute(rows_,
+                           {.num_tokens = requests * tokens,
+                            .num_reqs = requests,
+                            .uniform = tokens == 1,
+                            .num_logits = requests});
+  }
+  [[nodiscard]] engine::ModelRunner& runner() { return *runner_; }
+  [[nodiscard]] device::Stream& stream() { return execution_.stream(); }
+  [[nodiscard]] const cudagraph::CaptureReport& capture() const { return capture_; }
+  [[nodiscard]] const models::Parameters& parameters() const { return parameters_; }
+  [[nodiscard]] uint64_t launches() const { return runner_->last_launches().total(); }
+
+  static constexpr int32_t kMaxNumSeqs = 64;
+
+ private:
+  static constexpr int32_t kBlocksPerReq = 4096 / kBlockSize;
+  static constexpr int32_t kMaxModelLen = 8192;
+
+  engine::Execution execution_;
+  std::unique_ptr<attention::AttentionBackend> attention_;
+  weights::DummyWeights weights_;
+  models::Parameters parameters_;
+  std::unique_ptr<models::CausalLM> model_;
+  std::vector<kv_cache::BlockId> blocks_;
+  std::unique_ptr<engine::ModelRunner> runner_;
+  cudagraph::CaptureReport capture_;
+  std::vector<int32_t> tokens_;
+  std::vector<engine::BatchRow> rows_;
+};
+
+}  // namespace reprise::benchmark
