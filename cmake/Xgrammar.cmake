@@ -56,6 +56,38 @@ change_xgrammar(cpp/fsm.cc
   "if (sibling <= i || previous_states[sibling].size() != 1 ||"
   "if (sibling <= i || previous_states[sibling].size() != 1 || sibling == result.GetStart() ||")
 
+# Of characters of three bytes with the same first byte, all second bytes, not those from 0x00: it lost Hangul from
+# every range up to U+D7FF, and left a state behind 0xED that nothing leads out of.
+change_xgrammar(cpp/grammar_functor.cc
+  "AddSameLengthCharacterRange(fsm, tmp_state_max, to, 0x0080, (max & 0x00FFFF));"
+  "AddSameLengthCharacterRange(fsm, tmp_state_max, to, 0x8080, (max & 0x00FFFF));")# What a set of characters holds is ours (structured_output/xgrammar_grammar.cpp): their complements were of ASCII only,
+# and let through what is no UTF-8. So is the cutting of what leads to no end.
+change_xgrammar(cpp/grammar_functor.cc
+  "  if (is_negative) {
+    result_fsm = BuildNegativeCharacterClass(expr);
+    return result_fsm;
+  }"
+  "  std::vector<std::pair<uint32_t, uint32_t>> CharactersOf(const Grammar::Impl::GrammarExpr& expr);
+  const std::vector<std::pair<uint32_t, uint32_t>> characters = CharactersOf(expr);")
+change_xgrammar(cpp/grammar_functor.cc
+  "  for (int i = 1; i < static_cast<int>(expr.size()); i += 2) {
+    uint32_t codepoint_min = static_cast<uint32_t>(expr[i]);
+    uint32_t codepoint_max = static_cast<uint32_t>(expr[i + 1]);"
+  "  for (const auto& [codepoint_min, codepoint_max] : characters) {")
+change_xgrammar(cpp/grammar_functor.cc
+  "    // Compress to compact fsm
+"
+  "    void CutDeadEnds(const Grammar& grammar, const std::vector<std::optional<FSMWithStartEnd>>& rules, FSM& all);
+    CutDeadEnds(*grammar, per_rule_fsms, complete_fsm);
+    // Compress to compact fsm
+")
+
+# Whether an ASCII character is in a range is no question of the last byte of its ends: + is not in \u0100-\u0436.
+change_xgrammar(cpp/earley_parser.cc
+  "if (static_cast<uint8_t>(sub_sequence[i]) <= ch &&
+        ch <= static_cast<uint8_t>(sub_sequence[i + 1])) {"
+  "if (sub_sequence[i] <= static_cast<int32_t>(ch) && static_cast<int32_t>(ch) <= sub_sequence[i + 1]) {")
+
 # Ranges of numbers are ours (structured_output/xgrammar_ranges.cpp): theirs let -1491 through for -1490..-1453.
 change_xgrammar(cpp/json_schema_converter.cc
   "std::string range_regex = GenerateRangeRegex(start, end);
@@ -72,7 +104,7 @@ change_xgrammar(cpp/json_schema_converter.cc
 file(GLOB xgrammar_files ${xgrammar_source}/cpp/*.cc ${xgrammar_source}/cpp/support/*.cc)
 add_library(xgrammar STATIC EXCLUDE_FROM_ALL ${xgrammar_files})
 target_include_directories(xgrammar SYSTEM PUBLIC ${xgrammar_source}/include ${xgrammar_source}/3rdparty/dlpack/include)
-target_include_directories(xgrammar SYSTEM PRIVATE ${xgrammar_source}/3rdparty/picojson)
+target_include_directories(xgrammar SYSTEM PRIVATE ${xgrammar_source}/3rdparty/picojson ${xgrammar_source}/cpp)
 target_compile_features(xgrammar PRIVATE cxx_std_17)
 target_compile_options(xgrammar PRIVATE -w)
 # What it has to say comes to us (structured_output/xgrammar_messages.cpp), not to stderr.

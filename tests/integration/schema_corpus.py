@@ -191,6 +191,9 @@ REGEXES = [
     "[\\x41-\\x43\\u0061\\u20ac]{1,4}",
     "(a*)*b",
     "(a+)+b",
+    "(?:(?:a?b*)*c?)*d",
+    "(?:(?:a|b?|(?:c+)*){2,})+d",
+    "[^ž]{3}[^\ud7ff]",
     "(?P<n>[éü])+",
     "\"quoted\\\\\"",
     "[\\s\\S]{1,4}",
@@ -205,8 +208,12 @@ GRAMMARS = [
     ('root ::= [0-9]{1,3} ("," [0-9]{3})*', "[0-9]{1,3}(,[0-9]{3})*"),
     ('root ::= greeting " " name\ngreeting ::= "hello" | "bye"\nname ::= [A-Z] [a-z]+', "(hello|bye) [A-Z][a-z]+"),
     ('root ::= root "x" | "y"', "yx*"),
+    ("root ::= [^é]{2} [^\\u0100-\\U0010ffff\\n]", "[^é]{2}[^Ā-\U0010ffff\n]"),
+    ("root ::= [^a]{3}", "[^a]{3}"),
+    ('root ::= "a" x | "b" x{0,2} | "c" | x\nx ::= x "c"', "b|c"),
 ]
-REFUSED_GRAMMARS = ["", "root ::=", "rule ::= \"a\"", "root ::= missing", "root ::= " + "(" * 60000, 'root ::= "a"{1,999999}', "root ::= ("]
+ENDLESS_GRAMMARS = ['root ::= "a" root', 'root ::= root "a"', "root ::= [^\\u0000-\\U0010ffff]"]
+REFUSED_GRAMMARS = [*ENDLESS_GRAMMARS, "", "root ::=", "rule ::= \"a\"", "root ::= missing", "root ::= " + "(" * 60000, 'root ::= "a"{1,999999}', "root ::= ("]
 
 CHOICES = [["yes", "no"], ["a", "ab", "abc"], ['say "x"', "back\\slash", "line\nend"], [f"option {i}" for i in range(300)], ["é", "😀"]]
 REFUSED_CHOICES = [[], [""], ["a" * 70000]]

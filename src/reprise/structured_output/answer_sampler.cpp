@@ -1,7 +1,8 @@
 // Random answers under compiled specs, for tests/integration/structured_output_test.py.
 //
-//   answer_sampler MODEL_DIR SEED NUM_ANSWERS < specs
+//   answer_sampler VOCABULARY SEED NUM_ANSWERS < specs
 //
+// VOCABULARY is the folder of a model, or a number: that many made-up tokens.
 // Each line of input is {"kind": "json" | "regex" | "choice" | "grammar" | "json_object", "spec":
 // ...}; the line of output for it {"answers": [...]} or {"error": "..."}. Tokens are drawn evenly
 // from those allowed, which a model never does: what a mask lets through wrongly comes out here.
@@ -19,7 +20,9 @@
 #include "reprise/base/error.h"
 #include "reprise/base/json.h"
 #include "reprise/structured_output/grammar_compiler.h"
+#include "reprise/structured_output/synthetic_vocabulary.h"
 #include "reprise/tokenizer/tokenizer.h"
+#include "reprise/tokenizer/utf8.h"
 
 namespace reprise::structured_output {
 namespace {
@@ -48,12 +51,9 @@ OutputSpec spec_of(const Json& line) {
 
 class AnswerSampler {
  public:
-  AnswerSampler(const tokenizer::Tokenizer& tokenizer, uint64_t seed)
-      : vocabulary_(vocabulary_bytes(
-            tokenizer, tokenizer.vocab_size(), std::vector<int32_t>{*tokenizer.eos_id()})),
-        random_(seed) {
-    weights_.resize(vocabulary_.tokens.size());
-  }
+  /// `vocabulary` has to outlive it.
+  AnswerSampler(const VocabularyBytes& vocabulary, uint64_t seed)
+      : vocabulary_(vocabulary), random_(seed), weights_(vocabulary.tokens.size()) {}
 
   /// Nothing when it did not end in time. \throws Error when the constraint contradicts itself
   std::optional<std::string> sample(TokenConstraint& constraint) {
@@ -66,11 +66,17 @@ class AnswerSampler {
       }
       std::discrete_distribution<int32_t> draw(weights_.begin(), weights_.end());
       const int32_t id = draw(random_);
-      if (!constraint.accept(id)) throw Error("a token that the mask allows is not accepted");
+      if (!constraint.accept(id)) {
+        throw Error(fmt::format("the mask allows token {} ({:?}), which is not accepted behind: {}",
+                                id,
+                                vocabulary_.tokens[static_cast<size_t>(id)],
+                                text));
+      }
       if (id == vocabulary_.end_token_ids[0]) break;
       text += vocabulary_.tokens[static_cast<size_t>(id)];
     }
     if (!constraint.is_complete()) return {};
+    if (!tokenizer::is_valid_utf8(text)) throw Error("the answer is not UTF-8: " + text);
     return text;
   }
 
@@ -80,23 +86,32 @@ class AnswerSampler {
     const auto token_id = static_cast<int32_t>(id);
     if (!contains(mask, token_id)) return 0;
     if (num_tokens < 40) return 1;
-    if (token_id == vocabulary_.end_token_ids[0]) return 1000;
+    const auto likely = static_cast<double>(vocabulary_.tokens.size());
+    if (token_id == vocabulary_.end_token_ids[0]) return likely;
     const std::string& text = vocabulary_.tokens[id];
     const bool closes = text == "\"" || text == "}" || text == "]";
-    return closes ? 1000 : text.find_first_of("[{,") == std::string::npos ? 1 : 0.001;
+    return closes ? likely : text.find_first_of("[{,") == std::string::npos ? 1 : 0.001;
   }
 
-  VocabularyBytes vocabulary_;
+  const VocabularyBytes& vocabulary_;
   std::mt19937_64 random_;
   std::vector<double> weights_;
 };
 
-int run(const std::string& model, uint64_t seed, int num_answers) {
-  const tokenizer::Tokenizer tokenizer = tokenizer::Tokenizer::load(model);
-  GrammarCompiler compiler([&tokenizer] {
-    return create_grammar_backend(vocabulary_bytes(
-        tokenizer, tokenizer.vocab_size(), std::vector<int32_t>{*tokenizer.eos_id()}));
-  });
+VocabularyBytes vocabulary_of(const std::string& name) {
+  if (name.find_first_not_of("0123456789") == std::string::npos) {
+    return synthetic_vocabulary(std::stoi(name), 1);
+  }
+  const tokenizer::Tokenizer tokenizer = tokenizer::Tokenizer::load(name);
+  return vocabulary_bytes(
+      tokenizer, tokenizer.vocab_size(), std::vector<int32_t>{*tokenizer.eos_id()});
+}
+
+int run(const std::string& name, uint64_t seed, int num_answers) {
+  const VocabularyBytes vocabulary = vocabulary_of(name);
+  // Instrumented and on busy machines compiling takes its time; nothing here is about that.
+  GrammarCompiler compiler([&vocabulary] { return create_grammar_backend(vocabulary); },
+                           {.time_limit = std::chrono::minutes(1)});
   std::string line;
   while (std::getline(std::cin, line)) {
     Json out = Json::object();
@@ -104,7 +119,7 @@ int run(const std::string& model, uint64_t seed, int num_answers) {
       const auto compiled =
           compiler.compile(spec_of(parse_json(line, "line", {.max_depth = 100000})));
       out["answers"] = Json::array();
-      AnswerSampler sampler(tokenizer, seed);
+      AnswerSampler sampler(vocabulary, seed);
       int num_unfinished = 0;
       for (int i = 0; i < num_answers; ++i) {
         const auto constraint = compiled->start();
@@ -128,7 +143,7 @@ int run(const std::string& model, uint64_t seed, int num_answers) {
 
 int main(int argc, char** argv) {
   if (argc != 4) {
-    fmt::print(stderr, "usage: answer_sampler MODEL_DIR SEED NUM_ANSWERS < specs\n");
+    fmt::print(stderr, "usage: answer_sampler VOCABULARY SEED NUM_ANSWERS < specs\n");
     return 2;
   }
   return reprise::structured_output::run(argv[1],

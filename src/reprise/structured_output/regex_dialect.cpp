@@ -117,6 +117,11 @@ class RegexReader {
   /// Written again; `cost` grows with the states that it will need.
   struct Part {
     std::string text;
+    /// Repeated any number of times it matches what `text` so repeated does, but nothing empty and
+    /// no repetition of itself: (a?b*)* is (a|b)*. With empty rounds a text can be read in so many
+    /// ways that a parser never ends. See Brueggemann-Klein, Regular expressions into finite
+    /// automata, 1993: star normal form.
+    std::string looped;
     int64_t cost = 0;
     bool is_empty = false;  // matches nothing but the empty text
     int64_t min_length = 0;
@@ -150,7 +155,9 @@ class RegexReader {
         has_empty = true;
         continue;
       }
-      joined.text += (num_branches++ == 0 ? "" : "|") + branch.text;
+      const std::string_view separator = num_branches++ == 0 ? "" : "|";
+      joined.text += fmt::format("{}{}", separator, branch.text);
+      joined.looped += fmt::format("{}{}", separator, branch.looped);
       joined.cost += branch.cost;
       joined.min_length =
           num_branches == 1 ? branch.min_length : std::min(joined.min_length, branch.min_length);
@@ -177,14 +184,17 @@ class RegexReader {
         continue;
       }
       const Part part = repeated(depth);
+      if (part.is_empty) continue;
       whole.text += part.text;
+      whole.looped += (whole.looped.empty() ? "" : "|") + part.looped;
       whole.cost += part.cost;
       whole.min_length += part.min_length;
       whole.max_length = whole.max_length && part.max_length
                              ? std::optional(*whole.max_length + *part.max_length)
                              : std::nullopt;
-      whole.is_empty = whole.is_empty && part.is_empty;
+      whole.is_empty = false;
     }
+    if (whole.min_length > 0) whole.looped = whole.text;
     limit(whole.cost);
     return whole;
   }
@@ -193,11 +203,11 @@ class RegexReader {
     Part atom = this->atom(depth);
     Times times;
     if (take('*')) {
-      times = {"*", 0, {}};
+      times = Times::between(0, {});
     } else if (take('+')) {
-      times = {"+", 1, {}};
+      times = Times::between(1, {});
     } else if (take('?')) {
-      times = {"?", 0, 1};
+      times = Times::between(0, 1);
     } else if (next_is('{') && counts_follow()) {
       times = counts();
     } else {
@@ -209,6 +219,12 @@ class RegexReader {
     }
     if (atom.is_empty) return atom;
     if (times.most == 0) return {.is_empty = true};
+    if (atom.min_length == 0) times = Times::between(0, times.most);
+    if (!times.most && times.least <= 1) {
+      atom.text = fmt::format("(?:{})", atom.looped);
+    } else if (times.least > 1) {
+      atom.looped = atom.text + times.text;
+    }
     atom.text += times.text;
     atom.cost *= times.most.value_or(times.least + 1);
     limit(atom.cost);
@@ -244,6 +260,14 @@ class RegexReader {
     std::string text;
     int64_t least = 0;
     std::optional<int64_t> most;
+
+    static Times between(int64_t least, std::optional<int64_t> most) {
+      if (!most && least <= 1) return {least == 0 ? "*" : "+", least, most};
+      if (least == 0 && most == 1) return {"?", least, most};
+      return {most ? fmt::format("{{{},{}}}", least, *most) : fmt::format("{{{},}}", least),
+              least,
+              most};
+    }
   };
 
   Times counts() {
@@ -252,9 +276,8 @@ class RegexReader {
     std::optional<int64_t> most = least;
     if (take(',')) most = next_is('}') ? std::nullopt : std::optional(number());
     if (!take('}')) fail("a repetition without its '}'");
-    if (!most) return {fmt::format("{{{},}}", least), least, most};
-    if (*most < least) fail("a repetition whose end is below its start");
-    return {fmt::format("{{{},{}}}", least, *most), least, most};
+    if (most && *most < least) fail("a repetition whose end is below its start");
+    return Times::between(least, most);
   }
 
   Part atom(int depth) {
@@ -378,8 +401,7 @@ class RegexReader {
 
   Part write(const CodePoints& set) const {
     if (set.empty()) fail("a set that no character is in");
-    if (context_ == PatternContext::plain)
-      return {.text = plain_set(set), .cost = 1, .min_length = 1, .max_length = 1};
+    if (context_ == PatternContext::plain) return one_character(plain_set(set));
     CodePoints as_is = set;
     std::string escapes;
     static const CodePoints kEscaped{{0, 0x1F}, {'"', '"'}, {'\\', '\\'}};
@@ -389,11 +411,14 @@ class RegexReader {
     }
     as_is = as_is.without(kEscaped);
     if (escapes.empty() && as_is.empty()) fail("control characters only, in a JSON string,");
-    if (escapes.empty())
-      return {.text = plain_set(as_is), .cost = 1, .min_length = 1, .max_length = 1};
+    if (escapes.empty()) return one_character(plain_set(as_is));
     const std::string unescaped = as_is.empty() ? std::string() : plain_set(as_is);
     const std::string all = unescaped.empty() ? escapes.substr(1) : unescaped + escapes;
-    return {.text = fmt::format("(?:{})", all), .cost = 1, .min_length = 1, .max_length = 1};
+    return one_character(fmt::format("(?:{})", all));
+  }
+
+  static Part one_character(const std::string& text) {
+    return {.text = text, .looped = text, .cost = 1, .min_length = 1, .max_length = 1};
   }
 
   static std::string code(uint32_t c) {
