@@ -78,9 +78,91 @@ change_xgrammar(cpp/grammar_functor.cc
   "    // Compress to compact fsm
 "
   "    void CutDeadEnds(const Grammar& grammar, const std::vector<std::optional<FSMWithStartEnd>>& rules, FSM& all);
+    void MergeRulesUsedOnce(const Grammar& grammar, std::vector<std::optional<FSMWithStartEnd>>& rules, FSM& all);
+    MergeRulesUsedOnce(*grammar, per_rule_fsms, complete_fsm);
     CutDeadEnds(*grammar, per_rule_fsms, complete_fsm);
     // Compress to compact fsm
 ")
+# Masks of states are made while compiling for 0.3 s at most, the others when a text first gets there: with 150,000
+# tokens all of them took seconds. They are shared by all texts of a grammar, up to a number of bytes.
+change_xgrammar(cpp/compiled_grammar_impl.h
+  "  Grammar GetGrammar() const { return grammar; }
+"
+  "  using MaskOfState = std::shared_ptr<const AdaptiveTokenMask>;
+  std::unordered_map<int32_t, DynamicBitset> second_slicing;
+  mutable std::mutex masks_mutex;
+  mutable std::unordered_map<ParserState, MaskOfState, StateHashForCache> masks;
+  mutable std::atomic<std::size_t> mask_bytes = 0;
+  MaskOfState MaskOf(const ParserState& state) const;
+
+  Grammar GetGrammar() const { return grammar; }
+")
+change_xgrammar(cpp/compiled_grammar_impl.h
+  "#include <cstddef>
+#include <cstdint>
+"
+  "#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+")
+change_xgrammar(cpp/compiled_grammar.cc
+  "MemorySize(impl.grammar) + MemorySize(impl.adaptive_token_mask_cache);"
+  "MemorySize(impl.grammar) + impl.mask_bytes;")
+change_xgrammar(cpp/grammar_compiler.cc
+  "CompiledGrammar GrammarCompilerSub::MultiThreadCompileGrammar(Grammar grammar_unoptimized) {"
+  "CompiledGrammar::Impl::MaskOfState CompiledGrammar::Impl::MaskOf(const ParserState& state) const {
+  constexpr std::size_t kMaxMaskBytes = std::size_t{64} << 20;
+  {
+    const std::lock_guard<std::mutex> lock(masks_mutex);
+    const auto found = masks.find(state);
+    if (found != masks.end()) return found->second;
+  }
+  std::optional<RuleLevelCache> no_cache;
+  const ParserState alone(state.rule_id, state.sequence_id, state.element_id, ParserState::kNoPrevInputPos, 0);
+  GrammarMatcherForTokenMaskCache matcher(grammar, alone, second_slicing, tokenizer_info, no_cache, false);
+  const auto mask = std::make_shared<const AdaptiveTokenMask>(
+      matcher.GetAdaptiveTokenMask(state.rule_id == grammar->GetRootRuleId()));
+  const std::size_t bytes = MemorySize(*mask) + sizeof(AdaptiveTokenMask);
+  const std::lock_guard<std::mutex> lock(masks_mutex);
+  if (mask_bytes + bytes <= kMaxMaskBytes && masks.emplace(state, mask).second) mask_bytes += bytes;
+  return mask;
+}
+
+CompiledGrammar GrammarCompilerSub::MultiThreadCompileGrammar(Grammar grammar_unoptimized) {")
+change_xgrammar(cpp/grammar_compiler.cc
+  "      add_task_adaptive_token_mask(cur_stack_element, rule_id == root_rule_id);
+    }
+  }
+"
+  "      if (std::chrono::steady_clock::now() < last_mask) compiled_grammar_impl->MaskOf(cur_stack_element);
+    }
+  }
+")
+change_xgrammar(cpp/grammar_compiler.cc
+  "  auto root_rule_id = compiled_grammar_impl->grammar->GetRootRuleId();
+"
+  "  compiled_grammar_impl->second_slicing = std::move(tag_dispatch_rule_id_to_second_slicing_bitset);
+  const auto last_mask = std::chrono::steady_clock::now() + std::chrono::milliseconds(300);
+")
+change_xgrammar(cpp/grammar_compiler.cc "#include <bitset>
+" "#include <bitset>
+#include <chrono>
+")
+change_xgrammar(cpp/grammar_matcher.cc
+  "std::vector<std::pair<ParserState, decltype(adaptive_token_mask_cache.cbegin())>>"
+  "std::vector<std::pair<ParserState, CompiledGrammar::Impl::MaskOfState>>")
+change_xgrammar(cpp/grammar_matcher.cc
+  "auto adaptive_token_mask_it = adaptive_token_mask_cache.find(state);
+    XGRAMMAR_CHECK(adaptive_token_mask_it != adaptive_token_mask_cache.end()) << state;"
+  "auto adaptive_token_mask_it = compiled_grammar_->MaskOf(state);")
+change_xgrammar(cpp/grammar_matcher.cc
+  "adaptive_token_mask_it->second;"
+  "*adaptive_token_mask_it;")
+# Repetitions of up to 512 become states of one rule, whose masks are exact; behind those that are counted, the matcher
+# has to try every token.
+change_xgrammar(cpp/grammar_parser.cc "static const int64_t kUnzipThreshold = 128;" "static const int64_t kUnzipThreshold = 512;")
 
 # Whether an ASCII character is in a range is no question of the last byte of its ends: + is not in \u0100-\u0436.
 change_xgrammar(cpp/earley_parser.cc

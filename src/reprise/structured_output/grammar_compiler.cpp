@@ -31,6 +31,7 @@ struct GrammarCompiler::Shared {
   struct Cached {
     OutputSpec spec;
     std::shared_ptr<const CompiledSpec> compiled;
+    size_t bytes = 0;  // as counted in cache_bytes; what is compiled grows while it is used
   };
 
   std::function<std::unique_ptr<GrammarBackend>()> create;
@@ -61,24 +62,28 @@ struct GrammarCompiler::Shared {
     for (auto entry = cache.begin(); entry != cache.end(); ++entry) {
       if (entry->spec != spec) continue;
       cache.splice(cache.begin(), cache, entry);
-      return cache.front().compiled;
+      const std::shared_ptr<const CompiledSpec> compiled = entry->compiled;
+      count(*entry);
+      return compiled;
     }
     return nullptr;
   }
 
-  static size_t bytes_of(const Cached& entry) {
-    size_t bytes = entry.compiled->memory_bytes() + entry.spec.text.size();
-    for (const std::string& choice : entry.spec.choices) bytes += choice.size();
-    return bytes;
+  /// Counts what an entry holds now, and drops those used longest ago where it is too much.
+  void count(Cached& entry) {
+    cache_bytes -= entry.bytes;
+    entry.bytes = entry.compiled->memory_bytes() + entry.spec.text.size();
+    for (const std::string& choice : entry.spec.choices) entry.bytes += choice.size();
+    cache_bytes += entry.bytes;
+    while (cache_bytes > options.cache_bytes && !cache.empty()) {
+      cache_bytes -= cache.back().bytes;
+      cache.pop_back();
+    }
   }
 
   void keep(const OutputSpec& spec, std::shared_ptr<const CompiledSpec> compiled) {
     cache.push_front({spec, std::move(compiled)});
-    cache_bytes += bytes_of(cache.front());
-    while (cache_bytes > options.cache_bytes && !cache.empty()) {
-      cache_bytes -= bytes_of(cache.back());
-      cache.pop_back();
-    }
+    count(cache.front());
   }
 
   CompileResult compile(const OutputSpec& spec) {

@@ -85,18 +85,16 @@ class Constraint final : public TokenConstraint {
 
 class Compiled final : public CompiledSpec {
  public:
-  explicit Compiled(xgrammar::CompiledGrammar grammar)
-      : grammar_(std::move(grammar)), memory_bytes_(grammar_.MemorySizeBytes()) {}
+  explicit Compiled(xgrammar::CompiledGrammar grammar) : grammar_(std::move(grammar)) {}
 
   std::unique_ptr<TokenConstraint> start() const override {
     return std::make_unique<Constraint>(grammar_,
                                         !grammar_.GetTokenizerInfo().GetStopTokenIds().empty());
   }
-  size_t memory_bytes() const override { return memory_bytes_; }
+  size_t memory_bytes() const override { return grammar_.MemorySizeBytes(); }
 
  private:
   xgrammar::CompiledGrammar grammar_;
-  size_t memory_bytes_;
 };
 
 /// An EBNF string literal.

@@ -103,6 +103,115 @@ class LiveStates {
   std::vector<int32_t> revived_;                    // whose neighbours are to be looked at
 };
 
+/// Puts a rule that is used in one place only into its user. What may follow the end of a rule, a
+/// mask cannot know and the matcher has to try, token by token: x{1,200} is 200 rules, each in the
+/// one before. The rule itself remains: what else looks at it, a look-ahead, finds what always
+/// follows it.
+class RulesUsedOnce {
+ public:
+  RulesUsedOnce(const Grammar& grammar, Rules& rules, FSM& all)
+      : grammar_(grammar), rules_(rules), all_(all), uses_(rules.size()), ends_(rules.size()) {
+    const size_t num_states = all.GetEdges().size();
+    size_t state = 0;
+    for (size_t rule = 0; rule < rules.size(); ++rule) {
+      std::vector<bool> is_end = rules[rule]->GetEnds();  // up to the last state of the rule
+      for (; state < is_end.size(); ++state) {
+        if (is_end[state]) ends_[rule].push_back(static_cast<int32_t>(state));
+        note_uses(static_cast<int32_t>(state), rule);
+      }
+      is_end.resize(num_states);
+      rules[rule]->SetEndStates(is_end);
+    }
+  }
+
+  void merge() {
+    std::vector<std::pair<int, size_t>> inner_last;
+    for (size_t rule = 0; rule < rules_.size(); ++rule) {
+      if (is_mergeable(rule)) inner_last.emplace_back(depth_of(rule), rule);
+    }
+    std::sort(inner_last.rbegin(), inner_last.rend());
+    for (const auto& [depth, rule] : inner_last) merge(rule);
+    for (size_t rule = 0; rule < rules_.size(); ++rule) {
+      for (const int32_t end : ends_[rule]) rules_[rule]->AddEndState(end);
+    }
+  }
+
+ private:
+  struct Use {
+    int count = 0;
+    int32_t from = 0;
+    FSMEdge edge{};
+    size_t user = 0;
+  };
+
+  void note_uses(int32_t from, size_t user) {
+    for (const FSMEdge& edge : all_.GetEdges(from)) {
+      const bool repeats = edge.IsRepeatRef();
+      const int32_t rule =
+          repeats ? all_.GetRepeatEdgeInfo(edge.GetAuxIndex()).RuleId() : edge.GetRefRuleId();
+      if (rule < 0) continue;
+      Use& use = uses_[static_cast<size_t>(rule)];
+      use = {use.count + (repeats ? 2 : 1), from, edge, user};
+    }
+  }
+
+  [[nodiscard]] bool is_plain(size_t rule) const {
+    const auto& body =
+        grammar_->GetGrammarExpr(grammar_->GetRule(static_cast<int32_t>(rule)).body_expr_id);
+    return body.type == Grammar::Impl::GrammarExprType::kChoices;
+  }
+
+  [[nodiscard]] bool repeats(int32_t state) const {
+    const std::vector<FSMEdge>& edges = all_.GetEdges(state);
+    return std::any_of(
+        edges.begin(), edges.end(), [](const FSMEdge& edge) { return edge.IsRepeatRef(); });
+  }
+
+  [[nodiscard]] bool is_mergeable(size_t rule) const {
+    const Use& use = uses_[rule];
+    if (use.count != 1 || use.user == rule ||
+        static_cast<int32_t>(rule) == grammar_->GetRootRuleId())
+      return false;
+    if (!is_plain(rule) || !is_plain(use.user)) return false;
+    // A state that repeats a rule may have no other way out.
+    return std::none_of(
+        ends_[rule].begin(), ends_[rule].end(), [this](int32_t end) { return repeats(end); });
+  }
+
+  /// How many rules it is in; rules in a circle, which nothing else uses, come out somewhere.
+  [[nodiscard]] int depth_of(size_t rule) const {
+    int depth = 0;
+    while (is_mergeable(rule) && depth < static_cast<int>(rules_.size())) {
+      rule = uses_[rule].user;
+      ++depth;
+    }
+    return depth;
+  }
+
+  void merge(size_t rule) {
+    const Use& use = uses_[rule];
+    std::vector<FSMEdge>& edges = all_.GetEdges(use.from);
+    std::replace(edges.begin(),
+                 edges.end(),
+                 use.edge,
+                 FSMEdge(FSMEdge::EdgeType::kEpsilon, 0, rules_[rule]->GetStart()));
+    std::vector<int32_t>& ends = ends_[use.user];
+    const bool is_last = all_.GetEdges(use.edge.target).empty() &&
+                         std::find(ends.begin(), ends.end(), use.edge.target) != ends.end();
+    if (is_last) {
+      ends.insert(ends.end(), ends_[rule].begin(), ends_[rule].end());
+    } else {
+      for (const int32_t end : ends_[rule]) all_.AddEpsilonEdge(end, use.edge.target);
+    }
+  }
+
+  const Grammar& grammar_;
+  Rules& rules_;
+  FSM& all_;
+  std::vector<Use> uses_;
+  std::vector<std::vector<int32_t>> ends_;
+};
+
 }  // namespace
 
 /// The characters of a set of a grammar, which may be a complement, as ranges of one length in
@@ -123,6 +232,10 @@ std::vector<std::pair<uint32_t, uint32_t>> CharactersOf(const Grammar::Impl::Gra
     ranges.emplace_back(first, last);
   }
   return ranges;
+}
+
+void MergeRulesUsedOnce(const Grammar& grammar, Rules& rules, FSM& all) {
+  RulesUsedOnce(grammar, rules, all).merge();
 }
 
 /// Takes away what leads to no end, so that whatever has been matched can be completed.

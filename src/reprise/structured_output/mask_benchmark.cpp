@@ -1,0 +1,148 @@
+// What structured output costs at a large vocabulary: compiling a spec, and per token the mask and
+// taking the token. Prints a table for benchmarks/results.
+//
+//   mask_benchmark [NUM_TOKENS [NUM_ANSWERS]]
+//
+// Tokens are drawn evenly from those allowed by a made-up vocabulary (synthetic_vocabulary.h).
+#include <fmt/format.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "reprise/structured_output/grammar_backend.h"
+#include "reprise/structured_output/synthetic_vocabulary.h"
+
+namespace reprise::structured_output {
+namespace {
+
+using Kind = OutputSpec::Kind;
+
+constexpr int kMaxTokens = 200;
+constexpr int kNumCompilations = 3;
+
+constexpr const char* kSchema = R"({"type": "object",
+ "properties": {
+  "id": {"type": "integer", "minimum": 1, "maximum": 99999},
+  "name": {"type": "string", "maxLength": 60},
+  "email": {"type": "string", "pattern": "^[a-z0-9._-]+@[a-z0-9-]+\\.[a-z]{2,6}$"},
+  "status": {"enum": ["new", "active", "blocked", "closed"]},
+  "score": {"type": "number"},
+  "tags": {"type": "array", "items": {"type": "string"}, "maxItems": 8},
+  "address": {"type": "object",
+   "properties": {"street": {"type": "string"}, "zip": {"type": "string", "pattern": "^\\d{5}$"},
+                  "country": {"type": ["string", "null"]}},
+   "required": ["street", "zip"], "additionalProperties": false},
+  "items": {"type": "array", "maxItems": 5, "items": {"type": "object",
+   "properties": {"sku": {"type": "string"}, "count": {"type": "integer"}},
+   "required": ["sku", "count"], "additionalProperties": false}}},
+ "required": ["id", "name", "status", "items"], "additionalProperties": false})";
+
+struct Case {
+  std::string name;
+  OutputSpec spec;
+};
+
+std::vector<Case> cases() {
+  std::vector<std::string> choices;
+  for (int i = 0; i < 100; ++i) choices.push_back(fmt::format("answer number {}", i * 37));
+  return {
+      {"JSON schema, 8 properties", {.kind = Kind::json_schema, .text = kSchema}},
+      {"any JSON object", {.kind = Kind::json_object}},
+      {"regex, e-mail", {.kind = Kind::regex, .text = R"([a-z0-9._-]+@[a-z0-9-]+\.[a-z]{2,6})"}},
+      {"regex, [^\"]{1,200}", {.kind = Kind::regex, .text = R"([^"]{1,200})"}},
+      {"regex, ((\\w+ ?)+[,;]?)*\\.", {.kind = Kind::regex, .text = R"(((\w+ ?)+[,;]?)*\.)"}},
+      {"regex, (([^a]*b)*[^c]*)*d", {.kind = Kind::regex, .text = "(([^a]*b)*[^c]*)*d"}},
+      {"choice of 100", {.kind = Kind::choice, .choices = choices}},
+      {"grammar, arithmetic",
+       {.kind = Kind::grammar,
+        .text =
+            "root ::= sum\nsum ::= product (\" + \" product)*\nproduct ::= value (\" * \" value)*\n"
+            "value ::= [0-9]+ | \"(\" sum \")\""}},
+      {"grammar, ambiguous", {.kind = Kind::grammar, .text = "root ::= root root | [a-z]"}}};
+}
+
+/// Microseconds that this thread has computed: others on the machine do not count.
+double now() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) * 1e6 + static_cast<double>(time.tv_nsec) / 1e3;
+}
+
+double quantile(std::vector<double>& values, double q) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  return values[static_cast<size_t>(q * static_cast<double>(values.size() - 1))];
+}
+
+int32_t draw(std::span<const uint32_t> mask, std::mt19937_64& random, std::vector<int32_t>& ids) {
+  ids.clear();
+  for (size_t word = 0; word < mask.size(); ++word) {
+    for (uint32_t bits = mask[word]; bits != 0; bits &= bits - 1) {
+      ids.push_back(static_cast<int32_t>(word * 32) + __builtin_ctz(bits));
+    }
+  }
+  return ids.empty() ? -1 : ids[random() % ids.size()];
+}
+
+void measure(GrammarBackend& backend, const Case& one, int num_answers) {
+  std::vector<double> compile_us;
+  std::shared_ptr<const CompiledSpec> compiled;
+  for (int i = 0; i < kNumCompilations; ++i) {
+    const double start = now();
+    compiled = backend.compile(one.spec);
+    compile_us.push_back(now() - start);
+  }
+  std::mt19937_64 random(1);
+  std::vector<double> mask_us;
+  std::vector<double> accept_us;
+  std::vector<int32_t> ids;
+  for (int answer = 0; answer < num_answers; ++answer) {
+    const std::unique_ptr<TokenConstraint> constraint = compiled->start();
+    for (int i = 0; i < kMaxTokens; ++i) {
+      double start = now();
+      if (constraint->is_complete()) break;
+      const std::span<const uint32_t> mask = constraint->allowed_tokens();
+      mask_us.push_back(now() - start);
+      const int32_t id = draw(mask, random, ids);
+      start = now();
+      if (id < 0 || !constraint->accept(id)) break;
+      accept_us.push_back(now() - start);
+    }
+  }
+  fmt::print("| {} | {:.1f} | {:.0f} | {} | {:.0f} | {:.0f} | {:.0f} | {:.1f} |\n",
+             one.name,
+             quantile(compile_us, 0.5) / 1000,
+             static_cast<double>(compiled->memory_bytes()) / 1024,
+             mask_us.size(),
+             quantile(mask_us, 0.5),
+             quantile(mask_us, 0.99),
+             quantile(mask_us, 1),
+             quantile(accept_us, 0.5));
+  std::fflush(stdout);
+}
+
+int run(int32_t num_tokens, int num_answers) {
+  const auto backend = create_grammar_backend(synthetic_vocabulary(num_tokens, 1));
+  fmt::print(
+      "| {} tokens | compile ms | KiB | masks | mask us: median | p99 | most | accept us |\n",
+      num_tokens);
+  fmt::print("|---|---|---|---|---|---|---|---|\n");
+  for (const Case& one : cases()) measure(*backend, one, num_answers);
+  return 0;
+}
+
+}  // namespace
+}  // namespace reprise::structured_output
+
+int main(int argc, char** argv) {
+  const int num_tokens = argc > 1 ? std::atoi(argv[1]) : 151936;
+  const int num_answers = argc > 2 ? std::atoi(argv[2]) : 10;
+  return reprise::structured_output::run(num_tokens, num_answers);
+}
