@@ -5,6 +5,7 @@
 //   cuda_benchmark WHAT [OUT.json]
 //     0.5b, 1b, 8b   decoding by mode and number of requests, and a prefill
 //     serving        requests that arrive at random, by mode, 1B shape
+//     launch         decoding with programmatic dependent launch and without, 0.5B shape
 //     parts          decode attention, products, update of a graph
 //     config NAME    prints the shape of 0.5b, 1b or 8b
 #include <fmt/format.h>
@@ -115,6 +116,22 @@ Json measure_model(const Gpu& gpu, const char* text) {
   return result;
 }
 
+/// FULL, one request, with programmatic dependent launch and without, in turns.
+Json measure_programmatic_launch(const char* text) {
+  const weights::ModelConfig config = weights::parse_model_config(text, "config").config;
+  const Gpu off = open_gpu();
+  const Gpu on = open_gpu({.programmatic_launch = true});
+  Engine engine_off(off, config, CudagraphMode::FULL, kContext);
+  Engine engine_on(on, config, CudagraphMode::FULL, kContext);
+  const double bandwidth = copy_bandwidth(*off.device);
+  Json result{{"off", Json::array()}, {"on", Json::array()}};
+  for (int round = 0; round < 3; ++round) {
+    result["off"].push_back(measure_decode(engine_off, 1, bandwidth));
+    result["on"].push_back(measure_decode(engine_on, 1, bandwidth));
+  }
+  return result;
+}
+
 /// Decode attention alone, several times in one graph.
 Json measure_attention(const Gpu& gpu, int32_t requests, int32_t context, double bandwidth) {
   constexpr int64_t kHeads = 32;
@@ -214,6 +231,7 @@ Json measure_parts(const Gpu& gpu) {
 Json measure(const Gpu& gpu, const std::string& what) {
   if (what == "parts") return measure_parts(gpu);
   if (what == "serving") return measure_serving(gpu, kOneBillion);
+  if (what == "launch") return measure_programmatic_launch(kHalfBillion);
   return measure_model(gpu, config_of(what));
 }
 
@@ -223,9 +241,9 @@ int run(const std::vector<std::string>& arguments) {
     fmt::print("{}\n", config_of(arguments[1]));
     return 0;
   }
-  if (what != "parts" && what != "serving" && config_of(what) == nullptr) {
+  if (what != "parts" && what != "serving" && what != "launch" && config_of(what) == nullptr) {
     throw InvalidArgument(
-        "usage: cuda_benchmark 0.5b|1b|8b|serving|parts [OUT.json], or cuda_benchmark config NAME");
+        "usage: cuda_benchmark 0.5b|1b|8b|serving|launch|parts [OUT.json], or cuda_benchmark config NAME");
   }
   const Gpu gpu = open_gpu();
   Json result = measure(gpu, what);

@@ -69,12 +69,12 @@ struct Gpu {
   std::unique_ptr<device::Device> device;
 };
 
-inline Gpu open_gpu() {
+inline Gpu open_gpu(const kernels::AcceleratorOptions& options = {}) {
   kernels::LoadedAccelerator loaded =
       kernels::load_cuda_plugin(kernels::default_cuda_plugin_paths());
   if (loaded.accelerator == nullptr) throw InvalidArgument(loaded.reason);
   Gpu gpu{.accelerator = std::move(loaded.accelerator), .device = nullptr};
-  gpu.device = gpu.accelerator->create_device(0);
+  gpu.device = gpu.accelerator->create_device(options);
   return gpu;
 }
 

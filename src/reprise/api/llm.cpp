@@ -279,7 +279,7 @@ void LLM::Impl::create_device() {
   }
   const std::span<const std::string> remarks = accelerator->remarks();
   report.warnings.insert(report.warnings.end(), remarks.begin(), remarks.end());
-  device = accelerator->create_device(0);
+  device = accelerator->create_device({});
   execution = std::make_unique<engine::Execution>(
       *device, [this](device::Stream& stream, device::MemoryPool& pool) {
         return accelerator->create_executor(stream, pool);

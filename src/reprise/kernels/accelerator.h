@@ -13,12 +13,19 @@
 
 namespace reprise::kernels {
 
+struct AcceleratorOptions {
+  int device_index = 0;
+  /// Kernels begin while the one ahead ends, where the GPU can. Off until it is measured to pay.
+  bool programmatic_launch = false;
+};
+
 /// Devices and kernels that a plug-in brings: GPUs. It must outlive what it made.
 class Accelerator {
  public:
   virtual ~Accelerator() = default;
   /// \throws DeviceError
-  [[nodiscard]] virtual std::unique_ptr<device::Device> create_device(int index) = 0;
+  [[nodiscard]] virtual std::unique_ptr<device::Device> create_device(
+      const AcceleratorOptions& options) = 0;
   /// Of a device of this accelerator. Loads its kernels. \throws DeviceError, OutOfMemory
   [[nodiscard]] virtual std::unique_ptr<EagerExecutor> create_executor(
       device::Stream& stream, device::MemoryPool& pool) = 0;
@@ -46,7 +53,7 @@ struct LoadedAccelerator {
 [[nodiscard]] std::vector<std::filesystem::path> default_cuda_plugin_paths();
 
 /// What the plug-in and its loader agree on. Both are built from one tree.
-inline constexpr uint32_t kAcceleratorVersion = 2;
+inline constexpr uint32_t kAcceleratorVersion = 3;
 inline constexpr const char* kCudaPluginFileName = "reprise_cuda.so";
 inline constexpr const char* kAcceleratorEntry = "reprise_create_accelerator";
 /// nullptr, and the reason, where it cannot be used; else the caller owns the accelerator.

@@ -17,7 +17,15 @@ std::unique_ptr<Device> create_cuda_device(const DriverApi& api, const CudaDevic
 }
 
 CudaDevice::CudaDevice(const DriverApi& api, const CudaDeviceOptions& options)
-    : driver_(api, options.device_index), memory_(driver_), code_(driver_) {}
+    : driver_(api, options.device_index),
+      memory_(driver_),
+      code_(driver_),
+      // The code for other GPUs does not wait: it may be compiled for older ones.
+      programmatic_image_(
+          options.programmatic_image != nullptr &&
+                  driver_.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) == 9
+              ? options.programmatic_image
+              : nullptr) {}
 
 CudaDevice::~CudaDevice() {
   end_abandoned();

@@ -30,6 +30,10 @@ class CudaDevice final : public Device {
 
   [[nodiscard]] const Driver& driver() const noexcept { return driver_; }
   [[nodiscard]] KernelCode& code() noexcept { return code_; }
+  /// Whether a launch of this kernel may begin before the one ahead has ended.
+  [[nodiscard]] bool is_programmatic(const Kernel& kernel) const noexcept {
+    return programmatic_image_ != nullptr && kernel.cuda.image == programmatic_image_;
+  }
   /// For work of the device itself; never captures.
   [[nodiscard]] CUstream utility_stream() const noexcept { return memory_.stream(); }
 
@@ -50,6 +54,7 @@ class CudaDevice final : public Device {
   Driver driver_;
   CudaMemory memory_;
   KernelCode code_;
+  const void* programmatic_image_;  // as the options', or nullptr where the GPU is another
   mutable std::mutex captures_mutex_;
   std::vector<Capture*> captures_;  // open ones; their streams close them
   std::vector<CUstream> abandoned_;

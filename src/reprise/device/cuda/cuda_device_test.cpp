@@ -27,6 +27,9 @@ constexpr Kernel kWide{.name = "wide",
                                 .shared_bytes = 100 * 1024}};
 constexpr Kernel kMissing{.name = "missing",
                           .cuda = {.image = "no machine code", .function = "nobody"}};
+constexpr Kernel kOfAnotherImage{
+    .name = "other",
+    .cuda = {.image = "other machine code", .function = "add", .threads_per_block = 32}};
 constexpr Kernel kCpuOnly{.name = "cpu_only"};
 
 void run_add(const FakeLaunch& launch) {
@@ -56,6 +59,31 @@ class CudaDeviceOverFake : public testing::Test {
 
   FakeDriver driver_;
 };
+
+TEST_F(CudaDeviceOverFake, only_kernels_that_wait_by_themselves_begin_before_their_predecessor_ends) {
+  std::vector<bool> programmatic;
+  driver_.add_kernel("add",
+                     {.parameter_bytes = sizeof(AddArgs), .run = [&](const FakeLaunch& launch) {
+                        programmatic.push_back(launch.is_programmatic);
+                        run_add(launch);
+                      }});
+  for (const void* image : {static_cast<const void*>(nullptr), kAdd.cuda.image}) {
+    programmatic.clear();
+    const auto device = create_cuda_device(driver_.api(), {.programmatic_image = image});
+    const auto stream = device->create_stream();
+    const Buffer values = device->allocate(8 * sizeof(uint32_t));
+    launch_add(*stream, values.data(), 1);
+    launch_add(*stream, values.data(), 1, kOfAnotherImage);
+    stream->begin_capture();
+    launch_add(*stream, values.data(), 1);
+    launch_add(*stream, values.data(), 1, kOfAnotherImage);
+    const auto graph = stream->end_capture();
+    device->instantiate(*graph)->launch(*stream);
+    const bool is_on = image != nullptr;
+    EXPECT_EQ(programmatic, (std::vector<bool>{is_on, false, is_on, false}));
+    EXPECT_EQ(first_of(*stream, values.data()), 4U);
+  }
+}
 
 /// Everything that an engine does with a device, in one go.
 struct Scenario {

@@ -76,17 +76,20 @@ void CudaStream::launch(const Launch& launch) {
   CUfunction function = device_->code().function_of(*launch.kernel);
   // The one parameter; the driver copies as many bytes as the kernel declares.
   std::array<void*, 1> parameters{const_cast<std::byte*>(launch.args.data())};
-  const CUresult result = api.launch_kernel(function,
-                                            launch.num_blocks,
-                                            1,
-                                            1,
-                                            code.threads_per_block,
-                                            1,
-                                            1,
-                                            code.shared_bytes,
-                                            handle_,
-                                            parameters.data(),
-                                            nullptr);
+  CUlaunchAttribute programmatic{};
+  programmatic.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+  programmatic.value.programmaticStreamSerializationAllowed = 1;
+  const CUlaunchConfig config{.gridDimX = launch.num_blocks,
+                              .gridDimY = 1,
+                              .gridDimZ = 1,
+                              .blockDimX = code.threads_per_block,
+                              .blockDimY = 1,
+                              .blockDimZ = 1,
+                              .sharedMemBytes = code.shared_bytes,
+                              .hStream = handle_,
+                              .attrs = &programmatic,
+                              .numAttrs = device_->is_programmatic(*launch.kernel) ? 1U : 0U};
+  const CUresult result = api.launch_kernel(&config, function, parameters.data(), nullptr);
   finish_submission(result, launch.kernel->name);
 }
 

@@ -48,7 +48,7 @@ namespace reprise::device::cuda {
   X(module_get_function, cuModuleGetFunction)                        \
   X(func_set_attribute, cuFuncSetAttribute)                          \
   X(func_get_name, cuFuncGetName)                                    \
-  X(launch_kernel, cuLaunchKernel)                                   \
+  X(launch_kernel, cuLaunchKernelEx)                                 \
   X(graph_destroy, cuGraphDestroy)                                   \
   X(graph_get_nodes, cuGraphGetNodes)                                \
   X(graph_get_edges, cuGraphGetEdges)                                \

@@ -24,6 +24,7 @@ struct Node {
   uint32_t num_blocks = 0;
   uint32_t threads_per_block = 0;
   uint32_t shared_bytes = 0;
+  bool is_programmatic = false;
   std::vector<std::byte> parameter;
   CUdeviceptr destination = 0;
   CUdeviceptr source = 0;
@@ -173,7 +174,8 @@ struct FakeDriver::State {
           ->kernel.run({.parameter = node.parameter.data(),
                         .num_blocks = node.num_blocks,
                         .threads_per_block = node.threads_per_block,
-                        .shared_bytes = node.shared_bytes});
+                        .shared_bytes = node.shared_bytes,
+                        .is_programmatic = node.is_programmatic});
     }
   }
 
@@ -547,33 +549,35 @@ CUresult func_get_name(const char** name, CUfunction function) {
   *name = reinterpret_cast<const Function*>(function)->name.c_str();
   return CUDA_SUCCESS;
 }
-CUresult launch_kernel(CUfunction handle,
-                       unsigned int grid_x,
-                       unsigned int grid_y,
-                       unsigned int grid_z,
-                       unsigned int block_x,
-                       unsigned int block_y,
-                       unsigned int block_z,
-                       unsigned int shared_bytes,
-                       CUstream stream,
+CUresult launch_kernel(const CUlaunchConfig* config,
+                       CUfunction handle,
                        void** parameters,
                        void** extra) {
-  FAKE_ENTER("cuLaunchKernel");
+  FAKE_ENTER("cuLaunchKernelEx");
   if (fake->current[std::this_thread::get_id()] == nullptr) {
     return fake->misuse("a launch without a context", CUDA_ERROR_INVALID_CONTEXT);
   }
-  const bool is_valid = grid_x > 0 && grid_y == 1 && grid_z == 1 && block_x > 0 &&
-                        block_x <= 1024 && block_y == 1 && block_z == 1 && extra == nullptr;
+  const bool is_valid = config->gridDimX > 0 && config->gridDimY == 1 && config->gridDimZ == 1 &&
+                        config->blockDimX > 0 && config->blockDimX <= 1024 &&
+                        config->blockDimY == 1 && config->blockDimZ == 1 && extra == nullptr;
   if (!is_valid) return CUDA_ERROR_INVALID_VALUE;
+  bool is_programmatic = false;
+  for (unsigned int i = 0; i < config->numAttrs; ++i) {
+    if (config->attrs[i].id != CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION) {
+      return CUDA_ERROR_INVALID_VALUE;
+    }
+    is_programmatic = config->attrs[i].value.programmaticStreamSerializationAllowed != 0;
+  }
   const auto* function = reinterpret_cast<const Function*>(handle);
   const auto* begin = static_cast<const std::byte*>(parameters[0]);
   return fake->submit(
-      stream,
+      config->hStream,
       {.type = CU_GRAPH_NODE_TYPE_KERNEL,
        .function = handle,
-       .num_blocks = grid_x,
-       .threads_per_block = block_x,
-       .shared_bytes = shared_bytes,
+       .num_blocks = config->gridDimX,
+       .threads_per_block = config->blockDimX,
+       .shared_bytes = config->sharedMemBytes,
+       .is_programmatic = is_programmatic,
        .parameter = std::vector<std::byte>(begin, begin + function->kernel.parameter_bytes)});
 }
 

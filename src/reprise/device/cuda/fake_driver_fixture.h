@@ -18,6 +18,7 @@ struct FakeLaunch {
   uint32_t num_blocks = 0;
   uint32_t threads_per_block = 0;
   uint32_t shared_bytes = 0;
+  bool is_programmatic = false;  // may begin before the kernel ahead has ended
 };
 
 /// Device code on the host.

@@ -9,6 +9,7 @@
 #include "reprise/device/cuda/driver_api.h"
 #include "reprise/kernels/accelerator.h"
 #include "reprise/kernels/cuda/cuda_executor.h"
+#include "reprise/kernels/cuda/cuda_kernels.h"
 #include "reprise/kernels/cuda/row_sampler.h"
 
 // What reprise_cuda.so offers.
@@ -25,8 +26,13 @@ class CudaAccelerator final : public Accelerator {
     }
   }
 
-  [[nodiscard]] std::unique_ptr<device::Device> create_device(int index) override {
-    return device::cuda::create_cuda_device(api_, {.device_index = index});
+  [[nodiscard]] std::unique_ptr<device::Device> create_device(
+      const AcceleratorOptions& options) override {
+    return device::cuda::create_cuda_device(
+        api_,
+        {.device_index = options.device_index,
+         .programmatic_image =
+             options.programmatic_launch ? row_kernels().gather_rows.cuda.image : nullptr});
   }
   [[nodiscard]] std::unique_ptr<EagerExecutor> create_executor(device::Stream& stream,
                                                                device::MemoryPool& pool) override {

@@ -1,0 +1,35 @@
+"""The image of the CUDA kernels holds machine code for each architecture asked for, and PTX of the oldest.
+
+usage: cuda_image_test.py IMAGE.fatbin ARCHITECTURE...      such as 80 90a
+"""
+
+import struct
+import sys
+
+MAGIC = 0xBA55ED50
+PTX, MACHINE_CODE = 1, 2
+
+
+def entries(image):
+    """(kind, architecture) of every entry. Source of the layout: what nvcc 12 and 13 write."""
+    magic, _, header_bytes, _ = struct.unpack_from("<IHHQ", image)
+    if magic != MAGIC:
+        raise ValueError(f"magic {magic:#x}, expected {MAGIC:#x}")
+    at = header_bytes
+    while at < len(image):
+        kind, _, entry_header_bytes, bytes_of_code = struct.unpack_from("<HHIQ", image, at)
+        yield kind, struct.unpack_from("<I", image, at + 28)[0]
+        at += entry_header_bytes + bytes_of_code
+
+
+def main():
+    with open(sys.argv[1], "rb") as file:
+        found = set(entries(file.read()))
+    architectures = [int(name.rstrip("af")) for name in sys.argv[2:]]
+    wanted = {(MACHINE_CODE, architecture) for architecture in architectures} | {(PTX, architectures[0])}
+    if not wanted <= found:
+        sys.exit(f"{sys.argv[1]}: holds {sorted(found)}, expected {sorted(wanted)} (1: PTX, 2: machine code)")
+
+
+if __name__ == "__main__":
+    main()
