@@ -4,6 +4,7 @@
 #   scripts/gpu_check.sh              all sections; those that passed for this commit are skipped
 #   scripts/gpu_check.sh --dry-run    what each section proves, and what it would run
 #   scripts/gpu_check.sh --only NAME  one section, even if it passed
+#   scripts/gpu_check.sh --configure  only configures the build, in REPRISE_GPU_CHECK_BUILD if that is set
 #   scripts/gpu_check.sh --prepare    on a machine with Debian's packages: puts what a CUDA image
 #                                     lacks into .gpu-deps (headers and libraries; not committed)
 #
@@ -13,7 +14,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-BUILD=build/gpu-check
+BUILD="${REPRISE_GPU_CHECK_BUILD:-build/gpu-check}"
 DEPS=.gpu-deps
 STATE=$BUILD/state
 PACKAGES=(libfmt-dev libfmt9 nlohmann-json3-dev libpcre2-dev libpcre2-8-0 libutf8proc-dev
@@ -49,7 +50,7 @@ command_of() {
   esac
 }
 
-build() {
+configure() {
   local prefix=()
   if [[ -d $DEPS ]]; then
     prefix=(-DCMAKE_PREFIX_PATH="$PWD/$DEPS/usr" "-DCMAKE_LIBRARY_ARCHITECTURE=$(ls $DEPS/usr/lib | grep -m1 linux-gnu)")
@@ -59,8 +60,17 @@ build() {
   # Neither server nor command line: their libraries are large, and nothing here needs them.
   cmake -S . -B "$BUILD" -G Ninja -DCMAKE_BUILD_TYPE=Release -DREPRISE_CUDA=ON -DREPRISE_WERROR=OFF \
     -DREPRISE_BUILD_EXAMPLES=OFF "-DREPRISE_CUDA_ARCHITECTURES=${GPU_CHECK_ARCHITECTURES:-80;90a}" \
-    "-DREPRISE_FOLDERS=base;device;tensor;cudagraph;kernels;kv_cache;weights;tokenizer;chat_template;attention;sampling;models;program;compile;engine;api" \
-    "${prefix[@]}" &&
+    "-DREPRISE_FOLDERS=base;device;tensor;cudagraph;kernels;kv_cache;weights;tokenizer;chat_template;attention;sampling;structured_output;models;program;compile;engine;api" \
+    "${prefix[@]}" || return 1
+  # A folder that another one needs and that is not built would be looked for on the machine.
+  if grep -q -- '-lreprise_' "$BUILD/build.ninja"; then
+    say "gpu_check: missing in REPRISE_FOLDERS: $(grep -o -- '-lreprise_[a-z_]*' "$BUILD/build.ninja" | sort -u | tr '\n' ' ')"
+    return 1
+  fi
+}
+
+build() {
+  configure &&
     ninja -C "$BUILD" cuda_device_conformance_test cuda_engine_test cuda_benchmark reprise_cuda
 }
 
@@ -103,7 +113,7 @@ run_section() {
   command="$(command_of "$name")"
   start=$SECONDS
   say "== $name (at most $limit s)"
-  export -f build sanitize say
+  export -f configure build sanitize say
   export BUILD DEPS STATE
   # shellcheck disable=SC2086
   timeout "$limit" bash -c "set -uo pipefail; $command" >"$STATE/$name.log" 2>&1
@@ -118,9 +128,10 @@ only=""
 case "${1:-}" in
   --dry-run) dry_run; exit 0 ;;
   --prepare) prepare; exit ;;
+  --configure) configure; exit ;;
   --only) only="${2:?--only needs the name of a section}" ;;
   "") ;;
-  *) say "usage: scripts/gpu_check.sh [--dry-run | --prepare | --only SECTION]"; exit 2 ;;
+  *) say "usage: scripts/gpu_check.sh [--dry-run | --prepare | --configure | --only SECTION]"; exit 2 ;;
 esac
 
 command -v nvcc >/dev/null || export PATH="${CUDA_PATH:+$CUDA_PATH/bin:}$PATH"
