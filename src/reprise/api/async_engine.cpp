@@ -1,5 +1,8 @@
 #include "reprise/api/async_engine.h"
 
+#include <algorithm>
+#include <atomic>
+#include <mutex>
 #include <utility>
 
 #include "reprise/api/async_engine_loop.h"
@@ -8,11 +11,19 @@
 
 namespace reprise::api {
 
+namespace {
+
+constexpr int32_t kAwake = -1;
+
+}  // namespace
+
 struct AsyncEngine::Impl {
   Impl(const EngineArgs& args, const StartupObserver& observer)
       : llm(args, observer), loop(llm.core(), llm.runner(), llm.tokenizer()) {}
 
   LLM llm;
+  std::mutex sleep_mutex;  // one change of sleep at a time
+  std::atomic<int32_t> sleep_level = kAwake;
   AsyncEngineLoop loop;  // ends before the LLM it steps
 };
 
@@ -57,7 +68,33 @@ std::optional<std::filesystem::path> AsyncEngine::stop_profile(const std::filesy
   return engine::save_trace(*profile, folder);
 }
 
-EngineStats AsyncEngine::stats() const { return impl_->loop.stats(); }
+void AsyncEngine::sleep(SleepLevel level, SleepMode mode) {
+  const std::lock_guard lock(impl_->sleep_mutex);
+  impl_->loop.pause(mode);
+  try {
+    impl_->loop.run_between_steps([&](engine::EngineCore&) { impl_->llm.sleep(level); });
+  } catch (...) {
+    if (!is_sleeping()) impl_->loop.resume();
+    throw;
+  }
+  impl_->sleep_level = std::max(impl_->sleep_level.load(), static_cast<int32_t>(level));
+}
+
+void AsyncEngine::wake_up(EngineParts parts) {
+  const std::lock_guard lock(impl_->sleep_mutex);
+  impl_->loop.run_between_steps([&](engine::EngineCore&) { impl_->llm.wake_up(parts); });
+  if (!is_sleeping() || impl_->llm.sleeping().any()) return;
+  impl_->loop.resume();
+  impl_->sleep_level = kAwake;
+}
+
+bool AsyncEngine::is_sleeping() const noexcept { return impl_->sleep_level != kAwake; }
+
+EngineStats AsyncEngine::stats() const {
+  EngineStats stats = impl_->loop.stats();
+  if (is_sleeping()) stats.sleep_level = static_cast<SleepLevel>(impl_->sleep_level.load());
+  return stats;
+}
 
 structured_output::GrammarCompiler& AsyncEngine::grammar_compiler() const {
   return impl_->llm.grammar_compiler();

@@ -1,10 +1,12 @@
 #include "reprise/api/async_engine_loop.h"
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <optional>
 #include <utility>
 
+#include "reprise/base/error.h"
 #include "reprise/engine/model_runner.h"
 
 namespace reprise::api {
@@ -72,6 +74,25 @@ void AsyncEngineLoop::run_between_steps(const std::function<void(engine::EngineC
   done.get();
 }
 
+void AsyncEngineLoop::pause(SleepMode mode) {
+  std::future<void> is_idle;
+  run_between_steps([&](engine::EngineCore&) {
+    if (!death_.empty()) throw Error(death_);
+    is_paused_ = true;
+    if (mode == SleepMode::abort) end_live("abort", "");
+    is_idle = wait_for_idle_.emplace_back().get_future();
+  });
+  is_idle.get();
+}
+
+void AsyncEngineLoop::resume() {
+  run_between_steps([this](engine::EngineCore&) {
+    is_paused_ = false;
+    std::vector<Submission> held = std::exchange(held_, {});
+    for (Submission& submission : held) add(submission);
+  });
+}
+
 EngineStats AsyncEngineLoop::stats() const {
   const std::lock_guard lock(mutex_);
   EngineStats stats = stats_;
@@ -99,11 +120,23 @@ void AsyncEngineLoop::run() {
 
 void AsyncEngineLoop::serve(Inbox& inbox) {
   for (std::packaged_task<void()>& task : inbox.tasks) task();
-  for (Submission& submission : inbox.submissions) add(submission);
+  for (Submission& submission : inbox.submissions) {
+    is_paused_ ? held_.push_back(std::move(submission)) : add(submission);
+  }
   // An abort names a request that came earlier, or with it.
-  for (const AsyncRequestId id : inbox.aborts) abort_live(id);
+  for (const AsyncRequestId id : inbox.aborts) {
+    abort_live(id);
+    abort_held(id);
+  }
   if (inbox.stop) return;
   step();
+  note_idle();
+}
+
+void AsyncEngineLoop::note_idle() {
+  if (core_->has_unfinished_requests()) return;
+  for (std::promise<void>& waiting : wait_for_idle_) waiting.set_value();
+  wait_for_idle_.clear();
 }
 
 void AsyncEngineLoop::step() {
@@ -149,15 +182,8 @@ AsyncEngineLoop::Inbox AsyncEngineLoop::take_inbox() {
 }
 
 void AsyncEngineLoop::add(Submission& submission) {
-  Live request{.id = submission.id,
-               .on_output = std::move(submission.on_output),
-               .num_prompt_tokens = static_cast<int32_t>(submission.prompt_token_ids.size()),
-               .max_tokens = submission.params.max_tokens,
-               .timeline = RequestTimeline(submission.arrived, submission.queued)};
-  if (!death_.empty()) {
-    refuse(request, death_);
-    return;
-  }
+  Live request = describe(submission);
+  if (!death_.empty()) return refuse(request, "error", death_);
   std::optional<engine::RequestId> id;
   try {
     id = core_->add_request(std::move(submission.prompt_token_ids),
@@ -174,8 +200,25 @@ void AsyncEngineLoop::add(Submission& submission) {
       live_.erase(static_cast<uint64_t>(*id));
     }
     engine_ids_.erase(static_cast<uint64_t>(submission.id));
-    refuse(request, error.what());
+    refuse(request, "error", error.what());
   }
+}
+
+AsyncEngineLoop::Live AsyncEngineLoop::describe(Submission& submission) {
+  return {.id = submission.id,
+          .on_output = std::move(submission.on_output),
+          .num_prompt_tokens = static_cast<int32_t>(submission.prompt_token_ids.size()),
+          .max_tokens = submission.params.max_tokens,
+          .timeline = RequestTimeline(submission.arrived, submission.queued)};
+}
+
+void AsyncEngineLoop::abort_held(AsyncRequestId id) {
+  const auto found = std::find_if(
+      held_.begin(), held_.end(), [id](const Submission& held) { return held.id == id; });
+  if (found == held_.end()) return;
+  Live request = describe(*found);
+  held_.erase(found);
+  refuse(request, "abort", "");
 }
 
 void AsyncEngineLoop::abort_live(AsyncRequestId id) {
@@ -245,6 +288,16 @@ void AsyncEngineLoop::die(const std::string& reason) {
 }
 
 void AsyncEngineLoop::end_all(const std::string& finish_reason, const std::string& error) {
+  std::vector<Submission> held = std::exchange(held_, {});
+  end_live(finish_reason, error);
+  for (Submission& submission : held) {
+    Live request = describe(submission);
+    refuse(request, finish_reason, error);
+  }
+  note_idle();
+}
+
+void AsyncEngineLoop::end_live(const std::string& finish_reason, const std::string& error) {
   engine_ids_.clear();
   LiveRequests all = std::exchange(live_, {});
   // All blocks are free before the first output is delivered.
@@ -261,11 +314,13 @@ void AsyncEngineLoop::end_all(const std::string& finish_reason, const std::strin
   }
 }
 
-void AsyncEngineLoop::refuse(Live& request, const std::string& error) {
+void AsyncEngineLoop::refuse(Live& request,
+                             const std::string& finish_reason,
+                             const std::string& error) {
   deliver(request.on_output,
           {.id = request.id,
            .finished = true,
-           .finish_reason = "error",
+           .finish_reason = finish_reason,
            .error = error,
            .num_prompt_tokens = request.num_prompt_tokens});
 }
@@ -293,7 +348,7 @@ void AsyncEngineLoop::publish_stats() {
   const engine::EngineCoreCounters& counters = core_->counters();
   const cudagraph::DispatchLedger& ledger = runner_->ledger();
   current_.num_requests_running = static_cast<int64_t>(scheduler.num_running());
-  current_.num_requests_waiting = static_cast<int64_t>(scheduler.num_waiting());
+  current_.num_requests_waiting = static_cast<int64_t>(scheduler.num_waiting() + held_.size());
   current_.kv_cache_usage = core_->kv_cache_manager().usage();
   current_.generation_tokens = counters.generation_tokens;
   current_.prefix_cache_queries = scheduler.prefix_cache_stats().queries;

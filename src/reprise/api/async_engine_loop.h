@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "reprise/api/async_engine.h"
+#include "reprise/api/sleep.h"
 #include "reprise/engine/engine_core.h"
 #include "reprise/engine/output_processor.h"
 
@@ -46,6 +47,10 @@ class AsyncEngineLoop {
   /// Runs `task` on the engine's thread, ahead of what is submitted later, and waits for it: for the
   /// step in progress at least. Thread-safe, but not from a callback. \throws what `task` throws
   void run_between_steps(const std::function<void(engine::EngineCore&)>& task);
+  /// Admits nothing more: what is submitted from now on waits for resume(). Returns when nothing runs
+  /// any more. The same rules.
+  void pause(SleepMode mode);
+  void resume();
 
  private:
   struct Submission {
@@ -82,13 +87,17 @@ class AsyncEngineLoop {
   [[nodiscard]] Inbox take_inbox();
   void add(Submission& submission);
   void abort_live(AsyncRequestId id);
+  void abort_held(AsyncRequestId id);
   void step();
   void observe_step(TimePoint began, TimePoint ended, const engine::EngineCoreCounters& before);
   void observe_update(Live& live, const AsyncOutput& output, TimePoint now);
   void deliver_update(const engine::EngineCore::Update& update, TimePoint now);
   void die(const std::string& reason);
   void end_all(const std::string& finish_reason, const std::string& error);
-  void refuse(Live& request, const std::string& error);
+  void end_live(const std::string& finish_reason, const std::string& error);
+  void note_idle();
+  static Live describe(Submission& submission);
+  void refuse(Live& request, const std::string& finish_reason, const std::string& error);
   void deliver(OnAsyncOutput& on_output, const AsyncOutput& output);
   void publish_stats();
 
@@ -101,6 +110,9 @@ class AsyncEngineLoop {
   std::unordered_map<uint64_t, engine::RequestId> engine_ids_;  // by AsyncRequestId
   EngineStats current_;
   std::string death_;  // why the engine is dead; empty while it is not
+  bool is_paused_ = false;
+  std::vector<Submission> held_;                 // while paused
+  std::vector<std::promise<void>> wait_for_idle_;  // of pause()
 
   mutable std::mutex mutex_;  // guards everything below but the thread
   std::condition_variable wake_;

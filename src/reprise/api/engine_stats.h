@@ -2,9 +2,11 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "reprise/api/histogram.h"
+#include "reprise/api/sleep.h"
 #include "reprise/cudagraph/dispatch_ledger.h"
 #include "reprise/engine/step_times.h"
 
@@ -86,6 +88,7 @@ struct EngineStats {
   uint64_t steps_eager = 0;
   uint64_t padding_tokens = 0;
   bool is_dead = false;  // the device is lost; nothing will run any more
+  std::optional<SleepLevel> sleep_level;  // while it sleeps
 
   std::vector<cudagraph::DispatchLedger::DecisionCount> decisions;
   uint64_t num_retired_graphs = 0;  // while serving

@@ -12,6 +12,7 @@
 #include "reprise/api/chat_prompt.h"
 #include "reprise/api/compile_model.h"
 #include "reprise/api/engine_args.h"
+#include "reprise/api/sleep.h"
 #include "reprise/base/json.h"
 #include "reprise/cudagraph/capture_session.h"
 #include "reprise/cudagraph/dispatch_ledger.h"
@@ -111,6 +112,16 @@ class LLM {
       std::span<const std::vector<int32_t>> prompts,
       const sampling::SamplingParams& params,
       const std::function<void(const StreamDelta&)>& on_delta = {});
+
+  /// Gives memory back until wake_up(); what runs steps must not until then. Addresses stay, so graphs
+  /// do too; the prefix cache is forgotten. Asleep already, it can only sleep deeper.
+  /// \throws InvalidArgument while a request is unfinished, or where the device cannot do that
+  void sleep(SleepLevel level = SleepLevel::kv_cache);
+  /// Wakes these parts, weights by reading them again; with the last of them the engine is awake.
+  /// \throws as LLM when weights cannot be read: they sleep on
+  void wake_up(EngineParts parts = EngineParts::all());
+  /// What sleeps.
+  [[nodiscard]] EngineParts sleeping() const noexcept;
 
   /// The prompt the model's chat template makes of [{"role": ..., "content": ...}, ...].
   /// \throws InvalidArgument when the model has no template or the template refuses

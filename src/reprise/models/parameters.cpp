@@ -35,11 +35,18 @@ std::string stacked_name(std::span<const std::string_view> names) {
 }  // namespace
 
 Tensor Parameters::load_stacked(std::span<const std::string_view> names) {
+  const TensorType type = stacked_type(*source_, names);
+  origins_.push_back({.buffer = buffers_.size(), .type = type, .names = {names.begin(), names.end()}});
+  return upload(stacked_name(names), type, read_stacked(*source_, names, type));
+}
+
+TensorType Parameters::stacked_type(const weights::WeightSource& source,
+                                    std::span<const std::string_view> names) const {
   TensorType type{.dtype = dtype_};
   for (std::string_view name : names) {
-    const weights::TensorSpec* spec = source_->find(name);
+    const weights::TensorSpec* spec = source.find(name);
     if (spec == nullptr) {
-      throw FileError("E_MISSING", source_->description(), name, "the model needs this tensor");
+      throw FileError("E_MISSING", source.description(), name, "the model needs this tensor");
     }
     const Shape shape{std::span<const int64_t>(spec->shape)};
     if (type.shape.rank() == 0) {
@@ -53,15 +60,40 @@ Tensor Parameters::load_stacked(std::span<const std::string_view> names) {
       type.shape[0] += shape[0];
     }
   }
+  return type;
+}
+
+std::span<const std::byte> Parameters::read_stacked(const weights::WeightSource& source,
+                                                    std::span<const std::string_view> names,
+                                                    const TensorType& type) {
   staging_.resize(type.bytes());
   size_t offset = 0;
   for (std::string_view name : names) {
-    const Shape shape{std::span<const int64_t>(source_->find(name)->shape)};
+    const Shape shape{std::span<const int64_t>(source.find(name)->shape)};
     const size_t bytes = TensorType{dtype_, shape}.bytes();
-    source_->read(name, dtype_, std::span(staging_).subspan(offset, bytes));
+    source.read(name, dtype_, std::span(staging_).subspan(offset, bytes));
     offset += bytes;
   }
-  return upload(stacked_name(names), type, std::span(staging_).first(type.bytes()));
+  return std::span(staging_).first(type.bytes());
+}
+
+void Parameters::discard(device::DiscardableMemory& memory) noexcept {
+  for (const Origin& origin : origins_) memory.discard(buffers_[origin.buffer].view());
+}
+
+void Parameters::reload(const weights::WeightSource& source) {
+  for (const Origin& origin : origins_) {
+    const std::vector<std::string_view> names(origin.names.begin(), origin.names.end());
+    if (stacked_type(source, names) != origin.type) {
+      throw FileError("E_SHAPE",
+                      source.description(),
+                      names[0],
+                      "the shape is not that of the model that was loaded");
+    }
+    const std::span<const std::byte> bytes = read_stacked(source, names, origin.type);
+    stream_->copy_from_host(buffers_[origin.buffer].data(), bytes.data(), bytes.size());
+  }
+  staging_ = {};
 }
 
 void Parameters::finish_loading() noexcept {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "reprise/device/device.h"
+#include "reprise/device/discardable_memory.h"
 #include "reprise/tensor/tensor.h"
 #include "reprise/weights/weight_source.h"
 
@@ -39,6 +40,13 @@ class Parameters {
   /// No more loading: lets go of the source and of the staging memory.
   void finish_loading() noexcept;
 
+  /// Gives the memory of all that was loaded back to the system; tables stay. Nothing in flight may
+  /// read it, and nothing may until reload().
+  void discard(device::DiscardableMemory& memory) noexcept;
+  /// Loads again what was loaded, to the same addresses. `source` has the names and shapes of the
+  /// first one. \throws FileError; what was read until then stays
+  void reload(const weights::WeightSource& source);
+
   [[nodiscard]] DType dtype() const noexcept { return dtype_; }
   [[nodiscard]] size_t total_bytes() const noexcept { return total_bytes_; }
   /// Every address a graph may have been recorded with.
@@ -50,6 +58,19 @@ class Parameters {
   [[nodiscard]] device::BufferView find(std::string_view name) const noexcept;
 
  private:
+  /// Where a buffer came from, to load it again.
+  struct Origin {
+    size_t buffer = 0;  // index
+    TensorType type;
+    std::vector<std::string> names;  // in the source
+  };
+
+  [[nodiscard]] TensorType stacked_type(const weights::WeightSource& source,
+                                        std::span<const std::string_view> names) const;
+  /// The tensors' bytes one after the other, in memory that the next call uses again.
+  [[nodiscard]] std::span<const std::byte> read_stacked(const weights::WeightSource& source,
+                                                        std::span<const std::string_view> names,
+                                                        const TensorType& type);
   Tensor upload(std::string name, const TensorType& type, std::span<const std::byte> bytes);
 
   const weights::WeightSource* source_;  // null after finish_loading()
@@ -59,6 +80,7 @@ class Parameters {
   OpExecutor* executor_;
   std::vector<device::Buffer> buffers_;
   std::vector<std::string> names_;  // by buffer
+  std::vector<Origin> origins_;     // of all but tables
   std::vector<std::byte> staging_;  // reused between tensors; the largest one decides its size
   size_t total_bytes_ = 0;
 };

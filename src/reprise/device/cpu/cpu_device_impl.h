@@ -11,13 +11,14 @@
 #include "reprise/device/cpu/cpu_memory.h"
 #include "reprise/device/cpu/worker_team.h"
 #include "reprise/device/device.h"
+#include "reprise/device/discardable_memory.h"
 
 namespace reprise::device {
 
 class CpuStream;
 
 /// Behind create_cpu_device: one memory, one worker team, and the list of captures under way.
-class CpuDevice final : public Device {
+class CpuDevice final : public Device, public DiscardableMemory {
  public:
   explicit CpuDevice(const WorkerTeam::Options& options) : team_(options) {}
 
@@ -30,6 +31,7 @@ class CpuDevice final : public Device {
   [[nodiscard]] std::unique_ptr<Event> create_event() override;
   [[nodiscard]] std::unique_ptr<GraphExec> instantiate(const Graph& graph) override;
   [[nodiscard]] MemoryInfo memory() const override { return memory_.info(); }
+  void discard(BufferView memory) noexcept override { memory_.discard(memory); }
 
   [[nodiscard]] WorkerTeam& team() noexcept { return team_; }
   [[nodiscard]] MemorySource& memory_source() noexcept { return memory_; }

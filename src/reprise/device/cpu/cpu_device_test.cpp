@@ -2,14 +2,20 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cstring>
+#include <fstream>
+#include <span>
 #include <thread>
 
 #include "reprise/base/error.h"
 #include "reprise/device/cpu/cpu_features.h"
 #include "reprise/device/cpu/cpu_memory.h"
 #include "reprise/device/cpu/usable_cores.h"
+#include "reprise/device/discardable_memory.h"
 
 namespace reprise::device {
 namespace {
@@ -52,6 +58,37 @@ TEST(CpuDevice, uses_one_thread_when_it_may_use_one_core) {
     const auto device = create_cpu_device();
     EXPECT_NE(device->description().find("1 thread,"), std::string::npos) << device->description();
   }).join();
+}
+
+// Of this process, in bytes.
+size_t resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  size_t total = 0;
+  size_t resident = 0;
+  file >> total >> resident;
+  return resident * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+}
+
+TEST(CpuDevice, gives_pages_back_and_keeps_addresses) {
+  constexpr size_t kBytes = size_t{64} << 20;
+  const auto device = create_cpu_device({.num_threads = 1});
+  auto* memory = dynamic_cast<DiscardableMemory*>(device.get());
+  ASSERT_NE(memory, nullptr);
+  for (const size_t bytes : {kBytes, kBytes + 1, size_t{1}, size_t{4097}}) {
+    const Buffer neighbour = device->allocate(4096);
+    const Buffer buffer = device->allocate(bytes);
+    std::memset(neighbour.data(), 7, neighbour.bytes());
+    std::memset(buffer.data(), 7, buffer.bytes());
+    const size_t before = resident_bytes();
+    memory->discard(buffer.view());
+    if (bytes >= kBytes) {
+      EXPECT_LT(resident_bytes() + kBytes / 2, before);
+    }
+    const std::span contents(static_cast<const char*>(buffer.data()), buffer.bytes());
+    EXPECT_TRUE(std::ranges::all_of(contents, [](char c) { return c == 0; }));
+    std::memset(buffer.data(), 1, buffer.bytes());
+    EXPECT_EQ(*static_cast<const char*>(neighbour.data()), 7);
+  }
 }
 
 TEST(CpuDevice, refuses_graphs_and_streams_of_another_device_class) {

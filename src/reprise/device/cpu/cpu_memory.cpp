@@ -89,6 +89,11 @@ void CpuMemory::give_back(BufferView memory) noexcept {
   allocated_bytes_ -= mapped;
 }
 
+void CpuMemory::discard(BufferView memory) noexcept {
+  // Of private anonymous memory: the next touch finds zeros.
+  (void)madvise(memory.data, mapped_bytes(memory.bytes), MADV_DONTNEED);
+}
+
 MemoryInfo CpuMemory::info() const {
   const size_t limit = cgroup_bytes("/sys/fs/cgroup/memory.max");
   const size_t total = std::min(physical_bytes(), limit);

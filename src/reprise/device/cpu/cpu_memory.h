@@ -16,6 +16,8 @@ class CpuMemory final : public MemorySource {
   /// would promise it and kill the process later.
   [[nodiscard]] BufferView acquire(size_t bytes) override;
   void give_back(BufferView memory) noexcept override;
+  /// See DiscardableMemory.
+  void discard(BufferView memory) noexcept;
 
   [[nodiscard]] MemoryInfo info() const;
 
