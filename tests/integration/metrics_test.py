@@ -244,13 +244,27 @@ class Metrics(unittest.TestCase):
                 self.assertLessEqual(wanted, labels, panel["title"])
 
     def test_log_has_the_line_that_scripts_look_for(self):
-        line = re.compile(r"^INFO \d\d-\d\d \d\d:\d\d:\d\d Engine 000: Avg prompt throughput: \d+\.\d tokens/s, "
+        line = re.compile(r"^INFO \d\d-\d\d \d\d:\d\d:\d\d \[api_server.cpp:\d+\] Engine 000: Avg prompt throughput: \d+\.\d tokens/s, "
                           r"Avg generation throughput: \d+\.\d tokens/s, Running: \d+ reqs, Waiting: \d+ reqs, "
                           r"GPU KV cache usage: \d+\.\d%, Prefix cache hit rate: \d+\.\d%$", re.M)
         deadline = time.monotonic() + serve_test.TIMEOUT
         while not line.search(self.server.text()):
             self.assertLess(time.monotonic(), deadline, self.server.text())
             time.sleep(0.1)
+
+    def test_log_has_the_level_and_the_prefix_that_were_asked_for(self):
+        for environment, expected in (({"VLLM_LOGGING_PREFIX": "[a] "}, r"(?m)^\[a\] INFO .*Received request"),
+                                      ({"VLLM_LOGGING_COLOR": "1"}, "(?m)^\033\\[32mINFO\033\\[0m .*Received request"),
+                                      ({"VLLM_LOGGING_LEVEL": "WARNING"}, None)):
+            server = serve_test.Server("--enable-log-requests", VLLM_LOG_STATS_INTERVAL="1", **environment)
+            try:
+                server.post("/v1/completions", {"prompt": "Once", "max_tokens": 2})
+                if expected:
+                    self.assertRegex(server.text(), expected)
+                else:
+                    self.assertNotIn("Received request", server.text())
+            finally:
+                server.stop()
 
     def test_prompts_are_not_logged_unless_debugging(self):
         body = {"prompt": "my secret word", "max_tokens": 2}

@@ -497,7 +497,8 @@ class Development(unittest.TestCase):
     def test_others_get_none_of_them(self):
         server = Server()
         self.addCleanup(server.stop)
-        for method, path in (("GET", "/server_info"), ("POST", "/reset_prefix_cache")):
+        for method, path in (("GET", "/server_info"), ("POST", "/reset_prefix_cache"), ("POST", "/sleep"),
+                             ("POST", "/wake_up"), ("GET", "/is_sleeping")):
             response, _ = server.request(method, path)
             self.assertEqual(response.status, 404)
 
@@ -507,6 +508,44 @@ class Life(unittest.TestCase):
         server = Server(*options, **environment)
         self.addCleanup(server.stop, signal.SIGKILL)
         return server
+
+    def test_request_ids_on_every_answer(self):
+        server = self.start("--enable-request-id-headers", "--api-key", "k")
+        key = {"Authorization": "Bearer k"}
+        seen = set()
+        for method, path, body, headers, status in (
+            ("GET", "/health", None, {}, 200),
+            ("GET", "/metrics", None, {}, 200),
+            ("GET", "/nothing", None, {}, 404),
+            ("GET", "/v1/completions", None, {}, 405),
+            ("POST", "/v1/completions", stories(), {}, 401),
+            ("POST", "/v1/completions", "{", key, 400),
+            ("POST", "/v1/completions", stories(), key, 200),
+            ("POST", "/v1/completions", stories(stream=True), key, 200),
+            ("POST", "/v1/completions", stories(), {**key, "Content-Type": "text/plain"}, 415),
+        ):
+            with self.subTest(method=method, path=path, status=status):
+                response, _ = server.request(method, path, body, {**headers, "X-Request-Id": "mine-1"})
+                self.assertEqual(response.status, status)
+                self.assertEqual(response.headers.get_all("X-Request-Id"), ["mine-1"])
+                response, _ = server.request(method, path, body, {**headers, "X-Request-Id": "x" * 200})
+                new = response.headers.get_all("X-Request-Id")
+                self.assertEqual(len(new), 1)
+                self.assertRegex(new[0], "^[0-9a-f]{32}$")
+                seen.add(new[0])
+        self.assertEqual(len(seen), 9)
+        # One connection, two requests; the second has no Host.
+        text = server.raw(b"GET /health HTTP/1.1\r\nHost: x\r\nX-Request-Id: first\r\n\r\n"
+                          b"GET /health HTTP/1.1\r\nX-Request-Id: second\r\n\r\n").decode()
+        self.assertEqual(re.findall(r"^HTTP/1.1 (\d+)", text, re.M), ["200", "400"])
+        self.assertEqual(re.findall(r"X-Request-Id: (\w+)", text), ["first", "second"])
+
+    def test_request_ids_on_generations_alone(self):
+        server = self.start()
+        response, _ = server.request("GET", "/health", headers={"X-Request-Id": "mine"})
+        self.assertIsNone(response.getheader("X-Request-Id"))
+        response, _ = server.request("POST", "/v1/completions", stories(), {"X-Request-Id": "mine"})
+        self.assertEqual(response.headers.get_all("X-Request-Id"), ["mine"])
 
     def test_keys(self):
         server = self.start("--api-key", "one", "--api-key", "two", VLLM_API_KEY="three")

@@ -140,9 +140,13 @@ void add_limits(OptionTable& table, server::ServerOptions& options) {
                }
                options.http.limits.max_connections = static_cast<size_t>(count);
              }});
+  table.add_switch("enable-request-id-headers",
+                   kServer,
+                   "X-Request-Id on every answer: the client's, else a new one.",
+                   options.enable_request_id_headers);
   table.add_switch("dev",
                    kServer,
-                   "More routes, for developers: /server_info, /reset_prefix_cache.",
+                   "More routes, for developers: /server_info, /reset_prefix_cache, /sleep.",
                    options.dev_mode);
   table.add(
       {.name = "disable-uvicorn-access-log",

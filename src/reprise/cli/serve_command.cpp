@@ -225,6 +225,7 @@ int run_serve(std::span<const std::string> arguments) {
     throw InvalidArgument("--max-waiting-requests: must be 0 or more");
   if (options.shutdown_timeout_seconds < 0)
     throw InvalidArgument("--shutdown-timeout: must be 0 or more");
+  options.log = Log(log_options(false));  // --quiet is about the start
   read_log_environment(options, log_choices.least);
   if (switches.disable_stats) options.log_stats_interval_seconds = 0;
   if (options.answers.enable_auto_tool_choice && options.answers.tool_call_parser.empty())

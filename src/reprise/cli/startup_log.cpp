@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 
 #include "reprise/cli/progress.h"
+#include "reprise/server/metrics.h"
 
 namespace reprise::cli {
 namespace {
@@ -20,15 +20,6 @@ std::string with_commas(int64_t number) {
 }
 
 double gib(size_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
-
-size_t resident_bytes() {
-  std::ifstream file("/proc/self/status");
-  for (std::string word; file >> word;) {
-    size_t kib = 0;
-    if (word == "VmRSS:" && file >> kib) return kib * 1024;
-  }
-  return 0;
-}
 
 void log_compilation(const Log& log, const api::StartupReport& report) {
   if (report.resolved.compilation_mode == cudagraph::CompilationMode::NONE) {
@@ -187,7 +178,7 @@ void log_startup(const Log& log, const api::StartupReport& report, std::string_v
                        format_bytes(report.weight_bytes),
                        format_bytes(report.kv_cache_bytes),
                        format_bytes(report.graph_bytes),
-                       format_bytes(resident_bytes())));
+                       format_bytes(static_cast<size_t>(server::read_process_facts().resident_memory_bytes))));
   log_budget(log, report);
 }
 

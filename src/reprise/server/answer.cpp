@@ -6,7 +6,6 @@ namespace reprise::server {
 namespace {
 
 constexpr std::string_view kEventStream = "text/event-stream; charset=utf-8";
-constexpr const char* kRequestIdHeader = "X-Request-Id";
 
 /// What a chat that is asked to echo begins with: the last message, if it is of who answers.
 std::string text_to_echo(const GenerationRequest& request) {

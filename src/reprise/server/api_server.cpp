@@ -24,6 +24,7 @@
 #include "reprise/server/prompt_encoder.h"
 #include "reprise/server/router.h"
 #include "reprise/server/served_model.h"
+#include "reprise/server/sleep_routes.h"
 #include "reprise/server/throughput_log.h"
 #include "reprise/server/tokenizer_routes.h"
 #include "reprise/server/worker.h"
@@ -42,6 +43,7 @@ struct ApiServer::Impl {
   Impl(const ServerOptions& options, api::AsyncEngine& engine);
 
   std::optional<HttpResponse> check_head(const HttpRequest& request);
+  HttpHeaders headers(const HttpRequest& request);
   HttpResponse refuse(const HttpRequest& request, std::string_view handler, HttpResponse response);
   void handle(HttpRequest request, const ExchangeRef& from_client);
   void prepare_on(Worker& thread, const Route& route, HttpRequest request, ExchangeRef exchange);
@@ -50,7 +52,9 @@ struct ApiServer::Impl {
   void stop_now();
 
   int shutdown_timeout_seconds;
+  bool enable_request_id_headers;
   CorsOptions cors;
+  Log log;
   AccessLog access_log;
   ApiKeys keys;
   ServedModel model;
@@ -69,7 +73,9 @@ struct ApiServer::Impl {
 
 ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
     : shutdown_timeout_seconds(options.shutdown_timeout_seconds),
+      enable_request_id_headers(options.enable_request_id_headers),
       cors(options.cors),
+      log(options.log),
       access_log(options.access_log, options.unlogged_paths),
       keys(options.api_keys),
       model(options, engine.startup_report().max_model_len),
@@ -78,14 +84,12 @@ ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
            {.check_head = [this](const HttpRequest& request) { return check_head(request); },
             .handle = [this](HttpRequest request,
                              const ExchangeRef& exchange) { handle(std::move(request), exchange); },
-            .headers = [this](const HttpRequest& request) { return cors_headers(cors, request); },
+            .headers = [this](const HttpRequest& request) { return headers(request); },
             .on_answer = [this](std::string_view peer,
                                 std::string_view request_line,
                                 int status) { access_log.write(peer, request_line, status); },
             .on_signal = [this] { on_signal(); }}),
-      generations({.capacity = int64_t{options.max_num_seqs} + options.max_waiting_requests,
-                   .enable_prompt_tokens_details = options.enable_prompt_tokens_details,
-                   .log = options.request_log},
+      generations(options,
                   engine,
                   model,
                   [this](std::function<void()> task) { http.post(std::move(task)); }) {
@@ -96,8 +100,11 @@ ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
   add_tokenizer_routes(router, engine, model);
   add_live_routes(router, engine, model);
   add_page_routes(router);
-  add_profile_routes(router, engine, options.profiler);
-  if (options.dev_mode) add_dev_routes(router, engine, generations, options);
+  add_profile_routes(router, engine, options.profiler, log);
+  if (options.dev_mode) {
+    add_dev_routes(router, engine, options);
+    add_sleep_routes(router, engine, generations, log);
+  }
   add_openapi_route(router, options.version);
   if (options.unix_socket.empty()) {
     port = http.listen(options.host, options.port);
@@ -105,6 +112,15 @@ ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
     http.listen_unix(options.unix_socket);
   }
   log_throughput(engine, options.log_stats_interval_seconds);
+}
+
+HttpHeaders ApiServer::Impl::headers(const HttpRequest& request) {
+  HttpHeaders headers = cors_headers(cors, request);
+  if (enable_request_id_headers) {
+    const bool has_id = !request.request_id.empty();
+    headers.emplace_back(kRequestIdHeader, has_id ? request.request_id : generations.new_id());
+  }
+  return headers;
 }
 
 std::optional<HttpResponse> ApiServer::Impl::check_head(const HttpRequest& request) {
@@ -185,9 +201,7 @@ void ApiServer::Impl::log_throughput(const api::AsyncEngine& engine, int interva
   http.post_after(interval_seconds, [this, &engine, interval_seconds] {
     const auto now = std::chrono::steady_clock::now();
     const std::chrono::duration<double> passed = now - std::exchange(throughput_at, now);
-    if (const auto line = throughput.next_line(engine.stats(), passed.count())) {
-      fmt::print(stderr, "{}", log_line(*line));
-    }
+    if (const auto line = throughput.next_line(engine.stats(), passed.count())) log.info(*line);
     log_throughput(engine, interval_seconds);
   });
 }

@@ -30,7 +30,6 @@ Json server_info(const api::StartupReport& report, const ServerOptions& options)
 
 void add_dev_routes(Router& router,
                     api::AsyncEngine& engine,
-                    const GenerationService& generations,
                     const ServerOptions& options) {
   router.add({.method = "GET",
               .path = "/server_info",
@@ -43,13 +42,13 @@ void add_dev_routes(Router& router,
               .path = "/reset_prefix_cache",
               .answer_types = {},
               .summary = "Forgets cached prefixes; 409 while requests are answered.",
-              .handle = [&engine, &generations](const HttpRequest&, const ExchangeRef& exchange) {
-                // The engine would be waited for if it were in a step.
-                if (generations.num_requests() > 0 || !engine.reset_prefix_cache()) {
+              .prepare = [&engine](const HttpRequest&) -> Answering {
+                if (!engine.reset_prefix_cache()) {
                   throw ApiError(409, "Requests hold blocks of the cache; try again when they have finished.");
                 }
-                exchange->respond({.content_type = ""});
-              }});
+                return answer_empty;
+              },
+              .waits_for_engine = true});
 }
 
 }  // namespace reprise::server

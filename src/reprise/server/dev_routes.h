@@ -1,7 +1,6 @@
 #pragma once
 
 #include "reprise/api/async_engine.h"
-#include "reprise/server/generation_service.h"
 #include "reprise/server/router.h"
 #include "reprise/server/server_options.h"
 
@@ -11,7 +10,6 @@ namespace reprise::server {
 /// `router`.
 void add_dev_routes(Router& router,
                     api::AsyncEngine& engine,
-                    const GenerationService& generations,
                     const ServerOptions& options);
 
 }  // namespace reprise::server

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <ctime>
 #include <exception>
 #include <mutex>
@@ -44,11 +43,14 @@ struct GenerationService::Door {
   Post post;
 };
 
-GenerationService::GenerationService(const GenerationServiceOptions& options,
+GenerationService::GenerationService(const ServerOptions& options,
                                      api::AsyncEngine& engine,
                                      const ServedModel& model,
                                      Post post)
-    : options_(options),
+    : capacity_(int64_t{options.max_num_seqs} + options.max_waiting_requests),
+      enable_prompt_tokens_details_(options.enable_prompt_tokens_details),
+      request_log_(options.request_log),
+      log_(options.log),
       engine_(&engine),
       model_(&model),
       door_(std::make_shared<Door>(post)),
@@ -73,14 +75,14 @@ void GenerationService::check_health() const {
 
 void GenerationService::check_room(int num_choices) const {
   check_health();
-  if (num_choices > options_.capacity) {
+  if (num_choices > capacity_) {
     throw ApiError(400,
                    fmt::format("The request asks for {} answers; this server takes {} at a time.",
                                num_choices,
-                               options_.capacity),
+                               capacity_),
                    "n");
   }
-  if (num_active_ + num_choices > options_.capacity) {
+  if (num_active_ + num_choices > capacity_) {
     throw ApiError(
         429,
         fmt::format("The server is full: {} requests run or wait. Try again later.", num_active_));
@@ -95,7 +97,7 @@ void GenerationService::start(const GenerationRequest& request,
   if (exchange->client_is_gone()) return;
   check_room(request.num_choices());
   Usage usage;
-  if (options_.enable_prompt_tokens_details) usage.cached_tokens = 0;
+  if (enable_prompt_tokens_details_) usage.cached_tokens = 0;
   for (const EncodedPrompt& prompt : prompts) {
     usage.prompt_tokens += static_cast<int64_t>(prompt.token_ids.size());
   }
@@ -107,9 +109,7 @@ void GenerationService::start(const GenerationRequest& request,
                   .created = std::time(nullptr),
                   .model = request.model.value_or(model_->name()),
                   .role = request.role()};
-  if (options_.log.is_enabled) {
-    fmt::print(stderr, "{}", log_line(request_log_line(options_.log, head.id, request)));
-  }
+  if (request_log_.is_enabled) log_.info(request_log_line(request_log_, head.id, request));
   auto generation = std::make_shared<Generation>(Generation{
       .answer =
           Answer(request, prompts, std::move(head), id, usage, engine_->tokenizer(), exchange)});

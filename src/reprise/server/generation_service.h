@@ -11,20 +11,16 @@
 #include <vector>
 
 #include "reprise/api/async_engine.h"
+#include "reprise/base/log.h"
 #include "reprise/server/answer.h"
 #include "reprise/server/event_queue.h"
 #include "reprise/server/generation_request.h"
 #include "reprise/server/prompt_encoder.h"
 #include "reprise/server/request_log.h"
 #include "reprise/server/served_model.h"
+#include "reprise/server/server_options.h"
 
 namespace reprise::server {
-
-struct GenerationServiceOptions {
-  int64_t capacity = 0;  // answers in the making at a time, at most
-  bool enable_prompt_tokens_details = false;
-  RequestLogOptions log = {};
-};
 
 /// What requests asked for and got, over their answers to one prompt. Each prompt counts once, when
 /// all of its answers have ended by themselves.
@@ -44,7 +40,7 @@ class GenerationService {
   using Post = std::function<void(std::function<void()>)>;
 
   /// `engine` and `model` must outlive this.
-  GenerationService(const GenerationServiceOptions& options,
+  GenerationService(const ServerOptions& options,
                     api::AsyncEngine& engine,
                     const ServedModel& model,
                     Post post);
@@ -80,6 +76,8 @@ class GenerationService {
   /// Answers in the making: a request with n = 2 counts as two.
   [[nodiscard]] int64_t num_active() const noexcept { return num_active_; }
   [[nodiscard]] bool is_draining() const noexcept { return is_draining_; }
+  /// For a request that brings none: 32 random hexadecimal digits.
+  [[nodiscard]] std::string new_id();
   /// Admits no more; `when_idle` is called once nothing is active, perhaps at once.
   void drain(std::function<void()> when_idle);
   /// Answers everything with `error`.
@@ -100,12 +98,13 @@ class GenerationService {
   void fail(Key key, const ApiError& error);
   void forget(Key key);
   void note_idle();
-  std::string new_id();
-
   /// Brings callbacks of the grammar compiler to the I/O thread while there is a service.
   struct Door;
 
-  GenerationServiceOptions options_;
+  int64_t capacity_;  // answers in the making at a time, at most
+  bool enable_prompt_tokens_details_;
+  RequestLogOptions request_log_;
+  Log log_;
   api::AsyncEngine* engine_;
   const ServedModel* model_;
   std::shared_ptr<Door> door_;

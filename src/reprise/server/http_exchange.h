@@ -13,6 +13,7 @@ namespace reprise::server {
 struct HttpRequest {
   std::string method;  // as sent: "GET"
   std::string path;    // without the query
+  std::string query;   // as sent, without the question mark
   std::string authorization;
   std::string content_type;
   std::string origin;             // Origin
@@ -24,6 +25,7 @@ struct HttpRequest {
 };
 
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
+inline constexpr const char* kRequestIdHeader = "X-Request-Id";
 
 /// "Not Found".
 [[nodiscard]] std::string_view reason_phrase(int status);

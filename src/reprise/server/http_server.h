@@ -53,7 +53,8 @@ struct HttpHandlers {
   /// Sees the head (`body` is empty) before the body is read; an answer refuses the request.
   std::function<std::optional<HttpResponse>(const HttpRequest&)> check_head;
   std::function<void(HttpRequest, std::shared_ptr<HttpExchange>)> handle;
-  /// Headers that every answer to this request has. The head alone is there.
+  /// Headers that every answer to this request has, unless the answer brings them itself. The head
+  /// alone is there.
   std::function<HttpHeaders(const HttpRequest&)> headers;
   /// An answer begins: for the log.
   std::function<void(std::string_view peer, std::string_view request_line, int status)> on_answer;

@@ -1,5 +1,7 @@
 #include "reprise/server/info_routes.h"
 
+#include <utility>
+
 #include "reprise/server/metrics.h"
 
 namespace reprise::server {
@@ -12,26 +14,16 @@ void add_info_routes(Router& router,
                      const std::string& version) {
   const auto health = [&generations](const HttpRequest&, const ExchangeRef& exchange) {
     generations.check_health();
-    exchange->respond({.content_type = ""});
+    answer_empty(exchange);
   };
-  router.add({.method = "GET",
-              .path = "/health",
-              .access = Access::open,
-              .answer_types = {},
-              .summary = "200 while requests are served, else 503.",
-              .handle = health});
-  router.add({.method = "GET",
-              .path = "/ping",
-              .access = Access::open,
-              .answer_types = {},
-              .summary = "The same as /health.",
-              .handle = health});
-  router.add({.method = "POST",
-              .path = "/ping",
-              .access = Access::open,
-              .answer_types = {},
-              .summary = "The same as /health.",
-              .handle = health});
+  for (const auto& [method, path] : {std::pair{"GET", "/health"}, {"GET", "/ping"}, {"POST", "/ping"}}) {
+    router.add({.method = method,
+                .path = path,
+                .access = Access::open,
+                .answer_types = {},
+                .summary = "200 while requests are served, else 503.",
+                .handle = health});
+  }
   router.add({.method = "GET",
               .path = "/version",
               .access = Access::open,

@@ -72,9 +72,7 @@ struct LocalApi::Impl {
   Impl(const ServerOptions& options, api::AsyncEngine& engine)
       : model(options, engine.startup_report().max_model_len),
         prompts(engine),
-        generations({.capacity = int64_t{options.max_num_seqs} + options.max_waiting_requests,
-                     .enable_prompt_tokens_details = options.enable_prompt_tokens_details,
-                     .log = options.request_log},
+        generations(options,
                     engine,
                     model,
                     [this](std::function<void()> task) { tasks.post(std::move(task)); }) {

@@ -30,6 +30,24 @@ std::string operation_id(const Route& route) {
   return id;
 }
 
+Json parameters(const Route& route) {
+  Json list = Json::array();
+  const std::string_view fixed = route.fixed_part();
+  if (fixed.size() < route.path.size()) {
+    const std::string name =
+        route.path.substr(fixed.size() + 1, route.path.size() - fixed.size() - 2);
+    list.push_back(
+        {{"name", name}, {"in", "path"}, {"required", true}, {"schema", {{"type", "string"}}}});
+  }
+  for (const QueryParameter& parameter : route.query) {
+    list.push_back({{"name", parameter.name},
+                    {"in", "query"},
+                    {"description", parameter.what},
+                    {"schema", Json::parse(parameter.schema)}});
+  }
+  return list;
+}
+
 Json operation(const Route& route) {
   Json described = {
       {"summary", route.summary},
@@ -46,13 +64,8 @@ Json operation(const Route& route) {
          {{"application/json",
            {{"schema", {{"$ref", "#/components/schemas/" + route.body_schema}}}}}}}};
   }
-  const std::string_view fixed = route.fixed_part();
-  if (fixed.size() < route.path.size()) {
-    const std::string name =
-        route.path.substr(fixed.size() + 1, route.path.size() - fixed.size() - 2);
-    described["parameters"] = Json::array(
-        {{{"name", name}, {"in", "path"}, {"required", true}, {"schema", {{"type", "string"}}}}});
-  }
+  const Json described_parameters = parameters(route);
+  if (!described_parameters.empty()) described["parameters"] = described_parameters;
   if (route.access == Access::guarded) {
     // Only where keys are set.
     described["security"] = Json::array({{{"bearer", Json::array()}}, Json::object()});

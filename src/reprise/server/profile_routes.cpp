@@ -2,15 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <utility>
-
-#include "reprise/server/request_log.h"
 
 namespace reprise::server {
 namespace {
-
-void answer_empty(const ExchangeRef& exchange) { exchange->respond({.content_type = ""}); }
 
 /// A route that waits for the engine in `act`, then answers with nothing.
 void add(Router& router,
@@ -38,7 +33,10 @@ void add(Router& router,
 
 }  // namespace
 
-void add_profile_routes(Router& router, api::AsyncEngine& engine, const ProfilerOptions& options) {
+void add_profile_routes(Router& router,
+                        api::AsyncEngine& engine,
+                        const ProfilerOptions& options,
+                        const Log& log) {
   add(router,
       options,
       "/start_profile",
@@ -52,10 +50,10 @@ void add_profile_routes(Router& router, api::AsyncEngine& engine, const Profiler
       options,
       "/stop_profile",
       "Writes the recorded steps as a trace for Perfetto; 409 when none are recorded.",
-      [&engine, folder = options.folder] {
+      [&engine, &log, folder = options.folder] {
         const auto path = engine.stop_profile(folder);
         if (!path) throw ApiError(409, "No profile is being recorded; /start_profile begins one.");
-        fmt::print(stderr, "{}", log_line(fmt::format("Profile written to {}", path->string())));
+        log.info(fmt::format("Profile written to {}", path->string()));
       });
 }
 

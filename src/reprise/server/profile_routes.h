@@ -7,7 +7,10 @@
 namespace reprise::server {
 
 /// /start_profile and /stop_profile. Without a folder for traces they answer 404, as vLLM does, and
-/// say how to get one. `engine` outlives `router`.
-void add_profile_routes(Router& router, api::AsyncEngine& engine, const ProfilerOptions& options);
+/// say how to get one. What is borrowed outlives `router`.
+void add_profile_routes(Router& router,
+                        api::AsyncEngine& engine,
+                        const ProfilerOptions& options,
+                        const Log& log);
 
 }  // namespace reprise::server

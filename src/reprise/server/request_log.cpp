@@ -1,11 +1,9 @@
 #include "reprise/server/request_log.h"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <ctime>
 
 #include "reprise/base/json.h"
 #include "reprise/server/api_error.h"
@@ -37,10 +35,6 @@ std::string describe(const Prompt& prompt, int64_t max_log_len) {
 }
 
 }  // namespace
-
-std::string log_line(std::string_view message) {
-  return fmt::format("INFO {:%m-%d %H:%M:%S} {}\n", fmt::localtime(std::time(nullptr)), message);
-}
 
 std::string request_log_line(const RequestLogOptions& options,
                              std::string_view id,

@@ -16,9 +16,6 @@ struct RequestLogOptions {
   int64_t max_log_len = -1;  // -1: all of it
 };
 
-/// A line of the server's log, with its time.
-[[nodiscard]] std::string log_line(std::string_view message);
-
 [[nodiscard]] std::string request_log_line(const RequestLogOptions& options,
                                            std::string_view id,
                                            const GenerationRequest& request);

@@ -4,29 +4,10 @@
 
 #include <algorithm>
 
+#include "reprise/server/request_query.h"
+
 namespace reprise::server {
 namespace {
-
-/// "%2F" becomes "/". What is no escape stays as it is: nothing will have that name.
-std::string percent_decode(std::string_view text) {
-  const auto digit = [](char c) {
-    if (c >= '0' && c <= '9') return c - '0';
-    if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-    return -1;
-  };
-  std::string decoded;
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '%' && i + 2 < text.size() && digit(text[i + 1]) >= 0 &&
-        digit(text[i + 2]) >= 0) {
-      decoded += static_cast<char>(digit(text[i + 1]) * 16 + digit(text[i + 2]));
-      i += 2;
-    } else {
-      decoded += text[i];
-    }
-  }
-  return decoded;
-}
 
 bool fits(const Route& route, std::string_view path) {
   const std::string_view fixed = route.fixed_part();
@@ -59,6 +40,8 @@ const Route& Router::find(const HttpRequest& request) const {
   if (allowed.empty()) throw ApiError(404, "Not Found");
   throw MethodNotAllowed(allowed);
 }
+
+void answer_empty(const ExchangeRef& exchange) { exchange->respond({.content_type = ""}); }
 
 void check_is_json(std::string_view content_type) {
   std::string media_type(content_type.substr(0, content_type.find(';')));

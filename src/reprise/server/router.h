@@ -16,6 +16,13 @@ using ExchangeRef = std::shared_ptr<HttpExchange>;
 /// Answers one request, on the I/O thread, from what was prepared.
 using Answering = std::function<void(const ExchangeRef&)>;
 
+/// A part of a request's query, for the description of the API.
+struct QueryParameter {
+  std::string name;
+  std::string schema;  // JSON
+  std::string what;    // one sentence
+};
+
 enum class Access { open, guarded };  // guarded: needs a key when keys are set
 
 /// One line of the table that dispatches requests and describes the API.
@@ -24,6 +31,7 @@ struct Route {
   /// A last segment in braces takes the rest of the path: "/v1/models/{model_id}".
   std::string path;
   Access access = Access::guarded;
+  std::vector<QueryParameter> query;
   std::string body_schema;  // of the JSON it takes, in api_schemas(); empty: takes none
   std::vector<std::string> answer_types = {"application/json"};
   std::string summary;  // one sentence
@@ -63,6 +71,9 @@ class Router {
  private:
   std::vector<Route> routes_;
 };
+
+/// 200 with nothing in it.
+void answer_empty(const ExchangeRef& exchange);
 
 /// \throws ApiError 415 for what is not application/json
 void check_is_json(std::string_view content_type);

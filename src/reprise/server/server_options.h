@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "reprise/api/async_engine.h"
+#include "reprise/base/log.h"
 #include "reprise/server/answer_reader.h"
 #include "reprise/server/cors.h"
 #include "reprise/server/http_server.h"
@@ -36,10 +37,12 @@ struct ServerOptions {
   std::string unix_socket;             // path; else host and port
   CorsOptions cors;
   bool dev_mode = false;  // more routes: of the engine's insides, and such that change it
+  bool enable_request_id_headers = false;  // on every answer; those to generations always have one
   bool access_log = true;
   std::vector<std::string> unlogged_paths;
   HttpOptions http;
   int log_stats_interval_seconds = 10;  // of the line about throughput; 0: none
+  Log log;  // of the engine and its requests; not of accesses
   RequestLogOptions request_log;
   ProfilerOptions profiler;
 };

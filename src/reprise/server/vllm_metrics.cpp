@@ -43,6 +43,15 @@ constexpr auto kFamilies = std::to_array<MetricFamily>({
                    {"kv_cache_size_tokens", std::to_string(tokens)},
                    {"kv_cache_max_concurrency", std::to_string(concurrency)}});
      }},
+    {"vllm:engine_sleep_state", kGauge, "sleep_state",
+     "1 for how the engine is: awake, or asleep without its KV cache (weights_offloaded) or without "
+     "weights too (discard_all). A pause is neither.",
+     [](Out out, From from) {
+       const std::optional<api::SleepLevel> level = from.engine.sleep_level;
+       out.sample(level ? 0 : 1, {{"sleep_state", "awake"}});
+       out.sample(level == api::SleepLevel::kv_cache ? 1 : 0, {{"sleep_state", "weights_offloaded"}});
+       out.sample(level == api::SleepLevel::weights ? 1 : 0, {{"sleep_state", "discard_all"}});
+     }},
     {"vllm:prompt_tokens_total", kCounter, "",
      "Tokens of prompts that were answered with at least one token; each prompt counts once.",
      [](Out out, From from) { out.count(from.engine.prompt_tokens); }},

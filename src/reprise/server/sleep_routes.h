@@ -1,0 +1,17 @@
+#pragma once
+
+#include "reprise/api/async_engine.h"
+#include "reprise/base/log.h"
+#include "reprise/server/generation_service.h"
+#include "reprise/server/router.h"
+
+namespace reprise::server {
+
+/// What vLLM serves for engines that can sleep: /sleep, /wake_up, /is_sleeping. What is borrowed
+/// outlives `router`.
+void add_sleep_routes(Router& router,
+                      api::AsyncEngine& engine,
+                      const GenerationService& generations,
+                      const Log& log);
+
+}  // namespace reprise::server
