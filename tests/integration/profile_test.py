@@ -122,9 +122,9 @@ class Profile(unittest.TestCase):
         phases = collections.Counter()
         for step in steps:
             names = [phase["name"] for phase in step["phases"]]
-            # The batch is prepared by the engine, then staged by the runner.
-            expected = ["schedule", "prepare", "prepare", "launch", "wait", "sample", "detokenise"]
-            self.assertEqual(names, expected)
+            # Some come in several stretches: prepared by the engine, then staged by the runner.
+            self.assertEqual(set(names), {"schedule", "prepare", "launch", "wait", "sample", "detokenise"})
+            self.assertEqual((names[0], names[-1]), ("schedule", "detokenise"))
             self.assertLessEqual(sum(phase["dur"] for phase in step["phases"]), step["dur"] + 0.01)
             for phase in step["phases"]:
                 phases[phase["name"]] += phase["dur"] / 1e6
