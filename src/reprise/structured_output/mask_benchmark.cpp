@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <random>
 #include <string>
@@ -142,7 +141,7 @@ int run(int32_t num_tokens, int num_answers) {
 }  // namespace reprise::structured_output
 
 int main(int argc, char** argv) {
-  const int num_tokens = argc > 1 ? std::atoi(argv[1]) : 151936;
-  const int num_answers = argc > 2 ? std::atoi(argv[2]) : 10;
+  const int num_tokens = argc > 1 ? std::stoi(argv[1]) : 151936;
+  const int num_answers = argc > 2 ? std::stoi(argv[2]) : 10;
   return reprise::structured_output::run(num_tokens, num_answers);
 }
