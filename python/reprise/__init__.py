@@ -5,12 +5,14 @@ The names are vLLM's, so `import reprise as vllm` is the whole migration of a sc
 """
 
 from reprise.async_llm import AsyncEngineArgs, AsyncLLM, AsyncLLMEngine
+from reprise.beam_search import BeamSearchOutput, BeamSearchSequence
 from reprise.config import CompilationConfig, CompilationMode, CUDAGraphMode
 from reprise.engine_args import EngineArgs
 from reprise.llm import LLM
 from reprise.outputs import CompletionOutput, Logprob, RequestMetrics, RequestOutput
 from reprise.prompts import TextPrompt, TokensPrompt
-from reprise.sampling_params import RequestOutputKind, SamplingParams
+from reprise.sampling_params import BeamSearchParams, RequestOutputKind, SamplingParams
+from reprise.structured_outputs import GuidedDecodingParams, StructuredOutputsParams
 from reprise.tokenizer import Tokenizer
 
 __version__ = "0.1.0"
@@ -19,17 +21,22 @@ __all__ = [
     "AsyncEngineArgs",
     "AsyncLLM",
     "AsyncLLMEngine",
+    "BeamSearchOutput",
+    "BeamSearchParams",
+    "BeamSearchSequence",
     "CUDAGraphMode",
     "CompilationConfig",
     "CompilationMode",
     "CompletionOutput",
     "EngineArgs",
+    "GuidedDecodingParams",
     "LLM",
     "Logprob",
     "RequestMetrics",
     "RequestOutput",
     "RequestOutputKind",
     "SamplingParams",
+    "StructuredOutputsParams",
     "TextPrompt",
     "TokensPrompt",
     "Tokenizer",

@@ -50,8 +50,10 @@ class PendingRequest:
         # By the engine's number of the request. All are submitted or none.
         self.choices: dict[int, CompletionOutput] = {}
         try:
+            asked = params.structured_outputs
+            constraint = None if asked is None else asked.compile(engine)
             for choice, engine_params in zip(self.output.outputs, params.choices()):
-                number = engine.submit(prompt_token_ids, engine_params, queue, priority)
+                number = engine.submit(prompt_token_ids, engine_params, queue, priority, constraint=constraint)
                 self.choices[number] = choice
         except BaseException:
             self.abort()

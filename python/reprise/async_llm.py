@@ -53,6 +53,9 @@ class AsyncLLM:
         """
         self._guard.check()
         self._attach()
+        if sampling_params.structured_outputs is not None:
+            # Compiled elsewhere; the request finds it in the engine's cache.
+            await asyncio.to_thread(sampling_params.structured_outputs.compile, self._engine)
         if request_id in self._pending:
             raise ValueError(f"request_id: '{request_id}' is in use by an unfinished request")
         text, token_ids = text_and_token_ids(self._engine, prompt)

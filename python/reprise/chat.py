@@ -7,9 +7,19 @@ from reprise import _core
 
 
 def render_chat(
-    engine: _core.Engine, conversation: list[dict[str, Any]], add_generation_prompt: bool = True
-) -> str:
-    """The prompt that the model's chat template makes of a conversation."""
-    if not add_generation_prompt:
-        raise ValueError("add_generation_prompt=False: the engine's template always opens the answer")
-    return engine.apply_chat_template(json.dumps(conversation))
+    engine: _core.Engine,
+    conversation: list[dict[str, Any]],
+    add_generation_prompt: bool = True,
+    continue_final_message: bool = False,
+    tools: list[dict[str, Any]] | None = None,
+    chat_template_kwargs: dict[str, Any] | None = None,
+) -> tuple[str, list[int]]:
+    """The prompt that the model's chat template makes of a conversation, and its tokens."""
+    options: dict[str, Any] = {
+        "add_generation_prompt": add_generation_prompt,
+        "continue_final_message": continue_final_message,
+        "kwargs": chat_template_kwargs or {},
+    }
+    if tools:
+        options["tools"] = tools
+    return engine.render_chat(json.dumps(conversation), json.dumps(options))

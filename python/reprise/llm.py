@@ -11,13 +11,15 @@ import tqdm
 
 from reprise import _core
 from reprise.answers import PendingRequest
+from reprise.beam_search import BeamSearchOutput, search
 from reprise.chat import render_chat
 from reprise.config import CompilationConfig
 from reprise.engine_args import EngineArgs
+from reprise.metrics import Metric, metrics_of
 from reprise.outputs import RequestOutput
 from reprise.process import ProcessGuard
 from reprise.prompts import Prompt, as_prompts, text_and_token_ids
-from reprise.sampling_params import SamplingParams
+from reprise.sampling_params import BeamSearchParams, SamplingParams
 from reprise.tokenizer import Tokenizer
 
 # Python looks for Ctrl-C this often while the engine works.
@@ -41,6 +43,7 @@ class LLM:
     ) -> None:
         args = EngineArgs.from_arguments(model, engine_args | {"compilation_config": compilation_config})
         self._engine = _core.Engine(args.for_engine(), on_progress)
+        self._model = os.fspath(model)
         self._guard = ProcessGuard()
         self._numbers = itertools.count()
 
@@ -88,17 +91,51 @@ class LLM:
         messages: list[dict[str, Any]] | list[list[dict[str, Any]]],
         sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
         use_tqdm: bool | Callable[..., tqdm.tqdm] = True,
-        **template_options: Any,
+        lora_request: None = None,
+        chat_template: str | None = None,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        tools: list[dict[str, Any]] | None = None,
+        chat_template_kwargs: dict[str, Any] | None = None,
     ) -> list[RequestOutput]:
-        """Answers to one conversation or several, rendered with the model's chat template."""
+        """Answers to one conversation or several, rendered with the model's chat template.
+
+        `tools` are JSON schemas as in the OpenAI API; `chat_template_kwargs` further variables.
+        """
         self._guard.check()
+        if chat_template is not None:
+            raise ValueError("chat_template: the engine renders the model's own template")
         conversations: Any = [messages] if messages and isinstance(messages[0], dict) else messages
         prompts: list[Any] = []
         for conversation in conversations:
-            text = render_chat(self._engine, conversation, **template_options)
-            # The template wrote the control tokens that a prompt begins with.
-            prompts.append({"prompt": text, "prompt_token_ids": self._engine.encode(text, False)})
-        return self.generate(prompts, sampling_params, use_tqdm)
+            text, token_ids = render_chat(
+                self._engine, conversation, add_generation_prompt, continue_final_message, tools, chat_template_kwargs
+            )
+            prompts.append({"prompt": text, "prompt_token_ids": token_ids})
+        return self.generate(prompts, sampling_params, use_tqdm, lora_request)
+
+    def beam_search(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        params: BeamSearchParams,
+        lora_request: None = None,
+        use_tqdm: bool = False,
+    ) -> list[BeamSearchOutput]:
+        """The likeliest answers to each prompt that a search of `beam_width` finds, best first."""
+        if lora_request is not None:
+            raise ValueError("lora_request: adapters are not supported")
+        token_ids = [text_and_token_ids(self._engine, prompt)[1] for prompt in as_prompts(prompts)]
+        found = search(
+            token_ids,
+            params,
+            self._engine.eos_token_id(),
+            lambda beams, one_token: self.generate(beams, one_token, use_tqdm),
+        )
+        for output in found:
+            for sequence in output.sequences:
+                ends = sequence.finish_reason == "stop" and not params.include_stop_str_in_output
+                sequence.text = self._engine.decode(sequence.tokens[:-1] if ends else sequence.tokens)
+        return found
 
     def get_tokenizer(self) -> Tokenizer:
         return Tokenizer(self._engine)
@@ -110,6 +147,23 @@ class LLM:
     def stats(self) -> dict[str, Any]:
         """Counts since the start: tokens, steps by graph mode, preemptions."""
         return self._engine.stats()
+
+    def get_metrics(self) -> list[Metric]:
+        """Of now, with the names of the server's /metrics."""
+        return metrics_of(self._engine, {"model_name": self._model, "engine": "0"})
+
+    def reset_prefix_cache(self) -> bool:
+        """Forgets all cached prefixes. False, and nothing happens, while a request runs."""
+        return self._engine.reset_prefix_cache()
+
+    def start_profile(self) -> None:
+        """Records steps until stop_profile()."""
+        if not self._engine.start_profile():
+            raise RuntimeError("steps are being recorded already; stop_profile() ends that")
+
+    def stop_profile(self, folder: str | os.PathLike[str] | None = None) -> str | None:
+        """Writes a trace into `folder`, else VLLM_TORCH_PROFILER_DIR, else here; its path, or None."""
+        return self._engine.stop_profile(os.fspath(folder or os.environ.get("VLLM_TORCH_PROFILER_DIR") or "."))
 
     def startup_report(self) -> dict[str, Any]:
         """What was decided and measured at the start; times in seconds."""

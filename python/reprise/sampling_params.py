@@ -8,6 +8,7 @@ import enum
 from typing import Any
 
 from reprise import _core
+from reprise.structured_outputs import StructuredOutputsParams
 
 # Fields that the engine has under the same name.
 _ENGINE_FIELDS = (
@@ -65,8 +66,14 @@ class SamplingParams:
     allowed_token_ids: list[int] | None = None
     bad_words: list[str] | None = None
     extra_args: dict[str, Any] | None = None
+    structured_outputs: StructuredOutputsParams | None = None
+    guided_decoding: StructuredOutputsParams | None = None  # its former name
 
     def __post_init__(self) -> None:
+        if self.guided_decoding is not None:
+            if self.structured_outputs is not None:
+                raise ValueError("guided_decoding is the former name of structured_outputs; give one")
+            self.structured_outputs, self.guided_decoding = self.guided_decoding, None
         if isinstance(self.stop, str):
             self.stop = [self.stop]
         if not isinstance(self.n, int) or not 1 <= self.n <= 256:
@@ -104,3 +111,22 @@ class SamplingParams:
         """The Python form of parameters that the engine recommends."""
         fields = {name: getattr(params, name) for name in _ENGINE_FIELDS}
         return cls(**fields, top_k=params.top_k, stop=list(params.stop), stop_token_ids=list(params.stop_token_ids))
+
+
+@dataclasses.dataclass
+class BeamSearchParams:
+    """Names and defaults are vLLM's."""
+
+    beam_width: int
+    max_tokens: int
+    ignore_eos: bool = False
+    temperature: float = 0.0
+    length_penalty: float = 1.0
+    include_stop_str_in_output: bool = False
+
+    def __post_init__(self) -> None:
+        # A step looks at twice as many log-probabilities, of which the engine gives 20.
+        if not 1 <= self.beam_width <= 10:
+            raise ValueError(f"beam_width: expected 1 to 10, got {self.beam_width!r}")
+        if self.max_tokens < 1:
+            raise ValueError(f"max_tokens: expected 1 or more, got {self.max_tokens!r}")

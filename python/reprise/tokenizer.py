@@ -24,8 +24,8 @@ class Tokenizer:
         self, conversation: list[dict[str, Any]], tokenize: bool = True, **options: Any
     ) -> str | list[int]:
         options.setdefault("add_generation_prompt", False)
-        text = render_chat(self._engine, conversation, **options)
-        return self.encode(text, add_special_tokens=False) if tokenize else text
+        text, token_ids = render_chat(self._engine, conversation, **options)
+        return token_ids if tokenize else text
 
     @property
     def eos_token_id(self) -> int | None:

@@ -1,5 +1,6 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
@@ -15,6 +16,7 @@
 #include "reprise/base/json.h"
 #include "reprise/python/bindings.h"
 #include "reprise/python/output_queue.h"
+#include "reprise/structured_output/grammar_compiler.h"
 #include "reprise/tokenizer/tokenizer.h"
 
 namespace nb = nanobind;
@@ -28,10 +30,14 @@ struct QueueHandle {
   std::shared_ptr<OutputQueue> queue = std::make_shared<OutputQueue>();
 };
 
+/// Python's hold on what answers have to look like.
+struct OutputConstraint {
+  std::shared_ptr<const structured_output::CompiledSpec> compiled;
+};
+
 /// An AsyncEngine that Python may share and end. Everything that may wait gives the GIL up.
 class Engine {
  public:
-
   Engine(const api::EngineArgs& args, std::optional<nb::callable> on_progress) {
     api::StartupObserver observer;
     if (on_progress) {
@@ -52,14 +58,55 @@ class Engine {
                   const sampling::SamplingParams& params,
                   const QueueHandle& handle,
                   int priority,
-                  std::string cache_salt) {
+                  std::string cache_salt,
+                  const OutputConstraint* constraint) {
     const nb::gil_scoped_release no_gil;
+    engine::RequestOptions options{.priority = priority, .cache_salt = std::move(cache_salt)};
+    if (constraint != nullptr) options.constraint = constraint->compiled->start();
     const auto id = engine().submit(
         std::move(prompt_token_ids),
         params,
         [queue = handle.queue](const api::AsyncOutput& output) { queue->put(own(output)); },
-        {.priority = priority, .cache_salt = std::move(cache_salt)});
+        std::move(options));
     return static_cast<uint64_t>(id);
+  }
+
+  /// `kind` as in OutputSpec::Kind; a choice has `choices`, everything else a text.
+  [[nodiscard]] OutputConstraint compile_constraint(const std::string& kind,
+                                                    std::string text,
+                                                    std::vector<std::string> choices,
+                                                    bool any_whitespace) const {
+    using structured_output::OutputSpec;
+    const nb::gil_scoped_release no_gil;
+    for (const auto of : {OutputSpec::Kind::json_object,
+                          OutputSpec::Kind::json_schema,
+                          OutputSpec::Kind::regex,
+                          OutputSpec::Kind::choice,
+                          OutputSpec::Kind::grammar,
+                          OutputSpec::Kind::structural_tag}) {
+      if (to_string(of) != kind) continue;
+      return {engine().grammar_compiler().compile({.kind = of,
+                                                   .text = std::move(text),
+                                                   .choices = std::move(choices),
+                                                   .any_whitespace = any_whitespace})};
+    }
+    throw InvalidArgument("structured output of an unknown kind: " + kind);
+  }
+
+  [[nodiscard]] bool reset_prefix_cache() {
+    const nb::gil_scoped_release no_gil;
+    return engine().reset_prefix_cache();
+  }
+
+  [[nodiscard]] bool start_profile() {
+    const nb::gil_scoped_release no_gil;
+    return engine().start_profile();
+  }
+
+  [[nodiscard]] std::optional<std::string> stop_profile(const std::string& folder) {
+    const nb::gil_scoped_release no_gil;
+    const auto file = engine().stop_profile(folder);
+    return file ? std::optional(file->string()) : std::nullopt;
   }
 
   void abort(uint64_t id) {
@@ -82,13 +129,64 @@ class Engine {
   std::unique_ptr<api::AsyncEngine> engine_;
 };
 
-std::vector<int32_t> encode(const Engine& engine, const std::string& text, bool add_special_tokens) {
+std::vector<int32_t> encode(const Engine& engine,
+                            const std::string& text,
+                            bool add_special_tokens) {
   const nb::gil_scoped_release no_gil;
   return engine.engine().tokenizer().encode(text, {.add_special_tokens = add_special_tokens});
 }
 
-std::string decode(const Engine& engine, const std::vector<int32_t>& ids, bool skip_special_tokens) {
+std::string decode(const Engine& engine,
+                   const std::vector<int32_t>& ids,
+                   bool skip_special_tokens) {
   return engine.engine().tokenizer().decode(ids, skip_special_tokens);
+}
+
+/// The prompt of a conversation, and its tokens: what messages spell is no control token.
+std::pair<std::string, std::vector<int32_t>> render_chat(const Engine& engine,
+                                                         const std::string& messages,
+                                                         const std::string& options) {
+  const nb::gil_scoped_release no_gil;
+  const Json given = parse_json(options, "options of the chat template");
+  api::ChatTemplateOptions wanted;
+  wanted.add_generation_prompt = given.value("add_generation_prompt", true);
+  wanted.continue_final_message = given.value("continue_final_message", false);
+  if (given.contains("tools")) wanted.tools = given["tools"];
+  if (given.contains("documents")) wanted.documents = given["documents"];
+  wanted.kwargs = given.value("kwargs", Json::object());
+  const api::ChatPrompt prompt =
+      engine.engine().render_chat(parse_json(messages, "messages"), wanted);
+  return {prompt.text,
+          engine.engine().tokenizer().encode(
+              prompt.text, {.add_special_tokens = false, .plain_at = prompt.plain_at})};
+}
+
+nb::dict histogram(const api::Histogram& from) {
+  nb::dict result;
+  result["bounds"] = std::vector<double>(from.bounds().begin(), from.bounds().end());
+  result["counts"] = std::vector<uint64_t>(from.counts().begin(), from.counts().end());
+  result["count"] = from.count();
+  result["sum"] = from.sum();
+  return result;
+}
+
+/// Of requests that ended, by the name of what was observed.
+nb::dict histograms(const Engine& engine) {
+  const api::EngineStats now = engine.engine().stats();
+  const api::RequestHistograms& requests = now.requests;
+  nb::dict result;
+  result["iteration_tokens_total"] = histogram(now.tokens_per_step);
+  result["time_to_first_token_seconds"] = histogram(requests.time_to_first_token);
+  result["inter_token_latency_seconds"] = histogram(requests.inter_token_latency);
+  result["request_time_per_output_token_seconds"] = histogram(requests.time_per_output_token);
+  result["e2e_request_latency_seconds"] = histogram(requests.e2e_latency);
+  result["request_queue_time_seconds"] = histogram(requests.queue_time);
+  result["request_prefill_time_seconds"] = histogram(requests.prefill_time);
+  result["request_decode_time_seconds"] = histogram(requests.decode_time);
+  result["request_inference_time_seconds"] = histogram(requests.inference_time);
+  result["request_prompt_tokens"] = histogram(requests.prompt_tokens);
+  result["request_generation_tokens"] = histogram(requests.generation_tokens);
+  return result;
 }
 
 nb::dict stats(const Engine& engine) {
@@ -99,7 +197,14 @@ nb::dict stats(const Engine& engine) {
   result["kv_cache_usage"] = now.kv_cache_usage;
   result["prompt_tokens"] = now.prompt_tokens;
   result["generation_tokens"] = now.generation_tokens;
+  result["prompt_tokens_cached"] = now.prompt_tokens_cached;
+  result["prefix_cache_queries"] = now.prefix_cache_queries;
+  result["prefix_cache_hits"] = now.prefix_cache_hits;
   result["num_preemptions"] = now.num_preemptions;
+  result["finished_stop"] = now.num_finished_stop;
+  result["finished_length"] = now.num_finished_length;
+  result["finished_abort"] = now.num_finished_abort;
+  result["finished_error"] = now.num_finished_error;
   result["num_steps"] = now.num_steps;
   result["steps_full"] = now.steps_full;
   result["steps_piecewise"] = now.steps_piecewise;
@@ -145,33 +250,38 @@ void bind_outputs(nb::module_& module) {
       .def_ro("prompt_logprobs", &StepOutput::prompt_logprobs)
       .def_ro("finished", &StepOutput::finished)
       .def_ro("finish_reason", &StepOutput::finish_reason)
-      .def_prop_ro("stop_reason",
-                   [](const StepOutput& output) -> nb::object {
-                     if (const auto* id = std::get_if<int32_t>(&output.stop_reason))
-                       return nb::cast(*id);
-                     if (const auto* text = std::get_if<std::string>(&output.stop_reason))
-                       return nb::cast(*text);
-                     return nb::none();
-                   },
-                   nb::sig("def stop_reason(self) -> int | str | None"))
+      .def_prop_ro(
+          "stop_reason",
+          [](const StepOutput& output) -> nb::object {
+            if (const auto* id = std::get_if<int32_t>(&output.stop_reason)) return nb::cast(*id);
+            if (const auto* text = std::get_if<std::string>(&output.stop_reason))
+              return nb::cast(*text);
+            return nb::none();
+          },
+          nb::sig("def stop_reason(self) -> int | str | None"))
       .def_ro("error", &StepOutput::error);
   nb::class_<QueueHandle>(module, "OutputQueue")
       .def(nb::init<>())
-      .def("take",
-           [](const QueueHandle& handle, int timeout_ms) {
-             const nb::gil_scoped_release no_gil;
-             return handle.queue->take(std::chrono::milliseconds(timeout_ms));
-           },
-           nb::arg("timeout_ms"),
-           "What came, in order; waits for the first output. Empty when none came in time.")
-      .def("fileno", [](const QueueHandle& handle) { return handle.queue->fileno(); },
-           "Readable while there is something to take.");
+      .def(
+          "take",
+          [](const QueueHandle& handle, int timeout_ms) {
+            const nb::gil_scoped_release no_gil;
+            return handle.queue->take(std::chrono::milliseconds(timeout_ms));
+          },
+          nb::arg("timeout_ms"),
+          "What came, in order; waits for the first output. Empty when none came in time.")
+      .def(
+          "fileno",
+          [](const QueueHandle& handle) { return handle.queue->fileno(); },
+          "Readable while there is something to take.");
 }
 
 }  // namespace
 
 void bind_engine(nb::module_& module) {
   bind_outputs(module);
+  nb::class_<OutputConstraint>(
+      module, "OutputConstraint", "What answers have to look like, compiled.");
   nb::class_<Engine>(module, "Engine")
       .def(nb::init<const api::EngineArgs&, std::optional<nb::callable>>(),
            nb::arg("args"),
@@ -184,23 +294,42 @@ void bind_engine(nb::module_& module) {
            nb::arg("queue"),
            nb::arg("priority") = 0,
            nb::arg("cache_salt") = "",
+           nb::arg("constraint").none() = nb::none(),
            "Outputs of the request that is named by the result go to the queue.")
       .def("abort", &Engine::abort, nb::arg("request_id"))
       .def("shutdown", &Engine::shutdown, "Aborts what is unfinished and frees the memory.")
       .def("encode", &encode, nb::arg("text"), nb::arg("add_special_tokens") = true)
       .def("decode", &decode, nb::arg("token_ids"), nb::arg("skip_special_tokens") = true)
-      .def("apply_chat_template",
-           [](const Engine& engine, const std::string& messages) {
-             return engine.engine().apply_chat_template(parse_json(messages, "messages"));
-           },
+      .def("compile_constraint",
+           &Engine::compile_constraint,
+           nb::arg("kind"),
+           nb::arg("text") = "",
+           nb::arg("choices") = std::vector<std::string>(),
+           nb::arg("any_whitespace") = true,
+           "Waits; raises ValueError for what cannot be held to.")
+      .def("reset_prefix_cache",
+           &Engine::reset_prefix_cache,
+           "False, and nothing happens, while a request runs.")
+      .def("start_profile", &Engine::start_profile, "False while steps are recorded already.")
+      .def("stop_profile",
+           &Engine::stop_profile,
+           nb::arg("folder"),
+           "Writes what was recorded; the file, or None when nothing was.")
+      .def("render_chat",
+           &render_chat,
            nb::arg("messages"),
-           "Of messages as JSON text.")
+           nb::arg("options"),
+           "Text and tokens of messages, both arguments as JSON text.")
       .def("default_sampling_params",
            [](const Engine& engine) { return engine.engine().default_sampling_params(); })
-      .def("eos_token_id", [](const Engine& engine) { return engine.engine().tokenizer().eos_id(); })
-      .def("bos_token_id", [](const Engine& engine) { return engine.engine().tokenizer().bos_id(); })
-      .def("vocab_size", [](const Engine& engine) { return engine.engine().tokenizer().vocab_size(); })
+      .def("eos_token_id",
+           [](const Engine& engine) { return engine.engine().tokenizer().eos_id(); })
+      .def("bos_token_id",
+           [](const Engine& engine) { return engine.engine().tokenizer().bos_id(); })
+      .def("vocab_size",
+           [](const Engine& engine) { return engine.engine().tokenizer().vocab_size(); })
       .def("stats", &stats)
+      .def("histograms", &histograms)
       .def("startup_report", &startup_report);
 }
 
