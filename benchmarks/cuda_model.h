@@ -7,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "reprise/attention/attention_backend.h"
 #include "reprise/base/error.h"
 #include "reprise/cudagraph/resolution.h"
 #include "reprise/engine/model_runner.h"
@@ -92,10 +91,9 @@ class Engine {
          CudagraphMode mode,
          int32_t max_num_tokens)
       : execution_(*gpu.device, executor_of(gpu)),
-        attention_(attention::create_unified_backend()),
         weights_(config, 1),
         parameters_(weights_, DType::bf16, *gpu.device, execution_.stream(), execution_.executor()),
-        model_(models::create_model(config, kMaxModelLen, parameters_, *attention_)) {
+        model_(models::create_model(config, kMaxModelLen, parameters_)) {
     parameters_.finish_loading();
     for (int32_t i = 1; i <= kMaxNumSeqs * kBlocksPerReq; ++i) {
       blocks_.push_back(kv_cache::BlockId{i});
@@ -109,7 +107,7 @@ class Engine {
     cudagraph::ResolutionInputs inputs;
     inputs.compilation.cudagraph_mode = mode;
     inputs.compilation.mode = cudagraph::CompilationMode::NONE;
-    inputs.attention = {{"UNIFIED", attention_->cudagraph_support()}};
+    inputs.attention = {{"UNIFIED", cudagraph::AttentionCGSupport::ALWAYS}};
     inputs.max_num_seqs = kMaxNumSeqs;
     inputs.max_num_batched_tokens = max_num_tokens;
     const cudagraph::ResolvedConfig resolved = cudagraph::resolve(inputs);
@@ -168,7 +166,6 @@ class Engine {
   static constexpr int32_t kMaxModelLen = 8192;
 
   engine::Execution execution_;
-  std::unique_ptr<attention::AttentionBackend> attention_;
   weights::DummyWeights weights_;
   models::Parameters parameters_;
   std::unique_ptr<models::CausalLM> model_;

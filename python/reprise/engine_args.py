@@ -43,6 +43,8 @@ class EngineArgs:
     block_size: int = 16
     kv_cache_memory_bytes: int | None = None
     load_format: str = "auto"
+    attention_backend: str = dataclasses.field(default_factory=lambda: os.environ.get("VLLM_ATTENTION_BACKEND") or "auto")
+    flash_attn_version: int = 0  # of FLASH_ATTN: 2 or 3
     enforce_eager: bool = False
     optimization_level: int = 2
     compilation_config: CompilationConfig | dict[str, Any] | int | None = None

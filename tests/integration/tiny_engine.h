@@ -44,6 +44,9 @@ struct TinyEngineOptions {
   int64_t num_blocks = 96;
   int num_threads = 2;
   DType dtype = DType::bf16;
+  const attention::BackendInfo* attention = nullptr;  // default: that of "auto"
+  /// Made so that contexts of the tests have parts.
+  attention::SplitPlanOptions split_plan = {.wanted_items = 16, .least_positions = 32, .tokens_per_item = 8};
   bool copy_inputs = false;
   int num_warmups = 0;  // eager runs before each capture
   std::string config = kTinyQwen3Config;
@@ -68,16 +71,18 @@ class TinyEngine {
                    options.make_executor ? options.make_executor
                                          : cpu_executor(options.isa.value_or(
                                                kernels::best_isa(device::detect_cpu_features())))),
-        attention_(attention::create_unified_backend()),
         weights_(open_weights(options, config_)),
         parameters_(*weights_, options.dtype, *device_, execution_.stream(), execution_.executor()),
-        model_(models::create_model(config_, config_.max_position_embeddings, parameters_, *attention_)) {
+        model_(models::create_model(config_, config_.max_position_embeddings, parameters_)) {
     cudagraph::ResolutionInputs inputs;
     inputs.compilation = options.compilation;
     inputs.enforce_eager = options.enforce_eager;
     inputs.compilation.cudagraph_mode = options.mode;
     inputs.compilation.mode = options.level;
-    inputs.attention = {{"UNIFIED", attention_->cudagraph_support()}};
+    const attention::BackendInfo& backend = options.attention != nullptr
+                                                ? *options.attention
+                                                : attention::find_attention_backend("auto");
+    inputs.attention = {{std::string(backend.name), backend.support}};
     inputs.max_num_seqs = options.max_num_reqs;
     inputs.max_num_batched_tokens = options.max_num_tokens;
     resolved_ = cudagraph::resolve(inputs);
@@ -99,6 +104,8 @@ class TinyEngine {
                          .head_dim = config_.head_dim,
                          .dtype = options.dtype},
             .dispatcher = cudagraph::dispatcher_options(inputs, resolved_),
+            .attention = &backend,
+            .split_plan = options.split_plan,
             .num_warmups = options.num_warmups,
             .copy_inputs = options.copy_inputs});
     if (resolved_.compilation_mode != cudagraph::CompilationMode::NONE) compile(options, inputs.compilation);
@@ -195,7 +202,6 @@ class TinyEngine {
   std::unique_ptr<device::Device> own_device_;
   device::Device* device_;
   engine::Execution execution_;
-  std::unique_ptr<attention::AttentionBackend> attention_;
   std::unique_ptr<weights::WeightSource> weights_;
   models::Parameters parameters_;
   std::unique_ptr<models::CausalLM> model_;

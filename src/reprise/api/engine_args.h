@@ -34,6 +34,9 @@ struct EngineArgs {
   /// Bytes of KV cache; default: 4 GiB, never more than half of the free memory, nor more than
   /// max_num_seqs requests of max_model_len can use.
   std::optional<int64_t> kv_cache_memory_bytes;
+  /// As attention::find_attention_backend knows them.
+  std::string attention_backend = "auto";
+  int32_t flash_attn_version = 0;               // of FLASH_ATTN: 2 or 3; 0 = 3
   bool enforce_eager = false;
   cudagraph::OptimizationLevel optimization_level = cudagraph::OptimizationLevel::O2;
   Json compilation_config = Json::object();     // see cudagraph::parse_compilation_config

@@ -180,7 +180,6 @@ struct LLM::Impl {
   std::unique_ptr<device::Device> device;
   std::unique_ptr<engine::Execution> execution;
   size_t bytes_of_others = 0;  // of the device's memory: held beside what was allocated at the start
-  std::unique_ptr<attention::AttentionBackend> attention;
   std::unique_ptr<weights::WeightSource> weight_source;
   std::unique_ptr<models::Parameters> parameters;
   std::unique_ptr<models::CausalLM> model;
@@ -233,14 +232,15 @@ void LLM::Impl::resolve_graphs() {
   require_positive("--max-num-seqs", args.max_num_seqs);
   require_positive("--max-num-batched-tokens", args.max_num_batched_tokens);
   require_positive("--block-size", args.block_size);
-  attention = attention::create_unified_backend();
+  report.attention =
+      &attention::find_attention_backend(args.attention_backend, args.flash_attn_version);
   cudagraph::ParsedCompilationConfig parsed =
       cudagraph::parse_compilation_config(args.compilation_config);
   report.warnings = std::move(parsed.warnings);
   resolution_inputs.compilation = std::move(parsed.config);
   resolution_inputs.optimization_level = args.optimization_level;
   resolution_inputs.enforce_eager = args.enforce_eager;
-  resolution_inputs.attention = {{std::string(attention->name()), attention->cudagraph_support()}};
+  resolution_inputs.attention = {{std::string(report.attention->name), report.attention->support}};
   resolution_inputs.max_num_seqs = args.max_num_seqs;
   resolution_inputs.max_num_batched_tokens = args.max_num_batched_tokens;
   report.resolved = cudagraph::resolve(resolution_inputs);
@@ -312,7 +312,7 @@ void LLM::Impl::load_model(const weights::ModelDirectory& directory) {
   }
   parameters = std::make_unique<models::Parameters>(
       *weight_source, dtype, *device, execution->stream(), execution->executor());
-  model = models::create_model(config, report.max_model_len, *parameters, *attention);
+  model = models::create_model(config, report.max_model_len, *parameters);
   parameters->finish_loading();
   weight_source.reset();
   report.weights_seconds = seconds_since(start);
@@ -399,6 +399,7 @@ std::unique_ptr<engine::ModelRunner> LLM::Impl::create_runner(
                      .block_size = args.block_size},
           .kv_cache = layout,
           .dispatcher = dispatcher,
+          .attention = report.attention,
           .num_warmups =
               warmups_asked || accelerator != nullptr ? report.resolved.num_of_warmups : 0,
           .copy_inputs = resolution_inputs.compilation.cudagraph_copy_inputs});

@@ -13,6 +13,7 @@
 #include "reprise/api/compile_model.h"
 #include "reprise/api/engine_args.h"
 #include "reprise/api/sleep.h"
+#include "reprise/attention/attention_backend.h"
 #include "reprise/base/json.h"
 #include "reprise/cudagraph/capture_session.h"
 #include "reprise/cudagraph/dispatch_ledger.h"
@@ -69,6 +70,7 @@ struct StartupReport {
   double compile_seconds = 0;  // tracing, compiling, or loading what was compiled before
   double total_seconds = 0;
   std::vector<StartupStage> stages;  // one after the other; together almost total_seconds
+  const attention::BackendInfo* attention = nullptr;  // of the list of backends
   cudagraph::ResolvedConfig resolved;
   CompilationReport compilation;
   cudagraph::CaptureReport capture;

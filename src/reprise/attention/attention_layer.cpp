@@ -1,5 +1,7 @@
 #include "reprise/attention/attention_layer.h"
 
+#include <cmath>
+
 #include "reprise/cudagraph/breakable_capture.h"
 #include "reprise/tensor/ops.h"
 
@@ -23,7 +25,15 @@ Tensor AttentionLayer::operator()(cudagraph::ForwardContext& context,
       context,
       [this, q = q.without_ownership(), keys, values, out = out.without_ownership()](
           cudagraph::ForwardContext& step) {
-        backend_->forward(shape_, q, keys, values, *step.attention, out);
+        ops::attention(q,
+                       keys,
+                       values,
+                       {.query_start_loc = step.attention->query_start_loc,
+                        .seq_lens = step.attention->seq_lens,
+                        .block_table = step.attention->block_table,
+                        .scale = 1.0F / std::sqrt(static_cast<float>(shape_.head_dim)),
+                        .sliding_window = shape_.sliding_window},
+                       out);
       });
   return out;
 }

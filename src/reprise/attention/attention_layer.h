@@ -1,19 +1,30 @@
 #pragma once
 
-#include "reprise/attention/attention_backend.h"
+#include <cstdint>
+
+#include "reprise/attention/attention_metadata.h"
 #include "reprise/cudagraph/forward_context.h"
 #include "reprise/kv_cache/kv_cache_tensors.h"
 #include "reprise/tensor/tensor.h"
 
 namespace reprise::attention {
 
+/// Constants of one attention layer.
+struct AttentionShape {
+  int64_t num_heads = 0;
+  int64_t num_kv_heads = 0;
+  int64_t head_dim = 0;
+  int64_t sliding_window = 0;  // 0 = none
+};
+
 /// Attention of one layer as a model calls it: writes this step's keys and values to the cache, then
-/// attends. The write stays in the captured piece; attention itself is the split point.
+/// attends, by the routine that the step's executor was told (see AttentionBackend). The write stays
+/// in the captured piece; attention itself is the split point.
 class AttentionLayer {
  public:
-  /// `backend` must outlive the layer. \pre bind_cache before the first call.
-  AttentionLayer(const AttentionShape& shape, int64_t layer_index, const AttentionBackend& backend)
-      : shape_(shape), layer_index_(layer_index), backend_(&backend) {}
+  /// \pre bind_cache before the first call.
+  AttentionLayer(const AttentionShape& shape, int64_t layer_index)
+      : shape_(shape), layer_index_(layer_index) {}
 
   /// The cache exists only after its size is known; `cache` must outlive the layer.
   void bind_cache(const kv_cache::KvCacheTensors* cache) noexcept { cache_ = cache; }
@@ -25,12 +36,11 @@ class AttentionLayer {
                                   const Tensor& k,          // [num_tokens, num_kv_heads, head_dim]
                                   const Tensor& v) const;   // like k
 
-  [[nodiscard]] const AttentionBackend& backend() const noexcept { return *backend_; }
+  [[nodiscard]] const AttentionShape& shape() const noexcept { return shape_; }
 
  private:
   AttentionShape shape_;
   int64_t layer_index_;
-  const AttentionBackend* backend_;
   const kv_cache::KvCacheTensors* cache_ = nullptr;
 };
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "reprise/attention/attention_backend.h"
 #include "reprise/base/error.h"
 
 namespace reprise::cli {
@@ -97,6 +98,39 @@ void add_compilation_options(OptionTable& table,
        .choices = {"0", "1", "2", "3"}});
 }
 
+void add_attention_options(OptionTable& table, std::string& backend, int32_t& flash_attn_version) {
+  std::vector<std::string> choices = {"auto"};
+  for (const attention::BackendInfo& info : attention::attention_backends()) {
+    if (choices.back() != info.name) choices.emplace_back(info.name);
+  }
+  table.add({.name = "attention-backend",
+             .group = kGraphs,
+             .value_name = "NAME",
+             .help = "How attention is computed, which decides what graphs can hold of it: the backend "
+                     "that plays the part which vLLM's of this name has there.",
+             .default_text = "auto",
+             .apply =
+                 [&backend](std::string_view value) {
+                   (void)attention::find_attention_backend(value);
+                   backend = value;
+                 },
+             .choices = std::move(choices)});
+  table.add({.name = "flash-attn-version",
+             .group = kGraphs,
+             .value_name = "2|3",
+             .help = "Of FLASH_ATTN: 3 has one routine for every batch, 2 separate ones.",
+             .default_text = "3",
+             .apply =
+                 [&flash_attn_version](std::string_view value) {
+                   if (value != "2" && value != "3") {
+                     throw InvalidArgument(
+                         fmt::format("--flash-attn-version: '{}' is not one of 2, 3", value));
+                   }
+                   flash_attn_version = value == "2" ? 2 : 3;
+                 },
+             .choices = {"2", "3"}});
+}
+
 void add_engine_options(OptionTable& table, api::EngineArgs& args) {
   table.add({.name = "model",
              .group = kModel,
@@ -179,6 +213,7 @@ void add_engine_options(OptionTable& table, api::EngineArgs& args) {
                args.gpu_memory_utilization = parse_number("--gpu-memory-utilization", value);
              }});
   table.add_switch("enforce-eager", kGraphs, "No graphs and no compiler.", args.enforce_eager);
+  add_attention_options(table, args.attention_backend, args.flash_attn_version);
   add_compilation_options(table, args.compilation_config, args.optimization_level);
   table.add({.name = "compile-cache-root",
              .group = kGraphs,

@@ -22,6 +22,9 @@ void add_compilation_options(OptionTable& table,
                              Json& compilation_config,
                              cudagraph::OptimizationLevel& level);
 
+/// --attention-backend and --flash-attn-version: also for commands that load nothing.
+void add_attention_options(OptionTable& table, std::string& backend, int32_t& flash_attn_version);
+
 /// The options of SamplingParams.
 void add_sampling_options(OptionTable& table, sampling::SamplingParams& params);
 

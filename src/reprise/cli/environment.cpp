@@ -78,6 +78,7 @@ constexpr std::array kVariables = {
              "kv-cache-memory-bytes",
              gib_to_bytes},
     Variable{"VLLM_ATTENTION_BACKEND", "As --attention-backend.", "attention-backend", unless_empty},
+    Variable{"VLLM_FLASH_ATTN_VERSION", "As --flash-attn-version.", "flash-attn-version", unless_empty},
 };
 
 constexpr std::string_view kPrefix = "REPRISE_ARG_";

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "reprise/api/llm.h"
+#include "reprise/attention/attention_backend.h"
 #include "reprise/base/error.h"
 #include "reprise/cli/commands.h"
 #include "reprise/cli/compilation_text.h"
@@ -31,6 +32,9 @@ cudagraph::AttentionCGSupport parse_support(std::string_view text) {
 
 struct ExplainArguments {
   cudagraph::ResolutionInputs inputs;
+  std::string attention_backend = "auto";
+  int32_t flash_attn_version = 0;
+  std::optional<cudagraph::AttentionCGSupport> attention_support;
   Json compilation_config = Json::object();
   std::vector<std::string> batches;
   std::filesystem::path model;
@@ -57,8 +61,8 @@ OptionTable make_table(ExplainArguments& arguments) {
              .group = kWhatIf,
              .value_name = "LEVEL",
              .help = "What the weakest attention backend can capture.",
-             .default_text = "ALWAYS",
-             .apply = [&](std::string_view value) { arguments.inputs.attention[0].support = parse_support(value); }});
+             .default_text = "that of --attention-backend",
+             .apply = [&](std::string_view value) { arguments.attention_support = parse_support(value); }});
   table.add_integer("max-num-seqs", kWhatIf, "Most requests in one step.", arguments.inputs.max_num_seqs);
   table.add_integer("max-num-batched-tokens", kWhatIf, "Most tokens in one step.", arguments.inputs.max_num_batched_tokens);
   table.add_integer("num-speculative-tokens", kWhatIf, "Draft tokens verified per step.", arguments.inputs.num_speculative_tokens);
@@ -69,12 +73,17 @@ OptionTable make_table(ExplainArguments& arguments) {
   table.add_switch("cascade", kWhatIf, "Shared-prefix attention is enabled.", arguments.inputs.cascade_enabled);
   table.add_switch("compile", kWhatIf, "Also compile MODEL, with made-up weights: which level runs, or why its trace is refused.", arguments.compile);
   table.add_switch("enforce-eager", kWhatIf, "No graphs and no compiler.", arguments.inputs.enforce_eager);
+  add_attention_options(table, arguments.attention_backend, arguments.flash_attn_version);
   add_compilation_options(table, arguments.compilation_config, arguments.inputs.optimization_level);
   table.add_switch("json", "Output", "One JSON object.", arguments.json);
   return table;
 }
 
 cudagraph::Explanation explain(ExplainArguments& arguments) {
+  const attention::BackendInfo& backend =
+      attention::find_attention_backend(arguments.attention_backend, arguments.flash_attn_version);
+  arguments.inputs.attention = {
+      {std::string(backend.name), arguments.attention_support.value_or(backend.support)}};
   if (arguments.enable_lora) arguments.inputs.lora.max_loras = arguments.max_loras;
   try {
     cudagraph::ParsedCompilationConfig parsed =
@@ -100,6 +109,8 @@ api::StartupReport compile(const ExplainArguments& arguments) {
                             .load_format = api::LoadFormat::dummy,
                             .max_num_seqs = arguments.inputs.max_num_seqs,
                             .max_num_batched_tokens = arguments.inputs.max_num_batched_tokens,
+                            .attention_backend = arguments.attention_backend,
+                            .flash_attn_version = arguments.flash_attn_version,
                             .enforce_eager = arguments.inputs.enforce_eager,
                             .optimization_level = arguments.inputs.optimization_level,
                             .compilation_config = arguments.compilation_config})
@@ -110,7 +121,6 @@ api::StartupReport compile(const ExplainArguments& arguments) {
 
 int run_explain(std::span<const std::string> arguments) {
   ExplainArguments parsed;
-  parsed.inputs.attention = {{"UNIFIED", cudagraph::AttentionCGSupport::ALWAYS}};
   parsed.inputs.max_num_batched_tokens = api::EngineArgs{}.max_num_batched_tokens;
   const OptionTable table = make_table(parsed);
   const std::optional<Configuration> configuration = configure(table, arguments);

@@ -21,6 +21,15 @@ std::string with_commas(int64_t number) {
 
 double gib(size_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
 
+void log_attention(const Log& log, const attention::BackendInfo& backend) {
+  const std::string version = backend.version == 0 ? "" : fmt::format("version {}, ", backend.version);
+  log.info(fmt::format("Using {} backend. Attention: {}{}; in FULL graphs: {}",
+                       backend.name,
+                       version,
+                       backend.role,
+                       to_string(backend.support)));
+}
+
 void log_compilation(const Log& log, const api::StartupReport& report) {
   if (report.resolved.compilation_mode == cudagraph::CompilationMode::NONE) {
     log.info("Compilation is off: the model's own code runs");
@@ -164,7 +173,7 @@ void log_startup(const Log& log, const api::StartupReport& report, std::string_v
   log.info(fmt::format("Model loading took {:.4f} GiB and {:.3f} seconds",
                        gib(report.weight_bytes),
                        report.weights_seconds + report.tokenizer_seconds));
-  log.info("Using UNIFIED backend.");
+  log_attention(log, *report.attention);
   log_compilation(log, report);
   log_memory_profile(log, report);
   log_kv_cache(log, report);

@@ -54,8 +54,6 @@ void InputBatch::stage(std::span<const BatchRow> rows,
                  limits_.max_num_tokens,
                  limits_.max_num_reqs);
   shape_ = shape;
-  max_query_len_ = 0;
-  max_seq_len_ = 0;
   int32_t num_tokens = 0;
   int32_t num_logits = 0;
   int32_t row_index = 0;
@@ -63,7 +61,7 @@ void InputBatch::stage(std::span<const BatchRow> rows,
     num_tokens += stage_row(row, row_index++, num_tokens);
     num_logits = stage_logits_indices(row, num_tokens, num_logits);
   }
-  num_real_tokens_ = num_tokens;
+  num_real_reqs_ = row_index;
   pad(row_index, num_tokens, num_logits);
   upload(stream);
 }
@@ -106,8 +104,6 @@ int32_t InputBatch::stage_row(const BatchRow& row, int32_t row_index, int32_t fi
   host(layout_.query_start_loc)[row_index] = first_token;
   host(layout_.seq_lens)[row_index] = seq_len;
   stage_table_row(row_index, row.block_ids);
-  max_query_len_ = std::max(max_query_len_, query_len);
-  max_seq_len_ = std::max(max_seq_len_, seq_len);
   return query_len;
 }
 
@@ -146,11 +142,9 @@ void InputBatch::stage_dummy(const StagedShape& shape, device::Stream& stream) {
     const int32_t query_len = last ? shape.num_tokens - first_token : per_request;
     host(layout_.query_start_loc)[row] = first_token;
     host(layout_.seq_lens)[row] = query_len;
-    max_query_len_ = query_len;
     first_token += query_len;
   }
-  max_seq_len_ = max_query_len_;
-  num_real_tokens_ = shape.num_tokens;
+  num_real_reqs_ = shape.num_reqs;
   // Everything that names tokens or memory is padding: the batch is only a shape.
   std::fill(host(layout_.input_ids), host(layout_.input_ids) + shape.num_tokens, 0);
   std::fill(host(layout_.positions), host(layout_.positions) + shape.num_tokens, 0);
@@ -198,10 +192,9 @@ attention::AttentionMetadata InputBatch::attention_metadata() const {
           .seq_lens = view(layout_.seq_lens, {shape_.num_reqs}),
           .block_table = view(layout_.block_table, {shape_.num_reqs, limits_.max_blocks_per_req}),
           .slot_mapping = view(layout_.slot_mapping, {shape_.num_tokens}),
-          .num_reqs = shape_.num_reqs,
-          .num_tokens = num_real_tokens_,
-          .max_query_len = max_query_len_,
-          .max_seq_len = max_seq_len_};
+          .host_query_start_loc = std::span(host_).subspan(layout_.query_start_loc,
+                                                           to_size(num_real_reqs_) + 1),
+          .host_seq_lens = std::span(host_).subspan(layout_.seq_lens, to_size(num_real_reqs_))};
 }
 
 }  // namespace reprise::engine

@@ -114,9 +114,7 @@ class InputBatch {
   std::vector<int32_t> host_;  // mirror of the device buffer
   std::vector<TableRow> table_rows_;  // of the mirror
   StagedShape shape_;
-  int32_t num_real_tokens_ = 0;
-  int32_t max_query_len_ = 0;
-  int32_t max_seq_len_ = 0;
+  int32_t num_real_reqs_ = 0;
 };
 
 }  // namespace reprise::engine

@@ -16,6 +16,24 @@ double monotonic_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+std::unique_ptr<attention::AttentionBackend> create_attention(const ModelRunnerOptions& options,
+                                                              models::CausalLM& model,
+                                                              Execution& execution) {
+  const attention::BackendInfo& backend =
+      options.attention != nullptr ? *options.attention : attention::find_attention_backend("auto");
+  int64_t max_partial_size = 0;
+  for (const attention::AttentionLayer* layer : model.attention_layers()) {
+    const attention::AttentionShape& shape = layer->shape();
+    max_partial_size = std::max(max_partial_size, shape.num_heads * (shape.head_dim + 2));
+  }
+  return backend.create({.device = &execution.device(),
+                         .executor = &execution.executor(),
+                         .max_num_reqs = options.limits.max_num_reqs,
+                         .num_kv_heads = options.kv_cache.num_kv_heads,
+                         .max_partial_size = max_partial_size,
+                         .split = options.split_plan});
+}
+
 }  // namespace
 
 ModelRunner::ModelRunner(Execution& execution,
@@ -28,6 +46,7 @@ ModelRunner::ModelRunner(Execution& execution,
       options_(options),
       kv_cache_(options.kv_cache, execution.device(), execution.executor()),
       batch_(options.limits, execution.device(), execution.executor()),
+      attention_(create_attention(options, model, execution)),
       ledger_(options.limits.max_num_tokens),
       forward_(std::make_unique<ModelForward>(
           model, execution.device(), permission_, options.copy_inputs)),
@@ -41,6 +60,8 @@ ModelRunner::ModelRunner(Execution& execution,
   bindings_ = parameters.memory();
   bindings_.push_back(kv_cache_.memory());
   bindings_.push_back(batch_.memory());
+  bindings_.push_back({});  // the step's attention plan
+  plan_binding_ = bindings_.size() - 1;
   outputs_.reserve(1);
   dispatcher_.initialize_cudagraph_keys(options.dispatcher);
 }
@@ -183,6 +204,10 @@ void ModelRunner::run_staged(const cudagraph::BatchDescriptor& descriptor,
   result_.logits = Tensor{};
   outputs_.clear();
   metadata_ = batch_.attention_metadata();
+  const AttentionRoutine routine = attention_->plan(metadata_, descriptor, execution_->stream());
+  execution_->executor().set_attention(routine);
+  // A graph reads the plan it was recorded with: being given another one must not go unnoticed.
+  bindings_[plan_binding_] = routine.plan.defined() ? routine.plan.extent() : device::BufferView{};
   inputs_ = {batch_.input_ids(),
              batch_.positions(),
              metadata_.slot_mapping,

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "reprise/attention/attention_backend.h"
 #include "reprise/cudagraph/capture_session.h"
 #include "reprise/cudagraph/cudagraph_dispatcher.h"
 #include "reprise/cudagraph/cudagraph_wrapper.h"
@@ -24,6 +25,9 @@ struct ModelRunnerOptions {
   BatchLimits limits;
   kv_cache::KvCacheLayout kv_cache;
   cudagraph::DispatcherOptions dispatcher;
+  /// Must support what the dispatcher's options say; nullptr: what "auto" means.
+  const attention::BackendInfo* attention = nullptr;
+  attention::SplitPlanOptions split_plan;
   int num_warmups = 0;       // eager runs before each capture
   bool copy_inputs = false;  // cudagraph_copy_inputs
 };
@@ -134,12 +138,14 @@ class ModelRunner {
   ModelRunnerOptions options_;
   kv_cache::KvCacheTensors kv_cache_;
   InputBatch batch_;
+  std::unique_ptr<attention::AttentionBackend> attention_;
   cudagraph::CudagraphDispatcher dispatcher_;
   cudagraph::DispatchLedger ledger_;
   cudagraph::CapturePermission permission_;
   std::unique_ptr<Forward> forward_;  // inside full_
   cudagraph::CudagraphWrapper full_;
   std::vector<device::BufferView> bindings_;  // what graphs refer to besides their inputs
+  size_t plan_binding_ = 0;                   // which of them is the plan of the step's attention
   attention::AttentionMetadata metadata_;
   ForwardInputs inputs_;
   std::vector<Tensor> outputs_;

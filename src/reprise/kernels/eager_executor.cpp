@@ -28,7 +28,10 @@
 namespace reprise::kernels {
 namespace {
 
-AttentionCall attention_call(const OpCall& call, std::span<const Tensor> in, const Tensor& out) {
+AttentionCall attention_call(const OpCall& call,
+                             const AttentionRoutine& routine,
+                             std::span<const Tensor> in,
+                             const Tensor& out) {
   return {.q = in[0],
           .key_cache = in[1],
           .value_cache = in[2],
@@ -37,11 +40,14 @@ AttentionCall attention_call(const OpCall& call, std::span<const Tensor> in, con
           .block_table = in[5],
           .out = out,
           .scale = call.attributes.scale,
-          .sliding_window = call.attributes.sliding_window};
+          .sliding_window = call.attributes.sliding_window,
+          .routine = &routine};
 }
 
-AttentionCall quantised_attention_call(const OpCall& call, std::span<const Tensor> in) {
-  AttentionCall quantised = attention_call(call, in, in[7]);
+AttentionCall quantised_attention_call(const OpCall& call,
+                                       const AttentionRoutine& routine,
+                                       std::span<const Tensor> in) {
+  AttentionCall quantised = attention_call(call, routine, in, in[7]);
   quantised.out_scale = &in[6];
   return quantised;
 }
@@ -131,7 +137,7 @@ bool EagerExecutor::run(const OpCall& call, std::span<const Tensor> in, std::spa
     case OpCode::kv_write:
       return launch_kv_write(*stream_, *kernels_, in[0], in[1], in[2], in[3], in[4]);
     case OpCode::attention:
-      return launch_attention(*stream_, *kernels_, attention_call(call, in, in[6]));
+      return launch_attention(*stream_, *kernels_, attention_call(call, attention_, in, in[6]));
     case OpCode::row_group:
       return launch_row_group(*stream_, *call.attributes.row_group, in, out);
     case OpCode::custom:
@@ -175,7 +181,7 @@ bool EagerExecutor::run(const OpCall& call, std::span<const Tensor> in, std::spa
                                    .bias = in[4],
                                    .out = out[0]});
     case OpCode::attention_quant:
-      return launch_attention(*stream_, *kernels_, quantised_attention_call(call, in));
+      return launch_attention(*stream_, *kernels_, quantised_attention_call(call, attention_, in));
     case OpCode::all_reduce:
     case OpCode::reduce_scatter:
     case OpCode::all_gather:

@@ -7,6 +7,7 @@
 #include "reprise/device/device.h"
 #include "reprise/device/memory_pool.h"
 #include "reprise/kernels/kernel_table.h"
+#include "reprise/tensor/attention_routine.h"
 #include "reprise/tensor/op.h"
 
 namespace reprise::kernels {
@@ -36,13 +37,16 @@ class EagerExecutor : public OpExecutor {
   /// Later results come from `pool`; see PoolScope.
   void set_pool(device::MemoryPool& pool) noexcept { pool_ = &pool; }
   [[nodiscard]] const KernelTable& kernels() const noexcept { return *kernels_; }
+  /// Later attention ops are launched as this says: an attention backend's choice for a step.
+  void set_attention(const AttentionRoutine& routine) { attention_ = routine; }
+  [[nodiscard]] const AttentionRoutine& attention() const noexcept { return attention_; }
 
   /// Ops executed since construction: all, or those of one kind.
   [[nodiscard]] uint64_t num_ops() const noexcept;
   [[nodiscard]] uint64_t num_ops(OpCode code) const noexcept {
     return num_ops_[static_cast<size_t>(code)];
   }
-  /// Kernels launched or recorded since construction: at most one per op.
+  /// Ops that launched or recorded work since construction; all but planned attention are one launch.
   [[nodiscard]] uint64_t num_launches() const noexcept;
   [[nodiscard]] uint64_t num_launches(OpCode code) const noexcept {
     return num_launches_[static_cast<size_t>(code)];
@@ -65,6 +69,7 @@ class EagerExecutor : public OpExecutor {
   device::Stream* stream_;
   device::MemoryPool* pool_;
   const KernelTable* kernels_;
+  AttentionRoutine attention_;
   std::array<uint64_t, kNumOpCodes> num_ops_{};
   std::array<uint64_t, kNumOpCodes> num_launches_{};
 };

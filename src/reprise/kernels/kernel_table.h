@@ -30,6 +30,9 @@ struct KernelTable {
   FloatKernels lm_head;
   FloatKernels rope;
   FloatKernels attention;
+  FloatKernels uniform_attention;
+  FloatKernels planned_attention;
+  FloatKernels merge_attention;
   FloatKernels linear_add;
   FloatKernels linear_silu_and_mul;
   FloatKernels rope_kv_write;

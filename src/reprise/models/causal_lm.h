@@ -38,11 +38,10 @@ class CausalLM {
 };
 
 /// Loads the model of `config.architecture`. `parameters` keeps the weights and must outlive the
-/// model, as must `backend`. Positions up to `max_positions` will be used.
+/// model. Positions up to `max_positions` will be used.
 /// \throws FileError for tensors that are missing or misshapen
 [[nodiscard]] std::unique_ptr<CausalLM> create_model(const weights::ModelConfig& config,
                                                      int64_t max_positions,
-                                                     Parameters& parameters,
-                                                     const attention::AttentionBackend& backend);
+                                                     Parameters& parameters);
 
 }  // namespace reprise::models

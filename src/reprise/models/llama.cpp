@@ -39,8 +39,7 @@ Tensor load_if(bool wanted, Parameters& parameters, const std::string& name) {
 LlamaAttention::LlamaAttention(const weights::ModelConfig& config,
                                int64_t layer,
                                Parameters& parameters,
-                               Tensor rope_table,
-                               const attention::AttentionBackend& backend)
+                               Tensor rope_table)
     : num_heads_(config.num_attention_heads),
       num_kv_heads_(config.num_key_value_heads),
       q_size_(config.q_size()),
@@ -51,8 +50,7 @@ LlamaAttention::LlamaAttention(const weights::ModelConfig& config,
                   .num_kv_heads = config.num_key_value_heads,
                   .head_dim = config.head_dim,
                   .sliding_window = config.window_of_layer(layer).value_or(0)},
-                 layer,
-                 backend) {
+                 layer) {
   const LayerNames name(layer);
   qkv_weight_ = load_stacked<3>(parameters,
                                 {name("self_attn.q_proj.weight"),
@@ -105,12 +103,11 @@ Tensor LlamaMlp::forward(const Tensor& hidden) const {
 LlamaDecoderLayer::LlamaDecoderLayer(const weights::ModelConfig& config,
                                      int64_t layer,
                                      Parameters& parameters,
-                                     Tensor rope_table,
-                                     const attention::AttentionBackend& backend)
+                                     Tensor rope_table)
     : norm_epsilon_(static_cast<float>(config.rms_norm_eps)),
       input_norm_(parameters.load(LayerNames(layer)("input_layernorm.weight"))),
       post_attention_norm_(parameters.load(LayerNames(layer)("post_attention_layernorm.weight"))),
-      self_attention_(config, layer, parameters, std::move(rope_table), backend),
+      self_attention_(config, layer, parameters, std::move(rope_table)),
       mlp_(config, layer, parameters) {}
 
 Tensor LlamaDecoderLayer::forward(cudagraph::ForwardContext& context,
@@ -125,8 +122,7 @@ Tensor LlamaDecoderLayer::forward(cudagraph::ForwardContext& context,
 
 LlamaForCausalLM::LlamaForCausalLM(const weights::ModelConfig& config,
                                    int64_t max_positions,
-                                   Parameters& parameters,
-                                   const attention::AttentionBackend& backend)
+                                   Parameters& parameters)
     : norm_epsilon_(static_cast<float>(config.rms_norm_eps)),
       embedding_(parameters.load("model.embed_tokens.weight")) {
   const Tensor rope_table =
@@ -135,7 +131,7 @@ LlamaForCausalLM::LlamaForCausalLM(const weights::ModelConfig& config,
                            {max_positions, config.head_dim});
   for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
     layers_.push_back(
-        std::make_unique<LlamaDecoderLayer>(config, layer, parameters, rope_table, backend));
+        std::make_unique<LlamaDecoderLayer>(config, layer, parameters, rope_table));
     attention_layers_.push_back(&layers_.back()->attention());
   }
   norm_ = parameters.load("model.norm.weight");

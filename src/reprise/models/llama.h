@@ -16,8 +16,7 @@ class LlamaAttention {
   LlamaAttention(const weights::ModelConfig& config,
                  int64_t layer,
                  Parameters& parameters,
-                 Tensor rope_table,
-                 const attention::AttentionBackend& backend);
+                 Tensor rope_table);
 
   [[nodiscard]] Tensor forward(cudagraph::ForwardContext& context,
                                const Tensor& hidden,
@@ -59,8 +58,7 @@ class LlamaDecoderLayer {
   LlamaDecoderLayer(const weights::ModelConfig& config,
                     int64_t layer,
                     Parameters& parameters,
-                    Tensor rope_table,
-                    const attention::AttentionBackend& backend);
+                    Tensor rope_table);
 
   [[nodiscard]] Tensor forward(cudagraph::ForwardContext& context,
                                const Tensor& hidden,
@@ -80,8 +78,7 @@ class LlamaForCausalLM final : public CausalLM {
  public:
   LlamaForCausalLM(const weights::ModelConfig& config,
                    int64_t max_positions,
-                   Parameters& parameters,
-                   const attention::AttentionBackend& backend);
+                   Parameters& parameters);
 
   [[nodiscard]] Tensor forward(cudagraph::ForwardContext& context,
                                const Tensor& input_ids,

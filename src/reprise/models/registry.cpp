@@ -5,8 +5,7 @@ namespace reprise::models {
 
 std::unique_ptr<CausalLM> create_model(const weights::ModelConfig& config,
                                        int64_t max_positions,
-                                       Parameters& parameters,
-                                       const attention::AttentionBackend& backend) {
+                                       Parameters& parameters) {
   // One line per architecture; they share a file as long as a flag of the configuration tells them
   // apart.
   switch (config.architecture) {
@@ -14,7 +13,7 @@ std::unique_ptr<CausalLM> create_model(const weights::ModelConfig& config,
     case weights::Architecture::mistral:
     case weights::Architecture::qwen2:
     case weights::Architecture::qwen3:
-      return std::make_unique<LlamaForCausalLM>(config, max_positions, parameters, backend);
+      return std::make_unique<LlamaForCausalLM>(config, max_positions, parameters);
   }
   REPRISE_ASSERT(false, "architecture {} is not registered", static_cast<int>(config.architecture));
   return nullptr;

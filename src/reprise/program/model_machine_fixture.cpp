@@ -124,11 +124,10 @@ ModelMachine::ModelMachine(const Architecture& architecture,
     : Machine(options),
       config_(
           weights::parse_model_config(config_json(architecture, num_layers), "config.json").config),
-      backend_(attention::create_unified_backend()),
       weights_(config_, /*seed=*/5),
       parameters_(weights_, dtype, *device, *stream, executor),
       model_(
-          models::create_model(config_, config_.max_position_embeddings, parameters_, *backend_)),
+          models::create_model(config_, config_.max_position_embeddings, parameters_)),
       cache_({.num_layers = config_.num_hidden_layers,
               .num_blocks = kNumBlocks,
               .num_kv_heads = config_.num_key_value_heads,

@@ -8,7 +8,6 @@
 #include <span>
 #include <vector>
 
-#include "reprise/attention/attention_backend.h"
 #include "reprise/device/cpu/cpu_features.h"
 #include "reprise/device/device.h"
 #include "reprise/kernels/eager_executor.h"
@@ -120,7 +119,6 @@ class ModelMachine : public Machine {
   void fill_cache();
 
   weights::ModelConfig config_;
-  std::unique_ptr<attention::AttentionBackend> backend_;
   weights::DummyWeights weights_;
   models::Parameters parameters_;
   std::unique_ptr<models::CausalLM> model_;

@@ -87,6 +87,8 @@ void bind_engine_args(nb::module_& module) {
       .def_rw("enable_chunked_prefill", &EngineArgs::enable_chunked_prefill)
       .def_rw("block_size", &EngineArgs::block_size)
       .def_rw("kv_cache_memory_bytes", &EngineArgs::kv_cache_memory_bytes, nb::arg().none())
+      .def_rw("attention_backend", &EngineArgs::attention_backend)
+      .def_rw("flash_attn_version", &EngineArgs::flash_attn_version)
       .def_rw("enforce_eager", &EngineArgs::enforce_eager)
       .def_prop_rw(
           "optimization_level",

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -86,16 +87,9 @@ void attention_row_ref(const AttentionCall& call, const RefRow& row) {
   }
 }
 
-}  // namespace
-
-bool launch_attention(device::Stream& stream,
-                      const KernelTable& kernels,
-                      const AttentionCall& call) {
-  require_supported(call);
-  const int64_t num_tokens = call.q.size(0);
+AttentionKernelArguments arguments_of(const AttentionCall& call) {
   const int64_t kv_heads = call.key_cache.size(1);
-  const int64_t group_size = call.q.size(1) / kv_heads;
-  const AttentionKernelArguments arguments = {
+  return {
       .q = call.q.data(),
       .key_cache = call.key_cache.data(),
       .value_cache = call.value_cache.data(),
@@ -109,29 +103,93 @@ bool launch_attention(device::Stream& stream,
       .out_token_stride = call.out.stride(0),
       .out_head_stride = call.out.stride(1),
       .block_table_stride = call.block_table.stride(0),
-      .num_tokens = num_tokens,
+      .num_tokens = call.q.size(0),
       .num_reqs = call.seq_lens.size(0),
       .kv_heads = kv_heads,
-      .group_size = group_size,
+      .group_size = call.q.size(1) / kv_heads,
       .head_dim = call.q.size(2),
       .block_size = call.key_cache.size(2),
       .sliding_window = call.sliding_window,
-      .tokens_per_block = tokens_per_block(num_tokens, kv_heads, group_size),
+      .tokens_per_block = 1,
+      .query_len = 1,
       .scale = call.scale,
       .out_type = out_type(call),
   };
+}
+
+// The first is what is written.
+std::array<device::BufferUse, 8> uses_of(const AttentionCall& call) {
+  return {writes(call.out),
+          reads(call.q),
+          reads(call.key_cache),
+          reads(call.value_cache),
+          reads(call.query_start_loc),
+          reads(call.seq_lens),
+          reads(call.block_table),
+          reads(call.out_scale == nullptr ? Tensor() : *call.out_scale)};
+}
+
+bool launch_any_batch(device::Stream& stream, const KernelTable& kernels, const AttentionCall& call) {
+  AttentionKernelArguments arguments = arguments_of(call);
+  arguments.tokens_per_block =
+      tokens_per_block(arguments.num_tokens, arguments.kv_heads, arguments.group_size);
+  const int64_t blocks =
+      ceil_div(arguments.num_tokens, arguments.tokens_per_block) * arguments.kv_heads;
   return launch(stream,
                 kernel_for(kernels.attention, call.q.dtype()),
-                static_cast<uint32_t>(ceil_div(num_tokens, arguments.tokens_per_block) * kv_heads),
+                static_cast<uint32_t>(blocks),
                 arguments,
-                std::array{writes(call.out),
-                           reads(call.q),
-                           reads(call.key_cache),
-                           reads(call.value_cache),
-                           reads(call.query_start_loc),
-                           reads(call.seq_lens),
-                           reads(call.block_table),
-                           reads(call.out_scale == nullptr ? Tensor() : *call.out_scale)});
+                uses_of(call));
+}
+
+bool launch_uniform(device::Stream& stream, const KernelTable& kernels, const AttentionCall& call) {
+  AttentionKernelArguments arguments = arguments_of(call);
+  arguments.query_len = call.routine->query_len;
+  const int64_t blocks =
+      arguments.num_tokens == 0 ? 0 : std::max<int64_t>(1, arguments.num_reqs) * arguments.kv_heads;
+  return launch(stream,
+                kernel_for(kernels.uniform_attention, call.q.dtype()),
+                static_cast<uint32_t>(blocks),
+                arguments,
+                uses_of(call));
+}
+
+bool launch_planned(device::Stream& stream, const KernelTable& kernels, const AttentionCall& call) {
+  const Tensor& plan = call.routine->plan;
+  const Tensor& partials = call.routine->partials;
+  const PlannedAttentionArguments arguments = {.call = arguments_of(call),
+                                               .plan = plan.data_as<int32_t>(),
+                                               .partials = partials.data_as<float>(),
+                                               .grid_size = kWantedBlocks};
+  if (arguments.call.num_tokens == 0) return false;
+  std::array<device::BufferUse, 10> uses;
+  std::ranges::copy(uses_of(call), uses.begin());
+  uses[8] = reads(plan);
+  uses[9] = writes(partials);
+  (void)launch(
+      stream, kernel_for(kernels.planned_attention, call.q.dtype()), kWantedBlocks, arguments, uses);
+  // Writes the rows of requests with parts, and leaves the others.
+  uses[0].access = device::BufferUse::Access::read_write;
+  uses[9] = reads(partials);
+  return launch(
+      stream, kernel_for(kernels.merge_attention, call.q.dtype()), kWantedBlocks, arguments, uses);
+}
+
+}  // namespace
+
+bool launch_attention(device::Stream& stream,
+                      const KernelTable& kernels,
+                      const AttentionCall& call) {
+  require_supported(call);
+  switch (call.routine == nullptr ? AttentionRoutine::Kind::any_batch : call.routine->kind) {
+    case AttentionRoutine::Kind::any_batch:
+      return launch_any_batch(stream, kernels, call);
+    case AttentionRoutine::Kind::uniform:
+      return launch_uniform(stream, kernels, call);
+    case AttentionRoutine::Kind::planned:
+      return launch_planned(stream, kernels, call);
+  }
+  return false;
 }
 
 void attention_ref(const AttentionCall& call) {

@@ -4,6 +4,7 @@
 
 #include "reprise/device/device.h"
 #include "reprise/kernels/kernel_table.h"
+#include "reprise/tensor/attention_routine.h"
 #include "reprise/tensor/tensor.h"
 
 namespace reprise::kernels {
@@ -29,10 +30,13 @@ struct AttentionCall {
   /// float32[1], read when the work runs: `out` is then int8 or float8, with the bits of
   /// launch_quantize_static after an attention into the type of q.
   const Tensor* out_scale = nullptr;
+  /// Which kernels; none given: those for any batch.
+  const AttentionRoutine* routine = nullptr;
 };
 
 /// A row's bits depend on its own query and context alone: not on the batch, the block size, or on
-/// how its prompt was cut into steps.
+/// how its prompt was cut into steps. Where a plan gives a request parts, they depend on these too.
+/// A planned attention is two launches.
 bool launch_attention(device::Stream& stream,
                       const KernelTable& kernels,
                       const AttentionCall& call);

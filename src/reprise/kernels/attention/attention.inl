@@ -294,9 +294,13 @@ inline void store_out(const AttentionKernelArguments& a,
   quantize_out(a, rounded, out_offset);
 }
 
+/// Takes positions [begin, end) into the state, which begins anew. \pre begin < end; all of them are
+/// seen by some row, and no row sees one of the chunk of `end` behind it
 template <typename T>
-inline void attend(const AttentionRows<T>& rows) {
-  AttentionState state;
+inline void attend_positions(const AttentionRows<T>& rows,
+                             AttentionState& state,
+                             int64_t begin,
+                             int64_t end) {
   const T* queries[kMaxAttentionRows];
   const int count = rows.num_tokens * rows.num_heads;
   const int64_t head_dim = rows.a.head_dim;
@@ -307,8 +311,6 @@ inline void attend(const AttentionRows<T>& rows) {
   }
   __builtin_memset(state.sums, 0, static_cast<size_t>(count * head_dim) * sizeof(float));
 
-  const int64_t begin = rows.window_begin(0);
-  const int64_t end = rows.context(rows.num_tokens - 1);
   const auto begin_in = [&](int64_t chunk) { return static_cast<int>(max_of(0, begin - chunk)); };
   const auto end_in = [&](int64_t chunk) { return static_cast<int>(min_of(kChunk, end - chunk)); };
   int64_t chunk = begin / kChunk * kChunk;
@@ -325,9 +327,15 @@ inline void attend(const AttentionRows<T>& rows) {
     pointers = next_pointers;
     chunk = next;
   }
+}
 
-  for (int r = 0; r < count; ++r) {
-    store_out<T>(rows.a, state.sums + r * head_dim, 1.0F / state.totals[r], rows.out_offset(r));
+template <typename T>
+inline void attend(const AttentionRows<T>& rows) {
+  AttentionState state;
+  attend_positions(rows, state, rows.window_begin(0), rows.context(rows.num_tokens - 1));
+  for (int r = 0; r < rows.num_tokens * rows.num_heads; ++r) {
+    store_out<T>(
+        rows.a, state.sums + r * rows.a.head_dim, 1.0F / state.totals[r], rows.out_offset(r));
   }
 }
 
@@ -365,14 +373,14 @@ inline int64_t find_request(const AttentionKernelArguments& a, int64_t token) {
   return low;
 }
 
-/// Tokens [token, end) belong to one request.
+/// Tokens [token, end) belong to one request, whose last token is query_end - 1.
 template <typename T>
 inline void attend_request(const AttentionKernelArguments& a,
                            int64_t request,
+                           int64_t query_end,
                            int64_t kv_head,
                            int64_t token,
                            int64_t end) {
-  const int64_t query_end = a.query_start_loc[request + 1];
   // The last token of the request sees all of its positions.
   const auto context = [&](int64_t t) { return a.seq_lens[request] - (query_end - t) + 1; };
   const int64_t first_seeing = min_of(end, max_of(token, query_end - a.seq_lens[request]));
@@ -405,10 +413,28 @@ void run_attention(const void* args, device::BlockRange blocks) noexcept {
     const int64_t end = min_of(token + a.tokens_per_block, a.num_tokens);
     while (token < min_of(end, num_scheduled)) {
       const int64_t request = find_request(a, token);
-      const int64_t stop = min_of(min_of(end, num_scheduled), a.query_start_loc[request + 1]);
-      attend_request<T>(a, request, kv_head, token, stop);
+      const int64_t query_end = a.query_start_loc[request + 1];
+      const int64_t stop = min_of(min_of(end, num_scheduled), query_end);
+      attend_request<T>(a, request, query_end, kv_head, token, stop);
       token = stop;
     }
     zero_rows<T>(a, kv_head, token, end);
+  }
+}
+
+/// Every request has query_len tokens, so a block is one request and one key/value head.
+template <typename T>
+void run_uniform_attention(const void* args, device::BlockRange blocks) noexcept {
+  const auto& a = *static_cast<const AttentionKernelArguments*>(args);
+  for (uint32_t block = blocks.begin; block < blocks.end; ++block) {
+    const int64_t kv_head = block % a.kv_heads;
+    const int64_t request = block / a.kv_heads;
+    const int64_t begin = min_of(request * a.query_len, a.num_tokens);
+    const int64_t end = min_of(begin + a.query_len, a.num_tokens);
+    if (request < a.num_reqs) attend_request<T>(a, request, end, kv_head, begin, end);
+    // What is left over are rows of padding.
+    if (request + 1 >= a.num_reqs) {
+      zero_rows<T>(a, kv_head, a.num_reqs == 0 ? 0 : end, a.num_tokens);
+    }
   }
 }

@@ -28,9 +28,19 @@ struct alignas(16) AttentionKernelArguments {
   int64_t head_dim;    // at most kMaxAttentionHeadDim
   int64_t block_size;
   int64_t sliding_window;  // 0 = none
-  int64_t tokens_per_block;
+  int64_t tokens_per_block;  // of the kernel for any batch
+  int64_t query_len;         // of the uniform kernel: tokens of every request
   float scale;
   AttentionOut out_type;
+};
+
+/// Of the planned kernels: the work is what `plan` says, whatever its amount, so their grids are
+/// fixed, and each block takes every grid-th piece of it.
+struct alignas(16) PlannedAttentionArguments {
+  AttentionKernelArguments call;
+  const int32_t* plan;  // AttentionPlanHeader and requests behind it
+  float* partials;      // [parts, heads, head_dim + 2]: sums, largest score, total weight
+  int64_t grid_size;
 };
 
 /// The kernel keeps its float32 sums on the stack: kMaxAttentionRows x head_dim.

@@ -21,6 +21,7 @@
 #include "reprise/kernels/scaled_linear/scaled_linear_arguments.h"
 #include "reprise/kernels/silu_and_mul/silu_and_mul_arguments.h"
 #include "reprise/kernels/vector/exp_arguments.h"
+#include "reprise/tensor/attention_plan.h"
 
 // Lanes must never travel through a call.
 #define REPRISE_INLINE inline __attribute__((always_inline))

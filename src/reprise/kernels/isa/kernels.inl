@@ -14,6 +14,7 @@
 #include "reprise/kernels/rope/rope.inl"
 #include "reprise/kernels/kv_write/kv_write.inl"
 #include "reprise/kernels/attention/attention.inl"
+#include "reprise/kernels/attention/planned_attention.inl"
 #include "reprise/kernels/scaled_linear/scaled_linear.inl"
 #include "reprise/kernels/linear_add/linear_add.inl"
 #include "reprise/kernels/linear_silu_and_mul/linear_silu_and_mul.inl"

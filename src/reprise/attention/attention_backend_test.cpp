@@ -1,0 +1,120 @@
+#include "reprise/attention/attention_backend.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "reprise/base/error.h"
+#include "reprise/device/cpu/cpu_device.h"
+#include "reprise/tensor/op.h"
+
+namespace reprise::attention {
+namespace {
+
+using cudagraph::AttentionCGSupport;
+using cudagraph::BatchDescriptor;
+using Kind = AttentionRoutine::Kind;
+
+class NoExecutor final : public OpExecutor {
+ public:
+  void execute(const OpCall&, std::span<const Tensor>, std::span<Tensor>) override { FAIL(); }
+};
+
+TEST(AttentionBackends, have_the_support_that_the_sources_give_them) {
+  EXPECT_EQ(find_attention_backend("auto").support, AttentionCGSupport::ALWAYS);
+  EXPECT_EQ(find_attention_backend("FLASH_ATTN").support, AttentionCGSupport::ALWAYS);
+  EXPECT_EQ(find_attention_backend("FLASH_ATTN", 3).support, AttentionCGSupport::ALWAYS);
+  EXPECT_EQ(find_attention_backend("FLASH_ATTN", 2).support, AttentionCGSupport::UNIFORM_BATCH);
+  EXPECT_EQ(find_attention_backend("TRITON_ATTN", 2).support, AttentionCGSupport::ALWAYS);
+  EXPECT_EQ(find_attention_backend("FLASHINFER").support,
+            AttentionCGSupport::UNIFORM_SINGLE_TOKEN_DECODE);
+}
+
+TEST(AttentionBackends, are_refused_by_name_if_there_are_none) {
+  try {
+    (void)find_attention_backend("FLASH_INFER");
+    FAIL();
+  } catch (const InvalidArgument& error) {
+    EXPECT_NE(std::string(error.what()).find("did you mean 'FLASHINFER'"), std::string::npos) << error.what();
+  }
+  EXPECT_THROW((void)find_attention_backend(""), InvalidArgument);
+  EXPECT_THROW((void)find_attention_backend("FLASH_ATTN", 4), InvalidArgument);
+}
+
+/// Steps of one backend on a CPU device.
+class Steps {
+ public:
+  explicit Steps(std::string_view name, int version = 0)
+      : backend_(find_attention_backend(name, version).create({.device = device_.get(),
+                                                                .executor = &executor_,
+                                                                .max_num_reqs = 8,
+                                                                .num_kv_heads = 2,
+                                                                .max_partial_size = 36})) {}
+
+  AttentionRoutine plan(const std::vector<int32_t>& query_lens,
+                        const BatchDescriptor& descriptor,
+                        int32_t context = 100) {
+    starts_ = {0};
+    lens_.assign(query_lens.size(), context);
+    for (int32_t len : query_lens) starts_.push_back(starts_.back() + len);
+    const AttentionRoutine routine = backend_->plan(
+        {.host_query_start_loc = starts_, .host_seq_lens = lens_}, descriptor, *stream_);
+    stream_->synchronize();
+    return routine;
+  }
+
+ private:
+  NoExecutor executor_;
+  std::unique_ptr<device::Device> device_ = device::create_cpu_device({.num_threads = 1});
+  std::unique_ptr<device::Stream> stream_ = device_->create_stream();
+  std::unique_ptr<AttentionBackend> backend_;
+  std::vector<int32_t> starts_;
+  std::vector<int32_t> lens_;
+};
+
+TEST(SeparateBackend, takes_the_uniform_routine_for_uniform_batches_outside_of_graphs) {
+  Steps steps("FLASH_ATTN", 2);
+  EXPECT_EQ(steps.plan({1, 1, 1}, {.num_tokens = 4}).kind, Kind::uniform);
+  EXPECT_EQ(steps.plan({3, 3}, {.num_tokens = 6}).query_len, 3);
+  EXPECT_EQ(steps.plan({1, 2}, {.num_tokens = 3}).kind, Kind::any_batch);
+  EXPECT_EQ(steps.plan({40, 40}, {.num_tokens = 80}).kind, Kind::any_batch);
+  EXPECT_EQ(steps.plan({}, {.num_tokens = 1}).kind, Kind::any_batch);
+}
+
+TEST(SeparateBackend, lets_the_descriptor_of_a_full_graph_decide) {
+  Steps steps("TRITON_ATTN");
+  // A graph for mixed batches may see a uniform one, and one that was captured as uniform few rows.
+  EXPECT_EQ(steps.plan({1, 1}, {.num_tokens = 8, .num_reqs = 8}).kind, Kind::any_batch);
+  const AttentionRoutine decode = steps.plan({1}, {.num_tokens = 8, .num_reqs = 8, .uniform = true});
+  EXPECT_EQ(decode.kind, Kind::uniform);
+  EXPECT_EQ(decode.query_len, 1);
+  EXPECT_EQ(steps.plan({2}, {.num_tokens = 8, .num_reqs = 4, .uniform = true}).query_len, 2);
+}
+
+TEST(PlannedBackend, keeps_a_buffer_per_captured_batch_size_and_writes_it_anew_in_place) {
+  Steps steps("FLASHINFER");
+  const BatchDescriptor four{.num_tokens = 4, .num_reqs = 4, .uniform = true};
+  const BatchDescriptor eight{.num_tokens = 8, .num_reqs = 8, .uniform = true};
+  const AttentionRoutine first = steps.plan({1, 1, 1, 1}, four);
+  const AttentionRoutine other = steps.plan({1, 1, 1, 1, 1}, eight);
+  EXPECT_NE(first.plan.data(), other.plan.data());
+  const AttentionRoutine uncaptured = steps.plan({7, 1}, {.num_tokens = 8});
+  EXPECT_NE(uncaptured.plan.data(), first.plan.data());
+  const AttentionRoutine again = steps.plan({1, 1}, four);
+  EXPECT_EQ(again.plan.data(), first.plan.data());
+  AttentionPlanHeader header;
+  std::memcpy(&header, again.plan.data(), sizeof header);
+  EXPECT_EQ(header.num_reqs, 2);
+  EXPECT_EQ(header.num_tokens, 2);
+  std::memcpy(&header, other.plan.data(), sizeof header);
+  EXPECT_EQ(header.num_reqs, 5) << "another size's plan stays as it was";
+}
+
+TEST(PlannedBackend, refuses_full_graphs_beyond_what_it_declares) {
+  Steps steps("FLASHINFER");
+  EXPECT_THROW(steps.plan({1, 1}, {.num_tokens = 2, .num_reqs = 2}), Error);
+  EXPECT_THROW(steps.plan({2, 2}, {.num_tokens = 4, .num_reqs = 2, .uniform = true}), Error);
+}
+
+}  // namespace
+}  // namespace reprise::attention

@@ -1,0 +1,45 @@
+#include "reprise/attention/attention_backend.h"
+
+namespace reprise::attention {
+namespace {
+
+// More tokens per request than this are prompts, which the routine for any batch cuts up better.
+constexpr int32_t kLongestUniformQuery = 16;
+
+AttentionRoutine routine_of(int32_t uniform_query_len) {
+  if (uniform_query_len < 1 || uniform_query_len > kLongestUniformQuery) return {};
+  return {.kind = AttentionRoutine::Kind::uniform, .query_len = uniform_query_len};
+}
+
+/// The number of tokens that every request has; 0 if they differ or there are none.
+int32_t common_query_len(std::span<const int32_t> query_start_loc) {
+  if (query_start_loc.size() < 2) return 0;
+  const int32_t first = query_start_loc[1] - query_start_loc[0];
+  for (size_t r = 2; r < query_start_loc.size(); ++r) {
+    if (query_start_loc[r] - query_start_loc[r - 1] != first) return 0;
+  }
+  return first;
+}
+
+class SeparateBackend final : public AttentionBackend {
+ public:
+  AttentionRoutine plan(const AttentionMetadata& metadata,
+                        const cudagraph::BatchDescriptor& descriptor,
+                        device::Stream&) override {
+    // What a graph stands for decides, never the batch that happens to be there: a graph for mixed
+    // batches is captured and replayed with uniform ones, too.
+    if (descriptor.num_reqs) {
+      return descriptor.uniform ? routine_of(descriptor.num_tokens / *descriptor.num_reqs)
+                                : AttentionRoutine{};
+    }
+    return routine_of(common_query_len(metadata.host_query_start_loc));
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<AttentionBackend> create_separate_backend(const BackendResources&) {
+  return std::make_unique<SeparateBackend>();
+}
+
+}  // namespace reprise::attention

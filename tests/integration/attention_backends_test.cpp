@@ -1,0 +1,269 @@
+#include "reprise/attention/attention_backend.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/integration/tiny_engine.h"
+
+// Every attention backend in every mode and level: replay equals eager, the mode is what its support
+// allows, and all of them give the logits of the unified one. A plan of another batch shows.
+namespace reprise {
+namespace {
+
+using attention::AttentionBackend;
+using attention::BackendInfo;
+using cudagraph::CompilationMode;
+using cudagraph::CudagraphMode;
+using cudagraph::CudagraphRuntimeMode;
+using testing::Mix;
+using testing::TestBatch;
+using testing::TinyEngine;
+
+constexpr std::array kModes = {CudagraphMode::NONE,
+                               CudagraphMode::PIECEWISE,
+                               CudagraphMode::FULL,
+                               CudagraphMode::FULL_DECODE_ONLY,
+                               CudagraphMode::FULL_AND_PIECEWISE};
+constexpr std::array kLevels = {CompilationMode::NONE,
+                                CompilationMode::STOCK_TORCH_COMPILE,
+                                CompilationMode::DYNAMO_TRACE_ONCE,
+                                CompilationMode::VLLM_COMPILE};
+constexpr std::array kMixes = {Mix::prefill, Mix::uniform_decode, Mix::mixed, Mix::chunked};
+
+struct Backend {
+  const char* name;
+  int version;
+};
+constexpr std::array kBackends = {Backend{"FLASH_ATTN", 2}, Backend{"TRITON_ATTN", 0}, Backend{"FLASHINFER", 0}};
+
+const BackendInfo& info(const Backend& backend) {
+  return attention::find_attention_backend(backend.name, backend.version);
+}
+
+struct Outcome {
+  std::vector<float> logits;
+  std::vector<std::byte> kv;
+};
+
+Outcome run(TinyEngine& engine,
+            const TestBatch& batch,
+            const cudagraph::Decision& decision,
+            CudagraphRuntimeMode run_as,
+            std::span<const std::byte> kv_before) {
+  engine.restore_kv(kv_before);
+  const engine::StepResult& result = engine.runner().run(batch.rows(), decision, run_as);
+  Outcome outcome{engine.logits(result), engine.save_kv()};
+  // The next step must write its results anew.
+  std::fill_n(result.logits.data_as<float>(), result.logits.num_elements(), NAN);
+  return outcome;
+}
+
+bool same_bits(const Outcome& a, const Outcome& b) {
+  return a.logits.size() == b.logits.size() &&
+         std::memcmp(a.logits.data(), b.logits.data(), a.logits.size() * sizeof(float)) == 0 && a.kv == b.kv;
+}
+
+bool all_finite(const Outcome& outcome) {
+  return std::ranges::all_of(outcome.logits, [](float logit) { return std::isfinite(logit); });
+}
+
+/// |a - b| / |b|
+double relative_distance(std::span<const float> a, std::span<const float> b) {
+  double square_error = 0;
+  double square = 0;
+  for (size_t i = 0; i < b.size(); ++i) {
+    square_error += std::pow(a[i] - b[i], 2);
+    square += std::pow(b[i], 2);
+  }
+  return std::sqrt(square_error / square);
+}
+
+class AttentionBackends
+    : public ::testing::TestWithParam<std::tuple<Backend, CudagraphMode, CompilationMode>> {};
+
+std::string cell_name(const ::testing::TestParamInfo<AttentionBackends::ParamType>& instance) {
+  const auto& [backend, mode, level] = instance.param;
+  return fmt::format("{}_{}_{}_{}", backend.name, backend.version, to_string(mode), to_string(level));
+}
+
+TEST_P(AttentionBackends, replay_what_they_compute_eagerly_and_compute_what_the_unified_one_does) {
+  const auto& [backend, mode, level] = GetParam();
+  TinyEngine engine({.mode = mode, .level = level, .attention = &info(backend)});
+  TinyEngine unified({.mode = CudagraphMode::NONE, .level = level});
+  for (const auto& record : engine.runner().capture({}).records) EXPECT_EQ(record.failure, "");
+  engine.randomize_kv(11);
+  const std::vector<std::byte> kv_before = engine.save_kv();
+  uint32_t seed = 100;
+  for (Mix mix : kMixes) {
+    for (int32_t num_tokens : {1, 2, 3, 8, 9, 16, 17, 32, 64}) {
+      if (mix == Mix::uniform_decode && num_tokens > 16) continue;
+      const TestBatch batch(mix, num_tokens, 16, seed++);
+      const cudagraph::Decision decision = engine.runner().dispatcher().dispatch(batch.facts());
+      const std::string what = fmt::format("{} of {} tokens as {} [{}]",
+                                           to_string(mix),
+                                           num_tokens,
+                                           to_string(decision.mode),
+                                           to_string(decision.descriptor));
+      const Outcome replay = run(engine, batch, decision, decision.mode, kv_before);
+      const Outcome eager = run(engine, batch, decision, CudagraphRuntimeMode::NONE, kv_before);
+      EXPECT_TRUE(same_bits(replay, eager)) << what;
+      EXPECT_TRUE(all_finite(replay)) << what;
+      const cudagraph::Decision unpadded{.descriptor = {.num_tokens = num_tokens}};
+      const Outcome bare = run(engine, batch, unpadded, CudagraphRuntimeMode::NONE, kv_before);
+      EXPECT_TRUE(same_bits(replay, bare)) << what << " against the unpadded batch";
+      const Outcome want = run(unified, batch, unpadded, CudagraphRuntimeMode::NONE, kv_before);
+      if (std::string_view(backend.name) == "FLASHINFER") {
+        // Contexts in parts have another order of sums: a last bit of a bfloat16 here and there.
+        EXPECT_LT(relative_distance(replay.logits, want.logits), 1e-2) << what;
+      } else {
+        EXPECT_TRUE(same_bits(replay, want)) << what << " against the unified backend";
+      }
+      if (HasFailure()) return;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(modes_and_levels,
+                         AttentionBackends,
+                         ::testing::Combine(::testing::ValuesIn(kBackends),
+                                            ::testing::ValuesIn(kModes),
+                                            ::testing::ValuesIn(kLevels)),
+                         cell_name);
+
+TEST(AttentionBackends, get_the_graphs_that_they_support) {
+  const auto captured = [](const Backend& backend, CudagraphMode wish) {
+    TinyEngine engine({.mode = wish, .attention = &info(backend)});
+    (void)engine.runner().capture({});
+    const auto mode_of = [&](Mix mix) {
+      return engine.runner().dispatcher().dispatch(TestBatch(mix, 8, 16, 1).facts()).mode;
+    };
+    return std::tuple{engine.resolved().mode, mode_of(Mix::uniform_decode), mode_of(Mix::mixed)};
+  };
+  using enum CudagraphRuntimeMode;
+  EXPECT_EQ(captured({"FLASH_ATTN", 3}, CudagraphMode::FULL), std::tuple(CudagraphMode::FULL, FULL, FULL));
+  EXPECT_EQ(captured({"TRITON_ATTN", 0}, CudagraphMode::FULL), std::tuple(CudagraphMode::FULL, FULL, FULL));
+  for (const Backend& backend : {Backend{"FLASH_ATTN", 2}, Backend{"FLASHINFER", 0}}) {
+    EXPECT_EQ(captured(backend, CudagraphMode::FULL),
+              std::tuple(CudagraphMode::FULL_AND_PIECEWISE, FULL, PIECEWISE));
+  }
+}
+
+TEST(AttentionBackends, split_contexts_far_from_those_at_capture_in_float32_within_a_bound) {
+  TinyEngine planned({.mode = CudagraphMode::FULL_DECODE_ONLY,
+                      .dtype = DType::f32,
+                      .attention = &info({"FLASHINFER", 0})});
+  TinyEngine unified({.mode = CudagraphMode::NONE, .dtype = DType::f32});
+  (void)planned.runner().capture({});
+  planned.randomize_kv(14);
+  const std::vector<std::byte> kv_before = planned.save_kv();
+  bool had_other_bits = false;
+  for (int32_t context : {0, 1, 31, 32, 33, 100, 254}) {
+    const std::vector<int32_t> tokens = {42};
+    std::vector<kv_cache::BlockId> blocks;
+    for (int32_t b = 0; b * TinyEngine::kBlockSize <= context; ++b) blocks.push_back(kv_cache::BlockId{b + 1});
+    const engine::BatchRow row{
+        .token_ids = tokens, .num_computed_tokens = context, .block_ids = blocks, .samples = true};
+    const cudagraph::Decision decision =
+        planned.runner().dispatcher().dispatch({.num_tokens = 1, .num_reqs = 1, .uniform = true});
+    ASSERT_EQ(decision.mode, CudagraphRuntimeMode::FULL);
+    const auto logits = [&](TinyEngine& engine, CudagraphRuntimeMode mode) {
+      engine.restore_kv(kv_before);
+      return engine.logits(engine.runner().run({&row, 1}, decision, mode));
+    };
+    const std::vector<float> replay = logits(planned, CudagraphRuntimeMode::FULL);
+    EXPECT_EQ(replay, logits(planned, CudagraphRuntimeMode::NONE)) << context;
+    const std::vector<float> want = logits(unified, CudagraphRuntimeMode::NONE);
+    EXPECT_LT(relative_distance(replay, want), 2e-6) << context;
+    had_other_bits |= replay != want;
+    if (context < 32) {
+      EXPECT_EQ(replay, want) << "one part is no parts";
+    }
+  }
+  EXPECT_TRUE(had_other_bits) << "no context was split";
+}
+
+/// The planned backend with a mistake that a test can switch on.
+enum class Mistake : uint8_t { none, another_size, not_written };
+Mistake mistake = Mistake::none;
+
+class MistakenBackend final : public AttentionBackend {
+ public:
+  explicit MistakenBackend(const attention::BackendResources& resources)
+      : planned_(attention::create_planned_backend(resources)) {}
+
+  AttentionRoutine plan(const attention::AttentionMetadata& metadata,
+                        const cudagraph::BatchDescriptor& descriptor,
+                        device::Stream& stream) override {
+    if (mistake == Mistake::not_written && descriptor == last_descriptor_) return last_;
+    cudagraph::BatchDescriptor taken_for = descriptor;
+    if (mistake == Mistake::another_size && descriptor.num_reqs) {
+      taken_for.num_tokens *= 2;
+      *taken_for.num_reqs *= 2;
+    }
+    last_descriptor_ = descriptor;
+    return last_ = planned_->plan(metadata, taken_for, stream);
+  }
+
+ private:
+  std::unique_ptr<AttentionBackend> planned_;
+  cudagraph::BatchDescriptor last_descriptor_;
+  AttentionRoutine last_;
+};
+
+class WrongPlan : public ::testing::Test {
+ protected:
+  WrongPlan() {
+    (void)engine_.runner().capture({});
+    engine_.randomize_kv(3);
+  }
+  ~WrongPlan() override { mistake = Mistake::none; }
+
+  BackendInfo backend_{.name = "FLASHINFER",
+                       .support = cudagraph::AttentionCGSupport::UNIFORM_SINGLE_TOKEN_DECODE,
+                       .create = [](const attention::BackendResources& resources)
+                           -> std::unique_ptr<AttentionBackend> {
+                         return std::make_unique<MistakenBackend>(resources);
+                       }};
+  TinyEngine engine_{{.mode = CudagraphMode::FULL_DECODE_ONLY, .attention = &backend_}};
+};
+
+TEST_F(WrongPlan, for_another_batch_size_is_refused_and_the_step_runs_without_its_graph) {
+  const TestBatch batch(Mix::uniform_decode, 4, 16, 7);
+  const std::vector<std::byte> kv = engine_.save_kv();
+  const auto step = [&] {
+    engine_.restore_kv(kv);
+    const engine::StepResult& result = engine_.runner().execute(batch.rows(), batch.facts());
+    return std::pair{result.decision.mode, engine_.logits(result)};
+  };
+  const auto [mode, want] = step();
+  EXPECT_EQ(mode, CudagraphRuntimeMode::FULL);
+  mistake = Mistake::another_size;
+  const auto [mode_after, got] = step();
+  EXPECT_EQ(mode_after, CudagraphRuntimeMode::NONE);
+  EXPECT_EQ(got, want);
+  ASSERT_EQ(engine_.runner().retired_graphs().size(), 1U);
+  EXPECT_EQ(engine_.runner().retired_graphs()[0].descriptor.num_tokens, 4);
+}
+
+TEST_F(WrongPlan, of_the_step_before_gives_no_logits_to_requests_that_took_other_places) {
+  // As after a preemption: the same number of requests, of other lengths.
+  const TestBatch before(Mix::uniform_decode, 4, 16, 7);
+  const TestBatch after(Mix::uniform_decode, 4, 16, 8);
+  (void)engine_.runner().execute(before.rows(), before.facts());
+  mistake = Mistake::not_written;
+  const engine::StepResult& stale = engine_.runner().execute(after.rows(), after.facts());
+  ASSERT_EQ(stale.decision.mode, CudagraphRuntimeMode::FULL);
+  for (int32_t row = 0; row < stale.num_logits; ++row) {
+    const auto r = static_cast<size_t>(row);
+    const bool is_other = before.rows()[r].num_computed_tokens != after.rows()[r].num_computed_tokens;
+    EXPECT_EQ(std::isnan(engine_.runner().logits_row(stale, row)[0]), is_other) << row;
+  }
+  mistake = Mistake::none;
+  for (float logit : engine_.logits(engine_.runner().execute(after.rows(), after.facts()))) {
+    EXPECT_TRUE(std::isfinite(logit));
+  }
+}
+
+}  // namespace
+}  // namespace reprise
