@@ -22,6 +22,11 @@ REPRISE_DEVICE RequestTokens request_tokens(const AttentionKernelArguments& a, i
   return {request, first, next - first, a.seq_lens[request]};
 }
 
+/// The same where every request has query_len tokens.
+REPRISE_DEVICE RequestTokens uniform_request(const AttentionKernelArguments& a, int64_t request) {
+  return {request, request * a.query_len, a.query_len, a.seq_lens[request]};
+}
+
 /// Positions that token `token` of the request sees: [window_begin, context).
 REPRISE_DEVICE int64_t context_of(const RequestTokens& r, int64_t token) {
   return r.seq_len - r.num_tokens + token + 1;
@@ -42,57 +47,92 @@ REPRISE_DEVICE const T* cache_row(const AttentionKernelArguments& a,
   return static_cast<const T*>(cache) + row * a.head_dim;
 }
 
-/// Any type and head: a warp takes one head of one token, and one position after the other.
+/// What a warp found for one head of one token: element lane + 32 j of the sums.
+struct AttentionRow {
+  static constexpr int kMost = kMaxAttentionHeadDim / kWarpSize;
+
+  float sums[kMost];
+  float largest;  // score
+  float total;
+};
+
+/// One position after the other of [begin, end), by a warp.
 template <typename T>
+REPRISE_DEVICE AttentionRow attend_row(const AttentionKernelArguments& a,
+                                       int64_t request,
+                                       int64_t token,
+                                       int64_t head,
+                                       int64_t begin,
+                                       int64_t end) {
+  const T* q = static_cast<const T*>(a.q) + token * a.q_token_stride + head * a.q_head_stride;
+  AttentionRow row = {{}, kLowest, 0};
+  for (int64_t position = begin; position < end; ++position) {
+    const T* key = cache_row<T>(a, a.key_cache, request, head / a.group_size, position);
+    const T* value = cache_row<T>(a, a.value_cache, request, head / a.group_size, position);
+    float score = 0;
+    for (int64_t i = lane_index(); i < a.head_dim; i += kWarpSize) {
+      score = multiply_add(as_float(q[i]), as_float(key[i]), score);
+    }
+    score = warp_sum(score) * a.scale;
+    const float maximum = score > row.largest ? score : row.largest;
+    const float correction = exponential(row.largest - maximum);
+    const float weight = exponential(score - maximum);
+    row.largest = maximum;
+    row.total = row.total * correction + weight;
+    REPRISE_UNROLL
+    for (int j = 0; j < AttentionRow::kMost; ++j) {
+      const int64_t i = lane_index() + j * kWarpSize;
+      if (i < a.head_dim) {
+        row.sums[j] = multiply_add(weight, as_float(value[i]), row.sums[j] * correction);
+      }
+    }
+  }
+  return row;
+}
+
+template <typename T>
+REPRISE_DEVICE void store_row(const AttentionKernelArguments& a,
+                              int64_t token,
+                              int64_t head,
+                              const AttentionRow& row) {
+  T* out = static_cast<T*>(a.out) + token * a.out_token_stride + head * a.out_head_stride;
+  REPRISE_UNROLL
+  for (int j = 0; j < AttentionRow::kMost; ++j) {
+    const int64_t i = lane_index() + j * kWarpSize;
+    if (i < a.head_dim) put(out + i, row.total > 0 ? row.sums[j] / row.total : 0.0F);
+  }
+}
+
+/// Any type and head: a warp takes one head of one token.
+template <typename T, bool kUniform>
 REPRISE_DEVICE void attention_by_rows(const CudaAttentionArguments& arguments) {
-  constexpr int kMost = kMaxAttentionHeadDim / kWarpSize;
   const AttentionKernelArguments& a = arguments.call;
   const int64_t heads = a.kv_heads * a.group_size;
   const int64_t item = int64_t{block_index()} * num_warps() + warp_index();
   if (item >= a.num_tokens * heads) return;
   const int64_t token = item / heads;
   const int64_t head = item % heads;
-  T* out = static_cast<T*>(a.out) + token * a.out_token_stride + head * a.out_head_stride;
-  const T* q = static_cast<const T*>(a.q) + token * a.q_token_stride + head * a.q_head_stride;
 
   RequestTokens r = {0, 0, 0, 0};
   int64_t context = 0;
-  for (int64_t request = 0; request < a.num_reqs; ++request) {
-    const RequestTokens candidate = request_tokens(a, request);
-    const bool has_it =
-        token >= candidate.first_token && token < candidate.first_token + candidate.num_tokens;
-    if (has_it) {
-      r = candidate;
+  if (kUniform) {
+    if (token / a.query_len < a.num_reqs) {
+      r = uniform_request(a, token / a.query_len);
       context = context_of(r, token - r.first_token);
     }
-  }
-  float sums[kMost] = {};
-  float largest = kLowest;
-  float total = 0;
-  for (int64_t position = window_begin_of(a, context); position < context; ++position) {
-    const T* key = cache_row<T>(a, a.key_cache, r.request, head / a.group_size, position);
-    const T* value = cache_row<T>(a, a.value_cache, r.request, head / a.group_size, position);
-    float score = 0;
-    for (int64_t i = lane_index(); i < a.head_dim; i += kWarpSize) {
-      score = multiply_add(as_float(q[i]), as_float(key[i]), score);
-    }
-    score = warp_sum(score) * a.scale;
-    const float maximum = score > largest ? score : largest;
-    const float correction = exponential(largest - maximum);
-    const float weight = exponential(score - maximum);
-    largest = maximum;
-    total = total * correction + weight;
-    REPRISE_UNROLL
-    for (int j = 0; j < kMost; ++j) {
-      const int64_t i = lane_index() + j * kWarpSize;
-      if (i < a.head_dim) sums[j] = multiply_add(weight, as_float(value[i]), sums[j] * correction);
+  } else {
+    for (int64_t request = 0; request < a.num_reqs; ++request) {
+      const RequestTokens candidate = request_tokens(a, request);
+      const bool has_it =
+          token >= candidate.first_token && token < candidate.first_token + candidate.num_tokens;
+      if (has_it) {
+        r = candidate;
+        context = context_of(r, token - r.first_token);
+      }
     }
   }
-  REPRISE_UNROLL
-  for (int j = 0; j < kMost; ++j) {
-    const int64_t i = lane_index() + j * kWarpSize;
-    if (i < a.head_dim) put(out + i, total > 0 ? sums[j] / total : 0.0F);
-  }
+  store_row<T>(
+      a, token, head, attend_row<T>(a, r.request, token, head, window_begin_of(a, context), context));
 }
 
 /// A block's share of the work.
@@ -134,10 +174,16 @@ REPRISE_DEVICE AttentionTile find_tile(const AttentionKernelArguments& a, int64_
   return {{0, 0, 0, 0}, 0, 0, false};
 }
 
-/// Rows of tokens behind the last request are zeros; blocks share them.
+/// The tile of a request where every request has query_len tokens: at most one tile's rows.
+REPRISE_DEVICE AttentionTile uniform_tile(const AttentionKernelArguments& a, int64_t request) {
+  if (request >= a.num_reqs) return {{0, 0, 0, 0}, 0, 0, false};
+  const int64_t rows = a.query_len * a.group_size;
+  return {uniform_request(a, request), 0, rows, rows <= kAttentionWarpRows};
+}
+
+/// Rows of tokens from `first` on, behind the last request, are zeros; blocks share them.
 template <typename T>
-REPRISE_DEVICE void zero_padding(const AttentionKernelArguments& a) {
-  const int64_t first = a.query_start_loc[a.num_reqs];
+REPRISE_DEVICE void zero_padding(const AttentionKernelArguments& a, int64_t first) {
   const int64_t heads = a.kv_heads * a.group_size;
   for (int64_t i = block_index(); i < (a.num_tokens - first) * heads; i += grid_size()) {
     T* out = static_cast<T*>(a.out) + (first + i / heads) * a.out_token_stride +
@@ -369,35 +415,31 @@ REPRISE_DEVICE void store_attention(const AttentionKernelArguments& a,
   put(out + d, merged.total > 0 ? merged.sum / merged.total : 0.0F);
 }
 
-/// On the tensor cores, with the positions split over blocks; the last block of a tile to arrive
-/// merges what the others left. \pre q is aligned to 16 bytes and so are its strides
-template <typename T, int kHeadDim>
-REPRISE_DEVICE void attention_fragments(const CudaAttentionArguments& arguments) {
-  constexpr int kRowSize = kHeadDim + 2;
-  const AttentionKernelArguments& a = arguments.call;
-  zero_padding<T>(a);
-  const int64_t split = block_index() % arguments.num_splits;
-  const int64_t kv_head = block_index() / arguments.num_splits % a.kv_heads;
-  const int64_t tile_index = block_index() / arguments.num_splits / a.kv_heads;
-  const AttentionTile tile = find_tile(a, tile_index);
-  if (tile.num_rows == 0) return;
+/// The positions that the rows of a tile see, in steps of sixteen.
+struct AttentionSteps {
+  int64_t first;
+  int64_t count;
+};
 
-  // The positions of the tile in steps of sixteen, in as many parts as pay.
+REPRISE_DEVICE AttentionSteps steps_of(const AttentionKernelArguments& a, const AttentionTile& tile) {
   const int64_t last_token = (tile.first_row + tile.num_rows - 1) / a.group_size;
   const int64_t highest = max_of(0, context_of(tile.r, last_token));
   const int64_t lowest =
       window_begin_of(a, max_of(0, context_of(tile.r, tile.first_row / a.group_size)));
-  const int64_t first_step = lowest / kAttentionWarpRows;
-  const int64_t num_steps = max_of(0, ceil_div(highest, kAttentionWarpRows) - first_step);
-  const int64_t splits = max_of(
-      1,
-      min_of(arguments.num_splits,
-             ceil_div(num_steps * kAttentionWarpRows, kLeastSplitPositions)));
-  if (split >= splits) return;
-  const int64_t steps_per_split = ceil_div(num_steps, splits);
-  const int64_t begin = first_step + split * steps_per_split;
-  const int64_t end = first_step + min_of(num_steps, (split + 1) * steps_per_split);
+  const int64_t first = lowest / kAttentionWarpRows;
+  return {first, max_of(0, ceil_div(highest, kAttentionWarpRows) - first)};
+}
 
+/// A block takes in the steps [begin, end) of a tile, and its threads call act(row, d, element) for
+/// what came out. Shared memory must be free; before it is used again, the block must meet.
+template <typename T, int kHeadDim, typename Act>
+REPRISE_DEVICE void attend_tile(const AttentionKernelArguments& a,
+                                const AttentionTile& tile,
+                                int64_t kv_head,
+                                int64_t begin,
+                                int64_t end,
+                                const Act& act) {
+  constexpr int kRowSize = kHeadDim + 2;
   const int64_t first_row =
       tile.first_row + (tile.shares_rows ? 0 : warp_index() * kAttentionWarpRows);
   AttentionRows<T, kHeadDim> rows(a, tile, kv_head, first_row);
@@ -409,31 +451,64 @@ REPRISE_DEVICE void attention_fragments(const CudaAttentionArguments& arguments)
   auto* shared = reinterpret_cast<float*>(shared_memory());  // [warps][16][kRowSize]
   rows.leave_in(shared + warp_index() * kAttentionWarpRows * kRowSize);
   sync_block();
+  const int num_elements = static_cast<int>(tile.num_rows) * kHeadDim;
+  for (int i = thread_index(); i < num_elements; i += num_threads()) {
+    const int row = i / kHeadDim;
+    const int d = i % kHeadDim;
+    act(row,
+        d,
+        merge_parts<kHeadDim>(shared + row * kRowSize,
+                              kAttentionWarpRows * kRowSize,
+                              tile.shares_rows ? num_warps() : 1,
+                              d,
+                              [](const float* place) { return *place; }));
+  }
+}
+
+/// On the tensor cores, with the positions split over blocks; the last block of a tile to arrive
+/// merges what the others left. \pre q is aligned to 16 bytes and so are its strides
+template <typename T, int kHeadDim, bool kUniform>
+REPRISE_DEVICE void attention_fragments(const CudaAttentionArguments& arguments) {
+  constexpr int kRowSize = kHeadDim + 2;
+  const AttentionKernelArguments& a = arguments.call;
+  zero_padding<T>(a, kUniform ? a.num_reqs * a.query_len : a.query_start_loc[a.num_reqs]);
+  const int64_t split = block_index() % arguments.num_splits;
+  const int64_t kv_head = block_index() / arguments.num_splits % a.kv_heads;
+  const int64_t tile_index = block_index() / arguments.num_splits / a.kv_heads;
+  const AttentionTile tile = kUniform ? uniform_tile(a, tile_index) : find_tile(a, tile_index);
+  if (tile.num_rows == 0) return;
+
+  // In as many parts as pay.
+  const AttentionSteps steps = steps_of(a, tile);
+  const int64_t splits = max_of(
+      1,
+      min_of(arguments.num_splits,
+             ceil_div(steps.count * kAttentionWarpRows, kLeastSplitPositions)));
+  if (split >= splits) return;
+  const int64_t steps_per_split = ceil_div(steps.count, splits);
 
   const int num_elements = static_cast<int>(tile.num_rows) * kHeadDim;
   const int64_t part_size = int64_t{kAttentionTileRows} * kRowSize;
   const int64_t item = tile_index * a.kv_heads + kv_head;
   float* partials = arguments.partials + item * arguments.num_splits * part_size;
-  for (int i = thread_index(); i < num_elements; i += num_threads()) {
-    const int row = i / kHeadDim;
-    const int d = i % kHeadDim;
-    const MergedElement merged =
-        merge_parts<kHeadDim>(shared + row * kRowSize,
-                              kAttentionWarpRows * kRowSize,
-                              tile.shares_rows ? num_warps() : 1,
-                              d,
-                              [](const float* place) { return *place; });
-    if (splits == 1) {
-      store_attention<T>(a, tile, kv_head, row, d, merged);
-      continue;
-    }
-    float* part = partials + split * part_size + row * kRowSize;
-    part[d] = merged.sum;
-    if (d == 0) {
-      part[kHeadDim] = merged.largest;
-      part[kHeadDim + 1] = merged.total;
-    }
-  }
+  attend_tile<T, kHeadDim>(
+      a,
+      tile,
+      kv_head,
+      steps.first + split * steps_per_split,
+      steps.first + min_of(steps.count, (split + 1) * steps_per_split),
+      [&](int row, int d, const MergedElement& merged) {
+        if (splits == 1) {
+          store_attention<T>(a, tile, kv_head, row, d, merged);
+          return;
+        }
+        float* part = partials + split * part_size + row * kRowSize;
+        part[d] = merged.sum;
+        if (d == 0) {
+          part[kHeadDim] = merged.largest;
+          part[kHeadDim + 1] = merged.total;
+        }
+      });
   if (splits == 1) return;
 
   fence();

@@ -55,6 +55,41 @@ const device::Kernel* fragment_kernel(const AttentionKernels& kernels, const Ten
   return q.size(2) == kLargestFragmentHead ? kernels.head_128 : nullptr;
 }
 
+AttentionKernelArguments attention_arguments(const OpCall& call, std::span<const Tensor> in) {
+  const Tensor& q = in[0];
+  const Tensor& keys = in[1];
+  const Tensor& out = in[6];
+  return {.q = q.data(),
+          .key_cache = keys.data(),
+          .value_cache = in[2].data(),
+          .out = out.data(),
+          .out_scale = nullptr,
+          .query_start_loc = in[3].data_as<int32_t>(),
+          .seq_lens = in[4].data_as<int32_t>(),
+          .block_table = in[5].data_as<int32_t>(),
+          .q_token_stride = q.stride(0),
+          .q_head_stride = q.stride(1),
+          .out_token_stride = out.stride(0),
+          .out_head_stride = out.stride(1),
+          .block_table_stride = in[5].stride(0),
+          .num_tokens = q.size(0),
+          .num_reqs = in[4].size(0),
+          .kv_heads = keys.size(1),
+          .group_size = q.size(1) / keys.size(1),
+          .head_dim = q.size(2),
+          .block_size = keys.size(2),
+          .sliding_window = call.attributes.sliding_window,
+          .tokens_per_block = 0,
+          .query_len = 1,
+          .scale = call.attributes.scale,
+          .out_type = AttentionOut::like_q};
+}
+
+// The first is what is written.
+std::array<device::BufferUse, 7> attention_uses(std::span<const Tensor> in) {
+  return {writes(in[6]), reads(in[0]), reads(in[1]), reads(in[2]), reads(in[3]), reads(in[4]), reads(in[5])};
+}
+
 }  // namespace
 
 CudaExecutor::CudaExecutor(device::Stream& stream,
@@ -152,7 +187,6 @@ bool CudaExecutor::run(const OpCall& call, std::span<const Tensor> in, std::span
 
 bool CudaExecutor::launch_attention(const OpCall& call, std::span<const Tensor> in) {
   const Tensor& q = in[0];
-  const Tensor& keys = in[1];
   const Tensor& out = in[6];
   if (q.size(2) > kMaxAttentionHeadDim) {
     throw InvalidArgument(
@@ -162,64 +196,63 @@ bool CudaExecutor::launch_attention(const OpCall& call, std::span<const Tensor> 
   }
   require_dense_rows(q, "attention");
   require_dense_rows(out, "attention");
-  const int64_t num_tokens = q.size(0);
-  const int64_t num_reqs = in[4].size(0);
-  const int64_t kv_heads = keys.size(1);
-  const int64_t group_size = q.size(1) / kv_heads;
-  CudaAttentionArguments arguments = {
-      .call = {.q = q.data(),
-               .key_cache = keys.data(),
-               .value_cache = in[2].data(),
-               .out = out.data(),
-               .out_scale = nullptr,
-               .query_start_loc = in[3].data_as<int32_t>(),
-               .seq_lens = in[4].data_as<int32_t>(),
-               .block_table = in[5].data_as<int32_t>(),
-               .q_token_stride = q.stride(0),
-               .q_head_stride = q.stride(1),
-               .out_token_stride = out.stride(0),
-               .out_head_stride = out.stride(1),
-               .block_table_stride = in[5].stride(0),
-               .num_tokens = num_tokens,
-               .num_reqs = num_reqs,
-               .kv_heads = kv_heads,
-               .group_size = group_size,
-               .head_dim = q.size(2),
-               .block_size = keys.size(2),
-               .sliding_window = call.attributes.sliding_window,
-               .tokens_per_block = 0,
-               .scale = call.attributes.scale,
-               .out_type = AttentionOut::like_q},
-      .partials = static_cast<float*>(partials_.data()),
-      .arrived = static_cast<int32_t*>(arrived_.data()),
-      .max_tiles = 0,
-      .num_splits = 1};
-  const AttentionKernels kernels = attention_kernels(q.dtype());
-  const device::Kernel* kernel = fragment_kernel(kernels, q);
+  if (q.size(0) == 0) return false;
+  return attention().kind == AttentionRoutine::Kind::planned ? launch_planned_attention(call, in)
+                                                             : launch_split_attention(call, in);
+}
+
+bool CudaExecutor::launch_split_attention(const OpCall& call, std::span<const Tensor> in) {
+  CudaAttentionArguments arguments = {.call = attention_arguments(call, in),
+                                      .partials = static_cast<float*>(partials_.data()),
+                                      .arrived = static_cast<int32_t*>(arrived_.data()),
+                                      .max_tiles = 0,
+                                      .num_splits = 1};
+  AttentionKernelArguments& a = arguments.call;
+  a.query_len = attention().query_len;
+  const AttentionRoutineKernels routines = attention_kernels(in[0].dtype());
+  // A uniform tile is a whole request.
+  const bool is_uniform = attention().kind == AttentionRoutine::Kind::uniform &&
+                          a.query_len * a.group_size <= kAttentionTileRows;
+  const AttentionKernels& kernels = is_uniform ? routines.uniform : routines.any_batch;
+  const device::Kernel* kernel = fragment_kernel(kernels, in[0]);
   int64_t blocks = 0;
   if (kernel != nullptr) {
     // As many tiles as any batch of this shape can have.
     arguments.max_tiles =
-        std::min(num_reqs, num_tokens) + num_tokens * group_size / kAttentionTileRows;
+        is_uniform ? std::max<int64_t>(a.num_reqs, 1)
+                   : std::min(a.num_reqs, a.num_tokens) +
+                         a.num_tokens * a.group_size / kAttentionTileRows;
     arguments.num_splits =
-        num_splits(arguments.max_tiles * kv_heads, options_.num_multiprocessors);
-    blocks = arguments.max_tiles * kv_heads * arguments.num_splits;
+        num_splits(arguments.max_tiles * a.kv_heads, options_.num_multiprocessors);
+    blocks = arguments.max_tiles * a.kv_heads * arguments.num_splits;
   } else {
     kernel = kernels.by_rows;
-    blocks = ceil_div(num_tokens * q.size(1), kernel->cuda.threads_per_block / 32);
+    blocks = ceil_div(a.num_tokens * a.kv_heads * a.group_size, kernel->cuda.threads_per_block / 32);
   }
-  if (num_tokens == 0) blocks = 0;
-  return launch(stream(),
-                *kernel,
-                static_cast<uint32_t>(blocks),
-                arguments,
-                std::array{writes(out),
-                           reads(q),
-                           reads(keys),
-                           reads(in[2]),
-                           reads(in[3]),
-                           reads(in[4]),
-                           reads(in[5])});
+  return launch(
+      stream(), *kernel, static_cast<uint32_t>(blocks), arguments, attention_uses(in));
+}
+
+bool CudaExecutor::launch_planned_attention(const OpCall& call, std::span<const Tensor> in) {
+  const Tensor& plan = attention().plan;
+  const Tensor& partials = attention().partials;
+  const auto blocks = static_cast<uint32_t>(kBlocksPerMultiprocessor * options_.num_multiprocessors);
+  const PlannedAttentionArguments arguments = {.call = attention_arguments(call, in),
+                                               .plan = plan.data_as<int32_t>(),
+                                               .partials = partials.data_as<float>(),
+                                               .grid_size = blocks};
+  const AttentionRoutineKernels routines = attention_kernels(in[0].dtype());
+  const device::Kernel* kernel = fragment_kernel(routines.planned, in[0]);
+  std::array<device::BufferUse, 9> uses;
+  std::ranges::copy(attention_uses(in), uses.begin());
+  uses[7] = reads(plan);
+  uses[8] = writes(partials);
+  (void)launch(
+      stream(), kernel != nullptr ? *kernel : *routines.planned.by_rows, blocks, arguments, uses);
+  // Writes the rows of requests with parts, and leaves the others.
+  uses[0].access = device::BufferUse::Access::read_write;
+  uses[8] = reads(partials);
+  return launch(stream(), *routines.merge, blocks, arguments, uses);
 }
 
 bool CudaExecutor::launch_linear_rope_kv_write(const OpCall& call,

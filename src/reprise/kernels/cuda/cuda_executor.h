@@ -38,6 +38,8 @@ class CudaExecutor final : public EagerExecutor {
   /// The product before an epilogue that the library does not have; undefined if not launched.
   [[nodiscard]] Tensor product_of(std::span<const Tensor> in);
   bool launch_attention(const OpCall& call, std::span<const Tensor> in);
+  bool launch_split_attention(const OpCall& call, std::span<const Tensor> in);
+  bool launch_planned_attention(const OpCall& call, std::span<const Tensor> in);
   bool launch_linear_rope_kv_write(const OpCall& call,
                                    std::span<const Tensor> in,
                                    const Tensor& q_out);

@@ -78,12 +78,21 @@ LinearKernels linear_silu_and_mul_kernels(DType dtype) {
       {&linear_silu_and_mul_1_f16, &linear_silu_and_mul_4_f16, &linear_silu_and_mul_dots_f16});
 }
 
-AttentionKernels attention_kernels(DType dtype) {
-  return pick<AttentionKernels>(
+AttentionRoutineKernels attention_kernels(DType dtype) {
+  return pick<AttentionRoutineKernels>(
       dtype,
-      {.by_rows = &attention_by_rows_f32},
-      {&attention_64_bf16, &attention_128_bf16, &attention_by_rows_bf16},
-      {&attention_64_f16, &attention_128_f16, &attention_by_rows_f16});
+      {.any_batch = {.by_rows = &attention_by_rows_f32},
+       .uniform = {.by_rows = &uniform_attention_by_rows_f32},
+       .planned = {.by_rows = &planned_attention_by_rows_f32},
+       .merge = &merge_attention_f32},
+      {{&attention_64_bf16, &attention_128_bf16, &attention_by_rows_bf16},
+       {&uniform_attention_64_bf16, &uniform_attention_128_bf16, &uniform_attention_by_rows_bf16},
+       {&planned_attention_64_bf16, &planned_attention_128_bf16, &planned_attention_by_rows_bf16},
+       &merge_attention_bf16},
+      {{&attention_64_f16, &attention_128_f16, &attention_by_rows_f16},
+       {&uniform_attention_64_f16, &uniform_attention_128_f16, &uniform_attention_by_rows_f16},
+       {&planned_attention_64_f16, &planned_attention_128_f16, &planned_attention_by_rows_f16},
+       &merge_attention_f16});
 }
 
 const Kernel& sampling_kernel() { return sample_rows; }

@@ -22,6 +22,14 @@ struct AttentionKernels {
   const device::Kernel* by_rows = nullptr;
 };
 
+/// Of one type, by the routine that an attention backend asks for.
+struct AttentionRoutineKernels {
+  AttentionKernels any_batch;
+  AttentionKernels uniform;
+  AttentionKernels planned;
+  const device::Kernel* merge = nullptr;  // the second launch of the planned ones
+};
+
 /// Kernels that are launched as the CPU's of the same names are: same arguments, same grids. The
 /// others of the table have no code.
 [[nodiscard]] const KernelTable& row_kernels();
@@ -30,7 +38,7 @@ struct AttentionKernels {
 [[nodiscard]] LinearKernels linear_kernels(DType dtype);
 [[nodiscard]] LinearKernels lm_head_kernels(DType dtype);
 [[nodiscard]] LinearKernels linear_silu_and_mul_kernels(DType dtype);
-[[nodiscard]] AttentionKernels attention_kernels(DType dtype);
+[[nodiscard]] AttentionRoutineKernels attention_kernels(DType dtype);
 
 [[nodiscard]] const device::Kernel& sampling_kernel();
 

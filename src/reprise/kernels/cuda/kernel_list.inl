@@ -24,9 +24,23 @@
 
 // Shared memory of sample_rows: a word of 8 bytes for each of 256 bins, and three more.
 // Shared memory: [warps][16][head_dim + 2] floats.
-#define REPRISE_CUDA_ATTENTION_KERNELS(X, type, T)                                            \
-  X(attention_64_##type, CudaAttentionArguments, 128, 16896, attention_fragments<T, 64>)      \
-  X(attention_128_##type, CudaAttentionArguments, 128, 33280, attention_fragments<T, 128>)
+#define REPRISE_CUDA_ATTENTION_KERNELS(X, type, T)                                                    \
+  X(attention_64_##type, CudaAttentionArguments, 128, 16896, attention_fragments<T, 64, false>)       \
+  X(attention_128_##type, CudaAttentionArguments, 128, 33280, attention_fragments<T, 128, false>)     \
+  X(uniform_attention_64_##type, CudaAttentionArguments, 128, 16896, attention_fragments<T, 64, true>) \
+  X(uniform_attention_128_##type, CudaAttentionArguments, 128, 33280,                                 \
+    attention_fragments<T, 128, true>)                                                                \
+  X(planned_attention_64_##type, PlannedAttentionArguments, 128, 16896,                               \
+    planned_attention_fragments<T, 64>)                                                               \
+  X(planned_attention_128_##type, PlannedAttentionArguments, 128, 33280,                              \
+    planned_attention_fragments<T, 128>)
+
+#define REPRISE_CUDA_ATTENTION_BY_ROWS(X, type, T)                                             \
+  X(attention_by_rows_##type, CudaAttentionArguments, 256, 0, attention_by_rows<T, false>)     \
+  X(uniform_attention_by_rows_##type, CudaAttentionArguments, 256, 0, attention_by_rows<T, true>) \
+  X(planned_attention_by_rows_##type, PlannedAttentionArguments, 256, 0,                       \
+    planned_attention_by_rows<T>)                                                              \
+  X(merge_attention_##type, PlannedAttentionArguments, 128, 0, merge_attention<T>)
 
 // Shared memory of ops on rows: one float per warp.
 #define REPRISE_CUDA_KERNELS(X)                                                          \
@@ -43,7 +57,9 @@
   REPRISE_CUDA_DOT_KERNELS(X, f32, float)                                                \
   REPRISE_CUDA_DOT_KERNELS(X, bf16, BFloat16)                                            \
   REPRISE_CUDA_DOT_KERNELS(X, f16, Float16)                                              \
-  REPRISE_CUDA_FLOAT_KERNELS(X, attention_by_rows, CudaAttentionArguments, 256, 0)       \
+  REPRISE_CUDA_ATTENTION_BY_ROWS(X, f32, float)                                          \
+  REPRISE_CUDA_ATTENTION_BY_ROWS(X, bf16, BFloat16)                                      \
+  REPRISE_CUDA_ATTENTION_BY_ROWS(X, f16, Float16)                                        \
   X(sample_rows, CudaSamplingArguments, 256, 2080, sample_rows)                          \
   REPRISE_CUDA_ATTENTION_KERNELS(X, bf16, BFloat16)                                      \
   REPRISE_CUDA_ATTENTION_KERNELS(X, f16, Float16)

@@ -1,0 +1,227 @@
+#pragma once
+
+#include "reprise/kernels/cuda/attention_kernels.cuh"
+#include "reprise/tensor/attention_plan.h"
+
+// Attention whose work a host cut up: the grid is fixed, the plan says how much there is to do. What
+// parts leave is merged by a second launch. See attention/planned_attention.inl, its CPU twin.
+namespace reprise::kernels::cuda {
+
+/// A plan in memory, and whether it is one of this batch.
+struct AttentionPlan {
+  const AttentionPlanHeader& header;
+  const PlannedRequest* requests;
+
+  REPRISE_DEVICE explicit AttentionPlan(const int32_t* words)
+      : header(*reinterpret_cast<const AttentionPlanHeader*>(words)),
+        requests(reinterpret_cast<const PlannedRequest*>(&header + 1)) {}
+
+  REPRISE_DEVICE bool fits(const AttentionKernelArguments& a) const {
+    return header.num_reqs <= a.num_reqs && header.num_tokens <= a.num_tokens &&
+           header.num_tokens == a.query_start_loc[a.num_reqs];
+  }
+  REPRISE_DEVICE bool fits(const AttentionKernelArguments& a, int64_t request) const {
+    const PlannedRequest& r = requests[request];
+    return r.seq_len == a.seq_lens[request] && r.first_token == a.query_start_loc[request] &&
+           r.first_token + r.num_tokens == a.query_start_loc[request + 1];
+  }
+  /// The request of an item: the last one that starts at or before it.
+  REPRISE_DEVICE int64_t request_of(int64_t item) const {
+    int64_t low = 0;
+    int64_t high = header.num_reqs;
+    while (high - low > 1) {
+      const int64_t middle = (low + high) / 2;
+      if (requests[middle].first_item <= item) {
+        low = middle;
+      } else {
+        high = middle;
+      }
+    }
+    return low;
+  }
+};
+
+/// One item of a plan: tokens of a request, over all of their positions or over a part of them.
+struct PlannedItem {
+  RequestTokens r;
+  int64_t begin;  // tokens, of the request's
+  int64_t end;
+  int64_t part;  // -1: all positions
+  int64_t first_position;
+  int64_t last_position;  // behind it
+  bool fits;
+};
+
+REPRISE_DEVICE PlannedItem planned_item(const AttentionKernelArguments& a,
+                                        const AttentionPlan& plan,
+                                        int64_t item) {
+  const int64_t request = plan.request_of(item);
+  const PlannedRequest& r = plan.requests[request];
+  const RequestTokens tokens = {request, r.first_token, r.num_tokens, r.seq_len};
+  const int64_t index = item - r.first_item;
+  const bool fits = plan.fits(a, request);
+  if (r.first_part < 0) {
+    const int64_t begin = index * plan.header.tokens_per_item;
+    const int64_t end = min_of(begin + plan.header.tokens_per_item, r.num_tokens);
+    return {tokens, begin, end, -1, 0, r.seq_len, fits};
+  }
+  const int64_t first = index * plan.header.positions_per_part;
+  const int64_t last = min_of(first + plan.header.positions_per_part, r.seq_len);
+  return {tokens, 0, 1, r.first_part + index, first, last, fits};
+}
+
+/// Where a head of a part leaves its sums, largest score (times log2(e)) and total weight.
+REPRISE_DEVICE float* partial_of(const PlannedAttentionArguments& p, int64_t part, int64_t head) {
+  const int64_t heads = p.call.kv_heads * p.call.group_size;
+  return p.partials + (part * heads + head) * (p.call.head_dim + 2);
+}
+
+/// Fills rows of tokens [begin, end), of heads [head_begin, head_end): with zeros, or with NaN where
+/// nobody may take them for results. By the block.
+template <typename T>
+REPRISE_DEVICE void fill_rows(const AttentionKernelArguments& a,
+                              int64_t begin,
+                              int64_t end,
+                              int64_t head_begin,
+                              int64_t head_end,
+                              float value) {
+  for (int64_t token = begin; token < end; ++token) {
+    for (int64_t head = head_begin; head < head_end; ++head) {
+      T* out = static_cast<T*>(a.out) + token * a.out_token_stride + head * a.out_head_stride;
+      for (int64_t d = thread_index(); d < a.head_dim; d += num_threads()) put(out + d, value);
+    }
+  }
+}
+
+/// Calls act(item, kv_head) for each of the block's, and fills the rows that no item has.
+template <typename T, typename Act>
+REPRISE_DEVICE void for_each_item(const PlannedAttentionArguments& p, const Act& act) {
+  const AttentionKernelArguments& a = p.call;
+  const AttentionPlan plan(p.plan);
+  const bool fits = plan.fits(a);
+  const float nan = float_of(0x7FC00000U);
+  const int64_t first = fits ? plan.header.num_tokens : 0;
+  for (int64_t token = first + block_index(); token < a.num_tokens; token += grid_size()) {
+    fill_rows<T>(a, token, token + 1, 0, a.kv_heads * a.group_size, fits ? 0.0F : nan);
+  }
+  if (!fits) return;
+  for (int64_t unit = block_index(); unit < plan.header.num_items * a.kv_heads;
+       unit += grid_size()) {
+    const PlannedItem item = planned_item(a, plan, unit / a.kv_heads);
+    const int64_t kv_head = unit % a.kv_heads;
+    if (item.fits) {
+      act(item, kv_head);
+    } else {
+      fill_rows<T>(a,
+                   item.r.first_token + item.begin,
+                   item.r.first_token + item.end,
+                   kv_head * a.group_size,
+                   (kv_head + 1) * a.group_size,
+                   nan);
+    }
+  }
+}
+
+/// Any type and head: a warp takes one head of one token.
+template <typename T>
+REPRISE_DEVICE void planned_attention_by_rows(const PlannedAttentionArguments& p) {
+  const AttentionKernelArguments& a = p.call;
+  for_each_item<T>(p, [&](const PlannedItem& item, int64_t kv_head) {
+    const int64_t num_rows = (item.end - item.begin) * a.group_size;
+    for (int64_t index = warp_index(); index < num_rows; index += num_warps()) {
+      const int64_t token = item.begin + index / a.group_size;
+      const int64_t head = kv_head * a.group_size + index % a.group_size;
+      const int64_t context = max_of(0, context_of(item.r, token));
+      const AttentionRow row =
+          attend_row<T>(a,
+                        item.r.request,
+                        item.r.first_token + token,
+                        head,
+                        max_of(item.first_position, window_begin_of(a, context)),
+                        min_of(item.last_position, context));
+      if (item.part < 0) {
+        store_row<T>(a, item.r.first_token + token, head, row);
+        continue;
+      }
+      float* partial = partial_of(p, item.part, head);
+      REPRISE_UNROLL
+      for (int j = 0; j < AttentionRow::kMost; ++j) {
+        const int64_t i = lane_index() + j * kWarpSize;
+        if (i < a.head_dim) partial[i] = row.sums[j];
+      }
+      if (lane_index() == 0) {
+        partial[a.head_dim] = row.largest * kLog2E;
+        partial[a.head_dim + 1] = row.total;
+      }
+    }
+  });
+}
+
+/// On the tensor cores. \pre q is aligned to 16 bytes and so are its strides
+template <typename T, int kHeadDim>
+REPRISE_DEVICE void planned_attention_fragments(const PlannedAttentionArguments& p) {
+  const AttentionKernelArguments& a = p.call;
+  for_each_item<T>(p, [&](const PlannedItem& item, int64_t kv_head) {
+    const int64_t last_row = item.end * a.group_size;
+    for (int64_t row = item.begin * a.group_size; row < last_row; row += kAttentionTileRows) {
+      const int64_t num_rows = min_of(kAttentionTileRows, last_row - row);
+      const AttentionTile tile = {item.r, row, num_rows, num_rows <= kAttentionWarpRows};
+      const AttentionSteps steps = steps_of(a, tile);
+      // Parts begin at multiples of sixteen positions.
+      const int64_t begin = max_of(steps.first, item.first_position / kAttentionWarpRows);
+      const int64_t end = min_of(steps.first + steps.count,
+                                 ceil_div(item.last_position, kAttentionWarpRows));
+      attend_tile<T, kHeadDim>(
+          a, tile, kv_head, begin, end, [&](int index, int d, const MergedElement& merged) {
+            if (item.part < 0) {
+              store_attention<T>(a, tile, kv_head, index, d, merged);
+              return;
+            }
+            float* partial =
+                partial_of(p, item.part, kv_head * a.group_size + (row + index) % a.group_size);
+            partial[d] = merged.sum;
+            if (d == 0) {
+              partial[kHeadDim] = merged.largest;
+              partial[kHeadDim + 1] = merged.total;
+            }
+          });
+      sync_block();  // before the next tile uses the shared memory
+    }
+  });
+}
+
+/// The parts of one head of a request become a row of the result, in the order of the positions.
+template <typename T>
+REPRISE_DEVICE void merge_attention(const PlannedAttentionArguments& p) {
+  const AttentionKernelArguments& a = p.call;
+  const AttentionPlan plan(p.plan);
+  if (plan.header.num_parts == 0 || !plan.fits(a)) return;
+  const int64_t heads = a.kv_heads * a.group_size;
+  for (int64_t unit = block_index(); unit < plan.header.num_reqs * heads; unit += grid_size()) {
+    const PlannedRequest& r = plan.requests[unit / heads];
+    if (r.first_part < 0 || !plan.fits(a, unit / heads)) continue;
+    const int64_t head = unit % heads;
+    const int64_t parts = ceil_div(r.seq_len, plan.header.positions_per_part);
+    const float* first = partial_of(p, r.first_part, head);
+    const int64_t stride = heads * (a.head_dim + 2);
+    T* out = static_cast<T*>(a.out) + r.first_token * a.out_token_stride + head * a.out_head_stride;
+    float largest = kLowest;
+    for (int64_t part = 0; part < parts; ++part) {
+      const float candidate = first[part * stride + a.head_dim];
+      largest = candidate > largest ? candidate : largest;
+    }
+    for (int64_t d = thread_index(); d < a.head_dim; d += num_threads()) {
+      float sum = 0;
+      float total = 0;
+      for (int64_t part = 0; part < parts; ++part) {
+        const float* partial = first + part * stride;
+        const float weight = exponential_2(partial[a.head_dim] - largest);
+        sum = multiply_add(partial[d], weight, sum);
+        total = multiply_add(partial[a.head_dim + 1], weight, total);
+      }
+      put(out + d, sum / total);
+    }
+  }
+}
+
+}  // namespace reprise::kernels::cuda
