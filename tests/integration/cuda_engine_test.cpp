@@ -100,6 +100,17 @@ void expect_same_bits(const Outcome& a, const Outcome& b, const std::string& wha
   for (float logit : a.logits) ASSERT_TRUE(std::isfinite(logit)) << what;
 }
 
+/// |a - b| / |b|
+double relative_distance(std::span<const float> a, std::span<const float> b) {
+  double square_error = 0;
+  double square = 0;
+  for (size_t i = 0; i < b.size(); ++i) {
+    square_error += std::pow(a[i] - b[i], 2);
+    square += std::pow(b[i], 2);
+  }
+  return std::sqrt(square_error / square);
+}
+
 constexpr std::array kModes = {CudagraphMode::NONE,
                                CudagraphMode::PIECEWISE,
                                CudagraphMode::FULL,
@@ -182,14 +193,8 @@ TEST(CudaEngine, computes_what_the_cpu_computes) {
           const Outcome want = run(cpu, batch, eager, CudagraphRuntimeMode::NONE, kv);
           const Outcome got = run(cuda, batch, eager, CudagraphRuntimeMode::NONE, kv);
           ASSERT_EQ(want.logits.size(), got.logits.size());
-          double square_error = 0;
-          double square = 0;
-          for (size_t i = 0; i < want.logits.size(); ++i) {
-            square_error += std::pow(want.logits[i] - got.logits[i], 2);
-            square += std::pow(want.logits[i], 2);
-          }
           // bf16 rounds in other places when sums have another order.
-          EXPECT_LT(std::sqrt(square_error / square), dtype == DType::f32 ? 1e-5 : 2e-2)
+          EXPECT_LT(relative_distance(got.logits, want.logits), dtype == DType::f32 ? 1e-5 : 2e-2)
               << to_string(mix);
         }
       }
@@ -361,6 +366,41 @@ TEST(MemoryProfile, extrapolates_from_the_two_largest_keys_of_each_kind) {
                 .cache_bytes(100),
             16U);
   EXPECT_EQ(engine::MemoryProfile{.used_bytes = 80}.cache_bytes(70), 0U);
+}
+
+TEST(CudaEngine, every_attention_backend_replays_what_it_computes_eagerly_and_what_the_cpu_computes) {
+  struct Backend {
+    const char* name;
+    int version;
+  };
+  for (const Backend backend : {Backend{"FLASH_ATTN", 2}, Backend{"TRITON_ATTN", 0}, Backend{"FLASHINFER", 0}}) {
+    for (const CudagraphMode mode : {CudagraphMode::FULL, CudagraphMode::FULL_AND_PIECEWISE}) {
+      Machine machine;
+      TinyEngineOptions cpu_options{.mode = mode, .level = CompilationMode::VLLM_COMPILE, .config = kHead64Config};
+      cpu_options.max_num_tokens = machine.is_real() ? 64 : 8;
+      cpu_options.max_num_reqs = machine.is_real() ? 16 : 4;
+      cpu_options.attention = &attention::find_attention_backend(backend.name, backend.version);
+      TinyEngine engine(machine.options(cpu_options));
+      TinyEngine cpu(cpu_options);
+      for (const auto& record : engine.runner().capture({}).records) EXPECT_EQ(record.failure, "");
+      engine.randomize_kv(11);
+      const std::vector<std::byte> kv = engine.save_kv();
+      uint32_t seed = 100;
+      for (Mix mix : kMixes) {
+        for (int32_t num_tokens : {1, 3}) {
+          const TestBatch batch(mix, num_tokens, cpu_options.max_num_reqs, seed++);
+          const cudagraph::Decision decision = engine.runner().dispatcher().dispatch(batch.facts());
+          const Outcome replay = run(engine, batch, decision, decision.mode, kv);
+          const Outcome eager = run(engine, batch, decision, CudagraphRuntimeMode::NONE, kv);
+          const std::string what = fmt::format("{} {}: {} of {} tokens", backend.name, backend.version, to_string(mix), num_tokens);
+          expect_same_bits(eager, replay, what);
+          const Outcome want = run(cpu, batch, decision, CudagraphRuntimeMode::NONE, kv);
+          EXPECT_LT(relative_distance(replay.logits, want.logits), 2e-2) << what;
+          if (::testing::Test::HasFailure()) return;
+        }
+      }
+    }
+  }
 }
 
 TEST(CudaEngine, many_replays_with_changing_lengths_and_tables_equal_eager_and_take_no_memory) {

@@ -400,6 +400,8 @@ std::unique_ptr<engine::ModelRunner> LLM::Impl::create_runner(
           .kv_cache = layout,
           .dispatcher = dispatcher,
           .attention = report.attention,
+          // A GPU has several hundred places for blocks.
+          .split_plan = {.wanted_items = accelerator != nullptr ? 512 : 128},
           .num_warmups =
               warmups_asked || accelerator != nullptr ? report.resolved.num_of_warmups : 0,
           .copy_inputs = resolution_inputs.compilation.cudagraph_copy_inputs});

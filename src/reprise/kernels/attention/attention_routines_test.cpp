@@ -1,20 +1,12 @@
 #include <cmath>
-#include <cstring>
 
 #include "reprise/kernels/attention/attention_fixture.h"
-#include "reprise/kernels/rows.h"
-#include "reprise/tensor/attention_plan.h"
+#include "reprise/kernels/attention/attention_plan_fixture.h"
 
 // The routines beside the one for any batch: what they compute, and that a plan which is not the
 // batch's own shows.
 namespace reprise::kernels {
 namespace {
-
-struct PlanOptions {
-  int positions_per_part = 32;
-  int tokens_per_item = 4;
-  bool parts = true;  // for requests with one token
-};
 
 class AttentionRoutines : public AttentionTest {
  protected:
@@ -22,34 +14,13 @@ class AttentionRoutines : public AttentionTest {
   AttentionRoutine planned(const Model& model,
                            const std::vector<Request>& requests,
                            const PlanOptions& options = {}) {
-    AttentionPlanHeader header{};
-    header.num_reqs = static_cast<int32_t>(requests.size());
-    header.positions_per_part = options.positions_per_part;
-    header.tokens_per_item = options.tokens_per_item;
-    std::vector<PlannedRequest> planned;
-    for (const Request& request : requests) {
-      const bool has_parts = options.parts && request.query == 1 &&
-                             request.context > options.positions_per_part;
-      const auto items = static_cast<int32_t>(
-          has_parts ? ceil_div(request.context, options.positions_per_part)
-                    : ceil_div(request.query, options.tokens_per_item));
-      planned.push_back({.first_item = header.num_items,
-                         .first_token = header.num_tokens,
-                         .num_tokens = request.query,
-                         .seq_len = request.context,
-                         .first_part = has_parts ? header.num_parts : -1,
-                         .reserved = {}});
-      header.num_items += items;
-      header.num_tokens += request.query;
-      if (has_parts) header.num_parts += items;
-    }
-    std::vector<int> words(static_cast<size_t>(plan_size(header.num_reqs)));
-    std::memcpy(words.data(), &header, sizeof header);
-    std::memcpy(words.data() + sizeof header / sizeof(int), planned.data(), planned.size() * sizeof(PlannedRequest));
+    std::vector<PlannedLengths> lengths;
+    for (const Request& request : requests) lengths.push_back({request.query, request.context});
+    const TestPlan plan = make_test_plan(lengths, options);
     const int64_t heads = model.kv_heads * model.group_size;
     return {.kind = AttentionRoutine::Kind::planned,
-            .plan = ints(words),
-            .partials = make({std::max(header.num_parts, 1) * heads * (model.head_dim + 2)}, DType::f32)};
+            .plan = ints(plan.words),
+            .partials = make({std::max(plan.num_parts, 1) * heads * (model.head_dim + 2)}, DType::f32)};
   }
 
   void expect_oracle(const Model& model,

@@ -176,8 +176,9 @@ REPRISE_DEVICE AttentionTile find_tile(const AttentionKernelArguments& a, int64_
 
 /// The tile of a request where every request has query_len tokens: at most one tile's rows.
 REPRISE_DEVICE AttentionTile uniform_tile(const AttentionKernelArguments& a, int64_t request) {
-  if (request >= a.num_reqs) return {{0, 0, 0, 0}, 0, 0, false};
-  const int64_t rows = a.query_len * a.group_size;
+  const int64_t tokens = min_of(a.query_len, a.num_tokens - request * a.query_len);
+  if (request >= a.num_reqs || tokens <= 0) return {{0, 0, 0, 0}, 0, 0, false};
+  const int64_t rows = tokens * a.group_size;
   return {uniform_request(a, request), 0, rows, rows <= kAttentionWarpRows};
 }
 

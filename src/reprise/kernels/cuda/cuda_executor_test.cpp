@@ -12,6 +12,7 @@
 
 #include "reprise/base/error.h"
 #include "reprise/kernels/attention/attention.h"
+#include "reprise/kernels/attention/attention_plan_fixture.h"
 #include "reprise/kernels/cuda/cuda_machine_fixture.h"
 #include "reprise/kernels/linear/linear.h"
 #include "reprise/kernels/reference.h"
@@ -22,9 +23,10 @@
 namespace reprise::kernels::cuda {
 namespace {
 
-class CudaOps : public testing::TestWithParam<DType> {
+template <typename Param>
+class CudaOpsOf : public testing::TestWithParam<Param> {
  protected:
-  [[nodiscard]] DType dtype() const { return GetParam(); }
+  [[nodiscard]] virtual DType dtype() const = 0;
 
   Tensor make(Shape shape, DType type) {
     Tensor tensor = Tensor::own(
@@ -76,6 +78,11 @@ class CudaOps : public testing::TestWithParam<DType> {
   std::unique_ptr<device::MemoryPool> pool_ = machine_.device().create_pool();
   CudaExecutor executor_{*stream_, *pool_, {.num_multiprocessors = 4}};
   std::mt19937 random_{7};
+};
+
+class CudaOps : public CudaOpsOf<DType> {
+ protected:
+  [[nodiscard]] DType dtype() const override { return GetParam(); }
 };
 
 TEST_P(CudaOps, multiply_like_the_oracle_at_edges_of_rows_columns_and_depth) {
@@ -163,14 +170,33 @@ struct Batch {
   int32_t padding_reqs = 0;
 };
 
-class CudaAttention : public CudaOps {
+using CudaAttentionCase = std::tuple<DType, AttentionRoutine::Kind>;
+
+class CudaAttention : public CudaOpsOf<CudaAttentionCase> {
  protected:
+  [[nodiscard]] DType dtype() const override { return std::get<0>(GetParam()); }
+  [[nodiscard]] AttentionRoutine::Kind kind() const { return std::get<1>(GetParam()); }
+
+  void use_plan(std::span<const PlannedLengths> lengths,
+                const PlanOptions& options,
+                int64_t heads,
+                int64_t head_dim) {
+    const TestPlan plan = make_test_plan(lengths, options);
+    executor_.set_attention(
+        {.kind = AttentionRoutine::Kind::planned,
+         .plan = ints({static_cast<int64_t>(plan.words.size())}, plan.words),
+         .partials = make({std::max(plan.num_parts, 1) * heads * (head_dim + 2)}, DType::f32)});
+  }
+
+  [[nodiscard]] bool is_uniform_only() const { return kind() == AttentionRoutine::Kind::uniform; }
+
   void expect_oracle(const Batch& batch,
                      int64_t heads,
                      int64_t kv_heads,
                      int64_t head_dim,
                      int64_t block_size,
-                     int64_t window = 0) {
+                     int64_t window = 0,
+                     const PlanOptions& plan_options = {}) {
     std::vector<int32_t> starts{0};
     for (int32_t len : batch.query_lens) starts.push_back(starts.back() + len);
     const int64_t tokens = starts.back() + batch.padding_tokens;
@@ -215,6 +241,15 @@ class CudaAttention : public CudaOps {
                    .out = want,
                    .scale = scale,
                    .sliding_window = window});
+    if (kind() == AttentionRoutine::Kind::planned) {
+      std::vector<PlannedLengths> lengths;
+      for (size_t r = 0; r < batch.query_lens.size(); ++r) {
+        lengths.push_back({batch.query_lens[r], batch.seq_lens[r]});
+      }
+      use_plan(lengths, plan_options, heads, head_dim);
+    } else {
+      executor_.set_attention({.kind = kind(), .query_len = batch.query_lens[0]});
+    }
     for (int round = 0; round < 2; ++round) {  // what one launch leaves must suit the next
       const std::array<Tensor, 7> inputs{
           q, keys, values, start_tensor, len_tensor, table_tensor, out};
@@ -229,6 +264,7 @@ class CudaAttention : public CudaOps {
 };
 
 TEST_P(CudaAttention, agrees_with_the_oracle_for_every_mix_of_requests) {
+  if (is_uniform_only()) return;
   const std::vector<Batch> batches = {
       {.query_lens = {1}, .seq_lens = {1}},
       {.query_lens = {1}, .seq_lens = {17}},
@@ -238,7 +274,7 @@ TEST_P(CudaAttention, agrees_with_the_oracle_for_every_mix_of_requests) {
       {.query_lens = {1}, .seq_lens = {700}},         // split over blocks
       {.query_lens = {3, 1}, .seq_lens = {600, 300}},  // likewise, with different parts
   };
-  for (const int64_t head_dim : {64, 128, 32}) {
+  for (const int64_t head_dim : kind() == AttentionRoutine::Kind::any_batch ? std::vector<int64_t>{64, 128, 32} : std::vector<int64_t>{128, 32}) {
     for (size_t i = 0; i < batches.size(); ++i) {
       for (const int64_t kv_heads : {1, 2}) {
         SCOPED_TRACE(testing::Message() << "batch " << i << ", head_dim " << head_dim);
@@ -249,7 +285,63 @@ TEST_P(CudaAttention, agrees_with_the_oracle_for_every_mix_of_requests) {
   }
 }
 
+TEST_P(CudaAttention, agrees_with_the_oracle_for_uniform_batches) {
+  const std::vector<Batch> batches = {
+      {.query_lens = {1, 1, 1}, .seq_lens = {5, 64, 33}, .padding_tokens = 5, .padding_reqs = 5},
+      {.query_lens = {1}, .seq_lens = {700}},
+      {.query_lens = {1, 1}, .seq_lens = {300, 2}, .padding_tokens = 1},
+      {.query_lens = {3, 3}, .seq_lens = {600, 3}, .padding_tokens = 3, .padding_reqs = 1},
+      {.query_lens = {30, 30}, .seq_lens = {40, 30}},  // more rows than a tile has
+  };
+  for (const int64_t head_dim : {64, 128, 32}) {
+    for (size_t i = 0; i < batches.size(); ++i) {
+      SCOPED_TRACE(testing::Message() << "batch " << i << ", head_dim " << head_dim);
+      expect_oracle(batches[i], 7, 1, head_dim, 16);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST_P(CudaAttention, planned_parts_agree_with_the_oracle_at_edges_and_windows) {
+  if (kind() != AttentionRoutine::Kind::planned) return;
+  const Batch batch{.query_lens = {1, 1, 9, 1}, .seq_lens = {32, 33, 60, 300}, .padding_tokens = 2};
+  for (const int64_t head_dim : {64, 40}) {
+    for (const int64_t window : {0, 1, 33, 100}) {
+      expect_oracle(batch, 4, 2, head_dim, 16, window, {.positions_per_part = 32});
+      expect_oracle(batch, 4, 2, head_dim, 16, window, {.positions_per_part = 96, .tokens_per_item = 40});
+    }
+  }
+}
+
+TEST_P(CudaAttention, a_plan_of_another_batch_gives_nan) {
+  if (kind() != AttentionRoutine::Kind::planned) return;
+  for (const int64_t head_dim : {64, 40}) {
+    const Tensor q = random({3, 2, head_dim});
+    const Tensor keys = random({8, 1, 16, head_dim});
+    const Tensor values = random({8, 1, 16, head_dim});
+    const Tensor out = make({3, 2, head_dim});
+    const auto nan_rows = [&](const std::vector<PlannedLengths>& planned_for) {
+      use_plan(planned_for, {}, 2, head_dim);
+      executor_.execute({.code = OpCode::attention, .attributes = {.scale = 1}},
+                        std::array{q, keys, values, ints({4}, {0, 1, 2, 3}), ints({3}, {40, 20, 33}),
+                                   ints({3, 3}, {0, 1, 2, 3, 4, 0, 5, 6, 7}), out},
+                        {});
+      std::array<bool, 3> rows{};
+      for (int64_t token = 0; token < 3; ++token) {
+        rows[static_cast<size_t>(token)] = std::isnan(element(out, token, 0, 0)) &&
+                                           std::isnan(element(out, token, 1, head_dim - 1));
+      }
+      return rows;
+    };
+    EXPECT_EQ(nan_rows({{1, 40}, {1, 20}, {1, 33}}), (std::array{false, false, false}));
+    EXPECT_EQ(nan_rows({{1, 40}, {1, 21}, {1, 34}}), (std::array{false, true, true}));
+    EXPECT_EQ(nan_rows({{1, 40}, {1, 20}}), (std::array{true, true, true}));
+    EXPECT_EQ(nan_rows({{1, 40}, {1, 20}, {1, 33}, {1, 9}}), (std::array{true, true, true}));
+  }
+}
+
 TEST_P(CudaAttention, serves_odd_groups_blocks_and_windows) {
+  if (is_uniform_only()) return;
   const Batch batch{.query_lens = {1, 9, 1}, .seq_lens = {70, 60, 300}, .padding_tokens = 2};
   for (const int64_t head_dim : {64, 40}) {
     expect_oracle(batch, 7, 1, head_dim, 16);   // a group of seven
@@ -262,6 +354,7 @@ TEST_P(CudaAttention, serves_odd_groups_blocks_and_windows) {
 }
 
 TEST_P(CudaAttention, finds_its_tile_among_many_requests) {
+  if (is_uniform_only()) return;
   Batch batch;
   for (int32_t i = 0; i < 75; ++i) {
     batch.query_lens.push_back(i % 7 == 0 ? 20 : i % 3);
@@ -301,8 +394,12 @@ std::string name_of(const testing::TestParamInfo<DType>& info) {
   return std::string(dtype_name(info.param));
 }
 INSTANTIATE_TEST_SUITE_P(Types, CudaOps, testing::Values(DType::f32, DType::bf16, DType::f16), name_of);
-INSTANTIATE_TEST_SUITE_P(
-    Types, CudaAttention, testing::Values(DType::f32, DType::bf16, DType::f16), name_of);
+INSTANTIATE_TEST_SUITE_P(TypesAndRoutines,
+                         CudaAttention,
+                         testing::Combine(testing::Values(DType::f32, DType::bf16, DType::f16),
+                                          testing::Values(AttentionRoutine::Kind::any_batch,
+                                                          AttentionRoutine::Kind::uniform,
+                                                          AttentionRoutine::Kind::planned)));
 
 }  // namespace
 }  // namespace reprise::kernels::cuda
