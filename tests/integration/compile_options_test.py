@@ -159,6 +159,18 @@ class Spellings(Case):
 
 # The fields of ATOM's and vLLM's compilation config, each by something that it changes.
 class Fields(Case):
+    def test_sizes_have_flags_of_their_own(self):
+        for flags, fields in [
+            (["--cudagraph-capture-sizes", "1", "2", "4"], {"cudagraph_capture_sizes": [1, 2, 4]}),
+            (["--cuda-graph-sizes", "1", "2", "4"], {"cudagraph_capture_sizes": [1, 2, 4]}),
+            (["--cuda-graph-sizes", "24"], {"max_cudagraph_capture_size": 24}),
+            (["--max-cudagraph-capture-size", "24"], {"max_cudagraph_capture_size": 24}),
+        ]:
+            with self.subTest(flags):
+                answer = json.loads(self.ok("explain", *flags, "--json").stdout)
+                self.assertEqual(answer["capture_sizes"], self.explain(**fields)["capture_sizes"])
+                self.assertNotEqual(answer["capture_sizes"], self.explain()["capture_sizes"])
+
     def explain(self, **fields):
         return json.loads(self.ok("explain", "-cc", json.dumps(fields), "--json").stdout)
 

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "reprise/attention/attention_backend.h"
 #include "reprise/base/error.h"
 
@@ -36,6 +39,24 @@ cudagraph::CompilationMode parse_level(std::string_view text) {
   } catch (const InvalidArgument& error) {
     throw InvalidArgument(fmt::format("--level: {}", error.what()));
   }
+}
+
+// The first value begins a new list, so that the sizes of a file do not mix with these.
+void add_sizes(OptionTable& table, Json& compilation_config, std::string flag, std::string help) {
+  std::string key = flag;
+  std::replace(key.begin(), key.end(), '-', '_');
+  table.add({.name = flag,
+             .group = kGraphs,
+             .value_name = "N",
+             .help = std::move(help),
+             .apply =
+                 [&compilation_config, flag = "--" + flag, key, has_begun = false](
+                     std::string_view value) mutable {
+                   Json& sizes = compilation_config[key];
+                   if (!std::exchange(has_begun, true)) sizes = Json::array();
+                   sizes.push_back(parse_human_integer(flag, value));
+                 },
+             .takes_several = true});
 }
 
 void add_float(OptionTable& table, std::string name, std::string help, float& target) {
@@ -74,6 +95,23 @@ void add_compilation_options(OptionTable& table,
                  },
              .merged = [&compilation_config] { return compilation_config.dump(); },
              .example = "{}"});
+  add_sizes(table,
+            compilation_config,
+            "cudagraph-capture-sizes",
+            "Sizes to capture, in tokens; as -cc.cudagraph_capture_sizes.");
+  add_sizes(table,
+            compilation_config,
+            "cuda-graph-sizes",
+            "Older name: one value is the largest size, several are the sizes.");
+  table.add({.name = "max-cudagraph-capture-size",
+             .group = kGraphs,
+             .value_name = "N",
+             .help = "Largest size that is captured, as -cc.max_cudagraph_capture_size.",
+             .default_text = "min(2 * max-num-seqs, 512)",
+             .apply = [&compilation_config](std::string_view value) {
+               compilation_config["max_cudagraph_capture_size"] =
+                   parse_human_integer("--max-cudagraph-capture-size", value);
+             }});
   table.add(
       {.name = "level",
        .group = kGraphs,

@@ -108,6 +108,11 @@ ScannedArguments OptionTable::scan(std::span<const std::string> arguments) const
   const auto is_value = [](const std::string& argument) {
     return argument == "-" || !argument.starts_with('-');
   };
+  const auto may_take_more = [&](const std::string& argument) {
+    const bool is_number = std::all_of(
+        argument.begin(), argument.end(), [](char c) { return c >= '0' && c <= '9'; });
+    return is_value(argument) && (model_is_named || !scanned.positional.empty() || is_number);
+  };
   bool options_ended = false;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const std::string& argument = arguments[i];
@@ -154,8 +159,7 @@ ScannedArguments OptionTable::scan(std::span<const std::string> arguments) const
       parts.value = arguments[++i];
     }
     give(*option, parts.value);
-    while (option->takes_several && (model_is_named || !scanned.positional.empty()) &&
-           i + 1 < arguments.size() && is_value(arguments[i + 1])) {
+    while (option->takes_several && i + 1 < arguments.size() && may_take_more(arguments[i + 1])) {
       give(*option, arguments[++i]);
     }
   }

@@ -77,6 +77,9 @@ TEST(OptionTable, several_values_never_swallow_the_model) {
   values.names.clear();
   EXPECT_EQ(table.parse(std::vector<std::string>{"--served-model-name", "a", "m"}), std::vector<std::string>{"m"});
   EXPECT_EQ(values.names, std::vector<std::string>{"a"});
+  values.names.clear();  // a number is no folder
+  EXPECT_EQ(table.parse(std::vector<std::string>{"--served-model-name", "1", "2", "m"}), std::vector<std::string>{"m"});
+  EXPECT_EQ(values.names, (std::vector<std::string>{"1", "2"}));
 }
 
 TEST(OptionTable, a_dotted_form_keeps_the_spelling_of_its_path) {

@@ -160,9 +160,6 @@ constexpr std::array kFlags = {
     VllmFlag{"stream-interval", "", "N", kOnly, "1", "every token is sent as it comes"},
     VllmFlag{"preemption-mode", "", "MODE", kOnly, "recompute", "preempted requests are computed again"},
     VllmFlag{"num-scheduler-steps", "", "N", kOnly, "1", "each step is scheduled"},
-    VllmFlag{"cuda-graph-sizes", "", "N", kOnly, "", "write -cc.cudagraph_capture_sizes '[1, 2, 4]'"},
-    VllmFlag{"cudagraph-capture-sizes", "", "N", kOnly, "", "write -cc.cudagraph_capture_sizes '[1, 2, 4]'"},
-    VllmFlag{"max-cudagraph-capture-size", "", "N", kOnly, "", "write -cc.max_cudagraph_capture_size N"},
     VllmFlag{"performance-mode", "", "MODE", kOnly, "balanced", kAutoOnly},
     // Speculation, structure, attention
     VllmFlag{"speculative-config", "", "JSON", kOnly, "null", "tokens come one at a time"},
