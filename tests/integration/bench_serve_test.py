@@ -10,6 +10,7 @@ import collections
 import http.server
 import itertools
 import json
+import os
 import re
 import subprocess
 import sys
@@ -222,6 +223,43 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.close_connection = not is_whole
 
 
+class OverTls(unittest.TestCase):
+    """A real certificate, which nobody but SSL_CERT_FILE vouches for."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.certificate = f"{self.folder}/server.pem"
+        subprocess.run(
+            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
+             "-addext", "subjectAltName=DNS:localhost", "-keyout", f"{self.folder}/server.key",
+             "-out", self.certificate], check=True, capture_output=True)
+        serve_test.BINARY, serve_test.MODEL = BINARY, MODEL
+        self.server = serve_test.Server("--ssl-certfile", self.certificate, "--ssl-keyfile", f"{self.folder}/server.key")
+        self.addCleanup(self.server.stop)
+
+    def run_bench(self, host, *options, **environment):
+        command = [BINARY, "bench", "serve", "--base-url", f"https://{host}:{self.server.port}", "--tokenizer", MODEL,
+                   "--num-prompts", "6", "--random-input-len", "8", "--random-output-len", "5", "--disable-tqdm"]
+        run = subprocess.run([*command, *options], capture_output=True, text=True, timeout=TIMEOUT, check=False,
+                             env={**os.environ, **environment})
+        return run.returncode, run.stdout, run.stderr
+
+    def test_a_trusted_server_is_measured(self):
+        code, out, err = self.run_bench("localhost", SSL_CERT_FILE=self.certificate)
+        self.assertEqual((code, rows(out).get("Successful requests")), (0, 6), err)
+
+    def test_a_certificate_must_be_known_and_of_that_host(self):
+        for host, environment in (("localhost", {}), ("127.0.0.1", {"SSL_CERT_FILE": self.certificate})):
+            with self.subTest(host):
+                code, _, err = self.run_bench(host, **environment)
+                self.assertEqual(code, 1, err)
+                self.assertIn("certificate verify failed", err)
+                code, out, err = self.run_bench(host, "--insecure", **environment)
+                self.assertEqual((code, rows(out).get("Successful requests")), (0, 6), err)
+
+
 class BadServers(unittest.TestCase):
     def run_against(self, *ways, expect=0, options=()):
         server = BadServer(*ways)
@@ -274,7 +312,7 @@ class BadServers(unittest.TestCase):
         for options, word in (
             (("--request-rate", "0"), "--request-rate"), (("--goodput", "ttfx:3"), "--goodput"),
             (("--backend", "tgi"), "--backend"), (("--endpoint", "/v1/chat/completions"), "--endpoint"),
-            (("--base-url", "https://x"), "--base-url"), (("--base-url", "x:1"), "--base-url"),
+            (("--base-url", "ftp://x"), "--base-url"), (("--base-url", "x:1"), "--base-url"),
             (("--percentile-metrics", "ttftt"), "ttft"), (("--metric-percentiles", "101"), "--metric-percentiles"),
             (("--dataset-name", "radom"), "random"), (("--dataset-path", "x"), "--dataset-path"),
             (("--metadata", "x"), "--metadata"), (("--max-concurrency", "0"), "--max-concurrency"),

@@ -7,6 +7,9 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/signal_set.hpp>
+#include <boost/asio/ssl/context.hpp>
+#include <boost/asio/ssl/host_name_verification.hpp>
+#include <boost/asio/ssl/stream.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
@@ -30,6 +33,7 @@ namespace {
 namespace asio = boost::asio;
 namespace beast = boost::beast;
 namespace http = boost::beast::http;
+namespace ssl = boost::asio::ssl;
 using asio::ip::tcp;
 using boost::system::error_code;
 
@@ -40,8 +44,22 @@ constexpr uint32_t kMaxHeaderBytes = uint32_t{64} << 10;
 constexpr size_t kMaxReplyBytes = size_t{64} << 20;
 
 struct Connection {
-  explicit Connection(asio::io_context& io) : stream(io) {}
+  Connection(asio::io_context& io, ssl::context* context) : stream(io) {
+    if (context != nullptr) tls.emplace(stream, *context);
+  }
+
+  /// Calls `use` with what HTTP is spoken over.
+  template <typename Use>
+  void over(const Use& use) {
+    if (tls) {
+      use(*tls);
+    } else {
+      use(stream);
+    }
+  }
+
   beast::tcp_stream stream;
+  std::optional<ssl::stream<beast::tcp_stream&>> tls;
   beast::flat_buffer buffer;
   bool was_used = false;
 };
@@ -56,14 +74,17 @@ std::string BaseUrl::authority() const {
 BaseUrl parse_url(std::string_view option, std::string_view text) {
   const auto refuse = [&](std::string_view why) -> InvalidArgument {
     return InvalidArgument(fmt::format(
-        "{}: '{}' {}; expected http://HOST:PORT or http://HOST:PORT/PATH", option, text, why));
+        "{}: '{}' {}; expected http://HOST:PORT/PATH or https://HOST:PORT/PATH", option, text, why));
   };
   std::string_view rest = text;
   constexpr std::string_view kHttp = "http://";
-  if (rest.starts_with("https://")) throw refuse("needs TLS, which this client does not speak");
-  if (!rest.starts_with(kHttp)) throw refuse("does not begin with http://");
-  rest.remove_prefix(kHttp.size());
-  BaseUrl url;
+  constexpr std::string_view kHttps = "https://";
+  BaseUrl url{.is_tls = rest.starts_with(kHttps)};
+  if (!url.is_tls && !rest.starts_with(kHttp)) {
+    throw refuse("does not begin with http:// or https://");
+  }
+  rest.remove_prefix(url.is_tls ? kHttps.size() : kHttp.size());
+  if (url.is_tls) url.port = 443;
   const size_t slash = std::min(rest.find('/'), rest.size());
   url.path = rest.substr(slash);
   while (url.path.ends_with('/')) url.path.pop_back();
@@ -93,9 +114,21 @@ BaseUrl parse_url(std::string_view option, std::string_view text) {
 struct HttpClient::Impl {
   class Exchange;
 
-  explicit Impl(BaseUrl url) : server(std::move(url)) {}
+  Impl(BaseUrl url, ServerCertificate check) : server(std::move(url)), certificate(check) {
+    if (!server.is_tls) return;
+    tls.emplace(ssl::context::tls_client);
+    error_code error;
+    tls->set_options(ssl::context::no_tlsv1 | ssl::context::no_tlsv1_1, error);
+    if (!error && certificate == ServerCertificate::checked) {
+      tls->set_default_verify_paths(error);
+      tls->set_verify_mode(ssl::verify_peer);
+    }
+    if (error) throw Error(fmt::format("{}: no TLS: {}", server.authority(), error.message()));
+  }
 
   BaseUrl server;
+  ServerCertificate certificate;
+  std::optional<ssl::context> tls;  // for https
   // Exchanges and timers are owned by what waits for them in `io`, which therefore goes first.
   std::unordered_set<Exchange*> exchanges;
   std::unordered_set<asio::steady_timer*> timers;
@@ -157,7 +190,8 @@ class HttpClient::Impl::Exchange : public std::enable_shared_from_this<Exchange>
       end(fmt::format("{}: {}", client_->server.authority(), error.code().message()));
       return;
     }
-    connection_ = std::make_unique<Connection>(client_->io);
+    connection_ =
+        std::make_unique<Connection>(client_->io, client_->tls ? &*client_->tls : nullptr);
     connection_->stream.expires_after(kConnectTimeout);
     connection_->stream.async_connect(
         *client_->addresses, [self = shared_from_this()](const error_code& error, const auto&) {
@@ -165,33 +199,55 @@ class HttpClient::Impl::Exchange : public std::enable_shared_from_this<Exchange>
           if (error) return self->fail(error);
           error_code ignored;
           self->connection_->stream.socket().set_option(tcp::no_delay(true), ignored);
-          self->write();
+          self->shake_hands();
         });
+  }
+
+  void shake_hands() {
+    if (!connection_->tls) return write();
+    ssl::stream<beast::tcp_stream&>& tls = *connection_->tls;
+    const std::string& host = client_->server.host;
+    error_code error;
+    asio::ip::make_address(host, error);
+    // A name, not an address, tells a server of several hosts which one is meant.
+    if (error) SSL_set_tlsext_host_name(tls.native_handle(), host.c_str());
+    if (client_->certificate == ServerCertificate::checked) {
+      tls.set_verify_callback(ssl::host_name_verification(host));
+    }
+    tls.async_handshake(ssl::stream_base::client,
+                        [self = shared_from_this()](const error_code& failure) {
+                          if (self->ended_) return;
+                          if (failure) return self->fail(failure);
+                          self->write();
+                        });
   }
 
   void write() {
     connection_->stream.expires_after(kAnswerTimeout);
-    http::async_write(connection_->stream,
-                      request_,
-                      [self = shared_from_this()](const error_code& error, size_t) {
-                        if (self->ended_) return;
-                        if (error) return self->fail(error);
-                        self->read_head();
-                      });
+    connection_->over([this](auto& stream) {
+      http::async_write(
+          stream, request_, [self = shared_from_this()](const error_code& error, size_t) {
+            if (self->ended_) return;
+            if (error) return self->fail(error);
+            self->read_head();
+          });
+    });
   }
 
   void read_head() {
     parser_.emplace();
     parser_->header_limit(kMaxHeaderBytes);
     parser_->body_limit(boost::none);  // pieces are handed on, never kept
-    http::async_read_header(connection_->stream,
-                            connection_->buffer,
-                            *parser_,
-                            [self = shared_from_this()](const error_code& error, size_t) {
-                              if (self->ended_) return;
-                              if (error) return self->fail(error);
-                              self->on_head();
-                            });
+    connection_->over([this](auto& stream) {
+      http::async_read_header(stream,
+                              connection_->buffer,
+                              *parser_,
+                              [self = shared_from_this()](const error_code& error, size_t) {
+                                if (self->ended_) return;
+                                if (error) return self->fail(error);
+                                self->on_head();
+                              });
+    });
   }
 
   void on_head() {
@@ -205,13 +261,15 @@ class HttpClient::Impl::Exchange : public std::enable_shared_from_this<Exchange>
     if (ended_) return;
     if (parser_->is_done()) return finish();
     parser_->get().body() = {.data = piece_.data(), .size = piece_.size(), .more = true};
-    http::async_read_some(connection_->stream,
-                          connection_->buffer,
-                          *parser_,
-                          [self = shared_from_this()](const error_code& error, size_t) {
-                            if (self->ended_) return;
-                            self->on_body(error);
-                          });
+    connection_->over([this](auto& stream) {
+      http::async_read_some(stream,
+                            connection_->buffer,
+                            *parser_,
+                            [self = shared_from_this()](const error_code& error, size_t) {
+                              if (self->ended_) return;
+                              self->on_body(error);
+                            });
+    });
   }
 
   void on_body(const error_code& error) {
@@ -236,8 +294,9 @@ class HttpClient::Impl::Exchange : public std::enable_shared_from_this<Exchange>
       connection_.reset();
       return start(false);
     }
-    const bool is_cut =
-        error == http::error::end_of_stream || error == http::error::partial_message;
+    const bool is_cut = error == http::error::end_of_stream ||
+                        error == http::error::partial_message ||
+                        error == ssl::error::stream_truncated;
     end(is_cut ? fmt::format("{} closed the connection before its answer was complete",
                              client_->server.authority())
                : fmt::format("{}: {}", client_->server.authority(), error.message()));
@@ -259,7 +318,8 @@ class HttpClient::Impl::Exchange : public std::enable_shared_from_this<Exchange>
   bool ended_ = false;
 };
 
-HttpClient::HttpClient(BaseUrl server) : impl_(std::make_unique<Impl>(std::move(server))) {}
+HttpClient::HttpClient(BaseUrl server, ServerCertificate certificate)
+    : impl_(std::make_unique<Impl>(std::move(server), certificate)) {}
 
 HttpClient::~HttpClient() = default;
 

@@ -15,6 +15,7 @@ using Clock = std::chrono::steady_clock;
 
 /// "http://host:port/path", cut up.
 struct BaseUrl {
+  bool is_tls = false;  // https
   std::string host;
   uint16_t port = 80;
   std::string path;  // "" or "/v1": comes before every target
@@ -46,11 +47,17 @@ struct HttpReply {
   std::string body;
 };
 
-/// HTTP/1.1 to one server, any number of answers at once, connections reused. One thread: the one
+/// Whether the certificate of a server must be of that host and signed by somebody whom this machine
+/// trusts (OpenSSL's places; SSL_CERT_FILE and SSL_CERT_DIR name others).
+enum class ServerCertificate : uint8_t { checked, unchecked };
+
+/// HTTP/1.1 to one server, with TLS where its URL says https, any number of answers at once, connections reused. One thread: the one
 /// that calls run(). Handlers may send more.
 class HttpClient {
  public:
-  explicit HttpClient(BaseUrl server);
+  /// \throws Error when TLS is needed and cannot be set up
+  explicit HttpClient(BaseUrl server,
+                      ServerCertificate certificate = ServerCertificate::checked);
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
   ~HttpClient();
