@@ -22,7 +22,7 @@ import unittest
 BINARY = MODEL = None
 NAME = "tiny"
 # Fields that are read only to refuse every value that would change something.
-NOT_DESCRIBED = {"chat_template", "best_of"}
+NOT_DESCRIBED = {"best_of"}
 TIMEOUT = 60  # for what must not take long at all, on a busy machine
 
 
@@ -501,6 +501,56 @@ class Development(unittest.TestCase):
                              ("POST", "/wake_up"), ("GET", "/is_sleeping")):
             response, _ = server.request(method, path)
             self.assertEqual(response.status, 404)
+
+
+class Flags(unittest.TestCase):
+    """Flags that change what requests mean."""
+
+    TURNS = [{"role": "user", "content": "hi"}]
+
+    def start(self, *options):
+        server = Server(*options)
+        self.addCleanup(server.stop)
+        return server
+
+    def test_a_template_of_ones_own(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".jinja") as file:
+            file.write("{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{{ flavour }}")
+            file.flush()
+            server = self.start("--chat-template", file.name, "--default-chat-template-kwargs.flavour", "sweet",
+                                "--trust-request-chat-template", "--response-role", "model")
+            self.assertIn("flavour", json.loads(server.request("GET", "/tokenizer_info")[1])["chat_template"])
+        for fields, text in (
+            ({}, "<user>hisweet"),
+            ({"chat_template_kwargs": {"flavour": "sour"}}, "<user>hisour"),
+            ({"chat_template": "{{ messages[0].content }}!"}, "hi!"),
+        ):
+            with self.subTest(text):
+                status, found = server.post("/tokenize", {"messages": self.TURNS, **fields})
+                self.assertEqual((status, server.post("/detokenize", {"tokens": found["tokens"]})[1]["prompt"]), (200, text))
+        status, told = server.post("/v1/chat/completions", {"messages": self.TURNS, "chat_template": "{{ oops"})
+        self.assertEqual((status, told["error"]["type"]), (400, "BadRequestError"))
+        status, answer = server.post("/v1/chat/completions", {"messages": self.TURNS, "max_tokens": 1})
+        self.assertEqual(answer["choices"][0]["message"]["role"], "model")
+
+    def test_what_absent_fields_mean(self):
+        server = self.start("--override-generation-config", '{"temperature": 0}', "--max-logprobs", "30",
+                            "--enable-force-include-usage", "--return-tokens-as-token-ids")
+        ask = {"prompt": "Once upon a time", "max_tokens": 8, "logprobs": 30}
+        answers = [server.post("/v1/completions", ask)[1]["choices"][0] for _ in range(3)]
+        self.assertEqual(len({answer["text"] for answer in answers}), 1, "sampled, though told not to")
+        self.assertTrue(all(token.startswith("token_id:") for token in answers[0]["logprobs"]["tokens"]))
+        self.assertGreaterEqual(len(answers[0]["logprobs"]["top_logprobs"][0]), 30)
+        self.assertEqual(server.post("/v1/completions", {**ask, "logprobs": 31})[0], 400)
+        streamed = events(server.request("POST", "/v1/completions", {**ask, "stream": True})[1])
+        self.assertEqual(streamed[-1]["usage"]["completion_tokens"], 8)
+
+    def test_a_cache_of_few_blocks_preempts_and_answers_the_same(self):
+        ask = {"prompt": "Once upon a time", "max_tokens": 100, "temperature": 0, "ignore_eos": True, "n": 4}
+        wide, narrow = self.start(), self.start("--num-gpu-blocks-override", "12", "--long-prefill-token-threshold", "3")
+        texts = [{choice["text"] for choice in server.post("/v1/completions", ask)[1]["choices"]} for server in (wide, narrow)]
+        self.assertEqual(texts[0], texts[1])
+        self.assertGreater(narrow.metric("vllm:num_preemptions_total"), 0)
 
 
 class Life(unittest.TestCase):

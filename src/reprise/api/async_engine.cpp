@@ -103,6 +103,7 @@ const tokenizer::Tokenizer& AsyncEngine::tokenizer() const noexcept {
   return impl_->llm.tokenizer();
 }
 
+std::string_view AsyncEngine::chat_template() const noexcept { return impl_->llm.chat_template(); }
 std::string AsyncEngine::apply_chat_template(const Json& messages) const {
   return impl_->llm.apply_chat_template(messages);
 }

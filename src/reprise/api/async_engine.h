@@ -96,6 +96,7 @@ class AsyncEngine {
   [[nodiscard]] std::string apply_chat_template(const Json& messages) const;
   [[nodiscard]] ChatPrompt render_chat(const Json& messages,
                                        const ChatTemplateOptions& options) const;
+  [[nodiscard]] std::string_view chat_template() const noexcept;
   [[nodiscard]] sampling::SamplingParams default_sampling_params() const;
   [[nodiscard]] const StartupReport& startup_report() const noexcept;
 

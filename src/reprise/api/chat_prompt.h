@@ -13,6 +13,7 @@ namespace reprise::api {
 
 /// How a conversation becomes a prompt; names and defaults are vLLM's.
 struct ChatTemplateOptions {
+  std::optional<std::string> chat_template;  // instead of the model's
   bool add_generation_prompt = true;
   bool continue_final_message = false;  // the prompt ends inside the last message
   std::optional<Json> tools;            // array of JSON schemas

@@ -8,6 +8,7 @@
 #include "reprise/base/json.h"
 #include "reprise/cudagraph/compilation_config.h"
 #include "reprise/engine/scheduler.h"
+#include "reprise/sampling/sampling_params.h"
 
 namespace reprise::api {
 
@@ -18,6 +19,12 @@ enum class LoadFormat : uint8_t { automatic, safetensors, dummy };
 struct EngineArgs {
   std::filesystem::path model;                  // folder in the Hugging Face layout
   std::optional<std::filesystem::path> tokenizer;  // folder; default: the model's
+  Json hf_overrides = Json::object();           // members that replace those of config.json
+  /// Where recommended sampling parameters come from: auto = the model's generation_config.json,
+  /// vllm = nowhere, else a folder with that file.
+  std::string generation_config = "auto";
+  Json override_generation_config = Json::object();  // members that replace those of that file
+  std::optional<std::string> chat_template;     // a file, or the template itself; default: the tokenizer's
   LoadFormat load_format = LoadFormat::automatic;
   std::string device = "auto";                  // cpu, cuda; auto = cuda where it can be used
   /// Part of a GPU's memory for weights, cache, activations and graphs.
@@ -28,12 +35,15 @@ struct EngineArgs {
   int32_t max_num_seqs = 256;
   int32_t max_num_batched_tokens = 2048;
   bool enable_chunked_prefill = true;
+  int32_t long_prefill_token_threshold = 0;     // most tokens of one prompt in a step; 0 = no limit
   engine::SchedulingPolicy scheduling_policy = engine::SchedulingPolicy::fcfs;
   bool enable_prefix_caching = true;            // prompts begin after what the cache has of them
   int32_t block_size = 16;
   /// Bytes of KV cache; default: 4 GiB, never more than half of the free memory, nor more than
   /// max_num_seqs requests of max_model_len can use.
   std::optional<int64_t> kv_cache_memory_bytes;
+  std::optional<int64_t> num_gpu_blocks_override;  // blocks of the cache, whatever memory there is
+  int32_t max_logprobs = sampling::kMaxLogprobs;   // a request may ask for; -1 = the vocabulary
   /// As attention::find_attention_backend knows them.
   std::string attention_backend = "auto";
   int32_t flash_attn_version = 0;               // of FLASH_ATTN: 2 or 3; 0 = 3

@@ -8,8 +8,8 @@
 #include <optional>
 #include <utility>
 
+#include "reprise/api/chat_template_source.h"
 #include "reprise/base/error.h"
-#include "reprise/chat_template/chat_template.h"
 #include "reprise/device/cpu/cpu_device.h"
 #include "reprise/device/cpu/cpu_features.h"
 #include "reprise/device/discardable_memory.h"
@@ -75,6 +75,15 @@ int32_t resolve_max_model_len(const EngineArgs& args, const weights::ModelConfig
   return *args.max_model_len;
 }
 
+int32_t resolve_max_logprobs(const EngineArgs& args, const weights::ModelConfig& config) {
+  if (args.max_logprobs < -1) {
+    throw InvalidArgument(fmt::format(
+        "--max-logprobs: {} is not a number of tokens, or -1 for all", args.max_logprobs));
+  }
+  const auto all = static_cast<int32_t>(config.vocab_size);
+  return args.max_logprobs == -1 ? all : std::min(args.max_logprobs, all);
+}
+
 // vLLM's VLLM_CPU_KVCACHE_SPACE default.
 constexpr int64_t kDefaultKvCacheBytes = int64_t{4} << 30;
 
@@ -91,6 +100,12 @@ size_t used_bytes(const device::MemoryInfo& memory) { return memory.total - memo
 // Of the host's memory.
 int64_t cpu_cache_bytes(const device::MemoryInfo& memory) {
   return std::min(kDefaultKvCacheBytes, static_cast<int64_t>(memory.free / 2));
+}
+
+int64_t overridden_num_kv_blocks(int64_t num_blocks) {
+  constexpr int64_t kNullBlock = 1;
+  require_positive("--num-gpu-blocks-override", num_blocks);
+  return std::min(num_blocks, int64_t{INT32_MAX} - kNullBlock) + kNullBlock;
 }
 
 int64_t resolve_num_kv_blocks(const EngineArgs& args,
@@ -111,17 +126,21 @@ int64_t resolve_num_kv_blocks(const EngineArgs& args,
   return blocks;
 }
 
-std::optional<chat_template::ChatTemplate> load_chat_template(
-    const tokenizer::TokenizerConfig& config, const std::filesystem::path& folder) {
-  const std::string_view source = config.chat_template();
-  if (source.empty()) return std::nullopt;
-  try {
-    return chat_template::ChatTemplate::parse(source);
-  } catch (const InvalidArgument& error) {
-    const bool has_own_file = std::filesystem::exists(folder / "chat_template.jinja");
-    const char* file = has_own_file ? "chat_template.jinja" : "tokenizer_config.json";
-    throw FileError("E_TEMPLATE", (folder / file).string(), "chat_template", error.what());
+weights::GenerationConfig load_generation(const EngineArgs& args,
+                                          const weights::ModelDirectory& model) {
+  const Json& overrides = args.override_generation_config;
+  if (args.generation_config == "auto") return weights::load_generation_config(model, overrides);
+  if (args.generation_config != "vllm") {
+    const weights::ModelDirectory folder(args.generation_config);
+    return weights::load_generation_config(folder, overrides);
   }
+  weights::GenerationConfig config =
+      weights::parse_generation_config(overrides.dump(), "--override-generation-config");
+  // As vLLM: what ends a text is no recommendation.
+  if (config.eos_token_ids.empty()) {
+    config.eos_token_ids = weights::load_generation_config(model).eos_token_ids;
+  }
+  return config;
 }
 
 std::unique_ptr<weights::WeightSource> open_weights(const EngineArgs& args,
@@ -174,7 +193,7 @@ struct LLM::Impl {
   std::shared_ptr<const tokenizer::Tokenizer> tokenizer;  // shared with the grammar compiler
   std::once_flag grammar_compiler_made;
   std::unique_ptr<structured_output::GrammarCompiler> grammar_compiler;
-  std::optional<chat_template::ChatTemplate> chat_template;
+  std::optional<SourcedChatTemplate> chat_template;
   // In order of dependence: each borrows from those above it.
   std::unique_ptr<kernels::Accelerator> accelerator;  // nullptr: the device is the CPU
   std::unique_ptr<device::Device> device;
@@ -258,7 +277,7 @@ void LLM::Impl::load_tokenizer(const weights::ModelDirectory& directory) {
   }
   const std::filesystem::path folder = args.tokenizer.value_or(directory.path());
   tokenizer = std::make_shared<const tokenizer::Tokenizer>(tokenizer::Tokenizer::load(folder));
-  chat_template = load_chat_template(tokenizer->config(), folder);
+  chat_template = load_chat_template(args.chat_template, tokenizer->config(), folder);
   report.tokenizer_seconds = seconds_since(start);
 }
 
@@ -295,10 +314,10 @@ void LLM::Impl::create_device() {
 }
 
 void LLM::Impl::load_model(const weights::ModelDirectory& directory) {
-  weights::LoadedModelConfig loaded = weights::load_model_config(directory);
+  weights::LoadedModelConfig loaded = weights::load_model_config(directory, args.hf_overrides);
   config = std::move(loaded.config);
   report.warnings.insert(report.warnings.end(), loaded.warnings.begin(), loaded.warnings.end());
-  generation = weights::load_generation_config(directory);
+  generation = load_generation(args, directory);
   const DType dtype = resolve_dtype(args.dtype);
   isa = resolve_isa(args.cpu_isa);
 
@@ -306,6 +325,7 @@ void LLM::Impl::load_model(const weights::ModelDirectory& directory) {
 
   const Clock::time_point start = Clock::now();
   report.max_model_len = resolve_max_model_len(args, config);
+  report.max_logprobs = resolve_max_logprobs(args, config);
   weight_source = open_weights(args, directory, config, report.warnings);
   for (std::string& warning : weights::verify_weights(config, *weight_source)) {
     report.warnings.push_back(std::move(warning));
@@ -334,7 +354,9 @@ kv_cache::KvCacheLayout LLM::Impl::kv_cache_layout(int64_t num_blocks) const {
 
 void LLM::Impl::build_runner() {
   const int64_t num_blocks =
-      resolve_num_kv_blocks(args, kv_cache_layout(1), report.max_model_len, cache_bytes());
+      args.num_gpu_blocks_override
+          ? overridden_num_kv_blocks(*args.num_gpu_blocks_override)
+          : resolve_num_kv_blocks(args, kv_cache_layout(1), report.max_model_len, cache_bytes());
   const kv_cache::KvCacheLayout layout = kv_cache_layout(num_blocks);
   report.num_kv_blocks = layout.num_blocks;
   report.kv_block_size = args.block_size;
@@ -419,8 +441,10 @@ void LLM::Impl::build_core() {
                     .max_num_batched_tokens = args.max_num_batched_tokens,
                     .max_model_len = report.max_model_len,
                     .enable_chunked_prefill = args.enable_chunked_prefill,
+                    .long_prefill_token_threshold = args.long_prefill_token_threshold,
                     .policy = args.scheduling_policy,
-                    .vocab_size = static_cast<int>(config.vocab_size)},
+                    .vocab_size = static_cast<int>(config.vocab_size),
+                    .max_logprobs = report.max_logprobs},
       .seed = args.seed,
       .enable_prefix_caching = args.enable_prefix_caching};
   options.scheduler.eos_token_ids = end_token_ids();
@@ -579,11 +603,16 @@ std::string LLM::apply_chat_template(const Json& messages) const {
 }
 
 ChatPrompt LLM::render_chat(const Json& messages, const ChatTemplateOptions& options) const {
-  if (!impl_->chat_template) {
-    throw InvalidArgument(fmt::format("{}: this model brings no chat template; use a plain prompt",
-                                      impl_->args.model.string()));
+  if (options.chat_template) {
+    const auto given = chat_template::ChatTemplate::parse(*options.chat_template);
+    return api::render_chat(given, *impl_->tokenizer, messages, options);
   }
-  return api::render_chat(*impl_->chat_template, *impl_->tokenizer, messages, options);
+  if (!impl_->chat_template) {
+    throw InvalidArgument(
+        fmt::format("{}: this model brings no chat template; use a plain prompt, or --chat-template",
+                    impl_->args.model.string()));
+  }
+  return api::render_chat(impl_->chat_template->parsed, *impl_->tokenizer, messages, options);
 }
 
 sampling::SamplingParams LLM::default_sampling_params() const {
@@ -599,6 +628,10 @@ sampling::SamplingParams LLM::default_sampling_params() const {
   }
   if (recommended.max_new_tokens) params.max_tokens = static_cast<int>(*recommended.max_new_tokens);
   return params;
+}
+
+std::string_view LLM::chat_template() const noexcept {
+  return impl_->chat_template ? std::string_view(impl_->chat_template->source) : std::string_view();
 }
 
 const StartupReport& LLM::startup_report() const noexcept { return impl_->report; }

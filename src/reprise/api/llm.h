@@ -65,6 +65,7 @@ struct StartupReport {
   int32_t kv_block_size = 0;
   size_t kv_cache_bytes = 0;
   int32_t max_model_len = 0;
+  int32_t max_logprobs = 0;  // that a request may ask for
   double tokenizer_seconds = 0;
   double weights_seconds = 0;
   double compile_seconds = 0;  // tracing, compiling, or loading what was compiled before
@@ -135,6 +136,9 @@ class LLM {
   /// The sampling parameters the model's authors recommend (generation_config.json), else vLLM's
   /// defaults.
   [[nodiscard]] sampling::SamplingParams default_sampling_params() const;
+
+  /// The template that conversations are rendered with; empty when there is none.
+  [[nodiscard]] std::string_view chat_template() const noexcept;
 
   [[nodiscard]] const StartupReport& startup_report() const noexcept;
   [[nodiscard]] const tokenizer::Tokenizer& tokenizer() const noexcept;

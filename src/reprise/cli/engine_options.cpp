@@ -181,6 +181,31 @@ void add_engine_options(OptionTable& table, api::EngineArgs& args) {
              .value_name = "DIR",
              .help = "Folder with another tokenizer.",
              .apply = [&args](std::string_view value) { args.tokenizer = value; }});
+  table.add_object("hf-overrides",
+                   kModel,
+                   "Members that replace those of config.json; null takes one out.",
+                   args.hf_overrides);
+  table.add({.name = "chat-template",
+             .group = kModel,
+             .value_name = "FILE",
+             .help = "Jinja template of conversations: a file, or the template itself.",
+             .default_text = "the model's",
+             .apply = [&args](std::string_view value) { args.chat_template = std::string(value); },
+             .example = "{{ messages }}"});
+  table.add_text("generation-config",
+                 kModel,
+                 "SOURCE",
+                 "Recommended sampling parameters: auto is the model's generation_config.json, vllm "
+                 "is none, else a folder with that file.",
+                 args.generation_config);
+  table.add_object("override-generation-config",
+                   kModel,
+                   "Members that replace those of generation_config.json.",
+                   args.override_generation_config);
+  table.add_integer("max-logprobs",
+                    kModel,
+                    "Log-probabilities that a request may ask for per token; -1 is all.",
+                    args.max_logprobs);
   table.add(
       {.name = "load-format",
        .group = kModel,
@@ -220,6 +245,10 @@ void add_engine_options(OptionTable& table, api::EngineArgs& args) {
                    kScheduler,
                    "Cut long prompts to fill steps.",
                    args.enable_chunked_prefill);
+  table.add_integer("long-prefill-token-threshold",
+                    kScheduler,
+                    "Most tokens of one prompt in a step; 0 = as many as fit.",
+                    args.long_prefill_token_threshold);
   table.add({.name = "scheduling-policy",
              .group = kScheduler,
              .value_name = "POLICY",
@@ -241,6 +270,14 @@ void add_engine_options(OptionTable& table, api::EngineArgs& args) {
              .default_text = "4G, at most half of the free memory",
              .apply = [&args](std::string_view value) {
                args.kv_cache_memory_bytes = parse_human_integer("--kv-cache-memory-bytes", value);
+             }});
+  table.add({.name = "num-gpu-blocks-override",
+             .group = kCache,
+             .value_name = "N",
+             .help = "Blocks of the cache, whatever memory there is: for tests of preemption.",
+             .apply = [&args](std::string_view value) {
+               args.num_gpu_blocks_override =
+                   parse_human_integer("--num-gpu-blocks-override", value);
              }});
   table.add({.name = "gpu-memory-utilization",
              .group = kCache,

@@ -43,6 +43,29 @@ SplitArgument split(std::string_view argument) {
   return parts;
 }
 
+// What is no JSON is text: `--name.mode fast`.
+Json parse_member(std::string_view text) {
+  if (!Json::accept(text)) return std::string(text);
+  return parse_json(text, "value");
+}
+
+void assign_member(Json& object,
+                   std::string_view flag,
+                   std::string_view path,
+                   std::string_view value) {
+  Json* node = &object;
+  while (true) {
+    const size_t dot = std::min(path.find('.'), path.size());
+    if (dot == 0) throw InvalidArgument(fmt::format("{}: has an empty name in it", flag));
+    if (!node->is_object()) throw InvalidArgument(fmt::format("{}: goes through a value", flag));
+    node = &(*node)[std::string(path.substr(0, dot))];
+    if (dot == path.size()) break;
+    if (node->is_null()) *node = Json::object();
+    path.remove_prefix(dot + 1);
+  }
+  *node = parse_member(value);
+}
+
 }  // namespace
 
 void OptionTable::add(Option option) { options_.push_back(std::move(option)); }
@@ -82,6 +105,29 @@ void OptionTable::add_text(std::string name,
        .help = std::move(help),
        .default_text = target,
        .apply = [&target](std::string_view value) { target = std::string(value); }});
+}
+
+void OptionTable::add_object(std::string name, std::string group, std::string help, Json& target) {
+  const std::string flag = "--" + name;
+  add({.name = std::move(name),
+       .group = std::move(group),
+       .value_name = "JSON",
+       .help = std::move(help),
+       .default_text = "{}",
+       .apply =
+           [&target, flag](std::string_view value) {
+             const Json object = parse_json(value, flag);
+             if (!object.is_object()) {
+               throw InvalidArgument(fmt::format("{}: expected a JSON object, got '{}'", flag, value));
+             }
+             target.update(object, true);
+           },
+       .apply_dotted =
+           [&target, flag](std::string_view path, std::string_view value) {
+             assign_member(target, fmt::format("{}.{}", flag, path), path, value);
+           },
+       .merged = [&target] { return target.dump(); },
+       .example = "{}"});
 }
 
 const Option* OptionTable::find(std::string_view name) const {

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "reprise/base/json.h"
+
 namespace reprise::cli {
 
 /// One option as users meet it: on the command line, in --help and in the reference page.
@@ -59,6 +61,8 @@ class OptionTable {
   void add_switch(std::string name, std::string group, std::string help, bool& target);
   void add_integer(std::string name, std::string group, std::string help, int32_t& target);
   void add_text(std::string name, std::string group, std::string value_name, std::string help, std::string& target);
+  /// A JSON object, whole or member by member: `--name.a.b 1`. Several are merged.
+  void add_object(std::string name, std::string group, std::string help, Json& target);
 
   /// Applies the arguments and returns the positional ones; looks at nothing else
   /// (`configure` also reads the environment and a file).

@@ -88,6 +88,34 @@ void add_answer_options(OptionTable& table, server::AnswerReaderOptions& answers
   }
 }
 
+void add_request_options(OptionTable& table, server::RequestPolicy& requests) {
+  table.add_object("default-chat-template-kwargs",
+                   kServer,
+                   "Variables of the chat template; those of a request win.",
+                   requests.default_chat_template_kwargs);
+  table.add_switch("trust-request-chat-template",
+                   kServer,
+                   "Let requests bring a chat template; it runs in a sandbox.",
+                   requests.trust_request_chat_template);
+  table.add_text("response-role",
+                 kServer,
+                 "NAME",
+                 "Role of answers to chats.",
+                 requests.response_role);
+  table.add_switch("exclude-tools-when-tool-choice-none",
+                   kServer,
+                   "Leave tools out of the prompt when none may be called.",
+                   requests.exclude_tools_when_tool_choice_none);
+  table.add_switch("enable-force-include-usage",
+                   kServer,
+                   "End every stream with usage, asked for or not.",
+                   requests.enable_force_include_usage);
+  table.add_switch("return-tokens-as-token-ids",
+                   kServer,
+                   "Write tokens in log-probabilities as token_id:N, where requests do not say.",
+                   requests.return_tokens_as_token_ids);
+}
+
 OptionTable make_table(api::EngineArgs& engine, server::ServerOptions& server, LogSwitches& log) {
   OptionTable table(
       "reprise serve MODEL [options]",
@@ -111,6 +139,7 @@ OptionTable make_table(api::EngineArgs& engine, server::ServerOptions& server, L
                    kServer,
                    "Say in `usage` how many tokens of a prompt were cached.",
                    server.enable_prompt_tokens_details);
+  add_request_options(table, server.requests);
   table.add_integer("shutdown-timeout",
                     kServer,
                     "Seconds that running requests have after SIGTERM.",

@@ -28,8 +28,6 @@ constexpr std::string_view kNoTorch = "there is no PyTorch, and no Python worker
 constexpr std::string_view kCompiled = "the server is compiled; it has no Python web framework";
 constexpr std::string_view kNoTransfer = "keys and values stay in this process";
 constexpr std::string_view kNoOffload = "weights stay in memory";
-constexpr std::string_view kCpuMemory =
-    "memory is given in bytes, by --kv-cache-memory-bytes or VLLM_CPU_KVCACHE_SPACE";
 constexpr std::string_view kAutoOnly = "the value is chosen by itself";
 
 constexpr std::array kFlags = {
@@ -42,7 +40,6 @@ constexpr std::array kFlags = {
     VllmFlag{"allowed-local-media-path", "", "DIR", kNoEffect, "", kTextOnly},
     VllmFlag{"allowed-media-domains", "", "NAMES", kNoEffect, "", kTextOnly},
     VllmFlag{"hf-config-path", "", "DIR", kOnly, "", "config.json of the model folder counts"},
-    VllmFlag{"hf-overrides", "", "JSON", kOnly, "{}", "edit config.json instead"},
     VllmFlag{"hf-token", "", "TOKEN", kNoEffect, "", kNoHub},
     VllmFlag{"revision", "", "NAME", kNoEffect, "", kNoHub},
     VllmFlag{"code-revision", "", "NAME", kNoEffect, "", kNoCode},
@@ -67,10 +64,7 @@ constexpr std::array kFlags = {
     VllmFlag{"logits-processors", "", "NAMES", kOnly, "", kNoCode},
     VllmFlag{"logits-processor-pattern", "", "REGEX", kNoEffect, "", kNoCode},
     VllmFlag{"io-processor-plugin", "", "NAME", kOnly, "", kNoCode},
-    VllmFlag{"override-generation-config", "", "JSON", kOnly, "{}", "requests say how to sample"},
-    VllmFlag{"generation-config", "", "SOURCE", kOnly, "auto", "the folder's generation_config.json counts"},
     VllmFlag{"max-seq-len-to-capture", "", "N", kNoEffect, "", "graphs depend on tokens per step, not on lengths"},
-    VllmFlag{"max-logprobs", "", "N", kNoEffect, "", "requests have limits of their own"},
     VllmFlag{"logprobs-mode", "", "MODE", kOnly, "raw_logprobs", "logprobs are those of the model"},
     VllmFlag{"disable-async-output-proc", "", "", kNoEffect, "", "answers never wait for it"},
     VllmFlag{"reasoning-parser-plugin", "", "FILE", kOnly, "", kNoCode},
@@ -110,7 +104,6 @@ constexpr std::array kFlags = {
     VllmFlag{"worker-cls", "", "NAME", kOnly, "auto", kNoTorch},
     VllmFlag{"worker-extension-cls", "", "NAME", kOnly, "", kNoTorch},
     // Cache
-    VllmFlag{"num-gpu-blocks-override", "", "N", kOnly, "", kCpuMemory},
     VllmFlag{"swap-space", "", "GIB", kNoEffect, "", "preempted requests are computed again"},
     VllmFlag{"cpu-offload-gb", "", "GIB", kOnly, "0", kNoOffload},
     VllmFlag{"kv-cache-dtype", "", "TYPE", kOnly, "auto", "keys and values have the model's type"},
@@ -151,9 +144,7 @@ constexpr std::array kFlags = {
     // Scheduler
     VllmFlag{"max-num-partial-prefills", "", "N", kOnly, "1", "one long prompt is cut at a time"},
     VllmFlag{"max-long-partial-prefills", "", "N", kOnly, "1", "one long prompt is cut at a time"},
-    VllmFlag{"long-prefill-token-threshold", "", "N", kOnly, "0", "steps are filled to --max-num-batched-tokens"},
     VllmFlag{"num-lookahead-slots", "", "N", kOnly, "0", "there is no draft model"},
-    VllmFlag{"async-scheduling", "", "", kNoEffect, "", "it changes no answer"},
     VllmFlag{"disable-chunked-mm-input", "", "", kNoEffect, "", kTextOnly},
     VllmFlag{"disable-hybrid-kv-cache-manager", "", "", kNoEffect, "", "all layers have one kind of cache"},
     VllmFlag{"scheduler-cls", "", "NAME", kOnly, "", kNoTorch},
@@ -186,16 +177,10 @@ constexpr std::array kFlags = {
     // Front end
     VllmFlag{"uvicorn-log-level", "", "LEVEL", kNoEffect, "", kCompiled},
     VllmFlag{"log-config-file", "", "FILE", kNoEffect, "", "the log has one form"},
-    VllmFlag{"chat-template", "", "FILE", kOnly, "", "the template of the model folder counts"},
-    VllmFlag{"chat-template-content-format", "", "FORMAT", kOnly, "auto", "the template decides"},
-    VllmFlag{"default-chat-template-kwargs", "", "JSON", kOnly, "{}", "the template's own defaults count"},
-    VllmFlag{"trust-request-chat-template", "", "", kOnly, "false", "requests cannot bring templates"},
-    VllmFlag{"response-role", "", "NAME", kOnly, "assistant", "answers are the assistant's"},
+    VllmFlag{"chat-template-content-format", "", "FORMAT", kOnly, "auto|string", "templates get the text of messages"},
     VllmFlag{"enable-ssl-refresh", "", "", kOnly, "false", "a new certificate needs a restart"},
     VllmFlag{"middleware", "", "NAME", kOnly, "", kCompiled},
-    VllmFlag{"return-tokens-as-token-ids", "", "", kOnly, "false", "tokens are text"},
     VllmFlag{"disable-frontend-multiprocessing", "", "", kNoEffect, "", "one process does all"},
-    VllmFlag{"exclude-tools-when-tool-choice-none", "", "", kOnly, "false", "the prompt always names the tools"},
     VllmFlag{"tool-parser-plugin", "", "FILE", kOnly, "", kNoCode},
     VllmFlag{"tool-server", "", "ADDRESS", kOnly, "", "tools are the client's"},
     VllmFlag{"disable-log-requests", "", "", kNoEffect, "", kNoUserText},
@@ -205,7 +190,6 @@ constexpr std::array kFlags = {
     VllmFlag{"disable-fastapi-docs", "", "", kNoEffect, "", kCompiled},
     VllmFlag{"enable-offline-docs", "", "", kNoEffect, "", kCompiled},
     VllmFlag{"enable-per-request-metrics", "", "", kNoEffect, "", "answers are as OpenAI's"},
-    VllmFlag{"enable-force-include-usage", "", "", kOnly, "false", "streams carry usage when asked"},
     VllmFlag{"enable-server-load-tracking", "", "", kNoEffect, "", "the load is always known"},
     VllmFlag{"enable-tokenizer-info-endpoint", "", "", kNoEffect, "", "the server decides its routes"},
     VllmFlag{"h11-max-incomplete-event-size", "", "N", kNoEffect, "", "headers have a limit of their own"},

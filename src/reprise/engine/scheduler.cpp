@@ -131,7 +131,7 @@ void Scheduler::check_admissible(std::span<const int32_t> prompt_token_ids,
                                         config_.vocab_size - 1));
     }
   }
-  sampling::validate(params, config_.vocab_size);
+  sampling::validate(params, config_.vocab_size, config_.max_logprobs);
   if (options.priority != 0 && config_.policy != SchedulingPolicy::priority) {
     throw InvalidArgument(fmt::format(
         "priority is {}, but this engine serves first come, first served; start it with "

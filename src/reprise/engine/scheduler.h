@@ -43,6 +43,7 @@ struct SchedulerConfig {
   int max_priority_wait_steps = 4096;
   std::vector<int32_t> eos_token_ids;
   int vocab_size = 0;  // >= 1; bounds prompt and sampled token ids
+  int max_logprobs = sampling::kMaxLogprobs;  // that a request may ask for
 };
 
 /// One request's part of a step: tokens [num_computed_tokens, num_computed_tokens +

@@ -135,9 +135,10 @@ void bind_sampling_params(nb::module_& module) {
       .def_rw("bad_words", &SamplingParams::bad_words)
       .def("validate",
            [](const SamplingParams& params) {
-             sampling::validate(params, std::numeric_limits<int>::max());
+             constexpr int kAny = std::numeric_limits<int>::max();
+             sampling::validate(params, kAny, kAny);
            },
-           "Raises ValueError for a field outside its range; token ids are checked by the engine.");
+           "Raises ValueError for a field outside its range; token ids and the number of logprobs are checked by the engine.");
 }
 
 }  // namespace

@@ -29,6 +29,12 @@ void require_above_zero(std::string_view field, float value, float high) {
   }
 }
 
+void require_count(std::string_view field, const std::optional<int>& count, int most) {
+  if (count && (*count < 0 || *count > most)) {
+    refuse(field, *count, fmt::format("a number in [0, {}]", most));
+  }
+}
+
 void require_in_vocabulary(std::string_view field, std::span<const int32_t> ids, int vocab_size) {
   for (size_t i = 0; i < ids.size(); ++i) {
     if (ids[i] < 0 || ids[i] >= vocab_size) {
@@ -79,7 +85,7 @@ void validate_token_ids(const SamplingParams& params, int vocab_size) {
 
 }  // namespace
 
-void validate(const SamplingParams& params, int vocab_size) {
+void validate(const SamplingParams& params, int vocab_size, int max_logprobs) {
   require_in("temperature", params.temperature, 0.0F, kMaxTemperature);
   require_above_zero("top_p", params.top_p, 1.0F);
   if (params.top_k < -1) refuse("top_k", params.top_k, "-1 or 0 (off) or a positive number");
@@ -87,15 +93,8 @@ void validate(const SamplingParams& params, int vocab_size) {
   require_above_zero("repetition_penalty", params.repetition_penalty, kMaxPenalty);
   require_in("presence_penalty", params.presence_penalty, -kMaxPenalty, kMaxPenalty);
   require_in("frequency_penalty", params.frequency_penalty, -kMaxPenalty, kMaxPenalty);
-  if (params.logprobs && (*params.logprobs < 0 || *params.logprobs > kMaxLogprobs)) {
-    refuse("logprobs", *params.logprobs, fmt::format("a number in [0, {}]", kMaxLogprobs));
-  }
-  if (params.prompt_logprobs &&
-      (*params.prompt_logprobs < 0 || *params.prompt_logprobs > kMaxLogprobs)) {
-    refuse("prompt_logprobs",
-           *params.prompt_logprobs,
-           fmt::format("a number in [0, {}]", kMaxLogprobs));
-  }
+  require_count("logprobs", params.logprobs, max_logprobs);
+  require_count("prompt_logprobs", params.prompt_logprobs, max_logprobs);
   validate_lengths(params);
   validate_strings("stop", params.stop, kMaxStopStrings);
   validate_strings("bad_words", params.bad_words, kMaxBadWords);

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
+#include <string>
+#include <utility>
 
 #include "reprise/server/api_error.h"
 
@@ -28,9 +31,9 @@ constexpr std::array kForbiddenVariables = {
     "truncation",
 };
 
-Json read_kwargs(const RequestFields& fields) {
+Json read_kwargs(const RequestFields& fields, const Json& defaults) {
   const Json* kwargs = fields.find("chat_template_kwargs");
-  if (kwargs == nullptr) return Json::object();
+  if (kwargs == nullptr) return defaults;
   if (!kwargs->is_object()) refuse_type("chat_template_kwargs", "an object", *kwargs);
   for (const auto& [name, value] : kwargs->items()) {
     if (std::find(kForbiddenVariables.begin(), kForbiddenVariables.end(), name) !=
@@ -40,21 +43,27 @@ Json read_kwargs(const RequestFields& fields) {
                      "chat_template_kwargs");
     }
   }
-  return *kwargs;
+  Json all = defaults;
+  all.update(*kwargs);
+  return all;
 }
 
 }  // namespace
 
-api::ChatTemplateOptions read_chat_template_options(const RequestFields& fields) {
-  if (fields.find("chat_template") != nullptr) {
+api::ChatTemplateOptions read_chat_template_options(const RequestFields& fields,
+                                                    const RequestPolicy& policy) {
+  std::optional<std::string> own_template = fields.text("chat_template");
+  if (own_template && !policy.trust_request_chat_template) {
     throw ApiError(400,
-                   "A chat template of the request's own is not allowed; the model's is used.",
+                   "A chat template of the request's own is not allowed; the model's is used. "
+                   "--trust-request-chat-template allows it.",
                    "chat_template");
   }
   api::ChatTemplateOptions options{
+      .chat_template = std::move(own_template),
       .add_generation_prompt = fields.boolean("add_generation_prompt").value_or(true),
       .continue_final_message = fields.boolean("continue_final_message").value_or(false),
-      .kwargs = read_kwargs(fields)};
+      .kwargs = read_kwargs(fields, policy.default_chat_template_kwargs)};
   if (options.continue_final_message && options.add_generation_prompt) {
     throw ApiError(400,
                    "Cannot set both `continue_final_message` and `add_generation_prompt` to True.",

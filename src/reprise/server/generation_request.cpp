@@ -78,8 +78,11 @@ void read_options(const RequestFields& fields, engine::RequestOptions& options) 
   options.cache_salt = *salt;
 }
 
-void read_stream_options(const RequestFields& fields, GenerationRequest& request) {
+void read_stream_options(const RequestFields& fields,
+                         const RequestPolicy& policy,
+                         GenerationRequest& request) {
   request.stream = fields.boolean("stream").value_or(false);
+  request.include_usage = policy.enable_force_include_usage;
   const Json* options = fields.find("stream_options");
   if (options == nullptr) return;
   if (!options->is_object()) refuse_type("stream_options", "an object", *options);
@@ -87,7 +90,7 @@ void read_stream_options(const RequestFields& fields, GenerationRequest& request
     throw ApiError(400, "Stream options can only be defined when `stream=True`.", "stream_options");
   }
   const RequestFields inner(*options);
-  request.include_usage = inner.boolean("include_usage").value_or(false);
+  request.include_usage |= inner.boolean("include_usage").value_or(false);
   request.continuous_usage =
       request.include_usage && inner.boolean("continuous_usage_stats").value_or(false);
 }
@@ -140,18 +143,21 @@ std::optional<std::string> read_request_id(const RequestFields& fields) {
 }
 
 /// What both kinds of request share; the prompt is read before.
-void read_shared(const RequestFields& fields, GenerationRequest& request) {
+void read_shared(const RequestFields& fields,
+                 const RequestPolicy& policy,
+                 GenerationRequest& request) {
   refuse_what_is_not_there(fields);
   request.model = fields.text("model");
   read_sampling_fields(fields, request.is_chat ? Api::chat : Api::completions, request.params);
   read_options(fields, request.options);
-  read_stream_options(fields, request);
+  read_stream_options(fields, policy, request);
   read_choices(fields, request);
   read_truncation(fields, request.truncation);
   request.request_id = read_request_id(fields);
   assign(request.echo, fields.boolean("echo"));
   assign(request.return_token_ids, fields.boolean("return_token_ids"));
-  assign(request.return_tokens_as_token_ids, fields.boolean("return_tokens_as_token_ids"));
+  request.return_tokens_as_token_ids =
+      fields.boolean("return_tokens_as_token_ids").value_or(policy.return_tokens_as_token_ids);
   request.asked_output = read_asked_output(fields);
   assign(request.add_special_tokens, fields.boolean("add_special_tokens"));
 }
@@ -187,18 +193,17 @@ std::vector<Prompt> read_prompts(const RequestFields& fields) {
 }  // namespace
 
 std::string GenerationRequest::role() const {
-  if (chat_template.add_generation_prompt || messages.empty()) return "assistant";
+  if (chat_template.add_generation_prompt || messages.empty()) return response_role;
   return messages.back().at("role").get<std::string>();
 }
 
-GenerationRequest parse_completion_request(std::string_view body,
-                                           const sampling::SamplingParams& defaults) {
+GenerationRequest parse_completion_request(std::string_view body, const RequestPolicy& policy) {
   const Json json = parse_body(body);
   const RequestFields fields(json);
-  GenerationRequest request{.params = defaults};
+  GenerationRequest request{.params = policy.params};
   request.prompts = read_prompts(fields);
   request.params.max_tokens = fields.int32("max_tokens").value_or(kDefaultCompletionTokens);
-  read_shared(fields, request);
+  read_shared(fields, policy, request);
   if (request.echo && request.params.max_tokens == 0) {
     request.echo_only = true;
     request.params.max_tokens = 1;
@@ -211,19 +216,23 @@ GenerationRequest parse_completion_request(std::string_view body,
   return request;
 }
 
-GenerationRequest parse_chat_request(std::string_view body,
-                                     const sampling::SamplingParams& defaults) {
+GenerationRequest parse_chat_request(std::string_view body, const RequestPolicy& policy) {
   const Json json = parse_body(body);
   const RequestFields fields(json);
-  GenerationRequest request{.is_chat = true, .params = defaults, .add_special_tokens = false};
+  GenerationRequest request{.is_chat = true, .params = policy.params, .add_special_tokens = false};
+  request.response_role = policy.response_role;
   request.messages = read_messages(fields);
   request.params.max_tokens = fields.int32("max_completion_tokens");
   if (!request.params.max_tokens) request.params.max_tokens = fields.int32("max_tokens");
-  request.chat_template = read_chat_template_options(fields);
-  read_shared(fields, request);
+  request.chat_template = read_chat_template_options(fields, policy);
+  read_shared(fields, policy, request);
   request.return_prompt_logprobs = request.params.prompt_logprobs.has_value();
   request.tools = read_tool_use(fields);
-  if (!request.tools.tools.empty()) request.chat_template.tools = request.tools.tools;
+  const bool hides_tools = policy.exclude_tools_when_tool_choice_none &&
+                           request.tools.choice == ToolUse::Choice::none;
+  if (!request.tools.tools.empty() && !hides_tools) {
+    request.chat_template.tools = request.tools.tools;
+  }
   request.include_reasoning = fields.boolean("include_reasoning").value_or(true);
   if (std::optional<AskedOutput> call = forced_call(request.tools)) {
     if (request.asked_output) {

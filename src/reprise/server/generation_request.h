@@ -13,6 +13,7 @@
 #include "reprise/base/json.h"
 #include "reprise/sampling/sampling_params.h"
 #include "reprise/server/answer_reader.h"
+#include "reprise/server/request_policy.h"
 #include "reprise/server/structured_fields.h"
 #include "reprise/server/tool_fields.h"
 
@@ -62,18 +63,21 @@ struct GenerationRequest {
   bool include_usage = false;
   bool continuous_usage = false;
 
-  /// Who answers: the assistant, or with add_generation_prompt false whoever spoke last.
+  std::string response_role = "assistant";
+
+  /// Who answers: `response_role`, or with add_generation_prompt false whoever spoke last.
   [[nodiscard]] std::string role() const;
   [[nodiscard]] int num_choices() const noexcept {
     return n * (is_chat ? 1 : static_cast<int>(prompts.size()));
   }
 };
 
-/// Both: `defaults` are what fields that are absent or null mean; fields that the API has and
-/// this server lacks are refused by name, fields that nobody knows are ignored.
+/// Both: `policy` says what fields that are absent or null mean; fields that the API has and this
+/// server lacks are refused by name, fields that nobody knows are ignored.
 /// \throws ApiError 400 with the field at fault
 [[nodiscard]] GenerationRequest parse_completion_request(std::string_view body,
-                                                         const sampling::SamplingParams& defaults);
+                                                         const RequestPolicy& policy);
 [[nodiscard]] GenerationRequest parse_chat_request(std::string_view body,
-                                                   const sampling::SamplingParams& defaults);
+                                                   const RequestPolicy& policy);
+
 }  // namespace reprise::server

@@ -37,6 +37,8 @@ void expect_refused(Parse parse, const BadBody& bad) {
 GenerationRequest completion(const std::string& body) { return parse_completion_request(body, {}); }
 GenerationRequest chat(const std::string& body) { return parse_chat_request(body, {}); }
 
+TokenizeRequest tokenize_body(const std::string& body) { return parse_tokenize_request(body); }
+
 std::string completion_with(const std::string& members) {
   return R"({"prompt": "a", )" + members + "}";
 }
@@ -82,20 +84,20 @@ TEST(GenerationRequest, reads_every_sampling_field_of_a_completion) {
 }
 
 TEST(GenerationRequest, takes_null_for_absent_and_absent_for_the_defaults) {
-  sampling::SamplingParams defaults;
-  defaults.temperature = 0.25F;
-  defaults.max_tokens = 99;
+  RequestPolicy policy;
+  policy.params.temperature = 0.25F;
+  policy.params.max_tokens = 99;
   const GenerationRequest request = parse_completion_request(
       completion_with(
           R"("temperature": null, "stop": null, "max_tokens": null, "logprobs": null, "n": null,
                          "stream_options": null, "tool_choice": "none", "suffix": null)"),
-      defaults);
+      policy);
   EXPECT_EQ(request.params.temperature, 0.25F);
   EXPECT_EQ(request.params.max_tokens, 16);
   EXPECT_EQ(request.n, 1);
   EXPECT_FALSE(request.stream);
   const GenerationRequest chatting =
-      parse_chat_request(chat_with(R"("logprobs": false)"), defaults);
+      parse_chat_request(chat_with(R"("logprobs": false)"), policy);
   EXPECT_EQ(chatting.params.max_tokens, std::nullopt) << "the rest of the context";
   EXPECT_FALSE(chatting.add_special_tokens);
 }
@@ -276,6 +278,36 @@ TEST(GenerationRequest, reads_what_is_shown_of_prompts_and_tokens) {
   EXPECT_EQ(chat(chat_with(R"("n": 2)")).role(), "assistant");
 }
 
+TEST(GenerationRequest, follows_the_policy_where_requests_do_not_say) {
+  const RequestPolicy policy = {.default_chat_template_kwargs = {{"a", 1}, {"b", 2}},
+                                .trust_request_chat_template = true,
+                                .exclude_tools_when_tool_choice_none = true,
+                                .enable_force_include_usage = true,
+                                .return_tokens_as_token_ids = true,
+                                .response_role = "model"};
+  const char* const kTools = R"("tools": [{"type": "function", "function": {"name": "f"}}])";
+  const GenerationRequest quiet = parse_chat_request(
+      chat_with(std::string(kTools) + R"(, "tool_choice": "none", "stream": true)"), policy);
+  EXPECT_EQ(quiet.chat_template.kwargs, policy.default_chat_template_kwargs);
+  EXPECT_FALSE(quiet.chat_template.tools || quiet.chat_template.chat_template);
+  EXPECT_TRUE(quiet.include_usage && quiet.return_tokens_as_token_ids);
+  EXPECT_FALSE(quiet.continuous_usage);
+  EXPECT_EQ(quiet.role(), "model");
+  const GenerationRequest loud = parse_chat_request(
+      chat_with(std::string(kTools) + R"(, "chat_template": "{{ x }}", "stream": true,
+        "chat_template_kwargs": {"b": 3}, "return_tokens_as_token_ids": false,
+        "stream_options": {"include_usage": false, "continuous_usage_stats": true})"),
+      policy);
+  EXPECT_EQ(loud.chat_template.kwargs, (Json{{"a", 1}, {"b", 3}}));
+  EXPECT_EQ(loud.chat_template.chat_template, "{{ x }}");
+  EXPECT_TRUE(loud.chat_template.tools.has_value()) << "the choice is auto";
+  EXPECT_TRUE(loud.include_usage && loud.continuous_usage);
+  EXPECT_FALSE(loud.return_tokens_as_token_ids);
+  const GenerationRequest shown =
+      parse_chat_request(chat_with(std::string(kTools) + R"(, "tool_choice": "none")"), {});
+  EXPECT_TRUE(shown.chat_template.tools.has_value()) << "as vLLM by default";
+}
+
 TEST(GenerationRequest, refuses_bad_messages_by_their_place) {
   const std::vector<BadBody> bad = {
       {"null", "messages"},
@@ -311,8 +343,8 @@ TEST(GenerationRequest, reads_and_refuses_tokenize_and_detokenize) {
   EXPECT_TRUE(parse_tokenize_request(R"({"prompt": "a"})").add_special_tokens);
   EXPECT_FALSE(parse_tokenize_request(R"({"messages": [{"role": "user", "content": "a"}]})")
                    .add_special_tokens);
-  expect_refused(parse_tokenize_request, {"{}", "prompt"});
-  expect_refused(parse_tokenize_request, {R"({"prompt": ["a"]})", "prompt"});
+  expect_refused(tokenize_body, {"{}", "prompt"});
+  expect_refused(tokenize_body, {R"({"prompt": ["a"]})", "prompt"});
   EXPECT_EQ(parse_detokenize_request(R"({"tokens": [1, 2]})").tokens, (std::vector<int32_t>{1, 2}));
   expect_refused(parse_detokenize_request, {"{}", "tokens"});
   expect_refused(parse_detokenize_request, {R"({"tokens": ["1"]})", "tokens"});

@@ -15,14 +15,17 @@ void add_generation_routes(Router& router,
                            GenerationService& generations,
                            const ServedModel& model,
                            const PromptEncoder& prompts,
-                           const AnswerReaderOptions& answers) {
-  const int32_t vocab_size = engine.tokenizer().vocab_size();
-  const auto prepare = [&generations, &model, &prompts, &engine, vocab_size, answers](
+                           const AnswerReaderOptions& answers,
+                           RequestPolicy policy) {
+  const auto prepare = [&generations, &model, &prompts, &engine, answers](
                            GenerationRequest wanted,
                            std::string request_id,
                            api::TimePoint arrived) -> Answering {
     model.check(wanted.model);
-    check_sampling(wanted.params, wanted.is_chat ? Api::chat : Api::completions, vocab_size);
+    check_sampling(wanted.params,
+                   wanted.is_chat ? Api::chat : Api::completions,
+                   engine.tokenizer().vocab_size(),
+                   engine.startup_report().max_logprobs);
     std::optional<structured_output::ReasoningMarks> marks;
     if (wanted.is_chat) {
       wanted.create_parser = answer_parser(answers, wanted.tools);
@@ -49,16 +52,16 @@ void add_generation_routes(Router& router,
   const auto admit = [&generations](const HttpRequest&, const ExchangeRef&) {
     generations.check_room(1);
   };
-  const sampling::SamplingParams defaults = engine.default_sampling_params();
+  policy.params = engine.default_sampling_params();
   router.add({.method = "POST",
               .path = "/v1/completions",
               .body_schema = "CompletionRequest",
               .answer_types = {"application/json", "text/event-stream"},
               .summary = "Continues prompts.",
               .handle = admit,
-              .prepare = [prepare, defaults](const HttpRequest& request) {
+              .prepare = [prepare, policy](const HttpRequest& request) {
                 const auto arrived = std::chrono::steady_clock::now();
-                return prepare(parse_completion_request(request.body, defaults),
+                return prepare(parse_completion_request(request.body, policy),
                                request.request_id,
                                arrived);
               }});
@@ -68,10 +71,10 @@ void add_generation_routes(Router& router,
               .answer_types = {"application/json", "text/event-stream"},
               .summary = "Answers a conversation.",
               .handle = admit,
-              .prepare = [prepare, defaults](const HttpRequest& request) {
+              .prepare = [prepare, policy](const HttpRequest& request) {
                 const auto arrived = std::chrono::steady_clock::now();
                 return prepare(
-                    parse_chat_request(request.body, defaults), request.request_id, arrived);
+                    parse_chat_request(request.body, policy), request.request_id, arrived);
               }});
 }
 

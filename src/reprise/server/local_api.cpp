@@ -76,7 +76,7 @@ struct LocalApi::Impl {
                     engine,
                     model,
                     [this](std::function<void()> task) { tasks.post(std::move(task)); }) {
-    add_generation_routes(router, engine, generations, model, prompts, options.answers);
+    add_generation_routes(router, engine, generations, model, prompts, options.answers, options.requests);
   }
 
   TaskQueue tasks;  // the engine's thread posts to it until `generations` is gone

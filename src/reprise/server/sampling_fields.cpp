@@ -96,9 +96,12 @@ void read_sampling_fields(const RequestFields& fields, Api api, sampling::Sampli
   read_logprobs(fields, api, params);
 }
 
-void check_sampling(const sampling::SamplingParams& params, Api api, int vocab_size) {
+void check_sampling(const sampling::SamplingParams& params,
+                    Api api,
+                    int vocab_size,
+                    int max_logprobs) {
   try {
-    sampling::validate(params, vocab_size);
+    sampling::validate(params, vocab_size, max_logprobs);
   } catch (const InvalidArgument& error) {
     // The message begins with the field: "top_p is 2", "stop[3] is", "logit_bias key is".
     const std::string_view message = error.what();

@@ -16,6 +16,9 @@ enum class Api : uint8_t { completions, chat };
 void read_sampling_fields(const RequestFields& fields, Api api, sampling::SamplingParams& params);
 
 /// Ranges of all fields, those of `api` by its names. \throws ApiError 400 with the field at fault
-void check_sampling(const sampling::SamplingParams& params, Api api, int vocab_size);
+void check_sampling(const sampling::SamplingParams& params,
+                    Api api,
+                    int vocab_size,
+                    int max_logprobs = sampling::kMaxLogprobs);
 
 }  // namespace reprise::server

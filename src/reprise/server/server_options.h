@@ -11,6 +11,7 @@
 #include "reprise/server/cors.h"
 #include "reprise/server/http_server.h"
 #include "reprise/server/request_log.h"
+#include "reprise/server/request_policy.h"
 
 namespace reprise::server {
 
@@ -34,6 +35,7 @@ struct ServerOptions {
   bool enable_prompt_tokens_details = false;  // usage tells how much of a prompt was cached
   int shutdown_timeout_seconds = 30;   // for running requests after SIGTERM
   AnswerReaderOptions answers;
+  RequestPolicy requests;              // but their sampling parameters, which the engine recommends
   std::string unix_socket;             // path; else host and port
   CorsOptions cors;
   bool dev_mode = false;  // more routes: of the engine's insides, and such that change it

@@ -9,7 +9,7 @@
 
 namespace reprise::server {
 
-TokenizeRequest parse_tokenize_request(std::string_view body) {
+TokenizeRequest parse_tokenize_request(std::string_view body, const RequestPolicy& policy) {
   const Json json = parse_body(body);
   const RequestFields fields(json);
   TokenizeRequest request{.model = fields.text("model"), .prompt = fields.text("prompt")};
@@ -18,7 +18,7 @@ TokenizeRequest parse_tokenize_request(std::string_view body) {
       throw ApiError(400, "Field required: prompt, or messages.", "prompt");
     }
     request.messages = read_messages(fields);
-    request.chat_template = read_chat_template_options(fields);
+    request.chat_template = read_chat_template_options(fields, policy);
   }
   request.add_special_tokens =
       fields.boolean("add_special_tokens").value_or(request.prompt.has_value());

@@ -8,6 +8,7 @@
 
 #include "reprise/api/chat_prompt.h"
 #include "reprise/base/json.h"
+#include "reprise/server/request_policy.h"
 
 namespace reprise::server {
 
@@ -27,7 +28,8 @@ struct DetokenizeRequest {
 };
 
 /// Both: \throws ApiError 400 with the field at fault
-[[nodiscard]] TokenizeRequest parse_tokenize_request(std::string_view body);
+[[nodiscard]] TokenizeRequest parse_tokenize_request(std::string_view body,
+                                                    const RequestPolicy& policy = {});
 [[nodiscard]] DetokenizeRequest parse_detokenize_request(std::string_view body);
 
 }  // namespace reprise::server

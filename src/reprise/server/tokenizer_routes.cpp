@@ -37,8 +37,9 @@ Json text_or_null(const std::optional<std::string>& text) {
 }
 
 /// What clients that tokenize through the server need: tokenizer_config.json's names.
-Json tokenizer_info(const tokenizer::TokenizerConfig& config, const ServedModel& model) {
-  const std::string_view chat_template = config.chat_template();
+Json tokenizer_info(const api::AsyncEngine& engine, const ServedModel& model) {
+  const tokenizer::TokenizerConfig& config = engine.tokenizer().config();
+  const std::string_view chat_template = engine.chat_template();
   return {{"bos_token", text_or_null(config.bos_token)},
           {"eos_token", text_or_null(config.eos_token)},
           {"pad_token", text_or_null(config.pad_token)},
@@ -66,7 +67,8 @@ Json detokenize(const DetokenizeRequest& wanted,
 
 void add_tokenizer_routes(Router& router,
                           const api::AsyncEngine& engine,
-                          const ServedModel& model) {
+                          const ServedModel& model,
+                          const RequestPolicy& policy) {
   const auto answer = [](const Json& json) -> Answering {
     return [body = dump(json)](const ExchangeRef& exchange) { exchange->respond({.body = body}); };
   };
@@ -74,8 +76,9 @@ void add_tokenizer_routes(Router& router,
               .path = "/tokenize",
               .body_schema = "TokenizeRequest",
               .summary = "The token ids of a text or a conversation.",
-              .prepare = [answer, &engine, &model](const HttpRequest& request) {
-                return answer(tokenize(parse_tokenize_request(request.body), engine, model));
+              .prepare = [answer, &engine, &model, policy](const HttpRequest& request) {
+                return answer(
+                    tokenize(parse_tokenize_request(request.body, policy), engine, model));
               }});
   router.add({.method = "POST",
               .path = "/detokenize",
@@ -89,7 +92,7 @@ void add_tokenizer_routes(Router& router,
               .summary = "Special tokens and the chat template.",
               .handle = [&engine, &model](const HttpRequest&, const ExchangeRef& exchange) {
                 exchange->respond(
-                    {.body = dump(tokenizer_info(engine.tokenizer().config(), model))});
+                    {.body = dump(tokenizer_info(engine, model))});
               }});
 }
 

@@ -2,6 +2,7 @@
 
 #include <limits>
 
+#include "reprise/weights/config_overrides.h"
 #include "reprise/weights/config_reader.h"
 
 namespace reprise::weights {
@@ -31,11 +32,12 @@ GenerationConfig parse_generation_config(std::string_view json, std::string_view
   };
 }
 
-GenerationConfig load_generation_config(const ModelDirectory& directory) {
+GenerationConfig load_generation_config(const ModelDirectory& directory, const Json& overrides) {
   constexpr std::string_view kFile = "generation_config.json";
-  if (!directory.contains(kFile)) return {};
-  return parse_generation_config(directory.read_text(kFile, kMaxConfigBytes),
-                                 directory.path_of(kFile));
+  const std::string path = directory.path_of(kFile);
+  const std::string text =
+      directory.contains(kFile) ? directory.read_text(kFile, kMaxConfigBytes) : "{}";
+  return parse_generation_config(override_config(text, path, overrides), path);
 }
 
 }  // namespace reprise::weights

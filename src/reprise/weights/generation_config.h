@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "reprise/base/json.h"
 #include "reprise/weights/model_directory.h"
 
 namespace reprise::weights {
@@ -29,8 +30,9 @@ struct GenerationConfig {
 [[nodiscard]] GenerationConfig parse_generation_config(std::string_view json,
                                                        std::string_view path);
 
-/// A model without generation_config.json has no recommendations.
-/// \throws FileError E_PATH, E_TOO_LARGE, E_CONFIG.
-[[nodiscard]] GenerationConfig load_generation_config(const ModelDirectory& directory);
+/// A folder without generation_config.json has no recommendations but `overrides` (an object, see
+/// override_config). \throws FileError E_PATH, E_TOO_LARGE, E_CONFIG.
+[[nodiscard]] GenerationConfig load_generation_config(const ModelDirectory& directory,
+                                                      const Json& overrides = Json::object());
 
 }  // namespace reprise::weights

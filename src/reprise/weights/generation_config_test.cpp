@@ -63,8 +63,18 @@ TEST(GenerationConfig, refuses_values_out_of_range_or_of_another_type) {
 TEST(GenerationConfig, is_empty_without_a_file) {
   const TempDirectory directory;
   EXPECT_EQ(load_generation_config(ModelDirectory(directory.path())), GenerationConfig{});
-  directory.write("generation_config.json", R"({"top_k":5})");
+  directory.write("generation_config.json", R"({"top_k":5,"top_p":0.5})");
   EXPECT_EQ(load_generation_config(ModelDirectory(directory.path())).top_k, 5);
+  const GenerationConfig overridden = load_generation_config(
+      ModelDirectory(directory.path()), {{"top_k", 7}, {"top_p", nullptr}, {"min_p", 0.25}});
+  EXPECT_EQ(overridden, (GenerationConfig{.top_k = 7, .min_p = 0.25}));
+}
+
+TEST(GenerationConfig, overrides_need_no_file_and_are_checked) {
+  const TempDirectory directory;
+  const ModelDirectory model(directory.path());
+  EXPECT_EQ(load_generation_config(model, {{"top_k", 7}}).top_k, 7);
+  EXPECT_THROW((void)load_generation_config(model, {{"top_p", 2}}), FileError);
 }
 
 }  // namespace

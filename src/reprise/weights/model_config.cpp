@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "reprise/base/nearest_name.h"
+#include "reprise/weights/config_overrides.h"
 #include "reprise/weights/config_reader.h"
 #include "reprise/weights/tensor_spec.h"
 
@@ -241,9 +242,10 @@ LoadedModelConfig parse_model_config(std::string_view json, std::string_view pat
   return loaded;
 }
 
-LoadedModelConfig load_model_config(const ModelDirectory& directory) {
-  return parse_model_config(directory.read_text("config.json", kMaxConfigBytes),
-                            directory.path_of("config.json"));
+LoadedModelConfig load_model_config(const ModelDirectory& directory, const Json& overrides) {
+  const std::string path = directory.path_of("config.json");
+  const std::string text = directory.read_text("config.json", kMaxConfigBytes);
+  return parse_model_config(override_config(text, path, overrides), path);
 }
 
 }  // namespace reprise::weights

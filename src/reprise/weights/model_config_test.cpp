@@ -308,6 +308,14 @@ TEST(ModelConfig, loads_from_a_directory) {
   EXPECT_EQ(code_of([&] { (void)load_model_config(model); }), "E_MISSING");
   directory.write("config.json", base().dump());
   EXPECT_EQ(load_model_config(model).config, config_of(base()));
+  Json wider = base();
+  wider["hidden_size"] = 128;
+  wider.erase("sliding_window");
+  const Json overrides = {{"hidden_size", 128}, {"sliding_window", nullptr}};
+  EXPECT_EQ(load_model_config(model, overrides).config, config_of(wider));
+  EXPECT_EQ(code_of([&] { (void)load_model_config(model, {{"hidden_size", "wide"}}); }), "E_CONFIG");
+  directory.write("config.json", "[]");
+  EXPECT_EQ(code_of([&] { (void)load_model_config(model, base()); }), "E_CONFIG");
   directory.write("config.json", std::string((4u << 20) + 1, ' '));
   EXPECT_EQ(code_of([&] { (void)load_model_config(model); }), "E_TOO_LARGE");
 }

@@ -1,0 +1,55 @@
+#include "reprise/api/chat_template_source.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <iterator>
+#include <string_view>
+#include <utility>
+
+#include "reprise/base/error.h"
+
+namespace reprise::api {
+namespace {
+
+constexpr uintmax_t kMaxTemplateBytes = uintmax_t{4} << 20;
+
+std::string read_given(const std::string& given) {
+  const std::filesystem::path path = given;
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) {
+    // No path has these, and few templates lack all of them.
+    if (given.find_first_of("{}\n") != std::string::npos) return given;
+    throw InvalidArgument(fmt::format(
+        "--chat-template: '{}' is no file, and no template either: it has no braces", given));
+  }
+  if (const uintmax_t bytes = std::filesystem::file_size(path, error);
+      error || bytes > kMaxTemplateBytes) {
+    throw InvalidArgument(
+        fmt::format("--chat-template: {} has more than {} bytes", given, kMaxTemplateBytes));
+  }
+  std::ifstream file(path, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (!file) throw InvalidArgument(fmt::format("--chat-template: {} cannot be read", given));
+  return text;
+}
+
+}  // namespace
+
+std::optional<SourcedChatTemplate> load_chat_template(const std::optional<std::string>& given,
+                                                      const tokenizer::TokenizerConfig& config,
+                                                      const std::filesystem::path& folder) {
+  std::string source = given ? read_given(*given) : std::string(config.chat_template());
+  if (source.empty()) return std::nullopt;
+  try {
+    chat_template::ChatTemplate parsed = chat_template::ChatTemplate::parse(source);
+    return SourcedChatTemplate{.source = std::move(source), .parsed = std::move(parsed)};
+  } catch (const InvalidArgument& error) {
+    if (given) throw InvalidArgument(fmt::format("--chat-template: {}", error.what()));
+    const bool has_own_file = std::filesystem::exists(folder / "chat_template.jinja");
+    const char* file = has_own_file ? "chat_template.jinja" : "tokenizer_config.json";
+    throw FileError("E_TEMPLATE", (folder / file).string(), "chat_template", error.what());
+  }
+}
+
+}  // namespace reprise::api
