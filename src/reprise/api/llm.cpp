@@ -24,6 +24,7 @@
 #include "reprise/weights/expected_tensors.h"
 #include "reprise/weights/generation_config.h"
 #include "reprise/weights/model_config.h"
+#include "reprise/weights/watched_weights.h"
 
 namespace reprise::api {
 namespace {
@@ -167,7 +168,7 @@ struct LLM::Impl {
   void resolve_graphs();
   void load_tokenizer(const weights::ModelDirectory& directory);
   void create_device();
-  void load_model(const weights::ModelDirectory& directory);
+  void load_model(const weights::ModelDirectory& directory, const StartupObserver& observer);
   void build_runner();
   [[nodiscard]] kv_cache::KvCacheLayout kv_cache_layout(int64_t num_blocks) const;
   [[nodiscard]] std::unique_ptr<engine::ModelRunner> create_runner(
@@ -225,7 +226,7 @@ void LLM::Impl::start(const StartupObserver& observer) {
     directory.emplace(args.model);
   });
   stage("tokenizer", [&] { load_tokenizer(*directory); });
-  stage("weights", [&] { load_model(*directory); });
+  stage("weights", [&] { load_model(*directory, observer); });
   stage("KV cache", [&] { build_runner(); });
   stage("compile", [&] { compile(nullptr); });
   stage("scheduler", [&] { build_core(); });
@@ -241,7 +242,7 @@ void LLM::Impl::start(const StartupObserver& observer) {
 void LLM::Impl::start_without_requests(CompilationStages& stages) {
   const Clock::time_point start = Clock::now();
   resolve_graphs();
-  load_model(weights::ModelDirectory(args.model));
+  load_model(weights::ModelDirectory(args.model), {});
   build_runner();
   compile(&stages);
   report.total_seconds = seconds_since(start);
@@ -313,7 +314,8 @@ void LLM::Impl::create_device() {
   bytes_of_others = used_bytes(memory) - std::min(used_bytes(memory), memory.allocated_here);
 }
 
-void LLM::Impl::load_model(const weights::ModelDirectory& directory) {
+void LLM::Impl::load_model(const weights::ModelDirectory& directory,
+                           const StartupObserver& observer) {
   weights::LoadedModelConfig loaded = weights::load_model_config(directory, args.hf_overrides);
   config = std::move(loaded.config);
   report.warnings.insert(report.warnings.end(), loaded.warnings.begin(), loaded.warnings.end());
@@ -327,6 +329,9 @@ void LLM::Impl::load_model(const weights::ModelDirectory& directory) {
   report.max_model_len = resolve_max_model_len(args, config);
   report.max_logprobs = resolve_max_logprobs(args, config);
   weight_source = open_weights(args, directory, config, report.warnings);
+  if (observer.on_weights) {
+    weight_source = std::make_unique<weights::WatchedWeights>(std::move(weight_source), observer.on_weights);
+  }
   for (std::string& warning : weights::verify_weights(config, *weight_source)) {
     report.warnings.push_back(std::move(warning));
   }

@@ -86,6 +86,8 @@ struct StartupReport {
 struct StartupObserver {
   std::function<void(const cudagraph::CaptureRecord&, size_t done, size_t total)> on_capture;
   std::function<void(std::string_view name)> on_stage;  // that begins
+  /// Bytes of weights as they are stored; tied ones are never read, so it may end below the total.
+  std::function<void(uint64_t done, uint64_t total)> on_weights;
 };
 
 /// Text that one request gained in one step. `prompt_index` counts the prompts of the call.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 
@@ -12,6 +13,12 @@ namespace reprise::cli {
 namespace {
 
 bool is_terminal() { return isatty(STDERR_FILENO) != 0; }
+
+std::string bar(uint64_t done, uint64_t total) {
+  constexpr uint64_t kWidth = 30;
+  const uint64_t filled = total == 0 ? kWidth : std::min(kWidth, done * kWidth / total);
+  return fmt::format("[{:#<{}}{:.<{}}]", "", filled, "", kWidth - filled);
+}
 
 }  // namespace
 
@@ -27,7 +34,8 @@ api::StartupObserver StartupProgress::observer() {
   return {.on_capture = [this](const cudagraph::CaptureRecord& record, size_t done, size_t total) {
     on_capture(record, done, total);
   },
-          .on_stage = [](std::string_view name) { on_stage(name); }};
+          .on_stage = [](std::string_view name) { on_stage(name); },
+          .on_weights = [this](uint64_t done, uint64_t total) { on_weights(done, total); }};
 }
 
 // On a terminal what is going on, until the next stage; a log would only grow by it.
@@ -36,6 +44,28 @@ void StartupProgress::on_stage(std::string_view name) {
   fmt::print(stderr, "\r\033[KStarting: {} ...", name);
   if (name == "graphs") fmt::print(stderr, "\r\033[K");
   std::fflush(stderr);
+}
+
+void StartupProgress::on_weights(uint64_t done, uint64_t total) {
+  if (is_terminal()) {
+    fmt::print(stderr,
+               "\r\033[KLoading weights: {} {} of {}",
+               bar(done, total),
+               format_bytes(done),
+               format_bytes(total));
+    std::fflush(stderr);
+    return;
+  }
+  // Of a small model nobody needs to know.
+  constexpr auto kPatience = std::chrono::seconds(2);
+  const uint64_t quarters = 4 * done / std::max<uint64_t>(total, 1);
+  if (quarters <= quarters_told_ || Clock::now() - began_ < kPatience) return;
+  quarters_told_ = quarters;
+  fmt::print(stderr,
+             "Loading weights: {} % ({} of {})\n",
+             25 * quarters,
+             format_bytes(done),
+             format_bytes(total));
 }
 
 void StartupProgress::on_capture(const cudagraph::CaptureRecord& record,
@@ -52,14 +82,11 @@ void StartupProgress::on_capture(const cudagraph::CaptureRecord& record,
     return;
   }
   if (!is_terminal()) return;
-  constexpr size_t kWidth = 30;
-  const size_t filled = total == 0 ? kWidth : done * kWidth / total;
   fmt::print(stderr,
-             "\r\033[KCapturing CUDA graphs ({}, {}): [{}{}] {}/{}  {} tokens {:.1f} ms {}",
+             "\r\033[KCapturing CUDA graphs ({}, {}): {} {}/{}  {} tokens {:.1f} ms {}",
              record.descriptor.uniform ? "decode" : "mixed prefill-decode",
              to_string(record.mode),
-             std::string(filled, '#'),
-             std::string(kWidth - filled, '.'),
+             bar(done, total),
              done,
              total,
              record.descriptor.num_tokens,

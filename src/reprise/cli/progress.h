@@ -1,6 +1,8 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -20,10 +22,15 @@ class StartupProgress {
   void summarize(api::LLM& llm) const;
 
  private:
+  using Clock = std::chrono::steady_clock;
+
   static void on_stage(std::string_view name);
+  void on_weights(uint64_t done, uint64_t total);
   void on_capture(const cudagraph::CaptureRecord& record, size_t done, size_t total) const;
 
   bool verbose_;
+  Clock::time_point began_ = Clock::now();
+  uint64_t quarters_told_ = 0;  // of the weights, where there is no terminal
 };
 
 /// "1.2 MiB"

@@ -1,0 +1,26 @@
+#include "reprise/weights/watched_weights.h"
+
+#include <utility>
+
+namespace reprise::weights {
+
+WatchedWeights::WatchedWeights(std::unique_ptr<WeightSource> source, OnRead on_read)
+    : source_(std::move(source)), on_read_(std::move(on_read)) {
+  for (const std::string_view name : source_->names()) {
+    bytes_total_ += size_bytes(*source_->find(name));
+  }
+}
+
+const TensorSpec* WatchedWeights::find(std::string_view name) const { return source_->find(name); }
+
+std::vector<std::string_view> WatchedWeights::names() const { return source_->names(); }
+
+void WatchedWeights::read(std::string_view name, DType dtype, std::span<std::byte> dst) const {
+  source_->read(name, dtype, dst);
+  const uint64_t bytes = size_bytes(*source_->find(name));
+  on_read_(bytes_done_.fetch_add(bytes) + bytes, bytes_total_);
+}
+
+std::string WatchedWeights::description() const { return source_->description(); }
+
+}  // namespace reprise::weights
