@@ -131,7 +131,6 @@ void EngineCore::build_batch(const SchedulerOutput& scheduled) {
 }
 
 void EngineCore::sample_on_device(const SchedulerOutput& scheduled, const StepResult& result) {
-  const PhaseTimer timer(clock(), StepPhase::sample);
   is_on_device_.clear();
   device_sampling_.begin();
   int32_t row = 0;
@@ -139,6 +138,8 @@ void EngineCore::sample_on_device(const SchedulerOutput& scheduled, const StepRe
     row += entry.num_prompt_logits;
     if (entry.samples) is_on_device_.push_back(device_sampling_.add(*entry.request, row++));
   }
+  if (device_sampling_.empty()) return;
+  const PhaseTimer timer(clock(), StepPhase::sample);
   device_sampling_.launch(result.logits);
 }
 
