@@ -134,13 +134,11 @@ class Server {
   }
 
  private:
-  /// As EngineCore::build_batch.
+  /// As ModelStep::prepare.
   cudagraph::Decision dispatch(const engine::SchedulerOutput& output) {
     rows_.clear();
     for (const engine::ScheduledRequest& entry : output.scheduled) {
-      rows_.push_back({.token_ids = entry.request->token_ids().subspan(
-                           static_cast<size_t>(entry.num_computed_tokens),
-                           static_cast<size_t>(entry.num_scheduled_tokens)),
+      rows_.push_back({.token_ids = entry.token_ids(),
                        .num_computed_tokens = entry.num_computed_tokens,
                        .block_ids = entry.request->block_ids(),
                        .samples = entry.samples});

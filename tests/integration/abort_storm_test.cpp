@@ -51,12 +51,17 @@ Spec make_spec(std::mt19937& random, int64_t index) {
   return spec;
 }
 
-EngineCoreOptions core_options(const TinyEngine& engine, bool enable_prefix_caching) {
+enum class Scheduling : uint8_t { sync, async };
+
+EngineCoreOptions core_options(const TinyEngine& engine,
+                               bool enable_prefix_caching,
+                               Scheduling scheduling = Scheduling::sync) {
   return {.scheduler = {.max_num_seqs = 16,
                         .max_num_batched_tokens = 64,
                         .max_model_len = 256,
                         // Whoever has room for a first chunk comes in: more preemption.
                         .scheduler_reserve_full_isl = false,
+                        .async_scheduling = scheduling == Scheduling::async,
                         .eos_token_ids = {5},
                         .vocab_size = static_cast<int>(engine.config().vocab_size)},
           .enable_prefix_caching = enable_prefix_caching};
@@ -64,11 +69,11 @@ EngineCoreOptions core_options(const TinyEngine& engine, bool enable_prefix_cach
 
 class Storm {
  public:
-  Storm(TinyEngine& engine, size_t num_requests, uint32_t seed)
+  Storm(TinyEngine& engine, size_t num_requests, uint32_t seed, Scheduling scheduling)
       : engine_(&engine),
         num_requests_(num_requests),
         random_(seed),
-        core_(engine.runner(), core_options(engine, true)) {}
+        core_(engine.runner(), core_options(engine, true, scheduling)) {}
 
   void run() {
     while (specs_.size() < num_requests_ || core_.has_unfinished_requests()) {
@@ -170,10 +175,10 @@ class Storm {
   size_t num_preempted_ = 0;  // of those that finished
 };
 
-void run_storm(size_t num_requests) {
+void run_storm(size_t num_requests, Scheduling scheduling) {
   TinyEngine engine({.max_num_tokens = 64, .max_num_reqs = 16, .num_blocks = 48});
   engine.runner().capture({});
-  Storm storm(engine, num_requests, /*seed=*/1);
+  Storm storm(engine, num_requests, /*seed=*/1, scheduling);
   storm.run();
   storm.compare_with_solo_runs();
   fmt::print("{}\n", storm.report());
@@ -182,8 +187,17 @@ void run_storm(size_t num_requests) {
   EXPECT_GT(storm.num_preempted(), storm.num_finished() / 10);
 }
 
-TEST(AbortStorm, loses_no_block_and_changes_no_token) { run_storm(250); }
-TEST(AbortStorm, of_five_thousand_requests) { run_storm(5000); }
+class AbortStorm : public ::testing::TestWithParam<Scheduling> {};
+
+TEST_P(AbortStorm, loses_no_block_and_changes_no_token) { run_storm(250, GetParam()); }
+TEST_P(AbortStorm, of_five_thousand_requests) { run_storm(5000, GetParam()); }
+
+INSTANTIATE_TEST_SUITE_P(scheduling,
+                         AbortStorm,
+                         ::testing::Values(Scheduling::sync, Scheduling::async),
+                         [](const auto& param_info) {
+                           return param_info.param == Scheduling::sync ? "sync" : "async";
+                         });
 
 }  // namespace
 }  // namespace reprise

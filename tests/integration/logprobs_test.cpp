@@ -134,7 +134,7 @@ TEST(Logprobs, of_prompts_and_first_tokens_are_those_of_transformers_in_every_mo
         Machine machine(model, mode, level);
         expect_as_golden(machine.answer(cases), cases);
         if (mode != CudagraphMode::NONE) {
-          EXPECT_GT(machine.tiny.runner().ledger().steps(DispatchReason::more_logits_rows), 0U);
+          EXPECT_GT(machine.core.ledger().steps(DispatchReason::more_logits_rows), 0U);
         }
       }
     }

@@ -19,7 +19,7 @@ constexpr int32_t kAwake = -1;
 
 struct AsyncEngine::Impl {
   Impl(const EngineArgs& args, const StartupObserver& observer)
-      : llm(args, observer), loop(llm.core(), llm.runner(), llm.tokenizer()) {}
+      : llm(args, observer), loop(llm.core(), llm.tokenizer()) {}
 
   LLM llm;
   std::mutex sleep_mutex;  // one change of sleep at a time

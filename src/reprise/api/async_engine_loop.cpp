@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "reprise/base/error.h"
-#include "reprise/engine/model_runner.h"
 
 namespace reprise::api {
 
@@ -15,10 +14,8 @@ using cudagraph::CudagraphRuntimeMode;
 using Clock = std::chrono::steady_clock;
 
 AsyncEngineLoop::AsyncEngineLoop(engine::EngineCore& core,
-                                 engine::ModelRunner& runner,
                                  const tokenizer::Tokenizer& tokenizer)
     : core_(&core),
-      runner_(&runner),
       outputs_(tokenizer, core),
       current_{.requests = RequestHistograms(core.scheduler().max_model_len())},
       stats_(current_),
@@ -141,35 +138,34 @@ void AsyncEngineLoop::note_idle() {
 
 void AsyncEngineLoop::step() {
   const engine::EngineCoreCounters before = core_->counters();
-  const TimePoint began = Clock::now();
   const std::span<const engine::EngineCore::Update> updates = core_->step();
   const TimePoint ended = Clock::now();
-  if (core_->counters().num_steps != before.num_steps) observe_step(began, ended, before);
+  if (core_->counters().num_steps != before.num_steps) observe_step(ended, before);
   if (updates.empty()) return;
   const engine::PhaseTimer timer(core_->clock(), engine::StepPhase::detokenise);
   for (const engine::EngineCore::Update& update : updates) deliver_update(update, ended);
 }
 
-void AsyncEngineLoop::observe_step(TimePoint began,
-                                   TimePoint ended,
-                                   const engine::EngineCoreCounters& before) {
-  for (const engine::ScheduledRequest& entry : core_->last_scheduled()) {
+void AsyncEngineLoop::observe_step(TimePoint ended, const engine::EngineCoreCounters& before) {
+  const engine::ModelStep& step = core_->last_step();
+  for (const engine::ScheduledRequest& entry : step.scheduled->scheduled) {
     if (!entry.is_in_prefill) continue;
     const auto live = live_.find(static_cast<uint64_t>(entry.request->id()));
-    if (live != live_.end()) live->second.timeline.schedule(began);
+    if (live != live_.end()) live->second.timeline.schedule(step.began);
   }
+  // A step that was scheduled ahead waited until the one before it had ended.
+  const TimePoint began = std::max(step.began, std::exchange(step_ended_, ended));
   const engine::EngineCoreCounters& after = core_->counters();
   current_.tokens_per_step.observe(static_cast<double>(after.prompt_tokens - before.prompt_tokens +
                                                        after.generation_tokens -
                                                        before.generation_tokens));
-  const cudagraph::Decision& decision = core_->last_decision();
   current_.recent_steps[after.num_steps % kNumStepRecords] = {
       .index = after.num_steps,
-      .mode = decision.mode,
-      .descriptor = decision.descriptor,
-      .reason = decision.reason,
-      .num_tokens = core_->last_facts().num_tokens,
-      .num_reqs = core_->last_facts().num_reqs,
+      .mode = step.decision.mode,
+      .descriptor = step.decision.descriptor,
+      .reason = step.decision.reason,
+      .num_tokens = step.facts.num_tokens,
+      .num_reqs = step.facts.num_reqs,
       .seconds = std::chrono::duration<double>(ended - began).count()};
 }
 
@@ -302,6 +298,7 @@ void AsyncEngineLoop::end_live(const std::string& finish_reason, const std::stri
   LiveRequests all = std::exchange(live_, {});
   // All blocks are free before the first output is delivered.
   for (const auto& [id, live] : all) (void)core_->abort_request(engine::RequestId{id});
+  core_->drop_steps();
   for (auto& [id, live] : all) {
     const engine::CompletionOutput so_far = outputs_.take(engine::RequestId{id});
     deliver(live.on_output,
@@ -346,7 +343,7 @@ void AsyncEngineLoop::deliver(OnAsyncOutput& on_output, const AsyncOutput& outpu
 void AsyncEngineLoop::publish_stats() {
   const engine::Scheduler& scheduler = core_->scheduler();
   const engine::EngineCoreCounters& counters = core_->counters();
-  const cudagraph::DispatchLedger& ledger = runner_->ledger();
+  const cudagraph::DispatchLedger& ledger = core_->ledger();
   current_.num_requests_running = static_cast<int64_t>(scheduler.num_running());
   current_.num_requests_waiting = static_cast<int64_t>(scheduler.num_waiting() + held_.size());
   current_.kv_cache_usage = core_->kv_cache_manager().usage();
@@ -361,7 +358,8 @@ void AsyncEngineLoop::publish_stats() {
   current_.num_failed_steps = counters.num_failed_steps;
   current_.padding_tokens = ledger.padding_tokens();
   current_.decisions.assign(ledger.decisions().begin(), ledger.decisions().end());
-  current_.num_retired_graphs = runner_->retired_graphs().size();
+  current_.num_retired_graphs = counters.retired_graphs;
+  current_.dropped_tokens = counters.dropped_tokens;
   current_.step_times = core_->clock().times;
   const std::lock_guard lock(mutex_);
   stats_ = current_;

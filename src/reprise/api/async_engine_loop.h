@@ -21,16 +21,14 @@ namespace reprise::api {
 /// The thread of an AsyncEngine: takes over what came in, runs a step, delivers outputs; sleeps
 /// when there is nothing to do. Apart from AsyncEngine so that it runs over any engine core.
 ///
-/// Borrows core, runner and tokenizer, and from construction to destruction nobody else may use
-/// core and runner. Life-cycle: serving -> dead (the device is lost; every request ends with an
+/// Borrows core and tokenizer, and from construction to destruction nobody else may use the core
+/// and what it runs on. Life-cycle: serving -> dead (the device is lost; every request ends with an
 /// error) -> destroyed. Other threads leave submissions and aborts in an inbox; its mutex is held
 /// to move them and to copy the statistics, never during a step or a callback.
 class AsyncEngineLoop {
  public:
   /// Starts the thread.
-  AsyncEngineLoop(engine::EngineCore& core,
-                  engine::ModelRunner& runner,
-                  const tokenizer::Tokenizer& tokenizer);
+  AsyncEngineLoop(engine::EngineCore& core, const tokenizer::Tokenizer& tokenizer);
   AsyncEngineLoop(const AsyncEngineLoop&) = delete;
   AsyncEngineLoop& operator=(const AsyncEngineLoop&) = delete;
   /// As ~AsyncEngine.
@@ -89,7 +87,7 @@ class AsyncEngineLoop {
   void abort_live(AsyncRequestId id);
   void abort_held(AsyncRequestId id);
   void step();
-  void observe_step(TimePoint began, TimePoint ended, const engine::EngineCoreCounters& before);
+  void observe_step(TimePoint ended, const engine::EngineCoreCounters& before);
   void observe_update(Live& live, const AsyncOutput& output, TimePoint now);
   void deliver_update(const engine::EngineCore::Update& update, TimePoint now);
   void die(const std::string& reason);
@@ -102,13 +100,13 @@ class AsyncEngineLoop {
   void publish_stats();
 
   engine::EngineCore* core_;
-  engine::ModelRunner* runner_;
 
   // Of the thread.
   engine::OutputProcessor outputs_;
   LiveRequests live_;
   std::unordered_map<uint64_t, engine::RequestId> engine_ids_;  // by AsyncRequestId
   EngineStats current_;
+  TimePoint step_ended_;  // the last one
   std::string death_;  // why the engine is dead; empty while it is not
   bool is_paused_ = false;
   std::vector<Submission> held_;                 // while paused

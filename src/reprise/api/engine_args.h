@@ -37,6 +37,7 @@ struct EngineArgs {
   bool enable_chunked_prefill = true;
   int32_t long_prefill_token_threshold = 0;     // most tokens of one prompt in a step; 0 = no limit
   engine::SchedulingPolicy scheduling_policy = engine::SchedulingPolicy::fcfs;
+  bool async_scheduling = false;                // a step is scheduled while the one before is computed
   bool enable_prefix_caching = true;            // prompts begin after what the cache has of them
   int32_t block_size = 16;
   /// Bytes of KV cache; default: 4 GiB, never more than half of the free memory, nor more than

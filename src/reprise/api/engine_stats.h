@@ -74,6 +74,7 @@ struct EngineStats {
   uint64_t prompt_tokens = 0;          // of requests that got their first token, each once
   uint64_t prompt_tokens_cached = 0;   // of these, found in the prefix cache
   uint64_t generation_tokens = 0;      // sampled since the start
+  uint64_t dropped_tokens = 0;         // sampled ahead for requests that had ended; not in the above
   uint64_t prefix_cache_queries = 0;   // tokens looked up, and found
   uint64_t prefix_cache_hits = 0;
   uint64_t num_preemptions = 0;

@@ -448,6 +448,7 @@ void LLM::Impl::build_core() {
                     .enable_chunked_prefill = args.enable_chunked_prefill,
                     .long_prefill_token_threshold = args.long_prefill_token_threshold,
                     .policy = args.scheduling_policy,
+                    .async_scheduling = args.async_scheduling,
                     .vocab_size = static_cast<int>(config.vocab_size),
                     .max_logprobs = report.max_logprobs},
       .seed = args.seed,
@@ -654,7 +655,7 @@ structured_output::GrammarCompiler& LLM::grammar_compiler() const {
   return *impl.grammar_compiler;
 }
 const tokenizer::Tokenizer& LLM::tokenizer() const noexcept { return *impl_->tokenizer; }
-const cudagraph::DispatchLedger& LLM::ledger() const noexcept { return impl_->runner->ledger(); }
+const cudagraph::DispatchLedger& LLM::ledger() const noexcept { return impl_->core->ledger(); }
 engine::EngineCore& LLM::core() noexcept { return *impl_->core; }
 engine::ModelRunner& LLM::runner() noexcept { return *impl_->runner; }
 

@@ -8,10 +8,8 @@ namespace {
 
 constexpr float kNever = -std::numeric_limits<float>::infinity();
 
-bool is_covered(const Request& request) {
-  const sampling::SamplingParams& params = request.params();
-  return !params.logprobs && request.constraint() == nullptr && params.allowed_token_ids.empty() &&
-         params.bad_words_token_ids.empty() && params.repetition_penalty == 1 &&
+bool is_covered(const sampling::SamplingParams& params) {
+  return !params.logprobs && params.allowed_token_ids.empty() && params.bad_words_token_ids.empty() && params.repetition_penalty == 1 &&
          params.presence_penalty == 0 && params.frequency_penalty == 0;
 }
 
@@ -41,11 +39,12 @@ void DeviceSampling::begin() noexcept {
   next_ = 0;
 }
 
-bool DeviceSampling::add(const Request& request, int32_t logits_row) {
-  if (sampler_ == nullptr || !is_covered(request)) return false;
+bool DeviceSampling::add(const sampling::SamplingInput& input,
+                         HasConstraint has_constraint,
+                         int32_t logits_row) {
+  const sampling::SamplingParams& params = *input.params;
+  if (sampler_ == nullptr || has_constraint == HasConstraint::yes || !is_covered(params)) return false;
   if (rows_.size() == static_cast<size_t>(sampler_->max_rows())) return false;
-  const sampling::SamplingParams& params = request.params();
-  const sampling::SamplingInput input = request.sampling_input({});
   const size_t first_adjustment = adjustments_.size();
   if (!add_adjustments(input)) return false;
   rows_.push_back(

@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "reprise/engine/request.h"
 #include "reprise/kernels/row_sampler.h"
+#include "reprise/sampling/sampler.h"
 
 namespace reprise::engine {
 
@@ -21,11 +21,13 @@ namespace reprise::engine {
 /// the constructor.
 class DeviceSampling {
  public:
+  enum class HasConstraint : bool { no, yes };
+
   explicit DeviceSampling(kernels::RowSampler* sampler);
 
   void begin() noexcept;
-  /// Whether the device samples this row.
-  [[nodiscard]] bool add(const Request& request, int32_t logits_row);
+  /// Whether the device samples this row. `input`: without logits.
+  [[nodiscard]] bool add(const sampling::SamplingInput& input, HasConstraint has_constraint, int32_t logits_row);
   [[nodiscard]] bool empty() const noexcept { return rows_.empty(); }
   /// \throws device::DeviceError
   void launch(const Tensor& logits);

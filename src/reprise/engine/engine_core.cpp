@@ -1,32 +1,28 @@
 #include "reprise/engine/engine_core.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <exception>
+#include <iterator>
 #include <utility>
 
-#include "reprise/base/error.h"
 #include "reprise/device/error.h"
-#include "reprise/structured_output/token_constraint.h"
 
 namespace reprise::engine {
 
 EngineCore::EngineCore(ModelRunner& runner, const EngineCoreOptions& options)
-    : runner_(&runner),
-      options_(options),
+    : options_(options),
       kv_cache_manager_(static_cast<int>(runner.kv_cache().layout().num_blocks),
                         static_cast<int>(runner.kv_cache().layout().block_size),
                         options.enable_prefix_caching ? kv_cache::PrefixCaching::on
                                                       : kv_cache::PrefixCaching::off),
       scheduler_(options.scheduler, kv_cache_manager_),
-      sampler_(options.scheduler.vocab_size),
-      device_sampling_(options.row_sampler) {
-  const auto max_num_seqs = static_cast<size_t>(options.scheduler.max_num_seqs);
-  rows_.reserve(max_num_seqs);
-  sampled_.resize(max_num_seqs);
-  is_on_device_.reserve(max_num_seqs);
-  finished_.reserve(max_num_seqs);  // what a step has done must not be lost for want of memory
+      ledger_(options.scheduler.max_num_batched_tokens),
+      computer_(runner, options.scheduler, options.row_sampler) {
+  const bool is_async = options.scheduler.async_scheduling;
+  const size_t num_steps = is_async ? Scheduler::kMaxStepsInFlight : 1;
+  steps_.reserve(num_steps);
+  for (size_t i = 0; i < num_steps; ++i) steps_.emplace_back(options.scheduler);
+  if (is_async) thread_ = std::make_unique<StepThread>(computer_);
 }
 
 RequestId EngineCore::add_request(std::vector<int32_t> prompt_token_ids,
@@ -46,58 +42,105 @@ RequestId EngineCore::add_request(std::vector<int32_t> prompt_token_ids,
 }
 
 std::span<const EngineCore::Update> EngineCore::step() {
-  for (RequestId id : finished_) requests_.erase(static_cast<uint64_t>(id));
-  finished_.clear();
-  const ProfiledStepScope profiled(clock(), counters_.num_steps + 1);
-  const SchedulerOutput& scheduled = schedule();
-  if (scheduled.empty()) return {};
+  while (scheduler_.can_schedule() && launch_step()) {
+  }
+  if (num_under_way_ == 0) return {};
+  return take_results();
+}
+
+/// False when there is nothing to compute.
+bool EngineCore::launch_step() {
+  ModelStep& step = steps_[(oldest_ + num_under_way_) % steps_.size()];
+  step.began = std::chrono::steady_clock::now();
+  step.spans.clear();
+  const SchedulerOutput* output = nullptr;
+  {
+    const SpanTimer timer(step.spans, StepPhase::schedule);
+    output = &scheduler_.schedule();
+    for (const RequestId id : output->finished_request_ids) requests_.erase(static_cast<uint64_t>(id));
+  }
+  if (output->empty()) return false;
+  {
+    const SpanTimer timer(step.spans, StepPhase::prepare);
+    step.prepare(*output, options_.scheduler);
+  }
+  ++num_under_way_;
+  if (thread_ != nullptr) {
+    thread_->submit(step);
+  } else {
+    computer_.compute(step);
+  }
+  return true;
+}
+
+void EngineCore::wait_for_oldest() {
+  if (thread_ == nullptr) return;
+  const TimePoint begin = std::chrono::steady_clock::now();
+  thread_->wait();
+  // Beside what the other thread did for the step, so not among its spans.
+  const PhaseSpan waited{.phase = StepPhase::wait, .begin = begin, .end = std::chrono::steady_clock::now()};
+  clock_.times[waited.phase] += waited.seconds();
+}
+
+std::span<const EngineCore::Update> EngineCore::take_results() {
+  wait_for_oldest();
+  ModelStep& step = steps_[oldest_];
+  oldest_ = (oldest_ + 1) % steps_.size();
+  --num_under_way_;
+  last_step_ = &step;
+  const ProfiledStepScope profiled(clock_, counters_.num_steps + 1, step.began);
+  record(step);
+  return step.error ? fail(step) : apply(step);
+}
+
+std::span<const EngineCore::Update> EngineCore::apply(ModelStep& step) {
+  const PhaseTimer timer(clock_, StepPhase::sample);
+  auto logprobs = std::make_move_iterator(step.prompt_logprobs.begin());
+  for (const ScheduledRequest& entry : step.scheduled->scheduled) {
+    for (int i = 0; i < entry.num_prompt_logits; ++i) entry.request->add_prompt_logprobs(*logprobs++);
+  }
+  const auto num_sampled = static_cast<size_t>(step.scheduled->num_sampling_requests);
+  const std::span<const Update> updates =
+      scheduler_.update_from_output(std::span(step.sampled).first(num_sampled));
+  count(step, updates);
+  return updates;
+}
+
+std::span<const EngineCore::Update> EngineCore::fail(const ModelStep& step) {
   try {
-    return run_scheduled(scheduled);
+    std::rethrow_exception(step.error);
   } catch (const device::DeviceError& error) {
     const std::span<const Update> updates = fail_scheduled(error.what());
-    if (error.is_sticky()) throw;
-    return updates;
+    if (!error.is_sticky()) return updates;
+    drop_steps();
+    throw;
   } catch (const std::exception& error) {
     return fail_scheduled(error.what());
   }
 }
 
-const SchedulerOutput& EngineCore::schedule() {
-  const PhaseTimer timer(clock(), StepPhase::schedule);
-  const SchedulerOutput& scheduled = scheduler_.schedule();
-  last_scheduled_ = scheduled.scheduled;
-  return scheduled;
-}
-
-std::span<const EngineCore::Update> EngineCore::run_scheduled(const SchedulerOutput& scheduled) {
-  {
-    const PhaseTimer timer(clock(), StepPhase::prepare);
-    build_batch(scheduled);
-  }
-  const StepResult& result = runner_->execute(rows_, facts_);
-  last_decision_ = result.decision;
-  sample_on_device(scheduled, result);
-  wait_for_device(result);
-  const PhaseTimer timer(clock(), StepPhase::sample);
-  sample(scheduled, result);
-  const std::span<const Update> updates = scheduler_.update_from_output(
-      std::span(sampled_).first(static_cast<size_t>(scheduled.num_sampling_requests)));
-  count(scheduled, updates);
-  forget_finished(updates);
-  return updates;
-}
-
 std::span<const EngineCore::Update> EngineCore::fail_scheduled(std::string_view reason) {
   ++counters_.num_failed_steps;
-  clock().profiler.fail_step();
-  const std::span<const Update> updates = scheduler_.fail_scheduled(reason);
-  forget_finished(updates);
-  return updates;
+  clock_.profiler.fail_step();
+  return scheduler_.fail_scheduled(reason);
 }
 
-void EngineCore::count(const SchedulerOutput& scheduled, std::span<const Update> updates) {
+void EngineCore::drop_steps() {
+  for (; num_under_way_ > 0; --num_under_way_, oldest_ = (oldest_ + 1) % steps_.size()) {
+    wait_for_oldest();
+    (void)scheduler_.fail_scheduled("its step was dropped");
+  }
+}
+
+bool EngineCore::reset_prefix_cache() {
+  // A step may be under way whose requests have all ended.
+  if (scheduler_.num_running() + scheduler_.num_waiting() == 0) drop_steps();
+  return kv_cache_manager_.reset_prefix_cache();
+}
+
+void EngineCore::count(const ModelStep& step, std::span<const Update> updates) {
   ++counters_.num_steps;
-  for (const ScheduledRequest& entry : scheduled.scheduled) {
+  for (const ScheduledRequest& entry : step.scheduled->scheduled) {
     const int num_prompt_tokens_left =
         entry.request->num_prompt_tokens() - entry.num_computed_tokens;
     counters_.prompt_tokens +=
@@ -106,119 +149,42 @@ void EngineCore::count(const SchedulerOutput& scheduled, std::span<const Update>
   for (const Update& update : updates) {
     if (update.new_token_id) ++counters_.generation_tokens;
   }
+  counters_.tokens_sampled_on_device += static_cast<uint64_t>(step.num_sampled_on_device);
+  // Who sampled has an update, unless it had ended before.
+  counters_.dropped_tokens +=
+      static_cast<uint64_t>(step.scheduled->num_sampling_requests) - updates.size();
 }
 
-void EngineCore::build_batch(const SchedulerOutput& scheduled) {
-  rows_.clear();
-  for (const ScheduledRequest& entry : scheduled.scheduled) {
-    rows_.push_back({.token_ids = entry.request->token_ids().subspan(
-                         static_cast<size_t>(entry.num_computed_tokens),
-                         static_cast<size_t>(entry.num_scheduled_tokens)),
-                     .num_computed_tokens = entry.num_computed_tokens,
-                     .block_ids = entry.request->block_ids(),
-                     .samples = entry.samples,
-                     .first_prompt_logit = entry.first_prompt_logit,
-                     .num_prompt_logits = entry.num_prompt_logits});
+/// What was decided, and where the time went.
+void EngineCore::record(const ModelStep& step) {
+  const auto count_decision = [this, &step](const cudagraph::Decision& decision) {
+    ledger_.record(step.facts, decision);
+    clock_.profiler.decide(step.facts, decision);
+  };
+  if (step.retired) {
+    count_decision(*step.retired);
+    ++counters_.retired_graphs;
   }
-  facts_ = {.num_tokens = scheduled.total_num_scheduled_tokens,
-            .num_reqs = scheduled.num_reqs(),
-            .uniform = cudagraph::is_uniform_decode(scheduled.max_query_len,
-                                                    options_.scheduler.decode_query_len,
-                                                    scheduled.total_num_scheduled_tokens,
-                                                    scheduled.num_reqs(),
-                                                    scheduled.any_prefill),
-            .num_logits = scheduled.num_logits};
-}
-
-void EngineCore::sample_on_device(const SchedulerOutput& scheduled, const StepResult& result) {
-  is_on_device_.clear();
-  device_sampling_.begin();
-  int32_t row = 0;
-  for (const ScheduledRequest& entry : scheduled.scheduled) {
-    row += entry.num_prompt_logits;
-    if (entry.samples) is_on_device_.push_back(device_sampling_.add(*entry.request, row++));
-  }
-  if (device_sampling_.empty()) return;
-  const PhaseTimer timer(clock(), StepPhase::sample);
-  device_sampling_.launch(result.logits);
-}
-
-void EngineCore::wait_for_device(const StepResult& result) {
-  if (device_sampling_.empty()) {
-    if (result.num_logits > 0) runner_->wait();
-    return;
-  }
-  const PhaseTimer timer(clock(), StepPhase::wait);
-  device_sampling_.wait();
-}
-
-void EngineCore::sample(const SchedulerOutput& scheduled, const StepResult& result) {
-  int32_t row = 0;
-  size_t num_sampled = 0;
-  for (const ScheduledRequest& entry : scheduled.scheduled) {
-    for (int i = 0; i < entry.num_prompt_logits; ++i) {
-      const int position = entry.num_computed_tokens + entry.first_prompt_logit + i;
-      add_prompt_logprobs(*entry.request, position, runner_->logits_row(result, row++));
-    }
-    if (!entry.samples) continue;
-    sampling::SampledToken& sampled = sampled_[num_sampled];
-    if (is_on_device_[num_sampled++]) {
-      device_sampling_.take(sampled);
-      ++counters_.tokens_sampled_on_device;
-      ++row;
-    } else {
-      sample_one(*entry.request, runner_->logits_row(result, row++), sampled);
-    }
-  }
-}
-
-void EngineCore::sample_one(const Request& request,
-                            std::span<const float> logits,
-                            sampling::SampledToken& sampled) {
-  sampling::SamplingInput input = request.sampling_input(logits);
-  structured_output::TokenConstraint* constraint = request.constraint();
-  if (constraint == nullptr) return sampler_.sample(input, sampled);
-  input.allowed_mask = constraint->allowed_tokens();
-  sampler_.sample(input, sampled);
-  if (sampled.status != sampling::SamplingStatus::ok) return;
-  if (!constraint->accept(sampled.token_id)) {
-    throw Error(fmt::format("the constraint on the answer allows token {} and refuses it", sampled.token_id));
-  }
-  // An end-of-text token ends the request by itself, and adds no text.
-  const std::vector<int32_t>& eos = options_.scheduler.eos_token_ids;
-  const bool is_end = !request.params().ignore_eos &&
-                      std::find(eos.begin(), eos.end(), sampled.token_id) != eos.end();
-  sampled.ends_answer = !is_end && constraint->is_complete();
-}
-
-void EngineCore::add_prompt_logprobs(Request& request,
-                                     int position,
-                                     std::span<const float> logits) {
-  const int32_t next = request.prompt_token_ids()[static_cast<size_t>(position) + 1];
-  request.add_prompt_logprobs(
-      sampling::position_logprobs(logits, next, *request.params().prompt_logprobs));
-}
-
-void EngineCore::forget_finished(std::span<const Update> updates) {
-  for (const Update& update : updates) {
-    if (update.finished) finished_.push_back(update.request->id());
+  count_decision(step.decision);
+  for (PhaseSpan span : step.spans.all()) {
+    // Waiting for the device is work of the other thread; the caller's is the wait for that.
+    if (thread_ != nullptr && span.phase == StepPhase::wait) span.phase = StepPhase::launch;
+    clock_.add(span);
   }
 }
 
 std::optional<EngineCore::Update> EngineCore::abort_request(RequestId id) {
   const auto found = requests_.find(static_cast<uint64_t>(id));
-  if (found == requests_.end()) return std::nullopt;
-  if (scheduler_.abort_request(*found->second) != AbortResult::released) return std::nullopt;
-  finished_.push_back(id);
+  if (found == requests_.end() || found->second->is_finished()) return std::nullopt;
+  (void)scheduler_.abort_request(*found->second);
   return Update{.request = found->second.get(), .finished = true};
 }
 
 void EngineCore::finish_request(RequestId id, const std::string& stop_string) {
   const auto found = requests_.find(static_cast<uint64_t>(id));
   if (found == requests_.end()) return;
-  const AbortResult result = scheduler_.finish_request(
+  (void)scheduler_.finish_request(
       *found->second, RequestStatus::finished_stopped, StopReason(stop_string));
-  if (result == AbortResult::released) finished_.push_back(id);
 }
 
 }  // namespace reprise::engine

@@ -47,7 +47,6 @@ ModelRunner::ModelRunner(Execution& execution,
       kv_cache_(options.kv_cache, execution.device(), execution.executor()),
       batch_(options.limits, execution.device(), execution.executor()),
       attention_(create_attention(options, model, execution)),
-      ledger_(options.limits.max_num_tokens),
       forward_(std::make_unique<ModelForward>(
           model, execution.device(), permission_, options.copy_inputs)),
       full_([this](cudagraph::ForwardContext& context,
@@ -158,7 +157,9 @@ StagedShape ModelRunner::staged_shape(const cudagraph::Decision& decision,
 const StepResult& ModelRunner::execute(std::span<const BatchRow> rows,
                                        const cudagraph::BatchFacts& facts) {
   const cudagraph::Decision decision = dispatcher_.dispatch(facts);
-  record(facts, decision);
+  result_.decision = decision;
+  result_.retired.reset();
+  spans_.clear();
   try {
     const StepResult& result = run(rows, decision, decision.mode);
     if (facts.uniform) last_decode_launches_ = last_launches_;
@@ -168,15 +169,11 @@ const StepResult& ModelRunner::execute(std::span<const BatchRow> rows,
     retired_.push_back({decision.mode, decision.descriptor, error.what()});
     dispatcher_.retire(decision.mode, decision.descriptor, error.what());
   }
-  cudagraph::Decision eager{.descriptor = {.num_tokens = facts.num_tokens},
-                            .reason = cudagraph::DispatchReason::key_retired};
-  record(facts, eager);
+  result_.retired = decision;
+  const cudagraph::Decision eager{.descriptor = {.num_tokens = facts.num_tokens},
+                                  .reason = cudagraph::DispatchReason::key_retired};
+  result_.decision = eager;
   return run(rows, eager, CudagraphRuntimeMode::NONE);
-}
-
-void ModelRunner::record(const cudagraph::BatchFacts& facts, const cudagraph::Decision& decision) {
-  ledger_.record(facts, decision);
-  clock_.profiler.decide(facts, decision);
 }
 
 const StepResult& ModelRunner::run(std::span<const BatchRow> rows,
@@ -185,12 +182,12 @@ const StepResult& ModelRunner::run(std::span<const BatchRow> rows,
   int32_t num_logits = 0;
   for (const BatchRow& row : rows) num_logits += row.num_logits();
   {
-    const PhaseTimer timer(clock_, StepPhase::prepare);
+    const SpanTimer timer(spans_, StepPhase::prepare);
     batch_.stage(rows,
                  staged_shape(decision, static_cast<int32_t>(rows.size()), num_logits),
                  execution_->stream());
   }
-  const PhaseTimer timer(clock_, StepPhase::launch);
+  const SpanTimer timer(spans_, StepPhase::launch);
   run_staged(decision.descriptor, run_as);
   result_.decision = decision;
   result_.logits = outputs_.front();
@@ -244,7 +241,7 @@ std::span<const float> ModelRunner::logits_row(const StepResult& result, int32_t
 }
 
 void ModelRunner::wait() {
-  const PhaseTimer timer(clock_, StepPhase::wait);
+  const SpanTimer timer(spans_, StepPhase::wait);
   execution_->stream().synchronize();
 }
 

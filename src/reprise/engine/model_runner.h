@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -9,12 +10,11 @@
 #include "reprise/cudagraph/capture_session.h"
 #include "reprise/cudagraph/cudagraph_dispatcher.h"
 #include "reprise/cudagraph/cudagraph_wrapper.h"
-#include "reprise/cudagraph/dispatch_ledger.h"
 #include "reprise/engine/execution.h"
 #include "reprise/engine/forward.h"
 #include "reprise/engine/input_batch.h"
 #include "reprise/engine/ranged_forward.h"
-#include "reprise/engine/step_clock.h"
+#include "reprise/engine/step_times.h"
 #include "reprise/kv_cache/kv_cache_tensors.h"
 #include "reprise/models/causal_lm.h"
 #include "reprise/program/trace.h"
@@ -35,6 +35,8 @@ struct ModelRunnerOptions {
 /// What one step produced. Valid until the next step.
 struct StepResult {
   cudagraph::Decision decision;
+  /// What was dispatched first, if its graph could not be replayed.
+  std::optional<cudagraph::Decision> retired;
   Tensor logits;           // float32[>= num_logits, vocab_size]
   int32_t num_logits = 0;  // rows that were asked for, in batch order
 };
@@ -106,17 +108,16 @@ class ModelRunner {
   [[nodiscard]] const cudagraph::CudagraphDispatcher& dispatcher() const noexcept {
     return dispatcher_;
   }
-  [[nodiscard]] const cudagraph::DispatchLedger& ledger() const noexcept { return ledger_; }
-  [[nodiscard]] cudagraph::DispatchLedger& ledger() noexcept { return ledger_; }
   [[nodiscard]] const cudagraph::CudagraphWrapper& full_wrapper() const noexcept { return full_; }
   [[nodiscard]] const Forward& forward() const noexcept { return *forward_; }
   [[nodiscard]] const kv_cache::KvCacheTensors& kv_cache() const noexcept { return kv_cache_; }
   [[nodiscard]] InputBatch& input_batch() noexcept { return batch_; }
   /// Returns when the device has done what was launched.
   void wait();
-  /// Of everything that happens in steps, whoever does it: the engine core and what delivers tokens
-  /// add their phases.
-  [[nodiscard]] StepClock& clock() noexcept { return clock_; }
+  /// Of the last execute(): prepare, launch, wait; and what whoever uses its logits adds.
+  [[nodiscard]] StepSpans& spans() noexcept { return spans_; }
+  /// Of the last execute(). What was dispatched is there even if that threw.
+  [[nodiscard]] const StepResult& last_result() const noexcept { return result_; }
   /// Of the last step, and of the last step that was a uniform decode batch.
   [[nodiscard]] StepLaunches last_launches() const noexcept { return last_launches_; }
   [[nodiscard]] StepLaunches last_decode_launches() const noexcept { return last_decode_launches_; }
@@ -130,7 +131,6 @@ class ModelRunner {
   void run_staged(const cudagraph::BatchDescriptor& descriptor,
                   cudagraph::CudagraphRuntimeMode run_as);
   void dummy_run(const cudagraph::DummyRun& run);
-  void record(const cudagraph::BatchFacts& facts, const cudagraph::Decision& decision);
 
   Execution* execution_;
   models::CausalLM* model_;
@@ -140,7 +140,6 @@ class ModelRunner {
   InputBatch batch_;
   std::unique_ptr<attention::AttentionBackend> attention_;
   cudagraph::CudagraphDispatcher dispatcher_;
-  cudagraph::DispatchLedger ledger_;
   cudagraph::CapturePermission permission_;
   std::unique_ptr<Forward> forward_;  // inside full_
   cudagraph::CudagraphWrapper full_;
@@ -150,7 +149,7 @@ class ModelRunner {
   ForwardInputs inputs_;
   std::vector<Tensor> outputs_;
   StepResult result_;
-  StepClock clock_;
+  StepSpans spans_;
   StepLaunches last_launches_;
   StepLaunches last_decode_launches_;
   std::vector<float> host_logits_;  // only for devices the host cannot read

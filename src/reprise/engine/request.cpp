@@ -56,13 +56,16 @@ Request::Request(RequestId id,
       num_prompt_tokens_(static_cast<int>(token_ids_.size())),
       num_prefill_tokens_(num_prompt_tokens_) {}
 
-sampling::SamplingInput Request::sampling_input(std::span<const float> logits) const {
+sampling::SamplingInput Request::sampling_input(std::span<const float> logits,
+                                                int num_tokens) const {
+  const int num_output_tokens = num_tokens - num_prompt_tokens_;
   std::span<const int32_t> suppressed;
-  if (num_output_tokens() < params_.min_tokens) suppressed = all_stop_token_ids_;
+  if (num_output_tokens < params_.min_tokens) suppressed = all_stop_token_ids_;
   return {.logits = logits,
           .params = &params_,
           .prompt_token_ids = prompt_token_ids(),
-          .output_token_ids = output_token_ids(),
+          .output_token_ids = token_ids_with_placeholders().subspan(
+              static_cast<size_t>(num_prompt_tokens_), static_cast<size_t>(num_output_tokens)),
           .suppressed_token_ids = suppressed,
           .seed = sampling_seed_};
 }

@@ -100,18 +100,27 @@ class Request {
   [[nodiscard]] std::string_view error() const noexcept { return error_; }
 
   /// Prompt, then output: what the model has to have computed before the next token is sampled.
-  [[nodiscard]] std::span<const int32_t> token_ids() const noexcept { return token_ids_; }
+  [[nodiscard]] std::span<const int32_t> token_ids() const noexcept {
+    return token_ids_with_placeholders().first(static_cast<size_t>(num_tokens()));
+  }
+  /// And a placeholder for each token that a step under way samples: 0, or already that token. The
+  /// elements never move; whoever computes a step fills in its own (ScheduledRequest::placeholder).
+  [[nodiscard]] std::span<const int32_t> token_ids_with_placeholders() const noexcept {
+    return token_ids_;
+  }
   [[nodiscard]] std::span<const int32_t> prompt_token_ids() const noexcept {
     return token_ids().first(static_cast<size_t>(num_prompt_tokens_));
   }
   [[nodiscard]] std::span<const int32_t> output_token_ids() const noexcept {
     return token_ids().subspan(static_cast<size_t>(num_prompt_tokens_));
   }
-  [[nodiscard]] int num_tokens() const noexcept { return static_cast<int>(token_ids_.size()); }
+  [[nodiscard]] int num_tokens() const noexcept {
+    return static_cast<int>(token_ids_.size()) - num_placeholders_;
+  }
   [[nodiscard]] int num_prompt_tokens() const noexcept { return num_prompt_tokens_; }
   [[nodiscard]] int num_output_tokens() const noexcept { return num_tokens() - num_prompt_tokens_; }
 
-  /// Tokens whose KV entries are in the cache.
+  /// Tokens whose KV entries are in the cache when the steps under way are done.
   [[nodiscard]] int num_computed_tokens() const noexcept { return num_computed_tokens_; }
   /// Tokens the current prefill has to compute: the prompt; after a preemption also the output so
   /// far, which is recomputed like a prompt.
@@ -141,12 +150,16 @@ class Request {
   void add_prompt_logprobs(sampling::PositionLogprobs logprobs) {
     prompt_logprobs_.push_back(std::move(logprobs));
   }
-  /// num_tokens never exceeds this: model length, cache capacity and max_tokens in one number; set
-  /// by `Scheduler::add_request`.
+  /// num_tokens never exceeds this, placeholders included: model length, cache capacity and
+  /// max_tokens in one number; set by `Scheduler::add_request`.
   [[nodiscard]] int max_total_tokens() const noexcept { return max_total_tokens_; }
+  /// Steps that were scheduled with this request and have no results yet.
+  [[nodiscard]] bool is_in_flight() const noexcept { return num_steps_in_flight_ > 0; }
 
-  /// The sampler's view of this request for one row of logits; borrows from both.
-  [[nodiscard]] sampling::SamplingInput sampling_input(std::span<const float> logits) const;
+  /// The sampler's view of this request after its first `num_tokens` tokens, placeholders included,
+  /// for one row of logits; borrows from both.
+  [[nodiscard]] sampling::SamplingInput sampling_input(std::span<const float> logits,
+                                                       int num_tokens) const;
 
  private:
   friend class Scheduler;
@@ -165,7 +178,8 @@ class Request {
   StopReason stop_reason_;
   std::string error_;
 
-  std::vector<int32_t> token_ids_;
+  std::vector<int32_t> token_ids_;  // the last num_placeholders_ are not known yet
+  int num_placeholders_ = 0;
   int num_prompt_tokens_;
   int num_computed_tokens_ = 0;
   int num_prefill_tokens_;
@@ -179,7 +193,7 @@ class Request {
   int num_cached_tokens_ = 0;
   int num_preemptions_ = 0;
   const Scheduler* scheduler_ = nullptr;  // the one that knows this request, if any
-  bool is_in_flight_ = false;      // part of the step between schedule() and update_from_output()
+  int num_steps_in_flight_ = 0;    // between schedule() and update_from_output()
   Request* queue_prev_ = nullptr;  // links of the waiting queue, owned by RequestQueue
   Request* queue_next_ = nullptr;
 };

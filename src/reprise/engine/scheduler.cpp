@@ -15,6 +15,8 @@ namespace {
 
 /// Ids of finished requests that a step usually sees; more (a mass abort) just grow the vector.
 constexpr size_t kUsualFinished = 256;
+/// A token that every model has: what a step computes whose predecessor could not say one.
+constexpr int32_t kPlaceholder = 0;
 /// Steps between two looks at who has waited too long; a look is linear in the waiting requests.
 constexpr uint64_t kPromotionInterval = 16;
 
@@ -93,9 +95,11 @@ Scheduler::Scheduler(SchedulerConfig config, kv_cache::KvCacheManager& kv_cache_
   const auto max_num_seqs = static_cast<size_t>(config_.max_num_seqs);
   running_.reserve(max_num_seqs);
   updates_.reserve(max_num_seqs);
-  output_.scheduled.reserve(max_num_seqs);
-  output_.preempted.reserve(max_num_seqs);
-  output_.finished_request_ids.reserve(kUsualFinished);
+  for (SchedulerOutput& output : outputs_) {
+    output.scheduled.reserve(max_num_seqs);
+    output.preempted.reserve(max_num_seqs);
+    output.finished_request_ids.reserve(kUsualFinished);
+  }
   finished_since_schedule_.reserve(kUsualFinished);
 }
 
@@ -157,6 +161,7 @@ void Scheduler::add_request(Request& request) {
         max_model_len_, int64_t{request.num_prompt_tokens_} + *params.max_tokens));
   }
   request.token_ids_.reserve(static_cast<size_t>(request.max_total_tokens_));
+  request.prompt_logprobs_.reserve(static_cast<size_t>(request.num_prompt_logits()));
   kv_cache_manager_->reserve(request.block_table_, request.max_total_tokens_);
   request.block_hashes_ = kv_cache_manager_->make_chain({.cache_salt = request.cache_salt()});
   request.block_hashes_.reserve(request.max_total_tokens_);
@@ -181,29 +186,30 @@ AbortResult Scheduler::finish_request(Request& request,
                                       StopReason stop_reason) {
   REPRISE_ASSERT(engine::is_finished(status), "{} ends no request", to_string(status));
   if (request.is_finished()) {
-    return request.is_in_flight_ ? AbortResult::released_after_step : AbortResult::already_finished;
+    return request.is_in_flight() ? AbortResult::released_after_step : AbortResult::already_finished;
   }
   REPRISE_ASSERT(request.scheduler_ == this,
                  "request {} is not known to this scheduler",
                  static_cast<uint64_t>(request.id_));
   const RequestStatus before = std::exchange(request.status_, status);
   request.stop_reason_ = std::move(stop_reason);
-  if (request.is_in_flight_) return AbortResult::released_after_step;
   if (before == RequestStatus::running) {
     std::erase(running_, &request);
   } else {
     waiting_.remove(request);
   }
+  if (request.is_in_flight()) return AbortResult::released_after_step;
   release(request);
   return AbortResult::released;
 }
 
 const SchedulerOutput& Scheduler::schedule() {
-  REPRISE_ASSERT(!step_in_flight_, "schedule() before update_from_output() of the previous step");
-  output_.scheduled.clear();
-  output_.preempted.clear();
-  output_.finished_request_ids.clear();
-  std::swap(output_.finished_request_ids, finished_since_schedule_);
+  REPRISE_ASSERT(can_schedule(), "schedule() before update_from_output() of the previous step");
+  output_ = &outputs_[(oldest_ + num_in_flight_) % kMaxStepsInFlight];
+  output_->scheduled.clear();
+  output_->preempted.clear();
+  output_->finished_request_ids.clear();
+  std::swap(output_->finished_request_ids, finished_since_schedule_);
 
   ++num_schedules_;
   if (config_.policy == SchedulingPolicy::priority && num_schedules_ % kPromotionInterval == 0) {
@@ -211,29 +217,35 @@ const SchedulerOutput& Scheduler::schedule() {
   }
   int token_budget = config_.max_num_batched_tokens;
   prompt_logits_budget_ = config_.max_prompt_logits;
-  schedule_running(token_budget);
-  // Whoever lost its blocks in this step comes first when there are blocks again.
-  if (output_.preempted.empty()) schedule_waiting(token_budget);
+  const bool has_blocks = schedule_running(token_budget);
+  // Whoever lost its blocks in this step, or waits for some, comes first when there are blocks again.
+  if (has_blocks && output_->preempted.empty()) schedule_waiting(token_budget);
   finish_batch();
-  return output_;
+  return *output_;
 }
 
-void Scheduler::schedule_running(int& token_budget) {
+/// False when a request has to wait for blocks, and all that rank after it with it.
+bool Scheduler::schedule_running(int& token_budget) {
   for (size_t i = 0; i < running_.size() && token_budget > 0; ++i) {
     Request& request = *running_[i];
     const int num_new_tokens = tokens_to_schedule(request, token_budget);
-    if (num_new_tokens == 0) continue;  // others have taken the step's rows of logits
+    // Others have taken the step's rows of logits, or its last token is being sampled.
+    if (num_new_tokens == 0) continue;
     while (kv_cache_manager_->allocate_slots(request.block_table_,
                                              request.num_computed_tokens_ + num_new_tokens) ==
            kv_cache::SlotResult::no_blocks) {
+      const Request& victim = *running_.back();
+      const bool is_own_victim = &victim == &request;
+      // Its blocks are in use; or those of requests that have ended come back with their step.
+      if (victim.is_in_flight() || (is_own_victim && num_in_flight_ > 0)) return false;
       REPRISE_ASSERT(running_.size() > 1, "one request does not fit into the empty KV cache");
-      const bool is_own_victim = running_.back() == &request;
       preempt_last_running();
-      if (is_own_victim) return;
+      if (is_own_victim) return false;
     }
     append_to_batch(request, num_new_tokens);
     token_budget -= num_new_tokens;
   }
+  return true;
 }
 
 void Scheduler::schedule_waiting(int& token_budget) {
@@ -300,7 +312,10 @@ void Scheduler::count_prefix_lookup(Request& request) {
 }
 
 int Scheduler::tokens_to_schedule(const Request& request, int token_budget) const {
-  int num_tokens = request.num_tokens() - request.num_computed_tokens_;
+  // The last token there can be is never computed: it only ends the request.
+  const auto num_known = static_cast<int>(request.token_ids_with_placeholders().size());
+  int num_tokens =
+      std::min(num_known, request.max_total_tokens_ - 1) - request.num_computed_tokens_;
   if (config_.long_prefill_token_threshold > 0) {
     num_tokens = std::min(num_tokens, config_.long_prefill_token_threshold);
   }
@@ -315,14 +330,19 @@ int Scheduler::limit_to_prompt_logits(const Request& request, int num_tokens) co
 }
 
 void Scheduler::append_to_batch(Request& request, int num_scheduled_tokens) {
-  request.is_in_flight_ = true;
-  output_.scheduled.push_back(
-      {.request = &request,
-       .num_scheduled_tokens = num_scheduled_tokens,
-       .num_computed_tokens = request.num_computed_tokens_,
-       .samples = request.num_computed_tokens_ + num_scheduled_tokens == request.num_tokens(),
-       .is_in_prefill = request.is_in_prefill()});
-  schedule_prompt_logits(request, output_.scheduled.back());
+  output_->scheduled.push_back({.request = &request,
+                                .num_scheduled_tokens = num_scheduled_tokens,
+                                .num_computed_tokens = request.num_computed_tokens_,
+                                .is_in_prefill = request.is_in_prefill()});
+  ScheduledRequest& entry = output_->scheduled.back();
+  schedule_prompt_logits(request, entry);
+  ++request.num_steps_in_flight_;
+  request.num_computed_tokens_ += num_scheduled_tokens;
+  entry.samples = std::cmp_equal(request.num_computed_tokens_, request.token_ids_.size());
+  if (!entry.samples) return;
+  request.token_ids_.push_back(kPlaceholder);  // add_request() has reserved its place
+  ++request.num_placeholders_;
+  entry.placeholder = &request.token_ids_.back();
 }
 
 void Scheduler::schedule_prompt_logits(Request& request, ScheduledRequest& entry) {
@@ -337,20 +357,24 @@ void Scheduler::schedule_prompt_logits(Request& request, ScheduledRequest& entry
 }
 
 void Scheduler::finish_batch() {
-  sort_batch(output_.scheduled, config_.decode_query_len);
-  output_.total_num_scheduled_tokens = 0;
-  output_.num_sampling_requests = 0;
-  output_.num_logits = 0;
-  output_.max_query_len = 0;
-  output_.any_prefill = false;
-  for (const ScheduledRequest& entry : output_.scheduled) {
-    output_.total_num_scheduled_tokens += entry.num_scheduled_tokens;
-    output_.num_sampling_requests += static_cast<int>(entry.samples);
-    output_.num_logits += static_cast<int>(entry.samples) + entry.num_prompt_logits;
-    output_.max_query_len = std::max(output_.max_query_len, entry.num_scheduled_tokens);
-    output_.any_prefill |= entry.is_in_prefill;
+  sort_batch(output_->scheduled, config_.decode_query_len);
+  output_->total_num_scheduled_tokens = 0;
+  output_->num_sampling_requests = 0;
+  output_->num_logits = 0;
+  output_->max_query_len = 0;
+  output_->any_prefill = false;
+  for (const ScheduledRequest& entry : output_->scheduled) {
+    output_->total_num_scheduled_tokens += entry.num_scheduled_tokens;
+    output_->num_sampling_requests += static_cast<int>(entry.samples);
+    output_->num_logits += static_cast<int>(entry.samples) + entry.num_prompt_logits;
+    output_->max_query_len = std::max(output_->max_query_len, entry.num_scheduled_tokens);
+    output_->any_prefill |= entry.is_in_prefill;
   }
-  step_in_flight_ = !output_.scheduled.empty();
+  if (output_->empty()) {
+    --num_schedules_;  // nobody has waited for this
+  } else {
+    ++num_in_flight_;
+  }
 }
 
 bool Scheduler::ranks_before(const Request& a, const Request& b) const {
@@ -409,7 +433,7 @@ void Scheduler::promote_waiting() {
 /// and the victim comes after the request that needs a block, or is it.
 void Scheduler::preempt_last_running() {
   Request& victim = *running_.back();
-  REPRISE_ASSERT(!victim.is_in_flight_,
+  REPRISE_ASSERT(!victim.is_in_flight(),
                  "request {} is preempted after it was scheduled",
                  static_cast<uint64_t>(victim.id_));
   running_.pop_back();
@@ -421,68 +445,76 @@ void Scheduler::preempt_last_running() {
   ++num_preemptions_;
   victim.queued_at_step_ = num_schedules_;
   enqueue_again(victim);
-  output_.preempted.push_back(&victim);
+  output_->preempted.push_back(&victim);
 }
 
 std::span<const RequestUpdate> Scheduler::update_from_output(
     std::span<const sampling::SampledToken> sampled) {
-  REPRISE_ASSERT(step_in_flight_ || sampled.empty(), "results of a step that was not scheduled");
+  REPRISE_ASSERT(num_in_flight_ > 0 || sampled.empty(), "results of a step that was not scheduled");
   updates_.clear();
-  if (!step_in_flight_) return updates_;
-  REPRISE_ASSERT(sampled.size() == static_cast<size_t>(output_.num_sampling_requests),
+  if (num_in_flight_ == 0) return updates_;
+  const SchedulerOutput& step = oldest_in_flight();
+  REPRISE_ASSERT(sampled.size() == static_cast<size_t>(step.num_sampling_requests),
                  "{} sampled tokens for {} sampling requests",
                  sampled.size(),
-                 output_.num_sampling_requests);
+                 step.num_sampling_requests);
   size_t next_sample = 0;
-  for (const ScheduledRequest& entry : output_.scheduled) {
-    Request& request = *entry.request;
+  for (const ScheduledRequest& entry : step.scheduled) {
     const sampling::SampledToken* sample = entry.samples ? &sampled[next_sample++] : nullptr;
-    request.is_in_flight_ = false;
-    RequestUpdate update{.request = &request};
-    if (!request.is_finished()) {  // else aborted while in flight
-      request.num_computed_tokens_ += entry.num_scheduled_tokens;
-      const int num_tokens_before = request.num_tokens();
-      if (sample != nullptr) append_token(request, *sample);
-      if (request.status_ != RequestStatus::finished_error) publish_blocks(request);
-      if (request.num_tokens() > num_tokens_before) {
-        update.new_token_id = request.token_ids_.back();
-        update.sampled = sample;
-      }
-    }
-    update.finished = request.is_finished();
+    if (entry.request->is_finished()) continue;  // it was meanwhile: what the step did for it is dropped
+    const RequestUpdate update = apply_results(entry, sample);
     if (update.new_token_id || update.finished) updates_.push_back(update);
   }
   end_step();
   return updates_;
 }
 
+RequestUpdate Scheduler::apply_results(const ScheduledRequest& entry,
+                                       const sampling::SampledToken* sampled) {
+  Request& request = *entry.request;
+  RequestUpdate update{.request = &request};
+  const int num_tokens_before = request.num_tokens();
+  if (sampled != nullptr) append_token(request, *sampled);
+  if (request.status_ != RequestStatus::finished_error) {
+    publish_blocks(request, entry.num_computed_tokens + entry.num_scheduled_tokens);
+  }
+  if (request.num_tokens() > num_tokens_before) {
+    update.new_token_id = request.token_ids().back();
+    update.sampled = sampled;
+  }
+  update.finished = request.is_finished();
+  return update;
+}
+
 std::span<const RequestUpdate> Scheduler::fail_scheduled(std::string_view reason) {
   updates_.clear();
-  if (!step_in_flight_) return updates_;
-  for (const ScheduledRequest& entry : output_.scheduled) {
-    Request& request = *entry.request;
-    request.is_in_flight_ = false;
-    if (!request.is_finished()) fail(request, reason);
-    updates_.push_back({.request = &request, .finished = true});
+  if (num_in_flight_ == 0) return updates_;
+  for (const ScheduledRequest& entry : oldest_in_flight().scheduled) {
+    if (entry.request->is_finished()) continue;
+    fail(*entry.request, reason);
+    updates_.push_back({.request = entry.request, .finished = true});
   }
   end_step();
   return updates_;
 }
 
 void Scheduler::end_step() {
-  std::erase_if(running_, [](const Request* request) { return request->is_finished(); });
-  for (const RequestUpdate& update : updates_) {
-    if (update.finished) release(*update.request);
+  if (!updates_.empty()) {
+    std::erase_if(running_, [](const Request* request) { return request->is_finished(); });
   }
-  step_in_flight_ = false;
+  for (const ScheduledRequest& entry : oldest_in_flight().scheduled) {
+    --entry.request->num_steps_in_flight_;
+    if (entry.request->is_finished() && !entry.request->is_in_flight()) release(*entry.request);
+  }
+  oldest_ = (oldest_ + 1) % kMaxStepsInFlight;
+  --num_in_flight_;
 }
 
-/// Lets later requests find the blocks that this step has filled.
-void Scheduler::publish_blocks(Request& request) {
+/// Lets later requests find the blocks that a step has filled.
+void Scheduler::publish_blocks(Request& request, int num_computed_tokens) {
   request.block_hashes_.extend(
-      request.token_ids().first(static_cast<size_t>(request.num_computed_tokens_)));
-  kv_cache_manager_->publish(
-      request.block_table_, request.block_hashes_, request.num_computed_tokens_);
+      request.token_ids().first(static_cast<size_t>(num_computed_tokens)));
+  kv_cache_manager_->publish(request.block_table_, request.block_hashes_, num_computed_tokens);
 }
 
 void Scheduler::append_token(Request& request, const sampling::SampledToken& sampled) {
@@ -497,7 +529,10 @@ void Scheduler::append_token(Request& request, const sampling::SampledToken& sam
                      config_.vocab_size));
     return;
   }
-  request.token_ids_.push_back(sampled.token_id);
+  int32_t& placeholder = request.token_ids_[static_cast<size_t>(request.num_tokens())];
+  // If it is filled in, the step behind may be reading it on another thread.
+  if (placeholder != sampled.token_id) placeholder = sampled.token_id;
+  --request.num_placeholders_;
   if (const std::optional<Stop> stop = stop_checker_.check(request)) {
     request.status_ = stop->status;
     if (stop->stop_token_id) request.stop_reason_ = *stop->stop_token_id;
@@ -508,13 +543,11 @@ void Scheduler::append_token(Request& request, const sampling::SampledToken& sam
 void Scheduler::fail(Request& request, std::string_view message) {
   request.status_ = RequestStatus::finished_error;
   request.error_ = fmt::format("after {} tokens: {}", request.num_tokens(), message);
+  // A step that failed may have written anything; so may one whose logits were no numbers.
+  kv_cache_manager_->unpublish(request.block_table_);
 }
 
 void Scheduler::release(Request& request) {
-  // A step that failed may have written anything; so may one whose logits were no numbers.
-  if (request.status_ == RequestStatus::finished_error) {
-    kv_cache_manager_->unpublish(request.block_table_);
-  }
   kv_cache_manager_->free(request.block_table_);
   request.scheduler_ = nullptr;
   finished_since_schedule_.push_back(request.id_);

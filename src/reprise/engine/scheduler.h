@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -41,13 +43,15 @@ struct SchedulerConfig {
   /// preemptions too, is promoted: served before everyone who is not, first come, first served.
   /// A minute or two at usual steps. vLLM has no such bound.
   int max_priority_wait_steps = 4096;
+  /// A step may be scheduled while the one before it has no results yet.
+  bool async_scheduling = false;
   std::vector<int32_t> eos_token_ids;
   int vocab_size = 0;  // >= 1; bounds prompt and sampled token ids
   int max_logprobs = sampling::kMaxLogprobs;  // that a request may ask for
 };
 
 /// One request's part of a step: tokens [num_computed_tokens, num_computed_tokens +
-/// num_scheduled_tokens) of `request->token_ids()`.
+/// num_scheduled_tokens) of `request->token_ids_with_placeholders()`.
 struct ScheduledRequest {
   Request* request = nullptr;  // owned by the caller of add_request
   int num_scheduled_tokens = 0;
@@ -57,6 +61,18 @@ struct ScheduledRequest {
   // Tokens of this part whose logits are wanted for log-probabilities of the prompt.
   int first_prompt_logit = 0;  // counts from num_computed_tokens
   int num_prompt_logits = 0;
+  /// Where the sampled token belongs: the step behind may compute from there. Whoever computes steps
+  /// ahead of update_from_output() writes it, any token id if there is none. Null unless `samples`.
+  int32_t* placeholder = nullptr;
+
+  [[nodiscard]] std::span<const int32_t> token_ids() const noexcept {
+    return request->token_ids_with_placeholders().subspan(
+        static_cast<size_t>(num_computed_tokens), static_cast<size_t>(num_scheduled_tokens));
+  }
+  /// The sampler's view of the request in this step. \pre samples
+  [[nodiscard]] sampling::SamplingInput sampling_input(std::span<const float> logits) const {
+    return request->sampling_input(logits, num_computed_tokens + num_scheduled_tokens);
+  }
 };
 
 /// Uniform decodes first, then by number of tokens (shorter remainders, longer prefills), among
@@ -75,7 +91,7 @@ void sort_batch(std::span<ScheduledRequest> batch, int decode_query_len);
   return max_query_len;
 }
 
-/// One step's batch. Belongs to the scheduler and is overwritten by its next `schedule()`.
+/// One step's batch. Belongs to the scheduler, which overwrites it once it has its results.
 struct SchedulerOutput {
   std::vector<ScheduledRequest> scheduled;  // in batch order
   int total_num_scheduled_tokens = 0;
@@ -84,8 +100,8 @@ struct SchedulerOutput {
   int max_query_len = 0;          // largest num_scheduled_tokens
   bool any_prefill = false;
   std::vector<Request*> preempted;  // by this schedule(): their blocks are gone
-  /// Finished since the previous schedule(), aborts included: drop what is kept for them. The
-  /// Request objects may be gone already.
+  /// Finished, aborts included, and in no step any more since the previous schedule(): drop what is
+  /// kept for them; the scheduler has let go of the Request objects.
   std::vector<RequestId> finished_request_ids;
 
   [[nodiscard]] bool empty() const noexcept { return scheduled.empty(); }
@@ -101,8 +117,8 @@ struct RequestUpdate {
   Request* request = nullptr;
   std::optional<int32_t> new_token_id;  // already in request->output_token_ids()
   const sampling::SampledToken* sampled = nullptr;  // of new_token_id; belongs to the engine core
-  /// The scheduler has let go of the request: status, finish_reason and stop_reason are final and
-  /// its owner may destroy it.
+  /// Status, finish_reason and stop_reason are final, and this is the last update. The request may
+  /// still be part of a step under way: see SchedulerOutput::finished_request_ids.
   bool finished = false;
 };
 
@@ -116,7 +132,7 @@ struct PrefixCacheStats {
 /// When the scheduler forgets an aborted request.
 enum class AbortResult : uint8_t {
   released,             // now: the owner may destroy it
-  released_after_step,  // it is in the step being computed: reported by update_from_output
+  released_after_step,  // it is in a step under way; then as finished_request_ids says
   already_finished,     // nothing to do
 };
 
@@ -135,9 +151,15 @@ enum class AbortResult : uint8_t {
 /// always has a token to compute. Blocks are published when their step has succeeded; a request
 /// that fails takes its blocks out of the cache, since nobody knows what they hold.
 ///
-/// Life-cycle: add_request ... { schedule, run the model, update_from_output } ... Requests are
-/// borrowed from add_request until reported finished. Not thread-safe. After warm-up a step does
-/// not allocate; add_request does.
+/// Life-cycle: add_request ... { schedule, run the model, update_from_output } ... With
+/// async_scheduling a second schedule() may come before the update of the first; updates keep the
+/// order of the steps. A request is then scheduled behind a token that is not known yet (a
+/// placeholder), but never beyond its last token by length. One that ends otherwise meanwhile has
+/// been computed once too often: that result is dropped, and its blocks stay its own until then.
+/// Nobody loses blocks by preemption that a step under way uses.
+///
+/// Requests are borrowed from add_request until they are among finished_request_ids, or released by
+/// an abort. Not thread-safe. After warm-up a step does not allocate; add_request does.
 class Scheduler {
  public:
   /// `kv_cache_manager` must outlive the scheduler and serve it alone.
@@ -160,26 +182,32 @@ class Scheduler {
   /// Ends a request as `status` (finished_*), e.g. because a stop string was found in its text.
   AbortResult finish_request(Request& request, RequestStatus status, StopReason stop_reason = {});
 
-  /// Chooses the next step's batch; empty when nothing can run.
-  /// \pre update_from_output was called for the previous non-empty batch.
+  /// Chooses the next step's batch; empty when nothing can run, or not before the results of the
+  /// step under way. \pre can_schedule()
   const SchedulerOutput& schedule();
+  /// Fewer steps are under way than may be.
+  [[nodiscard]] bool can_schedule() const noexcept {
+    return num_in_flight_ < (config_.async_scheduling ? kMaxStepsInFlight : 1);
+  }
+  static constexpr size_t kMaxStepsInFlight = 2;
 
-  /// Applies the step's results: advances computed counts, appends sampled tokens, applies stop
-  /// rules, frees the blocks of what finished. `sampled`: one entry per scheduled request with
+  /// Applies the results of the oldest step under way: sampled tokens, stop rules; frees the blocks
+  /// of what finished and is in no other step. `sampled`: one entry per scheduled request with
   /// `samples`, in batch order. A status other than ok, or an id outside the vocabulary, ends that
   /// request as finished_error and leaves the others alone.
-  /// Returns one entry per scheduled request that got a token or finished; valid until the next
-  /// call.
+  /// Returns one entry per scheduled request that got a token or finished, but none for those that
+  /// had finished before; valid until the next call.
   std::span<const RequestUpdate> update_from_output(
       std::span<const sampling::SampledToken> sampled);
 
   /// Instead of update_from_output(), when the step could not be computed: whatever it may have
-  /// written belongs to its requests, so they end as finished_error (those aborted meanwhile as
-  /// aborted), give their blocks back, and nobody else is touched. One entry per scheduled request.
+  /// written belongs to its requests, so they end as finished_error, give their blocks back, and
+  /// nobody else is touched. One entry per scheduled request that had not finished before.
   std::span<const RequestUpdate> fail_scheduled(std::string_view reason);
 
+  /// Requests that run or wait, or steps under way.
   [[nodiscard]] bool has_unfinished_requests() const noexcept {
-    return !running_.empty() || !waiting_.empty();
+    return !running_.empty() || !waiting_.empty() || num_in_flight_ > 0;
   }
   [[nodiscard]] size_t num_running() const noexcept { return running_.size(); }
   [[nodiscard]] size_t num_waiting() const noexcept { return waiting_.size(); }
@@ -193,7 +221,8 @@ class Scheduler {
   [[nodiscard]] const SchedulerConfig& config() const noexcept { return config_; }
 
  private:
-  void schedule_running(int& token_budget);
+  [[nodiscard]] SchedulerOutput& oldest_in_flight() { return outputs_[oldest_]; }
+  [[nodiscard]] bool schedule_running(int& token_budget);
   void schedule_waiting(int& token_budget);
   bool admit(Request& request, int token_budget);
   [[nodiscard]] kv_cache::KvCacheManager::CachedPrefix find_prefix(const Request& request) const;
@@ -210,7 +239,8 @@ class Scheduler {
   void start_running(Request& request);
   void promote_waiting();
   void preempt_last_running();
-  void publish_blocks(Request& request);
+  void publish_blocks(Request& request, int num_computed_tokens);
+  RequestUpdate apply_results(const ScheduledRequest& entry, const sampling::SampledToken* sampled);
   void append_token(Request& request, const sampling::SampledToken& sampled);
   void fail(Request& request, std::string_view message);
   void end_step();
@@ -223,10 +253,12 @@ class Scheduler {
 
   RequestQueue waiting_;
   std::vector<Request*> running_;  // by rank, as waiting_
-  SchedulerOutput output_;
+  std::array<SchedulerOutput, kMaxStepsInFlight> outputs_;  // a ring of steps under way
+  size_t oldest_ = 0;
+  size_t num_in_flight_ = 0;
+  SchedulerOutput* output_ = &outputs_[0];  // being scheduled
   std::vector<RequestId> finished_since_schedule_;
   std::vector<RequestUpdate> updates_;
-  bool step_in_flight_ = false;
   int prompt_logits_budget_ = 0;  // left in the step being scheduled
   uint64_t num_schedules_ = 0;
   uint64_t next_arrival_order_ = 0;

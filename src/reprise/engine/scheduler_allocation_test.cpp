@@ -47,7 +47,7 @@ TEST(Scheduler, steps_without_heap_allocation_through_prefill_decode_preemption_
     size_t row = 0;
     for (const ScheduledRequest& entry : output.scheduled) {
       logits[static_cast<size_t>(++num_steps) % logits.size()] += 1.0F;
-      if (entry.samples) sampler.sample(entry.request->sampling_input(logits), sampled[row++]);
+      if (entry.samples) sampler.sample(entry.sampling_input(logits), sampled[row++]);
     }
     bench.scheduler.update_from_output(std::span(sampled).first(row));
   }

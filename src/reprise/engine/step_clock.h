@@ -7,10 +7,16 @@
 
 namespace reprise::engine {
 
-/// Where the time of steps goes: summed up always, step by step while a profiler records. One thread.
+/// Where the time of steps goes: summed up always, step by step while a profiler records. One thread:
+/// the one that takes the results of steps.
 struct StepClock {
   StepTimes times;
   StepProfiler profiler;
+
+  void add(const PhaseSpan& span) noexcept {
+    times[span.phase] += span.seconds();
+    profiler.add_span(span.phase, span.begin, span.end);
+  }
 };
 
 /// Adds the time of its life to a phase; two readings of the clock.
@@ -20,13 +26,11 @@ class PhaseTimer {
   PhaseTimer(const PhaseTimer&) = delete;
   PhaseTimer& operator=(const PhaseTimer&) = delete;
   ~PhaseTimer() {
-    const TimePoint end = std::chrono::steady_clock::now();
-    clock_->times[phase_] += std::chrono::duration<double>(end - begin_).count();
-    clock_->profiler.add_span(phase_, begin_, end);
+    clock_->add({.phase = phase_, .begin = begin_, .end = std::chrono::steady_clock::now()});
   }
 
  private:
-  StepClock* clock_;  // of the model runner
+  StepClock* clock_;  // of the engine core
   StepPhase phase_;
   TimePoint begin_ = std::chrono::steady_clock::now();
 };
@@ -34,8 +38,8 @@ class PhaseTimer {
 /// A step, for a profiler that records.
 class ProfiledStepScope {
  public:
-  ProfiledStepScope(StepClock& clock, uint64_t number) : profiler_(&clock.profiler) {
-    profiler_->begin_step(number, std::chrono::steady_clock::now());
+  ProfiledStepScope(StepClock& clock, uint64_t number, TimePoint began) : profiler_(&clock.profiler) {
+    profiler_->begin_step(number, began);
   }
   ProfiledStepScope(const ProfiledStepScope&) = delete;
   ProfiledStepScope& operator=(const ProfiledStepScope&) = delete;

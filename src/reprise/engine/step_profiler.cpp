@@ -30,11 +30,11 @@ std::optional<StepProfile> StepProfiler::stop() {
   return profile;
 }
 
-void StepProfiler::begin_step(uint64_t number, TimePoint now) {
+void StepProfiler::begin_step(uint64_t number, TimePoint began) {
   if (!profile_) return;
   keep_open_step();
   const bool is_full = options_.max_iterations > 0 && num_kept_ >= options_.max_iterations;
-  if (!is_full) open_ = ProfiledStep{.number = number, .begin = now, .end = now};
+  if (!is_full) open_ = ProfiledStep{.number = number, .begin = began, .end = began};
 }
 
 void StepProfiler::decide(const cudagraph::BatchFacts& facts,

@@ -12,8 +12,6 @@
 
 namespace reprise::engine {
 
-using TimePoint = std::chrono::steady_clock::time_point;
-
 /// Steps that a profile holds, at most: the last ones. About 11 MiB, and 35 MB as a trace.
 inline constexpr size_t kMaxProfiledSteps = size_t{1} << 15;
 
@@ -21,13 +19,6 @@ inline constexpr size_t kMaxProfiledSteps = size_t{1} << 15;
 struct StepProfilerOptions {
   uint64_t delay_iterations = 0;  // steps that are let by first
   uint64_t max_iterations = 0;    // steps recorded after them; 0: all, of which the last are kept
-};
-
-/// One stretch of a step. A phase may come in several.
-struct PhaseSpan {
-  StepPhase phase = StepPhase::schedule;
-  TimePoint begin;
-  TimePoint end;
 };
 
 /// One step: what was decided, and when it did what.
@@ -40,8 +31,7 @@ struct ProfiledStep {
   int32_t num_reqs = 0;
   bool has_failed = false;
   uint8_t num_spans = 0;
-  /// A step has seven; two more when its graph is retired.
-  std::array<PhaseSpan, 10> spans;
+  std::array<PhaseSpan, StepSpans::kMax> spans;
 
   [[nodiscard]] int32_t num_padding_tokens() const noexcept {
     return decision.descriptor.num_tokens - num_tokens;
@@ -53,12 +43,12 @@ struct StepProfile {
   TimePoint began;
   TimePoint ended;
   std::chrono::system_clock::time_point wall_began;
-  std::vector<ProfiledStep> steps;
+  std::vector<ProfiledStep> steps;  // two in a row may overlap, if one was scheduled ahead
   uint64_t num_overwritten_steps = 0;  // recorded, but more than kMaxProfiledSteps ago
 };
 
-/// Records steps while asked to; otherwise each call is one comparison. One thread: that of the
-/// steps. Memory is taken when recording starts and is kMaxProfiledSteps at most.
+/// Records steps while asked to; otherwise each call is one comparison. One thread: the one that takes
+/// the results of steps. Memory is taken when recording starts and is kMaxProfiledSteps at most.
 ///
 /// States: idle -> recording (start) -> idle (stop). A step begins, is told its decision and its
 /// spans, and ends; spans that follow until the next one begins still belong to it. A step without a
@@ -70,7 +60,7 @@ class StepProfiler {
   /// Nothing while it does not record.
   [[nodiscard]] std::optional<StepProfile> stop();
 
-  void begin_step(uint64_t number, TimePoint now);
+  void begin_step(uint64_t number, TimePoint began);
   void decide(const cudagraph::BatchFacts& facts, const cudagraph::Decision& decision) noexcept;
   void fail_step() noexcept;
   void add_span(StepPhase phase, TimePoint begin, TimePoint end) noexcept;

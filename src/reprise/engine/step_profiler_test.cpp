@@ -136,6 +136,22 @@ TEST(StepTrace, says_what_each_step_did) {
   EXPECT_NEAR(events[4]["dur"], 70, 1e-3);
 }
 
+TEST(StepTrace, gives_steps_that_overlap_tracks_of_their_own) {
+  StepProfiler profiler;
+  ASSERT_TRUE(profiler.start({}));
+  const TimePoint now = std::chrono::steady_clock::now();
+  // Each of 100 us, scheduled 60 us after the one before.
+  for (int i = 0; i < 4; ++i) run_step(profiler, static_cast<uint64_t>(i), now + microseconds(60 * i));
+  run_step(profiler, 4, now + microseconds(400));
+  std::ostringstream text;
+  write_trace(*profiler.stop(), text);
+  std::vector<int> tracks;
+  for (const Json& event : Json::parse(text.str())["traceEvents"]) {
+    if (event.value("cat", "") == "step") tracks.push_back(event["tid"]);
+  }
+  EXPECT_EQ(tracks, (std::vector<int>{1, 2, 1, 2, 1}));
+}
+
 TEST(StepTrace, is_a_file_of_its_own_or_none) {
   const std::filesystem::path folder =
       std::filesystem::path(testing::TempDir()) / "step_trace_test" / "new";

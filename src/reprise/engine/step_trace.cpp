@@ -10,6 +10,7 @@
 #include <ostream>
 #include <span>
 #include <system_error>
+#include <utility>
 
 #include "reprise/base/error.h"
 
@@ -18,8 +19,10 @@ namespace {
 
 using cudagraph::CudagraphRuntimeMode;
 
-// The engine's thread, to those who read the trace.
-constexpr int kEngineThread = 1;
+// What those who read the trace take for threads: a step that begins before the one in front of it
+// ends goes to the second.
+constexpr int kEngineTrack = 1;
+constexpr int kAheadTrack = 2;
 
 double microseconds(std::chrono::steady_clock::duration duration) {
   return std::chrono::duration<double, std::micro>(duration).count();
@@ -45,20 +48,33 @@ class TraceWriter {
                profile_->steps.size(),
                profile_->num_overwritten_steps,
                std::chrono::duration<double>(profile_->ended - profile_->began).count());
-    name_track("process_name", "reprise");
+    name_track(kEngineTrack, "process_name", "reprise");
     *out_ << ",\n";
-    name_track("thread_name", "engine");
-    for (const ProfiledStep& step : profile_->steps) write_step(step);
+    name_track(kEngineTrack, "thread_name", "engine");
+    for (const ProfiledStep& step : profile_->steps) {
+      choose_track(step);
+      write_step(step);
+    }
     *out_ << "\n]}\n";
   }
 
  private:
-  void name_track(std::string_view what, std::string_view name) {
+  void choose_track(const ProfiledStep& step) {
+    track_ = step.begin >= engine_track_ends_ ? kEngineTrack : kAheadTrack;
+    if (track_ == kEngineTrack) {
+      engine_track_ends_ = step.end;
+    } else if (!std::exchange(has_ahead_track_, true)) {
+      *out_ << ",\n";
+      name_track(kAheadTrack, "thread_name", "engine, ahead");
+    }
+  }
+
+  void name_track(int track, std::string_view what, std::string_view name) {
     fmt::print(*out_,
                R"({{"ph":"M","name":"{}","pid":{},"tid":{},"args":{{"name":"{}"}}}})",
                what,
                process_,
-               kEngineThread,
+               track,
                name);
   }
 
@@ -89,7 +105,7 @@ class TraceWriter {
                slice,
                kind,
                process_,
-               kEngineThread,
+               track_,
                microseconds(begin - profile_->began),
                microseconds(end - begin));
   }
@@ -97,6 +113,9 @@ class TraceWriter {
   const StepProfile* profile_;
   std::ostream* out_;
   int process_;
+  int track_ = kEngineTrack;  // of the step being written
+  TimePoint engine_track_ends_;
+  bool has_ahead_track_ = false;
 };
 
 }  // namespace

@@ -92,7 +92,7 @@ TEST(Request, suppresses_eos_and_stop_tokens_until_min_tokens) {
   Request& request = bench.add(4, {.min_tokens = 2, .stop_token_ids = {50}, .ignore_eos = true});
   const std::vector<float> logits(testing::kVocabSize, 0.0F);
   for (const size_t num_suppressed : {2, 2, 0, 0}) {
-    const sampling::SamplingInput input = request.sampling_input(logits);
+    const sampling::SamplingInput input = request.sampling_input(logits, request.num_tokens());
     EXPECT_EQ(input.suppressed_token_ids.size(), num_suppressed);
     EXPECT_EQ(input.prompt_token_ids.size(), 4U);
     bench.step();

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <array>
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+
+#include "reprise/engine/model_step.h"
+
+namespace reprise::engine {
+
+/// Computes steps on a thread of its own, in the order in which they come, so that whoever
+/// schedules can do so meanwhile. Between submit() and wait() a step belongs to that thread, and so
+/// do runner, sampler and device as long as any step does. One thread submits and waits.
+class StepThread {
+ public:
+  /// `computer` must outlive this.
+  explicit StepThread(StepComputer& computer);
+  StepThread(const StepThread&) = delete;
+  StepThread& operator=(const StepThread&) = delete;
+  /// Steps that are not begun are not computed.
+  ~StepThread();
+
+  /// \pre fewer than Scheduler::kMaxStepsInFlight steps were submitted and not waited for
+  void submit(ModelStep& step);
+  /// Returns when the oldest step that was not waited for is computed.
+  void wait();
+
+ private:
+  void run();
+
+  StepComputer* computer_;
+  std::mutex mutex_;  // guards the members below but the thread; never held while a step is computed
+  std::condition_variable submitted_;
+  std::condition_variable computed_;
+  std::array<ModelStep*, Scheduler::kMaxStepsInFlight> steps_{};  // a ring
+  uint64_t num_submitted_ = 0;
+  uint64_t num_computed_ = 0;
+  uint64_t num_waited_for_ = 0;
+  bool stop_ = false;
+  std::thread thread_;  // last: it starts when all of the above is there
+};
+
+}  // namespace reprise::engine

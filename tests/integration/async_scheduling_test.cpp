@@ -1,0 +1,318 @@
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "reprise/engine/engine_core.h"
+#include "reprise/engine/output_processor.h"
+#include "reprise/structured_output/token_constraint.h"
+#include "reprise/tokenizer/tokenizer.h"
+#include "tests/integration/tiny_engine.h"
+
+// Steps scheduled while the one before is computed, on another thread. The oracle is the same load
+// without that: nothing that any request is told may differ.
+namespace reprise {
+namespace {
+
+using cudagraph::CudagraphMode;
+using engine::EngineCore;
+using engine::RequestId;
+using testing::TinyEngine;
+using Tokens = std::vector<int32_t>;
+
+// ThreadSanitizer makes a step 40 times slower; races need threads, not many requests.
+#ifdef __SANITIZE_THREAD__
+constexpr int kLess = 6;
+#else
+constexpr int kLess = 1;
+#endif
+
+enum class Scheduling : uint8_t { sync, async };
+
+std::filesystem::path model_folder() {
+  return std::filesystem::path(REPRISE_SOURCE_DIR) / "models/reprise-tiny";
+}
+
+/// Each token is of another class than the one before, and after some of them the answer is
+/// complete. Counts on being asked in order, and once per token.
+class ClassByClass final : public structured_output::TokenConstraint {
+ public:
+  ClassByClass(int32_t vocab_size, int length) : vocab_size_(vocab_size), length_(length) {}
+
+  std::span<const uint32_t> allowed_tokens() override {
+    mask_.assign(static_cast<size_t>(vocab_size_ + 31) / 32, 0);
+    if (is_complete()) return mask_;
+    for (int32_t id = num_accepted_ % kNumClasses; id < vocab_size_; id += kNumClasses) {
+      mask_[static_cast<size_t>(id) / 32] |= 1U << (static_cast<uint32_t>(id) % 32);
+    }
+    return mask_;
+  }
+  bool accept(int32_t token_id) override {
+    if (token_id % kNumClasses != num_accepted_ % kNumClasses) return false;
+    ++num_accepted_;
+    return true;
+  }
+  bool is_complete() override { return num_accepted_ >= length_; }
+
+  static constexpr int32_t kNumClasses = 5;
+
+ private:
+  int32_t vocab_size_;
+  int length_;
+  int32_t num_accepted_ = 0;
+  std::vector<uint32_t> mask_;
+};
+
+struct Spec {
+  Tokens prompt;
+  sampling::SamplingParams params;
+  std::string cache_salt;
+  int constraint_length = 0;  // 0: none
+  int abort_after = 0;        // so many tokens; 0: never
+};
+
+/// Everything a request is told.
+struct Answer {
+  std::string text;
+  Tokens token_ids;
+  std::vector<sampling::PositionLogprobs> logprobs;
+  std::vector<sampling::PositionLogprobs> prompt_logprobs;
+  std::string finish_reason;
+  engine::StopReason stop_reason;
+  std::string error;
+  friend bool operator==(const Answer&, const Answer&) = default;
+};
+std::ostream& operator<<(std::ostream& out, const Answer& answer) {
+  return out << fmt::format("[{}] {} {}", fmt::join(answer.token_ids, " "), answer.finish_reason, answer.error);
+}
+
+class Load {
+ public:
+  Load(uint32_t seed, int32_t vocab_size) : random_(seed), vocab_size_(vocab_size) {}
+
+  Spec next(int64_t index) {
+    Spec spec{.prompt = prompt()};
+    sampling::SamplingParams& params = spec.params;
+    params.max_tokens = 1 + below(40);
+    params.temperature = below(3) == 0 ? 0.0F : 1.0F;
+    params.seed = index;  // the engine's would depend on the order of arrival
+    params.ignore_eos = below(2) == 0;
+    if (below(3) == 0) params.min_tokens = below(*params.max_tokens + 1);
+    if (below(3) == 0) params.top_k = 1 + below(50);
+    if (below(3) == 0) params.top_p = 0.8F;
+    if (below(4) == 0) params.repetition_penalty = 1.3F;
+    if (below(4) == 0) params.presence_penalty = 0.7F;
+    if (below(4) == 0) params.frequency_penalty = -0.7F;
+    if (below(4) == 0) params.bad_words_token_ids = {{token(), token()}, {token()}};
+    // Common enough to stop many answers somewhere.
+    for (int i = below(3) == 0 ? 40 : 0; i > 0; --i) params.stop_token_ids.push_back(token());
+    if (below(3) == 0) params.stop = {"e", "th"};
+    if (below(3) == 0) params.logprobs = below(4);
+    if (below(5) == 0) params.prompt_logprobs = 2;
+    if (below(6) == 0) spec.cache_salt = "salt";
+    if (below(5) == 0) spec.constraint_length = 1 + below(12);
+    if (below(6) == 0) spec.abort_after = 1 + below(*params.max_tokens);
+    return spec;
+  }
+
+ private:
+  int below(int limit) { return static_cast<int>(random_() % static_cast<uint32_t>(limit)); }
+  int32_t token() { return below(vocab_size_); }
+
+  /// Few beginnings, which others have too, and an end of its own.
+  Tokens prompt() {
+    Tokens tokens;
+    const int32_t stem = below(4);
+    for (int i = below(80); i > 0; --i) tokens.push_back(100 + (stem * 31 + static_cast<int>(tokens.size()) * 7) % 300);
+    for (int i = 1 + below(20); i > 0; --i) tokens.push_back(token());
+    return tokens;
+  }
+
+  std::mt19937 random_;
+  int32_t vocab_size_;
+};
+
+class Machine {
+ public:
+  explicit Machine(CudagraphMode mode, int64_t num_blocks = 24)
+      : tiny_({.mode = mode,
+               .max_num_tokens = 48,
+               .max_num_reqs = 6,
+               .num_blocks = num_blocks,
+               .model = model_folder()}),
+        tokenizer_(tokenizer::Tokenizer::load(model_folder())) {
+    (void)tiny_.runner().capture({});
+  }
+
+  [[nodiscard]] int32_t vocab_size() const { return static_cast<int32_t>(tiny_.config().vocab_size); }
+
+  [[nodiscard]] std::unique_ptr<EngineCore> make_core(Scheduling scheduling) {
+    return std::make_unique<EngineCore>(
+        tiny_.runner(),
+        engine::EngineCoreOptions{.scheduler = {.max_num_seqs = 6,
+                                                .max_num_batched_tokens = 48,
+                                                .max_model_len = 160,
+                                                // Whoever has room for a first chunk comes in.
+                                                .scheduler_reserve_full_isl = false,
+                                                .max_prompt_logits = 16,
+                                                .async_scheduling = scheduling == Scheduling::async,
+                                                .eos_token_ids = {1, 2},
+                                                .vocab_size = vocab_size()}});
+  }
+
+  /// Ten requests at once, the others as these end.
+  [[nodiscard]] std::vector<Answer> answer(EngineCore& core, const std::vector<Spec>& specs) {
+    std::vector<Answer> answers(specs.size());
+    engine::OutputProcessor outputs(tokenizer_, core);
+    std::map<RequestId, size_t> live;
+    const auto finish = [&](RequestId id, const engine::Request& request) {
+      const auto found = live.find(id);
+      const engine::CompletionOutput output = outputs.take(id);
+      const auto prompt = request.prompt_logprobs();
+      answers[found->second] = {output.text,
+                                output.token_ids,
+                                output.logprobs,
+                                {prompt.begin(), prompt.end()},
+                                output.finish_reason,
+                                output.stop_reason,
+                                output.error};
+      live.erase(found);
+    };
+    for (size_t next = 0; next < specs.size() || core.has_unfinished_requests();) {
+      for (; next < specs.size() && live.size() < 10; ++next) live.emplace(add(core, outputs, specs[next]), next);
+      for (const EngineCore::Update& update : core.step()) {
+        const RequestId id = update.request->id();
+        const bool is_over = outputs.process(update).finished;
+        const Spec& spec = specs[live.at(id)];
+        if (is_over) {
+          finish(id, *update.request);
+        } else if (std::cmp_equal(outputs.output(id).token_ids.size(), spec.abort_after)) {
+          const auto last = core.abort_request(id);
+          EXPECT_TRUE(last && outputs.process(*last).finished);
+          EXPECT_FALSE(core.abort_request(id)) << "aborted twice";
+          finish(id, *last->request);
+        }
+      }
+    }
+    EXPECT_TRUE(live.empty());
+    const kv_cache::KvCacheManager& cache = core.kv_cache_manager();
+    EXPECT_EQ(cache.num_free_blocks(), cache.num_blocks() - 1) << "leaked blocks";
+    EXPECT_EQ(cache.find_broken_invariant({}), "");
+    return answers;
+  }
+
+ private:
+  RequestId add(EngineCore& core, engine::OutputProcessor& outputs, const Spec& spec) const {
+    engine::RequestOptions options{.cache_salt = spec.cache_salt};
+    if (spec.constraint_length > 0) {
+      options.constraint = std::make_shared<ClassByClass>(vocab_size(), spec.constraint_length);
+    }
+    const RequestId id = core.add_request(spec.prompt, spec.params, std::move(options));
+    outputs.add_request(id, spec.params);
+    return id;
+  }
+
+  TinyEngine tiny_;
+  tokenizer::Tokenizer tokenizer_;
+};
+
+class AsyncScheduling : public ::testing::TestWithParam<CudagraphMode> {};
+
+TEST_P(AsyncScheduling, changes_nothing_that_any_request_is_told) {
+  Machine machine(GetParam());
+  Load load(/*seed=*/5, machine.vocab_size());
+  std::vector<Spec> specs;
+  for (int i = 0; i < 240 / kLess; ++i) specs.push_back(load.next(i));
+  const auto sync = machine.make_core(Scheduling::sync);
+  const auto async = machine.make_core(Scheduling::async);
+  const std::vector<Answer> expected = machine.answer(*sync, specs);
+  const std::vector<Answer> answers = machine.answer(*async, specs);
+  std::map<std::string, int> reasons;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    ASSERT_EQ(answers[i], expected[i]) << "request " << i;
+    ++reasons[expected[i].finish_reason];
+  }
+  EXPECT_EQ(async->counters().generation_tokens, sync->counters().generation_tokens);
+  EXPECT_EQ(sync->counters().dropped_tokens, 0U);
+  // It must be the load that it claims to be.
+  EXPECT_GT(async->counters().dropped_tokens, 0U);
+  EXPECT_GT(async->scheduler().num_preemptions(), 0);
+  EXPECT_GT(async->scheduler().prefix_cache_stats().hits, 0U);
+  for (const char* reason : {"stop", "length", "abort"}) EXPECT_GT(reasons[reason], 0) << reason;
+  EXPECT_EQ(reasons["error"], 0);
+  fmt::print("{} tokens, {} dropped, {} preemptions; {} steps, {} without\n",
+             async->counters().generation_tokens,
+             async->counters().dropped_tokens,
+             async->scheduler().num_preemptions(),
+             async->counters().num_steps,
+             sync->counters().num_steps);
+}
+
+INSTANTIATE_TEST_SUITE_P(modes,
+                         AsyncScheduling,
+                         ::testing::Values(CudagraphMode::NONE, CudagraphMode::FULL_AND_PIECEWISE),
+                         [](const auto& param_info) { return std::string(to_string(param_info.param)); });
+
+using StepShape = std::tuple<cudagraph::CudagraphRuntimeMode, cudagraph::BatchDescriptor, cudagraph::DispatchReason, int, int>;
+
+std::vector<StepShape> step_shapes(EngineCore& core) {
+  for (int i = 0; i < 6; ++i) {
+    (void)core.add_request(Tokens(static_cast<size_t>(5 + 9 * i), 100 + i),
+                           {.temperature = 0, .max_tokens = 3 + 5 * i, .ignore_eos = true});
+  }
+  std::vector<StepShape> shapes;
+  while (core.has_unfinished_requests()) {
+    (void)core.step();
+    const engine::ModelStep& step = core.last_step();
+    shapes.emplace_back(step.decision.mode,
+                        step.decision.descriptor,
+                        step.decision.reason,
+                        step.facts.num_tokens,
+                        step.facts.num_reqs);
+  }
+  return shapes;
+}
+
+TEST(AsyncSchedulingSteps, are_the_same_where_all_lengths_are_known_and_replay_the_same_graphs) {
+  Machine machine(CudagraphMode::FULL_AND_PIECEWISE, /*num_blocks=*/80);
+  const std::vector<StepShape> expected = step_shapes(*machine.make_core(Scheduling::sync));
+  const auto core = machine.make_core(Scheduling::async);
+  EXPECT_EQ(step_shapes(*core), expected);
+  EXPECT_GT(expected.size(), 20U);
+  EXPECT_EQ(core->counters().dropped_tokens, 0U);
+  EXPECT_GT(core->ledger().steps(cudagraph::CudagraphRuntimeMode::FULL), 0U);
+}
+
+TEST(AsyncSchedulingSteps, that_nobody_waits_for_any_more_do_not_keep_the_cache_from_being_reset) {
+  Machine machine(CudagraphMode::NONE);
+  const auto core = machine.make_core(Scheduling::async);
+  const RequestId id = core->add_request(Tokens(20, 100), {.temperature = 0, .max_tokens = 30, .ignore_eos = true});
+  ASSERT_EQ(core->step().size(), 1U);
+  EXPECT_FALSE(core->reset_prefix_cache()) << "a request runs";
+  ASSERT_TRUE(core->abort_request(id));
+  EXPECT_TRUE(core->has_unfinished_requests()) << "a step is under way";
+  EXPECT_LT(core->kv_cache_manager().num_free_blocks(), 23);
+  EXPECT_TRUE(core->reset_prefix_cache());
+  EXPECT_FALSE(core->has_unfinished_requests());
+  EXPECT_EQ(core->kv_cache_manager().num_free_blocks(), 23);
+  EXPECT_TRUE(core->step().empty());
+}
+
+TEST(AsyncSchedulingSteps, may_be_under_way_when_the_engine_is_destroyed) {
+  Machine machine(CudagraphMode::NONE);
+  for (int num_steps = 0; num_steps < 4; ++num_steps) {
+    const auto core = machine.make_core(Scheduling::async);
+    for (int i = 0; i < 8; ++i) (void)core->add_request(Tokens(20, 100 + i), {.max_tokens = 30});
+    for (int i = 0; i < num_steps; ++i) (void)core->step();
+  }
+}
+
+}  // namespace
+}  // namespace reprise
