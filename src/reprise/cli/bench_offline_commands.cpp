@@ -181,6 +181,11 @@ int run_bench_throughput(std::span<const std::string> raw_arguments) {
   StartupProgress progress(false);
   api::AsyncEngine engine(engine_args, progress.observer());
   const auto [seconds, prompt_tokens, output_tokens] = run_all(engine, requests);
+  const api::EngineStats stats = engine.stats();
+  Json step_seconds = Json::object();
+  for (size_t i = 0; i < engine::kNumStepPhases; ++i) {
+    step_seconds[engine::kStepPhaseNames[i]] = stats.step_times.seconds[i];
+  }
   const auto count = static_cast<double>(requests.size());
   const auto total = static_cast<double>(prompt_tokens + output_tokens);
   fmt::print("Throughput: {:.2f} requests/s, {:.2f} total tokens/s, {:.2f} output tokens/s\n",
@@ -194,7 +199,10 @@ int run_bench_throughput(std::span<const std::string> raw_arguments) {
                 {"num_requests", requests.size()},
                 {"total_num_tokens", prompt_tokens + output_tokens},
                 {"requests_per_second", count / seconds},
-                {"tokens_per_second", total / seconds}});
+                {"tokens_per_second", total / seconds},
+                // Beyond vLLM's keys.
+                {"num_steps", stats.num_steps},
+                {"step_seconds", step_seconds}});
   return 0;
 }
 

@@ -258,6 +258,10 @@ void add_engine_options(OptionTable& table, api::EngineArgs& args) {
                args.scheduling_policy = parse_policy(value);
              },
              .choices = {"fcfs", "priority"}});
+  table.add_switch("async-scheduling",
+                   kScheduler,
+                   "Schedule a step while the one before it is computed.",
+                   args.async_scheduling);
   table.add_switch("enable-prefix-caching",
                    kCache,
                    "Requests with the same beginning share its computed blocks.",

@@ -58,7 +58,11 @@ constexpr auto kFamilies = std::to_array<MetricFamily>({
     {"reprise:failed_steps_total", kCounter, "", "Steps that failed; their requests ended with an error.",
      [](Out out, From from) { out.count(from.engine.num_failed_steps); }},
     {"reprise:step_seconds_total", kCounter, "phase",
-     "Time that the engine's thread spent in steps, by what it did.", write_step_seconds},
+     "Time spent in steps, by what was done. With --async-scheduling by two threads at once: the engine's "
+     "waits for the one that computes.", write_step_seconds},
+    {"reprise:dropped_tokens_total", kCounter, "",
+     "Tokens that --async-scheduling sampled ahead for requests that had ended.",
+     [](Out out, From from) { out.count(from.engine.dropped_tokens); }},
     {"reprise:cudagraph_dispatch_total", kCounter, "runtime_mode, descriptor, reason",
      "Steps by what they replayed and why; NONE ran eagerly.", write_dispatch},
     {"reprise:cudagraph_padding_tokens_total", kCounter, "",
