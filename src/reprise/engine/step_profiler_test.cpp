@@ -145,8 +145,9 @@ TEST(StepTrace, gives_steps_that_overlap_tracks_of_their_own) {
   run_step(profiler, 4, now + microseconds(400));
   std::ostringstream text;
   write_trace(*profiler.stop(), text);
+  const Json trace = Json::parse(text.str());
   std::vector<int> tracks;
-  for (const Json& event : Json::parse(text.str())["traceEvents"]) {
+  for (const Json& event : trace["traceEvents"]) {
     if (event.value("cat", "") == "step") tracks.push_back(event["tid"]);
   }
   EXPECT_EQ(tracks, (std::vector<int>{1, 2, 1, 2, 1}));
