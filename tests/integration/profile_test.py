@@ -26,19 +26,19 @@ def read_trace(path):
     trace = json.loads(path.read_text())
     events = [event for event in trace["traceEvents"] if event["ph"] != "M"]
     assert {event["ph"] for event in events} <= {"X"}, events
-    assert len({(event["pid"], event["tid"]) for event in events}) <= 1
-    steps, end_of_last = [], 0
+    assert len({event["pid"] for event in events}) <= 1
+    steps, last = [], {}  # of each track: steps that are scheduled ahead have one of their own
     for event in events:
-        end = event["ts"] + event["dur"]
+        step, end = last.get(event["tid"]), event["ts"] + event["dur"]
         if event["cat"] == "step":
-            assert event["ts"] >= end_of_last, (event, end_of_last)
+            assert step is None or event["ts"] >= step["ts"] + step["dur"], (event, step)
             steps.append({**event, "phases": []})
-            end_of_last = end
+            last[event["tid"]] = steps[-1]
         else:
-            phases = steps[-1]["phases"]
-            begin = phases[-1]["ts"] + phases[-1]["dur"] if phases else steps[-1]["ts"]
+            phases = step["phases"]
+            begin = phases[-1]["ts"] + phases[-1]["dur"] if phases else step["ts"]
             # A nanosecond is where the text ends.
-            assert event["ts"] >= begin - 0.002 and end <= end_of_last + 0.002, (event, steps[-1])
+            assert event["ts"] >= begin - 0.002 and end <= step["ts"] + step["dur"] + 0.002, (event, step)
             phases.append(event)
     assert trace["otherData"]["num_steps"] == len(steps)
     return trace, steps
