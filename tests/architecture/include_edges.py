@@ -17,7 +17,7 @@ PARTS = {
     # knows no model and no kernel; the tests that trace and run real models do
     "program": ("program_models", "program"),
     # the artifact store knows no program: a warm start links it without the compiler
-    "compile": ("compile_cache", "compile_codegen_llvm", "compile_codegen_benchmark", "compile_codegen", "compile_models", "compile"),
+    "compile": ("compile_cache", "compile_codegen_llvm", "compile_codegen_nvrtc", "compile_codegen_benchmark", "compile_codegen", "compile_models", "compile"),
 }
 
 BELOW_ENGINE = {
@@ -69,6 +69,8 @@ ALLOWED = {
     "compile_codegen": {"base", "device", "tensor", "kernels", "program"},
     "compile_codegen_benchmark": {"base", "device", "tensor", "kernels", "program", "compile_codegen"},
     "compile_codegen_llvm": {"base", "tensor", "kernels", "program", "compile_codegen"},
+    # text for GPUs; its tests run that text through the CUDA kernels' fixtures
+    "compile_codegen_nvrtc": {"base", "device", "tensor", "kernels", "program", "compile_codegen"},
     "compile": {"base", "tensor", "program", "compile_codegen"},
     "engine_scheduler": {"base", "kv_cache", "sampling"},
     "engine": BELOW_ENGINE | {"engine_scheduler"},
