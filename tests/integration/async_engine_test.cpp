@@ -561,7 +561,8 @@ TEST_P(FailingDevice, at_any_call_ends_only_the_requests_of_that_step) {
       ASSERT_EQ(next[i].wait().token_ids, expected[i]) << "after call " << k << ", request " << i;
     }
   }
-  EXPECT_GT(num_failures, 10U);
+  // How many calls there are depends on which requests share a step.
+  EXPECT_GE(num_failures, 5U);
   EXPECT_EQ(loop.stop(), "");
   RecordProperty("failures", static_cast<int>(num_failures));
 }
