@@ -21,8 +21,8 @@ import unittest
 
 BINARY = MODEL = None
 NAME = "tiny"
-# Fields that are read only to refuse every value that would change something.
-NOT_DESCRIBED = {"best_of"}
+# Fields that are read only to refuse every value that would change something, as servers by default do.
+NOT_DESCRIBED = {"chat_template", "best_of"}
 TIMEOUT = 60  # for what must not take long at all, on a busy machine
 
 

@@ -131,7 +131,6 @@ constexpr Field kCompletion[] = {
 constexpr Field kChatTemplate[] = {
     {"add_generation_prompt", kBoolean, "Whether the assistant's turn begins."},
     {"continue_final_message", kBoolean, "The answer continues the last message."},
-    {"chat_template", kString, "Instead of the model's, where the server trusts its clients."},
     {"chat_template_kwargs", R"({"type": "object"})", "Variables of the chat template."},
     {"documents", R"({"type": "array", "items": {"type": "object"}})"},
 };
