@@ -60,7 +60,10 @@ change_xgrammar(cpp/fsm.cc
 # every range up to U+D7FF, and left a state behind 0xED that nothing leads out of.
 change_xgrammar(cpp/grammar_functor.cc
   "AddSameLengthCharacterRange(fsm, tmp_state_max, to, 0x0080, (max & 0x00FFFF));"
-  "AddSameLengthCharacterRange(fsm, tmp_state_max, to, 0x8080, (max & 0x00FFFF));")# What a set of characters holds is ours (structured_output/xgrammar_grammar.cpp): their complements were of ASCII only,
+  "AddSameLengthCharacterRange(fsm, tmp_state_max, to, 0x8080, (max & 0x00FFFF));")
+# Taken by reference, so they need a definition: without optimisation it did not link.
+change_xgrammar(cpp/grammar_functor.cc "static const int16_t k" "static constexpr int16_t k")
+# What a set of characters holds is ours (structured_output/xgrammar_grammar.cpp): their complements were of ASCII only,
 # and let through what is no UTF-8. So is the cutting of what leads to no end.
 change_xgrammar(cpp/grammar_functor.cc
   "  if (is_negative) {
