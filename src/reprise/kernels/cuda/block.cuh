@@ -47,6 +47,30 @@ REPRISE_DEVICE char* shared_memory() {
   extern __shared__ int4 memory[];
   return reinterpret_cast<char*>(memory);
 }
+/// Returns when everything ahead on the stream is done and visible. Before it a kernel may touch only
+/// what no kernel writes: weights. Every thread calls it, once, whether or not it has work, so that
+/// the kernel behind us waits for the ones ahead of us too.
+REPRISE_DEVICE void wait_for_earlier_kernels() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+/// Sixteen bytes on their way to shared memory, or zeros if they are not `there`, past the registers.
+/// They are the calling thread's to read when a wait says so.
+REPRISE_DEVICE void copy_words_async(void* shared, const void* from, bool there) {
+  asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(
+                   static_cast<uint32_t>(__cvta_generic_to_shared(shared))),
+               "l"(from),
+               "r"(there ? 16 : 0)
+               : "memory");
+}
+/// Closes a group of copies.
+REPRISE_DEVICE void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+/// All groups of the calling thread but the last kPending have arrived.
+template <int kPending>
+REPRISE_DEVICE void wait_for_copies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
 /// Everything that the calling thread wrote is visible to the whole GPU before what comes next.
 REPRISE_DEVICE void fence() { __threadfence(); }
 REPRISE_DEVICE int atomic_add(int32_t* value, int amount) { return atomicAdd(value, amount); }
@@ -63,11 +87,6 @@ struct alignas(16) Words4 {
 };
 REPRISE_DEVICE Words4 load_words(const void* address) {
   const uint4 v = *static_cast<const uint4*>(address);
-  return {{v.x, v.y, v.z, v.w}};
-}
-/// Read once: weights pass through without pushing anything else out of the caches.
-REPRISE_DEVICE Words4 load_words_once(const void* address) {
-  const uint4 v = __ldcs(static_cast<const uint4*>(address));
   return {{v.x, v.y, v.z, v.w}};
 }
 REPRISE_DEVICE float load_fresh(const float* address) { return __ldcg(address); }

@@ -22,7 +22,7 @@ namespace {
 // Blocks of an attention launch that keep every multiprocessor busy.
 constexpr int64_t kBlocksPerMultiprocessor = 4;
 constexpr int64_t kLargestFragmentHead = 128;
-static_assert(GemmLibrary::kFewestRows == 4 * kFragmentRows + 1,
+static_assert(GemmLibrary::kFewestRows == kMostTileRows + 1,
               "beyond one tile our own kernels read the weight again");
 
 [[noreturn]] void refuse(OpCode code) {
@@ -127,6 +127,7 @@ bool CudaExecutor::run(const OpCall& call, std::span<const Tensor> in, std::span
   const auto linear = [&](const LinearKernels& kernels, const Tensor& residual) {
     return launch_linear(stream(),
                          kernels,
+                         options_.num_multiprocessors,
                          {.x = in[0],
                           .weight = in[1],
                           .bias = in[2],
@@ -153,6 +154,7 @@ bool CudaExecutor::run(const OpCall& call, std::span<const Tensor> in, std::span
       return multiply(in[0], in[1], none, out[0]) ||
              launch_linear(stream(),
                            lm_head_kernels(in[0].dtype()),
+                           options_.num_multiprocessors,
                            {.x = in[0],
                             .weight = in[1],
                             .bias = none,
@@ -258,6 +260,19 @@ bool CudaExecutor::launch_planned_attention(const OpCall& call, std::span<const 
 bool CudaExecutor::launch_linear_rope_kv_write(const OpCall& call,
                                                std::span<const Tensor> in,
                                                const Tensor& q_out) {
+  const RopeAndCacheCall rope_and_cache = {.positions = in[3],
+                                           .cos_sin = in[4],
+                                           .key_cache = in[5],
+                                           .value_cache = in[6],
+                                           .slot_mapping = in[7],
+                                           .q_norm = in[8],
+                                           .k_norm = in[9],
+                                           .epsilon = call.attributes.epsilon,
+                                           .q_out = q_out};
+  if (cuda::launch_linear_rope_kv_write(
+          stream(), options_.num_multiprocessors, in[0], in[1], in[2], rope_and_cache)) {
+    return true;
+  }
   // Two launches: the product goes through memory of the pool.
   const Tensor none;
   const int64_t tokens = in[0].size(0);
@@ -269,6 +284,7 @@ bool CudaExecutor::launch_linear_rope_kv_write(const OpCall& call,
   if (!multiply(in[0], in[1], in[2], product)) {
     launch_linear(stream(),
                   linear_kernels(in[0].dtype()),
+                  options_.num_multiprocessors,
                   {.x = in[0],
                    .weight = in[1],
                    .bias = in[2],
@@ -285,15 +301,7 @@ bool CudaExecutor::launch_linear_rope_kv_write(const OpCall& call,
                               part(heads, 0),
                               part(kv_heads, heads),
                               part(kv_heads, heads + kv_heads),
-                              {.positions = in[3],
-                               .cos_sin = in[4],
-                               .key_cache = in[5],
-                               .value_cache = in[6],
-                               .slot_mapping = in[7],
-                               .q_norm = in[8],
-                               .k_norm = in[9],
-                               .epsilon = call.attributes.epsilon,
-                               .q_out = q_out});
+                              rope_and_cache);
 }
 
 }  // namespace reprise::kernels::cuda

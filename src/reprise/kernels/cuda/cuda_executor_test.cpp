@@ -14,6 +14,7 @@
 #include "reprise/kernels/attention/attention.h"
 #include "reprise/kernels/attention/attention_plan_fixture.h"
 #include "reprise/kernels/cuda/cuda_machine_fixture.h"
+#include "reprise/kernels/cuda/host_block_fixture.h"
 #include "reprise/kernels/linear/linear.h"
 #include "reprise/kernels/reference.h"
 #include "reprise/kernels/silu_and_mul/silu_and_mul.h"
@@ -108,7 +109,7 @@ TEST_P(CudaOps, a_row_of_a_product_has_the_same_bits_in_every_batch) {
   const Tensor x = random({70, 264});
   const Tensor weight = random({40, 264});
   const Tensor all = run(OpCode::linear, {x, weight, {}});
-  for (int64_t rows : {1, 5, 8, 9, 33}) {
+  for (int64_t rows : {1, 5, 8, 9, 32, 33}) {
     const Tensor some =
         run(OpCode::linear, {x.with_layout({rows, 264}, {264, 1}, 3 * 264), weight, {}});
     const size_t row_bytes = 40 * dtype_bytes(dtype());
@@ -144,6 +145,107 @@ TEST_P(CudaOps, fused_products_have_the_bits_of_the_ops_they_stand_for) {
     const Tensor gated = run(OpCode::silu_and_mul, {product});
     const Tensor fused = run(OpCode::linear_silu_and_mul, {x, weight, bias});
     EXPECT_EQ(std::memcmp(gated.data(), fused.data(), gated.type().bytes()), 0) << rows;
+  }
+}
+
+/// Heads of a model, a cache, and rows of which some have no slot.
+struct HeadsCase {
+  int64_t heads;
+  int64_t kv_heads;
+  int64_t head_dim;
+};
+
+TEST_P(CudaOps, rotated_and_cached_heads_have_the_bits_of_the_product_and_the_ops_behind_it) {
+  for (const HeadsCase& heads : {HeadsCase{4, 2, 16}, {2, 1, 64}, {16, 1, 128}, {2, 1, 24}}) {
+    for (const int64_t rows : {1, 3, 8, 9, 32, 33}) {
+      SCOPED_TRACE(testing::Message() << heads.heads << " heads of " << heads.head_dim << ", " << rows);
+      // Wide enough for tiles of sixteen columns; the dots have no tiles.
+      if (heads.head_dim == 128 && (dtype() == DType::f32 || (rows != 3 && rows != 9))) continue;
+      constexpr int64_t kDepth = 104;
+      constexpr int64_t kBlockSize = 8;
+      const int64_t columns = (heads.heads + 2 * heads.kv_heads) * heads.head_dim;
+      const Tensor x = random({rows, kDepth});
+      const Tensor weight = random({columns, kDepth});
+      const Tensor bias = rows == 3 ? Tensor{} : random({columns});
+      const Tensor table = make({50, heads.head_dim}, DType::f32);
+      fill(table, 1);
+      std::vector<int32_t> positions;
+      std::vector<int32_t> slots;
+      for (int32_t i = 0; i < rows; ++i) {
+        positions.push_back((i * 7 + 3) % 50);
+        slots.push_back(i % 4 == 2 ? -1 : (i % 5 == 4 ? 1000 + i : (i * 11) % 40));
+      }
+      const Tensor position_tensor = ints({rows}, positions);
+      const Tensor slot_tensor = ints({rows}, slots);
+      const Shape cache{5, heads.kv_heads, kBlockSize, heads.head_dim};
+      const std::array<Tensor, 4> caches{make(cache), make(cache), make(cache), make(cache)};
+      const uint64_t before = stream_->counters().kernel_launches;
+      OpAttributes attributes;
+      attributes.length = heads.heads;
+      const Tensor fused = run(OpCode::linear_rope_kv_write,
+                               {x, weight, bias, position_tensor, table, caches[0], caches[1], slot_tensor, {}, {}},
+                               attributes);
+      const bool is_one_launch =
+          dtype() != DType::f32 && rows <= 32 && heads.head_dim % 16 == 0;
+      EXPECT_EQ(stream_->counters().kernel_launches - before, is_one_launch ? 1U : 2U);
+      const Tensor product = run(OpCode::linear, {x, weight, bias});
+      const auto part = [&](int64_t first, int64_t count) {
+        return product.with_layout({rows, count, heads.head_dim},
+                                   {columns, heads.head_dim, 1},
+                                   first * heads.head_dim);
+      };
+      const Tensor want = run(OpCode::rope_kv_write,
+                              {part(0, heads.heads),
+                               part(heads.heads, heads.kv_heads),
+                               part(heads.heads + heads.kv_heads, heads.kv_heads),
+                               position_tensor, table, caches[2], caches[3], slot_tensor, {}, {}});
+      EXPECT_EQ(std::memcmp(fused.data(), want.data(), want.type().bytes()), 0);
+      for (size_t i = 0; i < 2; ++i) {
+        EXPECT_EQ(std::memcmp(caches[i].data(), caches[i + 2].data(), caches[i].type().bytes()), 0);
+      }
+      if (HasFailure()) return;
+    }
+  }
+}
+
+TEST_P(CudaOps, products_touch_only_weights_before_the_kernels_ahead_are_done) {
+  for (const int64_t rows : {1, 8, 9}) {
+    const Tensor x = random({rows, 136});
+    const Tensor weight = random({64, 136});
+    const Tensor bias = random({64});
+    const Tensor residual = random({rows, 64});
+    const Tensor wanted = ints({1}, {static_cast<int32_t>(rows)});
+    const Tensor table = make({4, 16}, DType::f32);
+    fill(table, 1);
+    const Tensor positions = ints({rows}, std::vector<int32_t>(static_cast<size_t>(rows), 2));
+    std::vector<int32_t> places(static_cast<size_t>(rows));
+    std::iota(places.begin(), places.end(), 0);
+    const Tensor slots = ints({rows}, places);
+    const Tensor keys = random({2, 1, 8, 16});
+    const Tensor values = random({2, 1, 8, 16});
+    OpAttributes attributes;
+    attributes.length = 2;
+    using Call = std::pair<OpCode, std::vector<Tensor>>;
+    const std::vector<Call> calls = {
+        {OpCode::linear, {x, weight, bias}},
+        {OpCode::linear_add, {x, weight, bias, residual}},
+        {OpCode::linear_silu_and_mul, {x, weight, bias}},
+        {OpCode::lm_head, {x, weight, wanted}},
+        {OpCode::linear_rope_kv_write, {x, weight, bias, positions, table, keys, values, slots, {}, {}}}};
+    for (const auto& [code, inputs] : calls) {
+      const Tensor want = run(code, inputs, attributes);
+      const std::array<Tensor, 1> outputs{make(want.shape(), want.dtype())};
+      std::vector<std::span<std::byte>> memory;
+      for (const Tensor& tensor : {x, residual, wanted, positions, slots, keys, values, outputs[0]}) {
+        memory.emplace_back(tensor.data_as<std::byte>(), tensor.type().bytes());
+      }
+      {
+        const EarlierKernelsWork work(memory);
+        std::array<Tensor, 1> written = outputs;
+        executor_.execute({.code = code, .attributes = attributes}, inputs, written);
+      }
+      EXPECT_EQ(std::memcmp(outputs[0].data(), want.data(), want.type().bytes()), 0) << op_name(code);
+    }
   }
 }
 

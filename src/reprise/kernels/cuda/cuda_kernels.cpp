@@ -4,6 +4,7 @@
 
 #include "reprise/base/error.h"
 #include "reprise/kernels/cuda/kernel_list.inl"
+#include "reprise/kernels/cuda/linear_arguments.h"
 
 // Machine code of kernels.cu.
 extern "C" const unsigned char reprise_cuda_kernels[];
@@ -59,23 +60,41 @@ const KernelTable& row_kernels() { return kRowKernels; }
 LinearKernels linear_kernels(DType dtype) {
   return pick<LinearKernels>(dtype,
                              {.dots = &linear_dots_f32},
-                             {&linear_1_bf16, &linear_4_bf16, &linear_dots_bf16},
-                             {&linear_1_f16, &linear_4_f16, &linear_dots_f16});
+                             {.of_8_columns = {&linear_8x8_bf16, &linear_8x32_bf16},
+                              .of_16_columns = {&linear_16x8_bf16, &linear_16x32_bf16},
+                              .dots = &linear_dots_bf16},
+                             {.of_8_columns = {&linear_8x8_f16, &linear_8x32_f16},
+                              .of_16_columns = {&linear_16x8_f16, &linear_16x32_f16},
+                              .dots = &linear_dots_f16});
 }
 
 LinearKernels lm_head_kernels(DType dtype) {
   return pick<LinearKernels>(dtype,
                              {.dots = &lm_head_dots_f32},
-                             {&lm_head_1_bf16, &lm_head_4_bf16, &lm_head_dots_bf16},
-                             {&lm_head_1_f16, &lm_head_4_f16, &lm_head_dots_f16});
+                             {.of_16_columns = {&lm_head_16x8_bf16, &lm_head_16x32_bf16},
+                              .dots = &lm_head_dots_bf16},
+                             {.of_16_columns = {&lm_head_16x8_f16, &lm_head_16x32_f16},
+                              .dots = &lm_head_dots_f16});
 }
 
 LinearKernels linear_silu_and_mul_kernels(DType dtype) {
   return pick<LinearKernels>(
       dtype,
       {.dots = &linear_silu_and_mul_dots_f32},
-      {&linear_silu_and_mul_1_bf16, &linear_silu_and_mul_4_bf16, &linear_silu_and_mul_dots_bf16},
-      {&linear_silu_and_mul_1_f16, &linear_silu_and_mul_4_f16, &linear_silu_and_mul_dots_f16});
+      {.of_16_columns = {&linear_silu_and_mul_16x8_bf16, &linear_silu_and_mul_16x32_bf16},
+       .dots = &linear_silu_and_mul_dots_bf16},
+      {.of_16_columns = {&linear_silu_and_mul_16x8_f16, &linear_silu_and_mul_16x32_f16},
+       .dots = &linear_silu_and_mul_dots_f16});
+}
+
+LinearKernels linear_rope_kv_write_kernels(DType dtype) {
+  return pick<LinearKernels>(
+      dtype,
+      {},
+      {.of_8_columns = {&linear_rope_kv_write_8x8_bf16, &linear_rope_kv_write_8x32_bf16},
+       .of_16_columns = {&linear_rope_kv_write_16x8_bf16, &linear_rope_kv_write_16x32_bf16}},
+      {.of_8_columns = {&linear_rope_kv_write_8x8_f16, &linear_rope_kv_write_8x32_f16},
+       .of_16_columns = {&linear_rope_kv_write_16x8_f16, &linear_rope_kv_write_16x32_f16}});
 }
 
 AttentionRoutineKernels attention_kernels(DType dtype) {

@@ -8,11 +8,17 @@
 
 namespace reprise::kernels::cuda {
 
-/// A product's kernels for one type: on the tensor cores with tiles of 8 and of 32 rows, and one for
-/// any type, depth and alignment.
+/// The tensor cores' kernels of a product, by the rows of a block's tile. nullptr: there is none.
+struct FragmentKernels {
+  const device::Kernel* for_8_rows = nullptr;
+  const device::Kernel* for_32_rows = nullptr;
+};
+
+/// A product's kernels for one type: on the tensor cores, with tiles of 8 and of 16 columns, and one
+/// for any type, depth and alignment.
 struct LinearKernels {
-  const device::Kernel* narrow = nullptr;  // nullptr: not for this type
-  const device::Kernel* wide = nullptr;
+  FragmentKernels of_8_columns;
+  FragmentKernels of_16_columns;
   const device::Kernel* dots = nullptr;
 };
 
@@ -38,6 +44,8 @@ struct AttentionRoutineKernels {
 [[nodiscard]] LinearKernels linear_kernels(DType dtype);
 [[nodiscard]] LinearKernels lm_head_kernels(DType dtype);
 [[nodiscard]] LinearKernels linear_silu_and_mul_kernels(DType dtype);
+/// Without `dots`: where the fragments' kernels do not fit, it takes two launches.
+[[nodiscard]] LinearKernels linear_rope_kv_write_kernels(DType dtype);
 [[nodiscard]] AttentionRoutineKernels attention_kernels(DType dtype);
 
 [[nodiscard]] const device::Kernel& sampling_kernel();

@@ -3,9 +3,12 @@
 #include <setjmp.h>
 #include <ucontext.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <deque>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "reprise/base/assert.h"
@@ -29,6 +32,11 @@ struct Warp {
   std::array<std::array<uint32_t, kLanes * 8>, 2> words;  // two, so that one wait per use is enough
 };
 
+struct Copy {
+  void* to;
+  const void* from;  // nullptr: zeros
+};
+
 struct Fiber {
   std::unique_ptr<char[]> stack = std::make_unique<char[]>(kStackBytes);
   jmp_buf state;
@@ -36,6 +44,33 @@ struct Fiber {
   bool is_started = false;
   bool is_done = false;
   int uses = 0;  // of the warp's words
+  bool has_waited = false;  // for earlier kernels
+  std::deque<std::vector<Copy>> groups;  // under way; the last one is open
+};
+
+/// Memory that earlier kernels still write, and what will be there.
+class UnfinishedMemory {
+ public:
+  void set(std::vector<std::span<std::byte>> memory) { memory_ = std::move(memory); }
+  void hide() {
+    final_.clear();
+    for (const std::span<std::byte> part : memory_) {
+      final_.emplace_back(part.begin(), part.end());
+      std::memset(part.data(), 0xFF, part.size());
+    }
+  }
+  void reveal() {
+    for (size_t i = 0; i < memory_.size(); ++i) {
+      for (const std::byte byte : memory_[i]) {
+        REPRISE_ASSERT(byte == std::byte{0xFF}, "a kernel wrote before it waited for earlier ones");
+      }
+      std::ranges::copy(final_[i], memory_[i].begin());
+    }
+  }
+
+ private:
+  std::vector<std::span<std::byte>> memory_;
+  std::vector<std::vector<std::byte>> final_;
 };
 
 // One block at a time in a thread of the host.
@@ -52,8 +87,12 @@ class Block {
       fiber->is_started = false;
       fiber->is_done = false;
       fiber->uses = 0;
+      fiber->has_waited = false;
+      fiber->groups.assign(1, {});
     }
     barrier_ = {.size = static_cast<int>(threads)};
+    earlier_ = barrier_;
+    unfinished_.hide();
     warps_.assign(threads / kLanes, Warp{.barrier = {.size = kLanes}, .words = {}});
     shared_.assign(launch.shared_bytes / 16 + 1, {});
     std::memset(static_cast<void*>(shared_.data()), 0xFF, shared_.size() * 16);
@@ -64,7 +103,12 @@ class Block {
         if (fibers_[i]->is_done) continue;
         const uint64_t before = progress_;
         resume(i);
-        if (fibers_[i]->is_done) --left;
+        if (fibers_[i]->is_done) {
+          --left;
+          REPRISE_ASSERT(fibers_[i]->has_waited || !launch.must_wait,
+                         "thread {} did not wait for earlier kernels",
+                         i);
+        }
         if (progress_ != before || fibers_[i]->is_done) idle = -1;
       }
     }
@@ -75,10 +119,33 @@ class Block {
   [[nodiscard]] uint32_t index() const { return index_; }
   [[nodiscard]] char* shared() { return reinterpret_cast<char*>(shared_.data()); }
 
+  [[nodiscard]] UnfinishedMemory& unfinished() { return unfinished_; }
+
   void wait_for_block() { wait(barrier_); }
+  void wait_for_earlier() {
+    Fiber& fiber = current();
+    REPRISE_ASSERT(!fiber.has_waited, "a thread waits for earlier kernels once");
+    fiber.has_waited = true;
+    if (earlier_.arrived + 1 == earlier_.size) unfinished_.reveal();
+    wait(earlier_);
+  }
+  void copy(const Copy& copy) { current().groups.back().push_back(copy); }
+  void commit() { current().groups.emplace_back(); }
+  void wait_for_copies(size_t pending) {
+    auto& groups = current().groups;
+    for (; groups.size() > pending + 1; groups.pop_front()) {
+      for (const Copy& copy : groups.front()) {
+        if (copy.from == nullptr) {
+          std::memset(copy.to, 0, 16);
+        } else {
+          std::memcpy(copy.to, copy.from, 16);
+        }
+      }
+    }
+  }
   const uint32_t* exchange(const uint32_t* words, size_t count) {
     Warp& warp = warps_[static_cast<size_t>(current_ / kLanes)];
-    Fiber& fiber = *fibers_[static_cast<size_t>(current_)];
+    Fiber& fiber = current();
     auto& place = warp.words[static_cast<size_t>(fiber.uses++ % 2)];
     std::memcpy(&place[static_cast<size_t>(current_ % kLanes) * 8], words, count * 4);
     wait(warp.barrier);
@@ -91,6 +158,7 @@ class Block {
   };
 
   static void enter();
+  [[nodiscard]] Fiber& current() { return *fibers_[static_cast<size_t>(current_)]; }
 
   void wait(Group& group) {
     ++progress_;
@@ -131,6 +199,8 @@ class Block {
   std::vector<Warp> warps_;
   std::vector<Sixteen> shared_;
   Group barrier_;
+  Group earlier_;
+  UnfinishedMemory unfinished_;
   uint64_t progress_ = 0;
   int current_ = 0;
   jmp_buf scheduler_;
@@ -159,6 +229,21 @@ uint32_t block_index() { return block.index(); }
 uint32_t grid_size() { return block.launch().num_blocks; }
 void sync_block() { block.wait_for_block(); }
 char* shared_memory() { return block.shared(); }
+
+EarlierKernelsWork::EarlierKernelsWork(std::vector<std::span<std::byte>> memory) {
+  block.unfinished().set(std::move(memory));
+}
+EarlierKernelsWork::~EarlierKernelsWork() { block.unfinished().set({}); }
+
+void wait_for_earlier_kernels() { block.wait_for_earlier(); }
+void copy_words_async(void* shared, const void* from, bool there) {
+  REPRISE_ASSERT(reinterpret_cast<uintptr_t>(shared) % 16 == 0 &&
+                     reinterpret_cast<uintptr_t>(from) % 16 == 0,
+                 "copies of 16 bytes are aligned to 16");
+  block.copy({shared, there ? from : nullptr});
+}
+void commit_copies() { block.commit(); }
+void wait_for_copies_but(int pending) { block.wait_for_copies(static_cast<size_t>(pending)); }
 
 float shuffle_xor(float value, int mask) {
   const uint32_t mine = float_to_bits(value);

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <span>
+#include <vector>
 
 #include "reprise/kernels/element.h"
 
@@ -18,11 +20,23 @@ struct HostLaunch {
   uint32_t last_block = 0;
   uint32_t threads_per_block = 0;
   uint32_t shared_bytes = 0;
+  bool must_wait = false;  // every thread for earlier kernels
 };
 
 /// Runs `kernel` once for every thread of the blocks. Shared memory starts as NaNs. Aborts when
-/// threads wait for each other for ever: a barrier that not all of them reach.
+/// threads wait for each other for ever: a barrier that not all of them reach; and when a thread
+/// that must wait for earlier kernels ends without having done so.
 void run_on_host(const HostLaunch& launch, const std::function<void()>& kernel);
+
+/// While it lives, what earlier kernels are still at work on: until a block's threads have waited for
+/// them, this memory holds NaNs, and a block that has written to it by then aborts.
+class EarlierKernelsWork {
+ public:
+  explicit EarlierKernelsWork(std::vector<std::span<std::byte>> memory);
+  EarlierKernelsWork(const EarlierKernelsWork&) = delete;
+  EarlierKernelsWork& operator=(const EarlierKernelsWork&) = delete;
+  ~EarlierKernelsWork();
+};
 
 // What block.cuh asks of the GPU. Only inside run_on_host.
 
@@ -36,6 +50,16 @@ uint64_t shuffle_xor(uint64_t value, int mask);
 int shuffle_from(int value, int lane);
 bool warp_all(bool is);
 char* shared_memory();
+/// All threads of the block meet here.
+void wait_for_earlier_kernels();
+/// Nothing arrives before a wait for it.
+void copy_words_async(void* shared, const void* from, bool there);
+void commit_copies();
+void wait_for_copies_but(int pending);
+template <int kPending>
+void wait_for_copies() {
+  wait_for_copies_but(kPending);
+}
 inline void fence() {}
 inline int atomic_add(int32_t* value, int amount) {
   const int before = *value;
@@ -57,7 +81,6 @@ inline Words4 load_words(const void* address) {
   return words;
 }
 inline float load_fresh(const float* address) { return *address; }
-inline Words4 load_words_once(const void* address) { return load_words(address); }
 inline void store_words(void* address, const Words4& words) {
   __builtin_memcpy(__builtin_assume_aligned(address, 16), &words, sizeof(words));
 }

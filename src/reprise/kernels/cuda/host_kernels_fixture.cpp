@@ -21,20 +21,32 @@ void run_blocks(const Function& function,
   run_on_host(launch, [&] { function(arguments); });
 }
 
-#define REPRISE_HOST_FUNCTION(kernel, Arguments, threads, shared, ...)                    \
+#define REPRISE_HOST_FUNCTION(kernel, Arguments, threads, shared, wait, ...)                 \
   void run_blocks_of_##kernel(const void* raw, uint32_t all, uint32_t begin, uint32_t end) { \
-    run_blocks<Arguments>([](const Arguments& arguments) { __VA_ARGS__(arguments); },     \
-                          raw,                                                            \
-                          {.num_blocks = all,                                             \
-                           .first_block = begin,                                          \
-                           .last_block = end,                                             \
-                           .threads_per_block = threads,                                  \
-                           .shared_bytes = shared});                                      \
-  }                                                                                       \
-  void run_range_of_##kernel(const void* raw, device::BlockRange blocks) noexcept {       \
-    run_blocks_of_##kernel(raw, blocks.end, blocks.begin, blocks.end);                    \
+    run_blocks<Arguments>(                                                                   \
+        [](const Arguments& arguments) {                                                     \
+          wait;                                                                              \
+          __VA_ARGS__(arguments);                                                            \
+        },                                                                                   \
+        raw,                                                                                 \
+        {.num_blocks = all,                                                                  \
+         .first_block = begin,                                                               \
+         .last_block = end,                                                                  \
+         .threads_per_block = threads,                                                       \
+         .shared_bytes = shared,                                                             \
+         .must_wait = true});                                                                \
+  }                                                                                          \
+  void run_range_of_##kernel(const void* raw, device::BlockRange blocks) noexcept {          \
+    run_blocks_of_##kernel(raw, blocks.end, blocks.begin, blocks.end);                       \
   }
-REPRISE_CUDA_KERNELS(REPRISE_HOST_FUNCTION)
+#define REPRISE_HOST_LATE_FUNCTION(kernel, Arguments, threads, shared, ...) \
+  REPRISE_HOST_FUNCTION(kernel, Arguments, threads, shared, wait_for_earlier_kernels(), __VA_ARGS__)
+REPRISE_CUDA_LATE_KERNELS(REPRISE_HOST_LATE_FUNCTION)
+#undef REPRISE_HOST_LATE_FUNCTION
+#define REPRISE_HOST_EARLY_FUNCTION(kernel, Arguments, threads, shared, ...) \
+  REPRISE_HOST_FUNCTION(kernel, Arguments, threads, shared, , __VA_ARGS__)
+REPRISE_CUDA_EARLY_KERNELS(REPRISE_HOST_EARLY_FUNCTION)
+#undef REPRISE_HOST_EARLY_FUNCTION
 #undef REPRISE_HOST_FUNCTION
 
 #define REPRISE_HOST_RANGE(kernel, ...) {"reprise_" #kernel, run_range_of_##kernel},

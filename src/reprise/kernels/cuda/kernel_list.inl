@@ -5,16 +5,26 @@
   X(op##_bf16, Arguments, threads, shared, op<BFloat16>)              \
   X(op##_f16, Arguments, threads, shared, op<Float16>)
 
-// Shared memory: [warps][parts][columns][rows] floats.
-#define REPRISE_CUDA_FRAGMENT_KERNELS(X, type, T)                                                    \
-  X(linear_1_##type, CudaLinearArguments, 256, 4096, linear_fragments<T, T, 1, Epilogue::none>)      \
-  X(linear_4_##type, CudaLinearArguments, 256, 16384, linear_fragments<T, T, 4, Epilogue::none>)     \
-  X(lm_head_1_##type, CudaLinearArguments, 256, 4096, linear_fragments<T, float, 1, Epilogue::none>) \
-  X(lm_head_4_##type, CudaLinearArguments, 256, 16384, linear_fragments<T, float, 4, Epilogue::none>) \
-  X(linear_silu_and_mul_1_##type, CudaLinearArguments, 256, 8192,                                    \
-    linear_fragments<T, T, 1, Epilogue::silu_and_mul>)                                               \
-  X(linear_silu_and_mul_4_##type, CudaLinearArguments, 256, 32768,                                   \
-    linear_fragments<T, T, 4, Epilogue::silu_and_mul>)
+// By columns and rows of a block's tile.
+#define REPRISE_CUDA_PRODUCT(X, name, type, T, Out, columns, rows, parts, epilogue) \
+  X(name##_##columns##x##rows##_##type,                                             \
+    CudaLinearArguments,                                                            \
+    256,                                                                            \
+    linear_shared_bytes(columns, rows, parts),                                      \
+    linear_fragments<T, Out, columns / 8, rows / 8, epilogue>)
+#define REPRISE_CUDA_FRAGMENT_KERNELS(X, type, T)                                                  \
+  REPRISE_CUDA_PRODUCT(X, linear, type, T, T, 8, 8, 1, Epilogue::none)                             \
+  REPRISE_CUDA_PRODUCT(X, linear, type, T, T, 8, 32, 1, Epilogue::none)                            \
+  REPRISE_CUDA_PRODUCT(X, linear, type, T, T, 16, 8, 1, Epilogue::none)                            \
+  REPRISE_CUDA_PRODUCT(X, linear, type, T, T, 16, 32, 1, Epilogue::none)                           \
+  REPRISE_CUDA_PRODUCT(X, lm_head, type, T, float, 16, 8, 1, Epilogue::none)                       \
+  REPRISE_CUDA_PRODUCT(X, lm_head, type, T, float, 16, 32, 1, Epilogue::none)                      \
+  REPRISE_CUDA_PRODUCT(X, linear_silu_and_mul, type, T, T, 16, 8, 2, Epilogue::silu_and_mul)       \
+  REPRISE_CUDA_PRODUCT(X, linear_silu_and_mul, type, T, T, 16, 32, 2, Epilogue::silu_and_mul)      \
+  REPRISE_CUDA_PRODUCT(X, linear_rope_kv_write, type, T, T, 8, 8, 1, Epilogue::rope_kv_write)      \
+  REPRISE_CUDA_PRODUCT(X, linear_rope_kv_write, type, T, T, 8, 32, 1, Epilogue::rope_kv_write)     \
+  REPRISE_CUDA_PRODUCT(X, linear_rope_kv_write, type, T, T, 16, 8, 1, Epilogue::rope_kv_write)     \
+  REPRISE_CUDA_PRODUCT(X, linear_rope_kv_write, type, T, T, 16, 32, 1, Epilogue::rope_kv_write)
 
 #define REPRISE_CUDA_DOT_KERNELS(X, type, T)                                                      \
   X(linear_dots_##type, CudaLinearArguments, 256, 0, linear_dots<T, T, Epilogue::none>)           \
@@ -43,7 +53,7 @@
   X(merge_attention_##type, PlannedAttentionArguments, 128, 0, merge_attention<T>)
 
 // Shared memory of ops on rows: one float per warp.
-#define REPRISE_CUDA_KERNELS(X)                                                          \
+#define REPRISE_CUDA_LATE_KERNELS(X)                                                     \
   REPRISE_CUDA_FLOAT_KERNELS(X, rms_norm, RmsNormArguments, 256, 64)                     \
   REPRISE_CUDA_FLOAT_KERNELS(X, fused_add_rms_norm, FusedAddRmsNormArguments, 256, 64)   \
   REPRISE_CUDA_FLOAT_KERNELS(X, add, AddArguments, 256, 0)                               \
@@ -52,8 +62,6 @@
   REPRISE_CUDA_FLOAT_KERNELS(X, rope_kv_write, RopeKvWriteArguments, 256, 0)             \
   X(gather_rows, GatherRowsArguments, 256, 0, gather_rows)                               \
   X(kv_write, KvWriteArguments, 256, 0, kv_write)                                        \
-  REPRISE_CUDA_FRAGMENT_KERNELS(X, bf16, BFloat16)                                       \
-  REPRISE_CUDA_FRAGMENT_KERNELS(X, f16, Float16)                                         \
   REPRISE_CUDA_DOT_KERNELS(X, f32, float)                                                \
   REPRISE_CUDA_DOT_KERNELS(X, bf16, BFloat16)                                            \
   REPRISE_CUDA_DOT_KERNELS(X, f16, Float16)                                              \
@@ -63,3 +71,12 @@
   X(sample_rows, CudaSamplingArguments, 256, 2080, sample_rows)                          \
   REPRISE_CUDA_ATTENTION_KERNELS(X, bf16, BFloat16)                                      \
   REPRISE_CUDA_ATTENTION_KERNELS(X, f16, Float16)
+
+// Those that wait for the kernels ahead of them by themselves; for all others that is done first.
+#define REPRISE_CUDA_EARLY_KERNELS(X)              \
+  REPRISE_CUDA_FRAGMENT_KERNELS(X, bf16, BFloat16) \
+  REPRISE_CUDA_FRAGMENT_KERNELS(X, f16, Float16)
+
+#define REPRISE_CUDA_KERNELS(X) \
+  REPRISE_CUDA_LATE_KERNELS(X)  \
+  REPRISE_CUDA_EARLY_KERNELS(X)

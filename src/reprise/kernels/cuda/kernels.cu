@@ -10,22 +10,30 @@
 namespace reprise::kernels::cuda {
 
 // Launched with the attribute for it, the next kernel's blocks may be placed as soon as all of ours
-// run, and wait where ours waited: for everything ahead to be done and visible. Without the attribute
-// both return at once.
-__device__ __forceinline__ void begin_programmatic_launch() {
+// run; they wait for our end where they need it. Without the attribute this says nothing.
+__device__ __forceinline__ void let_next_kernel_begin() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");
-  asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
-#define REPRISE_CUDA_DEFINE(name, Arguments, threads, shared, ...)                 \
+#define REPRISE_CUDA_DEFINE_LATE(name, Arguments, threads, shared, ...)            \
   extern "C" __global__ void __launch_bounds__(threads)                            \
       reprise_##name(const __grid_constant__ Arguments arguments) {                \
-    begin_programmatic_launch();                                                   \
+    let_next_kernel_begin();                                                       \
+    wait_for_earlier_kernels();                                                    \
     __VA_ARGS__(arguments);                                                        \
   }
-REPRISE_CUDA_KERNELS(REPRISE_CUDA_DEFINE)
-#undef REPRISE_CUDA_DEFINE
+REPRISE_CUDA_LATE_KERNELS(REPRISE_CUDA_DEFINE_LATE)
+#undef REPRISE_CUDA_DEFINE_LATE
+
+#define REPRISE_CUDA_DEFINE_EARLY(name, Arguments, threads, shared, ...)           \
+  extern "C" __global__ void __launch_bounds__(threads, kBlocksOfProducts)         \
+      reprise_##name(const __grid_constant__ Arguments arguments) {                \
+    let_next_kernel_begin();                                                       \
+    __VA_ARGS__(arguments);                                                        \
+  }
+REPRISE_CUDA_EARLY_KERNELS(REPRISE_CUDA_DEFINE_EARLY)
+#undef REPRISE_CUDA_DEFINE_EARLY
 
 }  // namespace reprise::kernels::cuda

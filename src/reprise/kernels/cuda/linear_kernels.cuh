@@ -2,26 +2,19 @@
 
 #include "reprise/kernels/cuda/block.cuh"
 #include "reprise/kernels/cuda/linear_arguments.h"
+#include "reprise/kernels/cuda/rope_kernels.cuh"
 #include "reprise/kernels/cuda/row_kernels.cuh"
+#include "reprise/kernels/cuda/weight_stream.cuh"
 
 // Products for few rows: the weight streams past once, everything else is small. The order of a
 // result's sum depends on the depth alone, so a row has the same bits in any batch.
 namespace reprise::kernels::cuda {
 
-enum class Epilogue : int { none, silu_and_mul };
+enum class Epilogue : int { none, silu_and_mul, rope_kv_write };
 
-struct LinearTile {
-  int64_t column;
-  int64_t row;
-  int64_t limit;  // rows at and beyond it are not computed
-};
-
-/// Neighbouring blocks share their weight rows.
-REPRISE_DEVICE LinearTile linear_tile(const LinearArguments& a, int tile_columns, int tile_rows) {
-  const int64_t row_tiles = ceil_div(a.rows, tile_rows);
-  return {block_index() / row_tiles * tile_columns,
-          block_index() % row_tiles * tile_rows,
-          a.num_rows == nullptr ? a.rows : min_of(a.rows, *a.num_rows)};
+/// Rows at and beyond it are not computed.
+REPRISE_DEVICE int64_t row_limit(const LinearArguments& a) {
+  return a.num_rows == nullptr ? a.rows : min_of(a.rows, *a.num_rows);
 }
 
 template <typename T>
@@ -51,115 +44,178 @@ REPRISE_DEVICE void store_product(const CudaLinearArguments& arguments,
   }
 }
 
-/// On the tensor cores: kFragmentColumns columns of up to kTiles * kFragmentRows rows. The weight is
-/// the left operand, so that few rows of x waste nothing; the warps of the block share the depth.
+/// Stores two results that rope turns into each other, `column` and the one half a head behind it:
+/// in q's place, in the cache, or, without a slot, nowhere.
+template <typename T>
+REPRISE_DEVICE void store_rotated(const CudaLinearArguments& arguments,
+                                  int64_t row,
+                                  int64_t column,
+                                  const float (&sums)[2]) {
+  const RopeAndCache& to = arguments.to;
+  const int64_t half = to.head_dim / 2;
+  const int64_t i = column % to.head_dim;
+  const HeadPlace<T> place = head_place<T>(to, row, column / to.head_dim);
+  if (place.out == nullptr) return;
+  // Rounded as storing the product would have rounded them.
+  const float x1 = rounded<T>(with_bias<T>(arguments.product, column, sums[0]));
+  const float x2 = rounded<T>(with_bias<T>(arguments.product, column + half, sums[1]));
+  if (place.side == HeadSide::v) {
+    put(place.out + i, x1);
+    put(place.out + half + i, x2);
+    return;
+  }
+  const float* table = rope_row(to.cos_sin, to.positions[row], to.max_position, to.table_stride);
+  rotate_pair(x1, x2, table[i], table[half + i], place.out + i, place.out + half + i);
+}
+
+/// A column of the product. With rope_kv_write the halves of a tile are the halves of a head, so
+/// that what rope turns into each other lies in one tile.
+template <Epilogue kEpilogue, int kTileColumns>
+REPRISE_DEVICE int64_t tile_column(const CudaLinearArguments& arguments, int64_t tile, int j) {
+  if constexpr (kEpilogue == Epilogue::rope_kv_write) {
+    constexpr int kHalf = kTileColumns / 2;
+    const int64_t head_dim = arguments.to.head_dim;
+    const int64_t tiles_per_head = head_dim / kTileColumns;
+    return tile / tiles_per_head * head_dim + tile % tiles_per_head * kHalf + j % kHalf +
+           j / kHalf * (head_dim / 2);
+  } else {
+    return tile * kTileColumns + j;
+  }
+}
+
+/// The rows of x that are a lane's to bring.
+template <typename T, int kTiles>
+struct FragmentRows {
+  const T* x[kTiles];
+  bool is_row[kTiles];
+
+  REPRISE_DEVICE FragmentRows(const LinearArguments& a, int64_t first, int64_t limit) {
+    REPRISE_UNROLL
+    for (int t = 0; t < kTiles; ++t) {
+      const int64_t row = first + t * kFragmentRows + lane_index() / 4;
+      is_row[t] = row < limit;
+      x[t] = static_cast<const T*>(a.x) + (is_row[t] ? row : 0) * a.x_stride;
+    }
+  }
+  /// Eight neighbours; zeros behind the last row and the depth.
+  [[nodiscard]] REPRISE_DEVICE Words4 load(int t, int k, int64_t depth) const {
+    const Words4 zeros = {{0, 0, 0, 0}};
+    return k < depth && is_row[t] ? load_words(x[t] + k) : zeros;
+  }
+};
+
+/// sums += weights x of one step. The weight is the left operand, so that few rows of x waste
+/// nothing.
 ///
-/// A fragment wants two pairs of neighbours along the depth from each lane. A lane reads eight
+/// A fragment wants two pairs of neighbours along the depth from each lane. A lane brings eight
 /// neighbours at once instead and uses them as two fragments' pairs: which step of the depth is
 /// which does not matter as long as both operands agree.
-/// \pre depth is a multiple of 8; x, its rows and the weight are aligned to 16 bytes
-template <typename T, typename Out, int kTiles, Epilogue kEpilogue>
+template <typename T, int kHalves>
+REPRISE_DEVICE void multiply_step(float (&sums)[4], const Words4 (&w)[kHalves], const Words4& x) {
+  REPRISE_UNROLL
+  for (int i = 0; i < 4; i += 2) {
+    const uint32_t left[4] = {w[0].word[i],
+                              kHalves == 2 ? w[kHalves - 1].word[i] : 0,
+                              w[0].word[i + 1],
+                              kHalves == 2 ? w[kHalves - 1].word[i + 1] : 0};
+    const uint32_t right[2] = {x.word[i], x.word[i + 1]};
+    multiply_fragments<T>(sums, left, right);
+  }
+}
+
+/// On the tensor cores: tiles of kHalves * 8 columns and kTiles * 8 rows, of which a block takes
+/// one after the other. Its first weights are under way before it waits for the kernels ahead. \pre
+/// depth is a multiple of 8; x, its rows and the weight are aligned to 16 bytes
+template <typename T, typename Out, int kHalves, int kTiles, Epilogue kEpilogue>
 REPRISE_DEVICE void linear_fragments(const CudaLinearArguments& arguments) {
   constexpr int kParts = kEpilogue == Epilogue::silu_and_mul ? 2 : 1;
-  constexpr int kStep = 32;  // of the depth: four lanes times eight
+  constexpr int kTileColumns = kHalves * kFragmentColumns;
+  constexpr int kRows = kTiles * kFragmentRows;
+  constexpr int kPartSize = kTileColumns * kRows;
+  using Stream = WeightStream<T, kParts, kHalves>;
   const LinearArguments& a = arguments.product;
-  const LinearTile tile = linear_tile(a, kFragmentColumns, kTiles * kFragmentRows);
-  if (tile.row >= tile.limit) return;
-  const int group = lane_index() / 4;
-  const int member = lane_index() % 4;
-
-  const T* weights[kParts][2];
-  bool is_column[2];
-  REPRISE_UNROLL
-  for (int half = 0; half < 2; ++half) {
-    const int64_t column = tile.column + group + half * 8;
-    is_column[half] = column < a.columns;
-    REPRISE_UNROLL
-    for (int part = 0; part < kParts; ++part) {
-      weights[part][half] =
-          static_cast<const T*>(a.weight) +
-          (part * a.columns + (is_column[half] ? column : tile.column)) * a.depth;
-    }
-  }
-  const T* rows[kTiles];
-  bool is_row[kTiles];
-  REPRISE_UNROLL
-  for (int t = 0; t < kTiles; ++t) {
-    const int64_t row = tile.row + t * kFragmentRows + group;
-    is_row[t] = row < tile.limit;
-    rows[t] = static_cast<const T*>(a.x) + (is_row[t] ? row : tile.row) * a.x_stride;
+  const auto column_of = [&](int64_t tile, int j) {
+    return tile_column<kEpilogue, kTileColumns>(arguments, tile, j);
+  };
+  const int64_t num_tiles = ceil_div(a.columns, kTileColumns);
+  Stream weights(a, kRows, column_of, num_tiles, shared_memory());
+  auto* shared = reinterpret_cast<float*>(shared_memory() + kLinearWarps * kWarpRingBytes);
+  wait_for_earlier_kernels();
+  const int64_t limit = row_limit(a);
+  if (limit <= 0) {
+    wait_for_copies<0>();
+    return;
   }
 
-  float sums[kParts][kTiles][4] = {};
-  const Words4 zeros = {{0, 0, 0, 0}};
-  const int64_t stride = int64_t{num_warps()} * kStep;
-  // Loads of several steps are under way before the first is needed; steps behind the end are zeros.
-  constexpr int kAhead = kTiles * kParts == 1 ? 4 : 2;
-  for (int64_t first = int64_t{warp_index()} * kStep; first < a.depth; first += kAhead * stride) {
-    Words4 w[kAhead][kParts][2];
-    REPRISE_UNROLL
-    for (int ahead = 0; ahead < kAhead; ++ahead) {
-      const int64_t k = first + ahead * stride + member * 8;
+  for (int64_t tile = block_index(); tile < num_tiles; tile += grid_size()) {
+    for (int64_t first_row = 0; first_row < a.rows; first_row += kRows) {
+      const FragmentRows<T, kTiles> rows(a, first_row, limit);
+      float sums[kParts][kTiles][4] = {};
+      for (int chunk = 0; chunk < weights.num_chunks(); ++chunk) {
+        Words4 x[Stream::kSteps][kTiles];
+        REPRISE_UNROLL
+        for (int step = 0; step < Stream::kSteps; ++step) {
+          REPRISE_UNROLL
+          for (int t = 0; t < kTiles; ++t) {
+            x[step][t] = rows.load(t, Stream::depth_of(chunk, step), a.depth);
+          }
+        }
+        const typename Stream::Slot slot = weights.take();
+        REPRISE_UNROLL
+        for (int step = 0; step < Stream::kSteps; ++step) {
+          REPRISE_UNROLL
+          for (int t = 0; t < kTiles; ++t) {
+            REPRISE_UNROLL
+            for (int part = 0; part < kParts; ++part) {
+              multiply_step<T, kHalves>(sums[part][t], slot.words[step][part], x[step][t]);
+            }
+          }
+        }
+        weights.fetch(a, column_of);
+      }
+
+      const int group = lane_index() / 4;
+      const int member = lane_index() % 4;
+      sync_block();  // the sums of the tile before were read
       REPRISE_UNROLL
       for (int part = 0; part < kParts; ++part) {
+        float* mine = shared + (warp_index() * kParts + part) * kPartSize;
         REPRISE_UNROLL
-        for (int half = 0; half < 2; ++half) {
-          w[ahead][part][half] =
-              k < a.depth && is_column[half] ? load_words_once(weights[part][half] + k) : zeros;
-        }
-      }
-    }
-    REPRISE_UNROLL
-    for (int ahead = 0; ahead < kAhead; ++ahead) {
-      const int64_t k = first + ahead * stride + member * 8;
-      REPRISE_UNROLL
-      for (int t = 0; t < kTiles; ++t) {
-        const Words4 x = k < a.depth && is_row[t] ? load_words(rows[t] + k) : zeros;
-        REPRISE_UNROLL
-        for (int part = 0; part < kParts; ++part) {
-          const Words4(&mine)[2] = w[ahead][part];
+        for (int t = 0; t < kTiles; ++t) {
           REPRISE_UNROLL
-          for (int i = 0; i < 4; i += 2) {
-            const uint32_t left[4] = {
-                mine[0].word[i], mine[1].word[i], mine[0].word[i + 1], mine[1].word[i + 1]};
-            const uint32_t right[2] = {x.word[i], x.word[i + 1]};
-            multiply_fragments<T>(sums[part][t], left, right);
+          for (int i = 0; i < 2 * kHalves; ++i) {
+            mine[(group + i / 2 * 8) * kRows + t * kFragmentRows + member * 2 + i % 2] =
+                sums[part][t][i];
           }
         }
       }
-    }
-  }
-
-  // [warp][part][column][row]
-  auto* shared = reinterpret_cast<float*>(shared_memory());
-  constexpr int kRows = kTiles * kFragmentRows;
-  constexpr int kPartSize = kFragmentColumns * kRows;
-  REPRISE_UNROLL
-  for (int part = 0; part < kParts; ++part) {
-    float* mine = shared + (warp_index() * kParts + part) * kPartSize;
-    REPRISE_UNROLL
-    for (int t = 0; t < kTiles; ++t) {
-      REPRISE_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        mine[(group + i / 2 * 8) * kRows + t * kFragmentRows + member * 2 + i % 2] = sums[part][t][i];
+      sync_block();
+      const auto total = [&](int part, int item) {
+        float sum = 0;
+        REPRISE_UNROLL
+        for (int warp = 0; warp < kLinearWarps; ++warp) {
+          sum += shared[(warp * kParts + part) * kPartSize + item];
+        }
+        return sum;
+      };
+      constexpr bool kIsRotated = kEpilogue == Epilogue::rope_kv_write;
+      for (int i = thread_index(); i < (kIsRotated ? kPartSize / 2 : kPartSize);
+           i += num_threads()) {
+        const int64_t column = column_of(tile, i / kRows);
+        const int64_t row = first_row + i % kRows;
+        if (column >= a.columns || row >= limit) continue;
+        if constexpr (kIsRotated) {
+          store_rotated<T>(arguments, row, column, {total(0, i), total(0, kPartSize / 2 + i)});
+        } else {
+          float totals[kParts];
+          REPRISE_UNROLL
+          for (int part = 0; part < kParts; ++part) totals[part] = total(part, i);
+          store_product<T, Out, kEpilogue>(arguments, row, column, totals);
+        }
       }
     }
   }
-  sync_block();
-  for (int i = thread_index(); i < kPartSize; i += num_threads()) {
-    const int64_t column = tile.column + i / kRows;
-    const int64_t row = tile.row + i % kRows;
-    if (column >= a.columns || row >= tile.limit) continue;
-    float totals[kParts];
-    REPRISE_UNROLL
-    for (int part = 0; part < kParts; ++part) {
-      totals[part] = 0;
-      for (int warp = 0; warp < num_warps(); ++warp) {
-        totals[part] += shared[(warp * kParts + part) * kPartSize + i];
-      }
-    }
-    store_product<T, Out, kEpilogue>(arguments, row, column, totals);
-  }
+  wait_for_copies<0>();  // nothing is under way any more: what is left are empty groups
 }
 
 /// Any type and depth: a warp takes one column of kDotRows rows.
@@ -167,12 +223,14 @@ template <typename T, typename Out, Epilogue kEpilogue>
 REPRISE_DEVICE void linear_dots(const CudaLinearArguments& arguments) {
   constexpr int kParts = kEpilogue == Epilogue::silu_and_mul ? 2 : 1;
   const LinearArguments& a = arguments.product;
-  const LinearTile tile = linear_tile(a, kDotColumns, kDotRows);
-  const int64_t column = tile.column + warp_index();
+  // Neighbouring blocks share their weight rows.
+  const int64_t row_tiles = ceil_div(a.rows, kDotRows);
+  const int64_t column = block_index() / row_tiles * kDotColumns + warp_index();
+  const int64_t first_row = block_index() % row_tiles * kDotRows;
   if (column >= a.columns) return;
-  const int64_t rows = min_of(kDotRows, tile.limit - tile.row);
+  const int64_t rows = min_of(kDotRows, row_limit(a) - first_row);
   for (int64_t r = 0; r < rows; ++r) {
-    const T* x = static_cast<const T*>(a.x) + (tile.row + r) * a.x_stride;
+    const T* x = static_cast<const T*>(a.x) + (first_row + r) * a.x_stride;
     float sums[kParts];
     for (int part = 0; part < kParts; ++part) {
       const T* weight = static_cast<const T*>(a.weight) + (part * a.columns + column) * a.depth;
@@ -187,7 +245,7 @@ REPRISE_DEVICE void linear_dots(const CudaLinearArguments& arguments) {
       sums[part] = warp_sum(sum);
     }
     if (lane_index() == 0) {
-      store_product<T, Out, kEpilogue>(arguments, tile.row + r, column, sums);
+      store_product<T, Out, kEpilogue>(arguments, first_row + r, column, sums);
     }
   }
 }

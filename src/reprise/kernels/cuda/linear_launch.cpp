@@ -1,5 +1,7 @@
 #include "reprise/kernels/cuda/linear_launch.h"
 
+#include <algorithm>
+
 #include "reprise/base/assert.h"
 #include "reprise/kernels/cuda/linear_arguments.h"
 #include "reprise/kernels/launch.h"
@@ -9,45 +11,70 @@ namespace {
 
 bool is_aligned(const void* address) { return reinterpret_cast<uintptr_t>(address) % 16 == 0; }
 
-bool fits_fragments(const LinearKernels& kernels, const LinearCall& call) {
-  return kernels.narrow != nullptr && call.x.size(1) % 8 == 0 && call.x.stride(0) % 8 == 0 &&
-         is_aligned(call.x.data()) && is_aligned(call.weight.data());
+bool fits_fragments(const Tensor& x, const Tensor& weight) {
+  return x.size(1) % 8 == 0 && x.stride(0) % 8 == 0 && is_aligned(x.data()) &&
+         is_aligned(weight.data());
+}
+
+struct Choice {
+  const device::Kernel* kernel = nullptr;
+  uint32_t num_blocks = 0;
+};
+
+/// By the number of columns alone, and then of rows.
+Choice choose_fragments(const LinearKernels& kernels,
+                        int64_t rows,
+                        int64_t columns,
+                        int num_multiprocessors) {
+  const bool is_narrow = columns <= kNarrowColumns && kernels.of_8_columns.for_8_rows != nullptr;
+  const FragmentKernels& fragments = is_narrow ? kernels.of_8_columns : kernels.of_16_columns;
+  const int64_t tile_columns = is_narrow ? kFragmentColumns : kMostTileColumns;
+  const int64_t most = int64_t{kBlocksOfProducts} * num_multiprocessors;
+  return {rows <= kFragmentRows ? fragments.for_8_rows : fragments.for_32_rows,
+          rows == 0 ? 0U : static_cast<uint32_t>(std::min(ceil_div(columns, tile_columns), most))};
+}
+
+LinearArguments linear_arguments(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  require_dense_rows(x, "linear");
+  REPRISE_ASSERT(weight.is_dense(), "linear: the weight must be dense");
+  return {.x = x.data(),
+          .weight = weight.data(),
+          .bias = bias.data(),
+          .out = nullptr,
+          .num_rows = nullptr,
+          .x_stride = x.stride(0),
+          .rows = x.size(0),
+          .columns = weight.size(0),
+          .depth = x.size(1),
+          .rows_per_block = 0,
+          .columns_per_block = 0};
 }
 
 }  // namespace
 
-bool launch_linear(device::Stream& stream, const LinearKernels& kernels, const LinearCall& call) {
-  require_dense_rows(call.x, "linear");
-  REPRISE_ASSERT(call.weight.is_dense() && call.out.is_dense(),
-                 "linear: weight and out must be dense");
-  const int64_t rows = call.x.size(0);
-  const int64_t columns = call.out.size(1);
-  const CudaLinearArguments arguments = {
-      .product = {.x = call.x.data(),
-                  .weight = call.weight.data(),
-                  .bias = call.bias.data(),
-                  .out = call.out.data(),
-                  .num_rows = call.num_rows.defined() ? call.num_rows.data_as<int32_t>() : nullptr,
-                  .x_stride = call.x.stride(0),
-                  .rows = rows,
-                  .columns = columns,
-                  .depth = call.x.size(1),
-                  .rows_per_block = 0,
-                  .columns_per_block = 0},
+bool launch_linear(device::Stream& stream,
+                   const LinearKernels& kernels,
+                   int num_multiprocessors,
+                   const LinearCall& call) {
+  REPRISE_ASSERT(call.out.is_dense(), "linear: out must be dense");
+  CudaLinearArguments arguments = {
+      .product = linear_arguments(call.x, call.weight, call.bias),
       .residual = call.residual.data(),
-      .residual_stride = call.residual.defined() ? call.residual.stride(0) : 0};
-  const device::Kernel* kernel = kernels.dots;
-  int64_t tile_rows = kDotRows;
-  int64_t tile_columns = kDotColumns;
-  if (fits_fragments(kernels, call)) {
-    const bool is_narrow = rows <= kFragmentRows;
-    kernel = is_narrow ? kernels.narrow : kernels.wide;
-    tile_rows = is_narrow ? kFragmentRows : 4 * kFragmentRows;
-    tile_columns = kFragmentColumns;
+      .residual_stride = call.residual.defined() ? call.residual.stride(0) : 0,
+      .to = {}};
+  LinearArguments& product = arguments.product;
+  product.out = call.out.data();
+  product.num_rows = call.num_rows.defined() ? call.num_rows.data_as<int32_t>() : nullptr;
+  product.columns = call.out.size(1);
+  Choice choice{kernels.dots,
+                static_cast<uint32_t>(ceil_div(product.rows, kDotRows) *
+                                      ceil_div(product.columns, kDotColumns))};
+  if (kernels.of_16_columns.for_8_rows != nullptr && fits_fragments(call.x, call.weight)) {
+    choice = choose_fragments(kernels, product.rows, product.columns, num_multiprocessors);
   }
   return launch(stream,
-                *kernel,
-                static_cast<uint32_t>(ceil_div(rows, tile_rows) * ceil_div(columns, tile_columns)),
+                *choice.kernel,
+                choice.num_blocks,
                 arguments,
                 std::array{writes(call.out),
                            reads(call.x),
@@ -55,6 +82,38 @@ bool launch_linear(device::Stream& stream, const LinearKernels& kernels, const L
                            reads(call.bias),
                            reads(call.residual),
                            reads(call.num_rows)});
+}
+
+bool launch_linear_rope_kv_write(device::Stream& stream,
+                                 int num_multiprocessors,
+                                 const Tensor& x,
+                                 const Tensor& weight,
+                                 const Tensor& bias,
+                                 const RopeAndCacheCall& call) {
+  const LinearKernels kernels = linear_rope_kv_write_kernels(x.dtype());
+  const bool can = kernels.of_16_columns.for_8_rows != nullptr && fits_fragments(x, weight) &&
+                   !call.q_norm.defined() && !call.k_norm.defined() && x.size(0) > 0 &&
+                   x.size(0) <= kMostTileRows && call.q_out.size(2) % kMostTileColumns == 0;
+  if (!can) return false;
+  const CudaLinearArguments arguments = {.product = linear_arguments(x, weight, bias),
+                                         .residual = nullptr,
+                                         .residual_stride = 0,
+                                         .to = rope_and_cache(call)};
+  const Choice choice = choose_fragments(kernels, x.size(0), weight.size(0), num_multiprocessors);
+  // Which slots are written is known only on the device: the launch claims both caches whole.
+  return launch(stream,
+                *choice.kernel,
+                choice.num_blocks,
+                arguments,
+                std::array{writes(call.q_out),
+                           writes(call.key_cache),
+                           writes(call.value_cache),
+                           reads(x),
+                           reads(weight),
+                           reads(bias),
+                           reads(call.positions),
+                           reads(call.cos_sin),
+                           reads(call.slot_mapping)});
 }
 
 }  // namespace reprise::kernels::cuda

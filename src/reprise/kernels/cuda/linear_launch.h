@@ -1,7 +1,10 @@
 #pragma once
 
+#include <cstdint>
+
 #include "reprise/device/device.h"
 #include "reprise/kernels/cuda/cuda_kernels.h"
+#include "reprise/kernels/rope_kv_write/rope_kv_write.h"
 #include "reprise/tensor/tensor.h"
 
 namespace reprise::kernels::cuda {
@@ -16,7 +19,22 @@ struct LinearCall {
   const Tensor& out;       // [num_tokens, out_features], or half of them with silu_and_mul
 };
 
-/// Picks the kernel that fits type, depth, alignment and number of rows.
-bool launch_linear(device::Stream& stream, const LinearKernels& kernels, const LinearCall& call);
+/// Picks the kernel that fits type, shape, alignment and number of rows. Blocks are as many as keep
+/// `num_multiprocessors` busy, which changes no result.
+bool launch_linear(device::Stream& stream,
+                   const LinearKernels& kernels,
+                   int num_multiprocessors,
+                   const LinearCall& call);
+
+/// launch_rope_kv_write of the heads of linear(x, weight, bias), with the bits that the two have
+/// after each other, in one launch; or nothing, and false, where no kernel does that: norms of
+/// heads, more than 32 rows, heads that are cut otherwise, types and alignments that are not the
+/// tensor cores'.
+bool launch_linear_rope_kv_write(device::Stream& stream,
+                                 int num_multiprocessors,
+                                 const Tensor& x,
+                                 const Tensor& weight,
+                                 const Tensor& bias,
+                                 const RopeAndCacheCall& call);
 
 }  // namespace reprise::kernels::cuda

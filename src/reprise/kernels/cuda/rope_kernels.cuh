@@ -25,6 +25,36 @@ REPRISE_DEVICE float normed(const T* x, const T* weight, int64_t i, float scale)
 }
 
 template <typename T>
+REPRISE_DEVICE void rotate_pair(float x1, float x2, float cosine, float sine, T* out1, T* out2) {
+  put(out1, x1 * cosine - x2 * sine);
+  put(out2, x2 * cosine + x1 * sine);
+}
+
+enum class HeadSide : int { q, k, v };
+
+/// Where one of the heads of q, then of k, then of v goes.
+template <typename T>
+struct HeadPlace {
+  HeadSide side;
+  T* out;  // nullptr: the token has no slot, and the head is k's or v's
+};
+
+template <typename T>
+REPRISE_DEVICE HeadPlace<T> head_place(const RopeAndCache& to, int64_t token, int64_t head) {
+  if (head < to.heads) {
+    return {HeadSide::q, static_cast<T*>(to.q_out) + (token * to.heads + head) * to.head_dim};
+  }
+  const bool is_value = head >= to.heads + to.kv_heads;
+  const HeadSide side = is_value ? HeadSide::v : HeadSide::k;
+  const int64_t slot = to.slot_mapping[token];
+  // A slot beyond the cache would write into foreign memory.
+  if (slot < 0 || slot >= to.num_slots) return {side, nullptr};
+  const int64_t h = (head - to.heads) % to.kv_heads;
+  const int64_t row = (slot / to.block_size * to.kv_heads + h) * to.block_size + slot % to.block_size;
+  return {side, static_cast<T*>(is_value ? to.value_cache : to.key_cache) + row * to.head_dim};
+}
+
+template <typename T>
 REPRISE_DEVICE void rope_head(const T* x,
                               const T* norm,
                               float epsilon,
@@ -37,10 +67,7 @@ REPRISE_DEVICE void rope_head(const T* x,
   for (int64_t i = lane_index(); i < half; i += kWarpSize) {
     const float x1 = normed(x, norm, i, scale);
     const float x2 = normed(x, norm, half + i, scale);
-    const float c = table[i];
-    const float s = table[half + i];
-    put(out + i, x1 * c - x2 * s);
-    put(out + half + i, x2 * c + x1 * s);
+    rotate_pair(x1, x2, table[i], table[half + i], out + i, out + half + i);
   }
 }
 
@@ -77,28 +104,20 @@ REPRISE_DEVICE void rope_kv_write(const RopeKvWriteArguments& a) {
   const RopeAndCache& to = a.to;
   const int64_t all_heads = to.heads + 2 * to.kv_heads;
   for_each_head(a.tokens_per_block, a.num_tokens, all_heads, [&](int64_t token, int64_t head) {
-    const bool is_query = head < to.heads;
-    const bool is_value = head >= to.heads + to.kv_heads;
-    const StridedHeads& from = is_query ? a.q : (is_value ? a.v : a.k);
+    const HeadPlace<T> place = head_place<T>(to, token, head);
+    if (place.out == nullptr) return;
+    const bool is_query = place.side == HeadSide::q;
+    const StridedHeads& from = is_query ? a.q : (place.side == HeadSide::v ? a.v : a.k);
     const int64_t h = is_query ? head : (head - to.heads) % to.kv_heads;
-    T* place = static_cast<T*>(to.q_out) + (token * to.heads + h) * to.head_dim;
-    if (!is_query) {
-      const int64_t slot = to.slot_mapping[token];
-      // A slot beyond the cache would write into foreign memory.
-      if (slot < 0 || slot >= to.num_slots) return;
-      const int64_t row =
-          (slot / to.block_size * to.kv_heads + h) * to.block_size + slot % to.block_size;
-      place = static_cast<T*>(is_value ? to.value_cache : to.key_cache) + row * to.head_dim;
-    }
     const T* x = static_cast<const T*>(from.x) + token * from.token_stride + h * from.head_stride;
-    if (is_value) {
-      for (int64_t i = lane_index(); i < to.head_dim; i += kWarpSize) place[i] = x[i];
+    if (place.side == HeadSide::v) {
+      for (int64_t i = lane_index(); i < to.head_dim; i += kWarpSize) place.out[i] = x[i];
       return;
     }
     rope_head<T>(x,
                  static_cast<const T*>(is_query ? to.q_norm : to.k_norm),
                  to.epsilon,
-                 place,
+                 place.out,
                  rope_row(to.cos_sin, to.positions[token], to.max_position, to.table_stride),
                  to.head_dim);
   });
