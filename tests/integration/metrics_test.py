@@ -282,6 +282,33 @@ class Metrics(unittest.TestCase):
             finally:
                 server.stop()
 
+    def test_answers_are_logged_when_asked_for(self):
+        body = {"prompt": "Once", "max_tokens": 6, "n": 2, "seed": 1, "ignore_eos": True, "return_token_ids": True}
+        for length in (None, 9):
+            options = ("--max-log-len", str(length)) if length else ()
+            server = serve_test.Server("--disable-log-stats", "--enable-log-requests", "--enable-log-outputs", *options)
+            try:
+                answer = server.post("/v1/completions", body)[1]
+                for choice in answer["choices"]:
+                    self.assertIn(f'Generated response {answer["id"]}: index: {choice["index"]}, output: '
+                                  f'{json.dumps(choice["text"][:length], ensure_ascii=False)}, output_token_ids: '
+                                  f'{choice["token_ids"][:length]}, finish_reason: length\n', server.text())
+            finally:
+                server.stop()
+
+    def test_graphs_are_logged_as_a_table_when_asked_for(self):
+        server = serve_test.Server("--cudagraph-metrics", VLLM_LOG_STATS_INTERVAL="1")
+        try:
+            server.post("/v1/completions", {"prompt": "Once", "max_tokens": 9, "ignore_eos": True})
+            row = re.compile(r"^\| 1 +\| 1 +\| 0 +\| FULL +\| 8 +\|$", re.M)
+            deadline = time.monotonic() + serve_test.TIMEOUT
+            while not row.search(server.text()):
+                self.assertLess(time.monotonic(), deadline, server.text())
+                time.sleep(0.1)
+            self.assertIn("- Mode: FULL_AND_PIECEWISE\n- Capture sizes: [1, 2, 4, 8, ", server.text())
+        finally:
+            server.stop()
+
 
 if __name__ == "__main__":
     serve_test.BINARY, serve_test.MODEL, SOURCE = sys.argv[1], sys.argv[2], Path(sys.argv[3])

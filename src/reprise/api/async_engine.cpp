@@ -45,6 +45,12 @@ AsyncRequestId AsyncEngine::submit(std::vector<int32_t> prompt_token_ids,
 
 void AsyncEngine::abort(AsyncRequestId id) { impl_->loop.abort(id); }
 
+std::vector<cudagraph::DispatchLedger::Row> AsyncEngine::dispatch_rows() {
+  std::vector<cudagraph::DispatchLedger::Row> rows;
+  impl_->loop.run_between_steps([&rows](engine::EngineCore& core) { rows = core.ledger().rows(); });
+  return rows;
+}
+
 bool AsyncEngine::reset_prefix_cache() {
   bool is_reset = false;
   impl_->loop.run_between_steps(

@@ -16,6 +16,7 @@
 #include "reprise/api/request_timeline.h"
 #include "reprise/api/sleep.h"
 #include "reprise/base/json.h"
+#include "reprise/cudagraph/dispatch_ledger.h"
 #include "reprise/engine/step_profiler.h"
 #include "reprise/sampling/sampling_params.h"
 
@@ -71,6 +72,9 @@ class AsyncEngine {
   void abort(AsyncRequestId id);
   /// Thread-safe.
   [[nodiscard]] EngineStats stats() const;
+  /// How often each size of batch ran as which graph since the start, most frequent first.
+  /// Thread-safe; waits for the step in progress, so not from a callback.
+  [[nodiscard]] std::vector<cudagraph::DispatchLedger::Row> dispatch_rows();
   /// Forgets all cached prefixes, before any request submitted later is looked at. False, and
   /// nothing happens, while a request holds blocks. Thread-safe; waits for the step in progress,
   /// so not from a callback.

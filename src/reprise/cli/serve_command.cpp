@@ -148,14 +148,22 @@ OptionTable make_table(api::EngineArgs& engine, server::ServerOptions& server, L
                    kServer,
                    "No periodic line about throughput.",
                    log.disable_stats);
+  table.add_switch("cudagraph-metrics",
+                   kServer,
+                   "After that line, a table of the batches that ran: tokens, padding, graph.",
+                   server.cudagraph_metrics);
   table.add_switch("enable-log-requests",
                    kServer,
                    "Log the parameters of each request; its text only with VLLM_LOGGING_LEVEL=DEBUG.",
                    server.request_log.is_enabled);
+  table.add_switch("enable-log-outputs",
+                   kServer,
+                   "Log the text of each answer when it ends; needs --enable-log-requests.",
+                   server.request_log.with_outputs);
   table.add({.name = "max-log-len",
              .group = kServer,
              .value_name = "N",
-             .help = "Characters, or token ids, of a logged prompt.",
+             .help = "Characters, or token ids, of a logged prompt or answer.",
              .default_text = "all",
              .apply = [&server](std::string_view value) {
                server.request_log.max_log_len = parse_human_integer("--max-log-len", value);
@@ -254,6 +262,8 @@ int run_serve(std::span<const std::string> arguments) {
     throw InvalidArgument("--max-waiting-requests: must be 0 or more");
   if (options.shutdown_timeout_seconds < 0)
     throw InvalidArgument("--shutdown-timeout: must be 0 or more");
+  if (options.request_log.with_outputs && !options.request_log.is_enabled)
+    throw InvalidArgument("--enable-log-outputs: needs --enable-log-requests");
   options.log = Log(log_options(false));  // --quiet is about the start
   read_log_environment(options, log_choices.least);
   if (switches.disable_stats) options.log_stats_interval_seconds = 0;

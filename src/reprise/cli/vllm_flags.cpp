@@ -21,7 +21,6 @@ constexpr std::string_view kTextOnly = "models read text only";
 constexpr std::string_view kNoLora = "adapters are not implemented";
 constexpr std::string_view kNoCode = "nothing is ever run from a model folder";
 constexpr std::string_view kNoHub = "models are folders on this machine; nothing is downloaded";
-constexpr std::string_view kNoUserText = "requests are not logged, so that no user's text is";
 constexpr std::string_view kNoTracing = "traces are not exported";
 constexpr std::string_view kNoExperts = "no mixture of experts";
 constexpr std::string_view kNoTorch = "there is no PyTorch, and no Python worker";
@@ -168,7 +167,6 @@ constexpr std::array kFlags = {
     VllmFlag{"collect-detailed-traces", "", "NAMES", kNoEffect, "", kNoTracing},
     VllmFlag{"kv-cache-metrics", "", "", kNoEffect, "", "blocks are not followed one by one"},
     VllmFlag{"kv-cache-metrics-sample", "", "X", kNoEffect, "", "blocks are not followed one by one"},
-    VllmFlag{"cudagraph-metrics", "", "", kNoEffect, "", "/metrics always has the dispatch decisions"},
     VllmFlag{"enable-layerwise-nvtx-tracing", "", "", kNoEffect, "", kNoTracing},
     VllmFlag{"enable-mfu-metrics", "", "", kNoEffect, "", "operations are not counted"},
     VllmFlag{"enable-logging-iteration-details", "", "", kNoEffect, "", "steps are not logged one by one"},
@@ -183,9 +181,8 @@ constexpr std::array kFlags = {
     VllmFlag{"disable-frontend-multiprocessing", "", "", kNoEffect, "", "one process does all"},
     VllmFlag{"tool-parser-plugin", "", "FILE", kOnly, "", kNoCode},
     VllmFlag{"tool-server", "", "ADDRESS", kOnly, "", "tools are the client's"},
-    VllmFlag{"disable-log-requests", "", "", kNoEffect, "", kNoUserText},
-    VllmFlag{"enable-log-outputs", "", "", kNoEffect, "", kNoUserText},
-    VllmFlag{"enable-log-deltas", "", "", kNoEffect, "", kNoUserText},
+    VllmFlag{"disable-log-requests", "", "", kNoEffect, "", "requests are only logged when asked for"},
+    VllmFlag{"enable-log-deltas", "", "", kNoEffect, "", "an answer is logged once, when it ends"},
     VllmFlag{"log-error-stack", "", "", kNoEffect, "", kCompiled},
     VllmFlag{"disable-fastapi-docs", "", "", kNoEffect, "", kCompiled},
     VllmFlag{"enable-offline-docs", "", "", kNoEffect, "", kCompiled},

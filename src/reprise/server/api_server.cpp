@@ -11,6 +11,7 @@
 #include "reprise/server/access.h"
 #include "reprise/server/access_log.h"
 #include "reprise/server/api_error.h"
+#include "reprise/server/cudagraph_log.h"
 #include "reprise/server/dev_routes.h"
 #include "reprise/server/generation_routes.h"
 #include "reprise/server/generation_service.h"
@@ -47,7 +48,8 @@ struct ApiServer::Impl {
   HttpResponse refuse(const HttpRequest& request, std::string_view handler, HttpResponse response);
   void handle(HttpRequest request, const ExchangeRef& from_client);
   void prepare_on(Worker& thread, const Route& route, HttpRequest request, ExchangeRef exchange);
-  void log_throughput(const api::AsyncEngine& engine, int interval_seconds);
+  void log_throughput(api::AsyncEngine& engine, int interval_seconds);
+  void log_graphs(api::AsyncEngine& engine);
   void on_signal();
   void stop_now();
 
@@ -62,6 +64,7 @@ struct ApiServer::Impl {
   Router router;
   HttpMeter meter;
   ThroughputLog throughput;
+  std::optional<CudagraphLog> graphs;  // of the thread that waits for the engine
   std::chrono::steady_clock::time_point throughput_at = std::chrono::steady_clock::now();
   HttpServer http;
   GenerationService generations;
@@ -94,6 +97,10 @@ ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
                   model,
                   [this](std::function<void()> task) { http.post(std::move(task)); }) {
   check_exposure(options);
+  if (options.cudagraph_metrics) {
+    const cudagraph::ResolvedConfig& config = engine.startup_report().resolved;
+    graphs.emplace(config.mode, config.capture_sizes.mixed);
+  }
   add_info_routes(router, engine, generations, model, meter, options.version);
   add_model_routes(router, model);
   add_generation_routes(router, engine, generations, model, prompts, options.answers, options.requests);
@@ -196,14 +203,23 @@ void ApiServer::Impl::prepare_on(Worker& thread,
   });
 }
 
-void ApiServer::Impl::log_throughput(const api::AsyncEngine& engine, int interval_seconds) {
+void ApiServer::Impl::log_throughput(api::AsyncEngine& engine, int interval_seconds) {
   if (interval_seconds == 0) return;
   http.post_after(interval_seconds, [this, &engine, interval_seconds] {
     const auto now = std::chrono::steady_clock::now();
     const std::chrono::duration<double> passed = now - std::exchange(throughput_at, now);
     if (const auto line = throughput.next_line(engine.stats(), passed.count())) log.info(*line);
+    if (graphs) waiting.run([this, &engine] { log_graphs(engine); });
     log_throughput(engine, interval_seconds);
   });
+}
+
+void ApiServer::Impl::log_graphs(api::AsyncEngine& engine) {
+  try {
+    if (const auto table = graphs->next_table(engine.dispatch_rows())) log.info(*table);
+  } catch (const std::exception& error) {
+    log.warning(fmt::format("no table of graphs: {}", error.what()));
+  }
 }
 
 void ApiServer::Impl::on_signal() {

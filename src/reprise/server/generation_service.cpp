@@ -19,8 +19,10 @@ struct GenerationService::Generation {
     api::AsyncRequestId id{};
     bool is_finished = false;
     int32_t num_output_tokens = 0;
+    LoggedOutput logged;  // empty unless outputs are logged
   };
 
+  std::string id;  // that clients know
   Answer answer;
   std::vector<Choice> choices;
   int num_unfinished = 0;
@@ -111,6 +113,7 @@ void GenerationService::start(const GenerationRequest& request,
                   .role = request.role()};
   if (request_log_.is_enabled) log_.info(request_log_line(request_log_, head.id, request));
   auto generation = std::make_shared<Generation>(Generation{
+      .id = head.id,
       .answer =
           Answer(request, prompts, std::move(head), id, usage, engine_->tokenizer(), exchange)});
   const Key key = next_key_++;
@@ -200,6 +203,11 @@ void GenerationService::take_event(const EngineEvent& event) {
   const std::shared_ptr<Generation> generation = found->second;
   Generation::Choice& choice = generation->choices[static_cast<size_t>(event.choice)];
   if (choice.is_finished) return;
+  if (request_log_.with_outputs) {
+    choice.logged.add(request_log_, event.text, event.token_ids);
+    if (event.finished)
+      log_.info(choice.logged.line(generation->id, event.choice, event.finish_reason));
+  }
   if (event.finished) {
     choice.is_finished = true;
     choice.num_output_tokens = event.num_output_tokens;

@@ -24,14 +24,16 @@ std::string_view shorten(std::string_view text, int64_t length) {
   return text.substr(0, end);
 }
 
+std::span<const int32_t> shorten(std::span<const int32_t> ids, int64_t length) {
+  return ids.first(length < 0 ? ids.size() : std::min(ids.size(), static_cast<size_t>(length)));
+}
+
 std::string describe(const Prompt& prompt, int64_t max_log_len) {
   if (const auto* text = std::get_if<std::string>(&prompt)) {
     return dump(Json(shorten(*text, max_log_len)));  // in quotes: one line, whatever it holds
   }
   const auto& ids = std::get<std::vector<int32_t>>(prompt);
-  const size_t kept =
-      max_log_len < 0 ? ids.size() : std::min(ids.size(), static_cast<size_t>(max_log_len));
-  return fmt::format("[{}]", fmt::join(ids.begin(), ids.begin() + static_cast<ptrdiff_t>(kept), ", "));
+  return fmt::format("[{}]", fmt::join(shorten(ids, max_log_len), ", "));
 }
 
 }  // namespace
@@ -67,6 +69,30 @@ std::string request_log_line(const RequestLogOptions& options,
     line += fmt::format(" prompt: {}", describe(prompt, options.max_log_len));
   }
   return line;
+}
+
+void LoggedOutput::add(const RequestLogOptions& options,
+                       std::string_view text,
+                       std::span<const int32_t> ids) {
+  const auto room = [&options](size_t used) {
+    return options.max_log_len < 0 ? -1
+                                   : std::max<int64_t>(0, options.max_log_len - static_cast<int64_t>(used));
+  };
+  text_ += shorten(text, room(text_.size()));
+  const std::span<const int32_t> kept = shorten(ids, room(token_ids_.size()));
+  token_ids_.insert(token_ids_.end(), kept.begin(), kept.end());
+}
+
+std::string LoggedOutput::line(std::string_view id,
+                               int choice,
+                               std::string_view finish_reason) const {
+  return fmt::format(
+      "Generated response {}: index: {}, output: {}, output_token_ids: [{}], finish_reason: {}",
+      id,
+      choice,
+      dump(Json(text_)),
+      fmt::join(token_ids_, ", "),
+      finish_reason);
 }
 
 }  // namespace reprise::server

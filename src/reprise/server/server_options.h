@@ -44,6 +44,7 @@ struct ServerOptions {
   std::vector<std::string> unlogged_paths;
   HttpOptions http;
   int log_stats_interval_seconds = 10;  // of the line about throughput; 0: none
+  bool cudagraph_metrics = false;       // a table of graphs after that line
   Log log;  // of the engine and its requests; not of accesses
   RequestLogOptions request_log;
   ProfilerOptions profiler;
