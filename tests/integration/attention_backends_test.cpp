@@ -2,9 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-
-#include "tests/integration/tiny_engine.h"
+#include "tests/integration/step_outcome.h"
 
 // Every attention backend in every mode and level: replay equals eager, the mode is what its support
 // allows, and all of them give the logits of the unified one. A plan of another batch shows.
@@ -16,20 +14,12 @@ using attention::BackendInfo;
 using cudagraph::CompilationMode;
 using cudagraph::CudagraphMode;
 using cudagraph::CudagraphRuntimeMode;
+using testing::kMixes;
 using testing::Mix;
+using testing::Outcome;
+using testing::relative_distance;
 using testing::TestBatch;
 using testing::TinyEngine;
-
-constexpr std::array kModes = {CudagraphMode::NONE,
-                               CudagraphMode::PIECEWISE,
-                               CudagraphMode::FULL,
-                               CudagraphMode::FULL_DECODE_ONLY,
-                               CudagraphMode::FULL_AND_PIECEWISE};
-constexpr std::array kLevels = {CompilationMode::NONE,
-                                CompilationMode::STOCK_TORCH_COMPILE,
-                                CompilationMode::DYNAMO_TRACE_ONCE,
-                                CompilationMode::VLLM_COMPILE};
-constexpr std::array kMixes = {Mix::prefill, Mix::uniform_decode, Mix::mixed, Mix::chunked};
 
 struct Backend {
   const char* name;
@@ -39,44 +29,6 @@ constexpr std::array kBackends = {Backend{"FLASH_ATTN", 2}, Backend{"TRITON_ATTN
 
 const BackendInfo& info(const Backend& backend) {
   return attention::find_attention_backend(backend.name, backend.version);
-}
-
-struct Outcome {
-  std::vector<float> logits;
-  std::vector<std::byte> kv;
-};
-
-Outcome run(TinyEngine& engine,
-            const TestBatch& batch,
-            const cudagraph::Decision& decision,
-            CudagraphRuntimeMode run_as,
-            std::span<const std::byte> kv_before) {
-  engine.restore_kv(kv_before);
-  const engine::StepResult& result = engine.runner().run(batch.rows(), decision, run_as);
-  Outcome outcome{engine.logits(result), engine.save_kv()};
-  // The next step must write its results anew.
-  std::fill_n(result.logits.data_as<float>(), result.logits.num_elements(), NAN);
-  return outcome;
-}
-
-bool same_bits(const Outcome& a, const Outcome& b) {
-  return a.logits.size() == b.logits.size() &&
-         std::memcmp(a.logits.data(), b.logits.data(), a.logits.size() * sizeof(float)) == 0 && a.kv == b.kv;
-}
-
-bool all_finite(const Outcome& outcome) {
-  return std::ranges::all_of(outcome.logits, [](float logit) { return std::isfinite(logit); });
-}
-
-/// |a - b| / |b|
-double relative_distance(std::span<const float> a, std::span<const float> b) {
-  double square_error = 0;
-  double square = 0;
-  for (size_t i = 0; i < b.size(); ++i) {
-    square_error += std::pow(a[i] - b[i], 2);
-    square += std::pow(b[i], 2);
-  }
-  return std::sqrt(square_error / square);
 }
 
 class AttentionBackends
@@ -100,24 +52,19 @@ TEST_P(AttentionBackends, replay_what_they_compute_eagerly_and_compute_what_the_
       if (mix == Mix::uniform_decode && num_tokens > 16) continue;
       const TestBatch batch(mix, num_tokens, 16, seed++);
       const cudagraph::Decision decision = engine.runner().dispatcher().dispatch(batch.facts());
-      const std::string what = fmt::format("{} of {} tokens as {} [{}]",
-                                           to_string(mix),
-                                           num_tokens,
-                                           to_string(decision.mode),
-                                           to_string(decision.descriptor));
+      const std::string what = describe(mix, num_tokens, decision);
       const Outcome replay = run(engine, batch, decision, decision.mode, kv_before);
       const Outcome eager = run(engine, batch, decision, CudagraphRuntimeMode::NONE, kv_before);
-      EXPECT_TRUE(same_bits(replay, eager)) << what;
-      EXPECT_TRUE(all_finite(replay)) << what;
+      expect_same_bits(eager, replay, what);
       const cudagraph::Decision unpadded{.descriptor = {.num_tokens = num_tokens}};
       const Outcome bare = run(engine, batch, unpadded, CudagraphRuntimeMode::NONE, kv_before);
-      EXPECT_TRUE(same_bits(replay, bare)) << what << " against the unpadded batch";
+      expect_same_bits(bare, replay, what + " against the unpadded batch");
       const Outcome want = run(unified, batch, unpadded, CudagraphRuntimeMode::NONE, kv_before);
       if (std::string_view(backend.name) == "FLASHINFER") {
         // Contexts in parts have another order of sums: a last bit of a bfloat16 here and there.
         EXPECT_LT(relative_distance(replay.logits, want.logits), 1e-2) << what;
       } else {
-        EXPECT_TRUE(same_bits(replay, want)) << what << " against the unified backend";
+        expect_same_bits(want, replay, what + " against the unified backend");
       }
       if (HasFailure()) return;
     }
@@ -127,8 +74,8 @@ TEST_P(AttentionBackends, replay_what_they_compute_eagerly_and_compute_what_the_
 INSTANTIATE_TEST_SUITE_P(modes_and_levels,
                          AttentionBackends,
                          ::testing::Combine(::testing::ValuesIn(kBackends),
-                                            ::testing::ValuesIn(kModes),
-                                            ::testing::ValuesIn(kLevels)),
+                                            ::testing::ValuesIn(testing::kModes),
+                                            ::testing::ValuesIn(testing::kLevels)),
                          cell_name);
 
 TEST(AttentionBackends, get_the_graphs_that_they_support) {

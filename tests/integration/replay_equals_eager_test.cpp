@@ -1,9 +1,6 @@
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <limits>
-
-#include "tests/integration/tiny_engine.h"
+#include "tests/integration/step_outcome.h"
 
 // Invariant 2: replay equals eager bit for bit at the same shape, in every mode. Cells: five modes
 // x four levels x four mixes x token counts around every edge, different prompts in every row.
@@ -13,16 +10,12 @@ namespace {
 using cudagraph::CompilationMode;
 using cudagraph::CudagraphMode;
 using cudagraph::CudagraphRuntimeMode;
+using testing::kMixes;
 using testing::Mix;
+using testing::Outcome;
 using testing::TestBatch;
 using testing::TinyEngine;
 
-constexpr std::array kModes = {CudagraphMode::NONE,
-                               CudagraphMode::PIECEWISE,
-                               CudagraphMode::FULL,
-                               CudagraphMode::FULL_DECODE_ONLY,
-                               CudagraphMode::FULL_AND_PIECEWISE};
-constexpr std::array kMixes = {Mix::prefill, Mix::uniform_decode, Mix::mixed, Mix::chunked};
 // One below, at and above each capture size of the tiny engine (1, 2, 4, 8, 16, 24, 32), the
 // largest and beyond, and the token budget.
 constexpr std::array kTokenCounts = {
@@ -31,46 +24,6 @@ constexpr std::array kTokenCounts = {
 bool fits(const TinyEngine&, Mix mix, int32_t num_tokens) {
   return mix != Mix::uniform_decode || num_tokens <= 16;
 }
-
-// What a step left behind: the logits that were asked for and every byte of the cache.
-struct Outcome {
-  std::vector<float> logits;
-  std::vector<std::byte> kv;
-};
-
-Outcome run(TinyEngine& engine,
-            const TestBatch& batch,
-            const cudagraph::Decision& decision,
-            CudagraphRuntimeMode run_as,
-            std::span<const std::byte> kv_before) {
-  engine.restore_kv(kv_before);
-  const engine::StepResult& result = engine.runner().run(batch.rows(), decision, run_as);
-  return {engine.logits(result), engine.save_kv()};
-}
-
-// The outputs of the last step become NaN: a result that the next one does not write shows.
-void poison_outputs(TinyEngine& engine,
-                    const TestBatch& batch,
-                    const cudagraph::Decision& decision) {
-  const engine::StepResult& result = engine.runner().run(batch.rows(), decision, decision.mode);
-  auto* values = result.logits.data_as<float>();
-  std::fill_n(values, result.logits.num_elements(), std::numeric_limits<float>::quiet_NaN());
-}
-
-void expect_same_bits(const Outcome& expected, const Outcome& actual, const std::string& what) {
-  ASSERT_EQ(expected.logits.size(), actual.logits.size()) << what;
-  EXPECT_EQ(
-      std::memcmp(
-          expected.logits.data(), actual.logits.data(), expected.logits.size() * sizeof(float)),
-      0)
-      << what << ": logits differ";
-  EXPECT_TRUE(expected.kv == actual.kv) << what << ": cache bytes differ";
-}
-
-constexpr std::array kLevels = {CompilationMode::NONE,
-                                CompilationMode::STOCK_TORCH_COMPILE,
-                                CompilationMode::DYNAMO_TRACE_ONCE,
-                                CompilationMode::VLLM_COMPILE};
 
 class ReplayEqualsEager
     : public ::testing::TestWithParam<std::tuple<CudagraphMode, CompilationMode>> {
@@ -92,22 +45,14 @@ TEST_P(ReplayEqualsEager, for_every_mix_and_size_with_the_same_bits_of_logits_an
       if (!fits(engine, mix, num_tokens)) continue;
       const TestBatch batch(mix, num_tokens, 16, seed++);
       const cudagraph::Decision decision = engine.runner().dispatcher().dispatch(batch.facts());
-      const std::string what = fmt::format("{} of {} tokens as {} [{}]",
-                                           to_string(mix),
-                                           num_tokens,
-                                           to_string(decision.mode),
-                                           to_string(decision.descriptor));
-      if (decision.mode != CudagraphRuntimeMode::NONE) {
-        ++replayed;
-        poison_outputs(engine, batch, decision);
-      }
+      const std::string what = describe(mix, num_tokens, decision);
+      if (decision.mode != CudagraphRuntimeMode::NONE) ++replayed;
       const Outcome replay = run(engine, batch, decision, decision.mode, kv_before);
       const Outcome eager = run(engine, batch, decision, CudagraphRuntimeMode::NONE, kv_before);
       expect_same_bits(eager, replay, what);
       const cudagraph::Decision unpadded{.descriptor = {.num_tokens = num_tokens}};
       const Outcome bare = run(engine, batch, unpadded, CudagraphRuntimeMode::NONE, kv_before);
       expect_same_bits(bare, replay, what + " against the unpadded batch");
-      for (float logit : replay.logits) ASSERT_TRUE(std::isfinite(logit)) << what;
       if (HasFailure()) return;
     }
   }
@@ -150,8 +95,8 @@ TEST_P(ReplayEqualsEager, when_graphs_of_one_pool_replay_in_any_order) {
 
 INSTANTIATE_TEST_SUITE_P(modes_and_levels,
                          ReplayEqualsEager,
-                         ::testing::Combine(::testing::ValuesIn(kModes),
-                                            ::testing::ValuesIn(kLevels)),
+                         ::testing::Combine(::testing::ValuesIn(testing::kModes),
+                                            ::testing::ValuesIn(testing::kLevels)),
                          [](const auto& param_info) {
                            return fmt::format("{}_{}",
                                               to_string(std::get<0>(param_info.param)),
