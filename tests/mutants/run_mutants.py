@@ -33,6 +33,10 @@ class Build:
         entries = json.loads((build / "compile_commands.json").read_text())
         self.commands = {Path(e["file"]): (shlex.split(e["command"]), e["directory"]) for e in entries}
 
+    def has(self, files):
+        """Whether it compiles them: without a CUDA toolkit there are none of its sources."""
+        return all(self.source / file in self.commands or not (self.source / file).exists() for file in files)
+
     def compile(self, overlay, file):
         command, directory = self.commands[self.source / file]
         out = overlay / (file + ".o")
@@ -120,6 +124,9 @@ def main():
         mutants = [m for m in mutants if m["id"] in options.only]
     edits = {m["id"]: edited_files(options.source, m) for m in mutants}
     build = Build(options.source, options.build)
+    for mutant in [m for m in mutants if not build.has(m["compile"])]:
+        print(f"{mutant['id']} skipped: this build leaves out {', '.join(mutant['compile'])}", flush=True)
+        mutants.remove(mutant)
     start = time.monotonic()
 
     survivors = []

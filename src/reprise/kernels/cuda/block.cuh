@@ -32,6 +32,7 @@ REPRISE_DEVICE int num_threads() { return static_cast<int>(blockDim.x); }
 REPRISE_DEVICE uint32_t block_index() { return blockIdx.x; }
 REPRISE_DEVICE uint32_t grid_size() { return gridDim.x; }
 REPRISE_DEVICE void sync_block() { __syncthreads(); }
+REPRISE_DEVICE void sync_warp() { __syncwarp(); }
 REPRISE_DEVICE float shuffle_xor(float value, int mask) {
   return __shfl_xor_sync(0xffffffffU, value, mask);
 }

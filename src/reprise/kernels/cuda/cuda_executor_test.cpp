@@ -264,6 +264,26 @@ TEST_P(CudaOps, the_head_computes_only_the_rows_that_are_wanted_when_it_runs) {
   }
 }
 
+TEST_P(CudaOps, have_the_same_bits_in_every_order_of_threads) {
+  const Tensor x = random({9, 1096});
+  const Tensor weight = random({34, 1096});
+  const Tensor norm = random({1096});
+  const auto results = [&](uint64_t number) {
+    const HostOrder order(number);
+    return std::array{run(OpCode::linear, {x, weight, {}}),
+                      run(OpCode::linear_silu_and_mul, {x, weight, {}}),
+                      run(OpCode::rms_norm, {x, norm})};
+  };
+  const auto want = results(0);
+  for (uint64_t number = 1; number <= 6; ++number) {
+    const auto got = results(number);
+    for (size_t i = 0; i < want.size(); ++i) {
+      EXPECT_EQ(std::memcmp(got[i].data(), want[i].data(), want[i].type().bytes()), 0)
+          << "order " << number << ", result " << i;
+    }
+  }
+}
+
 /// A batch of requests over a cache, some of whose rows nobody may read.
 struct Batch {
   std::vector<int32_t> query_lens;
@@ -352,6 +372,8 @@ class CudaAttention : public CudaOpsOf<CudaAttentionCase> {
     } else {
       executor_.set_attention({.kind = kind(), .query_len = batch.query_lens[0]});
     }
+    const size_t bytes = out.type().bytes();
+    std::vector<std::byte> first_round;
     for (int round = 0; round < 2; ++round) {  // what one launch leaves must suit the next
       const std::array<Tensor, 7> inputs{
           q, keys, values, start_tensor, len_tensor, table_tensor, out};
@@ -361,6 +383,11 @@ class CudaAttention : public CudaOpsOf<CudaAttentionCase> {
       executor_.execute({.code = OpCode::attention, .attributes = attributes}, inputs, {});
       expect_close(out, want, dtype() == DType::f32 ? 1e-5 : 2.5 * unit());
       if (HasFatalFailure()) return;
+      // Rounds run their threads in orders of their own.
+      const auto* result = out.data_as<std::byte>();
+      if (round == 0) first_round.assign(result, result + bytes);
+      ASSERT_EQ(std::memcmp(first_round.data(), result, bytes), 0);
+      std::memset(out.data(), 0xFF, bytes);
     }
   }
 };
@@ -401,6 +428,15 @@ TEST_P(CudaAttention, agrees_with_the_oracle_for_uniform_batches) {
       expect_oracle(batches[i], 7, 1, head_dim, 16);
       if (HasFatalFailure()) return;
     }
+  }
+}
+
+TEST_P(CudaAttention, parts_are_merged_when_all_are_there_in_whatever_order_blocks_run) {
+  if (kind() != AttentionRoutine::Kind::any_batch || dtype() == DType::f32) return;
+  // Each time the workspace holds another batch's parts.
+  for (int i = 0; i < 20; ++i) {
+    expect_oracle({.query_lens = {1, 1}, .seq_lens = {600, 520}}, 2, 1, 64, 16);
+    if (HasFatalFailure()) return;
   }
 }
 

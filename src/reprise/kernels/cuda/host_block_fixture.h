@@ -9,9 +9,9 @@
 
 #include "reprise/kernels/element.h"
 
-/// For tests: a thread block on the CPU. Every thread is a fiber of its own that runs until it has
+/// For tests: thread blocks on the CPU. Every thread is a fiber of its own that runs until it has
 /// to wait for others, so barriers, shuffles and tensor core products mean what they mean on a GPU,
-/// and the source of the kernels is what runs. Blocks run one after the other.
+/// and the source of the kernels is what runs.
 namespace reprise::kernels::cuda {
 
 struct HostLaunch {
@@ -26,10 +26,25 @@ struct HostLaunch {
 /// Runs `kernel` once for every thread of the blocks. Shared memory starts as NaNs. Aborts when
 /// threads wait for each other for ever: a barrier that not all of them reach; and when a thread
 /// that must wait for earlier kernels ends without having done so.
+///
+/// Which of the threads that could run does so is drawn from the launch's order, a number. 0: by
+/// index, block after block. Any other: several blocks are alive at once, and their warps and lanes go
+/// in an order that changes at random, so that a barrier that is missing shows in some of them. A launch
+/// takes the number that its thread's last one took, plus one; with a HostOrder, the one given.
 void run_on_host(const HostLaunch& launch, const std::function<void()>& kernel);
 
+/// While it lives, launches of its thread run in the order `number`.
+class HostOrder {
+ public:
+  explicit HostOrder(uint64_t number);
+  HostOrder(const HostOrder&) = delete;
+  HostOrder& operator=(const HostOrder&) = delete;
+  ~HostOrder();
+};
+
 /// While it lives, what earlier kernels are still at work on: until a block's threads have waited for
-/// them, this memory holds NaNs, and a block that has written to it by then aborts.
+/// them, this memory holds NaNs, and a block that has written to it by then aborts. Blocks run one
+/// after the other.
 class EarlierKernelsWork {
  public:
   explicit EarlierKernelsWork(std::vector<std::span<std::byte>> memory);
@@ -38,6 +53,10 @@ class EarlierKernelsWork {
   ~EarlierKernelsWork();
 };
 
+/// How often, since the thread last asked, two of eight rows that load_fragments reads at a time lay in
+/// the same banks of the shared memory: each time costs a GPU as much as the load itself.
+uint64_t take_bank_conflicts();
+
 // What block.cuh asks of the GPU. Only inside run_on_host.
 
 int thread_index();
@@ -45,6 +64,7 @@ int num_threads();
 uint32_t block_index();
 uint32_t grid_size();
 void sync_block();
+void sync_warp();
 float shuffle_xor(float value, int mask);
 uint64_t shuffle_xor(uint64_t value, int mask);
 int shuffle_from(int value, int lane);
@@ -52,22 +72,18 @@ bool warp_all(bool is);
 char* shared_memory();
 /// All threads of the block meet here.
 void wait_for_earlier_kernels();
-/// Nothing arrives before a wait for it.
-void copy_words_async(void* shared, const void* from, bool there);
-void commit_copies();
-void wait_for_copies_but(int pending);
-template <int kPending>
-void wait_for_copies() {
-  wait_for_copies_but(kPending);
-}
-inline void fence() {}
+/// Others may run here.
+void give_way();
+inline void fence() { give_way(); }
 inline int atomic_add(int32_t* value, int amount) {
+  give_way();
   const int before = *value;
   *value += amount;
   return before;
 }
 inline void atomic_add(uint64_t* value, uint64_t amount) { *value += amount; }
 inline float exponential_2(float x) { return std::exp2(x); }
+inline float fast_exponential_2(float x) { return std::exp2(x); }
 inline float exponential(float x) { return std::exp(x); }
 inline float square_root(float x) { return std::sqrt(x); }
 inline float multiply_add(float a, float b, float c) { return std::fma(a, b, c); }
@@ -103,31 +119,48 @@ inline void put(float* out, float x) { *out = x; }
 inline void put(BFloat16* out, float x) { store_element(out, x); }
 inline void put(Float16* out, float x) { store_element(out, x); }
 
-/// The words that all lanes of the caller's warp brought, 8 for each.
-const uint32_t* exchange_words(const uint32_t (&mine)[8]);
+/// Until the calling thread has waited for it, the place holds NaNs: neither what was there nor what
+/// comes may be relied on.
+void copy_words_async(void* shared, const void* from, bool there);
+void commit_copies();
+void wait_for_copies_but(int pending);
+template <int kPending>
+void wait_for_copies() {
+  wait_for_copies_but(kPending);
+}
+
+/// Source of the layout: PTX ISA, "ldmatrix".
+void load_fragments(uint32_t (&words)[4], const void* row);
+void load_fragments_transposed(uint32_t (&words)[4], const void* row);
+
+/// What the lanes of a warp hand each other in a product: a[16, 16] by rows, b[16, 8] by columns.
+struct HostFragments {
+  float a[16][16];
+  float b[8][16];
+};
+/// All lanes call it with what they fill in, and get the same, filled in by all.
+const HostFragments& exchange_fragments(const std::function<void(HostFragments&)>& fill);
 
 /// Source of the layout: PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type".
 template <typename T>
 void multiply_fragments(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
   if constexpr (sizeof(T) == 2) {
-    const uint32_t mine[8] = {a[0], a[1], a[2], a[3], b[0], b[1], 0, 0};
-    const uint32_t* all = exchange_words(mine);
-    const auto half_of = [](uint32_t word, int index) {
-      return as_float(T{static_cast<uint16_t>(word >> (16 * index))});
+    const int group = thread_index() % 32 / 4;
+    const int pair = thread_index() % 4 * 2;
+    const auto put_pair = [](float* to, uint32_t word) {
+      to[0] = as_float(T{static_cast<uint16_t>(word)});
+      to[1] = as_float(T{static_cast<uint16_t>(word >> 16)});
     };
-    const auto a_at = [&](int row, int k) {
-      const int lane = row % 8 * 4 + k % 8 / 2;
-      return half_of(all[lane * 8 + row / 8 + k / 8 * 2], k % 2);
-    };
-    const auto b_at = [&](int k, int column) {
-      const int lane = column * 4 + k % 8 / 2;
-      return half_of(all[lane * 8 + 4 + k / 8], k % 2);
-    };
-    const int lane = thread_index() % 32;
+    const HostFragments& all = exchange_fragments([&](HostFragments& mine) {
+      for (int i = 0; i < 4; ++i) put_pair(&mine.a[group + i % 2 * 8][pair + i / 2 * 8], a[i]);
+      for (int i = 0; i < 2; ++i) put_pair(&mine.b[group][pair + i * 8], b[i]);
+    });
     for (int i = 0; i < 4; ++i) {
-      const int row = lane / 4 + i / 2 * 8;
-      const int column = lane % 4 * 2 + i % 2;
-      for (int k = 0; k < 16; ++k) c[i] += a_at(row, k) * b_at(k, column);
+      const float* row = all.a[group + i / 2 * 8];
+      const float* column = all.b[pair + i % 2];
+      float sums[4] = {};  // four, so that the host has something to do at once
+      for (int k = 0; k < 16; ++k) sums[k % 4] += row[k] * column[k];
+      c[i] += (sums[0] + sums[1]) + (sums[2] + sums[3]);
     }
   }
 }

@@ -80,7 +80,6 @@ using namespace reprise::kernels::cuda;
   extern "C" void name(const void* raw) {           \
     act(*static_cast<const RowGroupArguments*>(raw), shared_memory()); \
   }
-REPRISE_DEVICE void sync_warp() { (void)shuffle_xor(0.0F, 1); }
 #endif
 
 // Eight warps leave a float each at the start of the shared memory.
