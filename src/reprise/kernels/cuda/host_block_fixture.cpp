@@ -22,7 +22,9 @@ namespace {
 constexpr int kLanes = 32;
 constexpr size_t kStackBytes = size_t{128} << 10;
 // Blocks that are alive at once, where the order is not by index.
-constexpr size_t kMostAlive = 3;
+constexpr size_t kMostAlive = 4;
+// From this priority on, a warp goes on only when no other one can.
+constexpr uint32_t kStraggler = 1U << 30;
 
 struct Group {
   int size = 0;
@@ -145,6 +147,7 @@ class Grid {
     kernel_ = &kernel;
     is_mixed_ = order != 0;
     random_.seed(static_cast<uint32_t>(order));
+    const bool has_stragglers = random_() % 2 == 0;
     steps_per_change_ = std::array{1U, 8U, 64U}[random_() % 3];
     std::vector<uint32_t> waiting(launch.last_block - launch.first_block);
     std::iota(waiting.begin(), waiting.end(), launch.first_block);
@@ -162,7 +165,8 @@ class Grid {
         block.start(launch, waiting.back());
         unfinished_.hide();
         if (is_mixed_) {
-          for (Warp& warp : block.warps) warp.priority = random_();
+          for (Warp& warp : block.warps) warp.priority = random_() % kStraggler;
+          if (has_stragglers) block.warps[random_() % block.warps.size()].priority += kStraggler;
         }
         alive_.push_back(&block);
         waiting.pop_back();
@@ -215,7 +219,9 @@ class Grid {
     std::ranges::stable_sort(turns_, {}, [](const Turn& turn) { return turn.warp->priority; });
     for (const Turn& turn : turns_) {
       if (!run_warp(turn)) continue;
-      if (is_mixed_ && random_() % steps_per_change_ == 0) turn.warp->priority = random_();
+      if (is_mixed_ && random_() % steps_per_change_ == 0) {
+        turn.warp->priority = turn.warp->priority / kStraggler * kStraggler + random_() % kStraggler;
+      }
       return;
     }
     REPRISE_ASSERT(false,
@@ -274,7 +280,7 @@ class Grid {
   Fiber* current_ = nullptr;
   bool is_mixed_ = false;
   uint32_t steps_per_change_ = 1;
-  std::minstd_rand random_;
+  std::mt19937 random_;  // neighbouring seeds give unrelated numbers, unlike those of smaller generators
   jmp_buf scheduler_;
 };
 
