@@ -176,7 +176,9 @@ class TinyEngine {
                         .isa = execution_.executor().kernels().isa,
                         .dtype = options.dtype,
                         .max_model_len = static_cast<int32_t>(config_.max_position_embeddings),
-                        .runs_cpu_code = device_->is_host_accessible()},
+                        .runs_cpu_code = device_->is_host_accessible(),
+                        .norm_prologue_max_token_num =
+                            execution_.executor().norm_prologue_max_token_num()},
                        *runner_,
                        compilation_,
                        warnings);

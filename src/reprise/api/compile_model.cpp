@@ -80,8 +80,11 @@ std::vector<compile::CompileRange> compile_ranges(const CompileInputs& inputs) {
       ranges.push_back({.begin = size, .end = size});
   }
   int64_t begin = 1;
-  if (is_split(inputs) && inputs.compilation.compile_ranges_endpoints) {
-    std::vector<int32_t> ends = *inputs.compilation.compile_ranges_endpoints;
+  if (is_split(inputs)) {
+    std::vector<int32_t> ends =
+        inputs.compilation.compile_ranges_endpoints.value_or(std::vector<int32_t>{});
+    // Few rows are compiled for kernels of few rows.
+    ends.push_back(static_cast<int32_t>(inputs.norm_prologue_max_token_num));
     std::sort(ends.begin(), ends.end());
     for (int32_t end : ends) {
       if (end < begin) continue;  // given twice
@@ -117,6 +120,10 @@ compile::PassOptions pass_options(const CompileInputs& inputs,
   options.sp_min_token_num = wish.sp_min_token_num;
   options.fuse_add_rms_norm = has_patterns;
   options.fuse_gemm_epilogues = has_patterns;
+  options.norm_prologue_max_token_num = has_patterns ? inputs.norm_prologue_max_token_num : 0;
+  // Then the norm is the product's behind it, and the sum that of the product ahead.
+  options.prefer_linear_add = options.norm_prologue_max_token_num > 0 &&
+                              range.end <= options.norm_prologue_max_token_num;
   options.group_rows = generates_code;
   return options;
 }
@@ -140,6 +147,7 @@ std::string to_text(const compile::PassOptions& options) {
                                 int64_t{options.fuse_add_rms_norm},
                                 int64_t{options.fuse_gemm_epilogues},
                                 int64_t{options.prefer_linear_add},
+                                options.norm_prologue_max_token_num,
                                 int64_t{options.group_rows}},
                                ","));
 }

@@ -59,6 +59,8 @@ struct CompileInputs {
   int32_t max_model_len;
   /// Whether the device runs code that is generated for CPUs; else groups run op by op.
   bool runs_cpu_code = true;
+  /// Of the executor: programs of so many tokens are compiled apart from those of more.
+  int64_t norm_prologue_max_token_num = 0;
   CompilationStages* stages = nullptr;  // filled if something is compiled; owned by the caller
 };
 

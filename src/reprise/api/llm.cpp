@@ -473,6 +473,7 @@ CompileInputs LLM::Impl::compile_inputs(const EngineArgs& engine_args,
           .dtype = parameters->dtype(),
           .max_model_len = report.max_model_len,
           .runs_cpu_code = accelerator == nullptr,
+          .norm_prologue_max_token_num = execution->executor().norm_prologue_max_token_num(),
           .stages = stages};
 }
 

@@ -60,6 +60,16 @@ class Decomposer {
     const Ids& in = node.inputs;
     const Ids& out = node.outputs;
     const NodeAttributes& has = node.attributes;
+    if (const std::optional<OpCode> behind = op_behind_norm(node.op)) {
+      Node product = node;
+      product.op = *behind;
+      product.inputs[0] = like(in[0]);
+      product.inputs.pop_back();
+      emit(OpCode::rms_norm, {.epsilon = has.epsilon}, {in[0], in.back()}, {product.inputs[0]});
+      if (*behind == OpCode::lm_head) product.attributes.epsilon = 0;
+      add(product);
+      return;
+    }
     switch (node.op) {
       case OpCode::fused_add_rms_norm:
         emit(OpCode::add, {}, {in[1], in[0]}, {out[1]});

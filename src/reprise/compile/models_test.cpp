@@ -169,6 +169,39 @@ TEST(CompiledModels, launch_less_for_each_step) {
   }
 }
 
+// Where products take the norm before them, sums go to the product ahead: five launches a layer.
+TEST(CompiledModels, launch_five_times_a_layer_for_few_rows_where_there_are_kernels_for_it) {
+  constexpr size_t kLayers = 3;
+  PassOptions options = all_passes();
+  options.group_rows = false;
+  options.range = {1, 8};
+  options.prefer_linear_add = true;
+  options.norm_prologue_max_token_num = 8;
+  for (const Architecture& architecture : kArchitectures) {
+    SCOPED_TRACE(architecture.name);
+    ModelMachine machine(architecture, kLayers, DType::bf16);
+    const TracedProgram traced = machine.trace_model();
+    const std::vector<Tensor> inputs = make_batch(machine, {{1, 20}, {3, 0}});
+    const auto result_of = [&](const Program& program) {
+      program::Interpreter interpreter(program);
+      return machine.result_of(
+          [&] { return interpreter.run(inputs, traced.slots, machine.executor); });
+    };
+    const Bytes before = result_of(traced.program);
+    Program compiled = traced.program;
+    const PipelineReport report = make_pipeline(options).run(compiled);
+    EXPECT_EQ(report.num_matches("fuse_rms_norm_linear"), 2 * kLayers + 1);
+    // With embedding, gather and the head.
+    EXPECT_EQ(num_launches(compiled), 3 + kLayers * 5);
+    EXPECT_TRUE(result_of(compiled) == before) << program::print(compiled);
+    // Not for programs of more rows.
+    options.range.end = 9;
+    Program others = traced.program;
+    EXPECT_EQ(make_pipeline(options).run(others).num_matches("fuse_rms_norm_linear"), 0U);
+    options.range.end = 8;
+  }
+}
+
 TEST(RandomPrograms, compute_the_same_bits_after_the_pipeline) {
   Machine machine({.isa = kernels::Isa::scalar, .num_threads = 1});
   const std::vector<Tensor> inputs = make_batch(machine, {{3, 0}, {1, 20}, {2, 9}}, 1);

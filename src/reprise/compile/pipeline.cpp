@@ -18,6 +18,7 @@
 #include "reprise/compile/passes/fuse_linear_rope_kv_write.h"
 #include "reprise/compile/passes/fuse_linear_silu_and_mul.h"
 #include "reprise/compile/passes/fuse_norm_quant.h"
+#include "reprise/compile/passes/fuse_rms_norm_linear.h"
 #include "reprise/compile/passes/fuse_rope_kv_write.h"
 #include "reprise/compile/passes/group_rows.h"
 #include "reprise/compile/passes/parallelize_sequence.h"
@@ -103,6 +104,8 @@ Pipeline make_pipeline(const PassOptions& options) {
   const bool has_ranks = on.tensor_parallel_size > 1;
   const bool has_sp = has_ranks && on.enable_sp && on.sp_min_token_num;
   const CompileRange sp_range{.begin = on.sp_min_token_num.value_or(1)};
+  const bool has_norm_prologue = on.fuse_gemm_epilogues && on.norm_prologue_max_token_num > 0 &&
+                                 on.range.end <= on.norm_prologue_max_token_num;
   const bool early_linear_add = on.fuse_gemm_epilogues && on.prefer_linear_add;
   const bool late_linear_add = on.fuse_gemm_epilogues && !on.prefer_linear_add;
   std::vector<Entry> entries = {
@@ -130,7 +133,13 @@ Pipeline make_pipeline(const PassOptions& options) {
        {"fuse_linear_silu_and_mul", with_kernels(fuse_linear_silu_and_mul)}},
       {late_linear_add, {"fuse_linear_add", with_kernels(fuse_linear_add)}},
       // Alone it makes two launches of one.
-      {on.group_rows, {"sink_norm_below_gather", sink_norm_below_gather}},
+      {on.group_rows || has_norm_prologue, {"sink_norm_below_gather", sink_norm_below_gather}},
+      // Of what a sum's norm gathers, some may be gathered already.
+      {has_norm_prologue, {"eliminate_common_subexpressions", eliminate_common_subexpressions}},
+      {has_norm_prologue,
+       {"fuse_rms_norm_linear",
+        with_kernels(fuse_rms_norm_linear),
+        {.end = on.norm_prologue_max_token_num}}},
       {on.group_rows,
        {"group_rows",
         [group_options = GroupRowsOptions{.can_compile = options.can_compile,

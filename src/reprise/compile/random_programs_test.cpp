@@ -44,7 +44,11 @@ std::vector<PassOptions> all_options() {
   reducing.allreduce_fusion_max_token_num = CompileRange{}.end;
   PassOptions scattering{.enable_sp = true, .fuse_gemm_comms = true, .tensor_parallel_size = 2};
   scattering.sp_min_token_num = 1;
-  return {cpu, generating, alone, groups, reducing, scattering};
+  PassOptions few_rows = cpu;
+  few_rows.range = {1, 8};
+  few_rows.prefer_linear_add = true;
+  few_rows.norm_prologue_max_token_num = 8;
+  return {cpu, generating, alone, groups, reducing, scattering, few_rows};
 }
 
 void check_programs(uint32_t begin, uint32_t end) {

@@ -93,6 +93,13 @@ std::vector<std::string_view> parts_of(const Program& program, const Node& node)
     return node.inputs.size() > input && node.inputs[input] != program::kNoValue;
   };
   std::vector<std::string_view> parts;
+  if (const std::optional<OpCode> behind = op_behind_norm(node.op)) {
+    Node product = node;
+    product.op = *behind;
+    parts = parts_of(program, product);
+    parts.insert(parts.begin(), "rms_norm");
+    return parts;
+  }
   switch (node.op) {
     case OpCode::fused_add_rms_norm:
       return {"add", "rms_norm"};

@@ -152,6 +152,10 @@ bool EagerExecutor::run(const OpCall& call, std::span<const Tensor> in, std::spa
     case OpCode::linear_rope_kv_write:
       return launch_linear_rope_kv_write(
           *stream_, *kernels_, in[0], in[1], in[2], rope_and_cache_call(call, in, out[0]));
+    case OpCode::rms_norm_linear_silu_and_mul:
+    case OpCode::rms_norm_linear_rope_kv_write:
+    case OpCode::rms_norm_lm_head:
+      return run_behind_norm(call, in, out);
     case OpCode::quantize_per_token:
       return launch_quantize_per_token(*stream_, *kernels_, in[0], out[0], out[1]);
     case OpCode::quantize_static:
@@ -194,6 +198,16 @@ bool EagerExecutor::run(const OpCall& call, std::span<const Tensor> in, std::spa
                       call.attributes.ranks));
   }
   return false;
+}
+
+bool EagerExecutor::run_behind_norm(const OpCall& call,
+                                    std::span<const Tensor> in,
+                                    std::span<Tensor> out) {
+  const Tensor normed = allocate(in[0].type());
+  launch_rms_norm(*stream_, *kernels_, in[0], in.back(), call.attributes.epsilon, normed);
+  std::vector<Tensor> inputs(in.begin(), in.end() - 1);
+  inputs[0] = normed;
+  return run({*op_behind_norm(call.code), call.attributes, call.where}, inputs, out);
 }
 
 bool EagerExecutor::run_custom(const CustomOp& op,

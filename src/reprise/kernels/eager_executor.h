@@ -37,6 +37,8 @@ class EagerExecutor : public OpExecutor {
   /// Later results come from `pool`; see PoolScope.
   void set_pool(device::MemoryPool& pool) noexcept { pool_ = &pool; }
   [[nodiscard]] const KernelTable& kernels() const noexcept { return *kernels_; }
+  /// Rows up to which the norm before a product costs no launch of its own; 0: it always does.
+  [[nodiscard]] virtual int64_t norm_prologue_max_token_num() const noexcept { return 0; }
   /// Later attention ops are launched as this says: an attention backend's choice for a step.
   void set_attention(const AttentionRoutine& routine) { attention_ = routine; }
   [[nodiscard]] const AttentionRoutine& attention() const noexcept { return attention_; }
@@ -62,6 +64,10 @@ class EagerExecutor : public OpExecutor {
                                  std::span<Tensor> outputs);
 
  private:
+  /// The norm, and what stands behind it, in a launch each.
+  bool run_behind_norm(const OpCall& call,
+                       std::span<const Tensor> inputs,
+                       std::span<Tensor> outputs);
   bool run_custom(const CustomOp& op,
                   std::span<const Tensor> inputs,
                   std::span<const Tensor> outputs);

@@ -120,6 +120,12 @@ OpSignature signature_of(const OpCall& call) {
       return writing(with_optional(plain(10), kOperands<8, 9>), kOperands<5, 6>);
     case OpCode::linear_rope_kv_write:
       return writing(with_optional(plain(10), kOperands<2, 8, 9>), kOperands<5, 6>);
+    case OpCode::rms_norm_lm_head:
+      return plain(4);
+    case OpCode::rms_norm_linear_silu_and_mul:
+      return with_optional(plain(4), kOperands<2>);
+    case OpCode::rms_norm_linear_rope_kv_write:
+      return writing(with_optional(plain(11), kOperands<2, 8, 9>), kOperands<5, 6>);
     case OpCode::attention:
       return {.num_inputs = 7, .states = kOperands<1, 2>, .out_buffer = 6};
     case OpCode::attention_quant:
@@ -155,8 +161,11 @@ std::span<const Attribute> attributes_of(OpCode op) noexcept {
     case OpCode::rms_norm:
     case OpCode::fused_add_rms_norm:
     case OpCode::rope_kv_write:
+    case OpCode::rms_norm_linear_silu_and_mul:
+    case OpCode::rms_norm_lm_head:
       return kEpsilon;
     case OpCode::linear_rope_kv_write:
+    case OpCode::rms_norm_linear_rope_kv_write:
       return kEpsilonHeads;
     case OpCode::rms_norm_quant:
     case OpCode::fused_add_rms_norm_quant:

@@ -290,10 +290,17 @@ class RandomBuilder {
   void add_fused_linear(ValueId x) {
     if (shape(x).rank() != 2 || program_.type(x).dtype != options_.dtype) return;
     const int64_t width = shape(x)[1];
-    if (pick(0, 1) == 0) {
-      add(OpCode::linear_add, {}, {x, parameter({width, width}), kNoValue, alike(x)});
-    } else {
-      add(OpCode::linear_silu_and_mul, {}, {x, parameter({32, width}), parameter({32})});
+    switch (pick(0, 3)) {
+      case 0:
+        add(OpCode::rms_norm_linear_silu_and_mul,
+            {.epsilon = 1e-6F},
+            {x, parameter({32, width}), kNoValue, parameter({width})});
+        return;
+      case 1:
+        add(OpCode::linear_silu_and_mul, {}, {x, parameter({32, width}), parameter({32})});
+        return;
+      default:
+        add(OpCode::linear_add, {}, {x, parameter({width, width}), kNoValue, alike(x)});
     }
   }
   void add_collective(ValueId x) {
@@ -346,7 +353,14 @@ class RandomBuilder {
   }
   void add_lm_head(ValueId x) {
     if (shape(x).rank() != 2 || program_.type(x).dtype != options_.dtype) return;
-    add(OpCode::lm_head, {}, {x, parameter({kVocab, shape(x)[1]}), num_logits_});
+    const ValueId weight = parameter({kVocab, shape(x)[1]});
+    if (options_.fused && pick(0, 3) == 0) {
+      add(OpCode::rms_norm_lm_head,
+          {.epsilon = 1e-6F},
+          {x, weight, num_logits_, parameter({shape(x)[1]})});
+      return;
+    }
+    add(OpCode::lm_head, {}, {x, weight, num_logits_});
   }
   void add_slice(ValueId x) {
     const int dim = pick(0, shape(x).rank() - 1);
@@ -397,18 +411,21 @@ class RandomBuilder {
     const ValueId weight = parameter({64, shape(x)[1]});
     std::optional<ValueId> q;
     if (pick(0, 1) == 0) {
-      q = add(OpCode::linear_rope_kv_write,
+      std::vector<ValueId> operands = {x,
+                                       weight,
+                                       kNoValue,
+                                       positions_,
+                                       table,
+                                       current(pair),
+                                       current(pair + 1),
+                                       slots_,
+                                       norm,
+                                       norm};
+      const bool is_normed = pick(0, 1) == 0;
+      if (is_normed) operands.push_back(parameter({shape(x)[1]}));
+      q = add(is_normed ? OpCode::rms_norm_linear_rope_kv_write : OpCode::linear_rope_kv_write,
               {.epsilon = 1e-6F, .length = 2},
-              {x,
-               weight,
-               kNoValue,
-               positions_,
-               table,
-               current(pair),
-               current(pair + 1),
-               slots_,
-               norm,
-               norm});
+              operands);
     } else {
       const ValueId qkv = *add(OpCode::linear, {}, {x, weight, kNoValue});
       q = add(OpCode::rope_kv_write,

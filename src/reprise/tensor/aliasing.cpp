@@ -39,6 +39,9 @@ bool can_alias(OpCode code, size_t operand, size_t result) noexcept {
     case OpCode::attention:
     case OpCode::linear_silu_and_mul:
     case OpCode::linear_rope_kv_write:
+    case OpCode::rms_norm_linear_silu_and_mul:
+    case OpCode::rms_norm_linear_rope_kv_write:
+    case OpCode::rms_norm_lm_head:
     case OpCode::quantize_per_token:
     case OpCode::quantize_static:
     case OpCode::rms_norm_quant:

@@ -150,6 +150,12 @@ std::string_view op_name(OpCode code) noexcept {
       return "rope_kv_write";
     case OpCode::linear_rope_kv_write:
       return "linear_rope_kv_write";
+    case OpCode::rms_norm_linear_silu_and_mul:
+      return "rms_norm_linear_silu_and_mul";
+    case OpCode::rms_norm_linear_rope_kv_write:
+      return "rms_norm_linear_rope_kv_write";
+    case OpCode::rms_norm_lm_head:
+      return "rms_norm_lm_head";
     case OpCode::quantize_per_token:
       return "quantize_per_token";
     case OpCode::quantize_static:
@@ -182,6 +188,19 @@ std::string_view op_name(OpCode code) noexcept {
       return "custom";
   }
   return "unknown";
+}
+
+std::optional<OpCode> op_behind_norm(OpCode code) noexcept {
+  switch (code) {
+    case OpCode::rms_norm_linear_silu_and_mul:
+      return OpCode::linear_silu_and_mul;
+    case OpCode::rms_norm_linear_rope_kv_write:
+      return OpCode::linear_rope_kv_write;
+    case OpCode::rms_norm_lm_head:
+      return OpCode::lm_head;
+    default:
+      return std::nullopt;
+  }
 }
 
 size_t infer_output_types(const OpCall& call,
@@ -325,6 +344,14 @@ size_t infer_output_types(const OpCall& call,
       outputs[0] = {qkv.dtype, {qkv.shape[0], attributes.length, head_dim}};
       return 1;
     }
+    case OpCode::rms_norm_linear_silu_and_mul:
+    case OpCode::rms_norm_linear_rope_kv_write:
+    case OpCode::rms_norm_lm_head:
+      in.require(inputs.size() >= 2 && inputs.back().defined(), "needs the weight of a norm");
+      check_norm(in, in[0], inputs.back());
+      return infer_output_types({*op_behind_norm(call.code), attributes, call.where},
+                                inputs.first(inputs.size() - 1),
+                                outputs);
     case OpCode::quantize_per_token:
       in.count(1);
       in.require(in[0].rank() == 2 && is_eight_bits(attributes.type.dtype),

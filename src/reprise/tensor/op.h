@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <source_location>
 #include <span>
 #include <string>
@@ -45,6 +46,10 @@ enum class OpCode : uint8_t {
                          //  q_norm[D]?, k_norm[D]?) -> q'; the norms of both or of none come first
   linear_rope_kv_write,  // (x, weight, bias?, positions, cos_sin, key_cache, value_cache,
                          //  slot_mapping, q_norm?, k_norm?) -> q'[T, heads, D] of x's q, k and v
+  // The same of the norm of x, whose weight[K] is the last operand; one epsilon for all norms.
+  rms_norm_linear_silu_and_mul,
+  rms_norm_linear_rope_kv_write,
+  rms_norm_lm_head,
   // eight-bit activations
   quantize_per_token,        // (x[T, H]) -> [T, H] of attributes.type.dtype, f32 scale[T]
   quantize_static,           // (x[...], f32 scale[1]) -> [...] of attributes.type.dtype
@@ -69,6 +74,10 @@ enum class OpCode : uint8_t {
 inline constexpr size_t kNumOpCodes = static_cast<size_t>(OpCode::custom) + 1;
 
 [[nodiscard]] std::string_view op_name(OpCode code) noexcept;
+
+/// What an op does to the norm of its first operand, with its other operands but the last, the weight
+/// of the norm; nothing for other ops.
+[[nodiscard]] std::optional<OpCode> op_behind_norm(OpCode code) noexcept;
 
 /// Code of a group of row-wise ops, generated for their widths. Row r of each result is made of
 /// row r of the operands, and of tables and weights.

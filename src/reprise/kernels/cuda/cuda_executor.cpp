@@ -123,6 +123,20 @@ Tensor CudaExecutor::product_of(std::span<const Tensor> in) {
 }
 
 bool CudaExecutor::run(const OpCall& call, std::span<const Tensor> in, std::span<Tensor> out) {
+  const std::optional<OpCode> behind = op_behind_norm(call.code);
+  const Tensor none;
+  if (!behind) return run_after({.weight = none, .epsilon = 0}, call, in, out);
+  if (!can_norm_first(in[0], in[1], in.back())) return EagerExecutor::run(call, in, out);
+  return run_after({.weight = in.back(), .epsilon = call.attributes.epsilon},
+                   {*behind, call.attributes, call.where},
+                   in.first(in.size() - 1),
+                   out);
+}
+
+bool CudaExecutor::run_after(const NormCall& norm,
+                             const OpCall& call,
+                             std::span<const Tensor> in,
+                             std::span<Tensor> out) {
   const Tensor none;
   const auto linear = [&](const LinearKernels& kernels, const Tensor& residual) {
     return launch_linear(stream(),
@@ -133,7 +147,8 @@ bool CudaExecutor::run(const OpCall& call, std::span<const Tensor> in, std::span
                           .bias = in[2],
                           .residual = residual,
                           .num_rows = none,
-                          .out = out[0]});
+                          .out = out[0],
+                          .norm = norm});
   };
   switch (call.code) {
     case OpCode::linear:
@@ -160,9 +175,10 @@ bool CudaExecutor::run(const OpCall& call, std::span<const Tensor> in, std::span
                             .bias = none,
                             .residual = none,
                             .num_rows = in[2],
-                            .out = out[0]});
+                            .out = out[0],
+                            .norm = norm});
     case OpCode::linear_rope_kv_write:
-      return launch_linear_rope_kv_write(call, in, out[0]);
+      return launch_linear_rope_kv_write(norm, call, in, out[0]);
     case OpCode::attention:
       return launch_attention(call, in);
     case OpCode::custom:
@@ -257,7 +273,8 @@ bool CudaExecutor::launch_planned_attention(const OpCall& call, std::span<const 
   return launch(stream(), *routines.merge, blocks, arguments, uses);
 }
 
-bool CudaExecutor::launch_linear_rope_kv_write(const OpCall& call,
+bool CudaExecutor::launch_linear_rope_kv_write(const NormCall& norm,
+                                               const OpCall& call,
                                                std::span<const Tensor> in,
                                                const Tensor& q_out) {
   const RopeAndCacheCall rope_and_cache = {.positions = in[3],
@@ -270,7 +287,7 @@ bool CudaExecutor::launch_linear_rope_kv_write(const OpCall& call,
                                            .epsilon = call.attributes.epsilon,
                                            .q_out = q_out};
   if (cuda::launch_linear_rope_kv_write(
-          stream(), options_.num_multiprocessors, in[0], in[1], in[2], rope_and_cache)) {
+          stream(), options_.num_multiprocessors, in[0], in[1], in[2], rope_and_cache, norm)) {
     return true;
   }
   // Two launches: the product goes through memory of the pool.
@@ -290,7 +307,8 @@ bool CudaExecutor::launch_linear_rope_kv_write(const OpCall& call,
                    .bias = in[2],
                    .residual = none,
                    .num_rows = none,
-                   .out = product});
+                   .out = product,
+                   .norm = norm});
   }
   const auto part = [&](int64_t count, int64_t first_head) {
     return product.with_layout(

@@ -6,6 +6,8 @@
 
 #include "reprise/device/device.h"
 #include "reprise/kernels/cuda/gemm_library.h"
+#include "reprise/kernels/cuda/linear_arguments.h"
+#include "reprise/kernels/cuda/linear_launch.h"
 #include "reprise/kernels/eager_executor.h"
 
 namespace reprise::kernels::cuda {
@@ -29,10 +31,19 @@ class CudaExecutor final : public EagerExecutor {
                device::MemoryPool& pool,
                const CudaExecutorOptions& options);
 
+  [[nodiscard]] int64_t norm_prologue_max_token_num() const noexcept override {
+    return kMostNormedRows;
+  }
+
  private:
   [[nodiscard]] bool run(const OpCall& call,
                          std::span<const Tensor> inputs,
                          std::span<Tensor> outputs) override;
+  /// Of products, with the norm of x first if there is one.
+  [[nodiscard]] bool run_after(const NormCall& norm,
+                               const OpCall& call,
+                               std::span<const Tensor> inputs,
+                               std::span<Tensor> outputs);
   /// linear(), or lm_head() of every row, by the library. Whether it was launched.
   bool multiply(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& out);
   /// The product before an epilogue that the library does not have; undefined if not launched.
@@ -40,7 +51,8 @@ class CudaExecutor final : public EagerExecutor {
   bool launch_attention(const OpCall& call, std::span<const Tensor> in);
   bool launch_split_attention(const OpCall& call, std::span<const Tensor> in);
   bool launch_planned_attention(const OpCall& call, std::span<const Tensor> in);
-  bool launch_linear_rope_kv_write(const OpCall& call,
+  bool launch_linear_rope_kv_write(const NormCall& norm,
+                                   const OpCall& call,
                                    std::span<const Tensor> in,
                                    const Tensor& q_out);
 

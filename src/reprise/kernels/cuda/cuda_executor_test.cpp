@@ -208,12 +208,43 @@ TEST_P(CudaOps, rotated_and_cached_heads_have_the_bits_of_the_product_and_the_op
   }
 }
 
+TEST_P(CudaOps, products_of_a_norm_have_the_bits_of_the_norm_and_the_product) {
+  for (const int64_t width : {72, 1024, 1096, 2056}) {  // a warp's rows, and the block's
+    for (const int64_t rows : {1, 3, 8, 9}) {
+      if (width > 1024 && rows == 9) continue;
+      SCOPED_TRACE(testing::Message() << rows << " x " << width);
+      const Tensor x = random({rows, width});
+      const Tensor norm = random({width});
+      const Tensor weight = random({2 * 24, width});
+      const Tensor bias = random({2 * 24});
+      const Tensor wanted = ints({1}, {static_cast<int32_t>(rows)});
+      OpAttributes attributes;
+      attributes.epsilon = 1e-5F;
+      const bool is_one_launch = dtype() != DType::f32 && rows <= 8;
+      const auto expect_bits = [&](OpCode code, std::vector<Tensor> inputs) {
+        inputs[0] = run(OpCode::rms_norm, {x, norm}, attributes);
+        const Tensor want = run(*op_behind_norm(code), inputs);
+        inputs[0] = x;
+        inputs.push_back(norm);
+        const uint64_t before = stream_->counters().kernel_launches;
+        const Tensor got = run(code, inputs, attributes);
+        EXPECT_EQ(stream_->counters().kernel_launches - before, is_one_launch ? 1U : 2U);
+        EXPECT_EQ(std::memcmp(got.data(), want.data(), want.type().bytes()), 0) << op_name(code);
+      };
+      expect_bits(OpCode::rms_norm_linear_silu_and_mul, {x, weight, bias});
+      expect_bits(OpCode::rms_norm_lm_head, {x, weight, wanted});
+      if (HasFailure()) return;
+    }
+  }
+}
+
 TEST_P(CudaOps, products_touch_only_weights_before_the_kernels_ahead_are_done) {
   for (const int64_t rows : {1, 8, 9}) {
     const Tensor x = random({rows, 136});
     const Tensor weight = random({64, 136});
     const Tensor bias = random({64});
     const Tensor residual = random({rows, 64});
+    const Tensor norm = random({136});
     const Tensor wanted = ints({1}, {static_cast<int32_t>(rows)});
     const Tensor table = make({4, 16}, DType::f32);
     fill(table, 1);
@@ -231,7 +262,10 @@ TEST_P(CudaOps, products_touch_only_weights_before_the_kernels_ahead_are_done) {
         {OpCode::linear_add, {x, weight, bias, residual}},
         {OpCode::linear_silu_and_mul, {x, weight, bias}},
         {OpCode::lm_head, {x, weight, wanted}},
-        {OpCode::linear_rope_kv_write, {x, weight, bias, positions, table, keys, values, slots, {}, {}}}};
+        {OpCode::linear_rope_kv_write, {x, weight, bias, positions, table, keys, values, slots, {}, {}}},
+        {OpCode::rms_norm_lm_head, {x, weight, wanted, norm}},
+        {OpCode::rms_norm_linear_rope_kv_write,
+         {x, weight, bias, positions, table, keys, values, slots, {}, {}, norm}}};
     for (const auto& [code, inputs] : calls) {
       const Tensor want = run(code, inputs, attributes);
       const std::array<Tensor, 1> outputs{make(want.shape(), want.dtype())};

@@ -13,12 +13,15 @@ struct alignas(16) CudaLinearArguments {
   const void* residual;     // [rows, columns], rows residual_stride apart, or nullptr
   int64_t residual_stride;  // elements
   RopeAndCache to;          // with rope_kv_write; without norms
+  const void* norm;         // [depth]: of up to kMostNormedRows rows of x the norm is taken first
+  float epsilon;
 };
 
 // On the tensor cores. A block's tile has one or two fragments of eight columns and one or four of
 // eight rows; its warps share the depth.
 inline constexpr int kFragmentColumns = 8;
 inline constexpr int kFragmentRows = 8;
+inline constexpr int kMostNormedRows = kFragmentRows;
 inline constexpr int kMostTileColumns = 2 * kFragmentColumns;
 inline constexpr int kMostTileRows = 4 * kFragmentRows;
 inline constexpr int kLinearWarps = 8;

@@ -83,11 +83,67 @@ REPRISE_DEVICE int64_t tile_column(const CudaLinearArguments& arguments, int64_t
   }
 }
 
+/// What the norm multiplies the calling lane's row by, of up to kMostNormedRows rows, with the bits
+/// of rms_norm: the same threads sum the same columns, in the same order. `shared` has room for 9
+/// floats a row.
+template <typename T>
+REPRISE_DEVICE float row_scale(const CudaLinearArguments& arguments, int64_t limit, float* shared) {
+  const LinearArguments& a = arguments.product;
+  const int64_t width = a.depth;
+  const T* x = static_cast<const T*>(a.x);
+  float* scales = shared + kMostNormedRows * kLinearWarps;
+  if (width <= kWidestWarpRow) {
+    for (int64_t row = warp_index(); row < limit; row += num_warps()) {
+      const Team team{lane_index(), kWarpSize};
+      const float scale = rms_norm_scale(x + row * a.x_stride, width, arguments.epsilon, team);
+      if (lane_index() == 0) scales[row] = scale;
+    }
+  } else {
+    // All rows are under way before the first is summed.
+    const Team team{thread_index(), num_threads()};
+    float squares[kMostNormedRows];
+    REPRISE_UNROLL
+    for (int row = 0; row < kMostNormedRows; ++row) {
+      squares[row] = row < limit ? sum_of_squares(x + row * a.x_stride, width, team) : 0;
+    }
+    REPRISE_UNROLL
+    for (int row = 0; row < kMostNormedRows; ++row) {
+      if (row >= limit) break;
+      const float sum = warp_sum(squares[row]);
+      if (lane_index() == 0) shared[row * kLinearWarps + warp_index()] = sum;
+    }
+    sync_block();
+    const int row = thread_index();
+    if (row < limit) {
+      float total = 0;
+      for (int warp = 0; warp < kLinearWarps; ++warp) total += shared[row * kLinearWarps + warp];
+      scales[row] = rms_norm_scale(total, width, arguments.epsilon);
+    }
+  }
+  sync_block();
+  const int row = lane_index() / 4;
+  return row < limit ? scales[row] : 0;
+}
+
+/// Eight elements of a norm, as storing it would have rounded them.
+template <typename T>
+REPRISE_DEVICE Words4 normed_words(const Words4& x, const Words4& weight, float scale) {
+  Words4 words;
+  REPRISE_UNROLL
+  for (int j = 0; j < 4; ++j) {
+    words.word[j] = pack<T>(element_of<T>(x, 2 * j) * scale * element_of<T>(weight, 2 * j),
+                            element_of<T>(x, 2 * j + 1) * scale * element_of<T>(weight, 2 * j + 1));
+  }
+  return words;
+}
+
 /// The rows of x that are a lane's to bring.
 template <typename T, int kTiles>
 struct FragmentRows {
   const T* x[kTiles];
   bool is_row[kTiles];
+  const T* norm = nullptr;  // with one tile only
+  float scale = 0;
 
   REPRISE_DEVICE FragmentRows(const LinearArguments& a, int64_t first, int64_t limit) {
     REPRISE_UNROLL
@@ -99,8 +155,12 @@ struct FragmentRows {
   }
   /// Eight neighbours; zeros behind the last row and the depth.
   [[nodiscard]] REPRISE_DEVICE Words4 load(int t, int k, int64_t depth) const {
-    const Words4 zeros = {{0, 0, 0, 0}};
-    return k < depth && is_row[t] ? load_words(x[t] + k) : zeros;
+    if (k >= depth || !is_row[t]) return {{0, 0, 0, 0}};
+    const Words4 words = load_words(x[t] + k);
+    if constexpr (kTiles == 1) {
+      if (norm != nullptr) return normed_words<T>(words, load_words(norm + k), scale);
+    }
+    return words;
   }
 };
 
@@ -146,10 +206,17 @@ REPRISE_DEVICE void linear_fragments(const CudaLinearArguments& arguments) {
     wait_for_copies<0>();
     return;
   }
+  const T* norm = static_cast<const T*>(arguments.norm);
+  float scale = 0;
+  if constexpr (kTiles == 1) {
+    if (norm != nullptr) scale = row_scale<T>(arguments, limit, shared);
+  }
 
   for (int64_t tile = block_index(); tile < num_tiles; tile += grid_size()) {
     for (int64_t first_row = 0; first_row < a.rows; first_row += kRows) {
-      const FragmentRows<T, kTiles> rows(a, first_row, limit);
+      FragmentRows<T, kTiles> rows(a, first_row, limit);
+      rows.norm = norm;
+      rows.scale = scale;
       float sums[kParts][kTiles][4] = {};
       for (int chunk = 0; chunk < weights.num_chunks(); ++chunk) {
         Words4 x[Stream::kSteps][kTiles];

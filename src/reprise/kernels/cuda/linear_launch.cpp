@@ -34,6 +34,11 @@ Choice choose_fragments(const LinearKernels& kernels,
           rows == 0 ? 0U : static_cast<uint32_t>(std::min(ceil_div(columns, tile_columns), most))};
 }
 
+/// Also where there is none.
+bool can_take(const NormCall& norm, const Tensor& x, const Tensor& weight) {
+  return !norm.weight.defined() || can_norm_first(x, weight, norm.weight);
+}
+
 LinearArguments linear_arguments(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   require_dense_rows(x, "linear");
   REPRISE_ASSERT(weight.is_dense(), "linear: the weight must be dense");
@@ -52,16 +57,25 @@ LinearArguments linear_arguments(const Tensor& x, const Tensor& weight, const Te
 
 }  // namespace
 
+bool can_norm_first(const Tensor& x, const Tensor& weight, const Tensor& norm) {
+  return linear_kernels(x.dtype()).of_16_columns.for_8_rows != nullptr &&
+         x.size(0) <= kMostNormedRows && fits_fragments(x, weight) && is_aligned(norm.data());
+}
+
 bool launch_linear(device::Stream& stream,
                    const LinearKernels& kernels,
                    int num_multiprocessors,
                    const LinearCall& call) {
   REPRISE_ASSERT(call.out.is_dense(), "linear: out must be dense");
+  REPRISE_ASSERT(can_take(call.norm, call.x, call.weight),
+                 "linear: no kernel takes the norm of these rows first");
   CudaLinearArguments arguments = {
       .product = linear_arguments(call.x, call.weight, call.bias),
       .residual = call.residual.data(),
       .residual_stride = call.residual.defined() ? call.residual.stride(0) : 0,
-      .to = {}};
+      .to = {},
+      .norm = call.norm.weight.data(),
+      .epsilon = call.norm.epsilon};
   LinearArguments& product = arguments.product;
   product.out = call.out.data();
   product.num_rows = call.num_rows.defined() ? call.num_rows.data_as<int32_t>() : nullptr;
@@ -81,7 +95,8 @@ bool launch_linear(device::Stream& stream,
                            reads(call.weight),
                            reads(call.bias),
                            reads(call.residual),
-                           reads(call.num_rows)});
+                           reads(call.num_rows),
+                           reads(call.norm.weight)});
 }
 
 bool launch_linear_rope_kv_write(device::Stream& stream,
@@ -89,16 +104,20 @@ bool launch_linear_rope_kv_write(device::Stream& stream,
                                  const Tensor& x,
                                  const Tensor& weight,
                                  const Tensor& bias,
-                                 const RopeAndCacheCall& call) {
+                                 const RopeAndCacheCall& call,
+                                 const NormCall& norm) {
   const LinearKernels kernels = linear_rope_kv_write_kernels(x.dtype());
   const bool can = kernels.of_16_columns.for_8_rows != nullptr && fits_fragments(x, weight) &&
                    !call.q_norm.defined() && !call.k_norm.defined() && x.size(0) > 0 &&
-                   x.size(0) <= kMostTileRows && call.q_out.size(2) % kMostTileColumns == 0;
+                   x.size(0) <= kMostTileRows && call.q_out.size(2) % kMostTileColumns == 0 &&
+                   can_take(norm, x, weight);
   if (!can) return false;
   const CudaLinearArguments arguments = {.product = linear_arguments(x, weight, bias),
                                          .residual = nullptr,
                                          .residual_stride = 0,
-                                         .to = rope_and_cache(call)};
+                                         .to = rope_and_cache(call),
+                                         .norm = norm.weight.data(),
+                                         .epsilon = norm.epsilon};
   const Choice choice = choose_fragments(kernels, x.size(0), weight.size(0), num_multiprocessors);
   // Which slots are written is known only on the device: the launch claims both caches whole.
   return launch(stream,
@@ -113,7 +132,8 @@ bool launch_linear_rope_kv_write(device::Stream& stream,
                            reads(bias),
                            reads(call.positions),
                            reads(call.cos_sin),
-                           reads(call.slot_mapping)});
+                           reads(call.slot_mapping),
+                           reads(norm.weight)});
 }
 
 }  // namespace reprise::kernels::cuda

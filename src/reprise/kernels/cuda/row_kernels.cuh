@@ -10,15 +10,25 @@
 // Ops on rows, with the arguments of the CPU kernels of the same names.
 namespace reprise::kernels::cuda {
 
+/// Of the columns that are the calling thread's.
 template <typename T>
-REPRISE_DEVICE float rms_norm_scale(const T* x, int64_t width, float epsilon, const Team& team) {
+REPRISE_DEVICE float sum_of_squares(const T* x, int64_t width, const Team& team) {
   float squares = 0;
   for_each_columns(team, 0, width, [&](int64_t column, int64_t count) {
     float values[kColumns];
     load_columns(x + column, count, values);
     for (float value : values) squares = multiply_add(value, value, squares);
   });
-  return 1.0F / square_root(team.sum(squares) / static_cast<float>(width) + epsilon);
+  return squares;
+}
+
+REPRISE_DEVICE float rms_norm_scale(float squares, int64_t width, float epsilon) {
+  return 1.0F / square_root(squares / static_cast<float>(width) + epsilon);
+}
+
+template <typename T>
+REPRISE_DEVICE float rms_norm_scale(const T* x, int64_t width, float epsilon, const Team& team) {
+  return rms_norm_scale(team.sum(sum_of_squares(x, width, team)), width, epsilon);
 }
 
 template <typename T>
