@@ -3,9 +3,10 @@
 // other, and again in a second round.
 //
 //   cuda_benchmark WHAT [OUT.json]
-//     0.5b, 1b, 8b   decoding by mode and number of requests, and a prefill
+//     0.5b, 1b, 8b   decoding by mode and number of requests, with programmatic dependent launch and
+//                    without, and a prefill
+//     launch NAME    decoding with programmatic dependent launch and without, alone
 //     serving        requests that arrive at random, by mode, 1B shape
-//     launch         decoding with programmatic dependent launch and without, 0.5B shape
 //     parts          decode attention, products, update of a graph
 //     config NAME    prints the shape of 0.5b, 1b or 8b
 #include <fmt/format.h>
@@ -66,6 +67,38 @@ Json measure_decode(Engine& engine, int32_t requests, double bandwidth) {
           {"launches", engine.launches()}};
 }
 
+/// FULL, one request, with programmatic dependent launch and without, in turns over the same weights.
+Json measure_programmatic_launch(const Gpu& gpu,
+                                 Engine& engine,
+                                 const weights::ModelConfig& config,
+                                 double bandwidth) {
+  Json result{{"off", Json::array()}, {"on", Json::array()}};
+  for (int round = 0; round < 3; ++round) {
+    for (const bool is_on : {false, true}) {
+      engine.stream().synchronize();
+      gpu.accelerator->set_programmatic_launch(*gpu.device, is_on);
+      engine.set_mode(config, CudagraphMode::FULL, kContext);
+      result[is_on ? "on" : "off"].push_back(measure_decode(engine, 1, bandwidth));
+    }
+  }
+  gpu.accelerator->set_programmatic_launch(*gpu.device, false);
+  const auto speed = [&](const char* side) {
+    std::vector<double> values;
+    for (const Json& row : result[side]) values.push_back(row["tokens_per_second"].get<double>());
+    return median(values);
+  };
+  result["on_over_off"] = speed("on") / speed("off");
+  fmt::print("programmatic dependent launch: {:.3f}x tokens/s\n",
+             result["on_over_off"].get<double>());
+  return result;
+}
+
+Json measure_launch(const Gpu& gpu, const char* text) {
+  const weights::ModelConfig config = weights::parse_model_config(text, "config").config;
+  Engine engine(gpu, config, CudagraphMode::FULL, kContext);
+  return measure_programmatic_launch(gpu, engine, config, copy_bandwidth(*gpu.device));
+}
+
 Json measure_model(const Gpu& gpu, const char* text) {
   const weights::ModelConfig config = weights::parse_model_config(text, "config").config;
   const double bandwidth = copy_bandwidth(*gpu.device);
@@ -113,22 +146,7 @@ Json measure_model(const Gpu& gpu, const char* text) {
                        {"flops_per_second", flops},
                        {"gemm_peak", peak},
                        {"share_of_peak", flops / peak}};
-  return result;
-}
-
-/// FULL, one request, with programmatic dependent launch and without, in turns.
-Json measure_programmatic_launch(const char* text) {
-  const weights::ModelConfig config = weights::parse_model_config(text, "config").config;
-  const Gpu off = open_gpu();
-  const Gpu on = open_gpu({.programmatic_launch = true});
-  Engine engine_off(off, config, CudagraphMode::FULL, kContext);
-  Engine engine_on(on, config, CudagraphMode::FULL, kContext);
-  const double bandwidth = copy_bandwidth(*off.device);
-  Json result{{"off", Json::array()}, {"on", Json::array()}};
-  for (int round = 0; round < 3; ++round) {
-    result["off"].push_back(measure_decode(engine_off, 1, bandwidth));
-    result["on"].push_back(measure_decode(engine_on, 1, bandwidth));
-  }
+  result["launch"] = measure_programmatic_launch(gpu, *engine, config, bandwidth);
   return result;
 }
 
@@ -231,7 +249,6 @@ Json measure_parts(const Gpu& gpu) {
 Json measure(const Gpu& gpu, const std::string& what) {
   if (what == "parts") return measure_parts(gpu);
   if (what == "serving") return measure_serving(gpu, kOneBillion);
-  if (what == "launch") return measure_programmatic_launch(kHalfBillion);
   return measure_model(gpu, config_of(what));
 }
 
@@ -241,9 +258,14 @@ int run(const std::vector<std::string>& arguments) {
     fmt::print("{}\n", config_of(arguments[1]));
     return 0;
   }
-  if (what != "parts" && what != "serving" && what != "launch" && config_of(what) == nullptr) {
+  if (what == "launch" && arguments.size() == 2 && config_of(arguments[1]) != nullptr) {
+    fmt::print("{}\n", measure_launch(open_gpu(), config_of(arguments[1])).dump(2));
+    return 0;
+  }
+  if (what != "parts" && what != "serving" && config_of(what) == nullptr) {
     throw InvalidArgument(
-        "usage: cuda_benchmark 0.5b|1b|8b|serving|launch|parts [OUT.json], or cuda_benchmark config NAME");
+        "usage: cuda_benchmark 0.5b|1b|8b|serving|parts [OUT.json], or cuda_benchmark launch|config "
+        "NAME");
   }
   const Gpu gpu = open_gpu();
   Json result = measure(gpu, what);

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "reprise/api/compile_model.h"
 #include "reprise/base/error.h"
 #include "reprise/cudagraph/resolution.h"
 #include "reprise/engine/model_runner.h"
@@ -106,7 +107,7 @@ class Engine {
     runner_.reset();
     cudagraph::ResolutionInputs inputs;
     inputs.compilation.cudagraph_mode = mode;
-    inputs.compilation.mode = cudagraph::CompilationMode::NONE;
+    inputs.compilation.mode = cudagraph::CompilationMode::VLLM_COMPILE;
     inputs.attention = {{"UNIFIED", cudagraph::AttentionCGSupport::ALWAYS}};
     inputs.max_num_seqs = kMaxNumSeqs;
     inputs.max_num_batched_tokens = max_num_tokens;
@@ -129,6 +130,7 @@ class Engine {
                          .dtype = DType::bf16},
             .dispatcher = cudagraph::dispatcher_options(inputs, resolved),
             .num_warmups = 1});
+    compile(config, inputs.compilation, resolved, max_num_tokens);
     capture_ = runner_->capture({});
   }
 
@@ -162,6 +164,31 @@ class Engine {
   static constexpr int32_t kMaxNumSeqs = 64;
 
  private:
+  void compile(const weights::ModelConfig& config,
+               const cudagraph::CompilationConfig& compilation,
+               const cudagraph::ResolvedConfig& resolved,
+               int32_t max_model_len) {
+    api::EngineArgs args;
+    args.disable_compile_cache = true;
+    api::CompilationReport report;
+    std::vector<std::string> warnings;
+    api::compile_model({.args = args,
+                        .resolved = resolved,
+                        .compilation = compilation,
+                        .config = config,
+                        .isa = execution_.executor().kernels().isa,
+                        .dtype = DType::bf16,
+                        .max_model_len = max_model_len,
+                        .runs_cpu_code = false,
+                        .norm_prologue_max_token_num =
+                            execution_.executor().norm_prologue_max_token_num()},
+                       *runner_,
+                       report,
+                       warnings);
+    // Without its programs the model would run, only slower.
+    if (!report.refused.empty()) throw InvalidArgument("not compiled: " + report.refused);
+  }
+
   static constexpr int32_t kBlocksPerReq = 4096 / kBlockSize;
   static constexpr int32_t kMaxModelLen = 8192;
 

@@ -27,10 +27,9 @@ SECTIONS=(
   "replay|70|replay equals eager bit for bit: 5 modes x 4 levels x 4 mixes x 18 sizes; 1,000 replays with changing lengths and block tables take no memory; logits equal the CPU's"
   "sanitizer|50|compute-sanitizer's memcheck, racecheck, initcheck and synccheck find nothing in kernels and captures"
   "parts|25|decode attention against the copy bandwidth (batch 1 at 32k, batch 32 at 4k); the peak of large products; time of an update"
-  "bench-0.5b|30|tokens/s, host time per step, capture time and share of bandwidth by mode, 0.5B shape"
-  "bench-1b|30|the same, 1B shape"
-  "bench-8b|90|the same, 8B shape, and 4,096 tokens of prefill against the peak of large products"
-  "launch|20|decoding with programmatic dependent launch and without, in turns, 0.5B shape"
+  "bench-0.5b|35|tokens/s, host time per step, capture time and share of bandwidth by mode, with programmatic dependent launch and without, 0.5B shape"
+  "bench-1b|35|the same, 1B shape"
+  "bench-8b|100|the same, 8B shape, and 4,096 tokens of prefill against the peak of large products"
   "serving|55|100 requests of ~230 in and ~215 out, 20 a second, on the engine (no server is built here): PIECEWISE, FULL, FULL_AND_PIECEWISE, 1B shape"
   "transformers|40|decoding against transformers with a static cache and torch.compile(mode=reduce-overhead); says 'skipped' where there is no torch"
 )
@@ -44,7 +43,7 @@ command_of() {
     conformance) echo "$BUILD/bin/cuda_device_conformance_test --gtest_filter=*/cuda" ;;
     replay) echo "$BUILD/bin/cuda_engine_test" ;;
     sanitizer) echo "sanitize" ;;
-    parts | serving | launch) echo "$BUILD/bin/cuda_benchmark $1 $STATE/$1.json" ;;
+    parts | serving) echo "$BUILD/bin/cuda_benchmark $1 $STATE/$1.json" ;;
     transformers) echo "python3 benchmarks/compare_transformers_cuda.py $BUILD/bin/cuda_benchmark $STATE/$1.json --seconds 20" ;;
     bench-*) echo "$BUILD/bin/cuda_benchmark ${1#bench-} $STATE/$1.json" ;;
   esac

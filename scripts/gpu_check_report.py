@@ -95,10 +95,15 @@ def table(measured, statuses):
     if large:
         share = large["prefill"]["share_of_peak"]
         add("prefill of 4,096 tokens, 8B, over the GEMM peak", ">= 0.65", share, share >= 0.65)
-    if "launch" in measured:
-        on, off = (median(row["tokens_per_second"] for row in measured["launch"][side]) for side in ("on", "off"))
-        add("programmatic dependent launch, batch 1, 0.5B, on over off", "decides the default", on / off, True, "x")
-        rows[-1] = rows[-1][:3] + ("",)
+    for name in BATCH_1_SHARES:
+        launch = measured.get(f"bench-{name}", {}).get("launch")
+        if launch:
+            ratio = launch["on_over_off"]
+            add(f"programmatic dependent launch, batch 1, {name}, on over off", "decides the default", ratio, True, "x")
+            rows[-1] = rows[-1][:3] + ("",)
+            share = median(row["share_of_bandwidth"] for row in launch["on"])
+            target = BATCH_1_SHARES[name]
+            add(f"batch 1 decode over copy bandwidth, {name}, with it", f">= {target}", share, share >= target)
     if "serving" in measured:
         add_serving(add, measured["serving"])
     if "transformers" in measured:

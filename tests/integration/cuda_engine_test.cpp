@@ -7,6 +7,7 @@
 #include "reprise/device/cuda/cuda_device_impl.h"
 #include "reprise/engine/engine_core.h"
 #include "reprise/engine/memory_profile.h"
+#include "reprise/kernels/cuda/cuda_kernels.h"
 #include "reprise/kernels/cuda/cuda_machine_fixture.h"
 #include "reprise/kernels/cuda/row_sampler.h"
 #include "tests/integration/tiny_engine.h"
@@ -213,6 +214,9 @@ TEST(CudaEngine, computes_what_the_cpu_computes) {
 TEST(CudaEngine, launches_five_kernels_a_layer_for_few_rows_with_the_bits_of_level_0) {
   constexpr uint64_t kLayers = 3;
   Machine machine;
+  // Also where kernels begin early: the driver must have nothing to object to.
+  dynamic_cast<device::cuda::CudaDevice&>(machine.device())
+      .set_programmatic_image(kernels::cuda::row_kernels().gather_rows.cuda.image);
   TinyEngineOptions options = machine.options({.mode = CudagraphMode::FULL, .config = kLlamaConfig});
   options.max_num_tokens = 16;
   options.max_num_reqs = 12;
@@ -247,6 +251,9 @@ TEST(CudaEngine, launches_five_kernels_a_layer_for_few_rows_with_the_bits_of_lev
       expect_same_bits(run(engine, batch, decision, CudagraphRuntimeMode::NONE, kv),
                        run(engine, batch, decision, decision.mode, kv),
                        fmt::format("replay of {} requests", requests));
+    }
+    if (!machine.is_real()) {
+      EXPECT_EQ(machine.fake().driver().misuses(), std::vector<std::string>{});
     }
   }
 }

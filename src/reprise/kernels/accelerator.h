@@ -26,6 +26,9 @@ class Accelerator {
   /// \throws DeviceError
   [[nodiscard]] virtual std::unique_ptr<device::Device> create_device(
       const AcceleratorOptions& options) = 0;
+  /// Like the option, for later launches of a device of this accelerator; graphs stay what they are.
+  /// While nobody launches.
+  virtual void set_programmatic_launch(device::Device& device, bool is_on) = 0;
   /// Of a device of this accelerator. Loads its kernels. \throws DeviceError, OutOfMemory
   [[nodiscard]] virtual std::unique_ptr<EagerExecutor> create_executor(
       device::Stream& stream, device::MemoryPool& pool) = 0;
@@ -53,7 +56,7 @@ struct LoadedAccelerator {
 [[nodiscard]] std::vector<std::filesystem::path> default_cuda_plugin_paths();
 
 /// What the plug-in and its loader agree on. Both are built from one tree.
-inline constexpr uint32_t kAcceleratorVersion = 3;
+inline constexpr uint32_t kAcceleratorVersion = 4;
 inline constexpr const char* kCudaPluginFileName = "reprise_cuda.so";
 inline constexpr const char* kAcceleratorEntry = "reprise_create_accelerator";
 /// nullptr, and the reason, where it cannot be used; else the caller owns the accelerator.

@@ -19,13 +19,16 @@ std::unique_ptr<Device> create_cuda_device(const DriverApi& api, const CudaDevic
 CudaDevice::CudaDevice(const DriverApi& api, const CudaDeviceOptions& options)
     : driver_(api, options.device_index),
       memory_(driver_),
-      code_(driver_),
-      // The code for other GPUs does not wait: it may be compiled for older ones.
-      programmatic_image_(
-          options.programmatic_image != nullptr &&
-                  driver_.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) == 9
-              ? options.programmatic_image
-              : nullptr) {}
+      code_(driver_) {
+  set_programmatic_image(options.programmatic_image);
+}
+
+void CudaDevice::set_programmatic_image(const void* image) {
+  // The code for other GPUs does not wait: it may be compiled for older ones.
+  const bool can =
+      image != nullptr && driver_.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) == 9;
+  programmatic_image_ = can ? image : nullptr;
+}
 
 CudaDevice::~CudaDevice() {
   end_abandoned();

@@ -34,6 +34,8 @@ class CudaDevice final : public Device {
   [[nodiscard]] bool is_programmatic(const Kernel& kernel) const noexcept {
     return programmatic_image_ != nullptr && kernel.cuda.image == programmatic_image_;
   }
+  /// Like the option, for later launches; graphs stay what they are. While nobody launches.
+  void set_programmatic_image(const void* image);
   /// For work of the device itself; never captures.
   [[nodiscard]] CUstream utility_stream() const noexcept { return memory_.stream(); }
 
@@ -54,7 +56,7 @@ class CudaDevice final : public Device {
   Driver driver_;
   CudaMemory memory_;
   KernelCode code_;
-  const void* programmatic_image_;  // as the options', or nullptr where the GPU is another
+  const void* programmatic_image_ = nullptr;  // as asked for, unless the GPU is another
   mutable std::mutex captures_mutex_;
   std::vector<Capture*> captures_;  // open ones; their streams close them
   std::vector<CUstream> abandoned_;

@@ -60,7 +60,7 @@ class CudaDeviceOverFake : public testing::Test {
   FakeDriver driver_;
 };
 
-TEST_F(CudaDeviceOverFake, only_kernels_that_wait_by_themselves_begin_before_their_predecessor_ends) {
+TEST_F(CudaDeviceOverFake, only_between_two_kernels_that_wait_by_themselves_may_the_second_begin_early) {
   std::vector<bool> programmatic;
   driver_.add_kernel("add",
                      {.parameter_bytes = sizeof(AddArgs), .run = [&](const FakeLaunch& launch) {
@@ -72,15 +72,31 @@ TEST_F(CudaDeviceOverFake, only_kernels_that_wait_by_themselves_begin_before_the
     const auto device = create_cuda_device(driver_.api(), {.programmatic_image = image});
     const auto stream = device->create_stream();
     const Buffer values = device->allocate(8 * sizeof(uint32_t));
-    launch_add(*stream, values.data(), 1);
-    launch_add(*stream, values.data(), 1, kOfAnotherImage);
+    const auto event = device->create_event();
+    const auto launch_all = [&] {
+      launch_add(*stream, values.data(), 1);  // behind nothing
+      launch_add(*stream, values.data(), 1);
+      launch_add(*stream, values.data(), 1, kOfAnotherImage);
+      launch_add(*stream, values.data(), 1);  // behind a kernel that says nothing of its dependents
+      stream->fill(values.data(), std::byte{0}, 4);
+      launch_add(*stream, values.data(), 1);
+      stream->record(*event);
+      launch_add(*stream, values.data(), 1);
+      launch_add(*stream, values.data(), 1);
+    };
+    launch_all();
     stream->begin_capture();
-    launch_add(*stream, values.data(), 1);
-    launch_add(*stream, values.data(), 1, kOfAnotherImage);
+    launch_all();
     const auto graph = stream->end_capture();
-    device->instantiate(*graph)->launch(*stream);
+    const auto exec = device->instantiate(*graph);
+    exec->launch(*stream);
+    launch_add(*stream, values.data(), 1);  // behind a graph
     const bool is_on = image != nullptr;
-    EXPECT_EQ(programmatic, (std::vector<bool>{is_on, false, is_on, false}));
+    const std::vector<bool> once = {false, is_on, false, false, false, false, is_on};
+    std::vector<bool> wanted = once;
+    wanted.insert(wanted.end(), once.begin(), once.end());
+    wanted.push_back(false);
+    EXPECT_EQ(programmatic, wanted);
     EXPECT_EQ(first_of(*stream, values.data()), 4U);
   }
 }

@@ -78,6 +78,13 @@ CUresult FakeDriver::State::submit(CUstream handle, Node node) {
   if (!stream->capture->is_valid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   node.waits_for = stream->frontier;
   auto& nodes = stream->capture->graph->nodes;
+  const auto is_kernel = [&](size_t before) {
+    return nodes[before]->type == CU_GRAPH_NODE_TYPE_KERNEL && !nodes[before]->work;
+  };
+  if (node.is_programmatic &&
+      (node.waits_for.size() != 1 || !is_kernel(node.waits_for.front()))) {
+    misuses.emplace_back("a programmatic launch behind what is not one kernel");
+  }
   stream->frontier = {nodes.size()};
   nodes.push_back(std::make_unique<Node>(std::move(node)));
   return CUDA_SUCCESS;

@@ -31,8 +31,11 @@ class CudaAccelerator final : public Accelerator {
     return device::cuda::create_cuda_device(
         api_,
         {.device_index = options.device_index,
-         .programmatic_image =
-             options.programmatic_launch ? row_kernels().gather_rows.cuda.image : nullptr});
+         .programmatic_image = programmatic_image(options.programmatic_launch)});
+  }
+  void set_programmatic_launch(device::Device& device, bool is_on) override {
+    dynamic_cast<device::cuda::CudaDevice&>(device).set_programmatic_image(
+        programmatic_image(is_on));
   }
   [[nodiscard]] std::unique_ptr<EagerExecutor> create_executor(device::Stream& stream,
                                                                device::MemoryPool& pool) override {
@@ -53,6 +56,10 @@ class CudaAccelerator final : public Accelerator {
   [[nodiscard]] std::span<const std::string> remarks() const override { return remarks_; }
 
  private:
+  static const void* programmatic_image(bool is_on) {
+    return is_on ? row_kernels().gather_rows.cuda.image : nullptr;
+  }
+
   device::cuda::DriverApi api_;
   LoadedCublasLt cublas_lt_ = load_cublas_lt();
   std::vector<std::string> remarks_;
