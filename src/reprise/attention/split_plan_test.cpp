@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <random>
+#include <span>
 
 namespace reprise::attention {
 namespace {
@@ -31,9 +33,9 @@ ReadPlan plan_of(const Batch& batch, int64_t kv_heads, const SplitPlanOptions& o
   ReadPlan plan;
   plan.requests.resize(batch.lens.size());
   std::memcpy(&plan.header, words.data(), sizeof plan.header);
-  std::memcpy(plan.requests.data(),
-              words.data() + sizeof plan.header / sizeof(int32_t),
-              plan.requests.size() * sizeof(PlannedRequest));
+  const auto requests = std::as_writable_bytes(std::span(plan.requests));
+  std::ranges::copy(std::as_bytes(std::span(words)).subspan(sizeof plan.header, requests.size()),
+                    requests.begin());
   return plan;
 }
 

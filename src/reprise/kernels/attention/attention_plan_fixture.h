@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -50,9 +51,8 @@ inline TestPlan make_test_plan(std::span<const PlannedLengths> requests, const P
   }
   TestPlan plan{std::vector<int32_t>(static_cast<size_t>(plan_size(header.num_reqs))), header.num_parts};
   std::memcpy(plan.words.data(), &header, sizeof header);
-  std::memcpy(plan.words.data() + sizeof header / sizeof(int32_t),
-              planned.data(),
-              planned.size() * sizeof(PlannedRequest));
+  std::ranges::copy(std::as_bytes(std::span(planned)),
+                    std::as_writable_bytes(std::span(plan.words)).begin() + sizeof header);
   return plan;
 }
 
