@@ -182,7 +182,9 @@ OptionTable make_table(api::EngineArgs& engine, server::ServerOptions& server, L
   return table;
 }
 
-void read_log_environment(server::ServerOptions& options, LogLevel level) {
+void read_serve_environment(server::ServerOptions& options, LogLevel level) {
+  options.keep_alive_on_engine_death =
+      look_up_process_environment("VLLM_KEEP_ALIVE_ON_ENGINE_DEATH") == "1";
   options.request_log.with_prompts = level == LogLevel::debug;
   if (const char* text = std::getenv("VLLM_LOG_STATS_INTERVAL")) {
     const int64_t seconds = parse_human_integer("VLLM_LOG_STATS_INTERVAL", text);
@@ -265,7 +267,7 @@ int run_serve(std::span<const std::string> arguments) {
   if (options.request_log.with_outputs && !options.request_log.is_enabled)
     throw InvalidArgument("--enable-log-outputs: needs --enable-log-requests");
   options.log = Log(log_options(false));  // --quiet is about the start
-  read_log_environment(options, log_choices.least);
+  read_serve_environment(options, log_choices.least);
   if (switches.disable_stats) options.log_stats_interval_seconds = 0;
   if (options.answers.enable_auto_tool_choice && options.answers.tool_call_parser.empty())
     throw InvalidArgument("--enable-auto-tool-choice: needs --tool-call-parser");
@@ -293,9 +295,9 @@ int run_serve(std::span<const std::string> arguments) {
              "INFO:     Starting Reprise API server on {}\n"
              "INFO:     Application startup complete.\n",
              url_of(options, server.port()));
-  server.run();
+  const server::ServerEnd end = server.run();
   fmt::print(stderr, "INFO:     Application shutdown complete.\n");
-  return 0;
+  return end == server::ServerEnd::signal ? 0 : 1;
 }
 
 }  // namespace reprise::cli

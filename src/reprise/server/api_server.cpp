@@ -50,10 +50,13 @@ struct ApiServer::Impl {
   void prepare_on(Worker& thread, const Route& route, HttpRequest request, ExchangeRef exchange);
   void log_throughput(api::AsyncEngine& engine, int interval_seconds);
   void log_graphs(api::AsyncEngine& engine);
+  void on_engine_death(const std::string& reason);
   void on_signal();
   void stop_now();
 
   int shutdown_timeout_seconds;
+  bool keep_alive_on_engine_death;
+  ServerEnd end = ServerEnd::signal;
   bool enable_request_id_headers;
   CorsOptions cors;
   Log log;
@@ -76,6 +79,7 @@ struct ApiServer::Impl {
 
 ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
     : shutdown_timeout_seconds(options.shutdown_timeout_seconds),
+      keep_alive_on_engine_death(options.keep_alive_on_engine_death),
       enable_request_id_headers(options.enable_request_id_headers),
       cors(options.cors),
       log(options.log),
@@ -95,7 +99,8 @@ ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
       generations(options,
                   engine,
                   model,
-                  [this](std::function<void()> task) { http.post(std::move(task)); }) {
+                  [this](std::function<void()> task) { http.post(std::move(task)); },
+                  [this](const std::string& reason) { on_engine_death(reason); }) {
   check_exposure(options);
   if (options.cudagraph_metrics) {
     const cudagraph::ResolvedConfig& config = engine.startup_report().resolved;
@@ -222,6 +227,16 @@ void ApiServer::Impl::log_graphs(api::AsyncEngine& engine) {
   }
 }
 
+void ApiServer::Impl::on_engine_death(const std::string& reason) {
+  log.error(fmt::format("{}; {}",
+                        reason,
+                        keep_alive_on_engine_death ? "requests get 503 until the server is restarted"
+                                                   : "the server ends: start it again"));
+  if (keep_alive_on_engine_death) return;
+  end = ServerEnd::engine_death;
+  generations.drain([this] { http.shut_down(kFlushSeconds); });
+}
+
 void ApiServer::Impl::on_signal() {
   if (generations.is_draining()) return stop_now();
   fmt::print(
@@ -245,6 +260,9 @@ ApiServer::ApiServer(const ServerOptions& options, api::AsyncEngine& engine)
 ApiServer::~ApiServer() = default;
 
 uint16_t ApiServer::port() const noexcept { return impl_->port; }
-void ApiServer::run() { impl_->http.run(); }
+ServerEnd ApiServer::run() {
+  impl_->http.run();
+  return impl_->end;
+}
 
 }  // namespace reprise::server

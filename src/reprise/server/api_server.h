@@ -8,6 +8,9 @@
 
 namespace reprise::server {
 
+/// Why a server ended.
+enum class ServerEnd : uint8_t { signal, engine_death };
+
 /// The OpenAI API as vLLM serves it, over one engine. Lives on the I/O thread, which is the thread
 /// that calls run(); the engine's thread only posts to it.
 class ApiServer {
@@ -20,8 +23,9 @@ class ApiServer {
 
   [[nodiscard]] uint16_t port() const noexcept;
   /// Serves until SIGINT or SIGTERM; then /health says 503, running requests finish, and it
-  /// returns. A second signal ends it at once.
-  void run();
+  /// returns. A second signal ends it at once. Returns likewise when the engine is dead, unless the
+  /// options keep it.
+  ServerEnd run();
 
  private:
   struct Impl;

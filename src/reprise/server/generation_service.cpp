@@ -48,7 +48,8 @@ struct GenerationService::Door {
 GenerationService::GenerationService(const ServerOptions& options,
                                      api::AsyncEngine& engine,
                                      const ServedModel& model,
-                                     Post post)
+                                     Post post,
+                                     OnEngineDeath on_engine_death)
     : capacity_(int64_t{options.max_num_seqs} + options.max_waiting_requests),
       enable_prompt_tokens_details_(options.enable_prompt_tokens_details),
       request_log_(options.request_log),
@@ -58,7 +59,8 @@ GenerationService::GenerationService(const ServerOptions& options,
       door_(std::make_shared<Door>(post)),
       events_(std::make_shared<EventQueue>(
           [this, post = std::move(post)] { post([this] { take_events(); }); })),
-      counts_(model.max_model_len()) {}
+      counts_(model.max_model_len()),
+      on_engine_death_(std::move(on_engine_death)) {}
 
 GenerationService::~GenerationService() {
   events_->close();
@@ -214,6 +216,7 @@ void GenerationService::take_event(const EngineEvent& event) {
     --generation->num_unfinished;
     --num_active_;
     if (event.finish_reason == "error") {
+      note_error(event);
       return fail(event.generation, ApiError(500, model_->without_path(event.error)));
     }
     if (event.finish_reason == "abort") {
@@ -224,6 +227,11 @@ void GenerationService::take_event(const EngineEvent& event) {
   if (generation->num_unfinished > 0 || generations_.erase(event.generation) == 0) return;
   observe(*generation);
   generation->answer.finish();
+}
+
+void GenerationService::note_error(const EngineEvent& event) {
+  if (!on_engine_death_ || !engine_->stats().is_dead) return;
+  std::exchange(on_engine_death_, nullptr)(event.error);
 }
 
 void GenerationService::observe(const Generation& generation) {

@@ -39,11 +39,15 @@ class GenerationService {
   /// Runs a task on the I/O thread, from any thread.
   using Post = std::function<void(std::function<void()>)>;
 
+  /// Told once, with the reason, when requests fail because the engine is dead.
+  using OnEngineDeath = std::function<void(const std::string& reason)>;
+
   /// `engine` and `model` must outlive this.
   GenerationService(const ServerOptions& options,
                     api::AsyncEngine& engine,
                     const ServedModel& model,
-                    Post post);
+                    Post post,
+                    OnEngineDeath on_engine_death = {});
   GenerationService(const GenerationService&) = delete;
   GenerationService& operator=(const GenerationService&) = delete;
   /// Aborts what is not finished.
@@ -94,6 +98,7 @@ class GenerationService {
               api::TimePoint arrived);
   void take_events();
   void take_event(const EngineEvent& event);
+  void note_error(const EngineEvent& event);
   void observe(const Generation& generation);
   void fail(Key key, const ApiError& error);
   void forget(Key key);
@@ -116,6 +121,7 @@ class GenerationService {
   int64_t num_active_ = 0;
   bool is_draining_ = false;
   std::function<void()> when_idle_;
+  OnEngineDeath on_engine_death_;  // empty once it was told
 };
 
 }  // namespace reprise::server

@@ -34,6 +34,7 @@ struct ServerOptions {
   int32_t max_waiting_requests = 256;  // beyond those: 429
   bool enable_prompt_tokens_details = false;  // usage tells how much of a prompt was cached
   int shutdown_timeout_seconds = 30;   // for running requests after SIGTERM
+  bool keep_alive_on_engine_death = false;  // answer 503 for ever instead of ending
   AnswerReaderOptions answers;
   RequestPolicy requests;              // but their sampling parameters, which the engine recommends
   std::string unix_socket;             // path; else host and port
