@@ -1,24 +1,25 @@
+#include "reprise/kernels/cuda/cuda_accelerator.h"
+
 #include <fmt/format.h>
 
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "reprise/device/cuda/cuda_device.h"
 #include "reprise/device/cuda/cuda_device_impl.h"
-#include "reprise/device/cuda/driver_api.h"
-#include "reprise/kernels/accelerator.h"
 #include "reprise/kernels/cuda/cuda_executor.h"
 #include "reprise/kernels/cuda/cuda_kernels.h"
 #include "reprise/kernels/cuda/row_sampler.h"
 
-// What reprise_cuda.so offers.
 namespace reprise::kernels::cuda {
 namespace {
 
 class CudaAccelerator final : public Accelerator {
  public:
-  explicit CudaAccelerator(const device::cuda::DriverApi& api) : api_(api) {
+  CudaAccelerator(const device::cuda::DriverApi& api, LoadedCublasLt cublas_lt)
+      : api_(api), cublas_lt_(std::move(cublas_lt)) {
     if (!cublas_lt_.reason.empty()) {
       remarks_.push_back(fmt::format(
           "no cuBLASLt ({}): products of many rows run in our own kernels, so prompts take longer",
@@ -61,21 +62,15 @@ class CudaAccelerator final : public Accelerator {
   }
 
   device::cuda::DriverApi api_;
-  LoadedCublasLt cublas_lt_ = load_cublas_lt();
+  LoadedCublasLt cublas_lt_;
   std::vector<std::string> remarks_;
 };
 
 }  // namespace
-}  // namespace reprise::kernels::cuda
 
-extern "C" __attribute__((visibility("default"))) reprise::kernels::Accelerator*
-reprise_create_accelerator(uint32_t version, std::string& reason) {
-  if (version != reprise::kernels::kAcceleratorVersion) {
-    reason = "reprise_cuda.so is of another version of Reprise; build both from one tree";
-    return nullptr;
-  }
-  reprise::device::cuda::LoadedDriver driver = reprise::device::cuda::load_driver();
-  reason = driver.reason;
-  if (!reason.empty()) return nullptr;
-  return new reprise::kernels::cuda::CudaAccelerator(driver.api);
+std::unique_ptr<Accelerator> create_cuda_accelerator(const device::cuda::DriverApi& api,
+                                                     LoadedCublasLt cublas_lt) {
+  return std::make_unique<CudaAccelerator>(api, std::move(cublas_lt));
 }
+
+}  // namespace reprise::kernels::cuda

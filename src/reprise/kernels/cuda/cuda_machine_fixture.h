@@ -13,16 +13,20 @@
 /// For tests: the CUDA device over a fake driver whose kernels are the real ones' source on the host.
 namespace reprise::kernels::cuda {
 
+inline void add_host_kernels(device::cuda::FakeDriver& driver) {
+  for (const auto& [name, kernel] : host_kernels()) {
+    driver.add_kernel(name,
+                      {.parameter_bytes = kernel.argument_bytes,
+                       .run = [run = kernel.run](const device::cuda::FakeLaunch& launch) {
+                         run(launch.parameter, launch.num_blocks, 0, launch.num_blocks);
+                       }});
+  }
+}
+
 class CudaMachine {
  public:
   CudaMachine() {
-    for (const auto& [name, kernel] : host_kernels()) {
-      driver_.add_kernel(name,
-                         {.parameter_bytes = kernel.argument_bytes,
-                          .run = [run = kernel.run](const device::cuda::FakeLaunch& launch) {
-                            run(launch.parameter, launch.num_blocks, 0, launch.num_blocks);
-                          }});
-    }
+    add_host_kernels(driver_);
     device_ = device::cuda::create_cuda_device(driver_.api());
   }
 

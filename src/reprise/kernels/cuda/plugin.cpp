@@ -1,0 +1,20 @@
+#include <string>
+
+#include "reprise/device/cuda/driver_api.h"
+#include "reprise/kernels/accelerator.h"
+#include "reprise/kernels/cuda/cublas_lt_api.h"
+#include "reprise/kernels/cuda/cuda_accelerator.h"
+
+// What reprise_cuda.so offers.
+extern "C" __attribute__((visibility("default"))) reprise::kernels::Accelerator*
+reprise_create_accelerator(uint32_t version, std::string& reason) {
+  if (version != reprise::kernels::kAcceleratorVersion) {
+    reason = "reprise_cuda.so is of another version of Reprise; build both from one tree";
+    return nullptr;
+  }
+  const reprise::device::cuda::LoadedDriver driver = reprise::device::cuda::load_driver();
+  reason = driver.reason;
+  if (!reason.empty()) return nullptr;
+  using namespace reprise::kernels::cuda;
+  return create_cuda_accelerator(driver.api, load_cublas_lt()).release();
+}

@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""The whole program on a GPU that a plug-in fakes: the real driver interface, CUDA kernels' own source.
+
+    cuda_program_test.py REPRISE_BINARY MODEL_FOLDER FAKE_PLUGIN
+
+A step takes some tenths of a second here, so requests are few and short. Uses only Python's standard library.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+from pathlib import Path
+
+import serve_test
+
+PLUGIN = None
+LIMITS = ["--max-num-seqs", "2", "--max-num-batched-tokens", "32", "--max-model-len", "128", "--dtype", "float32"]
+STORY = {"model": serve_test.NAME, "prompt": "Once upon a time", "temperature": 0, "max_tokens": 6}
+
+
+class CudaProgram(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        """A copy of the program beside which its plug-ins lie, the fake one in the real one's place."""
+        cls.cpu_program = Path(serve_test.BINARY)
+        folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.folder = Path(folder.name)
+        serve_test.BINARY = str(cls.folder / "reprise")
+        for source in (cls.cpu_program, *cls.cpu_program.parent.glob("reprise_codegen_*.so"), Path(PLUGIN)):
+            shutil.copy(source, cls.folder / source.name)
+
+    def generate(self, program, *options):
+        done = subprocess.run([program, "generate", serve_test.MODEL, "--prompt", "Once upon a time", "--temperature", "0",
+                               "--max-tokens", "6", *LIMITS, *options],
+                              capture_output=True, text=True, timeout=serve_test.TIMEOUT)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done
+
+    def serve(self, *options, **environment):
+        server = serve_test.Server(*LIMITS, "--device", "cuda", "--kv-cache-memory-bytes", "4M", *options, **environment)
+        self.addCleanup(server.stop, 9)
+        return server
+
+    def complete(self, server, **fields):
+        status, answer = server.post("/v1/completions", {**STORY, **fields})
+        self.assertEqual(status, 200, answer)
+        return answer["choices"][0]["text"]
+
+    def test_generates_what_the_cpu_generates_by_every_mode_and_level(self):
+        expected = self.generate(self.cpu_program, "--device", "cpu").stdout
+        profiled, given = (), ("--kv-cache-memory-bytes", "4M")
+        for mode, level, cache, replayed in (("FULL_AND_PIECEWISE", 3, profiled, "FULL 5, PIECEWISE 1, eager 0"),
+                                             ("FULL", 0, given, "FULL 6, PIECEWISE 0, eager 0"),
+                                             ("NONE", 3, given, "FULL 0, PIECEWISE 0, eager 6")):
+            done = self.generate(serve_test.BINARY, "--device", "auto", *cache, "--compilation-config",
+                                 json.dumps({"mode": level, "cudagraph_mode": mode}))
+            self.assertEqual(done.stdout, expected)
+            self.assertIn("on Fake GPU", done.stderr)
+            self.assertIn(f"replayed {replayed} steps", done.stderr)
+
+    def test_serves_what_the_cpu_serves_also_when_steps_are_scheduled_ahead(self):
+        expected = self.generate(self.cpu_program, "--device", "cpu").stdout
+        for options in ((), ("--async-scheduling",)):
+            server = self.serve(*options)
+            texts = [None, None]
+
+            def ask(i):
+                texts[i] = self.complete(server)
+
+            threads = [threading.Thread(target=ask, args=(i,)) for i in range(2)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            for text in texts:
+                self.assertEqual("Once upon a time" + text, expected.rstrip("\n"))
+            sampled = self.complete(server, temperature=1, seed=3)
+            self.assertEqual(self.complete(server, temperature=1, seed=3), sampled)
+            self.assertGreater(server.metric("reprise:cudagraph_dispatch_total", 'runtime_mode="FULL"'), 0)
+            self.assertEqual(server.stop(), 0)
+
+    def test_a_lost_device_ends_requests_and_then_the_server(self):
+        for environment, survives in (({}, False), ({"VLLM_KEEP_ALIVE_ON_ENGINE_DEATH": "1"}, True)):
+            lost = self.folder / "device-is-lost"
+            lost.unlink(missing_ok=True)
+            self.addCleanup(lost.unlink, missing_ok=True)
+            server = self.serve(**environment)
+            self.complete(server)
+            lost.touch()
+            status, answer = server.post("/v1/completions", {**STORY, "max_tokens": 100, "ignore_eos": True})
+            self.assertEqual(status, 500, answer)
+            self.assertIn("the GPU's context is lost", answer["error"]["message"])
+            self.assertIn("the engine is dead", server.text())
+            if survives:
+                self.assertEqual(server.request("GET", "/health")[0].status, 503)
+                self.assertEqual(server.post("/v1/completions", STORY)[0], 503)
+                self.assertEqual(server.stop(), 0)
+            else:
+                self.assertEqual(server.process.wait(serve_test.TIMEOUT), 1)
+
+
+if __name__ == "__main__":
+    serve_test.BINARY, serve_test.MODEL, PLUGIN = sys.argv[1:4]
+    serve_test.TIMEOUT = 240
+    unittest.main(argv=[sys.argv[0], *sys.argv[4:]], verbosity=2)
