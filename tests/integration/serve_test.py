@@ -630,7 +630,7 @@ class Life(unittest.TestCase):
         self.assertEqual(server.post("/v1/completions", stories(n=5, temperature=1))[0], 400)
 
     def test_sigterm_lets_running_requests_finish(self):
-        server = self.start()
+        server = self.start("--shutdown-timeout", str(TIMEOUT))
         connection = server.connect()
         self.addCleanup(connection.close)
         fields = stories(max_tokens=900, ignore_eos=True, temperature=1, n=16)
