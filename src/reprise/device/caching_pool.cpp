@@ -32,6 +32,8 @@ std::byte* address(const PoolBlock* block) noexcept { return static_cast<std::by
 }  // namespace
 
 CachingPool::CachingPool(MemorySource& source) : source_(&source) {}
+CachingPool::CachingPool(std::unique_ptr<MemorySource> source)
+    : own_source_(std::move(source)), source_(own_source_.get()) {}
 
 CachingPool::~CachingPool() {
   REPRISE_ASSERT(
@@ -101,9 +103,19 @@ CachingPool::Chunk* CachingPool::find_fit(size_t bytes) const noexcept {
   return nullptr;
 }
 
+CachingPool::Chunk* CachingPool::last_chunk() const noexcept {
+  if (first_chunks_.empty()) return nullptr;
+  Chunk* last = first_chunks_.back();
+  while (last->after != nullptr) last = last->after;
+  return last;
+}
+
 CachingPool::Chunk* CachingPool::grow(size_t bytes) {
+  // What the new segment continues.
+  Chunk* last = source_->is_contiguous() ? last_chunk() : nullptr;
+  const size_t missing = last != nullptr && last->is_free ? bytes - last->bytes : bytes;
   const size_t doubling = std::clamp(reserved_bytes_, kSmallestSegment, kLargestDoubling);
-  const size_t wanted = bytes > doubling ? round_up(bytes, kHugePage) : doubling;
+  const size_t wanted = missing > doubling ? round_up(missing, kHugePage) : doubling;
   // Room on the host first: nothing can throw once the segment is ours.
   segments_.reserve(segments_.size() + 1);
   first_chunks_.reserve(first_chunks_.size() + 1);
@@ -116,12 +128,21 @@ CachingPool::Chunk* CachingPool::grow(size_t bytes) {
     throw;
   }
   chunk->data = segment.data;
-  chunk->bytes = wanted;
-  chunk->before = nullptr;
+  chunk->bytes = segment.bytes;
+  chunk->before = last;
   chunk->after = nullptr;
   segments_.push_back(segment);
-  first_chunks_.push_back(chunk);
-  reserved_bytes_ += wanted;
+  reserved_bytes_ += segment.bytes;
+  if (last == nullptr) {
+    first_chunks_.push_back(chunk);
+  } else {
+    last->after = chunk;
+    if (last->is_free) {
+      remove_free(last);
+      absorb_next(last);
+      chunk = last;
+    }
+  }
   insert_free(chunk);
   return chunk;
 }

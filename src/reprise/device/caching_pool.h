@@ -14,12 +14,15 @@ namespace reprise::device {
 class MemorySource {
  public:
   virtual ~MemorySource() = default;
-  /// Memory aligned to at least 4096. \throws OutOfMemory
+  /// Whether all that acquire() gives lies one after the other.
+  [[nodiscard]] virtual bool is_contiguous() const noexcept { return false; }
+  /// At least `bytes` bytes, aligned to at least 4096. \throws OutOfMemory
   [[nodiscard]] virtual BufferView acquire(size_t bytes) = 0;
   virtual void give_back(BufferView memory) noexcept = 0;
 };
 
-/// MemoryPool that carves blocks out of large segments and keeps them until it is destroyed.
+/// MemoryPool that carves blocks out of large segments and keeps them until it is destroyed. Where
+/// segments lie one after the other, a block may reach over several.
 ///
 /// Best fit with splitting and coalescing: a released large block serves several smaller requests,
 /// so capturing the largest key first lets every smaller key live in the same memory. The choice
@@ -30,7 +33,9 @@ class MemorySource {
 /// allocate nor release touches the host's allocator. Not thread-safe, as MemoryPool says.
 class CachingPool final : public MemoryPool {
  public:
+  /// `source` must outlive the pool.
   explicit CachingPool(MemorySource& source);
+  explicit CachingPool(std::unique_ptr<MemorySource> source);
   ~CachingPool() override;
 
   [[nodiscard]] PoolBlock* allocate(size_t bytes) override;
@@ -41,9 +46,10 @@ class CachingPool final : public MemoryPool {
   [[nodiscard]] std::vector<BufferView> free_ranges() const override;
 
  private:
-  // A stretch of a segment, in use or free. All chunks of a segment, in address order, cover it.
+  // A part of a stretch of segments that lie one after the other, in use or free. All chunks of a
+  // stretch, in address order, cover it.
   struct Chunk : PoolBlock {
-    Chunk* before = nullptr;  // neighbours in the segment
+    Chunk* before = nullptr;  // neighbours in the stretch
     Chunk* after = nullptr;
     Chunk* previous_free = nullptr;  // neighbours in the bin; next_free also chains unused objects
     Chunk* next_free = nullptr;
@@ -57,6 +63,7 @@ class CachingPool final : public MemoryPool {
   static size_t bin_of(size_t bytes) noexcept;
   Chunk* find_fit(size_t bytes) const noexcept;
   Chunk* grow(size_t bytes);
+  Chunk* last_chunk() const noexcept;
   void split(Chunk* chunk, size_t bytes);
   void absorb_next(Chunk* chunk) noexcept;
   void insert_free(Chunk* chunk) noexcept;
@@ -64,9 +71,10 @@ class CachingPool final : public MemoryPool {
   Chunk* take_unused();
   void put_unused(Chunk* chunk) noexcept;
 
-  MemorySource* source_;  // owned by the device
+  std::unique_ptr<MemorySource> own_source_;
+  MemorySource* source_;  // its own, or the device's
   std::vector<BufferView> segments_;
-  std::vector<Chunk*> first_chunks_;  // of each segment
+  std::vector<Chunk*> first_chunks_;  // of each stretch
   std::vector<std::unique_ptr<Chunk[]>> slabs_;
   Chunk* unused_ = nullptr;
   std::array<Chunk*, kNumBins> bins_{};

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <map>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "reprise/base/error.h"
@@ -146,6 +147,51 @@ TEST(CachingPool, gives_all_segments_back_when_it_dies) {
     EXPECT_GT(memory.acquired(), size_t{100} << 20);
   }
   EXPECT_EQ(memory.acquired(), 0u);
+}
+
+// Like a range of addresses that gets memory from its begin on, in steps of 3 MiB.
+class PretendedRange final : public MemorySource {
+ public:
+  [[nodiscard]] bool is_contiguous() const noexcept override { return true; }
+  [[nodiscard]] BufferView acquire(size_t bytes) override {
+    const size_t rounded = (bytes + kStep - 1) / kStep * kStep;
+    acquired += rounded;
+    ++num_segments;
+    return {reinterpret_cast<void*>(std::exchange(next_, next_ + rounded)), rounded};
+  }
+  void give_back(BufferView memory) noexcept override { acquired -= memory.bytes; }
+
+  static constexpr size_t kStep = size_t{3} << 20;
+  size_t acquired = 0;
+  size_t num_segments = 0;
+
+ private:
+  uintptr_t next_ = 1 << 20;
+};
+
+TEST(CachingPool, blocks_reach_over_segments_that_lie_one_after_the_other) {
+  PretendedRange range;
+  {
+    CachingPool pool(range);
+    PoolBlock* small = pool.allocate(size_t{1} << 20);
+    EXPECT_EQ(pool.reserved_bytes(), PretendedRange::kStep) << "all that the source gave";
+    // The free end of the first segment is the begin of what the second completes.
+    PoolBlock* large = pool.allocate(size_t{7} << 20);
+    EXPECT_EQ(address(large), address(small) + small->bytes);
+    EXPECT_EQ(pool.reserved_bytes(), 3 * PretendedRange::kStep);
+    // In use at the end: the next one goes behind it.
+    PoolBlock* rest = pool.allocate(size_t{1} << 20);
+    EXPECT_EQ(pool.reserved_bytes(), 3 * PretendedRange::kStep);
+    PoolBlock* behind = pool.allocate(size_t{2} << 20);
+    EXPECT_EQ(address(behind), address(rest) + rest->bytes);
+    for (PoolBlock* block : {small, large, rest, behind}) pool.release(block);
+    ASSERT_EQ(pool.free_ranges().size(), 1U) << "one stretch, without holes";
+    EXPECT_EQ(pool.free_ranges()[0].bytes, pool.reserved_bytes());
+    const size_t num_segments = range.num_segments;
+    pool.release(pool.allocate(pool.reserved_bytes()));
+    EXPECT_EQ(range.num_segments, num_segments);
+  }
+  EXPECT_EQ(range.acquired, 0U);
 }
 
 TEST(PoolReference, releases_when_the_last_copy_goes) {
