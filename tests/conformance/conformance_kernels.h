@@ -25,6 +25,7 @@ class DeviceArray {
         count_(count) {}
 
   [[nodiscard]] uint32_t* data() const noexcept { return static_cast<uint32_t*>(buffer_.data()); }
+  [[nodiscard]] BufferView view() const noexcept { return buffer_.view(); }
   [[nodiscard]] size_t count() const noexcept { return count_; }
   [[nodiscard]] size_t bytes() const noexcept { return count_ * sizeof(uint32_t); }
 

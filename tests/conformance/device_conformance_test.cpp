@@ -16,6 +16,7 @@
 #include "conformance_kernels.h"
 #include "device_conformance.h"
 #include "reprise/base/error.h"
+#include "reprise/device/discardable_memory.h"
 #include "reprise/device/fake/fake_device.h"
 
 namespace reprise::device::conformance {
@@ -114,6 +115,60 @@ DEVICE_CASE(buffers_are_zeroed_and_aligned) {
       subject.stream->synchronize();
     }
   }
+}
+
+DEVICE_CASE(memory_can_be_given_back_while_graphs_hold_its_address) {
+  DiscardableMemory* memory = discardable_memory(*subject.device);
+  if (memory == nullptr) GTEST_SKIP() << "this device keeps its memory";
+  // Of what a device maps at once, a little more, much less.
+  for (const size_t count : {size_t{4} << 20, (size_t{4} << 20) + 1, size_t{3}}) {
+    DeviceArray neighbour(subject, count);
+    DeviceArray values(subject, count);
+    launch_add(*subject.stream, neighbour, 7);
+    subject.stream->begin_capture();
+    launch_add(*subject.stream, values, 1);
+    const auto exec = subject.device->instantiate(*subject.stream->end_capture());
+    exec->launch(*subject.stream);
+    subject.stream->synchronize();
+    for (int round = 0; round < 2; ++round) {
+      memory->discard(values.view());
+      memory->discard(values.view());
+      memory->restore(values.view());
+      subject.stream->fill(values.data(), std::byte{0}, values.bytes());
+      exec->launch(*subject.stream);
+      memory->restore(values.view());  // of what is there: nothing
+      EXPECT_EQ(values.download(), std::vector<uint32_t>(count, 1));
+    }
+    EXPECT_EQ(neighbour.download(), std::vector<uint32_t>(count, 7));
+  }
+  DeviceArray values(subject, size_t{4} << 20);
+  memory->discard(values.view());  // and dies so
+}
+
+DEVICE_CASE(memory_that_was_given_back_comes_as_zeros) {
+  DiscardableMemory* memory = discardable_memory(*subject.device);
+  if (memory == nullptr) GTEST_SKIP() << "this device keeps its memory";
+  const size_t count = size_t{4} << 20;
+  DeviceArray values(subject, count);
+  launch_add(*subject.stream, values, 5);
+  subject.stream->synchronize();
+  memory->discard(values.view());
+  memory->restore(values.view());
+  EXPECT_EQ(values.download(), std::vector<uint32_t>(count, 0));
+}
+
+DEVICE_CASE(a_capture_does_not_outlive_a_change_of_memory_under_it) {
+  DiscardableMemory* memory = discardable_memory(*subject.device);
+  if (memory == nullptr) GTEST_SKIP() << "this device keeps its memory";
+  DeviceArray values(subject, 100);
+  subject.stream->begin_capture();
+  memory->discard(values.view());
+  EXPECT_THROW((void)subject.stream->end_capture(), CaptureError);
+  subject.stream->begin_capture();
+  EXPECT_THROW(memory->restore(values.view()), CaptureError);
+  EXPECT_THROW((void)subject.stream->end_capture(), CaptureError);
+  memory->restore(values.view());
+  EXPECT_EQ(values.download(), std::vector<uint32_t>(100, 0));
 }
 
 DEVICE_CASE(accounts_for_its_memory) {

@@ -3,35 +3,26 @@
 #include <cmath>
 #include <cstring>
 
-#include "reprise/device/cuda/cuda_device.h"
-#include "reprise/device/cuda/cuda_device_impl.h"
 #include "reprise/engine/engine_core.h"
 #include "reprise/engine/memory_profile.h"
 #include "reprise/kernels/cuda/cuda_kernels.h"
-#include "reprise/kernels/cuda/cuda_machine_fixture.h"
 #include "reprise/kernels/cuda/row_sampler.h"
+#include "tests/integration/cuda_engine_machine.h"
 #include "tests/integration/tiny_engine.h"
 
-// Whole engines on CUDA: on a real GPU where there is a driver, and everywhere else over the fake
-// driver with the kernels' own source on the host, which is some thousand times slower: fewer cells.
+// Whole engines on CUDA; over the fake driver, some thousand times slower than a GPU, in fewer cells.
 namespace reprise {
 namespace {
 
 using cudagraph::CompilationMode;
 using cudagraph::CudagraphMode;
 using cudagraph::CudagraphRuntimeMode;
+using testing::CudaEngineMachine;
+using testing::kHead64Config;
 using testing::Mix;
 using testing::TestBatch;
 using testing::TinyEngine;
 using testing::TinyEngineOptions;
-
-// Heads that the tensor cores take.
-constexpr const char* kHead64Config = R"({
-  "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 128,
-  "intermediate_size": 192, "num_hidden_layers": 2, "num_attention_heads": 4,
-  "num_key_value_heads": 2, "head_dim": 64, "vocab_size": 97, "max_position_embeddings": 1024,
-  "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": false,
-  "hidden_act": "silu"})";
 
 // Heads without norms, which are rotated and cached as they are made.
 constexpr const char* kLlamaConfig = R"({
@@ -40,47 +31,6 @@ constexpr const char* kLlamaConfig = R"({
   "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 97, "max_position_embeddings": 256,
   "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": true,
   "hidden_act": "silu"})";
-
-class Machine {
- public:
-  Machine() {
-    if (const auto driver = device::cuda::load_driver(); driver.reason.empty()) {
-      real_ = device::cuda::create_cuda_device(driver.api);
-      cublas_lt_ = kernels::cuda::load_cublas_lt();
-    } else {
-      fake_ = std::make_unique<kernels::cuda::CudaMachine>();
-    }
-  }
-  [[nodiscard]] bool is_real() const { return real_ != nullptr; }
-  [[nodiscard]] device::Device& device() { return is_real() ? *real_ : fake_->device(); }
-  [[nodiscard]] kernels::cuda::CudaMachine& fake() { return *fake_; }
-
-  [[nodiscard]] TinyEngineOptions options(TinyEngineOptions options) {
-    options.device = &device();
-    options.num_warmups = 1;  // as every start on a GPU
-    options.make_executor = [this](device::Stream& stream, device::MemoryPool& pool) {
-      const auto& cuda = dynamic_cast<device::cuda::CudaDevice&>(device());
-      return std::make_unique<kernels::cuda::CudaExecutor>(
-          stream,
-          pool,
-          kernels::cuda::CudaExecutorOptions{
-              .num_multiprocessors =
-                  cuda.driver().attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
-              .cublas_lt = cublas_lt()});
-    };
-    return options;
-  }
-
- private:
-  [[nodiscard]] const kernels::cuda::CublasLtApi* cublas_lt() {
-    if (!is_real()) return &fake_->cublas_lt().api();
-    return cublas_lt_.reason.empty() ? &cublas_lt_.api : nullptr;
-  }
-
-  kernels::cuda::LoadedCublasLt cublas_lt_;
-  std::unique_ptr<kernels::cuda::CudaMachine> fake_;
-  std::unique_ptr<device::Device> real_;
-};
 
 struct Outcome {
   std::vector<float> logits;
@@ -134,7 +84,7 @@ constexpr std::array kMixes = {Mix::prefill, Mix::uniform_decode, Mix::mixed, Mi
 class CudaReplay : public ::testing::TestWithParam<std::tuple<CudagraphMode, CompilationMode>> {};
 
 TEST_P(CudaReplay, equals_eager_bit_for_bit_for_every_mix_and_size) {
-  Machine machine;
+  CudaEngineMachine machine;
   const auto [mode, level] = GetParam();
   TinyEngineOptions options = machine.options({.mode = mode, .level = level});
   if (!machine.is_real()) {
@@ -184,7 +134,7 @@ TEST(CudaEngine, computes_what_the_cpu_computes) {
   for (const char* config : {testing::kTinyQwen3Config, kHead64Config, kLlamaConfig}) {
     for (const CompilationMode level : {CompilationMode::NONE, CompilationMode::VLLM_COMPILE}) {
       for (const DType dtype : {DType::f32, DType::bf16}) {
-        Machine machine;
+        CudaEngineMachine machine;
         const TinyEngineOptions cpu_options{.mode = CudagraphMode::NONE,
                                             .level = level,
                                             .max_num_tokens = 16,
@@ -213,7 +163,7 @@ TEST(CudaEngine, computes_what_the_cpu_computes) {
 
 TEST(CudaEngine, launches_five_kernels_a_layer_for_few_rows_with_the_bits_of_level_0) {
   constexpr uint64_t kLayers = 3;
-  Machine machine;
+  CudaEngineMachine machine;
   // Also where kernels begin early: the driver must have nothing to object to.
   dynamic_cast<device::cuda::CudaDevice&>(machine.device())
       .set_programmatic_image(kernels::cuda::row_kernels().gather_rows.cuda.image);
@@ -261,7 +211,7 @@ TEST(CudaEngine, launches_five_kernels_a_layer_for_few_rows_with_the_bits_of_lev
 TEST(CudaEngine, products_of_many_rows_are_the_librarys_in_every_mode) {
   for (const CompilationMode level : {CompilationMode::NONE, CompilationMode::VLLM_COMPILE}) {
     for (const CudagraphMode mode : {CudagraphMode::FULL, CudagraphMode::PIECEWISE}) {
-      Machine machine;
+      CudaEngineMachine machine;
       if (machine.is_real()) GTEST_SKIP() << "CudaReplay has such sizes where they are quick";
       TinyEngineOptions options = machine.options({.mode = mode, .level = level});
       options.compilation.cudagraph_capture_sizes = {40};
@@ -325,7 +275,7 @@ std::vector<std::vector<int32_t>> generate(TinyEngine& engine,
 }
 
 TEST(CudaEngine, tokens_are_the_same_whether_the_host_or_the_device_samples) {
-  Machine machine;
+  CudaEngineMachine machine;
   TinyEngineOptions options =
       machine.options({.mode = CudagraphMode::FULL, .level = CompilationMode::NONE});
   options.max_num_tokens = 16;
@@ -345,7 +295,7 @@ size_t used_bytes(const device::MemoryInfo& memory) { return memory.total - memo
 
 TEST(CudaEngine, memory_is_profiled_before_there_is_a_cache_and_adds_up_afterwards) {
   for (const CompilationMode level : {CompilationMode::NONE, CompilationMode::VLLM_COMPILE}) {
-    Machine machine;
+    CudaEngineMachine machine;
     TinyEngineOptions options =
         machine.options({.mode = CudagraphMode::FULL_AND_PIECEWISE, .level = level});
     options.max_num_tokens = 24;
@@ -431,7 +381,7 @@ TEST(CudaEngine, every_attention_backend_replays_what_it_computes_eagerly_and_wh
   };
   for (const Backend backend : {Backend{"FLASH_ATTN", 2}, Backend{"TRITON_ATTN", 0}, Backend{"FLASHINFER", 0}}) {
     for (const CudagraphMode mode : {CudagraphMode::FULL, CudagraphMode::FULL_AND_PIECEWISE}) {
-      Machine machine;
+      CudaEngineMachine machine;
       TinyEngineOptions cpu_options{.mode = mode, .level = CompilationMode::VLLM_COMPILE, .config = kHead64Config};
       cpu_options.max_num_tokens = machine.is_real() ? 64 : 8;
       cpu_options.max_num_reqs = machine.is_real() ? 16 : 4;
@@ -460,7 +410,7 @@ TEST(CudaEngine, every_attention_backend_replays_what_it_computes_eagerly_and_wh
 }
 
 TEST(CudaEngine, many_replays_with_changing_lengths_and_tables_equal_eager_and_take_no_memory) {
-  Machine machine;
+  CudaEngineMachine machine;
   const int replays = machine.is_real() ? 1000 : 4;
   TinyEngineOptions options = machine.options(
       {.mode = CudagraphMode::FULL, .level = CompilationMode::VLLM_COMPILE, .config = kHead64Config});
@@ -489,7 +439,7 @@ TEST(CudaEngine, many_replays_with_changing_lengths_and_tables_equal_eager_and_t
 }
 
 TEST(CudaEngine, a_failing_driver_costs_graphs_and_not_the_engine) {
-  Machine machine;
+  CudaEngineMachine machine;
   if (machine.is_real()) GTEST_SKIP() << "only the fake driver fails on demand";
   TinyEngineOptions options =
       machine.options({.mode = CudagraphMode::FULL, .level = CompilationMode::NONE});

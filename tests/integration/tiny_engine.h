@@ -116,6 +116,8 @@ class TinyEngine {
   [[nodiscard]] const weights::ModelConfig& config() const { return config_; }
   [[nodiscard]] const cudagraph::ResolvedConfig& resolved() const { return resolved_; }
   [[nodiscard]] size_t weight_bytes() const { return parameters_.total_bytes(); }
+  [[nodiscard]] models::Parameters& parameters() { return parameters_; }
+  [[nodiscard]] const weights::WeightSource& weights() const { return *weights_; }
   [[nodiscard]] models::CausalLM& model() { return *model_; }
   [[nodiscard]] const api::CompilationReport& compilation() const { return compilation_; }
 

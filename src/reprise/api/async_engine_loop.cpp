@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "reprise/base/error.h"
+#include "reprise/device/error.h"
 
 namespace reprise::api {
 
@@ -61,7 +62,14 @@ void AsyncEngineLoop::abort(AsyncRequestId id) {
 }
 
 void AsyncEngineLoop::run_between_steps(const std::function<void(engine::EngineCore&)>& task) {
-  std::packaged_task<void()> packaged([this, &task] { task(*core_); });
+  std::packaged_task<void()> packaged([this, &task] {
+    try {
+      task(*core_);
+    } catch (const device::DeviceError& error) {
+      if (error.is_sticky()) die(error.what());
+      throw;
+    }
+  });
   std::future<void> done = packaged.get_future();
   {
     const std::lock_guard lock(mutex_);

@@ -9,10 +9,10 @@
 #include <utility>
 
 #include "reprise/api/chat_template_source.h"
+#include "reprise/api/engine_memory.h"
 #include "reprise/base/error.h"
 #include "reprise/device/cpu/cpu_device.h"
 #include "reprise/device/cpu/cpu_features.h"
-#include "reprise/device/discardable_memory.h"
 #include "reprise/engine/bad_words.h"
 #include "reprise/engine/execution.h"
 #include "reprise/engine/memory_profile.h"
@@ -182,7 +182,6 @@ struct LLM::Impl {
   [[nodiscard]] std::vector<int32_t> end_token_ids() const;
   void capture(const StartupObserver& observer);
   void sleep(SleepLevel level);
-  void wake_up(EngineParts parts);
   void reload_weights();
 
   EngineArgs args;
@@ -207,8 +206,7 @@ struct LLM::Impl {
   std::unique_ptr<kernels::RowSampler> row_sampler;  // nullptr: the host samples
   std::unique_ptr<engine::EngineCore> core;
   std::unique_ptr<engine::OutputProcessor> outputs;
-  EngineParts sleeping;
-  bool weights_are_discarded = false;
+  std::unique_ptr<EngineMemory> sleeper;
 };
 
 void LLM::Impl::start(const StartupObserver& observer) {
@@ -461,6 +459,7 @@ void LLM::Impl::build_core() {
   }
   core = std::make_unique<engine::EngineCore>(*runner, options);
   outputs = std::make_unique<engine::OutputProcessor>(*tokenizer, *core);
+  sleeper = std::make_unique<EngineMemory>(*device, *parameters, runner->kv_cache().memory());
 }
 
 CompileInputs LLM::Impl::compile_inputs(const EngineArgs& engine_args,
@@ -497,31 +496,10 @@ void LLM::Impl::sleep(SleepLevel level) {
   if (core->has_unfinished_requests()) {
     throw InvalidArgument("an engine with unfinished requests cannot sleep; finish or abort them first");
   }
-  auto* memory = dynamic_cast<device::DiscardableMemory*>(device.get());
-  if (level != SleepLevel::pause && memory == nullptr) {
-    throw InvalidArgument(fmt::format("the memory of {} cannot be given back at addresses that graphs "
-                                      "hold; level 0 pauses without that",
-                                      device->name()));
-  }
   runner->wait();  // for whatever of the last step nobody waited for
+  sleeper->sleep(level);
   // Nobody holds a block. With the blocks go the prefixes.
   if (!core->reset_prefix_cache()) throw Error("blocks of the KV cache are held by no request");
-  sleeping.scheduling = true;
-  if (level == SleepLevel::pause) return;
-  sleeping = EngineParts::all();
-  memory->discard(runner->kv_cache().memory());
-  if (level == SleepLevel::kv_cache) return;
-  parameters->discard(*memory);
-  weights_are_discarded = true;
-}
-
-void LLM::Impl::wake_up(EngineParts parts) {
-  if (parts.weights && weights_are_discarded) reload_weights();
-  sleeping.weights = sleeping.weights && !parts.weights;
-  sleeping.kv_cache = sleeping.kv_cache && !parts.kv_cache;
-  // As in vLLM: who wakes the memory does not have to name the scheduler.
-  const bool has_memory = !sleeping.weights && !sleeping.kv_cache;
-  sleeping.scheduling = sleeping.scheduling && !has_memory;
 }
 
 void LLM::Impl::reload_weights() {
@@ -530,7 +508,6 @@ void LLM::Impl::reload_weights() {
   const auto source = open_weights(args, directory, config, known_warnings);
   (void)weights::verify_weights(config, *source);
   parameters->reload(*source);
-  weights_are_discarded = false;
 }
 
 LLM::LLM(const EngineArgs& args, const StartupObserver& observer)
@@ -555,7 +532,7 @@ std::vector<RequestOutput> LLM::generate_token_ids(
     std::span<const std::vector<int32_t>> prompts,
     const sampling::SamplingParams& wanted,
     const std::function<void(const StreamDelta&)>& on_delta) {
-  if (impl_->sleeping.any()) throw InvalidArgument("the engine sleeps; wake_up() first");
+  if (impl_->sleeper->sleeping().any()) throw InvalidArgument("the engine sleeps; wake_up() first");
   const Clock::time_point start = Clock::now();
   sampling::SamplingParams params = wanted;
   engine::tokenize_bad_words(params, *impl_->tokenizer);
@@ -602,8 +579,10 @@ std::vector<RequestOutput> LLM::generate_token_ids(
 }
 
 void LLM::sleep(SleepLevel level) { impl_->sleep(level); }
-void LLM::wake_up(EngineParts parts) { impl_->wake_up(parts); }
-EngineParts LLM::sleeping() const noexcept { return impl_->sleeping; }
+void LLM::wake_up(EngineParts parts) {
+  impl_->sleeper->wake_up(parts, [this] { impl_->reload_weights(); });
+}
+EngineParts LLM::sleeping() const noexcept { return impl_->sleeper->sleeping(); }
 
 std::string LLM::apply_chat_template(const Json& messages) const {
   return render_chat(messages, {}).text;

@@ -120,10 +120,11 @@ class LLM {
 
   /// Gives memory back until wake_up(); what runs steps must not until then. Addresses stay, so graphs
   /// do too; the prefix cache is forgotten. Asleep already, it can only sleep deeper.
-  /// \throws InvalidArgument while a request is unfinished, or where the device cannot do that
-  void sleep(SleepLevel level = SleepLevel::kv_cache);
-  /// Wakes these parts, weights by reading them again; with the last of them the engine is awake.
-  /// \throws as LLM when weights cannot be read: they sleep on
+  /// \throws InvalidArgument while a request is unfinished, or where the device cannot do that;
+  /// as EngineMemory::sleep, and nothing has changed
+  void sleep(SleepLevel level = SleepLevel::offload);
+  /// Wakes these parts, discarded weights by reading them again; with the last of them the engine is
+  /// awake. \throws as LLM when weights cannot be read, as EngineMemory::wake_up: a part sleeps on
   void wake_up(EngineParts parts = EngineParts::all());
   /// What sleeps.
   [[nodiscard]] EngineParts sleeping() const noexcept;

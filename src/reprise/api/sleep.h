@@ -8,9 +8,9 @@ namespace reprise::api {
 
 /// How much an engine gives away while it sleeps, by vLLM's numbers.
 enum class SleepLevel : uint8_t {
-  pause = 0,     // nothing; it only runs no steps
-  kv_cache = 1,  // the KV cache; weights stay where they are, which on a CPU is where vLLM puts them
-  weights = 2,   // these too: they are read again when the engine wakes
+  pause = 0,    // nothing; it only runs no steps
+  offload = 1,  // the KV cache, and weights to the host's memory, where those of a CPU are anyway
+  discard = 2,  // both, for good: weights are read again when the engine wakes
 };
 
 /// What becomes of the requests that an engine has when it is sent to sleep.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "reprise/base/error.h"
@@ -77,8 +78,38 @@ std::span<const std::byte> Parameters::read_stacked(const weights::WeightSource&
   return std::span(staging_).first(type.bytes());
 }
 
+void Parameters::copy_to_host() {
+  std::vector<std::unique_ptr<std::byte[]>> copy;
+  try {
+    for (const Origin& origin : origins_) {
+      const device::BufferView from = buffers_[origin.buffer].view();
+      copy.push_back(std::make_unique_for_overwrite<std::byte[]>(from.bytes));
+      stream_->copy_to_host(copy.back().get(), from.data, from.bytes);
+    }
+  } catch (const std::bad_alloc&) {
+    throw OutOfMemory(fmt::format(
+        "the host has no room for a copy of {} bytes of weights; without one (level 2) they are read "
+        "again on waking",
+        total_bytes_));
+  }
+  host_copy_ = std::move(copy);
+}
+
+void Parameters::copy_from_host() {
+  REPRISE_ASSERT(has_host_copy(), "weights without a copy on the host");
+  for (size_t i = 0; i < origins_.size(); ++i) {
+    const device::BufferView to = buffers_[origins_[i].buffer].view();
+    stream_->copy_from_host(to.data, host_copy_[i].get(), to.bytes);
+  }
+  stream_->synchronize();
+}
+
 void Parameters::discard(device::DiscardableMemory& memory) noexcept {
   for (const Origin& origin : origins_) memory.discard(buffers_[origin.buffer].view());
+}
+
+void Parameters::restore(device::DiscardableMemory& memory) {
+  for (const Origin& origin : origins_) memory.restore(buffers_[origin.buffer].view());
 }
 
 void Parameters::reload(const weights::WeightSource& source) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -40,9 +41,19 @@ class Parameters {
   /// No more loading: lets go of the source and of the staging memory.
   void finish_loading() noexcept;
 
+  /// Keeps a copy of all that was loaded in host memory. \throws OutOfMemory when the host has no room,
+  /// DeviceError; then there is none
+  void copy_to_host();
+  [[nodiscard]] bool has_host_copy() const noexcept { return !host_copy_.empty(); }
+  /// Puts the copy's contents where they were. \throws DeviceError \pre has_host_copy()
+  void copy_from_host();
+  void drop_host_copy() noexcept { host_copy_.clear(); }
+
   /// Gives the memory of all that was loaded back to the system; tables stay. Nothing in flight may
-  /// read it, and nothing may until reload().
+  /// read it, and nothing may until it was restored and has contents again.
   void discard(device::DiscardableMemory& memory) noexcept;
+  /// Puts memory where it was given back. \throws as DiscardableMemory::restore; may be called again
+  void restore(device::DiscardableMemory& memory);
   /// Loads again what was loaded, to the same addresses. `source` has the names and shapes of the
   /// first one. \throws FileError; what was read until then stays
   void reload(const weights::WeightSource& source);
@@ -81,6 +92,7 @@ class Parameters {
   std::vector<device::Buffer> buffers_;
   std::vector<std::string> names_;  // by buffer
   std::vector<Origin> origins_;     // of all but tables
+  std::vector<std::unique_ptr<std::byte[]>> host_copy_;  // by origin; empty: there is none
   std::vector<std::byte> staging_;  // reused between tensors; the largest one decides its size
   size_t total_bytes_ = 0;
 };

@@ -23,8 +23,8 @@ std::string one_value(const HttpRequest& request, const std::string& name, std::
 api::SleepLevel read_level(const HttpRequest& request) {
   const std::string level = one_value(request, "level", "1");
   if (level == "0") return api::SleepLevel::pause;
-  if (level == "1") return api::SleepLevel::kv_cache;
-  if (level == "2") return api::SleepLevel::weights;
+  if (level == "1") return api::SleepLevel::offload;
+  if (level == "2") return api::SleepLevel::discard;
   throw ApiError(400, "level must be 0, 1 or 2.", "level");
 }
 
@@ -60,7 +60,7 @@ void add_sleep_routes(Router& router,
               .path = "/sleep",
               .query = {{"level",
                          R"({"enum": [0, 1, 2], "default": 1})",
-                         "0 pauses, 1 gives the KV cache back, 2 the weights too."},
+                         "0 pauses, 1 gives the KV cache back and moves weights to the host, 2 gives weights back too."},
                         {"mode",
                          R"({"enum": ["abort", "wait"], "default": "abort"})",
                          "What becomes of running requests."}},

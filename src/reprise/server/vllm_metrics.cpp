@@ -49,8 +49,8 @@ constexpr auto kFamilies = std::to_array<MetricFamily>({
      [](Out out, From from) {
        const std::optional<api::SleepLevel> level = from.engine.sleep_level;
        out.sample(level ? 0 : 1, {{"sleep_state", "awake"}});
-       out.sample(level == api::SleepLevel::kv_cache ? 1 : 0, {{"sleep_state", "weights_offloaded"}});
-       out.sample(level == api::SleepLevel::weights ? 1 : 0, {{"sleep_state", "discard_all"}});
+       out.sample(level == api::SleepLevel::offload ? 1 : 0, {{"sleep_state", "weights_offloaded"}});
+       out.sample(level == api::SleepLevel::discard ? 1 : 0, {{"sleep_state", "discard_all"}});
      }},
     {"vllm:prompt_tokens_total", kCounter, "",
      "Tokens of prompts that were answered with at least one token; each prompt counts once.",

@@ -85,6 +85,18 @@ void CpuDevice::free(BufferView view) noexcept {
   memory_.give_back(view);
 }
 
+void CpuDevice::discard(BufferView memory) noexcept {
+  if (CaptureSession* session = capture_of_this_thread(); session != nullptr) {
+    session->invalidate("memory was discarded during the capture: recorded work may refer to it");
+  }
+  memory_.discard(memory);
+}
+
+void CpuDevice::restore(BufferView /*memory*/) {
+  // Nothing more to do: the system puts a page where one is touched.
+  forbid_while_capturing("DiscardableMemory::restore", "restore before the capture");
+}
+
 std::shared_ptr<CaptureSession> CpuDevice::open_capture(CpuStream& origin) {
   auto session = std::make_shared<CaptureSession>(origin);
   const std::lock_guard lock(captures_mutex_);

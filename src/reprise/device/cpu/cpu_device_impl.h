@@ -31,7 +31,9 @@ class CpuDevice final : public Device, public DiscardableMemory {
   [[nodiscard]] std::unique_ptr<Event> create_event() override;
   [[nodiscard]] std::unique_ptr<GraphExec> instantiate(const Graph& graph) override;
   [[nodiscard]] MemoryInfo memory() const override { return memory_.info(); }
-  void discard(BufferView memory) noexcept override { memory_.discard(memory); }
+  [[nodiscard]] bool can_discard() const noexcept override { return true; }
+  void discard(BufferView memory) noexcept override;
+  void restore(BufferView memory) override;
 
   [[nodiscard]] WorkerTeam& team() noexcept { return team_; }
   [[nodiscard]] MemorySource& memory_source() noexcept { return memory_; }

@@ -72,7 +72,7 @@ size_t resident_bytes() {
 TEST(CpuDevice, gives_pages_back_and_keeps_addresses) {
   constexpr size_t kBytes = size_t{64} << 20;
   const auto device = create_cpu_device({.num_threads = 1});
-  auto* memory = dynamic_cast<DiscardableMemory*>(device.get());
+  DiscardableMemory* memory = discardable_memory(*device);
   ASSERT_NE(memory, nullptr);
   for (const size_t bytes : {kBytes, kBytes + 1, size_t{1}, size_t{4097}}) {
     const Buffer neighbour = device->allocate(4096);
@@ -84,6 +84,7 @@ TEST(CpuDevice, gives_pages_back_and_keeps_addresses) {
     if (bytes >= kBytes) {
       EXPECT_LT(resident_bytes() + kBytes / 2, before);
     }
+    memory->restore(buffer.view());
     const std::span contents(static_cast<const char*>(buffer.data()), buffer.bytes());
     EXPECT_TRUE(std::ranges::all_of(contents, [](char c) { return c == 0; }));
     std::memset(buffer.data(), 1, buffer.bytes());

@@ -9,6 +9,7 @@
 #include "reprise/device/cuda/cuda_device_impl.h"
 #include "reprise/device/cuda/cuda_graph.h"
 #include "reprise/device/cuda/cuda_stream.h"
+#include "reprise/device/cuda/growing_range.h"
 
 namespace reprise::device::cuda {
 
@@ -59,7 +60,11 @@ Buffer CudaDevice::allocate(size_t bytes) {
 }
 
 std::unique_ptr<MemoryPool> CudaDevice::create_pool() {
-  return std::make_unique<CachingPool>(memory_);
+  if (!memory_.virtual_memory().is_supported()) return std::make_unique<CachingPool>(memory_);
+  size_t most_bytes = 0;
+  driver_.check(driver_.bound().device_total_mem(&most_bytes, driver_.device()),
+                "cuDeviceTotalMem");
+  return std::make_unique<CachingPool>(std::make_unique<GrowingRange>(memory_, most_bytes));
 }
 
 std::unique_ptr<Stream> CudaDevice::create_stream() { return std::make_unique<CudaStream>(*this); }
@@ -81,11 +86,23 @@ MemoryInfo CudaDevice::memory() const {
 }
 
 void CudaDevice::free(BufferView view) noexcept {
-  if (Capture* capture = capture_of_this_thread(); capture != nullptr) {
-    capture->invalidate(
-        "cuda: a Buffer was destroyed during the capture: recorded work may refer to it");
-  }
+  invalidate_capture(
+      "cuda: a Buffer was destroyed during the capture: recorded work may refer to it");
   memory_.give_back(view);
+}
+
+void CudaDevice::discard(BufferView memory) noexcept {
+  invalidate_capture("cuda: memory was discarded during the capture");
+  memory_.discard(memory);
+}
+
+void CudaDevice::restore(BufferView memory) {
+  forbid_while_capturing("DiscardableMemory::restore", "restore before the capture");
+  memory_.restore(memory);
+}
+
+void CudaDevice::invalidate_capture(const char* reason) const noexcept {
+  if (Capture* capture = capture_of_this_thread(); capture != nullptr) capture->invalidate(reason);
 }
 
 std::shared_ptr<Capture> CudaDevice::open_capture(CudaStream& origin) {

@@ -10,10 +10,11 @@
 #include "reprise/device/cuda/cuda_memory.h"
 #include "reprise/device/cuda/driver.h"
 #include "reprise/device/cuda/kernel_code.h"
+#include "reprise/device/discardable_memory.h"
 
 namespace reprise::device::cuda {
 
-class CudaDevice final : public Device {
+class CudaDevice final : public Device, public DiscardableMemory {
  public:
   CudaDevice(const DriverApi& api, const CudaDeviceOptions& options);
   ~CudaDevice() override;
@@ -27,6 +28,11 @@ class CudaDevice final : public Device {
   [[nodiscard]] std::unique_ptr<GraphExec> instantiate(const Graph& graph) override;
   void load(const Kernel& kernel) override { (void)code_.function_of(kernel); }
   [[nodiscard]] MemoryInfo memory() const override;
+  [[nodiscard]] bool can_discard() const noexcept override {
+    return memory_.virtual_memory().is_supported();
+  }
+  void discard(BufferView memory) noexcept override;
+  void restore(BufferView memory) override;
 
   [[nodiscard]] const Driver& driver() const noexcept { return driver_; }
   [[nodiscard]] KernelCode& code() noexcept { return code_; }
@@ -50,6 +56,7 @@ class CudaDevice final : public Device {
 
  private:
   void free(BufferView view) noexcept override;
+  void invalidate_capture(const char* reason) const noexcept;
   [[nodiscard]] Capture* capture_of_this_thread() const noexcept;
   void end_abandoned() noexcept;
 

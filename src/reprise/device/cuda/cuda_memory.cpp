@@ -4,15 +4,19 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace reprise::device::cuda {
 namespace {
 
-constexpr size_t kAlignment = 4096;  // the contract's; the driver promises 256
+constexpr size_t kAlignment = 4096;  // the contract's; the driver promises 256 of plain allocations
+// Part of a request that rounding up may waste. A GPU maps 2 MiB at a time: without a limit the
+// small tensors of a model of many layers would take more than its large ones leave.
+constexpr size_t kLargestWaste = 8;
 
 }  // namespace
 
-CudaMemory::CudaMemory(const Driver& driver) : driver_(&driver) {
+CudaMemory::CudaMemory(const Driver& driver) : driver_(&driver), virtual_(driver) {
   driver_->check(driver_->bound().stream_create(&stream_, CU_STREAM_NON_BLOCKING),
                  "cuStreamCreate");
 }
@@ -20,29 +24,72 @@ CudaMemory::CudaMemory(const Driver& driver) : driver_(&driver) {
 CudaMemory::~CudaMemory() { (void)driver_->bound_noexcept().stream_destroy(stream_); }
 
 BufferView CudaMemory::acquire(size_t bytes) {
-  const DriverApi& api = driver_->bound();
-  const RelaxedCaptureScope allowed(api);
-  if (bytes > std::numeric_limits<size_t>::max() - kAlignment) {
-    throw OutOfMemory(fmt::format("{}: {} bytes are more than any GPU has", driver_->name(), bytes));
+  if (bytes > std::numeric_limits<size_t>::max() / 2) {
+    throw OutOfMemory(
+        fmt::format("{}: {} bytes are more than any GPU has", driver_->name(), bytes));
   }
-  const size_t asked = std::max<size_t>(bytes, 1) + kAlignment - 1;
-  CUdeviceptr base = 0;
-  driver_->check(api.mem_alloc(&base, asked), fmt::format("cuMemAlloc of {} bytes", asked).c_str());
+  const Allocation allocation =
+      is_worth_mapping(bytes) ? allocate_mapped(bytes) : allocate_plain(bytes);
   try {
-    zero(base, asked);
-    void* data = reinterpret_cast<void*>((base + kAlignment - 1) / kAlignment * kAlignment);
+    void* data =
+        reinterpret_cast<void*>((allocation.base + kAlignment - 1) / kAlignment * kAlignment);
     const std::lock_guard lock(mutex_);
-    allocations_.emplace(data, Allocation{base, asked});
-    allocated_bytes_ += asked;
+    allocations_.emplace(data, allocation);
     return {data, bytes};
   } catch (...) {
-    (void)api.mem_free(base);
+    free(allocation);
     throw;
   }
 }
 
+bool CudaMemory::is_worth_mapping(size_t bytes) const noexcept {
+  return virtual_.is_supported() && bytes > 0 &&
+         virtual_.round_up(bytes) - bytes <= bytes / kLargestWaste;
+}
+
+CudaMemory::Allocation CudaMemory::allocate_mapped(size_t bytes) {
+  Allocation allocation{.bytes = virtual_.round_up(bytes), .is_virtual = true};
+  allocation.base = virtual_.reserve(allocation.bytes);
+  try {
+    map(allocation.base, allocation.bytes);
+  } catch (...) {
+    virtual_.give_up(allocation.base, allocation.bytes);
+    throw;
+  }
+  return allocation;
+}
+
+CudaMemory::Allocation CudaMemory::allocate_plain(size_t bytes) {
+  const DriverApi& api = driver_->bound();
+  const RelaxedCaptureScope allowed(api);
+  Allocation allocation{.bytes = std::max<size_t>(bytes, 1) + kAlignment - 1};
+  driver_->check(api.mem_alloc(&allocation.base, allocation.bytes),
+                 fmt::format("cuMemAlloc of {} bytes", allocation.bytes).c_str());
+  try {
+    zero(allocation.base, allocation.bytes);
+  } catch (...) {
+    (void)api.mem_free(allocation.base);
+    throw;
+  }
+  count(static_cast<ptrdiff_t>(allocation.bytes));
+  return allocation;
+}
+
+void CudaMemory::free(const Allocation& allocation) noexcept {
+  if (allocation.is_virtual) {
+    if (allocation.is_mapped) unmap(allocation.base, allocation.bytes);
+    virtual_.give_up(allocation.base, allocation.bytes);
+    return;
+  }
+  const DriverApi& api = driver_->bound_noexcept();
+  const RelaxedCaptureScope allowed(api);
+  (void)api.mem_free(allocation.base);
+  count(-static_cast<ptrdiff_t>(allocation.bytes));
+}
+
 void CudaMemory::zero(CUdeviceptr base, size_t bytes) {
   const DriverApi& api = driver_->bound();
+  const RelaxedCaptureScope allowed(api);
   driver_->check(api.memset_d8_async(base, 0, bytes, stream_), "cuMemsetD8Async");
   driver_->check(api.stream_synchronize(stream_), "cuStreamSynchronize");
 }
@@ -54,12 +101,49 @@ void CudaMemory::give_back(BufferView memory) noexcept {
     const auto found = allocations_.find(memory.data);
     if (found == allocations_.end()) return;
     allocation = found->second;
-    allocated_bytes_ -= allocation.bytes;
     allocations_.erase(found);
   }
-  const DriverApi& api = driver_->bound_noexcept();
-  const RelaxedCaptureScope allowed(api);
-  (void)api.mem_free(allocation.base);
+  free(allocation);
+}
+
+CudaMemory::Allocation* CudaMemory::find_mapping(BufferView memory) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto found = allocations_.find(memory.data);
+  return found != allocations_.end() && found->second.is_virtual ? &found->second : nullptr;
+}
+
+void CudaMemory::discard(BufferView memory) noexcept {
+  Allocation* allocation = find_mapping(memory);
+  if (allocation == nullptr || !std::exchange(allocation->is_mapped, false)) return;
+  unmap(allocation->base, allocation->bytes);
+}
+
+void CudaMemory::restore(BufferView memory) {
+  Allocation* allocation = find_mapping(memory);
+  if (allocation == nullptr || allocation->is_mapped) return;
+  map(allocation->base, allocation->bytes);
+  allocation->is_mapped = true;
+}
+
+void CudaMemory::map(CUdeviceptr address, size_t bytes) {
+  virtual_.map(address, bytes);
+  try {
+    zero(address, bytes);
+  } catch (...) {
+    virtual_.unmap(address, bytes);
+    throw;
+  }
+  count(static_cast<ptrdiff_t>(bytes));
+}
+
+void CudaMemory::unmap(CUdeviceptr address, size_t bytes) noexcept {
+  virtual_.unmap(address, bytes);
+  count(-static_cast<ptrdiff_t>(bytes));
+}
+
+void CudaMemory::count(ptrdiff_t bytes) noexcept {
+  const std::lock_guard lock(mutex_);
+  allocated_bytes_ += static_cast<size_t>(bytes);
 }
 
 size_t CudaMemory::allocated_bytes() const noexcept {

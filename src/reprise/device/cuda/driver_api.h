@@ -26,6 +26,14 @@ namespace reprise::device::cuda {
   X(mem_host_alloc, cuMemHostAlloc)                                  \
   X(mem_free_host, cuMemFreeHost)                                    \
   X(mem_get_info, cuMemGetInfo)                                      \
+  X(mem_get_allocation_granularity, cuMemGetAllocationGranularity)   \
+  X(mem_address_reserve, cuMemAddressReserve)                        \
+  X(mem_address_free, cuMemAddressFree)                              \
+  X(mem_create, cuMemCreate)                                         \
+  X(mem_release, cuMemRelease)                                       \
+  X(mem_map, cuMemMap)                                               \
+  X(mem_unmap, cuMemUnmap)                                           \
+  X(mem_set_access, cuMemSetAccess)                                  \
   X(memcpy_htod_async, cuMemcpyHtoDAsync)                            \
   X(memcpy_dtoh_async, cuMemcpyDtoHAsync)                            \
   X(memcpy_dtod_async, cuMemcpyDtoDAsync)                            \

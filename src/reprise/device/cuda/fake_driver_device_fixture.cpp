@@ -45,7 +45,16 @@ CUresult device_get_name(char* name, int length, CUdevice) {
 
 CUresult device_get_attribute(int* value, CUdevice_attribute attribute, CUdevice) {
   REPRISE_FAKE_ENTER("cuDeviceGetAttribute");
-  *value = attribute == CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT ? 4 : 9;
+  switch (attribute) {
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+      *value = 4;
+      break;
+    case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
+      *value = fake->has_virtual_memory ? 1 : 0;
+      break;
+    default:
+      *value = 9;
+  }
   return CUDA_SUCCESS;
 }
 

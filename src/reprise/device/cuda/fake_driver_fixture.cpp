@@ -34,6 +34,11 @@ void FakeDriver::add_kernel(const std::string& function, FakeKernel kernel) {
   state_->kernels[function] = std::move(kernel);
 }
 
+void FakeDriver::set_virtual_memory(bool has_it) {
+  const Lock lock(state_->mutex);
+  state_->has_virtual_memory = has_it;
+}
+
 void FakeDriver::fail_call(uint64_t k, CUresult error) {
   const Lock lock(state_->mutex);
   state_->num_calls = 0;
@@ -57,6 +62,9 @@ FakeResources FakeDriver::resources() const {
   const Lock lock(state_->mutex);
   return {.contexts = state_->contexts,
           .allocations = state_->allocations.size(),
+          .reservations = state_->reservations.size(),
+          .physical = state_->physical.size(),
+          .mappings = state_->mappings.size(),
           .host_allocations = state_->host_allocations.size(),
           .streams = state_->streams.size(),
           .events = state_->events.size(),

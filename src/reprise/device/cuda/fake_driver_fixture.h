@@ -31,6 +31,9 @@ struct FakeKernel {
 struct FakeResources {
   size_t contexts = 0;
   size_t allocations = 0;
+  size_t reservations = 0;
+  size_t physical = 0;
+  size_t mappings = 0;
   size_t host_allocations = 0;
   size_t streams = 0;
   size_t events = 0;
@@ -45,8 +48,8 @@ struct FakeResources {
 /// the driver's documentation describes them, with kernels that are host functions. Work runs when
 /// it is submitted. Functions of a DriverApi know no object, so there is at most one at a time.
 ///
-/// Thread-safe. Source of the rules: CUDA 13 driver API reference, "Stream Management" and "Graph
-/// Management"; differs in that nothing is asynchronous and that a captured event which was never
+/// Thread-safe. Source of the rules: CUDA 13 driver API reference, "Stream Management", "Graph
+/// Management" and "Virtual Memory Management"; differs in that nothing is asynchronous and that a captured event which was never
 /// joined counts only when work stands behind it.
 class FakeDriver {
  public:
@@ -56,6 +59,8 @@ class FakeDriver {
   ~FakeDriver();
 
   [[nodiscard]] DriverApi api() const noexcept;
+  /// Whether its GPU manages virtual memory; it does from the start.
+  void set_virtual_memory(bool has_it);
   /// By function name, for every image.
   void add_kernel(const std::string& function, FakeKernel kernel);
 

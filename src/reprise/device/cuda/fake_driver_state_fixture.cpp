@@ -43,10 +43,20 @@ CUstreamCaptureMode& FakeDriver::State::mode_of_thread() {
 }
 
 bool FakeDriver::State::owns(CUdeviceptr address, size_t bytes) const {
-  auto next = allocations.upper_bound(address);
-  if (next == allocations.begin()) return false;
-  --next;
-  return address + bytes <= next->first + next->second.bytes;
+  if (auto next = allocations.upper_bound(address); next != allocations.begin()) {
+    --next;
+    if (address + bytes <= next->first + next->second.bytes) return true;
+  }
+  // Mappings that follow each other are as good as one.
+  const CUdeviceptr end = address + bytes;
+  auto next = mappings.upper_bound(address);
+  if (next == mappings.begin()) return false;
+  for (--next; next != mappings.end() && next->first <= address; ++next) {
+    if (!next->second.is_accessible) return false;
+    address = next->first + next->second.bytes;
+    if (address >= end) return true;
+  }
+  return false;
 }
 
 void FakeDriver::State::run(const Node& node) const {

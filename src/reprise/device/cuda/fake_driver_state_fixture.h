@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -87,6 +89,39 @@ struct Allocation {
   size_t bytes = 0;
 };
 
+struct UnmapPages {
+  size_t bytes = 0;
+  void operator()(void* data) const noexcept { munmap(data, bytes); }
+};
+using HostPages = std::unique_ptr<void, UnmapPages>;
+
+struct Reservation {
+  size_t bytes = 0;
+  HostPages pages;  // the range lies within them
+};
+
+/// Of the GPU; there until neither a handle nor a mapping has it.
+struct PhysicalMemory {
+  PhysicalMemory(size_t size, size_t* held) : bytes(size), held_bytes(held) {}
+  PhysicalMemory(const PhysicalMemory&) = delete;
+  PhysicalMemory& operator=(const PhysicalMemory&) = delete;
+  ~PhysicalMemory() { *held_bytes -= bytes; }
+
+  size_t bytes;
+  size_t* held_bytes;  // of the GPU in all
+};
+
+struct PhysicalHandle {
+  int file = -1;
+  std::shared_ptr<PhysicalMemory> memory;
+};
+
+struct Mapping {
+  size_t bytes = 0;
+  bool is_accessible = false;
+  std::shared_ptr<PhysicalMemory> memory;
+};
+
 template <typename T>
 class Handles {
  public:
@@ -115,6 +150,7 @@ namespace reprise::device::cuda {
 /// Everything the fake driver knows. Members are used under `mutex`.
 struct FakeDriver::State {
   mutable std::recursive_mutex mutex;  // a kernel may ask nothing of the driver, a test's code may
+  bool has_virtual_memory = true;
   std::map<std::string, FakeKernel> kernels;
   uint64_t num_calls = 0;
   uint64_t failing_call = 0;
@@ -125,7 +161,11 @@ struct FakeDriver::State {
 
   size_t contexts = 0;
   std::map<CUdeviceptr, fake_driver::Allocation> allocations;
-  size_t allocated_bytes = 0;
+  size_t allocated_bytes = 0;  // plain and physical
+  std::map<CUdeviceptr, fake_driver::Reservation> reservations;
+  CUmemGenericAllocationHandle last_physical = 0;
+  std::map<CUmemGenericAllocationHandle, fake_driver::PhysicalHandle> physical;
+  std::map<CUdeviceptr, fake_driver::Mapping> mappings;
   std::map<void*, fake_driver::HostMemory> host_allocations;
   fake_driver::Handles<fake_driver::Stream> streams;
   fake_driver::Handles<fake_driver::Event> events;
@@ -166,7 +206,6 @@ using Lock = std::lock_guard<std::recursive_mutex>;
   if (const CUresult failed = fake->enter(call); failed != CUDA_SUCCESS) return failed
 
 /// First line of a call that gives something back, which it does whatever `result` it returns.
-/// that is.
 #define REPRISE_FAKE_RELEASE(call) \
   const Lock lock(fake->mutex);    \
   const CUresult result = fake->enter(call)

@@ -1,0 +1,58 @@
+#include "reprise/api/engine_memory.h"
+
+#include <fmt/format.h>
+
+#include "reprise/base/error.h"
+
+namespace reprise::api {
+
+EngineMemory::EngineMemory(device::Device& device,
+                           models::Parameters& parameters,
+                           device::BufferView kv_cache)
+    : device_(&device),
+      memory_(device::discardable_memory(device)),
+      parameters_(&parameters),
+      kv_cache_(kv_cache) {}
+
+void EngineMemory::sleep(SleepLevel level) {
+  if (level != SleepLevel::pause && memory_ == nullptr) {
+    throw InvalidArgument(
+        fmt::format("the memory of {} cannot be given back at addresses that graphs "
+                    "hold; level 0 pauses without that",
+                    device_->name()));
+  }
+  const bool offloads =
+      level == SleepLevel::offload && !device_->is_host_accessible() && !weights_are_discarded_;
+  if (offloads) parameters_->copy_to_host();
+  sleeping_.scheduling = true;
+  if (level == SleepLevel::pause) return;
+  sleeping_ = EngineParts::all();
+  memory_->discard(kv_cache_);
+  if (level == SleepLevel::discard) parameters_->drop_host_copy();
+  if (!offloads && level != SleepLevel::discard) return;
+  parameters_->discard(*memory_);
+  weights_are_discarded_ = true;
+}
+
+void EngineMemory::wake_up(EngineParts parts, const ReadWeights& read_weights) {
+  if (parts.weights && weights_are_discarded_) wake_weights(read_weights);
+  sleeping_.weights = sleeping_.weights && !parts.weights;
+  if (parts.kv_cache && sleeping_.kv_cache) memory_->restore(kv_cache_);
+  sleeping_.kv_cache = sleeping_.kv_cache && !parts.kv_cache;
+  // As in vLLM: who wakes the memory does not have to name the scheduler.
+  const bool has_memory = !sleeping_.weights && !sleeping_.kv_cache;
+  sleeping_.scheduling = sleeping_.scheduling && !has_memory;
+}
+
+void EngineMemory::wake_weights(const ReadWeights& read_weights) {
+  parameters_->restore(*memory_);
+  if (parameters_->has_host_copy()) {
+    parameters_->copy_from_host();
+    parameters_->drop_host_copy();
+  } else {
+    read_weights();
+  }
+  weights_are_discarded_ = false;
+}
+
+}  // namespace reprise::api

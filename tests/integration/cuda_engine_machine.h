@@ -1,0 +1,63 @@
+#pragma once
+
+#include <memory>
+
+#include "reprise/device/cuda/cuda_device.h"
+#include "reprise/device/cuda/cuda_device_impl.h"
+#include "reprise/kernels/cuda/cuda_machine_fixture.h"
+#include "tests/integration/tiny_engine.h"
+
+namespace reprise::testing {
+
+// Heads that the tensor cores take.
+inline constexpr const char* kHead64Config = R"({
+  "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 128,
+  "intermediate_size": 192, "num_hidden_layers": 2, "num_attention_heads": 4,
+  "num_key_value_heads": 2, "head_dim": 64, "vocab_size": 97, "max_position_embeddings": 1024,
+  "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": false,
+  "hidden_act": "silu"})";
+
+/// Where engines on CUDA run: on a real GPU where there is a driver, and everywhere else over the fake
+/// driver, with the kernels' own source on the host.
+class CudaEngineMachine {
+ public:
+  CudaEngineMachine() {
+    if (const auto driver = device::cuda::load_driver(); driver.reason.empty()) {
+      real_ = device::cuda::create_cuda_device(driver.api);
+      cublas_lt_ = kernels::cuda::load_cublas_lt();
+    } else {
+      fake_ = std::make_unique<kernels::cuda::CudaMachine>();
+    }
+  }
+  [[nodiscard]] bool is_real() const { return real_ != nullptr; }
+  [[nodiscard]] device::Device& device() { return is_real() ? *real_ : fake_->device(); }
+  [[nodiscard]] kernels::cuda::CudaMachine& fake() { return *fake_; }
+
+  [[nodiscard]] TinyEngineOptions options(TinyEngineOptions options) {
+    options.device = &device();
+    options.num_warmups = 1;  // as every start on a GPU
+    options.make_executor = [this](device::Stream& stream, device::MemoryPool& pool) {
+      const auto& cuda = dynamic_cast<device::cuda::CudaDevice&>(device());
+      return std::make_unique<kernels::cuda::CudaExecutor>(
+          stream,
+          pool,
+          kernels::cuda::CudaExecutorOptions{
+              .num_multiprocessors =
+                  cuda.driver().attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
+              .cublas_lt = cublas_lt()});
+    };
+    return options;
+  }
+
+ private:
+  [[nodiscard]] const kernels::cuda::CublasLtApi* cublas_lt() {
+    if (!is_real()) return &fake_->cublas_lt().api();
+    return cublas_lt_.reason.empty() ? &cublas_lt_.api : nullptr;
+  }
+
+  kernels::cuda::LoadedCublasLt cublas_lt_;
+  std::unique_ptr<kernels::cuda::CudaMachine> fake_;
+  std::unique_ptr<device::Device> real_;
+};
+
+}  // namespace reprise::testing

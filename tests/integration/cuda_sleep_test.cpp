@@ -1,0 +1,287 @@
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "reprise/api/engine_memory.h"
+#include "reprise/engine/engine_core.h"
+#include "reprise/engine/memory_profile.h"
+#include "tests/integration/cuda_engine_machine.h"
+
+// Engines on CUDA that give memory back while they sleep.
+namespace reprise {
+namespace {
+
+using api::EngineMemory;
+using api::EngineParts;
+using api::SleepLevel;
+using cudagraph::CompilationMode;
+using cudagraph::CudagraphMode;
+using testing::CudaEngineMachine;
+using testing::TinyEngine;
+using testing::TinyEngineOptions;
+
+TinyEngineOptions small_options(CudaEngineMachine& machine, CompilationMode level) {
+  // Weights of several granules each, and a short table of positions: it stays.
+  std::string config = testing::kHead64Config;
+  config.replace(config.find("1024"), 4, "128");
+  TinyEngineOptions options = machine.options(
+      {.mode = CudagraphMode::FULL_AND_PIECEWISE, .level = level, .config = config});
+  options.max_num_tokens = 8;
+  options.max_num_reqs = 2;
+  return options;
+}
+
+/// An engine as LLM has it, as far as sleep goes.
+struct Sleeper {
+  explicit Sleeper(CudaEngineMachine& machine, CompilationMode level = CompilationMode::NONE)
+      : engine(small_options(machine, level)),
+        memory(machine.device(), engine.parameters(), engine.runner().kv_cache().memory()) {}
+
+  void wake_up(EngineParts parts = EngineParts::all()) {
+    memory.wake_up(parts, [this] {
+      ++num_reads;
+      engine.parameters().reload(engine.weights());
+    });
+  }
+  /// Greedy tokens of two requests.
+  std::vector<std::vector<int32_t>> generate() {
+    engine::EngineCore core(
+        engine.runner(),
+        {.scheduler = {.max_num_seqs = 2,
+                       .max_num_batched_tokens = 8,
+                       .max_model_len = 64,
+                       .vocab_size = static_cast<int>(engine.config().vocab_size)}});
+    std::vector<std::vector<int32_t>> tokens(2);
+    uint64_t first_id = 0;
+    for (int32_t i = 0; i < 2; ++i) {
+      const auto id = core.add_request({1, 2, i + 3}, {.temperature = 0, .max_tokens = 4});
+      if (i == 0) first_id = static_cast<uint64_t>(id);
+    }
+    while (core.has_unfinished_requests()) {
+      for (const engine::EngineCore::Update& update : core.step()) {
+        EXPECT_EQ(update.request->error(), "");
+        if (!update.new_token_id) continue;
+        tokens.at(static_cast<uint64_t>(update.request->id()) - first_id)
+            .push_back(*update.new_token_id);
+      }
+    }
+    engine.runner().wait();
+    return tokens;
+  }
+  /// What is on the device of the weights, byte by byte.
+  std::vector<std::byte> weights() {
+    std::vector<std::byte> all;
+    for (const device::BufferView& view : engine.parameters().memory()) {
+      all.resize(all.size() + view.bytes);
+      engine.execution().stream().copy_to_host(
+          all.data() + all.size() - view.bytes, view.data, view.bytes);
+    }
+    return all;
+  }
+
+  TinyEngine engine;
+  EngineMemory memory;
+  int num_reads = 0;
+};
+
+class CudaSleep : public ::testing::TestWithParam<std::tuple<SleepLevel, CompilationMode>> {};
+
+TEST_P(CudaSleep, gives_memory_back_and_wakes_to_the_same_tokens_from_the_same_graphs) {
+  const auto [level, compilation] = GetParam();
+  CudaEngineMachine machine;
+  { const Sleeper loads_code(machine, compilation); }
+  const device::MemoryInfo start = machine.device().memory();
+  Sleeper sleeper(machine, compilation);
+  engine::ModelRunner& runner = sleeper.engine.runner();
+  for (const auto& record : runner.capture({}).records) EXPECT_EQ(record.failure, "");
+  const std::vector<std::vector<int32_t>> tokens = sleeper.generate();
+  const std::vector<std::byte> weights = sleeper.weights();
+  const auto counters = runner.full_wrapper().counters();
+  EXPECT_GT(counters.replays, 0U);
+  for (int round = 1; round <= 2; ++round) {
+    const device::MemoryInfo awake = machine.device().memory();
+    sleeper.memory.sleep(level);
+    EXPECT_EQ(sleeper.memory.sleeping(), EngineParts::all());
+    const device::MemoryInfo asleep = machine.device().memory();
+    EXPECT_EQ(asleep.free - awake.free, awake.allocated_here - asleep.allocated_here);
+    if (!machine.is_real()) {  // where such an engine is smaller than a granule
+      const size_t cache = runner.kv_cache().memory().bytes;
+      EXPECT_GE(asleep.free - awake.free, cache + sleeper.engine.weight_bytes() * 4 / 5);
+      EXPECT_LE(asleep.free - awake.free, (cache + sleeper.engine.weight_bytes()) * 9 / 8);
+    }
+    sleeper.wake_up();
+    EXPECT_FALSE(sleeper.memory.sleeping().any());
+    EXPECT_EQ(sleeper.num_reads, level == SleepLevel::discard ? round : 0);
+    EXPECT_FALSE(sleeper.engine.parameters().has_host_copy());
+    EXPECT_EQ(machine.device().memory().free, awake.free);
+    EXPECT_TRUE(sleeper.weights() == weights);
+    EXPECT_EQ(sleeper.generate(), tokens);
+  }
+  EXPECT_EQ(runner.full_wrapper().counters().captures, counters.captures);
+  EXPECT_GT(runner.full_wrapper().counters().replays, counters.replays);
+  const engine::MemoryParts parts =
+      engine::measure_memory(sleeper.engine.execution(),
+                             runner,
+                             start.total - start.free - start.allocated_here,
+                             sleeper.engine.weight_bytes());
+  EXPECT_NEAR(static_cast<double>(parts.sum()),
+              static_cast<double>(parts.reported),
+              0.01 * static_cast<double>(parts.reported));
+  if (!machine.is_real()) {
+    EXPECT_EQ(machine.fake().driver().misuses(), std::vector<std::string>{});
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    LevelsOfSleepAndCompilation,
+    CudaSleep,
+    ::testing::Combine(::testing::Values(SleepLevel::offload, SleepLevel::discard),
+                       ::testing::Values(CompilationMode::NONE, CompilationMode::VLLM_COMPILE)),
+    [](const auto& instance) {
+      return fmt::format("level_{}_compilation_{}",
+                         static_cast<int>(std::get<0>(instance.param)),
+                         static_cast<int>(std::get<1>(instance.param)));
+    });
+
+TEST(CudaSleeper, parts_wake_one_by_one_and_sleep_gets_deeper) {
+  CudaEngineMachine machine;
+  Sleeper sleeper(machine);
+  (void)sleeper.engine.runner().capture({});
+  const auto tokens = sleeper.generate();
+  const size_t free = machine.device().memory().free;
+
+  sleeper.memory.sleep(SleepLevel::pause);
+  EXPECT_EQ(sleeper.memory.sleeping(), (EngineParts{.scheduling = true}));
+  EXPECT_EQ(machine.device().memory().free, free);
+
+  sleeper.memory.sleep(SleepLevel::offload);
+  EXPECT_TRUE(sleeper.engine.parameters().has_host_copy());
+  const size_t free_asleep = machine.device().memory().free;
+  sleeper.wake_up({.weights = true});
+  EXPECT_EQ(sleeper.memory.sleeping(), (EngineParts{.kv_cache = true, .scheduling = true}));
+  sleeper.memory.sleep(SleepLevel::offload);  // and back
+  EXPECT_EQ(machine.device().memory().free, free_asleep);
+  sleeper.wake_up({.kv_cache = true});
+  EXPECT_EQ(sleeper.memory.sleeping(), (EngineParts{.weights = true, .scheduling = true}));
+  sleeper.wake_up({.weights = true});
+  EXPECT_FALSE(sleeper.memory.sleeping().any());
+  EXPECT_EQ(sleeper.generate(), tokens);
+  EXPECT_EQ(sleeper.num_reads, 0);
+
+  sleeper.memory.sleep(SleepLevel::offload);
+  sleeper.memory.sleep(SleepLevel::discard);
+  EXPECT_FALSE(sleeper.engine.parameters().has_host_copy());
+  sleeper.memory.sleep(SleepLevel::offload);  // cannot undo that
+  sleeper.wake_up();
+  EXPECT_EQ(sleeper.num_reads, 1);
+  EXPECT_EQ(sleeper.generate(), tokens);
+  EXPECT_EQ(machine.device().memory().free, free);
+}
+
+TEST(CudaSleeper, weights_that_cannot_be_read_sleep_on) {
+  CudaEngineMachine machine;
+  Sleeper sleeper(machine);
+  const auto tokens = sleeper.generate();
+  sleeper.memory.sleep(SleepLevel::discard);
+  EXPECT_THROW(sleeper.memory.wake_up(EngineParts::all(),
+                                      [] { throw FileError("E_MISSING", "model", "w", "gone"); }),
+               FileError);
+  EXPECT_EQ(sleeper.memory.sleeping(), EngineParts::all());
+  sleeper.wake_up();
+  EXPECT_EQ(sleeper.generate(), tokens);
+}
+
+TEST(CudaSleeper, any_failing_call_leaves_it_awake_or_asleep_and_whole) {
+  CudaEngineMachine machine;
+  if (machine.is_real()) GTEST_SKIP() << "only the fake driver fails on demand";
+  device::cuda::FakeDriver& driver = machine.fake().driver();
+  Sleeper sleeper(machine);
+  (void)sleeper.engine.runner().capture({});
+  const auto tokens = sleeper.generate();
+  const std::vector<std::byte> weights = sleeper.weights();
+  const device::cuda::FakeResources resources = driver.resources();
+  const size_t free = machine.device().memory().free;
+  for (const SleepLevel level : {SleepLevel::offload, SleepLevel::discard}) {
+    for (const CUresult error : {CUDA_ERROR_UNKNOWN, CUDA_ERROR_OUT_OF_MEMORY}) {
+      uint64_t k = 1;
+      for (;; ++k) {
+        bool has_thrown = false;
+        driver.fail_call(k, error);
+        try {
+          sleeper.memory.sleep(level);
+        } catch (const Error&) {
+          has_thrown = true;
+          EXPECT_FALSE(sleeper.memory.sleeping().any()) << driver.failed_call();
+          EXPECT_FALSE(sleeper.engine.parameters().has_host_copy());
+          EXPECT_EQ(driver.resources(), resources);
+        }
+        if (!has_thrown) {
+          try {
+            sleeper.wake_up();
+            EXPECT_FALSE(sleeper.memory.sleeping().any());
+          } catch (const Error&) {
+            has_thrown = true;
+            EXPECT_TRUE(sleeper.memory.sleeping().scheduling) << driver.failed_call();
+          }
+        }
+        const std::string failed = driver.failed_call();
+        driver.fail_call(0);
+        if (failed.empty()) break;  // fewer calls than k
+        EXPECT_EQ(has_thrown, failed != "cuMemUnmap") << failed;
+        sleeper.wake_up();
+        EXPECT_FALSE(sleeper.memory.sleeping().any());
+        EXPECT_EQ(driver.resources(), resources) << failed;
+        ASSERT_TRUE(sleeper.weights() == weights) << "call " << k << ", " << failed;
+        ASSERT_EQ(sleeper.engine.save_kv().size(), sleeper.engine.kv_bytes().size());
+      }
+      EXPECT_GT(k, 50U);
+    }
+  }
+  EXPECT_EQ(machine.device().memory().free, free);
+  EXPECT_EQ(sleeper.generate(), tokens);
+  EXPECT_EQ(driver.misuses(), std::vector<std::string>{});
+}
+
+TEST(CudaSleeper, a_lost_context_is_said_to_be_one) {
+  CudaEngineMachine machine;
+  if (machine.is_real()) GTEST_SKIP() << "only the fake driver fails on demand";
+  Sleeper sleeper(machine);
+  sleeper.memory.sleep(SleepLevel::offload);
+  machine.fake().driver().fail_call(3, CUDA_ERROR_ILLEGAL_ADDRESS);
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    try {
+      sleeper.wake_up();
+      ADD_FAILURE();
+    } catch (const device::DeviceError& error) {
+      EXPECT_TRUE(error.is_sticky()) << error.what();
+      EXPECT_NE(std::string(error.what()).find("restart"), std::string::npos) << error.what();
+    }
+    EXPECT_EQ(sleeper.memory.sleeping(), EngineParts::all());
+  }
+  machine.fake().driver().fail_call(0);
+}
+
+TEST(CudaSleeper, a_gpu_without_virtual_memory_only_pauses) {
+  CudaEngineMachine machine;
+  if (machine.is_real()) GTEST_SKIP() << "GPUs have virtual memory";
+  device::cuda::FakeDriver& driver = machine.fake().driver();
+  driver.set_virtual_memory(false);
+  const auto device = device::cuda::create_cuda_device(driver.api());
+  const auto stream = device->create_stream();
+  Sleeper other(machine);
+  EngineMemory memory(
+      *device, other.engine.parameters(), other.engine.runner().kv_cache().memory());
+  for (const SleepLevel level : {SleepLevel::offload, SleepLevel::discard}) {
+    EXPECT_THROW(memory.sleep(level), InvalidArgument);
+    EXPECT_FALSE(memory.sleeping().any());
+  }
+  memory.sleep(SleepLevel::pause);
+  memory.wake_up({.scheduling = true}, [] {});
+  EXPECT_FALSE(memory.sleeping().any());
+}
+
+}  // namespace
+}  // namespace reprise
