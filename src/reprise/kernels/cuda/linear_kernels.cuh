@@ -2,7 +2,7 @@
 
 #include "reprise/kernels/cuda/block.cuh"
 #include "reprise/kernels/cuda/linear_arguments.h"
-#include "reprise/kernels/cuda/rope_kernels.cuh"
+#include "reprise/kernels/cuda/product_result.cuh"
 #include "reprise/kernels/cuda/row_kernels.cuh"
 #include "reprise/kernels/cuda/weight_stream.cuh"
 
@@ -10,62 +10,9 @@
 // result's sum depends on the depth alone, so a row has the same bits in any batch.
 namespace reprise::kernels::cuda {
 
-enum class Epilogue : int { none, silu_and_mul, rope_kv_write };
-
 /// Rows at and beyond it are not computed.
 REPRISE_DEVICE int64_t row_limit(const LinearArguments& a) {
   return a.num_rows == nullptr ? a.rows : min_of(a.rows, *a.num_rows);
-}
-
-template <typename T>
-REPRISE_DEVICE float with_bias(const LinearArguments& a, int64_t column, float sum) {
-  return a.bias == nullptr ? sum : sum + as_float(static_cast<const T*>(a.bias)[column]);
-}
-
-/// Stores one result; `sums` has that of the gate and that of up if silu_and_mul follows.
-template <typename T, typename Out, Epilogue kEpilogue>
-REPRISE_DEVICE void store_product(const CudaLinearArguments& arguments,
-                                  int64_t row,
-                                  int64_t column,
-                                  const float* sums) {
-  const LinearArguments& a = arguments.product;
-  Out* out = static_cast<Out*>(a.out) + row * a.columns + column;
-  const float value = with_bias<T>(a, column, sums[0]);
-  if constexpr (kEpilogue == Epilogue::silu_and_mul) {
-    // Rounded as storing the product would have rounded them.
-    const float gate = rounded<T>(value);
-    const float up = rounded<T>(with_bias<T>(a, a.columns + column, sums[1]));
-    put(out, silu(gate) * up);
-  } else if (arguments.residual != nullptr) {
-    const T* residual = static_cast<const T*>(arguments.residual);
-    put(out, as_float(residual[row * arguments.residual_stride + column]) + rounded<T>(value));
-  } else {
-    put(out, value);
-  }
-}
-
-/// Stores two results that rope turns into each other, `column` and the one half a head behind it:
-/// in q's place, in the cache, or, without a slot, nowhere.
-template <typename T>
-REPRISE_DEVICE void store_rotated(const CudaLinearArguments& arguments,
-                                  int64_t row,
-                                  int64_t column,
-                                  const float (&sums)[2]) {
-  const RopeAndCache& to = arguments.to;
-  const int64_t half = to.head_dim / 2;
-  const int64_t i = column % to.head_dim;
-  const HeadPlace<T> place = head_place<T>(to, row, column / to.head_dim);
-  if (place.out == nullptr) return;
-  // Rounded as storing the product would have rounded them.
-  const float x1 = rounded<T>(with_bias<T>(arguments.product, column, sums[0]));
-  const float x2 = rounded<T>(with_bias<T>(arguments.product, column + half, sums[1]));
-  if (place.side == HeadSide::v) {
-    put(place.out + i, x1);
-    put(place.out + half + i, x2);
-    return;
-  }
-  const float* table = rope_row(to.cos_sin, to.positions[row], to.max_position, to.table_stride);
-  rotate_pair(x1, x2, table[i], table[half + i], place.out + i, place.out + half + i);
 }
 
 /// A column of the product. With rope_kv_write the halves of a tile are the halves of a head, so
@@ -83,6 +30,33 @@ REPRISE_DEVICE int64_t tile_column(const CudaLinearArguments& arguments, int64_t
   }
 }
 
+/// sum_of_squares() with its bits, of rows of whole and aligned stretches: several are asked for
+/// before the first is needed.
+template <typename T>
+REPRISE_DEVICE float sum_of_aligned_squares(const T* x, int64_t width, const Team& team) {
+  constexpr int kAhead = 4;
+  const int64_t stride = int64_t{team.size} * kColumns;
+  float squares = 0;
+  for (int64_t first = int64_t{team.rank} * kColumns; first < width; first += kAhead * stride) {
+    Words4 words[kAhead];
+    REPRISE_UNROLL
+    for (int i = 0; i < kAhead; ++i) {
+      const int64_t column = first + i * stride;
+      words[i] = {{0, 0, 0, 0}};
+      if (column < width) words[i] = load_words(x + column);
+    }
+    REPRISE_UNROLL
+    for (int i = 0; i < kAhead; ++i) {
+      REPRISE_UNROLL
+      for (int j = 0; j < kColumns; ++j) {
+        const float value = element_of<T>(words[i], j);
+        squares = multiply_add(value, value, squares);
+      }
+    }
+  }
+  return squares;
+}
+
 /// What the norm multiplies the calling lane's row by, of up to kMostNormedRows rows, with the bits
 /// of rms_norm: the same threads sum the same columns, in the same order. `shared` has room for 9
 /// floats a row.
@@ -95,7 +69,8 @@ REPRISE_DEVICE float row_scale(const CudaLinearArguments& arguments, int64_t lim
   if (width <= kWidestWarpRow) {
     for (int64_t row = warp_index(); row < limit; row += num_warps()) {
       const Team team{lane_index(), kWarpSize};
-      const float scale = rms_norm_scale(x + row * a.x_stride, width, arguments.epsilon, team);
+      const float squares = sum_of_aligned_squares(x + row * a.x_stride, width, team);
+      const float scale = rms_norm_scale(team.sum(squares), width, arguments.epsilon);
       if (lane_index() == 0) scales[row] = scale;
     }
   } else {
@@ -104,7 +79,7 @@ REPRISE_DEVICE float row_scale(const CudaLinearArguments& arguments, int64_t lim
     float squares[kMostNormedRows];
     REPRISE_UNROLL
     for (int row = 0; row < kMostNormedRows; ++row) {
-      squares[row] = row < limit ? sum_of_squares(x + row * a.x_stride, width, team) : 0;
+      squares[row] = row < limit ? sum_of_aligned_squares(x + row * a.x_stride, width, team) : 0;
     }
     REPRISE_UNROLL
     for (int row = 0; row < kMostNormedRows; ++row) {
@@ -183,22 +158,91 @@ REPRISE_DEVICE void multiply_step(float (&sums)[4], const Words4 (&w)[kHalves], 
   }
 }
 
+/// sums += weights x, along the warp's share of the depth.
+template <typename T, int kHalves, int kTiles, int kParts, typename ColumnOf>
+REPRISE_DEVICE void multiply_tile(float (&sums)[kParts][kTiles][4],
+                                  WeightStream<T, kParts, kHalves>& weights,
+                                  const LinearArguments& a,
+                                  const ColumnOf& column_of,
+                                  const FragmentRows<T, kTiles>& rows) {
+  using Stream = WeightStream<T, kParts, kHalves>;
+  for (int chunk = 0; chunk < weights.num_chunks(); ++chunk) {
+    Words4 x[Stream::kSteps][kTiles];
+    REPRISE_UNROLL
+    for (int step = 0; step < Stream::kSteps; ++step) {
+      REPRISE_UNROLL
+      for (int t = 0; t < kTiles; ++t) {
+        x[step][t] = rows.load(t, Stream::depth_of(chunk, step), a.depth);
+      }
+    }
+    const typename Stream::Slot slot = weights.take();
+    REPRISE_UNROLL
+    for (int step = 0; step < Stream::kSteps; ++step) {
+      REPRISE_UNROLL
+      for (int t = 0; t < kTiles; ++t) {
+        REPRISE_UNROLL
+        for (int part = 0; part < kParts; ++part) {
+          multiply_step<T, kHalves>(sums[part][t], slot.words[step][part], x[step][t]);
+        }
+      }
+    }
+    weights.fetch(a, column_of);
+  }
+}
+
+/// The warps' sums of a tile, [warp][part][column][row] in shared memory.
+template <int kHalves, int kTiles, int kParts>
+struct TileSums {
+  static constexpr int kRows = kTiles * kFragmentRows;
+  static constexpr int kPartSize = kHalves * kFragmentColumns * kRows;
+  float* shared;
+
+  /// To be called by all threads of the block.
+  REPRISE_DEVICE void gather(const float (&sums)[kParts][kTiles][4]) const {
+    const int group = lane_index() / 4;
+    const int member = lane_index() % 4;
+    sync_block();  // those of the tile before were read
+    REPRISE_UNROLL
+    for (int part = 0; part < kParts; ++part) {
+      float* mine = shared + (warp_index() * kParts + part) * kPartSize;
+      REPRISE_UNROLL
+      for (int t = 0; t < kTiles; ++t) {
+        REPRISE_UNROLL
+        for (int i = 0; i < 2 * kHalves; ++i) {
+          mine[(group + i / 2 * 8) * kRows + t * kFragmentRows + member * 2 + i % 2] =
+              sums[part][t][i];
+        }
+      }
+    }
+    sync_block();
+  }
+  [[nodiscard]] REPRISE_DEVICE float total(int part, int item) const {
+    float sum = 0;
+    REPRISE_UNROLL
+    for (int warp = 0; warp < kLinearWarps; ++warp) {
+      sum += shared[(warp * kParts + part) * kPartSize + item];
+    }
+    return sum;
+  }
+};
+
 /// On the tensor cores: tiles of kHalves * 8 columns and kTiles * 8 rows, of which a block takes
 /// one after the other. Its first weights are under way before it waits for the kernels ahead. \pre
 /// depth is a multiple of 8; x, its rows and the weight are aligned to 16 bytes
 template <typename T, typename Out, int kHalves, int kTiles, Epilogue kEpilogue>
 REPRISE_DEVICE void linear_fragments(const CudaLinearArguments& arguments) {
+  constexpr bool kIsRotated = kEpilogue == Epilogue::rope_kv_write;
   constexpr int kParts = kEpilogue == Epilogue::silu_and_mul ? 2 : 1;
   constexpr int kTileColumns = kHalves * kFragmentColumns;
-  constexpr int kRows = kTiles * kFragmentRows;
-  constexpr int kPartSize = kTileColumns * kRows;
-  using Stream = WeightStream<T, kParts, kHalves>;
+  using Sums = TileSums<kHalves, kTiles, kParts>;
+  constexpr int kRows = Sums::kRows;
+  constexpr int kResults = Sums::kPartSize / (kIsRotated ? 2 : 1);
   const LinearArguments& a = arguments.product;
   const auto column_of = [&](int64_t tile, int j) {
     return tile_column<kEpilogue, kTileColumns>(arguments, tile, j);
   };
   const int64_t num_tiles = ceil_div(a.columns, kTileColumns);
-  Stream weights(a, kRows, column_of, num_tiles, shared_memory());
+  WeightStream<T, kParts, kHalves> weights(a, kRows, column_of, num_tiles, shared_memory());
   auto* shared = reinterpret_cast<float*>(shared_memory() + kLinearWarps * kWarpRingBytes);
   wait_for_earlier_kernels();
   const int64_t limit = row_limit(a);
@@ -214,75 +258,41 @@ REPRISE_DEVICE void linear_fragments(const CudaLinearArguments& arguments) {
 
   for (int64_t tile = block_index(); tile < num_tiles; tile += grid_size()) {
     for (int64_t first_row = 0; first_row < a.rows; first_row += kRows) {
+      ProductResult<T, Out, kEpilogue> result;
+      const auto load_result = [&](int i) {
+        const int64_t column = column_of(tile, i / kRows);
+        const int64_t row = first_row + i % kRows;
+        if (i >= kResults || column >= a.columns || row >= limit) return false;
+        result.load(arguments, row, column);
+        return true;
+      };
+      // One for a thread at most: it is brought while the weights are.
+      constexpr bool kIsEarly = kTiles == 1;
+      static_assert(!kIsEarly || kResults <= kLinearWarps * kWarpSize);
+      bool has_result = false;
+      if constexpr (kIsEarly) has_result = load_result(thread_index());
+
       FragmentRows<T, kTiles> rows(a, first_row, limit);
       rows.norm = norm;
       rows.scale = scale;
-      float sums[kParts][kTiles][4] = {};
-      for (int chunk = 0; chunk < weights.num_chunks(); ++chunk) {
-        Words4 x[Stream::kSteps][kTiles];
-        REPRISE_UNROLL
-        for (int step = 0; step < Stream::kSteps; ++step) {
-          REPRISE_UNROLL
-          for (int t = 0; t < kTiles; ++t) {
-            x[step][t] = rows.load(t, Stream::depth_of(chunk, step), a.depth);
-          }
-        }
-        const typename Stream::Slot slot = weights.take();
-        REPRISE_UNROLL
-        for (int step = 0; step < Stream::kSteps; ++step) {
-          REPRISE_UNROLL
-          for (int t = 0; t < kTiles; ++t) {
-            REPRISE_UNROLL
-            for (int part = 0; part < kParts; ++part) {
-              multiply_step<T, kHalves>(sums[part][t], slot.words[step][part], x[step][t]);
-            }
-          }
-        }
-        weights.fetch(a, column_of);
-      }
-
-      const int group = lane_index() / 4;
-      const int member = lane_index() % 4;
-      sync_block();  // the sums of the tile before were read
-      REPRISE_UNROLL
-      for (int part = 0; part < kParts; ++part) {
-        float* mine = shared + (warp_index() * kParts + part) * kPartSize;
-        REPRISE_UNROLL
-        for (int t = 0; t < kTiles; ++t) {
-          REPRISE_UNROLL
-          for (int i = 0; i < 2 * kHalves; ++i) {
-            mine[(group + i / 2 * 8) * kRows + t * kFragmentRows + member * 2 + i % 2] =
-                sums[part][t][i];
-          }
-        }
-      }
-      sync_block();
-      const auto total = [&](int part, int item) {
-        float sum = 0;
-        REPRISE_UNROLL
-        for (int warp = 0; warp < kLinearWarps; ++warp) {
-          sum += shared[(warp * kParts + part) * kPartSize + item];
-        }
-        return sum;
-      };
-      constexpr bool kIsRotated = kEpilogue == Epilogue::rope_kv_write;
-      for (int i = thread_index(); i < (kIsRotated ? kPartSize / 2 : kPartSize);
-           i += num_threads()) {
-        const int64_t column = column_of(tile, i / kRows);
-        const int64_t row = first_row + i % kRows;
-        if (column >= a.columns || row >= limit) continue;
+      float parts[kParts][kTiles][4] = {};
+      multiply_tile<T, kHalves, kTiles, kParts>(parts, weights, a, column_of, rows);
+      const Sums sums{shared};
+      sums.gather(parts);
+      for (int i = thread_index(); i < kResults; i += num_threads()) {
+        if constexpr (!kIsEarly) has_result = load_result(i);
+        if (!has_result) continue;
         if constexpr (kIsRotated) {
-          store_rotated<T>(arguments, row, column, {total(0, i), total(0, kPartSize / 2 + i)});
+          result.store(arguments, {sums.total(0, i), sums.total(0, kResults + i)});
+        } else if constexpr (kParts == 2) {
+          result.store(arguments, {sums.total(0, i), sums.total(1, i)});
         } else {
-          float totals[kParts];
-          REPRISE_UNROLL
-          for (int part = 0; part < kParts; ++part) totals[part] = total(part, i);
-          store_product<T, Out, kEpilogue>(arguments, row, column, totals);
+          result.store(arguments, {sums.total(0, i)});
         }
       }
     }
   }
-  wait_for_copies<0>();  // nothing is under way any more: what is left are empty groups
+  wait_for_copies<0>();  // what is left are empty groups
 }
 
 /// Any type and depth: a warp takes one column of kDotRows rows.
@@ -312,7 +322,9 @@ REPRISE_DEVICE void linear_dots(const CudaLinearArguments& arguments) {
       sums[part] = warp_sum(sum);
     }
     if (lane_index() == 0) {
-      store_product<T, Out, kEpilogue>(arguments, first_row + r, column, sums);
+      ProductResult<T, Out, kEpilogue> result;
+      result.load(arguments, first_row + r, column);
+      result.store(arguments, sums);
     }
   }
 }

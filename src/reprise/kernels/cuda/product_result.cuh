@@ -1,0 +1,91 @@
+#pragma once
+
+#include "reprise/kernels/cuda/block.cuh"
+#include "reprise/kernels/cuda/linear_arguments.h"
+#include "reprise/kernels/cuda/rope_kernels.cuh"
+#include "reprise/kernels/cuda/row_kernels.cuh"
+
+namespace reprise::kernels::cuda {
+
+enum class Epilogue : int { none, silu_and_mul, rope_kv_write };
+
+/// Where a result of a product goes, and what it is made of besides its sums: the bias, a residual,
+/// an angle. load() and store() are apart, so that all of that is under way with the weights.
+///
+/// With silu_and_mul a result has the sum of the gate and that of up; with rope_kv_write it is the
+/// pair that is rotated, a column and the one half a head behind it, of q's place, of the cache,
+/// or, without a slot, of nowhere. Sums are rounded as storing the product would have rounded them.
+template <typename T, typename Out, Epilogue kEpilogue>
+class ProductResult {
+ public:
+  static constexpr int kSums = kEpilogue == Epilogue::none ? 1 : 2;
+
+  REPRISE_DEVICE void load(const CudaLinearArguments& arguments, int64_t row, int64_t column) {
+    const LinearArguments& a = arguments.product;
+    if (a.bias != nullptr) {
+      const T* bias = static_cast<const T*>(a.bias) + column;
+      bias_[0] = as_float(*bias);
+      if constexpr (kSums == 2) bias_[1] = as_float(bias[second(arguments)]);
+    }
+    if constexpr (kEpilogue == Epilogue::rope_kv_write) {
+      load_rotation(arguments.to, row, column);
+    } else {
+      out_ = static_cast<Out*>(a.out) + row * a.columns + column;
+      if (kEpilogue == Epilogue::none && arguments.residual != nullptr) {
+        const T* residual = static_cast<const T*>(arguments.residual);
+        residual_ = as_float(residual[row * arguments.residual_stride + column]);
+      }
+    }
+  }
+
+  REPRISE_DEVICE void store(const CudaLinearArguments& arguments,
+                            const float (&sums)[kSums]) const {
+    const bool has_bias = arguments.product.bias != nullptr;
+    const float value = has_bias ? sums[0] + bias_[0] : sums[0];
+    if constexpr (kEpilogue == Epilogue::none) {
+      put(out_, arguments.residual == nullptr ? value : residual_ + rounded<T>(value));
+    } else {
+      const float first = rounded<T>(value);
+      const float other = rounded<T>(has_bias ? sums[1] + bias_[1] : sums[1]);
+      if constexpr (kEpilogue == Epilogue::silu_and_mul) {
+        put(out_, silu(first) * other);
+      } else {
+        store_rotated(first, other, second(arguments));
+      }
+    }
+  }
+
+ private:
+  /// Columns from the first sum's to the second's.
+  static REPRISE_DEVICE int64_t second(const CudaLinearArguments& arguments) {
+    return kEpilogue == Epilogue::silu_and_mul ? arguments.product.columns
+                                               : arguments.to.head_dim / 2;
+  }
+  REPRISE_DEVICE void load_rotation(const RopeAndCache& to, int64_t row, int64_t column) {
+    const int64_t i = column % to.head_dim;
+    const HeadPlace<T> place = head_place<T>(to, row, column / to.head_dim);
+    out_ = place.out == nullptr ? nullptr : place.out + i;
+    is_value_ = place.side == HeadSide::v;
+    const float* table = rope_row(to.cos_sin, to.positions[row], to.max_position, to.table_stride);
+    cosine_ = table[i];
+    sine_ = table[to.head_dim / 2 + i];
+  }
+  REPRISE_DEVICE void store_rotated(float first, float other, int64_t half) const {
+    if (out_ == nullptr) return;
+    if (is_value_) {
+      put(out_, first);
+      put(out_ + half, other);
+    } else {
+      rotate_pair(first, other, cosine_, sine_, out_, out_ + half);
+    }
+  }
+
+  Out* out_ = nullptr;
+  float bias_[2] = {};
+  float residual_ = 0;
+  float cosine_ = 0;
+  float sine_ = 0;
+  bool is_value_ = false;
+};
+
+}  // namespace reprise::kernels::cuda
