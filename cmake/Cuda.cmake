@@ -1,11 +1,14 @@
 # CUDA is optional: without nvcc the project builds and tests as if it did not exist.
 #
-#   reprise_cuda_image(TARGET t SOURCE a.cu SYMBOL name DEPENDS a.cuh ...)
+#   reprise_cuda_image(TARGET t SOURCE a.cu SYMBOL name DEPENDS a.cuh ... [INCLUDES folder ...] [CONTRACTS])
 #     compiles a.cu for REPRISE_CUDA_ARCHITECTURES and adds it to t as `const unsigned char name[]`
 set(REPRISE_CUDA AUTO CACHE STRING "Build the CUDA plug-in: AUTO (when nvcc is found), ON or OFF")
 set_property(CACHE REPRISE_CUDA PROPERTY STRINGS AUTO ON OFF)
 # Machine code for these, and PTX of the first for everything newer.
 set(REPRISE_CUDA_ARCHITECTURES "80;90a" CACHE STRING "GPU architectures to compile for")
+
+# Folders separated by semicolons; see docs/gpu.md.
+set(REPRISE_FLASHINFER "" CACHE STRING "Include folders of FlashInfer's headers (and of a CCCL that they need): the FLASHINFER backend then decodes with its kernels")
 
 set(REPRISE_HAS_CUDA FALSE)
 if(NOT REPRISE_CUDA STREQUAL "OFF")
@@ -32,7 +35,7 @@ if(REPRISE_HAS_CUDA)
 endif()
 
 function(reprise_cuda_image)
-  cmake_parse_arguments(ARG "" "TARGET;SOURCE;SYMBOL" "DEPENDS" ${ARGN})
+  cmake_parse_arguments(ARG "CONTRACTS" "TARGET;SOURCE;SYMBOL" "DEPENDS;INCLUDES" ${ARGN})
   list(GET REPRISE_CUDA_ARCHITECTURES 0 oldest)
   set(codes -gencode arch=compute_${oldest},code=compute_${oldest})
   foreach(architecture ${REPRISE_CUDA_ARCHITECTURES})
@@ -40,12 +43,17 @@ function(reprise_cuda_image)
   endforeach()
   set(image ${CMAKE_CURRENT_BINARY_DIR}/${ARG_SYMBOL}.fatbin)
   set(source ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_SOURCE})
+  list(TRANSFORM ARG_INCLUDES PREPEND -I)
+  # Products and sums are contracted only where a kernel says fma, as on the CPU; or anywhere (CONTRACTS).
+  set(fmad -fmad=false)
+  if(ARG_CONTRACTS)
+    set(fmad -fmad=true)
+  endif()
   list(TRANSFORM ARG_DEPENDS PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
   add_custom_command(
     OUTPUT ${image}
-    # Products and sums are contracted only where a kernel says fma, as on the CPU.
-    COMMAND ${CUDAToolkit_NVCC_EXECUTABLE} -fatbin -O3 -std=c++20 -fmad=false --expt-relaxed-constexpr
-            --threads 2 -lineinfo -I${PROJECT_SOURCE_DIR}/src ${codes} -o ${image} ${source}
+    COMMAND ${CUDAToolkit_NVCC_EXECUTABLE} -fatbin -O3 -std=c++20 ${fmad} --expt-relaxed-constexpr
+            --threads 2 -lineinfo -I${PROJECT_SOURCE_DIR}/src ${ARG_INCLUDES} ${codes} -o ${image} ${source}
     DEPENDS ${source} ${ARG_DEPENDS}
     COMMENT "Compiling ${ARG_SOURCE} for sm ${REPRISE_CUDA_ARCHITECTURES}"
     VERBATIM)

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <memory>
+#include <span>
 
 #include "reprise/device/cuda/cuda_device.h"
 #include "reprise/device/cuda/cuda_device_impl.h"
 #include "reprise/kernels/cuda/cuda_machine_fixture.h"
+#include "reprise/kernels/cuda/flashinfer_table.h"
 #include "tests/integration/tiny_engine.h"
 
 namespace reprise::testing {
@@ -44,7 +46,9 @@ class CudaEngineMachine {
           kernels::cuda::CudaExecutorOptions{
               .num_multiprocessors =
                   cuda.driver().attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
-              .cublas_lt = cublas_lt()});
+              .cublas_lt = cublas_lt(),
+              .flashinfer = is_real() ? kernels::cuda::flashinfer_kernels()
+                                      : std::span<const kernels::cuda::FlashInferKernels>{}});
     };
     return options;
   }

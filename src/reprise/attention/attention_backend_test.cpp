@@ -98,7 +98,10 @@ TEST(PlannedBackend, keeps_a_buffer_per_captured_batch_size_and_writes_it_anew_i
   const AttentionRoutine first = steps.plan({1, 1, 1, 1}, four);
   const AttentionRoutine other = steps.plan({1, 1, 1, 1, 1}, eight);
   EXPECT_NE(first.plan.data(), other.plan.data());
+  EXPECT_EQ(first.query_len, 1);
+  EXPECT_EQ(steps.plan({1, 1, 1}, {.num_tokens = 8}).query_len, 1);
   const AttentionRoutine uncaptured = steps.plan({7, 1}, {.num_tokens = 8});
+  EXPECT_EQ(uncaptured.query_len, 0) << "a prompt is among them";
   EXPECT_NE(uncaptured.plan.data(), first.plan.data());
   const AttentionRoutine again = steps.plan({1, 1}, four);
   EXPECT_EQ(again.plan.data(), first.plan.data());

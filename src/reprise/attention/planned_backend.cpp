@@ -55,7 +55,12 @@ class PlannedBackend final : public AttentionBackend {
                         device::Stream& stream) override {
     PlanBuffer& buffer = descriptor.num_reqs ? captured_buffer(descriptor) : uncaptured_;
     buffer.write(metadata, resources_, stream);
+    // A graph's routine depends on its key alone.
+    const bool is_decode = descriptor.num_reqs ||
+                           static_cast<size_t>(metadata.host_query_start_loc.back()) ==
+                               metadata.host_seq_lens.size();
     return {.kind = AttentionRoutine::Kind::planned,
+            .query_len = is_decode ? 1 : 0,
             .plan = buffer.tensor(),
             .partials = partials_tensor_};
   }

@@ -16,7 +16,7 @@ struct AttentionRoutine {
   };
 
   Kind kind = Kind::any_batch;
-  int32_t query_len = 1;  // uniform
+  int32_t query_len = 1;  // uniform; planned: 0 = requests with several tokens may be among them
   Tensor plan;            // planned: int32[plan_size(requests)], see attention_plan.h
   /// Planned: float32[parts, heads, head_dim + 2], room for the parts of any plan.
   Tensor partials;

@@ -18,8 +18,10 @@ namespace {
 
 class CudaAccelerator final : public Accelerator {
  public:
-  CudaAccelerator(const device::cuda::DriverApi& api, LoadedCublasLt cublas_lt)
-      : api_(api), cublas_lt_(std::move(cublas_lt)) {
+  CudaAccelerator(const device::cuda::DriverApi& api,
+                  LoadedCublasLt cublas_lt,
+                  std::span<const FlashInferKernels> flashinfer)
+      : api_(api), cublas_lt_(std::move(cublas_lt)), flashinfer_(flashinfer) {
     if (!cublas_lt_.reason.empty()) {
       remarks_.push_back(fmt::format(
           "no cuBLASLt ({}): products of many rows run in our own kernels, so prompts take longer",
@@ -46,7 +48,8 @@ class CudaAccelerator final : public Accelerator {
         pool,
         CudaExecutorOptions{.num_multiprocessors = device.driver().attribute(
                                 CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
-                            .cublas_lt = cublas_lt_.reason.empty() ? &cublas_lt_.api : nullptr});
+                            .cublas_lt = cublas_lt_.reason.empty() ? &cublas_lt_.api : nullptr,
+                            .flashinfer = flashinfer_});
   }
   [[nodiscard]] std::unique_ptr<RowSampler> create_row_sampler(device::Stream& stream,
                                                                int32_t max_rows,
@@ -63,14 +66,17 @@ class CudaAccelerator final : public Accelerator {
 
   device::cuda::DriverApi api_;
   LoadedCublasLt cublas_lt_;
+  std::span<const FlashInferKernels> flashinfer_;
   std::vector<std::string> remarks_;
 };
 
 }  // namespace
 
-std::unique_ptr<Accelerator> create_cuda_accelerator(const device::cuda::DriverApi& api,
-                                                     LoadedCublasLt cublas_lt) {
-  return std::make_unique<CudaAccelerator>(api, std::move(cublas_lt));
+std::unique_ptr<Accelerator> create_cuda_accelerator(
+    const device::cuda::DriverApi& api,
+    LoadedCublasLt cublas_lt,
+    std::span<const FlashInferKernels> flashinfer) {
+  return std::make_unique<CudaAccelerator>(api, std::move(cublas_lt), flashinfer);
 }
 
 }  // namespace reprise::kernels::cuda

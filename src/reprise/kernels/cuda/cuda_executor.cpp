@@ -98,6 +98,10 @@ CudaExecutor::CudaExecutor(device::Stream& stream,
     : EagerExecutor(stream, pool, row_kernels()), options_(options) {
   device::Device& device = stream.device();
   for (const device::Kernel* kernel : all_kernels()) device.load(*kernel);
+  for (const FlashInferKernels& kernels : options.flashinfer) {
+    device.load(*kernels.decode);
+    device.load(*kernels.merge);
+  }
   const auto places = static_cast<size_t>(most_partials(options.num_multiprocessors));
   partials_ = device.allocate(places * kAttentionTileRows * (kLargestFragmentHead + 2) *
                               sizeof(float));
@@ -260,7 +264,10 @@ bool CudaExecutor::launch_planned_attention(const OpCall& call, std::span<const 
                                                .partials = partials.data_as<float>(),
                                                .grid_size = blocks};
   const AttentionRoutineKernels routines = attention_kernels(in[0].dtype());
-  const device::Kernel* kernel = fragment_kernel(routines.planned, in[0]);
+  const FlashInferKernels* flashinfer = flashinfer_for(call, in);
+  const device::Kernel* kernel =
+      flashinfer != nullptr ? flashinfer->decode : fragment_kernel(routines.planned, in[0]);
+  const device::Kernel* merge = flashinfer != nullptr ? flashinfer->merge : routines.merge;
   std::array<device::BufferUse, 9> uses;
   std::ranges::copy(attention_uses(in), uses.begin());
   uses[7] = reads(plan);
@@ -270,7 +277,23 @@ bool CudaExecutor::launch_planned_attention(const OpCall& call, std::span<const 
   // Writes the rows of requests with parts, and leaves the others.
   uses[0].access = device::BufferUse::Access::read_write;
   uses[8] = reads(partials);
-  return launch(stream(), *routines.merge, blocks, arguments, uses);
+  return launch(stream(), *merge, blocks, arguments, uses);
+}
+
+const FlashInferKernels* CudaExecutor::flashinfer_for(const OpCall& call,
+                                                      std::span<const Tensor> in) const {
+  const Tensor& q = in[0];
+  const Tensor& out = in[6];
+  // Its results lie head by head, and parts of an odd number of heads are not aligned to 16 bytes.
+  const bool fits = attention().query_len == 1 && call.attributes.sliding_window == 0 &&
+                    is_aligned(q) && is_aligned(out) && out.stride(1) == q.size(2) &&
+                    q.size(1) % 2 == 0;
+  if (!fits) return nullptr;
+  const auto found = std::ranges::find_if(options_.flashinfer, [&](const FlashInferKernels& one) {
+    return one.dtype == q.dtype() && one.head_dim == q.size(2) &&
+           one.group_size == q.size(1) / in[1].size(1);
+  });
+  return found == options_.flashinfer.end() ? nullptr : &*found;
 }
 
 bool CudaExecutor::launch_linear_rope_kv_write(const NormCall& norm,

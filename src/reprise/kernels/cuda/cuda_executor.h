@@ -5,6 +5,7 @@
 #include <span>
 
 #include "reprise/device/device.h"
+#include "reprise/kernels/cuda/flashinfer_table.h"
 #include "reprise/kernels/cuda/gemm_library.h"
 #include "reprise/kernels/cuda/linear_arguments.h"
 #include "reprise/kernels/cuda/linear_launch.h"
@@ -16,6 +17,9 @@ struct CudaExecutorOptions {
   int num_multiprocessors = 132;  // of the GPU: how far a launch is cut
   /// For products of many rows; nullptr: kernels of our own. Borrowed for the constructor's call.
   const CublasLtApi* cublas_lt = nullptr;
+  /// For planned attention of batches with one token per request; of other shapes, and where there are
+  /// none, our own. They must outlive the executor.
+  std::span<const FlashInferKernels> flashinfer;
 };
 
 /// Runs each op at once on a GPU. Ops on rows are launched as on the CPU; products and attention
@@ -51,6 +55,9 @@ class CudaExecutor final : public EagerExecutor {
   bool launch_attention(const OpCall& call, std::span<const Tensor> in);
   bool launch_split_attention(const OpCall& call, std::span<const Tensor> in);
   bool launch_planned_attention(const OpCall& call, std::span<const Tensor> in);
+  /// nullptr: our own kernels.
+  [[nodiscard]] const FlashInferKernels* flashinfer_for(const OpCall& call,
+                                                        std::span<const Tensor> in) const;
   bool launch_linear_rope_kv_write(const NormCall& norm,
                                    const OpCall& call,
                                    std::span<const Tensor> in,

@@ -512,6 +512,54 @@ TEST_P(CudaAttention, a_plan_of_another_batch_gives_nan) {
   }
 }
 
+// FlashInfer's kernels played by our own, which take the same arguments.
+TEST_P(CudaAttention, planned_decoding_is_flashinfers_where_it_has_kernels_for_it) {
+  if (kind() != AttentionRoutine::Kind::planned || dtype() != DType::bf16) return;
+  static constexpr device::Kernel kDecode{
+      .name = "decode", .cuda = {.image = "flashinfer", .function = "decode", .threads_per_block = 256}};
+  static constexpr device::Kernel kMerge{
+      .name = "merge", .cuda = {.image = "flashinfer", .function = "merge", .threads_per_block = 128}};
+  static constexpr std::array kTable{FlashInferKernels{DType::bf16, 64, 2, &kDecode, &kMerge}};
+  int num_launches = 0;
+  const auto play = [&](const char* function, const char* ours) {
+    const HostKernel& kernel = host_kernels().at(ours);
+    machine_.driver().add_kernel(function,
+                                 {.parameter_bytes = kernel.argument_bytes,
+                                  .run = [&](const device::cuda::FakeLaunch& launch) {
+                                    ++num_launches;
+                                    kernel.run(launch.parameter, launch.num_blocks, 0, launch.num_blocks);
+                                  }});
+  };
+  play("decode", "reprise_planned_attention_by_rows_bf16");
+  play("merge", "reprise_merge_attention_bf16");
+  CudaExecutor executor(*stream_, *pool_, {.num_multiprocessors = 4, .flashinfer = kTable});
+  const auto launches_of = [&](int64_t heads, int64_t kv_heads, int64_t head_dim, int32_t query_len, int64_t window) {
+    num_launches = 0;
+    const TestPlan plan = make_test_plan(std::vector<PlannedLengths>{{1, 40}, {1, 20}}, {});
+    executor.set_attention(
+        {.kind = AttentionRoutine::Kind::planned,
+         .query_len = query_len,
+         .plan = ints({static_cast<int64_t>(plan.words.size())}, plan.words),
+         .partials = make({std::max(plan.num_parts, 1) * heads * (head_dim + 2)}, DType::f32)});
+    OpAttributes attributes;
+    attributes.scale = 1;
+    attributes.sliding_window = window;
+    const Tensor out = make({2, heads, head_dim});
+    executor.execute({.code = OpCode::attention, .attributes = attributes},
+                     std::array{random({2, heads, head_dim}), random({8, kv_heads, 16, head_dim}),
+                                random({8, kv_heads, 16, head_dim}), ints({3}, {0, 1, 2}), ints({2}, {40, 20}),
+                                ints({2, 3}, {0, 1, 2, 3, 4, 5}), out},
+                     {});
+    EXPECT_FALSE(std::isnan(element(out, 1, heads - 1, head_dim - 1)));
+    return num_launches;
+  };
+  EXPECT_EQ(launches_of(4, 2, 64, 1, 0), 2);
+  EXPECT_EQ(launches_of(4, 2, 64, 0, 0), 0) << "prompts may be among them";
+  EXPECT_EQ(launches_of(4, 2, 64, 1, 8), 0) << "it has no windows";
+  EXPECT_EQ(launches_of(4, 1, 64, 1, 0), 0) << "another group";
+  EXPECT_EQ(launches_of(4, 2, 128, 1, 0), 0) << "another head";
+}
+
 TEST_P(CudaAttention, serves_odd_groups_blocks_and_windows) {
   if (is_uniform_only()) return;
   const Batch batch{.query_lens = {1, 9, 1}, .seq_lens = {70, 60, 300}, .padding_tokens = 2};

@@ -4,6 +4,7 @@
 #include "reprise/kernels/accelerator.h"
 #include "reprise/kernels/cuda/cublas_lt_api.h"
 #include "reprise/kernels/cuda/cuda_accelerator.h"
+#include "reprise/kernels/cuda/flashinfer_table.h"
 
 // What reprise_cuda.so offers.
 extern "C" __attribute__((visibility("default"))) reprise::kernels::Accelerator*
@@ -16,5 +17,5 @@ reprise_create_accelerator(uint32_t version, std::string& reason) {
   reason = driver.reason;
   if (!reason.empty()) return nullptr;
   using namespace reprise::kernels::cuda;
-  return create_cuda_accelerator(driver.api, load_cublas_lt()).release();
+  return create_cuda_accelerator(driver.api, load_cublas_lt(), flashinfer_kernels()).release();
 }

@@ -1,0 +1,36 @@
+#include "reprise/kernels/cuda/flashinfer_table.h"
+
+#include "reprise/kernels/cuda/flashinfer_arguments.h"
+#include "reprise/kernels/cuda/flashinfer_list.inl"
+
+// Machine code of flashinfer_kernels.cu.
+extern "C" const unsigned char reprise_flashinfer_image[];
+
+namespace reprise::kernels::cuda {
+namespace {
+
+using device::Kernel;
+
+#define REPRISE_FLASHINFER_DECLARE(kernel, threads, shared, ...)            \
+  constinit const Kernel kernel{.name = #kernel "_cuda",                    \
+                                .cuda = {.image = reprise_flashinfer_image, \
+                                         .function = "reprise_" #kernel,    \
+                                         .threads_per_block = threads,      \
+                                         .shared_bytes = shared}};
+REPRISE_FLASHINFER_KERNELS(REPRISE_FLASHINFER_DECLARE)
+#undef REPRISE_FLASHINFER_DECLARE
+
+#define REPRISE_FLASHINFER_ENTRY(type, head_dim, group_size)               \
+  FlashInferKernels{DType::type,                                           \
+                    head_dim,                                              \
+                    group_size,                                            \
+                    &flashinfer_decode_##head_dim##x##group_size##_##type, \
+                    &flashinfer_merge_##type},
+constexpr FlashInferKernels kAll[] = {REPRISE_FLASHINFER_SHAPES(REPRISE_FLASHINFER_ENTRY)};
+#undef REPRISE_FLASHINFER_ENTRY
+
+}  // namespace
+
+std::span<const FlashInferKernels> flashinfer_kernels() { return kAll; }
+
+}  // namespace reprise::kernels::cuda
