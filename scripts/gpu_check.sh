@@ -24,7 +24,7 @@ PACKAGES=(libfmt-dev libfmt9 nlohmann-json3-dev libpcre2-dev libpcre2-8-0 libutf
 SECTIONS=(
   "build|170|the plug-in, the tests and the benchmark build with the compilers of this machine"
   "conformance|20|the device passes every case of the device conformance suite on the GPU"
-  "replay|70|replay equals eager bit for bit: 5 modes x 4 levels x 4 mixes x 18 sizes; 1,000 replays with changing lengths and block tables take no memory; logits equal the CPU's"
+  "replay|70|replay equals eager bit for bit: 5 modes x 4 levels x 4 mixes x 18 sizes; 1,000 replays with changing lengths and block tables take no memory; logits equal the CPU's; the same after sleep"
   "sanitizer|50|compute-sanitizer's memcheck, racecheck, initcheck and synccheck find nothing in kernels and captures"
   "parts|25|decode attention against the copy bandwidth (batch 1 at 32k, batch 32 at 4k); the peak of large products; time of an update"
   "bench-0.5b|35|tokens/s, host time per step, capture time and share of bandwidth by mode, with programmatic dependent launch and without, 0.5B shape"
@@ -41,7 +41,7 @@ command_of() {
   case "$1" in
     build) echo "build" ;;
     conformance) echo "$BUILD/bin/cuda_device_conformance_test --gtest_filter=*/cuda" ;;
-    replay) echo "$BUILD/bin/cuda_engine_test" ;;
+    replay) echo "$BUILD/bin/cuda_engine_test && $BUILD/bin/cuda_sleep_test" ;;
     sanitizer) echo "sanitize" ;;
     parts | serving) echo "$BUILD/bin/cuda_benchmark $1 $STATE/$1.json" ;;
     transformers) echo "python3 benchmarks/compare_transformers_cuda.py $BUILD/bin/cuda_benchmark $STATE/$1.json --seconds 20" ;;
@@ -70,7 +70,7 @@ configure() {
 
 build() {
   configure &&
-    ninja -C "$BUILD" cuda_device_conformance_test cuda_engine_test cuda_benchmark reprise_cuda
+    ninja -C "$BUILD" cuda_device_conformance_test cuda_engine_test cuda_sleep_test cuda_benchmark reprise_cuda
 }
 
 sanitize() {
