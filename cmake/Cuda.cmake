@@ -53,7 +53,9 @@ function(reprise_cuda_image)
   add_custom_command(
     OUTPUT ${image}
     COMMAND ${CUDAToolkit_NVCC_EXECUTABLE} -fatbin -O3 -std=c++20 ${fmad} --expt-relaxed-constexpr
-            --threads 2 -lineinfo -I${PROJECT_SOURCE_DIR}/src ${ARG_INCLUDES} ${codes} -o ${image} ${source}
+            --threads 2 -lineinfo -Xptxas -v -I${PROJECT_SOURCE_DIR}/src ${ARG_INCLUDES} ${codes} -o ${image} ${source}
+            # Registers and spills of every kernel, for a test; shown when it fails.
+            2> ${image}.log || awk "1; END { exit 1 }" ${image}.log
     DEPENDS ${source} ${ARG_DEPENDS}
     COMMENT "Compiling ${ARG_SOURCE} for sm ${REPRISE_CUDA_ARCHITECTURES}"
     VERBATIM)

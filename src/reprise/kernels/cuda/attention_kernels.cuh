@@ -143,17 +143,20 @@ struct AttentionTile {
   bool shares_rows;   // all warps work on the same sixteen rows, each on some of the positions
 };
 
-REPRISE_DEVICE int64_t tiles_of(const AttentionKernelArguments& a, int64_t request) {
-  const int64_t rows = request_tokens(a, request).num_tokens * a.group_size;
-  return ceil_div(rows, kAttentionTileRows);
+REPRISE_DEVICE int64_t tiles_of(const AttentionKernelArguments& a,
+                                int64_t request,
+                                int64_t tile_rows) {
+  return ceil_div(request_tokens(a, request).num_tokens * a.group_size, tile_rows);
 }
 
 /// The index-th tile of the batch, found by all lanes of a warp together.
-REPRISE_DEVICE AttentionTile find_tile(const AttentionKernelArguments& a, int64_t index) {
+REPRISE_DEVICE AttentionTile find_tile(const AttentionKernelArguments& a,
+                                       int64_t index,
+                                       int64_t tile_rows) {
   int64_t before = 0;
   for (int64_t base = 0; base < a.num_reqs; base += kWarpSize) {
     const int64_t mine = base + lane_index();
-    const int count = mine < a.num_reqs ? static_cast<int>(tiles_of(a, mine)) : 0;
+    const int count = mine < a.num_reqs ? static_cast<int>(tiles_of(a, mine, tile_rows)) : 0;
     // The chunk is found by its sum (small integers, so exact), the request by a walk.
     const auto total = static_cast<int64_t>(warp_sum(static_cast<float>(count)));
     if (index >= before + total) {
@@ -165,8 +168,8 @@ REPRISE_DEVICE AttentionTile find_tile(const AttentionKernelArguments& a, int64_
       if (index < before + tiles) {
         const RequestTokens r = request_tokens(a, base + lane);
         const int64_t rows = r.num_tokens * a.group_size;
-        const int64_t first = (index - before) * kAttentionTileRows;
-        return {r, first, min_of(kAttentionTileRows, rows - first), rows <= kAttentionWarpRows};
+        const int64_t first = (index - before) * tile_rows;
+        return {r, first, min_of(tile_rows, rows - first), rows <= kAttentionWarpRows};
       }
       before += tiles;
     }
@@ -416,19 +419,29 @@ REPRISE_DEVICE void store_attention(const AttentionKernelArguments& a,
   put(out + d, merged.total > 0 ? merged.sum / merged.total : 0.0F);
 }
 
-/// The positions that the rows of a tile see, in steps of sixteen.
+/// The positions that any row of a tile sees.
+struct AttentionPositions {
+  int64_t begin;
+  int64_t end;
+};
+
+REPRISE_DEVICE AttentionPositions positions_of(const AttentionKernelArguments& a,
+                                               const AttentionTile& tile) {
+  const int64_t last_token = (tile.first_row + tile.num_rows - 1) / a.group_size;
+  return {window_begin_of(a, max_of(0, context_of(tile.r, tile.first_row / a.group_size))),
+          max_of(0, context_of(tile.r, last_token))};
+}
+
+/// The same in steps of sixteen.
 struct AttentionSteps {
   int64_t first;
   int64_t count;
 };
 
 REPRISE_DEVICE AttentionSteps steps_of(const AttentionKernelArguments& a, const AttentionTile& tile) {
-  const int64_t last_token = (tile.first_row + tile.num_rows - 1) / a.group_size;
-  const int64_t highest = max_of(0, context_of(tile.r, last_token));
-  const int64_t lowest =
-      window_begin_of(a, max_of(0, context_of(tile.r, tile.first_row / a.group_size)));
-  const int64_t first = lowest / kAttentionWarpRows;
-  return {first, max_of(0, ceil_div(highest, kAttentionWarpRows) - first)};
+  const AttentionPositions positions = positions_of(a, tile);
+  const int64_t first = positions.begin / kAttentionWarpRows;
+  return {first, max_of(0, ceil_div(positions.end, kAttentionWarpRows) - first)};
 }
 
 /// A block takes in the steps [begin, end) of a tile, and its threads call act(row, d, element) for
@@ -466,6 +479,43 @@ REPRISE_DEVICE void attend_tile(const AttentionKernelArguments& a,
   }
 }
 
+/// After a block has left its part of a tile: if it is the last of `splits` to do so, it merges them,
+/// part_size floats apart, and stores the tile's results.
+template <typename T, int kHeadDim>
+REPRISE_DEVICE void merge_when_last(const AttentionKernelArguments& a,
+                                    const AttentionTile& tile,
+                                    int64_t kv_head,
+                                    int64_t splits,
+                                    const float* parts,
+                                    int64_t part_size,
+                                    int32_t* arrived) {
+  fence();
+  sync_block();
+  auto* is_last = reinterpret_cast<int*>(shared_memory());
+  if (thread_index() == 0) *is_last = atomic_add(arrived, 1) == splits - 1 ? 1 : 0;
+  sync_block();
+  if (*is_last == 0) return;
+  fence();
+  const int num_elements = static_cast<int>(tile.num_rows) * kHeadDim;
+  for (int i = thread_index(); i < num_elements; i += num_threads()) {
+    const int row = i / kHeadDim;
+    const int d = i % kHeadDim;
+    // Past the first-level cache, which may hold neighbours of what others wrote since.
+    const auto load = [](const float* place) { return load_fresh(place); };
+    store_attention<T>(a,
+                       tile,
+                       kv_head,
+                       row,
+                       d,
+                       merge_parts<kHeadDim>(parts + row * (kHeadDim + 2),
+                                             part_size,
+                                             static_cast<int>(splits),
+                                             d,
+                                             load));
+  }
+  if (thread_index() == 0) *arrived = 0;  // for the next launch
+}
+
 /// On the tensor cores, with the positions split over blocks; the last block of a tile to arrive
 /// merges what the others left. \pre q is aligned to 16 bytes and so are its strides
 template <typename T, int kHeadDim, bool kUniform>
@@ -476,7 +526,7 @@ REPRISE_DEVICE void attention_fragments(const CudaAttentionArguments& arguments)
   const int64_t split = block_index() % arguments.num_splits;
   const int64_t kv_head = block_index() / arguments.num_splits % a.kv_heads;
   const int64_t tile_index = block_index() / arguments.num_splits / a.kv_heads;
-  const AttentionTile tile = kUniform ? uniform_tile(a, tile_index) : find_tile(a, tile_index);
+  const AttentionTile tile = kUniform ? uniform_tile(a, tile_index) : find_tile(a, tile_index, kAttentionTileRows);
   if (tile.num_rows == 0) return;
 
   // In as many parts as pay.
@@ -488,7 +538,6 @@ REPRISE_DEVICE void attention_fragments(const CudaAttentionArguments& arguments)
   if (split >= splits) return;
   const int64_t steps_per_split = ceil_div(steps.count, splits);
 
-  const int num_elements = static_cast<int>(tile.num_rows) * kHeadDim;
   const int64_t part_size = int64_t{kAttentionTileRows} * kRowSize;
   const int64_t item = tile_index * a.kv_heads + kv_head;
   float* partials = arguments.partials + item * arguments.num_splits * part_size;
@@ -510,35 +559,10 @@ REPRISE_DEVICE void attention_fragments(const CudaAttentionArguments& arguments)
           part[kHeadDim + 1] = merged.total;
         }
       });
-  if (splits == 1) return;
-
-  fence();
-  sync_block();
-  auto* is_last = reinterpret_cast<int*>(shared_memory());
-  if (thread_index() == 0) {
-    *is_last = atomic_add(arguments.arrived + item, 1) == splits - 1 ? 1 : 0;
+  if (splits > 1) {
+    merge_when_last<T, kHeadDim>(
+        a, tile, kv_head, splits, partials, part_size, arguments.arrived + item);
   }
-  sync_block();
-  if (*is_last == 0) return;
-  fence();
-  for (int i = thread_index(); i < num_elements; i += num_threads()) {
-    const int row = i / kHeadDim;
-    const int d = i % kHeadDim;
-    store_attention<T>(
-        a,
-        tile,
-        kv_head,
-        row,
-        d,
-        merge_parts<kHeadDim>(
-            partials + row * kRowSize,
-            part_size,
-            static_cast<int>(splits),
-            d,
-            // Past the first-level cache, which may hold neighbours of what others wrote since.
-            [](const float* place) { return load_fresh(place); }));
-  }
-  if (thread_index() == 0) arguments.arrived[item] = 0;  // for the next launch
 }
 
 }  // namespace reprise::kernels::cuda

@@ -13,12 +13,14 @@
 #include <cuda_fp16.h>
 #define REPRISE_DEVICE __device__ __forceinline__
 #define REPRISE_UNROLL _Pragma("unroll")
+#define REPRISE_UNROLL_BY_4 _Pragma("unroll 4")
 #else
 #include <cmath>
 
 #include "reprise/kernels/cuda/host_block_fixture.h"
 #define REPRISE_DEVICE inline
 #define REPRISE_UNROLL
+#define REPRISE_UNROLL_BY_4
 #endif
 
 namespace reprise::kernels::cuda {
@@ -43,10 +45,20 @@ REPRISE_DEVICE int shuffle_from(int value, int lane) {
   return __shfl_sync(0xffffffffU, value, lane);
 }
 REPRISE_DEVICE bool warp_all(bool is) { return __all_sync(0xffffffffU, is) != 0; }
-/// Dynamic shared memory, aligned to 16.
+/// Dynamic shared memory, aligned to 256.
 REPRISE_DEVICE char* shared_memory() {
-  extern __shared__ int4 memory[];
+  extern __shared__ __align__(256) int4 memory[];
   return reinterpret_cast<char*>(memory);
+}
+/// A number of which the compiler does not know that it is the one it was: what was computed from it
+/// is computed again, instead of staying in registers.
+REPRISE_DEVICE int same_again(int value) {
+  asm volatile("" : "+r"(value));
+  return value;
+}
+/// Where in the shared memory; its alignment is that of `place`, up to 256.
+REPRISE_DEVICE uint32_t shared_address(const void* place) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(place));
 }
 /// Returns when everything ahead on the stream is done and visible. Before it a kernel may touch only
 /// what no kernel writes: weights. Every thread calls it, once, whether or not it has work, so that
@@ -79,6 +91,13 @@ REPRISE_DEVICE void atomic_add(uint64_t* value, uint64_t amount) {
   atomicAdd(reinterpret_cast<unsigned long long*>(value), static_cast<unsigned long long>(amount));
 }
 REPRISE_DEVICE float exponential_2(float x) { return exp2f(x); }
+/// To some 2 units in the last place; results below the smallest normal number are 0.
+REPRISE_DEVICE float fast_exponential_2(float x) {
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
+REPRISE_DEVICE float larger(float a, float b) { return fmaxf(a, b); }
 REPRISE_DEVICE float exponential(float x) { return expf(x); }
 REPRISE_DEVICE float square_root(float x) { return sqrtf(x); }
 REPRISE_DEVICE float multiply_add(float a, float b, float c) { return fmaf(a, b, c); }
@@ -111,6 +130,22 @@ REPRISE_DEVICE void put(BFloat16* out, float x) {
   out->bits = __bfloat16_as_ushort(__float2bfloat16_rn(x));
 }
 REPRISE_DEVICE void put(Float16* out, float x) { out->bits = __half_as_ushort(__float2half_rn(x)); }
+
+/// Four matrices of 8 x 8 elements of 16 bits: each lane names a row of eight by its shared
+/// address, lanes 0 to 7 those of the first. A lane gets a pair of neighbours of each: columns 2 (lane % 4) and behind it
+/// of row lane / 4; transposed, rows 2 (lane % 4) and below it of column lane / 4. PTX ISA, "ldmatrix".
+REPRISE_DEVICE void load_fragments(uint32_t (&words)[4], uint32_t row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+               : "r"(row)
+               : "memory");
+}
+REPRISE_DEVICE void load_fragments_transposed(uint32_t (&words)[4], uint32_t row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+               : "r"(row)
+               : "memory");
+}
 
 /// c += a b of the tensor cores: a[16, 16] by rows, b[16, 8] by columns, c[16, 8]. Which elements a
 /// lane holds: PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type".
@@ -154,10 +189,21 @@ REPRISE_DEVICE float rounded(float x) {
 
 template <typename T>
 REPRISE_DEVICE uint32_t pack(float low, float high) {
+#if defined(__CUDACC__)
+  // One instruction for both, with the bits of put().
+  uint32_t both;
+  if constexpr (__is_same(T, BFloat16)) {
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+  } else {
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+  }
+  return both;
+#else
   T pair[2];
   put(pair, low);
   put(pair + 1, high);
   return static_cast<uint32_t>(pair[0].bits) | (static_cast<uint32_t>(pair[1].bits) << 16);
+#endif
 }
 
 /// The j-th element of type T in sixteen bytes.

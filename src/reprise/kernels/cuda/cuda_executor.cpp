@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "reprise/base/error.h"
 #include "reprise/device/cuda/cuda_stream.h"
@@ -21,6 +22,7 @@ namespace {
 
 // Blocks of an attention launch that keep every multiprocessor busy.
 constexpr int64_t kBlocksPerMultiprocessor = 4;
+constexpr int64_t kPrefillBlocksPerMultiprocessor = 2;
 constexpr int64_t kLargestFragmentHead = 128;
 static_assert(GemmLibrary::kFewestRows == kMostTileRows + 1,
               "beyond one tile our own kernels read the weight again");
@@ -33,15 +35,23 @@ static_assert(GemmLibrary::kFewestRows == kMostTileRows + 1,
 }
 
 /// Splits of the positions of a launch with so many tiles and heads.
-int64_t num_splits(int64_t tiles, int num_multiprocessors) {
-  return std::clamp<int64_t>(
-      ceil_div(kBlocksPerMultiprocessor * num_multiprocessors, tiles), 1, kMostSplits);
+int64_t num_splits(int64_t tiles, int64_t wanted_blocks) {
+  return std::clamp<int64_t>(ceil_div(wanted_blocks, tiles), 1, kMostSplits);
 }
 
-/// Places of partial results that no launch exceeds: with more tiles than wanted blocks there is
-/// one split, and nothing is left for others.
-int64_t most_partials(int num_multiprocessors) {
-  return 2 * kBlocksPerMultiprocessor * num_multiprocessors + kMostSplits;
+/// Rows of partial results that no launch exceeds: with more tiles than wanted blocks there is one
+/// split, and nothing is left for others.
+int64_t most_partial_rows(int num_multiprocessors) {
+  const auto rows = [&](int64_t blocks, int64_t tile_rows) {
+    return (2 * blocks * num_multiprocessors + kMostSplits) * tile_rows;
+  };
+  return std::max(rows(kBlocksPerMultiprocessor, kAttentionTileRows),
+                  rows(kPrefillBlocksPerMultiprocessor, kPrefillTileRows));
+}
+
+/// Tiles that no batch of the shape exceeds.
+int64_t most_tiles(const AttentionKernelArguments& a, int64_t tile_rows) {
+  return std::min(a.num_reqs, a.num_tokens) + a.num_tokens * a.group_size / tile_rows;
 }
 
 bool is_aligned(const Tensor& tensor) {
@@ -53,6 +63,16 @@ const device::Kernel* fragment_kernel(const AttentionKernels& kernels, const Ten
   if (!is_aligned(q)) return nullptr;
   if (q.size(2) == 64) return kernels.head_64;
   return q.size(2) == kLargestFragmentHead ? kernels.head_128 : nullptr;
+}
+
+/// The kernel for requests of many tokens, where a batch of the shape has some in the mean: decided by
+/// the shape, as graphs are, and right for any batch. nullptr: not for this one.
+const device::Kernel* prefill_kernel(const AttentionKernels& kernels,
+                                     const AttentionKernelArguments& a,
+                                     std::span<const Tensor> in) {
+  const bool has_many_rows = a.num_tokens * a.group_size > kAttentionWarpRows * a.num_reqs;
+  const bool is_served = is_aligned(in[6]) && a.scale > 0 && std::has_single_bit(static_cast<uint64_t>(a.block_size));
+  return has_many_rows && is_served ? fragment_kernel(kernels, in[0]) : nullptr;
 }
 
 AttentionKernelArguments attention_arguments(const OpCall& call, std::span<const Tensor> in) {
@@ -102,10 +122,9 @@ CudaExecutor::CudaExecutor(device::Stream& stream,
     device.load(*kernels.decode);
     device.load(*kernels.merge);
   }
-  const auto places = static_cast<size_t>(most_partials(options.num_multiprocessors));
-  partials_ = device.allocate(places * kAttentionTileRows * (kLargestFragmentHead + 2) *
-                              sizeof(float));
-  arrived_ = device.allocate(places * sizeof(int32_t));
+  const auto rows = static_cast<size_t>(most_partial_rows(options.num_multiprocessors));
+  partials_ = device.allocate(rows * (kLargestFragmentHead + 2) * sizeof(float));
+  arrived_ = device.allocate(rows / kAttentionTileRows * sizeof(int32_t));
   if (options.cublas_lt != nullptr) {
     gemm_ = std::make_unique<GemmLibrary>(*options.cublas_lt,
                                           dynamic_cast<device::cuda::CudaStream&>(stream));
@@ -228,7 +247,8 @@ bool CudaExecutor::launch_split_attention(const OpCall& call, std::span<const Te
                                       .partials = static_cast<float*>(partials_.data()),
                                       .arrived = static_cast<int32_t*>(arrived_.data()),
                                       .max_tiles = 0,
-                                      .num_splits = 1};
+                                      .num_splits = 1,
+                                      .block_bits = std::countr_zero(static_cast<uint64_t>(in[1].size(2)))};
   AttentionKernelArguments& a = arguments.call;
   a.query_len = attention().query_len;
   const AttentionRoutineKernels routines = attention_kernels(in[0].dtype());
@@ -236,16 +256,17 @@ bool CudaExecutor::launch_split_attention(const OpCall& call, std::span<const Te
   const bool is_uniform = attention().kind == AttentionRoutine::Kind::uniform &&
                           a.query_len * a.group_size <= kAttentionTileRows;
   const AttentionKernels& kernels = is_uniform ? routines.uniform : routines.any_batch;
-  const device::Kernel* kernel = fragment_kernel(kernels, in[0]);
+  const device::Kernel* prefill = is_uniform ? nullptr : prefill_kernel(routines.prefill, a, in);
+  const device::Kernel* kernel = prefill != nullptr ? prefill : fragment_kernel(kernels, in[0]);
   int64_t blocks = 0;
   if (kernel != nullptr) {
-    // As many tiles as any batch of this shape can have.
     arguments.max_tiles =
         is_uniform ? std::max<int64_t>(a.num_reqs, 1)
-                   : std::min(a.num_reqs, a.num_tokens) +
-                         a.num_tokens * a.group_size / kAttentionTileRows;
+                   : most_tiles(a, prefill != nullptr ? kPrefillTileRows : kAttentionTileRows);
     arguments.num_splits =
-        num_splits(arguments.max_tiles * a.kv_heads, options_.num_multiprocessors);
+        num_splits(arguments.max_tiles * a.kv_heads,
+                   options_.num_multiprocessors * (prefill != nullptr ? kPrefillBlocksPerMultiprocessor
+                                                                      : kBlocksPerMultiprocessor));
     blocks = arguments.max_tiles * a.kv_heads * arguments.num_splits;
   } else {
     kernel = kernels.by_rows;

@@ -573,6 +573,49 @@ TEST_P(CudaAttention, serves_odd_groups_blocks_and_windows) {
   }
 }
 
+TEST_P(CudaAttention, prompts_agree_with_the_oracle_around_the_edges_of_tiles) {
+  if (kind() != AttentionRoutine::Kind::any_batch || dtype() == DType::f32) return;
+  (void)take_bank_conflicts();
+  for (const int32_t tokens : {15, 16, 17, 31, 33, 63, 64, 65, 127, 128, 129}) {
+    const bool is_even = tokens % 2 == 0;
+    SCOPED_TRACE(testing::Message() << tokens << " tokens");
+    expect_oracle({.query_lens = {tokens}, .seq_lens = {tokens}}, 2, 1, is_even ? 64 : 128, is_even ? 32 : 16);
+    expect_oracle({.query_lens = {tokens}, .seq_lens = {tokens + 70}, .padding_tokens = 3}, 1, 1, is_even ? 128 : 64, 16);
+    if (HasFatalFailure()) return;
+  }
+  expect_oracle({.query_lens = {1000}, .seq_lens = {1000}}, 1, 1, 64, 16);
+  EXPECT_EQ(take_bank_conflicts(), 0U);
+}
+
+TEST_P(CudaAttention, prompts_agree_with_the_oracle_for_every_group_window_and_mix) {
+  if (kind() != AttentionRoutine::Kind::any_batch || dtype() == DType::f32) return;
+  // Chunks of prompts, decoding requests, ones without tokens, padding.
+  const Batch mix{.query_lens = {50, 1, 0, 90, 1, 17},
+                  .seq_lens = {50, 140, 0, 200, 1, 64},
+                  .padding_tokens = 5,
+                  .padding_reqs = 2};
+  const bool is_first = dtype() == DType::bf16;  // the other type differs in its products only
+  for (const int64_t group : is_first ? std::vector<int64_t>{1, 2, 4, 5, 7, 8} : std::vector<int64_t>{5}) {
+    SCOPED_TRACE(testing::Message() << "group of " << group);
+    expect_oracle(mix, 2 * group, 2, group % 2 == 0 ? 64 : 128, group % 4 == 0 ? 32 : 16);
+    if (HasFatalFailure()) return;
+  }
+  for (const int64_t window : is_first ? std::vector<int64_t>{1, 16, 37, 64, 100} : std::vector<int64_t>{37}) {
+    SCOPED_TRACE(testing::Message() << "window of " << window);
+    expect_oracle(mix, 2, 1, window % 2 == 0 ? 64 : 128, 16, window);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_P(CudaAttention, parts_of_long_contexts_of_prompts_are_merged) {
+  if (kind() != AttentionRoutine::Kind::any_batch || dtype() == DType::f32) return;
+  for (int i = 0; i < 2; ++i) {
+    expect_oracle({.query_lens = {30, 1}, .seq_lens = {2500, 1300}}, 1, 1, 64, 16);
+    expect_oracle({.query_lens = {20}, .seq_lens = {2100}}, 2, 1, 128, 32, i == 0 ? 0 : 1700);
+    if (HasFatalFailure()) return;
+  }
+}
+
 TEST_P(CudaAttention, finds_its_tile_among_many_requests) {
   if (is_uniform_only()) return;
   Batch batch;

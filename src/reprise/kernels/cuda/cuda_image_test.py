@@ -1,8 +1,10 @@
-"""The image of the CUDA kernels holds machine code for each architecture asked for, and PTX of the oldest.
+"""The image of the CUDA kernels holds machine code for each architecture asked for, and PTX of the oldest;
+kernels on the tensor cores keep what they compute with in registers.
 
-usage: cuda_image_test.py IMAGE.fatbin ARCHITECTURE...      such as 80 90a
+usage: cuda_image_test.py IMAGE.fatbin ARCHITECTURE...      such as 80 90a; IMAGE.fatbin.log: from ptxas -v
 """
 
+import re
 import struct
 import sys
 
@@ -22,6 +24,17 @@ def entries(image):
         at += entry_header_bytes + bytes_of_code
 
 
+# A warp per row or a copy: neither is on the path of a large model.
+MAY_SPILL = re.compile("_by_rows_|kv_write$")
+
+
+def spills(log):
+    """(kernel, architecture, bytes) of every kernel in the log."""
+    pattern = r"Compiling entry function '(\w+)' for '(\w+)'.*?(\d+) bytes spill stores, (\d+) bytes spill loads"
+    return [(name, architecture, int(stores) + int(loads))
+            for name, architecture, stores, loads in re.findall(pattern, log, re.S)]
+
+
 def main():
     with open(sys.argv[1], "rb") as file:
         found = set(entries(file.read()))
@@ -29,6 +42,12 @@ def main():
     wanted = {(MACHINE_CODE, architecture) for architecture in architectures} | {(PTX, architectures[0])}
     if not wanted <= found:
         sys.exit(f"{sys.argv[1]}: holds {sorted(found)}, expected {sorted(wanted)} (1: PTX, 2: machine code)")
+    with open(sys.argv[1] + ".log") as file:
+        kernels = spills(file.read())
+    if len({name for name, _, _ in kernels}) * len(architectures) != len(kernels) or not kernels:
+        sys.exit(f"{sys.argv[1]}.log: {len(kernels)} kernels, expected each one for {architectures}")
+    if spilled := [kernel for kernel in kernels if kernel[2] > 0 and not MAY_SPILL.search(kernel[0])]:
+        sys.exit(f"registers are spilled (kernel, architecture, bytes): {spilled}")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "reprise/base/error.h"
+#include "reprise/kernels/cuda/attention_arguments.h"
 #include "reprise/kernels/cuda/kernel_list.inl"
 #include "reprise/kernels/cuda/linear_arguments.h"
 
@@ -107,10 +108,12 @@ AttentionRoutineKernels attention_kernels(DType dtype) {
       {{&attention_64_bf16, &attention_128_bf16, &attention_by_rows_bf16},
        {&uniform_attention_64_bf16, &uniform_attention_128_bf16, &uniform_attention_by_rows_bf16},
        {&planned_attention_64_bf16, &planned_attention_128_bf16, &planned_attention_by_rows_bf16},
+       {&prefill_attention_64_bf16, &prefill_attention_128_bf16},
        &merge_attention_bf16},
       {{&attention_64_f16, &attention_128_f16, &attention_by_rows_f16},
        {&uniform_attention_64_f16, &uniform_attention_128_f16, &uniform_attention_by_rows_f16},
        {&planned_attention_64_f16, &planned_attention_128_f16, &planned_attention_by_rows_f16},
+       {&prefill_attention_64_f16, &prefill_attention_128_f16},
        &merge_attention_f16});
 }
 

@@ -33,6 +33,7 @@ struct AttentionRoutineKernels {
   AttentionKernels any_batch;
   AttentionKernels uniform;
   AttentionKernels planned;
+  AttentionKernels prefill;  // any batch; for requests of many tokens. Never by rows
   const device::Kernel* merge = nullptr;  // the second launch of the planned ones
 };
 

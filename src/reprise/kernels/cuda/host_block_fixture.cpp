@@ -322,11 +322,14 @@ const LaneWords& exchange(const std::array<uint32_t, kCount>& mine) {
 }
 
 /// The rows of four matrices of 8 x 8 elements, one from each lane.
-const LaneWords& exchange_rows(const void* row) {
-  const auto offset = static_cast<uint32_t>(static_cast<const char*>(row) - shared_memory());
-  const Words4 words = load_words(row);
+const LaneWords& exchange_rows(uint32_t row) {
+  REPRISE_ASSERT(row % 16 == 0 && row + 16 <= grid.launch().shared_bytes,
+                 "sixteen bytes at {} of {} bytes of shared memory",
+                 row,
+                 grid.launch().shared_bytes);
+  const Words4 words = load_words(shared_memory() + row);
   const LaneWords& all =
-      exchange(std::array{words.word[0], words.word[1], words.word[2], words.word[3], offset});
+      exchange(std::array{words.word[0], words.word[1], words.word[2], words.word[3], row});
   const auto lane = static_cast<size_t>(thread_index() % kLanes);
   if (lane % 8 == 0) {
     uint32_t seen = 0;
@@ -364,6 +367,10 @@ void wait_for_earlier_kernels() { grid.wait_for_earlier(); }
 void sync_warp() { grid.wait(grid.current().warp->barrier); }
 void give_way() { grid.give_way(); }
 char* shared_memory() { return grid.current().block->shared.front().bytes.data(); }
+
+uint32_t shared_address(const void* place) {
+  return static_cast<uint32_t>(static_cast<const char*>(place) - shared_memory());
+}
 
 float shuffle_xor(float value, int mask) {
   const LaneWords& all = exchange(std::array{float_to_bits(value)});
@@ -419,13 +426,13 @@ void wait_for_copies_but(int pending) {
   }
 }
 
-void load_fragments(uint32_t (&words)[4], const void* row) {
+void load_fragments(uint32_t (&words)[4], uint32_t row) {
   const LaneWords& all = exchange_rows(row);
   const auto lane = static_cast<size_t>(thread_index() % kLanes);
   for (size_t i = 0; i < 4; ++i) words[i] = all.of[i * 8 + lane / 4][lane % 4];
 }
 
-void load_fragments_transposed(uint32_t (&words)[4], const void* row) {
+void load_fragments_transposed(uint32_t (&words)[4], uint32_t row) {
   const LaneWords& all = exchange_rows(row);
   const auto lane = static_cast<size_t>(thread_index() % kLanes);
   for (size_t i = 0; i < 4; ++i) {

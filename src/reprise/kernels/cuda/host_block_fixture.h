@@ -70,6 +70,8 @@ uint64_t shuffle_xor(uint64_t value, int mask);
 int shuffle_from(int value, int lane);
 bool warp_all(bool is);
 char* shared_memory();
+inline int same_again(int value) { return value; }
+uint32_t shared_address(const void* place);
 /// All threads of the block meet here.
 void wait_for_earlier_kernels();
 /// Others may run here.
@@ -84,6 +86,7 @@ inline int atomic_add(int32_t* value, int amount) {
 inline void atomic_add(uint64_t* value, uint64_t amount) { *value += amount; }
 inline float exponential_2(float x) { return std::exp2(x); }
 inline float fast_exponential_2(float x) { return std::exp2(x); }
+inline float larger(float a, float b) { return std::fmax(a, b); }
 inline float exponential(float x) { return std::exp(x); }
 inline float square_root(float x) { return std::sqrt(x); }
 inline float multiply_add(float a, float b, float c) { return std::fma(a, b, c); }
@@ -130,8 +133,8 @@ void wait_for_copies() {
 }
 
 /// Source of the layout: PTX ISA, "ldmatrix".
-void load_fragments(uint32_t (&words)[4], const void* row);
-void load_fragments_transposed(uint32_t (&words)[4], const void* row);
+void load_fragments(uint32_t (&words)[4], uint32_t row);
+void load_fragments_transposed(uint32_t (&words)[4], uint32_t row);
 
 /// What the lanes of a warp hand each other in a product: a[16, 16] by rows, b[16, 8] by columns.
 struct HostFragments {

@@ -45,6 +45,12 @@
   X(planned_attention_128_##type, PlannedAttentionArguments, 128, 33280,                              \
     planned_attention_fragments<T, 128>)
 
+#define REPRISE_CUDA_PREFILL_ATTENTION(X, type, T)                                               \
+  X(prefill_attention_64_##type, CudaAttentionArguments, 128, prefill_shared_bytes(64),          \
+    prefill_attention<T, 64>)                                                                    \
+  X(prefill_attention_128_##type, CudaAttentionArguments, 128, prefill_shared_bytes(128),        \
+    prefill_attention<T, 128>)
+
 #define REPRISE_CUDA_ATTENTION_BY_ROWS(X, type, T)                                             \
   X(attention_by_rows_##type, CudaAttentionArguments, 256, 0, attention_by_rows<T, false>)     \
   X(uniform_attention_by_rows_##type, CudaAttentionArguments, 256, 0, attention_by_rows<T, true>) \
@@ -70,7 +76,9 @@
   REPRISE_CUDA_ATTENTION_BY_ROWS(X, f16, Float16)                                        \
   X(sample_rows, CudaSamplingArguments, 256, 2080, sample_rows)                          \
   REPRISE_CUDA_ATTENTION_KERNELS(X, bf16, BFloat16)                                      \
-  REPRISE_CUDA_ATTENTION_KERNELS(X, f16, Float16)
+  REPRISE_CUDA_ATTENTION_KERNELS(X, f16, Float16)                                        \
+  REPRISE_CUDA_PREFILL_ATTENTION(X, bf16, BFloat16)                                      \
+  REPRISE_CUDA_PREFILL_ATTENTION(X, f16, Float16)
 
 // Those that wait for the kernels ahead of them by themselves; for all others that is done first.
 #define REPRISE_CUDA_EARLY_KERNELS(X)              \
