@@ -24,8 +24,8 @@ def entries(image):
         at += entry_header_bytes + bytes_of_code
 
 
-# A warp per row or a copy: neither is on the path of a large model.
-MAY_SPILL = re.compile("_by_rows_|kv_write$")
+# A warp per row, or a copy: neither is on the path of a large model. FlashInfer's are not ours.
+MAY_SPILL = re.compile("_by_rows_|kv_write$|flashinfer")
 
 
 def spills(log):
