@@ -84,6 +84,18 @@ class CudaProgram(unittest.TestCase):
             self.assertGreater(server.metric("reprise:cudagraph_dispatch_total", 'runtime_mode="FULL"'), 0)
             self.assertEqual(server.stop(), 0)
 
+    def test_sleeps_and_replays_the_same_graphs_afterwards(self):
+        server = self.serve("--dev")
+        captured = server.metric("reprise:cudagraph_captured", 'mode="FULL"')
+        expected = self.complete(server)
+        for level in (1, 2):
+            self.assertEqual(server.request("POST", f"/sleep?level={level}")[0].status, 200)
+            self.assertTrue(json.loads(server.request("GET", "/is_sleeping")[1])["is_sleeping"])
+            self.assertEqual(server.request("POST", "/wake_up")[0].status, 200)
+            self.assertEqual(self.complete(server), expected)
+        self.assertEqual(server.metric("reprise:cudagraph_captured", 'mode="FULL"'), captured)
+        self.assertEqual(server.metric("reprise:cudagraph_retired"), 0)
+
     def test_a_lost_device_ends_requests_and_then_the_server(self):
         for environment, survives in (({}, False), ({"VLLM_KEEP_ALIVE_ON_ENGINE_DEATH": "1"}, True)):
             lost = self.folder / "device-is-lost"
