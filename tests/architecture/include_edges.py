@@ -55,7 +55,7 @@ ALLOWED = {
     "sampling": {"base"},
     "structured_output": {"base", "tokenizer"},
     "models": {"base", "device", "tensor", "cudagraph", "weights", "attention"},
-    "program": {"base", "tensor"},
+    "program": {"base", "device", "tensor"},
     "program_models": {
         "base", "device", "tensor", "cudagraph", "kernels", "kv_cache", "kv_cache_tensors", "weights", "attention",
         "models", "program",
@@ -76,6 +76,7 @@ ALLOWED = {
     "engine": BELOW_ENGINE | {"engine_scheduler"},
     "api": BELOW_ENGINE | {
         "chat_template", "engine_scheduler", "engine", "compile", "compile_cache", "compile_codegen",
+        "compile_codegen_nvrtc",
     },
     "server": {"base", "tokenizer", "sampling", "structured_output", "output_parsers", "api"},
     "bench": {"base", "tokenizer"},
@@ -87,6 +88,7 @@ ALLOWED = {
 # Narrower than the table: these files of a layer include from the other layer at most these headers.
 ONLY_THROUGH = {
     ("models", "cudagraph"): {"reprise/cudagraph/forward_context.h"},
+    ("program", "device"): {"reprise/device/code_loader.h"},
     ("engine", "structured_output"): {"reprise/structured_output/token_constraint.h"},
 }
 

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <span>
+#include <string_view>
 #include <utility>
 
 #include "reprise/program/artifact.h"
@@ -13,6 +15,10 @@ namespace {
 
 using program::Program;
 using program::SplitProgram;
+
+std::string_view as_text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
 
 // One compilation, stage after stage.
 class Compilation {
@@ -108,15 +114,15 @@ class Compilation {
       counter_.num_generated_kernels += sources.size();
       if (dump_) {
         const CodegenListing listing = options_.compiler->list(sources);
-        dump_("kernels.ll", listing.ir);
-        dump_("kernels.s", listing.assembly);
+        const CodegenFileSuffixes suffixes = options_.compiler->suffixes();
+        dump_(fmt::format("kernels{}", suffixes.ir), listing.ir);
+        if (!listing.assembly.empty()) {
+          dump_(fmt::format("kernels{}", suffixes.assembly), listing.assembly);
+        }
+        dump_(fmt::format("kernels{}", suffixes.object), as_text(result_.object));
       }
-      dump("kernels.o", [&] {
-        return std::string(reinterpret_cast<const char*>(result_.object.data()),
-                           result_.object.size());
-      });
     }
-    program::attach_code(result_.program, result_.object, symbols);
+    program::attach_code(result_.program, result_.object, symbols, *options_.loader);
   }
 
   void plan() {

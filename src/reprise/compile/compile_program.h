@@ -10,6 +10,7 @@
 #include "reprise/compile/pipeline.h"
 #include "reprise/compile/plan_memory.h"
 #include "reprise/program/compiled_program.h"
+#include "reprise/program/cpu_code_loader.h"
 
 namespace reprise::compile {
 
@@ -30,6 +31,8 @@ struct CompileOptions {
   Pipeline pipeline{{}};
   /// For row groups; null: they run op by op. Borrowed.
   CompilerInterface* compiler = nullptr;
+  /// Takes what the compiler makes to where it runs. Borrowed.
+  const device::CodeLoader* loader = &program::cpu_code_loader();
   /// Whether results have planned places, or come from a pool. Graphs per piece need a plan.
   bool plan_memory = true;
   AliasRule can_alias = nullptr;
@@ -44,7 +47,7 @@ struct CompileResult {
 
 /// From a traced program to one that runs: split, passes, code, plan. Compiling twice gives the
 /// same bytes. Adds to `counter` and `seconds`; the traced program's slots are not touched. \throws
-/// CompileError (a pass), CodegenError, program::ProgramError
+/// CompileError (a pass), CodegenError, program::ProgramError, what the loader throws
 [[nodiscard]] CompileResult compile_program(const program::Program& traced,
                                             std::vector<program::ParameterSlot> parameters,
                                             const CompileOptions& options,

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "reprise/base/json.h"
-#include "reprise/program/object_code.h"
 #include "reprise/program/text.h"
 #include "reprise/program/verify.h"
 
@@ -262,10 +262,10 @@ class Reader {
 
 std::unique_ptr<const RowGroup> make_row_group(const Program& group,
                                                const std::string& name,
-                                               device::CpuKernelFunction function) {
+                                               const device::LoadedCode& code) {
   auto made = std::make_unique<RowGroup>();
   made->name = name;
-  made->kernel = {.name = made->name.c_str(), .cpu = function};
+  made->kernel = code.kernel(name, made->name.c_str());
   const SymInt rows = group.type(group.outputs.front()).shape[0];
   for (ValueId output : group.outputs) {
     const TensorType type = group.type(output).evaluate({1, 1, 1, 1});
@@ -282,24 +282,24 @@ std::unique_ptr<const RowGroup> make_row_group(const Program& group,
 
 void attach_code(CompiledProgram& program,
                  std::span<const std::byte> object,
-                 const GroupSymbols& symbols) {
+                 const GroupSymbols& symbols,
+                 const device::CodeLoader& loader) {
   program.code.clear();
-  const bool has_code = !object.empty();
-  if (has_code) program.objects.push_back(ObjectCode::load(object));
+  std::set<std::string> functions;
+  for (const auto& groups : symbols) functions.insert(groups.begin(), groups.end());
+  functions.erase("");
+  if (!functions.empty()) {
+    if (object.empty()) throw ArtifactError("compiled program: groups with code, and no object");
+    program.loaded_code = loader.load(object, std::vector(functions.begin(), functions.end()));
+  }
   for (size_t i = 0; i < program.split.programs.size(); ++i) {
     auto& groups = program.code.emplace_back();
     for (size_t group = 0; group < program.split.programs[i].groups.size(); ++group) {
       const std::string& symbol = symbols.at(i).at(group);
-      if (symbol.empty()) {
-        groups.push_back(nullptr);
-        continue;
-      }
-      const auto function =
-          has_code ? program.objects.back().find<device::CpuKernelFunction>(symbol) : nullptr;
-      if (function == nullptr) {
-        throw ArtifactError(fmt::format("compiled program: its object has no '{}'", symbol));
-      }
-      groups.push_back(make_row_group(program.split.programs[i].groups[group], symbol, function));
+      groups.push_back(symbol.empty() ? nullptr
+                                      : make_row_group(program.split.programs[i].groups[group],
+                                                       symbol,
+                                                       *program.loaded_code));
     }
   }
 }
@@ -340,6 +340,7 @@ Artifact to_artifact(const CompiledProgram& program, std::span<const std::byte> 
 }
 
 CompiledProgram from_artifact(const Artifact& artifact,
+                              const device::CodeLoader& loader,
                               std::span<const CustomOp* const> custom_ops) {
   Json document;
   try {
@@ -349,7 +350,7 @@ CompiledProgram from_artifact(const Artifact& artifact,
   }
   GroupSymbols symbols;
   CompiledProgram program = Reader(document, custom_ops).read(symbols);
-  attach_code(program, std::as_bytes(std::span(artifact.object)), symbols);
+  attach_code(program, std::as_bytes(std::span(artifact.object)), symbols, loader);
   return program;
 }
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "reprise/device/code_loader.h"
 #include "reprise/program/memory_plan.h"
-#include "reprise/program/object_code.h"
 #include "reprise/program/split.h"
 #include "reprise/tensor/op.h"
 
@@ -30,7 +30,7 @@ struct CompiledProgram {
   size_t num_states = 0;                  // keys and values of each layer, in order of layers
   /// By program of `split`, then by its groups; null = runs op by op.
   std::vector<std::vector<std::unique_ptr<const RowGroup>>> code;
-  std::vector<ObjectCode> objects;  // what `code` points into
+  std::unique_ptr<device::LoadedCode> loaded_code;  // of the kernels in `code`; null = there are none
   MemoryPlan plan;                  // empty = results come from a pool
   /// Whether every capturable piece is a graph of its own (level 3), or a capture breaks at the
   /// splitting ones (levels 1 and 2).

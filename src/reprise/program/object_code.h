@@ -6,15 +6,15 @@
 #include <string_view>
 #include <vector>
 
-#include "reprise/base/error.h"
+#include "reprise/device/code_loader.h"
 
 namespace reprise::program {
 
 /// The bytes are no object that can be loaded: damaged, of another machine, or in need of what is
 /// not there. The message says which structure of the file it is about.
-class ObjectCodeError : public Error {
+class ObjectCodeError : public device::CodeLoadError {
  public:
-  using Error::Error;
+  using CodeLoadError::CodeLoadError;
 };
 
 /// Machine code of a relocatable ELF object, in memory and ready to be called: what a code

@@ -30,7 +30,7 @@ struct CodegenPlugin {
 
 /// What the plug-in and its loader agree on. Both are built from one tree; a plug-in of another one
 /// says so instead of crashing.
-inline constexpr uint32_t kPluginVersion = 1;
+inline constexpr uint32_t kPluginVersion = 2;
 inline constexpr const char* kPluginFileName = "reprise_codegen_llvm.so";
 inline constexpr const char* kPluginEntry = "reprise_create_compiler";
 /// nullptr if `version` is not its kPluginVersion; else the caller owns the compiler.
