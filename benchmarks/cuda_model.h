@@ -1,5 +1,7 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <functional>
@@ -67,14 +69,16 @@ inline double seconds_of(const std::function<void()>& act) {
 struct Gpu {
   std::unique_ptr<kernels::Accelerator> accelerator;
   std::unique_ptr<device::Device> device;
+  kernels::CodeTarget code;
 };
 
 inline Gpu open_gpu(const kernels::AcceleratorOptions& options = {}) {
   kernels::LoadedAccelerator loaded =
       kernels::load_cuda_plugin(kernels::default_cuda_plugin_paths());
   if (loaded.accelerator == nullptr) throw InvalidArgument(loaded.reason);
-  Gpu gpu{.accelerator = std::move(loaded.accelerator), .device = nullptr};
+  Gpu gpu{.accelerator = std::move(loaded.accelerator), .device = nullptr, .code = {}};
   gpu.device = gpu.accelerator->create_device(options);
+  gpu.code = gpu.accelerator->create_code_target(*gpu.device);
   return gpu;
 }
 
@@ -91,7 +95,8 @@ class Engine {
          const weights::ModelConfig& config,
          CudagraphMode mode,
          int32_t max_num_tokens)
-      : execution_(*gpu.device, executor_of(gpu)),
+      : gpu_(&gpu),
+        execution_(*gpu.device, executor_of(gpu)),
         weights_(config, 1),
         parameters_(weights_, DType::bf16, *gpu.device, execution_.stream(), execution_.executor()),
         model_(models::create_model(config, kMaxModelLen, parameters_)) {
@@ -172,26 +177,31 @@ class Engine {
     args.disable_compile_cache = true;
     api::CompilationReport report;
     std::vector<std::string> warnings;
-    api::compile_model({.args = args,
-                        .resolved = resolved,
-                        .compilation = compilation,
-                        .config = config,
-                        .isa = execution_.executor().kernels().isa,
-                        .dtype = DType::bf16,
-                        .max_model_len = max_model_len,
-                        .runs_cpu_code = false,
-                        .norm_prologue_max_token_num =
-                            execution_.executor().norm_prologue_max_token_num()},
-                       *runner_,
-                       report,
-                       warnings);
+    const api::CompileInputs inputs{
+        .args = args,
+        .resolved = resolved,
+        .compilation = compilation,
+        .config = config,
+        .isa = execution_.executor().kernels().isa,
+        .dtype = DType::bf16,
+        .max_model_len = max_model_len,
+        .generator = api::cuda_code_generator(gpu_->code.architecture, *gpu_->code.loader),
+        .norm_prologue_max_token_num = execution_.executor().norm_prologue_max_token_num()};
+    (void)api::compile_model(inputs, *runner_, report, warnings);
     // Without its programs the model would run, only slower.
     if (!report.refused.empty()) throw InvalidArgument("not compiled: " + report.refused);
+    for (const std::string& warning : warnings) fmt::print("{}\n", warning);
+    fmt::print("{} of {} row groups generated, backend {}, {:.3f} s\n",
+               report.counter.num_generated_kernels,
+               report.counter.num_fused_groups,
+               report.backend,
+               report.seconds.codegen);
   }
 
   static constexpr int32_t kBlocksPerReq = 4096 / kBlockSize;
   static constexpr int32_t kMaxModelLen = 8192;
 
+  const Gpu* gpu_;  // outlives this
   engine::Execution execution_;
   weights::DummyWeights weights_;
   models::Parameters parameters_;

@@ -3,8 +3,10 @@
 #include <memory>
 #include <span>
 
+#include "reprise/compile/codegen/nvrtc/nvrtc_api_fixture.h"
 #include "reprise/device/cuda/cuda_device.h"
 #include "reprise/device/cuda/cuda_device_impl.h"
+#include "reprise/kernels/cuda/code_target.h"
 #include "reprise/kernels/cuda/cuda_machine_fixture.h"
 #include "reprise/kernels/cuda/flashinfer_table.h"
 #include "tests/integration/tiny_engine.h"
@@ -20,7 +22,7 @@ inline constexpr const char* kHead64Config = R"({
   "hidden_act": "silu"})";
 
 /// Where engines on CUDA run: on a real GPU where there is a driver, and everywhere else over the fake
-/// driver, with the kernels' own source on the host.
+/// driver, with the kernels' own source on the host and generated code compiled for it.
 class CudaEngineMachine {
  public:
   CudaEngineMachine() {
@@ -30,13 +32,19 @@ class CudaEngineMachine {
     } else {
       fake_ = std::make_unique<kernels::cuda::CudaMachine>();
     }
+    code_ = kernels::cuda::create_code_target(device());
   }
   [[nodiscard]] bool is_real() const { return real_ != nullptr; }
   [[nodiscard]] device::Device& device() { return is_real() ? *real_ : fake_->device(); }
   [[nodiscard]] kernels::cuda::CudaMachine& fake() { return *fake_; }
+  [[nodiscard]] compile::FakeNvrtc& fake_nvrtc() { return nvrtc_; }
+  [[nodiscard]] const kernels::CodeTarget& code_target() const { return code_; }
 
   [[nodiscard]] TinyEngineOptions options(TinyEngineOptions options) {
     options.device = &device();
+    options.generator = api::cuda_code_generator(code_.architecture, *code_.loader, [this] {
+      return is_real() ? compile::load_nvrtc() : nvrtc_.open();
+    });
     options.num_warmups = 1;  // as every start on a GPU
     options.make_executor = [this](device::Stream& stream, device::MemoryPool& pool) {
       const auto& cuda = dynamic_cast<device::cuda::CudaDevice&>(device());
@@ -60,8 +68,10 @@ class CudaEngineMachine {
   }
 
   kernels::cuda::LoadedCublasLt cublas_lt_;
+  compile::FakeNvrtc nvrtc_;
   std::unique_ptr<kernels::cuda::CudaMachine> fake_;
   std::unique_ptr<device::Device> real_;
+  kernels::CodeTarget code_;
 };
 
 }  // namespace reprise::testing

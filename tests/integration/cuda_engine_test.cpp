@@ -1,14 +1,11 @@
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <cstring>
-
 #include "reprise/engine/engine_core.h"
 #include "reprise/engine/memory_profile.h"
 #include "reprise/kernels/cuda/cuda_kernels.h"
 #include "reprise/kernels/cuda/row_sampler.h"
 #include "tests/integration/cuda_engine_machine.h"
-#include "tests/integration/tiny_engine.h"
+#include "tests/integration/step_outcome.h"
 
 // Whole engines on CUDA; over the fake driver, some thousand times slower than a GPU, in fewer cells.
 namespace reprise {
@@ -18,8 +15,16 @@ using cudagraph::CompilationMode;
 using cudagraph::CudagraphMode;
 using cudagraph::CudagraphRuntimeMode;
 using testing::CudaEngineMachine;
+using testing::describe;
+using testing::expect_same_bits;
 using testing::kHead64Config;
+using testing::kLevels;
+using testing::kMixes;
+using testing::kModes;
 using testing::Mix;
+using testing::Outcome;
+using testing::relative_distance;
+using testing::run;
 using testing::TestBatch;
 using testing::TinyEngine;
 using testing::TinyEngineOptions;
@@ -32,55 +37,6 @@ constexpr const char* kLlamaConfig = R"({
   "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": true,
   "hidden_act": "silu"})";
 
-struct Outcome {
-  std::vector<float> logits;
-  std::vector<std::byte> kv;
-};
-
-Outcome run(TinyEngine& engine,
-            const TestBatch& batch,
-            const cudagraph::Decision& decision,
-            CudagraphRuntimeMode run_as,
-            std::span<const std::byte> kv_before) {
-  engine.restore_kv(kv_before);
-  const engine::StepResult& result = engine.runner().run(batch.rows(), decision, run_as);
-  Outcome outcome{engine.logits(result), engine.save_kv()};
-  // The next step must write its results anew.
-  engine.execution().stream().fill(
-      result.logits.data(), std::byte{0xFF}, result.logits.type().bytes());
-  return outcome;
-}
-
-void expect_same_bits(const Outcome& a, const Outcome& b, const std::string& what) {
-  ASSERT_EQ(a.logits.size(), b.logits.size()) << what;
-  EXPECT_EQ(std::memcmp(a.logits.data(), b.logits.data(), a.logits.size() * sizeof(float)), 0)
-      << what << ": logits differ";
-  EXPECT_TRUE(a.kv == b.kv) << what << ": cache bytes differ";
-  for (float logit : a.logits) ASSERT_TRUE(std::isfinite(logit)) << what;
-}
-
-/// |a - b| / |b|
-double relative_distance(std::span<const float> a, std::span<const float> b) {
-  double square_error = 0;
-  double square = 0;
-  for (size_t i = 0; i < b.size(); ++i) {
-    square_error += std::pow(a[i] - b[i], 2);
-    square += std::pow(b[i], 2);
-  }
-  return std::sqrt(square_error / square);
-}
-
-constexpr std::array kModes = {CudagraphMode::NONE,
-                               CudagraphMode::PIECEWISE,
-                               CudagraphMode::FULL,
-                               CudagraphMode::FULL_DECODE_ONLY,
-                               CudagraphMode::FULL_AND_PIECEWISE};
-constexpr std::array kLevels = {CompilationMode::NONE,
-                                CompilationMode::STOCK_TORCH_COMPILE,
-                                CompilationMode::DYNAMO_TRACE_ONCE,
-                                CompilationMode::VLLM_COMPILE};
-constexpr std::array kMixes = {Mix::prefill, Mix::uniform_decode, Mix::mixed, Mix::chunked};
-
 class CudaReplay : public ::testing::TestWithParam<std::tuple<CudagraphMode, CompilationMode>> {};
 
 TEST_P(CudaReplay, equals_eager_bit_for_bit_for_every_mix_and_size) {
@@ -92,6 +48,8 @@ TEST_P(CudaReplay, equals_eager_bit_for_bit_for_every_mix_and_size) {
     options.max_num_reqs = 4;
   }
   TinyEngine engine(options);
+  const bool is_compiled = level != CompilationMode::NONE;
+  EXPECT_EQ(engine.compilation().counter.num_generated_kernels > 0, is_compiled);
   const cudagraph::CaptureReport report = engine.runner().capture({});
   for (const auto& record : report.records) EXPECT_EQ(record.failure, "");
   engine.randomize_kv(11);
@@ -108,16 +66,11 @@ TEST_P(CudaReplay, equals_eager_bit_for_bit_for_every_mix_and_size) {
       const cudagraph::Decision decision = engine.runner().dispatcher().dispatch(batch.facts());
       const Outcome replay = run(engine, batch, decision, decision.mode, kv_before);
       const Outcome eager = run(engine, batch, decision, CudagraphRuntimeMode::NONE, kv_before);
-      expect_same_bits(eager,
-                       replay,
-                       fmt::format("{} of {} tokens as {} [{}]",
-                                   to_string(mix),
-                                   num_tokens,
-                                   to_string(decision.mode),
-                                   to_string(decision.descriptor)));
+      expect_same_bits(eager, replay, describe(mix, num_tokens, decision));
       if (HasFailure()) return;
     }
   }
+  EXPECT_EQ(engine.execution().executor().num_launches(OpCode::row_group) > 0, is_compiled);
 }
 
 INSTANTIATE_TEST_SUITE_P(AllModesAndLevels,
@@ -188,8 +141,9 @@ TEST(CudaEngine, launches_five_kernels_a_layer_for_few_rows_with_the_bits_of_lev
       expect_same_bits(wanted[requests == 1 ? 0 : (requests == 8 ? 1 : 2)],
                        outcome,
                        fmt::format("{} requests", requests));
-      // With embedding, the choice of rows, and the head; for more rows norms are launches.
-      const uint64_t expected = requests <= 8 ? kLayers * 5 + 3 : kLayers * 7 + 4;
+      // With embedding, the choice of rows, and the head; for more rows norms are launches, and generated
+      // code takes the first one with the embedding and the last one with the choice of rows.
+      const uint64_t expected = requests <= 8 ? kLayers * 5 + 3 : kLayers * 7 + 2;
       EXPECT_EQ(engine.runner().last_launches().total(), expected) << requests;
     }
     if (level == CompilationMode::NONE) continue;
@@ -317,9 +271,9 @@ TEST(CudaEngine, memory_is_profiled_before_there_is_a_cache_and_adds_up_afterwar
       EXPECT_GT(profile.used_bytes, before);
     }
     options.num_blocks = 96;
+    TinyEngine engine(options);
     const device::MemoryInfo start = machine.device().memory();
     const size_t others = used_bytes(start) - start.allocated_here;
-    TinyEngine engine(options);
     (void)engine.runner().capture({});
     // The largest batches take no more than the profile's.
     engine.runner().run_largest_step();

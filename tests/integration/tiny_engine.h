@@ -55,6 +55,10 @@ struct TinyEngineOptions {
   std::optional<kernels::Isa> isa;  // default: the best one
   device::Device* device = nullptr;  // borrowed; default: a CPU device of its own
   engine::Execution::MakeExecutor make_executor;  // default: of the CPU's kernels
+  std::optional<api::CodeGenerator> generator;  // of a borrowed device; the CPU has its own
+  std::filesystem::path compile_cache;          // default: none
+  /// Takes the warnings of compiling, which are failures otherwise. Borrowed.
+  std::vector<std::string>* warnings = nullptr;
 };
 
 class TinyEngine {
@@ -166,25 +170,32 @@ class TinyEngine {
   }
 
  private:
-  // As the api does it, without a cache.
+  // As the api does it.
   void compile(const TinyEngineOptions& options, const cudagraph::CompilationConfig& wish) {
     api::EngineArgs args;
-    args.disable_compile_cache = true;
+    args.disable_compile_cache = options.compile_cache.empty();
+    args.compile_cache_root = options.compile_cache;
     std::vector<std::string> warnings;
-    api::compile_model({.args = args,
+    (void)api::compile_model({.args = args,
                         .resolved = resolved_,
                         .compilation = wish,
                         .config = config_,
                         .isa = execution_.executor().kernels().isa,
                         .dtype = options.dtype,
                         .max_model_len = static_cast<int32_t>(config_.max_position_embeddings),
-                        .runs_cpu_code = device_->is_host_accessible(),
+                        .generator = own_device_ != nullptr
+                                         ? api::cpu_code_generator(execution_.executor().kernels().isa)
+                                         : options.generator,
                         .norm_prologue_max_token_num =
                             execution_.executor().norm_prologue_max_token_num()},
                        *runner_,
                        compilation_,
                        warnings);
-    for (const std::string& warning : warnings) ADD_FAILURE() << warning;
+    if (options.warnings != nullptr) {
+      *options.warnings = warnings;
+    } else {
+      for (const std::string& warning : warnings) ADD_FAILURE() << warning;
+    }
   }
   static engine::Execution::MakeExecutor cpu_executor(kernels::Isa isa) {
     return [isa](device::Stream& stream, device::MemoryPool& pool) {

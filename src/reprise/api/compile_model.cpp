@@ -9,18 +9,19 @@
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "reprise/api/build_identity.h"
 #include "reprise/base/error.h"
 #include "reprise/compile/cache/compile_cache.h"
-#include "reprise/compile/codegen/codegen_target.h"
-#include "reprise/compile/codegen/plugin.h"
+#include "reprise/compile/codegen/compiler_interface.h"
 #include "reprise/compile/compile_program.h"
 #include "reprise/compile/launch_count.h"
 #include "reprise/kernels/linear_rope_kv_write/linear_rope_kv_write.h"
 #include "reprise/kernels/row_group/row_group_arguments.h"
 #include "reprise/program/artifact.h"
+#include "reprise/program/cpu_code_loader.h"
 #include "reprise/tensor/aliasing.h"
 
 namespace reprise::api {
@@ -49,14 +50,15 @@ bool wants_code(const cudagraph::CompilationConfig& compilation) {
   return compilation.use_inductor && compilation.backend != "eager";
 }
 
-// The plug-in file, which says whether code can be generated before anything is loaded.
-std::optional<std::filesystem::path> find_plugin(const CompileInputs& inputs) {
-  if (!wants_code(inputs.compilation) || !inputs.runs_cpu_code) return std::nullopt;
-  for (const std::filesystem::path& path : compile::default_codegen_plugin_paths()) {
-    std::error_code ignored;
-    if (std::filesystem::exists(path, ignored)) return path;
-  }
-  return std::nullopt;
+// Null where no code is wanted, or can be had.
+const CodeGenerator* generator_of(const CompileInputs& inputs) {
+  const bool is_wanted = wants_code(inputs.compilation) && inputs.generator.has_value();
+  return is_wanted ? &*inputs.generator : nullptr;
+}
+
+const device::CodeLoader& loader_of(const CompileInputs& inputs) {
+  const CodeGenerator* generator = generator_of(inputs);
+  return generator != nullptr ? *generator->loader : program::cpu_code_loader();
 }
 
 // ---- which passes ----
@@ -212,7 +214,7 @@ std::vector<engine::TokenRange> parse_ranges(const std::string& text, size_t num
   return ranges;
 }
 
-engine::RangedPrograms programs_of(const std::vector<compile::CacheFile>& files) {
+engine::RangedPrograms programs_of(const CompileInputs& inputs, const CompiledFiles& files) {
   const auto find = [&](const std::string& name) {
     const auto file = std::find_if(
         files.begin(), files.end(), [&](const auto& other) { return other.name == name; });
@@ -221,24 +223,32 @@ engine::RangedPrograms programs_of(const std::vector<compile::CacheFile>& files)
   engine::RangedPrograms loaded;
   for (size_t i = 0; !find(program_file(i)).empty(); ++i) {
     loaded.programs.push_back(
-        program::from_artifact({.program = find(program_file(i)), .object = find(object_file(i))}));
+        program::from_artifact({.program = find(program_file(i)), .object = find(object_file(i))},
+                               loader_of(inputs)));
   }
   loaded.ranges = parse_ranges(find(kRangesFile), loaded.programs.size());
   return loaded;
 }
 
-std::optional<engine::RangedPrograms> load_cached(compile::CompileCache& cache,
-                                                  const compile::CacheKey& key,
-                                                  CompilationReport& report,
-                                                  std::vector<std::string>& warnings) {
-  const compile::LoadOutcome found = cache.load(key);
+// Programs to run, and the same as files of a cache entry.
+struct Compiled {
+  engine::RangedPrograms programs;
+  CompiledFiles files;
+};
+
+std::optional<Compiled> load_cached(const CompileInputs& inputs,
+                                    compile::CompileCache& cache,
+                                    const compile::CacheKey& key,
+                                    CompilationReport& report,
+                                    std::vector<std::string>& warnings) {
+  compile::LoadOutcome found = cache.load(key);
   report.cache_outcome = found.is_hit() ? "hit" : found.reason;
   if (found.quarantined || found.miss == compile::MissReason::foreign) {
     warnings.push_back(fmt::format("compile cache: {}; compiling again", found.reason));
   }
   if (!found.is_hit()) return std::nullopt;
   try {
-    return programs_of(*found.files);
+    return Compiled{programs_of(inputs, *found.files), std::move(*found.files)};
   } catch (const Error& error) {
     // Intact bytes of another meaning: this build and the key do not tell them apart.
     report.cache_outcome = error.what();
@@ -249,7 +259,7 @@ std::optional<engine::RangedPrograms> load_cached(compile::CompileCache& cache,
 
 void save(compile::CompileCache& cache,
           const compile::CacheKey& key,
-          const std::vector<compile::CacheFile>& files,
+          const CompiledFiles& files,
           bool is_wanted,
           CompilationReport& report,
           std::vector<std::string>& warnings) {
@@ -357,6 +367,7 @@ compile::CompileResult compile_for(const CompileInputs& inputs,
       .partition_after_passes = partitions_after_passes(inputs),
       .pipeline = stays_as_traced(inputs) ? compile::Pipeline({}) : compile::make_pipeline(passes),
       .compiler = compiler,
+      .loader = &loader_of(inputs),
       .plan_memory = !stays_as_traced(inputs),
       .can_alias = can_alias};
   std::filesystem::path folder = inputs.compilation.debug_dump_path;
@@ -372,41 +383,43 @@ compile::CompileResult compile_for(const CompileInputs& inputs,
                                   make_dump_sink(folder, warnings));
 }
 
-// Whether the runner got its programs from the cache.
-bool use_cached(const CompileInputs& inputs,
-                compile::CompileCache& cache,
-                const compile::CacheKey& key,
-                engine::ModelRunner& runner,
-                CompilationReport& report,
-                std::vector<std::string>& warnings) {
+std::optional<Compiled> find_cached(const CompileInputs& inputs,
+                                    compile::CompileCache& cache,
+                                    const compile::CacheKey& key,
+                                    CompilationReport& report,
+                                    std::vector<std::string>& warnings) {
   if (!inputs.compilation.debug_dump_path.empty()) {
     report.cache_outcome = "not read: debug_dump_path wants to see a compilation";
-    return false;
+    return std::nullopt;
   }
-  std::optional<engine::RangedPrograms> cached;
-  {
-    const compile::StageTimer timer(report.seconds.cache_load);
-    cached = load_cached(cache, key, report, warnings);
-  }
-  if (!cached) return false;
-  ++report.counter.num_compiled_artifacts_loaded;
-  report.compiled_launches = decode_launches(*cached);
-  runner.use_programs(std::move(*cached));
-  return true;
+  const compile::StageTimer timer(report.seconds.cache_load);
+  std::optional<Compiled> cached = load_cached(inputs, cache, key, report, warnings);
+  if (cached) ++report.counter.num_compiled_artifacts_loaded;
+  return cached;
 }
 
-compile::CodegenPlugin load_plugin(const CompileInputs& inputs,
-                                   CompilationReport& report,
-                                   std::vector<std::string>& warnings) {
-  if (!find_plugin(inputs)) return {};
+// Groups are not made, and ops run one by one.
+void warn_of_no_code(std::string_view reason,
+                     CompilationReport& report,
+                     std::vector<std::string>& warnings) {
+  report.backend = "eager";
+  warnings.push_back(fmt::format("code generation: {}; groups run op by op", reason));
+}
+
+std::unique_ptr<compile::CompilerInterface> create_compiler(const CompileInputs& inputs,
+                                                            CompilationReport& report,
+                                                            std::vector<std::string>& warnings) {
+  const CodeGenerator* generator = generator_of(inputs);
+  if (generator == nullptr) return nullptr;
   const compile::StageTimer timer(report.seconds.codegen);
-  compile::CodegenPlugin plugin =
-      compile::load_codegen_plugin(compile::default_codegen_plugin_paths(), inputs.isa);
-  if (plugin.compiler == nullptr) {
-    report.backend = "eager";
-    warnings.push_back(fmt::format("code generation: {}; groups run op by op", plugin.reason));
-  }
-  return plugin;
+  compile::CodegenPlugin plugin = generator->create();
+  if (plugin.compiler == nullptr) warn_of_no_code(plugin.reason, report, warnings);
+  return std::move(plugin.compiler);
+}
+
+program::TracedProgram trace(const engine::ModelRunner& runner, CompilationReport& report) {
+  const compile::StageTimer timer(report.seconds.trace);
+  return runner.trace();
 }
 
 // The runner keeps the model's own code.
@@ -415,12 +428,6 @@ void refuse(const Error& error, CompilationReport& report, std::vector<std::stri
   report.refused = error.what();
   warnings.push_back(fmt::format("{}; running the model's own code (level 0)", error.what()));
 }
-
-// Programs to run, and the same as files of a cache entry.
-struct Compiled {
-  engine::RangedPrograms programs;
-  std::vector<compile::CacheFile> files;
-};
 
 Compiled compile_all(const CompileInputs& inputs,
                      const program::TracedProgram& traced,
@@ -455,6 +462,31 @@ Compiled compile_all(const CompileInputs& inputs,
   return compiled;
 }
 
+// With generated code; or, if that cannot be made or loaded, once more without. \returns whether it
+// is what the cache's key says
+std::pair<Compiled, bool> compile_with_or_without_code(const CompileInputs& inputs,
+                                                       const program::TracedProgram& traced,
+                                                       const engine::ModelRunner& runner,
+                                                       CompilationReport& report,
+                                                       std::vector<std::string>& warnings) {
+  const auto compiler = create_compiler(inputs, report, warnings);
+  const CompilationReport before = report;
+  std::string failure;
+  try {
+    const bool is_as_said = (compiler != nullptr) == (generator_of(inputs) != nullptr);
+    return {compile_all(inputs, traced, runner, compiler.get(), report, warnings), is_as_said};
+  } catch (const compile::CodegenError& error) {
+    failure = error.what();
+  } catch (const device::CodeLoadError& error) {
+    failure = error.what();
+  }
+  const compile::CompilationSeconds seconds = report.seconds;
+  report = before;  // counts what runs
+  report.seconds = seconds;
+  warn_of_no_code(failure, report, warnings);
+  return {compile_all(inputs, traced, runner, nullptr, report, warnings), false};
+}
+
 }  // namespace
 
 compile::CacheKey cache_key(const CompileInputs& inputs) {
@@ -463,7 +495,7 @@ compile::CacheKey cache_key(const CompileInputs& inputs) {
   for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
     windows.push_back(config.window_of_layer(layer).value_or(0));
   }
-  const auto plugin = find_plugin(inputs);
+  const CodeGenerator* generator = generator_of(inputs);
   compile::CacheKey key;
   key.add("artifact_version", fmt::to_string(program::kArtifactVersion))
       .add("sources", kSourcesHash)
@@ -487,17 +519,17 @@ compile::CacheKey cache_key(const CompileInputs& inputs) {
       .add("level", cudagraph::to_string(inputs.resolved.compilation_mode))
       .add("splitting_ops", fmt::format("{}", fmt::join(inputs.resolved.splitting_ops, ",")))
       .add("partition_after_passes", fmt::to_string(partitions_after_passes(inputs)))
-      .add("passes", passes_text(inputs, plugin.has_value()))
-      .add("codegen", plugin ? compile::codegen_identity(inputs.isa) : "none")
+      .add("passes", passes_text(inputs, generator != nullptr))
+      .add("codegen", generator != nullptr ? generator->identity : "none")
       .add("codegen_abi", fmt::format("{}.{}", compile::kCodegenAbi, kernels::kRowGroupAbi))
       .add("isa", kernels::isa_name(inputs.isa));
   return key;
 }
 
-void compile_model(const CompileInputs& inputs,
-                   engine::ModelRunner& runner,
-                   CompilationReport& report,
-                   std::vector<std::string>& warnings) {
+CompiledFiles compile_model(const CompileInputs& inputs,
+                            engine::ModelRunner& runner,
+                            CompilationReport& report,
+                            std::vector<std::string>& warnings) {
   ++report.counter.num_models_seen;
   warn_of_idle_switches(inputs.compilation.pass_config, warnings);
   if (inputs.resolved.compilation_mode == CompilationMode::STOCK_TORCH_COMPILE) {
@@ -505,37 +537,39 @@ void compile_model(const CompileInputs& inputs,
   }
   if (!runner.compile_support().is_enabled()) {
     report.refused = "the model asks not to be compiled";
-    return;
+    return {};
   }
   compile::CompileCache cache = open_cache(inputs);
   const compile::CacheKey key = cache_key(inputs);
+  const CodeGenerator* generator = generator_of(inputs);
   report.cache_directory = cache.entry_directory(key).string();
-  report.backend = find_plugin(inputs) ? "llvm" : "eager";
-  if (use_cached(inputs, cache, key, runner, report, warnings)) return;
+  report.backend = generator != nullptr ? generator->name : "eager";
+  std::optional<Compiled> compiled = find_cached(inputs, cache, key, report, warnings);
+  if (!compiled) {
+    try {
+      bool is_as_key_says = false;
+      const program::TracedProgram traced = trace(runner, report);
+      std::tie(compiled, is_as_key_says) =
+          compile_with_or_without_code(inputs, traced, runner, report, warnings);
+      const compile::StageTimer timer(report.seconds.cache_save);
+      if (is_as_key_says) save(cache, key, compiled->files, uses_cache(inputs), report, warnings);
+    } catch (const program::TraceError& error) {
+      refuse(error, report, warnings);
+      return {};
+    } catch (const compile::CompileError& error) {
+      refuse(error, report, warnings);
+      return {};
+    }
+  }
+  report.compiled_launches = decode_launches(compiled->programs);
+  runner.use_programs(std::move(compiled->programs));
+  return std::move(compiled->files);
+}
 
-  std::optional<program::TracedProgram> traced;
-  try {
-    const compile::StageTimer timer(report.seconds.trace);
-    traced = runner.trace();
-  } catch (const program::TraceError& error) {
-    return refuse(error, report, warnings);
-  }
-  const compile::CodegenPlugin plugin = load_plugin(inputs, report, warnings);
-  Compiled compiled;
-  try {
-    compiled = compile_all(inputs, *traced, runner, plugin.compiler.get(), report, warnings);
-  } catch (const compile::CompileError& error) {
-    return refuse(error, report, warnings);
-  } catch (const compile::CodegenError& error) {
-    return refuse(error, report, warnings);
-  }
-  // The key speaks of a code generator; what was made without it belongs under no key.
-  if (find_plugin(inputs).has_value() == (plugin.compiler != nullptr)) {
-    const compile::StageTimer timer(report.seconds.cache_save);
-    save(cache, key, compiled.files, uses_cache(inputs), report, warnings);
-  }
-  report.compiled_launches = decode_launches(compiled.programs);
-  runner.use_programs(std::move(compiled.programs));
+void use_compiled(const CompileInputs& inputs,
+                  const CompiledFiles& files,
+                  engine::ModelRunner& runner) {
+  if (!files.empty()) runner.use_programs(programs_of(inputs, files));
 }
 
 }  // namespace reprise::api

@@ -2,10 +2,13 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "reprise/api/code_generator.h"
 #include "reprise/api/engine_args.h"
+#include "reprise/compile/cache/cache_entry.h"
 #include "reprise/compile/cache/cache_key.h"
 #include "reprise/compile/compilation_counter.h"
 #include "reprise/compile/pipeline.h"
@@ -22,7 +25,7 @@ namespace reprise::api {
 struct CompilationReport {
   compile::CompilationCounter counter;
   compile::CompilationSeconds seconds;
-  std::string backend;          // "llvm", "eager", or "" at level 0
+  std::string backend;          // "llvm", "nvrtc", "eager", or "" at level 0
   std::string cache_directory;  // entry of this engine; empty without a cache
   std::string cache_outcome;    // "hit", or why not
   std::string cache_saved;      // "saved", or why not; empty on a hit
@@ -57,8 +60,8 @@ struct CompileInputs {
   kernels::Isa isa;
   DType dtype;
   int32_t max_model_len;
-  /// Whether the device runs code that is generated for CPUs; else groups run op by op.
-  bool runs_cpu_code = true;
+  /// For the device that the engine runs on; nothing: there are no groups, ops run one by one.
+  std::optional<CodeGenerator> generator = std::nullopt;
   /// Of the executor: programs of so many tokens are compiled apart from those of more.
   int64_t norm_prologue_max_token_num = 0;
   CompilationStages* stages = nullptr;  // filled if something is compiled; owned by the caller
@@ -69,13 +72,23 @@ struct CompileInputs {
 /// number of cache blocks).
 [[nodiscard]] compile::CacheKey cache_key(const CompileInputs& inputs);
 
+/// The programs of a model as bytes, with which another runner of the same model starts without
+/// compiling. No files: it was refused, and runners run the model's own code.
+using CompiledFiles = std::vector<compile::CacheFile>;
+
 /// Levels 1 to 3: gives the runner a program of its model, from the cache or compiled now. A model
-/// that cannot be traced, a cache that cannot be used or a missing code generator is a warning, not
-/// an error: the engine then runs the model's own code, compiles anew, or runs groups op by op.
-/// \pre the level is not NONE, nothing is captured yet
-void compile_model(const CompileInputs& inputs,
-                   engine::ModelRunner& runner,
-                   CompilationReport& report,
-                   std::vector<std::string>& warnings);
+/// that cannot be traced, a cache that cannot be used, or code that cannot be generated or loaded is
+/// a warning, not an error: the engine then runs the model's own code, compiles anew, or runs ops one
+/// by one. \pre the level is not NONE, nothing is captured yet
+/// \throws device::DeviceError if the device is lost
+CompiledFiles compile_model(const CompileInputs& inputs,
+                            engine::ModelRunner& runner,
+                            CompilationReport& report,
+                            std::vector<std::string>& warnings);
+
+/// Gives another runner of the same model what compile_model() returned. \throws device::CodeLoadError
+void use_compiled(const CompileInputs& inputs,
+                  const CompiledFiles& files,
+                  engine::ModelRunner& runner);
 
 }  // namespace reprise::api

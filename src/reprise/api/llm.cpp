@@ -164,7 +164,7 @@ struct LLM::Impl {
   /// Until requests can come.
   void start(const StartupObserver& observer);
   /// Until a program could run: no tokenizer, no captures.
-  void start_without_requests(CompilationStages& stages);
+  void start_without_requests(CompilationStages& wanted);
   void resolve_graphs();
   void load_tokenizer(const weights::ModelDirectory& directory);
   void create_device();
@@ -175,9 +175,7 @@ struct LLM::Impl {
       const kv_cache::KvCacheLayout& layout, const cudagraph::DispatcherOptions& dispatcher);
   [[nodiscard]] int64_t cache_bytes();
   [[nodiscard]] int64_t gpu_cache_bytes();
-  [[nodiscard]] CompileInputs compile_inputs(const EngineArgs& engine_args,
-                                             CompilationStages* stages) const;
-  void compile(CompilationStages* stages);
+  void compile(engine::ModelRunner& for_runner);
   void build_core();
   [[nodiscard]] std::vector<int32_t> end_token_ids() const;
   void capture(const StartupObserver& observer);
@@ -186,6 +184,8 @@ struct LLM::Impl {
 
   EngineArgs args;
   StartupReport report;
+  CompilationStages* stages = nullptr;          // for whom they are of interest
+  std::optional<CompiledFiles> compiled_files;  // until the engine's own runner has them
   cudagraph::ResolutionInputs resolution_inputs;
   weights::ModelConfig config;
   weights::GenerationConfig generation;
@@ -197,8 +197,9 @@ struct LLM::Impl {
   // In order of dependence: each borrows from those above it.
   std::unique_ptr<kernels::Accelerator> accelerator;  // nullptr: the device is the CPU
   std::unique_ptr<device::Device> device;
+  kernels::CodeTarget code_target;  // of an accelerator
   std::unique_ptr<engine::Execution> execution;
-  size_t bytes_of_others = 0;  // of the device's memory: held beside what was allocated at the start
+  size_t bytes_of_others = 0;  // of the device's memory before there are graphs: context, code, others
   std::unique_ptr<weights::WeightSource> weight_source;
   std::unique_ptr<models::Parameters> parameters;
   std::unique_ptr<models::CausalLM> model;
@@ -226,7 +227,10 @@ void LLM::Impl::start(const StartupObserver& observer) {
   stage("tokenizer", [&] { load_tokenizer(*directory); });
   stage("weights", [&] { load_model(*directory, observer); });
   stage("KV cache", [&] { build_runner(); });
-  stage("compile", [&] { compile(nullptr); });
+  stage("compile", [&] {
+    compile(*runner);
+    compiled_files.reset();
+  });
   stage("scheduler", [&] { build_core(); });
   stage("graphs", [&] { capture(observer); });
   report.graph_bytes = runner->graph_bytes() + execution->graph_pool().reserved_bytes();
@@ -237,12 +241,13 @@ void LLM::Impl::start(const StartupObserver& observer) {
   report.total_seconds = seconds_since(start);
 }
 
-void LLM::Impl::start_without_requests(CompilationStages& stages) {
+void LLM::Impl::start_without_requests(CompilationStages& wanted) {
   const Clock::time_point start = Clock::now();
+  stages = &wanted;
   resolve_graphs();
   load_model(weights::ModelDirectory(args.model), {});
   build_runner();
-  compile(&stages);
+  compile(*runner);
   report.total_seconds = seconds_since(start);
 }
 
@@ -304,12 +309,11 @@ void LLM::Impl::create_device() {
   const std::span<const std::string> remarks = accelerator->remarks();
   report.warnings.insert(report.warnings.end(), remarks.begin(), remarks.end());
   device = accelerator->create_device({});
+  code_target = accelerator->create_code_target(*device);
   execution = std::make_unique<engine::Execution>(
       *device, [this](device::Stream& stream, device::MemoryPool& pool) {
         return accelerator->create_executor(stream, pool);
       });
-  const device::MemoryInfo memory = device->memory();
-  bytes_of_others = used_bytes(memory) - std::min(used_bytes(memory), memory.allocated_here);
 }
 
 void LLM::Impl::load_model(const weights::ModelDirectory& directory,
@@ -372,8 +376,8 @@ int64_t LLM::Impl::cache_bytes() {
   return accelerator != nullptr ? gpu_cache_bytes() : cpu_cache_bytes(device->memory());
 }
 
-// A runner of its own is profiled, since one cannot change its cache; its programs are not from, nor
-// for, the compile cache, whose outcome the report tells of the real one.
+// A runner of its own is profiled, since one cannot change its cache; its programs are the real one's
+// too.
 int64_t LLM::Impl::gpu_cache_bytes() {
   const size_t budget = gpu_memory_budget(args, device->memory());
   const cudagraph::DispatcherOptions dispatcher =
@@ -382,13 +386,7 @@ int64_t LLM::Impl::gpu_cache_bytes() {
   planner.initialize_cudagraph_keys(dispatcher);
   const std::unique_ptr<engine::ModelRunner> profiled = create_runner(
       kv_cache_layout(engine::kProfiledBlocks), engine::profiled_plan(dispatcher));
-  if (report.resolved.compilation_mode != cudagraph::CompilationMode::NONE) {
-    EngineArgs without_cache = args;
-    without_cache.disable_compile_cache = true;
-    CompilationReport compilation;
-    std::vector<std::string> warnings;  // the real runner's are the same
-    compile_model(compile_inputs(without_cache, nullptr), *profiled, compilation, warnings);
-  }
+  compile(*profiled);
   const engine::MemoryProfile profile =
       engine::profile_memory(*profiled, *execution, planner.capture_plan());
   report.memory_profile = profile;
@@ -462,28 +460,33 @@ void LLM::Impl::build_core() {
   sleeper = std::make_unique<EngineMemory>(*device, *parameters, runner->kv_cache().memory());
 }
 
-CompileInputs LLM::Impl::compile_inputs(const EngineArgs& engine_args,
-                                        CompilationStages* stages) const {
-  return {.args = engine_args,
-          .resolved = report.resolved,
-          .compilation = resolution_inputs.compilation,
-          .config = config,
-          .isa = isa,
-          .dtype = parameters->dtype(),
-          .max_model_len = report.max_model_len,
-          .runs_cpu_code = accelerator == nullptr,
-          .norm_prologue_max_token_num = execution->executor().norm_prologue_max_token_num(),
-          .stages = stages};
-}
-
-void LLM::Impl::compile(CompilationStages* stages) {
+void LLM::Impl::compile(engine::ModelRunner& for_runner) {
   if (report.resolved.compilation_mode == cudagraph::CompilationMode::NONE) return;
   const Clock::time_point start = Clock::now();
-  compile_model(compile_inputs(args, stages), *runner, report.compilation, report.warnings);
-  report.compile_seconds = seconds_since(start);
+  const CompileInputs inputs{
+      .args = args,
+      .resolved = report.resolved,
+      .compilation = resolution_inputs.compilation,
+      .config = config,
+      .isa = isa,
+      .dtype = parameters->dtype(),
+      .max_model_len = report.max_model_len,
+      .generator = accelerator == nullptr
+                       ? cpu_code_generator(isa)
+                       : cuda_code_generator(code_target.architecture, *code_target.loader),
+      .norm_prologue_max_token_num = execution->executor().norm_prologue_max_token_num(),
+      .stages = stages};
+  if (compiled_files) {
+    use_compiled(inputs, *compiled_files, for_runner);
+  } else {
+    compiled_files = compile_model(inputs, for_runner, report.compilation, report.warnings);
+  }
+  report.compile_seconds += seconds_since(start);
 }
 
 void LLM::Impl::capture(const StartupObserver& observer) {
+  const device::MemoryInfo memory = device->memory();
+  bytes_of_others = used_bytes(memory) - std::min(used_bytes(memory), memory.allocated_here);
   report.capture = runner->capture(observer.on_capture);
   compile::CompilationCounter& counter = report.compilation.counter;
   counter.num_full_cudagraph_captured = runner->full_wrapper().num_graphs();

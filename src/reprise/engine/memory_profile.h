@@ -43,7 +43,7 @@ inline constexpr int64_t kProfiledBlocks = 2;
 
 /// Where a device's memory is, by the books of those who asked for it.
 struct MemoryParts {
-  size_t others = 0;       // other processes, the driver, code: held before anything was allocated
+  size_t others = 0;       // other processes, the driver, code: held before there are graphs
   size_t weights = 0;
   size_t kv_cache = 0;
   size_t activations = 0;  // the pool of eager steps

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "reprise/device/code_loader.h"
 #include "reprise/device/device.h"
 #include "reprise/kernels/eager_executor.h"
 #include "reprise/kernels/row_sampler.h"
@@ -17,6 +18,12 @@ struct AcceleratorOptions {
   int device_index = 0;
   /// Kernels begin while the one ahead ends, where the GPU can. Off until it is measured to pay.
   bool programmatic_launch = false;
+};
+
+/// What code generated for a device is made for, and what brings it there.
+struct CodeTarget {
+  std::string architecture;  // as compilers for it say: "sm_90"
+  std::unique_ptr<device::CodeLoader> loader;
 };
 
 /// Devices and kernels that a plug-in brings: GPUs. It must outlive what it made.
@@ -37,6 +44,8 @@ class Accelerator {
   [[nodiscard]] virtual std::unique_ptr<RowSampler> create_row_sampler(device::Stream& stream,
                                                                        int32_t max_rows,
                                                                        int64_t vocab_size) = 0;
+  /// Of a device of this accelerator, which must outlive the loader. \throws DeviceError
+  [[nodiscard]] virtual CodeTarget create_code_target(device::Device& device) = 0;
   /// What this machine lacks and how it goes without, a line each.
   [[nodiscard]] virtual std::span<const std::string> remarks() const = 0;
 };
@@ -56,7 +65,7 @@ struct LoadedAccelerator {
 [[nodiscard]] std::vector<std::filesystem::path> default_cuda_plugin_paths();
 
 /// What the plug-in and its loader agree on. Both are built from one tree.
-inline constexpr uint32_t kAcceleratorVersion = 4;
+inline constexpr uint32_t kAcceleratorVersion = 5;
 inline constexpr const char* kCudaPluginFileName = "reprise_cuda.so";
 inline constexpr const char* kAcceleratorEntry = "reprise_create_accelerator";
 /// nullptr, and the reason, where it cannot be used; else the caller owns the accelerator.

@@ -37,8 +37,10 @@ class CudaDevice final : public Device, public DiscardableMemory {
   [[nodiscard]] const Driver& driver() const noexcept { return driver_; }
   [[nodiscard]] KernelCode& code() noexcept { return code_; }
   /// Whether a launch of this kernel may begin before the one ahead has ended.
-  [[nodiscard]] bool is_programmatic(const Kernel& kernel) const noexcept {
-    return programmatic_image_ != nullptr && kernel.cuda.image == programmatic_image_;
+  [[nodiscard]] bool is_programmatic(const Kernel& kernel,
+                                     const LoadedFunction& function) const noexcept {
+    return programmatic_image_ != nullptr &&
+           (kernel.cuda.image == programmatic_image_ || function.is_generated);
   }
   /// Like the option, for later launches; graphs stay what they are. While nobody launches.
   void set_programmatic_image(const void* image);

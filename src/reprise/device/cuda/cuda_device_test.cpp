@@ -1,12 +1,16 @@
 #include "reprise/device/cuda/cuda_device.h"
 
+#include <elf.h>
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cstring>
+#include <optional>
 #include <thread>
 #include <vector>
 
 #include "reprise/device/cuda/fake_driver_fixture.h"
+#include "reprise/device/cuda/generated_code.h"
 #include "reprise/device/error.h"
 
 // What the conformance suite cannot ask: what reaches the driver, and what is left of it.
@@ -99,6 +103,72 @@ TEST_F(CudaDeviceOverFake, only_between_two_kernels_that_wait_by_themselves_may_
     EXPECT_EQ(programmatic, wanted);
     EXPECT_EQ(first_of(*stream, values.data()), 4U);
   }
+}
+
+/// Bytes that the driver takes for an ELF file without sections.
+std::vector<std::byte> empty_elf() {
+  Elf64_Ehdr header{};
+  std::memcpy(header.e_ident, ELFMAG, SELFMAG);
+  header.e_shoff = sizeof header;
+  const auto bytes = std::as_bytes(std::span(&header, 1));
+  return {bytes.begin(), bytes.end()};
+}
+
+TEST_F(CudaDeviceOverFake, generated_code_is_whole_when_it_is_loaded_and_waits_as_all_others) {
+  std::vector<bool> programmatic;
+  driver_.read_images([&](const void*) -> FakeImage {
+    return [&](const std::string& function) -> std::optional<FakeKernel> {
+      if (function != "f0" && function != "f1") return std::nullopt;
+      return FakeKernel{.parameter_bytes = sizeof(AddArgs), .run = [&](const FakeLaunch& launch) {
+                          programmatic.push_back(launch.is_programmatic);
+                          EXPECT_EQ(launch.threads_per_block, 96U);
+                          run_add(launch);
+                        }};
+    };
+  });
+  const std::vector<std::string> functions = {"f0", "f1"};
+  for (const void* image : {static_cast<const void*>(nullptr), kAdd.cuda.image}) {
+    programmatic.clear();
+    const auto device = create_cuda_device(driver_.api(), {.programmatic_image = image});
+    const auto stream = device->create_stream();
+    const Buffer values = device->allocate(8 * sizeof(uint32_t));
+    const auto loader = create_cubin_loader(*device, 96);
+    const auto code = loader->load(empty_elf(), functions);
+    const Kernel f0 = code->kernel("f0", "f0");
+    const Kernel f1 = code->kernel("f1", "f1");
+    driver_.fail_call(0);  // counts from here
+    launch_add(*stream, values.data(), 1, f0);
+    launch_add(*stream, values.data(), 1, f1);
+    const uint64_t calls_of_two_launches = driver_.num_calls();
+    stream->begin_capture();
+    driver_.fail_call(0);
+    launch_add(*stream, values.data(), 1, f0);
+    launch_add(*stream, values.data(), 1, f1);
+    EXPECT_EQ(driver_.num_calls(), calls_of_two_launches) << "nothing is left to load";
+    const auto graph = stream->end_capture();
+    for (const GraphNode& node : graph->nodes()) EXPECT_TRUE(node.kernel == "f0" || node.kernel == "f1");
+    device->instantiate(*graph)->launch(*stream);
+    const bool is_on = image != nullptr;
+    EXPECT_EQ(programmatic, (std::vector<bool>{false, is_on, false, is_on}));
+    EXPECT_EQ(first_of(*stream, values.data()), 4U);
+  }
+  EXPECT_EQ(driver_.resources().modules, 0U);
+}
+
+TEST_F(CudaDeviceOverFake, generated_code_that_cannot_be_loaded_leaves_nothing_behind) {
+  driver_.read_images([](const void*) -> FakeImage {
+    return [](const std::string&) { return std::nullopt; };
+  });
+  const auto device = create_cuda_device(driver_.api());
+  const auto loader = create_cubin_loader(*device, 32);
+  const std::vector<std::string> functions = {"f0"};
+  EXPECT_THROW((void)loader->load(empty_elf(), functions), CodeLoadError);
+  EXPECT_EQ(driver_.resources().modules, 0U);
+  const std::vector<std::byte> elf = empty_elf();
+  driver_.fail_call(0);
+  EXPECT_THROW((void)loader->load(std::span(elf).first(elf.size() - 1), functions), CodeLoadError);
+  EXPECT_THROW((void)loader->load({}, functions), CodeLoadError);
+  EXPECT_EQ(driver_.num_calls(), 0U) << "the driver would read behind the end";
 }
 
 /// Everything that an engine does with a device, in one go.

@@ -73,10 +73,10 @@ void CudaStream::launch(const Launch& launch) {
   if (capture_ != nullptr) capture_->require_valid();
   const DriverApi& api = device_->driver().bound();
   const CudaKernelCode& code = launch.kernel->cuda;
-  CUfunction function = device_->code().function_of(*launch.kernel);
+  const LoadedFunction& function = device_->code().function_of(*launch.kernel);
   // The one parameter; the driver copies as many bytes as the kernel declares.
   std::array<void*, 1> parameters{const_cast<std::byte*>(launch.args.data())};
-  const bool is_early = device_->is_programmatic(*launch.kernel);
+  const bool is_early = device_->is_programmatic(*launch.kernel, function);
   CUlaunchAttribute programmatic{};
   programmatic.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
   programmatic.value.programmaticStreamSerializationAllowed = 1;
@@ -90,7 +90,7 @@ void CudaStream::launch(const Launch& launch) {
                               .hStream = handle_,
                               .attrs = &programmatic,
                               .numAttrs = is_early && follows_early_kernel_ ? 1U : 0U};
-  const CUresult result = api.launch_kernel(&config, function, parameters.data(), nullptr);
+  const CUresult result = api.launch_kernel(&config, function.handle, parameters.data(), nullptr);
   finish_submission(result, launch.kernel->name);
   follows_early_kernel_ = is_early;
 }

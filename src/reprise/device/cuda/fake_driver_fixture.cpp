@@ -39,6 +39,11 @@ void FakeDriver::set_virtual_memory(bool has_it) {
   state_->has_virtual_memory = has_it;
 }
 
+void FakeDriver::read_images(FakeImageReader reader) {
+  const Lock lock(state_->mutex);
+  state_->image_reader = std::move(reader);
+}
+
 void FakeDriver::fail_call(uint64_t k, CUresult error) {
   const Lock lock(state_->mutex);
   state_->num_calls = 0;

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,11 @@ struct FakeKernel {
   size_t parameter_bytes = 0;
   std::function<void(const FakeLaunch&)> run;
 };
+
+/// A loaded image: the kernel of a function's name, if it has that function.
+using FakeImage = std::function<std::optional<FakeKernel>(const std::string& function)>;
+/// Makes an image of the bytes at an address; an empty one if they are none.
+using FakeImageReader = std::function<FakeImage(const void* image)>;
 
 /// What has been made and not yet given back.
 struct FakeResources {
@@ -61,8 +67,10 @@ class FakeDriver {
   [[nodiscard]] DriverApi api() const noexcept;
   /// Whether its GPU manages virtual memory; it does from the start.
   void set_virtual_memory(bool has_it);
-  /// By function name, for every image.
+  /// By function name, for every image that read_images() does not read.
   void add_kernel(const std::string& function, FakeKernel kernel);
+  /// Images that begin as ELF files do are read by this; without it they are as all others.
+  void read_images(FakeImageReader reader);
 
   /// The next calls are numbered 1, 2, ...; number `k` returns `error`. Calls that give something
   /// back do so and return it nevertheless, as calls do that report what earlier work did. A sticky

@@ -1,30 +1,65 @@
 #include "reprise/device/cuda/fake_driver_state_fixture.h"
 
+#include <elf.h>
+
+#include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace reprise::device::cuda::fake_driver {
 
-CUresult module_load_data(CUmodule* module, const void*) {
+namespace {
+
+std::optional<FakeKernel> find_kernel(const std::string& function) {
+  const auto found = fake->kernels.find(function);
+  if (found == fake->kernels.end()) return std::nullopt;
+  return found->second;
+}
+
+bool runs_function_of(const Handles<Graph>& graphs, const Module& module) {
+  const auto is_of_module = [&](const auto& node) {
+    return std::ranges::any_of(module.functions, [&](const auto& one) {
+      return node->function == reinterpret_cast<CUfunction>(const_cast<Function*>(&one.second));
+    });
+  };
+  return std::ranges::any_of(
+      graphs, [&](const auto& graph) { return std::ranges::any_of(graph->nodes, is_of_module); });
+}
+
+}  // namespace
+
+CUresult module_load_data(CUmodule* module, const void* image) {
   REPRISE_FAKE_ENTER("cuModuleLoadData");
   if (const CUresult result = fake->enter_unsafe(); result != CUDA_SUCCESS) return result;
-  Module made;
-  for (const auto& [name, kernel] : fake->kernels) made.functions[name] = {name, kernel};
+  Module made{.image = find_kernel, .functions = {}};
+  if (fake->image_reader && std::memcmp(image, ELFMAG, SELFMAG) == 0) {
+    made.image = fake->image_reader(image);
+    if (!made.image) return CUDA_ERROR_INVALID_IMAGE;
+  }
   *module = reinterpret_cast<CUmodule>(fake->modules.make(std::move(made)));
   return CUDA_SUCCESS;
 }
 
-CUresult module_unload(CUmodule module) {
+CUresult module_unload(CUmodule handle) {
   REPRISE_FAKE_RELEASE("cuModuleUnload");
-  if (!fake->modules.has(module)) return fake->misuse("cuModuleUnload of no module");
-  fake->modules.erase(module);
+  if (!fake->modules.has(handle)) return fake->misuse("cuModuleUnload of no module");
+  const auto& module = *reinterpret_cast<const Module*>(handle);
+  if (runs_function_of(fake->graphs, module) || runs_function_of(fake->executables, module)) {
+    (void)fake->misuse("cuModuleUnload of code that graphs run");
+  }
+  fake->modules.erase(handle);
   return result;
 }
 
 CUresult module_get_function(CUfunction* function, CUmodule handle, const char* name) {
   REPRISE_FAKE_ENTER("cuModuleGetFunction");
-  auto& functions = reinterpret_cast<Module*>(handle)->functions;
-  const auto found = functions.find(name);
-  if (found == functions.end()) return CUDA_ERROR_NOT_FOUND;
+  auto& module = *reinterpret_cast<Module*>(handle);
+  auto found = module.functions.find(name);
+  if (found == module.functions.end()) {
+    std::optional<FakeKernel> kernel = module.image(name);
+    if (!kernel) return CUDA_ERROR_NOT_FOUND;
+    found = module.functions.emplace(name, Function{name, std::move(*kernel)}).first;
+  }
   *function = reinterpret_cast<CUfunction>(&found->second);
   return CUDA_SUCCESS;
 }

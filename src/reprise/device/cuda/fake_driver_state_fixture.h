@@ -76,7 +76,8 @@ struct Function {
 };
 
 struct Module {
-  std::map<std::string, Function> functions;
+  FakeImage image;
+  std::map<std::string, Function> functions;  // those that were asked for
 };
 
 struct FreeMemory {
@@ -152,6 +153,7 @@ struct FakeDriver::State {
   mutable std::recursive_mutex mutex;  // a kernel may ask nothing of the driver, a test's code may
   bool has_virtual_memory = true;
   std::map<std::string, FakeKernel> kernels;
+  FakeImageReader image_reader;
   uint64_t num_calls = 0;
   uint64_t failing_call = 0;
   CUresult error = CUDA_SUCCESS;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace reprise::device::cuda {
 namespace {
 
@@ -15,23 +17,55 @@ KernelCode::~KernelCode() {
   for (const auto& [image, module] : modules_) (void)api.module_unload(module);
 }
 
-CUfunction KernelCode::function_of(const Kernel& kernel) {
+const LoadedFunction& KernelCode::function_of(const Kernel& kernel) {
   const std::lock_guard lock(mutex_);
-  if (const auto found = functions_.find(&kernel); found != functions_.end()) return found->second;
   const CudaKernelCode& code = kernel.cuda;
+  if (const auto found = functions_.find({code.image, code.function}); found != functions_.end()) {
+    return found->second;
+  }
   if (code.image == nullptr) {
     throw DeviceError(
         fmt::format("{}: launch of {}, which has no CUDA code", driver_->name(), kernel.name));
   }
-  const DriverApi& api = driver_->bound();
-  const RelaxedCaptureScope allowed(api);
+  const RelaxedCaptureScope allowed(driver_->bound());
+  return find(code, kernel.name, /*is_generated=*/false);
+}
+
+void KernelCode::load_generated(const void* image, std::span<const std::string> functions) {
+  try {
+    const std::lock_guard lock(mutex_);
+    for (const std::string& function : functions) {
+      (void)find({.image = image, .function = function.c_str()},
+                 function.c_str(),
+                 /*is_generated=*/true);
+    }
+  } catch (...) {
+    unload(image);
+    throw;
+  }
+}
+
+void KernelCode::unload(const void* image) noexcept {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(functions_, [image](const auto& one) { return one.first.image == image; });
+  const auto module = modules_.find(image);
+  if (module == modules_.end()) return;
+  (void)driver_->bound_noexcept().module_unload(module->second);
+  modules_.erase(module);
+}
+
+const LoadedFunction& KernelCode::find(const CudaKernelCode& code,
+                                       const char* name,
+                                       bool is_generated) {
   CUfunction function = nullptr;
-  driver_->check(api.module_get_function(&function, module_of(code.image), code.function),
+  const CUmodule module = module_of(code.image);
+  driver_->check(driver_->bound().module_get_function(&function, module, code.function),
                  fmt::format("cuModuleGetFunction of {}", code.function).c_str());
-  allow_shared_memory(function, kernel);
-  kernels_.emplace(function, &kernel);
-  functions_.emplace(&kernel, function);
-  return function;
+  allow_shared_memory(function, code);
+  return functions_
+      .insert_or_assign({code.image, code.function},
+                        LoadedFunction{function, is_generated, name})
+      .first->second;
 }
 
 CUmodule KernelCode::module_of(const void* image) {
@@ -43,21 +77,21 @@ CUmodule KernelCode::module_of(const void* image) {
   return module;
 }
 
-void KernelCode::allow_shared_memory(CUfunction function, const Kernel& kernel) const {
-  if (kernel.cuda.shared_bytes <= kUsualSharedBytes) return;
-  driver_->check(
-      driver_->bound().func_set_attribute(function,
-                                          CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                                          static_cast<int>(kernel.cuda.shared_bytes)),
-      fmt::format("{} bytes of shared memory for {}", kernel.cuda.shared_bytes, kernel.name)
-          .c_str());
+void KernelCode::allow_shared_memory(CUfunction function, const CudaKernelCode& code) const {
+  if (code.shared_bytes <= kUsualSharedBytes) return;
+  driver_->check(driver_->bound().func_set_attribute(
+                     function,
+                     CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                     static_cast<int>(code.shared_bytes)),
+                 fmt::format("{} bytes of shared memory for {}", code.shared_bytes, code.function)
+                     .c_str());
 }
 
 std::string KernelCode::name_of(CUfunction function) const {
   const std::lock_guard lock(mutex_);
-  if (const auto found = kernels_.find(function); found != kernels_.end()) {
-    return found->second->name;
-  }
+  const auto found = std::ranges::find_if(
+      functions_, [function](const auto& one) { return one.second.handle == function; });
+  if (found != functions_.end()) return found->second.name;
   const char* name = nullptr;
   driver_->check(driver_->bound().func_get_name(&name, function), "cuFuncGetName");
   return name != nullptr ? name : "(a library's kernel)";

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <mutex>
+#include <span>
 #include <string>
 #include <unordered_map>
 
@@ -8,6 +9,13 @@
 #include "reprise/device/kernel.h"
 
 namespace reprise::device::cuda {
+
+/// A function on the GPU.
+struct LoadedFunction {
+  CUfunction handle = nullptr;
+  bool is_generated = false;  // of an image that load_generated() brought
+  std::string name;           // of the first kernel that asked for it
+};
 
 /// Images and functions that were brought to the GPU, each once. Thread-safe.
 class KernelCode {
@@ -17,20 +25,38 @@ class KernelCode {
   KernelCode& operator=(const KernelCode&) = delete;
   ~KernelCode();
 
-  /// Loads it on the first call, also while the thread captures. \throws DeviceError
-  [[nodiscard]] CUfunction function_of(const Kernel& kernel);
+  /// Loads it on the first call, also while the thread captures; valid until its image is unloaded.
+  /// \throws DeviceError
+  [[nodiscard]] const LoadedFunction& function_of(const Kernel& kernel);
   /// The kernel's name, or what the driver calls the function. \throws DeviceError
   [[nodiscard]] std::string name_of(CUfunction function) const;
 
+  /// Loads all these functions of an image that was not linked into the program. Both stay at their
+  /// addresses until unload(). \throws DeviceError, OutOfMemory; then nothing is left loaded
+  void load_generated(const void* image, std::span<const std::string> functions);
+  void unload(const void* image) noexcept;
+
  private:
+  /// A function by the addresses of its image and of its name.
+  struct Key {
+    const void* image;
+    const char* function;
+    friend bool operator==(const Key&, const Key&) = default;
+  };
+  struct HashKey {
+    size_t operator()(const Key& key) const noexcept {
+      return std::hash<const void*>()(key.image) * 31 + std::hash<const void*>()(key.function);
+    }
+  };
+
   CUmodule module_of(const void* image);
-  void allow_shared_memory(CUfunction function, const Kernel& kernel) const;
+  const LoadedFunction& find(const CudaKernelCode& code, const char* name, bool is_generated);
+  void allow_shared_memory(CUfunction function, const CudaKernelCode& code) const;
 
   const Driver* driver_;  // the device's
   mutable std::mutex mutex_;
-  std::unordered_map<const void*, CUmodule> modules_;           // by image
-  std::unordered_map<const Kernel*, CUfunction> functions_;
-  std::unordered_map<CUfunction, const Kernel*> kernels_;
+  std::unordered_map<const void*, CUmodule> modules_;  // by image
+  std::unordered_map<Key, LoadedFunction, HashKey> functions_;
 };
 
 }  // namespace reprise::device::cuda

@@ -9,6 +9,7 @@
 
 #include "reprise/device/cuda/cuda_device.h"
 #include "reprise/device/cuda/cuda_device_impl.h"
+#include "reprise/kernels/cuda/code_target.h"
 #include "reprise/kernels/cuda/cuda_executor.h"
 #include "reprise/kernels/cuda/cuda_kernels.h"
 #include "reprise/kernels/cuda/row_sampler.h"
@@ -56,6 +57,9 @@ class CudaAccelerator final : public Accelerator {
                                                                int64_t vocab_size) override {
     if (vocab_size > CudaRowSampler::kLargestVocabulary) return nullptr;
     return std::make_unique<CudaRowSampler>(stream, max_rows, vocab_size);
+  }
+  [[nodiscard]] CodeTarget create_code_target(device::Device& device) override {
+    return cuda::create_code_target(device);
   }
   [[nodiscard]] std::span<const std::string> remarks() const override { return remarks_; }
 

@@ -14,6 +14,7 @@
 #include "reprise/kernels/cuda/linear_launch.h"
 #include "reprise/kernels/launch.h"
 #include "reprise/kernels/rope_kv_write/rope_kv_write.h"
+#include "reprise/kernels/row_group/row_group.h"
 #include "reprise/kernels/silu_and_mul/silu_and_mul.h"
 #include "reprise/tensor/custom_op.h"
 
@@ -52,6 +53,12 @@ int64_t most_partial_rows(int num_multiprocessors) {
 /// Tiles that no batch of the shape exceeds.
 int64_t most_tiles(const AttentionKernelArguments& a, int64_t tile_rows) {
   return std::min(a.num_reqs, a.num_tokens) + a.num_tokens * a.group_size / tile_rows;
+}
+
+/// Narrow rows are a warp's each, wide ones a block's: as generated code divides its threads.
+int64_t rows_per_block_on_gpu(int64_t elements_per_row) {
+  constexpr int64_t kWidestWarpRow = 1024;
+  return elements_per_row <= kWidestWarpRow ? kRowGroupThreads / 32 : 1;
 }
 
 bool is_aligned(const Tensor& tensor) {
@@ -204,6 +211,9 @@ bool CudaExecutor::run_after(const NormCall& norm,
       return launch_linear_rope_kv_write(norm, call, in, out[0]);
     case OpCode::attention:
       return launch_attention(call, in);
+    case OpCode::row_group:
+      return launch_row_group(
+          stream(), *call.attributes.row_group, in, out, rows_per_block_on_gpu);
     case OpCode::custom:
       if (!call.attributes.custom->launch_cuda) {
         throw InvalidArgument(fmt::format("custom op {} has no kernel for {}: register one",
@@ -219,7 +229,6 @@ bool CudaExecutor::run_after(const NormCall& norm,
     case OpCode::silu_and_mul_quant:
     case OpCode::scaled_linear:
     case OpCode::attention_quant:
-    case OpCode::row_group:
       refuse(call.code);
     default:
       return EagerExecutor::run(call, in, out);

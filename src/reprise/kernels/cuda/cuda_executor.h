@@ -23,8 +23,8 @@ struct CudaExecutorOptions {
 };
 
 /// Runs each op at once on a GPU. Ops on rows are launched as on the CPU; products and attention
-/// have plans of their own. Quantised ops and generated code have no CUDA kernels yet: they are
-/// refused, and never silently run elsewhere.
+/// have plans of their own, and generated code has a grid of its own. Quantised ops have no CUDA kernels
+/// yet: they are refused, and never silently run elsewhere.
 ///
 /// All kernels are loaded and the workspaces are allocated by the constructor, so that neither
 /// happens in a capture. One thread and one stream, as EagerExecutor.

@@ -8,6 +8,7 @@
 #include "reprise/device/cuda/fake_driver_fixture.h"
 #include "reprise/kernels/cuda/cuda_executor.h"
 #include "reprise/kernels/cuda/fake_cublas_lt_fixture.h"
+#include "reprise/kernels/cuda/host_image_fixture.h"
 #include "reprise/kernels/cuda/host_kernels_fixture.h"
 
 /// For tests: the CUDA device over a fake driver whose kernels are the real ones' source on the host.
@@ -27,6 +28,7 @@ class CudaMachine {
  public:
   CudaMachine() {
     add_host_kernels(driver_);
+    driver_.read_images(read_host_image);
     device_ = device::cuda::create_cuda_device(driver_.api());
   }
 

@@ -19,10 +19,15 @@ RowGroupOperand operand_of(const Tensor& tensor) {
 
 }  // namespace
 
+int64_t rows_per_block_on_cpu(int64_t elements_per_row) {
+  return max_of(1, kElementsPerBlock / elements_per_row);
+}
+
 bool launch_row_group(device::Stream& stream,
                       const RowGroup& group,
                       std::span<const Tensor> inputs,
-                      std::span<const Tensor> outputs) {
+                      std::span<const Tensor> outputs,
+                      RowsPerBlock rows_per_block) {
   const size_t num_operands = inputs.size() + outputs.size();
   REPRISE_ASSERT(num_operands <= kMaxRowGroupOperands, "{} operands in one group", num_operands);
   RowGroupArguments arguments{
@@ -38,7 +43,7 @@ bool launch_row_group(device::Stream& stream,
       elements_per_row = max_of(elements_per_row, tensor.num_elements() / arguments.rows);
     }
   }
-  arguments.rows_per_block = max_of(1, kElementsPerBlock / elements_per_row);
+  arguments.rows_per_block = rows_per_block(elements_per_row);
   return launch(stream,
                 group.kernel,
                 static_cast<uint32_t>(ceil_div(arguments.rows, arguments.rows_per_block)),

@@ -8,11 +8,16 @@
 
 namespace reprise::kernels {
 
+/// Rows of a block, given the elements of the widest result's row.
+using RowsPerBlock = int64_t (*)(int64_t elements_per_row);
+[[nodiscard]] int64_t rows_per_block_on_cpu(int64_t elements_per_row);
+
 /// One launch of generated code over the rows of the group's results.
 /// \pre at most kMaxRowGroupOperands operands and results together, of types that the code is for
 bool launch_row_group(device::Stream& stream,
                       const RowGroup& group,
                       std::span<const Tensor> inputs,
-                      std::span<const Tensor> outputs);
+                      std::span<const Tensor> outputs,
+                      RowsPerBlock rows_per_block = rows_per_block_on_cpu);
 
 }  // namespace reprise::kernels

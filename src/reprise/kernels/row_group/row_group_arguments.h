@@ -30,6 +30,9 @@ struct alignas(16) RowGroupArguments {
 };
 static_assert(sizeof(RowGroupArguments) <= device::kMaxLaunchArgumentBytes);
 
+/// Threads of a block of every generated kernel on a GPU.
+inline constexpr int kRowGroupThreads = 256;
+
 inline constexpr int kRowGroupAbi = 1;
 
 }  // namespace reprise::kernels

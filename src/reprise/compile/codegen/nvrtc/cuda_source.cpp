@@ -7,12 +7,13 @@
 
 #include "reprise/compile/codegen/nvrtc/cuda_words.h"
 #include "reprise/compile/codegen/row_values.h"
+#include "reprise/kernels/row_group/row_group_arguments.h"
 
 namespace reprise::compile {
 namespace {
 
 constexpr size_t kPartBytes = 64;
-constexpr size_t kWarps = kRowGroupThreads / 32;
+constexpr size_t kWarps = kernels::kRowGroupThreads / 32;
 // What a block has without asking for more.
 constexpr size_t kMostSharedBytes = size_t{48} << 10;
 constexpr int64_t kMostReads = 256;

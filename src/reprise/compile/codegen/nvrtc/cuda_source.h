@@ -10,9 +10,6 @@
 /// (row_values.h). No CUDA here: text in, text out.
 namespace reprise::compile {
 
-/// Threads of a block of every generated kernel.
-inline constexpr int kRowGroupThreads = 256;
-
 /// Why there would be no source for `body`: a sentence.
 [[nodiscard]] std::optional<std::string> why_no_cuda_source(const program::Program& body);
 

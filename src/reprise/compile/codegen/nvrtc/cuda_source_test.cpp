@@ -2,22 +2,16 @@
 // the CUDA kernels' own source op by op, run likewise: the same bits.
 #include "reprise/compile/codegen/nvrtc/cuda_source.h"
 
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <filesystem>
-#include <fstream>
 
 #include "reprise/compile/codegen/codegen_fixture.h"
+#include "reprise/compile/codegen/nvrtc/nvrtc_api_fixture.h"
 #include "reprise/compile/codegen/nvrtc/nvrtc_compiler.h"
 #include "reprise/compile/codegen/random_body_fixture.h"
 #include "reprise/kernels/cuda/cuda_executor.h"
 #include "reprise/kernels/cuda/cuda_machine_fixture.h"
-#include "reprise/kernels/cuda/host_block_fixture.h"
+#include "reprise/kernels/cuda/host_image_fixture.h"
 #include "reprise/program/interpreter.h"
 #include "reprise/program/text.h"
 
@@ -26,45 +20,19 @@ namespace {
 
 using program::Program;
 
-/// Source as functions of this process, through the compiler that built it.
-class HostCompiled {
- public:
-  explicit HostCompiled(const std::string& source) {
-    folder_ = std::filesystem::temp_directory_path() / fmt::format("reprise_cuda_source_{}", getpid());
-    std::filesystem::create_directories(folder_);
-    const std::filesystem::path file = folder_ / "row_groups.cpp";
-    const std::filesystem::path object = folder_ / fmt::format("row_groups_{}.so", count_++);
-    std::ofstream(file) << source;
-    compile({REPRISE_HOST_COMPILER, "-std=c++20", "-O1", "-ffp-contract=off", "-fPIC", "-shared",
-             "-I" REPRISE_SOURCE_DIR "/src", file.string(), "-o", object.string()});
-    library_ = dlopen(object.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library_ == nullptr) ADD_FAILURE() << dlerror();
-  }
-  HostCompiled(const HostCompiled&) = delete;
-  HostCompiled& operator=(const HostCompiled&) = delete;
-  ~HostCompiled() { std::filesystem::remove_all(folder_); }
+/// Source as kernels of this process.
+device::cuda::FakeImage compile_image(const std::string& source) {
+  const std::string image = compile_on_host(source);
+  return kernels::cuda::load_host_image(std::as_bytes(std::span(image)));
+}
 
-  using Function = void (*)(const void* arguments);
-  [[nodiscard]] Function find(const std::string& name) const {
-    return reinterpret_cast<Function>(dlsym(library_, name.c_str()));
-  }
-
- private:
-  static void compile(std::vector<std::string> words) {
-    std::vector<char*> pointers;
-    for (std::string& word : words) pointers.push_back(word.data());
-    pointers.push_back(nullptr);
-    pid_t pid = 0;
-    ASSERT_EQ(posix_spawn(&pid, pointers[0], nullptr, nullptr, pointers.data(), environ), 0);
-    int status = 0;
-    ASSERT_EQ(waitpid(pid, &status, 0), pid);
-    ASSERT_EQ(status, 0);
-  }
-
-  static inline int count_ = 0;
-  std::filesystem::path folder_;
-  void* library_ = nullptr;
-};
+void launch(const device::cuda::FakeKernel& kernel,
+            const kernels::RowGroupArguments& arguments,
+            uint32_t num_blocks) {
+  kernel.run({.parameter = &arguments,
+              .num_blocks = num_blocks,
+              .threads_per_block = kernels::kRowGroupThreads});
+}
 
 /// Op by op, by the CUDA kernels on the host. The fake driver's memory is the host's.
 class OpByOp {
@@ -93,10 +61,11 @@ class CudaSource : public ::testing::Test {
       ASSERT_EQ(why_no_cuda_source(bodies[i]), std::nullopt) << program::print(bodies[i]);
       sources.push_back({fmt::format("f{}", i), &bodies[i]});
     }
-    const HostCompiled compiled(cuda_source(sources));
+    const device::cuda::FakeImage compiled = compile_image(cuda_source(sources));
+    ASSERT_TRUE(compiled);
     for (size_t i = 0; i < bodies.size(); ++i) {
-      const HostCompiled::Function function = compiled.find(sources[i].symbol);
-      ASSERT_NE(function, nullptr);
+      const auto kernel = compiled(sources[i].symbol);
+      ASSERT_TRUE(kernel);
       for (const int64_t num_rows : row_counts) {
         // A fiber per thread is slow: by turns.
         const Numbers numbers = i % 2 == 0 ? Numbers::any_bits : Numbers::ordinary;
@@ -105,13 +74,7 @@ class CudaSource : public ::testing::Test {
           const std::vector<Tensor> inputs = bench_.make_inputs(bodies[i], {.num_rows = num_rows, .numbers = numbers, .rows = rows});
           const std::vector<Tensor> got = bench_.make_outputs(bodies[i], num_rows);
           const auto arguments = arguments_of(inputs, got, num_rows, 3);
-          const auto blocks = static_cast<uint32_t>((num_rows + 2) / 3);
-          kernels::cuda::run_on_host({.num_blocks = blocks,
-                                      .first_block = 0,
-                                      .last_block = blocks,
-                                      .threads_per_block = kRowGroupThreads,
-                                      .shared_bytes = static_cast<uint32_t>(cuda_shared_bytes(bodies[i]))},
-                                     [&] { function(&arguments); });
+          launch(*kernel, arguments, static_cast<uint32_t>((num_rows + 2) / 3));
           const std::vector<Tensor> want = op_by_op_.run(bodies[i], inputs);
           for (size_t output = 0; output < got.size(); ++output) {
             ASSERT_EQ(difference(got[output], want[output]), "") << "output " << output;
@@ -155,20 +118,16 @@ TEST_F(CudaSource, of_random_bodies_has_the_bits_of_the_cuda_kernels_op_by_op) {
 TEST_F(CudaSource, lets_results_lie_on_inputs) {
   const Program body = make_body("add_rms_norm", {.dtype = DType::bf16, .width = 1100});
   const std::vector<RowGroupSource> sources = {{"f0", &body}};
-  const HostCompiled compiled(cuda_source(sources));
+  const device::cuda::FakeImage compiled = compile_image(cuda_source(sources));
+  ASSERT_TRUE(compiled);
   const std::vector<Tensor> inputs = bench_.make_inputs(body, {.num_rows = 5});
   const std::vector<Tensor> want = op_by_op_.run(body, inputs);
-  const HostCompiled::Function function = compiled.find("f0");
-  ASSERT_NE(function, nullptr);
+  const auto kernel = compiled("f0");
+  ASSERT_TRUE(kernel);
   // The norm over x, the sum over the residual.
   const std::vector<Tensor> results = {inputs[0], inputs[1]};
   const auto arguments = arguments_of(inputs, results, 5, 2);
-  kernels::cuda::run_on_host({.num_blocks = 3,
-                              .first_block = 0,
-                              .last_block = 3,
-                              .threads_per_block = kRowGroupThreads,
-                              .shared_bytes = static_cast<uint32_t>(cuda_shared_bytes(body))},
-                             [&] { function(&arguments); });
+  launch(*kernel, arguments, 3);
   EXPECT_EQ(difference(results[0], want[0]), "");
   EXPECT_EQ(difference(results[1], want[1]), "");
 }
@@ -193,7 +152,7 @@ class Nvrtc : public ::testing::Test {
 };
 
 TEST_F(Nvrtc, compiles_every_body_for_the_architectures_that_are_built_for) {
-  for (const int architecture : {80, 90}) {
+  for (const char* architecture : {"sm_80", "sm_90"}) {
     const auto compiler = create_nvrtc_compiler(nvrtc_.api, architecture);
     std::vector<Program> bodies;
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
@@ -211,8 +170,8 @@ TEST_F(Nvrtc, compiles_every_body_for_the_architectures_that_are_built_for) {
 }
 
 TEST_F(Nvrtc, names_all_that_decides_the_code) {
-  const std::string hash = create_nvrtc_compiler(nvrtc_.api, 80)->compute_hash();
-  EXPECT_NE(hash, create_nvrtc_compiler(nvrtc_.api, 90)->compute_hash());
+  const std::string hash = create_nvrtc_compiler(nvrtc_.api, "sm_80")->compute_hash();
+  EXPECT_NE(hash, create_nvrtc_compiler(nvrtc_.api, "sm_90")->compute_hash());
   EXPECT_NE(hash.find("--fmad=false"), std::string::npos);
   EXPECT_NE(hash.find("sm_80"), std::string::npos);
 }
@@ -221,7 +180,7 @@ TEST_F(Nvrtc, says_what_was_wrong) {
   const Program body = make_body("rms_norm", {});
   const std::vector<RowGroupSource> sources = {{"no identifier", &body}};
   try {
-    (void)create_nvrtc_compiler(nvrtc_.api, 80)->compile(sources);
+    (void)create_nvrtc_compiler(nvrtc_.api, "sm_80")->compile(sources);
     FAIL();
   } catch (const CodegenError& error) {
     EXPECT_NE(std::string(error.what()).find("row_groups.cu"), std::string::npos) << error.what();

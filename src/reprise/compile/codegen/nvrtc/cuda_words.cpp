@@ -13,9 +13,22 @@ typedef long long int64_t;
 #define REPRISE_ROW_KERNEL(name, shared_bytes, act)                                  \
   extern "C" __global__ void __launch_bounds__(256)                                  \
       name(const __grid_constant__ RowGroupArguments arguments) {                    \
+    let_next_kernel_begin();                                                         \
+    wait_for_earlier_kernels();                                                      \
     __shared__ __align__(16) char memory[shared_bytes];                              \
     act(arguments, memory);                                                          \
   }
+// As every kernel of this project: see kernels.cu.
+REPRISE_DEVICE void let_next_kernel_begin() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+REPRISE_DEVICE void wait_for_earlier_kernels() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
 struct BFloat16 { uint16_t bits; };
 struct Float16 { uint16_t bits; };
 constexpr int kWarpSize = 32;
@@ -77,7 +90,9 @@ using namespace reprise;
 using namespace reprise::kernels;
 using namespace reprise::kernels::cuda;
 #define REPRISE_ROW_KERNEL(name, shared_bytes, act) \
+  extern "C" { extern const unsigned name##_shared_bytes = shared_bytes; } \
   extern "C" void name(const void* raw) {           \
+    wait_for_earlier_kernels();                     \
     act(*static_cast<const RowGroupArguments*>(raw), shared_memory()); \
   }
 #endif

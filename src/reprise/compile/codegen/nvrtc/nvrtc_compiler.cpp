@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <map>
+#include <utility>
 
 #include "reprise/compile/codegen/nvrtc/cuda_source.h"
 #include "reprise/kernels/row_group/row_group_arguments.h"
@@ -15,26 +17,27 @@ constexpr std::array kOptions = {"--std=c++17", "--fmad=false", "--ftz=false", "
 
 class NvrtcCompiler final : public CompilerInterface {
  public:
-  NvrtcCompiler(const NvrtcApi& api, int compute_capability)
-      : api_(api), architecture_(fmt::format("sm_{}", compute_capability)) {
-    require(api_.version(&major_, &minor_), "nvrtcVersion");
+  NvrtcCompiler(const NvrtcApi& api, std::string architecture)
+      : api_(api), architecture_(std::move(architecture)) {
+    int major = 0;
+    int minor = 0;
+    require(api_.version(&major, &minor), "nvrtcVersion");
+    version_ = fmt::format("{}.{}", major, minor);
   }
 
   [[nodiscard]] std::string_view name() const noexcept override { return "nvrtc"; }
+  [[nodiscard]] CodegenFileSuffixes suffixes() const noexcept override {
+    return {.ir = ".cu", .assembly = ".ptx", .object = ".cubin"};
+  }
   [[nodiscard]] std::string compute_hash() const override {
-    return fmt::format("nvrtc {}.{} codegen {} row_group {} {} {} exact_rounding",
-                       major_,
-                       minor_,
-                       kCodegenAbi,
-                       kernels::kRowGroupAbi,
-                       architecture_,
-                       fmt::join(kOptions, " "));
+    return nvrtc_identity(version_, architecture_);
   }
   [[nodiscard]] std::optional<std::string> why_not(const program::Program& body) const override {
     return why_no_cuda_source(body);
   }
   [[nodiscard]] std::vector<std::byte> compile(std::span<const RowGroupSource> sources) override {
-    const std::string text = cuda_source(sources);
+    std::string text = cuda_source(sources);
+    if (const auto known = compiled_.find(text); known != compiled_.end()) return known->second;
     Program program(api_, text);
     std::vector<const char*> options(kOptions.begin(), kOptions.end());
     const std::string target = "--gpu-architecture=" + architecture_;
@@ -47,7 +50,7 @@ class NvrtcCompiler final : public CompilerInterface {
     require(api_.cubin_size(program.handle(), &bytes), "nvrtcGetCUBINSize");
     std::vector<std::byte> cubin(bytes);
     require(api_.cubin(program.handle(), reinterpret_cast<char*>(cubin.data())), "nvrtcGetCUBIN");
-    return cubin;
+    return compiled_.emplace(std::move(text), std::move(cubin)).first->second;
   }
   [[nodiscard]] CodegenListing list(std::span<const RowGroupSource> sources) override {
     return {.ir = cuda_source(sources), .assembly = {}};
@@ -85,14 +88,26 @@ class NvrtcCompiler final : public CompilerInterface {
 
   NvrtcApi api_;
   std::string architecture_;
-  int major_ = 0;
-  int minor_ = 0;
+  std::string version_;
+  std::map<std::string, std::vector<std::byte>> compiled_;  // ranges of sizes mostly have equal groups
 };
 
 }  // namespace
 
-std::unique_ptr<CompilerInterface> create_nvrtc_compiler(const NvrtcApi& api, int compute_capability) {
-  return std::make_unique<NvrtcCompiler>(api, compute_capability);
+std::unique_ptr<CompilerInterface> create_nvrtc_compiler(const NvrtcApi& api,
+                                                         std::string architecture) {
+  return std::make_unique<NvrtcCompiler>(api, std::move(architecture));
 }
+
+std::string nvrtc_identity(std::string_view version, std::string_view architecture) {
+  return fmt::format("nvrtc {} codegen {} row_group {} {} {} exact_rounding",
+                     version,
+                     kCodegenAbi,
+                     kernels::kRowGroupAbi,
+                     architecture,
+                     fmt::join(kOptions, " "));
+}
+
+std::string_view nvrtc_build_version() noexcept { return REPRISE_NVRTC_VERSION; }
 
 }  // namespace reprise::compile
