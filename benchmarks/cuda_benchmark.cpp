@@ -7,7 +7,7 @@
 //                    without, and a prefill
 //     launch NAME    decoding with programmatic dependent launch and without, alone
 //     serving        requests that arrive at random, by mode, 1B shape
-//     parts          decode attention, products, update of a graph
+//     parts          attention of decoding and of a prompt, products, update of a graph
 //     config NAME    prints the shape of 0.5b, 1b or 8b
 #include <fmt/format.h>
 
@@ -21,6 +21,7 @@
 
 #include "benchmarks/cuda_gemm.h"
 #include "benchmarks/cuda_model.h"
+#include "benchmarks/cuda_read.h"
 #include "benchmarks/cuda_serving.h"
 #include "reprise/base/error.h"
 #include "reprise/base/json.h"
@@ -29,22 +30,6 @@ namespace reprise::benchmark {
 namespace {
 
 using cudagraph::CudagraphMode;
-
-/// Bytes read and written per second by a copy that no cache holds.
-double copy_bandwidth(device::Device& device) {
-  constexpr size_t kBytes = size_t{1} << 30;
-  const auto stream = device.create_stream();
-  const device::Buffer from = device.allocate(kBytes);
-  const device::Buffer to = device.allocate(kBytes);
-  const auto copy = [&] {
-    for (int i = 0; i < 10; ++i) stream->copy(to.data(), from.data(), kBytes);
-    stream->synchronize();
-  };
-  copy();
-  std::vector<double> seconds;
-  for (int i = 0; i < 7; ++i) seconds.push_back(seconds_of(copy));
-  return 10.0 * 2.0 * static_cast<double>(kBytes) / median(seconds);
-}
 
 Json measure_decode(Engine& engine, int32_t requests, double bandwidth) {
   for (int i = 0; i < 20; ++i) engine.step(requests, 1);
@@ -96,13 +81,13 @@ Json measure_programmatic_launch(const Gpu& gpu,
 Json measure_launch(const Gpu& gpu, const char* text) {
   const weights::ModelConfig config = weights::parse_model_config(text, "config").config;
   Engine engine(gpu, config, CudagraphMode::FULL, kContext);
-  return measure_programmatic_launch(gpu, engine, config, copy_bandwidth(*gpu.device));
+  return measure_programmatic_launch(gpu, engine, config, read_bandwidth(*gpu.device));
 }
 
 Json measure_model(const Gpu& gpu, const char* text) {
   const weights::ModelConfig config = weights::parse_model_config(text, "config").config;
-  const double bandwidth = copy_bandwidth(*gpu.device);
-  Json result{{"copy_bandwidth", bandwidth}, {"modes", Json::array()}};
+  const double bandwidth = read_bandwidth(*gpu.device);
+  Json result{{"read_bandwidth", bandwidth}, {"modes", Json::array()}};
   constexpr int32_t kPrefill = 4096;
   std::unique_ptr<Engine> engine;
   for (int round = 0; round < 2; ++round) {
@@ -150,11 +135,13 @@ Json measure_model(const Gpu& gpu, const char* text) {
   return result;
 }
 
-/// Decode attention alone, several times in one graph.
-Json measure_attention(const Gpu& gpu, int32_t requests, int32_t context, double bandwidth) {
-  constexpr int64_t kHeads = 32;
-  constexpr int64_t kKvHeads = 8;
-  constexpr int64_t kHeadDim = 128;
+constexpr int64_t kHeads = 32;
+constexpr int64_t kKvHeads = 8;
+constexpr int64_t kHeadDim = 128;
+
+/// Attention alone, of the last `query_len` tokens of each context, several times in one graph.
+/// \returns seconds of one
+double time_attention(const Gpu& gpu, int32_t requests, int32_t context, int32_t query_len) {
   constexpr int kRepeats = 20;
   engine::Execution execution(*gpu.device, executor_of(gpu));
   OpExecutor& executor = execution.executor();
@@ -173,7 +160,8 @@ Json measure_attention(const Gpu& gpu, int32_t requests, int32_t context, double
     return tensor;
   };
   const Shape cache{num_blocks, kKvHeads, int64_t{kBlockSize}, kHeadDim};
-  const Tensor q = make(DType::bf16, {int64_t{requests}, kHeads, kHeadDim});
+  const Shape tokens{int64_t{requests} * query_len, kHeads, kHeadDim};
+  const Tensor q = make(DType::bf16, tokens);
   const Tensor keys = make(DType::bf16, cache);
   const Tensor values = make(DType::bf16, cache);
   // 0x3c3c is a small number; memory as it comes would be zeros.
@@ -184,11 +172,11 @@ Json measure_attention(const Gpu& gpu, int32_t requests, int32_t context, double
       q,
       keys,
       values,
-      ints({requests + 1}, [](int64_t i) { return static_cast<int32_t>(i); }),
+      ints({requests + 1}, [&](int64_t i) { return static_cast<int32_t>(i * query_len); }),
       ints({int64_t{requests}}, [&](int64_t) { return context; }),
       ints({int64_t{requests}, blocks_per_req},
            [&](int64_t i) { return static_cast<int32_t>(i * 7919 % num_blocks); }),
-      make(DType::bf16, {int64_t{requests}, kHeads, kHeadDim})};
+      make(DType::bf16, tokens)};
   OpCall call{.code = OpCode::attention, .attributes = {}};
   call.attributes.scale = 1.0F / std::sqrt(static_cast<float>(kHeadDim));
   device::Stream& stream = execution.stream();
@@ -202,12 +190,24 @@ Json measure_attention(const Gpu& gpu, int32_t requests, int32_t context, double
       stream.synchronize();
     }));
   }
-  const double once = median(seconds) / kRepeats;
-  const double bytes = 2.0 * static_cast<double>(keys.type().bytes());
+  return median(seconds) / kRepeats;
+}
+
+Json measure_decode_attention(const Gpu& gpu, int32_t requests, int32_t context, double bandwidth) {
+  const double once = time_attention(gpu, requests, context, 1);
+  // Keys and values of 16 bits, each read once.
+  const double bytes = 2.0 * 2.0 * kKvHeads * kHeadDim * requests * context;
   return {{"requests", requests},
           {"context", context},
           {"microseconds", once * 1e6},
           {"share_of_bandwidth", bytes / once / bandwidth}};
+}
+
+/// A prompt's, of which each token sees those before it: half of all products.
+Json measure_prompt_attention(const Gpu& gpu, int32_t tokens) {
+  const double once = time_attention(gpu, 1, tokens, tokens);
+  const double flops = 4.0 * kHeads * kHeadDim * tokens * tokens / 2;
+  return {{"tokens", tokens}, {"microseconds", once * 1e6}, {"flops_per_second", flops / once}};
 }
 
 /// Time to give an executable graph of many small launches other arguments.
@@ -237,11 +237,12 @@ Json measure_update(const Gpu& gpu) {
 }
 
 Json measure_parts(const Gpu& gpu) {
-  const double bandwidth = copy_bandwidth(*gpu.device);
-  return {{"copy_bandwidth", bandwidth},
+  const double bandwidth = read_bandwidth(*gpu.device);
+  return {{"read_bandwidth", bandwidth},
           {"attention",
-           {measure_attention(gpu, 1, 32768, bandwidth),
-            measure_attention(gpu, 32, 4096, bandwidth)}},
+           {measure_decode_attention(gpu, 1, 32768, bandwidth),
+            measure_decode_attention(gpu, 32, 4096, bandwidth)}},
+          {"prompt_attention", measure_prompt_attention(gpu, 4096)},
           {"gemm_peak", gemm_peak(gpu)},
           {"update", measure_update(gpu)}};
 }

@@ -26,7 +26,7 @@ SECTIONS=(
   "conformance|20|the device passes every case of the device conformance suite on the GPU"
   "replay|70|replay equals eager bit for bit: 5 modes x 4 levels x 4 mixes x 18 sizes; 1,000 replays with changing lengths and block tables take no memory; logits equal the CPU's; the same after sleep"
   "sanitizer|50|compute-sanitizer's memcheck, racecheck, initcheck and synccheck find nothing in kernels and captures"
-  "parts|25|decode attention against the copy bandwidth (batch 1 at 32k, batch 32 at 4k); the peak of large products; time of an update"
+  "parts|25|decode attention against the bandwidth of a kernel that only reads (batch 1 at 32k, batch 32 at 4k); attention of a prompt; the peak of large products; time of an update"
   "bench-0.5b|35|tokens/s, host time per step, capture time and share of bandwidth by mode, with programmatic dependent launch and without, 0.5B shape"
   "bench-1b|35|the same, 1B shape"
   "bench-8b|100|the same, 8B shape, and 4,096 tokens of prefill against the peak of large products"
