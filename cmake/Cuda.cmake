@@ -29,6 +29,8 @@ if(NOT REPRISE_CUDA STREQUAL "OFF")
 endif()
 
 if(REPRISE_HAS_CUDA)
+  # The toolkit's libraries (cuBLASLt, NVRTC) are opened at run time: by whoever does, after the system's.
+  list(APPEND CMAKE_BUILD_RPATH ${CUDAToolkit_LIBRARY_DIR})
   # The driver's header only: the driver itself is opened at run time.
   add_library(reprise_cuda_headers INTERFACE)
   target_include_directories(reprise_cuda_headers SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS})

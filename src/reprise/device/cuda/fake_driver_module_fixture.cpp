@@ -64,9 +64,10 @@ CUresult module_get_function(CUfunction* function, CUmodule handle, const char* 
   return CUDA_SUCCESS;
 }
 
-CUresult func_set_attribute(CUfunction, CUfunction_attribute, int value) {
+CUresult func_set_attribute(CUfunction, CUfunction_attribute attribute, int value) {
   REPRISE_FAKE_ENTER("cuFuncSetAttribute");
-  return value <= 227 * 1024 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+  const bool is_share = attribute == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;  // percent
+  return value <= (is_share ? 100 : 227 * 1024) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult func_get_name(const char** name, CUfunction function) {

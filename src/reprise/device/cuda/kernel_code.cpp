@@ -61,7 +61,7 @@ const LoadedFunction& KernelCode::find(const CudaKernelCode& code,
   const CUmodule module = module_of(code.image);
   driver_->check(driver_->bound().module_get_function(&function, module, code.function),
                  fmt::format("cuModuleGetFunction of {}", code.function).c_str());
-  allow_shared_memory(function, code);
+  prepare(function, code);
   return functions_
       .insert_or_assign({code.image, code.function},
                         LoadedFunction{function, is_generated, name})
@@ -77,14 +77,20 @@ CUmodule KernelCode::module_of(const void* image) {
   return module;
 }
 
-void KernelCode::allow_shared_memory(CUfunction function, const CudaKernelCode& code) const {
+void KernelCode::prepare(CUfunction function, const CudaKernelCode& code) const {
+  const auto set = [&](CUfunction_attribute attribute, uint32_t value, const std::string& what) {
+    driver_->check(
+        driver_->bound().func_set_attribute(function, attribute, static_cast<int>(value)), what.c_str());
+  };
+  // The same split between shared memory and cache for all: a multiprocessor has to run empty before it
+  // can change it, and so before a kernel that wants another can begin beside the one ahead.
+  set(CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
+      CU_SHAREDMEM_CARVEOUT_MAX_SHARED,
+      fmt::format("the share of shared memory for {}", code.function));
   if (code.shared_bytes <= kUsualSharedBytes) return;
-  driver_->check(driver_->bound().func_set_attribute(
-                     function,
-                     CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
-                     static_cast<int>(code.shared_bytes)),
-                 fmt::format("{} bytes of shared memory for {}", code.shared_bytes, code.function)
-                     .c_str());
+  set(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+      code.shared_bytes,
+      fmt::format("{} bytes of shared memory for {}", code.shared_bytes, code.function));
 }
 
 std::string KernelCode::name_of(CUfunction function) const {

@@ -51,7 +51,7 @@ class KernelCode {
 
   CUmodule module_of(const void* image);
   const LoadedFunction& find(const CudaKernelCode& code, const char* name, bool is_generated);
-  void allow_shared_memory(CUfunction function, const CudaKernelCode& code) const;
+  void prepare(CUfunction function, const CudaKernelCode& code) const;
 
   const Driver* driver_;  // the device's
   mutable std::mutex mutex_;
