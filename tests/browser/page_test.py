@@ -10,6 +10,7 @@ it exits with 77, which ctest counts as skipped.
 import base64
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -189,7 +190,8 @@ class ChatPage(unittest.TestCase):
         self.assertLessEqual(browser.evaluate("document.documentElement.scrollWidth"), 390)
         self.assertEqual(browser.violations, [])
 
-    def test_stop_ends_the_request_in_the_engine(self):
+    def stop_an_answer(self):
+        """Asks for a long answer of a new server and stops it. False if all of it was there by then."""
         browser = self.browser
         server = self.serve()
         self.ignore_eos()
@@ -201,10 +203,14 @@ class ChatPage(unittest.TestCase):
         browser.wait("document.querySelector('.figures-line') !== null")
         browser.wait(IS_IDLE)
         self.assertIn("stopped", browser.evaluate("document.querySelector('.figures-line').textContent"))
-        deadline = time.monotonic() + serve_test.TIMEOUT
-        while b'finished_reason="abort"} 1' not in server.request("GET", "/metrics")[1]:
-            self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.05)
+        ended = re.compile(rb'finished_reason="(abort|length)"} 1')
+        server.wait_until(lambda: ended.search(server.request("GET", "/metrics")[1]))
+        return ended.search(server.request("GET", "/metrics")[1]).group(1) == b"abort"
+
+    def test_stop_ends_the_request_in_the_engine(self):
+        # On a busy machine the engine may be through before the page shows anything.
+        self.assertTrue(any(self.stop_an_answer() for _ in range(8)))
+        browser = self.browser
         self.ask("And another one.", 5)  # the conversation goes on
         browser.wait("document.querySelectorAll('.message.assistant').length === 2 && " + IS_IDLE)
         self.assertEqual(browser.violations, [])
