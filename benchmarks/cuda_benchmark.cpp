@@ -3,7 +3,8 @@
 // other, and again in a second round.
 //
 //   cuda_benchmark WHAT [OUT.json]
-//     0.5b, 1b, 8b   decoding by mode and number of requests, with programmatic dependent launch and
+//     0.5b, 1b, 8b   decoding by mode and number of requests, with programmatic dependent launch
+//     and
 //                    without, and a prefill
 //     launch NAME    decoding with programmatic dependent launch and without, alone
 //     serving        requests that arrive at random, by mode, 1B shape
@@ -52,7 +53,8 @@ Json measure_decode(Engine& engine, int32_t requests, double bandwidth) {
           {"launches", engine.launches()}};
 }
 
-/// FULL, one request, with programmatic dependent launch and without, in turns over the same weights.
+/// FULL, one request, with programmatic dependent launch and without, in turns over the same
+/// weights.
 Json measure_programmatic_launch(const Gpu& gpu,
                                  Engine& engine,
                                  const weights::ModelConfig& config,
@@ -119,9 +121,10 @@ Json measure_model(const Gpu& gpu, const char* text) {
     prefill.push_back(seconds_of([&] { engine->step(1, kPrefill); }));
   }
   const double seconds = median(prefill);
-  // Products of all rows: the embedding multiplies nothing, the head only the last row. Attention is
-  // left out, so the share of the peak is a lower bound.
-  const int64_t tables = config.vocab_size * config.hidden_size * (config.tie_word_embeddings ? 1 : 2);
+  // Products of all rows: the embedding multiplies nothing, the head only the last row. Attention
+  // is left out, so the share of the peak is a lower bound.
+  const int64_t tables =
+      config.vocab_size * config.hidden_size * (config.tie_word_embeddings ? 1 : 2);
   const double weights =
       static_cast<double>(engine->parameters().total_bytes()) / 2 - static_cast<double>(tables);
   const double flops = 2.0 * weights * kPrefill / seconds;
@@ -215,8 +218,7 @@ Json measure_update(const Gpu& gpu) {
   constexpr int kNodes = 200;
   engine::Execution execution(*gpu.device, executor_of(gpu));
   const device::Buffer memory = gpu.device->allocate(1 << 20);
-  const Tensor x =
-      Tensor::borrow({DType::bf16, {64, 1024}}, memory.data(), execution.executor());
+  const Tensor x = Tensor::borrow({DType::bf16, {64, 1024}}, memory.data(), execution.executor());
   const auto record = [&] {
     device::CaptureScope capture(execution.stream());
     for (int i = 0; i < kNodes; ++i) {
@@ -265,7 +267,8 @@ int run(const std::vector<std::string>& arguments) {
   }
   if (what != "parts" && what != "serving" && config_of(what) == nullptr) {
     throw InvalidArgument(
-        "usage: cuda_benchmark 0.5b|1b|8b|serving|parts [OUT.json], or cuda_benchmark launch|config "
+        "usage: cuda_benchmark 0.5b|1b|8b|serving|parts [OUT.json], or cuda_benchmark "
+        "launch|config "
         "NAME");
   }
   const Gpu gpu = open_gpu();

@@ -6,8 +6,8 @@
 namespace reprise::benchmark {
 namespace {
 
-/// Random numbers, since chips multiply zeros faster; one block of them again and again, moved by an
-/// odd number of rows' parts.
+/// Random numbers, since chips multiply zeros faster; one block of them again and again, moved by
+/// an odd number of rows' parts.
 void fill(device::Stream& stream, const Tensor& tensor) {
   constexpr size_t kElements = (size_t{1} << 20) + 24;
   std::mt19937 random(5);

@@ -121,20 +121,19 @@ class Engine {
         execution_,
         *model_,
         parameters_,
-        engine::ModelRunnerOptions{
-            .limits = {.max_num_tokens = max_num_tokens,
-                       .max_num_reqs = kMaxNumSeqs,
-                       .max_num_prompt_logits = 0,
-                       .max_blocks_per_req = kBlocksPerReq,
-                       .block_size = kBlockSize},
-            .kv_cache = {.num_layers = config.num_hidden_layers,
-                         .num_blocks = kMaxNumSeqs * kBlocksPerReq + 1,
-                         .num_kv_heads = config.num_key_value_heads,
-                         .block_size = kBlockSize,
-                         .head_dim = config.head_dim,
-                         .dtype = DType::bf16},
-            .dispatcher = cudagraph::dispatcher_options(inputs, resolved),
-            .num_warmups = 1});
+        engine::ModelRunnerOptions{.limits = {.max_num_tokens = max_num_tokens,
+                                              .max_num_reqs = kMaxNumSeqs,
+                                              .max_num_prompt_logits = 0,
+                                              .max_blocks_per_req = kBlocksPerReq,
+                                              .block_size = kBlockSize},
+                                   .kv_cache = {.num_layers = config.num_hidden_layers,
+                                                .num_blocks = kMaxNumSeqs * kBlocksPerReq + 1,
+                                                .num_kv_heads = config.num_key_value_heads,
+                                                .block_size = kBlockSize,
+                                                .head_dim = config.head_dim,
+                                                .dtype = DType::bf16},
+                                   .dispatcher = cudagraph::dispatcher_options(inputs, resolved),
+                                   .num_warmups = 1});
     compile(config, inputs.compilation, resolved, max_num_tokens);
     capture_ = runner_->capture({});
   }

@@ -26,7 +26,8 @@ struct TimedRequest {
   std::vector<double> token_times;
 };
 
-/// The same requests in every mode: Poisson arrivals, lengths from half to one and a half of the mean.
+/// The same requests in every mode: Poisson arrivals, lengths from half to one and a half of the
+/// mean.
 std::vector<TimedRequest> make_requests(int64_t vocab_size) {
   std::mt19937_64 random(7);
   std::exponential_distribution<double> gap(kRequestsPerSecond);
@@ -123,8 +124,8 @@ Json measure_serving(const Gpu& gpu, const char* text) {
                                  cudagraph::CudagraphMode::FULL,
                                  cudagraph::CudagraphMode::FULL_AND_PIECEWISE};
   Engine engine(gpu, config, kModes[0], kMaxBatchedTokens);
-  const std::unique_ptr<kernels::RowSampler> sampler = gpu.accelerator->create_row_sampler(
-      engine.stream(), Engine::kMaxNumSeqs, config.vocab_size);
+  const std::unique_ptr<kernels::RowSampler> sampler =
+      gpu.accelerator->create_row_sampler(engine.stream(), Engine::kMaxNumSeqs, config.vocab_size);
   Json result{{"requests", kNumRequests},
               {"request_rate", kRequestsPerSecond},
               {"method", "engine-level load, no server, no tokenizer"},
@@ -132,14 +133,13 @@ Json measure_serving(const Gpu& gpu, const char* text) {
   for (int round = 0; round < 2; ++round) {
     for (const cudagraph::CudagraphMode mode : kModes) {
       engine.set_mode(config, mode, kMaxBatchedTokens);
-      engine::EngineCore core(
-          engine.runner(),
-          {.scheduler = {.max_num_seqs = Engine::kMaxNumSeqs,
-                         .max_num_batched_tokens = kMaxBatchedTokens,
-                         .max_model_len = 4096,
-                         .vocab_size = static_cast<int>(config.vocab_size)},
-           .enable_prefix_caching = false,
-           .row_sampler = sampler.get()});
+      engine::EngineCore core(engine.runner(),
+                              {.scheduler = {.max_num_seqs = Engine::kMaxNumSeqs,
+                                             .max_num_batched_tokens = kMaxBatchedTokens,
+                                             .max_model_len = 4096,
+                                             .vocab_size = static_cast<int>(config.vocab_size)},
+                               .enable_prefix_caching = false,
+                               .row_sampler = sampler.get()});
       std::vector<TimedRequest> requests = make_requests(config.vocab_size);
       const double duration = serve(core, requests);
       Json row = summarise(requests, duration);

@@ -56,7 +56,8 @@ void print(Part& part) {
     const auto last = static_cast<double>(part.microseconds.size() - 1);
     return part.microseconds[static_cast<size_t>(share * last)];
   };
-  fmt::print("{:<28} {:8.1f} {:8.1f} {:8.1f} {:8.1f}\n", part.name, at(0), at(0.5), at(0.9), at(0.99));
+  fmt::print(
+      "{:<28} {:8.1f} {:8.1f} {:8.1f} {:8.1f}\n", part.name, at(0), at(0.5), at(0.9), at(0.99));
 }
 
 /// The persistent state of a server whose requests all decode.
@@ -178,21 +179,23 @@ int main(int argc, char** argv) {
   }
   Server server(num_requests, max_model_len);
   server.prefill();
-  std::array<Part, 4> parts = {{{"schedule"}, {"rows and dispatch"}, {"stage"}, {"update, publish"}}};
+  std::array<Part, 4> parts = {
+      {{"schedule"}, {"rows and dispatch"}, {"stage"}, {"update, publish"}}};
   Part all{"all"};
   for (int i = 0; i < kWarmups; ++i) server.step(parts, all);
   for (Part& part : parts) part.microseconds.clear();
   all.microseconds.clear();
   for (int i = 0; i < kSteps; ++i) server.step(parts, all);
-  fmt::print("{} requests decode, max_model_len {}; microseconds of CPU time per step\n"
-             "{:<28} {:>8} {:>8} {:>8} {:>8}\n",
-             num_requests,
-             max_model_len,
-             "",
-             "min",
-             "median",
-             "p90",
-             "p99");
+  fmt::print(
+      "{} requests decode, max_model_len {}; microseconds of CPU time per step\n"
+      "{:<28} {:>8} {:>8} {:>8} {:>8}\n",
+      num_requests,
+      max_model_len,
+      "",
+      "min",
+      "median",
+      "p90",
+      "p99");
   for (Part& part : parts) print(part);
   print(all);
   return 0;

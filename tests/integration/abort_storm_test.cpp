@@ -9,9 +9,9 @@
 #include "reprise/engine/engine_core.h"
 #include "tests/integration/tiny_engine.h"
 
-// Requests with shared prefixes that come and are aborted at random points, in a cache so small that
-// they preempt each other: no block is lost, and whatever finishes is what the request says alone.
-// The suite runs a small storm; --gtest_also_run_disabled_tests runs the full one.
+// Requests with shared prefixes that come and are aborted at random points, in a cache so small
+// that they preempt each other: no block is lost, and whatever finishes is what the request says
+// alone. The suite runs a small storm; --gtest_also_run_disabled_tests runs the full one.
 namespace reprise {
 namespace {
 

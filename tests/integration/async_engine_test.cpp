@@ -383,7 +383,8 @@ INSTANTIATE_TEST_SUITE_P(scheduling,
                            return param_info.param == Scheduling::sync ? "sync" : "async";
                          });
 
-TEST_P(AsyncEngineLoopTest, leaks_no_block_and_changes_no_answer_when_requests_are_aborted_anywhere) {
+TEST_P(AsyncEngineLoopTest,
+       leaks_no_block_and_changes_no_answer_when_requests_are_aborted_anywhere) {
   constexpr size_t kThreads = 3;
   constexpr size_t kRequestsPerThread = 100 / kLess;
   constexpr int kMaxTokens = 24;
@@ -550,7 +551,8 @@ TEST_P(FailingDevice, at_any_call_ends_only_the_requests_of_that_step) {
     const EngineStats stats = loop->stats();
     num_errors += num_failed;
     EXPECT_EQ(stats.num_finished_error, num_errors);
-    EXPECT_TRUE(stats.kv_cache_usage == 0 || GetParam().scheduling == Scheduling::async) << "call " << k;
+    EXPECT_TRUE(stats.kv_cache_usage == 0 || GetParam().scheduling == Scheduling::async)
+        << "call " << k;
     EXPECT_FALSE(stats.is_dead);
     if (!has_failed) break;
     ++num_failures;

@@ -90,7 +90,8 @@ struct Answer {
   friend bool operator==(const Answer&, const Answer&) = default;
 };
 std::ostream& operator<<(std::ostream& out, const Answer& answer) {
-  return out << fmt::format("[{}] {} {}", fmt::join(answer.token_ids, " "), answer.finish_reason, answer.error);
+  return out << fmt::format(
+             "[{}] {} {}", fmt::join(answer.token_ids, " "), answer.finish_reason, answer.error);
 }
 
 class Load {
@@ -130,7 +131,8 @@ class Load {
   Tokens prompt() {
     Tokens tokens;
     const int32_t stem = below(4);
-    for (int i = below(80); i > 0; --i) tokens.push_back(100 + (stem * 31 + static_cast<int>(tokens.size()) * 7) % 300);
+    for (int i = below(80); i > 0; --i)
+      tokens.push_back(100 + (stem * 31 + static_cast<int>(tokens.size()) * 7) % 300);
     for (int i = 1 + below(20); i > 0; --i) tokens.push_back(token());
     return tokens;
   }
@@ -151,7 +153,9 @@ class Machine {
     (void)tiny_.runner().capture({});
   }
 
-  [[nodiscard]] int32_t vocab_size() const { return static_cast<int32_t>(tiny_.config().vocab_size); }
+  [[nodiscard]] int32_t vocab_size() const {
+    return static_cast<int32_t>(tiny_.config().vocab_size);
+  }
 
   [[nodiscard]] std::unique_ptr<EngineCore> make_core(Scheduling scheduling) {
     return std::make_unique<EngineCore>(
@@ -186,7 +190,8 @@ class Machine {
       live.erase(found);
     };
     for (size_t next = 0; next < specs.size() || core.has_unfinished_requests();) {
-      for (; next < specs.size() && live.size() < 10; ++next) live.emplace(add(core, outputs, specs[next]), next);
+      for (; next < specs.size() && live.size() < 10; ++next)
+        live.emplace(add(core, outputs, specs[next]), next);
       for (const EngineCore::Update& update : core.step()) {
         const RequestId id = update.request->id();
         const bool is_over = outputs.process(update).finished;
@@ -258,9 +263,15 @@ TEST_P(AsyncScheduling, changes_nothing_that_any_request_is_told) {
 INSTANTIATE_TEST_SUITE_P(modes,
                          AsyncScheduling,
                          ::testing::Values(CudagraphMode::NONE, CudagraphMode::FULL_AND_PIECEWISE),
-                         [](const auto& param_info) { return std::string(to_string(param_info.param)); });
+                         [](const auto& param_info) {
+                           return std::string(to_string(param_info.param));
+                         });
 
-using StepShape = std::tuple<cudagraph::CudagraphRuntimeMode, cudagraph::BatchDescriptor, cudagraph::DispatchReason, int, int>;
+using StepShape = std::tuple<cudagraph::CudagraphRuntimeMode,
+                             cudagraph::BatchDescriptor,
+                             cudagraph::DispatchReason,
+                             int,
+                             int>;
 
 std::vector<StepShape> step_shapes(EngineCore& core) {
   for (int i = 0; i < 6; ++i) {
@@ -293,7 +304,8 @@ TEST(AsyncSchedulingSteps, are_the_same_where_all_lengths_are_known_and_replay_t
 TEST(AsyncSchedulingSteps, that_nobody_waits_for_any_more_do_not_keep_the_cache_from_being_reset) {
   Machine machine(CudagraphMode::NONE);
   const auto core = machine.make_core(Scheduling::async);
-  const RequestId id = core->add_request(Tokens(20, 100), {.temperature = 0, .max_tokens = 30, .ignore_eos = true});
+  const RequestId id =
+      core->add_request(Tokens(20, 100), {.temperature = 0, .max_tokens = 30, .ignore_eos = true});
   ASSERT_EQ(core->step().size(), 1U);
   EXPECT_FALSE(core->reset_prefix_cache()) << "a request runs";
   ASSERT_TRUE(core->abort_request(id));

@@ -4,8 +4,9 @@
 
 #include "tests/integration/step_outcome.h"
 
-// Every attention backend in every mode and level: replay equals eager, the mode is what its support
-// allows, and all of them give the logits of the unified one. A plan of another batch shows.
+// Every attention backend in every mode and level: replay equals eager, the mode is what its
+// support allows, and all of them give the logits of the unified one. A plan of another batch
+// shows.
 namespace reprise {
 namespace {
 
@@ -25,7 +26,8 @@ struct Backend {
   const char* name;
   int version;
 };
-constexpr std::array kBackends = {Backend{"FLASH_ATTN", 2}, Backend{"TRITON_ATTN", 0}, Backend{"FLASHINFER", 0}};
+constexpr std::array kBackends = {
+    Backend{"FLASH_ATTN", 2}, Backend{"TRITON_ATTN", 0}, Backend{"FLASHINFER", 0}};
 
 const BackendInfo& info(const Backend& backend) {
   return attention::find_attention_backend(backend.name, backend.version);
@@ -36,7 +38,8 @@ class AttentionBackends
 
 std::string cell_name(const ::testing::TestParamInfo<AttentionBackends::ParamType>& instance) {
   const auto& [backend, mode, level] = instance.param;
-  return fmt::format("{}_{}_{}_{}", backend.name, backend.version, to_string(mode), to_string(level));
+  return fmt::format(
+      "{}_{}_{}_{}", backend.name, backend.version, to_string(mode), to_string(level));
 }
 
 TEST_P(AttentionBackends, replay_what_they_compute_eagerly_and_compute_what_the_unified_one_does) {
@@ -88,8 +91,10 @@ TEST(AttentionBackends, get_the_graphs_that_they_support) {
     return std::tuple{engine.resolved().mode, mode_of(Mix::uniform_decode), mode_of(Mix::mixed)};
   };
   using enum CudagraphRuntimeMode;
-  EXPECT_EQ(captured({"FLASH_ATTN", 3}, CudagraphMode::FULL), std::tuple(CudagraphMode::FULL, FULL, FULL));
-  EXPECT_EQ(captured({"TRITON_ATTN", 0}, CudagraphMode::FULL), std::tuple(CudagraphMode::FULL, FULL, FULL));
+  EXPECT_EQ(captured({"FLASH_ATTN", 3}, CudagraphMode::FULL),
+            std::tuple(CudagraphMode::FULL, FULL, FULL));
+  EXPECT_EQ(captured({"TRITON_ATTN", 0}, CudagraphMode::FULL),
+            std::tuple(CudagraphMode::FULL, FULL, FULL));
   for (const Backend& backend : {Backend{"FLASH_ATTN", 2}, Backend{"FLASHINFER", 0}}) {
     EXPECT_EQ(captured(backend, CudagraphMode::FULL),
               std::tuple(CudagraphMode::FULL_AND_PIECEWISE, FULL, PIECEWISE));
@@ -108,7 +113,8 @@ TEST(AttentionBackends, split_contexts_far_from_those_at_capture_in_float32_with
   for (int32_t context : {0, 1, 31, 32, 33, 100, 254}) {
     const std::vector<int32_t> tokens = {42};
     std::vector<kv_cache::BlockId> blocks;
-    for (int32_t b = 0; b * TinyEngine::kBlockSize <= context; ++b) blocks.push_back(kv_cache::BlockId{b + 1});
+    for (int32_t b = 0; b * TinyEngine::kBlockSize <= context; ++b)
+      blocks.push_back(kv_cache::BlockId{b + 1});
     const engine::BatchRow row{
         .token_ids = tokens, .num_computed_tokens = context, .block_ids = blocks, .samples = true};
     const cudagraph::Decision decision =
@@ -166,12 +172,13 @@ class WrongPlan : public ::testing::Test {
   }
   ~WrongPlan() override { mistake = Mistake::none; }
 
-  BackendInfo backend_{.name = "FLASHINFER",
-                       .support = cudagraph::AttentionCGSupport::UNIFORM_SINGLE_TOKEN_DECODE,
-                       .create = [](const attention::BackendResources& resources)
-                           -> std::unique_ptr<AttentionBackend> {
-                         return std::make_unique<MistakenBackend>(resources);
-                       }};
+  BackendInfo backend_{
+      .name = "FLASHINFER",
+      .support = cudagraph::AttentionCGSupport::UNIFORM_SINGLE_TOKEN_DECODE,
+      .create =
+          [](const attention::BackendResources& resources) -> std::unique_ptr<AttentionBackend> {
+        return std::make_unique<MistakenBackend>(resources);
+      }};
   TinyEngine engine_{{.mode = CudagraphMode::FULL_DECODE_ONLY, .attention = &backend_}};
 };
 
@@ -203,7 +210,8 @@ TEST_F(WrongPlan, of_the_step_before_gives_no_logits_to_requests_that_took_other
   ASSERT_EQ(stale.decision.mode, CudagraphRuntimeMode::FULL);
   for (int32_t row = 0; row < stale.num_logits; ++row) {
     const auto r = static_cast<size_t>(row);
-    const bool is_other = before.rows()[r].num_computed_tokens != after.rows()[r].num_computed_tokens;
+    const bool is_other =
+        before.rows()[r].num_computed_tokens != after.rows()[r].num_computed_tokens;
     EXPECT_EQ(std::isnan(engine_.runner().logits_row(stale, row)[0]), is_other) << row;
   }
   mistake = Mistake::none;

@@ -140,7 +140,9 @@ TEST_F(CompileCacheStart, lies_where_cache_dir_says) {
 
 TEST_F(CompileCacheStart, survives_every_cut) {
   const auto want = expected();
-  { LLM cold(arguments()); }
+  {
+    LLM cold(arguments());
+  }
   for (const fs::path& file : cached_files()) {
     const std::string bytes = read(file);
     for (size_t sixteenth = 0; sixteenth < 16; ++sixteenth) {
@@ -159,7 +161,9 @@ TEST_F(CompileCacheStart, survives_every_cut) {
 
 TEST_F(CompileCacheStart, survives_256_flipped_bits) {
   const auto want = expected();
-  { LLM cold(arguments()); }
+  {
+    LLM cold(arguments());
+  }
   std::mt19937 random(17);
   for (int flip = 0; flip < 256; ++flip) {
     const std::vector<fs::path> files = cached_files();
@@ -272,10 +276,7 @@ TEST_F(CompileCacheKey, changes_with_all_that_decides_the_program) {
        [](Open& k) {
          k.resolved_.compilation_mode = cudagraph::CompilationMode::DYNAMO_TRACE_ONCE;
        }},
-      {"splitting_ops",
-       [](Open& k) {
-         k.resolved_.splitting_ops = {"attention", "kv_write"};
-       }},
+      {"splitting_ops", [](Open& k) { k.resolved_.splitting_ops = {"attention", "kv_write"}; }},
       {"partition", [](Open& k) { k.compilation_.use_inductor_graph_partition = true; }},
       {"a pass", [](Open& k) { k.resolved_.pass_config.fuse_rope_kvcache = true; }},
       {"no-op pass", [](Open& k) { k.resolved_.pass_config.eliminate_noops = false; }},
@@ -295,14 +296,8 @@ TEST_F(CompileCacheKey, changes_with_all_that_decides_the_program) {
       {"cache memory", [](Open& k) { k.args_.kv_cache_memory_bytes = 1 << 20; }},
       {"rope base", [](Open& k) { k.config_.rope.theta = 5e5; }},
       {"trained positions", [](Open& k) { k.config_.max_position_embeddings = 9999; }},
-      {"end of text",
-       [](Open& k) {
-         k.config_.eos_token_ids = {1, 2};
-       }},
-      {"capture sizes",
-       [](Open& k) {
-         k.compilation_.cudagraph_capture_sizes = {1, 2, 4};
-       }},
+      {"end of text", [](Open& k) { k.config_.eos_token_ids = {1, 2}; }},
+      {"capture sizes", [](Open& k) { k.compilation_.cudagraph_capture_sizes = {1, 2, 4}; }},
       {"graph mode", [](Open& k) { k.resolved_.mode = cudagraph::CudagraphMode::FULL; }},
       {"dump", [](Open& k) { k.compilation_.debug_dump_path = "somewhere"; }},
       {"cache place", [](Open& k) { k.args_.compile_cache_root = "somewhere"; }},

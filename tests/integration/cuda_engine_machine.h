@@ -21,8 +21,8 @@ inline constexpr const char* kHead64Config = R"({
   "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": false,
   "hidden_act": "silu"})";
 
-/// Where engines on CUDA run: on a real GPU where there is a driver, and everywhere else over the fake
-/// driver, with the kernels' own source on the host and generated code compiled for it.
+/// Where engines on CUDA run: on a real GPU where there is a driver, and everywhere else over the
+/// fake driver, with the kernels' own source on the host and generated code compiled for it.
 class CudaEngineMachine {
  public:
   CudaEngineMachine() {

@@ -7,7 +7,8 @@
 #include "tests/integration/cuda_engine_machine.h"
 #include "tests/integration/step_outcome.h"
 
-// Whole engines on CUDA; over the fake driver, some thousand times slower than a GPU, in fewer cells.
+// Whole engines on CUDA; over the fake driver, some thousand times slower than a GPU, in fewer
+// cells.
 namespace reprise {
 namespace {
 
@@ -55,9 +56,9 @@ TEST_P(CudaReplay, equals_eager_bit_for_bit_for_every_mix_and_size) {
   engine.randomize_kv(11);
   const std::vector<std::byte> kv_before = engine.save_kv();
   const std::vector<int32_t> counts =
-      machine.is_real() ? std::vector<int32_t>{1,  2,  3,  4,  5,  7,  8,  9,  15,
-                                               16, 17, 23, 24, 25, 31, 32, 33, 64}
-                        : std::vector<int32_t>{1, 3, 9};
+      machine.is_real()
+          ? std::vector<int32_t>{1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 23, 24, 25, 31, 32, 33, 64}
+          : std::vector<int32_t>{1, 3, 9};
   uint32_t seed = 100;
   for (Mix mix : kMixes) {
     for (int32_t num_tokens : counts) {
@@ -100,8 +101,7 @@ TEST(CudaEngine, computes_what_the_cpu_computes) {
         const std::vector<std::byte> kv = cpu.save_kv();
         for (Mix mix : kMixes) {
           const TestBatch batch(mix, mix == Mix::uniform_decode ? 4 : 11, 4, 5);
-          const cudagraph::Decision eager{
-              .descriptor = {.num_tokens = batch.facts().num_tokens}};
+          const cudagraph::Decision eager{.descriptor = {.num_tokens = batch.facts().num_tokens}};
           const Outcome want = run(cpu, batch, eager, CudagraphRuntimeMode::NONE, kv);
           const Outcome got = run(cuda, batch, eager, CudagraphRuntimeMode::NONE, kv);
           ASSERT_EQ(want.logits.size(), got.logits.size());
@@ -120,7 +120,8 @@ TEST(CudaEngine, launches_five_kernels_a_layer_for_few_rows_with_the_bits_of_lev
   // Also where kernels begin early: the driver must have nothing to object to.
   dynamic_cast<device::cuda::CudaDevice&>(machine.device())
       .set_programmatic_image(kernels::cuda::row_kernels().gather_rows.cuda.image);
-  TinyEngineOptions options = machine.options({.mode = CudagraphMode::FULL, .config = kLlamaConfig});
+  TinyEngineOptions options =
+      machine.options({.mode = CudagraphMode::FULL, .config = kLlamaConfig});
   options.max_num_tokens = 16;
   options.max_num_reqs = 12;
   options.level = CompilationMode::NONE;
@@ -141,8 +142,9 @@ TEST(CudaEngine, launches_five_kernels_a_layer_for_few_rows_with_the_bits_of_lev
       expect_same_bits(wanted[requests == 1 ? 0 : (requests == 8 ? 1 : 2)],
                        outcome,
                        fmt::format("{} requests", requests));
-      // With embedding, the choice of rows, and the head; for more rows norms are launches, and generated
-      // code takes the first one with the embedding and the last one with the choice of rows.
+      // With embedding, the choice of rows, and the head; for more rows norms are launches, and
+      // generated code takes the first one with the embedding and the last one with the choice of
+      // rows.
       const uint64_t expected = requests <= 8 ? kLayers * 5 + 3 : kLayers * 7 + 2;
       EXPECT_EQ(engine.runner().last_launches().total(), expected) << requests;
     }
@@ -185,7 +187,8 @@ TEST(CudaEngine, products_of_many_rows_are_the_librarys_in_every_mode) {
         const Outcome eager = run(engine, batch, decision, CudagraphRuntimeMode::NONE, kv);
         EXPECT_EQ(machine.fake().cublas_lt().num_products() - before, 2 * 4U + 1U)
             << "four products a layer, and the head's";
-        expect_same_bits(eager, run(engine, batch, decision, decision.mode, kv), std::string(to_string(mode)));
+        expect_same_bits(
+            eager, run(engine, batch, decision, decision.mode, kv), std::string(to_string(mode)));
       }
       EXPECT_EQ(machine.fake().driver().misuses(), std::vector<std::string>{});
     }
@@ -196,17 +199,22 @@ TEST(CudaEngine, products_of_many_rows_are_the_librarys_in_every_mode) {
 std::vector<std::vector<int32_t>> generate(TinyEngine& engine,
                                            kernels::RowSampler* row_sampler,
                                            uint64_t& sampled_on_device) {
-  engine::EngineCore core(engine.runner(),
-                          {.scheduler = {.max_num_seqs = 4,
-                                         .max_num_batched_tokens = 16,
-                                         .max_model_len = 64,
-                                         .vocab_size = static_cast<int>(engine.config().vocab_size)},
-                           .seed = 5,
-                           .row_sampler = row_sampler});
+  engine::EngineCore core(
+      engine.runner(),
+      {.scheduler = {.max_num_seqs = 4,
+                     .max_num_batched_tokens = 16,
+                     .max_model_len = 64,
+                     .vocab_size = static_cast<int>(engine.config().vocab_size)},
+       .seed = 5,
+       .row_sampler = row_sampler});
   const std::vector<sampling::SamplingParams> requests = {
       {.temperature = 0, .max_tokens = 4},
       {.temperature = 0.8F, .top_p = 0.9F, .top_k = 40, .max_tokens = 4},
-      {.seed = 3, .max_tokens = 4, .min_tokens = 2, .stop_token_ids = {5}, .logit_bias = {{7, 3.0F}}},
+      {.seed = 3,
+       .max_tokens = 4,
+       .min_tokens = 2,
+       .stop_token_ids = {5},
+       .logit_bias = {{7, 3.0F}}},
       {.seed = 4, .repetition_penalty = 1.2F, .max_tokens = 4},
       {.temperature = 0, .max_tokens = 4, .logprobs = 2, .prompt_logprobs = 1},
   };
@@ -262,8 +270,8 @@ TEST(CudaEngine, memory_is_profiled_before_there_is_a_cache_and_adds_up_afterwar
       TinyEngine profiled(options);
       planner.initialize_cudagraph_keys(profiled.runner().dispatcher().options());
       const size_t before = used_bytes(machine.device().memory());
-      profile = engine::profile_memory(
-          profiled.runner(), profiled.execution(), planner.capture_plan());
+      profile =
+          engine::profile_memory(profiled.runner(), profiled.execution(), planner.capture_plan());
       EXPECT_GT(profile.activation_bytes, 0U);
       EXPECT_EQ(profile.activation_bytes, profiled.execution().eager_pool().reserved_bytes());
       EXPECT_GT(profile.probed_graph_bytes, 0U);
@@ -278,8 +286,8 @@ TEST(CudaEngine, memory_is_profiled_before_there_is_a_cache_and_adds_up_afterwar
     // The largest batches take no more than the profile's.
     engine.runner().run_largest_step();
     EXPECT_LE(engine.execution().eager_pool().reserved_bytes(), profile.activation_bytes);
-    const engine::MemoryParts parts = engine::measure_memory(
-        engine.execution(), engine.runner(), others, engine.weight_bytes());
+    const engine::MemoryParts parts =
+        engine::measure_memory(engine.execution(), engine.runner(), others, engine.weight_bytes());
     EXPECT_NEAR(static_cast<double>(parts.sum()),
                 static_cast<double>(parts.reported),
                 0.01 * static_cast<double>(parts.reported));
@@ -293,17 +301,17 @@ TEST(CudaEngine, memory_is_profiled_before_there_is_a_cache_and_adds_up_afterwar
 }
 
 TEST(MemoryProfile, extrapolates_from_the_two_largest_keys_of_each_kind) {
-  const auto record = [](CudagraphRuntimeMode mode, bool uniform, size_t bytes, const char* failure) {
-    return cudagraph::CaptureRecord{.mode = mode,
-                                    .descriptor = {.num_tokens = 8, .uniform = uniform},
-                                    .bytes = bytes,
-                                    .failure = failure};
-  };
+  const auto record =
+      [](CudagraphRuntimeMode mode, bool uniform, size_t bytes, const char* failure) {
+        return cudagraph::CaptureRecord{.mode = mode,
+                                        .descriptor = {.num_tokens = 8, .uniform = uniform},
+                                        .bytes = bytes,
+                                        .failure = failure};
+      };
   const auto group = [](CudagraphRuntimeMode mode, bool uniform, size_t keys) {
-    return cudagraph::CaptureGroup{
-        .mode = mode,
-        .uniform = uniform,
-        .descriptors = std::vector<cudagraph::BatchDescriptor>(keys)};
+    return cudagraph::CaptureGroup{.mode = mode,
+                                   .uniform = uniform,
+                                   .descriptors = std::vector<cudagraph::BatchDescriptor>(keys)};
   };
   const std::vector measured = {record(CudagraphRuntimeMode::PIECEWISE, false, 100, ""),
                                 record(CudagraphRuntimeMode::PIECEWISE, false, 10, ""),
@@ -314,29 +322,32 @@ TEST(MemoryProfile, extrapolates_from_the_two_largest_keys_of_each_kind) {
   EXPECT_EQ(engine::estimate_graph_bytes(measured, plan), 100U + 4 * 10 + 3 * 7);
   EXPECT_EQ(engine::estimate_graph_bytes({}, plan), 0U);
 
-  cudagraph::DispatcherOptions options{.mixed_capture_sizes = {1, 2, 4, 8},
-                                       .decode_capture_sizes = {1},
-                                       .compile_sizes = {2}};
+  cudagraph::DispatcherOptions options{
+      .mixed_capture_sizes = {1, 2, 4, 8}, .decode_capture_sizes = {1}, .compile_sizes = {2}};
   options = engine::profiled_plan(options);
   EXPECT_EQ(options.mixed_capture_sizes, (std::vector<int32_t>{4, 8}));
   EXPECT_EQ(options.decode_capture_sizes, (std::vector<int32_t>{1}));
   EXPECT_TRUE(options.compile_sizes.empty());
 
-  EXPECT_EQ((engine::MemoryProfile{.probed_graph_bytes = 5, .estimated_graph_bytes = 9, .used_bytes = 80})
-                .cache_bytes(100),
-            16U);
+  EXPECT_EQ(
+      (engine::MemoryProfile{.probed_graph_bytes = 5, .estimated_graph_bytes = 9, .used_bytes = 80})
+          .cache_bytes(100),
+      16U);
   EXPECT_EQ(engine::MemoryProfile{.used_bytes = 80}.cache_bytes(70), 0U);
 }
 
-TEST(CudaEngine, every_attention_backend_replays_what_it_computes_eagerly_and_what_the_cpu_computes) {
+TEST(CudaEngine,
+     every_attention_backend_replays_what_it_computes_eagerly_and_what_the_cpu_computes) {
   struct Backend {
     const char* name;
     int version;
   };
-  for (const Backend backend : {Backend{"FLASH_ATTN", 2}, Backend{"TRITON_ATTN", 0}, Backend{"FLASHINFER", 0}}) {
+  for (const Backend backend :
+       {Backend{"FLASH_ATTN", 2}, Backend{"TRITON_ATTN", 0}, Backend{"FLASHINFER", 0}}) {
     for (const CudagraphMode mode : {CudagraphMode::FULL, CudagraphMode::FULL_AND_PIECEWISE}) {
       CudaEngineMachine machine;
-      TinyEngineOptions cpu_options{.mode = mode, .level = CompilationMode::VLLM_COMPILE, .config = kHead64Config};
+      TinyEngineOptions cpu_options{
+          .mode = mode, .level = CompilationMode::VLLM_COMPILE, .config = kHead64Config};
       cpu_options.max_num_tokens = machine.is_real() ? 64 : 8;
       cpu_options.max_num_reqs = machine.is_real() ? 16 : 4;
       cpu_options.attention = &attention::find_attention_backend(backend.name, backend.version);
@@ -352,7 +363,8 @@ TEST(CudaEngine, every_attention_backend_replays_what_it_computes_eagerly_and_wh
           const cudagraph::Decision decision = engine.runner().dispatcher().dispatch(batch.facts());
           const Outcome replay = run(engine, batch, decision, decision.mode, kv);
           const Outcome eager = run(engine, batch, decision, CudagraphRuntimeMode::NONE, kv);
-          const std::string what = fmt::format("{} {}: {} of {} tokens", backend.name, backend.version, to_string(mix), num_tokens);
+          const std::string what = fmt::format(
+              "{} {}: {} of {} tokens", backend.name, backend.version, to_string(mix), num_tokens);
           expect_same_bits(eager, replay, what);
           const Outcome want = run(cpu, batch, decision, CudagraphRuntimeMode::NONE, kv);
           EXPECT_LT(relative_distance(replay.logits, want.logits), 2e-2) << what;
@@ -366,8 +378,9 @@ TEST(CudaEngine, every_attention_backend_replays_what_it_computes_eagerly_and_wh
 TEST(CudaEngine, many_replays_with_changing_lengths_and_tables_equal_eager_and_take_no_memory) {
   CudaEngineMachine machine;
   const int replays = machine.is_real() ? 1000 : 4;
-  TinyEngineOptions options = machine.options(
-      {.mode = CudagraphMode::FULL, .level = CompilationMode::VLLM_COMPILE, .config = kHead64Config});
+  TinyEngineOptions options = machine.options({.mode = CudagraphMode::FULL,
+                                               .level = CompilationMode::VLLM_COMPILE,
+                                               .config = kHead64Config});
   options.max_num_tokens = machine.is_real() ? 64 : 8;
   options.max_num_reqs = machine.is_real() ? 16 : 4;
   options.num_blocks = 256;
@@ -378,8 +391,7 @@ TEST(CudaEngine, many_replays_with_changing_lengths_and_tables_equal_eager_and_t
   const auto step = [&](int i) {
     const Mix mix = kMixes[static_cast<size_t>(i) % kMixes.size()];
     const int32_t most = mix == Mix::uniform_decode ? options.max_num_reqs : options.max_num_tokens;
-    const TestBatch batch(
-        mix, 1 + i * 7 % most, options.max_num_reqs, static_cast<uint32_t>(i));
+    const TestBatch batch(mix, 1 + i * 7 % most, options.max_num_reqs, static_cast<uint32_t>(i));
     const cudagraph::Decision decision = engine.runner().dispatcher().dispatch(batch.facts());
     EXPECT_EQ(decision.mode, CudagraphRuntimeMode::FULL);
     const Outcome replay = run(engine, batch, decision, decision.mode, kv);

@@ -36,10 +36,10 @@ class CudaRowSampling : public testing::Test {
     CudaRowSampler sampler(*stream_, static_cast<int32_t>(rows.size()), vocab_size);
     const device::Buffer memory = machine_.device().allocate(logits.size() * sizeof(float));
     stream_->copy_from_host(memory.data(), logits.data(), logits.size() * sizeof(float));
-    const Tensor tensor = Tensor::borrow(
-        {DType::f32, {static_cast<int64_t>(logits.size()) / vocab_size, vocab_size}},
-        memory.data(),
-        executor_);
+    const Tensor tensor =
+        Tensor::borrow({DType::f32, {static_cast<int64_t>(logits.size()) / vocab_size, vocab_size}},
+                       memory.data(),
+                       executor_);
     sampler.launch(tensor, rows, adjustments);
     const std::span<const int32_t> tokens = sampler.wait();
     return {tokens.begin(), tokens.end()};
@@ -57,8 +57,8 @@ class CudaRowSampling : public testing::Test {
     sampling::Sampler sampler(static_cast<int>(logits.size()));
     const std::vector<int32_t> output(position, 0);
     sampling::SampledToken token;
-    sampler.sample(
-        {.logits = logits, .params = &params, .output_token_ids = output, .seed = seed}, token);
+    sampler.sample({.logits = logits, .params = &params, .output_token_ids = output, .seed = seed},
+                   token);
     return token.token_id;
   }
 

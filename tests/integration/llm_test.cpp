@@ -281,11 +281,11 @@ TEST(Llm, refuses_an_empty_prompt_and_a_token_outside_the_vocabulary) {
                 (void)llm.generate_token_ids(std::vector<std::vector<int32_t>>{{}}, greedy());
               }),
               HasSubstr("empty"));
-  EXPECT_THAT(
-      refusal([&] {
-        (void)llm.generate_token_ids(std::vector<std::vector<int32_t>>{{1, 1 << 30}}, greedy());
-      }),
-      HasSubstr(std::to_string(1 << 30)));
+  EXPECT_THAT(refusal([&] {
+                (void)llm.generate_token_ids(std::vector<std::vector<int32_t>>{{1, 1 << 30}},
+                                             greedy());
+              }),
+              HasSubstr(std::to_string(1 << 30)));
 }
 
 TEST(Llm, captures_nothing_under_enforce_eager_and_under_mode_none) {

@@ -112,8 +112,7 @@ void expect_as_golden(const std::vector<Answer>& answers, const std::vector<Gold
     ASSERT_EQ(answers[i].prompt.size(), golden.prompt.size() - 1);
     for (size_t p = 0; p + 1 < golden.prompt.size(); ++p) {
       SCOPED_TRACE("position " + std::to_string(p));
-      expect_position(
-          answers[i].prompt[p], golden.row(golden.logits_f32, p), golden.prompt[p + 1]);
+      expect_position(answers[i].prompt[p], golden.row(golden.logits_f32, p), golden.prompt[p + 1]);
     }
     expect_position(answers[i].output.at(0),
                     golden.row(golden.logits_f32, golden.prompt.size() - 1),

@@ -126,18 +126,17 @@ TEST(PrefixCaching, prompts_whose_logprobs_are_wanted_are_computed) {
 /// Runs a request to its end; its last output.
 api::AsyncOutput run(api::AsyncEngine& engine, const Tokens& prompt, const std::string& salt) {
   std::promise<api::AsyncOutput> last;
-  (void)engine.submit(
-      prompt,
-      params_of(0),
-      [&last](const api::AsyncOutput& output) {
-        if (!output.finished) return;
-        api::AsyncOutput kept = output;
-        kept.text = {};
-        kept.token_ids = {};
-        kept.logprobs = {};
-        last.set_value(kept);
-      },
-      {.cache_salt = salt});
+  (void)engine.submit(prompt,
+                      params_of(0),
+                      [&last](const api::AsyncOutput& output) {
+                        if (!output.finished) return;
+                        api::AsyncOutput kept = output;
+                        kept.text = {};
+                        kept.token_ids = {};
+                        kept.logprobs = {};
+                        last.set_value(kept);
+                      },
+                      {.cache_salt = salt});
   return last.get_future().get();
 }
 
@@ -161,18 +160,20 @@ TEST(PrefixCaching, is_not_reset_while_a_request_runs) {
   std::promise<void> may_go_on;
   std::promise<void> has_ended;
   int num_outputs = 0;
-  const api::AsyncRequestId id = engine.submit(
-      some_tokens(20, 8),
-      {.temperature = 0, .max_tokens = 100, .ignore_eos = true},
-      [&](const api::AsyncOutput& output) {
-        if (num_outputs++ == 0) {
-          has_begun.set_value();
-          may_go_on.get_future().wait();  // the request cannot finish before the reset was asked for
-        }
-        if (output.finished) has_ended.set_value();
-      });
+  const api::AsyncRequestId id =
+      engine.submit(some_tokens(20, 8),
+                    {.temperature = 0, .max_tokens = 100, .ignore_eos = true},
+                    [&](const api::AsyncOutput& output) {
+                      if (num_outputs++ == 0) {
+                        has_begun.set_value();
+                        may_go_on.get_future()
+                            .wait();  // the request cannot finish before the reset was asked for
+                      }
+                      if (output.finished) has_ended.set_value();
+                    });
   has_begun.get_future().wait();
-  std::future<bool> reset = std::async(std::launch::async, [&] { return engine.reset_prefix_cache(); });
+  std::future<bool> reset =
+      std::async(std::launch::async, [&] { return engine.reset_prefix_cache(); });
   may_go_on.set_value();
   EXPECT_FALSE(reset.get());
   engine.abort(id);

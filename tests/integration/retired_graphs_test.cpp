@@ -17,7 +17,8 @@ using testing::TestBatch;
 using testing::TinyEngine;
 using testing::TinyEngineOptions;
 
-std::vector<std::vector<int32_t>> greedy_tokens(TinyEngine& engine, uint64_t* num_full_steps = nullptr) {
+std::vector<std::vector<int32_t>> greedy_tokens(TinyEngine& engine,
+                                                uint64_t* num_full_steps = nullptr) {
   engine::EngineCore core(
       engine.runner(),
       {.scheduler = {.max_num_seqs = 4,

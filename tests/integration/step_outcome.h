@@ -41,7 +41,9 @@ inline Outcome run(TinyEngine& engine,
   return outcome;
 }
 
-inline void expect_same_bits(const Outcome& expected, const Outcome& actual, const std::string& what) {
+inline void expect_same_bits(const Outcome& expected,
+                             const Outcome& actual,
+                             const std::string& what) {
   ASSERT_EQ(expected.logits.size(), actual.logits.size()) << what;
   EXPECT_EQ(
       std::memcmp(

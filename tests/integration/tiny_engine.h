@@ -46,17 +46,18 @@ struct TinyEngineOptions {
   DType dtype = DType::bf16;
   const attention::BackendInfo* attention = nullptr;  // default: that of "auto"
   /// Made so that contexts of the tests have parts.
-  attention::SplitPlanOptions split_plan = {.wanted_items = 16, .least_positions = 32, .tokens_per_item = 8};
+  attention::SplitPlanOptions split_plan = {
+      .wanted_items = 16, .least_positions = 32, .tokens_per_item = 8};
   bool copy_inputs = false;
   int num_warmups = 0;  // eager runs before each capture
   std::string config = kTinyQwen3Config;
   /// A folder with config.json and weights, instead of `config` and random ones.
   std::filesystem::path model;
-  std::optional<kernels::Isa> isa;  // default: the best one
-  device::Device* device = nullptr;  // borrowed; default: a CPU device of its own
+  std::optional<kernels::Isa> isa;                // default: the best one
+  device::Device* device = nullptr;               // borrowed; default: a CPU device of its own
   engine::Execution::MakeExecutor make_executor;  // default: of the CPU's kernels
-  std::optional<api::CodeGenerator> generator;  // of a borrowed device; the CPU has its own
-  std::filesystem::path compile_cache;          // default: none
+  std::optional<api::CodeGenerator> generator;    // of a borrowed device; the CPU has its own
+  std::filesystem::path compile_cache;            // default: none
   /// Takes the warnings of compiling, which are failures otherwise. Borrowed.
   std::vector<std::string>* warnings = nullptr;
 };
@@ -112,7 +113,8 @@ class TinyEngine {
             .split_plan = options.split_plan,
             .num_warmups = options.num_warmups,
             .copy_inputs = options.copy_inputs});
-    if (resolved_.compilation_mode != cudagraph::CompilationMode::NONE) compile(options, inputs.compilation);
+    if (resolved_.compilation_mode != cudagraph::CompilationMode::NONE)
+      compile(options, inputs.compilation);
   }
 
   [[nodiscard]] engine::ModelRunner& runner() { return *runner_; }
@@ -176,21 +178,21 @@ class TinyEngine {
     args.disable_compile_cache = options.compile_cache.empty();
     args.compile_cache_root = options.compile_cache;
     std::vector<std::string> warnings;
-    (void)api::compile_model({.args = args,
-                        .resolved = resolved_,
-                        .compilation = wish,
-                        .config = config_,
-                        .isa = execution_.executor().kernels().isa,
-                        .dtype = options.dtype,
-                        .max_model_len = static_cast<int32_t>(config_.max_position_embeddings),
-                        .generator = own_device_ != nullptr
-                                         ? api::cpu_code_generator(execution_.executor().kernels().isa)
-                                         : options.generator,
-                        .norm_prologue_max_token_num =
-                            execution_.executor().norm_prologue_max_token_num()},
-                       *runner_,
-                       compilation_,
-                       warnings);
+    (void)api::compile_model(
+        {.args = args,
+         .resolved = resolved_,
+         .compilation = wish,
+         .config = config_,
+         .isa = execution_.executor().kernels().isa,
+         .dtype = options.dtype,
+         .max_model_len = static_cast<int32_t>(config_.max_position_embeddings),
+         .generator = own_device_ != nullptr
+                          ? api::cpu_code_generator(execution_.executor().kernels().isa)
+                          : options.generator,
+         .norm_prologue_max_token_num = execution_.executor().norm_prologue_max_token_num()},
+        *runner_,
+        compilation_,
+        warnings);
     if (options.warnings != nullptr) {
       *options.warnings = warnings;
     } else {
@@ -203,7 +205,8 @@ class TinyEngine {
     };
   }
   static weights::ModelConfig load_config(const TinyEngineOptions& options) {
-    if (options.model.empty()) return weights::parse_model_config(options.config, "config.json").config;
+    if (options.model.empty())
+      return weights::parse_model_config(options.config, "config.json").config;
     return weights::load_model_config(weights::ModelDirectory(options.model)).config;
   }
   static std::unique_ptr<weights::WeightSource> open_weights(const TinyEngineOptions& options,
@@ -255,10 +258,11 @@ class TestBatch {
       add_split(num_tokens, reqs, [](int32_t) { return 0; }, [](int32_t) { return true; });
     } else if (mix == Mix::chunked) {
       const int32_t reqs = std::min(max_num_reqs, std::max(1, num_tokens / 5));
-      add_split(num_tokens,
-                reqs,
-                [this](int32_t) { return pick(1, 40); },
-                [](int32_t row) { return row % 2 == 0; });
+      add_split(
+          num_tokens,
+          reqs,
+          [this](int32_t) { return pick(1, 40); },
+          [](int32_t row) { return row % 2 == 0; });
     } else {
       const int32_t decodes = std::min(max_num_reqs - 1, num_tokens / 2);
       for (int32_t i = 0; i < decodes; ++i) add_row(1, pick(1, 60), true);
@@ -278,7 +282,8 @@ class TestBatch {
   [[nodiscard]] cudagraph::BatchFacts facts() const {
     int32_t tokens = 0;
     for (const auto& row : tokens_) tokens += static_cast<int32_t>(row.size());
-    return {.num_tokens = tokens, .num_reqs = static_cast<int32_t>(rows_.size()), .uniform = uniform_};
+    return {
+        .num_tokens = tokens, .num_reqs = static_cast<int32_t>(rows_.size()), .uniform = uniform_};
   }
   [[nodiscard]] int32_t num_blocks_used() const { return next_block_ - 1; }
 

@@ -60,13 +60,13 @@ bool AsyncEngine::reset_prefix_cache() {
 
 bool AsyncEngine::start_profile(const engine::StepProfilerOptions& options) {
   bool has_started = false;
-  impl_->loop.run_between_steps([&](engine::EngineCore& core) {
-    has_started = core.clock().profiler.start(options);
-  });
+  impl_->loop.run_between_steps(
+      [&](engine::EngineCore& core) { has_started = core.clock().profiler.start(options); });
   return has_started;
 }
 
-std::optional<std::filesystem::path> AsyncEngine::stop_profile(const std::filesystem::path& folder) {
+std::optional<std::filesystem::path> AsyncEngine::stop_profile(
+    const std::filesystem::path& folder) {
   std::optional<engine::StepProfile> profile;
   impl_->loop.run_between_steps(
       [&profile](engine::EngineCore& core) { profile = core.clock().profiler.stop(); });
@@ -114,7 +114,8 @@ std::string AsyncEngine::apply_chat_template(const Json& messages) const {
   return impl_->llm.apply_chat_template(messages);
 }
 
-ChatPrompt AsyncEngine::render_chat(const Json& messages, const ChatTemplateOptions& options) const {
+ChatPrompt AsyncEngine::render_chat(const Json& messages,
+                                    const ChatTemplateOptions& options) const {
   return impl_->llm.render_chat(messages, options);
 }
 

@@ -81,15 +81,17 @@ class AsyncEngine {
   [[nodiscard]] bool reset_prefix_cache();
   /// Records steps from the next one on; false while that is done already. The same rules.
   [[nodiscard]] bool start_profile(const engine::StepProfilerOptions& options = {});
-  /// Ends that and writes a trace of what was recorded as a new file in `folder`, while steps go on.
-  /// Nothing when nothing records. The same rules. \throws Error when it cannot be written
-  [[nodiscard]] std::optional<std::filesystem::path> stop_profile(const std::filesystem::path& folder);
+  /// Ends that and writes a trace of what was recorded as a new file in `folder`, while steps go
+  /// on. Nothing when nothing records. The same rules. \throws Error when it cannot be written
+  [[nodiscard]] std::optional<std::filesystem::path> stop_profile(
+      const std::filesystem::path& folder);
 
   /// Gives memory back until wake_up(). Requests that it has end by `mode` first; those that are
-  /// submitted from then on wait. Returns when it sleeps. Asleep already, it can only sleep deeper. The
-  /// same rules. \throws as LLM::sleep, and goes on; Error when the engine is dead
+  /// submitted from then on wait. Returns when it sleeps. Asleep already, it can only sleep deeper.
+  /// The same rules. \throws as LLM::sleep, and goes on; Error when the engine is dead
   void sleep(SleepLevel level, SleepMode mode);
-  /// Wakes these parts; with the last of them requests go on. The same rules. \throws as LLM::wake_up
+  /// Wakes these parts; with the last of them requests go on. The same rules. \throws as
+  /// LLM::wake_up
   void wake_up(EngineParts parts = EngineParts::all());
   /// Thread-safe; waits for nothing.
   [[nodiscard]] bool is_sleeping() const noexcept;

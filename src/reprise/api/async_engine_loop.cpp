@@ -14,8 +14,7 @@ namespace reprise::api {
 using cudagraph::CudagraphRuntimeMode;
 using Clock = std::chrono::steady_clock;
 
-AsyncEngineLoop::AsyncEngineLoop(engine::EngineCore& core,
-                                 const tokenizer::Tokenizer& tokenizer)
+AsyncEngineLoop::AsyncEngineLoop(engine::EngineCore& core, const tokenizer::Tokenizer& tokenizer)
     : core_(&core),
       outputs_(tokenizer, core),
       current_{.requests = RequestHistograms(core.scheduler().max_model_len())},
@@ -190,9 +189,8 @@ void AsyncEngineLoop::add(Submission& submission) {
   if (!death_.empty()) return refuse(request, "error", death_);
   std::optional<engine::RequestId> id;
   try {
-    id = core_->add_request(std::move(submission.prompt_token_ids),
-                            submission.params,
-                            std::move(submission.options));
+    id = core_->add_request(
+        std::move(submission.prompt_token_ids), submission.params, std::move(submission.options));
     Live& place = live_[static_cast<uint64_t>(*id)];
     engine_ids_.emplace(static_cast<uint64_t>(submission.id), *id);
     outputs_.add_request(*id, submission.params);

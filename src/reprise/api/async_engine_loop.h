@@ -42,11 +42,12 @@ class AsyncEngineLoop {
                         TimePoint arrived = std::chrono::steady_clock::now());
   void abort(AsyncRequestId id);
   [[nodiscard]] EngineStats stats() const;
-  /// Runs `task` on the engine's thread, ahead of what is submitted later, and waits for it: for the
-  /// step in progress at least. Thread-safe, but not from a callback. \throws what `task` throws
+  /// Runs `task` on the engine's thread, ahead of what is submitted later, and waits for it: for
+  /// the step in progress at least. Thread-safe, but not from a callback. \throws what `task`
+  /// throws
   void run_between_steps(const std::function<void(engine::EngineCore&)>& task);
-  /// Admits nothing more: what is submitted from now on waits for resume(). Returns when nothing runs
-  /// any more. The same rules.
+  /// Admits nothing more: what is submitted from now on waits for resume(). Returns when nothing
+  /// runs any more. The same rules.
   void pause(SleepMode mode);
   void resume();
 
@@ -107,9 +108,9 @@ class AsyncEngineLoop {
   std::unordered_map<uint64_t, engine::RequestId> engine_ids_;  // by AsyncRequestId
   EngineStats current_;
   TimePoint step_ended_;  // the last one
-  std::string death_;  // why the engine is dead; empty while it is not
+  std::string death_;     // why the engine is dead; empty while it is not
   bool is_paused_ = false;
-  std::vector<Submission> held_;                 // while paused
+  std::vector<Submission> held_;                   // while paused
   std::vector<std::promise<void>> wait_for_idle_;  // of pause()
 
   mutable std::mutex mutex_;  // guards everything below but the thread

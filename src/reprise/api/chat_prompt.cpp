@@ -35,7 +35,8 @@ std::string choose_mark(const Json& messages, const ChatTemplateOptions& options
       return mark;
     }
   }
-  throw InvalidArgument("messages use all of Unicode's noncharacters U+FDD0..U+FDEF; leave one out");
+  throw InvalidArgument(
+      "messages use all of Unicode's noncharacters U+FDD0..U+FDEF; leave one out");
 }
 
 void mark_control_tokens(Json& json, const tokenizer::Tokenizer& tokenizer, std::string_view mark) {
@@ -90,10 +91,12 @@ void end_inside_last_message(std::string& rendered, const Json& messages) {
   const size_t at = rendered.rfind(core);
   if (at == std::string::npos) {
     throw InvalidArgument(
-        "continue_final_message is set, but the chat template does not write the last message as it "
+        "continue_final_message is set, but the chat template does not write the last message as "
+        "it "
         "is, so its end cannot be found");
   }
-  const size_t begin = core.empty() ? message.size() : static_cast<size_t>(core.data() - message.data());
+  const size_t begin =
+      core.empty() ? message.size() : static_cast<size_t>(core.data() - message.data());
   const std::string_view to_its_end = message.substr(begin);
   const bool keeps_spaces = rendered.compare(at, to_its_end.size(), to_its_end) == 0;
   rendered.resize(at + (keeps_spaces ? to_its_end.size() : core.size()));

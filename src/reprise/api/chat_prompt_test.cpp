@@ -16,8 +16,8 @@ const tokenizer::Tokenizer& bundled_tokenizer() {
 }
 
 ChatPrompt render(const Json& messages, const ChatTemplateOptions& options = {}) {
-  static const auto chat_template = chat_template::ChatTemplate::parse(
-      std::string(bundled_tokenizer().config().chat_template()));
+  static const auto chat_template =
+      chat_template::ChatTemplate::parse(std::string(bundled_tokenizer().config().chat_template()));
   return render_chat(chat_template, bundled_tokenizer(), messages, options);
 }
 
@@ -26,8 +26,8 @@ Json user(const std::string& content) {
 }
 
 std::vector<int32_t> encode(const ChatPrompt& prompt) {
-  return bundled_tokenizer().encode(
-      prompt.text, {.add_special_tokens = false, .plain_at = prompt.plain_at});
+  return bundled_tokenizer().encode(prompt.text,
+                                    {.add_special_tokens = false, .plain_at = prompt.plain_at});
 }
 
 int64_t count(const std::vector<int32_t>& ids, int32_t id) {
@@ -63,7 +63,8 @@ TEST(ChatPrompt, continues_the_last_message) {
   EXPECT_TRUE(render(messages, options).text.ends_with("<|im_start|>assistant\nThe answer "));
   messages.back()["content"] = "see <|im_end|>";
   EXPECT_TRUE(render(messages, options).text.ends_with("\nsee <|im_end|>"));
-  EXPECT_EQ(count(encode(render(messages, options)), *bundled_tokenizer().token_to_id("<|im_end|>")), 1)
+  EXPECT_EQ(
+      count(encode(render(messages, options)), *bundled_tokenizer().token_to_id("<|im_end|>")), 1)
       << "of the user's message";
   EXPECT_THROW((void)render(messages, {.continue_final_message = true}), InvalidArgument);
 }

@@ -20,11 +20,12 @@ compile::CodegenPlugin create_nvrtc(const compile::LoadedNvrtc& nvrtc,
   try {
     auto compiler = compile::create_nvrtc_compiler(nvrtc.api, architecture);
     if (const std::string found = compiler->compute_hash(); found != identity) {
-      return {.compiler = nullptr,
-              .reason = fmt::format("the machine has {}, and this build's kernels, whose bits the code "
-                                    "must have, are of {}: install that NVRTC, or build with this one",
-                                    found,
-                                    identity)};
+      return {
+          .compiler = nullptr,
+          .reason = fmt::format("the machine has {}, and this build's kernels, whose bits the code "
+                                "must have, are of {}: install that NVRTC, or build with this one",
+                                found,
+                                identity)};
     }
     return {.compiler = std::move(compiler), .reason = {}};
   } catch (const compile::CodegenError& error) {
@@ -53,9 +54,10 @@ CodeGenerator cuda_code_generator(std::string architecture,
   std::string identity = compile::nvrtc_identity(compile::nvrtc_build_version(), architecture);
   return {.name = "nvrtc",
           .identity = identity,
-          .create = [architecture = std::move(architecture), identity, open = std::move(open)] {
-            return create_nvrtc(open(), architecture, identity);
-          },
+          .create =
+              [architecture = std::move(architecture), identity, open = std::move(open)] {
+                return create_nvrtc(open(), architecture, identity);
+              },
           .loader = &loader};
 }
 

@@ -124,8 +124,8 @@ compile::PassOptions pass_options(const CompileInputs& inputs,
   options.fuse_gemm_epilogues = has_patterns;
   options.norm_prologue_max_token_num = has_patterns ? inputs.norm_prologue_max_token_num : 0;
   // Then the norm is the product's behind it, and the sum that of the product ahead.
-  options.prefer_linear_add = options.norm_prologue_max_token_num > 0 &&
-                              range.end <= options.norm_prologue_max_token_num;
+  options.prefer_linear_add =
+      options.norm_prologue_max_token_num > 0 && range.end <= options.norm_prologue_max_token_num;
   options.group_rows = generates_code;
   return options;
 }
@@ -222,9 +222,8 @@ engine::RangedPrograms programs_of(const CompileInputs& inputs, const CompiledFi
   };
   engine::RangedPrograms loaded;
   for (size_t i = 0; !find(program_file(i)).empty(); ++i) {
-    loaded.programs.push_back(
-        program::from_artifact({.program = find(program_file(i)), .object = find(object_file(i))},
-                               loader_of(inputs)));
+    loaded.programs.push_back(program::from_artifact(
+        {.program = find(program_file(i)), .object = find(object_file(i))}, loader_of(inputs)));
   }
   loaded.ranges = parse_ranges(find(kRangesFile), loaded.programs.size());
   return loaded;

@@ -77,16 +77,17 @@ struct CompileInputs {
 using CompiledFiles = std::vector<compile::CacheFile>;
 
 /// Levels 1 to 3: gives the runner a program of its model, from the cache or compiled now. A model
-/// that cannot be traced, a cache that cannot be used, or code that cannot be generated or loaded is
-/// a warning, not an error: the engine then runs the model's own code, compiles anew, or runs ops one
-/// by one. \pre the level is not NONE, nothing is captured yet
+/// that cannot be traced, a cache that cannot be used, or code that cannot be generated or loaded
+/// is a warning, not an error: the engine then runs the model's own code, compiles anew, or runs
+/// ops one by one. \pre the level is not NONE, nothing is captured yet
 /// \throws device::DeviceError if the device is lost
 CompiledFiles compile_model(const CompileInputs& inputs,
                             engine::ModelRunner& runner,
                             CompilationReport& report,
                             std::vector<std::string>& warnings);
 
-/// Gives another runner of the same model what compile_model() returned. \throws device::CodeLoadError
+/// Gives another runner of the same model what compile_model() returned. \throws
+/// device::CodeLoadError
 void use_compiled(const CompileInputs& inputs,
                   const CompiledFiles& files,
                   engine::ModelRunner& runner);

@@ -17,28 +17,29 @@ enum class LoadFormat : uint8_t { automatic, safetensors, dummy };
 
 /// Everything that can be asked of an engine; names and defaults are vLLM's where it has them.
 struct EngineArgs {
-  std::filesystem::path model;                  // folder in the Hugging Face layout
+  std::filesystem::path model;                     // folder in the Hugging Face layout
   std::optional<std::filesystem::path> tokenizer;  // folder; default: the model's
-  Json hf_overrides = Json::object();           // members that replace those of config.json
+  Json hf_overrides = Json::object();              // members that replace those of config.json
   /// Where recommended sampling parameters come from: auto = the model's generation_config.json,
   /// vllm = nowhere, else a folder with that file.
   std::string generation_config = "auto";
   Json override_generation_config = Json::object();  // members that replace those of that file
-  std::optional<std::string> chat_template;     // a file, or the template itself; default: the tokenizer's
+  std::optional<std::string>
+      chat_template;  // a file, or the template itself; default: the tokenizer's
   LoadFormat load_format = LoadFormat::automatic;
-  std::string device = "auto";                  // cpu, cuda; auto = cuda where it can be used
+  std::string device = "auto";  // cpu, cuda; auto = cuda where it can be used
   /// Part of a GPU's memory for weights, cache, activations and graphs.
   double gpu_memory_utilization = 0.9;
-  std::string dtype = "auto";                   // auto = bfloat16 on CPUs; float32, float16
+  std::string dtype = "auto";  // auto = bfloat16 on CPUs; float32, float16
   uint64_t seed = 0;
-  std::optional<int32_t> max_model_len;         // default: what the model was made for
+  std::optional<int32_t> max_model_len;  // default: what the model was made for
   int32_t max_num_seqs = 256;
   int32_t max_num_batched_tokens = 2048;
   bool enable_chunked_prefill = true;
-  int32_t long_prefill_token_threshold = 0;     // most tokens of one prompt in a step; 0 = no limit
+  int32_t long_prefill_token_threshold = 0;  // most tokens of one prompt in a step; 0 = no limit
   engine::SchedulingPolicy scheduling_policy = engine::SchedulingPolicy::fcfs;
-  bool async_scheduling = false;                // a step is scheduled while the one before is computed
-  bool enable_prefix_caching = true;            // prompts begin after what the cache has of them
+  bool async_scheduling = false;      // a step is scheduled while the one before is computed
+  bool enable_prefix_caching = true;  // prompts begin after what the cache has of them
   int32_t block_size = 16;
   /// Bytes of KV cache; default: 4 GiB, never more than half of the free memory, nor more than
   /// max_num_seqs requests of max_model_len can use.
@@ -47,15 +48,15 @@ struct EngineArgs {
   int32_t max_logprobs = sampling::kMaxLogprobs;   // a request may ask for; -1 = the vocabulary
   /// As attention::find_attention_backend knows them.
   std::string attention_backend = "auto";
-  int32_t flash_attn_version = 0;               // of FLASH_ATTN: 2 or 3; 0 = 3
+  int32_t flash_attn_version = 0;  // of FLASH_ATTN: 2 or 3; 0 = 3
   bool enforce_eager = false;
   cudagraph::OptimizationLevel optimization_level = cudagraph::OptimizationLevel::O2;
-  Json compilation_config = Json::object();     // see cudagraph::parse_compilation_config
+  Json compilation_config = Json::object();  // see cudagraph::parse_compilation_config
   /// Where compiled programs are kept; empty: REPRISE_CACHE_ROOT, else ~/.cache/reprise.
   std::filesystem::path compile_cache_root;
-  bool disable_compile_cache = false;           // compile anew, keep nothing
-  int32_t num_threads = 0;                      // 0 = one per usable core
-  std::string cpu_isa = "auto";                 // scalar, avx2, avx512, avx512_bf16
+  bool disable_compile_cache = false;  // compile anew, keep nothing
+  int32_t num_threads = 0;             // 0 = one per usable core
+  std::string cpu_isa = "auto";        // scalar, avx2, avx512, avx512_bf16
 };
 
 }  // namespace reprise::api

@@ -14,38 +14,38 @@ namespace reprise::api {
 
 /// vLLM's buckets: what users' dashboards and alerts are made for.
 namespace buckets {
-inline constexpr auto kTimeToFirstToken = std::to_array<double>(
-    {.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75,
-     1,    2.5,  5,   7.5, 10,  20,  40,  80, 160, 640, 2560});
+inline constexpr auto kTimeToFirstToken =
+    std::to_array<double>({.001, .005, .01, .02, .04, .06, .08, .1, .25, .5,  .75,
+                           1,    2.5,  5,   7.5, 10,  20,  40,  80, 160, 640, 2560});
 inline constexpr auto kTimePerToken = std::to_array<double>(
     {.01, .025, .05, .075, .1, .15, .2, .3, .4, .5, .75, 1, 2.5, 5, 7.5, 10, 20, 40, 80});
 inline constexpr auto kRequestTime = std::to_array<double>(
-    {.3, .5, .8, 1,  1.5, 2,  2.5, 5,   10,  15,  20,
-     30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680});
-inline constexpr auto kTokensPerStep = std::to_array<double>(
-    {1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384});
+    {.3, .5, .8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680});
+inline constexpr auto kTokensPerStep =
+    std::to_array<double>({1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384});
 /// Numbers of tokens of a request: of these, those up to the model's length.
 inline constexpr auto kOneTwoFive = std::to_array<double>(
-    {1,    2,    5,     10,    20,    50,     100,    200,    500,     1000,    2000,
+    {1,    2,     5,     10,    20,     50,     100,    200,     500,     1000,    2000,
      5000, 10000, 20000, 50000, 100000, 200000, 500000, 1000000, 2000000, 5000000, 10000000});
 /// Answers to one prompt.
 inline constexpr auto kAnswers = std::to_array<double>({1, 2, 5, 10, 20});
 }  // namespace buckets
 
 /// How long requests took and how large they were. Times in seconds. What counts for a whole
-/// request is observed when it ends by itself ("stop", "length"): an aborted one would only blur it.
+/// request is observed when it ends by itself ("stop", "length"): an aborted one would only blur
+/// it.
 struct RequestHistograms {
   Histogram time_to_first_token{buckets::kTimeToFirstToken};  // from its arrival
   Histogram inter_token_latency{buckets::kTimePerToken};      // between two tokens of a request
-  Histogram time_per_output_token{buckets::kTimePerToken};    // mean of a request, without its first
-  Histogram e2e_latency{buckets::kRequestTime};               // from its arrival to its last token
-  Histogram queue_time{buckets::kRequestTime};                // until it was first scheduled
-  Histogram prefill_time{buckets::kRequestTime};    // from there to its first token
-  Histogram decode_time{buckets::kRequestTime};     // from its first to its last token
-  Histogram inference_time{buckets::kRequestTime};  // both
+  Histogram time_per_output_token{buckets::kTimePerToken};  // mean of a request, without its first
+  Histogram e2e_latency{buckets::kRequestTime};             // from its arrival to its last token
+  Histogram queue_time{buckets::kRequestTime};              // until it was first scheduled
+  Histogram prefill_time{buckets::kRequestTime};            // from there to its first token
+  Histogram decode_time{buckets::kRequestTime};             // from its first to its last token
+  Histogram inference_time{buckets::kRequestTime};          // both
   Histogram prompt_tokens{buckets::kOneTwoFive};
   Histogram generation_tokens{buckets::kOneTwoFive};
-  Histogram params_max_tokens{buckets::kOneTwoFive};      // of requests that have a max_tokens
+  Histogram params_max_tokens{buckets::kOneTwoFive};        // of requests that have a max_tokens
   Histogram prefill_computed_tokens{buckets::kOneTwoFive};  // of the prompt, without cached ones
 
   RequestHistograms() = default;
@@ -70,12 +70,12 @@ inline constexpr size_t kNumStepRecords = 64;
 struct EngineStats {
   int64_t num_requests_running = 0;
   int64_t num_requests_waiting = 0;
-  double kv_cache_usage = 0;           // 0..1, of the blocks that requests can have
-  uint64_t prompt_tokens = 0;          // of requests that got their first token, each once
-  uint64_t prompt_tokens_cached = 0;   // of these, found in the prefix cache
-  uint64_t generation_tokens = 0;      // sampled since the start
-  uint64_t dropped_tokens = 0;         // sampled ahead for requests that had ended; not in the above
-  uint64_t prefix_cache_queries = 0;   // tokens looked up, and found
+  double kv_cache_usage = 0;          // 0..1, of the blocks that requests can have
+  uint64_t prompt_tokens = 0;         // of requests that got their first token, each once
+  uint64_t prompt_tokens_cached = 0;  // of these, found in the prefix cache
+  uint64_t generation_tokens = 0;     // sampled since the start
+  uint64_t dropped_tokens = 0;        // sampled ahead for requests that had ended; not in the above
+  uint64_t prefix_cache_queries = 0;  // tokens looked up, and found
   uint64_t prefix_cache_hits = 0;
   uint64_t num_preemptions = 0;
   uint64_t num_steps = 0;  // that were computed; one that failed was not
@@ -88,7 +88,7 @@ struct EngineStats {
   uint64_t steps_piecewise = 0;
   uint64_t steps_eager = 0;
   uint64_t padding_tokens = 0;
-  bool is_dead = false;  // the device is lost; nothing will run any more
+  bool is_dead = false;                   // the device is lost; nothing will run any more
   std::optional<SleepLevel> sleep_level;  // while it sleeps
 
   std::vector<cudagraph::DispatchLedger::DecisionCount> decisions;

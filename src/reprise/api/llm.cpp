@@ -78,8 +78,8 @@ int32_t resolve_max_model_len(const EngineArgs& args, const weights::ModelConfig
 
 int32_t resolve_max_logprobs(const EngineArgs& args, const weights::ModelConfig& config) {
   if (args.max_logprobs < -1) {
-    throw InvalidArgument(fmt::format(
-        "--max-logprobs: {} is not a number of tokens, or -1 for all", args.max_logprobs));
+    throw InvalidArgument(fmt::format("--max-logprobs: {} is not a number of tokens, or -1 for all",
+                                      args.max_logprobs));
   }
   const auto all = static_cast<int32_t>(config.vocab_size);
   return args.max_logprobs == -1 ? all : std::min(args.max_logprobs, all);
@@ -199,7 +199,8 @@ struct LLM::Impl {
   std::unique_ptr<device::Device> device;
   kernels::CodeTarget code_target;  // of an accelerator
   std::unique_ptr<engine::Execution> execution;
-  size_t bytes_of_others = 0;  // of the device's memory before there are graphs: context, code, others
+  size_t bytes_of_others =
+      0;  // of the device's memory before there are graphs: context, code, others
   std::unique_ptr<weights::WeightSource> weight_source;
   std::unique_ptr<models::Parameters> parameters;
   std::unique_ptr<models::CausalLM> model;
@@ -332,7 +333,8 @@ void LLM::Impl::load_model(const weights::ModelDirectory& directory,
   report.max_logprobs = resolve_max_logprobs(args, config);
   weight_source = open_weights(args, directory, config, report.warnings);
   if (observer.on_weights) {
-    weight_source = std::make_unique<weights::WatchedWeights>(std::move(weight_source), observer.on_weights);
+    weight_source =
+        std::make_unique<weights::WatchedWeights>(std::move(weight_source), observer.on_weights);
   }
   for (std::string& warning : weights::verify_weights(config, *weight_source)) {
     report.warnings.push_back(std::move(warning));
@@ -376,29 +378,29 @@ int64_t LLM::Impl::cache_bytes() {
   return accelerator != nullptr ? gpu_cache_bytes() : cpu_cache_bytes(device->memory());
 }
 
-// A runner of its own is profiled, since one cannot change its cache; its programs are the real one's
-// too.
+// A runner of its own is profiled, since one cannot change its cache; its programs are the real
+// one's too.
 int64_t LLM::Impl::gpu_cache_bytes() {
   const size_t budget = gpu_memory_budget(args, device->memory());
   const cudagraph::DispatcherOptions dispatcher =
       cudagraph::dispatcher_options(resolution_inputs, report.resolved);
   cudagraph::CudagraphDispatcher planner;
   planner.initialize_cudagraph_keys(dispatcher);
-  const std::unique_ptr<engine::ModelRunner> profiled = create_runner(
-      kv_cache_layout(engine::kProfiledBlocks), engine::profiled_plan(dispatcher));
+  const std::unique_ptr<engine::ModelRunner> profiled =
+      create_runner(kv_cache_layout(engine::kProfiledBlocks), engine::profiled_plan(dispatcher));
   compile(*profiled);
   const engine::MemoryProfile profile =
       engine::profile_memory(*profiled, *execution, planner.capture_plan());
   report.memory_profile = profile;
   const size_t bytes = profile.cache_bytes(budget);
   if (bytes == 0) {
-    throw InvalidArgument(
-        fmt::format("--gpu-memory-utilization: {} of {} bytes are less than the {} that weights and "
-                    "activations and the {} that graphs take; give more, or a smaller model",
-                    args.gpu_memory_utilization,
-                    device->memory().total,
-                    profile.used_bytes - std::min(profile.used_bytes, profile.probed_graph_bytes),
-                    profile.estimated_graph_bytes));
+    throw InvalidArgument(fmt::format(
+        "--gpu-memory-utilization: {} of {} bytes are less than the {} that weights and "
+        "activations and the {} that graphs take; give more, or a smaller model",
+        args.gpu_memory_utilization,
+        device->memory().total,
+        profile.used_bytes - std::min(profile.used_bytes, profile.probed_graph_bytes),
+        profile.estimated_graph_bytes));
   }
   return static_cast<int64_t>(bytes);
 }
@@ -451,8 +453,8 @@ void LLM::Impl::build_core() {
       .enable_prefix_caching = args.enable_prefix_caching};
   options.scheduler.eos_token_ids = end_token_ids();
   if (accelerator != nullptr) {
-    row_sampler = accelerator->create_row_sampler(
-        execution->stream(), args.max_num_seqs, config.vocab_size);
+    row_sampler =
+        accelerator->create_row_sampler(execution->stream(), args.max_num_seqs, config.vocab_size);
     options.row_sampler = row_sampler.get();
   }
   core = std::make_unique<engine::EngineCore>(*runner, options);
@@ -492,12 +494,14 @@ void LLM::Impl::capture(const StartupObserver& observer) {
   counter.num_full_cudagraph_captured = runner->full_wrapper().num_graphs();
   counter.num_cudagraph_captured =
       counter.num_full_cudagraph_captured + runner->forward().num_piecewise_graphs();
-  counter.num_gpu_runner_capture_triggers = report.resolved.mode == cudagraph::CudagraphMode::NONE ? 0 : 1;
+  counter.num_gpu_runner_capture_triggers =
+      report.resolved.mode == cudagraph::CudagraphMode::NONE ? 0 : 1;
 }
 
 void LLM::Impl::sleep(SleepLevel level) {
   if (core->has_unfinished_requests()) {
-    throw InvalidArgument("an engine with unfinished requests cannot sleep; finish or abort them first");
+    throw InvalidArgument(
+        "an engine with unfinished requests cannot sleep; finish or abort them first");
   }
   runner->wait();  // for whatever of the last step nobody waited for
   sleeper->sleep(level);
@@ -597,9 +601,9 @@ ChatPrompt LLM::render_chat(const Json& messages, const ChatTemplateOptions& opt
     return api::render_chat(given, *impl_->tokenizer, messages, options);
   }
   if (!impl_->chat_template) {
-    throw InvalidArgument(
-        fmt::format("{}: this model brings no chat template; use a plain prompt, or --chat-template",
-                    impl_->args.model.string()));
+    throw InvalidArgument(fmt::format(
+        "{}: this model brings no chat template; use a plain prompt, or --chat-template",
+        impl_->args.model.string()));
   }
   return api::render_chat(impl_->chat_template->parsed, *impl_->tokenizer, messages, options);
 }

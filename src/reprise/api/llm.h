@@ -75,7 +75,7 @@ struct StartupReport {
   cudagraph::ResolvedConfig resolved;
   CompilationReport compilation;
   cudagraph::CaptureReport capture;
-  size_t graph_bytes = 0;       // executables and their pool
+  size_t graph_bytes = 0;  // executables and their pool
   /// Of a GPU; nullopt where the cache was not sized by it.
   std::optional<engine::MemoryProfile> memory_profile;
   std::optional<engine::MemoryParts> memory;  // of a GPU, after the captures
@@ -118,13 +118,14 @@ class LLM {
       const sampling::SamplingParams& params,
       const std::function<void(const StreamDelta&)>& on_delta = {});
 
-  /// Gives memory back until wake_up(); what runs steps must not until then. Addresses stay, so graphs
-  /// do too; the prefix cache is forgotten. Asleep already, it can only sleep deeper.
+  /// Gives memory back until wake_up(); what runs steps must not until then. Addresses stay, so
+  /// graphs do too; the prefix cache is forgotten. Asleep already, it can only sleep deeper.
   /// \throws InvalidArgument while a request is unfinished, or where the device cannot do that;
   /// as EngineMemory::sleep, and nothing has changed
   void sleep(SleepLevel level = SleepLevel::offload);
-  /// Wakes these parts, discarded weights by reading them again; with the last of them the engine is
-  /// awake. \throws as LLM when weights cannot be read, as EngineMemory::wake_up: a part sleeps on
+  /// Wakes these parts, discarded weights by reading them again; with the last of them the engine
+  /// is awake. \throws as LLM when weights cannot be read, as EngineMemory::wake_up: a part sleeps
+  /// on
   void wake_up(EngineParts parts = EngineParts::all());
   /// What sleeps.
   [[nodiscard]] EngineParts sleeping() const noexcept;

@@ -8,8 +8,8 @@ namespace reprise::api {
 namespace {
 
 TimePoint at(double seconds) {
-  return TimePoint{} + std::chrono::duration_cast<TimePoint::duration>(
-                           std::chrono::duration<double>(seconds));
+  return TimePoint{} +
+         std::chrono::duration_cast<TimePoint::duration>(std::chrono::duration<double>(seconds));
 }
 
 std::vector<uint64_t> counts(const Histogram& histogram) {
@@ -44,9 +44,10 @@ TEST(RequestTimeline, measures_the_intervals_of_vllm) {
   timeline.take_token(at(4.5), histograms);
   timeline.schedule(at(6));  // preempted and recomputed: its queue does not begin anew
   timeline.take_token(at(7), histograms);
-  timeline.finish(at(7.5),
-                  {.prompt_tokens = 100, .cached_tokens = 32, .generation_tokens = 3, .max_tokens = 64},
-                  histograms);
+  timeline.finish(
+      at(7.5),
+      {.prompt_tokens = 100, .cached_tokens = 32, .generation_tokens = 3, .max_tokens = 64},
+      histograms);
   EXPECT_DOUBLE_EQ(histograms.time_to_first_token.sum(), 3);
   EXPECT_DOUBLE_EQ(histograms.inter_token_latency.sum(), 3);
   EXPECT_EQ(histograms.inter_token_latency.count(), 2U);

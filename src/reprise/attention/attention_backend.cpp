@@ -23,13 +23,19 @@ constexpr std::string_view kPlanned = "work planned before each step, long conte
 constexpr std::array kBackends = {
     BackendInfo{"UNIFIED", 0, kUnified, AttentionCGSupport::ALWAYS, create_unified_backend},
     BackendInfo{"FLASH_ATTN", 3, kUnified, AttentionCGSupport::ALWAYS, create_unified_backend},
-    BackendInfo{"FLASH_ATTN", 2, kSeparate, AttentionCGSupport::UNIFORM_BATCH, create_separate_backend},
+    BackendInfo{
+        "FLASH_ATTN", 2, kSeparate, AttentionCGSupport::UNIFORM_BATCH, create_separate_backend},
     BackendInfo{"TRITON_ATTN", 0, kSeparate, AttentionCGSupport::ALWAYS, create_separate_backend},
-    BackendInfo{"FLASHINFER", 0, kPlanned, AttentionCGSupport::UNIFORM_SINGLE_TOKEN_DECODE, create_planned_backend},
+    BackendInfo{"FLASHINFER",
+                0,
+                kPlanned,
+                AttentionCGSupport::UNIFORM_SINGLE_TOKEN_DECODE,
+                create_planned_backend},
 };
 
 // vLLM's names without a role of their own here.
-constexpr std::array<std::string_view, 4> kSameAsUnified = {"auto", "CPU_ATTN", "TORCH_SDPA", "XFORMERS"};
+constexpr std::array<std::string_view, 4> kSameAsUnified = {
+    "auto", "CPU_ATTN", "TORCH_SDPA", "XFORMERS"};
 
 }  // namespace
 
@@ -43,8 +49,8 @@ const BackendInfo& find_attention_backend(std::string_view name, int flash_attn_
   if (std::ranges::find(kSameAsUnified, name) != kSameAsUnified.end()) return kBackends.front();
   std::vector<std::string_view> known(kSameAsUnified.begin(), kSameAsUnified.end());
   for (const BackendInfo& backend : kBackends) {
-    const bool is_it = backend.version == 0 || flash_attn_version == 0 ||
-                       backend.version == flash_attn_version;
+    const bool is_it =
+        backend.version == 0 || flash_attn_version == 0 || backend.version == flash_attn_version;
     if (backend.name == name && is_it) return backend;
     if (known.back() != backend.name) known.push_back(backend.name);
   }

@@ -62,15 +62,15 @@ struct BackendInfo {
 [[nodiscard]] std::span<const BackendInfo> attention_backends();
 
 /// The one for a name as it is typed (--attention-backend, VLLM_ATTENTION_BACKEND): "auto", one of
-/// the list, or one of vLLM's others that have the same role here. `flash_attn_version` tells the two
-/// of FLASH_ATTN apart; 0 is the newer. \throws InvalidArgument naming what there is
+/// the list, or one of vLLM's others that have the same role here. `flash_attn_version` tells the
+/// two of FLASH_ATTN apart; 0 is the newer. \throws InvalidArgument naming what there is
 [[nodiscard]] const BackendInfo& find_attention_backend(std::string_view name,
                                                         int flash_attn_version = 0);
 
 /// One routine for every batch: each token finds its request and its position on the device.
 [[nodiscard]] std::unique_ptr<AttentionBackend> create_unified_backend(const BackendResources&);
-/// One routine for batches whose requests have equally many tokens, another for all others. Which of
-/// them a FULL graph holds, its descriptor says.
+/// One routine for batches whose requests have equally many tokens, another for all others. Which
+/// of them a FULL graph holds, its descriptor says.
 [[nodiscard]] std::unique_ptr<AttentionBackend> create_separate_backend(const BackendResources&);
 /// The host cuts up the work of each step, long contexts into parts, and writes that down in a
 /// persistent buffer: one for each captured batch size, one for what is not captured.

@@ -35,7 +35,8 @@ TEST(AttentionBackends, are_refused_by_name_if_there_are_none) {
     (void)find_attention_backend("FLASH_INFER");
     FAIL();
   } catch (const InvalidArgument& error) {
-    EXPECT_NE(std::string(error.what()).find("did you mean 'FLASHINFER'"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("did you mean 'FLASHINFER'"), std::string::npos)
+        << error.what();
   }
   EXPECT_THROW((void)find_attention_backend(""), InvalidArgument);
   EXPECT_THROW((void)find_attention_backend("FLASH_ATTN", 4), InvalidArgument);
@@ -45,11 +46,12 @@ TEST(AttentionBackends, are_refused_by_name_if_there_are_none) {
 class Steps {
  public:
   explicit Steps(std::string_view name, int version = 0)
-      : backend_(find_attention_backend(name, version).create({.device = device_.get(),
-                                                                .executor = &executor_,
-                                                                .max_num_reqs = 8,
-                                                                .num_kv_heads = 2,
-                                                                .max_partial_size = 36})) {}
+      : backend_(find_attention_backend(name, version)
+                     .create({.device = device_.get(),
+                              .executor = &executor_,
+                              .max_num_reqs = 8,
+                              .num_kv_heads = 2,
+                              .max_partial_size = 36})) {}
 
   AttentionRoutine plan(const std::vector<int32_t>& query_lens,
                         const BatchDescriptor& descriptor,
@@ -85,7 +87,8 @@ TEST(SeparateBackend, lets_the_descriptor_of_a_full_graph_decide) {
   Steps steps("TRITON_ATTN");
   // A graph for mixed batches may see a uniform one, and one that was captured as uniform few rows.
   EXPECT_EQ(steps.plan({1, 1}, {.num_tokens = 8, .num_reqs = 8}).kind, Kind::any_batch);
-  const AttentionRoutine decode = steps.plan({1}, {.num_tokens = 8, .num_reqs = 8, .uniform = true});
+  const AttentionRoutine decode =
+      steps.plan({1}, {.num_tokens = 8, .num_reqs = 8, .uniform = true});
   EXPECT_EQ(decode.kind, Kind::uniform);
   EXPECT_EQ(decode.query_len, 1);
   EXPECT_EQ(steps.plan({2}, {.num_tokens = 8, .num_reqs = 4, .uniform = true}).query_len, 2);

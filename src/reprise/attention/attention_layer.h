@@ -17,9 +17,9 @@ struct AttentionShape {
   int64_t sliding_window = 0;  // 0 = none
 };
 
-/// Attention of one layer as a model calls it: writes this step's keys and values to the cache, then
-/// attends, by the routine that the step's executor was told (see AttentionBackend). The write stays
-/// in the captured piece; attention itself is the split point.
+/// Attention of one layer as a model calls it: writes this step's keys and values to the cache,
+/// then attends, by the routine that the step's executor was told (see AttentionBackend). The write
+/// stays in the captured piece; attention itself is the split point.
 class AttentionLayer {
  public:
   /// \pre bind_cache before the first call.
@@ -32,9 +32,9 @@ class AttentionLayer {
   /// Without a cache or metadata (a profile run) nothing is attended and the result is undefined
   /// memory: only the work around attention is being measured.
   [[nodiscard]] Tensor operator()(cudagraph::ForwardContext& context,
-                                  const Tensor& q,          // [num_tokens, num_heads, head_dim]
-                                  const Tensor& k,          // [num_tokens, num_kv_heads, head_dim]
-                                  const Tensor& v) const;   // like k
+                                  const Tensor& q,         // [num_tokens, num_heads, head_dim]
+                                  const Tensor& k,         // [num_tokens, num_kv_heads, head_dim]
+                                  const Tensor& v) const;  // like k
 
   [[nodiscard]] const AttentionShape& shape() const noexcept { return shape_; }
 

@@ -15,9 +15,8 @@ class PlanBuffer {
   PlanBuffer(int32_t max_num_reqs, const BackendResources& resources)
       : host_(static_cast<size_t>(plan_size(max_num_reqs))),
         buffer_(resources.device->allocate(host_.size() * sizeof(int32_t))),
-        tensor_(Tensor::borrow({DType::i32, {plan_size(max_num_reqs)}},
-                               buffer_.data(),
-                               *resources.executor)) {}
+        tensor_(Tensor::borrow(
+            {DType::i32, {plan_size(max_num_reqs)}}, buffer_.data(), *resources.executor)) {}
 
   void write(const AttentionMetadata& metadata,
              const BackendResources& resources,
@@ -27,8 +26,8 @@ class PlanBuffer {
                      resources.num_kv_heads,
                      resources.split,
                      host_);
-    const auto used = static_cast<size_t>(
-        plan_size(static_cast<int64_t>(metadata.host_seq_lens.size())));
+    const auto used =
+        static_cast<size_t>(plan_size(static_cast<int64_t>(metadata.host_seq_lens.size())));
     stream.copy_from_host(buffer_.data(), host_.data(), used * sizeof(int32_t));
   }
   [[nodiscard]] const Tensor& tensor() const noexcept { return tensor_; }
@@ -45,9 +44,8 @@ class PlannedBackend final : public AttentionBackend {
       : resources_(resources),
         partials_(resources.device->allocate(static_cast<size_t>(num_partial_values(resources)) *
                                              sizeof(float))),
-        partials_tensor_(Tensor::borrow({DType::f32, {num_partial_values(resources)}},
-                                        partials_.data(),
-                                        *resources.executor)),
+        partials_tensor_(Tensor::borrow(
+            {DType::f32, {num_partial_values(resources)}}, partials_.data(), *resources.executor)),
         uncaptured_(resources.max_num_reqs, resources) {}
 
   AttentionRoutine plan(const AttentionMetadata& metadata,
@@ -56,9 +54,9 @@ class PlannedBackend final : public AttentionBackend {
     PlanBuffer& buffer = descriptor.num_reqs ? captured_buffer(descriptor) : uncaptured_;
     buffer.write(metadata, resources_, stream);
     // A graph's routine depends on its key alone.
-    const bool is_decode = descriptor.num_reqs ||
-                           static_cast<size_t>(metadata.host_query_start_loc.back()) ==
-                               metadata.host_seq_lens.size();
+    const bool is_decode =
+        descriptor.num_reqs ||
+        static_cast<size_t>(metadata.host_query_start_loc.back()) == metadata.host_seq_lens.size();
     return {.kind = AttentionRoutine::Kind::planned,
             .query_len = is_decode ? 1 : 0,
             .plan = buffer.tensor(),

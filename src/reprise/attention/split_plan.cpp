@@ -11,7 +11,8 @@ namespace {
 int32_t ceil_div(int32_t a, int32_t b) { return (a + b - 1) / b; }
 
 int32_t wanted_items_per_head(const SplitPlanOptions& options, int64_t num_kv_heads) {
-  return std::max<int32_t>(1, options.wanted_items / static_cast<int32_t>(std::max<int64_t>(1, num_kv_heads)));
+  return std::max<int32_t>(
+      1, options.wanted_items / static_cast<int32_t>(std::max<int64_t>(1, num_kv_heads)));
 }
 
 struct Lengths {
@@ -70,11 +71,12 @@ void write_split_plan(std::span<const int32_t> query_start_loc,
                       const SplitPlanOptions& options,
                       std::span<int32_t> plan) {
   const Lengths lengths{query_start_loc, seq_lens};
-  REPRISE_ASSERT(query_start_loc.size() == seq_lens.size() + 1 &&
-                     plan.size() >= static_cast<size_t>(plan_size(static_cast<int64_t>(seq_lens.size()))),
-                 "a plan of {} values for {} requests",
-                 plan.size(),
-                 seq_lens.size());
+  REPRISE_ASSERT(
+      query_start_loc.size() == seq_lens.size() + 1 &&
+          plan.size() >= static_cast<size_t>(plan_size(static_cast<int64_t>(seq_lens.size()))),
+      "a plan of {} values for {} requests",
+      plan.size(),
+      seq_lens.size());
   const int32_t positions =
       choose_positions(lengths, wanted_items_per_head(options, num_kv_heads), options);
   AttentionPlanHeader header{.num_reqs = static_cast<int32_t>(lengths.num_reqs()),

@@ -9,7 +9,8 @@
 namespace reprise::attention {
 
 struct SplitPlanOptions {
-  /// Items of work, over all key/value heads, that keep a device busy: with fewer, contexts are cut.
+  /// Items of work, over all key/value heads, that keep a device busy: with fewer, contexts are
+  /// cut.
   int32_t wanted_items = 128;
   /// Positions that a part has at least: below, cutting costs more than it hides. Multiple of 32.
   int32_t least_positions = 256;

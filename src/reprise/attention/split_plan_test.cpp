@@ -52,7 +52,8 @@ void expect_covers(const ReadPlan& plan, const Batch& batch, int32_t most) {
     EXPECT_EQ(request.first_token, batch.starts[r]);
     EXPECT_EQ(request.num_tokens, batch.starts[r + 1] - batch.starts[r]);
     EXPECT_EQ(request.seq_len, batch.lens[r]);
-    const int32_t end = r + 1 < batch.lens.size() ? plan.requests[r + 1].first_item : plan.header.num_items;
+    const int32_t end =
+        r + 1 < batch.lens.size() ? plan.requests[r + 1].first_item : plan.header.num_items;
     const int32_t own = end - request.first_item;
     if (request.first_part >= 0) {
       EXPECT_EQ(request.first_part, parts);
@@ -74,7 +75,9 @@ void expect_covers(const ReadPlan& plan, const Batch& batch, int32_t most) {
 
 TEST(SplitPlan, covers_random_batches_and_never_has_more_parts_than_there_is_room_for) {
   std::mt19937 random(5);
-  const auto up_to = [&random](int32_t limit) { return static_cast<int32_t>(random() % static_cast<uint32_t>(limit)) + 1; };
+  const auto up_to = [&random](int32_t limit) {
+    return static_cast<int32_t>(random() % static_cast<uint32_t>(limit)) + 1;
+  };
   for (int round = 0; round < 3000; ++round) {
     Batch batch;
     const auto num_reqs = random() % 40;
@@ -83,7 +86,8 @@ TEST(SplitPlan, covers_random_batches_and_never_has_more_parts_than_there_is_roo
       batch.add(query, query + up_to(random() % 2 == 0 ? 100 : 40000));
     }
     const int64_t kv_heads = up_to(16);
-    const SplitPlanOptions options{.wanted_items = up_to(300), .least_positions = 32 * up_to(8), .tokens_per_item = up_to(40)};
+    const SplitPlanOptions options{
+        .wanted_items = up_to(300), .least_positions = 32 * up_to(8), .tokens_per_item = up_to(40)};
     expect_covers(plan_of(batch, kv_heads, options), batch, most_parts(options, kv_heads));
     if (HasFailure()) return;
   }

@@ -16,10 +16,10 @@ namespace reprise::internal {
 
 /// Programmer mistakes only: never reachable by user input, no side effects in the condition.
 /// REPRISE_ASSERT(condition, "format {}", value): stays on in Release.
-#define REPRISE_ASSERT(condition, ...)                                             \
-  do {                                                                             \
-    if (!(condition)) [[unlikely]] {                                               \
-      ::reprise::internal::assert_failed(                                          \
-          #condition, __FILE__, __LINE__, ::fmt::format(__VA_ARGS__));             \
-    }                                                                              \
+#define REPRISE_ASSERT(condition, ...)                                 \
+  do {                                                                 \
+    if (!(condition)) [[unlikely]] {                                   \
+      ::reprise::internal::assert_failed(                              \
+          #condition, __FILE__, __LINE__, ::fmt::format(__VA_ARGS__)); \
+    }                                                                  \
   } while (false)

@@ -54,7 +54,8 @@ TEST(Json, refuses_a_nul_byte_and_what_hides_behind_it) {
 
 TEST(Json, stops_at_the_depth_limit_without_recursing) {
   EXPECT_NO_THROW((void)parse_json(std::string(64, '[') + std::string(64, ']'), "test"));
-  EXPECT_THROW((void)parse_json(std::string(65, '[') + std::string(65, ']'), "test"), InvalidArgument);
+  EXPECT_THROW((void)parse_json(std::string(65, '[') + std::string(65, ']'), "test"),
+               InvalidArgument);
   EXPECT_THROW((void)parse_json(std::string(1'000'000, '['), "test"), InvalidArgument);
 }
 
@@ -63,8 +64,10 @@ TEST(Json, stops_at_the_size_limit) {
 }
 
 TEST(FileError, names_path_field_and_code) {
-  const FileError error("E_SHAPE", "m.safetensors", "lm_head.weight", "expected [4, 2], got [2, 4]");
-  EXPECT_STREQ(error.what(), "m.safetensors: lm_head.weight: expected [4, 2], got [2, 4] [E_SHAPE]");
+  const FileError error(
+      "E_SHAPE", "m.safetensors", "lm_head.weight", "expected [4, 2], got [2, 4]");
+  EXPECT_STREQ(error.what(),
+               "m.safetensors: lm_head.weight: expected [4, 2], got [2, 4] [E_SHAPE]");
   EXPECT_EQ(error.code(), "E_SHAPE");
 }
 

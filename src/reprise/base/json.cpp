@@ -15,7 +15,8 @@ namespace {
 // memory is spent on what lies deeper.
 class StrictBuilder : public nlohmann::json_sax<Json> {
  public:
-  StrictBuilder(std::string_view where, const JsonLimits& limits) : where_(where), limits_(limits) {}
+  StrictBuilder(std::string_view where, const JsonLimits& limits)
+      : where_(where), limits_(limits) {}
 
   bool null() override { return add(nullptr); }
   bool boolean(bool value) override { return add(value); }
@@ -42,7 +43,8 @@ class StrictBuilder : public nlohmann::json_sax<Json> {
                    const nlohmann::detail::exception& error) override {
     // nlohmann prefixes an error id in brackets that means nothing to our readers.
     std::string_view text = error.what();
-    if (const size_t end = text.find("] "); end != std::string_view::npos) text.remove_prefix(end + 2);
+    if (const size_t end = text.find("] "); end != std::string_view::npos)
+      text.remove_prefix(end + 2);
     throw InvalidArgument(fmt::format("{}: not valid JSON at byte {}: {}", where_, position, text));
   }
 
@@ -105,7 +107,8 @@ Json parse_json(std::string_view text, std::string_view where, const JsonLimits&
         "{}: {} bytes of JSON, at most {} are accepted", where, text.size(), limits.max_bytes));
   }
   if (text.starts_with("\xEF\xBB\xBF")) {
-    throw InvalidArgument(fmt::format("{}: starts with a byte-order mark; save it as plain UTF-8", where));
+    throw InvalidArgument(
+        fmt::format("{}: starts with a byte-order mark; save it as plain UTF-8", where));
   }
   // The lexer below takes a NUL byte for the end of the text and would ignore what follows.
   if (const size_t nul = text.find('\0'); nul != std::string_view::npos) {

@@ -32,16 +32,20 @@ class Log {
 
   [[nodiscard]] bool has(LogLevel level) const noexcept { return level >= options_.least; }
 
-  void debug(std::string_view text, std::source_location place = std::source_location::current()) const {
+  void debug(std::string_view text,
+             std::source_location place = std::source_location::current()) const {
     write(LogLevel::debug, text, place);
   }
-  void info(std::string_view text, std::source_location place = std::source_location::current()) const {
+  void info(std::string_view text,
+            std::source_location place = std::source_location::current()) const {
     write(LogLevel::info, text, place);
   }
-  void warning(std::string_view text, std::source_location place = std::source_location::current()) const {
+  void warning(std::string_view text,
+               std::source_location place = std::source_location::current()) const {
     write(LogLevel::warning, text, place);
   }
-  void error(std::string_view text, std::source_location place = std::source_location::current()) const {
+  void error(std::string_view text,
+             std::source_location place = std::source_location::current()) const {
     write(LogLevel::error, text, place);
   }
 

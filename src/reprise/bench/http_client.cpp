@@ -73,8 +73,11 @@ std::string BaseUrl::authority() const {
 
 BaseUrl parse_url(std::string_view option, std::string_view text) {
   const auto refuse = [&](std::string_view why) -> InvalidArgument {
-    return InvalidArgument(fmt::format(
-        "{}: '{}' {}; expected http://HOST:PORT/PATH or https://HOST:PORT/PATH", option, text, why));
+    return InvalidArgument(
+        fmt::format("{}: '{}' {}; expected http://HOST:PORT/PATH or https://HOST:PORT/PATH",
+                    option,
+                    text,
+                    why));
   };
   std::string_view rest = text;
   constexpr std::string_view kHttp = "http://";

@@ -47,17 +47,16 @@ struct HttpReply {
   std::string body;
 };
 
-/// Whether the certificate of a server must be of that host and signed by somebody whom this machine
-/// trusts (OpenSSL's places; SSL_CERT_FILE and SSL_CERT_DIR name others).
+/// Whether the certificate of a server must be of that host and signed by somebody whom this
+/// machine trusts (OpenSSL's places; SSL_CERT_FILE and SSL_CERT_DIR name others).
 enum class ServerCertificate : uint8_t { checked, unchecked };
 
-/// HTTP/1.1 to one server, with TLS where its URL says https, any number of answers at once, connections reused. One thread: the one
-/// that calls run(). Handlers may send more.
+/// HTTP/1.1 to one server, with TLS where its URL says https, any number of answers at once,
+/// connections reused. One thread: the one that calls run(). Handlers may send more.
 class HttpClient {
  public:
   /// \throws Error when TLS is needed and cannot be set up
-  explicit HttpClient(BaseUrl server,
-                      ServerCertificate certificate = ServerCertificate::checked);
+  explicit HttpClient(BaseUrl server, ServerCertificate certificate = ServerCertificate::checked);
   HttpClient(const HttpClient&) = delete;
   HttpClient& operator=(const HttpClient&) = delete;
   ~HttpClient();

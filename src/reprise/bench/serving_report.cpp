@@ -16,7 +16,7 @@ struct Section {
   std::string_view key;
   std::string_view name;
   std::string_view title;
-  Distribution ServingMetrics::*values;
+  Distribution ServingMetrics::* values;
 };
 constexpr std::array kSections = {
     Section{"ttft", "TTFT", "Time to First Token", &ServingMetrics::ttft},

@@ -36,9 +36,10 @@ struct BenchArguments {
 };
 
 OptionTable make_table(BenchArguments& arguments) {
-  OptionTable table("reprise bench modes MODEL [options]",
-                    "Runs the same prompts in every cudagraph mode, rounds interleaved so that a noisy "
-                    "machine disturbs all alike, and compares medians.");
+  OptionTable table(
+      "reprise bench modes MODEL [options]",
+      "Runs the same prompts in every cudagraph mode, rounds interleaved so that a noisy "
+      "machine disturbs all alike, and compares medians.");
   constexpr const char* kLoad = "Load";
   table.add_integer("batch-size", kLoad, "Prompts per round.", arguments.batch_size);
   table.add_integer("input-len", kLoad, "Tokens per prompt.", arguments.input_len);
@@ -86,7 +87,8 @@ std::vector<Contender> load_contenders(const BenchArguments& arguments) {
   return contenders;
 }
 
-std::vector<std::vector<int32_t>> make_prompts(const BenchArguments& arguments, int32_t vocab_size) {
+std::vector<std::vector<int32_t>> make_prompts(const BenchArguments& arguments,
+                                               int32_t vocab_size) {
   // A fixed walk over the vocabulary: the same prompts for every mode and on every machine.
   uint64_t state = 0x9e3779b97f4a7c15ULL;
   std::vector<std::vector<int32_t>> prompts(static_cast<size_t>(arguments.batch_size));
@@ -103,7 +105,8 @@ void run_round(Contender& contender,
                const std::vector<std::vector<int32_t>>& prompts,
                const sampling::SamplingParams& params,
                bool measured) {
-  const std::vector<api::RequestOutput> results = contender.llm->generate_token_ids(prompts, params);
+  const std::vector<api::RequestOutput> results =
+      contender.llm->generate_token_ids(prompts, params);
   require_complete(results);
   if (!measured) return;
   double seconds = 0;
@@ -142,8 +145,17 @@ void print_table(const std::vector<Contender>& contenders, const BenchArguments&
              compilation_line(machine, find_traced_launches(*contenders.front().llm)),
              compilation_details(machine.compilation));
   fmt::print("{:<19} {:>10} {:>15} {:>8} {:>8} {:>7} {:>17} {:>5} {:>9} {:>9}  {}\n",
-             "cudagraph_mode", "tok/s", "min..max", "TPOT ms", "TTFT ms", "vs NONE",
-             "launches/decode", "keys", "capture s", "memory", "steps FULL/PIECEWISE/NONE");
+             "cudagraph_mode",
+             "tok/s",
+             "min..max",
+             "TPOT ms",
+             "TTFT ms",
+             "vs NONE",
+             "launches/decode",
+             "keys",
+             "capture s",
+             "memory",
+             "steps FULL/PIECEWISE/NONE");
   const auto none = std::find_if(contenders.begin(), contenders.end(), [](const Contender& c) {
     return c.mode == CudagraphMode::NONE;
   });
@@ -153,19 +165,20 @@ void print_table(const std::vector<Contender>& contenders, const BenchArguments&
         std::minmax_element(contender.tokens_per_second.begin(), contender.tokens_per_second.end());
     const api::StartupReport& report = contender.llm->startup_report();
     const engine::StepLaunches launches = contender.llm->runner().last_decode_launches();
-    fmt::print(
-        "{:<19} {:>10.1f} {:>15} {:>8.3f} {:>8.2f} {:>7} {:>17} {:>5} {:>9.3f} {:>9}  {}\n",
-        to_string(contender.mode),
-        speed,
-        fmt::format("{:.0f}..{:.0f}", *low, *high),
-        median(contender.tpot_ms),
-        median(contender.ttft_ms),
-        none == contenders.end() ? "-" : fmt::format("{:.2f}x", speed / median(none->tokens_per_second)),
-        fmt::format("{} ({} graphs)", launches.total(), launches.graphs),
-        report.capture.num_captured(),
-        report.capture.seconds,
-        format_bytes(report.graph_bytes),
-        steps_text(contender.llm->ledger()));
+    fmt::print("{:<19} {:>10.1f} {:>15} {:>8.3f} {:>8.2f} {:>7} {:>17} {:>5} {:>9.3f} {:>9}  {}\n",
+               to_string(contender.mode),
+               speed,
+               fmt::format("{:.0f}..{:.0f}", *low, *high),
+               median(contender.tpot_ms),
+               median(contender.ttft_ms),
+               none == contenders.end()
+                   ? "-"
+                   : fmt::format("{:.2f}x", speed / median(none->tokens_per_second)),
+               fmt::format("{} ({} graphs)", launches.total(), launches.graphs),
+               report.capture.num_captured(),
+               report.capture.seconds,
+               format_bytes(report.graph_bytes),
+               steps_text(contender.llm->ledger()));
   }
 }
 
@@ -210,7 +223,8 @@ int run_bench_modes(std::span<const std::string> raw_arguments) {
                                     std::pair{"--input-len", arguments.input_len},
                                     std::pair{"--output-len", arguments.output_len},
                                     std::pair{"--num-iters", arguments.num_iters}}) {
-    if (value < 1) throw InvalidArgument(fmt::format("{}: {} is not a positive number", name, value));
+    if (value < 1)
+      throw InvalidArgument(fmt::format("{}: {} is not a positive number", name, value));
   }
   if (arguments.modes.empty()) arguments.modes.assign(kAllModes.begin(), kAllModes.end());
 
@@ -223,7 +237,8 @@ int run_bench_modes(std::span<const std::string> raw_arguments) {
   for (int32_t round = -arguments.num_warmups; round < arguments.num_iters; ++round) {
     for (size_t i = 0; i < contenders.size(); ++i) {
       // Who goes first rotates, so that no mode always inherits the same neighbour's caches.
-      const size_t turn = (i + static_cast<size_t>(round + arguments.num_warmups)) % contenders.size();
+      const size_t turn =
+          (i + static_cast<size_t>(round + arguments.num_warmups)) % contenders.size();
       run_round(contenders[turn], prompts, params, round >= 0);
     }
   }

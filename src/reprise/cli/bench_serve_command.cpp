@@ -224,9 +224,9 @@ int run_bench_serve(std::span<const std::string> raw_arguments) {
                                             arguments.port)
                               : arguments.base_url;
   raise_open_file_limit();
-  HttpClient client(bench::parse_url(arguments.base_url.empty() ? "--host" : "--base-url", url),
-                    arguments.insecure ? bench::ServerCertificate::unchecked
-                                       : bench::ServerCertificate::checked);
+  HttpClient client(
+      bench::parse_url(arguments.base_url.empty() ? "--host" : "--base-url", url),
+      arguments.insecure ? bench::ServerCertificate::unchecked : bench::ServerCertificate::checked);
 
   std::string root;
   if (arguments.model.empty()) {

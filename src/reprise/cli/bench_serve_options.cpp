@@ -70,10 +70,8 @@ void add_server_options(OptionTable& table, ServeArguments& arguments) {
              .apply = [&arguments](std::string_view value) {
                arguments.headers.push_back(split_pair("--header", value));
              }});
-  table.add_switch("insecure",
-                   kServer,
-                   "Do not check the certificate of an https server.",
-                   arguments.insecure);
+  table.add_switch(
+      "insecure", kServer, "Do not check the certificate of an https server.", arguments.insecure);
   table.add_integer("ready-check-timeout-sec",
                     kServer,
                     "Wait that long for a first answer; 0 does not ask.",

@@ -32,7 +32,9 @@ std::string find_line(const char* path, std::string_view key, char separator) {
     const size_t at = line.find(separator);
     if (at == std::string::npos) continue;
     std::string_view value = std::string_view(line).substr(at + 1);
-    while (!value.empty() && (std::isspace(static_cast<unsigned char>(value.front())) != 0 || value.front() == '"')) value.remove_prefix(1);
+    while (!value.empty() &&
+           (std::isspace(static_cast<unsigned char>(value.front())) != 0 || value.front() == '"'))
+      value.remove_prefix(1);
     while (!value.empty() && value.back() == '"') value.remove_suffix(1);
     return std::string(value);
   }
@@ -48,7 +50,8 @@ std::string first_line(const std::filesystem::path& path, std::string_view other
 std::string cores() {
   cpu_set_t usable;
   CPU_ZERO(&usable);
-  const int num_usable = sched_getaffinity(0, sizeof(usable), &usable) == 0 ? CPU_COUNT(&usable) : 0;
+  const int num_usable =
+      sched_getaffinity(0, sizeof(usable), &usable) == 0 ? CPU_COUNT(&usable) : 0;
   return fmt::format("{} usable of {}; quota (cgroup): {}",
                      num_usable,
                      sysconf(_SC_NPROCESSORS_CONF),
@@ -56,7 +59,9 @@ std::string cores() {
 }
 
 std::string cpu_caches() {
-  const auto size = [](int name) { return format_bytes(static_cast<size_t>(std::max(0L, sysconf(name)))); };
+  const auto size = [](int name) {
+    return format_bytes(static_cast<size_t>(std::max(0L, sysconf(name))));
+  };
   return fmt::format("L1d {}, L2 {}, L3 {}",
                      size(_SC_LEVEL1_DCACHE_SIZE),
                      size(_SC_LEVEL2_CACHE_SIZE),
@@ -85,14 +90,13 @@ std::string build_text() {
 std::string code_generation() {
   for (const std::filesystem::path& path : compile::default_codegen_plugin_paths()) {
     std::error_code ignored;
-    if (std::filesystem::exists(path, ignored)) return fmt::format("LLVM plug-in ({})", path.filename().string());
+    if (std::filesystem::exists(path, ignored))
+      return fmt::format("LLVM plug-in ({})", path.filename().string());
   }
   return "no LLVM plug-in: ops run one by one";
 }
 
-std::string gpu_driver() {
-  return first_line("/proc/driver/nvidia/version", "none found");
-}
+std::string gpu_driver() { return first_line("/proc/driver/nvidia/version", "none found"); }
 
 std::string open_files() {
   rlimit limit{};
@@ -107,16 +111,21 @@ std::string shown_value(std::string_view name, std::string_view value) {
     if (name.find(word) != std::string_view::npos) return "(hidden)";
   }
   if (value.find('/') != std::string_view::npos) return "(a path)";
-  const bool is_harmless = value.size() <= 40 && std::all_of(value.begin(), value.end(), [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.' || c == ',' || c == '-';
-  });
+  const bool is_harmless =
+      value.size() <= 40 && std::all_of(value.begin(), value.end(), [](char c) {
+        return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.' ||
+               c == ',' || c == '-';
+      });
   return is_harmless ? std::string(value) : "(hidden)";
 }
 
 bool is_of_interest(std::string_view name) {
-  constexpr std::array kPrefixes = {"VLLM_", "REPRISE_", "CUDA_", "NVIDIA_", "OMP_", "MALLOC_", "LD_PRELOAD"};
+  constexpr std::array kPrefixes = {
+      "VLLM_", "REPRISE_", "CUDA_", "NVIDIA_", "OMP_", "MALLOC_", "LD_PRELOAD"};
   constexpr std::array kNames = {"NO_COLOR", "XDG_CACHE_HOME", "LANG", "LC_ALL", "TERM"};
-  return std::any_of(kPrefixes.begin(), kPrefixes.end(), [name](std::string_view p) { return name.starts_with(p); }) ||
+  return std::any_of(kPrefixes.begin(),
+                     kPrefixes.end(),
+                     [name](std::string_view p) { return name.starts_with(p); }) ||
          std::find(kNames.begin(), kNames.end(), name) != kNames.end();
 }
 
@@ -126,7 +135,8 @@ std::string environment_lines() {
   std::string text;
   for (const std::string& name : names) {
     if (!is_of_interest(name)) continue;
-    text += fmt::format("  {} = {}\n", name, shown_value(name, look_up_process_environment(name).value_or("")));
+    text += fmt::format(
+        "  {} = {}\n", name, shown_value(name, look_up_process_environment(name).value_or("")));
   }
   return text.empty() ? "  nothing of interest is set\n" : text;
 }
@@ -138,9 +148,10 @@ void print_line(std::string_view name, std::string_view value) {
 }  // namespace
 
 int run_collect_env(std::span<const std::string> arguments) {
-  const OptionTable table("reprise collect-env",
-                          "Prints what a bug report needs: versions, processor, memory, driver, and the "
-                          "environment without keys and paths.");
+  const OptionTable table(
+      "reprise collect-env",
+      "Prints what a bug report needs: versions, processor, memory, driver, and the "
+      "environment without keys and paths.");
   if (OptionTable::asks_for_help(arguments)) {
     fmt::print("{}", table.help_text(arguments));
     return 0;
@@ -157,7 +168,10 @@ int run_collect_env(std::span<const std::string> arguments) {
   print_line("cores", cores());
   print_line("caches", cpu_caches());
   print_line("NUMA nodes", first_line("/sys/devices/system/node/online", "unknown"));
-  print_line("memory", fmt::format("{} in all, {} available", find_line("/proc/meminfo", "MemTotal", ':'), find_line("/proc/meminfo", "MemAvailable", ':')));
+  print_line("memory",
+             fmt::format("{} in all, {} available",
+                         find_line("/proc/meminfo", "MemTotal", ':'),
+                         find_line("/proc/meminfo", "MemAvailable", ':')));
   print_line("memory limit", first_line("/sys/fs/cgroup/memory.max", "none"));
   print_line("huge pages", first_line("/sys/kernel/mm/transparent_hugepage/enabled", "unknown"));
   print_line("open files", open_files());

@@ -101,9 +101,10 @@ complete -c reprise -n 'not string match -q -- "-*" (commandline -ct)' -F
 }  // namespace
 
 int run_completion(std::span<const std::string> arguments) {
-  const OptionTable table("reprise completion bash|zsh|fish",
-                          "Writes a script that completes commands, options and values: eval \"$(reprise "
-                          "completion bash)\" in .bashrc, the same in .zshrc, or reprise completion fish | source.");
+  const OptionTable table(
+      "reprise completion bash|zsh|fish",
+      "Writes a script that completes commands, options and values: eval \"$(reprise "
+      "completion bash)\" in .bashrc, the same in .zshrc, or reprise completion fish | source.");
   if (OptionTable::asks_for_help(arguments)) {
     fmt::print("{}", table.help_text(arguments));
     return 0;

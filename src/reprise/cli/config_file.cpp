@@ -91,7 +91,8 @@ void ConfigReader::give(const Option& option, const YAML::Node& value) {
   } else if (!option.value_name.empty() && (value.IsMap() || option.value_name == "JSON")) {
     text = to_json(value, 0).dump();
   } else {
-    fail(value.Mark(), fmt::format("'{}' takes a single value ({})", option.name, option.value_name));
+    fail(value.Mark(),
+         fmt::format("'{}' takes a single value ({})", option.name, option.value_name));
   }
   assignments_.push_back({.option = &option,
                           .value = std::move(text),
@@ -126,7 +127,8 @@ Json ConfigReader::scalar_to_json(const YAML::Node& node) {
   if (text == "false" || text == "False") return false;
   const char* const end = text.data() + text.size();
   int64_t integer = 0;
-  if (const auto [rest, error] = std::from_chars(text.data(), end, integer); error == std::errc{} && rest == end) {
+  if (const auto [rest, error] = std::from_chars(text.data(), end, integer);
+      error == std::errc{} && rest == end) {
     return integer;
   }
   double number = 0;
@@ -167,11 +169,16 @@ std::vector<Assignment> read_config_file(const OptionTable& table,
 
 std::string to_yaml_scalar(std::string_view text) {
   constexpr std::string_view kPlain = "_./+";
-  const bool is_plain =
-      !text.empty() && std::all_of(text.begin(), text.end(), [kPlain](char c) {
-        return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-               kPlain.find(c) != std::string_view::npos || c == '-';
-      }) && text[0] != '-' && text[0] != '.' && text != "null" && text != "Null" && text != "NULL";
+  const bool is_plain = !text.empty() &&
+                        std::all_of(text.begin(),
+                                    text.end(),
+                                    [kPlain](char c) {
+                                      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                                             (c >= '0' && c <= '9') ||
+                                             kPlain.find(c) != std::string_view::npos || c == '-';
+                                    }) &&
+                        text[0] != '-' && text[0] != '.' && text != "null" && text != "Null" &&
+                        text != "NULL";
   if (is_plain) return std::string(text);
   return Json(text).dump(-1, ' ', true, Json::error_handler_t::replace);
 }

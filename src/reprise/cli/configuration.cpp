@@ -24,8 +24,9 @@ void add_configuration_options(OptionTable& table, Request& request) {
   table.add({.name = "config",
              .group = kGroup,
              .value_name = "FILE",
-             .help = "YAML file with long option names as keys; the command line and the environment "
-                     "come before it.",
+             .help =
+                 "YAML file with long option names as keys; the command line and the environment "
+                 "come before it.",
              .apply = [&request](std::string_view value) { request.config = value; }});
   table.add_switch("dump-config",
                    kGroup,
@@ -53,16 +54,18 @@ std::vector<Assignment> merge(std::array<std::vector<Assignment>, 3> sources) {
       const auto names_it = [option](const Assignment& other) { return other.option == option; };
       const bool is_overridden =
           !option->apply_dotted && !option->adds_up &&
-          std::any_of(sources.begin() + static_cast<ptrdiff_t>(source) + 1,
-                      sources.end(),
-                      [&](const auto& later) { return std::any_of(later.begin(), later.end(), names_it); });
+          std::any_of(
+              sources.begin() + static_cast<ptrdiff_t>(source) + 1,
+              sources.end(),
+              [&](const auto& later) { return std::any_of(later.begin(), later.end(), names_it); });
       if (!is_overridden) merged.push_back(std::move(assignment));
     }
   }
   return merged;
 }
 
-std::vector<const Assignment*> given(std::span<const Assignment> assignments, const Option& option) {
+std::vector<const Assignment*> given(std::span<const Assignment> assignments,
+                                     const Option& option) {
   std::vector<const Assignment*> found;
   for (const Assignment& assignment : assignments) {
     if (assignment.option == &option) found.push_back(&assignment);
@@ -87,14 +90,16 @@ std::string yaml_value(const Option& option, std::span<const Assignment* const> 
   }
   if (assignments.size() == 1) return to_yaml_scalar(assignments[0]->value);
   std::vector<std::string> items;
-  for (const Assignment* assignment : assignments) items.push_back(to_yaml_scalar(assignment->value));
+  for (const Assignment* assignment : assignments)
+    items.push_back(to_yaml_scalar(assignment->value));
   return fmt::format("[{}]", fmt::join(items, ", "));
 }
 
 }  // namespace
 
 std::string Configuration::to_yaml() const {
-  std::string text = fmt::format("# {}\n# command line > environment > --config > default\n", table_.usage());
+  std::string text =
+      fmt::format("# {}\n# command line > environment > --config > default\n", table_.usage());
   std::string group;
   for (const Option& option : table_.options()) {
     if (option.name == "config" || option.name == "dump-config") continue;
@@ -105,7 +110,8 @@ std::string Configuration::to_yaml() const {
     } else if (option.is_secret) {
       text += fmt::format("# {}: (hidden)  # {}\n", option.name, origins(values));
     } else {
-      text += fmt::format("{}: {}  # {}\n", option.name, yaml_value(option, values), origins(values));
+      text +=
+          fmt::format("{}: {}  # {}\n", option.name, yaml_value(option, values), origins(values));
     }
   }
   return text;
@@ -143,10 +149,10 @@ std::optional<Configuration> configure(const OptionTable& table,
   ScannedArguments scanned = all.scan(arguments);
   take_request(scanned.assignments);
   configuration.positional_ = std::move(scanned.positional);
-  if (const Option* model = all.find("model"); model != nullptr && !configuration.positional_.empty()) {
-    scanned.assignments.push_back({.option = model,
-                                   .value = configuration.positional_[0],
-                                   .where = "command line"});
+  if (const Option* model = all.find("model");
+      model != nullptr && !configuration.positional_.empty()) {
+    scanned.assignments.push_back(
+        {.option = model, .value = configuration.positional_[0], .where = "command line"});
   }
   std::vector<Assignment> file;
   if (!request.config.empty()) file = read_config_file(all, request.config);

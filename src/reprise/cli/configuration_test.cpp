@@ -46,7 +46,9 @@ class ConfigurationTest : public testing::Test {
     });
   }
 
-  std::string refusal(std::string_view yaml, std::vector<std::string> arguments = {}, const Variables& variables = {}) {
+  std::string refusal(std::string_view yaml,
+                      std::vector<std::string> arguments = {},
+                      const Variables& variables = {}) {
     try {
       (void)load(std::move(arguments), yaml, variables);
     } catch (const InvalidArgument& error) {
@@ -57,7 +59,8 @@ class ConfigurationTest : public testing::Test {
 
   const std::filesystem::path path_ =
       std::filesystem::path(testing::TempDir()) /
-      ("reprise_configuration_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()) + ".yaml");
+      ("reprise_configuration_" +
+       std::string(testing::UnitTest::GetInstance()->current_test_info()->name()) + ".yaml");
   api::EngineArgs engine;
   std::vector<std::string> keys;
 };
@@ -73,9 +76,12 @@ TEST_F(ConfigurationTest, the_command_line_comes_before_the_environment_before_t
 
 TEST_F(ConfigurationTest, fields_of_json_merge_and_the_stronger_source_wins_each) {
   load({"-cc.cudagraph_mode=FULL"},
-       "compilation-config:\n  cudagraph_mode: NONE\n  cudagraph_capture_sizes: [1, 2]\n  debug_dump_path: '5'\n");
-  EXPECT_EQ(engine.compilation_config,
-            Json::parse(R"({"cudagraph_mode":"FULL","cudagraph_capture_sizes":[1,2],"debug_dump_path":"5"})"));
+       "compilation-config:\n  cudagraph_mode: NONE\n  cudagraph_capture_sizes: [1, 2]\n  "
+       "debug_dump_path: '5'\n");
+  EXPECT_EQ(
+      engine.compilation_config,
+      Json::parse(
+          R"({"cudagraph_mode":"FULL","cudagraph_capture_sizes":[1,2],"debug_dump_path":"5"})"));
 }
 
 TEST_F(ConfigurationTest, keys_of_all_sources_count) {
@@ -84,11 +90,19 @@ TEST_F(ConfigurationTest, keys_of_all_sources_count) {
 }
 
 TEST_F(ConfigurationTest, vllms_variables_mean_what_they_mean_there) {
-  load({}, "", {{"VLLM_CPU_KVCACHE_SPACE", "2"}, {"VLLM_CACHE_ROOT", "/somewhere"}, {"REPRISE_ARG_ENFORCE_EAGER", "1"}});
+  load({},
+       "",
+       {{"VLLM_CPU_KVCACHE_SPACE", "2"},
+        {"VLLM_CACHE_ROOT", "/somewhere"},
+        {"REPRISE_ARG_ENFORCE_EAGER", "1"}});
   EXPECT_EQ(engine.kv_cache_memory_bytes, int64_t{2} << 30);
   EXPECT_EQ(engine.compile_cache_root, "/somewhere/reprise_compile_cache");
   EXPECT_TRUE(engine.enforce_eager);
-  load({}, "", {{"VLLM_CPU_KVCACHE_SPACE", "0"}, {"VLLM_CACHE_ROOT", "/somewhere"}, {"REPRISE_CACHE_ROOT", "/mine"}});
+  load({},
+       "",
+       {{"VLLM_CPU_KVCACHE_SPACE", "0"},
+        {"VLLM_CACHE_ROOT", "/somewhere"},
+        {"REPRISE_CACHE_ROOT", "/mine"}});
   EXPECT_EQ(engine.kv_cache_memory_bytes, std::nullopt);
   EXPECT_EQ(engine.compile_cache_root, "");
 }
@@ -101,8 +115,16 @@ TEST_F(ConfigurationTest, switches_and_models_come_from_the_file_too) {
 }
 
 TEST_F(ConfigurationTest, what_is_dumped_reads_back_as_the_same) {
-  const auto first = load({"models/a: b", "--max-num-seqs", "1k", "-cc.cudagraph_mode", "FULL", "--api-key", "s3cret",
-                           "--dtype", "float32", "--no-enable-chunked-prefill"},
+  const auto first = load({"models/a: b",
+                           "--max-num-seqs",
+                           "1k",
+                           "-cc.cudagraph_mode",
+                           "FULL",
+                           "--api-key",
+                           "s3cret",
+                           "--dtype",
+                           "float32",
+                           "--no-enable-chunked-prefill"},
                           "",
                           {{"REPRISE_ARG_SEED", "9"}});
   ASSERT_TRUE(first);
@@ -124,7 +146,9 @@ TEST_F(ConfigurationTest, what_is_dumped_reads_back_as_the_same) {
 
 TEST_F(ConfigurationTest, mistakes_in_a_file_are_located) {
   for (const auto& [yaml, expected] : {
-           std::pair{"seed: 1\nmax-num-seq: 2\n", std::vector{":2: unknown option 'max-num-seq'", "did you mean --max-num-seqs?"}},
+           std::pair{
+               "seed: 1\nmax-num-seq: 2\n",
+               std::vector{":2: unknown option 'max-num-seq'", "did you mean --max-num-seqs?"}},
            {"seed: 1\n\nseed: 2\n", std::vector{":3:", "before in this file"}},
            {"seed:\n", std::vector{":1:", "no value"}},
            {"max-num-seqs: many\n", std::vector{":1:", "'many'"}},
@@ -133,16 +157,20 @@ TEST_F(ConfigurationTest, mistakes_in_a_file_are_located) {
            {"a: [1\nb: 2\n", std::vector{"not YAML"}},
            {"- a\n- b\n", std::vector{":1:", "option: value"}},
            {"config: other.yaml\n", std::vector{":1:", "only works on the command line"}},
-           {"compilation-config: {cudagraph_mode: [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]}\n", std::vector{"too large"}},
+           {"compilation-config: {cudagraph_mode: "
+            "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]}\n",
+            std::vector{"too large"}},
            {"? {a: b}\n: c\n", std::vector{":1:", "long name"}},
        }) {
     const std::string message = refusal(yaml);
-    for (const char* part : expected) EXPECT_NE(message.find(part), std::string::npos) << yaml << message;
+    for (const char* part : expected)
+      EXPECT_NE(message.find(part), std::string::npos) << yaml << message;
   }
 }
 
 TEST_F(ConfigurationTest, mistakes_in_the_environment_name_the_variable) {
-  EXPECT_TRUE(refusal("", {}, {{"REPRISE_ARG_MAX_NUM_SEQS", "x"}}).starts_with("REPRISE_ARG_MAX_NUM_SEQS: "));
+  EXPECT_TRUE(refusal("", {}, {{"REPRISE_ARG_MAX_NUM_SEQS", "x"}})
+                  .starts_with("REPRISE_ARG_MAX_NUM_SEQS: "));
   // What is overridden is not looked at.
   EXPECT_EQ(refusal("", {"--max-num-seqs", "1"}, {{"REPRISE_ARG_MAX_NUM_SEQS", "x"}}), "accepted");
 }
@@ -150,7 +178,10 @@ TEST_F(ConfigurationTest, mistakes_in_the_environment_name_the_variable) {
 TEST_F(ConfigurationTest, a_file_that_explodes_is_refused) {
   std::string bomb = "compilation-config:\n  a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n";
   for (int i = 1; i < 9; ++i) {
-    bomb += fmt::format("  a{0}: &a{0} [*a{1}, *a{1}, *a{1}, *a{1}, *a{1}, *a{1}, *a{1}, *a{1}, *a{1}, *a{1}]\n", i, i - 1);
+    bomb += fmt::format(
+        "  a{0}: &a{0} [*a{1}, *a{1}, *a{1}, *a{1}, *a{1}, *a{1}, *a{1}, *a{1}, *a{1}, *a{1}]\n",
+        i,
+        i - 1);
   }
   EXPECT_NE(refusal(bomb).find("too large"), std::string::npos);
   EXPECT_NE(refusal(std::string(2 << 20, '#')).find("no configuration"), std::string::npos);
@@ -159,7 +190,10 @@ TEST_F(ConfigurationTest, a_file_that_explodes_is_refused) {
 TEST(YamlScalar, any_text_reads_back_as_itself) {
   OptionTable table("", "");
   table.add({.name = "x", .value_name = "TEXT", .apply = [](std::string_view) {}});
-  for (std::string_view text : {"a", "1", "-", "--x", "a b", "a: b", "#", "null", "true", "", "\"", "\\", "\n", "\t", "é", "[1]", "{}", "*a", "&a", "!t", "%", "@", "~", "1e5", "0x1F", "[\"*\"]", "\x7f", "x#y", "x #y"}) {
+  for (std::string_view text :
+       {"a",  "1",  "-",  "--x", "a b",  "a: b",    "#",    "null", "true", "",
+        "\"", "\\", "\n", "\t",  "é",    "[1]",     "{}",   "*a",   "&a",   "!t",
+        "%",  "@",  "~",  "1e5", "0x1F", "[\"*\"]", "\x7f", "x#y",  "x #y"}) {
     const std::string yaml = "x: " + to_yaml_scalar(text) + "\n";
     const std::vector<Assignment> read = parse_config(table, yaml, "f");
     ASSERT_EQ(read.size(), 1U) << yaml;
@@ -171,8 +205,12 @@ TEST(Environment, variables_that_nothing_reads_are_known) {
   OptionTable table("", "");
   int32_t seqs = 0;
   table.add_integer("max-num-seqs", "", "", seqs);
-  EXPECT_EQ(unknown_variables(table, std::vector<std::string>{"VLLM_USE_V9", "PATH", "VLLM_API_KEY", "REPRISE_ARG_MAX_NUM_SEQS", "REPRISE_ARG_X"}),
-            (std::vector<std::string>{"REPRISE_ARG_X", "VLLM_USE_V9"}));
+  EXPECT_EQ(
+      unknown_variables(
+          table,
+          std::vector<std::string>{
+              "VLLM_USE_V9", "PATH", "VLLM_API_KEY", "REPRISE_ARG_MAX_NUM_SEQS", "REPRISE_ARG_X"}),
+      (std::vector<std::string>{"REPRISE_ARG_X", "VLLM_USE_V9"}));
 }
 
 }  // namespace

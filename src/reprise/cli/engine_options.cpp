@@ -119,9 +119,10 @@ void add_compilation_options(OptionTable& table,
        .help =
            "Compile level, as -cc.mode: 0 nothing, 1 and 2 the whole, 3 pieces with all passes.",
        .default_text = "3; 0 with -O0",
-       .apply = [&compilation_config](std::string_view value) {
-         compilation_config["mode"] = to_string(parse_level(value));
-       },
+       .apply =
+           [&compilation_config](std::string_view value) {
+             compilation_config["mode"] = to_string(parse_level(value));
+           },
        .choices = {"0", "1", "2", "3"}});
   table.add(
       {.name = "optimization-level",
@@ -130,9 +131,8 @@ void add_compilation_options(OptionTable& table,
        .value_name = "0..3",
        .help = "Fills what is left unset: O0 eager, O1 piecewise graphs, O2 and O3 both kinds.",
        .default_text = "2",
-       .apply = [&level](std::string_view value) {
-         level = cudagraph::parse_optimization_level(value);
-       },
+       .apply =
+           [&level](std::string_view value) { level = cudagraph::parse_optimization_level(value); },
        .choices = {"0", "1", "2", "3"}});
 }
 
@@ -144,8 +144,9 @@ void add_attention_options(OptionTable& table, std::string& backend, int32_t& fl
   table.add({.name = "attention-backend",
              .group = kGraphs,
              .value_name = "NAME",
-             .help = "How attention is computed, which decides what graphs can hold of it: the backend "
-                     "that plays the part which vLLM's of this name has there.",
+             .help =
+                 "How attention is computed, which decides what graphs can hold of it: the backend "
+                 "that plays the part which vLLM's of this name has there.",
              .default_text = "auto",
              .apply =
                  [&backend](std::string_view value) {
@@ -192,12 +193,13 @@ void add_engine_options(OptionTable& table, api::EngineArgs& args) {
              .default_text = "the model's",
              .apply = [&args](std::string_view value) { args.chat_template = std::string(value); },
              .example = "{{ messages }}"});
-  table.add_text("generation-config",
-                 kModel,
-                 "SOURCE",
-                 "Recommended sampling parameters: auto is the model's generation_config.json, vllm "
-                 "is none, else a folder with that file.",
-                 args.generation_config);
+  table.add_text(
+      "generation-config",
+      kModel,
+      "SOURCE",
+      "Recommended sampling parameters: auto is the model's generation_config.json, vllm "
+      "is none, else a folder with that file.",
+      args.generation_config);
   table.add_object("override-generation-config",
                    kModel,
                    "Members that replace those of generation_config.json.",
@@ -249,15 +251,14 @@ void add_engine_options(OptionTable& table, api::EngineArgs& args) {
                     kScheduler,
                     "Most tokens of one prompt in a step; 0 = as many as fit.",
                     args.long_prefill_token_threshold);
-  table.add({.name = "scheduling-policy",
-             .group = kScheduler,
-             .value_name = "POLICY",
-             .help = "fcfs, or priority: requests with a lower `priority` first.",
-             .default_text = "fcfs",
-             .apply = [&args](std::string_view value) {
-               args.scheduling_policy = parse_policy(value);
-             },
-             .choices = {"fcfs", "priority"}});
+  table.add(
+      {.name = "scheduling-policy",
+       .group = kScheduler,
+       .value_name = "POLICY",
+       .help = "fcfs, or priority: requests with a lower `priority` first.",
+       .default_text = "fcfs",
+       .apply = [&args](std::string_view value) { args.scheduling_policy = parse_policy(value); },
+       .choices = {"fcfs", "priority"}});
   table.add_switch("async-scheduling",
                    kScheduler,
                    "Schedule a step while the one before it is computed.",

@@ -51,37 +51,45 @@ constexpr std::array kVariables = {
     Variable{"VLLM_API_KEY", "The same by vLLM's name.", "api-key"},
     Variable{"VLLM_SERVER_DEV_MODE", "serve: 1 is --dev.", "dev", number_to_switch},
     Variable{"VLLM_LOGGING_LEVEL",
-             "serve: least level of the log: DEBUG, INFO, WARNING or ERROR; DEBUG also logs the text of requests "
+             "serve: least level of the log: DEBUG, INFO, WARNING or ERROR; DEBUG also logs the "
+             "text of requests "
              "that --enable-log-requests logs.",
              ""},
     Variable{"VLLM_LOGGING_PREFIX", "serve: what every line of the log begins with.", ""},
     Variable{"VLLM_LOGGING_COLOR", "serve: 1 colours the log, 0 never; else a terminal does.", ""},
     Variable{"NO_COLOR", "Not empty: no colours.", ""},
     Variable{"VLLM_LOG_STATS_INTERVAL", "serve: seconds between lines about throughput. [10]", ""},
-    Variable{"VLLM_KEEP_ALIVE_ON_ENGINE_DEATH",
-             "serve: 1 keeps a server whose device is lost answering 503; else it ends with status 1.",
-             ""},
+    Variable{
+        "VLLM_KEEP_ALIVE_ON_ENGINE_DEATH",
+        "serve: 1 keeps a server whose device is lost answering 503; else it ends with status 1.",
+        ""},
     Variable{"VLLM_TORCH_PROFILER_DIR",
              "serve: folder for traces, as --profiler-config.torch_profiler_dir.",
              "profiler-config",
              folder_to_profiler_config},
     Variable{"OPENAI_API_KEY", "Key that bench serve, chat and complete send.", ""},
-    Variable{"REPRISE_CACHE_ROOT", "Folder for compiled programs; --compile-cache-root comes first.", ""},
+    Variable{"REPRISE_CACHE_ROOT",
+             "Folder for compiled programs; --compile-cache-root comes first.",
+             ""},
     Variable{"VLLM_CACHE_ROOT",
              "If REPRISE_CACHE_ROOT is not given: compiled programs go to its folder "
              "reprise_compile_cache.",
              "compile-cache-root",
              cache_below_root},
     Variable{"XDG_CACHE_HOME", "If neither is given: $XDG_CACHE_HOME/reprise/compile_cache.", ""},
-    Variable{"HOME", "If that is not an absolute path: $HOME/.cache/reprise/compile_cache; else nowhere.", ""},
+    Variable{"HOME",
+             "If that is not an absolute path: $HOME/.cache/reprise/compile_cache; else nowhere.",
+             ""},
     Variable{"REPRISE_DISABLE_COMPILE_CACHE", "1 or true: as --disable-compile-cache.", ""},
     Variable{"VLLM_DISABLE_COMPILE_CACHE", "The same by vLLM's name.", ""},
     Variable{"VLLM_CPU_KVCACHE_SPACE",
              "GiB of memory for keys and values, as --kv-cache-memory-bytes; 0 = choose.",
              "kv-cache-memory-bytes",
              gib_to_bytes},
-    Variable{"VLLM_ATTENTION_BACKEND", "As --attention-backend.", "attention-backend", unless_empty},
-    Variable{"VLLM_FLASH_ATTN_VERSION", "As --flash-attn-version.", "flash-attn-version", unless_empty},
+    Variable{
+        "VLLM_ATTENTION_BACKEND", "As --attention-backend.", "attention-backend", unless_empty},
+    Variable{
+        "VLLM_FLASH_ATTN_VERSION", "As --flash-attn-version.", "flash-attn-version", unless_empty},
 };
 
 constexpr std::string_view kPrefix = "REPRISE_ARG_";
@@ -130,7 +138,8 @@ std::vector<Assignment> read_environment(const OptionTable& table, const LookUpV
     std::optional<std::string> value = look_up(variable);
     if (!value) continue;
     // 1 and 0 are how people write switches in an environment.
-    if (option.value_name.empty() && (*value == "1" || *value == "0")) value = *value == "1" ? "true" : "false";
+    if (option.value_name.empty() && (*value == "1" || *value == "0"))
+      value = *value == "1" ? "true" : "false";
     add(&option, variable, *value);
   }
   return found;
@@ -141,12 +150,14 @@ std::vector<std::string> unknown_variables(const OptionTable& table,
   std::vector<std::string> unknown;
   for (const std::string& name : set_names) {
     if (!name.starts_with("VLLM_") && !name.starts_with("REPRISE_")) continue;
-    const bool is_listed = std::any_of(kVariables.begin(), kVariables.end(), [&](const Variable& variable) {
-      return variable.name == name;
-    });
-    const bool is_option = std::any_of(table.options().begin(), table.options().end(), [&](const Option& option) {
-      return !is_about_configuration(option.name) && variable_of(option.name) == name;
-    });
+    const bool is_listed =
+        std::any_of(kVariables.begin(), kVariables.end(), [&](const Variable& variable) {
+          return variable.name == name;
+        });
+    const bool is_option =
+        std::any_of(table.options().begin(), table.options().end(), [&](const Option& option) {
+          return !is_about_configuration(option.name) && variable_of(option.name) == name;
+        });
     if (!is_listed && !is_option) unknown.push_back(name);
   }
   std::sort(unknown.begin(), unknown.end());

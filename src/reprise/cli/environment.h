@@ -24,7 +24,8 @@ struct Variable {
   std::string_view option;
   /// The option's value; no value = as if the variable were not set. Null: the value itself.
   /// \throws InvalidArgument
-  std::optional<std::string> (*convert)(std::string_view value, const LookUpVariable& look_up) = nullptr;
+  std::optional<std::string> (*convert)(std::string_view value,
+                                        const LookUpVariable& look_up) = nullptr;
 };
 
 [[nodiscard]] std::span<const Variable> environment_variables();

@@ -31,7 +31,11 @@ OptionTable make_table(EvalArguments& arguments) {
                     "Answers word problems greedily and compares the number after '####' with the "
                     "right one, in each cudagraph mode.");
   constexpr const char* kTask = "Task";
-  table.add_text("problems", kTask, "FILE", "JSON lines with question and answer, as gsm8k has them.", arguments.problems);
+  table.add_text("problems",
+                 kTask,
+                 "FILE",
+                 "JSON lines with question and answer, as gsm8k has them.",
+                 arguments.problems);
   table.add_integer("limit", kTask, "Only the first N problems; 0 = all.", arguments.limit);
   table.add_integer("max-tokens", kTask, "Longest answer.", arguments.max_tokens);
   table.add_switch("json", "Output", "One JSON object.", arguments.json);
@@ -56,7 +60,8 @@ std::string final_number(std::string_view text) {
 
 std::vector<Problem> load_problems(const std::string& path, int32_t limit) {
   std::ifstream file(path);
-  if (!file) throw FileError("E_MISSING", path, "", "cannot be opened; name a file with --problems");
+  if (!file)
+    throw FileError("E_MISSING", path, "", "cannot be opened; name a file with --problems");
   std::vector<Problem> problems;
   std::string line;
   for (int number = 1; std::getline(file, line); ++number) {
@@ -155,8 +160,10 @@ int run_eval(std::span<const std::string> raw_arguments) {
     fmt::print("{}\n", document.dump(2));
     return 0;
   }
-  fmt::print("{} problems, 0-shot, greedy, strict match of the number after ####\n\n", problems.size());
-  fmt::print("{:<19} {:<11} {:>6}   {:<6}  {}\n", "cudagraph_mode", "metric", "value", "stderr", "tokens");
+  fmt::print("{} problems, 0-shot, greedy, strict match of the number after ####\n\n",
+             problems.size());
+  fmt::print(
+      "{:<19} {:<11} {:>6}   {:<6}  {}\n", "cudagraph_mode", "metric", "value", "stderr", "tokens");
   for (const Score& score : scores) {
     fmt::print("{:<19} {:<11} {:>6.4f} ± {:.4f}  {}\n",
                to_string(score.mode),

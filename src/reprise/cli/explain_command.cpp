@@ -25,9 +25,10 @@ cudagraph::AttentionCGSupport parse_support(std::string_view text) {
                                      AttentionCGSupport::ALWAYS}) {
     if (upper == to_string(support)) return support;
   }
-  throw InvalidArgument(fmt::format(
-      "--attention-support: '{}' is not one of ALWAYS, UNIFORM_BATCH, UNIFORM_SINGLE_TOKEN_DECODE, NEVER",
-      text));
+  throw InvalidArgument(
+      fmt::format("--attention-support: '{}' is not one of ALWAYS, UNIFORM_BATCH, "
+                  "UNIFORM_SINGLE_TOKEN_DECODE, NEVER",
+                  text));
 }
 
 struct ExplainArguments {
@@ -45,10 +46,11 @@ struct ExplainArguments {
 };
 
 OptionTable make_table(ExplainArguments& arguments) {
-  OptionTable table("reprise explain [MODEL] [options]",
-                    "Prints the resolved cudagraph mode with every reason, the capture sizes, and for "
-                    "each --batch the decision. Needs no weights and no device; reads nothing of MODEL, "
-                    "unless --compile asks what becomes of it.");
+  OptionTable table(
+      "reprise explain [MODEL] [options]",
+      "Prints the resolved cudagraph mode with every reason, the capture sizes, and for "
+      "each --batch the decision. Needs no weights and no device; reads nothing of MODEL, "
+      "unless --compile asks what becomes of it.");
   constexpr const char* kBatches = "Batches";
   constexpr const char* kWhatIf = "What if";
   table.add({.name = "batch",
@@ -62,17 +64,35 @@ OptionTable make_table(ExplainArguments& arguments) {
              .value_name = "LEVEL",
              .help = "What the weakest attention backend can capture.",
              .default_text = "that of --attention-backend",
-             .apply = [&](std::string_view value) { arguments.attention_support = parse_support(value); }});
-  table.add_integer("max-num-seqs", kWhatIf, "Most requests in one step.", arguments.inputs.max_num_seqs);
-  table.add_integer("max-num-batched-tokens", kWhatIf, "Most tokens in one step.", arguments.inputs.max_num_batched_tokens);
-  table.add_integer("num-speculative-tokens", kWhatIf, "Draft tokens verified per step.", arguments.inputs.num_speculative_tokens);
-  table.add_integer("tensor-parallel-size", kWhatIf, "Ranks one layer is split over.", arguments.inputs.tensor_parallel_size);
+             .apply = [&](std::string_view value) {
+               arguments.attention_support = parse_support(value);
+             }});
+  table.add_integer(
+      "max-num-seqs", kWhatIf, "Most requests in one step.", arguments.inputs.max_num_seqs);
+  table.add_integer("max-num-batched-tokens",
+                    kWhatIf,
+                    "Most tokens in one step.",
+                    arguments.inputs.max_num_batched_tokens);
+  table.add_integer("num-speculative-tokens",
+                    kWhatIf,
+                    "Draft tokens verified per step.",
+                    arguments.inputs.num_speculative_tokens);
+  table.add_integer("tensor-parallel-size",
+                    kWhatIf,
+                    "Ranks one layer is split over.",
+                    arguments.inputs.tensor_parallel_size);
   table.add_switch("enable-lora", kWhatIf, "Adapters are served.", arguments.enable_lora);
   table.add_integer("max-loras", kWhatIf, "Adapters in one step.", arguments.max_loras);
   table.add_switch("pooling", kWhatIf, "An embedding model.", arguments.inputs.pooling);
-  table.add_switch("cascade", kWhatIf, "Shared-prefix attention is enabled.", arguments.inputs.cascade_enabled);
-  table.add_switch("compile", kWhatIf, "Also compile MODEL, with made-up weights: which level runs, or why its trace is refused.", arguments.compile);
-  table.add_switch("enforce-eager", kWhatIf, "No graphs and no compiler.", arguments.inputs.enforce_eager);
+  table.add_switch(
+      "cascade", kWhatIf, "Shared-prefix attention is enabled.", arguments.inputs.cascade_enabled);
+  table.add_switch(
+      "compile",
+      kWhatIf,
+      "Also compile MODEL, with made-up weights: which level runs, or why its trace is refused.",
+      arguments.compile);
+  table.add_switch(
+      "enforce-eager", kWhatIf, "No graphs and no compiler.", arguments.inputs.enforce_eager);
   add_attention_options(table, arguments.attention_backend, arguments.flash_attn_version);
   add_compilation_options(table, arguments.compilation_config, arguments.inputs.optimization_level);
   table.add_switch("json", "Output", "One JSON object.", arguments.json);

@@ -27,8 +27,9 @@ struct GenerateArguments {
 };
 
 OptionTable make_table(GenerateArguments& arguments) {
-  OptionTable table("reprise generate MODEL --prompt TEXT [options]",
-                    "Loads a model folder and streams its answer. Several --prompt run as one batch.");
+  OptionTable table(
+      "reprise generate MODEL --prompt TEXT [options]",
+      "Loads a model folder and streams its answer. Several --prompt run as one batch.");
   constexpr const char* kPrompts = "Prompts and output";
   table.add({.name = "prompt",
              .short_name = "-p",
@@ -43,10 +44,16 @@ OptionTable make_table(GenerateArguments& arguments) {
                  arguments.prompts.emplace_back(value);
                }
              }});
-  table.add_switch("chat", kPrompts, "Put each prompt through the model's chat template.", arguments.chat);
+  table.add_switch(
+      "chat", kPrompts, "Put each prompt through the model's chat template.", arguments.chat);
   table.add_switch("stream", kPrompts, "Print text as it comes.", arguments.stream);
-  table.add_switch("json", kPrompts, "One JSON object with tokens, times and graph counters.", arguments.json);
-  table.add_switch("verbose", kPrompts, "Say more about start-up: what was compiled, reasons, one line per captured key.", arguments.verbose);
+  table.add_switch(
+      "json", kPrompts, "One JSON object with tokens, times and graph counters.", arguments.json);
+  table.add_switch(
+      "verbose",
+      kPrompts,
+      "Say more about start-up: what was compiled, reasons, one line per captured key.",
+      arguments.verbose);
   return table;
 }
 
@@ -59,10 +66,11 @@ void add_recorded_sampling(OptionTable& table,
   add_sampling_options(typed, scratch);
   for (const Option& option : typed.options()) {
     Option recording = option;
-    recording.apply = [apply = option.apply, name = option.name, &recorded](std::string_view value) {
-      apply(value);
-      recorded.push_back(fmt::format("--{}={}", name, value));
-    };
+    recording.apply =
+        [apply = option.apply, name = option.name, &recorded](std::string_view value) {
+          apply(value);
+          recorded.push_back(fmt::format("--{}={}", name, value));
+        };
     table.add(std::move(recording));
   }
 }
@@ -84,8 +92,7 @@ Json graphs_to_json(api::LLM& llm) {
   using cudagraph::CudagraphRuntimeMode;
   const api::StartupReport& report = llm.startup_report();
   Json modes = Json::object();
-  for (CudagraphRuntimeMode mode :
-       {CudagraphRuntimeMode::PIECEWISE, CudagraphRuntimeMode::FULL}) {
+  for (CudagraphRuntimeMode mode : {CudagraphRuntimeMode::PIECEWISE, CudagraphRuntimeMode::FULL}) {
     size_t keys = 0;
     double seconds = 0;
     size_t bytes = 0;
@@ -116,7 +123,8 @@ void print_plain(const std::vector<api::RequestOutput>& results, bool streamed) 
   for (size_t i = 0; i < results.size(); ++i) {
     if (results.size() > 1) fmt::print("[{}] {}", i, results[i].prompt);
     if (!streamed || results.size() > 1) fmt::print("{}\n", results[i].output.text);
-    if (!results[i].output.error.empty()) fmt::print(stderr, "error: {}\n", results[i].output.error);
+    if (!results[i].output.error.empty())
+      fmt::print(stderr, "error: {}\n", results[i].output.error);
   }
 }
 
@@ -170,7 +178,8 @@ int run_generate(std::span<const std::string> raw_arguments) {
   print_plain(results, streams);
   const api::RequestMetrics& first = results[0].metrics;
   fmt::print(stderr,
-             "{} tokens, first after {:.1f} ms, then {:.3f} ms each; replayed FULL {}, PIECEWISE {}, eager {} steps\n",
+             "{} tokens, first after {:.1f} ms, then {:.3f} ms each; replayed FULL {}, PIECEWISE "
+             "{}, eager {} steps\n",
              first.num_output_tokens,
              first.time_to_first_token * 1e3,
              first.time_per_output_token() * 1e3,

@@ -90,29 +90,28 @@ void add_address(OptionTable& table, server::ServerOptions& options) {
                  "PATH",
                  "Listen on a Unix socket instead; no key is needed.",
                  options.unix_socket);
-  table.add({.name = "root-path",
-             .group = kServer,
-             .value_name = "/PREFIX",
-             .help = "What a proxy leaves in front of every path.",
-             .apply = [&options](std::string_view value) {
-               options.http.root_path = parse_root_path(value);
-             },
-             .example = "/proxy"});
+  table.add(
+      {.name = "root-path",
+       .group = kServer,
+       .value_name = "/PREFIX",
+       .help = "What a proxy leaves in front of every path.",
+       .apply =
+           [&options](std::string_view value) { options.http.root_path = parse_root_path(value); },
+       .example = "/proxy"});
 }
 
 void add_keys(OptionTable& table, server::ServerOptions& options) {
-  table.add({.name = "api-key",
-             .group = kServer,
-             .value_name = "KEY",
-             .help =
-                 "Key that clients must send; may be repeated. Others can see it in the list of "
-                 "processes: --api-key-file and VLLM_API_KEY are safer.",
-             .apply = [&options](std::string_view value) {
-               add_api_key(options.api_keys, "--api-key", value);
-             },
-             .takes_several = true,
-             .is_secret = true,
-             .adds_up = true});
+  table.add(
+      {.name = "api-key",
+       .group = kServer,
+       .value_name = "KEY",
+       .help = "Key that clients must send; may be repeated. Others can see it in the list of "
+               "processes: --api-key-file and VLLM_API_KEY are safer.",
+       .apply = [&options](
+                    std::string_view value) { add_api_key(options.api_keys, "--api-key", value); },
+       .takes_several = true,
+       .is_secret = true,
+       .adds_up = true});
   table.add({.name = "api-key-file",
              .group = kServer,
              .value_name = "FILE",
@@ -180,13 +179,15 @@ void add_tls(OptionTable& table, server::TlsOptions& tls) {
              .value_name = "N",
              .help = "Certificates of clients: 0 are not asked for, 1 are checked, 2 are required.",
              .default_text = "0",
-             .apply = [&tls](std::string_view value) {
-               const int64_t number = parse_human_integer("--ssl-cert-reqs", value);
-               if (number < 0 || number > 2) {
-                 throw InvalidArgument(fmt::format("--ssl-cert-reqs: {} is not 0, 1 or 2", number));
-               }
-               tls.client_certificates = static_cast<server::ClientCertificates>(number);
-             },
+             .apply =
+                 [&tls](std::string_view value) {
+                   const int64_t number = parse_human_integer("--ssl-cert-reqs", value);
+                   if (number < 0 || number > 2) {
+                     throw InvalidArgument(
+                         fmt::format("--ssl-cert-reqs: {} is not 0, 1 or 2", number));
+                   }
+                   tls.client_certificates = static_cast<server::ClientCertificates>(number);
+                 },
              .choices = {"0", "1", "2"}});
   table.add_text(
       "ssl-ciphers", kTls, "LIST", "Ciphers of TLS 1.2 in OpenSSL's notation.", tls.ciphers);

@@ -52,21 +52,34 @@ constexpr std::array kCommands = {
     Command{"run-batch", "A file of requests in OpenAI's batch format.", run_run_batch},
     Command{"chat", "Talk to the model of a running server.", run_chat},
     Command{"complete", "Have a running server go on with a text.", run_complete},
-    Command{"dump", "What the compiler makes of a model: pieces, passes, launches, as text or page.", run_dump},
+    Command{"dump",
+            "What the compiler makes of a model: pieces, passes, launches, as text or page.",
+            run_dump},
     Command{"eval", "Exact match on word problems, per mode.", run_eval},
-    Command{"explain", "Which level, mode, sizes, which graph for which batch, and why. Loads nothing unless asked.", run_explain},
-    Command{"collect-env", "What a bug report needs to know about this machine and build.", run_collect_env},
-    Command{"completion", "A script that completes commands and options in bash, zsh or fish.", run_completion},
+    Command{"explain",
+            "Which level, mode, sizes, which graph for which batch, and why. Loads nothing unless "
+            "asked.",
+            run_explain},
+    Command{"collect-env",
+            "What a bug report needs to know about this machine and build.",
+            run_collect_env},
+    Command{"completion",
+            "A script that completes commands and options in bash, zsh or fish.",
+            run_completion},
     Command{"man", "The manual page of a command: reprise man serve | man -l -", show_manual},
-    Command{"reference", "Pages of the documentation that the program writes itself.", run_reference},
+    Command{
+        "reference", "Pages of the documentation that the program writes itself.", run_reference},
 };
 
 void print_help() {
-  fmt::print("Reprise {}: an LLM engine that replays captured graphs.\n\nusage: reprise COMMAND [options]\n\n",
-             reprise::cli::kVersion);
+  fmt::print(
+      "Reprise {}: an LLM engine that replays captured graphs.\n\nusage: reprise COMMAND "
+      "[options]\n\n",
+      reprise::cli::kVersion);
   for (const Command& command : kCommands) fmt::print("  {:<11} {}\n", command.name, command.help);
-  fmt::print("\n  --help     This text; reprise COMMAND --help for a command's options.\n"
-             "  --version  Version and what this CPU can do.\n\nEnvironment:\n");
+  fmt::print(
+      "\n  --help     This text; reprise COMMAND --help for a command's options.\n"
+      "  --version  Version and what this CPU can do.\n\nEnvironment:\n");
   fmt::print("  {:<30} {}\n", "REPRISE_ARG_<OPTION>", kOptionVariables);
   for (const Variable& variable : environment_variables()) {
     fmt::print("  {:<30} {}\n", variable.name, variable.help);
@@ -83,7 +96,8 @@ void print_manual() {
   for (const Command& command : kCommands) page.add_entry(command.name, command.help);
   page.add_section("Environment");
   page.add_entry("REPRISE_ARG_<OPTION>", kOptionVariables);
-  for (const Variable& variable : environment_variables()) page.add_entry(variable.name, variable.help);
+  for (const Variable& variable : environment_variables())
+    page.add_entry(variable.name, variable.help);
   page.add_section("Exit status");
   for (const ExitCode& code : kExitCodes) page.add_entry(std::to_string(code.value), code.help);
   fmt::print("{}", page.text());
@@ -91,12 +105,13 @@ void print_manual() {
 
 void print_completions() {
   for (const Command& command : kCommands) fmt::print("{}\t\t{}\n", command.name, command.help);
-  fmt::print("--help\t\tCommands and environment.\n--version\t\tVersion and what this CPU can do.\n");
+  fmt::print(
+      "--help\t\tCommands and environment.\n--version\t\tVersion and what this CPU can do.\n");
 }
 
 int dispatch(std::span<const std::string> arguments) {
-  if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h" || arguments[0] == "help" ||
-      arguments[0].starts_with("--help=")) {
+  if (arguments.empty() || arguments[0] == "--help" || arguments[0] == "-h" ||
+      arguments[0] == "help" || arguments[0].starts_with("--help=")) {
     if (!arguments.empty() && arguments[0] == "--help=format:man") {
       print_manual();
     } else if (!arguments.empty() && arguments[0] == "--help=format:completion") {
@@ -122,9 +137,11 @@ int dispatch(std::span<const std::string> arguments) {
 
 int show_manual(std::span<const std::string> arguments) {
   if (reprise::cli::OptionTable::asks_for_help(arguments)) {
-    fmt::print("{}", reprise::cli::OptionTable(
-        "reprise man [COMMAND ...]",
-        "Writes a manual page for man(1): reprise man serve | man -l -").help_text(arguments));
+    fmt::print(
+        "{}",
+        reprise::cli::OptionTable("reprise man [COMMAND ...]",
+                                  "Writes a manual page for man(1): reprise man serve | man -l -")
+            .help_text(arguments));
     return 0;
   }
   std::vector<std::string> words(arguments.begin(), arguments.end());

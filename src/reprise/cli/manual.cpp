@@ -40,7 +40,9 @@ std::string page_name(std::string_view usage) {
   std::string name;
   while (!usage.empty()) {
     const std::string_view word = usage.substr(0, usage.find(' '));
-    if (word.empty() || word.find_first_not_of("abcdefghijklmnopqrstuvwxyz-") != std::string_view::npos) break;
+    if (word.empty() ||
+        word.find_first_not_of("abcdefghijklmnopqrstuvwxyz-") != std::string_view::npos)
+      break;
     if (!name.empty()) name += '-';
     name += word;
     usage.remove_prefix(std::min(word.size() + 1, usage.size()));

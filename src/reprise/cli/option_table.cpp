@@ -78,7 +78,10 @@ void OptionTable::add_switch(std::string name, std::string group, std::string he
        .apply = [&target](std::string_view value) { target = value == "true"; }});
 }
 
-void OptionTable::add_integer(std::string name, std::string group, std::string help, int32_t& target) {
+void OptionTable::add_integer(std::string name,
+                              std::string group,
+                              std::string help,
+                              int32_t& target) {
   std::string flag = "--" + name;
   add({.name = std::move(name),
        .group = std::move(group),
@@ -87,7 +90,8 @@ void OptionTable::add_integer(std::string name, std::string group, std::string h
        .default_text = std::to_string(target),
        .apply = [&target, flag](std::string_view value) {
          const int64_t number = parse_human_integer(flag, value);
-         if (number < std::numeric_limits<int32_t>::min() || number > std::numeric_limits<int32_t>::max()) {
+         if (number < std::numeric_limits<int32_t>::min() ||
+             number > std::numeric_limits<int32_t>::max()) {
            throw InvalidArgument(fmt::format("{}: {} is out of range", flag, value));
          }
          target = static_cast<int32_t>(number);
@@ -118,7 +122,8 @@ void OptionTable::add_object(std::string name, std::string group, std::string he
            [&target, flag](std::string_view value) {
              const Json object = parse_json(value, flag);
              if (!object.is_object()) {
-               throw InvalidArgument(fmt::format("{}: expected a JSON object, got '{}'", flag, value));
+               throw InvalidArgument(
+                   fmt::format("{}: expected a JSON object, got '{}'", flag, value));
              }
              target.update(object, true);
            },
@@ -131,16 +136,18 @@ void OptionTable::add_object(std::string name, std::string group, std::string he
 }
 
 const Option* OptionTable::find(std::string_view name) const {
-  const auto found = std::find_if(options_.begin(),
-                                  options_.end(),
-                                  [wanted = with_dashes(name)](const Option& option) { return option.name == wanted; });
+  const auto found = std::find_if(
+      options_.begin(), options_.end(), [wanted = with_dashes(name)](const Option& option) {
+        return option.name == wanted;
+      });
   return found == options_.end() ? nullptr : &*found;
 }
 
 const Option* OptionTable::find_flag(std::string_view flag) const {
   if (flag.starts_with("--")) return find(flag.substr(2));
-  const auto found = std::find_if(
-      options_.begin(), options_.end(), [flag](const Option& option) { return option.short_name == flag; });
+  const auto found = std::find_if(options_.begin(), options_.end(), [flag](const Option& option) {
+    return option.short_name == flag;
+  });
   return found == options_.end() ? nullptr : &*found;
 }
 
@@ -155,8 +162,8 @@ ScannedArguments OptionTable::scan(std::span<const std::string> arguments) const
     return argument == "-" || !argument.starts_with('-');
   };
   const auto may_take_more = [&](const std::string& argument) {
-    const bool is_number = std::all_of(
-        argument.begin(), argument.end(), [](char c) { return c >= '0' && c <= '9'; });
+    const bool is_number =
+        std::all_of(argument.begin(), argument.end(), [](char c) { return c >= '0' && c <= '9'; });
     return is_value(argument) && (model_is_named || !scanned.positional.empty() || is_number);
   };
   bool options_ended = false;
@@ -181,7 +188,8 @@ ScannedArguments OptionTable::scan(std::span<const std::string> arguments) const
     const Option* option = find_flag(parts.name);
     if (option == nullptr && parts.name.starts_with("--no-")) {
       option = find(parts.name.substr(5));
-      if (option != nullptr && option->value_name.empty() && !parts.has_value && parts.path.empty()) {
+      if (option != nullptr && option->value_name.empty() && !parts.has_value &&
+          parts.path.empty()) {
         give(*option, "false");
         continue;
       }
@@ -190,7 +198,9 @@ ScannedArguments OptionTable::scan(std::span<const std::string> arguments) const
     // "-O2" is written without a space.
     if (option == nullptr && argument.size() > 2 && !argument.starts_with("--")) {
       option = find_flag(argument.substr(0, 2));
-      if (option != nullptr) parts = {.name = parts.name, .value = std::string_view(argument).substr(2), .has_value = true};
+      if (option != nullptr)
+        parts = {
+            .name = parts.name, .value = std::string_view(argument).substr(2), .has_value = true};
     }
     if (option == nullptr) refuse(argument);
     if (!parts.path.empty() && !option->apply_dotted) refuse(argument);
@@ -200,7 +210,8 @@ ScannedArguments OptionTable::scan(std::span<const std::string> arguments) const
     }
     if (!parts.has_value) {
       if (i + 1 >= arguments.size()) {
-        throw InvalidArgument(fmt::format("--{}: needs a value ({})", option->name, option->value_name));
+        throw InvalidArgument(
+            fmt::format("--{}: needs a value ({})", option->name, option->value_name));
       }
       parts.value = arguments[++i];
     }
@@ -247,7 +258,8 @@ void OptionTable::refuse(std::string_view argument) const {
   std::string_view bare = std::string_view(parts.name).substr(dashes);
   std::string nearest = suggestion(bare);
   if (nearest.empty() && bare.starts_with("no-")) nearest = suggestion(bare.substr(3));
-  throw InvalidArgument(fmt::format("unknown option {}{}; --help=all lists every option", argument, nearest));
+  throw InvalidArgument(
+      fmt::format("unknown option {}{}; --help=all lists every option", argument, nearest));
 }
 
 bool parse_switch(std::string_view option, std::string_view text) {
@@ -261,13 +273,26 @@ int64_t parse_human_integer(std::string_view option, std::string_view text) {
   int64_t factor = 1;
   if (!digits.empty()) {
     switch (digits.back()) {
-      case 'k': factor = 1000; break;
-      case 'K': factor = 1024; break;
-      case 'm': factor = 1'000'000; break;
-      case 'M': factor = 1024 * 1024; break;
-      case 'g': factor = 1'000'000'000; break;
-      case 'G': factor = int64_t{1024} * 1024 * 1024; break;
-      default: break;
+      case 'k':
+        factor = 1000;
+        break;
+      case 'K':
+        factor = 1024;
+        break;
+      case 'm':
+        factor = 1'000'000;
+        break;
+      case 'M':
+        factor = 1024 * 1024;
+        break;
+      case 'g':
+        factor = 1'000'000'000;
+        break;
+      case 'G':
+        factor = int64_t{1024} * 1024 * 1024;
+        break;
+      default:
+        break;
     }
     if (factor != 1) digits.remove_suffix(1);
   }
@@ -277,8 +302,10 @@ int64_t parse_human_integer(std::string_view option, std::string_view text) {
   const bool is_whole = error == std::errc{} && end == digits.data() + digits.size() &&
                         std::abs(scaled) < 9e15 && std::floor(scaled) == scaled;
   if (!is_whole) {
-    throw InvalidArgument(fmt::format(
-        "{}: '{}' is not a whole number (1k = 1000, 1K = 1024, 1M = 1048576 work too)", option, text));
+    throw InvalidArgument(
+        fmt::format("{}: '{}' is not a whole number (1k = 1000, 1K = 1024, 1M = 1048576 work too)",
+                    option,
+                    text));
   }
   return static_cast<int64_t>(scaled);
 }

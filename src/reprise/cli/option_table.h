@@ -60,7 +60,11 @@ class OptionTable {
   // Typed shorthands: the target must outlive the parse.
   void add_switch(std::string name, std::string group, std::string help, bool& target);
   void add_integer(std::string name, std::string group, std::string help, int32_t& target);
-  void add_text(std::string name, std::string group, std::string value_name, std::string help, std::string& target);
+  void add_text(std::string name,
+                std::string group,
+                std::string value_name,
+                std::string help,
+                std::string& target);
   /// A JSON object, whole or member by member: `--name.a.b 1`. Several are merged.
   void add_object(std::string name, std::string group, std::string help, Json& target);
 

@@ -60,7 +60,9 @@ TEST(OptionTable, takes_every_spelling_of_a_number_and_a_switch) {
         {std::vector<std::string>{"--no-enable-chunked-prefill"}, 256, false},
         {std::vector<std::string>{"--no_enable_chunked_prefill"}, 256, false},
         {std::vector<std::string>{"--enable-chunked-prefill=false"}, 256, false},
-        {std::vector<std::string>{"--no-enable-chunked-prefill", "--enable-chunked-prefill"}, 256, true}}) {
+        {std::vector<std::string>{"--no-enable-chunked-prefill", "--enable-chunked-prefill"},
+         256,
+         true}}) {
     Values values;
     make_table(values).parse(arguments);
     EXPECT_EQ(values.seqs, seqs) << arguments[0];
@@ -71,26 +73,32 @@ TEST(OptionTable, takes_every_spelling_of_a_number_and_a_switch) {
 TEST(OptionTable, several_values_never_swallow_the_model) {
   Values values;
   const OptionTable table = make_table(values);
-  EXPECT_EQ(table.parse(std::vector<std::string>{"m", "--served-model-name", "a", "b", "--max-num-seqs", "3"}),
+  EXPECT_EQ(table.parse(std::vector<std::string>{
+                "m", "--served-model-name", "a", "b", "--max-num-seqs", "3"}),
             std::vector<std::string>{"m"});
   EXPECT_EQ(values.names, (std::vector<std::string>{"a", "b"}));
   values.names.clear();
-  EXPECT_EQ(table.parse(std::vector<std::string>{"--served-model-name", "a", "m"}), std::vector<std::string>{"m"});
+  EXPECT_EQ(table.parse(std::vector<std::string>{"--served-model-name", "a", "m"}),
+            std::vector<std::string>{"m"});
   EXPECT_EQ(values.names, std::vector<std::string>{"a"});
   values.names.clear();  // a number is no folder
-  EXPECT_EQ(table.parse(std::vector<std::string>{"--served-model-name", "1", "2", "m"}), std::vector<std::string>{"m"});
+  EXPECT_EQ(table.parse(std::vector<std::string>{"--served-model-name", "1", "2", "m"}),
+            std::vector<std::string>{"m"});
   EXPECT_EQ(values.names, (std::vector<std::string>{"1", "2"}));
 }
 
 TEST(OptionTable, a_dotted_form_keeps_the_spelling_of_its_path) {
   Values values;
-  make_table(values).parse(std::vector<std::string>{"-cc.cudagraph_mode", "FULL", "--compilation_config.a.b_c=1", "-cc={}"});
+  make_table(values).parse(std::vector<std::string>{
+      "-cc.cudagraph_mode", "FULL", "--compilation_config.a.b_c=1", "-cc={}"});
   EXPECT_EQ(values.fields, (std::vector<std::string>{"cudagraph_mode=FULL", "a.b_c=1", "{}"}));
 }
 
 TEST(OptionTable, refuses_by_name_and_suggests_the_nearest) {
-  EXPECT_NE(refusal({"--max-num-seq", "1"}).find("did you mean --max-num-seqs?"), std::string::npos);
-  EXPECT_NE(refusal({"--no-enable-chunked-prefil"}).find("did you mean --enable-chunked-prefill?"), std::string::npos);
+  EXPECT_NE(refusal({"--max-num-seq", "1"}).find("did you mean --max-num-seqs?"),
+            std::string::npos);
+  EXPECT_NE(refusal({"--no-enable-chunked-prefil"}).find("did you mean --enable-chunked-prefill?"),
+            std::string::npos);
   EXPECT_NE(refusal({"--max-num-seqs"}).find("needs a value"), std::string::npos);
   EXPECT_NE(refusal({"--max-num-seqs", "many"}).find("'many'"), std::string::npos);
   EXPECT_NE(refusal({"--enable-chunked-prefill=2"}).find("not true or false"), std::string::npos);
@@ -101,7 +109,9 @@ TEST(OptionTable, refuses_by_name_and_suggests_the_nearest) {
 TEST(OptionTable, help_finds_by_group_by_name_and_by_word) {
   Values values;
   const OptionTable table = make_table(values);
-  const auto help = [&](std::string word) { return table.help_text(std::vector<std::string>{"--help=" + word}); };
+  const auto help = [&](std::string word) {
+    return table.help_text(std::vector<std::string>{"--help=" + word});
+  };
   EXPECT_NE(help("scheduler").find("--max-num-seqs"), std::string::npos);
   EXPECT_EQ(help("scheduler").find("--served-model-name"), std::string::npos);
   EXPECT_NE(help("max_num").find("--max-num-seqs"), std::string::npos);
@@ -121,7 +131,23 @@ TEST(ManualPage, text_cannot_become_a_macro) {
 // Words that mean something, put together at random, and words that mean nothing.
 TEST(OptionTable, no_arguments_whatever_do_more_than_be_refused) {
   const OptionTable table = serve_options();
-  std::vector<std::string> words = {"--", "-", "", "=", "--=", "-.", "--.", "-cc.", "-O", "-O9", "--no-", "--no-no-", "1K", "{", "[]", "\xff", "--a.b.c=d"};
+  std::vector<std::string> words = {"--",
+                                    "-",
+                                    "",
+                                    "=",
+                                    "--=",
+                                    "-.",
+                                    "--.",
+                                    "-cc.",
+                                    "-O",
+                                    "-O9",
+                                    "--no-",
+                                    "--no-no-",
+                                    "1K",
+                                    "{",
+                                    "[]",
+                                    "\xff",
+                                    "--a.b.c=d"};
   for (const Option& option : table.options()) {
     words.push_back("--" + option.name);
     words.push_back("--no-" + option.name + "=1");
@@ -132,7 +158,8 @@ TEST(OptionTable, no_arguments_whatever_do_more_than_be_refused) {
     std::vector<std::string> arguments(random() % 6);
     for (std::string& argument : arguments) {
       argument = words[random() % words.size()];
-      if (random() % 4 == 0) argument.insert(random() % (argument.size() + 1), 1, static_cast<char>(random() % 256));
+      if (random() % 4 == 0)
+        argument.insert(random() % (argument.size() + 1), 1, static_cast<char>(random() % 256));
     }
     try {
       (void)table.scan(arguments);

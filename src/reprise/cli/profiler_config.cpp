@@ -32,8 +32,7 @@ constexpr auto kNoEffect = std::to_array<std::string_view>({
 });
 
 [[noreturn]] void refuse(std::string_view field, std::string_view expected, const Json& got) {
-  throw InvalidArgument(
-      fmt::format("{}: {} is {}, got {}", kOption, field, expected, got.dump()));
+  throw InvalidArgument(fmt::format("{}: {} is {}, got {}", kOption, field, expected, got.dump()));
 }
 
 std::string read_text(std::string_view field, const Json& value) {
@@ -90,9 +89,11 @@ void add_profiler_config(OptionTable& table, server::ProfilerOptions& options) {
                  [&options](std::string_view text) {
                    const Json document = parse_json(text, kOption);
                    if (!document.is_object()) {
-                     throw InvalidArgument(fmt::format("{}: expected a JSON object, got {}", kOption, text));
+                     throw InvalidArgument(
+                         fmt::format("{}: expected a JSON object, got {}", kOption, text));
                    }
-                   for (const auto& [field, value] : document.items()) assign(options, field, value);
+                   for (const auto& [field, value] : document.items())
+                     assign(options, field, value);
                  },
              .apply_dotted =
                  [&options](std::string_view path, std::string_view value) {

@@ -31,9 +31,9 @@ std::string format_bytes(size_t bytes) {
 }
 
 api::StartupObserver StartupProgress::observer() {
-  return {.on_capture = [this](const cudagraph::CaptureRecord& record, size_t done, size_t total) {
-    on_capture(record, done, total);
-  },
+  return {.on_capture = [this](const cudagraph::CaptureRecord& record,
+                               size_t done,
+                               size_t total) { on_capture(record, done, total); },
           .on_stage = [](std::string_view name) { on_stage(name); },
           .on_weights = [this](uint64_t done, uint64_t total) { on_weights(done, total); }};
 }

@@ -28,7 +28,8 @@ std::string environment_page() {
 
 std::string exit_codes_page() {
   std::string text = "| code | meaning |\n|---|---|\n";
-  for (const ExitCode& code : kExitCodes) text += fmt::format("| {} | {} |\n", code.value, code.help);
+  for (const ExitCode& code : kExitCodes)
+    text += fmt::format("| {} | {} |\n", code.value, code.help);
   return text;
 }
 

@@ -58,20 +58,22 @@ void add_answer_options(OptionTable& table, server::AnswerReaderOptions& answers
              .value_name = "NAME",
              .help = fmt::format("How the model writes calls: {}.",
                                  fmt::join(output_parsers::tool_parser_names(), ", ")),
-             .apply = [&answers](std::string_view value) {
-               (void)output_parsers::create_tool_parser(value);
-               answers.tool_call_parser = value;
-             },
+             .apply =
+                 [&answers](std::string_view value) {
+                   (void)output_parsers::create_tool_parser(value);
+                   answers.tool_call_parser = value;
+                 },
              .choices = as_choices(output_parsers::tool_parser_names())});
   table.add({.name = "reasoning-parser",
              .group = kServer,
              .value_name = "NAME",
              .help = fmt::format("How the model marks its reasoning: {}.",
                                  fmt::join(output_parsers::reasoning_parser_names(), ", ")),
-             .apply = [&answers](std::string_view value) {
-               (void)output_parsers::reasoning_format(value);
-               answers.reasoning_parser = value;
-             },
+             .apply =
+                 [&answers](std::string_view value) {
+                   (void)output_parsers::reasoning_format(value);
+                   answers.reasoning_parser = value;
+                 },
              .choices = as_choices(output_parsers::reasoning_parser_names())});
   for (const char* name : {"structured-outputs-config", "guided-decoding-backend"}) {
     table.add({.name = name,
@@ -97,11 +99,8 @@ void add_request_options(OptionTable& table, server::RequestPolicy& requests) {
                    kServer,
                    "Let requests bring a chat template; it runs in a sandbox.",
                    requests.trust_request_chat_template);
-  table.add_text("response-role",
-                 kServer,
-                 "NAME",
-                 "Role of answers to chats.",
-                 requests.response_role);
+  table.add_text(
+      "response-role", kServer, "NAME", "Role of answers to chats.", requests.response_role);
   table.add_switch("exclude-tools-when-tool-choice-none",
                    kServer,
                    "Leave tools out of the prompt when none may be called.",
@@ -126,10 +125,11 @@ OptionTable make_table(api::EngineArgs& engine, server::ServerOptions& server, L
              .value_name = "NAME",
              .help = "Name of the model in requests; repeated: aliases.",
              .default_text = "the path as given",
-             .apply = [&server](std::string_view value) {
-               if (value.empty()) throw InvalidArgument("--served-model-name: needs a name");
-               server.served_model_names.emplace_back(value);
-             },
+             .apply =
+                 [&server](std::string_view value) {
+                   if (value.empty()) throw InvalidArgument("--served-model-name: needs a name");
+                   server.served_model_names.emplace_back(value);
+                 },
              .takes_several = true});
   table.add_integer("max-waiting-requests",
                     kServer,
@@ -144,18 +144,17 @@ OptionTable make_table(api::EngineArgs& engine, server::ServerOptions& server, L
                     kServer,
                     "Seconds that running requests have after SIGTERM.",
                     server.shutdown_timeout_seconds);
-  table.add_switch("disable-log-stats",
-                   kServer,
-                   "No periodic line about throughput.",
-                   log.disable_stats);
+  table.add_switch(
+      "disable-log-stats", kServer, "No periodic line about throughput.", log.disable_stats);
   table.add_switch("cudagraph-metrics",
                    kServer,
                    "After that line, a table of the batches that ran: tokens, padding, graph.",
                    server.cudagraph_metrics);
-  table.add_switch("enable-log-requests",
-                   kServer,
-                   "Log the parameters of each request; its text only with VLLM_LOGGING_LEVEL=DEBUG.",
-                   server.request_log.is_enabled);
+  table.add_switch(
+      "enable-log-requests",
+      kServer,
+      "Log the parameters of each request; its text only with VLLM_LOGGING_LEVEL=DEBUG.",
+      server.request_log.is_enabled);
   table.add_switch("enable-log-outputs",
                    kServer,
                    "Log the text of each answer when it ends; needs --enable-log-requests.",
@@ -173,10 +172,8 @@ OptionTable make_table(api::EngineArgs& engine, server::ServerOptions& server, L
   add_answer_options(table, server.answers);
   add_profiler_config(table, server.profiler);
   table.add_switch("verbose", kServer, "Say more about start-up.", log.verbose);
-  table.add_switch("quiet",
-                   kServer,
-                   "Of the start only warnings, and the address when it is ready.",
-                   log.quiet);
+  table.add_switch(
+      "quiet", kServer, "Of the start only warnings, and the address when it is ready.", log.quiet);
   add_engine_options(table, engine);
   add_vllm_flags(table);  // after all options of our own
   return table;
@@ -197,7 +194,8 @@ void read_serve_environment(server::ServerOptions& options, LogLevel level) {
 // VLLM_LOGGING_* and NO_COLOR, as vLLM reads them. \throws InvalidArgument
 LogOptions log_options(bool quiet) {
   LogOptions options;
-  if (const auto level = look_up_process_environment("VLLM_LOGGING_LEVEL"); level && !level->empty()) {
+  if (const auto level = look_up_process_environment("VLLM_LOGGING_LEVEL");
+      level && !level->empty()) {
     try {
       options.least = parse_log_level(*level);
     } catch (const InvalidArgument& error) {
@@ -281,13 +279,15 @@ int run_serve(std::span<const std::string> arguments) {
   options.max_num_seqs = engine_args.max_num_seqs;
 
   fmt::print(stderr, "INFO:     Started server process [{}]\n", getpid());
-  for (const std::string& name : unknown_variables(configuration->table(), process_environment_names())) {
+  for (const std::string& name :
+       unknown_variables(configuration->table(), process_environment_names())) {
     log.warning(fmt::format("{} is set and means nothing here", name));
   }
   log.info("non-default args: " + configuration->to_line());
   log.info(fmt::format("Starting to load model {}...", engine_args.model.string()));
   StartupProgress progress(switches.verbose);
-  api::AsyncEngine engine(engine_args, switches.quiet ? api::StartupObserver{} : progress.observer());
+  api::AsyncEngine engine(engine_args,
+                          switches.quiet ? api::StartupObserver{} : progress.observer());
   log_startup(log, engine.startup_report(), options.served_model_names[0]);
   raise_file_limit(options.http.limits.max_connections);
   server::ApiServer server(options, engine);

@@ -22,7 +22,8 @@ std::string with_commas(int64_t number) {
 double gib(size_t bytes) { return static_cast<double>(bytes) / (1 << 30); }
 
 void log_attention(const Log& log, const attention::BackendInfo& backend) {
-  const std::string version = backend.version == 0 ? "" : fmt::format("version {}, ", backend.version);
+  const std::string version =
+      backend.version == 0 ? "" : fmt::format("version {}, ", backend.version);
   log.info(fmt::format("Using {} backend. Attention: {}{}; in FULL graphs: {}",
                        backend.name,
                        version,
@@ -36,10 +37,12 @@ void log_compilation(const Log& log, const api::StartupReport& report) {
   } else if (!report.compilation.refused.empty()) {
     log.warning(fmt::format("Nothing was compiled: {}", report.compilation.refused));
   } else if (report.compilation.cache_outcome == "hit") {
-    log.info(fmt::format("Directly load the compiled graph(s) for dynamic shape from the cache, took {:.3f} s",
-                         report.compile_seconds));
+    log.info(fmt::format(
+        "Directly load the compiled graph(s) for dynamic shape from the cache, took {:.3f} s",
+        report.compile_seconds));
   } else {
-    log.info(fmt::format("Compiling a graph for dynamic shape takes {:.3f} s", report.compile_seconds));
+    log.info(
+        fmt::format("Compiling a graph for dynamic shape takes {:.3f} s", report.compile_seconds));
   }
 }
 
@@ -47,41 +50,47 @@ void log_compilation(const Log& log, const api::StartupReport& report) {
 void log_memory_profile(const Log& log, const api::StartupReport& report) {
   if (!report.memory_profile) return;
   const engine::MemoryProfile& profile = *report.memory_profile;
-  log.info(fmt::format("Memory profiling takes {:.2f} seconds. Total non KV cache memory: {:.2f}GiB; "
-                       "peak activation memory: {:.2f}GiB; weights memory: {:.2f}GiB",
-                       profile.seconds,
-                       gib(profile.used_bytes + profile.estimated_graph_bytes - profile.probed_graph_bytes),
-                       gib(profile.activation_bytes),
-                       gib(report.weight_bytes)));
-  log.info(fmt::format("Estimated CUDA graph memory: {:.2f} GiB total", gib(profile.estimated_graph_bytes)));
+  log.info(fmt::format(
+      "Memory profiling takes {:.2f} seconds. Total non KV cache memory: {:.2f}GiB; "
+      "peak activation memory: {:.2f}GiB; weights memory: {:.2f}GiB",
+      profile.seconds,
+      gib(profile.used_bytes + profile.estimated_graph_bytes - profile.probed_graph_bytes),
+      gib(profile.activation_bytes),
+      gib(report.weight_bytes)));
+  log.info(fmt::format("Estimated CUDA graph memory: {:.2f} GiB total",
+                       gib(profile.estimated_graph_bytes)));
 }
 
 void log_memory(const Log& log, const api::StartupReport& report) {
   if (report.memory_profile) {
     const double actual = gib(report.graph_bytes);
     const double estimated = gib(report.memory_profile->estimated_graph_bytes);
-    log.info(fmt::format("CUDA graph pool memory: {:.2f} GiB (actual), {:.2f} GiB (estimated), difference: {:.2f} GiB",
-                         actual,
-                         estimated,
-                         actual - estimated));
+    log.info(
+        fmt::format("CUDA graph pool memory: {:.2f} GiB (actual), {:.2f} GiB (estimated), "
+                    "difference: {:.2f} GiB",
+                    actual,
+                    estimated,
+                    actual - estimated));
   }
   if (!report.memory) return;
   const engine::MemoryParts& parts = *report.memory;
-  log.info(fmt::format("GPU memory: weights {}, KV cache {}, activations {}, graphs {}, buffers {}, others {}: "
-                       "together {}, the device says {}",
-                       format_bytes(parts.weights),
-                       format_bytes(parts.kv_cache),
-                       format_bytes(parts.activations),
-                       format_bytes(parts.graphs),
-                       format_bytes(parts.buffers),
-                       format_bytes(parts.others),
-                       format_bytes(parts.sum()),
-                       format_bytes(parts.reported)));
+  log.info(fmt::format(
+      "GPU memory: weights {}, KV cache {}, activations {}, graphs {}, buffers {}, others {}: "
+      "together {}, the device says {}",
+      format_bytes(parts.weights),
+      format_bytes(parts.kv_cache),
+      format_bytes(parts.activations),
+      format_bytes(parts.graphs),
+      format_bytes(parts.buffers),
+      format_bytes(parts.others),
+      format_bytes(parts.sum()),
+      format_bytes(parts.reported)));
 }
 
 void log_kv_cache(const Log& log, const api::StartupReport& report) {
   const int64_t usable = report.num_kv_blocks - 1;  // one is the null block
-  const int64_t per_request = (report.max_model_len + report.kv_block_size - 1) / report.kv_block_size;
+  const int64_t per_request =
+      (report.max_model_len + report.kv_block_size - 1) / report.kv_block_size;
   const double concurrency = static_cast<double>(usable) / static_cast<double>(per_request);
   log.info(fmt::format("Available KV cache memory: {:.2f} GiB", gib(report.kv_cache_bytes)));
   log.info(fmt::format("GPU KV cache size: {} tokens", with_commas(usable * report.kv_block_size)));
@@ -94,7 +103,8 @@ void log_kv_cache(const Log& log, const api::StartupReport& report) {
 void log_captures(const Log& log, const api::StartupReport& report) {
   using cudagraph::CaptureRecord;
   for (const auto& [mode, uniform, title] :
-       {std::tuple{cudagraph::CudagraphRuntimeMode::PIECEWISE, false, "mixed prefill-decode, PIECEWISE"},
+       {std::tuple{
+            cudagraph::CudagraphRuntimeMode::PIECEWISE, false, "mixed prefill-decode, PIECEWISE"},
         std::tuple{cudagraph::CudagraphRuntimeMode::FULL, false, "mixed prefill-decode, FULL"},
         std::tuple{cudagraph::CudagraphRuntimeMode::FULL, true, "decode, FULL"}}) {
     size_t captured = 0;
@@ -154,7 +164,8 @@ std::vector<StartupShare> startup_budget(const api::StartupReport& report) {
   int given = 0;
   for (StartupShare& share : shares) {
     sum += share.seconds;
-    const int until_here = &share == &shares.back() ? 1000 : static_cast<int>(1000 * sum / total + 0.5);
+    const int until_here =
+        &share == &shares.back() ? 1000 : static_cast<int>(1000 * sum / total + 0.5);
     share.tenths_of_percent = until_here - given;
     given = until_here;
   }
@@ -179,15 +190,20 @@ void log_startup(const Log& log, const api::StartupReport& report, std::string_v
   log_kv_cache(log, report);
   log_captures(log, report);
   log_memory(log, report);
-  log.info(fmt::format("init engine (profile, create kv cache, warmup model) took {:.3f} seconds (compilation: {:.3f} s)",
-                       report.total_seconds - report.weights_seconds - report.tokenizer_seconds,
-                       report.compile_seconds));
-  log.info(fmt::format("cudagraph_mode {}, level {}", to_string(report.resolved.mode), to_string(report.resolved.compilation_mode)));
-  log.info(fmt::format("Memory: weights {}, KV cache {} (filled as it is used), graphs {}; {} resident now",
-                       format_bytes(report.weight_bytes),
-                       format_bytes(report.kv_cache_bytes),
-                       format_bytes(report.graph_bytes),
-                       format_bytes(static_cast<size_t>(server::read_process_facts().resident_memory_bytes))));
+  log.info(
+      fmt::format("init engine (profile, create kv cache, warmup model) took {:.3f} seconds "
+                  "(compilation: {:.3f} s)",
+                  report.total_seconds - report.weights_seconds - report.tokenizer_seconds,
+                  report.compile_seconds));
+  log.info(fmt::format("cudagraph_mode {}, level {}",
+                       to_string(report.resolved.mode),
+                       to_string(report.resolved.compilation_mode)));
+  log.info(fmt::format(
+      "Memory: weights {}, KV cache {} (filled as it is used), graphs {}; {} resident now",
+      format_bytes(report.weight_bytes),
+      format_bytes(report.kv_cache_bytes),
+      format_bytes(report.graph_bytes),
+      format_bytes(static_cast<size_t>(server::read_process_facts().resident_memory_bytes))));
   log_budget(log, report);
 }
 

@@ -13,7 +13,8 @@ TEST(StartupBudget, sums_to_the_whole_whatever_the_stages) {
   for (int round = 0; round < 200; ++round) {
     api::StartupReport report;
     for (unsigned i = 0; i < random() % 9; ++i) {
-      report.stages.push_back({.name = "stage", .seconds = static_cast<double>(random() % 1000) / 7e4});
+      report.stages.push_back(
+          {.name = "stage", .seconds = static_cast<double>(random() % 1000) / 7e4});
       report.total_seconds += report.stages.back().seconds;
     }
     report.total_seconds += static_cast<double>(random() % 100) / 1e4;

@@ -13,11 +13,12 @@ std::string version_text() {
   for (kernels::Isa isa : kernels::supported_isas(features)) {
     isas += fmt::format(" {}", kernels::isa_name(isa));
   }
-  return fmt::format("reprise {}\ncpu features: {}\nkernels that run here:{} (best: {})\ndevices: cpu",
-                     kVersion,
-                     device::to_string(features),
-                     isas,
-                     kernels::isa_name(kernels::best_isa(features)));
+  return fmt::format(
+      "reprise {}\ncpu features: {}\nkernels that run here:{} (best: {})\ndevices: cpu",
+      kVersion,
+      device::to_string(features),
+      isas,
+      kernels::isa_name(kernels::best_isa(features)));
 }
 
 }  // namespace reprise::cli

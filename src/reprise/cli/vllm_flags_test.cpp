@@ -36,7 +36,8 @@ TEST(VllmFlags, are_listed_once_each) {
 
 TEST(VllmFlags, what_is_done_anyway_is_accepted_once_and_said) {
   testing::internal::CaptureStderr();
-  EXPECT_EQ(refusal({"-tp", "1", "--no-enable-lora", "--dtype-of-nothing-else=1"}).find("unknown"), 0U);
+  EXPECT_EQ(refusal({"-tp", "1", "--no-enable-lora", "--dtype-of-nothing-else=1"}).find("unknown"),
+            0U);
   (void)testing::internal::GetCapturedStderr();
   testing::internal::CaptureStderr();
   EXPECT_EQ(refusal({"--tensor-parallel-size", "1"}), "");
@@ -45,8 +46,11 @@ TEST(VllmFlags, what_is_done_anyway_is_accepted_once_and_said) {
 }
 
 TEST(VllmFlags, what_would_change_results_is_refused_with_the_reason) {
-  EXPECT_EQ(refusal({"-tp", "2"}), "--tensor-parallel-size 2 is not supported: one process runs the whole model; only 1 is");
-  EXPECT_EQ(refusal({"--enable-lora"}), "--enable-lora is not supported: adapters are not implemented");
+  EXPECT_EQ(
+      refusal({"-tp", "2"}),
+      "--tensor-parallel-size 2 is not supported: one process runs the whole model; only 1 is");
+  EXPECT_EQ(refusal({"--enable-lora"}),
+            "--enable-lora is not supported: adapters are not implemented");
   EXPECT_NE(refusal({"--hf-config-path", "x"}), "");
 }
 

@@ -32,8 +32,8 @@ struct PassOptions {
   bool fuse_gemm_epilogues = false;  // the CPU has kernels for them
   /// A sum of a residual and a product goes to the product, not to the norm that follows.
   bool prefer_linear_add = false;
-  /// Up to so many tokens products take the norm before them; 0: there are no kernels for that. Of use
-  /// with fuse_gemm_epilogues and prefer_linear_add, which leave the norm by itself.
+  /// Up to so many tokens products take the norm before them; 0: there are no kernels for that. Of
+  /// use with fuse_gemm_epilogues and prefer_linear_add, which leave the norm by itself.
   int64_t norm_prologue_max_token_num = 0;
   bool group_rows = false;        // needs code generation
   bool group_single_ops = false;  // also where there is nothing to group an op with

@@ -44,11 +44,12 @@ uint64_t AddressRecord::fingerprint(std::span<const Tensor> inputs,
 std::string AddressRecord::describe_mismatch(std::span<const Tensor> inputs,
                                              std::span<const device::BufferView> bindings) const {
   std::string text;
-  const auto differ = [&text](std::string_view what, size_t index, const void* recorded, const void* now) {
-    if (recorded != now) {
-      text += fmt::format("\n  {} {}: recorded at {}, now at {}", what, index, recorded, now);
-    }
-  };
+  const auto differ =
+      [&text](std::string_view what, size_t index, const void* recorded, const void* now) {
+        if (recorded != now) {
+          text += fmt::format("\n  {} {}: recorded at {}, now at {}", what, index, recorded, now);
+        }
+      };
   if (inputs.size() != inputs_.size() || bindings.size() != bindings_.size()) {
     text += fmt::format("\n  recorded {} inputs and {} bindings, now {} and {}",
                         inputs_.size(),

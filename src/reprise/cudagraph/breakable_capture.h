@@ -35,8 +35,8 @@ class SegmentedGraph {
 /// Records a forward into a SegmentedGraph: the capture ends at each split point, the point runs
 /// eagerly, and a new capture begins. This is what lets PIECEWISE work without a compiler.
 ///
-/// States: recording (from construction) -> finished, or aborted by the destructor. During a break it
-/// does not record, and split points inside the break run inline.
+/// States: recording (from construction) -> finished, or aborted by the destructor. During a break
+/// it does not record, and split points inside the break run inline.
 class BreakableCapture {
  public:
   /// Begins recording on `stream`. Both must outlive the result.
@@ -60,8 +60,8 @@ class BreakableCapture {
   SegmentedGraph recorded_;
 };
 
-/// Marks a split point: inside a breakable capture it breaks the capture; in FULL, in eager runs and
-/// inside another break it is a plain call.
+/// Marks a split point: inside a breakable capture it breaks the capture; in FULL, in eager runs
+/// and inside another break it is a plain call.
 template <typename Call>
 void split_point(ForwardContext& context, Call&& call) {
   if (context.breakable != nullptr) {

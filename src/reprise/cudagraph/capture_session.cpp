@@ -7,7 +7,9 @@ namespace {
 
 class OpenPermission {
  public:
-  explicit OpenPermission(CapturePermission& permission) : permission_(permission) { permission_.open(); }
+  explicit OpenPermission(CapturePermission& permission) : permission_(permission) {
+    permission_.open();
+  }
   OpenPermission(const OpenPermission&) = delete;
   OpenPermission& operator=(const OpenPermission&) = delete;
   ~OpenPermission() { permission_.seal(); }

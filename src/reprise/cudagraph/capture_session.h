@@ -27,8 +27,8 @@ struct CaptureRecord {
   CudagraphRuntimeMode mode = CudagraphRuntimeMode::NONE;
   BatchDescriptor descriptor;
   double seconds = 0;
-  size_t bytes = 0;        // memory that this capture added
-  std::string failure;     // why the key was retired; empty = captured
+  size_t bytes = 0;     // memory that this capture added
+  std::string failure;  // why the key was retired; empty = captured
 };
 
 struct CaptureReport {

@@ -25,9 +25,10 @@ class CaptureSessionTest : public ::testing::Test {
                                {.dummy_run = std::move(dummy_run),
                                 .memory_in_use = [this] { return memory_; },
                                 .now = [this] { return clock_ += 0.5; },
-                                .on_progress = [this](const CaptureRecord&, size_t done, size_t total) {
-                                  progress_.emplace_back(done, total);
-                                }});
+                                .on_progress =
+                                    [this](const CaptureRecord&, size_t done, size_t total) {
+                                      progress_.emplace_back(done, total);
+                                    }});
   }
   CudagraphDispatcher dispatcher_;
   CapturePermission permission_;
@@ -36,7 +37,8 @@ class CaptureSessionTest : public ::testing::Test {
   std::vector<std::pair<size_t, size_t>> progress_;
 };
 
-TEST_F(CaptureSessionTest, mixed_sizes_come_before_decode_sizes_each_largest_first_after_warm_ups_in_none) {
+TEST_F(CaptureSessionTest,
+       mixed_sizes_come_before_decode_sizes_each_largest_first_after_warm_ups_in_none) {
   std::vector<std::string> runs;
   const CaptureReport report = run(1, [&](const DummyRun& run) {
     EXPECT_TRUE(permission_.is_open());
@@ -46,9 +48,20 @@ TEST_F(CaptureSessionTest, mixed_sizes_come_before_decode_sizes_each_largest_fir
                                run.descriptor.uniform ? "u" : ""));
   });
   EXPECT_EQ(runs,
-            (std::vector<std::string>{"NONE 8", "PIECEWISE 8", "NONE 4", "PIECEWISE 4", "NONE 2",
-                                      "PIECEWISE 2", "NONE 1", "PIECEWISE 1", "NONE 4u", "FULL 4u",
-                                      "NONE 2u", "FULL 2u", "NONE 1u", "FULL 1u"}));
+            (std::vector<std::string>{"NONE 8",
+                                      "PIECEWISE 8",
+                                      "NONE 4",
+                                      "PIECEWISE 4",
+                                      "NONE 2",
+                                      "PIECEWISE 2",
+                                      "NONE 1",
+                                      "PIECEWISE 1",
+                                      "NONE 4u",
+                                      "FULL 4u",
+                                      "NONE 2u",
+                                      "FULL 2u",
+                                      "NONE 1u",
+                                      "FULL 1u"}));
   EXPECT_EQ(report.num_captured(), 7U);
   EXPECT_FALSE(permission_.is_open()) << "sealed after warm-up";
   EXPECT_EQ(progress_.back(), std::make_pair(size_t{7}, size_t{7}));
@@ -61,7 +74,8 @@ TEST_F(CaptureSessionTest, a_failed_key_is_retired_with_its_reason_and_the_rest_
     if (run.descriptor.uniform && run.descriptor.num_tokens == 4) {
       throw device::CaptureError("synchronize while capturing");
     }
-    if (!run.descriptor.uniform && run.descriptor.num_tokens == 8) throw OutOfMemory("pool is full");
+    if (!run.descriptor.uniform && run.descriptor.num_tokens == 8)
+      throw OutOfMemory("pool is full");
     memory_ += 10;
   });
   EXPECT_EQ(report.num_captured(), 5U);
@@ -74,13 +88,15 @@ TEST_F(CaptureSessionTest, a_failed_key_is_retired_with_its_reason_and_the_rest_
   EXPECT_EQ(decision.reason, DispatchReason::piecewise_full_retired);
   EXPECT_THAT(dispatcher_.describe(decode, decision),
               ::testing::HasSubstr("synchronize while capturing"));
-  EXPECT_EQ(dispatcher_.dispatch({.num_tokens = 8, .num_reqs = 1}).mode, CudagraphRuntimeMode::NONE);
+  EXPECT_EQ(dispatcher_.dispatch({.num_tokens = 8, .num_reqs = 1}).mode,
+            CudagraphRuntimeMode::NONE);
 }
 
 TEST_F(CaptureSessionTest, a_lost_device_ends_the_session_and_still_seals) {
   EXPECT_THROW(run(0,
                    [](const DummyRun&) {
-                     throw device::DeviceError("illegal address", device::DeviceError::Severity::sticky);
+                     throw device::DeviceError("illegal address",
+                                               device::DeviceError::Severity::sticky);
                    }),
                device::DeviceError);
   EXPECT_FALSE(permission_.is_open());
@@ -91,14 +107,17 @@ TEST(DispatchLedger, counts_each_graph_and_reason_and_all_eager_steps_as_one) {
   const BatchDescriptor four{.num_tokens = 4, .num_reqs = 4, .uniform = true};
   const BatchDescriptor eight{.num_tokens = 8};
   for (int i = 0; i < 3; ++i) {
-    ledger.record({.num_tokens = 4}, {CudagraphRuntimeMode::FULL, four, DispatchReason::full_uniform});
+    ledger.record({.num_tokens = 4},
+                  {CudagraphRuntimeMode::FULL, four, DispatchReason::full_uniform});
   }
-  ledger.record({.num_tokens = 5}, {CudagraphRuntimeMode::PIECEWISE, eight, DispatchReason::piecewise});
+  ledger.record({.num_tokens = 5},
+                {CudagraphRuntimeMode::PIECEWISE, eight, DispatchReason::piecewise});
   ledger.record({.num_tokens = 5},
                 {CudagraphRuntimeMode::PIECEWISE, eight, DispatchReason::piecewise_full_retired});
   for (int32_t n : {9, 10, 11}) {
-    ledger.record({.num_tokens = n},
-                  {CudagraphRuntimeMode::NONE, {.num_tokens = n}, DispatchReason::exceeds_largest_size});
+    ledger.record(
+        {.num_tokens = n},
+        {CudagraphRuntimeMode::NONE, {.num_tokens = n}, DispatchReason::exceeds_largest_size});
   }
   ASSERT_EQ(ledger.decisions().size(), 4U);
   const auto& [mode, descriptor, reason, count] = ledger.decisions()[0];
@@ -130,7 +149,8 @@ TEST(DispatchLedger, counts_modes_reasons_padding_and_lists_the_most_frequent_fi
   const Decision padded{.mode = CudagraphRuntimeMode::FULL,
                         .descriptor = {.num_tokens = 4, .num_reqs = 4, .uniform = true},
                         .reason = DispatchReason::full_uniform};
-  const Decision eager{.descriptor = {.num_tokens = 9}, .reason = DispatchReason::exceeds_largest_size};
+  const Decision eager{.descriptor = {.num_tokens = 9},
+                       .reason = DispatchReason::exceeds_largest_size};
   ledger.record({.num_tokens = 9, .num_reqs = 1}, eager);
   ledger.record({.num_tokens = 3, .num_reqs = 3, .uniform = true}, padded);
   ledger.record({.num_tokens = 3, .num_reqs = 3, .uniform = true}, padded);

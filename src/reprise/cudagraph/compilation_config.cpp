@@ -136,8 +136,9 @@ std::string_view enum_name(Enum value) noexcept {
 // ---- one list of fields per struct, visited by the reader, the writer and the name check ----
 
 template <class Config, class Visitor>
-void visit_fields(
-    Config& c, Visitor&& v) requires std::same_as<std::remove_const_t<Config>, CompilationConfig> {
+void visit_fields(Config& c, Visitor&& v)
+  requires std::same_as<std::remove_const_t<Config>, CompilationConfig>
+{
   v("mode", c.mode);
   v("cudagraph_mode", c.cudagraph_mode);
   v("capture_size_rule", c.capture_size_rule);
@@ -171,8 +172,9 @@ void visit_fields(
 }
 
 template <class Config, class Visitor>
-void visit_fields(Config& c,
-                  Visitor&& v) requires std::same_as<std::remove_const_t<Config>, PassConfig> {
+void visit_fields(Config& c, Visitor&& v)
+  requires std::same_as<std::remove_const_t<Config>, PassConfig>
+{
   v("fuse_norm_quant", c.fuse_norm_quant);
   v("fuse_act_quant", c.fuse_act_quant);
   v("fuse_act_padding", c.fuse_act_padding);
@@ -192,17 +194,16 @@ void visit_fields(Config& c,
 }
 
 template <class Config, class Visitor>
-void visit_fields(Config& c, Visitor&& v) requires
-    std::same_as<std::remove_const_t<Config>, DynamicShapesConfig> {
+void visit_fields(Config& c, Visitor&& v)
+  requires std::same_as<std::remove_const_t<Config>, DynamicShapesConfig>
+{
   v("type", c.type);
   v("evaluate_guards", c.evaluate_guards);
   v("assume_32_bit_indexing", c.assume_32_bit_indexing);
 }
 
 template <class Config>
-concept HasFields = requires(Config& c) {
-  visit_fields(c, [](std::string_view, auto&) {});
-};
+concept HasFields = requires(Config& c) { visit_fields(c, [](std::string_view, auto&) {}); };
 
 template <class Config>
 std::vector<std::string_view> field_names() {
@@ -260,7 +261,7 @@ void read(std::string_view field, const Json& value, std::string& out) {
 }
 
 template <class Enum>
-requires std::is_enum_v<Enum>
+  requires std::is_enum_v<Enum>
 void read(std::string_view field, const Json& value, Enum& out) {
   if (value.is_string()) {
     out = enum_from_text<Enum>(field, value.get<std::string>());
@@ -343,7 +344,10 @@ Json written(double value) { return value; }
 Json written(const std::string& value) { return value; }
 Json written(const Json& value) { return value; }
 template <class Enum>
-requires std::is_enum_v<Enum> Json written(Enum value) { return std::string(enum_name(value)); }
+  requires std::is_enum_v<Enum>
+Json written(Enum value) {
+  return std::string(enum_name(value));
+}
 template <class Element>
 Json written(const std::vector<Element>& value) {
   Json list = Json::array();

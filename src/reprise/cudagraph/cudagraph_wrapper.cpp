@@ -97,7 +97,9 @@ CudagraphWrapper::Recording CudagraphWrapper::record(ForwardContext& context,
   return device_->instantiate(*graph);
 }
 
-void CudagraphWrapper::replay(ForwardContext& context, Entry& entry, std::span<const Tensor> inputs) {
+void CudagraphWrapper::replay(ForwardContext& context,
+                              Entry& entry,
+                              std::span<const Tensor> inputs) {
   const std::span<const Tensor> checked = options_.copy_inputs ? std::span<const Tensor>{} : inputs;
   if (!entry.addresses.matches(checked, context.bindings)) [[unlikely]] {
     throw StaleAddressError(fmt::format(
@@ -120,7 +122,8 @@ void CudagraphWrapper::replay(ForwardContext& context, Entry& entry, std::span<c
 
 void CudagraphWrapper::refuse_unknown(const ForwardContext& context) const {
   std::string known;
-  for (const auto& [descriptor, entry] : entries_) known += fmt::format("\n  [{}]", to_string(descriptor));
+  for (const auto& [descriptor, entry] : entries_)
+    known += fmt::format("\n  [{}]", to_string(descriptor));
   throw UnknownKeyError(
       fmt::format("the {} wrapper was given the key [{}] and may not capture any more; keys it "
                   "holds:{}",

@@ -83,7 +83,9 @@ class CudagraphWrapper {
   void clear() noexcept { entries_.clear(); }
 
   [[nodiscard]] CudagraphRuntimeMode mode() const noexcept { return mode_; }
-  [[nodiscard]] bool has(const BatchDescriptor& descriptor) const { return entries_.contains(descriptor); }
+  [[nodiscard]] bool has(const BatchDescriptor& descriptor) const {
+    return entries_.contains(descriptor);
+  }
   [[nodiscard]] const CudagraphWrapperCounters& counters() const noexcept { return counters_; }
   /// Memory of all executables without the pool.
   [[nodiscard]] size_t graph_bytes() const noexcept;
@@ -98,11 +100,13 @@ class CudagraphWrapper {
   struct Entry {
     AddressRecord addresses;
     Recording recording;
-    std::vector<Tensor> outputs;          // without ownership
-    std::vector<device::Buffer> copies;   // copy_inputs: where the graph reads its inputs
+    std::vector<Tensor> outputs;         // without ownership
+    std::vector<device::Buffer> copies;  // copy_inputs: where the graph reads its inputs
   };
 
-  void capture(ForwardContext& context, std::span<const Tensor> inputs, std::vector<Tensor>& outputs);
+  void capture(ForwardContext& context,
+               std::span<const Tensor> inputs,
+               std::vector<Tensor>& outputs);
   void replay(ForwardContext& context, Entry& entry, std::span<const Tensor> inputs);
   [[nodiscard]] Recording record(ForwardContext& context,
                                  std::span<const Tensor> inputs,

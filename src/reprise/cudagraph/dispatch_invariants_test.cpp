@@ -105,7 +105,8 @@ void check(const World& world, const BatchFacts& batch) {
   }
   if (decision.mode == Runtime::FULL) {
     ASSERT_FALSE(batch.cascade || batch.encoder_outputs);
-    ASSERT_LE(batch.num_logits, batch.num_reqs) << "a row of logits that the graph does not compute";
+    ASSERT_LE(batch.num_logits, batch.num_reqs)
+        << "a row of logits that the graph does not compute";
     ASSERT_TRUE(support_allows(world.resolved.weakest_attention.support, key, q));
     ASSERT_GE(key.num_reqs.value_or(-1), std::min(batch.num_reqs, kMaxNumSeqs));
     ASSERT_LE(*key.num_reqs, kMaxNumSeqs);

@@ -7,7 +7,7 @@ namespace {
 constexpr size_t kNumModes = 3;
 // Twice as many slots as entries: probing always ends, and soon. A power of two.
 constexpr size_t kNumDecisionSlots = 2 * DispatchLedger::kMaxDecisions;
-}
+}  // namespace
 
 DispatchLedger::DispatchLedger(int32_t max_num_tokens)
     : cells_((static_cast<size_t>(max_num_tokens) + 1) * kNumModes),
@@ -30,7 +30,8 @@ void DispatchLedger::record(const BatchFacts& facts, const Decision& decision) n
 void DispatchLedger::count_decision(const Decision& decision) noexcept {
   const BatchDescriptor descriptor =
       decision.mode == CudagraphRuntimeMode::NONE ? BatchDescriptor{} : decision.descriptor;
-  const size_t hash = std::hash<BatchDescriptor>{}(descriptor) + static_cast<size_t>(decision.mode) +
+  const size_t hash = std::hash<BatchDescriptor>{}(descriptor) +
+                      static_cast<size_t>(decision.mode) +
                       kNumModes * static_cast<size_t>(decision.reason);
   for (size_t slot = hash % kNumDecisionSlots;; slot = (slot + 1) % kNumDecisionSlots) {
     const int16_t index = decision_slots_[slot];
@@ -67,7 +68,8 @@ std::vector<DispatchLedger::Row> DispatchLedger::rows() const {
                     .mode = static_cast<CudagraphRuntimeMode>(i % kNumModes),
                     .count = cells_[i].count});
   }
-  std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.count > b.count; });
+  std::stable_sort(
+      rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.count > b.count; });
   return rows;
 }
 

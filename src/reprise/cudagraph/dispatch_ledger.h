@@ -9,8 +9,8 @@
 
 namespace reprise::cudagraph {
 
-/// Counts every decision: by mode, by reason, by graph, and by unpadded size. This is the answer to "why did
-/// this batch not use a graph?" after the fact. record() does not allocate.
+/// Counts every decision: by mode, by reason, by graph, and by unpadded size. This is the answer to
+/// "why did this batch not use a graph?" after the fact. record() does not allocate.
 class DispatchLedger {
  public:
   /// `max_num_tokens`: the most tokens a batch can have.

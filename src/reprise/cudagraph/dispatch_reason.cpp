@@ -23,7 +23,8 @@ constexpr std::array<ReasonText, kNumDispatchReasons> kTexts = {{
     {"piecewise_encoder_outputs",
      "a step with encoder outputs cannot use a FULL graph, PIECEWISE graphs fit"},
     {"piecewise_more_logits_rows",
-     "a FULL graph computes one row of logits per request and this step wants more (log-probabilities "
+     "a FULL graph computes one row of logits per request and this step wants more "
+     "(log-probabilities "
      "of the prompt), PIECEWISE graphs fit"},
     {"piecewise_full_not_allowed", "FULL is not allowed for this step, PIECEWISE graphs fit"},
     {"piecewise_no_decode_size",

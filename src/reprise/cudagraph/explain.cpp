@@ -227,9 +227,8 @@ std::string to_text(const Explanation& explanation) {
   }
   // A downgrade warns with the words of its reason; those are told already.
   for (const std::string& warning : resolved.warnings) {
-    const bool told = std::ranges::any_of(resolved.reasons, [&](const ResolutionReason& reason) {
-      return reason.text == warning;
-    });
+    const bool told = std::ranges::any_of(
+        resolved.reasons, [&](const ResolutionReason& reason) { return reason.text == warning; });
     if (!told) text += fmt::format("  warning: {}\n", warning);
   }
   text += fmt::format("mixed sizes, tokens   {}\n", sizes_text(explanation.mixed_sizes));

@@ -47,7 +47,8 @@ struct Explanation {
 [[nodiscard]] Explanation explain(const ResolutionInputs& inputs,
                                   std::span<const std::string> batch_specs);
 
-/// Keys: requested, resolved, compilation_mode, level, level_reason, attention, reasons, warnings, capture_sizes.{mixed,decode}, decisions[], error.
+/// Keys: requested, resolved, compilation_mode, level, level_reason, attention, reasons, warnings,
+/// capture_sizes.{mixed,decode}, decisions[], error.
 [[nodiscard]] Json to_json(const Explanation& explanation);
 /// The same for people.
 [[nodiscard]] std::string to_text(const Explanation& explanation);

@@ -17,8 +17,8 @@ namespace reprise::cudagraph {
 class BreakableCapture;
 
 /// What one step tells everything it passes through: the dispatcher's decision and the facts that a
-/// captured graph cannot take as arguments. An argument of the forward, never a global; lives on the
-/// stack of the step, borrows everything.
+/// captured graph cannot take as arguments. An argument of the forward, never a global; lives on
+/// the stack of the step, borrows everything.
 struct ForwardContext {
   CudagraphRuntimeMode runtime_mode = CudagraphRuntimeMode::NONE;
   BatchDescriptor descriptor;

@@ -43,12 +43,16 @@ class GraphBench {
   static constexpr int32_t kCount = 8;
 
   explicit GraphBench(device::Device& device)
-      : device_(device), stream_(device.create_stream()), buffer_(device.allocate(kCount * sizeof(int32_t))) {}
+      : device_(device),
+        stream_(device.create_stream()),
+        buffer_(device.allocate(kCount * sizeof(int32_t))) {}
 
   [[nodiscard]] device::Device& device() { return device_; }
   [[nodiscard]] device::Stream& stream() { return *stream_; }
   [[nodiscard]] int32_t* data() { return static_cast<int32_t*>(buffer_.data()); }
-  [[nodiscard]] Tensor tensor() { return Tensor::borrow({DType::i32, {kCount}}, buffer_.data(), no_ops_); }
+  [[nodiscard]] Tensor tensor() {
+    return Tensor::borrow({DType::i32, {kCount}}, buffer_.data(), no_ops_);
+  }
   [[nodiscard]] Tensor tensor_at(void* address) {
     return Tensor::borrow({DType::i32, {kCount}}, address, no_ops_);
   }
@@ -67,7 +71,8 @@ class GraphBench {
   void set_all(int32_t value) { std::fill(data(), data() + kCount, value); }
 
   [[nodiscard]] ForwardContext context(CudagraphRuntimeMode mode, int32_t num_tokens) {
-    return {.runtime_mode = mode, .descriptor = {.num_tokens = num_tokens}, .stream = stream_.get()};
+    return {
+        .runtime_mode = mode, .descriptor = {.num_tokens = num_tokens}, .stream = stream_.get()};
   }
 
  private:

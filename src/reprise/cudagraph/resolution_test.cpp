@@ -213,8 +213,9 @@ struct SourceRow {
   Support support;
 };
 
-// The backend table of vLLM's design page on CUDA graphs and the aliasing rule under it: FULL becomes FULL_AND_PIECEWISE
-// with pieces and FULL_DECODE_ONLY without for backends that capture decode only.
+// The backend table of vLLM's design page on CUDA graphs and the aliasing rule under it: FULL
+// becomes FULL_AND_PIECEWISE with pieces and FULL_DECODE_ONLY without for backends that capture
+// decode only.
 TEST(Resolution, full_is_aliased_as_the_source_documents_say) {
   for (const SourceRow& row :
        std::vector<SourceRow>{{"FlashAttention v2", Support::UNIFORM_BATCH},
@@ -280,8 +281,7 @@ TEST(Resolution, default_splitting_ops_contain_every_attention_op) {  // CFG-01
 }
 
 TEST(Resolve, R1_pieces_with_attention_inside_are_no_piecewise_graphs) {
-  for (const auto& [ops, mode] :
-       std::vector<std::pair<std::vector<std::string>, CudagraphMode>>{
+  for (const auto& [ops, mode] : std::vector<std::pair<std::vector<std::string>, CudagraphMode>>{
            {{"linear"}, CudagraphMode::FULL},
            {{"attention"}, CudagraphMode::FULL_AND_PIECEWISE},
            {{"vllm::unified_attention_with_output"}, CudagraphMode::FULL_AND_PIECEWISE}}) {

@@ -10,10 +10,10 @@ class DiscardableMemory {
  public:
   /// Whether this machine's device can, too.
   [[nodiscard]] virtual bool can_discard() const noexcept = 0;
-  /// `memory` is all of a Buffer of this device. What it holds is lost and its memory goes back to the
-  /// system; of buffers smaller than what the system takes back it may stay. Nothing in flight may
-  /// touch it, and nothing may before restore(). Not while the calling thread captures, which makes
-  /// the capture invalid.
+  /// `memory` is all of a Buffer of this device. What it holds is lost and its memory goes back to
+  /// the system; of buffers smaller than what the system takes back it may stay. Nothing in flight
+  /// may touch it, and nothing may before restore(). Not while the calling thread captures, which
+  /// makes the capture invalid.
   virtual void discard(BufferView memory) noexcept = 0;
   /// Puts memory where it was given back, filled with zeros; buffers that have theirs keep it.
   /// \throws OutOfMemory, DeviceError: it stays discarded; CaptureError as Device::allocate

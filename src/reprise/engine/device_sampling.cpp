@@ -9,7 +9,8 @@ namespace {
 constexpr float kNever = -std::numeric_limits<float>::infinity();
 
 bool is_covered(const sampling::SamplingParams& params) {
-  return !params.logprobs && params.allowed_token_ids.empty() && params.bad_words_token_ids.empty() && params.repetition_penalty == 1 &&
+  return !params.logprobs && params.allowed_token_ids.empty() &&
+         params.bad_words_token_ids.empty() && params.repetition_penalty == 1 &&
          params.presence_penalty == 0 && params.frequency_penalty == 0;
 }
 
@@ -43,15 +44,17 @@ bool DeviceSampling::add(const sampling::SamplingInput& input,
                          HasConstraint has_constraint,
                          int32_t logits_row) {
   const sampling::SamplingParams& params = *input.params;
-  if (sampler_ == nullptr || has_constraint == HasConstraint::yes || !is_covered(params)) return false;
+  if (sampler_ == nullptr || has_constraint == HasConstraint::yes || !is_covered(params))
+    return false;
   if (rows_.size() == static_cast<size_t>(sampler_->max_rows())) return false;
   const size_t first_adjustment = adjustments_.size();
   if (!add_adjustments(input)) return false;
   rows_.push_back(
       {.seed = input.seed,
        .position = input.output_token_ids.size(),
-       .min_p_edge = params.min_p > 0 ? std::log(static_cast<double>(params.min_p)) * params.temperature
-                                      : -std::numeric_limits<double>::infinity(),
+       .min_p_edge = params.min_p > 0
+                         ? std::log(static_cast<double>(params.min_p)) * params.temperature
+                         : -std::numeric_limits<double>::infinity(),
        .temperature = params.is_greedy() ? 0 : params.temperature,
        .top_p = params.top_p,
        .top_k = params.top_k,

@@ -9,16 +9,17 @@
 
 namespace reprise::engine {
 
-/// Which rows of a step the device samples itself. A row is the device's unless its request wants what
-/// the device does not do: log-probabilities, a constraint on the answer, penalties, allowed or bad
-/// words. Those rows go to the host's sampler, row by row, in the same step.
+/// Which rows of a step the device samples itself. A row is the device's unless its request wants
+/// what the device does not do: log-probabilities, a constraint on the answer, penalties, allowed
+/// or bad words. Those rows go to the host's sampler, row by row, in the same step.
 ///
-/// Sampling follows the step's graph on the same stream and is not part of it: which rows are sampled
-/// and how changes from step to step, and a graph would have to be captured for the most of both.
+/// Sampling follows the step's graph on the same stream and is not part of it: which rows are
+/// sampled and how changes from step to step, and a graph would have to be captured for the most of
+/// both.
 ///
-/// Each step: begin(), add() per sampling row, launch(), and after it take() per row that add() took,
-/// in the same order. One thread. Borrows the sampler; none: every row is the host's. Allocates only in
-/// the constructor.
+/// Each step: begin(), add() per sampling row, launch(), and after it take() per row that add()
+/// took, in the same order. One thread. Borrows the sampler; none: every row is the host's.
+/// Allocates only in the constructor.
 class DeviceSampling {
  public:
   enum class HasConstraint : bool { no, yes };
@@ -27,7 +28,9 @@ class DeviceSampling {
 
   void begin() noexcept;
   /// Whether the device samples this row. `input`: without logits.
-  [[nodiscard]] bool add(const sampling::SamplingInput& input, HasConstraint has_constraint, int32_t logits_row);
+  [[nodiscard]] bool add(const sampling::SamplingInput& input,
+                         HasConstraint has_constraint,
+                         int32_t logits_row);
   [[nodiscard]] bool empty() const noexcept { return rows_.empty(); }
   /// \throws device::DeviceError
   void launch(const Tensor& logits);

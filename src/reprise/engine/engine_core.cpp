@@ -57,7 +57,8 @@ bool EngineCore::launch_step() {
   {
     const SpanTimer timer(step.spans, StepPhase::schedule);
     output = &scheduler_.schedule();
-    for (const RequestId id : output->finished_request_ids) requests_.erase(static_cast<uint64_t>(id));
+    for (const RequestId id : output->finished_request_ids)
+      requests_.erase(static_cast<uint64_t>(id));
   }
   if (output->empty()) return false;
   {
@@ -78,7 +79,8 @@ void EngineCore::wait_for_oldest() {
   const TimePoint begin = std::chrono::steady_clock::now();
   thread_->wait();
   // Beside what the other thread did for the step, so not among its spans.
-  const PhaseSpan waited{.phase = StepPhase::wait, .begin = begin, .end = std::chrono::steady_clock::now()};
+  const PhaseSpan waited{
+      .phase = StepPhase::wait, .begin = begin, .end = std::chrono::steady_clock::now()};
   clock_.times[waited.phase] += waited.seconds();
 }
 
@@ -97,7 +99,8 @@ std::span<const EngineCore::Update> EngineCore::apply(ModelStep& step) {
   const PhaseTimer timer(clock_, StepPhase::sample);
   auto logprobs = std::make_move_iterator(step.prompt_logprobs.begin());
   for (const ScheduledRequest& entry : step.scheduled->scheduled) {
-    for (int i = 0; i < entry.num_prompt_logits; ++i) entry.request->add_prompt_logprobs(*logprobs++);
+    for (int i = 0; i < entry.num_prompt_logits; ++i)
+      entry.request->add_prompt_logprobs(*logprobs++);
   }
   const auto num_sampled = static_cast<size_t>(step.scheduled->num_sampling_requests);
   const std::span<const Update> updates =

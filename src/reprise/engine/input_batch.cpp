@@ -45,7 +45,8 @@ InputBatch::InputBatch(const BatchLimits& limits, device::Device& device, OpExec
 void InputBatch::stage(std::span<const BatchRow> rows,
                        const StagedShape& shape,
                        device::Stream& stream) {
-  REPRISE_ASSERT(shape.num_tokens <= limits_.max_num_tokens && shape.num_reqs <= limits_.max_num_reqs &&
+  REPRISE_ASSERT(shape.num_tokens <= limits_.max_num_tokens &&
+                     shape.num_reqs <= limits_.max_num_reqs &&
                      rows.size() <= to_size(shape.num_reqs),
                  "{} rows staged as {} tokens of {} requests; the limits are {} and {}",
                  rows.size(),
@@ -114,7 +115,8 @@ void InputBatch::stage_table_row(int32_t row_index, std::span<const kv_cache::Bl
   std::transform(block_ids.begin(), block_ids.end(), entries, [](kv_cache::BlockId id) {
     return static_cast<int32_t>(id);
   });
-  for (int32_t i = count; i < row.count; ++i) entries[i] = static_cast<int32_t>(kv_cache::kNullBlock);
+  for (int32_t i = count; i < row.count; ++i)
+    entries[i] = static_cast<int32_t>(kv_cache::kNullBlock);
   row.changed = std::max(count, row.count);
   row.count = count;
 }
@@ -175,9 +177,8 @@ void InputBatch::upload(device::Stream& stream) {
 }
 
 Tensor InputBatch::view(size_t offset, Shape shape) const {
-  return Tensor::borrow({DType::i32, shape},
-                        static_cast<int32_t*>(device_buffer_.data()) + offset,
-                        *executor_);
+  return Tensor::borrow(
+      {DType::i32, shape}, static_cast<int32_t*>(device_buffer_.data()) + offset, *executor_);
 }
 
 Tensor InputBatch::input_ids() const { return view(layout_.input_ids, {shape_.num_tokens}); }
@@ -192,8 +193,8 @@ attention::AttentionMetadata InputBatch::attention_metadata() const {
           .seq_lens = view(layout_.seq_lens, {shape_.num_reqs}),
           .block_table = view(layout_.block_table, {shape_.num_reqs, limits_.max_blocks_per_req}),
           .slot_mapping = view(layout_.slot_mapping, {shape_.num_tokens}),
-          .host_query_start_loc = std::span(host_).subspan(layout_.query_start_loc,
-                                                           to_size(num_real_reqs_) + 1),
+          .host_query_start_loc =
+              std::span(host_).subspan(layout_.query_start_loc, to_size(num_real_reqs_) + 1),
           .host_seq_lens = std::span(host_).subspan(layout_.seq_lens, to_size(num_real_reqs_))};
 }
 

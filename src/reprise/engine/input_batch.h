@@ -111,7 +111,7 @@ class InputBatch {
   OpExecutor* executor_;  // owned by the model runner
   bool is_host_accessible_;
   device::Buffer device_buffer_;
-  std::vector<int32_t> host_;  // mirror of the device buffer
+  std::vector<int32_t> host_;         // mirror of the device buffer
   std::vector<TableRow> table_rows_;  // of the mirror
   StagedShape shape_;
   int32_t num_real_reqs_ = 0;

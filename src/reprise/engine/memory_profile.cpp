@@ -68,10 +68,8 @@ MemoryProfile profile_memory(ModelRunner& runner,
   const cudagraph::CaptureReport report = runner.capture({});
   profile.probed_graph_bytes = report.bytes;
   profile.estimated_graph_bytes = estimate_graph_bytes(report.records, whole_plan);
-  profile.used_bytes =
-      used_bytes(execution.device().memory()) - runner.kv_cache().memory().bytes;
-  profile.seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  profile.used_bytes = used_bytes(execution.device().memory()) - runner.kv_cache().memory().bytes;
+  profile.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return profile;
 }
 
@@ -86,8 +84,8 @@ MemoryParts measure_memory(Execution& execution,
                     .activations = execution.eager_pool().reserved_bytes(),
                     .graphs = runner.graph_bytes() + execution.graph_pool().reserved_bytes(),
                     .reported = used_bytes(memory)};
-  const size_t named = parts.weights + parts.kv_cache + parts.activations +
-                       execution.graph_pool().reserved_bytes();
+  const size_t named =
+      parts.weights + parts.kv_cache + parts.activations + execution.graph_pool().reserved_bytes();
   parts.buffers = memory.allocated_here - std::min(memory.allocated_here, named);
   return parts;
 }

@@ -33,9 +33,9 @@ inline constexpr int64_t kProfiledBlocks = 2;
 [[nodiscard]] size_t estimate_graph_bytes(std::span<const cudagraph::CaptureRecord> measured,
                                           std::span<const cudagraph::CaptureGroup> plan);
 
-/// Runs the largest step that there can be and captures what profiled_plan() left, on a runner made for
-/// this: with kProfiledBlocks blocks, and gone afterwards. The pools of the execution keep what they
-/// grew by, for the real one. `whole_plan`: of the real one.
+/// Runs the largest step that there can be and captures what profiled_plan() left, on a runner made
+/// for this: with kProfiledBlocks blocks, and gone afterwards. The pools of the execution keep what
+/// they grew by, for the real one. `whole_plan`: of the real one.
 /// \throws OutOfMemory when the largest step does not fit, device::DeviceError
 [[nodiscard]] MemoryProfile profile_memory(ModelRunner& runner,
                                            Execution& execution,
@@ -43,7 +43,7 @@ inline constexpr int64_t kProfiledBlocks = 2;
 
 /// Where a device's memory is, by the books of those who asked for it.
 struct MemoryParts {
-  size_t others = 0;       // other processes, the driver, code: held before there are graphs
+  size_t others = 0;  // other processes, the driver, code: held before there are graphs
   size_t weights = 0;
   size_t kv_cache = 0;
   size_t activations = 0;  // the pool of eager steps

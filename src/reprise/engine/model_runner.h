@@ -83,7 +83,8 @@ class ModelRunner {
   /// \throws InvalidArgument if one is not a program of this model, OutOfMemory
   void use_programs(RangedPrograms programs);
 
-  /// Runs a made-up batch of as many tokens, requests and rows of logits as a step can have, eagerly.
+  /// Runs a made-up batch of as many tokens, requests and rows of logits as a step can have,
+  /// eagerly.
   /// \throws OutOfMemory, device::DeviceError
   void run_largest_step();
 

@@ -148,12 +148,13 @@ void StepComputer::sample_within(const LogitsUse& use,
   sampler_.sample(input, sampled);
   if (sampled.status != sampling::SamplingStatus::ok) return;
   if (!use.constraint->accept(sampled.token_id)) {
-    throw Error(fmt::format("the constraint on the answer allows token {} and refuses it", sampled.token_id));
+    throw Error(fmt::format("the constraint on the answer allows token {} and refuses it",
+                            sampled.token_id));
   }
   // An end-of-text token ends the request by itself, and adds no text.
-  const bool is_end =
-      !use.ignores_eos && std::find(eos_token_ids_.begin(), eos_token_ids_.end(), sampled.token_id) !=
-                              eos_token_ids_.end();
+  const bool is_end = !use.ignores_eos &&
+                      std::find(eos_token_ids_.begin(), eos_token_ids_.end(), sampled.token_id) !=
+                          eos_token_ids_.end();
   sampled.ends_answer = !is_end && use.constraint->is_complete();
 }
 

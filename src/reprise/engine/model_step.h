@@ -16,8 +16,8 @@
 
 namespace reprise::engine {
 
-/// What one request wants of a step's logits. Borrows from the request, but reads nothing there that
-/// changes while the step is under way.
+/// What one request wants of a step's logits. Borrows from the request, but reads nothing there
+/// that changes while the step is under way.
 struct LogitsUse {
   // Log-probabilities of the prompt, one row of logits each.
   std::span<const int32_t> next_prompt_token_ids;  // after each of the rows
@@ -38,9 +38,9 @@ struct ModelStep {
 
   const SchedulerOutput* scheduled = nullptr;  // owned by the scheduler
   cudagraph::BatchFacts facts;
-  std::vector<BatchRow> rows;       // as `scheduled`
-  std::vector<LogitsUse> uses;      // as `scheduled`
-  TimePoint began;                  // to be scheduled
+  std::vector<BatchRow> rows;   // as `scheduled`
+  std::vector<LogitsUse> uses;  // as `scheduled`
+  TimePoint began;              // to be scheduled
 
   // Results.
   std::vector<sampling::SampledToken> sampled;  // one per request that samples, then unused ones
@@ -53,12 +53,14 @@ struct ModelStep {
 };
 
 /// Computes steps: the model's forward, and the sampling of its logits. Between two calls that
-/// follow on one another, sampled tokens go from one to the next through their placeholders. Borrows
-/// the runner. One thread at a time, not necessarily the one that schedules.
+/// follow on one another, sampled tokens go from one to the next through their placeholders.
+/// Borrows the runner. One thread at a time, not necessarily the one that schedules.
 class StepComputer {
  public:
   /// `row_sampler`: as EngineCoreOptions::row_sampler.
-  StepComputer(ModelRunner& runner, const SchedulerConfig& config, kernels::RowSampler* row_sampler);
+  StepComputer(ModelRunner& runner,
+               const SchedulerConfig& config,
+               kernels::RowSampler* row_sampler);
 
   /// What goes wrong is the step's error.
   void compute(ModelStep& step) noexcept;

@@ -51,10 +51,12 @@ OutputDelta OutputProcessor::process(const EngineCore::Update& update) {
     state.finished = true;
     state.output.finish_reason = "stop";
     state.output.stop_reason = std::string(state.stop_strings.matched());
-    if (!update.finished) core_->finish_request(request.id(), std::string(state.stop_strings.matched()));
+    if (!update.finished)
+      core_->finish_request(request.id(), std::string(state.stop_strings.matched()));
   } else if (update.finished) {
     state.finished = true;
-    state.delta += state.stop_strings.append(state.detokenizer.flush(), StopStringMatcher::Check::off);
+    state.delta +=
+        state.stop_strings.append(state.detokenizer.flush(), StopStringMatcher::Check::off);
     state.delta += state.stop_strings.flush();
     state.output.finish_reason = request.finish_reason();
     state.output.stop_reason = request.stop_reason();

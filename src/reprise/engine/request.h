@@ -193,8 +193,8 @@ class Request {
   int num_cached_tokens_ = 0;
   int num_preemptions_ = 0;
   const Scheduler* scheduler_ = nullptr;  // the one that knows this request, if any
-  int num_steps_in_flight_ = 0;    // between schedule() and update_from_output()
-  Request* queue_prev_ = nullptr;  // links of the waiting queue, owned by RequestQueue
+  int num_steps_in_flight_ = 0;           // between schedule() and update_from_output()
+  Request* queue_prev_ = nullptr;         // links of the waiting queue, owned by RequestQueue
   Request* queue_next_ = nullptr;
 };
 

@@ -186,7 +186,8 @@ AbortResult Scheduler::finish_request(Request& request,
                                       StopReason stop_reason) {
   REPRISE_ASSERT(engine::is_finished(status), "{} ends no request", to_string(status));
   if (request.is_finished()) {
-    return request.is_in_flight() ? AbortResult::released_after_step : AbortResult::already_finished;
+    return request.is_in_flight() ? AbortResult::released_after_step
+                                  : AbortResult::already_finished;
   }
   REPRISE_ASSERT(request.scheduler_ == this,
                  "request {} is not known to this scheduler",
@@ -218,7 +219,8 @@ const SchedulerOutput& Scheduler::schedule() {
   int token_budget = config_.max_num_batched_tokens;
   prompt_logits_budget_ = config_.max_prompt_logits;
   const bool has_blocks = schedule_running(token_budget);
-  // Whoever lost its blocks in this step, or waits for some, comes first when there are blocks again.
+  // Whoever lost its blocks in this step, or waits for some, comes first when there are blocks
+  // again.
   if (has_blocks && output_->preempted.empty()) schedule_waiting(token_budget);
   finish_batch();
   return *output_;
@@ -347,8 +349,8 @@ void Scheduler::append_to_batch(Request& request, int num_scheduled_tokens) {
 
 void Scheduler::schedule_prompt_logits(Request& request, ScheduledRequest& entry) {
   const int first = std::max(entry.num_computed_tokens, request.num_prompt_logits_scheduled_);
-  const int end = std::min(entry.num_computed_tokens + entry.num_scheduled_tokens,
-                           request.num_prompt_logits());
+  const int end =
+      std::min(entry.num_computed_tokens + entry.num_scheduled_tokens, request.num_prompt_logits());
   if (first >= end) return;
   entry.first_prompt_logit = first - entry.num_computed_tokens;
   entry.num_prompt_logits = end - first;
@@ -379,8 +381,7 @@ void Scheduler::finish_batch() {
 
 bool Scheduler::ranks_before(const Request& a, const Request& b) const {
   const auto rank = [this](const Request& request) {
-    const bool has_priority =
-        config_.policy == SchedulingPolicy::priority && !request.is_promoted_;
+    const bool has_priority = config_.policy == SchedulingPolicy::priority && !request.is_promoted_;
     return std::tuple(has_priority, has_priority ? request.priority() : 0, request.arrival_order_);
   };
   return rank(a) < rank(b);
@@ -418,8 +419,7 @@ void Scheduler::promote_waiting() {
   const auto max_wait = static_cast<uint64_t>(config_.max_priority_wait_steps);
   for (Request* request = waiting_.front(); request != nullptr;) {
     Request* const next = RequestQueue::next(*request);
-    const uint64_t waited =
-        request->num_steps_waited_ + num_schedules_ - request->queued_at_step_;
+    const uint64_t waited = request->num_steps_waited_ + num_schedules_ - request->queued_at_step_;
     if (!request->is_promoted_ && waited >= max_wait) {
       waiting_.remove(*request);
       request->is_promoted_ = true;
@@ -461,7 +461,8 @@ std::span<const RequestUpdate> Scheduler::update_from_output(
   size_t next_sample = 0;
   for (const ScheduledRequest& entry : step.scheduled) {
     const sampling::SampledToken* sample = entry.samples ? &sampled[next_sample++] : nullptr;
-    if (entry.request->is_finished()) continue;  // it was meanwhile: what the step did for it is dropped
+    // The request ended while this step ran: its result is dropped.
+    if (entry.request->is_finished()) continue;
     const RequestUpdate update = apply_results(entry, sample);
     if (update.new_token_id || update.finished) updates_.push_back(update);
   }
@@ -512,8 +513,7 @@ void Scheduler::end_step() {
 
 /// Lets later requests find the blocks that a step has filled.
 void Scheduler::publish_blocks(Request& request, int num_computed_tokens) {
-  request.block_hashes_.extend(
-      request.token_ids().first(static_cast<size_t>(num_computed_tokens)));
+  request.block_hashes_.extend(request.token_ids().first(static_cast<size_t>(num_computed_tokens)));
   kv_cache_manager_->publish(request.block_table_, request.block_hashes_, num_computed_tokens);
 }
 

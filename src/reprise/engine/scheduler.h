@@ -46,7 +46,7 @@ struct SchedulerConfig {
   /// A step may be scheduled while the one before it has no results yet.
   bool async_scheduling = false;
   std::vector<int32_t> eos_token_ids;
-  int vocab_size = 0;  // >= 1; bounds prompt and sampled token ids
+  int vocab_size = 0;                         // >= 1; bounds prompt and sampled token ids
   int max_logprobs = sampling::kMaxLogprobs;  // that a request may ask for
 };
 
@@ -61,8 +61,9 @@ struct ScheduledRequest {
   // Tokens of this part whose logits are wanted for log-probabilities of the prompt.
   int first_prompt_logit = 0;  // counts from num_computed_tokens
   int num_prompt_logits = 0;
-  /// Where the sampled token belongs: the step behind may compute from there. Whoever computes steps
-  /// ahead of update_from_output() writes it, any token id if there is none. Null unless `samples`.
+  /// Where the sampled token belongs: the step behind may compute from there. Whoever computes
+  /// steps ahead of update_from_output() writes it, any token id if there is none. Null unless
+  /// `samples`.
   int32_t* placeholder = nullptr;
 
   [[nodiscard]] std::span<const int32_t> token_ids() const noexcept {
@@ -115,7 +116,7 @@ struct SchedulerOutput {
 /// What a step changed for one request.
 struct RequestUpdate {
   Request* request = nullptr;
-  std::optional<int32_t> new_token_id;  // already in request->output_token_ids()
+  std::optional<int32_t> new_token_id;              // already in request->output_token_ids()
   const sampling::SampledToken* sampled = nullptr;  // of new_token_id; belongs to the engine core
   /// Status, finish_reason and stop_reason are final, and this is the last update. The request may
   /// still be part of a step under way: see SchedulerOutput::finished_request_ids.
@@ -139,8 +140,8 @@ enum class AbortResult : uint8_t {
 /// Iteration-level scheduling as vLLM V1: no prefill or decode phases, only requests whose computed
 /// tokens catch up with their known tokens.
 ///
-/// Requests are ranked by the policy; fcfs: by arrival. A step serves running requests by rank, then
-/// admits waiting ones by rank (the first that does not fit ends it), within
+/// Requests are ranked by the policy; fcfs: by arrival. A step serves running requests by rank,
+/// then admits waiting ones by rank (the first that does not fit ends it), within
 /// max_num_batched_tokens, max_num_seqs and the free KV blocks; prompts are cut into chunks to fill
 /// the budget (unless chunked prefill is off). When a running request needs a block and none is
 /// free, the running one that ranks last is preempted: it loses its blocks and waits, at its rank,
@@ -252,7 +253,7 @@ class Scheduler {
   int max_model_len_;
 
   RequestQueue waiting_;
-  std::vector<Request*> running_;  // by rank, as waiting_
+  std::vector<Request*> running_;                           // by rank, as waiting_
   std::array<SchedulerOutput, kMaxStepsInFlight> outputs_;  // a ring of steps under way
   size_t oldest_ = 0;
   size_t num_in_flight_ = 0;

@@ -8,10 +8,10 @@ namespace reprise::engine {
 namespace {
 
 using testing::Bench;
-using testing::kEos;
-using testing::kPlain;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using testing::kEos;
+using testing::kPlain;
 
 SchedulerConfig async_config() {
   SchedulerConfig config = testing::small_config();
@@ -150,9 +150,9 @@ TEST(AsyncScheduler, takes_blocks_of_broken_numbers_out_of_the_cache_before_anyo
   bench.update(first);
   EXPECT_GT(bench.cache.num_published_blocks(), 0);
   const SchedulerOutput& third = bench.scheduler.schedule();
-  (void)bench.scheduler.update_from_output(std::vector<sampling::SampledToken>(
-      static_cast<size_t>(second.num_sampling_requests),
-      {.status = sampling::SamplingStatus::non_finite_logits}));
+  (void)bench.scheduler.update_from_output(
+      std::vector<sampling::SampledToken>(static_cast<size_t>(second.num_sampling_requests),
+                                          {.status = sampling::SamplingStatus::non_finite_logits}));
   EXPECT_EQ(broken.finish_reason(), "error");
   ASSERT_EQ(third.num_reqs(), 1);
   EXPECT_EQ(bench.cache.num_published_blocks(), 0) << "though it is still in a step";

@@ -8,9 +8,9 @@ namespace reprise::engine {
 namespace {
 
 using testing::Bench;
+using ::testing::ElementsAre;
 using testing::scheduled_ids;
 using testing::small_config;
-using ::testing::ElementsAre;
 
 SchedulerConfig priority_config() {
   SchedulerConfig config = small_config();

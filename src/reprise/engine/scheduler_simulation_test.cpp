@@ -110,11 +110,11 @@ class Simulation {
  private:
   struct Live {
     std::unique_ptr<Request> request;
-    int num_computed = 0;         // contiguous since admission or the last preemption
+    int num_computed = 0;             // contiguous since admission or the last preemption
     std::vector<Slot> contents = {};  // by position
     bool is_running = false;
     int num_prompt_logits = 0;
-    bool is_spoilt = false;  // by a step that failed, and so ended
+    bool is_spoilt = false;                // by a step that failed, and so ended
     std::optional<int64_t> deadline = {};  // in steps, once promoted
   };
 
@@ -215,7 +215,8 @@ class Simulation {
       live_.at(request->id()).is_running = false;
     }
     if (output.empty()) {
-      EXPECT_TRUE(live_.empty() || !under_way_.empty()) << "a step must move whenever there is work";
+      EXPECT_TRUE(live_.empty() || !under_way_.empty())
+          << "a step must move whenever there is work";
       return false;
     }
     ++step_;
@@ -297,8 +298,7 @@ class Simulation {
   }
 
   [[nodiscard]] std::tuple<bool, int, uint64_t> rank(const Request& request) const {
-    const bool by_arrival =
-        config_.policy == SchedulingPolicy::fcfs || request.is_promoted();
+    const bool by_arrival = config_.policy == SchedulingPolicy::fcfs || request.is_promoted();
     return {!by_arrival, by_arrival ? 0 : request.priority(), request.arrival_order()};
   }
 
@@ -423,7 +423,8 @@ class Simulation {
     }
     for (const Step::Part& part : step.parts) {
       for (int i = 0; i < part.end && !live_.at(part.request->id()).is_spoilt; ++i) {
-        EXPECT_EQ(slot(part, i), wanted(*part.request, i)) << "someone else wrote into a live block";
+        EXPECT_EQ(slot(part, i), wanted(*part.request, i))
+            << "someone else wrote into a live block";
       }
       if (part.placeholder == nullptr) continue;
       const auto context =
@@ -445,7 +446,8 @@ class Simulation {
     while (contents.size() <= static_cast<size_t>(position)) {
       const Slot before =
           contents.empty() ? std::hash<std::string_view>{}(request.cache_salt()) : contents.back();
-      const auto token = static_cast<uint64_t>(request.token_ids_with_placeholders()[contents.size()]);
+      const auto token =
+          static_cast<uint64_t>(request.token_ids_with_placeholders()[contents.size()]);
       contents.push_back((before ^ (token + 1)) * 0x9E3779B97F4A7C15ULL + 1);
     }
     return contents[static_cast<size_t>(position)];
@@ -544,7 +546,8 @@ Totals simulate(Scheduling scheduling, uint32_t num_seeds, int num_steps) {
     if (::testing::Test::HasFailure()) break;
   }
   fmt::print(
-      "{} steps, {} of them with graphs, {} scheduled ahead; {} requests completed, {} aborted; {} steps "
+      "{} steps, {} of them with graphs, {} scheduled ahead; {} requests completed, {} aborted; {} "
+      "steps "
       "failed; {} preemptions, {} promotions; {} tokens found in the cache, {} dropped\n",
       totals.steps,
       totals.graph_steps,

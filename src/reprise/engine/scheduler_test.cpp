@@ -327,7 +327,8 @@ std::string sorted_names(const std::vector<Row>& rows, int decode_query_len) {
   return names;
 }
 
-// Rows V2D-13 and V2D-14: vLLM's tests/v1/worker/test_gpu_batch_ordering.py, and the later ordering by context.
+// Rows V2D-13 and V2D-14: vLLM's tests/v1/worker/test_gpu_batch_ordering.py, and the later ordering
+// by context.
 TEST(SortBatch, orders_as_vllm_v2) {
   EXPECT_EQ(
       sorted_names({{'p', 100, 0, true}, {'d', 1, 1, false}, {'q', 7, 1, true}, {'e', 1, 1, false}},

@@ -7,8 +7,8 @@
 
 namespace reprise::engine {
 
-/// Where the time of steps goes: summed up always, step by step while a profiler records. One thread:
-/// the one that takes the results of steps.
+/// Where the time of steps goes: summed up always, step by step while a profiler records. One
+/// thread: the one that takes the results of steps.
 struct StepClock {
   StepTimes times;
   StepProfiler profiler;
@@ -38,7 +38,8 @@ class PhaseTimer {
 /// A step, for a profiler that records.
 class ProfiledStepScope {
  public:
-  ProfiledStepScope(StepClock& clock, uint64_t number, TimePoint began) : profiler_(&clock.profiler) {
+  ProfiledStepScope(StepClock& clock, uint64_t number, TimePoint began)
+      : profiler_(&clock.profiler) {
     profiler_->begin_step(number, began);
   }
   ProfiledStepScope(const ProfiledStepScope&) = delete;

@@ -25,9 +25,9 @@ struct StepProfilerOptions {
 struct ProfiledStep {
   uint64_t number = 0;  // 1 is the first step of the engine; one that failed has that of the next
   TimePoint begin;
-  TimePoint end;  // of its last span, so with the delivery of its tokens
+  TimePoint end;                 // of its last span, so with the delivery of its tokens
   cudagraph::Decision decision;  // the last: a step whose graph was retired made two
-  int32_t num_tokens = 0;  // before padding
+  int32_t num_tokens = 0;        // before padding
   int32_t num_reqs = 0;
   bool has_failed = false;
   uint8_t num_spans = 0;
@@ -43,16 +43,17 @@ struct StepProfile {
   TimePoint began;
   TimePoint ended;
   std::chrono::system_clock::time_point wall_began;
-  std::vector<ProfiledStep> steps;  // two in a row may overlap, if one was scheduled ahead
+  std::vector<ProfiledStep> steps;     // two in a row may overlap, if one was scheduled ahead
   uint64_t num_overwritten_steps = 0;  // recorded, but more than kMaxProfiledSteps ago
 };
 
-/// Records steps while asked to; otherwise each call is one comparison. One thread: the one that takes
-/// the results of steps. Memory is taken when recording starts and is kMaxProfiledSteps at most.
+/// Records steps while asked to; otherwise each call is one comparison. One thread: the one that
+/// takes the results of steps. Memory is taken when recording starts and is kMaxProfiledSteps at
+/// most.
 ///
 /// States: idle -> recording (start) -> idle (stop). A step begins, is told its decision and its
-/// spans, and ends; spans that follow until the next one begins still belong to it. A step without a
-/// decision had nothing to do and is forgotten.
+/// spans, and ends; spans that follow until the next one begins still belong to it. A step without
+/// a decision had nothing to do and is forgotten.
 class StepProfiler {
  public:
   /// False, and nothing happens, while it records. \throws std::bad_alloc
@@ -71,8 +72,8 @@ class StepProfiler {
 
   std::optional<StepProfile> profile_;  // being recorded; its steps are a ring once it is full
   StepProfilerOptions options_;
-  uint64_t num_decided_ = 0;  // steps since start
-  uint64_t num_kept_ = 0;     // of these in the profile, or were
+  uint64_t num_decided_ = 0;          // steps since start
+  uint64_t num_kept_ = 0;             // of these in the profile, or were
   std::optional<ProfiledStep> open_;  // not yet in the profile
   bool is_decided_ = false;           // the open step
 };

@@ -4,8 +4,7 @@
 
 namespace reprise::engine {
 
-StepThread::StepThread(StepComputer& computer)
-    : computer_(&computer), thread_([this] { run(); }) {}
+StepThread::StepThread(StepComputer& computer) : computer_(&computer), thread_([this] { run(); }) {}
 
 StepThread::~StepThread() {
   {

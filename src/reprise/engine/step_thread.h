@@ -31,7 +31,8 @@ class StepThread {
   void run();
 
   StepComputer* computer_;
-  std::mutex mutex_;  // guards the members below but the thread; never held while a step is computed
+  std::mutex
+      mutex_;  // guards the members below but the thread; never held while a step is computed
   std::condition_variable submitted_;
   std::condition_variable computed_;
   std::array<ModelStep*, Scheduler::kMaxStepsInFlight> steps_{};  // a ring

@@ -34,7 +34,9 @@ struct PhaseSpan {
   TimePoint begin;
   TimePoint end;
 
-  [[nodiscard]] double seconds() const noexcept { return std::chrono::duration<double>(end - begin).count(); }
+  [[nodiscard]] double seconds() const noexcept {
+    return std::chrono::duration<double>(end - begin).count();
+  }
 };
 
 /// The stretches of one step, whichever threads it goes through: one at a time.
@@ -51,7 +53,9 @@ class StepSpans {
   void add(const StepSpans& others) noexcept {
     for (const PhaseSpan& span : others.all()) add(span);
   }
-  [[nodiscard]] std::span<const PhaseSpan> all() const noexcept { return std::span(spans_).first(num_); }
+  [[nodiscard]] std::span<const PhaseSpan> all() const noexcept {
+    return std::span(spans_).first(num_);
+  }
 
  private:
   std::array<PhaseSpan, kMax> spans_;
@@ -64,7 +68,9 @@ class SpanTimer {
   SpanTimer(StepSpans& spans, StepPhase phase) noexcept : spans_(&spans), phase_(phase) {}
   SpanTimer(const SpanTimer&) = delete;
   SpanTimer& operator=(const SpanTimer&) = delete;
-  ~SpanTimer() { spans_->add({.phase = phase_, .begin = begin_, .end = std::chrono::steady_clock::now()}); }
+  ~SpanTimer() {
+    spans_->add({.phase = phase_, .begin = begin_, .end = std::chrono::steady_clock::now()});
+  }
 
  private:
   StepSpans* spans_;  // of the step

@@ -128,7 +128,8 @@ std::filesystem::path save_trace(const StepProfile& profile, const std::filesyst
   const auto wall_us = std::chrono::floor<std::chrono::microseconds>(profile.wall_began);
   // The ending that tools look for in such a folder.
   const std::filesystem::path path =
-      folder / fmt::format("reprise_{}.{}.pt.trace.json", getpid(), wall_us.time_since_epoch().count());
+      folder /
+      fmt::format("reprise_{}.{}.pt.trace.json", getpid(), wall_us.time_since_epoch().count());
   const std::filesystem::path draft = path.string() + ".part";
   std::error_code error;
   std::filesystem::create_directories(folder, error);
@@ -140,10 +141,11 @@ std::filesystem::path save_trace(const StepProfile& profile, const std::filesyst
   if (file && !error) return path;
   std::error_code ignored;
   std::filesystem::remove(draft, ignored);
-  throw Error(fmt::format("the profile cannot be written to {}: {}; check that the folder can be "
-                          "written and the disk has room",
-                          folder.string(),
-                          error ? error.message() : "writing failed"));
+  throw Error(
+      fmt::format("the profile cannot be written to {}: {}; check that the folder can be "
+                  "written and the disk has room",
+                  folder.string(),
+                  error ? error.message() : "writing failed"));
 }
 
 }  // namespace reprise::engine

@@ -7,8 +7,8 @@
 
 namespace reprise::engine {
 
-/// A profile as JSON in the trace event format, which Perfetto and chrome://tracing open: a slice per
-/// step, named after what it replayed, with its phases inside. Times in microseconds from the
+/// A profile as JSON in the trace event format, which Perfetto and chrome://tracing open: a slice
+/// per step, named after what it replayed, with its phases inside. Times in microseconds from the
 /// profile's begin, to the nanosecond.
 void write_trace(const StepProfile& profile, std::ostream& out);
 

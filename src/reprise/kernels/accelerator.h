@@ -33,14 +33,14 @@ class Accelerator {
   /// \throws DeviceError
   [[nodiscard]] virtual std::unique_ptr<device::Device> create_device(
       const AcceleratorOptions& options) = 0;
-  /// Like the option, for later launches of a device of this accelerator; graphs stay what they are.
-  /// While nobody launches.
+  /// Like the option, for later launches of a device of this accelerator; graphs stay what they
+  /// are. While nobody launches.
   virtual void set_programmatic_launch(device::Device& device, bool is_on) = 0;
   /// Of a device of this accelerator. Loads its kernels. \throws DeviceError, OutOfMemory
   [[nodiscard]] virtual std::unique_ptr<EagerExecutor> create_executor(
       device::Stream& stream, device::MemoryPool& pool) = 0;
-  /// Of a stream of this accelerator, for at most so many rows at a time; nullptr for a vocabulary that
-  /// it cannot do. \throws DeviceError, OutOfMemory
+  /// Of a stream of this accelerator, for at most so many rows at a time; nullptr for a vocabulary
+  /// that it cannot do. \throws DeviceError, OutOfMemory
   [[nodiscard]] virtual std::unique_ptr<RowSampler> create_row_sampler(device::Stream& stream,
                                                                        int32_t max_rows,
                                                                        int64_t vocab_size) = 0;
@@ -53,12 +53,12 @@ class Accelerator {
 /// An accelerator, or why there is none.
 struct LoadedAccelerator {
   std::unique_ptr<Accelerator> accelerator;
-  std::string reason;         // empty if there is one
-  bool has_plugin = false;    // this build has one, whether or not it can be used here
+  std::string reason;       // empty if there is one
+  bool has_plugin = false;  // this build has one, whether or not it can be used here
 };
 
-/// Loads the CUDA plug-in from the first of these paths where it is, and looks for a driver. None is
-/// an answer, not an error.
+/// Loads the CUDA plug-in from the first of these paths where it is, and looks for a driver. None
+/// is an answer, not an error.
 [[nodiscard]] LoadedAccelerator load_cuda_plugin(std::span<const std::filesystem::path> paths);
 
 /// Where it is looked for: next to the running executable, and in ../lib of that.

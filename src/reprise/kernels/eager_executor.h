@@ -48,7 +48,8 @@ class EagerExecutor : public OpExecutor {
   [[nodiscard]] uint64_t num_ops(OpCode code) const noexcept {
     return num_ops_[static_cast<size_t>(code)];
   }
-  /// Ops that launched or recorded work since construction; all but planned attention are one launch.
+  /// Ops that launched or recorded work since construction; all but planned attention are one
+  /// launch.
   [[nodiscard]] uint64_t num_launches() const noexcept;
   [[nodiscard]] uint64_t num_launches(OpCode code) const noexcept {
     return num_launches_[static_cast<size_t>(code)];

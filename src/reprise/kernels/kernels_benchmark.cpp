@@ -315,10 +315,8 @@ void register_all() {
               registered->UseRealTime();
             };
         const std::vector<int64_t> rows = {1, 4, 16, 64, 512};
-        add(
-            "linear_896x4864", [=](auto& state) { bench_linear(state, setup, 896, 4864); }, rows);
-        add(
-            "linear_128x384", [=](auto& state) { bench_linear(state, setup, 128, 384); }, rows);
+        add("linear_896x4864", [=](auto& state) { bench_linear(state, setup, 896, 4864); }, rows);
+        add("linear_128x384", [=](auto& state) { bench_linear(state, setup, 128, 384); }, rows);
         add("decode", [=](auto& state) { bench_attention(state, setup, 1); }, {512, 4096});
         add("prefill", [=](auto& state) { bench_attention(state, setup, 512); }, {512, 4096});
         add("rms_norm_896", [=](auto& state) { bench_rms_norm(state, setup); }, {1, 512});

@@ -49,8 +49,8 @@ void BlockHashChain::extend(std::span<const int32_t> token_ids) {
   if (block_size_ == 0) return;
   const auto block_size = static_cast<size_t>(block_size_);
   for (size_t i = hashes_.size(); (i + 1) * block_size <= token_ids.size(); ++i) {
-    hashes_.push_back(hash_block(i == 0 ? root_ : hashes_[i - 1],
-                                 token_ids.subspan(i * block_size, block_size)));
+    hashes_.push_back(
+        hash_block(i == 0 ? root_ : hashes_[i - 1], token_ids.subspan(i * block_size, block_size)));
   }
 }
 

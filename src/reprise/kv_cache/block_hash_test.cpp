@@ -27,8 +27,8 @@ std::string hex_of(std::string_view text, size_t part_bytes) {
 
 // The examples of FIPS 180-4 and NIST's CAVP.
 TEST(Sha256, hashes_the_published_examples_however_they_are_cut) {
-  for (const size_t part_bytes : {size_t{1}, size_t{7}, size_t{63}, size_t{64}, size_t{65},
-                                  size_t{1'000'000}}) {
+  for (const size_t part_bytes :
+       {size_t{1}, size_t{7}, size_t{63}, size_t{64}, size_t{65}, size_t{1'000'000}}) {
     SCOPED_TRACE(part_bytes);
     EXPECT_EQ(hex_of("", part_bytes),
               "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
@@ -90,8 +90,8 @@ TEST(BlockHashChain, is_another_for_every_salt_adapter_and_block_size) {
   std::set<BlockHash> seen;
   size_t num_chains = 0;
   const std::string zero(1, '\0');
-  for (const std::string& salt : {std::string(), std::string("a"), std::string("b"),
-                                  std::string("ab"), zero, zero + zero}) {
+  for (const std::string& salt :
+       {std::string(), std::string("a"), std::string("b"), std::string("ab"), zero, zero + zero}) {
     for (const std::optional<uint64_t> lora :
          {std::optional<uint64_t>(), std::optional<uint64_t>(0), std::optional<uint64_t>(97)}) {
       for (const int block_size : {8, 16}) {

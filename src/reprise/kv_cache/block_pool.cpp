@@ -55,14 +55,12 @@ void BlockPool::release(BlockId block) {
 }
 
 void BlockPool::publish(BlockId block, const BlockHash& hash) {
-  REPRISE_ASSERT(
-      reference_count(block) > 0, "block {} is free", static_cast<int32_t>(block));
+  REPRISE_ASSERT(reference_count(block) > 0, "block {} is free", static_cast<int32_t>(block));
   published_.insert(hash, block);
 }
 
 void BlockPool::unpublish(BlockId block) {
-  REPRISE_ASSERT(
-      reference_count(block) > 0, "block {} is free", static_cast<int32_t>(block));
+  REPRISE_ASSERT(reference_count(block) > 0, "block {} is free", static_cast<int32_t>(block));
   published_.erase(block);
 }
 

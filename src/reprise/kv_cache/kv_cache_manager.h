@@ -32,7 +32,7 @@ class BlockTable {
 };
 
 /// The answer to a request for slots. `no_blocks` is a normal value: preempt someone or wait.
-enum class [[nodiscard]] SlotResult{allocated, no_blocks};
+enum class [[nodiscard]] SlotResult { allocated, no_blocks };
 
 enum class PrefixCaching : uint8_t { off, on };
 

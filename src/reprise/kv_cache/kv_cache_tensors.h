@@ -32,8 +32,12 @@ class KvCacheTensors {
   KvCacheTensors(const KvCacheLayout& layout, device::Device& device, OpExecutor& executor);
 
   /// [num_blocks, num_kv_heads, block_size, head_dim]
-  [[nodiscard]] const Tensor& keys(int64_t layer) const { return keys_[static_cast<size_t>(layer)]; }
-  [[nodiscard]] const Tensor& values(int64_t layer) const { return values_[static_cast<size_t>(layer)]; }
+  [[nodiscard]] const Tensor& keys(int64_t layer) const {
+    return keys_[static_cast<size_t>(layer)];
+  }
+  [[nodiscard]] const Tensor& values(int64_t layer) const {
+    return values_[static_cast<size_t>(layer)];
+  }
   [[nodiscard]] const KvCacheLayout& layout() const noexcept { return layout_; }
   [[nodiscard]] device::BufferView memory() const noexcept { return buffer_.view(); }
 

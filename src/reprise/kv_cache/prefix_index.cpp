@@ -34,8 +34,7 @@ std::optional<BlockId> PrefixIndex::find(const BlockHash& hash) const {
 }
 
 bool PrefixIndex::insert(const BlockHash& hash, BlockId block) {
-  REPRISE_ASSERT(
-      !contains(block), "block {} has a hash already", static_cast<int32_t>(block));
+  REPRISE_ASSERT(!contains(block), "block {} has a hash already", static_cast<int32_t>(block));
   const size_t place = place_of(hash);
   if (table_[place] != kEmpty) return false;
   table_[place] = block;
@@ -77,10 +76,8 @@ std::string PrefixIndex::find_broken_invariant() const {
   const auto num_places =
       std::ranges::count_if(table_, [](BlockId block) { return block != kEmpty; });
   if (num_found != size_ || num_places != size_) {
-    return fmt::format("{} blocks have a hash, {} are in the index, {} are counted",
-                       num_found,
-                       num_places,
-                       size_);
+    return fmt::format(
+        "{} blocks have a hash, {} are in the index, {} are counted", num_found, num_places, size_);
   }
   return {};
 }

@@ -14,8 +14,9 @@
 
 namespace reprise::models {
 
-/// A decoder that predicts the next token. Its two functions are pure apart from the cache writes of
-/// attention, allocate only results, and never look at token counts: what runs once runs captured.
+/// A decoder that predicts the next token. Its two functions are pure apart from the cache writes
+/// of attention, allocate only results, and never look at token counts: what runs once runs
+/// captured.
 class CausalLM {
  public:
   virtual ~CausalLM() = default;
@@ -26,14 +27,14 @@ class CausalLM {
                                        const Tensor& positions) = 0;  // int32[num_tokens]
 
   /// Logits of the rows `logits_indices`, of which the first num_logits[0] are computed.
-  [[nodiscard]] virtual Tensor compute_logits(const Tensor& hidden,           // [num_tokens, hidden]
-                                              const Tensor& logits_indices,   // int32[max_rows]
+  [[nodiscard]] virtual Tensor compute_logits(const Tensor& hidden,          // [num_tokens, hidden]
+                                              const Tensor& logits_indices,  // int32[max_rows]
                                               const Tensor& num_logits) = 0;  // int32[1]
 
   [[nodiscard]] virtual std::span<attention::AttentionLayer* const> attention_layers() = 0;
 
-  /// Whether and how levels 1 to 3 may trace these functions. Their arguments and which sizes of them
-  /// are open are the engine's to know, so dynamic_arg_dims means nothing here.
+  /// Whether and how levels 1 to 3 may trace these functions. Their arguments and which sizes of
+  /// them are open are the engine's to know, so dynamic_arg_dims means nothing here.
   [[nodiscard]] virtual CompileSupport compile_support() const { return {}; }
 };
 

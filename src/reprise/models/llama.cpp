@@ -89,7 +89,8 @@ LlamaMlp::LlamaMlp(const weights::ModelConfig& config, int64_t layer, Parameters
   gate_up_weight_ =
       load_stacked<2>(parameters, {name("mlp.gate_proj.weight"), name("mlp.up_proj.weight")});
   if (config.mlp_bias) {
-    gate_up_bias_ = load_stacked<2>(parameters, {name("mlp.gate_proj.bias"), name("mlp.up_proj.bias")});
+    gate_up_bias_ =
+        load_stacked<2>(parameters, {name("mlp.gate_proj.bias"), name("mlp.up_proj.bias")});
   }
   down_weight_ = parameters.load(name("mlp.down_proj.weight"));
   down_bias_ = load_if(config.mlp_bias, parameters, name("mlp.down_proj.bias"));
@@ -116,7 +117,8 @@ Tensor LlamaDecoderLayer::forward(cudagraph::ForwardContext& context,
   const Tensor attended = self_attention_.forward(
       context, ops::rms_norm(hidden, input_norm_, norm_epsilon_), positions);
   const Tensor residual = ops::add(hidden, attended);
-  const Tensor transformed = mlp_.forward(ops::rms_norm(residual, post_attention_norm_, norm_epsilon_));
+  const Tensor transformed =
+      mlp_.forward(ops::rms_norm(residual, post_attention_norm_, norm_epsilon_));
   return ops::add(residual, transformed);
 }
 
@@ -130,8 +132,7 @@ LlamaForCausalLM::LlamaForCausalLM(const weights::ModelConfig& config,
                            make_rope_table(config.rope, config.head_dim, max_positions),
                            {max_positions, config.head_dim});
   for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
-    layers_.push_back(
-        std::make_unique<LlamaDecoderLayer>(config, layer, parameters, rope_table));
+    layers_.push_back(std::make_unique<LlamaDecoderLayer>(config, layer, parameters, rope_table));
     attention_layers_.push_back(&layers_.back()->attention());
   }
   norm_ = parameters.load("model.norm.weight");

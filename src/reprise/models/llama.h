@@ -33,10 +33,10 @@ class LlamaAttention {
   Tensor qkv_weight_;
   Tensor qkv_bias_;  // undefined = none
   Tensor o_weight_;
-  Tensor o_bias_;       // undefined = none
-  Tensor q_norm_;       // undefined = none
-  Tensor k_norm_;       // undefined = none
-  Tensor rope_table_;   // shared by all layers
+  Tensor o_bias_;      // undefined = none
+  Tensor q_norm_;      // undefined = none
+  Tensor k_norm_;      // undefined = none
+  Tensor rope_table_;  // shared by all layers
   attention::AttentionLayer attention_;
 };
 
@@ -64,7 +64,9 @@ class LlamaDecoderLayer {
                                const Tensor& hidden,
                                const Tensor& positions) const;
 
-  [[nodiscard]] attention::AttentionLayer& attention() noexcept { return self_attention_.attention(); }
+  [[nodiscard]] attention::AttentionLayer& attention() noexcept {
+    return self_attention_.attention();
+  }
 
  private:
   float norm_epsilon_;

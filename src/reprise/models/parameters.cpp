@@ -30,14 +30,16 @@ std::string stacked_name(std::span<const std::string_view> names) {
     modules += modules.empty() ? std::string(module)
                                : fmt::format("+{}", module.substr(module.rfind('.') + 1));
   }
-  return leaf == std::string_view::npos ? modules : modules + std::string(names.back().substr(leaf));
+  return leaf == std::string_view::npos ? modules
+                                        : modules + std::string(names.back().substr(leaf));
 }
 
 }  // namespace
 
 Tensor Parameters::load_stacked(std::span<const std::string_view> names) {
   const TensorType type = stacked_type(*source_, names);
-  origins_.push_back({.buffer = buffers_.size(), .type = type, .names = {names.begin(), names.end()}});
+  origins_.push_back(
+      {.buffer = buffers_.size(), .type = type, .names = {names.begin(), names.end()}});
   return upload(stacked_name(names), type, read_stacked(*source_, names, type));
 }
 
@@ -87,10 +89,11 @@ void Parameters::copy_to_host() {
       stream_->copy_to_host(copy.back().get(), from.data, from.bytes);
     }
   } catch (const std::bad_alloc&) {
-    throw OutOfMemory(fmt::format(
-        "the host has no room for a copy of {} bytes of weights; without one (level 2) they are read "
-        "again on waking",
-        total_bytes_));
+    throw OutOfMemory(
+        fmt::format("the host has no room for a copy of {} bytes of weights; without one (level 2) "
+                    "they are read "
+                    "again on waking",
+                    total_bytes_));
   }
   host_copy_ = std::move(copy);
 }

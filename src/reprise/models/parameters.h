@@ -14,8 +14,8 @@
 
 namespace reprise::models {
 
-/// Puts a model's weights on the device, converted to the model's dtype, and owns them from then on.
-/// Also makes the tables a model derives (rotary embedding).
+/// Puts a model's weights on the device, converted to the model's dtype, and owns them from then
+/// on. Also makes the tables a model derives (rotary embedding).
 class Parameters {
  public:
   /// `source` is only borrowed while loading; the others must outlive this.
@@ -41,8 +41,8 @@ class Parameters {
   /// No more loading: lets go of the source and of the staging memory.
   void finish_loading() noexcept;
 
-  /// Keeps a copy of all that was loaded in host memory. \throws OutOfMemory when the host has no room,
-  /// DeviceError; then there is none
+  /// Keeps a copy of all that was loaded in host memory. \throws OutOfMemory when the host has no
+  /// room, DeviceError; then there is none
   void copy_to_host();
   [[nodiscard]] bool has_host_copy() const noexcept { return !host_copy_.empty(); }
   /// Puts the copy's contents where they were. \throws DeviceError \pre has_host_copy()
@@ -52,7 +52,8 @@ class Parameters {
   /// Gives the memory of all that was loaded back to the system; tables stay. Nothing in flight may
   /// read it, and nothing may until it was restored and has contents again.
   void discard(device::DiscardableMemory& memory) noexcept;
-  /// Puts memory where it was given back. \throws as DiscardableMemory::restore; may be called again
+  /// Puts memory where it was given back. \throws as DiscardableMemory::restore; may be called
+  /// again
   void restore(device::DiscardableMemory& memory);
   /// Loads again what was loaded, to the same addresses. `source` has the names and shapes of the
   /// first one. \throws FileError; what was read until then stays
@@ -90,8 +91,8 @@ class Parameters {
   device::Stream* stream_;
   OpExecutor* executor_;
   std::vector<device::Buffer> buffers_;
-  std::vector<std::string> names_;  // by buffer
-  std::vector<Origin> origins_;     // of all but tables
+  std::vector<std::string> names_;                       // by buffer
+  std::vector<Origin> origins_;                          // of all but tables
   std::vector<std::unique_ptr<std::byte[]>> host_copy_;  // by origin; empty: there is none
   std::vector<std::byte> staging_;  // reused between tensors; the largest one decides its size
   size_t total_bytes_ = 0;

@@ -36,7 +36,8 @@ std::vector<float> make_rope_table(const weights::RopeParameters& rope,
   std::vector<float> frequencies;
   for (int64_t i = 0; i < half; ++i) {
     const double exponent = static_cast<double>(2 * i) / static_cast<double>(head_dim);
-    frequencies.push_back(static_cast<float>(scaled_frequency(rope, std::pow(rope.theta, -exponent))));
+    frequencies.push_back(
+        static_cast<float>(scaled_frequency(rope, std::pow(rope.theta, -exponent))));
   }
   std::vector<float> table(static_cast<size_t>(max_positions * head_dim));
   for (int64_t position = 0; position < max_positions; ++position) {

@@ -28,8 +28,8 @@ class ArtifactError : public Error {
 /// Functions of an object by program and group; an empty name = no code.
 using GroupSymbols = std::vector<std::vector<std::string>>;
 
-/// Points the groups of `program` at functions of `object`, which it then owns where `loader` brought
-/// it. \throws ArtifactError for symbols without an object, what the loader throws
+/// Points the groups of `program` at functions of `object`, which it then owns where `loader`
+/// brought it. \throws ArtifactError for symbols without an object, what the loader throws
 void attach_code(CompiledProgram& program,
                  std::span<const std::byte> object,
                  const GroupSymbols& symbols,

@@ -30,8 +30,9 @@ struct CompiledProgram {
   size_t num_states = 0;                  // keys and values of each layer, in order of layers
   /// By program of `split`, then by its groups; null = runs op by op.
   std::vector<std::vector<std::unique_ptr<const RowGroup>>> code;
-  std::unique_ptr<device::LoadedCode> loaded_code;  // of the kernels in `code`; null = there are none
-  MemoryPlan plan;                  // empty = results come from a pool
+  std::unique_ptr<device::LoadedCode>
+      loaded_code;  // of the kernels in `code`; null = there are none
+  MemoryPlan plan;  // empty = results come from a pool
   /// Whether every capturable piece is a graph of its own (level 3), or a capture breaks at the
   /// splitting ones (levels 1 and 2).
   bool wrap_pieces = false;

@@ -527,8 +527,8 @@ std::vector<uint64_t> split_fingerprints(const Program& program,
                                          const SymbolValues& values) {
   return fingerprints_of(
       program, values, [&](const auto& inputs, const auto& slots, auto& executor) {
-        const SplitProgram pieces = split(
-            program, std::vector<OpCode>(splitting_ops.begin(), splitting_ops.end()));
+        const SplitProgram pieces =
+            split(program, std::vector<OpCode>(splitting_ops.begin(), splitting_ops.end()));
         return SplitInterpreter(pieces).run(inputs, slots, values, executor);
       });
 }

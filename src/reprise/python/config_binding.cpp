@@ -31,24 +31,30 @@ void bind_cudagraph_mode(nb::module_& module) {
       .value("FULL", CudagraphMode::FULL)
       .value("FULL_DECODE_ONLY", CudagraphMode::FULL_DECODE_ONLY)
       .value("FULL_AND_PIECEWISE", CudagraphMode::FULL_AND_PIECEWISE)
-      .def("decode_mode",
-           [](CudagraphMode mode) { return as_mode(cudagraph::decode_mode(mode)); },
-           "The routine of uniform decode batches.")
-      .def("mixed_mode",
-           [](CudagraphMode mode) { return as_mode(cudagraph::mixed_mode(mode)); },
-           "The routine of every other batch.")
-      .def("has_mode",
-           [](CudagraphMode mode, CudagraphMode component) {
-             return as_mode(cudagraph::decode_mode(mode)) == component ||
-                    as_mode(cudagraph::mixed_mode(mode)) == component;
-           },
-           nb::arg("mode"), "Whether either routine is `mode`.")
-      .def("separate_routine", &cudagraph::separate_routine,
+      .def(
+          "decode_mode",
+          [](CudagraphMode mode) { return as_mode(cudagraph::decode_mode(mode)); },
+          "The routine of uniform decode batches.")
+      .def(
+          "mixed_mode",
+          [](CudagraphMode mode) { return as_mode(cudagraph::mixed_mode(mode)); },
+          "The routine of every other batch.")
+      .def(
+          "has_mode",
+          [](CudagraphMode mode, CudagraphMode component) {
+            return as_mode(cudagraph::decode_mode(mode)) == component ||
+                   as_mode(cudagraph::mixed_mode(mode)) == component;
+          },
+          nb::arg("mode"),
+          "Whether either routine is `mode`.")
+      .def("separate_routine",
+           &cudagraph::separate_routine,
            "Whether uniform decode and other batches take different routines.")
       .def("requires_piecewise_compilation", &cudagraph::requires_piecewise_compilation)
-      .def("max_cudagraph_mode",
-           [](CudagraphMode mode) { return as_mode(cudagraph::max_cudagraph_mode(mode)); },
-           "The larger of the two routines.")
+      .def(
+          "max_cudagraph_mode",
+          [](CudagraphMode mode) { return as_mode(cudagraph::max_cudagraph_mode(mode)); },
+          "The larger of the two routines.")
       .def("has_full_cudagraphs", &cudagraph::has_full_cudagraphs);
 }
 
@@ -62,9 +68,12 @@ void bind_engine_args(nb::module_& module) {
           "load_format",
           [](const EngineArgs& args) {
             switch (args.load_format) {
-              case api::LoadFormat::safetensors: return "safetensors";
-              case api::LoadFormat::dummy: return "dummy";
-              case api::LoadFormat::automatic: break;
+              case api::LoadFormat::safetensors:
+                return "safetensors";
+              case api::LoadFormat::dummy:
+                return "dummy";
+              case api::LoadFormat::automatic:
+                break;
             }
             return "auto";
           },
@@ -76,7 +85,8 @@ void bind_engine_args(nb::module_& module) {
             } else if (text == "dummy") {
               args.load_format = api::LoadFormat::dummy;
             } else {
-              throw InvalidArgument("load_format: expected auto, safetensors or dummy, got '" + text + "'");
+              throw InvalidArgument("load_format: expected auto, safetensors or dummy, got '" +
+                                    text + "'");
             }
           })
       .def_rw("dtype", &EngineArgs::dtype)
@@ -133,12 +143,14 @@ void bind_sampling_params(nb::module_& module) {
       .def_rw("logit_bias", &SamplingParams::logit_bias)
       .def_rw("allowed_token_ids", &SamplingParams::allowed_token_ids)
       .def_rw("bad_words", &SamplingParams::bad_words)
-      .def("validate",
-           [](const SamplingParams& params) {
-             constexpr int kAny = std::numeric_limits<int>::max();
-             sampling::validate(params, kAny, kAny);
-           },
-           "Raises ValueError for a field outside its range; token ids and the number of logprobs are checked by the engine.");
+      .def(
+          "validate",
+          [](const SamplingParams& params) {
+            constexpr int kAny = std::numeric_limits<int>::max();
+            sampling::validate(params, kAny, kAny);
+          },
+          "Raises ValueError for a field outside its range; token ids and the number of logprobs "
+          "are checked by the engine.");
 }
 
 }  // namespace

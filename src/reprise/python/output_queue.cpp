@@ -25,7 +25,8 @@ StepOutput own(const api::AsyncOutput& output) {
 }
 
 OutputQueue::OutputQueue() : event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  if (event_ < 0) throw Error(std::string("eventfd for the answers of the engine: ") + std::strerror(errno));
+  if (event_ < 0)
+    throw Error(std::string("eventfd for the answers of the engine: ") + std::strerror(errno));
 }
 
 OutputQueue::~OutputQueue() { ::close(event_); }

@@ -37,9 +37,8 @@ std::span<const float> LogitAdjuster::apply(std::span<const float> logits,
                                             std::span<const int32_t> prompt_token_ids,
                                             std::span<const int32_t> output_token_ids) {
   const bool penalises = has_penalties(params);
-  if (params.allowed_token_ids.empty() && suppressed_token_ids.empty() &&
-      allowed_mask.empty() && params.bad_words_token_ids.empty() && params.logit_bias.empty() &&
-      !penalises) {
+  if (params.allowed_token_ids.empty() && suppressed_token_ids.empty() && allowed_mask.empty() &&
+      params.bad_words_token_ids.empty() && params.logit_bias.empty() && !penalises) {
     return logits;
   }
   copy_row(logits, params.allowed_token_ids);

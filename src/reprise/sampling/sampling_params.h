@@ -41,7 +41,8 @@ struct SamplingParams {
   bool include_stop_str_in_output = false;
   bool skip_special_tokens = true;
 
-  std::optional<int> logprobs;  // [0, max_logprobs]: so many of the most likely, beside the sampled token
+  std::optional<int>
+      logprobs;  // [0, max_logprobs]: so many of the most likely, beside the sampled token
   std::optional<int> prompt_logprobs;  // the same for each prompt token but the first
   std::vector<std::pair<int32_t, float>> logit_bias;  // token id -> [-100, 100]
   std::vector<int32_t> allowed_token_ids;             // empty = all

@@ -61,9 +61,7 @@ TEST(SamplingParams, refuses_numbers_outside_their_range_by_name_and_value) {
        {-2.0F, 0.0F, 2.0F},
        {-2.01F, 2.01F}},
       {"logit_bias[3]",
-       [](SamplingParams& p, float v) {
-         p.logit_bias = {{3, v}};
-       },
+       [](SamplingParams& p, float v) { p.logit_bias = {{3, v}}; },
        {-100.0F, 100.0F},
        {-101.0F, 101.0F}},
   };

@@ -33,9 +33,9 @@ Answer::Answer(const GenerationRequest& request,
             .echo_only = request.echo_only,
             .usage = request.include_usage,
             .continuous_usage = request.continuous_usage},
-      spelling_(tokenizer,
-                request.return_tokens_as_token_ids ? TokenSpelling::Form::id
-                                                   : TokenSpelling::Form::text),
+      spelling_(
+          tokenizer,
+          request.return_tokens_as_token_ids ? TokenSpelling::Form::id : TokenSpelling::Form::text),
       prompt_spelling_(tokenizer, TokenSpelling::Form::text),
       prompts_(prompts),
       n_(request.n),
@@ -103,14 +103,14 @@ void Answer::read(const EngineEvent& event, Choice& choice) {
   choice.pending.more = choice.message.take(delta);
   // As OpenAI: a call that the request has named is an answer like any other.
   const bool is_calls = choice.message.has_calls() && !is_named_call_;
-  if (event.finished && is_calls && choice.finish_reason == "stop") choice.finish_reason = "tool_calls";
+  if (event.finished && is_calls && choice.finish_reason == "stop")
+    choice.finish_reason = "tool_calls";
 }
 
 void Answer::count(const EngineEvent& event, Choice& choice) {
   // What the engine counted at the end is what it sampled.
-  const int64_t num_new =
-      event.finished ? event.num_output_tokens - choice.num_output_tokens
-                     : static_cast<int64_t>(event.token_ids.size());
+  const int64_t num_new = event.finished ? event.num_output_tokens - choice.num_output_tokens
+                                         : static_cast<int64_t>(event.token_ids.size());
   choice.num_output_tokens += num_new;
   // With `echo_only`, the token that had to be computed is nobody's answer.
   if (!wish_.echo_only) usage_.completion_tokens += num_new;
@@ -138,9 +138,8 @@ void Answer::begin_stream() {
 /// A choice as a client is told it now; what was pending is told once.
 ChoicePart Answer::take_part(int index) {
   Choice& choice = choices_[static_cast<size_t>(index)];
-  ChoicePart part{.index = index,
-                  .finish_reason = choice.finish_reason,
-                  .stop_reason = &choice.stop_reason};
+  ChoicePart part{
+      .index = index, .finish_reason = choice.finish_reason, .stop_reason = &choice.stop_reason};
   if (wish_.logprobs) part.logprobs = take_logprobs(choice);
   Pending pending = std::exchange(choice.pending, {});
   part.text = std::move(pending.text);

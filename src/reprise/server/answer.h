@@ -51,7 +51,7 @@ class Answer {
   /// What a client is told next of a choice; of an answer that is no stream: all of it.
   struct Pending {
     std::string text;
-    Json more = Json::object();  // beside it: reasoning, calls of tools; streams only
+    Json more = Json::object();             // beside it: reasoning, calls of tools; streams only
     std::vector<int32_t> prompt_token_ids;  // that are echoed or returned
     std::vector<int32_t> token_ids;
     std::vector<sampling::PositionLogprobs> prompt_logprobs;

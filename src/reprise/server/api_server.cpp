@@ -96,11 +96,12 @@ ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
                                 std::string_view request_line,
                                 int status) { access_log.write(peer, request_line, status); },
             .on_signal = [this] { on_signal(); }}),
-      generations(options,
-                  engine,
-                  model,
-                  [this](std::function<void()> task) { http.post(std::move(task)); },
-                  [this](const std::string& reason) { on_engine_death(reason); }) {
+      generations(
+          options,
+          engine,
+          model,
+          [this](std::function<void()> task) { http.post(std::move(task)); },
+          [this](const std::string& reason) { on_engine_death(reason); }) {
   check_exposure(options);
   if (options.cudagraph_metrics) {
     const cudagraph::ResolvedConfig& config = engine.startup_report().resolved;
@@ -108,7 +109,8 @@ ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
   }
   add_info_routes(router, engine, generations, model, meter, options.version);
   add_model_routes(router, model);
-  add_generation_routes(router, engine, generations, model, prompts, options.answers, options.requests);
+  add_generation_routes(
+      router, engine, generations, model, prompts, options.answers, options.requests);
   add_tokenizer_routes(router, engine, model, options.requests);
   add_live_routes(router, engine, model);
   add_page_routes(router);
@@ -230,8 +232,9 @@ void ApiServer::Impl::log_graphs(api::AsyncEngine& engine) {
 void ApiServer::Impl::on_engine_death(const std::string& reason) {
   log.error(fmt::format("{}; {}",
                         reason,
-                        keep_alive_on_engine_death ? "requests get 503 until the server is restarted"
-                                                   : "the server ends: start it again"));
+                        keep_alive_on_engine_death
+                            ? "requests get 503 until the server is restarted"
+                            : "the server ends: start it again"));
   if (keep_alive_on_engine_death) return;
   end = ServerEnd::engine_death;
   generations.drain([this] { http.shut_down(kFlushSeconds); });

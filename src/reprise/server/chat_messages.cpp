@@ -63,11 +63,12 @@ Json read_message(const Json& json, const std::string& place) {
     throw ApiError(
         400, fmt::format("A message of role {} needs content.", role), place + ".content");
   }
-  Json read = {{"role", role},
-               {"content",
-                content == nullptr ? std::string() : read_content(*content, place + ".content")}};
+  Json read = {
+      {"role", role},
+      {"content", content == nullptr ? std::string() : read_content(*content, place + ".content")}};
   if (const std::optional<std::string> name = message.text("name")) read["name"] = *name;
-  if (const std::optional<std::string> id = message.text("tool_call_id")) read["tool_call_id"] = *id;
+  if (const std::optional<std::string> id = message.text("tool_call_id"))
+    read["tool_call_id"] = *id;
   if (const Json* calls = message.find("tool_calls"); calls != nullptr && !calls->empty()) {
     const std::string calls_place = place + ".tool_calls";
     if (role != "assistant") {

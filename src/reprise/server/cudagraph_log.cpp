@@ -33,16 +33,17 @@ std::string line_of(const Cells& cells, const std::array<size_t, 5>& widths) {
 }  // namespace
 
 CudagraphLog::CudagraphLog(cudagraph::CudagraphMode mode, std::span<const int32_t> capture_sizes)
-    : settings_(fmt::format("**CUDAGraph Config Settings:**\n\n- Mode: {}\n- Capture sizes: [{}]\n\n"
-                            "**CUDAGraph Stats:**\n\n",
-                            cudagraph::to_string(mode),
-                            fmt::join(capture_sizes, ", "))) {}
+    : settings_(
+          fmt::format("**CUDAGraph Config Settings:**\n\n- Mode: {}\n- Capture sizes: [{}]\n\n"
+                      "**CUDAGraph Stats:**\n\n",
+                      cudagraph::to_string(mode),
+                      fmt::join(capture_sizes, ", "))) {}
 
 std::optional<std::string> CudagraphLog::next_table(Rows since_start) {
   std::vector<Row> rows(since_start.begin(), since_start.end());
   for (Row& row : rows) {
-    const auto told = std::ranges::find_if(
-        told_, [&row](const Row& other) { return is_same_line(row, other); });
+    const auto told =
+        std::ranges::find_if(told_, [&row](const Row& other) { return is_same_line(row, other); });
     if (told != told_.end()) row.count -= told->count;
   }
   told_.assign(since_start.begin(), since_start.end());

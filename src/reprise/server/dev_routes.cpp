@@ -28,9 +28,7 @@ Json server_info(const api::StartupReport& report, const ServerOptions& options)
 
 }  // namespace
 
-void add_dev_routes(Router& router,
-                    api::AsyncEngine& engine,
-                    const ServerOptions& options) {
+void add_dev_routes(Router& router, api::AsyncEngine& engine, const ServerOptions& options) {
   router.add({.method = "GET",
               .path = "/server_info",
               .summary = "What the engine was started with.",
@@ -44,7 +42,8 @@ void add_dev_routes(Router& router,
               .summary = "Forgets cached prefixes; 409 while requests are answered.",
               .prepare = [&engine](const HttpRequest&) -> Answering {
                 if (!engine.reset_prefix_cache()) {
-                  throw ApiError(409, "Requests hold blocks of the cache; try again when they have finished.");
+                  throw ApiError(
+                      409, "Requests hold blocks of the cache; try again when they have finished.");
                 }
                 return answer_empty;
               },

@@ -69,11 +69,11 @@ void read_options(const RequestFields& fields, engine::RequestOptions& options) 
   if (!salt) return;
   // As vLLM: an empty salt would isolate nothing, and whoever sends one means to be isolated.
   if (salt->empty() || salt->size() > engine::kMaxCacheSaltBytes) {
-    throw ApiError(400,
-                   fmt::format("cache_salt has {} bytes, expected 1..{}.",
-                               salt->size(),
-                               engine::kMaxCacheSaltBytes),
-                   "cache_salt");
+    throw ApiError(
+        400,
+        fmt::format(
+            "cache_salt has {} bytes, expected 1..{}.", salt->size(), engine::kMaxCacheSaltBytes),
+        "cache_salt");
   }
   options.cache_salt = *salt;
 }
@@ -134,10 +134,10 @@ std::optional<std::string> read_request_id(const RequestFields& fields) {
   std::optional<std::string> id = fields.text("request_id");
   if (id && (id->empty() || id->size() > kMaxRequestIdBytes ||
              !std::all_of(id->begin(), id->end(), [](char c) { return c > ' ' && c < 0x7F; }))) {
-    throw ApiError(400,
-                   fmt::format("request_id must be 1..{} visible ASCII characters.",
-                               kMaxRequestIdBytes),
-                   "request_id");
+    throw ApiError(
+        400,
+        fmt::format("request_id must be 1..{} visible ASCII characters.", kMaxRequestIdBytes),
+        "request_id");
   }
   return id;
 }
@@ -228,18 +228,19 @@ GenerationRequest parse_chat_request(std::string_view body, const RequestPolicy&
   read_shared(fields, policy, request);
   request.return_prompt_logprobs = request.params.prompt_logprobs.has_value();
   request.tools = read_tool_use(fields);
-  const bool hides_tools = policy.exclude_tools_when_tool_choice_none &&
-                           request.tools.choice == ToolUse::Choice::none;
+  const bool hides_tools =
+      policy.exclude_tools_when_tool_choice_none && request.tools.choice == ToolUse::Choice::none;
   if (!request.tools.tools.empty() && !hides_tools) {
     request.chat_template.tools = request.tools.tools;
   }
   request.include_reasoning = fields.boolean("include_reasoning").value_or(true);
   if (std::optional<AskedOutput> call = forced_call(request.tools)) {
     if (request.asked_output) {
-      throw ApiError(400,
-                     fmt::format("`tool_choice` forces a call, so `{}` cannot say what the answer looks like.",
-                                 request.asked_output->field),
-                     "tool_choice");
+      throw ApiError(
+          400,
+          fmt::format("`tool_choice` forces a call, so `{}` cannot say what the answer looks like.",
+                      request.asked_output->field),
+          "tool_choice");
     }
     request.asked_output = std::move(call);
   }

@@ -96,8 +96,7 @@ TEST(GenerationRequest, takes_null_for_absent_and_absent_for_the_defaults) {
   EXPECT_EQ(request.params.max_tokens, 16);
   EXPECT_EQ(request.n, 1);
   EXPECT_FALSE(request.stream);
-  const GenerationRequest chatting =
-      parse_chat_request(chat_with(R"("logprobs": false)"), policy);
+  const GenerationRequest chatting = parse_chat_request(chat_with(R"("logprobs": false)"), policy);
   EXPECT_EQ(chatting.params.max_tokens, std::nullopt) << "the rest of the context";
   EXPECT_FALSE(chatting.add_special_tokens);
 }
@@ -210,8 +209,8 @@ TEST(GenerationRequest, refuses_bad_completions_naming_the_field) {
 
 TEST(GenerationRequest, reads_priority_and_cache_salt_within_their_bounds) {
   const std::string longest(1024, 's');
-  const GenerationRequest request = completion(
-      completion_with(R"("priority": -2147483648, "cache_salt": ")" + longest + R"(")"));
+  const GenerationRequest request =
+      completion(completion_with(R"("priority": -2147483648, "cache_salt": ")" + longest + R"(")"));
   EXPECT_EQ(request.options.priority, -2147483648);
   EXPECT_EQ(request.options.cache_salt, longest);
   EXPECT_EQ(chat(chat_with(R"("priority": 7, "cache_salt": "a")")).options,
@@ -234,7 +233,8 @@ TEST(GenerationRequest, refuses_what_is_not_supported_by_name) {
       {completion_with(R"("suffix": "a")"), "suffix"},
       {completion_with(R"("use_beam_search": true)"), "use_beam_search"},
       {completion_with(R"("guided_json": 3)"), "guided_json"},
-      {completion_with(R"("structured_outputs": {"regex": "a", "choice": ["b"]})"), "structured_outputs"},
+      {completion_with(R"("structured_outputs": {"regex": "a", "choice": ["b"]})"),
+       "structured_outputs"},
       {completion_with(R"("response_format": {"type": "json_schema"})"), "response_format"},
       {completion_with(R"("response_format": {})"), "response_format"},
   };

@@ -17,10 +17,9 @@ void add_generation_routes(Router& router,
                            const PromptEncoder& prompts,
                            const AnswerReaderOptions& answers,
                            RequestPolicy policy) {
-  const auto prepare = [&generations, &model, &prompts, &engine, answers](
-                           GenerationRequest wanted,
-                           std::string request_id,
-                           api::TimePoint arrived) -> Answering {
+  const auto prepare =
+      [&generations, &model, &prompts, &engine, answers](
+          GenerationRequest wanted, std::string request_id, api::TimePoint arrived) -> Answering {
     model.check(wanted.model);
     check_sampling(wanted.params,
                    wanted.is_chat ? Api::chat : Api::completions,
@@ -61,9 +60,8 @@ void add_generation_routes(Router& router,
               .handle = admit,
               .prepare = [prepare, policy](const HttpRequest& request) {
                 const auto arrived = std::chrono::steady_clock::now();
-                return prepare(parse_completion_request(request.body, policy),
-                               request.request_id,
-                               arrived);
+                return prepare(
+                    parse_completion_request(request.body, policy), request.request_id, arrived);
               }});
   router.add({.method = "POST",
               .path = "/v1/chat/completions",

@@ -143,7 +143,8 @@ void GenerationService::start_constrained(GenerationRequest request,
       if (!result.compiled) throw ApiError(400, result.error, request.asked_output->field);
       request.make_constraint = [compiled = result.compiled, marks] {
         std::unique_ptr<structured_output::TokenConstraint> constraint = compiled->start();
-        return marks ? structured_output::after_reasoning(*marks, std::move(constraint)) : std::move(constraint);
+        return marks ? structured_output::after_reasoning(*marks, std::move(constraint))
+                     : std::move(constraint);
       };
       start(request, prompts, request_id, exchange, arrived);
     } catch (const std::exception& error) {
@@ -151,7 +152,8 @@ void GenerationService::start_constrained(GenerationRequest request,
     }
   };
   engine_->grammar_compiler().submit(
-      spec, [door = door_, go_on = std::move(go_on)](const structured_output::CompileResult& result) {
+      spec,
+      [door = door_, go_on = std::move(go_on)](const structured_output::CompileResult& result) {
         door->bring([go_on, result]() mutable { go_on(result); });
       });
 }

@@ -66,8 +66,8 @@ class GenerationService {
              const ExchangeRef& exchange,
              api::TimePoint arrived);
 
-  /// As start(), once what `request.asked_output` says is compiled, which other requests do not wait
-  /// for. `marks`: where the model reasons first.
+  /// As start(), once what `request.asked_output` says is compiled, which other requests do not
+  /// wait for. `marks`: where the model reasons first.
   void start_constrained(GenerationRequest request,
                          std::vector<EncodedPrompt> prompts,
                          std::optional<structured_output::ReasoningMarks> marks,

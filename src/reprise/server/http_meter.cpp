@@ -8,9 +8,8 @@ namespace reprise::server {
 namespace {
 
 // Those of the Python instrumentation, whose dashboards are in use.
-constexpr auto kFineBounds =
-    std::to_array<double>({.01, .025, .05, .075, .1, .25, .5, .75, 1,  1.5, 2,
-                           2.5, 3,    3.5, 4,    4.5, 5,  7.5, 10, 30, 60});
+constexpr auto kFineBounds = std::to_array<double>(
+    {.01, .025, .05, .075, .1, .25, .5, .75, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5, 7.5, 10, 30, 60});
 constexpr auto kCoarseBounds = std::to_array<double>({.1, .5, 1});
 constexpr int kClientClosed = 499;
 
@@ -54,8 +53,7 @@ class MeteredExchange : public HttpExchange {
  private:
   void note_end() {
     if (std::exchange(has_ended_, true)) return;
-    const double seconds =
-        std::chrono::duration<double>(HttpMeter::Clock::now() - began_).count();
+    const double seconds = std::chrono::duration<double>(HttpMeter::Clock::now() - began_).count();
     meter_->observe({.handler = handler_,
                      .method = method_,
                      .status = status_,

@@ -53,8 +53,8 @@ class HttpMeter {
   std::map<std::string, Size> response_sizes_;
 };
 
-/// `exchange`, whose answer `meter` will see. `meter` must outlive it; `exchange` itself is returned
-/// for what is not counted.
+/// `exchange`, whose answer `meter` will see. `meter` must outlive it; `exchange` itself is
+/// returned for what is not counted.
 [[nodiscard]] ExchangeRef metered(HttpMeter& meter,
                                   std::string_view handler,
                                   const HttpRequest& request,

@@ -22,19 +22,33 @@ void write_durations(Out out, From from) {
 }
 
 constexpr auto kFamilies = std::to_array<MetricFamily>({
-    {"http_requests_total", MetricType::counter, "handler, method, status",
-     "Answered requests by route, method and class of status.", write_requests},
-    {"http_request_duration_seconds", MetricType::histogram, "handler, method",
-     "From the whole request to the end of its answer, in coarse buckets.", write_durations},
-    {"http_request_duration_highr_seconds", MetricType::histogram, "",
+    {"http_requests_total",
+     MetricType::counter,
+     "handler, method, status",
+     "Answered requests by route, method and class of status.",
+     write_requests},
+    {"http_request_duration_seconds",
+     MetricType::histogram,
+     "handler, method",
+     "From the whole request to the end of its answer, in coarse buckets.",
+     write_durations},
+    {"http_request_duration_highr_seconds",
+     MetricType::histogram,
+     "",
      "From the whole request to the end of its answer, in fine buckets, all routes together.",
      [](Out out, From from) { out.histogram(from.http.all_durations()); }},
-    {"http_request_size_bytes", MetricType::summary, "handler", "Size of the bodies of requests.",
+    {"http_request_size_bytes",
+     MetricType::summary,
+     "handler",
+     "Size of the bodies of requests.",
      [](Out out, From from) {
        for (const auto& [handler, size] : from.http.request_sizes())
          out.summary(size.count, size.bytes, {{"handler", handler}});
      }},
-    {"http_response_size_bytes", MetricType::summary, "handler", "Size of the bodies of answers.",
+    {"http_response_size_bytes",
+     MetricType::summary,
+     "handler",
+     "Size of the bodies of answers.",
      [](Out out, From from) {
        for (const auto& [handler, size] : from.http.response_sizes())
          out.summary(size.count, size.bytes, {{"handler", handler}});
@@ -43,8 +57,6 @@ constexpr auto kFamilies = std::to_array<MetricFamily>({
 
 }  // namespace
 
-MetricGroup http_metrics() {
-  return {"HTTP", MetricGroup::Scope::process, kFamilies};
-}
+MetricGroup http_metrics() { return {"HTTP", MetricGroup::Scope::process, kFamilies}; }
 
 }  // namespace reprise::server

@@ -65,7 +65,8 @@ void HttpServer::Impl::take(ClientStream::Socket socket, std::string peer) {
   if (shared.open.size() >= 2 * shared.limits.max_connections) return;
   auto session = std::make_shared<HttpSession>(shared, std::move(socket), std::move(peer));
   if (shared.open.size() <= shared.limits.max_connections) return session->start();
-  if (!shared.tls) session->refuse(error_response(ApiError(503, "There are too many connections.")));
+  if (!shared.tls)
+    session->refuse(error_response(ApiError(503, "There are too many connections.")));
 }
 
 template <typename Acceptor>
@@ -130,7 +131,7 @@ uint16_t HttpServer::listen(const std::string& host, uint16_t port) {
 }
 
 void HttpServer::listen_unix(const std::string& path) {
-  struct stat status {};
+  struct stat status{};
   const bool is_socket = ::lstat(path.c_str(), &status) == 0 && S_ISSOCK(status.st_mode);
   try {
     const asio::local::stream_protocol::endpoint endpoint(path);

@@ -14,14 +14,14 @@ namespace reprise::server {
 
 /// What one client may cost. Bytes and seconds.
 struct HttpLimits {
-  size_t max_target_bytes = size_t{8} << 10;      // else 414
-  size_t max_header_bytes = size_t{32} << 10;     // all of them; else 431
-  size_t max_headers = 100;                       // else 431
+  size_t max_target_bytes = size_t{8} << 10;       // else 414
+  size_t max_header_bytes = size_t{32} << 10;      // all of them; else 431
+  size_t max_headers = 100;                        // else 431
   size_t max_header_line_bytes = size_t{8} << 10;  // name and value of one; else 431
-  size_t max_body_bytes = size_t{16} << 20;       // else 413
-  size_t max_all_body_bytes = size_t{256} << 20;  // of all requests together; else 503
-  size_t max_connections = 4096;                  // else 503
-  size_t max_unsent_bytes = size_t{1} << 20;      // of a stream; else the client is disconnected
+  size_t max_body_bytes = size_t{16} << 20;        // else 413
+  size_t max_all_body_bytes = size_t{256} << 20;   // of all requests together; else 503
+  size_t max_connections = 4096;                   // else 503
+  size_t max_unsent_bytes = size_t{1} << 20;       // of a stream; else the client is disconnected
   int header_timeout_seconds = 15;  // from the end of the last answer to the end of the header
   int body_timeout_seconds = 60;
   int write_timeout_seconds = 30;  // for what is being sent to make it to the socket

@@ -188,8 +188,7 @@ void HttpSession::read_ahead() {
                           });
 }
 
-void HttpSession::append_head(const HttpResponse& response,
-                                            std::string_view framing) {
+void HttpSession::append_head(const HttpResponse& response, std::string_view framing) {
   if (!request_line_.empty()) {
     shared_->handlers.on_answer(peer_, request_line_, response.status);
     request_line_.clear();

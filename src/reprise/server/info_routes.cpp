@@ -16,7 +16,8 @@ void add_info_routes(Router& router,
     generations.check_health();
     answer_empty(exchange);
   };
-  for (const auto& [method, path] : {std::pair{"GET", "/health"}, {"GET", "/ping"}, {"POST", "/ping"}}) {
+  for (const auto& [method, path] :
+       {std::pair{"GET", "/health"}, {"GET", "/ping"}, {"POST", "/ping"}}) {
     router.add({.method = method,
                 .path = path,
                 .access = Access::open,

@@ -52,9 +52,8 @@ void add_live_routes(Router& router, const api::AsyncEngine& engine, const Serve
               .handle = [&engine, &model](const HttpRequest&, const ExchangeRef& exchange) {
                 const auto now = std::chrono::steady_clock::now().time_since_epoch();
                 exchange->respond(
-                    {.body = dump(live_json(engine.stats(),
-                                            model.name(),
-                                            std::chrono::duration<double>(now).count())),
+                    {.body = dump(live_json(
+                         engine.stats(), model.name(), std::chrono::duration<double>(now).count())),
                      .headers = {{"Cache-Control", "no-store"}}});
               }});
 }

@@ -72,11 +72,11 @@ struct LocalApi::Impl {
   Impl(const ServerOptions& options, api::AsyncEngine& engine)
       : model(options, engine.startup_report().max_model_len),
         prompts(engine),
-        generations(options,
-                    engine,
-                    model,
-                    [this](std::function<void()> task) { tasks.post(std::move(task)); }) {
-    add_generation_routes(router, engine, generations, model, prompts, options.answers, options.requests);
+        generations(options, engine, model, [this](std::function<void()> task) {
+          tasks.post(std::move(task));
+        }) {
+    add_generation_routes(
+        router, engine, generations, model, prompts, options.answers, options.requests);
   }
 
   TaskQueue tasks;  // the engine's thread posts to it until `generations` is gone

@@ -22,8 +22,9 @@ double shown(float logprob) {
 }
 
 int64_t num_characters(std::string_view text) {
-  return std::count_if(
-      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
+  return std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  });
 }
 
 Json bytes_json(std::string_view text) {

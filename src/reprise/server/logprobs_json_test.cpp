@@ -23,7 +23,8 @@ const tokenizer::Tokenizer& tokens() {
 const TokenSpelling kText(tokens(), TokenSpelling::Form::text);
 const TokenSpelling kIds(tokens(), TokenSpelling::Form::id);
 
-TEST(LogprobsJson, of_a_completion_has_offsets_in_characters_and_no_number_for_the_first_prompt_token) {
+TEST(LogprobsJson,
+     of_a_completion_has_offsets_in_characters_and_no_number_for_the_first_prompt_token) {
   const PositionLogprobs second{.token = {1, -0.5F, 2}, .top = {{0, -0.25F, 1}}};
   const PositionLogprobs third{.token = {4, -1.0F, 1}, .top = {{4, -1.0F, 1}}};
   int64_t offset = 0;
@@ -40,7 +41,8 @@ TEST(LogprobsJson, of_a_completion_has_offsets_in_characters_and_no_number_for_t
 }
 
 TEST(LogprobsJson, of_a_completion_keeps_the_likelier_of_two_tokens_with_one_spelling) {
-  // Halves of a character both look like U+FFFD; lm_eval takes the largest value for the greedy one.
+  // Halves of a character both look like U+FFFD; lm_eval takes the largest value for the greedy
+  // one.
   const PositionLogprobs position{.token = {2, -3.0F, 2}, .top = {{3, -0.125F, 1}}};
   int64_t offset = 0;
   const Json json =

@@ -70,7 +70,8 @@ TEST(Metrics, cumulate_the_buckets_of_histograms_and_write_bounds_as_the_python_
   EXPECT_THAT(text, HasSubstr(bucket("16.0", 2)));
   EXPECT_THAT(text, HasSubstr(bucket("16384.0", 2)));
   EXPECT_THAT(text, HasSubstr(bucket("+Inf", 3)));
-  EXPECT_THAT(text, HasSubstr("iteration_tokens_total_sum{engine=\"0\",model_name=\"m\"} 100009\n"));
+  EXPECT_THAT(text,
+              HasSubstr("iteration_tokens_total_sum{engine=\"0\",model_name=\"m\"} 100009\n"));
   EXPECT_THAT(text, HasSubstr("le=\"0.001\""));
 }
 

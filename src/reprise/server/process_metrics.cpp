@@ -43,17 +43,35 @@ void read_stat(ProcessFacts& facts) {
 }
 
 constexpr auto kFamilies = std::to_array<MetricFamily>({
-    {"process_virtual_memory_bytes", kGauge, "", "Address space in use.",
+    {"process_virtual_memory_bytes",
+     kGauge,
+     "",
+     "Address space in use.",
      [](Out out, From from) { out.sample(from.process.virtual_memory_bytes); }},
-    {"process_resident_memory_bytes", kGauge, "", "Memory in use.",
+    {"process_resident_memory_bytes",
+     kGauge,
+     "",
+     "Memory in use.",
      [](Out out, From from) { out.sample(from.process.resident_memory_bytes); }},
-    {"process_start_time_seconds", kGauge, "", "When the process started, in seconds since 1970.",
+    {"process_start_time_seconds",
+     kGauge,
+     "",
+     "When the process started, in seconds since 1970.",
      [](Out out, From from) { out.sample(from.process.start_time_seconds); }},
-    {"process_cpu_seconds_total", kCounter, "", "Processor time, of user and system.",
+    {"process_cpu_seconds_total",
+     kCounter,
+     "",
+     "Processor time, of user and system.",
      [](Out out, From from) { out.sample(from.process.cpu_seconds); }},
-    {"process_open_fds", kGauge, "", "Open file descriptors.",
+    {"process_open_fds",
+     kGauge,
+     "",
+     "Open file descriptors.",
      [](Out out, From from) { out.sample(from.process.open_fds); }},
-    {"process_max_fds", kGauge, "", "File descriptors that may be open.",
+    {"process_max_fds",
+     kGauge,
+     "",
+     "File descriptors that may be open.",
      [](Out out, From from) { out.sample(from.process.max_fds); }},
 });
 
@@ -72,8 +90,6 @@ ProcessFacts read_process_facts() {
   return facts;
 }
 
-MetricGroup process_metrics() {
-  return {"The process", MetricGroup::Scope::process, kFamilies};
-}
+MetricGroup process_metrics() { return {"The process", MetricGroup::Scope::process, kFamilies}; }
 
 }  // namespace reprise::server

@@ -33,7 +33,9 @@ bool fits_int64(const Json& json) {
 
 Json parse_body(std::string_view body) {
   try {
-    return parse_json(body, "request body", {.max_bytes = std::numeric_limits<size_t>::max(), .max_depth = kMaxDepth});
+    return parse_json(body,
+                      "request body",
+                      {.max_bytes = std::numeric_limits<size_t>::max(), .max_depth = kMaxDepth});
   } catch (const InvalidArgument& error) {
     throw ApiError(400, error.what());
   }

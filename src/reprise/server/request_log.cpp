@@ -43,7 +43,8 @@ std::string request_log_line(const RequestLogOptions& options,
                              const GenerationRequest& request) {
   const sampling::SamplingParams& p = request.params;
   std::string line = fmt::format(
-      "Received request {}: params: SamplingParams(n={}, presence_penalty={}, frequency_penalty={}, "
+      "Received request {}: params: SamplingParams(n={}, presence_penalty={}, "
+      "frequency_penalty={}, "
       "repetition_penalty={}, temperature={}, top_p={}, top_k={}, min_p={}, seed={}, stop=<{} "
       "strings>, ignore_eos={}, max_tokens={}, min_tokens={}, logprobs={}), lora_request: None.",
       id,
@@ -75,8 +76,9 @@ void LoggedOutput::add(const RequestLogOptions& options,
                        std::string_view text,
                        std::span<const int32_t> ids) {
   const auto room = [&options](size_t used) {
-    return options.max_log_len < 0 ? -1
-                                   : std::max<int64_t>(0, options.max_log_len - static_cast<int64_t>(used));
+    return options.max_log_len < 0
+               ? -1
+               : std::max<int64_t>(0, options.max_log_len - static_cast<int64_t>(used));
   };
   text_ += shorten(text, room(text_.size()));
   const std::span<const int32_t> kept = shorten(ids, room(token_ids_.size()));

@@ -10,8 +10,8 @@
 
 namespace reprise::server {
 
-/// What --enable-log-requests says of one request: its parameters. Text of users is in only where it
-/// is asked for: prompts when the log is for debugging, answers by --enable-log-outputs.
+/// What --enable-log-requests says of one request: its parameters. Text of users is in only where
+/// it is asked for: prompts when the log is for debugging, answers by --enable-log-outputs.
 struct RequestLogOptions {
   bool is_enabled = false;
   bool with_prompts = false;

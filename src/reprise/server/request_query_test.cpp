@@ -8,7 +8,8 @@ namespace {
 using Values = std::vector<std::string>;
 
 TEST(RequestQuery, gives_every_value_of_a_name_in_order) {
-  EXPECT_EQ(query_values("tags=weights&level=2&tags=kv_cache", "tags"), (Values{"weights", "kv_cache"}));
+  EXPECT_EQ(query_values("tags=weights&level=2&tags=kv_cache", "tags"),
+            (Values{"weights", "kv_cache"}));
   EXPECT_EQ(query_values("tags=weights&level=2&tags=kv_cache", "level"), (Values{"2"}));
   EXPECT_EQ(query_values("tags=weights", "tag"), Values{});
   EXPECT_EQ(query_values("", "tags"), Values{});

@@ -89,13 +89,13 @@ Json answer_json(const AnswerHead& head,
   Json json = head_json(head, head.is_chat ? "chat.completion" : "text_completion");
   json["choices"] = Json::array();
   for (const ChoicePart& choice : choices) {
-    json["choices"].push_back(
-        head.is_chat
-            ? choice_json(choice,
-                          "message",
-                          message_json(choice,
-                                       {{"role", head.role}, {"content", choice.text}, {"refusal", nullptr}}))
-            : completion_choice_json(choice));
+    json["choices"].push_back(head.is_chat ? choice_json(choice,
+                                                         "message",
+                                                         message_json(choice,
+                                                                      {{"role", head.role},
+                                                                       {"content", choice.text},
+                                                                       {"refusal", nullptr}}))
+                                           : completion_choice_json(choice));
   }
   if (head.is_chat && !choices.empty()) add_prompt_parts(json, choices.front());
   json["usage"] = to_json(usage);
@@ -112,10 +112,9 @@ Json role_chunk(const AnswerHead& head, int index) {
 }
 
 Json text_chunk(const AnswerHead& head, const ChoicePart& choice) {
-  return chunk_json(
-      head,
-      Json::array({head.is_chat ? choice_json(choice, "delta", delta_json(choice))
-                                : completion_choice_json(choice)}));
+  return chunk_json(head,
+                    Json::array({head.is_chat ? choice_json(choice, "delta", delta_json(choice))
+                                              : completion_choice_json(choice)}));
 }
 
 Json usage_chunk(const AnswerHead& head, const Usage& usage) {

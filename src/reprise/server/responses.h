@@ -30,8 +30,8 @@ struct Usage {
 struct ChoicePart {
   int index = 0;
   std::string text;
-  std::string_view finish_reason;                   // empty: not finished
-  Json more = Json::object();  // members of the message or delta beside its content
+  std::string_view finish_reason;  // empty: not finished
+  Json more = Json::object();      // members of the message or delta beside its content
   const engine::StopReason* stop_reason = nullptr;  // of a finished one; null: EOS or length
   Json logprobs = nullptr;
   Json token_ids = nullptr;

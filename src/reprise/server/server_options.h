@@ -30,14 +30,14 @@ struct ServerOptions {
   std::string version;
   std::vector<std::string> api_keys;  // empty: everyone may ask
   bool allow_unauthenticated = false;
-  int32_t max_num_seqs = 256;          // of the engine
-  int32_t max_waiting_requests = 256;  // beyond those: 429
+  int32_t max_num_seqs = 256;                 // of the engine
+  int32_t max_waiting_requests = 256;         // beyond those: 429
   bool enable_prompt_tokens_details = false;  // usage tells how much of a prompt was cached
-  int shutdown_timeout_seconds = 30;   // for running requests after SIGTERM
-  bool keep_alive_on_engine_death = false;  // answer 503 for ever instead of ending
+  int shutdown_timeout_seconds = 30;          // for running requests after SIGTERM
+  bool keep_alive_on_engine_death = false;    // answer 503 for ever instead of ending
   AnswerReaderOptions answers;
-  RequestPolicy requests;              // but their sampling parameters, which the engine recommends
-  std::string unix_socket;             // path; else host and port
+  RequestPolicy requests;   // but their sampling parameters, which the engine recommends
+  std::string unix_socket;  // path; else host and port
   CorsOptions cors;
   bool dev_mode = false;  // more routes: of the engine's insides, and such that change it
   bool enable_request_id_headers = false;  // on every answer; those to generations always have one
@@ -46,7 +46,7 @@ struct ServerOptions {
   HttpOptions http;
   int log_stats_interval_seconds = 10;  // of the line about throughput; 0: none
   bool cudagraph_metrics = false;       // a table of graphs after that line
-  Log log;  // of the engine and its requests; not of accesses
+  Log log;                              // of the engine and its requests; not of accesses
   RequestLogOptions request_log;
   ProfilerOptions profiler;
 };

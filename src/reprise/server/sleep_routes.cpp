@@ -16,7 +16,8 @@ namespace {
 /// The value of a name that may be given once.
 std::string one_value(const HttpRequest& request, const std::string& name, std::string absent) {
   std::vector<std::string> values = query_values(request.query, name);
-  if (values.size() > 1) throw ApiError(400, fmt::format("{} is given more than once.", name), name);
+  if (values.size() > 1)
+    throw ApiError(400, fmt::format("{} is given more than once.", name), name);
   return values.empty() ? std::move(absent) : std::move(values[0]);
 }
 
@@ -33,7 +34,8 @@ api::SleepMode read_mode(const HttpRequest& request) {
   if (mode == "abort") return api::SleepMode::abort;
   if (mode == "wait") return api::SleepMode::wait;
   if (mode == "keep") {
-    throw ApiError(400, "mode keep is not supported: requests lose their cache. Use abort or wait.", "mode");
+    throw ApiError(
+        400, "mode keep is not supported: requests lose their cache. Use abort or wait.", "mode");
   }
   throw ApiError(400, "mode must be abort or wait.", "mode");
 }
@@ -60,7 +62,8 @@ void add_sleep_routes(Router& router,
               .path = "/sleep",
               .query = {{"level",
                          R"({"enum": [0, 1, 2], "default": 1})",
-                         "0 pauses, 1 gives the KV cache back and moves weights to the host, 2 gives weights back too."},
+                         "0 pauses, 1 gives the KV cache back and moves weights to the host, 2 "
+                         "gives weights back too."},
                         {"mode",
                          R"({"enum": ["abort", "wait"], "default": "abort"})",
                          "What becomes of running requests."}},
@@ -74,22 +77,23 @@ void add_sleep_routes(Router& router,
                 return answer_empty;
               },
               .waits_for_engine = true});
-  router.add({.method = "POST",
-              .path = "/wake_up",
-              .query = {{"tags",
-                         R"({"type": "array", "items": {"enum": ["weights", "kv_cache", "scheduling"]}})",
-                         "What wakes; absent: everything."}},
-              .answer_types = {},
-              .summary = "Ends a sleep, or a part of it.",
-              .handle = check_health,
-              .prepare = [&engine, &log](const HttpRequest& request) -> Answering {
-                const std::vector<std::string> tags = query_values(request.query, "tags");
-                wake_up(engine, api::parse_engine_parts(tags));
-                log.info(engine.is_sleeping() ? fmt::format("{} awake", fmt::join(tags, ", "))
-                                              : std::string("Awake"));
-                return answer_empty;
-              },
-              .waits_for_engine = true});
+  router.add(
+      {.method = "POST",
+       .path = "/wake_up",
+       .query = {{"tags",
+                  R"({"type": "array", "items": {"enum": ["weights", "kv_cache", "scheduling"]}})",
+                  "What wakes; absent: everything."}},
+       .answer_types = {},
+       .summary = "Ends a sleep, or a part of it.",
+       .handle = check_health,
+       .prepare = [&engine, &log](const HttpRequest& request) -> Answering {
+         const std::vector<std::string> tags = query_values(request.query, "tags");
+         wake_up(engine, api::parse_engine_parts(tags));
+         log.info(engine.is_sleeping() ? fmt::format("{} awake", fmt::join(tags, ", "))
+                                       : std::string("Awake"));
+         return answer_empty;
+       },
+       .waits_for_engine = true});
   router.add({.method = "GET",
               .path = "/is_sleeping",
               .summary = "Whether a sleep has begun that has not ended.",

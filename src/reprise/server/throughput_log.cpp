@@ -35,10 +35,9 @@ std::optional<std::string> ThroughputLog::next_line(const api::EngineStats& stat
   const bool is_busy = prompt + generated > 0 || stats.num_requests_running > 0;
   const bool was_busy = std::exchange(was_busy_, is_busy);
   if ((!is_busy && !was_busy) || seconds <= 0) return std::nullopt;
-  const double hit_rate =
-      recent_.queries > 0
-          ? 100 * static_cast<double>(recent_.hits) / static_cast<double>(recent_.queries)
-          : 0;
+  const double hit_rate = recent_.queries > 0 ? 100 * static_cast<double>(recent_.hits) /
+                                                    static_cast<double>(recent_.queries)
+                                              : 0;
   return fmt::format(
       "Engine 000: Avg prompt throughput: {:.1f} tokens/s, Avg generation throughput: {:.1f} "
       "tokens/s, Running: {} reqs, Waiting: {} reqs, GPU KV cache usage: {:.1f}%, Prefix cache hit "

@@ -30,7 +30,8 @@ DetokenizeRequest parse_detokenize_request(std::string_view body) {
   const Json json = parse_body(body);
   const RequestFields fields(json);
   if (fields.find("tokens") == nullptr) throw ApiError(400, "Field required: tokens.", "tokens");
-  return {.model = fields.text("model"), .tokens = fields.token_ids("tokens", std::numeric_limits<size_t>::max())};
+  return {.model = fields.text("model"),
+          .tokens = fields.token_ids("tokens", std::numeric_limits<size_t>::max())};
 }
 
 }  // namespace reprise::server

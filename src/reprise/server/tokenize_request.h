@@ -29,7 +29,7 @@ struct DetokenizeRequest {
 
 /// Both: \throws ApiError 400 with the field at fault
 [[nodiscard]] TokenizeRequest parse_tokenize_request(std::string_view body,
-                                                    const RequestPolicy& policy = {});
+                                                     const RequestPolicy& policy = {});
 [[nodiscard]] DetokenizeRequest parse_detokenize_request(std::string_view body);
 
 }  // namespace reprise::server

@@ -18,9 +18,8 @@ Json tokenize(const TokenizeRequest& wanted,
   const api::ChatPrompt prompt = wanted.prompt
                                      ? api::ChatPrompt{.text = *wanted.prompt}
                                      : engine.render_chat(wanted.messages, wanted.chat_template);
-  const std::vector<int32_t> ids =
-      tokenizer.encode(prompt.text,
-                       {.add_special_tokens = wanted.add_special_tokens, .plain_at = prompt.plain_at});
+  const std::vector<int32_t> ids = tokenizer.encode(
+      prompt.text, {.add_special_tokens = wanted.add_special_tokens, .plain_at = prompt.plain_at});
   Json answer = {{"count", ids.size()},
                  {"max_model_len", model.max_model_len()},
                  {"tokens", ids},
@@ -91,8 +90,7 @@ void add_tokenizer_routes(Router& router,
               .path = "/tokenizer_info",
               .summary = "Special tokens and the chat template.",
               .handle = [&engine, &model](const HttpRequest&, const ExchangeRef& exchange) {
-                exchange->respond(
-                    {.body = dump(tokenizer_info(engine, model))});
+                exchange->respond({.body = dump(tokenizer_info(engine, model))});
               }});
 }
 

@@ -16,7 +16,8 @@ class CompiledSpec {
  public:
   virtual ~CompiledSpec() = default;
   [[nodiscard]] virtual std::unique_ptr<TokenConstraint> start() const = 0;
-  /// Grows, up to a bound of the backend, while answers meet new states of the grammar. Thread-safe.
+  /// Grows, up to a bound of the backend, while answers meet new states of the grammar.
+  /// Thread-safe.
   [[nodiscard]] virtual size_t memory_bytes() const = 0;
 };
 

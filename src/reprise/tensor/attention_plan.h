@@ -35,9 +35,9 @@ struct PlannedRequest {
 
 /// int32 values that a plan for so many requests takes.
 [[nodiscard]] constexpr int64_t plan_size(int64_t num_reqs) noexcept {
-  return static_cast<int64_t>((sizeof(AttentionPlanHeader) +
-                               static_cast<uint64_t>(num_reqs) * sizeof(PlannedRequest)) /
-                              sizeof(int32_t));
+  return static_cast<int64_t>(
+      (sizeof(AttentionPlanHeader) + static_cast<uint64_t>(num_reqs) * sizeof(PlannedRequest)) /
+      sizeof(int32_t));
 }
 
 }  // namespace reprise

@@ -6,8 +6,8 @@
 
 namespace reprise {
 
-/// Which kernels an executor launches for attention ops: what an attention backend chose for a step,
-/// in words that every device knows. Borrows its tensors.
+/// Which kernels an executor launches for attention ops: what an attention backend chose for a
+/// step, in words that every device knows. Borrows its tensors.
 struct AttentionRoutine {
   enum class Kind : uint8_t {
     any_batch,  // each token finds its request on the device

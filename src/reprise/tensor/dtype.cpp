@@ -30,21 +30,22 @@ std::string_view dtype_name(DType dtype) noexcept {
 std::optional<DType> parse_dtype(std::string_view text) noexcept {
   // torch prefixes its names; checkpoints written by older tools keep the prefix.
   if (text.starts_with("torch.")) text.remove_prefix(6);
-  constexpr std::array<std::pair<std::string_view, DType>, 15> kNames = {{{"float32", DType::f32},
-                                                                          {"float", DType::f32},
-                                                                          {"f32", DType::f32},
-                                                                          {"fp32", DType::f32},
-                                                                          {"bfloat16", DType::bf16},
-                                                                          {"bf16", DType::bf16},
-                                                                          {"float16", DType::f16},
-                                                                          {"half", DType::f16},
-                                                                          {"f16", DType::f16},
-                                                                          {"fp16", DType::f16},
-                                                                          {"float8_e4m3fn", DType::f8e4m3},
-                                                                          {"int8", DType::i8},
-                                                                          {"uint8", DType::u8},
-                                                                          {"int32", DType::i32},
-                                                                          {"int64", DType::i64}}};
+  constexpr std::array<std::pair<std::string_view, DType>, 15> kNames = {
+      {{"float32", DType::f32},
+       {"float", DType::f32},
+       {"f32", DType::f32},
+       {"fp32", DType::f32},
+       {"bfloat16", DType::bf16},
+       {"bf16", DType::bf16},
+       {"float16", DType::f16},
+       {"half", DType::f16},
+       {"f16", DType::f16},
+       {"fp16", DType::f16},
+       {"float8_e4m3fn", DType::f8e4m3},
+       {"int8", DType::i8},
+       {"uint8", DType::u8},
+       {"int32", DType::i32},
+       {"int64", DType::i64}}};
   for (const auto& [name, dtype] : kNames) {
     if (name == text) return dtype;
   }

@@ -75,8 +75,8 @@ inline constexpr size_t kNumOpCodes = static_cast<size_t>(OpCode::custom) + 1;
 
 [[nodiscard]] std::string_view op_name(OpCode code) noexcept;
 
-/// What an op does to the norm of its first operand, with its other operands but the last, the weight
-/// of the norm; nothing for other ops.
+/// What an op does to the norm of its first operand, with its other operands but the last, the
+/// weight of the norm; nothing for other ops.
 [[nodiscard]] std::optional<OpCode> op_behind_norm(OpCode code) noexcept;
 
 /// Code of a group of row-wise ops, generated for their widths. Row r of each result is made of

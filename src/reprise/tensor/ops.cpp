@@ -15,7 +15,8 @@ Tensor one_result(const OpCall& call, const std::array<Tensor, kInputs>& inputs)
 }
 
 template <size_t kInputs>
-std::pair<Tensor, Tensor> two_results(const OpCall& call, const std::array<Tensor, kInputs>& inputs) {
+std::pair<Tensor, Tensor> two_results(const OpCall& call,
+                                      const std::array<Tensor, kInputs>& inputs) {
   std::array<Tensor, 2> results;
   inputs[0].executor().execute(call, inputs, results);
   return {std::move(results[0]), std::move(results[1])};
@@ -80,11 +81,8 @@ Tensor lm_head(const Tensor& x, const Tensor& weight, const Tensor& num_rows, Wh
   return one_result<3>({OpCode::lm_head, {}, where}, {x, weight, num_rows});
 }
 
-std::pair<Tensor, Tensor> rope(const Tensor& q,
-                               const Tensor& k,
-                               const Tensor& positions,
-                               const Tensor& cos_sin,
-                               Where where) {
+std::pair<Tensor, Tensor> rope(
+    const Tensor& q, const Tensor& k, const Tensor& positions, const Tensor& cos_sin, Where where) {
   return two_results<4>({OpCode::rope, {}, where}, {q, k, positions, cos_sin});
 }
 

@@ -23,18 +23,15 @@ using Where = std::source_location;
 [[nodiscard]] Tensor empty_like(const Tensor& like, Where where = Where::current());
 
 /// View of `length` entries of dimension `dim` from `begin`.
-[[nodiscard]] Tensor slice(const Tensor& x,
-                           int dim,
-                           int64_t begin,
-                           int64_t length,
-                           Where where = Where::current());
+[[nodiscard]] Tensor slice(
+    const Tensor& x, int dim, int64_t begin, int64_t length, Where where = Where::current());
 /// View [num_tokens, heads * head_dim] -> [num_tokens, heads, head_dim].
 [[nodiscard]] Tensor unflatten(const Tensor& x, int64_t heads, Where where = Where::current());
 /// View [num_tokens, heads, head_dim] -> [num_tokens, heads * head_dim].
 [[nodiscard]] Tensor flatten(const Tensor& x, Where where = Where::current());
 
 /// Row ids[t] of the table. Ids must be inside the table.
-[[nodiscard]] Tensor embedding(const Tensor& ids,     // int32[num_tokens]
+[[nodiscard]] Tensor embedding(const Tensor& ids,    // int32[num_tokens]
                                const Tensor& table,  // [vocab_size, hidden_size]
                                Where where = Where::current());
 /// x / sqrt(mean(x^2) + epsilon) * weight over the last dimension, accumulated in float32.
@@ -43,7 +40,8 @@ using Where = std::source_location;
                               float epsilon,
                               Where where = Where::current());
 [[nodiscard]] Tensor add(const Tensor& a, const Tensor& b, Where where = Where::current());
-/// The norm of residual + x, and that sum: the bits of rms_norm(add(residual, x)) and add(residual, x).
+/// The norm of residual + x, and that sum: the bits of rms_norm(add(residual, x)) and add(residual,
+/// x).
 [[nodiscard]] std::pair<Tensor, Tensor> fused_add_rms_norm(const Tensor& x,
                                                            const Tensor& residual,
                                                            const Tensor& weight,
@@ -51,36 +49,37 @@ using Where = std::source_location;
                                                            Where where = Where::current());
 /// silu(gate) * up, where x is [num_tokens, gate | up].
 [[nodiscard]] Tensor silu_and_mul(const Tensor& x, Where where = Where::current());
-[[nodiscard]] Tensor gather_rows(const Tensor& x,         // [num_tokens, hidden_size]
+[[nodiscard]] Tensor gather_rows(const Tensor& x,        // [num_tokens, hidden_size]
                                  const Tensor& indices,  // int32[num_rows], inside x
                                  Where where = Where::current());
 
 /// x @ weight^T + bias, accumulated in float32; an undefined bias is none.
-[[nodiscard]] Tensor linear(const Tensor& x,        // [num_tokens, in_features]
-                            const Tensor& weight,   // [out_features, in_features]
+[[nodiscard]] Tensor linear(const Tensor& x,          // [num_tokens, in_features]
+                            const Tensor& weight,     // [out_features, in_features]
                             const Tensor& bias = {},  // [out_features]
                             Where where = Where::current());
 /// Float32 logits. Only rows below num_rows[0] are computed: the count is read on the device when
 /// the work runs, so one graph serves any number of sampled rows up to its size.
-[[nodiscard]] Tensor lm_head(const Tensor& x,          // [max_rows, hidden_size]
-                             const Tensor& weight,     // [vocab_size, hidden_size]
+[[nodiscard]] Tensor lm_head(const Tensor& x,         // [max_rows, hidden_size]
+                             const Tensor& weight,    // [vocab_size, hidden_size]
                              const Tensor& num_rows,  // int32[1]
                              Where where = Where::current());
 
 /// Rotary embedding of queries and keys (halves rotated against each other, as Hugging Face's
 /// Llama does it). cos_sin holds head_dim/2 cosines, then head_dim/2 sines, per position.
-[[nodiscard]] std::pair<Tensor, Tensor> rope(const Tensor& q,          // [num_tokens, heads, head_dim]
-                                             const Tensor& k,          // [num_tokens, kv_heads, head_dim]
-                                             const Tensor& positions,  // int32[num_tokens]
-                                             const Tensor& cos_sin,    // float32[max_position, head_dim]
-                                             Where where = Where::current());
+[[nodiscard]] std::pair<Tensor, Tensor> rope(
+    const Tensor& q,          // [num_tokens, heads, head_dim]
+    const Tensor& k,          // [num_tokens, kv_heads, head_dim]
+    const Tensor& positions,  // int32[num_tokens]
+    const Tensor& cos_sin,    // float32[max_position, head_dim]
+    Where where = Where::current());
 /// Writes token t's key and value to slot slot_mapping[t] = block * block_size + offset of the
 /// caches; a negative slot writes nothing.
-void kv_write(const Tensor& k,              // [num_tokens, kv_heads, head_dim]
-              const Tensor& v,              // like k
-              const Tensor& key_cache,      // [num_blocks, kv_heads, block_size, head_dim]
-              const Tensor& value_cache,    // like key_cache
-              const Tensor& slot_mapping,   // int32[num_tokens]
+void kv_write(const Tensor& k,             // [num_tokens, kv_heads, head_dim]
+              const Tensor& v,             // like k
+              const Tensor& key_cache,     // [num_blocks, kv_heads, block_size, head_dim]
+              const Tensor& value_cache,   // like key_cache
+              const Tensor& slot_mapping,  // int32[num_tokens]
               Where where = Where::current());
 
 struct AttentionArguments {
@@ -100,8 +99,8 @@ void attention(const Tensor& q,  // [num_tokens, heads, head_dim]
                const Tensor& out,  // like q
                Where where = Where::current());
 
-/// An op of the user's: see CustomOp. Operands that it mutates must be declared state when the model
-/// is compiled.
+/// An op of the user's: see CustomOp. Operands that it mutates must be declared state when the
+/// model is compiled.
 [[nodiscard]] std::vector<Tensor> custom(const CustomOp& op,
                                          std::span<const Tensor> inputs,
                                          Where where = Where::current());

@@ -44,7 +44,8 @@ class Tensor {
   /// A dense tensor that shares ownership of `block`.
   static Tensor own(TensorType type, device::PoolReference block, OpExecutor& executor) {
     void* data = block.get()->data;
-    return Tensor(type.dtype, type.shape, type.shape.dense_strides(), data, &executor, std::move(block));
+    return Tensor(
+        type.dtype, type.shape, type.shape.dense_strides(), data, &executor, std::move(block));
   }
 
   [[nodiscard]] bool defined() const noexcept { return executor_ != nullptr; }

@@ -239,8 +239,7 @@ std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOption
   std::vector<int32_t> ids;
   ids.reserve(text.size() / 3 + 8);
   if (options.add_special_tokens) ids.assign(around.prefix.begin(), around.prefix.end());
-  Encoding encoding(
-      impl_->added, impl_->normalizer, impl_->pre_tokenizer, impl_->model, options);
+  Encoding encoding(impl_->added, impl_->normalizer, impl_->pre_tokenizer, impl_->model, options);
   if (is_valid_utf8(text)) {
     encoding.encode(text, ids);
   } else {

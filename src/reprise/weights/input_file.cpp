@@ -53,7 +53,7 @@ InputFile InputFile::open(const std::filesystem::path& path) {
     throw FileError("E_IO", path.string(), "", "cannot be opened: " + errno_text(error));
   }
   InputFile file(descriptor, path.string());
-  struct stat status {};
+  struct stat status{};
   if (::fstat(descriptor, &status) != 0) {
     throw FileError("E_IO", file.path_, "", "cannot be examined: " + errno_text(errno));
   }
@@ -68,7 +68,7 @@ InputFile InputFile::open(const std::filesystem::path& path) {
 }
 
 bool InputFile::is_at(const std::filesystem::path& path) const noexcept {
-  struct stat status {};
+  struct stat status{};
   return ::lstat(path.c_str(), &status) == 0 && status.st_dev == device_ && status.st_ino == inode_;
 }
 

@@ -74,7 +74,8 @@ struct LoadedModelConfig {
 /// \throws FileError E_CONFIG with the JSON member.
 [[nodiscard]] LoadedModelConfig parse_model_config(std::string_view json, std::string_view path);
 
-/// `overrides`: an object, see override_config. \throws FileError E_MISSING, E_PATH, E_TOO_LARGE, E_CONFIG.
+/// `overrides`: an object, see override_config. \throws FileError E_MISSING, E_PATH, E_TOO_LARGE,
+/// E_CONFIG.
 [[nodiscard]] LoadedModelConfig load_model_config(const ModelDirectory& directory,
                                                   const Json& overrides = Json::object());
 

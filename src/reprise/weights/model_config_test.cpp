@@ -127,9 +127,8 @@ TEST(ModelConfig, prefers_rope_parameters_and_says_so) {
 
 TEST(ModelConfig, names_the_supported_rope_types) {
   for (const char* type : {"yarn", "dynamic", "longrope", "su", "mrope"}) {
-    const std::string message = message_of([&] {
-      (void)load(with("rope_scaling", {{"rope_type", type}, {"factor", 4.0}}));
-    });
+    const std::string message = message_of(
+        [&] { (void)load(with("rope_scaling", {{"rope_type", type}, {"factor", 4.0}})); });
     EXPECT_THAT(message, HasSubstr("rope_scaling.rope_type"));
     EXPECT_THAT(message, HasSubstr("default, linear, llama3"));
   }
@@ -313,7 +312,8 @@ TEST(ModelConfig, loads_from_a_directory) {
   wider.erase("sliding_window");
   const Json overrides = {{"hidden_size", 128}, {"sliding_window", nullptr}};
   EXPECT_EQ(load_model_config(model, overrides).config, config_of(wider));
-  EXPECT_EQ(code_of([&] { (void)load_model_config(model, {{"hidden_size", "wide"}}); }), "E_CONFIG");
+  EXPECT_EQ(code_of([&] { (void)load_model_config(model, {{"hidden_size", "wide"}}); }),
+            "E_CONFIG");
   directory.write("config.json", "[]");
   EXPECT_EQ(code_of([&] { (void)load_model_config(model, base()); }), "E_CONFIG");
   directory.write("config.json", std::string((4u << 20) + 1, ' '));

@@ -32,8 +32,7 @@ std::string shape_text(std::span<const int64_t> shape) {
 std::string visible(std::string_view text) {
   constexpr size_t kMaxCharacters = 128;
   std::string shown(text.substr(0, kMaxCharacters));
-  std::replace_if(
-      shown.begin(), shown.end(), [](char c) { return c < 0x20 || c > 0x7e; }, '?');
+  std::replace_if(shown.begin(), shown.end(), [](char c) { return c < 0x20 || c > 0x7e; }, '?');
   if (text.size() > kMaxCharacters) shown.append("...");
   return shown;
 }

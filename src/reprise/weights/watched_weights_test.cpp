@@ -22,8 +22,9 @@ TEST(WatchedWeights, reads_what_its_source_reads_and_counts_the_bytes) {
           .config;
   const DummyWeights plain(config, 7);
   std::vector<std::pair<uint64_t, uint64_t>> told;
-  const WatchedWeights watched(std::make_unique<DummyWeights>(config, 7),
-                               [&told](uint64_t done, uint64_t total) { told.emplace_back(done, total); });
+  const WatchedWeights watched(
+      std::make_unique<DummyWeights>(config, 7),
+      [&told](uint64_t done, uint64_t total) { told.emplace_back(done, total); });
   EXPECT_EQ(watched.names(), plain.names());
   EXPECT_EQ(watched.description(), plain.description());
   uint64_t bytes = 0;

@@ -87,7 +87,7 @@ std::vector<std::string> names_with(const std::filesystem::path& folder, std::st
 }
 
 void make_older(const std::filesystem::path& path, int64_t seconds) {
-  struct stat status {};
+  struct stat status{};
   if (::lstat(path.c_str(), &status) != 0) throw std::runtime_error("no " + path.string());
   timespec times[2] = {status.st_atim, status.st_mtim};
   times[1].tv_sec -= seconds;

@@ -41,7 +41,7 @@ std::optional<LoadOutcome> open_own_file(const DiskSteps& disk,
     return miss(MissReason::broken, fmt::format("{}: is not a regular file", name));
   }
   if (error != 0) return refused_by_system(name, error);
-  struct stat status {};
+  struct stat status{};
   if (const int failure = disk.status(file.descriptor.number(), status); failure != 0) {
     return refused_by_system(name, failure);
   }
@@ -134,7 +134,7 @@ LoadOutcome read_once(const DiskSteps& disk,
 }
 
 bool has_manifest(const DiskSteps& disk, int directory) {
-  struct stat status {};
+  struct stat status{};
   return disk.status_of(directory, std::string(kManifestName), status) != ENOENT;
 }
 

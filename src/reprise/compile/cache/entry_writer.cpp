@@ -81,7 +81,7 @@ void sweep(const DiskSteps& disk,
            const Manifest& manifest,
            std::chrono::seconds stale_after) {
   // The manifest's time, not this machine's: a file server may have another clock.
-  struct stat published {};
+  struct stat published{};
   if (disk.status_of(directory, std::string(kManifestName), published) != 0) return;
   std::unordered_set<std::string> listed;
   for (const ManifestFile& file : manifest.files) listed.insert(file.stored_name());
@@ -90,7 +90,7 @@ void sweep(const DiskSteps& disk,
   for (const std::string& name : names) {
     const bool is_ours = name.starts_with(kTemporaryPrefix) || is_stored_name(name);
     if (!is_ours || listed.contains(name)) continue;
-    struct stat status {};
+    struct stat status{};
     if (disk.status_of(directory, name, status) != 0) continue;
     if (published.st_mtim.tv_sec - status.st_mtim.tv_sec < stale_after.count()) continue;
     // If a writer renames new content to this very name in this instant, its entry loses a file,

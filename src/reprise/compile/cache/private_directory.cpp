@@ -26,7 +26,7 @@ PrivateDirectory failed(const std::filesystem::path& path, int error) {
 PrivateDirectory judged(const DiskSteps& disk,
                         const std::filesystem::path& path,
                         Descriptor descriptor) {
-  struct stat status {};
+  struct stat status{};
   if (const int error = disk.status(descriptor.number(), status); error != 0) {
     return failed(path, error);
   }
@@ -51,7 +51,7 @@ PrivateDirectory open_root(const DiskSteps& disk,
                            MissingDirectory missing) {
   // With a slash at its end, a link would be followed before it is looked at.
   const std::filesystem::path root = path.has_filename() ? path : path.parent_path();
-  struct stat link {};
+  struct stat link{};
   int error = disk.status_of(AT_FDCWD, root, link);
   if (error == ENOENT && missing == MissingDirectory::created) {
     error = disk.make_directories(root);
@@ -82,7 +82,7 @@ PrivateDirectory open_below(const DiskSteps& disk,
     if (error == 0) error = disk.open_directory(parent.number(), name, opened);
   }
   if (error == ENOTDIR || error == ELOOP) {
-    struct stat status {};
+    struct stat status{};
     if (disk.status_of(parent.number(), name, status) == 0 && S_ISLNK(status.st_mode)) {
       return refused(State::foreign, fmt::format("{}: is a link; ignored", path.string()));
     }

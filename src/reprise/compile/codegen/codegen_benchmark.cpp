@@ -193,12 +193,8 @@ class Benchmark {
     const int repeats = std::max(1, static_cast<int>(2e6 / elements));
     const Result result = measure(rounds_,
                                   repeats,
-                                  {[&] {
-                                     function(&arguments, {0, 1});
-                                   },
-                                   [&] {
-                                     hand(&by_hand, {0, 1});
-                                   },
+                                  {[&] { function(&arguments, {0, 1}); },
+                                   [&] { hand(&by_hand, {0, 1}); },
                                    [&] { launches.run(); }});
     const double gigabytes = static_cast<double>(bytes_of(outputs) + bytes_of(inputs)) / 1e9;
     fmt::print("{:20} {:5} {:6} {:11.3f} {:11.3f} {:11.3f} {:7.2f} {:7.2f} {:7.1f} {:8.2f}\n",

@@ -48,7 +48,8 @@ std::vector<fs::path> default_codegen_plugin_paths() {
     std::error_code error;
     const fs::path folder = fs::canonical(image, error).parent_path();
     if (error) return;
-    for (const fs::path& path : {folder / kPluginFileName, folder.parent_path() / "lib" / kPluginFileName}) {
+    for (const fs::path& path :
+         {folder / kPluginFileName, folder.parent_path() / "lib" / kPluginFileName}) {
       if (std::find(paths.begin(), paths.end(), path) == paths.end()) paths.push_back(path);
     }
   };

@@ -9,11 +9,11 @@ namespace reprise::device::cuda {
 
 struct CudaDeviceOptions {
   int device_index = 0;
-  /// Programmatic dependent launch: a kernel of this image may be started before the one of this image
-  /// ahead of it on the stream has ended. Each of them must wait for it by itself, before it touches
-  /// what kernels write, where the GPU has compute capability 9; on others this is not looked at.
-  /// Generated code likewise.
-  /// nullptr: every kernel is started when the one ahead has ended.
+  /// Programmatic dependent launch: a kernel of this image may be started before the one of this
+  /// image ahead of it on the stream has ended. Each of them must wait for it by itself, before it
+  /// touches what kernels write, where the GPU has compute capability 9; on others this is not
+  /// looked at. Generated code likewise. nullptr: every kernel is started when the one ahead has
+  /// ended.
   const void* programmatic_image = nullptr;
 };
 

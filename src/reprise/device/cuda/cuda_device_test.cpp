@@ -22,8 +22,9 @@ struct AddArgs {
   uint32_t amount;
 };
 
-constexpr Kernel kAdd{.name = "add_one",
-                      .cuda = {.image = "no machine code", .function = "add", .threads_per_block = 32}};
+constexpr Kernel kAdd{
+    .name = "add_one",
+    .cuda = {.image = "no machine code", .function = "add", .threads_per_block = 32}};
 constexpr Kernel kWide{.name = "wide",
                        .cuda = {.image = "no machine code",
                                 .function = "add",
@@ -51,7 +52,10 @@ class CudaDeviceOverFake : public testing::Test {
     EXPECT_EQ(driver_.resources(), FakeResources{});
   }
 
-  static void launch_add(Stream& stream, void* values, uint32_t amount, const Kernel& kernel = kAdd) {
+  static void launch_add(Stream& stream,
+                         void* values,
+                         uint32_t amount,
+                         const Kernel& kernel = kAdd) {
     const AddArgs args{static_cast<uint32_t*>(values), amount};
     stream.launch({.kernel = &kernel, .num_blocks = 8, .args = std::as_bytes(std::span(&args, 1))});
   }
@@ -64,7 +68,8 @@ class CudaDeviceOverFake : public testing::Test {
   FakeDriver driver_;
 };
 
-TEST_F(CudaDeviceOverFake, only_between_two_kernels_that_wait_by_themselves_may_the_second_begin_early) {
+TEST_F(CudaDeviceOverFake,
+       only_between_two_kernels_that_wait_by_themselves_may_the_second_begin_early) {
   std::vector<bool> programmatic;
   driver_.add_kernel("add",
                      {.parameter_bytes = sizeof(AddArgs), .run = [&](const FakeLaunch& launch) {
@@ -146,7 +151,8 @@ TEST_F(CudaDeviceOverFake, generated_code_is_whole_when_it_is_loaded_and_waits_a
     launch_add(*stream, values.data(), 1, f1);
     EXPECT_EQ(driver_.num_calls(), calls_of_two_launches) << "nothing is left to load";
     const auto graph = stream->end_capture();
-    for (const GraphNode& node : graph->nodes()) EXPECT_TRUE(node.kernel == "f0" || node.kernel == "f1");
+    for (const GraphNode& node : graph->nodes())
+      EXPECT_TRUE(node.kernel == "f0" || node.kernel == "f1");
     device->instantiate(*graph)->launch(*stream);
     const bool is_on = image != nullptr;
     EXPECT_EQ(programmatic, (std::vector<bool>{false, is_on, false, is_on}));
@@ -156,9 +162,8 @@ TEST_F(CudaDeviceOverFake, generated_code_is_whole_when_it_is_loaded_and_waits_a
 }
 
 TEST_F(CudaDeviceOverFake, generated_code_that_cannot_be_loaded_leaves_nothing_behind) {
-  driver_.read_images([](const void*) -> FakeImage {
-    return [](const std::string&) { return std::nullopt; };
-  });
+  driver_.read_images(
+      [](const void*) -> FakeImage { return [](const std::string&) { return std::nullopt; }; });
   const auto device = create_cuda_device(driver_.api());
   const auto loader = create_cubin_loader(*device, 32);
   const std::vector<std::string> functions = {"f0"};
@@ -198,7 +203,7 @@ struct Scenario {
     {
       CaptureScope capture(*stream);
       const PoolReference block(pool->allocate(size_t{1} << 20));  // grows while capturing
-      add(*stream, 1, kWide);  // loaded while capturing
+      add(*stream, 1, kWide);                                      // loaded while capturing
       stream->record(*fork);
       side->wait(*fork);
       side->fill(block.get()->data, std::byte{1}, 32);

@@ -38,9 +38,8 @@ std::vector<Edge> edges_of(const Driver& driver,
   std::vector<CUgraphNode> to(count);
   std::vector<CUgraphEdgeData> data(count);  // asked for, since edges with data are not lossless
   if (count > 0) {
-    driver.check(
-        driver.bound().graph_get_edges(graph, from.data(), to.data(), data.data(), &count),
-        "cuGraphGetEdges");
+    driver.check(driver.bound().graph_get_edges(graph, from.data(), to.data(), data.data(), &count),
+                 "cuGraphGetEdges");
   }
   std::unordered_map<CUgraphNode, size_t> index_of;
   for (size_t i = 0; i < handles.size(); ++i) index_of.emplace(handles[i], i);
@@ -100,9 +99,8 @@ std::vector<GraphNode> read_nodes(CudaDevice& device, CUgraph graph) {
   size_t previous = handles.size();
   for (size_t index : order_of(handles.size(), edges)) {
     nodes.push_back(describe(device, handles[index]));
-    nodes.back().waits_for_previous = std::ranges::any_of(edges, [&](const Edge& edge) {
-      return edge.from == previous && edge.to == index;
-    });
+    nodes.back().waits_for_previous = std::ranges::any_of(
+        edges, [&](const Edge& edge) { return edge.from == previous && edge.to == index; });
     previous = index;
   }
   return nodes;
@@ -162,8 +160,7 @@ bool CudaGraphExec::update(const Graph& graph) {
   if (cuda_graph == nullptr || !same_shape(nodes_, cuda_graph->nodes())) return false;
   const Driver& driver = device_->driver();
   CUgraphExecUpdateResultInfo info{};
-  const CUresult result =
-      driver.bound().graph_exec_update(handle_, cuda_graph->handle(), &info);
+  const CUresult result = driver.bound().graph_exec_update(handle_, cuda_graph->handle(), &info);
   if (result == CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE) return false;
   driver.check(result, "cuGraphExecUpdate");
   return true;

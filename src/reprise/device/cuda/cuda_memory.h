@@ -11,8 +11,9 @@
 namespace reprise::device::cuda {
 
 /// Memory of one GPU, zeroed and aligned to 4096, also while the calling thread captures. A request
-/// is mapped behind addresses of its own, so that its memory can be given back, where the GPU can do
-/// that and rounding up wastes little; all else is a plain allocation of the driver. Thread-safe.
+/// is mapped behind addresses of its own, so that its memory can be given back, where the GPU can
+/// do that and rounding up wastes little; all else is a plain allocation of the driver.
+/// Thread-safe.
 class CudaMemory final : public MemorySource {
  public:
   /// \throws DeviceError
@@ -48,7 +49,8 @@ class CudaMemory final : public MemorySource {
   [[nodiscard]] Allocation allocate_plain(size_t bytes);
   [[nodiscard]] Allocation allocate_mapped(size_t bytes);
   void free(const Allocation& allocation) noexcept;
-  /// nullptr: a plain allocation, or none. What it points at is the owner's of the memory to change.
+  /// nullptr: a plain allocation, or none. What it points at is the owner's of the memory to
+  /// change.
   [[nodiscard]] Allocation* find_mapping(BufferView memory) noexcept;
   void zero(CUdeviceptr base, size_t bytes);
   void count(ptrdiff_t bytes) noexcept;

@@ -192,7 +192,8 @@ void CudaStream::wait(const Event& event) {
   if (cuda_event.is_captured_.load(std::memory_order_acquire)) {
     theirs = cuda_event.capture_.lock();
     if (theirs == nullptr || !theirs->is_open()) {
-      const std::string reason = "cuda: a wait for an event that was recorded in a capture now over";
+      const std::string reason =
+          "cuda: a wait for an event that was recorded in a capture now over";
       if (capture_ != nullptr) capture_->fail(reason);
       throw CaptureError(reason);
     }
@@ -231,9 +232,8 @@ void CudaStream::begin_capture() {
   std::shared_ptr<Capture> capture = device_->open_capture(*this);
   const Driver& driver = device_->driver();
   try {
-    driver.check(
-        driver.bound().stream_begin_capture(handle_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
-        "cuStreamBeginCapture");
+    driver.check(driver.bound().stream_begin_capture(handle_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+                 "cuStreamBeginCapture");
   } catch (...) {
     device_->close_capture(*capture);
     throw;
@@ -320,11 +320,12 @@ void CudaStream::require_launchable(const Launch& launch) const {
     return;
   const char* name = launch.kernel != nullptr ? launch.kernel->name : "(no kernel)";
   const std::string reason =
-      has_code ? fmt::format("cuda: launch of {} with {} bytes of arguments; at most {} are allowed",
-                             name,
-                             launch.args.size(),
-                             kMaxLaunchArgumentBytes)
-               : fmt::format("cuda: launch of {}, which has no CUDA code", name);
+      has_code
+          ? fmt::format("cuda: launch of {} with {} bytes of arguments; at most {} are allowed",
+                        name,
+                        launch.args.size(),
+                        kMaxLaunchArgumentBytes)
+          : fmt::format("cuda: launch of {}, which has no CUDA code", name);
   if (capture_ != nullptr) capture_->fail(reason);
   throw DeviceError(reason);
 }

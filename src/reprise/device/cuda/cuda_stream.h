@@ -86,9 +86,9 @@ class CudaStream final : public Stream {
   std::shared_ptr<Capture> capture_;
   PinnedStaging staging_;
   LaunchCounters counters_;
-  /// Whether the last work here was a kernel that lets the next one begin early. Only between two of
-  /// them is such a beginning asked for: of copies, fills, libraries and events next to it, in and out
-  /// of captures, the driver's documentation says too little.
+  /// Whether the last work here was a kernel that lets the next one begin early. Only between two
+  /// of them is such a beginning asked for: of copies, fills, libraries and events next to it, in
+  /// and out of captures, the driver's documentation says too little.
   bool follows_early_kernel_ = false;
 };
 

@@ -66,7 +66,7 @@ class RelaxedCaptureScope {
   }
 
  private:
-  const DriverApi* api_;  // the driver's
+  const DriverApi* api_;                                       // the driver's
   CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;  // after the exchange: the former one
   bool is_changed_ = false;
 };

@@ -26,8 +26,7 @@ LoadedDriver load_driver() {
   const auto resolve = [&](const char* symbol, void** place) {
     CUdriverProcAddressQueryResult status{};
     // This header's version of the function, whatever newer ones the driver has.
-    const CUresult result =
-        get(symbol, place, CUDA_VERSION, CU_GET_PROC_ADDRESS_DEFAULT, &status);
+    const CUresult result = get(symbol, place, CUDA_VERSION, CU_GET_PROC_ADDRESS_DEFAULT, &status);
     if (missing == nullptr && (result != CUDA_SUCCESS || *place == nullptr)) missing = symbol;
   };
 #define REPRISE_CUDA_RESOLVE(member, symbol) \
@@ -35,10 +34,11 @@ LoadedDriver load_driver() {
   REPRISE_CUDA_DRIVER_FUNCTIONS(REPRISE_CUDA_RESOLVE)
 #undef REPRISE_CUDA_RESOLVE
   if (missing != nullptr) {
-    return refused(fmt::format("the NVIDIA driver has no {} of CUDA {}.{}; a newer driver is needed",
-                               missing,
-                               CUDA_VERSION / 1000,
-                               CUDA_VERSION % 1000 / 10));
+    return refused(
+        fmt::format("the NVIDIA driver has no {} of CUDA {}.{}; a newer driver is needed",
+                    missing,
+                    CUDA_VERSION / 1000,
+                    CUDA_VERSION % 1000 / 10));
   }
   return driver;
 }

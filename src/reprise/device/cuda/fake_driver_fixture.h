@@ -55,8 +55,8 @@ struct FakeResources {
 /// it is submitted. Functions of a DriverApi know no object, so there is at most one at a time.
 ///
 /// Thread-safe. Source of the rules: CUDA 13 driver API reference, "Stream Management", "Graph
-/// Management" and "Virtual Memory Management"; differs in that nothing is asynchronous and that a captured event which was never
-/// joined counts only when work stands behind it.
+/// Management" and "Virtual Memory Management"; differs in that nothing is asynchronous and that a
+/// captured event which was never joined counts only when work stands behind it.
 class FakeDriver {
  public:
   FakeDriver();

@@ -91,8 +91,7 @@ CUresult FakeDriver::State::submit(CUstream handle, Node node) {
   const auto is_kernel = [&](size_t before) {
     return nodes[before]->type == CU_GRAPH_NODE_TYPE_KERNEL && !nodes[before]->work;
   };
-  if (node.is_programmatic &&
-      (node.waits_for.size() != 1 || !is_kernel(node.waits_for.front()))) {
+  if (node.is_programmatic && (node.waits_for.size() != 1 || !is_kernel(node.waits_for.front()))) {
     misuses.emplace_back("a programmatic launch behind what is not one kernel");
   }
   stream->frontier = {nodes.size()};

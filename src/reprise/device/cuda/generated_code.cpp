@@ -65,8 +65,7 @@ class CubinLoader final : public CodeLoader {
   [[nodiscard]] std::unique_ptr<LoadedCode> load(
       std::span<const std::byte> object, std::span<const std::string> functions) const override {
     try {
-      return std::make_unique<LoadedCubin>(
-          device_->code(), object, functions, threads_per_block_);
+      return std::make_unique<LoadedCubin>(device_->code(), object, functions, threads_per_block_);
     } catch (const DeviceError& error) {
       if (error.is_sticky()) throw;
       throw CodeLoadError(error.what());

@@ -63,8 +63,7 @@ const LoadedFunction& KernelCode::find(const CudaKernelCode& code,
                  fmt::format("cuModuleGetFunction of {}", code.function).c_str());
   prepare(function, code);
   return functions_
-      .insert_or_assign({code.image, code.function},
-                        LoadedFunction{function, is_generated, name})
+      .insert_or_assign({code.image, code.function}, LoadedFunction{function, is_generated, name})
       .first->second;
 }
 
@@ -80,10 +79,12 @@ CUmodule KernelCode::module_of(const void* image) {
 void KernelCode::prepare(CUfunction function, const CudaKernelCode& code) const {
   const auto set = [&](CUfunction_attribute attribute, uint32_t value, const std::string& what) {
     driver_->check(
-        driver_->bound().func_set_attribute(function, attribute, static_cast<int>(value)), what.c_str());
+        driver_->bound().func_set_attribute(function, attribute, static_cast<int>(value)),
+        what.c_str());
   };
-  // The same split between shared memory and cache for all: a multiprocessor has to run empty before it
-  // can change it, and so before a kernel that wants another can begin beside the one ahead.
+  // The same split between shared memory and cache for all: a multiprocessor has to run empty
+  // before it can change it, and so before a kernel that wants another can begin beside the one
+  // ahead.
   set(CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
       CU_SHAREDMEM_CARVEOUT_MAX_SHARED,
       fmt::format("the share of shared memory for {}", code.function));

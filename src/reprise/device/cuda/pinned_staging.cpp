@@ -18,7 +18,8 @@ void PinnedStaging::allocate(Slot& slot) {
   // Memory and event separately: when the second fails, the first is kept for the next try.
   if (slot.data == nullptr) {
     void* data = nullptr;
-    driver_->check(api.mem_host_alloc(&data, kSlotBytes, 0), "cuMemHostAlloc of the staging memory");
+    driver_->check(api.mem_host_alloc(&data, kSlotBytes, 0),
+                   "cuMemHostAlloc of the staging memory");
     slot.data = static_cast<std::byte*>(data);
   }
   if (slot.read == nullptr) {

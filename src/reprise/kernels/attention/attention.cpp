@@ -129,7 +129,9 @@ std::array<device::BufferUse, 8> uses_of(const AttentionCall& call) {
           reads(call.out_scale == nullptr ? Tensor() : *call.out_scale)};
 }
 
-bool launch_any_batch(device::Stream& stream, const KernelTable& kernels, const AttentionCall& call) {
+bool launch_any_batch(device::Stream& stream,
+                      const KernelTable& kernels,
+                      const AttentionCall& call) {
   AttentionKernelArguments arguments = arguments_of(call);
   arguments.tokens_per_block =
       tokens_per_block(arguments.num_tokens, arguments.kv_heads, arguments.group_size);
@@ -166,8 +168,11 @@ bool launch_planned(device::Stream& stream, const KernelTable& kernels, const At
   std::ranges::copy(uses_of(call), uses.begin());
   uses[8] = reads(plan);
   uses[9] = writes(partials);
-  (void)launch(
-      stream, kernel_for(kernels.planned_attention, call.q.dtype()), kWantedBlocks, arguments, uses);
+  (void)launch(stream,
+               kernel_for(kernels.planned_attention, call.q.dtype()),
+               kWantedBlocks,
+               arguments,
+               uses);
   // Writes the rows of requests with parts, and leaves the others.
   uses[0].access = device::BufferUse::Access::read_write;
   uses[9] = reads(partials);

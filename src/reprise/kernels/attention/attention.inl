@@ -294,8 +294,8 @@ inline void store_out(const AttentionKernelArguments& a,
   quantize_out(a, rounded, out_offset);
 }
 
-/// Takes positions [begin, end) into the state, which begins anew. \pre begin < end; all of them are
-/// seen by some row, and no row sees one of the chunk of `end` behind it
+/// Takes positions [begin, end) into the state, which begins anew. \pre begin < end; all of them
+/// are seen by some row, and no row sees one of the chunk of `end` behind it
 template <typename T>
 inline void attend_positions(const AttentionRows<T>& rows,
                              AttentionState& state,

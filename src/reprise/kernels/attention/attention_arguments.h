@@ -27,7 +27,7 @@ struct alignas(16) AttentionKernelArguments {
   int64_t group_size;  // query heads per key/value head
   int64_t head_dim;    // at most kMaxAttentionHeadDim
   int64_t block_size;
-  int64_t sliding_window;  // 0 = none
+  int64_t sliding_window;    // 0 = none
   int64_t tokens_per_block;  // of the kernel for any batch
   int64_t query_len;         // of the uniform kernel: tokens of every request
   float scale;

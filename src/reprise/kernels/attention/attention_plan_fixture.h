@@ -27,7 +27,8 @@ struct TestPlan {
   int32_t num_parts = 0;
 };
 
-inline TestPlan make_test_plan(std::span<const PlannedLengths> requests, const PlanOptions& options) {
+inline TestPlan make_test_plan(std::span<const PlannedLengths> requests,
+                               const PlanOptions& options) {
   AttentionPlanHeader header{};
   header.num_reqs = static_cast<int32_t>(requests.size());
   header.positions_per_part = options.positions_per_part;
@@ -49,7 +50,8 @@ inline TestPlan make_test_plan(std::span<const PlannedLengths> requests, const P
     header.num_tokens += request.query;
     if (has_parts) header.num_parts += items;
   }
-  TestPlan plan{std::vector<int32_t>(static_cast<size_t>(plan_size(header.num_reqs))), header.num_parts};
+  TestPlan plan{std::vector<int32_t>(static_cast<size_t>(plan_size(header.num_reqs))),
+                header.num_parts};
   std::memcpy(plan.words.data(), &header, sizeof header);
   std::ranges::copy(std::as_bytes(std::span(planned)),
                     std::as_writable_bytes(std::span(plan.words)).begin() + sizeof header);

@@ -18,9 +18,10 @@ class AttentionRoutines : public AttentionTest {
     for (const Request& request : requests) lengths.push_back({request.query, request.context});
     const TestPlan plan = make_test_plan(lengths, options);
     const int64_t heads = model.kv_heads * model.group_size;
-    return {.kind = AttentionRoutine::Kind::planned,
-            .plan = ints(plan.words),
-            .partials = make({std::max(plan.num_parts, 1) * heads * (model.head_dim + 2)}, DType::f32)};
+    return {
+        .kind = AttentionRoutine::Kind::planned,
+        .plan = ints(plan.words),
+        .partials = make({std::max(plan.num_parts, 1) * heads * (model.head_dim + 2)}, DType::f32)};
   }
 
   void expect_oracle(const Model& model,
@@ -52,7 +53,8 @@ TEST_P(AttentionRoutines, uniform_has_the_bits_of_any_batch) {
       const Model model = {.group_size = group_size};
       const Batch batch = make_batch(
           model, {{query_len, 40}, {query_len, query_len}, {query_len, 0}, {query_len, 129}}, 3);
-      const AttentionRoutine routine = {.kind = AttentionRoutine::Kind::uniform, .query_len = query_len};
+      const AttentionRoutine routine = {.kind = AttentionRoutine::Kind::uniform,
+                                        .query_len = query_len};
       expect_same_bits(run(model, batch, &routine), run(model, batch));
     }
   }
@@ -62,8 +64,9 @@ TEST_P(AttentionRoutines, uniform_zeroes_rows_of_padding_requests_and_tokens) {
   const Model model;
   // As a FULL graph for four requests with one real one is staged, and without any request.
   Batch batch = make_batch(model, {{1, 20}}, 5);
-  const Tensor padded_table = ints({4, batch.block_table.size(1)},
-                                   std::vector<int>(static_cast<size_t>(4 * batch.block_table.size(1)), 0));
+  const Tensor padded_table =
+      ints({4, batch.block_table.size(1)},
+           std::vector<int>(static_cast<size_t>(4 * batch.block_table.size(1)), 0));
   for (int64_t i = 0; i < batch.block_table.size(1); ++i) {
     set_element(padded_table, int_element(batch.block_table, 0, i), 0, i);
   }
@@ -79,7 +82,8 @@ TEST_P(AttentionRoutines, uniform_zeroes_rows_of_padding_requests_and_tokens) {
 
 TEST_P(AttentionRoutines, planned_without_parts_has_the_bits_of_any_batch) {
   const Model model = {.group_size = 3};
-  const std::vector<Request> requests = {{33, 33}, {1, 100}, {0, 0}, {17, 65}, {1, 1}, {2, 1000}, {1, 0}};
+  const std::vector<Request> requests = {
+      {33, 33}, {1, 100}, {0, 0}, {17, 65}, {1, 1}, {2, 1000}, {1, 0}};
   const Batch batch = make_batch(model, requests, 2);
   for (int tokens_per_item : {1, 4, 100}) {
     const AttentionRoutine routine =
@@ -124,7 +128,8 @@ TEST_P(AttentionRoutines, a_plan_of_other_lengths_gives_nan_to_the_requests_that
   const Batch batch = make_batch(model, requests);
   for (const bool parts : {true, false}) {
     // The second and third requests were preempted, and others took their places.
-    const AttentionRoutine stale = planned(model, {{1, 100}, {1, 19}, {1, 71}, {1, 5}}, {.parts = parts});
+    const AttentionRoutine stale =
+        planned(model, {{1, 100}, {1, 19}, {1, 71}, {1, 5}}, {.parts = parts});
     const Tensor out = run(model, batch, &stale);
     EXPECT_FALSE(is_nan_row(out, 0));
     EXPECT_TRUE(is_nan_row(out, 1));
@@ -144,7 +149,8 @@ TEST_P(AttentionRoutines, a_plan_of_another_batch_size_gives_nan_to_all_rows) {
                                              {{1, 40}, {2, 50}, {2, 60}}}) {
     const AttentionRoutine stale = planned(model, others);
     const Tensor out = run(model, batch, &stale);
-    for (int64_t token = 0; token < 4; ++token) EXPECT_TRUE(is_nan_row(out, token)) << others.size();
+    for (int64_t token = 0; token < 4; ++token)
+      EXPECT_TRUE(is_nan_row(out, token)) << others.size();
   }
 }
 

@@ -71,9 +71,9 @@ inline void attend_part(const PlannedAttentionArguments& p,
     const int64_t end = min_of((part + 1) * positions, r.seq_len);
     if (begin < end) attend_positions(rows, state, begin, end);
     for (int row = 0; row < rows.num_heads; ++row) {
-      float* partial = p.partials + ((r.first_part + part) * a.kv_heads * a.group_size +
-                                     rows.first_head + row) *
-                                        (a.head_dim + 2);
+      float* partial =
+          p.partials + ((r.first_part + part) * a.kv_heads * a.group_size + rows.first_head + row) *
+                           (a.head_dim + 2);
       if (begin < end) {
         const auto bytes = static_cast<size_t>(a.head_dim) * sizeof(float);
         __builtin_memcpy(partial, state.sums + row * a.head_dim, bytes);
@@ -98,7 +98,8 @@ inline void attend_item(const PlannedAttentionArguments& p,
   const bool has_parts = r.first_part >= 0;
   const int64_t token = r.first_token + (has_parts ? 0 : index * plan.header.tokens_per_item);
   const int64_t query_end = r.first_token + r.num_tokens;
-  const int64_t end = has_parts ? query_end : min_of(token + plan.header.tokens_per_item, query_end);
+  const int64_t end =
+      has_parts ? query_end : min_of(token + plan.header.tokens_per_item, query_end);
   if (!plan.fits(p.call, request)) {
     poison_rows<T>(p.call, kv_head, token, end);
   } else if (has_parts) {
@@ -161,7 +162,8 @@ inline void merge_parts(const PlannedAttentionArguments& p,
     }
     if (i < a.head_dim) {
       const int rest = static_cast<int>(a.head_dim - i);
-      store_first(sums + i, fma(weight, load_first(partial + i, rest), load_first(sums + i, rest)), rest);
+      store_first(
+          sums + i, fma(weight, load_first(partial + i, rest), load_first(sums + i, rest)), rest);
     }
   }
   store_out<T>(

@@ -19,8 +19,8 @@ inline constexpr int kMostSplits = 64;
 inline constexpr int kPrefillTileRows = 128;
 inline constexpr int kPrefillWarpRows = 32;
 inline constexpr int kPrefillSlots = 3;
-/// Positions of such a tile. With 64 of 128 elements, a thread's share of the scores and sums does not
-/// fit into its registers (sm_80).
+/// Positions of such a tile. With 64 of 128 elements, a thread's share of the scores and sums does
+/// not fit into its registers (sm_80).
 constexpr int prefill_positions(int head_dim) { return head_dim <= 64 ? 64 : 48; }
 // What a part leaves and another block reads again is as much as the keys and values of so many
 // positions are.
@@ -28,12 +28,13 @@ inline constexpr int kLeastPrefillSplit = 1024;
 
 /// Dynamic shared memory: the queries, then the ring.
 constexpr uint32_t prefill_shared_bytes(int head_dim) {
-  return static_cast<uint32_t>((kPrefillTileRows + kPrefillSlots * prefill_positions(head_dim)) * head_dim * 2);
+  return static_cast<uint32_t>((kPrefillTileRows + kPrefillSlots * prefill_positions(head_dim)) *
+                               head_dim * 2);
 }
 static_assert(2 * (prefill_shared_bytes(128) + 1024) <= 164 * 1024);
 
-/// Paged attention, with its plan made on the device: the grid is max_tiles * kv_heads * num_splits,
-/// fixed for a shape, and blocks without work leave at once.
+/// Paged attention, with its plan made on the device: the grid is max_tiles * kv_heads *
+/// num_splits, fixed for a shape, and blocks without work leave at once.
 struct alignas(16) CudaAttentionArguments {
   AttentionKernelArguments call;
   float* partials;   // [max_tiles, kv_heads, num_splits, rows of a tile, head_dim + 2]

@@ -131,8 +131,10 @@ REPRISE_DEVICE void attention_by_rows(const CudaAttentionArguments& arguments) {
       }
     }
   }
-  store_row<T>(
-      a, token, head, attend_row<T>(a, r.request, token, head, window_begin_of(a, context), context));
+  store_row<T>(a,
+               token,
+               head,
+               attend_row<T>(a, r.request, token, head, window_begin_of(a, context), context));
 }
 
 /// A block's share of the work.
@@ -206,7 +208,7 @@ struct AttentionRows {
   const AttentionKernelArguments& a;
   int64_t request;
   int64_t kv_head;
-  int64_t lowest;   // positions that any row sees: [lowest, highest)
+  int64_t lowest;  // positions that any row sees: [lowest, highest)
   int64_t highest;
   int64_t context[2];
   int64_t window_begin[2];
@@ -344,10 +346,8 @@ struct AttentionRows {
         // The j-th element of two neighbouring positions.
         const uint32_t halves = j % 2 == 0 ? 0x5410U : 0x7632U;
         const uint32_t right[2] = {
-            permute_bytes(
-                values[0][chunk].word[j / 2], values[1][chunk].word[j / 2], halves),
-            permute_bytes(
-                values[2][chunk].word[j / 2], values[3][chunk].word[j / 2], halves)};
+            permute_bytes(values[0][chunk].word[j / 2], values[1][chunk].word[j / 2], halves),
+            permute_bytes(values[2][chunk].word[j / 2], values[3][chunk].word[j / 2], halves)};
         multiply_fragments<T>(sums[chunk][j], packed, right);
       }
     }
@@ -438,7 +438,8 @@ struct AttentionSteps {
   int64_t count;
 };
 
-REPRISE_DEVICE AttentionSteps steps_of(const AttentionKernelArguments& a, const AttentionTile& tile) {
+REPRISE_DEVICE AttentionSteps steps_of(const AttentionKernelArguments& a,
+                                       const AttentionTile& tile) {
   const AttentionPositions positions = positions_of(a, tile);
   const int64_t first = positions.begin / kAttentionWarpRows;
   return {first, max_of(0, ceil_div(positions.end, kAttentionWarpRows) - first)};
@@ -479,8 +480,8 @@ REPRISE_DEVICE void attend_tile(const AttentionKernelArguments& a,
   }
 }
 
-/// After a block has left its part of a tile: if it is the last of `splits` to do so, it merges them,
-/// part_size floats apart, and stores the tile's results.
+/// After a block has left its part of a tile: if it is the last of `splits` to do so, it merges
+/// them, part_size floats apart, and stores the tile's results.
 template <typename T, int kHeadDim>
 REPRISE_DEVICE void merge_when_last(const AttentionKernelArguments& a,
                                     const AttentionTile& tile,
@@ -502,16 +503,14 @@ REPRISE_DEVICE void merge_when_last(const AttentionKernelArguments& a,
     const int d = i % kHeadDim;
     // Past the first-level cache, which may hold neighbours of what others wrote since.
     const auto load = [](const float* place) { return load_fresh(place); };
-    store_attention<T>(a,
-                       tile,
-                       kv_head,
-                       row,
-                       d,
-                       merge_parts<kHeadDim>(parts + row * (kHeadDim + 2),
-                                             part_size,
-                                             static_cast<int>(splits),
-                                             d,
-                                             load));
+    store_attention<T>(
+        a,
+        tile,
+        kv_head,
+        row,
+        d,
+        merge_parts<kHeadDim>(
+            parts + row * (kHeadDim + 2), part_size, static_cast<int>(splits), d, load));
   }
   if (thread_index() == 0) *arrived = 0;  // for the next launch
 }
@@ -526,39 +525,39 @@ REPRISE_DEVICE void attention_fragments(const CudaAttentionArguments& arguments)
   const int64_t split = block_index() % arguments.num_splits;
   const int64_t kv_head = block_index() / arguments.num_splits % a.kv_heads;
   const int64_t tile_index = block_index() / arguments.num_splits / a.kv_heads;
-  const AttentionTile tile = kUniform ? uniform_tile(a, tile_index) : find_tile(a, tile_index, kAttentionTileRows);
+  const AttentionTile tile =
+      kUniform ? uniform_tile(a, tile_index) : find_tile(a, tile_index, kAttentionTileRows);
   if (tile.num_rows == 0) return;
 
   // In as many parts as pay.
   const AttentionSteps steps = steps_of(a, tile);
-  const int64_t splits = max_of(
-      1,
-      min_of(arguments.num_splits,
-             ceil_div(steps.count * kAttentionWarpRows, kLeastSplitPositions)));
+  const int64_t splits =
+      max_of(1,
+             min_of(arguments.num_splits,
+                    ceil_div(steps.count * kAttentionWarpRows, kLeastSplitPositions)));
   if (split >= splits) return;
   const int64_t steps_per_split = ceil_div(steps.count, splits);
 
   const int64_t part_size = int64_t{kAttentionTileRows} * kRowSize;
   const int64_t item = tile_index * a.kv_heads + kv_head;
   float* partials = arguments.partials + item * arguments.num_splits * part_size;
-  attend_tile<T, kHeadDim>(
-      a,
-      tile,
-      kv_head,
-      steps.first + split * steps_per_split,
-      steps.first + min_of(steps.count, (split + 1) * steps_per_split),
-      [&](int row, int d, const MergedElement& merged) {
-        if (splits == 1) {
-          store_attention<T>(a, tile, kv_head, row, d, merged);
-          return;
-        }
-        float* part = partials + split * part_size + row * kRowSize;
-        part[d] = merged.sum;
-        if (d == 0) {
-          part[kHeadDim] = merged.largest;
-          part[kHeadDim + 1] = merged.total;
-        }
-      });
+  attend_tile<T, kHeadDim>(a,
+                           tile,
+                           kv_head,
+                           steps.first + split * steps_per_split,
+                           steps.first + min_of(steps.count, (split + 1) * steps_per_split),
+                           [&](int row, int d, const MergedElement& merged) {
+                             if (splits == 1) {
+                               store_attention<T>(a, tile, kv_head, row, d, merged);
+                               return;
+                             }
+                             float* part = partials + split * part_size + row * kRowSize;
+                             part[d] = merged.sum;
+                             if (d == 0) {
+                               part[kHeadDim] = merged.largest;
+                               part[kHeadDim + 1] = merged.total;
+                             }
+                           });
   if (splits > 1) {
     merge_when_last<T, kHeadDim>(
         a, tile, kv_head, splits, partials, part_size, arguments.arrived + item);

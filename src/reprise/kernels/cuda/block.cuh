@@ -50,8 +50,8 @@ REPRISE_DEVICE char* shared_memory() {
   extern __shared__ __align__(256) int4 memory[];
   return reinterpret_cast<char*>(memory);
 }
-/// A number of which the compiler does not know that it is the one it was: what was computed from it
-/// is computed again, instead of staying in registers.
+/// A number of which the compiler does not know that it is the one it was: what was computed from
+/// it is computed again, instead of staying in registers.
 REPRISE_DEVICE int same_again(int value) {
   asm volatile("" : "+r"(value));
   return value;
@@ -60,16 +60,16 @@ REPRISE_DEVICE int same_again(int value) {
 REPRISE_DEVICE uint32_t shared_address(const void* place) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(place));
 }
-/// Returns when everything ahead on the stream is done and visible. Before it a kernel may touch only
-/// what no kernel writes: weights. Every thread calls it, once, whether or not it has work, so that
-/// the kernel behind us waits for the ones ahead of us too.
+/// Returns when everything ahead on the stream is done and visible. Before it a kernel may touch
+/// only what no kernel writes: weights. Every thread calls it, once, whether or not it has work, so
+/// that the kernel behind us waits for the ones ahead of us too.
 REPRISE_DEVICE void wait_for_earlier_kernels() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
-/// Sixteen bytes on their way to shared memory, or zeros if they are not `there`, past the registers.
-/// They are the calling thread's to read when a wait says so.
+/// Sixteen bytes on their way to shared memory, or zeros if they are not `there`, past the
+/// registers. They are the calling thread's to read when a wait says so.
 REPRISE_DEVICE void copy_words_async(void* shared, const void* from, bool there) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(
                    static_cast<uint32_t>(__cvta_generic_to_shared(shared))),
@@ -132,8 +132,9 @@ REPRISE_DEVICE void put(BFloat16* out, float x) {
 REPRISE_DEVICE void put(Float16* out, float x) { out->bits = __half_as_ushort(__float2half_rn(x)); }
 
 /// Four matrices of 8 x 8 elements of 16 bits: each lane names a row of eight by its shared
-/// address, lanes 0 to 7 those of the first. A lane gets a pair of neighbours of each: columns 2 (lane % 4) and behind it
-/// of row lane / 4; transposed, rows 2 (lane % 4) and below it of column lane / 4. PTX ISA, "ldmatrix".
+/// address, lanes 0 to 7 those of the first. A lane gets a pair of neighbours of each: columns 2
+/// (lane % 4) and behind it of row lane / 4; transposed, rows 2 (lane % 4) and below it of column
+/// lane / 4. PTX ISA, "ldmatrix".
 REPRISE_DEVICE void load_fragments(uint32_t (&words)[4], uint32_t row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
@@ -150,7 +151,9 @@ REPRISE_DEVICE void load_fragments_transposed(uint32_t (&words)[4], uint32_t row
 /// c += a b of the tensor cores: a[16, 16] by rows, b[16, 8] by columns, c[16, 8]. Which elements a
 /// lane holds: PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type".
 template <typename T>
-REPRISE_DEVICE void multiply_fragments(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+REPRISE_DEVICE void multiply_fragments(float (&c)[4],
+                                       const uint32_t (&a)[4],
+                                       const uint32_t (&b)[2]) {
   if constexpr (sizeof(T) == 2) {
     if constexpr (__is_same(T, BFloat16)) {
       asm volatile(

@@ -14,8 +14,8 @@ LoadedCublasLt load_cublas_lt() {
     loaded.reason = dlerror();
     return loaded;
   }
-#define REPRISE_CUBLASLT_RESOLVE(member, symbol)                                           \
-  loaded.api.member = reinterpret_cast<decltype(&::symbol)>(dlsym(library, #symbol));      \
+#define REPRISE_CUBLASLT_RESOLVE(member, symbol)                                      \
+  loaded.api.member = reinterpret_cast<decltype(&::symbol)>(dlsym(library, #symbol)); \
   if (loaded.api.member == nullptr) loaded.reason = fmt::format("{} has no " #symbol, name);
   REPRISE_CUBLASLT_FUNCTIONS(REPRISE_CUBLASLT_RESOLVE)
 #undef REPRISE_CUBLASLT_RESOLVE

@@ -24,23 +24,23 @@ namespace reprise::kernels::cuda {
   X(algo_check, cublasLtMatmulAlgoCheck)                            \
   X(matmul, cublasLtMatmul)
 
-/// The one way to cuBLASLt: a table of function pointers. Filled from the machine's library, or by a
-/// test's fake.
+/// The one way to cuBLASLt: a table of function pointers. Filled from the machine's library, or by
+/// a test's fake.
 struct CublasLtApi {
 #define REPRISE_CUBLASLT_MEMBER(member, symbol) decltype(&::symbol) member = nullptr;
   REPRISE_CUBLASLT_FUNCTIONS(REPRISE_CUBLASLT_MEMBER)
 #undef REPRISE_CUBLASLT_MEMBER
 };
 
-/// The machine's library, or why there is none. Having none is an answer: products are then computed
-/// by kernels of our own.
+/// The machine's library, or why there is none. Having none is an answer: products are then
+/// computed by kernels of our own.
 struct LoadedCublasLt {
   CublasLtApi api;
   std::string reason;  // empty if there is one
 };
 
-/// Opens the library, which stays open: where the system has libraries, then in the toolkit that this
-/// was built with.
+/// Opens the library, which stays open: where the system has libraries, then in the toolkit that
+/// this was built with.
 [[nodiscard]] LoadedCublasLt load_cublas_lt();
 
 }  // namespace reprise::kernels::cuda

@@ -47,8 +47,8 @@ class CudaAccelerator final : public Accelerator {
     return std::make_unique<CudaExecutor>(
         stream,
         pool,
-        CudaExecutorOptions{.num_multiprocessors = device.driver().attribute(
-                                CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
+        CudaExecutorOptions{.num_multiprocessors =
+                                device.driver().attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
                             .cublas_lt = cublas_lt_.reason.empty() ? &cublas_lt_.api : nullptr,
                             .flashinfer = flashinfer_});
   }

@@ -72,13 +72,14 @@ const device::Kernel* fragment_kernel(const AttentionKernels& kernels, const Ten
   return q.size(2) == kLargestFragmentHead ? kernels.head_128 : nullptr;
 }
 
-/// The kernel for requests of many tokens, where a batch of the shape has some in the mean: decided by
-/// the shape, as graphs are, and right for any batch. nullptr: not for this one.
+/// The kernel for requests of many tokens, where a batch of the shape has some in the mean: decided
+/// by the shape, as graphs are, and right for any batch. nullptr: not for this one.
 const device::Kernel* prefill_kernel(const AttentionKernels& kernels,
                                      const AttentionKernelArguments& a,
                                      std::span<const Tensor> in) {
   const bool has_many_rows = a.num_tokens * a.group_size > kAttentionWarpRows * a.num_reqs;
-  const bool is_served = is_aligned(in[6]) && a.scale > 0 && std::has_single_bit(static_cast<uint64_t>(a.block_size));
+  const bool is_served =
+      is_aligned(in[6]) && a.scale > 0 && std::has_single_bit(static_cast<uint64_t>(a.block_size));
   return has_many_rows && is_served ? fragment_kernel(kernels, in[0]) : nullptr;
 }
 
@@ -114,7 +115,13 @@ AttentionKernelArguments attention_arguments(const OpCall& call, std::span<const
 
 // The first is what is written.
 std::array<device::BufferUse, 7> attention_uses(std::span<const Tensor> in) {
-  return {writes(in[6]), reads(in[0]), reads(in[1]), reads(in[2]), reads(in[3]), reads(in[4]), reads(in[5])};
+  return {writes(in[6]),
+          reads(in[0]),
+          reads(in[1]),
+          reads(in[2]),
+          reads(in[3]),
+          reads(in[4]),
+          reads(in[5])};
 }
 
 }  // namespace
@@ -182,8 +189,7 @@ bool CudaExecutor::run_after(const NormCall& norm,
   };
   switch (call.code) {
     case OpCode::linear:
-      return multiply(in[0], in[1], in[2], out[0]) ||
-             linear(linear_kernels(in[0].dtype()), none);
+      return multiply(in[0], in[1], in[2], out[0]) || linear(linear_kernels(in[0].dtype()), none);
     case OpCode::linear_add:
       if (const Tensor product = product_of(in); product.defined()) {
         return launch_add(stream(), row_kernels(), in[3], product, out[0]);
@@ -196,24 +202,22 @@ bool CudaExecutor::run_after(const NormCall& norm,
       return linear(linear_silu_and_mul_kernels(in[0].dtype()), none);
     case OpCode::lm_head:
       // All rows, wanted or not: how many are is known on the device only.
-      return multiply(in[0], in[1], none, out[0]) ||
-             launch_linear(stream(),
-                           lm_head_kernels(in[0].dtype()),
-                           options_.num_multiprocessors,
-                           {.x = in[0],
-                            .weight = in[1],
-                            .bias = none,
-                            .residual = none,
-                            .num_rows = in[2],
-                            .out = out[0],
-                            .norm = norm});
+      return multiply(in[0], in[1], none, out[0]) || launch_linear(stream(),
+                                                                   lm_head_kernels(in[0].dtype()),
+                                                                   options_.num_multiprocessors,
+                                                                   {.x = in[0],
+                                                                    .weight = in[1],
+                                                                    .bias = none,
+                                                                    .residual = none,
+                                                                    .num_rows = in[2],
+                                                                    .out = out[0],
+                                                                    .norm = norm});
     case OpCode::linear_rope_kv_write:
       return launch_linear_rope_kv_write(norm, call, in, out[0]);
     case OpCode::attention:
       return launch_attention(call, in);
     case OpCode::row_group:
-      return launch_row_group(
-          stream(), *call.attributes.row_group, in, out, rows_per_block_on_gpu);
+      return launch_row_group(stream(), *call.attributes.row_group, in, out, rows_per_block_on_gpu);
     case OpCode::custom:
       if (!call.attributes.custom->launch_cuda) {
         throw InvalidArgument(fmt::format("custom op {} has no kernel for {}: register one",
@@ -252,12 +256,13 @@ bool CudaExecutor::launch_attention(const OpCall& call, std::span<const Tensor> 
 }
 
 bool CudaExecutor::launch_split_attention(const OpCall& call, std::span<const Tensor> in) {
-  CudaAttentionArguments arguments = {.call = attention_arguments(call, in),
-                                      .partials = static_cast<float*>(partials_.data()),
-                                      .arrived = static_cast<int32_t*>(arrived_.data()),
-                                      .max_tiles = 0,
-                                      .num_splits = 1,
-                                      .block_bits = std::countr_zero(static_cast<uint64_t>(in[1].size(2)))};
+  CudaAttentionArguments arguments = {
+      .call = attention_arguments(call, in),
+      .partials = static_cast<float*>(partials_.data()),
+      .arrived = static_cast<int32_t*>(arrived_.data()),
+      .max_tiles = 0,
+      .num_splits = 1,
+      .block_bits = std::countr_zero(static_cast<uint64_t>(in[1].size(2)))};
   AttentionKernelArguments& a = arguments.call;
   a.query_len = attention().query_len;
   const AttentionRoutineKernels routines = attention_kernels(in[0].dtype());
@@ -272,23 +277,24 @@ bool CudaExecutor::launch_split_attention(const OpCall& call, std::span<const Te
     arguments.max_tiles =
         is_uniform ? std::max<int64_t>(a.num_reqs, 1)
                    : most_tiles(a, prefill != nullptr ? kPrefillTileRows : kAttentionTileRows);
-    arguments.num_splits =
-        num_splits(arguments.max_tiles * a.kv_heads,
-                   options_.num_multiprocessors * (prefill != nullptr ? kPrefillBlocksPerMultiprocessor
-                                                                      : kBlocksPerMultiprocessor));
+    arguments.num_splits = num_splits(
+        arguments.max_tiles * a.kv_heads,
+        options_.num_multiprocessors *
+            (prefill != nullptr ? kPrefillBlocksPerMultiprocessor : kBlocksPerMultiprocessor));
     blocks = arguments.max_tiles * a.kv_heads * arguments.num_splits;
   } else {
     kernel = kernels.by_rows;
-    blocks = ceil_div(a.num_tokens * a.kv_heads * a.group_size, kernel->cuda.threads_per_block / 32);
+    blocks =
+        ceil_div(a.num_tokens * a.kv_heads * a.group_size, kernel->cuda.threads_per_block / 32);
   }
-  return launch(
-      stream(), *kernel, static_cast<uint32_t>(blocks), arguments, attention_uses(in));
+  return launch(stream(), *kernel, static_cast<uint32_t>(blocks), arguments, attention_uses(in));
 }
 
 bool CudaExecutor::launch_planned_attention(const OpCall& call, std::span<const Tensor> in) {
   const Tensor& plan = attention().plan;
   const Tensor& partials = attention().partials;
-  const auto blocks = static_cast<uint32_t>(kBlocksPerMultiprocessor * options_.num_multiprocessors);
+  const auto blocks =
+      static_cast<uint32_t>(kBlocksPerMultiprocessor * options_.num_multiprocessors);
   const PlannedAttentionArguments arguments = {.call = attention_arguments(call, in),
                                                .plan = plan.data_as<int32_t>(),
                                                .partials = partials.data_as<float>(),

@@ -17,14 +17,14 @@ struct CudaExecutorOptions {
   int num_multiprocessors = 132;  // of the GPU: how far a launch is cut
   /// For products of many rows; nullptr: kernels of our own. Borrowed for the constructor's call.
   const CublasLtApi* cublas_lt = nullptr;
-  /// For planned attention of batches with one token per request; of other shapes, and where there are
-  /// none, our own. They must outlive the executor.
+  /// For planned attention of batches with one token per request; of other shapes, and where there
+  /// are none, our own. They must outlive the executor.
   std::span<const FlashInferKernels> flashinfer;
 };
 
 /// Runs each op at once on a GPU. Ops on rows are launched as on the CPU; products and attention
-/// have plans of their own, and generated code has a grid of its own. Quantised ops have no CUDA kernels
-/// yet: they are refused, and never silently run elsewhere.
+/// have plans of their own, and generated code has a grid of its own. Quantised ops have no CUDA
+/// kernels yet: they are refused, and never silently run elsewhere.
 ///
 /// All kernels are loaded and the workspaces are allocated by the constructor, so that neither
 /// happens in a capture. One thread and one stream, as EagerExecutor.

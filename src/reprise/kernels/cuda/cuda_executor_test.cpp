@@ -30,8 +30,10 @@ class CudaOpsOf : public testing::TestWithParam<Param> {
   [[nodiscard]] virtual DType dtype() const = 0;
 
   Tensor make(Shape shape, DType type) {
-    Tensor tensor = Tensor::own(
-        {type, shape}, device::PoolReference(pool_->allocate(TensorType{type, shape}.bytes())), executor_);
+    Tensor tensor =
+        Tensor::own({type, shape},
+                    device::PoolReference(pool_->allocate(TensorType{type, shape}.bytes())),
+                    executor_);
     std::memset(tensor.data(), 0xFF, TensorType{type, shape}.bytes());
     return tensor;
   }
@@ -158,7 +160,8 @@ struct HeadsCase {
 TEST_P(CudaOps, rotated_and_cached_heads_have_the_bits_of_the_product_and_the_ops_behind_it) {
   for (const HeadsCase& heads : {HeadsCase{4, 2, 16}, {2, 1, 64}, {16, 1, 128}, {2, 1, 24}}) {
     for (const int64_t rows : {1, 3, 8, 9, 32, 33}) {
-      SCOPED_TRACE(testing::Message() << heads.heads << " heads of " << heads.head_dim << ", " << rows);
+      SCOPED_TRACE(testing::Message()
+                   << heads.heads << " heads of " << heads.head_dim << ", " << rows);
       // Wide enough for tiles of sixteen columns; the dots have no tiles.
       if (heads.head_dim == 128 && (dtype() == DType::f32 || (rows != 3 && rows != 9))) continue;
       constexpr int64_t kDepth = 104;
@@ -182,23 +185,28 @@ TEST_P(CudaOps, rotated_and_cached_heads_have_the_bits_of_the_product_and_the_op
       const uint64_t before = stream_->counters().kernel_launches;
       OpAttributes attributes;
       attributes.length = heads.heads;
-      const Tensor fused = run(OpCode::linear_rope_kv_write,
-                               {x, weight, bias, position_tensor, table, caches[0], caches[1], slot_tensor, {}, {}},
-                               attributes);
-      const bool is_one_launch =
-          dtype() != DType::f32 && rows <= 32 && heads.head_dim % 16 == 0;
+      const Tensor fused =
+          run(OpCode::linear_rope_kv_write,
+              {x, weight, bias, position_tensor, table, caches[0], caches[1], slot_tensor, {}, {}},
+              attributes);
+      const bool is_one_launch = dtype() != DType::f32 && rows <= 32 && heads.head_dim % 16 == 0;
       EXPECT_EQ(stream_->counters().kernel_launches - before, is_one_launch ? 1U : 2U);
       const Tensor product = run(OpCode::linear, {x, weight, bias});
       const auto part = [&](int64_t first, int64_t count) {
-        return product.with_layout({rows, count, heads.head_dim},
-                                   {columns, heads.head_dim, 1},
-                                   first * heads.head_dim);
+        return product.with_layout(
+            {rows, count, heads.head_dim}, {columns, heads.head_dim, 1}, first * heads.head_dim);
       };
       const Tensor want = run(OpCode::rope_kv_write,
                               {part(0, heads.heads),
                                part(heads.heads, heads.kv_heads),
                                part(heads.heads + heads.kv_heads, heads.kv_heads),
-                               position_tensor, table, caches[2], caches[3], slot_tensor, {}, {}});
+                               position_tensor,
+                               table,
+                               caches[2],
+                               caches[3],
+                               slot_tensor,
+                               {},
+                               {}});
       EXPECT_EQ(std::memcmp(fused.data(), want.data(), want.type().bytes()), 0);
       for (size_t i = 0; i < 2; ++i) {
         EXPECT_EQ(std::memcmp(caches[i].data(), caches[i + 2].data(), caches[i].type().bytes()), 0);
@@ -262,7 +270,8 @@ TEST_P(CudaOps, products_touch_only_weights_before_the_kernels_ahead_are_done) {
         {OpCode::linear_add, {x, weight, bias, residual}},
         {OpCode::linear_silu_and_mul, {x, weight, bias}},
         {OpCode::lm_head, {x, weight, wanted}},
-        {OpCode::linear_rope_kv_write, {x, weight, bias, positions, table, keys, values, slots, {}, {}}},
+        {OpCode::linear_rope_kv_write,
+         {x, weight, bias, positions, table, keys, values, slots, {}, {}}},
         {OpCode::rms_norm_lm_head, {x, weight, wanted, norm}},
         {OpCode::rms_norm_linear_rope_kv_write,
          {x, weight, bias, positions, table, keys, values, slots, {}, {}, norm}}};
@@ -270,7 +279,8 @@ TEST_P(CudaOps, products_touch_only_weights_before_the_kernels_ahead_are_done) {
       const Tensor want = run(code, inputs, attributes);
       const std::array<Tensor, 1> outputs{make(want.shape(), want.dtype())};
       std::vector<std::span<std::byte>> memory;
-      for (const Tensor& tensor : {x, residual, wanted, positions, slots, keys, values, outputs[0]}) {
+      for (const Tensor& tensor :
+           {x, residual, wanted, positions, slots, keys, values, outputs[0]}) {
         memory.emplace_back(tensor.data_as<std::byte>(), tensor.type().bytes());
       }
       {
@@ -278,7 +288,8 @@ TEST_P(CudaOps, products_touch_only_weights_before_the_kernels_ahead_are_done) {
         std::array<Tensor, 1> written = outputs;
         executor_.execute({.code = code, .attributes = attributes}, inputs, written);
       }
-      EXPECT_EQ(std::memcmp(outputs[0].data(), want.data(), want.type().bytes()), 0) << op_name(code);
+      EXPECT_EQ(std::memcmp(outputs[0].data(), want.data(), want.type().bytes()), 0)
+          << op_name(code);
     }
   }
 }
@@ -434,10 +445,12 @@ TEST_P(CudaAttention, agrees_with_the_oracle_for_every_mix_of_requests) {
       {.query_lens = {1, 1, 1}, .seq_lens = {5, 64, 33}, .padding_tokens = 5, .padding_reqs = 5},
       {.query_lens = {5, 1, 30}, .seq_lens = {5, 40, 50}, .padding_tokens = 3, .padding_reqs = 1},
       {.query_lens = {40, 2}, .seq_lens = {100, 2}},
-      {.query_lens = {1}, .seq_lens = {700}},         // split over blocks
+      {.query_lens = {1}, .seq_lens = {700}},          // split over blocks
       {.query_lens = {3, 1}, .seq_lens = {600, 300}},  // likewise, with different parts
   };
-  for (const int64_t head_dim : kind() == AttentionRoutine::Kind::any_batch ? std::vector<int64_t>{64, 128, 32} : std::vector<int64_t>{128, 32}) {
+  for (const int64_t head_dim : kind() == AttentionRoutine::Kind::any_batch
+                                    ? std::vector<int64_t>{64, 128, 32}
+                                    : std::vector<int64_t>{128, 32}) {
     for (size_t i = 0; i < batches.size(); ++i) {
       for (const int64_t kv_heads : {1, 2}) {
         SCOPED_TRACE(testing::Message() << "batch " << i << ", head_dim " << head_dim);
@@ -480,7 +493,8 @@ TEST_P(CudaAttention, planned_parts_agree_with_the_oracle_at_edges_and_windows) 
   for (const int64_t head_dim : {64, 40}) {
     for (const int64_t window : {0, 1, 33, 100}) {
       expect_oracle(batch, 4, 2, head_dim, 16, window, {.positions_per_part = 32});
-      expect_oracle(batch, 4, 2, head_dim, 16, window, {.positions_per_part = 96, .tokens_per_item = 40});
+      expect_oracle(
+          batch, 4, 2, head_dim, 16, window, {.positions_per_part = 96, .tokens_per_item = 40});
     }
   }
 }
@@ -495,8 +509,13 @@ TEST_P(CudaAttention, a_plan_of_another_batch_gives_nan) {
     const auto nan_rows = [&](const std::vector<PlannedLengths>& planned_for) {
       use_plan(planned_for, {}, 2, head_dim);
       executor_.execute({.code = OpCode::attention, .attributes = {.scale = 1}},
-                        std::array{q, keys, values, ints({4}, {0, 1, 2, 3}), ints({3}, {40, 20, 33}),
-                                   ints({3, 3}, {0, 1, 2, 3, 4, 0, 5, 6, 7}), out},
+                        std::array{q,
+                                   keys,
+                                   values,
+                                   ints({4}, {0, 1, 2, 3}),
+                                   ints({3}, {40, 20, 33}),
+                                   ints({3, 3}, {0, 1, 2, 3, 4, 0, 5, 6, 7}),
+                                   out},
                         {});
       std::array<bool, 3> rows{};
       for (int64_t token = 0; token < 3; ++token) {
@@ -516,9 +535,11 @@ TEST_P(CudaAttention, a_plan_of_another_batch_gives_nan) {
 TEST_P(CudaAttention, planned_decoding_is_flashinfers_where_it_has_kernels_for_it) {
   if (kind() != AttentionRoutine::Kind::planned || dtype() != DType::bf16) return;
   static constexpr device::Kernel kDecode{
-      .name = "decode", .cuda = {.image = "flashinfer", .function = "decode", .threads_per_block = 256}};
+      .name = "decode",
+      .cuda = {.image = "flashinfer", .function = "decode", .threads_per_block = 256}};
   static constexpr device::Kernel kMerge{
-      .name = "merge", .cuda = {.image = "flashinfer", .function = "merge", .threads_per_block = 128}};
+      .name = "merge",
+      .cuda = {.image = "flashinfer", .function = "merge", .threads_per_block = 128}};
   static constexpr std::array kTable{FlashInferKernels{DType::bf16, 64, 2, &kDecode, &kMerge}};
   int num_launches = 0;
   const auto play = [&](const char* function, const char* ours) {
@@ -527,32 +548,38 @@ TEST_P(CudaAttention, planned_decoding_is_flashinfers_where_it_has_kernels_for_i
                                  {.parameter_bytes = kernel.argument_bytes,
                                   .run = [&](const device::cuda::FakeLaunch& launch) {
                                     ++num_launches;
-                                    kernel.run(launch.parameter, launch.num_blocks, 0, launch.num_blocks);
+                                    kernel.run(
+                                        launch.parameter, launch.num_blocks, 0, launch.num_blocks);
                                   }});
   };
   play("decode", "reprise_planned_attention_by_rows_bf16");
   play("merge", "reprise_merge_attention_bf16");
   CudaExecutor executor(*stream_, *pool_, {.num_multiprocessors = 4, .flashinfer = kTable});
-  const auto launches_of = [&](int64_t heads, int64_t kv_heads, int64_t head_dim, int32_t query_len, int64_t window) {
-    num_launches = 0;
-    const TestPlan plan = make_test_plan(std::vector<PlannedLengths>{{1, 40}, {1, 20}}, {});
-    executor.set_attention(
-        {.kind = AttentionRoutine::Kind::planned,
-         .query_len = query_len,
-         .plan = ints({static_cast<int64_t>(plan.words.size())}, plan.words),
-         .partials = make({std::max(plan.num_parts, 1) * heads * (head_dim + 2)}, DType::f32)});
-    OpAttributes attributes;
-    attributes.scale = 1;
-    attributes.sliding_window = window;
-    const Tensor out = make({2, heads, head_dim});
-    executor.execute({.code = OpCode::attention, .attributes = attributes},
-                     std::array{random({2, heads, head_dim}), random({8, kv_heads, 16, head_dim}),
-                                random({8, kv_heads, 16, head_dim}), ints({3}, {0, 1, 2}), ints({2}, {40, 20}),
-                                ints({2, 3}, {0, 1, 2, 3, 4, 5}), out},
-                     {});
-    EXPECT_FALSE(std::isnan(element(out, 1, heads - 1, head_dim - 1)));
-    return num_launches;
-  };
+  const auto launches_of =
+      [&](int64_t heads, int64_t kv_heads, int64_t head_dim, int32_t query_len, int64_t window) {
+        num_launches = 0;
+        const TestPlan plan = make_test_plan(std::vector<PlannedLengths>{{1, 40}, {1, 20}}, {});
+        executor.set_attention(
+            {.kind = AttentionRoutine::Kind::planned,
+             .query_len = query_len,
+             .plan = ints({static_cast<int64_t>(plan.words.size())}, plan.words),
+             .partials = make({std::max(plan.num_parts, 1) * heads * (head_dim + 2)}, DType::f32)});
+        OpAttributes attributes;
+        attributes.scale = 1;
+        attributes.sliding_window = window;
+        const Tensor out = make({2, heads, head_dim});
+        executor.execute({.code = OpCode::attention, .attributes = attributes},
+                         std::array{random({2, heads, head_dim}),
+                                    random({8, kv_heads, 16, head_dim}),
+                                    random({8, kv_heads, 16, head_dim}),
+                                    ints({3}, {0, 1, 2}),
+                                    ints({2}, {40, 20}),
+                                    ints({2, 3}, {0, 1, 2, 3, 4, 5}),
+                                    out},
+                         {});
+        EXPECT_FALSE(std::isnan(element(out, 1, heads - 1, head_dim - 1)));
+        return num_launches;
+      };
   EXPECT_EQ(launches_of(4, 2, 64, 1, 0), 2);
   EXPECT_EQ(launches_of(4, 2, 64, 0, 0), 0) << "prompts may be among them";
   EXPECT_EQ(launches_of(4, 2, 64, 1, 8), 0) << "it has no windows";
@@ -564,9 +591,9 @@ TEST_P(CudaAttention, serves_odd_groups_blocks_and_windows) {
   if (is_uniform_only()) return;
   const Batch batch{.query_lens = {1, 9, 1}, .seq_lens = {70, 60, 300}, .padding_tokens = 2};
   for (const int64_t head_dim : {64, 40}) {
-    expect_oracle(batch, 7, 1, head_dim, 16);   // a group of seven
-    expect_oracle(batch, 3, 3, head_dim, 8);    // blocks shorter than a step
-    expect_oracle(batch, 2, 1, head_dim, 24);   // and of no power of two
+    expect_oracle(batch, 7, 1, head_dim, 16);  // a group of seven
+    expect_oracle(batch, 3, 3, head_dim, 8);   // blocks shorter than a step
+    expect_oracle(batch, 2, 1, head_dim, 24);  // and of no power of two
     expect_oracle(batch, 4, 2, head_dim, 16, 1);
     expect_oracle(batch, 4, 2, head_dim, 16, 37);
     expect_oracle(batch, 20, 1, head_dim, 16);  // more heads than a warp has rows
@@ -579,8 +606,16 @@ TEST_P(CudaAttention, prompts_agree_with_the_oracle_around_the_edges_of_tiles) {
   for (const int32_t tokens : {15, 16, 17, 31, 33, 63, 64, 65, 127, 128, 129}) {
     const bool is_even = tokens % 2 == 0;
     SCOPED_TRACE(testing::Message() << tokens << " tokens");
-    expect_oracle({.query_lens = {tokens}, .seq_lens = {tokens}}, 2, 1, is_even ? 64 : 128, is_even ? 32 : 16);
-    expect_oracle({.query_lens = {tokens}, .seq_lens = {tokens + 70}, .padding_tokens = 3}, 1, 1, is_even ? 128 : 64, 16);
+    expect_oracle({.query_lens = {tokens}, .seq_lens = {tokens}},
+                  2,
+                  1,
+                  is_even ? 64 : 128,
+                  is_even ? 32 : 16);
+    expect_oracle({.query_lens = {tokens}, .seq_lens = {tokens + 70}, .padding_tokens = 3},
+                  1,
+                  1,
+                  is_even ? 128 : 64,
+                  16);
     if (HasFatalFailure()) return;
   }
   expect_oracle({.query_lens = {1000}, .seq_lens = {1000}}, 1, 1, 64, 16);
@@ -595,12 +630,14 @@ TEST_P(CudaAttention, prompts_agree_with_the_oracle_for_every_group_window_and_m
                   .padding_tokens = 5,
                   .padding_reqs = 2};
   const bool is_first = dtype() == DType::bf16;  // the other type differs in its products only
-  for (const int64_t group : is_first ? std::vector<int64_t>{1, 2, 4, 5, 7, 8} : std::vector<int64_t>{5}) {
+  for (const int64_t group :
+       is_first ? std::vector<int64_t>{1, 2, 4, 5, 7, 8} : std::vector<int64_t>{5}) {
     SCOPED_TRACE(testing::Message() << "group of " << group);
     expect_oracle(mix, 2 * group, 2, group % 2 == 0 ? 64 : 128, group % 4 == 0 ? 32 : 16);
     if (HasFatalFailure()) return;
   }
-  for (const int64_t window : is_first ? std::vector<int64_t>{1, 16, 37, 64, 100} : std::vector<int64_t>{37}) {
+  for (const int64_t window :
+       is_first ? std::vector<int64_t>{1, 16, 37, 64, 100} : std::vector<int64_t>{37}) {
     SCOPED_TRACE(testing::Message() << "window of " << window);
     expect_oracle(mix, 2, 1, window % 2 == 0 ? 64 : 128, 16, window);
     if (HasFatalFailure()) return;
@@ -632,9 +669,8 @@ TEST_P(CudaOps, what_has_no_kernel_is_refused_by_name) {
   attributes.type.dtype = DType::i8;
   try {
     std::array<Tensor, 2> outputs;
-    executor_.execute({.code = OpCode::quantize_per_token, .attributes = attributes},
-                      std::array{x},
-                      outputs);
+    executor_.execute(
+        {.code = OpCode::quantize_per_token, .attributes = attributes}, std::array{x}, outputs);
     FAIL();
   } catch (const InvalidArgument& error) {
     EXPECT_NE(std::string(error.what()).find("quantize_per_token"), std::string::npos);
@@ -656,7 +692,10 @@ TEST_P(CudaOps, nothing_is_loaded_or_allocated_after_construction) {
 std::string name_of(const testing::TestParamInfo<DType>& info) {
   return std::string(dtype_name(info.param));
 }
-INSTANTIATE_TEST_SUITE_P(Types, CudaOps, testing::Values(DType::f32, DType::bf16, DType::f16), name_of);
+INSTANTIATE_TEST_SUITE_P(Types,
+                         CudaOps,
+                         testing::Values(DType::f32, DType::bf16, DType::f16),
+                         name_of);
 INSTANTIATE_TEST_SUITE_P(TypesAndRoutines,
                          CudaAttention,
                          testing::Combine(testing::Values(DType::f32, DType::bf16, DType::f16),

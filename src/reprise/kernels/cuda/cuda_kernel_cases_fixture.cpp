@@ -1,8 +1,8 @@
 #include "reprise/kernels/cuda/host_kernels_fixture.h"
 #include "reprise/kernels/kernel_test_fixture.h"
 
-// The cases of the kernels' tests: the CUDA kernels on the host. Their sums run in an order of their
-// own, so the oracle is what they are held to, as every instruction set is.
+// The cases of the kernels' tests: the CUDA kernels on the host. Their sums run in an order of
+// their own, so the oracle is what they are held to, as every instruction set is.
 namespace reprise::kernels {
 
 const KernelTable& kernels_of(const KernelCase& /*test_case*/) {

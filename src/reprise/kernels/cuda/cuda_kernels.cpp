@@ -15,11 +15,11 @@ namespace {
 
 using device::Kernel;
 
-#define REPRISE_CUDA_DECLARE(kernel, Arguments, threads, shared, ...)       \
-  constinit const Kernel kernel{.name = #kernel "_cuda",                    \
-                                .cuda = {.image = reprise_cuda_kernels,     \
-                                         .function = "reprise_" #kernel,    \
-                                         .threads_per_block = threads,      \
+#define REPRISE_CUDA_DECLARE(kernel, Arguments, threads, shared, ...)    \
+  constinit const Kernel kernel{.name = #kernel "_cuda",                 \
+                                .cuda = {.image = reprise_cuda_kernels,  \
+                                         .function = "reprise_" #kernel, \
+                                         .threads_per_block = threads,   \
                                          .shared_bytes = shared}};
 REPRISE_CUDA_KERNELS(REPRISE_CUDA_DECLARE)
 #undef REPRISE_CUDA_DECLARE
@@ -70,12 +70,11 @@ LinearKernels linear_kernels(DType dtype) {
 }
 
 LinearKernels lm_head_kernels(DType dtype) {
-  return pick<LinearKernels>(dtype,
-                             {.dots = &lm_head_dots_f32},
-                             {.of_16_columns = {&lm_head_16x8_bf16, &lm_head_16x32_bf16},
-                              .dots = &lm_head_dots_bf16},
-                             {.of_16_columns = {&lm_head_16x8_f16, &lm_head_16x32_f16},
-                              .dots = &lm_head_dots_f16});
+  return pick<LinearKernels>(
+      dtype,
+      {.dots = &lm_head_dots_f32},
+      {.of_16_columns = {&lm_head_16x8_bf16, &lm_head_16x32_bf16}, .dots = &lm_head_dots_bf16},
+      {.of_16_columns = {&lm_head_16x8_f16, &lm_head_16x32_f16}, .dots = &lm_head_dots_f16});
 }
 
 LinearKernels linear_silu_and_mul_kernels(DType dtype) {

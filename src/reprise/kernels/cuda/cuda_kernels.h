@@ -14,8 +14,8 @@ struct FragmentKernels {
   const device::Kernel* for_32_rows = nullptr;
 };
 
-/// A product's kernels for one type: on the tensor cores, with tiles of 8 and of 16 columns, and one
-/// for any type, depth and alignment.
+/// A product's kernels for one type: on the tensor cores, with tiles of 8 and of 16 columns, and
+/// one for any type, depth and alignment.
 struct LinearKernels {
   FragmentKernels of_8_columns;
   FragmentKernels of_16_columns;
@@ -33,7 +33,7 @@ struct AttentionRoutineKernels {
   AttentionKernels any_batch;
   AttentionKernels uniform;
   AttentionKernels planned;
-  AttentionKernels prefill;  // any batch; for requests of many tokens. Never by rows
+  AttentionKernels prefill;               // any batch; for requests of many tokens. Never by rows
   const device::Kernel* merge = nullptr;  // the second launch of the planned ones
 };
 

@@ -108,10 +108,11 @@ struct Product {
       for (uint64_t row = 0; row < out_layout.rows; ++row) {
         float sum = 0;
         for (uint64_t k = 0; k < depth(); ++k) {
-          sum += read(left, left_layout.type, at(left_layout, operation.is_left_transposed, row, k)) *
-                 read(right,
-                      right_layout.type,
-                      at(right_layout, operation.is_right_transposed, k, column));
+          sum +=
+              read(left, left_layout.type, at(left_layout, operation.is_left_transposed, row, k)) *
+              read(right,
+                   right_layout.type,
+                   at(right_layout, operation.is_right_transposed, k, column));
         }
         if (operation.has_bias) {
           sum += read(operation.bias, operation.bias_type, static_cast<int64_t>(row));
@@ -160,10 +161,9 @@ namespace {
 
 FakeCublasLt::State* fake = nullptr;
 
-#define FAKE_ENTER(...)                                                              \
-  if (const cublasStatus_t failed = fake->enter(__VA_ARGS__);                        \
-      failed != CUBLAS_STATUS_SUCCESS) {                                             \
-    return failed;                                                                   \
+#define FAKE_ENTER(...)                                                                          \
+  if (const cublasStatus_t failed = fake->enter(__VA_ARGS__); failed != CUBLAS_STATUS_SUCCESS) { \
+    return failed;                                                                               \
   }
 
 template <typename Object, typename Handle>
@@ -320,11 +320,8 @@ cublasStatus_t algo_get_heuristic(cublasLtHandle_t,
 }
 
 /// Whether the algorithm was found for this, with as many columns of the result or fewer.
-bool serves(const Search& search,
-            Operation operation,
-            const Layout& left,
-            Layout right,
-            Layout out) {
+bool serves(
+    const Search& search, Operation operation, const Layout& left, Layout right, Layout out) {
   operation.bias = search.operation.bias;
   if (out.columns > search.out.columns) return false;
   out.columns = search.out.columns;
@@ -380,12 +377,11 @@ cublasStatus_t matmul(cublasLtHandle_t,
                         .right_layout = object_of<Layout>(right_layout),
                         .out = out,
                         .out_layout = object_of<Layout>(out_layout)};
-  if (!product.fits() ||
-      !serves(search,
-              product.operation,
-              product.left_layout,
-              product.right_layout,
-              product.out_layout)) {
+  if (!product.fits() || !serves(search,
+                                 product.operation,
+                                 product.left_layout,
+                                 product.right_layout,
+                                 product.out_layout)) {
     return fake->misuse("an algorithm that was found for another shape");
   }
   if (*static_cast<const float*>(alpha) != 1 || *static_cast<const float*>(beta) != 0) {

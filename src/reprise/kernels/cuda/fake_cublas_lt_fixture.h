@@ -8,11 +8,12 @@
 
 namespace reprise::kernels::cuda {
 
-/// cuBLASLt for tests, on the host and on a fake driver's streams. Matrices are by columns, whatever
-/// the callers mean by them, and sums are taken in the order of the depth, in float32. An algorithm
-/// serves the shape that it was found for with at most as many columns of the result, on addresses
-/// that are as aligned as it was told; anything else is a misuse of the driver. So is, in a capture,
-/// every call but products and descriptions, and an algorithm's first use, which would load its code.
+/// cuBLASLt for tests, on the host and on a fake driver's streams. Matrices are by columns,
+/// whatever the callers mean by them, and sums are taken in the order of the depth, in float32. An
+/// algorithm serves the shape that it was found for with at most as many columns of the result, on
+/// addresses that are as aligned as it was told; anything else is a misuse of the driver. So is, in
+/// a capture, every call but products and descriptions, and an algorithm's first use, which would
+/// load its code.
 ///
 /// Calls are numbered together with the driver's, so FakeDriver::fail_call() fails them too. The
 /// library's functions know no object: there is at most one at a time. Must outlive its graphs.

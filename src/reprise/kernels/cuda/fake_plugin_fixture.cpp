@@ -22,7 +22,8 @@ struct Machine {
 /// The context is lost once this file is beside the program, as after an illegal access.
 void watch_for_loss(Machine& machine, const std::filesystem::path& path) {
   std::thread([&machine, path] {
-    while (!std::filesystem::exists(path)) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    while (!std::filesystem::exists(path))
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
     machine.driver.fail_call(1, CUDA_ERROR_ILLEGAL_ADDRESS);
   }).detach();
 }
@@ -40,7 +41,8 @@ reprise_create_accelerator(uint32_t version, std::string& reason) {
   // Never ended: the program's last objects may still use it.
   static auto& machine = *new cuda::Machine();
   cuda::add_host_kernels(machine.driver);
-  cuda::watch_for_loss(machine, default_cuda_plugin_paths().at(0).replace_filename("device-is-lost"));
+  cuda::watch_for_loss(machine,
+                       default_cuda_plugin_paths().at(0).replace_filename("device-is-lost"));
   return cuda::create_cuda_accelerator(machine.driver.api(),
                                        {.api = machine.cublas_lt.api(), .reason = {}})
       .release();

@@ -28,7 +28,9 @@ struct CacheOfRequest {
       quotient = n / value;
       rest = n % value;
     }
-    __device__ friend uint32_t operator*(uint32_t n, const PageSize& size) { return n * size.value; }
+    __device__ friend uint32_t operator*(uint32_t n, const PageSize& size) {
+      return n * size.value;
+    }
   };
   struct PageRange {
     int32_t num_pages;
@@ -125,14 +127,15 @@ __device__ void decode_item(const AttentionKernelArguments& a,
       .kv_chunk_size_ptr = {positions_per_part},
       .partition_kv = lse != nullptr};
   const uint32_t thread = threadIdx.x;
-  flashinfer::BatchDecodeWithPagedKVCacheDevice<flashinfer::PosEncodingMode::kNone,
-                                                FlashInferBlock::kStages,
-                                                kBlock.tile_size(),
-                                                kBlock.vec_size(),
-                                                kBlock.bdx(),
-                                                kBlock.bdy(),
-                                                kBlock.bdz(),
-                                                flashinfer::DefaultAttention<false, false, false, false>>(
+  flashinfer::BatchDecodeWithPagedKVCacheDevice<
+      flashinfer::PosEncodingMode::kNone,
+      FlashInferBlock::kStages,
+      kBlock.tile_size(),
+      kBlock.vec_size(),
+      kBlock.bdx(),
+      kBlock.bdy(),
+      kBlock.bdz(),
+      flashinfer::DefaultAttention<false, false, false, false>>(
       params,
       reinterpret_cast<uint8_t*>(shared_memory()),
       /*bx=*/0,
@@ -143,7 +146,8 @@ __device__ void decode_item(const AttentionKernelArguments& a,
   sync_block();  // before the next item uses the shared memory
 }
 
-/// Of a part: [heads, head_dim] results, and behind them [heads] logarithms (base 2) of the weights.
+/// Of a part: [heads, head_dim] results, and behind them [heads] logarithms (base 2) of the
+/// weights.
 __device__ float* results_of(const PlannedAttentionArguments& p, int64_t part) {
   return partial_of(p, part, 0);
 }
@@ -169,13 +173,14 @@ __device__ void flashinfer_decode(const PlannedAttentionArguments& p) {
       T* out = static_cast<T*>(a.out) + item.r.first_token * a.out_token_stride;
       decode_item<T, T, kHeadDim, kGroupSize>(a, item, kv_head, 0, 0, out, nullptr);
     } else {
-      decode_item<float, T, kHeadDim, kGroupSize>(a,
-                                                  item,
-                                                  kv_head,
-                                                  static_cast<uint32_t>(item.first_position) / positions,
-                                                  positions,
-                                                  results_of(p, item.part),
-                                                  weights_of(p, item.part));
+      decode_item<float, T, kHeadDim, kGroupSize>(
+          a,
+          item,
+          kv_head,
+          static_cast<uint32_t>(item.first_position) / positions,
+          positions,
+          results_of(p, item.part),
+          weights_of(p, item.part));
     }
   });
 }
@@ -197,8 +202,8 @@ __device__ void flashinfer_merge(const PlannedAttentionArguments& p) {
       const float weight = weights_of(p, r.first_part + part)[head];
       largest = weight > largest ? weight : largest;
     }
-    Element* out =
-        static_cast<Element*>(a.out) + r.first_token * a.out_token_stride + head * a.out_head_stride;
+    Element* out = static_cast<Element*>(a.out) + r.first_token * a.out_token_stride +
+                   head * a.out_head_stride;
     for (int64_t d = thread_index(); d < a.head_dim; d += num_threads()) {
       float sum = 0;
       float total = 0;
@@ -214,10 +219,10 @@ __device__ void flashinfer_merge(const PlannedAttentionArguments& p) {
 
 }  // namespace
 
-#define REPRISE_CUDA_DEFINE(name, threads, shared, ...)              \
-  extern "C" __global__ void __launch_bounds__(threads) reprise_##name( \
-      const __grid_constant__ PlannedAttentionArguments arguments) { \
-    __VA_ARGS__(arguments);                                          \
+#define REPRISE_CUDA_DEFINE(name, threads, shared, ...)                             \
+  extern "C" __global__ void __launch_bounds__(threads)                             \
+      reprise_##name(const __grid_constant__ PlannedAttentionArguments arguments) { \
+    __VA_ARGS__(arguments);                                                         \
   }
 REPRISE_FLASHINFER_KERNELS(REPRISE_CUDA_DEFINE)
 #undef REPRISE_CUDA_DEFINE

@@ -1,13 +1,14 @@
-// Every kernel over FlashInfer's headers. REPRISE_FLASHINFER_SHAPES(X) is X(type, head_dim, group size)
-// for each shape; REPRISE_FLASHINFER_KERNELS(X) is X(name, threads, shared bytes, function) for each
-// kernel, and the function of the image is reprise_<name>. Group sizes are those that models have.
+// Every kernel over FlashInfer's headers. REPRISE_FLASHINFER_SHAPES(X) is X(type, head_dim, group
+// size) for each shape; REPRISE_FLASHINFER_KERNELS(X) is X(name, threads, shared bytes, function)
+// for each kernel, and the function of the image is reprise_<name>. Group sizes are those that
+// models have.
 #define REPRISE_FLASHINFER_SHAPES_OF(X, type, head_dim) \
   X(type, head_dim, 1)                                  \
   X(type, head_dim, 2)                                  \
   X(type, head_dim, 4)                                  \
   X(type, head_dim, 7)                                  \
   X(type, head_dim, 8)
-#define REPRISE_FLASHINFER_SHAPES(X)       \
+#define REPRISE_FLASHINFER_SHAPES(X)         \
   REPRISE_FLASHINFER_SHAPES_OF(X, bf16, 64)  \
   REPRISE_FLASHINFER_SHAPES_OF(X, bf16, 128) \
   REPRISE_FLASHINFER_SHAPES_OF(X, f16, 64)   \

@@ -15,7 +15,8 @@ namespace {
 constexpr size_t kWorkspaceBytes = size_t{32} << 20;
 // What is promised of every address.
 constexpr uint32_t kAlignment = 16;
-// Candidates of the heuristic, the fastest first: the first that suits every number of rows is taken.
+// Candidates of the heuristic, the fastest first: the first that suits every number of rows is
+// taken.
 constexpr int kCandidates = 8;
 
 cudaDataType_t data_type(DType dtype) {
@@ -62,8 +63,8 @@ bool GemmLibrary::multiply(const Tensor& x,
   const int64_t num_rows = x.size(0);
   if (num_rows < kFewestRows) return false;
   if (!is_aligned(x) || !is_aligned(weight) || !is_aligned(bias) || !is_aligned(out)) return false;
-  Plan& plan = plan_of(
-      {weight.size(0), x.size(1), x.stride(0), x.dtype(), out.dtype(), bias.defined()});
+  Plan& plan =
+      plan_of({weight.size(0), x.size(1), x.stride(0), x.dtype(), out.dtype(), bias.defined()});
   const int power = std::bit_width(static_cast<uint64_t>(num_rows - 1));
   if (power > kLastPower) return false;
   Algorithm& algorithm = plan.algorithms.at(static_cast<size_t>(power - kFirstPower));
@@ -77,11 +78,8 @@ bool GemmLibrary::multiply(const Tensor& x,
   return true;
 }
 
-void GemmLibrary::launch(Plan& plan,
-                         Algorithm& algorithm,
-                         const Tensor& x,
-                         const Tensor& weight,
-                         const Tensor& out) {
+void GemmLibrary::launch(
+    Plan& plan, Algorithm& algorithm, const Tensor& x, const Tensor& weight, const Tensor& out) {
   if (stream_->is_capturing() && !algorithm.was_used) {
     throw device::CaptureError(
         "cuBLASLt: a product's algorithm would be used for the first time in a capture, where its "
@@ -158,9 +156,9 @@ void GemmLibrary::describe(const Shape& shape, Plan& plan) const {
 void GemmLibrary::set_rows(Plan& plan, int64_t num_rows) const {
   const auto count = static_cast<uint64_t>(num_rows);
   for (cublasLtMatrixLayout_t layout : {plan.x, plan.out}) {
-    check(api_.matrix_layout_set_attribute(
-              layout, CUBLASLT_MATRIX_LAYOUT_COLS, &count, sizeof count),
-          "cublasLtMatrixLayoutSetAttribute");
+    check(
+        api_.matrix_layout_set_attribute(layout, CUBLASLT_MATRIX_LAYOUT_COLS, &count, sizeof count),
+        "cublasLtMatrixLayoutSetAttribute");
   }
 }
 
@@ -224,14 +222,8 @@ bool GemmLibrary::can_multiply(Plan& plan,
                                const cublasLtMatmulAlgo_t& algorithm) const {
   set_rows(plan, num_rows);
   cublasLtMatmulHeuristicResult_t result{};
-  const cublasStatus_t status = api_.algo_check(handle_,
-                                                plan.operation,
-                                                plan.weight,
-                                                plan.x,
-                                                plan.out,
-                                                plan.out,
-                                                &algorithm,
-                                                &result);
+  const cublasStatus_t status = api_.algo_check(
+      handle_, plan.operation, plan.weight, plan.x, plan.out, plan.out, &algorithm, &result);
   switch (status) {
     case CUBLAS_STATUS_NOT_SUPPORTED:
     case CUBLAS_STATUS_INVALID_VALUE:

@@ -13,10 +13,11 @@ namespace reprise::kernels::cuda {
 
 /// Products of many rows by cuBLASLt.
 ///
-/// Nothing is decided in a capture. The first product with a weight's shape chooses an algorithm for
-/// every number of rows, by the library's heuristic: one for each power of two that the rows are
-/// rounded up to. Algorithms that split the sum are left out, so what a row's bits depend on is the
-/// algorithm alone (docs/gpu.md). All products share one workspace, allocated by the constructor.
+/// Nothing is decided in a capture. The first product with a weight's shape chooses an algorithm
+/// for every number of rows, by the library's heuristic: one for each power of two that the rows
+/// are rounded up to. Algorithms that split the sum are left out, so what a row's bits depend on is
+/// the algorithm alone (docs/gpu.md). All products share one workspace, allocated by the
+/// constructor.
 ///
 /// One thread and stream. Owns its descriptors; in a steady state multiply() allocates nothing.
 class GemmLibrary {
@@ -77,11 +78,8 @@ class GemmLibrary {
                                   int64_t num_rows,
                                   const cublasLtMatmulAlgo_t& algorithm) const;
   void set_rows(Plan& plan, int64_t num_rows) const;
-  void launch(Plan& plan,
-              Algorithm& algorithm,
-              const Tensor& x,
-              const Tensor& weight,
-              const Tensor& out);
+  void launch(
+      Plan& plan, Algorithm& algorithm, const Tensor& x, const Tensor& weight, const Tensor& out);
   void check(cublasStatus_t status, const char* call) const;
   template <typename Value>
   void set(cublasLtMatmulDesc_t operation,

@@ -13,8 +13,8 @@
 #include "reprise/kernels/linear/linear.h"
 #include "reprise/kernels/reference.h"
 
-// Products by a fake of cuBLASLt that knows nothing of rows: what is called a transpose where, which
-// strides and which algorithm, is what these tests are about.
+// Products by a fake of cuBLASLt that knows nothing of rows: what is called a transpose where,
+// which strides and which algorithm, is what these tests are about.
 namespace reprise::kernels::cuda {
 namespace {
 
@@ -78,9 +78,7 @@ class CublasLt : public testing::TestWithParam<DType> {
   std::unique_ptr<device::Stream> stream_ = machine_.device().create_stream();
   std::unique_ptr<device::MemoryPool> pool_ = machine_.device().create_pool();
   CudaExecutor executor_{
-      *stream_,
-      *pool_,
-      {.num_multiprocessors = 4, .cublas_lt = &machine_.cublas_lt().api()}};
+      *stream_, *pool_, {.num_multiprocessors = 4, .cublas_lt = &machine_.cublas_lt().api()}};
   CudaExecutor own_kernels_{*stream_, *pool_, {.num_multiprocessors = 4}};
   std::mt19937 random_{7};
 };
@@ -229,7 +227,9 @@ TEST_P(CublasLtFailures, a_failing_call_loses_one_product_and_nothing_else) {
 INSTANTIATE_TEST_SUITE_P(Types,
                          CublasLt,
                          testing::Values(DType::f32, DType::bf16, DType::f16),
-                         [](const auto& instance) { return std::string(dtype_name(instance.param)); });
+                         [](const auto& instance) {
+                           return std::string(dtype_name(instance.param));
+                         });
 
 INSTANTIATE_TEST_SUITE_P(Types, CublasLtFailures, testing::Values(DType::bf16));
 

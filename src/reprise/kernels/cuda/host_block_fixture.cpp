@@ -90,7 +90,7 @@ struct Fiber {
   bool is_made = false;
   bool is_done = true;
   int thread = 0;
-  int uses = 0;  // of the warp's words
+  int uses = 0;             // of the warp's words
   bool has_waited = false;  // for earlier kernels
   Block* block = nullptr;
   Warp* warp = nullptr;
@@ -142,7 +142,9 @@ struct Block {
 class Grid {
  public:
   void run(const HostLaunch& launch, uint64_t order, const std::function<void()>& kernel) {
-    REPRISE_ASSERT(launch.threads_per_block % kLanes == 0, "{} threads are no whole warps", launch.threads_per_block);
+    REPRISE_ASSERT(launch.threads_per_block % kLanes == 0,
+                   "{} threads are no whole warps",
+                   launch.threads_per_block);
     launch_ = launch;
     kernel_ = &kernel;
     is_mixed_ = order != 0;
@@ -161,7 +163,8 @@ class Grid {
     alive_.clear();
     while (!waiting.empty() || !alive_.empty()) {
       while (alive_.size() < most_alive && !waiting.empty()) {
-        Block& block = **std::ranges::find(blocks_, 0U, [](const auto& one) { return one->num_left; });
+        Block& block =
+            **std::ranges::find(blocks_, 0U, [](const auto& one) { return one->num_left; });
         block.start(launch, waiting.back());
         unfinished_.hide();
         if (is_mixed_) {
@@ -204,9 +207,10 @@ class Grid {
   }
 
  private:
-  /// The first warp that can run goes on to where its lanes wait; at times its place among the others
-  /// changes. Source: Burckhardt et al., A Randomized Scheduler with Probabilistic Guarantees of Finding
-  /// Bugs (ASPLOS 2010); differs in that places change at random times without end.
+  /// The first warp that can run goes on to where its lanes wait; at times its place among the
+  /// others changes. Source: Burckhardt et al., A Randomized Scheduler with Probabilistic
+  /// Guarantees of Finding Bugs (ASPLOS 2010); differs in that places change at random times
+  /// without end.
   void step() {
     turns_.clear();
     for (Block* block : alive_) {
@@ -220,14 +224,13 @@ class Grid {
     for (const Turn& turn : turns_) {
       if (!run_warp(turn)) continue;
       if (is_mixed_ && random_() % steps_per_change_ == 0) {
-        turn.warp->priority = turn.warp->priority / kStraggler * kStraggler + random_() % kStraggler;
+        turn.warp->priority =
+            turn.warp->priority / kStraggler * kStraggler + random_() % kStraggler;
       }
       return;
     }
-    REPRISE_ASSERT(false,
-                   "{} threads of block {} wait for ever",
-                   alive_[0]->num_left,
-                   alive_[0]->index);
+    REPRISE_ASSERT(
+        false, "{} threads of block {} wait for ever", alive_[0]->num_left, alive_[0]->index);
   }
 
   struct Turn {
@@ -280,7 +283,8 @@ class Grid {
   Fiber* current_ = nullptr;
   bool is_mixed_ = false;
   uint32_t steps_per_change_ = 1;
-  std::mt19937 random_;  // neighbouring seeds give unrelated numbers, unlike those of smaller generators
+  std::mt19937
+      random_;  // neighbouring seeds give unrelated numbers, unlike those of smaller generators
   jmp_buf scheduler_;
 };
 
@@ -295,9 +299,10 @@ void Grid::enter() {
   while (true) {
     (*grid.kernel_)();
     Fiber& fiber = *grid.current_;
-    REPRISE_ASSERT(fiber.copies.empty() && std::ranges::all_of(fiber.committed, &std::vector<Copy>::empty),
-                   "thread {} ends before its copies are there",
-                   fiber.thread);
+    REPRISE_ASSERT(
+        fiber.copies.empty() && std::ranges::all_of(fiber.committed, &std::vector<Copy>::empty),
+        "thread {} ends before its copies are there",
+        fiber.thread);
     REPRISE_ASSERT(fiber.has_waited || !grid.launch_.must_wait,
                    "thread {} did not wait for earlier kernels",
                    fiber.thread);
@@ -397,12 +402,14 @@ int shuffle_from(int value, int lane) {
 void copy_words_async(void* shared, const void* from, bool there) {
   Block& block = *grid.current().block;
   auto* place = static_cast<Sixteen*>(shared);
-  REPRISE_ASSERT(place >= block.shared.data() && place < block.shared.data() + block.shared.size() - 1 &&
+  REPRISE_ASSERT(place >= block.shared.data() &&
+                     place < block.shared.data() + block.shared.size() - 1 &&
                      reinterpret_cast<uintptr_t>(shared) % 16 == 0,
                  "a copy of 16 bytes to {} of {} bytes of shared memory",
                  static_cast<char*>(shared) - shared_memory(),
                  grid.launch().shared_bytes);
-  REPRISE_ASSERT(reinterpret_cast<uintptr_t>(from) % 16 == 0, "copies of 16 bytes are aligned to 16");
+  REPRISE_ASSERT(reinterpret_cast<uintptr_t>(from) % 16 == 0,
+                 "copies of 16 bytes are aligned to 16");
   std::memset(static_cast<void*>(place), 0xFF, sizeof(Sixteen));
   grid.current().copies.push_back({place, there ? from : nullptr});
 }

@@ -28,9 +28,10 @@ struct HostLaunch {
 /// that must wait for earlier kernels ends without having done so.
 ///
 /// Which of the threads that could run does so is drawn from the launch's order, a number. 0: by
-/// index, block after block. Any other: several blocks are alive at once, and their warps and lanes go
-/// in an order that changes at random, so that a barrier that is missing shows in some of them. A launch
-/// takes the number that its thread's last one took, plus one; with a HostOrder, the one given.
+/// index, block after block. Any other: several blocks are alive at once, and their warps and lanes
+/// go in an order that changes at random, so that a barrier that is missing shows in some of them.
+/// A launch takes the number that its thread's last one took, plus one; with a HostOrder, the one
+/// given.
 void run_on_host(const HostLaunch& launch, const std::function<void()>& kernel);
 
 /// While it lives, launches of its thread run in the order `number`.
@@ -42,9 +43,9 @@ class HostOrder {
   ~HostOrder();
 };
 
-/// While it lives, what earlier kernels are still at work on: until a block's threads have waited for
-/// them, this memory holds NaNs, and a block that has written to it by then aborts. Blocks run one
-/// after the other.
+/// While it lives, what earlier kernels are still at work on: until a block's threads have waited
+/// for them, this memory holds NaNs, and a block that has written to it by then aborts. Blocks run
+/// one after the other.
 class EarlierKernelsWork {
  public:
   explicit EarlierKernelsWork(std::vector<std::span<std::byte>> memory);
@@ -53,8 +54,8 @@ class EarlierKernelsWork {
   ~EarlierKernelsWork();
 };
 
-/// How often, since the thread last asked, two of eight rows that load_fragments reads at a time lay in
-/// the same banks of the shared memory: each time costs a GPU as much as the load itself.
+/// How often, since the thread last asked, two of eight rows that load_fragments reads at a time
+/// lay in the same banks of the shared memory: each time costs a GPU as much as the load itself.
 uint64_t take_bank_conflicts();
 
 // What block.cuh asks of the GPU. Only inside run_on_host.
@@ -122,8 +123,8 @@ inline void put(float* out, float x) { *out = x; }
 inline void put(BFloat16* out, float x) { store_element(out, x); }
 inline void put(Float16* out, float x) { store_element(out, x); }
 
-/// Until the calling thread has waited for it, the place holds NaNs: neither what was there nor what
-/// comes may be relied on.
+/// Until the calling thread has waited for it, the place holds NaNs: neither what was there nor
+/// what comes may be relied on.
 void copy_words_async(void* shared, const void* from, bool there);
 void commit_copies();
 void wait_for_copies_but(int pending);

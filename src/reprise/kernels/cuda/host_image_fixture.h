@@ -15,8 +15,8 @@ namespace reprise::kernels::cuda {
 /// Kernels of a shared object's bytes, by name; empty if they are none. Stays loaded.
 [[nodiscard]] device::cuda::FakeImage load_host_image(std::span<const std::byte> object);
 
-/// The same for bytes of which only the address is known, as the driver is told: they end behind the
-/// ELF file's table of sections.
+/// The same for bytes of which only the address is known, as the driver is told: they end behind
+/// the ELF file's table of sections.
 [[nodiscard]] device::cuda::FakeImage read_host_image(const void* object);
 
 }  // namespace reprise::kernels::cuda

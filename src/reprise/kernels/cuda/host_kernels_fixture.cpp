@@ -15,9 +15,7 @@ namespace reprise::kernels::cuda {
 namespace {
 
 template <typename Arguments, typename Function>
-void run_blocks(const Function& function,
-                const void* raw,
-                HostLaunch launch) {
+void run_blocks(const Function& function, const void* raw, HostLaunch launch) {
   const auto& arguments = *static_cast<const Arguments*>(raw);
   run_on_host(launch, [&] { function(arguments); });
 }

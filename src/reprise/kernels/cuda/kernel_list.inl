@@ -12,72 +12,97 @@
     256,                                                                            \
     linear_shared_bytes(columns, rows, parts),                                      \
     linear_fragments<T, Out, columns / 8, rows / 8, epilogue>)
-#define REPRISE_CUDA_FRAGMENT_KERNELS(X, type, T)                                                  \
-  REPRISE_CUDA_PRODUCT(X, linear, type, T, T, 8, 8, 1, Epilogue::none)                             \
-  REPRISE_CUDA_PRODUCT(X, linear, type, T, T, 8, 32, 1, Epilogue::none)                            \
-  REPRISE_CUDA_PRODUCT(X, linear, type, T, T, 16, 8, 1, Epilogue::none)                            \
-  REPRISE_CUDA_PRODUCT(X, linear, type, T, T, 16, 32, 1, Epilogue::none)                           \
-  REPRISE_CUDA_PRODUCT(X, lm_head, type, T, float, 16, 8, 1, Epilogue::none)                       \
-  REPRISE_CUDA_PRODUCT(X, lm_head, type, T, float, 16, 32, 1, Epilogue::none)                      \
-  REPRISE_CUDA_PRODUCT(X, linear_silu_and_mul, type, T, T, 16, 8, 2, Epilogue::silu_and_mul)       \
-  REPRISE_CUDA_PRODUCT(X, linear_silu_and_mul, type, T, T, 16, 32, 2, Epilogue::silu_and_mul)      \
-  REPRISE_CUDA_PRODUCT(X, linear_rope_kv_write, type, T, T, 8, 8, 1, Epilogue::rope_kv_write)      \
-  REPRISE_CUDA_PRODUCT(X, linear_rope_kv_write, type, T, T, 8, 32, 1, Epilogue::rope_kv_write)     \
-  REPRISE_CUDA_PRODUCT(X, linear_rope_kv_write, type, T, T, 16, 8, 1, Epilogue::rope_kv_write)     \
+#define REPRISE_CUDA_FRAGMENT_KERNELS(X, type, T)                                              \
+  REPRISE_CUDA_PRODUCT(X, linear, type, T, T, 8, 8, 1, Epilogue::none)                         \
+  REPRISE_CUDA_PRODUCT(X, linear, type, T, T, 8, 32, 1, Epilogue::none)                        \
+  REPRISE_CUDA_PRODUCT(X, linear, type, T, T, 16, 8, 1, Epilogue::none)                        \
+  REPRISE_CUDA_PRODUCT(X, linear, type, T, T, 16, 32, 1, Epilogue::none)                       \
+  REPRISE_CUDA_PRODUCT(X, lm_head, type, T, float, 16, 8, 1, Epilogue::none)                   \
+  REPRISE_CUDA_PRODUCT(X, lm_head, type, T, float, 16, 32, 1, Epilogue::none)                  \
+  REPRISE_CUDA_PRODUCT(X, linear_silu_and_mul, type, T, T, 16, 8, 2, Epilogue::silu_and_mul)   \
+  REPRISE_CUDA_PRODUCT(X, linear_silu_and_mul, type, T, T, 16, 32, 2, Epilogue::silu_and_mul)  \
+  REPRISE_CUDA_PRODUCT(X, linear_rope_kv_write, type, T, T, 8, 8, 1, Epilogue::rope_kv_write)  \
+  REPRISE_CUDA_PRODUCT(X, linear_rope_kv_write, type, T, T, 8, 32, 1, Epilogue::rope_kv_write) \
+  REPRISE_CUDA_PRODUCT(X, linear_rope_kv_write, type, T, T, 16, 8, 1, Epilogue::rope_kv_write) \
   REPRISE_CUDA_PRODUCT(X, linear_rope_kv_write, type, T, T, 16, 32, 1, Epilogue::rope_kv_write)
 
-#define REPRISE_CUDA_DOT_KERNELS(X, type, T)                                                      \
-  X(linear_dots_##type, CudaLinearArguments, 256, 0, linear_dots<T, T, Epilogue::none>)           \
-  X(lm_head_dots_##type, CudaLinearArguments, 256, 0, linear_dots<T, float, Epilogue::none>)      \
-  X(linear_silu_and_mul_dots_##type, CudaLinearArguments, 256, 0,                                 \
+#define REPRISE_CUDA_DOT_KERNELS(X, type, T)                                                 \
+  X(linear_dots_##type, CudaLinearArguments, 256, 0, linear_dots<T, T, Epilogue::none>)      \
+  X(lm_head_dots_##type, CudaLinearArguments, 256, 0, linear_dots<T, float, Epilogue::none>) \
+  X(linear_silu_and_mul_dots_##type,                                                         \
+    CudaLinearArguments,                                                                     \
+    256,                                                                                     \
+    0,                                                                                       \
     linear_dots<T, T, Epilogue::silu_and_mul>)
 
 // Shared memory of sample_rows: a word of 8 bytes for each of 256 bins, and three more.
 // Shared memory: [warps][16][head_dim + 2] floats.
-#define REPRISE_CUDA_ATTENTION_KERNELS(X, type, T)                                                    \
-  X(attention_64_##type, CudaAttentionArguments, 128, 16896, attention_fragments<T, 64, false>)       \
-  X(attention_128_##type, CudaAttentionArguments, 128, 33280, attention_fragments<T, 128, false>)     \
-  X(uniform_attention_64_##type, CudaAttentionArguments, 128, 16896, attention_fragments<T, 64, true>) \
-  X(uniform_attention_128_##type, CudaAttentionArguments, 128, 33280,                                 \
-    attention_fragments<T, 128, true>)                                                                \
-  X(planned_attention_64_##type, PlannedAttentionArguments, 128, 16896,                               \
-    planned_attention_fragments<T, 64>)                                                               \
-  X(planned_attention_128_##type, PlannedAttentionArguments, 128, 33280,                              \
+#define REPRISE_CUDA_ATTENTION_KERNELS(X, type, T)                                                \
+  X(attention_64_##type, CudaAttentionArguments, 128, 16896, attention_fragments<T, 64, false>)   \
+  X(attention_128_##type, CudaAttentionArguments, 128, 33280, attention_fragments<T, 128, false>) \
+  X(uniform_attention_64_##type,                                                                  \
+    CudaAttentionArguments,                                                                       \
+    128,                                                                                          \
+    16896,                                                                                        \
+    attention_fragments<T, 64, true>)                                                             \
+  X(uniform_attention_128_##type,                                                                 \
+    CudaAttentionArguments,                                                                       \
+    128,                                                                                          \
+    33280,                                                                                        \
+    attention_fragments<T, 128, true>)                                                            \
+  X(planned_attention_64_##type,                                                                  \
+    PlannedAttentionArguments,                                                                    \
+    128,                                                                                          \
+    16896,                                                                                        \
+    planned_attention_fragments<T, 64>)                                                           \
+  X(planned_attention_128_##type,                                                                 \
+    PlannedAttentionArguments,                                                                    \
+    128,                                                                                          \
+    33280,                                                                                        \
     planned_attention_fragments<T, 128>)
 
-#define REPRISE_CUDA_PREFILL_ATTENTION(X, type, T)                                               \
-  X(prefill_attention_64_##type, CudaAttentionArguments, 128, prefill_shared_bytes(64),          \
-    prefill_attention<T, 64>)                                                                    \
-  X(prefill_attention_128_##type, CudaAttentionArguments, 128, prefill_shared_bytes(128),        \
+#define REPRISE_CUDA_PREFILL_ATTENTION(X, type, T) \
+  X(prefill_attention_64_##type,                   \
+    CudaAttentionArguments,                        \
+    128,                                           \
+    prefill_shared_bytes(64),                      \
+    prefill_attention<T, 64>)                      \
+  X(prefill_attention_128_##type,                  \
+    CudaAttentionArguments,                        \
+    128,                                           \
+    prefill_shared_bytes(128),                     \
     prefill_attention<T, 128>)
 
-#define REPRISE_CUDA_ATTENTION_BY_ROWS(X, type, T)                                             \
-  X(attention_by_rows_##type, CudaAttentionArguments, 256, 0, attention_by_rows<T, false>)     \
+#define REPRISE_CUDA_ATTENTION_BY_ROWS(X, type, T)                                                \
+  X(attention_by_rows_##type, CudaAttentionArguments, 256, 0, attention_by_rows<T, false>)        \
   X(uniform_attention_by_rows_##type, CudaAttentionArguments, 256, 0, attention_by_rows<T, true>) \
-  X(planned_attention_by_rows_##type, PlannedAttentionArguments, 256, 0,                       \
-    planned_attention_by_rows<T>)                                                              \
+  X(planned_attention_by_rows_##type,                                                             \
+    PlannedAttentionArguments,                                                                    \
+    256,                                                                                          \
+    0,                                                                                            \
+    planned_attention_by_rows<T>)                                                                 \
   X(merge_attention_##type, PlannedAttentionArguments, 128, 0, merge_attention<T>)
 
 // Shared memory of ops on rows: one float per warp.
-#define REPRISE_CUDA_LATE_KERNELS(X)                                                     \
-  REPRISE_CUDA_FLOAT_KERNELS(X, rms_norm, RmsNormArguments, 256, 64)                     \
-  REPRISE_CUDA_FLOAT_KERNELS(X, fused_add_rms_norm, FusedAddRmsNormArguments, 256, 64)   \
-  REPRISE_CUDA_FLOAT_KERNELS(X, add, AddArguments, 256, 0)                               \
-  REPRISE_CUDA_FLOAT_KERNELS(X, silu_and_mul, SiluAndMulArguments, 256, 0)               \
-  REPRISE_CUDA_FLOAT_KERNELS(X, rope, RopeArguments, 256, 0)                             \
-  REPRISE_CUDA_FLOAT_KERNELS(X, rope_kv_write, RopeKvWriteArguments, 256, 0)             \
-  X(gather_rows, GatherRowsArguments, 256, 0, gather_rows)                               \
-  X(kv_write, KvWriteArguments, 256, 0, kv_write)                                        \
-  REPRISE_CUDA_DOT_KERNELS(X, f32, float)                                                \
-  REPRISE_CUDA_DOT_KERNELS(X, bf16, BFloat16)                                            \
-  REPRISE_CUDA_DOT_KERNELS(X, f16, Float16)                                              \
-  REPRISE_CUDA_ATTENTION_BY_ROWS(X, f32, float)                                          \
-  REPRISE_CUDA_ATTENTION_BY_ROWS(X, bf16, BFloat16)                                      \
-  REPRISE_CUDA_ATTENTION_BY_ROWS(X, f16, Float16)                                        \
-  X(sample_rows, CudaSamplingArguments, 256, 2080, sample_rows)                          \
-  REPRISE_CUDA_ATTENTION_KERNELS(X, bf16, BFloat16)                                      \
-  REPRISE_CUDA_ATTENTION_KERNELS(X, f16, Float16)                                        \
-  REPRISE_CUDA_PREFILL_ATTENTION(X, bf16, BFloat16)                                      \
+#define REPRISE_CUDA_LATE_KERNELS(X)                                                   \
+  REPRISE_CUDA_FLOAT_KERNELS(X, rms_norm, RmsNormArguments, 256, 64)                   \
+  REPRISE_CUDA_FLOAT_KERNELS(X, fused_add_rms_norm, FusedAddRmsNormArguments, 256, 64) \
+  REPRISE_CUDA_FLOAT_KERNELS(X, add, AddArguments, 256, 0)                             \
+  REPRISE_CUDA_FLOAT_KERNELS(X, silu_and_mul, SiluAndMulArguments, 256, 0)             \
+  REPRISE_CUDA_FLOAT_KERNELS(X, rope, RopeArguments, 256, 0)                           \
+  REPRISE_CUDA_FLOAT_KERNELS(X, rope_kv_write, RopeKvWriteArguments, 256, 0)           \
+  X(gather_rows, GatherRowsArguments, 256, 0, gather_rows)                             \
+  X(kv_write, KvWriteArguments, 256, 0, kv_write)                                      \
+  REPRISE_CUDA_DOT_KERNELS(X, f32, float)                                              \
+  REPRISE_CUDA_DOT_KERNELS(X, bf16, BFloat16)                                          \
+  REPRISE_CUDA_DOT_KERNELS(X, f16, Float16)                                            \
+  REPRISE_CUDA_ATTENTION_BY_ROWS(X, f32, float)                                        \
+  REPRISE_CUDA_ATTENTION_BY_ROWS(X, bf16, BFloat16)                                    \
+  REPRISE_CUDA_ATTENTION_BY_ROWS(X, f16, Float16)                                      \
+  X(sample_rows, CudaSamplingArguments, 256, 2080, sample_rows)                        \
+  REPRISE_CUDA_ATTENTION_KERNELS(X, bf16, BFloat16)                                    \
+  REPRISE_CUDA_ATTENTION_KERNELS(X, f16, Float16)                                      \
+  REPRISE_CUDA_PREFILL_ATTENTION(X, bf16, BFloat16)                                    \
   REPRISE_CUDA_PREFILL_ATTENTION(X, f16, Float16)
 
 // Those that wait for the kernels ahead of them by themselves; for all others that is done first.

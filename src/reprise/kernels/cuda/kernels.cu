@@ -18,21 +18,21 @@ __device__ __forceinline__ void let_next_kernel_begin() {
 #endif
 }
 
-#define REPRISE_CUDA_DEFINE_LATE(name, Arguments, threads, shared, ...)            \
-  extern "C" __global__ void __launch_bounds__(threads)                            \
-      reprise_##name(const __grid_constant__ Arguments arguments) {                \
-    let_next_kernel_begin();                                                       \
-    wait_for_earlier_kernels();                                                    \
-    __VA_ARGS__(arguments);                                                        \
+#define REPRISE_CUDA_DEFINE_LATE(name, Arguments, threads, shared, ...) \
+  extern "C" __global__ void __launch_bounds__(threads)                 \
+      reprise_##name(const __grid_constant__ Arguments arguments) {     \
+    let_next_kernel_begin();                                            \
+    wait_for_earlier_kernels();                                         \
+    __VA_ARGS__(arguments);                                             \
   }
 REPRISE_CUDA_LATE_KERNELS(REPRISE_CUDA_DEFINE_LATE)
 #undef REPRISE_CUDA_DEFINE_LATE
 
-#define REPRISE_CUDA_DEFINE_EARLY(name, Arguments, threads, shared, ...)           \
-  extern "C" __global__ void __launch_bounds__(threads, kBlocksOfProducts)         \
-      reprise_##name(const __grid_constant__ Arguments arguments) {                \
-    let_next_kernel_begin();                                                       \
-    __VA_ARGS__(arguments);                                                        \
+#define REPRISE_CUDA_DEFINE_EARLY(name, Arguments, threads, shared, ...)   \
+  extern "C" __global__ void __launch_bounds__(threads, kBlocksOfProducts) \
+      reprise_##name(const __grid_constant__ Arguments arguments) {        \
+    let_next_kernel_begin();                                               \
+    __VA_ARGS__(arguments);                                                \
   }
 REPRISE_CUDA_EARLY_KERNELS(REPRISE_CUDA_DEFINE_EARLY)
 #undef REPRISE_CUDA_DEFINE_EARLY

@@ -3,8 +3,8 @@
 #include "reprise/kernels/cuda/attention_kernels.cuh"
 #include "reprise/tensor/attention_plan.h"
 
-// Attention whose work a host cut up: the grid is fixed, the plan says how much there is to do. What
-// parts leave is merged by a second launch. See attention/planned_attention.inl, its CPU twin.
+// Attention whose work a host cut up: the grid is fixed, the plan says how much there is to do.
+// What parts leave is merged by a second launch. See attention/planned_attention.inl, its CPU twin.
 namespace reprise::kernels::cuda {
 
 /// A plan in memory, and whether it is one of this batch.
@@ -76,8 +76,8 @@ REPRISE_DEVICE float* partial_of(const PlannedAttentionArguments& p, int64_t par
   return p.partials + (part * heads + head) * (p.call.head_dim + 2);
 }
 
-/// Fills rows of tokens [begin, end), of heads [head_begin, head_end): with zeros, or with NaN where
-/// nobody may take them for results. By the block.
+/// Fills rows of tokens [begin, end), of heads [head_begin, head_end): with zeros, or with NaN
+/// where nobody may take them for results. By the block.
 template <typename T>
 REPRISE_DEVICE void fill_rows(const AttentionKernelArguments& a,
                               int64_t begin,
@@ -169,8 +169,8 @@ REPRISE_DEVICE void planned_attention_fragments(const PlannedAttentionArguments&
       const AttentionSteps steps = steps_of(a, tile);
       // Parts begin at multiples of sixteen positions.
       const int64_t begin = max_of(steps.first, item.first_position / kAttentionWarpRows);
-      const int64_t end = min_of(steps.first + steps.count,
-                                 ceil_div(item.last_position, kAttentionWarpRows));
+      const int64_t end =
+          min_of(steps.first + steps.count, ceil_div(item.last_position, kAttentionWarpRows));
       attend_tile<T, kHeadDim>(
           a, tile, kv_head, begin, end, [&](int index, int d, const MergedElement& merged) {
             if (item.part < 0) {

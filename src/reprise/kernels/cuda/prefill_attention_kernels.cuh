@@ -2,15 +2,16 @@
 
 #include "reprise/kernels/cuda/attention_kernels.cuh"
 
-// Attention for requests with many tokens: a block takes 128 rows, each warp 32 of them, over tiles of
-// keys and values that pass through shared memory. See attention_kernels.cuh for rows and parts.
-// Source: Dao, FlashAttention-2 (arXiv 2307.08691), sections 3.1 and 3.3; differs in that the heads of
-// a group are rows of one tile, and that keys and values take turns in one ring.
+// Attention for requests with many tokens: a block takes 128 rows, each warp 32 of them, over tiles
+// of keys and values that pass through shared memory. See attention_kernels.cuh for rows and parts.
+// Source: Dao, FlashAttention-2 (arXiv 2307.08691), sections 3.1 and 3.3; differs in that the heads
+// of a group are rows of one tile, and that keys and values take turns in one ring.
 namespace reprise::kernels::cuda {
 
-/// Rows of 16-bit elements in shared memory. The chunks of sixteen bytes of a row lie in another order
-/// in each of eight neighbouring rows: the same chunk of eight rows (what the tensor cores' loads read
-/// at a time) and eight chunks of one row (what eight lanes copy) then fill all 32 banks once.
+/// Rows of 16-bit elements in shared memory. The chunks of sixteen bytes of a row lie in another
+/// order in each of eight neighbouring rows: the same chunk of eight rows (what the tensor cores'
+/// loads read at a time) and eight chunks of one row (what eight lanes copy) then fill all 32 banks
+/// once.
 template <int kHeadDim>
 struct SharedRows {
   static constexpr int kChunks = kHeadDim / 8;
@@ -23,8 +24,9 @@ struct SharedRows {
   }
 };
 
-/// What a lane names to load fragments: a row of SharedRows, and a chunk of it that changes. Rows lie
-/// at multiples of their size, so the chunk is one exclusive or away, and nothing is kept for later.
+/// What a lane names to load fragments: a row of SharedRows, and a chunk of it that changes. Rows
+/// lie at multiples of their size, so the chunk is one exclusive or away, and nothing is kept for
+/// later.
 class FragmentAddress {
  public:
   /// \pre index < 2
@@ -168,8 +170,7 @@ class PrefillRows {
   /// Whether any of the rows sees any of the tile's positions.
   [[nodiscard]] REPRISE_DEVICE bool sees(int first) const {
     return first < last_context_ &&
-           (a_.sliding_window == 0 ||
-            first + kPositions > first_context_ - a_.sliding_window);
+           (a_.sliding_window == 0 || first + kPositions > first_context_ - a_.sliding_window);
   }
 
   /// Weighs the tile's positions by their keys.
@@ -179,7 +180,7 @@ class PrefillRows {
     const FragmentAddress query(queries, warp_index() * kPrefillWarpRows + lane % 16, lane / 16);
     const FragmentAddress key(keys, lane / 16 * 8 + lane % 8, lane / 8 % 2);
     REPRISE_UNROLL_BY_4  // entirely, 128 elements would take more registers than there are
-    for (int step = 0; step < kHeadDim / 16; ++step) {
+        for (int step = 0; step < kHeadDim / 16; ++step) {
       uint32_t left[2][4];
       REPRISE_UNROLL
       for (int fragment = 0; fragment < 2; ++fragment) {
@@ -242,7 +243,7 @@ class PrefillRows {
         const float factor = total == 0 ? 0 : 1 / total;
         REPRISE_UNROLL
         for (int column = 0; column < kColumnTiles; ++column) {
-          const float(&pair)[4] = sums_[fragment][column];
+          const float (&pair)[4] = sums_[fragment][column];
           auto* place = reinterpret_cast<uint32_t*>(to.chunk(row_of(fragment, half), column));
           place[lane_index() % 4] = pack<T>(pair[half * 2] * factor, pair[half * 2 + 1] * factor);
         }
@@ -360,7 +361,7 @@ class PrefillRows {
             score = fast_exponential_2(multiply_add(score, exponent, shift));
             total += score;
           }
-          const float(&pair)[4] = scores[fragment][tile];
+          const float (&pair)[4] = scores[fragment][tile];
           weights_[fragment][tile][half] = pack<T>(pair[half * 2], pair[half * 2 + 1]);
         }
         totals_[fragment][half] = multiply_add(totals_[fragment][half], correction, total);
@@ -383,8 +384,8 @@ class PrefillRows {
   float sums_[2][kColumnTiles][4] = {};
 };
 
-/// A block takes in the tile's positions, and stores the tile's results, or, if has_parts, leaves what
-/// came out in find_part(): [rows][kHeadDim + 2] floats.
+/// A block takes in the tile's positions, and stores the tile's results, or, if has_parts, leaves
+/// what came out in find_part(): [rows][kHeadDim + 2] floats.
 template <typename T, int kHeadDim, typename FindPart>
 REPRISE_DEVICE void attend_prefill_tile(const CudaAttentionArguments& arguments,
                                         const PrefillTile& tile,
@@ -428,7 +429,8 @@ REPRISE_DEVICE void attend_prefill_tile(const CudaAttentionArguments& arguments,
     const int row = warp_index() * kPrefillWarpRows + i / Rows::kChunks;
     if (row >= tile.num_rows) break;
     const int chunk = i % Rows::kChunks;
-    T* out = static_cast<T*>(a.out) + tile.element_of(a, row, a.out_token_stride, a.out_head_stride);
+    T* out =
+        static_cast<T*>(a.out) + tile.element_of(a, row, a.out_token_stride, a.out_head_stride);
     store_words(out + chunk * 8, load_words(queries.chunk(row, chunk)));
   }
 }
@@ -460,10 +462,8 @@ REPRISE_DEVICE PrefillShare prefill_share(const CudaAttentionArguments& argument
 
   const AttentionPositions positions = positions_of(a, tile);
   const int64_t count = positions.end - positions.begin;
-  const int64_t splits =
-      max_of(1, min_of(num_splits, ceil_div(count, kLeastPrefillSplit)));
-  const int64_t per_split =
-      ceil_div(ceil_div(count, splits), kPositions) * kPositions;
+  const int64_t splits = max_of(1, min_of(num_splits, ceil_div(count, kLeastPrefillSplit)));
+  const int64_t per_split = ceil_div(ceil_div(count, splits), kPositions) * kPositions;
   const int64_t begin = positions.begin + split * per_split;
   return {tile,
           kv_head,
@@ -474,8 +474,8 @@ REPRISE_DEVICE PrefillShare prefill_share(const CudaAttentionArguments& argument
           min_of(begin + per_split, positions.end)};
 }
 
-/// As attention_fragments. \pre q and out are aligned to 16 bytes and so are their strides, block_size
-/// is 2 to the power of block_bits, scale > 0
+/// As attention_fragments. \pre q and out are aligned to 16 bytes and so are their strides,
+/// block_size is 2 to the power of block_bits, scale > 0
 template <typename T, int kHeadDim>
 REPRISE_DEVICE void prefill_attention(const CudaAttentionArguments& arguments) {
   const AttentionKernelArguments& a = arguments.call;

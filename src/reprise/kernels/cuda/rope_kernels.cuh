@@ -50,17 +50,14 @@ REPRISE_DEVICE HeadPlace<T> head_place(const RopeAndCache& to, int64_t token, in
   // A slot beyond the cache would write into foreign memory.
   if (slot < 0 || slot >= to.num_slots) return {side, nullptr};
   const int64_t h = (head - to.heads) % to.kv_heads;
-  const int64_t row = (slot / to.block_size * to.kv_heads + h) * to.block_size + slot % to.block_size;
+  const int64_t row =
+      (slot / to.block_size * to.kv_heads + h) * to.block_size + slot % to.block_size;
   return {side, static_cast<T*>(is_value ? to.value_cache : to.key_cache) + row * to.head_dim};
 }
 
 template <typename T>
-REPRISE_DEVICE void rope_head(const T* x,
-                              const T* norm,
-                              float epsilon,
-                              T* out,
-                              const float* table,
-                              int64_t head_dim) {
+REPRISE_DEVICE void rope_head(
+    const T* x, const T* norm, float epsilon, T* out, const float* table, int64_t head_dim) {
   const Team team{lane_index(), kWarpSize};
   const float scale = norm == nullptr ? 1.0F : rms_norm_scale(x, head_dim, epsilon, team);
   const int64_t half = head_dim / 2;
@@ -90,12 +87,13 @@ REPRISE_DEVICE void rope(const RopeArguments& a) {
       a.tokens_per_block, a.num_tokens, a.q.heads + a.k.heads, [&](int64_t token, int64_t head) {
         const RopeSide& side = head < a.q.heads ? a.q : a.k;
         const int64_t h = head < a.q.heads ? head : head - a.q.heads;
-        rope_head<T>(static_cast<const T*>(side.x) + token * side.token_stride + h * side.head_stride,
-                     nullptr,
-                     0,
-                     static_cast<T*>(side.out) + (token * side.heads + h) * a.head_dim,
-                     rope_row(a.cos_sin, a.positions[token], a.max_position, a.table_stride),
-                     a.head_dim);
+        rope_head<T>(
+            static_cast<const T*>(side.x) + token * side.token_stride + h * side.head_stride,
+            nullptr,
+            0,
+            static_cast<T*>(side.out) + (token * side.heads + h) * a.head_dim,
+            rope_row(a.cos_sin, a.positions[token], a.max_position, a.table_stride),
+            a.head_dim);
       });
 }
 
@@ -124,22 +122,18 @@ REPRISE_DEVICE void rope_kv_write(const RopeKvWriteArguments& a) {
 }
 
 REPRISE_DEVICE void kv_write(const KvWriteArguments& a) {
-  for_each_head(
-      a.tokens_per_block, a.num_tokens, 2 * a.kv_heads, [&](int64_t token, int64_t head) {
-        const int64_t slot = a.slot_mapping[token];
-        if (slot < 0 || slot >= a.num_slots) return;
-        const bool is_value = head >= a.kv_heads;
-        const int64_t h = head % a.kv_heads;
-        const int64_t row =
-            (slot / a.block_size * a.kv_heads + h) * a.block_size + slot % a.block_size;
-        const char* from = is_value
-                               ? static_cast<const char*>(a.v) + token * a.v_token_stride +
-                                     h * a.v_head_stride
-                               : static_cast<const char*>(a.k) + token * a.k_token_stride +
-                                     h * a.k_head_stride;
-        char* cache = static_cast<char*>(is_value ? a.value_cache : a.key_cache);
-        copy_bytes(from, cache + row * a.head_bytes, a.head_bytes, lane_index(), kWarpSize);
-      });
+  for_each_head(a.tokens_per_block, a.num_tokens, 2 * a.kv_heads, [&](int64_t token, int64_t head) {
+    const int64_t slot = a.slot_mapping[token];
+    if (slot < 0 || slot >= a.num_slots) return;
+    const bool is_value = head >= a.kv_heads;
+    const int64_t h = head % a.kv_heads;
+    const int64_t row = (slot / a.block_size * a.kv_heads + h) * a.block_size + slot % a.block_size;
+    const char* from =
+        is_value ? static_cast<const char*>(a.v) + token * a.v_token_stride + h * a.v_head_stride
+                 : static_cast<const char*>(a.k) + token * a.k_token_stride + h * a.k_head_stride;
+    char* cache = static_cast<char*>(is_value ? a.value_cache : a.key_cache);
+    copy_bytes(from, cache + row * a.head_bytes, a.head_bytes, lane_index(), kWarpSize);
+  });
 }
 
 }  // namespace reprise::kernels::cuda

@@ -50,7 +50,12 @@ REPRISE_DEVICE void rms_norm(const RmsNormArguments& a) {
   for_each_row(row_tile(a.tiles, block_index()), width, [&](int64_t row, const Team& team) {
     const T* x = static_cast<const T*>(a.x) + row_offset(a.x_layout, row);
     const float scale = rms_norm_scale(x, width, a.epsilon, team);
-    scale_row(x, static_cast<const T*>(a.weight), static_cast<T*>(a.out) + row * width, width, scale, team);
+    scale_row(x,
+              static_cast<const T*>(a.weight),
+              static_cast<T*>(a.out) + row * width,
+              width,
+              scale,
+              team);
   });
 }
 
@@ -71,7 +76,12 @@ REPRISE_DEVICE void fused_add_rms_norm(const FusedAddRmsNormArguments& a) {
     });
     // Each thread reads back only what it has written itself.
     const float scale = rms_norm_scale<T>(sum, width, a.epsilon, team);
-    scale_row<T>(sum, static_cast<const T*>(a.weight), static_cast<T*>(a.normed) + row * width, width, scale, team);
+    scale_row<T>(sum,
+                 static_cast<const T*>(a.weight),
+                 static_cast<T*>(a.normed) + row * width,
+                 width,
+                 scale,
+                 team);
   });
 }
 
@@ -137,7 +147,8 @@ REPRISE_DEVICE void gather_rows(const GatherRowsArguments& a) {
                  thread_index(),
                  num_threads());
     } else {
-      for (int64_t i = tile.column_begin + thread_index(); i < tile.column_end; i += num_threads()) {
+      for (int64_t i = tile.column_begin + thread_index(); i < tile.column_end;
+           i += num_threads()) {
         out[i] = 0;
       }
     }

@@ -65,8 +65,7 @@ void CudaRowSampler::launch(const Tensor& logits,
 }
 
 std::span<const int32_t> CudaRowSampler::wait() {
-  stream_->copy_to_host(
-      host_tokens_.data(), tokens_.data(), host_tokens_.size() * sizeof(int32_t));
+  stream_->copy_to_host(host_tokens_.data(), tokens_.data(), host_tokens_.size() * sizeof(int32_t));
   return host_tokens_;
 }
 

@@ -8,10 +8,10 @@ namespace reprise::kernels::cuda {
 
 /// A block for each of the rows.
 struct alignas(16) CudaSamplingArguments {
-  float* logits;              // [num_rows, vocab_size], dense
-  const SamplingRow* rows;    // [blocks]
+  float* logits;            // [num_rows, vocab_size], dense
+  const SamplingRow* rows;  // [blocks]
   const LogitAdjustment* adjustments;
-  int32_t* tokens;            // [blocks]
+  int32_t* tokens;  // [blocks]
   int64_t vocab_size;
 };
 

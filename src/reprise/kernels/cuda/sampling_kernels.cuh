@@ -7,9 +7,9 @@
 // The token of a row of logits, by one block, without sorting them.
 //
 // Tokens are ordered by key: the logit, then the lower id. Weights are integers, so that their sums
-// do not depend on the order of addition and a row's token is the same in every run and batch. Every
-// question is then the same one (see select()): which key is the k-th largest, at which key is a share
-// of the weight reached, at which id does a uniform number lie.
+// do not depend on the order of addition and a row's token is the same in every run and batch.
+// Every question is then the same one (see select()): which key is the k-th largest, at which key
+// is a share of the weight reached, at which id does a uniform number lie.
 namespace reprise::kernels::cuda {
 
 inline constexpr int kBins = 256;  // and threads
@@ -88,9 +88,9 @@ enum class Selected : int {
   bound,  // any key at or below it and above the other items: found sooner
 };
 
-/// The largest key such that items with it and larger ones have at least the weight `wanted`; 0 if all
-/// have less. By digits of eight bits, the highest first: each pass weighs the items of every digit and
-/// keeps the one at which the weight is reached.
+/// The largest key such that items with it and larger ones have at least the weight `wanted`; 0 if
+/// all have less. By digits of eight bits, the highest first: each pass weighs the items of every
+/// digit and keeps the one at which the weight is reached.
 template <typename Item>
 REPRISE_DEVICE uint64_t
 select(int64_t count, int num_bits, uint64_t wanted, Selected what, const Item& item) {
@@ -107,7 +107,8 @@ select(int64_t count, int num_bits, uint64_t wanted, Selected what, const Item& 
       WeightedKey one{0, 0};
       if (first + digit < count) one = item(first + digit);
       const bool is_candidate = (one.key >> shift >> 8) == prefix;
-      add_to_bin(bins, static_cast<int>(one.key >> shift & (kBins - 1)), is_candidate ? one.weight : 0);
+      add_to_bin(
+          bins, static_cast<int>(one.key >> shift & (kBins - 1)), is_candidate ? one.weight : 0);
     }
     sync_block();
     uint64_t above = 0;
@@ -146,7 +147,7 @@ struct Candidates {
   const float* logits;
   int64_t count;
   double max;
-  double scale;       // exponent of 2 per unit of a logit
+  double scale;  // exponent of 2 per unit of a logit
   double min_p_edge;
   uint64_t smallest_key;
   uint64_t smallest_weight;
@@ -190,8 +191,8 @@ REPRISE_DEVICE void keep_top_p(Candidates& candidates, double top_p) {
   if (wanted > total) wanted = total;
   // Tokens below this weigh, together, less than what may be left out.
   candidates.smallest_weight = (total - wanted) / static_cast<uint64_t>(candidates.count);
-  const uint64_t bound = select(
-      candidates.count, kTokenBits + 32, wanted, Selected::bound, [&](int64_t id) {
+  const uint64_t bound =
+      select(candidates.count, kTokenBits + 32, wanted, Selected::bound, [&](int64_t id) {
         return WeightedKey{token_key(candidates.logits[id], id), candidates.weight(id)};
       });
   if (bound > candidates.smallest_key) candidates.smallest_key = bound;
@@ -202,11 +203,9 @@ REPRISE_DEVICE int64_t draw(const Candidates& candidates, double uniform) {
   const uint64_t total = candidates.total();
   uint64_t target = static_cast<uint64_t>(uniform * static_cast<double>(total));
   if (target >= total) target = total - 1;
-  return id_of(select(
-      candidates.count, kTokenBits, target + 1, Selected::key, [&](int64_t id) {
-        return WeightedKey{token_key(0, id) & ((uint64_t{1} << kTokenBits) - 1),
-                           candidates.weight(id)};
-      }));
+  return id_of(select(candidates.count, kTokenBits, target + 1, Selected::key, [&](int64_t id) {
+    return WeightedKey{token_key(0, id) & ((uint64_t{1} << kTokenBits) - 1), candidates.weight(id)};
+  }));
 }
 
 REPRISE_DEVICE int64_t choose_randomly(const SamplingRow& row,

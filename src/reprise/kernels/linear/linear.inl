@@ -34,9 +34,9 @@ inline LinearBlock linear_block(const LinearArguments& a, uint32_t block) {
           min_of(a.columns_per_block, a.columns - column)};
 }
 
-// Sums of rows [row, row + rows) times the weight rows of `columns`; `store_row(r, sums)` takes those
-// of row + r. Four rows of x stay in L1 while the weight rows pass; the weight rows stay in L2 over
-// the rows.
+// Sums of rows [row, row + rows) times the weight rows of `columns`; `store_row(r, sums)` takes
+// those of row + r. Four rows of x stay in L1 while the weight rows pass; the weight rows stay in
+// L2 over the rows.
 template <typename T, typename Bias, typename StoreRow>
 inline void linear_sums(const LinearArguments& a,
                         int64_t row,

@@ -126,11 +126,10 @@ void run_quantize_static(const void* args, device::BlockRange blocks) noexcept {
   for (uint32_t block = blocks.begin; block < blocks.end; ++block) {
     const RowTile tile = row_tile(a.tiles, block);
     for (int64_t row = tile.row_begin; row < tile.row_end; ++row) {
-      quantize_columns(
-          static_cast<const T*>(a.x) + row_offset(a.x_layout, row) + tile.column_begin,
-          static_cast<Q*>(a.q) + row * a.tiles.width + tile.column_begin,
-          tile.column_end - tile.column_begin,
-          *a.scale);
+      quantize_columns(static_cast<const T*>(a.x) + row_offset(a.x_layout, row) + tile.column_begin,
+                       static_cast<Q*>(a.q) + row * a.tiles.width + tile.column_begin,
+                       tile.column_end - tile.column_begin,
+                       *a.scale);
     }
   }
 }

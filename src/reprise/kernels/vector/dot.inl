@@ -1,6 +1,6 @@
 // A register tile of dot products: out[r][c] = x[r] . w[c] over k elements. The order of each sum
-// depends on k alone, never on the tile, so a row's bits are the same in any batch. Sums of int8 are
-// exact int32.
+// depends on k alone, never on the tile, so a row's bits are the same in any batch. Sums of int8
+// are exact int32.
 template <typename T, int kRows, int kColumns>
 inline void dot_tile(const T* const* x,
                      const T* const* w,

@@ -1,7 +1,7 @@
 // Four float lanes in GCC/Clang vector extensions: baseline x86-64, or any other platform.
 // Interface of every vector/*.inl: Vec, kLanes, load/store of the three element types and loads of
-// float8 (whole or the first n elements, n < kLanes), arithmetic, fixed-order reductions, and Dot<T>
-// packets.
+// float8 (whole or the first n elements, n < kLanes), arithmetic, fixed-order reductions, and
+// Dot<T> packets.
 
 typedef float Vec __attribute__((vector_size(16)));
 typedef int32_t IntVec __attribute__((vector_size(16)));

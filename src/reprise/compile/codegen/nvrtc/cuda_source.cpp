@@ -35,7 +35,8 @@ size_t round_up(size_t bytes) { return (bytes + 15) / 16 * 16; }
 
 /// How one body is laid out: which team computes a row, and what its shared memory holds.
 struct Layout {
-  std::vector<size_t> scales;  // by value: where an rms_norm's scales are, in bytes of the team's memory
+  std::vector<size_t>
+      scales;  // by value: where an rms_norm's scales are, in bytes of the team's memory
   std::vector<size_t> stages;  // by output: where its row is gathered
   size_t team_bytes = 0;
   bool by_warps = false;
@@ -58,7 +59,8 @@ Layout lay_out(const RowValues& body) {
   for (const size_t output : body.outputs) {
     const RowValue& value = body.values[output];
     layout.stages.push_back(layout.team_bytes);
-    layout.team_bytes += round_up(static_cast<size_t>(value.heads * value.width) * dtype_bytes(value.dtype));
+    layout.team_bytes +=
+        round_up(static_cast<size_t>(value.heads * value.width) * dtype_bytes(value.dtype));
     widest = std::max(widest, value.heads * value.width);
   }
   layout.by_warps = !has_wide_norm && widest <= kWidestWarpRow &&
@@ -73,7 +75,9 @@ class BodyWriter {
       : body_(body), layout_(lay_out(body)), symbol_(symbol) {}
 
   std::string write() {
-    add("struct {}_row {{\n  const RowGroupArguments& a;\n  int64_t row;\n  const RowTeam& team;\n\n", symbol_);
+    add("struct {}_row {{\n  const RowGroupArguments& a;\n  int64_t row;\n  const RowTeam& "
+        "team;\n\n",
+        symbol_);
     for (size_t i = 0; i < body_.values.size(); ++i) write_value(i);
     add("  REPRISE_DEVICE void compute() const {{\n");
     for (size_t i = 0; i < body_.values.size(); ++i) write_scales(i);
@@ -83,7 +87,10 @@ class BodyWriter {
         "  for_each_group_row(a, memory, {1}, {2}, [&](int64_t row, const RowTeam& team) {{\n"
         "    {0}_row{{a, row, team}}.compute();\n  }});\n}}\n"
         "REPRISE_ROW_KERNEL({0}, {3}, {0}_rows)\n\n",
-        symbol_, layout_.by_warps ? "true" : "false", layout_.team_bytes, layout_.shared_bytes());
+        symbol_,
+        layout_.by_warps ? "true" : "false",
+        layout_.team_bytes,
+        layout_.shared_bytes());
     return std::move(text_);
   }
 
@@ -93,13 +100,14 @@ class BodyWriter {
     fmt::format_to(std::back_inserter(text_), format, std::forward<Args>(args)...);
   }
 
-  /// Element `i` of head `h` of what an op reads. Computed values are functions of their position in
-  /// the row; memory has its own strides.
+  /// Element `i` of head `h` of what an op reads. Computed values are functions of their position
+  /// in the row; memory has its own strides.
   std::string read(const RowRef& ref, std::string_view h, std::string_view i) const {
-    const std::string stride = ref.head_stride
-                                   ? fmt::format("{}", *ref.head_stride)
-                                   : fmt::format("a.operands[{}].inner_stride", body_.values[ref.value].operand);
-    return fmt::format("v{}(({} + {}) * {} + {} + ({}))", ref.value, h, ref.head_begin, stride, ref.begin, i);
+    const std::string stride = ref.head_stride ? fmt::format("{}", *ref.head_stride)
+                                               : fmt::format("a.operands[{}].inner_stride",
+                                                             body_.values[ref.value].operand);
+    return fmt::format(
+        "v{}(({} + {}) * {} + {} + ({}))", ref.value, h, ref.head_begin, stride, ref.begin, i);
   }
 
   void write_value(size_t index) {
@@ -108,7 +116,9 @@ class BodyWriter {
     const char* type = type_name(value.dtype);
     switch (value.kind) {
       case RowValueKind::rows:
-        add("    return element<{0}>(a.operands[{1}], row * a.operands[{1}].row_stride + e);\n", type, value.operand);
+        add("    return element<{0}>(a.operands[{1}], row * a.operands[{1}].row_stride + e);\n",
+            type,
+            value.operand);
         break;
       case RowValueKind::weight:
         add("    return element<{}>(a.operands[{}], e);\n", type, value.operand);
@@ -117,12 +127,21 @@ class BodyWriter {
         add("    const int64_t index = index_of(a.operands[{}], row);\n"
             "    if (index < 0 || index >= a.operands[{}].rows) return 0;\n"
             "    return element<{}>(a.operands[{}], index * a.operands[{}].row_stride + e);\n",
-            value.indices, value.operand, type, value.operand, value.operand);
+            value.indices,
+            value.operand,
+            type,
+            value.operand,
+            value.operand);
         break;
       case RowValueKind::clamped:
-        add("    const int64_t index = max_of(0, min_of(index_of(a.operands[{}], row), a.operands[{}].rows - 1));\n"
+        add("    const int64_t index = max_of(0, min_of(index_of(a.operands[{}], row), "
+            "a.operands[{}].rows - 1));\n"
             "    return element<{}>(a.operands[{}], index * a.operands[{}].row_stride + e);\n",
-            value.indices, value.operand, type, value.operand, value.operand);
+            value.indices,
+            value.operand,
+            type,
+            value.operand,
+            value.operand);
         break;
       default:
         write_computed(index, value, type);
@@ -131,8 +150,12 @@ class BodyWriter {
   }
 
   void write_computed(size_t index, const RowValue& value, const char* type) {
-    add("    const int64_t h = e / {0};\n    const int64_t i = e % {0};\n    (void)h;\n    (void)i;\n", value.width);
-    const auto source = [&](size_t at, std::string_view i) { return read(value.sources[at], "h", i); };
+    add("    const int64_t h = e / {0};\n    const int64_t i = e % {0};\n    (void)h;\n    "
+        "(void)i;\n",
+        value.width);
+    const auto source = [&](size_t at, std::string_view i) {
+      return read(value.sources[at], "h", i);
+    };
     switch (value.kind) {
       case RowValueKind::copy:
         add("    return {};\n", source(0, "i"));
@@ -141,19 +164,28 @@ class BodyWriter {
         add("    return rounded<{}>({} + {});\n", type, source(0, "i"), source(1, "i"));
         break;
       case RowValueKind::rms_norm:
-        add("    const float scale = reinterpret_cast<const float*>(team.memory + {})[h];\n", layout_.scales[index]);
-        add("    return rounded<{}>({} * scale * {});\n", type, source(0, "i"), read(value.sources[1], "0", "i"));
+        add("    const float scale = reinterpret_cast<const float*>(team.memory + {})[h];\n",
+            layout_.scales[index]);
+        add("    return rounded<{}>({} * scale * {});\n",
+            type,
+            source(0, "i"),
+            read(value.sources[1], "0", "i"));
         break;
       case RowValueKind::silu_and_mul:
-        add("    return rounded<{}>(silu({}) * {});\n", type, source(0, "i"),
+        add("    return rounded<{}>(silu({}) * {});\n",
+            type,
+            source(0, "i"),
             source(0, fmt::format("i + {}", value.width)));
         break;
       case RowValueKind::rope: {
         const int64_t half = value.width / 2;
         const std::string low = fmt::format("(i % {})", half);
         const std::string high = fmt::format("(i % {0} + {0})", half);
-        add("    const float x1 = {};\n    const float x2 = {};\n", source(0, low), source(0, high));
-        add("    const float c = {};\n    const float s = {};\n", read(value.sources[1], "0", low),
+        add("    const float x1 = {};\n    const float x2 = {};\n",
+            source(0, low),
+            source(0, high));
+        add("    const float c = {};\n    const float s = {};\n",
+            read(value.sources[1], "0", low),
             read(value.sources[1], "0", high));
         add("    return rounded<{}>(i < {} ? x1 * c - x2 * s : x2 * c + x1 * s);\n", type, half);
         break;
@@ -168,7 +200,11 @@ class BodyWriter {
     if (value.kind != RowValueKind::rms_norm) return;
     add("    norm_scales(team, {}, {}, {:.9e}F, reinterpret_cast<float*>(team.memory + {}),\n"
         "                [&](int64_t h, int64_t i) {{ return {}; }});\n",
-        value.heads, value.width, value.epsilon, layout_.scales[index], read(value.sources[0], "h", "i"));
+        value.heads,
+        value.width,
+        value.epsilon,
+        layout_.scales[index],
+        read(value.sources[0], "h", "i"));
   }
 
   /// All reads of a row come before its first write: results may lie where inputs do.
@@ -176,13 +212,16 @@ class BodyWriter {
     const auto each = [&](const auto& say) {
       for (size_t i = 0; i < body_.outputs.size(); ++i) {
         const RowValue& value = body_.values[body_.outputs[i]];
-        add("    for (int64_t e = team.rank; e < {}; e += team.size) {{\n      ", value.heads * value.width);
+        add("    for (int64_t e = team.rank; e < {}; e += team.size) {{\n      ",
+            value.heads * value.width);
         say(i, value);
         add("    }}\n");
       }
     };
     each([&](size_t i, const RowValue& value) {
-      add("put(reinterpret_cast<{}*>(team.memory + {}) + e, v{}(e));\n", type_name(value.dtype), layout_.stages[i],
+      add("put(reinterpret_cast<{}*>(team.memory + {}) + e, v{}(e));\n",
+          type_name(value.dtype),
+          layout_.stages[i],
           body_.outputs[i]);
     });
     add("    team.sync();\n");
@@ -190,7 +229,9 @@ class BodyWriter {
       const size_t operand = body_.num_inputs + i;
       add("static_cast<{0}*>(a.operands[{1}].data)[row * a.operands[{1}].row_stride + e] = "
           "reinterpret_cast<const {0}*>(team.memory + {2})[e];\n",
-          type_name(value.dtype), operand, layout_.stages[i]);
+          type_name(value.dtype),
+          operand,
+          layout_.stages[i]);
     });
   }
 
@@ -208,7 +249,8 @@ int64_t most_reads(const RowValues& body) {
   int64_t most = 0;
   for (const RowValue& value : body.values) {
     int64_t sum = is_memory(value.kind) ? 1 : 0;
-    const bool reads_twice = value.kind == RowValueKind::silu_and_mul || value.kind == RowValueKind::rope;
+    const bool reads_twice =
+        value.kind == RowValueKind::silu_and_mul || value.kind == RowValueKind::rope;
     for (const RowRef& source : value.sources) sum += (reads_twice ? 2 : 1) * reads[source.value];
     reads.push_back(std::min(sum, kEnough));
     most = std::max(most, reads.back());
@@ -232,7 +274,8 @@ std::optional<std::string> why_no_cuda_source(const program::Program& body) {
   }
   const size_t bytes = lay_out(std::get<RowValues>(read)).shared_bytes();
   if (bytes <= kMostSharedBytes) return std::nullopt;
-  return fmt::format("its rows take {} bytes of shared memory, a block has {}", bytes, kMostSharedBytes);
+  return fmt::format(
+      "its rows take {} bytes of shared memory, a block has {}", bytes, kMostSharedBytes);
 }
 
 std::string cuda_source(std::span<const RowGroupSource> sources) {

@@ -15,9 +15,9 @@ namespace reprise::compile {
 
 /// A translation unit with one kernel for each source, of the source's symbol, that takes
 /// kernels::RowGroupArguments by value. A block computes rows_per_block rows, each by a warp or, if
-/// it is wide, by the block; results go through shared memory, so that they may lie where inputs do.
-/// Sums have the order of kernels/cuda/row_kernels.cuh and values are rounded where storing them
-/// would round them: the bits of the ops one by one.
+/// it is wide, by the block; results go through shared memory, so that they may lie where inputs
+/// do. Sums have the order of kernels/cuda/row_kernels.cuh and values are rounded where storing
+/// them would round them: the bits of the ops one by one.
 ///
 /// For NVRTC it needs no header. The host's compiler reads the same kernels through block.cuh, as
 /// functions of the same names that take a pointer to the arguments, for run_on_host().

@@ -1,5 +1,5 @@
-// The generated CUDA source on the CPU: compiled by the host's compiler, run thread by thread, against
-// the CUDA kernels' own source op by op, run likewise: the same bits.
+// The generated CUDA source on the CPU: compiled by the host's compiler, run thread by thread,
+// against the CUDA kernels' own source op by op, run likewise: the same bits.
 #include "reprise/compile/codegen/nvrtc/cuda_source.h"
 
 #include <fmt/format.h>
@@ -55,7 +55,9 @@ class OpByOp {
 
 class CudaSource : public ::testing::Test {
  protected:
-  void expect_same_bits(std::span<const Program> bodies, std::span<const int64_t> row_counts, Rows rows) {
+  void expect_same_bits(std::span<const Program> bodies,
+                        std::span<const int64_t> row_counts,
+                        Rows rows) {
     std::vector<RowGroupSource> sources;
     for (size_t i = 0; i < bodies.size(); ++i) {
       ASSERT_EQ(why_no_cuda_source(bodies[i]), std::nullopt) << program::print(bodies[i]);
@@ -71,7 +73,8 @@ class CudaSource : public ::testing::Test {
         const Numbers numbers = i % 2 == 0 ? Numbers::any_bits : Numbers::ordinary;
         {
           SCOPED_TRACE(testing::Message() << num_rows << " rows\n" << program::print(bodies[i]));
-          const std::vector<Tensor> inputs = bench_.make_inputs(bodies[i], {.num_rows = num_rows, .numbers = numbers, .rows = rows});
+          const std::vector<Tensor> inputs = bench_.make_inputs(
+              bodies[i], {.num_rows = num_rows, .numbers = numbers, .rows = rows});
           const std::vector<Tensor> got = bench_.make_outputs(bodies[i], num_rows);
           const auto arguments = arguments_of(inputs, got, num_rows, 3);
           launch(*kernel, arguments, static_cast<uint32_t>((num_rows + 2) / 3));
@@ -108,7 +111,8 @@ TEST_F(CudaSource, has_the_bits_of_the_cuda_kernels_op_by_op_at_edges_of_width_a
 TEST_F(CudaSource, of_random_bodies_has_the_bits_of_the_cuda_kernels_op_by_op) {
   std::vector<Program> bodies;
   for (uint32_t seed = 0; bodies.size() < 24; ++seed) {
-    Program body = RandomBody(seed, std::array{DType::f32, DType::bf16, DType::f16}[seed % 3]).make();
+    Program body =
+        RandomBody(seed, std::array{DType::f32, DType::bf16, DType::f16}[seed % 3]).make();
     if (!why_no_cuda_source(body)) bodies.push_back(std::move(body));
     ASSERT_LT(seed, 400U) << "almost nothing has source";
   }
@@ -156,15 +160,18 @@ TEST_F(Nvrtc, compiles_every_body_for_the_architectures_that_are_built_for) {
     const auto compiler = create_nvrtc_compiler(nvrtc_.api, architecture);
     std::vector<Program> bodies;
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
-      for (const std::string_view name : body_names()) bodies.push_back(make_body(name, {.dtype = dtype}));
+      for (const std::string_view name : body_names())
+        bodies.push_back(make_body(name, {.dtype = dtype}));
     }
-    for (uint32_t seed = 0; seed < 20; ++seed) bodies.push_back(RandomBody(seed, DType::bf16).make());
+    for (uint32_t seed = 0; seed < 20; ++seed)
+      bodies.push_back(RandomBody(seed, DType::bf16).make());
     std::vector<RowGroupSource> sources;
     for (size_t i = 0; i < bodies.size(); ++i) {
       if (!compiler->why_not(bodies[i])) sources.push_back({fmt::format("g{}_", i), &bodies[i]});
     }
     const std::vector<std::byte> cubin = compiler->compile(sources);
-    for (const RowGroupSource& source : sources) EXPECT_TRUE(contains(cubin, source.symbol)) << source.symbol;
+    for (const RowGroupSource& source : sources)
+      EXPECT_TRUE(contains(cubin, source.symbol)) << source.symbol;
     EXPECT_EQ(cubin, compiler->compile(sources)) << "the same sources must give the same bytes";
   }
 }

@@ -23,7 +23,8 @@ LoadedNvrtc load_nvrtc() {
     return loaded;
   }
   const auto find = [&](auto& function, const char* symbol) {
-    function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, symbol));
+    function =
+        reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(library, symbol));
     if (function == nullptr) loaded.reason = fmt::format("libnvrtc has no {}", symbol);
   };
   find(loaded.api.version, "nvrtcVersion");

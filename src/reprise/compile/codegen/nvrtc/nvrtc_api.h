@@ -5,8 +5,8 @@
 
 namespace reprise::compile {
 
-/// The functions of NVRTC that are called, by the binary interface that it has kept since version 11.
-/// NVRTC needs no GPU and no driver. Filled from the machine's library.
+/// The functions of NVRTC that are called, by the binary interface that it has kept since
+/// version 11. NVRTC needs no GPU and no driver. Filled from the machine's library.
 struct NvrtcApi {
   using Program = void*;
   int (*version)(int* major, int* minor) = nullptr;

@@ -44,7 +44,8 @@ int version(int* major, int* minor) {
   return std::sscanf(nvrtc_build_version().data(), "%d.%d", major, minor) == 2 ? 0 : kFailure;
 }
 const char* error_string(int) { return "NVRTC_ERROR_COMPILATION"; }
-int create(void** program, const char* source, const char*, int, const char* const*, const char* const*) {
+int create(
+    void** program, const char* source, const char*, int, const char* const*, const char* const*) {
   if (fails()) return kFailure;
   auto made = std::make_unique<FakeProgram>(FakeProgram{source, {}});
   *program = made.get();
@@ -103,14 +104,22 @@ std::string read(const fs::path& path) {
 std::string compile_on_host(const std::string& source) {
   static std::map<std::string, std::string> known;
   if (const auto found = known.find(source); found != known.end()) return found->second;
-  const fs::path folder = fs::temp_directory_path() / fmt::format("reprise_cuda_source_{}", getpid());
+  const fs::path folder =
+      fs::temp_directory_path() / fmt::format("reprise_cuda_source_{}", getpid());
   fs::create_directories(folder);
   const fs::path file = folder / "row_groups.cpp";
   const fs::path object = folder / "row_groups.so";
   std::ofstream(file) << source;
-  const bool is_compiled =
-      run({REPRISE_HOST_COMPILER, "-std=c++20", "-O1", "-ffp-contract=off", "-fPIC", "-shared",
-           "-I" REPRISE_SOURCE_DIR "/src", file.string(), "-o", object.string()});
+  const bool is_compiled = run({REPRISE_HOST_COMPILER,
+                                "-std=c++20",
+                                "-O1",
+                                "-ffp-contract=off",
+                                "-fPIC",
+                                "-shared",
+                                "-I" REPRISE_SOURCE_DIR "/src",
+                                file.string(),
+                                "-o",
+                                object.string()});
   const std::string image = is_compiled ? read(object) : std::string();
   fs::remove_all(folder);
   return known.emplace(source, image).first->second;

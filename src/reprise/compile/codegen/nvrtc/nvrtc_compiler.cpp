@@ -12,8 +12,10 @@
 namespace reprise::compile {
 namespace {
 
-// As the precompiled kernels: nothing is contracted, subnormals stay, divisions and roots are exact.
-constexpr std::array kOptions = {"--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true"};
+// As the precompiled kernels: nothing is contracted, subnormals stay, divisions and roots are
+// exact.
+constexpr std::array kOptions = {
+    "--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true"};
 
 class NvrtcCompiler final : public CompilerInterface {
  public:
@@ -42,9 +44,11 @@ class NvrtcCompiler final : public CompilerInterface {
     std::vector<const char*> options(kOptions.begin(), kOptions.end());
     const std::string target = "--gpu-architecture=" + architecture_;
     options.push_back(target.c_str());
-    const int result = api_.compile(program.handle(), static_cast<int>(options.size()), options.data());
+    const int result =
+        api_.compile(program.handle(), static_cast<int>(options.size()), options.data());
     if (result != 0) {
-      throw CodegenError(fmt::format("NVRTC for {}: {}:\n{}", architecture_, api_.error_string(result), program.log()));
+      throw CodegenError(fmt::format(
+          "NVRTC for {}: {}:\n{}", architecture_, api_.error_string(result), program.log()));
     }
     size_t bytes = 0;
     require(api_.cubin_size(program.handle(), &bytes), "nvrtcGetCUBINSize");
@@ -62,7 +66,8 @@ class NvrtcCompiler final : public CompilerInterface {
    public:
     Program(const NvrtcApi& api, const std::string& text) : api_(api) {
       const int result = api.create(&handle_, text.c_str(), "row_groups.cu", 0, nullptr, nullptr);
-      if (result != 0) throw CodegenError(fmt::format("nvrtcCreateProgram: {}", api.error_string(result)));
+      if (result != 0)
+        throw CodegenError(fmt::format("nvrtcCreateProgram: {}", api.error_string(result)));
     }
     Program(const Program&) = delete;
     Program& operator=(const Program&) = delete;
@@ -89,7 +94,8 @@ class NvrtcCompiler final : public CompilerInterface {
   NvrtcApi api_;
   std::string architecture_;
   std::string version_;
-  std::map<std::string, std::vector<std::byte>> compiled_;  // ranges of sizes mostly have equal groups
+  std::map<std::string, std::vector<std::byte>>
+      compiled_;  // ranges of sizes mostly have equal groups
 };
 
 }  // namespace
