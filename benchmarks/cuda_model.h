@@ -11,10 +11,10 @@
 
 #include "reprise/api/compile_model.h"
 #include "reprise/base/error.h"
-#include "reprise/cudagraph/resolution.h"
-#include "reprise/engine/model_runner.h"
+#include "reprise/config/resolution.h"
 #include "reprise/kernels/accelerator.h"
 #include "reprise/models/parameters.h"
+#include "reprise/runner/model_runner.h"
 #include "reprise/weights/dummy_weights.h"
 #include "reprise/weights/model_config.h"
 
@@ -110,13 +110,13 @@ class Engine {
   /// Graphs of another kind over the same weights.
   void set_mode(const weights::ModelConfig& config, CudagraphMode mode, int32_t max_num_tokens) {
     runner_.reset();
-    cudagraph::ResolutionInputs inputs;
+    config::ResolutionInputs inputs;
     inputs.compilation.cudagraph_mode = mode;
-    inputs.compilation.mode = cudagraph::CompilationMode::VLLM_COMPILE;
+    inputs.compilation.mode = config::CompilationMode::VLLM_COMPILE;
     inputs.attention = {{"UNIFIED", cudagraph::AttentionCGSupport::ALWAYS}};
     inputs.max_num_seqs = kMaxNumSeqs;
     inputs.max_num_batched_tokens = max_num_tokens;
-    const cudagraph::ResolvedConfig resolved = cudagraph::resolve(inputs);
+    const config::ResolvedConfig resolved = config::resolve(inputs);
     runner_ = std::make_unique<engine::ModelRunner>(
         execution_,
         *model_,
@@ -132,7 +132,7 @@ class Engine {
                                                 .block_size = kBlockSize,
                                                 .head_dim = config.head_dim,
                                                 .dtype = DType::bf16},
-                                   .dispatcher = cudagraph::dispatcher_options(inputs, resolved),
+                                   .dispatcher = config::dispatcher_options(inputs, resolved),
                                    .num_warmups = 1});
     compile(config, inputs.compilation, resolved, max_num_tokens);
     capture_ = runner_->capture({});
@@ -169,8 +169,8 @@ class Engine {
 
  private:
   void compile(const weights::ModelConfig& config,
-               const cudagraph::CompilationConfig& compilation,
-               const cudagraph::ResolvedConfig& resolved,
+               const config::CompilationConfig& compilation,
+               const config::ResolvedConfig& resolved,
                int32_t max_model_len) {
     api::EngineArgs args;
     args.disable_compile_cache = true;

@@ -18,10 +18,10 @@
 
 #include "reprise/cudagraph/cudagraph_dispatcher.h"
 #include "reprise/device/cpu/cpu_device.h"
-#include "reprise/engine/execution.h"
-#include "reprise/engine/input_batch.h"
-#include "reprise/engine/scheduler.h"
 #include "reprise/kernels/kernel_table.h"
+#include "reprise/runner/execution.h"
+#include "reprise/runner/input_batch.h"
+#include "reprise/scheduler/scheduler.h"
 
 namespace {
 

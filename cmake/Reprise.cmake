@@ -74,6 +74,7 @@ function(reprise_test)
   set(target ${ARG_NAME}_test)
   add_executable(${target} ${ARG_SRCS})
   target_link_libraries(${target} PRIVATE reprise_options ${ARG_DEPS} GTest::gtest GTest::gmock GTest::gtest_main)
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})  # "tests/support/..."
   target_compile_definitions(${target} PRIVATE REPRISE_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   add_test(NAME ${ARG_NAME} COMMAND ${target})
   if(NOT ARG_TIMEOUT)

@@ -9,9 +9,9 @@
 #include <span>
 #include <vector>
 
-#include "reprise/cudagraph/capture_session.h"
+#include "reprise/cudagraph/capture/capture_session.h"
+#include "reprise/cudagraph/capture/cudagraph_wrapper.h"
 #include "reprise/cudagraph/cudagraph_dispatcher.h"
-#include "reprise/cudagraph/cudagraph_wrapper.h"
 #include "reprise/device/cpu/cpu_device.h"
 #include "reprise/tensor/op.h"
 

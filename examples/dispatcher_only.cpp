@@ -2,8 +2,8 @@
 // else, so it can stand in front of anybody's own graphs.
 #include <fmt/format.h>
 
+#include "reprise/config/resolution.h"
 #include "reprise/cudagraph/cudagraph_dispatcher.h"
-#include "reprise/cudagraph/resolution.h"
 
 using namespace reprise::cudagraph;
 

@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-#include "reprise/cudagraph/breakable_capture.h"
+#include "reprise/cudagraph/capture/breakable_capture.h"
 #include "reprise/cudagraph/capture_sizes.h"
 #include "reprise/device/cpu/cpu_device.h"
 
@@ -157,7 +157,7 @@ std::vector<OpRun> split(std::span<const Op> ops) {
 }
 
 std::vector<int32_t> capture_ladder(int32_t max_size) {
-  cudagraph::CompilationConfig config;
+  config::CompilationConfig config;
   config.capture_size_rule = cudagraph::CaptureSizeRule::vllm;
   return cudagraph::compute_capture_sizes(
              config,

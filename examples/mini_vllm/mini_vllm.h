@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "reprise/cudagraph/cudagraph_wrapper.h"
+#include "reprise/cudagraph/capture/cudagraph_wrapper.h"
 #include "reprise/device/device.h"
 #include "reprise/tensor/op.h"
 

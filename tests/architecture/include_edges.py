@@ -1,123 +1,102 @@
 """Which folder may include which. The table is the architecture; docs/architecture.md draws it."""
 
-import functools
-import re
 
 import source_tree
 
-# Folders of which one part is usable without the rest. Which file is in which part, the folder's
-# CMakeLists.txt says (reprise_library(NAME part ...)); a file that it does not list is in the part
-# called like the folder.
-PARTS = {
-    # decides: integers in, decision out; links alone into other engines
-    "cudagraph": ("cudagraph_dispatch", "cudagraph"),
-    "kv_cache": ("kv_cache_tensors", "kv_cache"),
-    # schedules: no device, no model
-    "engine": ("engine_scheduler", "engine"),
-    # knows no model and no kernel; the tests that trace and run real models do
-    "program": ("program_models", "program"),
-    # the artifact store knows no program: a warm start links it without the compiler
-    "compile": ("compile_cache", "compile_codegen_llvm", "compile_codegen_nvrtc", "compile_codegen_benchmark", "compile_codegen", "compile_models", "compile"),
-}
-
-BELOW_ENGINE = {
+# A layer is a folder and what lies below it, unless a folder below it is a layer of its own. Each layer is one
+# CMake library. A layer includes itself and these. Not transitive: an edge that is used is an edge that is
+# written.
+BELOW_RUNNER = {
     "base",
     "device",
     "tensor",
-    "cudagraph_dispatch",
     "cudagraph",
+    "cudagraph/capture",
     "kernels",
     "kv_cache",
-    "kv_cache_tensors",
+    "kv_cache/tensors",
     "weights",
-    "tokenizer",
     "attention",
     "sampling",
-    "structured_output",
     "models",
     "program",
+    "scheduler",
 }
-# A layer includes itself and these. Not transitive: an edge that is used is an edge that is written.
+BELOW_API = BELOW_RUNNER | {"config", "tokenizer", "structured_output", "runner", "engine"}
 ALLOWED = {
     "base": set(),
     "device": {"base"},
     "tensor": {"base", "device"},
-    "cudagraph_dispatch": {"base"},
-    "cudagraph": {"base", "device", "tensor", "cudagraph_dispatch"},
+    # decides: integers in, decision out; links alone into other engines
+    "cudagraph": {"base"},
+    "cudagraph/capture": {"base", "device", "tensor", "cudagraph"},
+    # what users ask for and what comes of it: JSON and text stay here
+    "config": {"base", "cudagraph"},
     "kernels": {"base", "device", "tensor"},
     "kv_cache": {"base"},
-    "kv_cache_tensors": {"base", "device", "tensor", "kv_cache"},
+    "kv_cache/tensors": {"base", "device", "tensor", "kv_cache"},
     "weights": {"base", "tensor"},
     "tokenizer": {"base"},
     "chat_template": {"base"},
     "output_parsers": {"base"},
-    "attention": {"base", "device", "tensor", "cudagraph", "cudagraph_dispatch", "kv_cache", "kv_cache_tensors"},
+    "attention": {"base", "device", "tensor", "cudagraph", "cudagraph/capture", "kv_cache", "kv_cache/tensors"},
     "sampling": {"base"},
     "structured_output": {"base", "tokenizer"},
-    "models": {"base", "device", "tensor", "cudagraph", "weights", "attention"},
+    "models": {"base", "device", "tensor", "cudagraph/capture", "weights", "attention"},
     "program": {"base", "device", "tensor"},
-    "program_models": {
-        "base", "device", "tensor", "cudagraph", "kernels", "kv_cache", "kv_cache_tensors", "weights", "attention",
-        "models", "program",
-    },
-    "compile_models": {
-        "base", "device", "tensor", "cudagraph", "kernels", "kv_cache", "kv_cache_tensors", "weights", "attention",
-        "models", "program", "program_models", "compile",
-    },
-    "compile_cache": {"base"},
+    "compile": {"base", "tensor", "program", "compile/codegen"},
+    "compile/report": {"base", "tensor", "program", "compile"},
+    # the artifact store knows no program: a warm start links it without the compiler
+    "compile/cache": {"base"},
     # made for the binary interface of kernels; LLVM is only in the plug-in
-    "compile_codegen": {"base", "device", "tensor", "kernels", "program"},
-    "compile_codegen_benchmark": {"base", "device", "tensor", "kernels", "program", "compile_codegen"},
-    "compile_codegen_llvm": {"base", "tensor", "kernels", "program", "compile_codegen"},
-    # text for GPUs; its tests run that text through the CUDA kernels' fixtures
-    "compile_codegen_nvrtc": {"base", "device", "tensor", "kernels", "program", "compile_codegen"},
-    "compile": {"base", "tensor", "program", "compile_codegen"},
-    "engine_scheduler": {"base", "kv_cache", "sampling"},
-    "engine": BELOW_ENGINE | {"engine_scheduler"},
-    "api": BELOW_ENGINE | {
-        "chat_template", "engine_scheduler", "engine", "compile", "compile_cache", "compile_codegen",
-        "compile_codegen_nvrtc",
+    "compile/codegen": {"base", "device", "tensor", "kernels", "program"},
+    "compile/codegen/llvm": {"base", "tensor", "kernels", "program", "compile/codegen"},
+    "compile/codegen/nvrtc": {"base", "device", "tensor", "kernels", "program", "compile/codegen"},
+    # requests and batches: no device, no model
+    "scheduler": {"base", "kv_cache", "sampling"},
+    "runner": BELOW_RUNNER | {"structured_output"},
+    "engine": BELOW_RUNNER | {"tokenizer", "structured_output", "runner"},
+    "api": BELOW_API | {
+        "chat_template", "compile", "compile/report", "compile/cache", "compile/codegen", "compile/codegen/nvrtc",
     },
-    "server": {"base", "tokenizer", "sampling", "structured_output", "output_parsers", "api"},
+    "server/http": {"base"},
+    "server/openai": {"base", "tokenizer", "sampling", "structured_output", "output_parsers", "api", "server/http"},
+    "server/metrics": {"base", "api", "server/http", "server/openai"},
+    "server": {
+        "base", "tokenizer", "sampling", "structured_output", "output_parsers", "api",
+        "server/http", "server/openai", "server/metrics",
+    },
     "bench": {"base", "tokenizer"},
-    "cli": BELOW_ENGINE | {
-        "chat_template", "engine_scheduler", "engine", "compile", "compile_codegen", "api", "server", "bench", "output_parsers",
+    "cli": BELOW_API | {
+        "chat_template", "compile", "compile/report", "compile/codegen", "api", "server", "server/http", "server/openai",
+        "server/metrics", "bench", "output_parsers",
     },
-    "python": {"base", "tokenizer", "cudagraph_dispatch", "cudagraph", "sampling", "structured_output", "engine", "api"},
+    "python": {
+        "base", "tokenizer", "cudagraph", "cudagraph/capture", "config", "sampling", "structured_output", "engine", "api",
+    },
+}
+# Tests and benchmarks may include more than the code beside them: they put parts together.
+ALLOWED_TO_TESTS = {
+    "program": {"cudagraph/capture", "kernels", "kv_cache/tensors", "weights", "attention", "models"},
+    "compile": {"cudagraph/capture", "device", "kernels", "kv_cache/tensors", "weights", "attention", "models"},
+    "scheduler": {"cudagraph"},
 }
 # Narrower than the table: these files of a layer include from the other layer at most these headers.
 ONLY_THROUGH = {
-    ("models", "cudagraph"): {"reprise/cudagraph/forward_context.h"},
+    ("models", "cudagraph/capture"): {"reprise/cudagraph/capture/forward_context.h"},
     ("program", "device"): {"reprise/device/code_loader.h"},
-    ("engine", "structured_output"): {"reprise/structured_output/token_constraint.h"},
+    ("runner", "structured_output"): {"reprise/structured_output/token_constraint.h"},
 }
 
-_TARGET = re.compile(r"reprise_(?:library|test|binary)\s*\(\s*NAME\s+(\w+)([^)]*)\)")
-_SUPPORT = re.compile(r"(_test|_benchmark|_fuzz|_test_support|_fixture)$")
-
-
-@functools.cache
-def _members(folder):
-    """File name without suffix -> part, for one folder of PARTS."""
-    found = {}
-    text = source_tree.read(f"{source_tree.LIBRARY}/{folder}/CMakeLists.txt")
-    for name, arguments in _TARGET.findall(text):
-        if name in PARTS[folder]:
-            for file in re.findall(r"([\w/]+)\.(?:h|cpp)\b", arguments):
-                # A fixture that two parts compile is in the one called like the folder.
-                if name == folder or file.split("/")[-1] not in found:
-                    found[file.split("/")[-1]] = name
-    return found
 
 
 def layer_of(path):
-    """Layer of "reprise/cudagraph/explain.h" or "src/reprise/cudagraph/explain_test.cpp"."""
-    parts = path.removeprefix("src/").split("/")
-    folder, name = parts[1], parts[-1].split(".")[0]
-    if folder not in PARTS:
-        return folder
-    members = _members(folder)
-    return members.get(name) or members.get(_SUPPORT.sub("", name)) or folder
+    """Layer of "reprise/cudagraph/capture_sizes.h" or "src/reprise/compile/cache/entry_reader.cpp"."""
+    folders = path.removeprefix("src/").split("/")[1:-1]
+    for length in range(len(folders), 0, -1):
+        if "/".join(folders[:length]) in ALLOWED:
+            return "/".join(folders[:length])
+    return folders[0]
 
 
 def violations(path, text):
@@ -126,7 +105,10 @@ def violations(path, text):
     if layer not in ALLOWED:
         return [f"{path}: folder '{layer}' is not in the table of tests/architecture/include_edges.py"]
     found = []
+    tests_only = ALLOWED_TO_TESTS.get(layer, set()) if source_tree.is_test(path) else set()
     for name in source_tree.includes(text):
+        if name.startswith("tests/") and not source_tree.is_test(path):
+            found.append(f"{path}: the product includes {name}")
         if not name.startswith("reprise/"):
             # Full include paths only: a relative one would go around this test.
             if name.endswith((".h", ".inl")) and "/" not in name and (
@@ -135,8 +117,10 @@ def violations(path, text):
                 found.append(f'{path}: includes "{name}" without its full path')
             continue
         target = layer_of(name)
+        if layer == "cudagraph" and name == "reprise/base/json.h":
+            found.append(f"{path}: the dispatcher sees no JSON; what parses it belongs in config")
         narrow = ONLY_THROUGH.get((layer, target))
-        if target != layer and target not in ALLOWED[layer]:
+        if target != layer and target not in ALLOWED[layer] | tests_only:
             allowed = ", ".join(sorted(ALLOWED[layer])) or "nothing"
             found.append(f"{path}: {layer} includes {name} ({target}); it may include {allowed}")
         elif narrow is not None and name not in narrow:

@@ -19,29 +19,32 @@ class IncludeEdges(unittest.TestCase):
     def test_the_table_has_no_cycle(self):
         self.assertEqual(include_edges.cycles(), [])
 
-    def test_parts_of_folders_are_read_from_their_cmake_files(self):
-        self.assertEqual(include_edges.layer_of("reprise/cudagraph/cudagraph_dispatcher.h"), "cudagraph_dispatch")
-        self.assertEqual(include_edges.layer_of("reprise/cudagraph/cudagraph_wrapper.h"), "cudagraph")
-        self.assertEqual(include_edges.layer_of("src/reprise/engine/scheduler_test.cpp"), "engine_scheduler")
-        self.assertEqual(include_edges.layer_of("reprise/kv_cache/kv_cache_tensors.h"), "kv_cache_tensors")
-        self.assertEqual(include_edges.layer_of("src/reprise/compile/cache/entry_reader.cpp"), "compile_cache")
+    def test_a_layer_is_the_deepest_folder_of_the_table(self):
+        self.assertEqual(include_edges.layer_of("reprise/cudagraph/cudagraph_dispatcher.h"), "cudagraph")
+        self.assertEqual(include_edges.layer_of("reprise/cudagraph/capture/cudagraph_wrapper.h"), "cudagraph/capture")
+        self.assertEqual(include_edges.layer_of("src/reprise/compile/cache/entry_reader.cpp"), "compile/cache")
         self.assertEqual(include_edges.layer_of("reprise/device/cpu/cpu_device.h"), "device")
+
+    def test_a_fixture_in_the_product_is_found(self):
+        planted = '#include "tests/support/fake_device/fake_device.h"\n'
+        self.assertEqual(len(include_edges.violations("src/reprise/engine/x.cpp", planted)), 1)
+        self.assertEqual(include_edges.violations("src/reprise/engine/x_test.cpp", planted), [])
 
     def test_a_planted_upward_edge_is_found(self):
         found = include_edges.violations(
-            "src/reprise/device/cpu/x.cpp", '#include "reprise/engine/scheduler.h"\n'
+            "src/reprise/device/cpu/x.cpp", '#include "reprise/scheduler/scheduler.h"\n'
         )
         self.assertEqual(len(found), 1)
-        self.assertIn("device includes reprise/engine/scheduler.h", found[0])
+        self.assertIn("device includes reprise/scheduler/scheduler.h", found[0])
 
     def test_a_device_type_in_the_dispatcher_half_is_found(self):
         planted = '  #  include "reprise/device/device.h"\n'
-        self.assertEqual(len(include_edges.violations("src/reprise/cudagraph/explain.h", planted)), 1)
-        self.assertEqual(include_edges.violations("src/reprise/cudagraph/capture_session.h", planted), [])
+        self.assertEqual(len(include_edges.violations("src/reprise/config/explain.h", planted)), 1)
+        self.assertEqual(include_edges.violations("src/reprise/cudagraph/capture/capture_session.h", planted), [])
 
     def test_models_see_of_graphs_only_the_forward_context(self):
         def check(header):
-            return include_edges.violations("src/reprise/models/x.h", f'#include "reprise/cudagraph/{header}"\n')
+            return include_edges.violations("src/reprise/models/x.h", f'#include "reprise/cudagraph/capture/{header}"\n')
 
         self.assertEqual(check("forward_context.h"), [])
         self.assertEqual(len(check("cudagraph_wrapper.h")), 1)

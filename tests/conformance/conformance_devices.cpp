@@ -1,6 +1,6 @@
 #include "device_conformance.h"
 #include "reprise/device/cpu/cpu_device.h"
-#include "reprise/device/fake/fake_device.h"
+#include "tests/support/fake_device/fake_device.h"
 
 namespace reprise::device::conformance {
 

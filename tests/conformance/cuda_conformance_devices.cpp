@@ -3,7 +3,7 @@
 #include "conformance_kernels.h"
 #include "device_conformance.h"
 #include "reprise/device/cuda/cuda_device.h"
-#include "reprise/device/cuda/fake_driver_fixture.h"
+#include "tests/support/fake_cuda/fake_driver_fixture.h"
 
 // The CUDA device over the fake driver, and over a real one where there is one.
 namespace reprise::device::conformance {

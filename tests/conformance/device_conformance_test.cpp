@@ -17,7 +17,7 @@
 #include "device_conformance.h"
 #include "reprise/base/error.h"
 #include "reprise/device/discardable_memory.h"
-#include "reprise/device/fake/fake_device.h"
+#include "tests/support/fake_device/fake_device.h"
 
 namespace reprise::device::conformance {
 namespace {

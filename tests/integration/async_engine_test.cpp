@@ -14,9 +14,9 @@
 
 #include "reprise/api/async_engine_loop.h"
 #include "reprise/base/error.h"
-#include "reprise/device/fake/fake_device.h"
 #include "reprise/tokenizer/tokenizer.h"
 #include "tests/integration/tiny_engine.h"
+#include "tests/support/fake_device/fake_device.h"
 
 // Requests from many threads through the bundled model. What is expected of a request is always
 // what LLM::generate, or a core of its own, says for the same prompt alone.
@@ -492,7 +492,7 @@ TEST_P(AsyncEngineLoopTest, gives_every_request_in_flight_its_last_output_before
 struct FailingDeviceCase {
   const char* name;
   cudagraph::CudagraphMode mode;
-  cudagraph::CompilationMode level;
+  config::CompilationMode level;
   uint64_t stride;  // between the calls that fail: a prime, so that calls of all kinds are hit
   Scheduling scheduling = Scheduling::sync;
 };
@@ -609,20 +609,20 @@ INSTANTIATE_TEST_SUITE_P(
     FailingDevice,
     ::testing::Values(FailingDeviceCase{"eager",
                                         cudagraph::CudagraphMode::NONE,
-                                        cudagraph::CompilationMode::NONE,
+                                        config::CompilationMode::NONE,
                                         13},
                       FailingDeviceCase{"graphs",
                                         cudagraph::CudagraphMode::FULL_AND_PIECEWISE,
-                                        cudagraph::CompilationMode::NONE,
+                                        config::CompilationMode::NONE,
                                         7},
                       FailingDeviceCase{"graphs_async",
                                         cudagraph::CudagraphMode::FULL_AND_PIECEWISE,
-                                        cudagraph::CompilationMode::NONE,
+                                        config::CompilationMode::NONE,
                                         11,
                                         Scheduling::async},
                       FailingDeviceCase{"compiled_piecewise",
                                         cudagraph::CudagraphMode::PIECEWISE,
-                                        cudagraph::CompilationMode::VLLM_COMPILE,
+                                        config::CompilationMode::VLLM_COMPILE,
                                         11}),
     [](const auto& param_info) { return std::string(param_info.param.name); });
 

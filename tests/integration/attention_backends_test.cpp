@@ -12,7 +12,7 @@ namespace {
 
 using attention::AttentionBackend;
 using attention::BackendInfo;
-using cudagraph::CompilationMode;
+using config::CompilationMode;
 using cudagraph::CudagraphMode;
 using cudagraph::CudagraphRuntimeMode;
 using testing::kMixes;

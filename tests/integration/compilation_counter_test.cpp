@@ -14,7 +14,7 @@
 namespace reprise {
 namespace {
 
-using cudagraph::CompilationMode;
+using config::CompilationMode;
 using cudagraph::CudagraphMode;
 using testing::TinyEngine;
 using testing::TinyEngineOptions;

@@ -214,7 +214,7 @@ class CompileCacheKey : public ::testing::Test {
     config_.hidden_size = 64;
     config_.num_hidden_layers = 2;
     config_.layer_types.resize(2);
-    resolved_.compilation_mode = cudagraph::CompilationMode::VLLM_COMPILE;
+    resolved_.compilation_mode = config::CompilationMode::VLLM_COMPILE;
     resolved_.splitting_ops = {"attention"};
   }
   std::string key() const {
@@ -229,8 +229,8 @@ class CompileCacheKey : public ::testing::Test {
   }
 
   EngineArgs args_;
-  cudagraph::ResolvedConfig resolved_;
-  cudagraph::CompilationConfig compilation_;
+  config::ResolvedConfig resolved_;
+  config::CompilationConfig compilation_;
   weights::ModelConfig config_;
   kernels::Isa isa_ = kernels::Isa::avx2;
   DType dtype_ = DType::bf16;
@@ -273,9 +273,7 @@ TEST_F(CompileCacheKey, changes_with_all_that_decides_the_program) {
       {"max_model_len", [](Open& k) { k.max_model_len_ = 256; }},
       {"block_size", [](Open& k) { k.args_.block_size = 32; }},
       {"level",
-       [](Open& k) {
-         k.resolved_.compilation_mode = cudagraph::CompilationMode::DYNAMO_TRACE_ONCE;
-       }},
+       [](Open& k) { k.resolved_.compilation_mode = config::CompilationMode::DYNAMO_TRACE_ONCE; }},
       {"splitting_ops", [](Open& k) { k.resolved_.splitting_ops = {"attention", "kv_write"}; }},
       {"partition", [](Open& k) { k.compilation_.use_inductor_graph_partition = true; }},
       {"a pass", [](Open& k) { k.resolved_.pass_config.fuse_rope_kvcache = true; }},

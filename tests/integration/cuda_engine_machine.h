@@ -3,13 +3,13 @@
 #include <memory>
 #include <span>
 
-#include "reprise/compile/codegen/nvrtc/nvrtc_api_fixture.h"
 #include "reprise/device/cuda/cuda_device.h"
 #include "reprise/device/cuda/cuda_device_impl.h"
 #include "reprise/kernels/cuda/code_target.h"
-#include "reprise/kernels/cuda/cuda_machine_fixture.h"
 #include "reprise/kernels/cuda/flashinfer_table.h"
 #include "tests/integration/tiny_engine.h"
+#include "tests/support/fake_cuda/cuda_machine_fixture.h"
+#include "tests/support/fake_cuda/nvrtc_api_fixture.h"
 
 namespace reprise::testing {
 

@@ -1,9 +1,9 @@
 #include <gtest/gtest.h>
 
 #include "reprise/engine/engine_core.h"
-#include "reprise/engine/memory_profile.h"
 #include "reprise/kernels/cuda/cuda_kernels.h"
 #include "reprise/kernels/cuda/row_sampler.h"
+#include "reprise/runner/memory_profile.h"
 #include "tests/integration/cuda_engine_machine.h"
 #include "tests/integration/step_outcome.h"
 
@@ -12,7 +12,7 @@
 namespace reprise {
 namespace {
 
-using cudagraph::CompilationMode;
+using config::CompilationMode;
 using cudagraph::CudagraphMode;
 using cudagraph::CudagraphRuntimeMode;
 using testing::CudaEngineMachine;

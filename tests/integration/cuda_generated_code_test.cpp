@@ -15,7 +15,7 @@ namespace reprise {
 namespace {
 
 namespace fs = std::filesystem;
-using cudagraph::CompilationMode;
+using config::CompilationMode;
 using cudagraph::CudagraphMode;
 using cudagraph::CudagraphRuntimeMode;
 using testing::CudaEngineMachine;

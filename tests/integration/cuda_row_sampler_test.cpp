@@ -7,8 +7,8 @@
 #include <random>
 #include <vector>
 
-#include "reprise/kernels/cuda/cuda_machine_fixture.h"
 #include "reprise/sampling/sampler.h"
+#include "tests/support/fake_cuda/cuda_machine_fixture.h"
 
 // The GPU's sampler against the CPU's, which uses the same random numbers.
 namespace reprise::kernels::cuda {

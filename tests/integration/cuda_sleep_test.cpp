@@ -7,7 +7,7 @@
 
 #include "reprise/api/engine_memory.h"
 #include "reprise/engine/engine_core.h"
-#include "reprise/engine/memory_profile.h"
+#include "reprise/runner/memory_profile.h"
 #include "tests/integration/cuda_engine_machine.h"
 
 // Engines on CUDA that give memory back while they sleep.
@@ -17,7 +17,7 @@ namespace {
 using api::EngineMemory;
 using api::EngineParts;
 using api::SleepLevel;
-using cudagraph::CompilationMode;
+using config::CompilationMode;
 using cudagraph::CudagraphMode;
 using testing::CudaEngineMachine;
 using testing::TinyEngine;

@@ -11,7 +11,7 @@
 namespace reprise {
 namespace {
 
-using cudagraph::CompilationMode;
+using config::CompilationMode;
 using cudagraph::CudagraphMode;
 using cudagraph::CudagraphRuntimeMode;
 using testing::Mix;

@@ -6,8 +6,8 @@
 #include "reprise/base/error.h"
 #include "reprise/device/cpu/cpu_features.h"
 #include "reprise/engine/engine_core.h"
-#include "reprise/engine/model_runner.h"
 #include "reprise/kernels/isa.h"
+#include "reprise/runner/model_runner.h"
 #include "reprise/tokenizer/tokenizer.h"
 #include "tests/integration/allocation_count.h"
 

@@ -12,7 +12,7 @@
 namespace reprise {
 namespace {
 
-using cudagraph::CompilationMode;
+using config::CompilationMode;
 using cudagraph::CudagraphMode;
 using cudagraph::DispatchReason;
 using sampling::PositionLogprobs;

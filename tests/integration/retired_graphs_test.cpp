@@ -1,9 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "reprise/device/fake/fake_device.h"
 #include "reprise/engine/engine_core.h"
 #include "tests/integration/tiny_engine.h"
+#include "tests/support/fake_device/fake_device.h"
 
 // Invariant 7 inside a whole engine: a graph that cannot be captured, or not be replayed any more,
 // is retired with its reason and changes no token.

@@ -14,10 +14,10 @@ inline constexpr std::array kModes = {cudagraph::CudagraphMode::NONE,
                                       cudagraph::CudagraphMode::FULL,
                                       cudagraph::CudagraphMode::FULL_DECODE_ONLY,
                                       cudagraph::CudagraphMode::FULL_AND_PIECEWISE};
-inline constexpr std::array kLevels = {cudagraph::CompilationMode::NONE,
-                                       cudagraph::CompilationMode::STOCK_TORCH_COMPILE,
-                                       cudagraph::CompilationMode::DYNAMO_TRACE_ONCE,
-                                       cudagraph::CompilationMode::VLLM_COMPILE};
+inline constexpr std::array kLevels = {config::CompilationMode::NONE,
+                                       config::CompilationMode::STOCK_TORCH_COMPILE,
+                                       config::CompilationMode::DYNAMO_TRACE_ONCE,
+                                       config::CompilationMode::VLLM_COMPILE};
 inline constexpr std::array kMixes = {Mix::prefill, Mix::uniform_decode, Mix::mixed, Mix::chunked};
 
 /// The logits that were asked for and every byte of the cache.

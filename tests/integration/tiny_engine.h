@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "reprise/api/compile_model.h"
-#include "reprise/cudagraph/resolution.h"
+#include "reprise/config/resolution.h"
 #include "reprise/device/cpu/cpu_device.h"
 #include "reprise/device/cpu/cpu_features.h"
-#include "reprise/engine/model_runner.h"
+#include "reprise/runner/model_runner.h"
 #include "reprise/weights/checkpoint.h"
 #include "reprise/weights/dummy_weights.h"
 #include "reprise/weights/model_config.h"
@@ -34,9 +34,9 @@ inline constexpr const char* kTinyQwen3Config = R"({
 
 struct TinyEngineOptions {
   cudagraph::CudagraphMode mode = cudagraph::CudagraphMode::FULL_AND_PIECEWISE;
-  cudagraph::CompilationMode level = cudagraph::CompilationMode::NONE;
+  config::CompilationMode level = config::CompilationMode::NONE;
   /// Everything else of the compilation config; mode and cudagraph_mode are above.
-  cudagraph::CompilationConfig compilation = {};
+  config::CompilationConfig compilation = {};
   bool enforce_eager = false;
   int32_t max_num_tokens = 64;
   int32_t max_num_reqs = 16;
@@ -79,7 +79,7 @@ class TinyEngine {
         weights_(open_weights(options, config_)),
         parameters_(*weights_, options.dtype, *device_, execution_.stream(), execution_.executor()),
         model_(models::create_model(config_, config_.max_position_embeddings, parameters_)) {
-    cudagraph::ResolutionInputs inputs;
+    config::ResolutionInputs inputs;
     inputs.compilation = options.compilation;
     inputs.enforce_eager = options.enforce_eager;
     inputs.compilation.cudagraph_mode = options.mode;
@@ -90,7 +90,7 @@ class TinyEngine {
     inputs.attention = {{std::string(backend.name), backend.support}};
     inputs.max_num_seqs = options.max_num_reqs;
     inputs.max_num_batched_tokens = options.max_num_tokens;
-    resolved_ = cudagraph::resolve(inputs);
+    resolved_ = config::resolve(inputs);
     runner_ = std::make_unique<engine::ModelRunner>(
         execution_,
         *model_,
@@ -108,19 +108,19 @@ class TinyEngine {
                          .block_size = kBlockSize,
                          .head_dim = config_.head_dim,
                          .dtype = options.dtype},
-            .dispatcher = cudagraph::dispatcher_options(inputs, resolved_),
+            .dispatcher = config::dispatcher_options(inputs, resolved_),
             .attention = &backend,
             .split_plan = options.split_plan,
             .num_warmups = options.num_warmups,
             .copy_inputs = options.copy_inputs});
-    if (resolved_.compilation_mode != cudagraph::CompilationMode::NONE)
+    if (resolved_.compilation_mode != config::CompilationMode::NONE)
       compile(options, inputs.compilation);
   }
 
   [[nodiscard]] engine::ModelRunner& runner() { return *runner_; }
   [[nodiscard]] engine::Execution& execution() { return execution_; }
   [[nodiscard]] const weights::ModelConfig& config() const { return config_; }
-  [[nodiscard]] const cudagraph::ResolvedConfig& resolved() const { return resolved_; }
+  [[nodiscard]] const config::ResolvedConfig& resolved() const { return resolved_; }
   [[nodiscard]] size_t weight_bytes() const { return parameters_.total_bytes(); }
   [[nodiscard]] models::Parameters& parameters() { return parameters_; }
   [[nodiscard]] const weights::WeightSource& weights() const { return *weights_; }
@@ -173,7 +173,7 @@ class TinyEngine {
 
  private:
   // As the api does it.
-  void compile(const TinyEngineOptions& options, const cudagraph::CompilationConfig& wish) {
+  void compile(const TinyEngineOptions& options, const config::CompilationConfig& wish) {
     api::EngineArgs args;
     args.disable_compile_cache = options.compile_cache.empty();
     args.compile_cache_root = options.compile_cache;
@@ -223,7 +223,7 @@ class TinyEngine {
   std::unique_ptr<weights::WeightSource> weights_;
   models::Parameters parameters_;
   std::unique_ptr<models::CausalLM> model_;
-  cudagraph::ResolvedConfig resolved_;
+  config::ResolvedConfig resolved_;
   std::unique_ptr<engine::ModelRunner> runner_;
   api::CompilationReport compilation_;
 };

@@ -17,7 +17,7 @@
 #include "reprise/compile/cache/compile_cache.h"
 #include "reprise/compile/codegen/compiler_interface.h"
 #include "reprise/compile/compile_program.h"
-#include "reprise/compile/launch_count.h"
+#include "reprise/compile/report/launch_count.h"
 #include "reprise/kernels/linear_rope_kv_write/linear_rope_kv_write.h"
 #include "reprise/kernels/row_group/row_group_arguments.h"
 #include "reprise/program/artifact.h"
@@ -27,7 +27,7 @@
 namespace reprise::api {
 namespace {
 
-using cudagraph::CompilationMode;
+using config::CompilationMode;
 
 // Files of a cache entry: which program runs which batches, then each program and its code.
 constexpr const char* kRangesFile = "ranges.json";
@@ -46,7 +46,7 @@ bool is_on(const char* name) {
 
 // ---- which backend ----
 
-bool wants_code(const cudagraph::CompilationConfig& compilation) {
+bool wants_code(const config::CompilationConfig& compilation) {
   return compilation.use_inductor && compilation.backend != "eager";
 }
 
@@ -102,7 +102,7 @@ std::vector<compile::CompileRange> compile_ranges(const CompileInputs& inputs) {
 compile::PassOptions pass_options(const CompileInputs& inputs,
                                   const compile::CompileRange& range,
                                   bool generates_code) {
-  const cudagraph::PassConfig& wish = inputs.resolved.pass_config;
+  const config::PassConfig& wish = inputs.resolved.pass_config;
   const bool has_patterns = is_split(inputs);
   const auto on = [&](const std::optional<bool>& flag) {
     return has_patterns && flag.value_or(false);
@@ -335,7 +335,7 @@ void ask_backends(compile::PassOptions& options, compile::CompilerInterface* com
 }
 
 // Switches of vLLM's that change nothing here, if somebody turned them on.
-void warn_of_idle_switches(const cudagraph::PassConfig& asked, std::vector<std::string>& warnings) {
+void warn_of_idle_switches(const config::PassConfig& asked, std::vector<std::string>& warnings) {
   const auto warn =
       [&](const std::optional<bool>& flag, std::string_view name, std::string_view why) {
         if (flag.value_or(false))
@@ -515,7 +515,7 @@ compile::CacheKey cache_key(const CompileInputs& inputs) {
       .add("dtype", dtype_name(inputs.dtype))
       .add("max_model_len", fmt::to_string(inputs.max_model_len))
       .add("block_size", fmt::to_string(inputs.args.block_size))
-      .add("level", cudagraph::to_string(inputs.resolved.compilation_mode))
+      .add("level", config::to_string(inputs.resolved.compilation_mode))
       .add("splitting_ops", fmt::format("{}", fmt::join(inputs.resolved.splitting_ops, ",")))
       .add("partition_after_passes", fmt::to_string(partitions_after_passes(inputs)))
       .add("passes", passes_text(inputs, generator != nullptr))

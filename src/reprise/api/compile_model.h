@@ -12,11 +12,11 @@
 #include "reprise/compile/cache/cache_key.h"
 #include "reprise/compile/compilation_counter.h"
 #include "reprise/compile/pipeline.h"
-#include "reprise/cudagraph/resolution.h"
-#include "reprise/engine/model_runner.h"
+#include "reprise/config/resolution.h"
 #include "reprise/kernels/isa.h"
 #include "reprise/program/program.h"
 #include "reprise/program/split.h"
+#include "reprise/runner/model_runner.h"
 #include "reprise/weights/model_config.h"
 
 namespace reprise::api {
@@ -54,8 +54,8 @@ struct CompilationStages {
 /// Everything about an engine that its compiled program depends on.
 struct CompileInputs {
   const EngineArgs& args;
-  const cudagraph::ResolvedConfig& resolved;
-  const cudagraph::CompilationConfig& compilation;
+  const config::ResolvedConfig& resolved;
+  const config::CompilationConfig& compilation;
   const weights::ModelConfig& config;
   kernels::Isa isa;
   DType dtype;

@@ -6,9 +6,9 @@
 #include <string>
 
 #include "reprise/base/json.h"
-#include "reprise/cudagraph/compilation_config.h"
-#include "reprise/engine/scheduler.h"
+#include "reprise/config/compilation_config.h"
 #include "reprise/sampling/sampling_params.h"
+#include "reprise/scheduler/scheduler.h"
 
 namespace reprise::api {
 
@@ -50,8 +50,8 @@ struct EngineArgs {
   std::string attention_backend = "auto";
   int32_t flash_attn_version = 0;  // of FLASH_ATTN: 2 or 3; 0 = 3
   bool enforce_eager = false;
-  cudagraph::OptimizationLevel optimization_level = cudagraph::OptimizationLevel::O2;
-  Json compilation_config = Json::object();  // see cudagraph::parse_compilation_config
+  config::OptimizationLevel optimization_level = config::OptimizationLevel::O2;
+  Json compilation_config = Json::object();  // see config::parse_compilation_config
   /// Where compiled programs are kept; empty: REPRISE_CACHE_ROOT, else ~/.cache/reprise.
   std::filesystem::path compile_cache_root;
   bool disable_compile_cache = false;  // compile anew, keep nothing

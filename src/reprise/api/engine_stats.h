@@ -5,10 +5,10 @@
 #include <optional>
 #include <vector>
 
-#include "reprise/api/histogram.h"
 #include "reprise/api/sleep.h"
+#include "reprise/base/histogram.h"
 #include "reprise/cudagraph/dispatch_ledger.h"
-#include "reprise/engine/step_times.h"
+#include "reprise/runner/step_times.h"
 
 namespace reprise::api {
 

@@ -14,9 +14,9 @@
 #include "reprise/device/cpu/cpu_device.h"
 #include "reprise/device/cpu/cpu_features.h"
 #include "reprise/engine/bad_words.h"
-#include "reprise/engine/execution.h"
-#include "reprise/engine/memory_profile.h"
 #include "reprise/kernels/accelerator.h"
+#include "reprise/runner/execution.h"
+#include "reprise/runner/memory_profile.h"
 #include "reprise/structured_output/token_bytes.h"
 #include "reprise/tokenizer/tokenizer.h"
 #include "reprise/weights/checkpoint.h"
@@ -186,7 +186,7 @@ struct LLM::Impl {
   StartupReport report;
   CompilationStages* stages = nullptr;          // for whom they are of interest
   std::optional<CompiledFiles> compiled_files;  // until the engine's own runner has them
-  cudagraph::ResolutionInputs resolution_inputs;
+  config::ResolutionInputs resolution_inputs;
   weights::ModelConfig config;
   weights::GenerationConfig generation;
   kernels::Isa isa = kernels::Isa::scalar;
@@ -258,8 +258,8 @@ void LLM::Impl::resolve_graphs() {
   require_positive("--block-size", args.block_size);
   report.attention =
       &attention::find_attention_backend(args.attention_backend, args.flash_attn_version);
-  cudagraph::ParsedCompilationConfig parsed =
-      cudagraph::parse_compilation_config(args.compilation_config);
+  config::ParsedCompilationConfig parsed =
+      config::parse_compilation_config(args.compilation_config);
   report.warnings = std::move(parsed.warnings);
   resolution_inputs.compilation = std::move(parsed.config);
   resolution_inputs.optimization_level = args.optimization_level;
@@ -267,7 +267,7 @@ void LLM::Impl::resolve_graphs() {
   resolution_inputs.attention = {{std::string(report.attention->name), report.attention->support}};
   resolution_inputs.max_num_seqs = args.max_num_seqs;
   resolution_inputs.max_num_batched_tokens = args.max_num_batched_tokens;
-  report.resolved = cudagraph::resolve(resolution_inputs);
+  report.resolved = config::resolve(resolution_inputs);
   report.warnings.insert(
       report.warnings.end(), report.resolved.warnings.begin(), report.resolved.warnings.end());
 }
@@ -370,7 +370,7 @@ void LLM::Impl::build_runner() {
   report.num_kv_blocks = layout.num_blocks;
   report.kv_block_size = args.block_size;
   report.kv_cache_bytes = static_cast<size_t>(layout.num_blocks) * layout.bytes_per_block();
-  runner = create_runner(layout, cudagraph::dispatcher_options(resolution_inputs, report.resolved));
+  runner = create_runner(layout, config::dispatcher_options(resolution_inputs, report.resolved));
 }
 
 int64_t LLM::Impl::cache_bytes() {
@@ -383,7 +383,7 @@ int64_t LLM::Impl::cache_bytes() {
 int64_t LLM::Impl::gpu_cache_bytes() {
   const size_t budget = gpu_memory_budget(args, device->memory());
   const cudagraph::DispatcherOptions dispatcher =
-      cudagraph::dispatcher_options(resolution_inputs, report.resolved);
+      config::dispatcher_options(resolution_inputs, report.resolved);
   cudagraph::CudagraphDispatcher planner;
   planner.initialize_cudagraph_keys(dispatcher);
   const std::unique_ptr<engine::ModelRunner> profiled =
@@ -463,7 +463,7 @@ void LLM::Impl::build_core() {
 }
 
 void LLM::Impl::compile(engine::ModelRunner& for_runner) {
-  if (report.resolved.compilation_mode == cudagraph::CompilationMode::NONE) return;
+  if (report.resolved.compilation_mode == config::CompilationMode::NONE) return;
   const Clock::time_point start = Clock::now();
   const CompileInputs inputs{
       .args = args,

@@ -15,11 +15,11 @@
 #include "reprise/api/sleep.h"
 #include "reprise/attention/attention_backend.h"
 #include "reprise/base/json.h"
-#include "reprise/cudagraph/capture_session.h"
+#include "reprise/config/resolution.h"
+#include "reprise/cudagraph/capture/capture_session.h"
 #include "reprise/cudagraph/dispatch_ledger.h"
-#include "reprise/cudagraph/resolution.h"
-#include "reprise/engine/memory_profile.h"
 #include "reprise/engine/output_processor.h"
+#include "reprise/runner/memory_profile.h"
 #include "reprise/sampling/sampling_params.h"
 #include "reprise/structured_output/grammar_compiler.h"
 
@@ -72,7 +72,7 @@ struct StartupReport {
   double total_seconds = 0;
   std::vector<StartupStage> stages;  // one after the other; together almost total_seconds
   const attention::BackendInfo* attention = nullptr;  // of the list of backends
-  cudagraph::ResolvedConfig resolved;
+  config::ResolvedConfig resolved;
   CompilationReport compilation;
   cudagraph::CaptureReport capture;
   size_t graph_bytes = 0;  // executables and their pool

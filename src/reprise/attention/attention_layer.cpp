@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "reprise/cudagraph/breakable_capture.h"
+#include "reprise/cudagraph/capture/breakable_capture.h"
 #include "reprise/tensor/ops.h"
 
 namespace reprise::attention {

@@ -3,8 +3,8 @@
 #include <cstdint>
 
 #include "reprise/attention/attention_metadata.h"
-#include "reprise/cudagraph/forward_context.h"
-#include "reprise/kv_cache/kv_cache_tensors.h"
+#include "reprise/cudagraph/capture/forward_context.h"
+#include "reprise/kv_cache/tensors/kv_cache_tensors.h"
 #include "reprise/tensor/tensor.h"
 
 namespace reprise::attention {

@@ -6,12 +6,12 @@
 #include <string_view>
 #include <utility>
 
-#include "reprise/compile/launch_count.h"
+#include "reprise/compile/report/launch_count.h"
 
 namespace reprise::cli {
 namespace {
 
-using cudagraph::CompilationMode;
+using config::CompilationMode;
 
 // "name value" lines as an object of numbers.
 template <typename Number>

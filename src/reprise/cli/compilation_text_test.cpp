@@ -9,7 +9,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-api::StartupReport report_at(cudagraph::CompilationMode level) {
+api::StartupReport report_at(config::CompilationMode level) {
   api::StartupReport report;
   report.resolved.compilation_mode = level;
   report.compilation.backend = "llvm";
@@ -25,7 +25,7 @@ TEST(CompilationText, launches_are_compared_only_with_what_is_known) {
 }
 
 TEST(CompilationText, tells_why_a_level_does_not_run) {
-  api::StartupReport report = report_at(cudagraph::CompilationMode::VLLM_COMPILE);
+  api::StartupReport report = report_at(config::CompilationMode::VLLM_COMPILE);
   report.compilation.refused = "op 3: a branch on the number of tokens";
   report.compilation.compiled_launches = 0;
   EXPECT_EQ(
@@ -39,12 +39,12 @@ TEST(CompilationText, tells_why_a_level_does_not_run) {
 }
 
 TEST(CompilationText, level_0_says_that_nothing_is_compiled) {
-  EXPECT_THAT(compilation_line(report_at(cudagraph::CompilationMode::NONE), 0),
+  EXPECT_THAT(compilation_line(report_at(config::CompilationMode::NONE), 0),
               HasSubstr("nothing is compiled"));
 }
 
 TEST(CompilationText, tells_what_became_of_the_cache) {
-  api::StartupReport report = report_at(cudagraph::CompilationMode::VLLM_COMPILE);
+  api::StartupReport report = report_at(config::CompilationMode::VLLM_COMPILE);
   EXPECT_THAT(compilation_line(report, 76), HasSubstr("compile cache unused: no entry"));
   report.compilation.cache_saved = "saved";
   EXPECT_THAT(compilation_line(report, 76), HasSubstr("compile cache miss (no entry), saved"));
@@ -54,12 +54,12 @@ TEST(CompilationText, tells_what_became_of_the_cache) {
   report.compilation.cache_outcome.clear();
   EXPECT_THAT(compilation_line(report, 76), Not(HasSubstr("cache")));
   report.compilation.cache_outcome = "disabled";
-  report.resolved.compilation_mode = cudagraph::CompilationMode::DYNAMO_TRACE_ONCE;
+  report.resolved.compilation_mode = config::CompilationMode::DYNAMO_TRACE_ONCE;
   EXPECT_THAT(compilation_line(report, 76), HasSubstr("only level 3 is"));
 }
 
 TEST(CompilationText, json_has_counters_and_seconds_by_name) {
-  api::StartupReport report = report_at(cudagraph::CompilationMode::VLLM_COMPILE);
+  api::StartupReport report = report_at(config::CompilationMode::VLLM_COMPILE);
   report.compilation.counter.num_unique_pieces = 3;
   report.compilation.seconds.trace = 0.5;
   const Json json = compilation_to_json(report, 76);

@@ -9,9 +9,9 @@
 
 #include "reprise/cli/compilation_text.h"
 #include "reprise/cli/progress.h"
-#include "reprise/compile/launch_count.h"
-#include "reprise/compile/render_split.h"
-#include "reprise/compile/split_outline.h"
+#include "reprise/compile/report/launch_count.h"
+#include "reprise/compile/report/render_split.h"
+#include "reprise/compile/report/split_outline.h"
 #include "reprise/program/text.h"
 
 namespace reprise::cli {

@@ -33,9 +33,9 @@ engine::SchedulingPolicy parse_policy(std::string_view text) {
       fmt::format("--scheduling-policy: '{}' is not one of fcfs, priority", text));
 }
 
-cudagraph::CompilationMode parse_level(std::string_view text) {
+config::CompilationMode parse_level(std::string_view text) {
   try {
-    return cudagraph::parse_compilation_mode(text);
+    return config::parse_compilation_mode(text);
   } catch (const InvalidArgument& error) {
     throw InvalidArgument(fmt::format("--level: {}", error.what()));
   }
@@ -74,7 +74,7 @@ void add_float(OptionTable& table, std::string name, std::string help, float& ta
 
 void add_compilation_options(OptionTable& table,
                              Json& compilation_config,
-                             cudagraph::OptimizationLevel& level) {
+                             config::OptimizationLevel& level) {
   table.add({.name = "compilation-config",
              .short_name = "-cc",
              .group = kGraphs,
@@ -84,14 +84,14 @@ void add_compilation_options(OptionTable& table,
              .apply =
                  [&compilation_config](std::string_view value) {
                    const Json document = parse_json(value, "--compilation-config");
-                   cudagraph::merge_compilation_json(
+                   config::merge_compilation_json(
                        compilation_config,
                        document.is_number_integer() ? Json{{"mode", document}} : document);
                  },
              .apply_dotted =
                  [&compilation_config](std::string_view path, std::string_view value) {
-                   cudagraph::assign_compilation_field(compilation_config,
-                                                       fmt::format("{}={}", path, value));
+                   config::assign_compilation_field(compilation_config,
+                                                    fmt::format("{}={}", path, value));
                  },
              .merged = [&compilation_config] { return compilation_config.dump(); },
              .example = "{}"});
@@ -132,7 +132,7 @@ void add_compilation_options(OptionTable& table,
        .help = "Fills what is left unset: O0 eager, O1 piecewise graphs, O2 and O3 both kinds.",
        .default_text = "2",
        .apply =
-           [&level](std::string_view value) { level = cudagraph::parse_optimization_level(value); },
+           [&level](std::string_view value) { level = config::parse_optimization_level(value); },
        .choices = {"0", "1", "2", "3"}});
 }
 

@@ -20,7 +20,7 @@ void add_engine_options(OptionTable& table, api::EngineArgs& args);
 /// -cc / --compilation-config and -O: also for commands that load nothing.
 void add_compilation_options(OptionTable& table,
                              Json& compilation_config,
-                             cudagraph::OptimizationLevel& level);
+                             config::OptimizationLevel& level);
 
 /// --attention-backend and --flash-attn-version: also for commands that load nothing.
 void add_attention_options(OptionTable& table, std::string& backend, int32_t& flash_attn_version);

@@ -10,7 +10,7 @@
 #include "reprise/cli/commands.h"
 #include "reprise/cli/compilation_text.h"
 #include "reprise/cli/engine_options.h"
-#include "reprise/cudagraph/explain.h"
+#include "reprise/config/explain.h"
 
 namespace reprise::cli {
 namespace {
@@ -32,7 +32,7 @@ cudagraph::AttentionCGSupport parse_support(std::string_view text) {
 }
 
 struct ExplainArguments {
-  cudagraph::ResolutionInputs inputs;
+  config::ResolutionInputs inputs;
   std::string attention_backend = "auto";
   int32_t flash_attn_version = 0;
   std::optional<cudagraph::AttentionCGSupport> attention_support;
@@ -99,24 +99,24 @@ OptionTable make_table(ExplainArguments& arguments) {
   return table;
 }
 
-cudagraph::Explanation explain(ExplainArguments& arguments) {
+config::Explanation explain(ExplainArguments& arguments) {
   const attention::BackendInfo& backend =
       attention::find_attention_backend(arguments.attention_backend, arguments.flash_attn_version);
   arguments.inputs.attention = {
       {std::string(backend.name), arguments.attention_support.value_or(backend.support)}};
   if (arguments.enable_lora) arguments.inputs.lora.max_loras = arguments.max_loras;
   try {
-    cudagraph::ParsedCompilationConfig parsed =
-        cudagraph::parse_compilation_config(arguments.compilation_config);
+    config::ParsedCompilationConfig parsed =
+        config::parse_compilation_config(arguments.compilation_config);
     arguments.inputs.compilation = std::move(parsed.config);
-    cudagraph::Explanation explanation = cudagraph::explain(arguments.inputs, arguments.batches);
+    config::Explanation explanation = config::explain(arguments.inputs, arguments.batches);
     if (explanation.resolved) {
       auto& warnings = explanation.resolved->warnings;
       warnings.insert(warnings.begin(), parsed.warnings.begin(), parsed.warnings.end());
     }
     return explanation;
   } catch (const InvalidArgument& error) {
-    cudagraph::Explanation explanation;
+    config::Explanation explanation;
     explanation.error = error.what();
     return explanation;
   }
@@ -149,7 +149,7 @@ int run_explain(std::span<const std::string> arguments) {
   const std::span<const std::string> positional = configuration->positional();
   if (positional.size() > 1) throw InvalidArgument("explain takes at most one MODEL");
   if (!positional.empty()) parsed.model = positional[0];
-  const cudagraph::Explanation explanation = explain(parsed);
+  const config::Explanation explanation = explain(parsed);
   std::optional<api::StartupReport> compiled;
   if (parsed.compile && !explanation.error) compiled = compile(parsed);
   if (parsed.json) {

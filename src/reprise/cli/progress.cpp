@@ -112,7 +112,7 @@ void StartupProgress::summarize(api::LLM& llm) const {
                "{}\n{}",
                compilation_line(report, find_traced_launches(llm)),
                compilation_details(report.compilation));
-    for (const cudagraph::ResolutionReason& reason : report.resolved.reasons) {
+    for (const config::ResolutionReason& reason : report.resolved.reasons) {
       fmt::print(stderr, "  {}: {}\n", reason.rule, reason.text);
     }
   }

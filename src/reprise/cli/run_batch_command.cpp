@@ -235,13 +235,13 @@ int run_run_batch(std::span<const std::string> raw_arguments) {
   static_cast<void>(LineReader(arguments.input_file));  // before a model is loaded
 
   server::ServerOptions options;
-  options.model_path = options.model_root = arguments.engine.model.string();
-  options.served_model_names = arguments.served_model_names;
-  if (options.served_model_names.empty()) options.served_model_names = {options.model_root};
-  options.model_root = options.served_model_names[0];
-  options.max_num_seqs = arguments.engine.max_num_seqs;
+  options.model.path = options.model.root = arguments.engine.model.string();
+  options.model.names = arguments.served_model_names;
+  if (options.model.names.empty()) options.model.names = {options.model.root};
+  options.model.root = options.model.names[0];
+  options.generations.max_num_seqs = arguments.engine.max_num_seqs;
   // A request may ask for many answers (n): room for all that can be in flight.
-  options.max_waiting_requests = kMaxRequestsInFlight * 256;
+  options.generations.max_waiting_requests = kMaxRequestsInFlight * 256;
 
   StartupProgress progress(arguments.verbose);
   api::AsyncEngine engine(arguments.engine, progress.observer());

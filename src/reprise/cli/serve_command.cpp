@@ -19,8 +19,8 @@
 #include "reprise/cli/vllm_flags.h"
 #include "reprise/output_parsers/reasoning_parser.h"
 #include "reprise/output_parsers/tool_parser.h"
-#include "reprise/server/access.h"
 #include "reprise/server/api_server.h"
+#include "reprise/server/http/access.h"
 
 namespace reprise::cli {
 namespace {
@@ -128,17 +128,17 @@ OptionTable make_table(api::EngineArgs& engine, server::ServerOptions& server, L
              .apply =
                  [&server](std::string_view value) {
                    if (value.empty()) throw InvalidArgument("--served-model-name: needs a name");
-                   server.served_model_names.emplace_back(value);
+                   server.model.names.emplace_back(value);
                  },
              .takes_several = true});
   table.add_integer("max-waiting-requests",
                     kServer,
                     "Requests that may wait beyond --max-num-seqs; more get 429.",
-                    server.max_waiting_requests);
+                    server.generations.max_waiting_requests);
   table.add_switch("enable-prompt-tokens-details",
                    kServer,
                    "Say in `usage` how many tokens of a prompt were cached.",
-                   server.enable_prompt_tokens_details);
+                   server.generations.enable_prompt_tokens_details);
   add_request_options(table, server.requests);
   table.add_integer("shutdown-timeout",
                     kServer,
@@ -154,19 +154,20 @@ OptionTable make_table(api::EngineArgs& engine, server::ServerOptions& server, L
       "enable-log-requests",
       kServer,
       "Log the parameters of each request; its text only with VLLM_LOGGING_LEVEL=DEBUG.",
-      server.request_log.is_enabled);
+      server.generations.request_log.is_enabled);
   table.add_switch("enable-log-outputs",
                    kServer,
                    "Log the text of each answer when it ends; needs --enable-log-requests.",
-                   server.request_log.with_outputs);
+                   server.generations.request_log.with_outputs);
   table.add({.name = "max-log-len",
              .group = kServer,
              .value_name = "N",
              .help = "Characters, or token ids, of a logged prompt or answer.",
              .default_text = "all",
              .apply = [&server](std::string_view value) {
-               server.request_log.max_log_len = parse_human_integer("--max-log-len", value);
-               if (server.request_log.max_log_len < 0)
+               server.generations.request_log.max_log_len =
+                   parse_human_integer("--max-log-len", value);
+               if (server.generations.request_log.max_log_len < 0)
                  throw InvalidArgument("--max-log-len: must be 0 or more");
              }});
   add_answer_options(table, server.answers);
@@ -182,7 +183,7 @@ OptionTable make_table(api::EngineArgs& engine, server::ServerOptions& server, L
 void read_serve_environment(server::ServerOptions& options, LogLevel level) {
   options.keep_alive_on_engine_death =
       look_up_process_environment("VLLM_KEEP_ALIVE_ON_ENGINE_DEATH") == "1";
-  options.request_log.with_prompts = level == LogLevel::debug;
+  options.generations.request_log.with_prompts = level == LogLevel::debug;
   if (const char* text = std::getenv("VLLM_LOG_STATS_INTERVAL")) {
     const int64_t seconds = parse_human_integer("VLLM_LOG_STATS_INTERVAL", text);
     if (seconds < 1 || seconds > 86400)
@@ -258,25 +259,25 @@ int run_serve(std::span<const std::string> arguments) {
   if (!configuration) return 0;
   const LogOptions log_choices = log_options(switches.quiet);
   const Log log(log_choices);
-  if (options.max_waiting_requests < 0)
+  if (options.generations.max_waiting_requests < 0)
     throw InvalidArgument("--max-waiting-requests: must be 0 or more");
   if (options.shutdown_timeout_seconds < 0)
     throw InvalidArgument("--shutdown-timeout: must be 0 or more");
-  if (options.request_log.with_outputs && !options.request_log.is_enabled)
+  if (options.generations.request_log.with_outputs && !options.generations.request_log.is_enabled)
     throw InvalidArgument("--enable-log-outputs: needs --enable-log-requests");
-  options.log = Log(log_options(false));  // --quiet is about the start
+  options.generations.log = Log(log_options(false));  // --quiet is about the start
   read_serve_environment(options, log_choices.least);
   if (switches.disable_stats) options.log_stats_interval_seconds = 0;
   if (options.answers.enable_auto_tool_choice && options.answers.tool_call_parser.empty())
     throw InvalidArgument("--enable-auto-tool-choice: needs --tool-call-parser");
   server::check_exposure(options);  // before the model is loaded
 
-  options.model_path = options.model_root = engine_args.model.string();
-  if (options.served_model_names.empty()) options.served_model_names.push_back(options.model_root);
+  options.model.path = options.model.root = engine_args.model.string();
+  if (options.model.names.empty()) options.model.names.push_back(options.model.root);
   // A name that was given also hides where the model lies.
-  options.model_root = options.served_model_names[0];
+  options.model.root = options.model.names[0];
   options.version = kVersion;
-  options.max_num_seqs = engine_args.max_num_seqs;
+  options.generations.max_num_seqs = engine_args.max_num_seqs;
 
   fmt::print(stderr, "INFO:     Started server process [{}]\n", getpid());
   for (const std::string& name :
@@ -288,7 +289,7 @@ int run_serve(std::span<const std::string> arguments) {
   StartupProgress progress(switches.verbose);
   api::AsyncEngine engine(engine_args,
                           switches.quiet ? api::StartupObserver{} : progress.observer());
-  log_startup(log, engine.startup_report(), options.served_model_names[0]);
+  log_startup(log, engine.startup_report(), options.model.names[0]);
   raise_file_limit(options.http.limits.max_connections);
   server::ApiServer server(options, engine);
   fmt::print(stderr,

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "reprise/cli/progress.h"
-#include "reprise/server/metrics.h"
+#include "reprise/server/metrics/metrics.h"
 
 namespace reprise::cli {
 namespace {
@@ -32,7 +32,7 @@ void log_attention(const Log& log, const attention::BackendInfo& backend) {
 }
 
 void log_compilation(const Log& log, const api::StartupReport& report) {
-  if (report.resolved.compilation_mode == cudagraph::CompilationMode::NONE) {
+  if (report.resolved.compilation_mode == config::CompilationMode::NONE) {
     log.info("Compilation is off: the model's own code runs");
   } else if (!report.compilation.refused.empty()) {
     log.warning(fmt::format("Nothing was compiled: {}", report.compilation.refused));

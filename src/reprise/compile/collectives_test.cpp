@@ -7,10 +7,7 @@
 #include <memory>
 #include <random>
 
-#include "reprise/compile/decoder_fixture.h"
-#include "reprise/compile/decompose_fixture.h"
 #include "reprise/compile/pipeline.h"
-#include "reprise/compile/rank_fixture.h"
 #include "reprise/compile/scale_tokens.h"
 #include "reprise/device/cpu/cpu_device.h"
 #include "reprise/device/cpu/cpu_features.h"
@@ -18,6 +15,9 @@
 #include "reprise/kernels/isa.h"
 #include "reprise/program/interpreter.h"
 #include "reprise/program/text.h"
+#include "tests/support/compile/decoder_fixture.h"
+#include "tests/support/compile/decompose_fixture.h"
+#include "tests/support/compile/rank_fixture.h"
 
 namespace reprise::compile {
 namespace {

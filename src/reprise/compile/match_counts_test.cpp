@@ -12,9 +12,9 @@
 
 #include <gtest/gtest.h>
 
-#include "reprise/compile/decoder_fixture.h"
 #include "reprise/compile/pipeline.h"
 #include "reprise/compile/scale_tokens.h"
+#include "tests/support/compile/decoder_fixture.h"
 
 namespace reprise::compile {
 namespace {

@@ -9,16 +9,16 @@
 #include <iostream>
 #include <random>
 
-#include "reprise/compile/decompose_fixture.h"
 #include "reprise/compile/pipeline.h"
 #include "reprise/device/cpu/cpu_features.h"
 #include "reprise/kernels/isa.h"
 #include "reprise/program/interpreter.h"
-#include "reprise/program/model_machine_fixture.h"
-#include "reprise/program/program_fixture.h"
 #include "reprise/program/split.h"
 #include "reprise/program/text.h"
 #include "reprise/tensor/view.h"
+#include "tests/support/compile/decompose_fixture.h"
+#include "tests/support/program/model_machine_fixture.h"
+#include "tests/support/program/program_fixture.h"
 
 namespace reprise::compile {
 namespace {

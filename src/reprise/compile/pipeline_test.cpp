@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "reprise/program/program_fixture.h"
 #include "reprise/program/text.h"
+#include "tests/support/program/program_fixture.h"
 
 namespace reprise::compile {
 namespace {

@@ -5,11 +5,11 @@
 #include <map>
 #include <vector>
 
-#include "reprise/program/program_fixture.h"
 #include "reprise/program/split.h"
 #include "reprise/program/text.h"
 #include "reprise/tensor/aliasing.h"
 #include "reprise/tensor/view.h"
+#include "tests/support/program/program_fixture.h"
 
 namespace reprise::compile {
 namespace {

@@ -6,12 +6,12 @@
 #include <set>
 #include <string>
 
-#include "reprise/compile/decompose_fixture.h"
 #include "reprise/compile/pipeline.h"
 #include "reprise/compile/scale_tokens.h"
-#include "reprise/program/program_fixture.h"
 #include "reprise/program/text.h"
 #include "reprise/program/verify.h"
+#include "tests/support/compile/decompose_fixture.h"
+#include "tests/support/program/program_fixture.h"
 
 namespace reprise::compile {
 namespace {

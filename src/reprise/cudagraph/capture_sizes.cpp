@@ -72,19 +72,19 @@ struct ExplicitSizes {
   std::optional<int32_t> max;
 };
 
-ExplicitSizes explicit_sizes(const CompilationConfig& config) {
-  ExplicitSizes wish{config.cudagraph_capture_sizes, config.max_cudagraph_capture_size};
-  if (!config.cuda_graph_sizes) return wish;
+ExplicitSizes explicit_sizes(const CaptureSizeRequest& request) {
+  ExplicitSizes wish{request.cudagraph_capture_sizes, request.max_cudagraph_capture_size};
+  if (!request.cuda_graph_sizes) return wish;
   if (wish.list || wish.max) {
     throw InvalidArgument(
         fmt::format("cuda_graph_sizes and {} are both set and mean the same; keep {}",
                     wish.list ? "cudagraph_capture_sizes" : "max_cudagraph_capture_size",
                     wish.list ? "cudagraph_capture_sizes" : "max_cudagraph_capture_size"));
   }
-  if (config.cuda_graph_sizes->size() == 1) {
-    wish.max = config.cuda_graph_sizes->front();
+  if (request.cuda_graph_sizes->size() == 1) {
+    wish.max = request.cuda_graph_sizes->front();
   } else {
-    wish.list = config.cuda_graph_sizes;
+    wish.list = request.cuda_graph_sizes;
   }
   return wish;
 }
@@ -266,13 +266,13 @@ CaptureSizes reprise_sizes(const ExplicitSizes& wish,
 }
 
 // Source: ATOM; entries are batch sizes, a graph has batch size x query length tokens.
-CaptureSizes atom_sizes(const CompilationConfig& config,
+CaptureSizes atom_sizes(const CaptureSizeRequest& request,
                         const CaptureSizeInputs& in,
                         CudagraphMode mode) {
   Sizes requests;
-  const Sizes pattern = config.cuda_graph_sizes.value_or(Sizes{512});
-  if (config.cudagraph_capture_sizes) {
-    requests = *config.cudagraph_capture_sizes;
+  const Sizes pattern = request.cuda_graph_sizes.value_or(Sizes{512});
+  if (request.cudagraph_capture_sizes) {
+    requests = *request.cudagraph_capture_sizes;
   } else if (pattern.size() == 1) {
     requests = {1, 2, 4, 8};
     for (int32_t n = 16; n <= pattern.front(); n += 16) requests.push_back(n);
@@ -284,8 +284,8 @@ CaptureSizes atom_sizes(const CompilationConfig& config,
   CaptureSizes result;
   const int32_t q = in.uniform_decode_query_len;
   int32_t widest = largest_decode_batch(in.max_num_seqs, in.max_num_batched_tokens, q);
-  if (config.max_cudagraph_capture_size) {
-    widest = std::min(widest, *config.max_cudagraph_capture_size / q);
+  if (request.max_cudagraph_capture_size) {
+    widest = std::min(widest, *request.max_cudagraph_capture_size / q);
   }
   const size_t asked = requests.size();
   std::erase_if(requests, [&](int32_t n) { return n > widest; });
@@ -339,6 +339,18 @@ void check_inputs(const CaptureSizeInputs& in) {
 
 }  // namespace
 
+std::string_view to_string(CaptureSizeRule rule) noexcept {
+  switch (rule) {
+    case CaptureSizeRule::reprise:
+      return "reprise";
+    case CaptureSizeRule::vllm:
+      return "vllm";
+    case CaptureSizeRule::atom:
+      return "atom";
+  }
+  return "";
+}
+
 int32_t largest_decode_batch(int32_t max_num_seqs,
                              int32_t max_num_batched_tokens,
                              int32_t uniform_decode_query_len) {
@@ -356,21 +368,21 @@ std::vector<int32_t> decode_sizes_within(const std::vector<int32_t>& sizes,
   return decode;
 }
 
-CaptureSizes compute_capture_sizes(const CompilationConfig& config,
+CaptureSizes compute_capture_sizes(const CaptureSizeRequest& request,
                                    const CaptureSizeInputs& inputs,
                                    CudagraphMode mode) {
   check_inputs(inputs);
   if (mode == CudagraphMode::NONE) return {};
-  if (config.capture_size_rule == CaptureSizeRule::atom) {
-    check_explicit({config.cudagraph_capture_sizes, config.max_cudagraph_capture_size});
-    if (config.cuda_graph_sizes) check_explicit({config.cuda_graph_sizes, std::nullopt});
-    return atom_sizes(config, inputs, mode);
+  if (request.capture_size_rule == CaptureSizeRule::atom) {
+    check_explicit({request.cudagraph_capture_sizes, request.max_cudagraph_capture_size});
+    if (request.cuda_graph_sizes) check_explicit({request.cuda_graph_sizes, std::nullopt});
+    return atom_sizes(request, inputs, mode);
   }
-  const ExplicitSizes wish = explicit_sizes(config);
+  const ExplicitSizes wish = explicit_sizes(request);
   check_explicit(wish);
-  const bool reprise_rule = config.capture_size_rule == CaptureSizeRule::reprise;
+  const bool reprise_rule = request.capture_size_rule == CaptureSizeRule::reprise;
   CaptureSizes result = reprise_rule ? reprise_sizes(wish, inputs, mode) : vllm_sizes(wish, inputs);
-  if (config.cuda_graph_sizes) {
+  if (request.cuda_graph_sizes) {
     result.warnings.push_back(
         wish.list ? fmt::format("cuda_graph_sizes is an old spelling: write "
                                 "\"cudagraph_capture_sizes\": [{}]",

@@ -1,17 +1,36 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "reprise/cudagraph/compilation_config.h"
+#include "reprise/cudagraph/cudagraph_mode.h"
 
 namespace reprise::cudagraph {
+
+/// How capture sizes and dispatch ladders are made. reprise: a token grid for mixed batches and a
+/// request grid for decode. vllm: vLLM's single token list, its rounding and its dispatcher. atom:
+/// entries are batch sizes.
+enum class CaptureSizeRule : uint8_t { reprise, vllm, atom };
+
+[[nodiscard]] std::string_view to_string(CaptureSizeRule rule) noexcept;
+
+/// The sizes a user asked for, under the names of the configuration keys; unset means automatic.
+struct CaptureSizeRequest {
+  CaptureSizeRule capture_size_rule = CaptureSizeRule::reprise;
+  std::optional<std::vector<int32_t>> cudagraph_capture_sizes;  // tokens; rule atom: requests
+  std::optional<int32_t> max_cudagraph_capture_size;            // tokens
+  std::optional<std::vector<int32_t>> cuda_graph_sizes;         // ATOM's older spelling
+
+  friend bool operator==(const CaptureSizeRequest&, const CaptureSizeRequest&) = default;
+};
 
 /// vLLM's `performance_mode`; interactivity captures every size up to 32.
 enum class PerformanceMode : uint8_t { balanced, interactivity, throughput };
 
-/// What the sizes depend on besides the configuration.
+/// What the sizes depend on besides the request.
 struct CaptureSizeInputs {
   int32_t max_num_seqs = 256;
   int32_t max_num_batched_tokens = 8192;
@@ -42,10 +61,10 @@ struct CaptureSizes {
                                            int32_t max_num_batched_tokens,
                                            int32_t uniform_decode_query_len);
 
-/// The ladders for `mode` under config.capture_size_rule; both empty for mode NONE. Rule vllm
+/// The ladders for `mode` under request.capture_size_rule; both empty for mode NONE. Rule vllm
 /// leaves rounding to adjust_sizes_for_spec_decode, which its resolution applies last. \throws
 /// InvalidArgument when explicit sizes are empty, below 1, or contradict each other.
-[[nodiscard]] CaptureSizes compute_capture_sizes(const CompilationConfig& config,
+[[nodiscard]] CaptureSizes compute_capture_sizes(const CaptureSizeRequest& request,
                                                  const CaptureSizeInputs& inputs,
                                                  CudagraphMode mode);
 

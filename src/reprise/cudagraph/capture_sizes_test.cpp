@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "reprise/base/error.h"
-#include "reprise/cudagraph/compilation_config.h"
 
 // Rows of groups SIZ, DVS, DVA and ATM of the behaviour reference that live elsewhere:
 //   SIZ-16, SIZ-18, SIZ-19        resolution_test (mode and splitting; the compile-range endpoint
@@ -166,10 +165,10 @@ std::vector<SizeRow> vllm_rows() {
   };
 }
 
-CompilationConfig config_of(CaptureSizeRule rule,
-                            std::optional<int32_t> max = std::nullopt,
-                            std::optional<Sizes> list = std::nullopt) {
-  CompilationConfig config;
+CaptureSizeRequest config_of(CaptureSizeRule rule,
+                             std::optional<int32_t> max = std::nullopt,
+                             std::optional<Sizes> list = std::nullopt) {
+  CaptureSizeRequest config;
   config.capture_size_rule = rule;
   config.max_cudagraph_capture_size = max;
   config.cudagraph_capture_sizes = std::move(list);
@@ -179,7 +178,7 @@ CompilationConfig config_of(CaptureSizeRule rule,
 TEST(CaptureSizesVllm, reproduces_every_reference_vector_with_its_warnings) {
   for (const SizeRow& row : vllm_rows()) {
     SCOPED_TRACE(row.id);
-    const CompilationConfig config = config_of(CaptureSizeRule::vllm, row.user_max, row.user_list);
+    const CaptureSizeRequest config = config_of(CaptureSizeRule::vllm, row.user_max, row.user_list);
     if (!row.expected) {
       EXPECT_THROW((void)compute_capture_sizes(config, row.in, CudagraphMode::FULL_AND_PIECEWISE),
                    InvalidArgument);
@@ -232,7 +231,7 @@ TEST(CaptureSizes, a_maximum_of_zero_with_graphs_on_is_refused) {
 }
 
 TEST(CaptureSizes, the_older_knob_means_maximum_or_list) {
-  CompilationConfig config = config_of(CaptureSizeRule::vllm);
+  CaptureSizeRequest config = config_of(CaptureSizeRule::vllm);
   config.cuda_graph_sizes = Sizes{64};
   const CaptureSizes sizes = compute_capture_sizes(config, in(256, 8192), CudagraphMode::PIECEWISE);
   EXPECT_EQ(sizes.mixed, grid(64));
@@ -307,7 +306,7 @@ TEST(LargestDecodeBatch, equals_what_a_greedy_admission_loop_admits) {  // ATM-0
 
 // Source 004: default pattern, explicit lists, bounds.
 TEST(CaptureSizesAtom, entries_are_batch_sizes_and_tokens_are_entries_times_query_length) {
-  CompilationConfig config = config_of(CaptureSizeRule::atom);
+  CaptureSizeRequest config = config_of(CaptureSizeRule::atom);
   CaptureSizes sizes =
       compute_capture_sizes(config, in(512, 16384), CudagraphMode::FULL_DECODE_ONLY);
   EXPECT_TRUE(sizes.mixed.empty());
@@ -326,7 +325,7 @@ TEST(CaptureSizesAtom, entries_are_batch_sizes_and_tokens_are_entries_times_quer
 }
 
 TEST(CaptureSizesAtom, sizes_the_scheduler_cannot_reach_are_dropped_and_something_must_remain) {
-  const CompilationConfig config = config_of(CaptureSizeRule::atom);
+  const CaptureSizeRequest config = config_of(CaptureSizeRule::atom);
   const CaptureSizes sizes =
       compute_capture_sizes(config, in(256, 512, 4), CudagraphMode::FULL_DECODE_ONLY);
   EXPECT_EQ(sizes.max_decode(), 128 * 4);
@@ -435,7 +434,7 @@ TEST(CaptureSizesReprise, list_and_maximum_that_disagree_are_refused_naming_both
 }
 
 TEST(CaptureSizes, inputs_out_of_range_are_refused) {
-  const CompilationConfig config;
+  const CaptureSizeRequest config;
   for (const CaptureSizeInputs& bad :
        {in(0, 64), in(8, 0), in(8, 64, 0), in(INT32_MAX, 64), in(8, 64, INT32_MAX)}) {
     EXPECT_THROW((void)compute_capture_sizes(config, bad, CudagraphMode::FULL), InvalidArgument);

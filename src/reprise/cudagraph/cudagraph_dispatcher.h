@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "reprise/cudagraph/batch_descriptor.h"
-#include "reprise/cudagraph/compilation_config.h"
+#include "reprise/cudagraph/capture_sizes.h"
 #include "reprise/cudagraph/cudagraph_mode.h"
 #include "reprise/cudagraph/dispatch_reason.h"
 #include "reprise/cudagraph/lora_cases.h"

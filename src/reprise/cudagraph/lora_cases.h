@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "reprise/cudagraph/compilation_config.h"
+#include "reprise/cudagraph/capture_sizes.h"
 
 namespace reprise::cudagraph {
 

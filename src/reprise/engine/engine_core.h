@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "reprise/cudagraph/dispatch_ledger.h"
-#include "reprise/engine/model_runner.h"
-#include "reprise/engine/model_step.h"
-#include "reprise/engine/scheduler.h"
 #include "reprise/engine/step_clock.h"
 #include "reprise/engine/step_thread.h"
+#include "reprise/runner/model_runner.h"
+#include "reprise/runner/model_step.h"
+#include "reprise/scheduler/scheduler.h"
 
 namespace reprise::engine {
 

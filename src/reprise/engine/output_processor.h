@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "reprise/engine/engine_core.h"
-#include "reprise/engine/stop_string_matcher.h"
+#include "reprise/scheduler/stop_string_matcher.h"
 #include "reprise/tokenizer/incremental_detokenizer.h"
 
 namespace reprise::engine {

@@ -3,7 +3,7 @@
 #include <chrono>
 
 #include "reprise/engine/step_profiler.h"
-#include "reprise/engine/step_times.h"
+#include "reprise/runner/step_times.h"
 
 namespace reprise::engine {
 

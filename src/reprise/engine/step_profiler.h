@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "reprise/cudagraph/cudagraph_dispatcher.h"
-#include "reprise/engine/step_times.h"
+#include "reprise/runner/step_times.h"
 
 namespace reprise::engine {
 

@@ -6,7 +6,7 @@
 #include <mutex>
 #include <thread>
 
-#include "reprise/engine/model_step.h"
+#include "reprise/runner/model_step.h"
 
 namespace reprise::engine {
 

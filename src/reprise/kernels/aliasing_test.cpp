@@ -6,7 +6,7 @@
 
 #include "reprise/device/cpu/cpu_device.h"
 #include "reprise/kernels/eager_executor.h"
-#include "reprise/kernels/kernel_test_fixture.h"
+#include "tests/support/kernels/kernel_test_fixture.h"
 
 namespace reprise::kernels {
 namespace {

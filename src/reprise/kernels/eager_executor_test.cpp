@@ -7,9 +7,9 @@
 
 #include "reprise/device/cpu/cpu_device.h"
 #include "reprise/device/poisoning_pool.h"
-#include "reprise/kernels/host_allocations.h"
-#include "reprise/kernels/kernel_test_fixture.h"
 #include "reprise/tensor/ops.h"
+#include "tests/support/kernels/host_allocations.h"
+#include "tests/support/kernels/kernel_test_fixture.h"
 
 namespace reprise::kernels {
 namespace {

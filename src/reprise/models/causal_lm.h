@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "reprise/attention/attention_layer.h"
-#include "reprise/cudagraph/forward_context.h"
+#include "reprise/cudagraph/capture/forward_context.h"
 #include "reprise/models/parameters.h"
 #include "reprise/tensor/compile_support.h"
 #include "reprise/tensor/tensor.h"

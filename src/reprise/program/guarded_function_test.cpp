@@ -6,8 +6,8 @@
 #include <memory>
 
 #include "reprise/program/compilable_function.h"
-#include "reprise/program/program_fixture.h"
 #include "reprise/tensor/ops.h"
+#include "tests/support/program/program_fixture.h"
 
 // Rows SPL-15 and SPL-16 of the behaviour reference: a function that branches at four rows, called
 // on both sides. STOCK_TORCH_COMPILE (level 1) computes the right thing on both; DYNAMO_TRACE_ONCE

@@ -10,10 +10,10 @@
 #include <set>
 
 #include "reprise/program/interpreter.h"
-#include "reprise/program/model_machine_fixture.h"
-#include "reprise/program/program_fixture.h"
 #include "reprise/program/split.h"
 #include "reprise/program/text.h"
+#include "tests/support/program/model_machine_fixture.h"
+#include "tests/support/program/program_fixture.h"
 
 namespace reprise::program {
 namespace {

@@ -2,10 +2,10 @@
 
 #include <set>
 
-#include "reprise/program/program_fixture.h"
 #include "reprise/program/split.h"
 #include "reprise/program/text.h"
 #include "reprise/program/verify.h"
+#include "tests/support/program/program_fixture.h"
 
 namespace reprise::program {
 namespace {

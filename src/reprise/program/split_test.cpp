@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "reprise/program/program_fixture.h"
 #include "reprise/program/text.h"
 #include "reprise/tensor/view.h"
+#include "tests/support/program/program_fixture.h"
 
 // Rows SPL-02 to SPL-09 of vLLM's behaviour as tests/compile/test_graph_partition.py has it. What
 // differs here: results are values of their own, so there is no access to elements of a tuple; and

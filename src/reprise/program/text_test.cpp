@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "reprise/program/program_fixture.h"
 #include "reprise/program/verify.h"
+#include "tests/support/program/program_fixture.h"
 
 namespace reprise::program {
 namespace {

@@ -7,9 +7,9 @@
 #include <map>
 #include <memory>
 
-#include "reprise/program/program_fixture.h"
 #include "reprise/program/text.h"
 #include "reprise/tensor/ops.h"
+#include "tests/support/program/program_fixture.h"
 
 namespace reprise::program {
 namespace {

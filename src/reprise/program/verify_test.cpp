@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "reprise/program/program_fixture.h"
 #include "reprise/program/text.h"
+#include "tests/support/program/program_fixture.h"
 
 namespace reprise::program {
 namespace {

@@ -12,7 +12,7 @@
 #include "reprise/api/engine_args.h"
 #include "reprise/base/error.h"
 #include "reprise/base/json.h"
-#include "reprise/cudagraph/compilation_config.h"
+#include "reprise/config/compilation_config.h"
 #include "reprise/cudagraph/cudagraph_mode.h"
 #include "reprise/sampling/sampling_params.h"
 
@@ -104,7 +104,7 @@ void bind_engine_args(nb::module_& module) {
           "optimization_level",
           [](const EngineArgs& args) { return static_cast<int>(args.optimization_level); },
           [](EngineArgs& args, int level) {
-            args.optimization_level = cudagraph::parse_optimization_level(std::to_string(level));
+            args.optimization_level = config::parse_optimization_level(std::to_string(level));
           })
       .def_prop_rw(
           "compilation_config",
@@ -162,8 +162,8 @@ void bind_config(nb::module_& module) {
   module.def(
       "check_compilation_config",
       [](const std::string& json) {
-        auto parsed = cudagraph::parse_compilation_config(parse_json(json, "compilation_config"));
-        cudagraph::validate(parsed.config);
+        auto parsed = config::parse_compilation_config(parse_json(json, "compilation_config"));
+        config::validate(parsed.config);
         return parsed.warnings;
       },
       nb::arg("json"),

@@ -161,7 +161,7 @@ std::pair<std::string, std::vector<int32_t>> render_chat(const Engine& engine,
               prompt.text, {.add_special_tokens = false, .plain_at = prompt.plain_at})};
 }
 
-nb::dict histogram(const api::Histogram& from) {
+nb::dict histogram(const Histogram& from) {
   nb::dict result;
   result["bounds"] = std::vector<double>(from.bounds().begin(), from.bounds().end());
   result["counts"] = std::vector<uint64_t>(from.counts().begin(), from.counts().end());

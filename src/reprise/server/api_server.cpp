@@ -8,27 +8,27 @@
 #include <optional>
 #include <utility>
 
-#include "reprise/server/access.h"
-#include "reprise/server/access_log.h"
-#include "reprise/server/api_error.h"
-#include "reprise/server/cudagraph_log.h"
 #include "reprise/server/dev_routes.h"
-#include "reprise/server/generation_routes.h"
-#include "reprise/server/generation_service.h"
-#include "reprise/server/http_meter.h"
+#include "reprise/server/http/access.h"
+#include "reprise/server/http/access_log.h"
+#include "reprise/server/http/api_error.h"
+#include "reprise/server/http/http_meter.h"
+#include "reprise/server/http/router.h"
+#include "reprise/server/http/worker.h"
 #include "reprise/server/info_routes.h"
 #include "reprise/server/live_routes.h"
-#include "reprise/server/model_routes.h"
-#include "reprise/server/openapi.h"
+#include "reprise/server/metrics/cudagraph_log.h"
+#include "reprise/server/metrics/throughput_log.h"
+#include "reprise/server/openai/generation_routes.h"
+#include "reprise/server/openai/generation_service.h"
+#include "reprise/server/openai/model_routes.h"
+#include "reprise/server/openai/openapi.h"
+#include "reprise/server/openai/prompt_encoder.h"
+#include "reprise/server/openai/served_model.h"
+#include "reprise/server/openai/tokenizer_routes.h"
 #include "reprise/server/page_routes.h"
 #include "reprise/server/profile_routes.h"
-#include "reprise/server/prompt_encoder.h"
-#include "reprise/server/router.h"
-#include "reprise/server/served_model.h"
 #include "reprise/server/sleep_routes.h"
-#include "reprise/server/throughput_log.h"
-#include "reprise/server/tokenizer_routes.h"
-#include "reprise/server/worker.h"
 
 namespace reprise::server {
 namespace {
@@ -82,10 +82,10 @@ ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
       keep_alive_on_engine_death(options.keep_alive_on_engine_death),
       enable_request_id_headers(options.enable_request_id_headers),
       cors(options.cors),
-      log(options.log),
+      log(options.generations.log),
       access_log(options.access_log, options.unlogged_paths),
       keys(options.api_keys),
-      model(options, engine.startup_report().max_model_len),
+      model(options.model, engine.startup_report().max_model_len),
       prompts(engine),
       http(options.http,
            {.check_head = [this](const HttpRequest& request) { return check_head(request); },
@@ -97,14 +97,14 @@ ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
                                 int status) { access_log.write(peer, request_line, status); },
             .on_signal = [this] { on_signal(); }}),
       generations(
-          options,
+          options.generations,
           engine,
           model,
           [this](std::function<void()> task) { http.post(std::move(task)); },
           [this](const std::string& reason) { on_engine_death(reason); }) {
   check_exposure(options);
   if (options.cudagraph_metrics) {
-    const cudagraph::ResolvedConfig& config = engine.startup_report().resolved;
+    const config::ResolvedConfig& config = engine.startup_report().resolved;
     graphs.emplace(config.mode, config.capture_sizes.mixed);
   }
   add_info_routes(router, engine, generations, model, meter, options.version);

@@ -3,25 +3,25 @@
 #include <string>
 
 #include "reprise/base/json.h"
-#include "reprise/server/api_error.h"
+#include "reprise/server/http/api_error.h"
 
 namespace reprise::server {
 namespace {
 
 Json server_info(const api::StartupReport& report, const ServerOptions& options) {
-  const cudagraph::ResolvedConfig& resolved = report.resolved;
+  const config::ResolvedConfig& resolved = report.resolved;
   return {{"version", options.version},
           {"vllm_config",
            {{"model_config",
-             {{"model", options.served_model_names[0]},
+             {{"model", options.model.names[0]},
               {"dtype", report.dtype},
               {"max_model_len", report.max_model_len}}},
             {"cache_config",
              {{"block_size", report.kv_block_size}, {"num_gpu_blocks", report.num_kv_blocks}}},
-            {"scheduler_config", {{"max_num_seqs", options.max_num_seqs}}},
+            {"scheduler_config", {{"max_num_seqs", options.generations.max_num_seqs}}},
             {"device_config", {{"device", report.device}}},
             {"compilation_config",
-             {{"mode", cudagraph::to_string(resolved.compilation_mode)},
+             {{"mode", config::to_string(resolved.compilation_mode)},
               {"cudagraph_mode", cudagraph::to_string(resolved.mode)},
               {"splitting_ops", resolved.splitting_ops}}}}}};
 }

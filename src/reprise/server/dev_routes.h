@@ -1,7 +1,7 @@
 #pragma once
 
 #include "reprise/api/async_engine.h"
-#include "reprise/server/router.h"
+#include "reprise/server/http/router.h"
 #include "reprise/server/server_options.h"
 
 namespace reprise::server {

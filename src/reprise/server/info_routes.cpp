@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "reprise/server/metrics.h"
+#include "reprise/server/metrics/metrics.h"
 
 namespace reprise::server {
 

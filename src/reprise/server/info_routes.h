@@ -3,10 +3,10 @@
 #include <string>
 
 #include "reprise/api/async_engine.h"
-#include "reprise/server/generation_service.h"
-#include "reprise/server/http_meter.h"
-#include "reprise/server/router.h"
-#include "reprise/server/served_model.h"
+#include "reprise/server/http/http_meter.h"
+#include "reprise/server/http/router.h"
+#include "reprise/server/openai/generation_service.h"
+#include "reprise/server/openai/served_model.h"
 
 namespace reprise::server {
 

@@ -2,8 +2,8 @@
 
 #include "reprise/api/async_engine.h"
 #include "reprise/base/json.h"
-#include "reprise/server/router.h"
-#include "reprise/server/served_model.h"
+#include "reprise/server/http/router.h"
+#include "reprise/server/openai/served_model.h"
 
 namespace reprise::server {
 

@@ -6,12 +6,12 @@
 #include <mutex>
 #include <utility>
 
-#include "reprise/server/api_error.h"
-#include "reprise/server/generation_routes.h"
-#include "reprise/server/generation_service.h"
-#include "reprise/server/prompt_encoder.h"
-#include "reprise/server/router.h"
-#include "reprise/server/served_model.h"
+#include "reprise/server/http/api_error.h"
+#include "reprise/server/http/router.h"
+#include "reprise/server/openai/generation_routes.h"
+#include "reprise/server/openai/generation_service.h"
+#include "reprise/server/openai/prompt_encoder.h"
+#include "reprise/server/openai/served_model.h"
 
 namespace reprise::server {
 namespace {
@@ -70,9 +70,9 @@ class LocalExchange : public HttpExchange {
 
 struct LocalApi::Impl {
   Impl(const ServerOptions& options, api::AsyncEngine& engine)
-      : model(options, engine.startup_report().max_model_len),
+      : model(options.model, engine.startup_report().max_model_len),
         prompts(engine),
-        generations(options, engine, model, [this](std::function<void()> task) {
+        generations(options.generations, engine, model, [this](std::function<void()> task) {
           tasks.post(std::move(task));
         }) {
     add_generation_routes(

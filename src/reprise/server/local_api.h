@@ -6,7 +6,7 @@
 #include <string>
 
 #include "reprise/api/async_engine.h"
-#include "reprise/server/http_exchange.h"
+#include "reprise/server/http/http_exchange.h"
 #include "reprise/server/server_options.h"
 
 namespace reprise::server {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "reprise/server/router.h"
+#include "reprise/server/http/router.h"
 
 namespace reprise::server {
 

@@ -7,11 +7,12 @@
 
 #include "reprise/api/async_engine.h"
 #include "reprise/base/log.h"
-#include "reprise/server/answer_reader.h"
-#include "reprise/server/cors.h"
-#include "reprise/server/http_server.h"
-#include "reprise/server/request_log.h"
-#include "reprise/server/request_policy.h"
+#include "reprise/server/http/cors.h"
+#include "reprise/server/http/http_server.h"
+#include "reprise/server/openai/answer_reader.h"
+#include "reprise/server/openai/generation_service.h"
+#include "reprise/server/openai/request_policy.h"
+#include "reprise/server/openai/served_model.h"
 
 namespace reprise::server {
 
@@ -23,18 +24,14 @@ struct ProfilerOptions {
 
 struct ServerOptions {
   std::string host = "127.0.0.1";
-  uint16_t port = 8000;                         // 0: the system chooses
-  std::vector<std::string> served_model_names;  // aliases of one model; the first is reported
-  std::string model_root;                       // what /v1/models says the model was loaded from
-  std::string model_path;                       // never shown: cut out of messages
+  uint16_t port = 8000;  // 0: the system chooses
+  ServedModelOptions model;
   std::string version;
   std::vector<std::string> api_keys;  // empty: everyone may ask
   bool allow_unauthenticated = false;
-  int32_t max_num_seqs = 256;                 // of the engine
-  int32_t max_waiting_requests = 256;         // beyond those: 429
-  bool enable_prompt_tokens_details = false;  // usage tells how much of a prompt was cached
-  int shutdown_timeout_seconds = 30;          // for running requests after SIGTERM
-  bool keep_alive_on_engine_death = false;    // answer 503 for ever instead of ending
+  GenerationServiceOptions generations;
+  int shutdown_timeout_seconds = 30;        // for running requests after SIGTERM
+  bool keep_alive_on_engine_death = false;  // answer 503 for ever instead of ending
   AnswerReaderOptions answers;
   RequestPolicy requests;   // but their sampling parameters, which the engine recommends
   std::string unix_socket;  // path; else host and port
@@ -46,9 +43,10 @@ struct ServerOptions {
   HttpOptions http;
   int log_stats_interval_seconds = 10;  // of the line about throughput; 0: none
   bool cudagraph_metrics = false;       // a table of graphs after that line
-  Log log;                              // of the engine and its requests; not of accesses
-  RequestLogOptions request_log;
   ProfilerOptions profiler;
 };
+
+/// \throws InvalidArgument when the options would open the server to other machines without a key
+void check_exposure(const ServerOptions& options);
 
 }  // namespace reprise::server

@@ -8,7 +8,7 @@
 
 #include "reprise/base/error.h"
 #include "reprise/base/json.h"
-#include "reprise/server/request_query.h"
+#include "reprise/server/http/request_query.h"
 
 namespace reprise::server {
 namespace {

@@ -2,8 +2,8 @@
 
 #include "reprise/api/async_engine.h"
 #include "reprise/base/log.h"
-#include "reprise/server/generation_service.h"
-#include "reprise/server/router.h"
+#include "reprise/server/http/router.h"
+#include "reprise/server/openai/generation_service.h"
 
 namespace reprise::server {
 

@@ -13,7 +13,7 @@
 #include "reprise/weights/dummy_weights.h"
 #include "reprise/weights/expected_tensors.h"
 #include "reprise/weights/model_config.h"
-#include "reprise/weights/weights_fixture.h"
+#include "tests/support/weights/weights_fixture.h"
 
 namespace reprise::weights {
 namespace {

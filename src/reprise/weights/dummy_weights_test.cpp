@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "reprise/weights/convert.h"
-#include "reprise/weights/weights_fixture.h"
+#include "tests/support/weights/weights_fixture.h"
 
 namespace reprise::weights {
 namespace {

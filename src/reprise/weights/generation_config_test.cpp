@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "reprise/weights/weights_fixture.h"
+#include "tests/support/weights/weights_fixture.h"
 
 namespace reprise::weights {
 namespace {

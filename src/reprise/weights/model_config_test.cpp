@@ -6,7 +6,7 @@
 #include <chrono>
 
 #include "reprise/base/json.h"
-#include "reprise/weights/weights_fixture.h"
+#include "tests/support/weights/weights_fixture.h"
 
 namespace reprise::weights {
 namespace {

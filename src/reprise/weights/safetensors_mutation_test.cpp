@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "reprise/weights/safetensors_header.h"
-#include "reprise/weights/weights_fixture.h"
+#include "tests/support/weights/weights_fixture.h"
 
 namespace reprise::weights {
 namespace {

@@ -8,7 +8,7 @@
 #include <limits>
 #include <vector>
 
-#include "reprise/weights/weights_fixture.h"
+#include "tests/support/weights/weights_fixture.h"
 
 namespace reprise::weights {
 namespace {

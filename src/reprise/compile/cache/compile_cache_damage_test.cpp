@@ -15,8 +15,8 @@
 
 #include "reprise/compile/cache/cache_manifest.h"
 #include "reprise/compile/cache/compile_cache.h"
-#include "reprise/compile/cache/compile_cache_fixture.h"
 #include "reprise/compile/cache/entry_reader.h"
+#include "tests/support/compile/compile_cache_fixture.h"
 
 namespace reprise::compile {
 namespace {

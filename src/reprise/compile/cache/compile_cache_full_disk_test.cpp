@@ -12,7 +12,7 @@
 #include <string>
 
 #include "reprise/compile/cache/compile_cache.h"
-#include "reprise/compile/cache/compile_cache_fixture.h"
+#include "tests/support/compile/compile_cache_fixture.h"
 
 namespace reprise::compile {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "reprise/compile/cache/compile_cache.h"
-#include "reprise/compile/cache/compile_cache_fixture.h"
+#include "tests/support/compile/compile_cache_fixture.h"
 
 namespace reprise::compile {
 namespace {

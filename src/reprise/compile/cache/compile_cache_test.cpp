@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "reprise/compile/cache/cache_manifest.h"
-#include "reprise/compile/cache/compile_cache_fixture.h"
+#include "tests/support/compile/compile_cache_fixture.h"
 
 namespace reprise::compile {
 namespace {

@@ -17,10 +17,10 @@
 #include <map>
 #include <string>
 
-#include "reprise/compile/codegen/codegen_fixture.h"
 #include "reprise/compile/codegen/hand_written_kernels.h"
 #include "reprise/device/cpu/cpu_features.h"
 #include "reprise/program/interpreter.h"
+#include "tests/support/compile/codegen_fixture.h"
 
 namespace reprise::compile {
 namespace {

@@ -4,9 +4,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "reprise/compile/codegen/codegen_fixture.h"
 #include "reprise/device/cpu/cpu_features.h"
 #include "reprise/program/text.h"
+#include "tests/support/compile/codegen_fixture.h"
 
 namespace reprise::compile {
 namespace {

@@ -6,9 +6,9 @@
 #include <fstream>
 #include <set>
 
-#include "reprise/compile/codegen/codegen_fixture.h"
 #include "reprise/compile/codegen/codegen_target.h"
 #include "reprise/device/cpu/cpu_features.h"
+#include "tests/support/compile/codegen_fixture.h"
 
 namespace reprise::compile {
 namespace {

@@ -5,11 +5,11 @@
 
 #include <cstring>
 
-#include "reprise/compile/codegen/codegen_fixture.h"
-#include "reprise/compile/codegen/random_body_fixture.h"
 #include "reprise/device/cpu/cpu_features.h"
 #include "reprise/program/text.h"
 #include "reprise/program/verify.h"
+#include "tests/support/compile/codegen_fixture.h"
+#include "tests/support/compile/random_body_fixture.h"
 
 namespace reprise::compile {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "reprise/compile/codegen/codegen_fixture.h"
 #include "reprise/program/text.h"
+#include "tests/support/compile/codegen_fixture.h"
 
 namespace reprise::compile {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "reprise/compile/pass_fixture.h"
+#include "tests/support/compile/pass_fixture.h"
 
 namespace reprise::compile {
 namespace {

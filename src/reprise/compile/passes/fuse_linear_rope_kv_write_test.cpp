@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "reprise/compile/pass_fixture.h"
+#include "tests/support/compile/pass_fixture.h"
 
 namespace reprise::compile {
 namespace {

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "reprise/compile/pass_fixture.h"
-#include "reprise/program/program_fixture.h"
+#include "tests/support/compile/pass_fixture.h"
+#include "tests/support/program/program_fixture.h"
 
 namespace reprise::compile {
 namespace {

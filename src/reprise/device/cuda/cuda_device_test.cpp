@@ -9,9 +9,9 @@
 #include <thread>
 #include <vector>
 
-#include "reprise/device/cuda/fake_driver_fixture.h"
 #include "reprise/device/cuda/generated_code.h"
 #include "reprise/device/error.h"
+#include "tests/support/fake_cuda/fake_driver_fixture.h"
 
 // What the conformance suite cannot ask: what reaches the driver, and what is left of it.
 namespace reprise::device::cuda {

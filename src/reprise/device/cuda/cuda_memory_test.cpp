@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "reprise/device/cuda/cuda_device.h"
-#include "reprise/device/cuda/fake_driver_fixture.h"
 #include "reprise/device/discardable_memory.h"
+#include "tests/support/fake_cuda/fake_driver_fixture.h"
 
 // What the conformance suite cannot ask: where memory is, what the driver holds, and failing calls.
 namespace reprise::device::cuda {

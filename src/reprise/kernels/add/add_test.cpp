@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "reprise/kernels/kernel_test_fixture.h"
+#include "tests/support/kernels/kernel_test_fixture.h"
 
 namespace reprise::kernels {
 namespace {

@@ -1,7 +1,7 @@
 #include <cmath>
 
-#include "reprise/kernels/attention/attention_fixture.h"
-#include "reprise/kernels/attention/attention_plan_fixture.h"
+#include "tests/support/kernels/attention_fixture.h"
+#include "tests/support/kernels/attention_plan_fixture.h"
 
 // The routines beside the one for any batch: what they compute, and that a plan which is not the
 // batch's own shows.

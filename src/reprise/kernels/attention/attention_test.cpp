@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "reprise/base/error.h"
-#include "reprise/kernels/attention/attention_fixture.h"
 #include "reprise/kernels/quantize/quantize.h"
+#include "tests/support/kernels/attention_fixture.h"
 
 namespace reprise::kernels {
 namespace {

@@ -17,7 +17,7 @@
 #else
 #include <cmath>
 
-#include "reprise/kernels/cuda/host_block_fixture.h"
+#include REPRISE_HOST_BLOCK_HEADER  // threads and warps of the tests, on the CPU
 #define REPRISE_DEVICE inline
 #define REPRISE_UNROLL
 #define REPRISE_UNROLL_BY_4

@@ -12,12 +12,12 @@
 
 #include "reprise/base/error.h"
 #include "reprise/kernels/attention/attention.h"
-#include "reprise/kernels/attention/attention_plan_fixture.h"
-#include "reprise/kernels/cuda/cuda_machine_fixture.h"
-#include "reprise/kernels/cuda/host_block_fixture.h"
 #include "reprise/kernels/linear/linear.h"
 #include "reprise/kernels/reference.h"
 #include "reprise/kernels/silu_and_mul/silu_and_mul.h"
+#include "tests/support/fake_cuda/cuda_machine_fixture.h"
+#include "tests/support/fake_cuda/host_block_fixture.h"
+#include "tests/support/kernels/attention_plan_fixture.h"
 
 // Products, attention and what the executor decides, against the oracles of the CPU's kernels. The
 // memory of the fake driver is the host's, so oracles read the very same tensors.

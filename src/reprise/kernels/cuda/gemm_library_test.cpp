@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "reprise/device/error.h"
-#include "reprise/kernels/cuda/cuda_machine_fixture.h"
 #include "reprise/kernels/linear/linear.h"
 #include "reprise/kernels/reference.h"
+#include "tests/support/fake_cuda/cuda_machine_fixture.h"
 
 // Products by a fake of cuBLASLt that knows nothing of rows: what is called a transpose where,
 // which strides and which algorithm, is what these tests are about.

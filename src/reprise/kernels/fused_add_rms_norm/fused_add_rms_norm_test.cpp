@@ -3,8 +3,8 @@
 #include <cstring>
 
 #include "reprise/kernels/add/add.h"
-#include "reprise/kernels/kernel_test_fixture.h"
 #include "reprise/kernels/rms_norm/rms_norm.h"
+#include "tests/support/kernels/kernel_test_fixture.h"
 
 namespace reprise::kernels {
 namespace {

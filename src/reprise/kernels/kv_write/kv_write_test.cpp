@@ -1,6 +1,6 @@
 #include "reprise/kernels/kv_write/kv_write.h"
 
-#include "reprise/kernels/kernel_test_fixture.h"
+#include "tests/support/kernels/kernel_test_fixture.h"
 
 namespace reprise::kernels {
 namespace {

@@ -1,8 +1,8 @@
 #include "reprise/kernels/linear_rope_kv_write/linear_rope_kv_write.h"
 
 #include "reprise/base/error.h"
-#include "reprise/kernels/kernel_test_fixture.h"
 #include "reprise/kernels/linear/linear.h"
+#include "tests/support/kernels/kernel_test_fixture.h"
 
 namespace reprise::kernels {
 namespace {

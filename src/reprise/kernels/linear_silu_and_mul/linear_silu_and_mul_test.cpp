@@ -1,8 +1,8 @@
 #include "reprise/kernels/linear_silu_and_mul/linear_silu_and_mul.h"
 
-#include "reprise/kernels/kernel_test_fixture.h"
 #include "reprise/kernels/linear/linear.h"
 #include "reprise/kernels/silu_and_mul/silu_and_mul.h"
+#include "tests/support/kernels/kernel_test_fixture.h"
 
 namespace reprise::kernels {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include "reprise/kernels/kernel_test_fixture.h"
 #include "reprise/kernels/linear/linear.h"
+#include "tests/support/kernels/kernel_test_fixture.h"
 
 namespace reprise::kernels {
 namespace {

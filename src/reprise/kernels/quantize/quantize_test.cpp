@@ -4,9 +4,9 @@
 #include <cstring>
 
 #include "reprise/kernels/add/add.h"
-#include "reprise/kernels/kernel_test_fixture.h"
 #include "reprise/kernels/rms_norm/rms_norm.h"
 #include "reprise/kernels/silu_and_mul/silu_and_mul.h"
+#include "tests/support/kernels/kernel_test_fixture.h"
 
 namespace reprise::kernels {
 namespace {

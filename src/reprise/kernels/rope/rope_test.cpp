@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "reprise/kernels/kernel_test_fixture.h"
+#include "tests/support/kernels/kernel_test_fixture.h"
 
 namespace reprise::kernels {
 namespace {

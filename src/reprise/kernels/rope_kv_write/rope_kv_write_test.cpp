@@ -1,9 +1,9 @@
 #include "reprise/kernels/rope_kv_write/rope_kv_write.h"
 
-#include "reprise/kernels/kernel_test_fixture.h"
 #include "reprise/kernels/kv_write/kv_write.h"
 #include "reprise/kernels/rms_norm/rms_norm.h"
 #include "reprise/kernels/rope/rope.h"
+#include "tests/support/kernels/kernel_test_fixture.h"
 
 namespace reprise::kernels {
 namespace {

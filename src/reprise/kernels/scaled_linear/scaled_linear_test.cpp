@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "reprise/base/error.h"
-#include "reprise/kernels/kernel_test_fixture.h"
 #include "reprise/kernels/linear/linear.h"
+#include "tests/support/kernels/kernel_test_fixture.h"
 
 namespace reprise::kernels {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "reprise/device/cpu/cpu_features.h"
 #include "reprise/kernels/kernel_table.h"
-#include "reprise/kernels/kernel_test_fixture.h"
+#include "tests/support/kernels/kernel_test_fixture.h"
 
 namespace reprise::kernels {
 namespace {

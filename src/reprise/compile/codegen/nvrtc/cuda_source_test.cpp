@@ -5,15 +5,15 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "reprise/compile/codegen/codegen_fixture.h"
-#include "reprise/compile/codegen/nvrtc/nvrtc_api_fixture.h"
 #include "reprise/compile/codegen/nvrtc/nvrtc_compiler.h"
-#include "reprise/compile/codegen/random_body_fixture.h"
 #include "reprise/kernels/cuda/cuda_executor.h"
-#include "reprise/kernels/cuda/cuda_machine_fixture.h"
-#include "reprise/kernels/cuda/host_image_fixture.h"
 #include "reprise/program/interpreter.h"
 #include "reprise/program/text.h"
+#include "tests/support/compile/codegen_fixture.h"
+#include "tests/support/compile/random_body_fixture.h"
+#include "tests/support/fake_cuda/cuda_machine_fixture.h"
+#include "tests/support/fake_cuda/host_image_fixture.h"
+#include "tests/support/fake_cuda/nvrtc_api_fixture.h"
 
 namespace reprise::compile {
 namespace {

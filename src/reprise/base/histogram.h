@@ -1,0 +1,49 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "reprise/base/assert.h"
+
+namespace reprise {
+
+/// Observations counted into buckets, as Prometheus' histograms. A value of fixed size: to copy one
+/// is a memcpy. Not thread-safe.
+class Histogram {
+ public:
+  static constexpr size_t kMaxBounds = 24;  // the longest list in use has 22
+
+  Histogram() = default;
+  /// `bounds`: ascending upper bounds, each part of its bucket; +Inf is added. Must outlive this.
+  explicit Histogram(std::span<const double> bounds) : bounds_(bounds) {
+    REPRISE_ASSERT(bounds.size() <= kMaxBounds, "{} buckets", bounds.size());
+  }
+
+  void observe(double value) noexcept { observe(value, 1); }
+  /// The same value `times` times.
+  void observe(double value, uint64_t times) noexcept {
+    const auto bucket = std::lower_bound(bounds_.begin(), bounds_.end(), value) - bounds_.begin();
+    counts_[static_cast<size_t>(bucket)] += times;
+    count_ += times;
+    sum_ += value * static_cast<double>(times);
+  }
+
+  [[nodiscard]] std::span<const double> bounds() const noexcept { return bounds_; }
+  /// Observations in each bucket alone, not cumulated; the last one is above all bounds.
+  [[nodiscard]] std::span<const uint64_t> counts() const noexcept {
+    return std::span(counts_).first(bounds_.size() + 1);
+  }
+  [[nodiscard]] uint64_t count() const noexcept { return count_; }
+  [[nodiscard]] double sum() const noexcept { return sum_; }
+
+ private:
+  std::span<const double> bounds_;
+  std::array<uint64_t, kMaxBounds + 1> counts_{};
+  uint64_t count_ = 0;
+  double sum_ = 0;
+};
+
+}  // namespace reprise

@@ -1,0 +1,136 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reprise/base/json.h"
+#include "reprise/cudagraph/capture_sizes.h"
+#include "reprise/cudagraph/cudagraph_mode.h"
+
+namespace reprise::config {
+
+/// The compile level. Historical names (NO_COMPILATION, DYNAMO_AS_IS, DYNAMO_ONCE, PIECEWISE) are
+/// accepted on input.
+enum class CompilationMode : uint8_t {
+  NONE = 0,
+  STOCK_TORCH_COMPILE = 1,
+  DYNAMO_TRACE_ONCE = 2,
+  VLLM_COMPILE = 3,
+};
+
+enum class DynamicShapesType : uint8_t { backed, unbacked, backed_size_oblivious };
+
+/// -O0 .. -O3: fills whatever the user left unset.
+enum class OptimizationLevel : uint8_t { O0 = 0, O1 = 1, O2 = 2, O3 = 3 };
+
+[[nodiscard]] std::string_view to_string(CompilationMode mode) noexcept;
+[[nodiscard]] std::string_view to_string(DynamicShapesType type) noexcept;
+[[nodiscard]] std::string_view to_string(OptimizationLevel level) noexcept;
+
+/// "2", "O2" or "-O2". \throws InvalidArgument
+[[nodiscard]] OptimizationLevel parse_optimization_level(std::string_view text);
+/// Name in either vocabulary and any case, or "0".."3". \throws InvalidArgument
+[[nodiscard]] CompilationMode parse_compilation_mode(std::string_view text);
+
+struct DynamicShapesConfig {
+  DynamicShapesType type = DynamicShapesType::backed;
+  bool evaluate_guards = false;
+  bool assume_32_bit_indexing = false;
+
+  friend bool operator==(const DynamicShapesConfig&, const DynamicShapesConfig&) = default;
+};
+
+/// Fusion passes. Unset flags are filled by the optimisation level.
+struct PassConfig {
+  std::optional<bool> fuse_norm_quant;
+  std::optional<bool> fuse_act_quant;
+  std::optional<bool> fuse_act_padding;
+  std::optional<bool> fuse_mla_dual_rms_norm;
+  std::optional<bool> fuse_allreduce_rms;
+  std::optional<bool> fuse_attn_quant;
+  std::optional<bool> enable_sp;
+  std::optional<bool> fuse_gemm_comms;
+  std::optional<bool> enable_qk_norm_rope_fusion;
+  std::optional<bool> fuse_rope_kvcache;
+  std::optional<bool> fuse_qk_norm_rope_kvcache;
+  std::optional<bool> fuse_rope_kvcache_cat_mla;
+  bool eliminate_noops = true;
+  int32_t rope_kvcache_fusion_max_token_num = 256;
+  std::optional<double> fi_allreduce_fusion_max_size_mb;
+  std::optional<int32_t> sp_min_token_num;
+
+  friend bool operator==(const PassConfig&, const PassConfig&) = default;
+};
+
+/// `compile_sizes`: numbers, the text "cudagraph_capture_sizes", or both.
+struct CompileSizes {
+  std::vector<int32_t> sizes;
+  bool include_capture_sizes = false;
+
+  friend bool operator==(const CompileSizes&, const CompileSizes&) = default;
+};
+
+/// The `--compilation-config` object: what the user asked for, nothing resolved yet. Field names
+/// and defaults are vLLM's; `capture_size_rule` is ours; `cuda_graph_sizes` is ATOM's.
+struct CompilationConfig : cudagraph::CaptureSizeRequest {
+  std::optional<CompilationMode> mode;
+  std::optional<cudagraph::CudagraphMode> cudagraph_mode;
+  int32_t cudagraph_num_of_warmups = 0;
+  bool cudagraph_copy_inputs = false;  // PIECEWISE only
+  bool cudagraph_specialize_lora = true;
+  std::optional<std::vector<std::string>> splitting_ops;  // unset = automatic, [] = no splitting
+  bool use_inductor = true;
+  std::optional<bool> use_inductor_graph_partition;
+  std::optional<CompileSizes> compile_sizes;
+  std::optional<std::vector<int32_t>> compile_ranges_endpoints;
+  std::vector<std::string> custom_ops;  // "all", "none", "+name", "-name"
+  std::string backend;
+  PassConfig pass_config;
+  DynamicShapesConfig dynamic_shapes_config;
+  Json inductor_compile_config = Json::object();
+  Json inductor_passes = Json::object();
+  std::string cache_dir;
+  std::string debug_dump_path;
+  std::string compile_cache_save_format = "binary";  // or "unpacked"
+  bool compile_mm_encoder = false;
+  bool cudagraph_mm_encoder = false;
+  std::vector<int32_t> encoder_cudagraph_token_budgets;
+  int32_t encoder_cudagraph_max_vision_items_per_batch = 0;
+  std::optional<int32_t> encoder_cudagraph_max_frames_per_batch;
+  std::optional<bool> ir_enable_torch_wrap;
+  std::optional<bool> fast_moe_cold_start;
+
+  friend bool operator==(const CompilationConfig&, const CompilationConfig&) = default;
+};
+
+struct ParsedCompilationConfig {
+  CompilationConfig config;
+  std::vector<std::string> warnings;  // old spellings, each with the new one; fields without effect
+};
+
+/// Reads an object, an integer (the compile level), or text that holds either as JSON. Accepts the
+/// legacy keys level, use_cudagraph, full_cuda_graph and separate_attention_routine.
+/// \throws InvalidArgument: unknown key or value (with the nearest name), wrong type (expected and
+/// got), or two settings that contradict each other (naming both).
+[[nodiscard]] ParsedCompilationConfig parse_compilation_config(const Json& document);
+
+/// Folds one `-cc.<path>=<value>` argument into `document` before it is parsed:
+/// "cudagraph_mode=FULL", "pass_config.enable_sp=true", "custom_ops+=+rms_norm,-silu_and_mul". The
+/// value is JSON when it reads as JSON, text otherwise; a path that ends in '+' appends to a list.
+/// A later assignment wins. \throws InvalidArgument
+void assign_compilation_field(Json& document, std::string_view assignment);
+
+/// Lays `overrides` over `document`, objects merged member by member.
+void merge_compilation_json(Json& document, const Json& overrides);
+
+/// Every field, unset ones as null; parse_compilation_config reads it back unchanged.
+[[nodiscard]] Json to_json(const CompilationConfig& config);
+
+/// Checks that need no other configuration: list syntax, ranges, custom_ops conflicts.
+/// \throws InvalidArgument
+void validate(const CompilationConfig& config);
+
+}  // namespace reprise::config

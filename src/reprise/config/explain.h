@@ -1,0 +1,56 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reprise/base/json.h"
+#include "reprise/config/resolution.h"
+#include "reprise/cudagraph/cudagraph_dispatcher.h"
+
+namespace reprise::config {
+
+/// One hypothetical batch, as written on the command line:
+///   decode:R        R requests, each with the decode query length (1 + speculative tokens)
+///   uniform:RxQ     R requests of Q tokens past their prompts; uniform decode iff Q is that length
+///   mixed:T         T tokens of prefill and decode over min(T, max_num_seqs) requests
+///   mixed:T/R       the same over R requests
+///   prefill:T       one prompt (chunk) of T tokens
+/// each optionally followed by "+cascade", "+encoder" or "+lora=N".
+/// \throws InvalidArgument that lists these forms
+[[nodiscard]] cudagraph::BatchFacts parse_batch_spec(std::string_view spec,
+                                                     int32_t uniform_decode_query_len,
+                                                     int32_t max_num_seqs);
+
+struct ExplainedBatch {
+  std::string batch;  // the spec
+  cudagraph::BatchFacts facts;
+  cudagraph::Decision decision;
+  std::string reason;
+};
+
+/// What `reprise explain` prints: the compile level, the resolved mode with the chain of rules, the
+/// sizes, and the decision for each asked batch as if everything in the plan had been captured.
+struct Explanation {
+  std::optional<cudagraph::CudagraphMode> requested;
+  std::optional<ResolvedConfig> resolved;  // unset when error is set
+  std::string level_reason;                // who chose the compile level
+  std::vector<int32_t> mixed_sizes;        // tokens of the mixed keys
+  std::vector<int32_t> decode_sizes;       // tokens of the uniform decode keys
+  std::vector<ExplainedBatch> decisions;
+  std::optional<std::string> error;
+};
+
+/// Never throws InvalidArgument: a configuration or batch that is refused becomes `error`.
+[[nodiscard]] Explanation explain(const ResolutionInputs& inputs,
+                                  std::span<const std::string> batch_specs);
+
+/// Keys: requested, resolved, compilation_mode, level, level_reason, attention, reasons, warnings,
+/// capture_sizes.{mixed,decode}, decisions[], error.
+[[nodiscard]] Json to_json(const Explanation& explanation);
+/// The same for people.
+[[nodiscard]] std::string to_text(const Explanation& explanation);
+
+}  // namespace reprise::config

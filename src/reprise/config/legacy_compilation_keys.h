@@ -1,0 +1,21 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reprise/base/json.h"
+
+namespace reprise::config {
+
+/// Keys of a compilation_config that older releases used and users still paste: level,
+/// use_cudagraph, full_cuda_graph, separate_attention_routine.
+[[nodiscard]] std::span<const std::string_view> legacy_keys() noexcept;
+
+/// Replaces legacy keys of the object by their successors; each replacement adds a warning that
+/// shows the new spelling.
+/// \throws InvalidArgument when a legacy key contradicts another key, naming both.
+void map_legacy_keys(Json& document, std::vector<std::string>& warnings);
+
+}  // namespace reprise::config

@@ -1,0 +1,538 @@
+#include "reprise/config/resolution.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "reprise/base/error.h"
+#include "reprise/config/splitting_ops.h"
+
+// Rows not here: CMB-07 .. CMB-10 name ROCm backends with support ALWAYS and resolve like CMB-04;
+// CMB-21, -22 describe a revision that raised where later ones downgrade. The compile-range
+// endpoint of SIZ-16, -18, -19 belongs to the compiler.
+
+namespace reprise::config {
+namespace {
+
+using enum cudagraph::CudagraphMode;
+using Support = cudagraph::AttentionCGSupport;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+ResolutionInputs asking(std::string_view compilation_config) {
+  ResolutionInputs inputs;
+  inputs.compilation = parse_compilation_config(compilation_config).config;
+  inputs.attention = {{"backend", Support::ALWAYS}};
+  return inputs;
+}
+
+ResolutionInputs asking(cudagraph::CudagraphMode mode) {
+  ResolutionInputs inputs = asking("{}");
+  inputs.compilation.cudagraph_mode = mode;
+  return inputs;
+}
+
+/// vLLM exactly: its sizes, and no pieces without its compiler.
+ResolutionInputs as_vllm(ResolutionInputs inputs) {
+  inputs.compilation.capture_size_rule = cudagraph::CaptureSizeRule::vllm;
+  inputs.breakable = false;
+  return inputs;
+}
+
+std::vector<std::string> rules_of(const ResolvedConfig& resolved) {
+  std::vector<std::string> rules;
+  for (const ResolutionReason& reason : resolved.reasons) rules.push_back(reason.rule);
+  return rules;
+}
+
+// ---- the complete table of section 2.4 ----
+
+enum Column : size_t { q1_split, q1_whole, spec_split, spec_whole, kNumColumns };
+
+struct SupportRow {
+  cudagraph::CudagraphMode requested;
+  Support support;
+  std::array<std::optional<cudagraph::CudagraphMode>, kNumColumns> expected;  // unset = refused
+};
+
+std::vector<SupportRow> support_table() {
+  const std::nullopt_t error = std::nullopt;
+  std::vector<SupportRow> rows;
+  const std::array<Support, 4> every = {Support::ALWAYS,
+                                        Support::UNIFORM_BATCH,
+                                        Support::UNIFORM_SINGLE_TOKEN_DECODE,
+                                        Support::NEVER};
+  for (Support s : every) {
+    rows.push_back({NONE, s, {NONE, NONE, NONE, NONE}});
+    rows.push_back({PIECEWISE, s, {PIECEWISE, PIECEWISE, PIECEWISE, PIECEWISE}});
+  }
+  const Support single = Support::UNIFORM_SINGLE_TOKEN_DECODE;
+  const auto add = [&](cudagraph::CudagraphMode mode,
+                       Support support,
+                       std::array<std::optional<cudagraph::CudagraphMode>, kNumColumns> expected) {
+    rows.push_back({mode, support, expected});
+  };
+  add(FULL, Support::ALWAYS, {FULL, FULL, FULL, FULL});
+  add(FULL,
+      Support::UNIFORM_BATCH,
+      {FULL_AND_PIECEWISE, FULL_DECODE_ONLY, FULL_AND_PIECEWISE, FULL_DECODE_ONLY});
+  add(FULL, single, {FULL_AND_PIECEWISE, FULL_DECODE_ONLY, PIECEWISE, NONE});
+  add(FULL, Support::NEVER, {error, error, error, error});
+  for (Support s : {Support::ALWAYS, Support::UNIFORM_BATCH}) {
+    add(FULL_DECODE_ONLY,
+        s,
+        {FULL_DECODE_ONLY, FULL_DECODE_ONLY, FULL_DECODE_ONLY, FULL_DECODE_ONLY});
+    add(FULL_AND_PIECEWISE,
+        s,
+        {FULL_AND_PIECEWISE, FULL_AND_PIECEWISE, FULL_AND_PIECEWISE, FULL_AND_PIECEWISE});
+  }
+  add(FULL_DECODE_ONLY, single, {FULL_DECODE_ONLY, FULL_DECODE_ONLY, PIECEWISE, NONE});
+  add(FULL_DECODE_ONLY, Support::NEVER, {PIECEWISE, NONE, PIECEWISE, NONE});
+  add(FULL_AND_PIECEWISE, single, {FULL_AND_PIECEWISE, FULL_AND_PIECEWISE, PIECEWISE, NONE});
+  add(FULL_AND_PIECEWISE, Support::NEVER, {PIECEWISE, NONE, PIECEWISE, NONE});
+  return rows;
+}
+
+ResolutionInputs inputs_of(const SupportRow& row, size_t column) {
+  ResolutionInputs inputs = as_vllm(asking(row.requested));
+  inputs.compilation.mode = CompilationMode::VLLM_COMPILE;
+  inputs.attention = {{"strong", Support::ALWAYS}, {"weak", row.support}};
+  if (column == q1_whole || column == spec_whole) {
+    inputs.compilation.splitting_ops = std::vector<std::string>{"vllm::short_conv"};
+  }
+  if (column == spec_split || column == spec_whole) inputs.num_speculative_tokens = 3;
+  return inputs;
+}
+
+TEST(Resolution, follows_the_complete_support_table) {
+  for (const SupportRow& row : support_table()) {
+    for (size_t column = 0; column < kNumColumns; ++column) {
+      SCOPED_TRACE(fmt::format(
+          "{} x {} column {}", to_string(row.requested), to_string(row.support), column));
+      const ResolutionInputs inputs = inputs_of(row, column);
+      if (!row.expected[column]) {
+        EXPECT_THROW((void)resolve(inputs), InvalidArgument);
+        continue;
+      }
+      const ResolvedConfig resolved = resolve(inputs);
+      EXPECT_EQ(resolved.mode, *row.expected[column]);
+      // Each downgrade is said once, naming mode, backend and support.
+      size_t changes = 0;
+      for (const ResolutionReason& reason : resolved.reasons) {
+        changes += reason.before != reason.after ? 1 : 0;
+      }
+      EXPECT_EQ(resolved.warnings.size(), changes);
+      EXPECT_EQ(changes == 0, resolved.mode == row.requested);
+      for (const std::string& warning : resolved.warnings) {
+        EXPECT_THAT(warning, HasSubstr("weak"));
+        EXPECT_THAT(warning, HasSubstr(std::string(to_string(row.support))));
+      }
+    }
+  }
+}
+
+TEST(Resolution, full_with_single_token_support_and_speculation_warns_twice) {
+  const ResolvedConfig resolved =
+      resolve(inputs_of({FULL, Support::UNIFORM_SINGLE_TOKEN_DECODE, {}}, spec_split));
+  EXPECT_EQ(resolved.mode, PIECEWISE);
+  EXPECT_EQ(resolved.warnings.size(), 2U);
+  EXPECT_THAT(rules_of(resolved), ElementsAre("C2", "C4"));
+}
+
+TEST(Resolution, with_inductor_partition_and_a_short_list_step_3_and_step_4_differ) {
+  ResolutionInputs inputs = inputs_of({FULL_DECODE_ONLY, Support::NEVER, {}}, q1_whole);
+  inputs.compilation.use_inductor_graph_partition = true;
+  EXPECT_EQ(resolve(inputs).mode, PIECEWISE);
+  inputs.attention = {{"weak", Support::UNIFORM_SINGLE_TOKEN_DECODE}};
+  inputs.num_speculative_tokens = 3;
+  EXPECT_EQ(resolve(inputs).mode, NONE);
+}
+
+TEST(Resolution, breakable_capture_makes_pieces_without_a_compiler) {
+  for (const SupportRow& row : support_table()) {
+    for (size_t column : {q1_split, spec_split}) {
+      ResolutionInputs inputs = inputs_of(row, column);
+      inputs.compilation.capture_size_rule = cudagraph::CaptureSizeRule::reprise;
+      inputs.compilation.mode = CompilationMode::NONE;
+      inputs.breakable = true;
+      if (!row.expected[column]) {
+        EXPECT_THROW((void)resolve(inputs), InvalidArgument);
+      } else {
+        const ResolvedConfig resolved = resolve(inputs);
+        EXPECT_EQ(resolved.mode, *row.expected[column]) << to_string(row.requested);
+        EXPECT_TRUE(resolved.piecewise_available);
+      }
+    }
+  }
+}
+
+// ---- compile level 0 and -O levels ----
+
+struct LevelRow {
+  std::string id;
+  CompilationMode level;
+  cudagraph::CudagraphMode requested;
+  Support support;
+  cudagraph::CudagraphMode expected;
+};
+
+TEST(Resolution, end_to_end_rows_of_backend_mode_and_level_agree) {  // CMB
+  const Support fa2 = Support::UNIFORM_BATCH;
+  const Support flashinfer = Support::UNIFORM_SINGLE_TOKEN_DECODE;
+  using enum CompilationMode;
+  const auto none = CompilationMode::NONE;
+  const auto graphs_off = cudagraph::CudagraphMode::NONE;
+  for (const LevelRow& row :
+       std::vector<LevelRow>{{"CMB-03", VLLM_COMPILE, FULL, fa2, FULL_AND_PIECEWISE},
+                             {"CMB-04", VLLM_COMPILE, FULL_AND_PIECEWISE, fa2, FULL_AND_PIECEWISE},
+                             {"CMB-05", VLLM_COMPILE, FULL, flashinfer, FULL_AND_PIECEWISE},
+                             {"CMB-11", none, FULL, fa2, FULL_DECODE_ONLY},
+                             {"CMB-12", VLLM_COMPILE, FULL, fa2, FULL_AND_PIECEWISE},
+                             {"CMB-13", none, PIECEWISE, fa2, graphs_off},
+                             {"CMB-15", none, FULL_AND_PIECEWISE, fa2, graphs_off},
+                             {"CMB-16", VLLM_COMPILE, FULL_AND_PIECEWISE, fa2, FULL_AND_PIECEWISE},
+                             {"CMB-17", none, FULL_DECODE_ONLY, fa2, FULL_DECODE_ONLY},
+                             {"CMB-24", none, FULL_DECODE_ONLY, fa2, FULL_DECODE_ONLY}}) {
+    ResolutionInputs inputs = as_vllm(asking(row.requested));
+    inputs.compilation.mode = row.level;
+    inputs.attention = {{"backend", row.support}};
+    EXPECT_EQ(resolve(inputs).mode, row.expected) << row.id;
+  }
+}
+
+struct SourceRow {
+  std::string_view backend;
+  Support support;
+};
+
+// The backend table of vLLM's design page on CUDA graphs and the aliasing rule under it: FULL
+// becomes FULL_AND_PIECEWISE with pieces and FULL_DECODE_ONLY without for backends that capture
+// decode only.
+TEST(Resolution, full_is_aliased_as_the_source_documents_say) {
+  for (const SourceRow& row :
+       std::vector<SourceRow>{{"FlashAttention v2", Support::UNIFORM_BATCH},
+                              {"FlashAttention v3", Support::ALWAYS},
+                              {"Triton Attention", Support::ALWAYS},
+                              {"AITER FlashAttention", Support::UNIFORM_BATCH},
+                              {"FlashInfer", Support::UNIFORM_SINGLE_TOKEN_DECODE},
+                              {"FlashMLA", Support::UNIFORM_BATCH},
+                              {"FlashInferMLA", Support::UNIFORM_BATCH},
+                              {"AITER MLA", Support::UNIFORM_SINGLE_TOKEN_DECODE},
+                              {"CUTLASS MLA", Support::UNIFORM_SINGLE_TOKEN_DECODE},
+                              {"Mamba attention", Support::UNIFORM_SINGLE_TOKEN_DECODE}}) {
+    ResolutionInputs inputs = as_vllm(asking(FULL));
+    inputs.attention = {{std::string(row.backend), row.support}};
+    const bool always = row.support == Support::ALWAYS;
+    inputs.optimization_level = OptimizationLevel::O3;
+    EXPECT_EQ(resolve(inputs).mode, always ? FULL : FULL_AND_PIECEWISE) << row.backend;
+    inputs.optimization_level = OptimizationLevel::O0;
+    EXPECT_EQ(resolve(inputs).mode, always ? FULL : FULL_DECODE_ONLY) << row.backend;
+  }
+}
+
+TEST(Resolution, the_default_mode_follows_the_optimisation_level) {
+  const std::array<cudagraph::CudagraphMode, 4> expected = {
+      NONE, PIECEWISE, FULL_AND_PIECEWISE, FULL_AND_PIECEWISE};
+  for (size_t level = 0; level < 4; ++level) {
+    for (bool breakable : {false, true}) {
+      ResolutionInputs inputs = asking("{}");
+      inputs.breakable = breakable;
+      inputs.optimization_level = static_cast<OptimizationLevel>(level);
+      const ResolvedConfig resolved = resolve(inputs);
+      EXPECT_EQ(resolved.mode, expected[level]);
+      EXPECT_EQ(resolved.compilation_mode,
+                level == 0 ? CompilationMode::NONE : CompilationMode::VLLM_COMPILE);
+      EXPECT_EQ(resolved.requested, std::nullopt);
+      EXPECT_THAT(rules_of(resolved), ElementsAre("A8"));
+      EXPECT_THAT(resolved.warnings, IsEmpty());
+    }
+  }
+}
+
+// Source 001: PIECEWISE for pooling models, NONE where pieces are unavailable.
+TEST(Resolution, defaults_for_pooling_and_for_engines_without_pieces) {
+  ResolutionInputs inputs = asking("{}");
+  inputs.pooling = true;
+  EXPECT_EQ(resolve(inputs).mode, PIECEWISE);
+  EXPECT_THAT(resolve(inputs).warnings, IsEmpty());  // nobody asked for FULL
+  inputs = asking(R"({"mode": 0})");
+  EXPECT_EQ(resolve(inputs).mode, FULL_AND_PIECEWISE);
+  inputs.breakable = false;
+  EXPECT_EQ(resolve(inputs).mode, NONE);
+  EXPECT_THAT(rules_of(resolve(inputs)), ElementsAre("A8", "A11"));
+}
+
+TEST(Resolution, default_splitting_ops_contain_every_attention_op) {  // CFG-01
+  const ResolvedConfig resolved = resolve(as_vllm(asking("{}")));
+  EXPECT_EQ(resolved.mode, FULL_AND_PIECEWISE);
+  EXPECT_TRUE(contains_attention(resolved.splitting_ops));
+  for (std::string_view op : kv_cache_update_ops()) {
+    EXPECT_NE(std::find(resolved.splitting_ops.begin(), resolved.splitting_ops.end(), op),
+              resolved.splitting_ops.end());
+  }
+}
+
+TEST(Resolve, R1_pieces_with_attention_inside_are_no_piecewise_graphs) {
+  for (const auto& [ops, mode] :
+       std::vector<std::pair<std::vector<std::string>, cudagraph::CudagraphMode>>{
+           {{"linear"}, cudagraph::CudagraphMode::FULL},
+           {{"attention"}, cudagraph::CudagraphMode::FULL_AND_PIECEWISE},
+           {{"vllm::unified_attention_with_output"},
+            cudagraph::CudagraphMode::FULL_AND_PIECEWISE}}) {
+    ResolutionInputs inputs;
+    inputs.compilation.mode = CompilationMode::VLLM_COMPILE;
+    inputs.compilation.splitting_ops = ops;
+    const ResolvedConfig resolved = resolve(inputs);
+    EXPECT_EQ(resolved.mode, mode) << ops.front();
+    EXPECT_EQ(resolved.warnings.empty(), mode == cudagraph::CudagraphMode::FULL_AND_PIECEWISE)
+        << ops.front();
+  }
+}
+
+TEST(Resolution, a_users_splitting_ops_are_kept_as_given) {  // CFG-02, CFG-06
+  ResolutionInputs inputs = as_vllm(asking(
+      R"({"mode": 3, "use_inductor_graph_partition": true,
+          "splitting_ops": ["vllm::unified_attention_with_output"]})"));
+  EXPECT_THAT(resolve(inputs).splitting_ops, ElementsAre("vllm::unified_attention_with_output"));
+  inputs.compilation.splitting_ops->push_back("vllm::moe_forward");
+  inputs.compilation.splitting_ops->push_back("vllm::moe_forward_shared");
+  EXPECT_EQ(resolve(inputs).splitting_ops, *inputs.compilation.splitting_ops);
+}
+
+TEST(Resolution, attention_quant_fusion_needs_the_whole_program) {
+  ResolutionInputs inputs =
+      as_vllm(asking(R"({"mode": 3, "pass_config": {"fuse_attn_quant": true}})"));
+  EXPECT_EQ(resolve(inputs).mode, FULL);  // B2
+  EXPECT_THAT(resolve(inputs).splitting_ops, IsEmpty());
+  EXPECT_THAT(rules_of(resolve(inputs)), ElementsAre("A8", "B2"));
+
+  inputs.compilation.splitting_ops.emplace(attention_ops().begin(), attention_ops().end());
+  EXPECT_THROW((void)resolve(inputs), InvalidArgument);  // CFG-04, B3
+  inputs.compilation.use_inductor_graph_partition = true;
+  EXPECT_EQ(resolve(inputs).mode, FULL_AND_PIECEWISE);
+}
+
+TEST(Resolution, an_empty_list_of_splitting_ops_leaves_no_pieces) {  // B5
+  for (bool breakable : {false, true}) {
+    ResolutionInputs inputs = asking(R"({"mode": 3, "splitting_ops": []})");
+    inputs.breakable = breakable;
+    inputs.compilation.cudagraph_mode = PIECEWISE;
+    EXPECT_EQ(resolve(inputs).mode, NONE);
+    inputs.compilation.cudagraph_mode = FULL_AND_PIECEWISE;
+    EXPECT_EQ(resolve(inputs).mode, FULL);
+    EXPECT_THAT(rules_of(resolve(inputs)), ElementsAre("B5"));
+    EXPECT_EQ(resolve(inputs).warnings.size(), 1U);
+    inputs.compilation.cudagraph_mode = FULL_DECODE_ONLY;
+    EXPECT_EQ(resolve(inputs).mode, FULL_DECODE_ONLY);
+  }
+}
+
+TEST(Resolution, sequence_parallelism_needs_the_whole_program) {  // SIZ-16, -18, -19
+  for (bool breakable : {false, true}) {
+    ResolutionInputs inputs = as_vllm(asking(
+        R"({"mode": 3, "cudagraph_capture_sizes": [1, 2, 4, 15],
+            "compile_sizes": "cudagraph_capture_sizes",
+            "pass_config": {"fuse_gemm_comms": true, "sp_min_token_num": 512}})"));
+    inputs.breakable = breakable;
+    inputs.tensor_parallel_size = 2;
+    inputs.max_num_seqs = 128;
+    inputs.max_num_batched_tokens = 2048;
+    for (cudagraph::CudagraphMode mode : {PIECEWISE, FULL_AND_PIECEWISE}) {
+      inputs.compilation.cudagraph_mode = mode;
+      inputs.compilation.use_inductor_graph_partition = false;
+      const ResolvedConfig resolved = resolve(inputs);
+      EXPECT_EQ(resolved.mode, FULL);
+      EXPECT_EQ(resolved.pass_config.enable_sp, true);
+      EXPECT_THAT(resolved.splitting_ops, IsEmpty());
+      EXPECT_THAT(resolved.capture_sizes.mixed, ElementsAre(2, 4));
+      EXPECT_THAT(resolved.compile_sizes, ElementsAre(2, 4));
+    }
+    inputs.compilation.use_inductor_graph_partition = true;
+    const ResolvedConfig resolved = resolve(inputs);
+    EXPECT_EQ(resolved.mode, FULL_AND_PIECEWISE);
+    EXPECT_FALSE(resolved.splitting_ops.empty());
+    EXPECT_THAT(resolved.capture_sizes.mixed, ElementsAre(2, 4));
+  }
+}
+
+TEST(Resolution, sequence_parallelism_that_cannot_work_is_turned_off_with_a_warning) {  // A12
+  ResolutionInputs inputs = asking(R"({"pass_config": {"fuse_gemm_comms": true}})");
+  for (int32_t tensor_parallel_size : {1, 2}) {
+    inputs.tensor_parallel_size = tensor_parallel_size;
+    const ResolvedConfig resolved = resolve(inputs);
+    EXPECT_EQ(resolved.pass_config.enable_sp, false);
+    EXPECT_EQ(resolved.pass_config.fuse_gemm_comms, false);
+    EXPECT_EQ(resolved.warnings.size(), 1U);
+    EXPECT_EQ(resolved.mode, FULL_AND_PIECEWISE);
+  }
+}
+
+TEST(Resolution, custom_op_lists_and_fusions_follow_the_level) {
+  // CFG-11
+  EXPECT_THROW((void)resolve(asking(R"({"custom_ops": ["-rotary_embedding"],
+                                       "pass_config": {"enable_qk_norm_rope_fusion": true}})")),
+               InvalidArgument);
+  ResolutionInputs inputs = asking(R"({"cudagraph_mode": "NONE",
+                                       "pass_config": {"enable_qk_norm_rope_fusion": true}})");
+  ResolvedConfig resolved = resolve(inputs);  // CFG-26
+  EXPECT_EQ(resolved.mode, NONE);
+  EXPECT_EQ(resolved.compilation_mode, CompilationMode::VLLM_COMPILE);
+  EXPECT_EQ(resolved.pass_config.enable_qk_norm_rope_fusion, true);
+  EXPECT_THAT(resolved.custom_ops, ElementsAre("+rotary_embedding", "none"));
+
+  resolved = resolve(asking(R"({"pass_config": {"eliminate_noops": false}})"));  // CFG-29
+  EXPECT_FALSE(resolved.pass_config.eliminate_noops);
+  EXPECT_EQ(resolved.pass_config.fuse_norm_quant, false);  // CFG-30
+  inputs = asking(R"({"custom_ops": ["+rms_norm"]})");     // CFG-31
+  inputs.optimization_level = OptimizationLevel::O1;
+  EXPECT_EQ(resolve(inputs).pass_config.fuse_norm_quant, true);
+  inputs.optimization_level = OptimizationLevel::O0;
+  EXPECT_EQ(resolve(inputs).pass_config.fuse_norm_quant, false);
+  EXPECT_THAT(resolve(asking(R"({"mode": 0})")).custom_ops, ElementsAre("all"));
+}
+
+// ---- model kinds, platforms, eager ----
+
+TEST(Resolution, eager_means_no_graphs_no_sizes_and_one_warning) {  // A1, A17
+  ResolutionInputs inputs = asking(FULL);
+  inputs.enforce_eager = true;
+  const ResolvedConfig resolved = resolve(inputs);
+  EXPECT_EQ(resolved.mode, NONE);
+  EXPECT_EQ(resolved.compilation_mode, CompilationMode::NONE);
+  EXPECT_THAT(resolved.capture_sizes.mixed, IsEmpty());
+  EXPECT_EQ(resolved.num_of_warmups, 0);
+  EXPECT_EQ(resolved.warnings.size(), 1U);
+  ASSERT_EQ(resolved.reasons.size(), 1U);
+  EXPECT_EQ(resolved.reasons[0].rule, "A1");
+  EXPECT_EQ(resolved.reasons[0].before, FULL);
+}
+
+TEST(Resolution, a_device_without_graphs_gets_none) {  // A13
+  ResolutionInputs inputs = asking(FULL_DECODE_ONLY);
+  inputs.platform_supports_graphs = false;
+  EXPECT_EQ(resolve(inputs).mode, NONE);
+  EXPECT_THAT(rules_of(resolve(inputs)), ElementsAre("A13"));
+  EXPECT_EQ(resolve(inputs).num_of_warmups, 0);
+}
+
+TEST(Resolution, pooling_encoder_decoder_and_kv_connector_rules) {  // A14 - A16
+  for (cudagraph::CudagraphMode mode : {FULL, FULL_DECODE_ONLY, FULL_AND_PIECEWISE}) {
+    ResolutionInputs inputs = asking(mode);
+    inputs.pooling = true;
+    EXPECT_EQ(resolve(inputs).mode, PIECEWISE);
+    EXPECT_EQ(resolve(inputs).warnings.size(), 1U);
+    inputs = asking(mode);
+    inputs.kv_connector_requires_piecewise = true;
+    EXPECT_EQ(resolve(inputs).mode, PIECEWISE);
+  }
+  for (cudagraph::CudagraphMode mode : {PIECEWISE, FULL, FULL_DECODE_ONLY, FULL_AND_PIECEWISE}) {
+    ResolutionInputs inputs = asking(mode);
+    inputs.encoder_decoder = true;
+    EXPECT_EQ(resolve(inputs).mode, FULL_DECODE_ONLY);
+  }
+  ResolutionInputs inputs = asking(NONE);
+  inputs.pooling = inputs.encoder_decoder = true;
+  EXPECT_EQ(resolve(inputs).mode, NONE);
+}
+
+TEST(Resolution, pooling_that_asks_for_full_without_pieces_is_refused) {  // A22
+  ResolutionInputs inputs = as_vllm(asking(FULL));
+  inputs.pooling = true;
+  inputs.compilation.mode = CompilationMode::NONE;
+  EXPECT_THROW((void)resolve(inputs), InvalidArgument);
+  inputs.breakable = true;
+  EXPECT_EQ(resolve(inputs).mode, PIECEWISE);
+}
+
+TEST(Resolution, cascade_with_full_only_modes_is_announced_as_eager) {  // A21
+  for (cudagraph::CudagraphMode mode : {FULL, FULL_DECODE_ONLY, FULL_AND_PIECEWISE, PIECEWISE}) {
+    ResolutionInputs inputs = asking(mode);
+    inputs.cascade_enabled = true;
+    const bool full_only = mode == FULL || mode == FULL_DECODE_ONLY;
+    EXPECT_EQ(resolve(inputs).warnings.size(), full_only ? 1U : 0U);
+    EXPECT_EQ(resolve(inputs).mode, mode);
+  }
+}
+
+TEST(Resolution, recurrent_state_needs_one_block_per_request) {  // RUN-10, C7
+  ResolutionInputs inputs = asking(FULL);
+  inputs.num_recurrent_state_blocks = 100;
+  try {
+    (void)resolve(inputs);
+    FAIL();
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), HasSubstr("max_num_seqs"));
+  }
+  inputs.max_num_seqs = 100;
+  EXPECT_NO_THROW((void)resolve(inputs));
+  inputs.max_num_seqs = 256;
+  inputs.compilation.cudagraph_mode = PIECEWISE;
+  EXPECT_NO_THROW((void)resolve(inputs));
+}
+
+// ---- sizes through resolution ----
+
+TEST(Resolution, speculative_rounding_applies_to_the_vllm_rule_only) {  // SIZ-26, SIZ-27
+  ResolutionInputs inputs = as_vllm(asking(FULL_AND_PIECEWISE));
+  inputs.compilation.cudagraph_capture_sizes.emplace();
+  for (int32_t n = 1; n <= 16; ++n) inputs.compilation.cudagraph_capture_sizes->push_back(n);
+  inputs.num_speculative_tokens = 3;
+  EXPECT_EQ(resolve(inputs).mode, FULL_AND_PIECEWISE);
+  EXPECT_THAT(resolve(inputs).capture_sizes.mixed, ElementsAre(4, 8, 12, 16));
+  inputs.compilation.capture_size_rule = cudagraph::CaptureSizeRule::reprise;
+  EXPECT_EQ(resolve(inputs).mode, FULL_AND_PIECEWISE);
+  EXPECT_EQ(resolve(inputs).capture_sizes.mixed.size(), 16U);
+  EXPECT_THAT(resolve(inputs).capture_sizes.decode, ElementsAre(4, 8, 12, 16));
+}
+
+TEST(Resolution, a_vllm_mode_that_becomes_none_keeps_its_size_list) {
+  ResolutionInputs inputs = as_vllm(asking(R"({"mode": 3, "splitting_ops": []})"));
+  inputs.compilation.cudagraph_mode = PIECEWISE;
+  ResolvedConfig resolved = resolve(inputs);
+  EXPECT_EQ(resolved.mode, NONE);
+  EXPECT_FALSE(resolved.capture_sizes.mixed.empty());
+  cudagraph::CudagraphDispatcher dispatcher;
+  dispatcher.initialize_cudagraph_keys(dispatcher_options(inputs, resolved));
+  EXPECT_TRUE(dispatcher.capture_plan().empty());  // the dispatcher looks at the mode
+  inputs.compilation.capture_size_rule = cudagraph::CaptureSizeRule::reprise;
+  EXPECT_TRUE(resolve(inputs).capture_sizes.mixed.empty());
+}
+
+TEST(Resolution, compile_sizes_are_expanded_and_checked_against_padding) {  // SIZ-20, SIZ-23
+  ResolutionInputs inputs =
+      as_vllm(asking(R"({"cudagraph_mode": "FULL", "cudagraph_capture_sizes": [1, 2, 4, 8],
+                 "compile_sizes": "cudagraph_capture_sizes"})"));
+  EXPECT_THAT(resolve(inputs).compile_sizes, ElementsAre(1, 2, 4, 8));
+  inputs.compilation.compile_sizes = CompileSizes{.sizes = {3}};
+  cudagraph::CudagraphDispatcher dispatcher;
+  EXPECT_THROW(dispatcher.initialize_cudagraph_keys(dispatcher_options(inputs, resolve(inputs))),
+               InvalidArgument);
+}
+
+TEST(Resolution, warm_ups_default_to_one_and_explicit_values_win) {
+  EXPECT_EQ(resolve(asking("{}")).num_of_warmups, 1);
+  EXPECT_EQ(resolve(asking(R"({"cudagraph_num_of_warmups": 3})")).num_of_warmups, 3);
+}
+
+TEST(Resolution, bad_limits_are_refused_by_name) {
+  ResolutionInputs inputs = asking("{}");
+  inputs.max_num_seqs = 0;
+  EXPECT_THROW((void)resolve(inputs), InvalidArgument);
+  inputs = asking("{}");
+  inputs.num_speculative_tokens = -1;
+  EXPECT_THROW((void)resolve(inputs), InvalidArgument);
+  inputs = asking("{}");
+  inputs.lora.max_loras = 1 << 30;
+  EXPECT_THROW((void)resolve(inputs), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace reprise::config

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "reprise/cudagraph/capture/cudagraph_wrapper.h"
+#include "reprise/cudagraph/cudagraph_dispatcher.h"
+
+namespace reprise::cudagraph {
+
+/// One forward the session asks for: a made-up batch of exactly this shape.
+struct DummyRun {
+  enum class Purpose { warm_up, capture };
+
+  Purpose purpose = Purpose::warm_up;
+  /// NONE while warming up, the key's mode while capturing.
+  CudagraphRuntimeMode mode = CudagraphRuntimeMode::NONE;
+  BatchDescriptor descriptor;
+  /// The mode the key will be captured in: a warm-up for FULL must run attention too.
+  CudagraphRuntimeMode target_mode = CudagraphRuntimeMode::NONE;
+};
+
+/// What became of one key.
+struct CaptureRecord {
+  CudagraphRuntimeMode mode = CudagraphRuntimeMode::NONE;
+  BatchDescriptor descriptor;
+  double seconds = 0;
+  size_t bytes = 0;     // memory that this capture added
+  std::string failure;  // why the key was retired; empty = captured
+};
+
+struct CaptureReport {
+  std::vector<CaptureRecord> records;
+  double seconds = 0;
+  size_t bytes = 0;
+
+  [[nodiscard]] size_t num_captured() const noexcept;
+};
+
+/// What the session needs from whoever owns the model.
+struct CaptureCallbacks {
+  /// Runs one made-up batch. May throw; see run_capture_session.
+  std::function<void(const DummyRun&)> dummy_run;
+  /// Bytes held now by the graph pool and all executables.
+  std::function<size_t()> memory_in_use;
+  /// Seconds on a monotonic clock.
+  std::function<double()> now;
+  /// After each key, with how many of how many are done. Optional.
+  std::function<void(const CaptureRecord&, size_t done, size_t total)> on_progress;
+};
+
+/// Captures the dispatcher's whole plan: for each key `num_warmups` eager runs, then the capture. A
+/// key that fails is retired with its reason and the rest goes on. Seals the permission at the end,
+/// also when it throws.
+/// \throws device::DeviceError when the device is lost (is_sticky)
+CaptureReport run_capture_session(CudagraphDispatcher& dispatcher,
+                                  CapturePermission& permission,
+                                  int num_warmups,
+                                  const CaptureCallbacks& callbacks);
+
+}  // namespace reprise::cudagraph

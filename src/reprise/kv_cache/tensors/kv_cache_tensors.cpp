@@ -1,0 +1,21 @@
+#include "reprise/kv_cache/tensors/kv_cache_tensors.h"
+
+namespace reprise::kv_cache {
+
+KvCacheTensors::KvCacheTensors(const KvCacheLayout& layout,
+                               device::Device& device,
+                               OpExecutor& executor)
+    : layout_(layout),
+      buffer_(device.allocate(layout.bytes_per_block() * static_cast<size_t>(layout.num_blocks))) {
+  const TensorType type{
+      layout.dtype, {layout.num_blocks, layout.num_kv_heads, layout.block_size, layout.head_dim}};
+  auto* address = static_cast<std::byte*>(buffer_.data());
+  for (int64_t layer = 0; layer < layout.num_layers; ++layer) {
+    keys_.push_back(Tensor::borrow(type, address, executor));
+    address += type.bytes();
+    values_.push_back(Tensor::borrow(type, address, executor));
+    address += type.bytes();
+  }
+}
+
+}  // namespace reprise::kv_cache

@@ -1,0 +1,252 @@
+#include "reprise/runner/model_runner.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+
+#include "reprise/runner/model_forward.h"
+#include "reprise/runner/trace_forward.h"
+
+namespace reprise::engine {
+namespace {
+
+using cudagraph::CudagraphRuntimeMode;
+
+double monotonic_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+std::unique_ptr<attention::AttentionBackend> create_attention(const ModelRunnerOptions& options,
+                                                              models::CausalLM& model,
+                                                              Execution& execution) {
+  const attention::BackendInfo& backend =
+      options.attention != nullptr ? *options.attention : attention::find_attention_backend("auto");
+  int64_t max_partial_size = 0;
+  for (const attention::AttentionLayer* layer : model.attention_layers()) {
+    const attention::AttentionShape& shape = layer->shape();
+    max_partial_size = std::max(max_partial_size, shape.num_heads * (shape.head_dim + 2));
+  }
+  return backend.create({.device = &execution.device(),
+                         .executor = &execution.executor(),
+                         .max_num_reqs = options.limits.max_num_reqs,
+                         .num_kv_heads = options.kv_cache.num_kv_heads,
+                         .max_partial_size = max_partial_size,
+                         .split = options.split_plan});
+}
+
+}  // namespace
+
+ModelRunner::ModelRunner(Execution& execution,
+                         models::CausalLM& model,
+                         const models::Parameters& parameters,
+                         const ModelRunnerOptions& options)
+    : execution_(&execution),
+      model_(&model),
+      parameters_(&parameters),
+      options_(options),
+      kv_cache_(options.kv_cache, execution.device(), execution.executor()),
+      batch_(options.limits, execution.device(), execution.executor()),
+      attention_(create_attention(options, model, execution)),
+      forward_(std::make_unique<ModelForward>(
+          model, execution.device(), permission_, options.copy_inputs)),
+      full_([this](cudagraph::ForwardContext& context,
+                   std::span<const Tensor> inputs,
+                   std::vector<Tensor>& outputs) { forward_->run(context, inputs, outputs); },
+            CudagraphRuntimeMode::FULL,
+            execution.device(),
+            permission_) {
+  for (attention::AttentionLayer* layer : model.attention_layers()) layer->bind_cache(&kv_cache_);
+  bindings_ = parameters.memory();
+  bindings_.push_back(kv_cache_.memory());
+  bindings_.push_back(batch_.memory());
+  bindings_.push_back({});  // the step's attention plan
+  plan_binding_ = bindings_.size() - 1;
+  outputs_.reserve(1);
+  dispatcher_.initialize_cudagraph_keys(options.dispatcher);
+}
+
+program::TracedProgram ModelRunner::trace() const {
+  return program::trace(
+      forward_signature(*parameters_, kv_cache_, options_.limits.max_blocks_per_req),
+      forward_function(*model_));
+}
+
+std::vector<program::ParameterSlot> ModelRunner::parameter_slots(
+    const program::TracedProgram& traced) const {
+  return engine::parameter_slots(traced, *parameters_);
+}
+
+void ModelRunner::use_programs(RangedPrograms programs) {
+  REPRISE_ASSERT(full_.counters().captures == 0 && forward_->num_piecewise_graphs() == 0,
+                 "graphs of another forward exist");
+  std::vector<program::SlotTensors> slots;
+  for (const program::CompiledProgram& program : programs.programs) {
+    slots.push_back(bind_slots(program, *parameters_, kv_cache_, execution_->executor()));
+  }
+  forward_ = std::make_unique<RangedForward>(
+      std::move(programs),
+      std::move(slots),
+      *execution_,
+      permission_,
+      ProgramForwardOptions{.largest = {.num_tokens = options_.limits.max_num_tokens,
+                                        .num_reqs = options_.limits.max_num_reqs,
+                                        .num_logits = options_.limits.max_num_logits(),
+                                        .num_blocks = kv_cache_.layout().num_blocks},
+                            .copy_inputs = options_.copy_inputs});
+  if (forward_->memory().bytes > 0) bindings_.push_back(forward_->memory());
+}
+
+cudagraph::CaptureReport ModelRunner::capture(
+    const std::function<void(const cudagraph::CaptureRecord&, size_t, size_t)>& on_progress) {
+  return cudagraph::run_capture_session(
+      dispatcher_,
+      permission_,
+      options_.num_warmups,
+      {.dummy_run = [this](const cudagraph::DummyRun& run) { dummy_run(run); },
+       .memory_in_use =
+           [this] { return execution_->graph_pool().reserved_bytes() + graph_bytes(); },
+       .now = monotonic_seconds,
+       .on_progress = on_progress});
+}
+
+void ModelRunner::run_largest_step() {
+  const BatchLimits& limits = options_.limits;
+  batch_.stage_dummy({.num_tokens = limits.max_num_tokens,
+                      .num_reqs = std::min(limits.max_num_tokens, limits.max_num_reqs),
+                      .num_logits_rows = std::min(limits.max_num_tokens, limits.max_num_logits())},
+                     execution_->stream());
+  run_staged({.num_tokens = limits.max_num_tokens}, CudagraphRuntimeMode::NONE);
+  outputs_.clear();
+  execution_->stream().synchronize();
+}
+
+void ModelRunner::dummy_run(const cudagraph::DummyRun& run) {
+  const cudagraph::Decision as_if{.mode = run.target_mode, .descriptor = run.descriptor};
+  // A PIECEWISE key serves any number of requests; the widest one is the safest to warm up with.
+  const int32_t num_reqs = std::min(run.descriptor.num_tokens, options_.limits.max_num_reqs);
+  batch_.stage_dummy(staged_shape(as_if, num_reqs, 0), execution_->stream());
+  const kernels::PoolScope memory(execution_->executor(),
+                                  run.purpose == cudagraph::DummyRun::Purpose::capture
+                                      ? execution_->graph_pool()
+                                      : execution_->eager_pool());
+  run_staged(run.descriptor, run.mode);
+  // The results mean nothing; holding them would keep their memory from the next key.
+  outputs_.clear();
+  execution_->stream().synchronize();
+}
+
+StagedShape ModelRunner::staged_shape(const cudagraph::Decision& decision,
+                                      int32_t num_reqs,
+                                      int32_t num_logits) const {
+  StagedShape shape{.num_tokens = decision.descriptor.num_tokens, .num_reqs = num_reqs};
+  switch (decision.mode) {
+    case CudagraphRuntimeMode::FULL:
+      shape.num_reqs = decision.descriptor.num_reqs.value_or(num_reqs);
+      shape.num_logits_rows = std::min(shape.num_tokens, shape.num_reqs);
+      break;
+    case CudagraphRuntimeMode::PIECEWISE:
+      shape.num_logits_rows = std::min(shape.num_tokens, options_.limits.max_num_reqs);
+      break;
+    case CudagraphRuntimeMode::NONE:
+      shape.num_logits_rows = num_logits;
+      break;
+  }
+  return shape;
+}
+
+const StepResult& ModelRunner::execute(std::span<const BatchRow> rows,
+                                       const cudagraph::BatchFacts& facts) {
+  const cudagraph::Decision decision = dispatcher_.dispatch(facts);
+  result_.decision = decision;
+  result_.retired.reset();
+  spans_.clear();
+  try {
+    const StepResult& result = run(rows, decision, decision.mode);
+    if (facts.uniform) last_decode_launches_ = last_launches_;
+    return result;
+  } catch (const cudagraph::StaleAddressError& error) {
+    // Refused before anything was launched, so the step can still run, only without the graph.
+    retired_.push_back({decision.mode, decision.descriptor, error.what()});
+    dispatcher_.retire(decision.mode, decision.descriptor, error.what());
+  }
+  result_.retired = decision;
+  const cudagraph::Decision eager{.descriptor = {.num_tokens = facts.num_tokens},
+                                  .reason = cudagraph::DispatchReason::key_retired};
+  result_.decision = eager;
+  return run(rows, eager, CudagraphRuntimeMode::NONE);
+}
+
+const StepResult& ModelRunner::run(std::span<const BatchRow> rows,
+                                   const cudagraph::Decision& decision,
+                                   CudagraphRuntimeMode run_as) {
+  int32_t num_logits = 0;
+  for (const BatchRow& row : rows) num_logits += row.num_logits();
+  {
+    const SpanTimer timer(spans_, StepPhase::prepare);
+    batch_.stage(rows,
+                 staged_shape(decision, static_cast<int32_t>(rows.size()), num_logits),
+                 execution_->stream());
+  }
+  const SpanTimer timer(spans_, StepPhase::launch);
+  run_staged(decision.descriptor, run_as);
+  result_.decision = decision;
+  result_.logits = outputs_.front();
+  result_.num_logits = num_logits;
+  return result_;
+}
+
+void ModelRunner::run_staged(const cudagraph::BatchDescriptor& descriptor,
+                             CudagraphRuntimeMode run_as) {
+  // The previous step's results go first, so that this step can have their memory.
+  result_.logits = Tensor{};
+  outputs_.clear();
+  metadata_ = batch_.attention_metadata();
+  const AttentionRoutine routine = attention_->plan(metadata_, descriptor, execution_->stream());
+  execution_->executor().set_attention(routine);
+  // A graph reads the plan it was recorded with: being given another one must not go unnoticed.
+  bindings_[plan_binding_] = routine.plan.defined() ? routine.plan.extent() : device::BufferView{};
+  inputs_ = {batch_.input_ids(),
+             batch_.positions(),
+             metadata_.slot_mapping,
+             metadata_.query_start_loc,
+             metadata_.seq_lens,
+             metadata_.block_table,
+             batch_.logits_indices(),
+             batch_.num_logits()};
+  cudagraph::ForwardContext context{.runtime_mode = run_as,
+                                    .descriptor = descriptor,
+                                    .stream = &execution_->stream(),
+                                    .inputs = inputs_,
+                                    .attention = &metadata_,
+                                    .bindings = bindings_};
+  const device::LaunchCounters before = execution_->stream().counters();
+  full_(context, inputs_, outputs_);
+  const device::LaunchCounters& after = execution_->stream().counters();
+  last_launches_ = {.graphs = after.graph_launches - before.graph_launches,
+                    .kernels = after.kernel_launches - before.kernel_launches};
+}
+
+std::span<const float> ModelRunner::logits_row(const StepResult& result, int32_t row) {
+  REPRISE_ASSERT(row >= 0 && row < result.num_logits, "row {} of {}", row, result.num_logits);
+  const auto vocab_size = static_cast<size_t>(result.logits.size(1));
+  const float* address = result.logits.data_as<float>() + static_cast<size_t>(row) * vocab_size;
+  device::Stream& stream = execution_->stream();
+  if (execution_->device().is_host_accessible()) {
+    stream.synchronize();
+    return {address, vocab_size};
+  }
+  host_logits_.resize(vocab_size);
+  stream.copy_to_host(host_logits_.data(), address, vocab_size * sizeof(float));
+  return host_logits_;
+}
+
+void ModelRunner::wait() {
+  const SpanTimer timer(spans_, StepPhase::wait);
+  execution_->stream().synchronize();
+}
+
+size_t ModelRunner::graph_bytes() const noexcept {
+  return full_.graph_bytes() + forward_->graph_bytes();
+}
+
+}  // namespace reprise::engine

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "reprise/cudagraph/capture/cudagraph_wrapper.h"
+#include "reprise/program/compiled_program.h"
+#include "reprise/program/interpreter.h"
+#include "reprise/runner/execution.h"
+#include "reprise/runner/forward.h"
+
+namespace reprise::engine {
+
+struct ProgramForwardOptions {
+  program::SymbolValues largest;  // batch that the arena has to hold
+  bool copy_inputs = false;       // cudagraph_copy_inputs
+};
+
+/// Levels 1 to 3: a program, piece by piece. Splitting pieces (attention) run eagerly between
+/// graphs; what they read of the batch comes from the step that is run, not from the one that was
+/// recorded. Where each piece is a graph of its own, a wrapper surrounds it; else one wrapper
+/// surrounds all and its capture breaks at splitting pieces.
+///
+/// Results lie in one arena, at places that depend on the batch's sizes alone.
+class ProgramForward final : public Forward {
+ public:
+  /// `slots` are weights and caches of the whole program; `arena` has the bytes that its plan needs
+  /// for the largest batch. All references are borrowed. \throws program::ProgramError
+  ProgramForward(program::CompiledProgram program,
+                 program::SlotTensors slots,
+                 void* arena,
+                 Execution& execution,
+                 const cudagraph::CapturePermission& permission,
+                 const ProgramForwardOptions& options);
+
+  void run(cudagraph::ForwardContext& context,
+           std::span<const Tensor> inputs,
+           std::vector<Tensor>& outputs) override;
+  [[nodiscard]] size_t num_piecewise_graphs() const noexcept override;
+  [[nodiscard]] size_t graph_bytes() const noexcept override;
+  [[nodiscard]] const program::CompiledProgram& program() const noexcept { return program_; }
+
+ private:
+  struct PieceState {
+    program::SlotTensors slots;
+    std::unique_ptr<cudagraph::CudagraphWrapper> wrapper;  // null: runs as it is
+    std::vector<Tensor> inputs;                            // reused from step to step
+    std::vector<Tensor> outputs;
+  };
+
+  void run_pieces(cudagraph::ForwardContext& context, std::vector<Tensor>& outputs);
+  void run_splitting_piece(cudagraph::ForwardContext& context, size_t index);
+  void run_capturable_piece(cudagraph::ForwardContext& context, size_t index);
+  void interpret(size_t index, std::span<const Tensor> inputs, std::vector<Tensor>& outputs);
+  void gather_inputs(std::span<const Tensor> step_inputs,
+                     size_t index,
+                     std::vector<Tensor>& to) const;
+  void scatter_outputs(size_t index);
+
+  program::CompiledProgram program_;
+  Execution* execution_;
+  std::unique_ptr<program::PlannedArena> arena_;    // null without a plan
+  std::vector<std::vector<const RowGroup*>> code_;  // by program: what interpreters refer to
+  std::vector<program::Interpreter> interpreters_;  // by piece: each remembers its places
+  std::vector<PieceState> pieces_;
+  std::unique_ptr<cudagraph::CudagraphWrapper> breakable_;  // where pieces have no wrappers
+  program::SymbolValues values_;                            // of the step being run
+  std::vector<Tensor> boundary_;
+};
+
+}  // namespace reprise::engine

@@ -1,0 +1,100 @@
+#include "reprise/runner/trace_forward.h"
+
+#include <fmt/format.h>
+
+#include "reprise/base/error.h"
+
+namespace reprise::engine {
+namespace {
+
+using program::Symbol;
+using program::SymInt;
+
+program::ValueType cache_type(const Tensor& cache) {
+  program::ValueType type = program::constant_type(cache.type());
+  program::SymShape open;
+  open.push_back(Symbol::num_blocks);
+  for (int dim = 1; dim < type.shape.rank(); ++dim) open.push_back(type.shape[dim]);
+  return {type.dtype, open};
+}
+
+}  // namespace
+
+program::TraceSignature forward_signature(const models::Parameters& parameters,
+                                          const kv_cache::KvCacheTensors& kv_cache,
+                                          int32_t max_blocks_per_req) {
+  const auto ints = [](program::SymShape shape) { return program::ValueType{DType::i32, shape}; };
+  program::TraceSignature signature;
+  signature.inputs = {{"input_ids", ints({Symbol::num_tokens})},
+                      {"positions", ints({Symbol::num_tokens})},
+                      {"slot_mapping", ints({Symbol::num_tokens})},
+                      {"query_start_loc", ints({SymInt(Symbol::num_reqs, 1, 1)})},
+                      {"seq_lens", ints({Symbol::num_reqs})},
+                      {"block_table", ints({Symbol::num_reqs, max_blocks_per_req})},
+                      {"logits_indices", ints({Symbol::num_logits})},
+                      {"num_logits", ints({1})}};
+  for (int64_t layer = 0; layer < kv_cache.layout().num_layers; ++layer) {
+    for (const Tensor& cache : {kv_cache.keys(layer), kv_cache.values(layer)}) {
+      signature.states.emplace_back(cache, cache_type(cache));
+    }
+  }
+  signature.parameter_memory = parameters.memory();
+  signature.name_of_parameter = [&parameters](const Tensor& parameter) {
+    return std::string(parameters.name_of(parameter));
+  };
+  return signature;
+}
+
+program::TracedFunction forward_function(models::CausalLM& model) {
+  return [&model](std::span<const Tensor> inputs) {
+    const attention::AttentionMetadata metadata{.query_start_loc = inputs[kQueryStartLoc],
+                                                .seq_lens = inputs[kSeqLens],
+                                                .block_table = inputs[kBlockTable],
+                                                .slot_mapping = inputs[kSlotMapping]};
+    cudagraph::ForwardContext context{.attention = &metadata};
+    const Tensor hidden = model.forward(context, inputs[kInputIds], inputs[kPositions]);
+    return std::vector{model.compute_logits(hidden, inputs[kLogitsIndices], inputs[kNumLogits])};
+  };
+}
+
+std::vector<program::ParameterSlot> parameter_slots(const program::TracedProgram& traced,
+                                                    const models::Parameters& parameters) {
+  std::vector<program::ParameterSlot> slots;
+  for (const Tensor& parameter : traced.slots.parameters) {
+    slots.push_back({.name = std::string(parameters.name_of(parameter)),
+                     .type = program::constant_type(parameter.type())});
+  }
+  return slots;
+}
+
+program::SlotTensors bind_slots(const program::CompiledProgram& program,
+                                const models::Parameters& parameters,
+                                const kv_cache::KvCacheTensors& kv_cache,
+                                OpExecutor& executor) {
+  program::SlotTensors slots;
+  for (const program::ParameterSlot& slot : program.parameters) {
+    const TensorType type = slot.type.evaluate({});
+    const device::BufferView memory = parameters.find(slot.name);
+    if (memory.data == nullptr || memory.bytes != type.bytes()) {
+      throw InvalidArgument(fmt::format("the program wants parameter '{}' of {}; this model {}",
+                                        slot.name,
+                                        type.to_string(),
+                                        memory.data == nullptr
+                                            ? "has none of that name"
+                                            : fmt::format("has one of {} bytes", memory.bytes)));
+    }
+    slots.parameters.push_back(Tensor::borrow(type, memory.data, executor));
+  }
+  if (program.num_states != static_cast<size_t>(2 * kv_cache.layout().num_layers)) {
+    throw InvalidArgument(fmt::format("the program has {} caches, this model {} layers",
+                                      program.num_states,
+                                      kv_cache.layout().num_layers));
+  }
+  for (int64_t layer = 0; layer < kv_cache.layout().num_layers; ++layer) {
+    slots.states.push_back(kv_cache.keys(layer));
+    slots.states.push_back(kv_cache.values(layer));
+  }
+  return slots;
+}
+
+}  // namespace reprise::engine

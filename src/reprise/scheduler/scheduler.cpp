@@ -1,0 +1,556 @@
+#include "reprise/scheduler/scheduler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <tuple>
+#include <utility>
+
+#include "reprise/base/assert.h"
+#include "reprise/base/error.h"
+
+namespace reprise::engine {
+namespace {
+
+/// Ids of finished requests that a step usually sees; more (a mass abort) just grow the vector.
+constexpr size_t kUsualFinished = 256;
+/// A token that every model has: what a step computes whose predecessor could not say one.
+constexpr int32_t kPlaceholder = 0;
+/// Steps between two looks at who has waited too long; a look is linear in the waiting requests.
+constexpr uint64_t kPromotionInterval = 16;
+
+void require_at_least(std::string_view option, int value, int low) {
+  if (value < low) {
+    throw InvalidArgument(
+        fmt::format("scheduler: {} is {}, expected at least {}", option, value, low));
+  }
+}
+
+void check_config(const SchedulerConfig& config, int max_model_len) {
+  require_at_least("max_num_seqs", config.max_num_seqs, 1);
+  require_at_least("max_num_batched_tokens", config.max_num_batched_tokens, 1);
+  require_at_least("max_model_len", config.max_model_len, 2);  // one prompt and one output token
+  require_at_least("long_prefill_token_threshold", config.long_prefill_token_threshold, 0);
+  require_at_least("max_prompt_logits", config.max_prompt_logits, 1);
+  require_at_least("decode_query_len", config.decode_query_len, 1);
+  require_at_least("vocab_size", config.vocab_size, 1);
+  require_at_least("max_priority_wait_steps", config.max_priority_wait_steps, 1);
+  if (config.max_num_batched_tokens < config.max_num_seqs) {
+    throw InvalidArgument(fmt::format(
+        "scheduler: max_num_batched_tokens ({}) is smaller than max_num_seqs ({}): a step of only "
+        "decodes would not fit; raise the first or lower the second",
+        config.max_num_batched_tokens,
+        config.max_num_seqs));
+  }
+  if (config.enable_chunked_prefill) return;
+  if (config.max_num_batched_tokens < max_model_len) {
+    throw InvalidArgument(fmt::format(
+        "scheduler: enable_chunked_prefill is off and max_num_batched_tokens ({}) is smaller than "
+        "max_model_len ({}): a long prompt could never run; raise the first, lower the second or "
+        "enable chunked prefill",
+        config.max_num_batched_tokens,
+        max_model_len));
+  }
+  if (config.long_prefill_token_threshold > 0) {
+    throw InvalidArgument(
+        fmt::format("scheduler: long_prefill_token_threshold ({}) cuts prompts into chunks and "
+                    "enable_chunked_prefill is off; set one of them",
+                    config.long_prefill_token_threshold));
+  }
+}
+
+int effective_max_model_len(const SchedulerConfig& config, const kv_cache::KvCacheManager& cache) {
+  return static_cast<int>(std::min<int64_t>(config.max_model_len, cache.capacity_tokens() + 1));
+}
+
+auto batch_key(const ScheduledRequest& entry, int decode_query_len) {
+  const bool is_uniform_decode =
+      !entry.is_in_prefill && entry.num_scheduled_tokens == decode_query_len;
+  return std::tuple(!is_uniform_decode, entry.num_scheduled_tokens, entry.num_computed_tokens == 0);
+}
+
+}  // namespace
+
+void sort_batch(std::span<ScheduledRequest> batch, int decode_query_len) {
+  // Insertion sort: stable, in place (std::stable_sort allocates), and linear for the usual batch,
+  // whose decodes are in front already.
+  for (size_t i = 1; i < batch.size(); ++i) {
+    const ScheduledRequest entry = batch[i];
+    const auto key = batch_key(entry, decode_query_len);
+    size_t place = i;
+    for (; place > 0 && key < batch_key(batch[place - 1], decode_query_len); --place) {
+      batch[place] = batch[place - 1];
+    }
+    batch[place] = entry;
+  }
+}
+
+Scheduler::Scheduler(SchedulerConfig config, kv_cache::KvCacheManager& kv_cache_manager)
+    : config_(std::move(config)),
+      kv_cache_manager_(&kv_cache_manager),
+      stop_checker_(config_.eos_token_ids),
+      max_model_len_(effective_max_model_len(config_, kv_cache_manager)) {
+  check_config(config_, max_model_len_);
+  const auto max_num_seqs = static_cast<size_t>(config_.max_num_seqs);
+  running_.reserve(max_num_seqs);
+  updates_.reserve(max_num_seqs);
+  for (SchedulerOutput& output : outputs_) {
+    output.scheduled.reserve(max_num_seqs);
+    output.preempted.reserve(max_num_seqs);
+    output.finished_request_ids.reserve(kUsualFinished);
+  }
+  finished_since_schedule_.reserve(kUsualFinished);
+}
+
+void Scheduler::check_admissible(std::span<const int32_t> prompt_token_ids,
+                                 const sampling::SamplingParams& params,
+                                 const RequestOptions& options) const {
+  const size_t num_prompt_tokens = prompt_token_ids.size();
+  if (num_prompt_tokens == 0) {
+    throw InvalidArgument("prompt is empty, expected at least one token");
+  }
+  if (std::cmp_greater(num_prompt_tokens, kv_cache_manager_->capacity_tokens())) {
+    throw InvalidArgument(fmt::format(
+        "prompt has {} tokens, but the KV cache holds {} ({} blocks of {}); shorten the prompt or "
+        "give the cache more memory",
+        num_prompt_tokens,
+        kv_cache_manager_->capacity_tokens(),
+        kv_cache_manager_->num_blocks() - 1,
+        kv_cache_manager_->block_size()));
+  }
+  if (std::cmp_greater_equal(num_prompt_tokens, max_model_len_)) {
+    throw InvalidArgument(fmt::format(
+        "prompt has {} tokens, but max_model_len is {} for prompt and output together; shorten the "
+        "prompt to at most {} tokens",
+        num_prompt_tokens,
+        max_model_len_,
+        max_model_len_ - 1));
+  }
+  for (size_t i = 0; i < num_prompt_tokens; ++i) {
+    if (prompt_token_ids[i] < 0 || prompt_token_ids[i] >= config_.vocab_size) {
+      throw InvalidArgument(fmt::format("prompt token {} is {}, expected a token id in [0, {}]",
+                                        i,
+                                        prompt_token_ids[i],
+                                        config_.vocab_size - 1));
+    }
+  }
+  sampling::validate(params, config_.vocab_size, config_.max_logprobs);
+  if (options.priority != 0 && config_.policy != SchedulingPolicy::priority) {
+    throw InvalidArgument(fmt::format(
+        "priority is {}, but this engine serves first come, first served; start it with "
+        "--scheduling-policy priority or leave the priority out",
+        options.priority));
+  }
+  if (options.cache_salt.size() > kMaxCacheSaltBytes) {
+    throw InvalidArgument(fmt::format("cache_salt has {} bytes, expected at most {}",
+                                      options.cache_salt.size(),
+                                      kMaxCacheSaltBytes));
+  }
+}
+
+void Scheduler::add_request(Request& request) {
+  REPRISE_ASSERT(request.scheduler_ == nullptr && request.status_ == RequestStatus::waiting,
+                 "request {} was added before",
+                 static_cast<uint64_t>(request.id_));
+  check_admissible(request.prompt_token_ids(), request.params(), request.options_);
+  const sampling::SamplingParams& params = request.params_;
+  request.max_total_tokens_ = max_model_len_;
+  if (params.max_tokens) {
+    request.max_total_tokens_ = static_cast<int>(std::min<int64_t>(
+        max_model_len_, int64_t{request.num_prompt_tokens_} + *params.max_tokens));
+  }
+  request.token_ids_.reserve(static_cast<size_t>(request.max_total_tokens_));
+  request.prompt_logprobs_.reserve(static_cast<size_t>(request.num_prompt_logits()));
+  kv_cache_manager_->reserve(request.block_table_, request.max_total_tokens_);
+  request.block_hashes_ = kv_cache_manager_->make_chain({.cache_salt = request.cache_salt()});
+  request.block_hashes_.reserve(request.max_total_tokens_);
+  request.block_hashes_.extend(request.token_ids());
+  request.all_stop_token_ids_ = params.stop_token_ids;
+  for (const int32_t id : config_.eos_token_ids) {
+    // A configuration may name special tokens that the model has no logits for.
+    if (id >= 0 && id < config_.vocab_size) request.all_stop_token_ids_.push_back(id);
+  }
+  request.arrival_order_ = next_arrival_order_++;
+  request.scheduler_ = this;
+  request.queued_at_step_ = num_schedules_;
+  enqueue(request);
+}
+
+AbortResult Scheduler::abort_request(Request& request) {
+  return finish_request(request, RequestStatus::finished_aborted);
+}
+
+AbortResult Scheduler::finish_request(Request& request,
+                                      RequestStatus status,
+                                      StopReason stop_reason) {
+  REPRISE_ASSERT(engine::is_finished(status), "{} ends no request", to_string(status));
+  if (request.is_finished()) {
+    return request.is_in_flight() ? AbortResult::released_after_step
+                                  : AbortResult::already_finished;
+  }
+  REPRISE_ASSERT(request.scheduler_ == this,
+                 "request {} is not known to this scheduler",
+                 static_cast<uint64_t>(request.id_));
+  const RequestStatus before = std::exchange(request.status_, status);
+  request.stop_reason_ = std::move(stop_reason);
+  if (before == RequestStatus::running) {
+    std::erase(running_, &request);
+  } else {
+    waiting_.remove(request);
+  }
+  if (request.is_in_flight()) return AbortResult::released_after_step;
+  release(request);
+  return AbortResult::released;
+}
+
+const SchedulerOutput& Scheduler::schedule() {
+  REPRISE_ASSERT(can_schedule(), "schedule() before update_from_output() of the previous step");
+  output_ = &outputs_[(oldest_ + num_in_flight_) % kMaxStepsInFlight];
+  output_->scheduled.clear();
+  output_->preempted.clear();
+  output_->finished_request_ids.clear();
+  std::swap(output_->finished_request_ids, finished_since_schedule_);
+
+  ++num_schedules_;
+  if (config_.policy == SchedulingPolicy::priority && num_schedules_ % kPromotionInterval == 0) {
+    promote_waiting();
+  }
+  int token_budget = config_.max_num_batched_tokens;
+  prompt_logits_budget_ = config_.max_prompt_logits;
+  const bool has_blocks = schedule_running(token_budget);
+  // Whoever lost its blocks in this step, or waits for some, comes first when there are blocks
+  // again.
+  if (has_blocks && output_->preempted.empty()) schedule_waiting(token_budget);
+  finish_batch();
+  return *output_;
+}
+
+/// False when a request has to wait for blocks, and all that rank after it with it.
+bool Scheduler::schedule_running(int& token_budget) {
+  for (size_t i = 0; i < running_.size() && token_budget > 0; ++i) {
+    Request& request = *running_[i];
+    const int num_new_tokens = tokens_to_schedule(request, token_budget);
+    // Others have taken the step's rows of logits, or its last token is being sampled.
+    if (num_new_tokens == 0) continue;
+    while (kv_cache_manager_->allocate_slots(request.block_table_,
+                                             request.num_computed_tokens_ + num_new_tokens) ==
+           kv_cache::SlotResult::no_blocks) {
+      const Request& victim = *running_.back();
+      const bool is_own_victim = &victim == &request;
+      // Its blocks are in use; or those of requests that have ended come back with their step.
+      if (victim.is_in_flight() || (is_own_victim && num_in_flight_ > 0)) return false;
+      REPRISE_ASSERT(running_.size() > 1, "one request does not fit into the empty KV cache");
+      preempt_last_running();
+      if (is_own_victim) return false;
+    }
+    append_to_batch(request, num_new_tokens);
+    token_budget -= num_new_tokens;
+  }
+  return true;
+}
+
+void Scheduler::schedule_waiting(int& token_budget) {
+  while (!waiting_.empty() && token_budget > 0 &&
+         running_.size() < static_cast<size_t>(config_.max_num_seqs)) {
+    Request& request = *waiting_.front();
+    if (!admit(request, token_budget)) return;
+    const int num_new_tokens = tokens_to_schedule(request, token_budget);
+    start_running(request);
+    append_to_batch(request, num_new_tokens);
+    token_budget -= num_new_tokens;
+  }
+}
+
+/// Gives the request its cached prefix and the blocks of its first chunk; false, and it is as
+/// before, when it does not fit.
+bool Scheduler::admit(Request& request, int token_budget) {
+  const kv_cache::KvCacheManager::CachedPrefix prefix = find_prefix(request);
+  const int num_cached_tokens = prefix.num_blocks * kv_cache_manager_->block_size();
+  if (!config_.enable_chunked_prefill && request.num_tokens() - num_cached_tokens > token_budget) {
+    return false;
+  }
+  if (config_.scheduler_reserve_full_isl &&
+      kv_cache_manager_->blocks_for(request.num_tokens()) - prefix.num_blocks >
+          kv_cache_manager_->num_free_blocks() - prefix.num_free_blocks) {
+    return false;
+  }
+  request.num_computed_tokens_ = num_cached_tokens;
+  const int num_new_tokens = tokens_to_schedule(request, token_budget);
+  if (num_new_tokens == 0 ||  // others have taken the step's rows of logits
+      kv_cache_manager_->allocate_slots_after(request.block_table_,
+                                              request.block_hashes_,
+                                              prefix,
+                                              num_cached_tokens + num_new_tokens) ==
+          kv_cache::SlotResult::no_blocks) {
+    request.num_computed_tokens_ = 0;
+    return false;
+  }
+  if (request.num_preemptions_ == 0) count_prefix_lookup(request);
+  return true;
+}
+
+kv_cache::KvCacheManager::CachedPrefix Scheduler::find_prefix(const Request& request) const {
+  // The last token is always computed: its logits are what comes next. So is all of a prompt whose
+  // logits are wanted and not there yet.
+  const int max_tokens = wants_prompt_logits(request) ? request.num_prompt_logits_scheduled_
+                                                      : request.num_tokens() - 1;
+  return kv_cache_manager_->find_prefix(request.block_hashes_,
+                                        max_tokens / kv_cache_manager_->block_size());
+}
+
+bool Scheduler::wants_prompt_logits(const Request& request) {
+  return request.num_prompt_logits_scheduled_ < request.num_prompt_logits();
+}
+
+void Scheduler::count_prefix_lookup(Request& request) {
+  request.num_cached_tokens_ = request.num_computed_tokens_;
+  if (kv_cache_manager_->prefix_caching() == kv_cache::PrefixCaching::off ||
+      wants_prompt_logits(request)) {
+    return;
+  }
+  prefix_cache_stats_.queries += static_cast<uint64_t>(request.num_prompt_tokens_);
+  prefix_cache_stats_.hits += static_cast<uint64_t>(request.num_cached_tokens_);
+}
+
+int Scheduler::tokens_to_schedule(const Request& request, int token_budget) const {
+  // The last token there can be is never computed: it only ends the request.
+  const auto num_known = static_cast<int>(request.token_ids_with_placeholders().size());
+  int num_tokens =
+      std::min(num_known, request.max_total_tokens_ - 1) - request.num_computed_tokens_;
+  if (config_.long_prefill_token_threshold > 0) {
+    num_tokens = std::min(num_tokens, config_.long_prefill_token_threshold);
+  }
+  return limit_to_prompt_logits(request, std::min(num_tokens, token_budget));
+}
+
+int Scheduler::limit_to_prompt_logits(const Request& request, int num_tokens) const {
+  // Recomputing after a preemption wants no row twice.
+  const int first = std::max(request.num_computed_tokens_, request.num_prompt_logits_scheduled_);
+  if (request.num_prompt_logits() - first <= prompt_logits_budget_) return num_tokens;
+  return std::min(num_tokens, first + prompt_logits_budget_ - request.num_computed_tokens_);
+}
+
+void Scheduler::append_to_batch(Request& request, int num_scheduled_tokens) {
+  output_->scheduled.push_back({.request = &request,
+                                .num_scheduled_tokens = num_scheduled_tokens,
+                                .num_computed_tokens = request.num_computed_tokens_,
+                                .is_in_prefill = request.is_in_prefill()});
+  ScheduledRequest& entry = output_->scheduled.back();
+  schedule_prompt_logits(request, entry);
+  ++request.num_steps_in_flight_;
+  request.num_computed_tokens_ += num_scheduled_tokens;
+  entry.samples = std::cmp_equal(request.num_computed_tokens_, request.token_ids_.size());
+  if (!entry.samples) return;
+  request.token_ids_.push_back(kPlaceholder);  // add_request() has reserved its place
+  ++request.num_placeholders_;
+  entry.placeholder = &request.token_ids_.back();
+}
+
+void Scheduler::schedule_prompt_logits(Request& request, ScheduledRequest& entry) {
+  const int first = std::max(entry.num_computed_tokens, request.num_prompt_logits_scheduled_);
+  const int end =
+      std::min(entry.num_computed_tokens + entry.num_scheduled_tokens, request.num_prompt_logits());
+  if (first >= end) return;
+  entry.first_prompt_logit = first - entry.num_computed_tokens;
+  entry.num_prompt_logits = end - first;
+  request.num_prompt_logits_scheduled_ = end;
+  prompt_logits_budget_ -= entry.num_prompt_logits;
+}
+
+void Scheduler::finish_batch() {
+  sort_batch(output_->scheduled, config_.decode_query_len);
+  output_->total_num_scheduled_tokens = 0;
+  output_->num_sampling_requests = 0;
+  output_->num_logits = 0;
+  output_->max_query_len = 0;
+  output_->any_prefill = false;
+  for (const ScheduledRequest& entry : output_->scheduled) {
+    output_->total_num_scheduled_tokens += entry.num_scheduled_tokens;
+    output_->num_sampling_requests += static_cast<int>(entry.samples);
+    output_->num_logits += static_cast<int>(entry.samples) + entry.num_prompt_logits;
+    output_->max_query_len = std::max(output_->max_query_len, entry.num_scheduled_tokens);
+    output_->any_prefill |= entry.is_in_prefill;
+  }
+  if (output_->empty()) {
+    --num_schedules_;  // nobody has waited for this
+  } else {
+    ++num_in_flight_;
+  }
+}
+
+bool Scheduler::ranks_before(const Request& a, const Request& b) const {
+  const auto rank = [this](const Request& request) {
+    const bool has_priority = config_.policy == SchedulingPolicy::priority && !request.is_promoted_;
+    return std::tuple(has_priority, has_priority ? request.priority() : 0, request.arrival_order_);
+  };
+  return rank(a) < rank(b);
+}
+
+/// A new request: its place is near the end.
+void Scheduler::enqueue(Request& request) {
+  Request* next = nullptr;
+  for (Request* prev = waiting_.back(); prev != nullptr && ranks_before(request, *prev);
+       prev = RequestQueue::prev(*prev)) {
+    next = prev;
+  }
+  waiting_.insert_before(next, request);
+}
+
+/// One that was running or promoted: its place is near the front.
+void Scheduler::enqueue_again(Request& request) {
+  Request* next = waiting_.front();
+  while (next != nullptr && ranks_before(*next, request)) next = RequestQueue::next(*next);
+  waiting_.insert_before(next, request);
+}
+
+void Scheduler::start_running(Request& request) {
+  waiting_.remove(request);
+  request.status_ = RequestStatus::running;
+  request.num_steps_waited_ += num_schedules_ - request.queued_at_step_;
+  const auto place = std::upper_bound(
+      running_.begin(), running_.end(), &request, [this](const Request* a, const Request* b) {
+        return ranks_before(*a, *b);
+      });
+  running_.insert(place, &request);
+}
+
+void Scheduler::promote_waiting() {
+  const auto max_wait = static_cast<uint64_t>(config_.max_priority_wait_steps);
+  for (Request* request = waiting_.front(); request != nullptr;) {
+    Request* const next = RequestQueue::next(*request);
+    const uint64_t waited = request->num_steps_waited_ + num_schedules_ - request->queued_at_step_;
+    if (!request->is_promoted_ && waited >= max_wait) {
+      waiting_.remove(*request);
+      request->is_promoted_ = true;
+      enqueue_again(*request);
+    }
+    request = next;
+  }
+}
+
+/// Preemption by recomputation. The victim is never in the batch yet: the batch is filled by rank,
+/// and the victim comes after the request that needs a block, or is it.
+void Scheduler::preempt_last_running() {
+  Request& victim = *running_.back();
+  REPRISE_ASSERT(!victim.is_in_flight(),
+                 "request {} is preempted after it was scheduled",
+                 static_cast<uint64_t>(victim.id_));
+  running_.pop_back();
+  kv_cache_manager_->free(victim.block_table_);
+  victim.num_computed_tokens_ = 0;
+  victim.num_prefill_tokens_ = victim.num_tokens();
+  victim.status_ = RequestStatus::preempted;
+  ++victim.num_preemptions_;
+  ++num_preemptions_;
+  victim.queued_at_step_ = num_schedules_;
+  enqueue_again(victim);
+  output_->preempted.push_back(&victim);
+}
+
+std::span<const RequestUpdate> Scheduler::update_from_output(
+    std::span<const sampling::SampledToken> sampled) {
+  REPRISE_ASSERT(num_in_flight_ > 0 || sampled.empty(), "results of a step that was not scheduled");
+  updates_.clear();
+  if (num_in_flight_ == 0) return updates_;
+  const SchedulerOutput& step = oldest_in_flight();
+  REPRISE_ASSERT(sampled.size() == static_cast<size_t>(step.num_sampling_requests),
+                 "{} sampled tokens for {} sampling requests",
+                 sampled.size(),
+                 step.num_sampling_requests);
+  size_t next_sample = 0;
+  for (const ScheduledRequest& entry : step.scheduled) {
+    const sampling::SampledToken* sample = entry.samples ? &sampled[next_sample++] : nullptr;
+    // The request ended while this step ran: its result is dropped.
+    if (entry.request->is_finished()) continue;
+    const RequestUpdate update = apply_results(entry, sample);
+    if (update.new_token_id || update.finished) updates_.push_back(update);
+  }
+  end_step();
+  return updates_;
+}
+
+RequestUpdate Scheduler::apply_results(const ScheduledRequest& entry,
+                                       const sampling::SampledToken* sampled) {
+  Request& request = *entry.request;
+  RequestUpdate update{.request = &request};
+  const int num_tokens_before = request.num_tokens();
+  if (sampled != nullptr) append_token(request, *sampled);
+  if (request.status_ != RequestStatus::finished_error) {
+    publish_blocks(request, entry.num_computed_tokens + entry.num_scheduled_tokens);
+  }
+  if (request.num_tokens() > num_tokens_before) {
+    update.new_token_id = request.token_ids().back();
+    update.sampled = sampled;
+  }
+  update.finished = request.is_finished();
+  return update;
+}
+
+std::span<const RequestUpdate> Scheduler::fail_scheduled(std::string_view reason) {
+  updates_.clear();
+  if (num_in_flight_ == 0) return updates_;
+  for (const ScheduledRequest& entry : oldest_in_flight().scheduled) {
+    if (entry.request->is_finished()) continue;
+    fail(*entry.request, reason);
+    updates_.push_back({.request = entry.request, .finished = true});
+  }
+  end_step();
+  return updates_;
+}
+
+void Scheduler::end_step() {
+  if (!updates_.empty()) {
+    std::erase_if(running_, [](const Request* request) { return request->is_finished(); });
+  }
+  for (const ScheduledRequest& entry : oldest_in_flight().scheduled) {
+    --entry.request->num_steps_in_flight_;
+    if (entry.request->is_finished() && !entry.request->is_in_flight()) release(*entry.request);
+  }
+  oldest_ = (oldest_ + 1) % kMaxStepsInFlight;
+  --num_in_flight_;
+}
+
+/// Lets later requests find the blocks that a step has filled.
+void Scheduler::publish_blocks(Request& request, int num_computed_tokens) {
+  request.block_hashes_.extend(request.token_ids().first(static_cast<size_t>(num_computed_tokens)));
+  kv_cache_manager_->publish(request.block_table_, request.block_hashes_, num_computed_tokens);
+}
+
+void Scheduler::append_token(Request& request, const sampling::SampledToken& sampled) {
+  if (sampled.status != sampling::SamplingStatus::ok) {
+    fail(request, to_string(sampled.status));
+    return;
+  }
+  if (sampled.token_id < 0 || sampled.token_id >= config_.vocab_size) {
+    fail(request,
+         fmt::format("sampled token {} is outside the vocabulary of {}",
+                     sampled.token_id,
+                     config_.vocab_size));
+    return;
+  }
+  int32_t& placeholder = request.token_ids_[static_cast<size_t>(request.num_tokens())];
+  // If it is filled in, the step behind may be reading it on another thread.
+  if (placeholder != sampled.token_id) placeholder = sampled.token_id;
+  --request.num_placeholders_;
+  if (const std::optional<Stop> stop = stop_checker_.check(request)) {
+    request.status_ = stop->status;
+    if (stop->stop_token_id) request.stop_reason_ = *stop->stop_token_id;
+  }
+  if (sampled.ends_answer) request.status_ = RequestStatus::finished_stopped;
+}
+
+void Scheduler::fail(Request& request, std::string_view message) {
+  request.status_ = RequestStatus::finished_error;
+  request.error_ = fmt::format("after {} tokens: {}", request.num_tokens(), message);
+  // A step that failed may have written anything; so may one whose logits were no numbers.
+  kv_cache_manager_->unpublish(request.block_table_);
+}
+
+void Scheduler::release(Request& request) {
+  kv_cache_manager_->free(request.block_table_);
+  request.scheduler_ = nullptr;
+  finished_since_schedule_.push_back(request.id_);
+}
+
+}  // namespace reprise::engine

@@ -1,0 +1,270 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reprise/kv_cache/kv_cache_manager.h"
+#include "reprise/sampling/sampler.h"
+#include "reprise/scheduler/request.h"
+#include "reprise/scheduler/request_queue.h"
+#include "reprise/scheduler/stop_checker.h"
+
+namespace reprise::engine {
+
+enum class SchedulingPolicy : uint8_t {
+  fcfs,      // first come, first served
+  priority,  // lower RequestOptions::priority first, then first come
+};
+
+/// vLLM's names and defaults.
+struct SchedulerConfig {
+  int max_num_seqs = 128;             // requests per step
+  int max_num_batched_tokens = 2048;  // tokens per step
+  int max_model_len = 2048;           // prompt + output of one request
+  bool enable_chunked_prefill = true;
+  /// A step computes at most this many tokens of one prefill; 0 = no limit.
+  int long_prefill_token_threshold = 0;
+  /// A waiting request is admitted only when the free blocks would hold all its known tokens, not
+  /// just the first chunk: keeps half-computed prompts from preempting each other.
+  bool scheduler_reserve_full_isl = true;
+  /// A step computes at most this many rows of logits for log-probabilities of prompts, which
+  /// bounds its memory; longer prompts that want them are cut into chunks, chunked prefill or not.
+  int max_prompt_logits = 128;
+  /// Tokens of one request in a decode step: 1 + speculative tokens. Orders the batch.
+  int decode_query_len = 1;
+  SchedulingPolicy policy = SchedulingPolicy::fcfs;
+  /// Of policy `priority`, so that nobody starves: who has waited that many steps in all, through
+  /// preemptions too, is promoted: served before everyone who is not, first come, first served.
+  /// A minute or two at usual steps. vLLM has no such bound.
+  int max_priority_wait_steps = 4096;
+  /// A step may be scheduled while the one before it has no results yet.
+  bool async_scheduling = false;
+  std::vector<int32_t> eos_token_ids;
+  int vocab_size = 0;                         // >= 1; bounds prompt and sampled token ids
+  int max_logprobs = sampling::kMaxLogprobs;  // that a request may ask for
+};
+
+/// One request's part of a step: tokens [num_computed_tokens, num_computed_tokens +
+/// num_scheduled_tokens) of `request->token_ids_with_placeholders()`.
+struct ScheduledRequest {
+  Request* request = nullptr;  // owned by the caller of add_request
+  int num_scheduled_tokens = 0;
+  int num_computed_tokens = 0;  // before this step
+  bool samples = false;         // the step computes its last known token: a new one is sampled
+  bool is_in_prefill = false;   // computed < prefill length; state, not shape
+  // Tokens of this part whose logits are wanted for log-probabilities of the prompt.
+  int first_prompt_logit = 0;  // counts from num_computed_tokens
+  int num_prompt_logits = 0;
+  /// Where the sampled token belongs: the step behind may compute from there. Whoever computes
+  /// steps ahead of update_from_output() writes it, any token id if there is none. Null unless
+  /// `samples`.
+  int32_t* placeholder = nullptr;
+
+  [[nodiscard]] std::span<const int32_t> token_ids() const noexcept {
+    return request->token_ids_with_placeholders().subspan(
+        static_cast<size_t>(num_computed_tokens), static_cast<size_t>(num_scheduled_tokens));
+  }
+  /// The sampler's view of the request in this step. \pre samples
+  [[nodiscard]] sampling::SamplingInput sampling_input(std::span<const float> logits) const {
+    return request->sampling_input(logits, num_computed_tokens + num_scheduled_tokens);
+  }
+};
+
+/// Uniform decodes first, then by number of tokens (shorter remainders, longer prefills), among
+/// equals those with computed context first, then the order they had. Source: vLLM V2
+/// sort_batch_req_ids; differs in that a prefill chunk of
+/// decode_query_len tokens never sorts among the decodes.
+void sort_batch(std::span<ScheduledRequest> batch, int decode_query_len);
+
+/// The tokens per request of a uniform decode batch: every request contributes max_query_len tokens
+/// and none is in prefill. Nothing when the batch is mixed.
+[[nodiscard]] constexpr std::optional<int> uniform_token_count(int num_reqs,
+                                                               int num_tokens,
+                                                               int max_query_len,
+                                                               bool any_prefill) noexcept {
+  if (any_prefill || num_reqs == 0 || num_tokens != num_reqs * max_query_len) return std::nullopt;
+  return max_query_len;
+}
+
+/// One step's batch. Belongs to the scheduler, which overwrites it once it has its results.
+struct SchedulerOutput {
+  std::vector<ScheduledRequest> scheduled;  // in batch order
+  int total_num_scheduled_tokens = 0;
+  int num_sampling_requests = 0;  // entries of `scheduled` with `samples`
+  int num_logits = 0;             // rows of logits: those that sample, and those of prompts
+  int max_query_len = 0;          // largest num_scheduled_tokens
+  bool any_prefill = false;
+  std::vector<Request*> preempted;  // by this schedule(): their blocks are gone
+  /// Finished, aborts included, and in no step any more since the previous schedule(): drop what is
+  /// kept for them; the scheduler has let go of the Request objects.
+  std::vector<RequestId> finished_request_ids;
+
+  [[nodiscard]] bool empty() const noexcept { return scheduled.empty(); }
+  [[nodiscard]] int num_reqs() const noexcept { return static_cast<int>(scheduled.size()); }
+  [[nodiscard]] std::optional<int> uniform_token_count() const noexcept {
+    return engine::uniform_token_count(
+        num_reqs(), total_num_scheduled_tokens, max_query_len, any_prefill);
+  }
+};
+
+/// What a step changed for one request.
+struct RequestUpdate {
+  Request* request = nullptr;
+  std::optional<int32_t> new_token_id;              // already in request->output_token_ids()
+  const sampling::SampledToken* sampled = nullptr;  // of new_token_id; belongs to the engine core
+  /// Status, finish_reason and stop_reason are final, and this is the last update. The request may
+  /// still be part of a step under way: see SchedulerOutput::finished_request_ids.
+  bool finished = false;
+};
+
+/// In tokens, since the start. A request counts when it is first admitted, unless it may not use
+/// the cache; vLLM's prefix_cache_queries and prefix_cache_hits.
+struct PrefixCacheStats {
+  uint64_t queries = 0;  // prompt tokens that were looked for
+  uint64_t hits = 0;     // of these, found
+};
+
+/// When the scheduler forgets an aborted request.
+enum class AbortResult : uint8_t {
+  released,             // now: the owner may destroy it
+  released_after_step,  // it is in a step under way; then as finished_request_ids says
+  already_finished,     // nothing to do
+};
+
+/// Iteration-level scheduling as vLLM V1: no prefill or decode phases, only requests whose computed
+/// tokens catch up with their known tokens.
+///
+/// Requests are ranked by the policy; fcfs: by arrival. A step serves running requests by rank,
+/// then admits waiting ones by rank (the first that does not fit ends it), within
+/// max_num_batched_tokens, max_num_seqs and the free KV blocks; prompts are cut into chunks to fill
+/// the budget (unless chunked prefill is off). When a running request needs a block and none is
+/// free, the running one that ranks last is preempted: it loses its blocks and waits, at its rank,
+/// to be recomputed. Who ranks first is never the victim of another, so the system always moves. A
+/// waiting request preempts nobody.
+///
+/// With prefix caching, whoever is admitted begins after the cached whole blocks of its tokens, but
+/// always has a token to compute. Blocks are published when their step has succeeded; a request
+/// that fails takes its blocks out of the cache, since nobody knows what they hold.
+///
+/// Life-cycle: add_request ... { schedule, run the model, update_from_output } ... With
+/// async_scheduling a second schedule() may come before the update of the first; updates keep the
+/// order of the steps. A request is then scheduled behind a token that is not known yet (a
+/// placeholder), but never beyond its last token by length. One that ends otherwise meanwhile has
+/// been computed once too often: that result is dropped, and its blocks stay its own until then.
+/// Nobody loses blocks by preemption that a step under way uses.
+///
+/// Requests are borrowed from add_request until they are among finished_request_ids, or released by
+/// an abort. Not thread-safe. After warm-up a step does not allocate; add_request does.
+class Scheduler {
+ public:
+  /// `kv_cache_manager` must outlive the scheduler and serve it alone.
+  /// \throws InvalidArgument for options that cannot work (it says which and why).
+  Scheduler(SchedulerConfig config, kv_cache::KvCacheManager& kv_cache_manager);
+
+  /// Whether a request can ever run. Reads only what is constant, so any thread may ask at any
+  /// time. \throws InvalidArgument for an empty prompt, a token outside the vocabulary, a prompt
+  /// that leaves no room for one output token in max_model_len() or cannot fit the KV cache, and
+  /// for bad sampling parameters and options.
+  void check_admissible(std::span<const int32_t> prompt_token_ids,
+                        const sampling::SamplingParams& params,
+                        const RequestOptions& options = {}) const;
+
+  /// Queues a new request. \throws as check_admissible; the request is then not kept
+  void add_request(Request& request);
+
+  /// Ends a request at any time, also between schedule() and update_from_output().
+  AbortResult abort_request(Request& request);
+  /// Ends a request as `status` (finished_*), e.g. because a stop string was found in its text.
+  AbortResult finish_request(Request& request, RequestStatus status, StopReason stop_reason = {});
+
+  /// Chooses the next step's batch; empty when nothing can run, or not before the results of the
+  /// step under way. \pre can_schedule()
+  const SchedulerOutput& schedule();
+  /// Fewer steps are under way than may be.
+  [[nodiscard]] bool can_schedule() const noexcept {
+    return num_in_flight_ < (config_.async_scheduling ? kMaxStepsInFlight : 1);
+  }
+  static constexpr size_t kMaxStepsInFlight = 2;
+
+  /// Applies the results of the oldest step under way: sampled tokens, stop rules; frees the blocks
+  /// of what finished and is in no other step. `sampled`: one entry per scheduled request with
+  /// `samples`, in batch order. A status other than ok, or an id outside the vocabulary, ends that
+  /// request as finished_error and leaves the others alone.
+  /// Returns one entry per scheduled request that got a token or finished, but none for those that
+  /// had finished before; valid until the next call.
+  std::span<const RequestUpdate> update_from_output(
+      std::span<const sampling::SampledToken> sampled);
+
+  /// Instead of update_from_output(), when the step could not be computed: whatever it may have
+  /// written belongs to its requests, so they end as finished_error, give their blocks back, and
+  /// nobody else is touched. One entry per scheduled request that had not finished before.
+  std::span<const RequestUpdate> fail_scheduled(std::string_view reason);
+
+  /// Requests that run or wait, or steps under way.
+  [[nodiscard]] bool has_unfinished_requests() const noexcept {
+    return !running_.empty() || !waiting_.empty() || num_in_flight_ > 0;
+  }
+  [[nodiscard]] size_t num_running() const noexcept { return running_.size(); }
+  [[nodiscard]] size_t num_waiting() const noexcept { return waiting_.size(); }
+  [[nodiscard]] int64_t num_preemptions() const noexcept { return num_preemptions_; }
+  [[nodiscard]] const PrefixCacheStats& prefix_cache_stats() const noexcept {
+    return prefix_cache_stats_;
+  }
+  /// Effective: min(config.max_model_len, KV cache capacity). Smaller than configured means that
+  /// the cache is the limit; worth a warning at start-up.
+  [[nodiscard]] int max_model_len() const noexcept { return max_model_len_; }
+  [[nodiscard]] const SchedulerConfig& config() const noexcept { return config_; }
+
+ private:
+  [[nodiscard]] SchedulerOutput& oldest_in_flight() { return outputs_[oldest_]; }
+  [[nodiscard]] bool schedule_running(int& token_budget);
+  void schedule_waiting(int& token_budget);
+  bool admit(Request& request, int token_budget);
+  [[nodiscard]] kv_cache::KvCacheManager::CachedPrefix find_prefix(const Request& request) const;
+  [[nodiscard]] static bool wants_prompt_logits(const Request& request);
+  void count_prefix_lookup(Request& request);
+  [[nodiscard]] int tokens_to_schedule(const Request& request, int token_budget) const;
+  [[nodiscard]] int limit_to_prompt_logits(const Request& request, int num_tokens) const;
+  void append_to_batch(Request& request, int num_scheduled_tokens);
+  void schedule_prompt_logits(Request& request, ScheduledRequest& entry);
+  void finish_batch();
+  [[nodiscard]] bool ranks_before(const Request& a, const Request& b) const;
+  void enqueue(Request& request);
+  void enqueue_again(Request& request);
+  void start_running(Request& request);
+  void promote_waiting();
+  void preempt_last_running();
+  void publish_blocks(Request& request, int num_computed_tokens);
+  RequestUpdate apply_results(const ScheduledRequest& entry, const sampling::SampledToken* sampled);
+  void append_token(Request& request, const sampling::SampledToken& sampled);
+  void fail(Request& request, std::string_view message);
+  void end_step();
+  void release(Request& request);
+
+  SchedulerConfig config_;
+  kv_cache::KvCacheManager* kv_cache_manager_;  // owned by the engine core
+  StopChecker stop_checker_;
+  int max_model_len_;
+
+  RequestQueue waiting_;
+  std::vector<Request*> running_;                           // by rank, as waiting_
+  std::array<SchedulerOutput, kMaxStepsInFlight> outputs_;  // a ring of steps under way
+  size_t oldest_ = 0;
+  size_t num_in_flight_ = 0;
+  SchedulerOutput* output_ = &outputs_[0];  // being scheduled
+  std::vector<RequestId> finished_since_schedule_;
+  std::vector<RequestUpdate> updates_;
+  int prompt_logits_budget_ = 0;  // left in the step being scheduled
+  uint64_t num_schedules_ = 0;
+  uint64_t next_arrival_order_ = 0;
+  int64_t num_preemptions_ = 0;
+  PrefixCacheStats prefix_cache_stats_;
+};
+
+}  // namespace reprise::engine

@@ -1,0 +1,593 @@
+// A seeded simulator with a virtual clock: random arrivals, aborts, failing steps and tiny caches
+// drive scheduler, cache and dispatcher against a model of the cache's memory. What a step would
+// read must be exactly what the request's own tokens wrote. With asynchronous scheduling a step is
+// computed at any time from its own scheduling to the update from it.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "reprise/cudagraph/cudagraph_dispatcher.h"
+#include "reprise/kv_cache/kv_cache_manager.h"
+#include "reprise/scheduler/scheduler.h"
+
+namespace reprise::engine {
+namespace {
+
+constexpr int kVocabSize = 64;
+constexpr int32_t kEos = 0;
+
+/// The next token as a function of all tokens so far: any scheduling must give the same output.
+int32_t next_token(std::span<const int32_t> token_ids) {
+  uint64_t hash = 1469598103934665603ULL;
+  for (const int32_t id : token_ids) hash = (hash ^ static_cast<uint64_t>(id)) * 1099511628211ULL;
+  return static_cast<int32_t>((hash >> 32) % kVocabSize);
+}
+
+/// What a slot of the cache holds: a key or value depends on its token, on all before it, and on
+/// whom it may be shared with. 0: nothing.
+using Slot = uint64_t;
+
+enum class Scheduling : uint8_t { sync, async };
+
+class Simulation {
+ public:
+  Simulation(uint32_t seed, Scheduling scheduling) : random_(seed) {
+    config_.async_scheduling = scheduling == Scheduling::async;
+    config_.max_num_seqs = 1 + below(12);
+    config_.max_num_batched_tokens = config_.max_num_seqs + below(80);
+    config_.max_model_len = 20 + below(150);
+    config_.eos_token_ids = {kEos};
+    config_.vocab_size = kVocabSize;
+    config_.scheduler_reserve_full_isl = below(3) != 0;
+    config_.enable_chunked_prefill = below(4) != 0;
+    const int block_size = 1 + below(20);
+    const auto prefix_caching =
+        below(4) == 0 ? kv_cache::PrefixCaching::off : kv_cache::PrefixCaching::on;
+    const int num_blocks = 2 + (40 + below(400)) / block_size;  // tiny: preemption is usual
+    cache_ = std::make_unique<kv_cache::KvCacheManager>(num_blocks, block_size, prefix_caching);
+    if (!config_.enable_chunked_prefill) {
+      config_.max_num_batched_tokens =
+          std::max(config_.max_num_batched_tokens, config_.max_model_len);
+    } else if (below(3) == 0) {
+      config_.long_prefill_token_threshold = 1 + below(30);
+    }
+    if (below(2) == 0) {
+      config_.policy = SchedulingPolicy::priority;
+      config_.max_priority_wait_steps = 1 + below(200);
+    }
+    initialise_dispatcher();
+    scheduler_ = std::make_unique<Scheduler>(config_, *cache_);
+    slots_.resize(static_cast<size_t>(num_blocks) * static_cast<size_t>(block_size));
+  }
+
+  void run(int num_steps_with_arrivals) {
+    for (int step = 0; step < num_steps_with_arrivals && !::testing::Test::HasFatalFailure();
+         ++step) {
+      if (live_.empty()) now_us_ = std::max(now_us_, next_arrival_us_);
+      for (; next_arrival_us_ <= now_us_; next_arrival_us_ += time_to_next_arrival()) arrive();
+      if (below(40) == 0) abort_one();
+      run_step();
+    }
+    if (::testing::Test::HasFatalFailure()) return;
+    // Each step computes at least one token of the oldest request, so this ends.
+    int num_left = 0;
+    for (const auto& [id, live] : live_) num_left += 2 * live.request->max_total_tokens();
+    for (int step = 0; scheduler_->has_unfinished_requests(); ++step) {
+      ASSERT_LE(step, num_left) << "requests starve";
+      run_step();
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+    EXPECT_FALSE(schedule_step());
+    EXPECT_TRUE(live_.empty());
+    EXPECT_EQ(cache_->num_free_blocks(), cache_->num_blocks() - 1) << "leaked blocks";
+  }
+
+  [[nodiscard]] int64_t num_preemptions() const { return scheduler_->num_preemptions(); }
+  [[nodiscard]] int64_t num_steps() const { return step_; }
+  [[nodiscard]] int num_failed_steps() const { return num_failed_steps_; }
+  [[nodiscard]] int num_promoted() const { return num_promoted_; }
+  [[nodiscard]] int64_t num_graph_steps() const { return num_graph_steps_; }
+  [[nodiscard]] int num_completed() const { return num_completed_; }
+  [[nodiscard]] int num_aborted() const { return num_aborted_; }
+  [[nodiscard]] int64_t num_cached_tokens() const { return num_cached_tokens_; }
+  [[nodiscard]] int64_t num_steps_ahead() const { return num_steps_ahead_; }
+  [[nodiscard]] int64_t num_dropped_tokens() const { return num_dropped_tokens_; }
+
+ private:
+  struct Live {
+    std::unique_ptr<Request> request;
+    int num_computed = 0;             // contiguous since admission or the last preemption
+    std::vector<Slot> contents = {};  // by position
+    bool is_running = false;
+    int num_prompt_logits = 0;
+    bool is_spoilt = false;                // by a step that failed, and so ended
+    std::optional<int64_t> deadline = {};  // in steps, once promoted
+  };
+
+  /// A step as the model gets it: what it may read and write was settled when it was scheduled.
+  struct Step {
+    struct Part {
+      Request* request = nullptr;
+      int num_computed = 0;
+      int end = 0;
+      int32_t* placeholder = nullptr;
+      std::vector<kv_cache::BlockId> blocks = {};
+    };
+    std::vector<Part> parts = {};
+    std::vector<sampling::SampledToken> sampled = {};
+    bool is_computed = false;
+  };
+
+  void initialise_dispatcher() {
+    const int largest = 1 + below(config_.max_num_batched_tokens);
+    cudagraph::DispatcherOptions options{.mode = cudagraph::CudagraphMode::FULL_AND_PIECEWISE,
+                                         .max_num_seqs = config_.max_num_seqs};
+    for (int size = 1; size < largest; size += 1 + below(8)) {
+      options.mixed_capture_sizes.push_back(size);
+      if (size <= config_.max_num_seqs) options.decode_capture_sizes.push_back(size);
+    }
+    options.mixed_capture_sizes.push_back(largest);
+    dispatcher_.initialize_cudagraph_keys(options);
+    dispatcher_.mark_all_captured();
+  }
+
+  /// Bursts and pauses of a tenth of a second each.
+  int64_t time_to_next_arrival() {
+    const double mean_us = now_us_ / 100'000 % 2 == 0 ? 400 : 5'000;
+    const double uniform = (1.0 + below(1 << 20)) / (1 << 20);
+    return 1 + static_cast<int64_t>(-mean_us * std::log(uniform));
+  }
+
+  int below(int limit) { return static_cast<int>(random_() % static_cast<uint32_t>(limit)); }
+
+  void arrive() {
+    const int max_prompt = scheduler_->max_model_len() - 1;
+    std::vector<int32_t> prompt(
+        static_cast<size_t>(1 + below(std::min(max_prompt, below(2) == 0 ? 8 : 1000))));
+    // Few stems, so that prefixes are shared, and a tail of one's own.
+    const int stem = below(4);
+    const int tail = below(static_cast<int>(prompt.size()) + 1);
+    for (size_t i = 0; i < prompt.size(); ++i) {
+      const bool is_stem = i + static_cast<size_t>(tail) < prompt.size();
+      prompt[i] = is_stem ? 1 + (static_cast<int>(i) * 7 + stem) % (kVocabSize - 1)
+                          : 1 + below(kVocabSize - 1);
+    }
+    sampling::SamplingParams params;
+    params.max_tokens = below(5) == 0 ? std::optional<int>() : 1 + below(60);
+    params.min_tokens = params.max_tokens ? below(*params.max_tokens) : 0;
+    params.ignore_eos = below(4) == 0;
+    const RequestId id{next_id_++};
+    if (below(10) == 0) params.prompt_logprobs = 1;
+    RequestOptions options;
+    if (config_.policy == SchedulingPolicy::priority) options.priority = below(4) - 1;
+    if (below(4) == 0) options.cache_salt = below(2) == 0 ? "a" : "b";
+    Live live{.request =
+                  std::make_unique<Request>(id, std::move(prompt), params, 0, std::move(options))};
+    scheduler_->add_request(*live.request);
+    live_.emplace(id, std::move(live));
+  }
+
+  void abort_one() {
+    if (live_.empty()) return;
+    auto victim = live_.begin();
+    std::advance(victim, below(static_cast<int>(live_.size())));
+    if (victim->second.request->is_finished()) return;
+    ++num_aborted_;
+    if (scheduler_->abort_request(*victim->second.request) == AbortResult::released) {
+      live_.erase(victim);  // destroyed: nothing may touch it again
+    }
+  }
+
+  /// Schedules as far ahead as it may, but sometimes less, then takes the results of a step.
+  void run_step() {
+    while (scheduler_->can_schedule() && (under_way_.empty() || below(10) != 0)) {
+      if (!schedule_step()) break;
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+    if (!under_way_.empty()) take_results();
+    check_cache_owners();
+  }
+
+  bool schedule_step() {
+    const SchedulerOutput& output = scheduler_->schedule();
+    for (const RequestId id : output.finished_request_ids) live_.erase(id);  // destroyed
+    for (const Request* request : output.preempted) {
+      for (const ScheduledRequest& entry : output.scheduled) {
+        EXPECT_LT(rank(*entry.request), rank(*request)) << "a preemption for somebody below";
+      }
+      EXPECT_EQ(request->status(), RequestStatus::preempted) << "admitted again in the same step";
+      EXPECT_FALSE(request->is_in_flight()) << "it lost blocks that a step under way uses";
+      live_.at(request->id()).num_computed = 0;
+      live_.at(request->id()).is_running = false;
+    }
+    if (output.empty()) {
+      EXPECT_TRUE(live_.empty() || !under_way_.empty())
+          << "a step must move whenever there is work";
+      return false;
+    }
+    ++step_;
+    num_steps_ahead_ += static_cast<int64_t>(under_way_.size());
+    set_deadlines();
+    check_batch(output);
+    check_cache_owners();
+    if (::testing::Test::HasFatalFailure()) return false;
+    now_us_ += dispatch(output);
+    keep(output);
+    // The other thread may be fast.
+    if (below(3) == 0) compute_first(under_way_.size());
+    if (below(30) == 0) abort_one();
+    return true;
+  }
+
+  void keep(const SchedulerOutput& output) {
+    Step& step = under_way_.emplace_back();
+    for (const ScheduledRequest& entry : output.scheduled) {
+      step.parts.push_back({.request = entry.request,
+                            .num_computed = entry.num_computed_tokens,
+                            .end = entry.num_computed_tokens + entry.num_scheduled_tokens,
+                            .placeholder = entry.placeholder});
+      const auto blocks = entry.request->block_ids();
+      step.parts.back().blocks.assign(blocks.begin(), blocks.end());
+      live_.at(entry.request->id()).num_computed += entry.num_scheduled_tokens;
+    }
+  }
+
+  void take_results() {
+    if (below(300) == 0) return fail_step();
+    compute_first(1);
+    if (below(30) == 0) abort_one();
+    size_t num_updates = 0;
+    for (const RequestUpdate& update : scheduler_->update_from_output(under_way_.front().sampled)) {
+      if (update.new_token_id) ++num_updates;
+      if (update.finished) finish(*update.request);
+    }
+    num_dropped_tokens_ += static_cast<int64_t>(under_way_.front().sampled.size() - num_updates);
+    under_way_.pop_front();
+  }
+
+  /// A step that wrote rubbish wherever its requests may write, and then threw.
+  void fail_step() {
+    const Step& step = under_way_.front();
+    for (const Step::Part& part : step.parts) {
+      if (step.is_computed) break;
+      live_.at(part.request->id()).is_spoilt = true;
+      for (int i = part.num_computed; i < part.end; ++i) slot(part, i) = random_();
+    }
+    for (const RequestUpdate& update : scheduler_->fail_scheduled("planted")) {
+      EXPECT_TRUE(update.finished);
+    }
+    ++num_failed_steps_;
+    under_way_.pop_front();
+  }
+
+  /// Microseconds that the step takes: of what is computed, padding included.
+  int64_t dispatch(const SchedulerOutput& output) {
+    if (output.empty()) return 0;
+    const cudagraph::BatchFacts facts{
+        .num_tokens = output.total_num_scheduled_tokens,
+        .num_reqs = output.num_reqs(),
+        .uniform = cudagraph::is_uniform_decode(output.max_query_len,
+                                                1,
+                                                output.total_num_scheduled_tokens,
+                                                output.num_reqs(),
+                                                output.any_prefill),
+        .num_logits = output.num_logits};
+    const cudagraph::Decision decision = dispatcher_.dispatch(facts);
+    EXPECT_GE(decision.descriptor.num_tokens, facts.num_tokens);
+    const bool is_full = decision.mode == cudagraph::CudagraphRuntimeMode::FULL;
+    EXPECT_TRUE(!is_full || facts.uniform) << "a decode graph for a batch with prompts";
+    if (decision.mode != cudagraph::CudagraphRuntimeMode::NONE) {
+      ++num_graph_steps_;
+      EXPECT_TRUE(dispatcher_.is_captured(decision.mode, decision.descriptor));
+    }
+    return (is_full ? 100 : 300) + 20 * int64_t{decision.descriptor.num_tokens};
+  }
+
+  [[nodiscard]] std::tuple<bool, int, uint64_t> rank(const Request& request) const {
+    const bool by_arrival = config_.policy == SchedulingPolicy::fcfs || request.is_promoted();
+    return {!by_arrival, by_arrival ? 0 : request.priority(), request.arrival_order()};
+  }
+
+  /// Nobody starves: whoever is promoted ends when all have ended that ran or were promoted before,
+  /// each of which takes a step per token, twice if it is preempted.
+  void set_deadlines() {
+    for (auto& [id, live] : live_) {
+      if (!live.request->is_promoted() || live.deadline || live.request->is_finished()) continue;
+      ++num_promoted_;
+      int64_t num_steps = 0;
+      for (const auto& [other_id, other] : live_) {
+        if (other.is_running || other.request->is_promoted()) {
+          num_steps += 2 * int64_t{other.request->max_total_tokens()};
+        }
+      }
+      live.deadline = step_ + num_steps;
+    }
+    for (const auto& [id, live] : live_) {
+      ASSERT_TRUE(live.request->is_finished() || step_ <= live.deadline.value_or(step_))
+          << "a promoted request starves";
+    }
+  }
+
+  void check_batch(const SchedulerOutput& output) {
+    ASSERT_LE(output.num_reqs(), config_.max_num_seqs);
+    int total = 0;
+    int num_samples = 0;
+    int max_query_len = 0;
+    bool any_prefill = false;
+    const Request* first = nullptr;  // of those that run
+    for (const ScheduledRequest& entry : output.scheduled) {
+      const Request& request = *entry.request;
+      const int end = entry.num_computed_tokens + entry.num_scheduled_tokens;
+      ASSERT_GE(entry.num_scheduled_tokens, 1);
+      if (Live& live = live_.at(request.id()); !std::exchange(live.is_running, true)) {
+        check_cached_prefix(entry);
+        live.num_computed = entry.num_computed_tokens;
+      }
+      ASSERT_EQ(entry.num_computed_tokens, live_.at(request.id()).num_computed)
+          << "a gap or a repeat";
+      ASSERT_FALSE(request.is_finished());
+      // What was to be computed, before a place was made for what this step samples.
+      const int num_tokens = static_cast<int>(request.token_ids_with_placeholders().size()) -
+                             static_cast<int>(entry.samples);
+      ASSERT_LE(end, num_tokens);
+      ASSERT_LT(end, request.max_total_tokens()) << "its last token only ends it";
+      ASSERT_EQ(entry.samples, end == num_tokens);
+      ASSERT_EQ(entry.samples, entry.placeholder != nullptr);
+      ASSERT_EQ(entry.is_in_prefill, entry.num_computed_tokens < request.num_prefill_tokens());
+      ASSERT_EQ(request.num_computed_tokens(), end);
+      ASSERT_GE(static_cast<int>(request.block_ids().size()), cache_->blocks_for(end));
+      ASSERT_LE(static_cast<int>(request.block_ids().size()), cache_->blocks_for(num_tokens));
+      if (config_.long_prefill_token_threshold > 0) {
+        ASSERT_LE(entry.num_scheduled_tokens, config_.long_prefill_token_threshold);
+      }
+      if (!config_.enable_chunked_prefill && !request.params().prompt_logprobs) {
+        ASSERT_TRUE(entry.samples);
+      }
+      total += entry.num_scheduled_tokens;
+      num_samples += static_cast<int>(entry.samples);
+      max_query_len = std::max(max_query_len, entry.num_scheduled_tokens);
+      any_prefill |= entry.is_in_prefill;
+      live_.at(request.id()).num_prompt_logits += entry.num_prompt_logits;
+    }
+    for (const auto& [id, live] : live_) {
+      const Request* request = live.request.get();
+      if (request->is_finished()) continue;
+      if (live.is_running && (first == nullptr || rank(*request) < rank(*first))) first = request;
+    }
+    // Beside a step under way it may have to wait: for blocks, or because it is at its end.
+    ASSERT_TRUE(first == nullptr || !under_way_.empty() ||
+                std::ranges::any_of(output.scheduled,
+                                    [first](const auto& entry) { return entry.request == first; }))
+        << "who ranks first is part of every step";
+    ASSERT_EQ(output.total_num_scheduled_tokens, total);
+    ASSERT_LE(total, config_.max_num_batched_tokens);
+    ASSERT_EQ(output.num_sampling_requests, num_samples);
+    ASSERT_EQ(output.max_query_len, max_query_len);
+    ASSERT_EQ(output.any_prefill, any_prefill);
+    check_order(output);
+  }
+
+  /// Of a request that was admitted; that the content is its own, compute() sees.
+  void check_cached_prefix(const ScheduledRequest& entry) {
+    const Request& request = *entry.request;
+    ASSERT_EQ(entry.num_computed_tokens % cache_->block_size(), 0) << "whole blocks only";
+    ASSERT_LT(entry.num_computed_tokens, request.num_tokens()) << "the last token is computed";
+    if (cache_->prefix_caching() == kv_cache::PrefixCaching::off) {
+      ASSERT_EQ(entry.num_computed_tokens, 0);
+    }
+    num_cached_tokens_ += entry.num_computed_tokens;
+    if (request.num_preemptions() == 0) {
+      ASSERT_EQ(request.num_cached_tokens(), entry.num_computed_tokens);
+    }
+  }
+
+  static void check_order(const SchedulerOutput& output) {
+    for (size_t i = 1; i < output.scheduled.size(); ++i) {
+      const ScheduledRequest& a = output.scheduled[i - 1];
+      const ScheduledRequest& b = output.scheduled[i];
+      const auto is_decode = [](const ScheduledRequest& entry) {
+        return !entry.is_in_prefill && entry.num_scheduled_tokens == 1;
+      };
+      ASSERT_TRUE(is_decode(a) || !is_decode(b)) << "decodes come first";
+      if (is_decode(a) == is_decode(b)) {
+        ASSERT_LE(a.num_scheduled_tokens, b.num_scheduled_tokens) << "then shorter ones";
+      }
+    }
+  }
+
+  /// In order, like a device.
+  void compute_first(size_t num_steps) {
+    for (size_t i = 0; i < num_steps; ++i) {
+      if (!std::exchange(under_way_[i].is_computed, true)) compute(under_way_[i]);
+    }
+  }
+
+  /// Writes the step's tokens through the block tables, then reads back every request's context.
+  void compute(Step& step) {
+    for (const Step::Part& part : step.parts) {
+      for (int i = part.num_computed; i < part.end; ++i) slot(part, i) = wanted(*part.request, i);
+    }
+    for (const Step::Part& part : step.parts) {
+      for (int i = 0; i < part.end && !live_.at(part.request->id()).is_spoilt; ++i) {
+        EXPECT_EQ(slot(part, i), wanted(*part.request, i))
+            << "someone else wrote into a live block";
+      }
+      if (part.placeholder == nullptr) continue;
+      const auto context =
+          part.request->token_ids_with_placeholders().first(static_cast<size_t>(part.end));
+      *part.placeholder = next_token(context);
+      step.sampled.push_back({.token_id = *part.placeholder});
+    }
+  }
+
+  Slot& slot(const Step::Part& part, int position) {
+    const auto block =
+        static_cast<size_t>(part.blocks[static_cast<size_t>(position / cache_->block_size())]);
+    const auto size = static_cast<size_t>(cache_->block_size());
+    return slots_[block * size + static_cast<size_t>(position) % size];
+  }
+
+  Slot wanted(const Request& request, int position) {
+    std::vector<Slot>& contents = live_.at(request.id()).contents;
+    while (contents.size() <= static_cast<size_t>(position)) {
+      const Slot before =
+          contents.empty() ? std::hash<std::string_view>{}(request.cache_salt()) : contents.back();
+      const auto token =
+          static_cast<uint64_t>(request.token_ids_with_placeholders()[contents.size()]);
+      contents.push_back((before ^ (token + 1)) * 0x9E3779B97F4A7C15ULL + 1);
+    }
+    return contents[static_cast<size_t>(position)];
+  }
+
+  void check_cache_owners() {
+    std::vector<const kv_cache::BlockTable*> tables;
+    for (const auto& [id, live] : live_) tables.push_back(&live.request->block_table());
+    ASSERT_EQ(cache_->find_broken_invariant(tables), "");
+  }
+
+  void finish(const Request& request) {
+    const Live& live = live_.at(request.id());
+    if (request.status() != RequestStatus::finished_aborted) {
+      ++num_completed_;
+      // A step under way may have the token that ended it.
+      EXPECT_GE(live.num_computed, request.num_tokens() - 1);
+      EXPECT_LE(live.num_computed, request.num_tokens() - (request.is_in_flight() ? 0 : 1));
+      EXPECT_EQ(live.num_prompt_logits, request.num_prompt_logits()) << "each once, cached or not";
+      EXPECT_EQ(request.num_computed_tokens(), live.num_computed);
+      check_output(request);
+    }
+  }
+
+  /// The output of a run alone, by the definition of the stop rules.
+  static void check_output(const Request& request) {
+    std::vector<int32_t> tokens(request.prompt_token_ids().begin(),
+                                request.prompt_token_ids().end());
+    std::string reason;
+    while (reason.empty()) {
+      tokens.push_back(next_token(tokens));
+      const int num_output = static_cast<int>(tokens.size()) - request.num_prompt_tokens();
+      if (tokens.back() == kEos && !request.params().ignore_eos &&
+          num_output >= request.params().min_tokens) {
+        reason = "stop";
+      } else if (static_cast<int>(tokens.size()) == request.max_total_tokens()) {
+        reason = "length";
+      }
+    }
+    EXPECT_EQ(request.finish_reason(), reason);
+    EXPECT_TRUE(std::ranges::equal(request.token_ids(), tokens));
+  }
+
+  std::mt19937 random_;
+  SchedulerConfig config_;
+  std::unique_ptr<kv_cache::KvCacheManager> cache_;
+  std::unique_ptr<Scheduler> scheduler_;
+  std::vector<Slot> slots_;
+  std::map<RequestId, Live> live_;  // oldest first
+  uint64_t next_id_ = 0;
+  int num_completed_ = 0;
+  int num_aborted_ = 0;
+  int64_t num_cached_tokens_ = 0;
+  cudagraph::CudagraphDispatcher dispatcher_;
+  int64_t now_us_ = 0;
+  int64_t next_arrival_us_ = 0;
+  int64_t step_ = 0;
+  int num_failed_steps_ = 0;
+  int num_promoted_ = 0;
+  int64_t num_graph_steps_ = 0;
+  std::deque<Step> under_way_;
+  int64_t num_steps_ahead_ = 0;
+  int64_t num_dropped_tokens_ = 0;
+};
+
+struct Totals {
+  int64_t steps = 0;
+  int64_t preemptions = 0;
+  int64_t completed = 0;
+  int64_t aborted = 0;
+  int64_t failed_steps = 0;
+  int64_t promoted = 0;
+  int64_t cached_tokens = 0;
+  int64_t graph_steps = 0;
+  int64_t steps_ahead = 0;
+  int64_t dropped_tokens = 0;
+};
+
+/// Equal seeds, equal simulations.
+Totals simulate(Scheduling scheduling, uint32_t num_seeds, int num_steps) {
+  Totals totals;
+  for (uint32_t seed = 0; seed < num_seeds; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Simulation simulation(seed, scheduling);
+    simulation.run(num_steps);
+    totals.steps += simulation.num_steps();
+    totals.preemptions += simulation.num_preemptions();
+    totals.completed += simulation.num_completed();
+    totals.aborted += simulation.num_aborted();
+    totals.failed_steps += simulation.num_failed_steps();
+    totals.promoted += simulation.num_promoted();
+    totals.cached_tokens += simulation.num_cached_tokens();
+    totals.graph_steps += simulation.num_graph_steps();
+    totals.steps_ahead += simulation.num_steps_ahead();
+    totals.dropped_tokens += simulation.num_dropped_tokens();
+    if (::testing::Test::HasFailure()) break;
+  }
+  fmt::print(
+      "{} steps, {} of them with graphs, {} scheduled ahead; {} requests completed, {} aborted; {} "
+      "steps "
+      "failed; {} preemptions, {} promotions; {} tokens found in the cache, {} dropped\n",
+      totals.steps,
+      totals.graph_steps,
+      totals.steps_ahead,
+      totals.completed,
+      totals.aborted,
+      totals.failed_steps,
+      totals.preemptions,
+      totals.promoted,
+      totals.cached_tokens,
+      totals.dropped_tokens);
+  return totals;
+}
+
+class SchedulerSimulation : public ::testing::TestWithParam<Scheduling> {};
+
+TEST_P(SchedulerSimulation, keeps_every_invariant_under_random_load) {
+  const Totals totals = simulate(GetParam(), /*num_seeds=*/60, /*num_steps=*/1000);
+  // The load must really reach the paths that it is there for.
+  EXPECT_GT(totals.preemptions, 1000);
+  EXPECT_GT(totals.completed, 5000);
+  EXPECT_GT(totals.aborted, 500);
+  EXPECT_GT(totals.failed_steps, 100);
+  EXPECT_GT(totals.promoted, 50);
+  EXPECT_GT(totals.cached_tokens, 10'000);
+  EXPECT_GT(totals.graph_steps, 10'000);
+  const bool is_async = GetParam() == Scheduling::async;
+  EXPECT_EQ(totals.steps_ahead > 10'000, is_async);
+  EXPECT_EQ(totals.dropped_tokens > 1000, is_async);
+}
+
+// For changes of scheduler or cache: --gtest_also_run_disabled_tests.
+TEST_P(SchedulerSimulation, DISABLED_of_a_million_steps) { (void)simulate(GetParam(), 1000, 1000); }
+
+INSTANTIATE_TEST_SUITE_P(scheduling,
+                         SchedulerSimulation,
+                         ::testing::Values(Scheduling::sync, Scheduling::async),
+                         [](const auto& param_info) {
+                           return param_info.param == Scheduling::sync ? "sync" : "async";
+                         });
+
+}  // namespace
+}  // namespace reprise::engine

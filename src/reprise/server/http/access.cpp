@@ -1,0 +1,36 @@
+#include "reprise/server/http/access.h"
+
+#include <algorithm>
+
+#include "reprise/server/http/api_error.h"
+
+namespace reprise::server {
+namespace {
+
+/// Takes as long whatever the first difference is.
+bool equals_in_constant_time(std::string_view given, std::string_view key) {
+  unsigned difference = given.size() == key.size() ? 0 : 1;
+  for (size_t i = 0; i < given.size(); ++i) {
+    const char expected = key.empty() ? '\0' : key[i % key.size()];
+    difference |= static_cast<unsigned char>(given[i]) ^ static_cast<unsigned char>(expected);
+  }
+  return difference == 0;
+}
+
+}  // namespace
+
+void ApiKeys::check(std::string_view authorization) const {
+  if (keys_.empty()) return;
+  constexpr std::string_view kBearer = "bearer ";  // schemes have no case
+  bool is_known = false;
+  if (authorization.size() >= kBearer.size() &&
+      std::equal(kBearer.begin(), kBearer.end(), authorization.begin(), [](char scheme, char c) {
+        return scheme == (c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c);
+      })) {
+    const std::string_view given = authorization.substr(kBearer.size());
+    for (const std::string& key : keys_) is_known |= equals_in_constant_time(given, key);
+  }
+  if (!is_known) throw ApiError(401, "Unauthorized");
+}
+
+}  // namespace reprise::server

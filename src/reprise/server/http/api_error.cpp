@@ -1,0 +1,52 @@
+#include "reprise/server/http/api_error.h"
+
+namespace reprise::server {
+
+std::string_view error_type(int status) {
+  switch (status) {
+    case 401:
+      return "AuthenticationError";
+    case 404:
+      return "NotFoundError";
+    case 405:
+      return "MethodNotAllowedError";
+    case 409:
+      return "ConflictError";
+    case 408:
+      return "RequestTimeoutError";
+    case 413:
+      return "RequestEntityTooLargeError";
+    case 415:
+      return "UnsupportedMediaTypeError";
+    case 429:
+      return "RateLimitError";
+    case 501:
+      return "NotImplementedError";
+    case 503:
+      return "ServiceUnavailableError";
+    default:
+      return status >= 500 ? "InternalServerError" : "BadRequestError";
+  }
+}
+
+Json error_body(const ApiError& error) {
+  return {{"error",
+           {{"message", error.what()},
+            {"type", error_type(error.status())},
+            {"param", error.param() ? Json(*error.param()) : Json(nullptr)},
+            {"code", error.status()}}}};
+}
+
+HttpResponse error_response(const ApiError& error) {
+  HttpResponse response{.status = error.status(), .body = dump(error_body(error))};
+  if (error.status() == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
+  if (error.status() == 429) response.headers.emplace_back("Retry-After", "1");
+  if (error.status() == 503) response.headers.emplace_back("Retry-After", "5");
+  return response;
+}
+
+std::string dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace reprise::server

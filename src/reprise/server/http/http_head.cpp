@@ -1,0 +1,133 @@
+#include "reprise/server/http/http_head.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/beast/http/error.hpp>
+#include <boost/beast/http/field.hpp>
+#include <iterator>
+#include <string>
+
+namespace reprise::server {
+namespace {
+
+namespace beast = boost::beast;
+namespace http = boost::beast::http;
+using boost::system::error_code;
+
+constexpr size_t kMaxLoggedTarget = 256;
+
+/// Beast's reasons, as statuses; 0: the client went, nobody to answer.
+int status_of(const error_code& error) {
+  if (error == http::error::body_limit) return 413;
+  if (error == http::error::header_limit || error == http::error::buffer_overflow) return 431;
+  if (error == http::error::bad_version) return 505;
+  if (error == http::error::end_of_stream || error == http::error::partial_message) return 0;
+  return error.category() == make_error_code(http::error::bad_method).category() ? 400 : 0;
+}
+
+std::string_view sentence_of(int status) {
+  switch (status) {
+    case 413:
+      return "The request body is too large.";
+    case 414:
+      return "The request target is too long.";
+    case 431:
+      return "The request's headers are too large or too many.";
+    case 505:
+      return "Only HTTP/1.0 and HTTP/1.1 are spoken here.";
+    default:
+      return "This is not a well-formed HTTP/1.1 request.";
+  }
+}
+
+ApiError error_of(int status) { return ApiError(status, std::string(sentence_of(status))); }
+
+std::string visible_or_empty(std::string_view text) {
+  constexpr size_t kMaxChars = 128;
+  const bool is_fine =
+      text.size() <= kMaxChars &&
+      std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c < 127; });
+  return is_fine ? std::string(text) : std::string();
+}
+
+/// A name or an address, perhaps with a port: nothing that another parser could read as a path.
+bool is_host(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view(".-_:[]%").find(c) != std::string_view::npos;
+  });
+}
+
+std::string_view path_below(std::string_view path, std::string_view root) {
+  const bool is_below = path.starts_with(root) && path.substr(root.size()).starts_with('/');
+  return !root.empty() && is_below ? path.substr(root.size()) : path;
+}
+
+}  // namespace
+
+std::optional<ApiError> protocol_error(const error_code& error) {
+  const int status = status_of(error);
+  if (status == 0) return {};
+  return error_of(status);
+}
+
+std::optional<ApiError> check_head(const RequestHead& head, const HttpLimits& limits) {
+  if (head.version() != 10 && head.version() != 11) return error_of(505);
+  if (head.target().size() > limits.max_target_bytes) return error_of(414);
+  if (static_cast<size_t>(std::distance(head.begin(), head.end())) > limits.max_headers) {
+    return error_of(431);
+  }
+  for (const auto& field : head) {
+    if (field.name_string().size() + field.value().size() > limits.max_header_line_bytes) {
+      return error_of(431);
+    }
+  }
+  if (!is_host(head[http::field::host])) {
+    return ApiError(400, "The Host header is no host.");
+  }
+  const size_t num_hosts = head.count(http::field::host);
+  if (num_hosts > 1 || (num_hosts == 0 && head.version() == 11)) {
+    return ApiError(400, "A request needs exactly one Host header.");
+  }
+  const size_t num_encodings = head.count(http::field::transfer_encoding);
+  if (num_encodings > 0 &&
+      (num_encodings > 1 || head.version() != 11 || head.count(http::field::content_length) > 0 ||
+       !beast::iequals(head[http::field::transfer_encoding], "chunked"))) {
+    return ApiError(400, "Transfer-Encoding may only be chunked, once, without a Content-Length.");
+  }
+  if (head.count(http::field::content_length) > 1) {
+    return ApiError(400, "Content-Length is repeated.");
+  }
+  if (head.count(http::field::content_encoding) > 0 &&
+      !beast::iequals(head[http::field::content_encoding], "identity")) {
+    return ApiError(415, "Compressed request bodies are not supported.");
+  }
+  return {};
+}
+
+HttpRequest read_head(const RequestHead& head, std::string_view root_path) {
+  const auto text = [&head](http::field field) { return std::string(head[field]); };
+  const std::string_view target = head.target();
+  const size_t end_of_path = std::min(target.find('?'), target.size());
+  return {.method = std::string(head.method_string()),
+          .path = std::string(path_below(target.substr(0, end_of_path), root_path)),
+          .query = std::string(target.substr(std::min(end_of_path + 1, target.size()))),
+          .authorization = text(http::field::authorization),
+          .content_type = text(http::field::content_type),
+          .origin = text(http::field::origin),
+          .preflight_method = text(http::field::access_control_request_method),
+          .preflight_headers = text(http::field::access_control_request_headers),
+          .request_id = visible_or_empty(std::string(head[kRequestIdHeader])),
+          .body = {},
+          .body_share = {}};
+}
+
+std::string request_line(const RequestHead& head) {
+  return fmt::format("{} {} HTTP/1.{}",
+                     std::string_view(head.method_string()),
+                     std::string_view(head.target()).substr(0, kMaxLoggedTarget),
+                     head.version() == 10 ? 0 : 1);
+}
+
+}  // namespace reprise::server

@@ -1,0 +1,109 @@
+#include "reprise/server/http/http_meter.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace reprise::server {
+namespace {
+
+// Those of the Python instrumentation, whose dashboards are in use.
+constexpr auto kFineBounds = std::to_array<double>(
+    {.01, .025, .05, .075, .1, .25, .5, .75, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5, 7.5, 10, 30, 60});
+constexpr auto kCoarseBounds = std::to_array<double>({.1, .5, 1});
+constexpr int kClientClosed = 499;
+
+/// Passes everything on and tells the meter once, at the end.
+class MeteredExchange : public HttpExchange {
+ public:
+  MeteredExchange(HttpMeter& meter,
+                  std::string_view handler,
+                  const HttpRequest& request,
+                  ExchangeRef exchange)
+      : meter_(&meter),
+        handler_(handler),
+        method_(request.method),
+        request_bytes_(request.body.size()),
+        exchange_(std::move(exchange)) {}
+  ~MeteredExchange() override { note_end(); }
+
+  void respond(HttpResponse response) override {
+    status_ = response.status;
+    response_bytes_ = response.body.size();
+    note_end();
+    exchange_->respond(std::move(response));
+  }
+  void begin_stream(const HttpResponse& head) override {
+    status_ = head.status;
+    exchange_->begin_stream(head);
+  }
+  void write(std::string_view bytes) override {
+    response_bytes_ += bytes.size();
+    exchange_->write(bytes);
+  }
+  void finish_stream() override {
+    note_end();
+    exchange_->finish_stream();
+  }
+  void on_disconnect(std::function<void()> callback) override {
+    exchange_->on_disconnect(std::move(callback));
+  }
+  bool client_is_gone() const override { return exchange_->client_is_gone(); }
+
+ private:
+  void note_end() {
+    if (std::exchange(has_ended_, true)) return;
+    const double seconds = std::chrono::duration<double>(HttpMeter::Clock::now() - began_).count();
+    meter_->observe({.handler = handler_,
+                     .method = method_,
+                     .status = status_,
+                     .seconds = seconds,
+                     .request_bytes = request_bytes_,
+                     .response_bytes = response_bytes_});
+  }
+
+  HttpMeter* meter_;  // of the server, which outlives its exchanges
+  std::string handler_;
+  std::string method_;
+  size_t request_bytes_;
+  ExchangeRef exchange_;
+  HttpMeter::Clock::time_point began_ = HttpMeter::Clock::now();
+  int status_ = kClientClosed;
+  size_t response_bytes_ = 0;
+  bool has_ended_ = false;
+};
+
+}  // namespace
+
+HttpMeter::HttpMeter() : all_durations_(kFineBounds) {}
+
+bool HttpMeter::is_counted(std::string_view handler) {
+  static constexpr auto kProbes = std::to_array<std::string_view>(
+      {"/metrics", "/health", "/load", "/ping", "/version", "/server_info", "/live"});
+  return std::find(kProbes.begin(), kProbes.end(), handler) == kProbes.end();
+}
+
+void HttpMeter::observe(const Answered& answered) {
+  if (!is_counted(answered.handler)) return;
+  const std::string handler(answered.handler);
+  const std::string method(answered.method);
+  ++requests_[{handler, method, std::to_string(answered.status / 100) + "xx"}];
+  durations_.try_emplace({handler, method}, kCoarseBounds).first->second.observe(answered.seconds);
+  all_durations_.observe(answered.seconds);
+  Size& request = request_sizes_[handler];
+  ++request.count;
+  request.bytes += static_cast<double>(answered.request_bytes);
+  Size& response = response_sizes_[handler];
+  ++response.count;
+  response.bytes += static_cast<double>(answered.response_bytes);
+}
+
+ExchangeRef metered(HttpMeter& meter,
+                    std::string_view handler,
+                    const HttpRequest& request,
+                    const ExchangeRef& exchange) {
+  if (!HttpMeter::is_counted(handler)) return exchange;
+  return std::make_shared<MeteredExchange>(meter, handler, request, exchange);
+}
+
+}  // namespace reprise::server

@@ -1,0 +1,184 @@
+#include "reprise/server/http/http_server.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <csignal>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "reprise/base/error.h"
+#include "reprise/server/http/api_error.h"
+#include "reprise/server/http/http_session.h"
+#include "reprise/server/http/tls_context.h"
+
+namespace reprise::server {
+namespace {
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using boost::system::error_code;
+using std::chrono::seconds;
+
+}  // namespace
+
+struct HttpServer::Impl {
+  Impl(const HttpOptions& options, HttpHandlers handlers)
+      : shared{.limits = options.limits,
+               .root_path = options.root_path,
+               .handlers = std::move(handlers),
+               .tls = {},
+               .body_memory = BodyMemory(options.limits.max_all_body_bytes),
+               .open = {},
+               .on_closed = [this] { stop_after_the_last(); }} {
+    if (options.tls.is_set()) shared.tls.emplace(make_tls_context(options.tls));
+  }
+
+  template <typename Acceptor>
+  void accept(Acceptor& from);
+  void take(ClientStream::Socket socket, std::string peer);
+  void wait_for_signal();
+  void stop_after_the_last() {
+    if (shared.is_shutting_down && shared.open.empty()) io.stop();
+  }
+
+  SharedBySessions shared;  // sessions go when `io` goes
+  asio::io_context io{1};
+  tcp::acceptor acceptor{io};
+  asio::local::stream_protocol::acceptor unix_acceptor{io};
+  std::string unix_path;  // to remove in the end
+  asio::signal_set signals{io};
+  asio::steady_timer accept_pause{io};
+};
+
+void HttpServer::Impl::take(ClientStream::Socket socket, std::string peer) {
+  // Twice as many would be an attack, which is not worth an answer.
+  if (shared.open.size() >= 2 * shared.limits.max_connections) return;
+  auto session = std::make_shared<HttpSession>(shared, std::move(socket), std::move(peer));
+  if (shared.open.size() <= shared.limits.max_connections) return session->start();
+  if (!shared.tls)
+    session->refuse(error_response(ApiError(503, "There are too many connections.")));
+}
+
+template <typename Acceptor>
+void HttpServer::Impl::accept(Acceptor& from) {
+  from.async_accept([this, &from](error_code error, auto socket) {
+    if (shared.is_shutting_down || error == asio::error::operation_aborted) return;
+    if (error) {
+      // Most likely no file descriptors are left; some will be.
+      accept_pause.expires_after(std::chrono::milliseconds(100));
+      accept_pause.async_wait([this, &from](error_code cancelled) {
+        if (!cancelled) accept(from);
+      });
+      return;
+    }
+    std::string peer = "unix:";
+    if constexpr (std::is_same_v<decltype(socket), tcp::socket>) {
+      error_code ignored;
+      socket.set_option(tcp::no_delay(true), ignored);
+      const tcp::endpoint endpoint = socket.remote_endpoint(ignored);
+      peer = fmt::format("{}:{}", endpoint.address().to_string(), endpoint.port());
+    }
+    take(std::move(socket), std::move(peer));
+    accept(from);
+  });
+}
+
+void HttpServer::Impl::wait_for_signal() {
+  signals.async_wait([this](error_code error, int) {
+    if (error) return;
+    wait_for_signal();
+    shared.handlers.on_signal();
+  });
+}
+
+HttpServer::HttpServer(const HttpOptions& options, HttpHandlers handlers)
+    : impl_(std::make_unique<Impl>(options, std::move(handlers))) {}
+
+HttpServer::~HttpServer() {
+  if (!impl_->unix_path.empty()) ::unlink(impl_->unix_path.c_str());
+}
+
+uint16_t HttpServer::listen(const std::string& host, uint16_t port) {
+  try {
+    tcp::resolver resolver(impl_->io);
+    const auto found = resolver.resolve(
+        host, std::to_string(port), tcp::resolver::passive | tcp::resolver::numeric_service);
+    const tcp::endpoint endpoint = *found.begin();
+    impl_->acceptor.open(endpoint.protocol());
+    impl_->acceptor.set_option(tcp::acceptor::reuse_address(true));
+    impl_->acceptor.bind(endpoint);
+    impl_->acceptor.listen();
+    return impl_->acceptor.local_endpoint().port();
+  } catch (const boost::system::system_error& error) {
+    const bool is_taken = error.code() == asio::error::address_in_use;
+    throw InvalidArgument(fmt::format(
+        "cannot listen on {}:{}: {}{}",
+        host,
+        port,
+        error.code().message(),
+        is_taken ? "; end what listens there, or choose another --port (0: a free one)" : ""));
+  }
+}
+
+void HttpServer::listen_unix(const std::string& path) {
+  struct stat status{};
+  const bool is_socket = ::lstat(path.c_str(), &status) == 0 && S_ISSOCK(status.st_mode);
+  try {
+    const asio::local::stream_protocol::endpoint endpoint(path);
+    if (is_socket) {
+      error_code refused;
+      asio::local::stream_protocol::socket probe(impl_->io);
+      probe.connect(endpoint, refused);
+      if (refused == asio::error::connection_refused) ::unlink(path.c_str());
+    }
+    impl_->unix_acceptor.open();
+    impl_->unix_acceptor.bind(endpoint);
+    impl_->unix_path = path;
+    impl_->unix_acceptor.listen();
+  } catch (const boost::system::system_error& error) {
+    throw InvalidArgument(fmt::format("--uds {}: {}", path, error.code().message()));
+  }
+}
+
+void HttpServer::run() {
+  impl_->signals.add(SIGINT);
+  impl_->signals.add(SIGTERM);
+  impl_->wait_for_signal();
+  if (impl_->acceptor.is_open()) impl_->accept(impl_->acceptor);
+  if (impl_->unix_acceptor.is_open()) impl_->accept(impl_->unix_acceptor);
+  impl_->io.run();
+}
+
+void HttpServer::shut_down(int grace_seconds) {
+  if (std::exchange(impl_->shared.is_shutting_down, true)) return;
+  error_code ignored;
+  impl_->acceptor.close(ignored);
+  impl_->unix_acceptor.close(ignored);
+  const std::vector<HttpSession*> open(impl_->shared.open.begin(), impl_->shared.open.end());
+  for (HttpSession* session : open) session->wind_down();
+  if (impl_->shared.open.empty()) return impl_->io.stop();
+  post_after(grace_seconds, [this] { impl_->io.stop(); });
+}
+
+void HttpServer::stop() { impl_->io.stop(); }
+
+void HttpServer::post(std::function<void()> task) { asio::post(impl_->io, std::move(task)); }
+
+void HttpServer::post_after(int delay_seconds, std::function<void()> task) {
+  auto timer = std::make_shared<asio::steady_timer>(impl_->io, seconds(delay_seconds));
+  timer->async_wait([timer, task = std::move(task)](error_code error) {
+    if (!error) task();
+  });
+}
+
+}  // namespace reprise::server

@@ -1,0 +1,313 @@
+#include "reprise/server/http/http_session.h"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/write.hpp>
+#include <boost/beast/http/read.hpp>
+#include <cerrno>
+#include <chrono>
+
+#include "reprise/server/http/api_error.h"
+#include "reprise/server/http/http_head.h"
+
+namespace reprise::server {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = boost::beast::http;
+using asio::ip::tcp;
+using std::chrono::seconds;
+
+// What a client whose request was refused may still send before it is cut off: closing at once
+// would reset the connection and lose the answer.
+constexpr size_t kLingerBytes = size_t{64} << 20;
+constexpr int kLingerSeconds = 5;
+
+}  // namespace
+
+std::string_view reason_phrase(int status) {
+  return http::obsolete_reason(static_cast<http::status>(status));
+}
+
+class HttpSession::Exchange : public HttpExchange {
+ public:
+  explicit Exchange(std::shared_ptr<HttpSession> session) : session_(std::move(session)) {}
+
+  void respond(HttpResponse response) override {
+    if (auto session = std::exchange(session_, nullptr)) session->send_whole(response);
+  }
+  void begin_stream(const HttpResponse& head) override {
+    if (session_) session_->send_stream_head(head);
+  }
+  void write(std::string_view bytes) override {
+    // The session may disconnect, which lets go of it here.
+    if (auto session = session_; session && !bytes.empty()) session->send_stream_bytes(bytes);
+  }
+  void finish_stream() override {
+    if (auto session = std::exchange(session_, nullptr)) session->send_stream_end();
+  }
+  [[nodiscard]] bool client_is_gone() const override { return session_ == nullptr; }
+  void on_disconnect(std::function<void()> callback) override { callback_ = std::move(callback); }
+
+  void client_went() {
+    if (std::exchange(session_, nullptr) == nullptr) return;
+    if (auto callback = std::exchange(callback_, nullptr)) callback();
+  }
+
+ private:
+  std::shared_ptr<HttpSession> session_;
+  std::function<void()> callback_;
+};
+
+void HttpSession::start() {
+  if (!stream_.is_tls()) return read_header();
+  stream_.expires_after(seconds(shared_->limits.header_timeout_seconds));
+  stream_.async_handshake([self = shared_from_this()](error_code error) {
+    error ? self->close() : self->read_header();
+  });
+}
+
+void HttpSession::read_header() {
+  if (is_reading_ahead_) return;  // that read goes on here
+  parser_.emplace();
+  extra_headers_.clear();
+  parser_->header_limit(static_cast<uint32_t>(shared_->limits.max_header_bytes));
+  parser_->body_limit(shared_->limits.max_body_bytes);
+  stream_.expires_after(seconds(shared_->limits.header_timeout_seconds));
+  http::async_read_header(
+      stream_, buffer_, *parser_, [self = shared_from_this()](error_code error, size_t) {
+        self->on_header(error);
+      });
+}
+
+void HttpSession::answer_protocol_error(const error_code& error) {
+  const std::optional<ApiError> answer = protocol_error(error);
+  answer ? refuse(error_response(*answer)) : close();
+}
+
+void HttpSession::on_header(const error_code& error) {
+  if (error) return answer_protocol_error(error);
+  const auto& head = parser_->get();
+  is_http_1_0_ = head.version() == 10;
+  is_head_ = head.method() == http::verb::head;
+  keep_alive_ = parser_->keep_alive() && !shared_->is_shutting_down;
+  request_line_ = request_line(head);
+  request_ = read_head(head, shared_->root_path);
+  extra_headers_ = shared_->handlers.headers(request_);
+  if (const std::optional<ApiError> broken = check_head(head, shared_->limits)) {
+    return refuse(error_response(*broken));
+  }
+  if (const std::optional<HttpResponse> refusal = shared_->handlers.check_head(request_)) {
+    if (!parser_->is_done()) return refuse(*refusal);
+    is_answering_ = true;
+    return send_whole(*refusal);
+  }
+  if (parser_->is_done()) return on_body({});
+  // A body in chunks does not say how large it will be.
+  const auto length = parser_->content_length();
+  request_.body_share = shared_->body_memory.share(
+      static_cast<size_t>(length ? *length : shared_->limits.max_body_bytes));
+  if (!request_.body_share) {
+    return refuse(error_response(
+        ApiError(503, "The server is reading as many large requests as it has memory for.")));
+  }
+  if (!beast::iequals(head[http::field::expect], "100-continue")) return read_body();
+  stream_.expires_after(seconds(shared_->limits.write_timeout_seconds));
+  asio::async_write(stream_,
+                    asio::buffer(std::string_view("HTTP/1.1 100 Continue\r\n\r\n")),
+                    [self = shared_from_this()](error_code failed, size_t) {
+                      if (failed) return self->close();
+                      self->read_body();
+                    });
+}
+
+void HttpSession::read_body() {
+  stream_.expires_after(seconds(shared_->limits.body_timeout_seconds));
+  http::async_read(
+      stream_, buffer_, *parser_, [self = shared_from_this()](error_code error, size_t) {
+        self->on_body(error);
+      });
+}
+
+void HttpSession::on_body(const error_code& error) {
+  if (error) return answer_protocol_error(error);
+  request_.body = std::move(parser_->get().body());
+  is_answering_ = true;
+  auto exchange = std::make_shared<Exchange>(shared_from_this());
+  exchange_ = exchange;
+  shared_->handlers.handle(std::move(request_), std::move(exchange));
+  watch_for_disconnect();
+}
+
+void HttpSession::watch_for_disconnect() {
+  if (is_watching_ || is_closed_ || !is_answering_) return;
+  is_watching_ = true;
+  stream_.socket().async_wait(tcp::socket::wait_read,
+                              [self = shared_from_this()](error_code error) {
+                                self->is_watching_ = false;
+                                if (!error) self->on_readable();
+                              });
+}
+
+void HttpSession::on_readable() {
+  if (is_closed_ || !is_answering_) return;
+  // A client that pipelines is read ahead for a while, so that its going is still seen.
+  if (buffer_.size() >= kReadAheadBytes) return;
+  if (stream_.is_tls()) return read_ahead();
+  const auto space = buffer_.prepare(discarded_.size());
+  const ssize_t num_bytes =
+      ::recv(stream_.socket().native_handle(), space.data(), space.size(), MSG_DONTWAIT);
+  if (num_bytes > 0) buffer_.commit(static_cast<size_t>(num_bytes));
+  const bool is_alive =
+      num_bytes > 0 ||
+      (num_bytes < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR));
+  if (is_alive) {
+    watch_for_disconnect();
+  } else {
+    disconnect();
+  }
+}
+
+void HttpSession::read_ahead() {
+  is_reading_ahead_ = true;
+  // For the rest of what TLS encrypted at once.
+  stream_.expires_after(seconds(shared_->limits.header_timeout_seconds));
+  stream_.async_read_some(buffer_.prepare(discarded_.size()),
+                          [self = shared_from_this()](error_code error, size_t num_bytes) {
+                            self->is_reading_ahead_ = false;
+                            if (self->is_closed_) return;
+                            self->buffer_.commit(num_bytes);
+                            if (error) return self->disconnect();
+                            if (self->is_answering_) return self->watch_for_disconnect();
+                            if (!self->is_sending_)
+                              self->read_header();  // else that comes after what is being sent
+                          });
+}
+
+void HttpSession::append_head(const HttpResponse& response, std::string_view framing) {
+  if (!request_line_.empty()) {
+    shared_->handlers.on_answer(peer_, request_line_, response.status);
+    request_line_.clear();
+  }
+  unsent_ += fmt::format(
+      "HTTP/1.1 {} {}\r\nServer: reprise\r\n", response.status, reason_phrase(response.status));
+  if (!response.content_type.empty()) {
+    unsent_ += fmt::format("Content-Type: {}\r\n", response.content_type);
+  }
+  const auto append = [this](const HttpHeaders& headers) {
+    for (const auto& [name, value] : headers) unsent_ += fmt::format("{}: {}\r\n", name, value);
+  };
+  append(response.headers);
+  std::erase_if(extra_headers_, [&response](const auto& extra) {
+    return std::any_of(response.headers.begin(), response.headers.end(), [&extra](const auto& own) {
+      return beast::iequals(own.first, extra.first);
+    });
+  });
+  append(extra_headers_);
+  if (!keep_alive_) {
+    unsent_ += "Connection: close\r\n";
+  } else if (is_http_1_0_) {
+    unsent_ += "Connection: keep-alive\r\n";
+  }
+  unsent_ += framing;
+  unsent_ += "\r\n";
+}
+
+void HttpSession::send_whole(const HttpResponse& response) {
+  if (is_closed_) return;
+  append_head(response, fmt::format("Content-Length: {}\r\n", response.body.size()));
+  if (!is_head_) unsent_ += response.body;
+  is_answering_ = false;
+  flush();
+}
+
+void HttpSession::send_stream_head(const HttpResponse& head) {
+  if (is_closed_) return;
+  is_streaming_ = true;
+  // HTTP/1.0 knows no chunks: the end of the connection is the end of the answer.
+  if (is_http_1_0_) keep_alive_ = false;
+  append_head(head, is_http_1_0_ ? "" : "Transfer-Encoding: chunked\r\n");
+  flush();
+}
+
+void HttpSession::send_stream_bytes(std::string_view bytes) {
+  if (is_closed_) return;
+  if (is_http_1_0_) {
+    unsent_ += bytes;
+  } else {
+    unsent_ += fmt::format("{:x}\r\n", bytes.size());
+    unsent_ += bytes;
+    unsent_ += "\r\n";
+  }
+  if (unsent_.size() + being_sent_.size() > shared_->limits.max_unsent_bytes) return disconnect();
+  flush();
+}
+
+void HttpSession::send_stream_end() {
+  if (is_closed_) return;
+  if (!is_http_1_0_) unsent_ += "0\r\n\r\n";
+  is_answering_ = is_streaming_ = false;
+  flush();
+}
+
+void HttpSession::flush() {
+  if (is_sending_ || unsent_.empty()) return;
+  is_sending_ = true;
+  being_sent_ = std::exchange(unsent_, {});
+  stream_.expires_after(seconds(shared_->limits.write_timeout_seconds));
+  asio::async_write(
+      stream_, asio::buffer(being_sent_), [self = shared_from_this()](error_code error, size_t) {
+        self->on_sent(error);
+      });
+}
+
+void HttpSession::on_sent(const error_code& error) {
+  is_sending_ = false;
+  being_sent_.clear();
+  if (is_closed_) return;
+  if (error) return disconnect();
+  if (!unsent_.empty()) return flush();
+  if (is_answering_) return;
+  if (!keep_alive_ || shared_->is_shutting_down)
+    return has_unread_body_ ? linger() : finish_connection();
+  read_header();
+}
+
+void HttpSession::finish_connection() {
+  if (!stream_.is_tls() || is_reading_ahead_) return close();
+  stream_.expires_after(seconds(kLingerSeconds));
+  stream_.async_shutdown([self = shared_from_this()](error_code) { self->close(); });
+}
+
+void HttpSession::linger() {
+  error_code ignored;
+  if (num_discarded_ == 0) {
+    if (!stream_.is_tls()) stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
+    stream_.expires_after(seconds(kLingerSeconds));
+  }
+  stream_.async_read_some(asio::buffer(discarded_),
+                          [self = shared_from_this()](error_code error, size_t num_bytes) {
+                            self->num_discarded_ += num_bytes;
+                            if (error || self->num_discarded_ > kLingerBytes) return self->close();
+                            self->linger();
+                          });
+}
+
+void HttpSession::disconnect() {
+  close();
+  if (const std::shared_ptr<Exchange> exchange = exchange_.lock()) exchange->client_went();
+}
+
+void HttpSession::close() {
+  if (std::exchange(is_closed_, true)) return;
+  is_answering_ = false;
+  error_code ignored;
+  stream_.socket().shutdown(tcp::socket::shutdown_both, ignored);
+  stream_.close();
+}
+
+}  // namespace reprise::server

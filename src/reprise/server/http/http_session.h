@@ -1,0 +1,122 @@
+#pragma once
+
+#include <array>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <utility>
+
+#include "reprise/server/http/body_memory.h"
+#include "reprise/server/http/client_stream.h"
+#include "reprise/server/http/http_exchange.h"
+#include "reprise/server/http/http_server.h"
+
+namespace reprise::server {
+
+class HttpSession;
+
+/// What the connections of one server have in common. I/O thread only.
+struct SharedBySessions {
+  HttpLimits limits;
+  std::string root_path;
+  HttpHandlers handlers;
+  std::optional<boost::asio::ssl::context> tls;
+  BodyMemory body_memory;
+  // Sessions own themselves by what they wait for.
+  std::unordered_set<HttpSession*> open;
+  std::function<void()> on_closed;  // one of them, which is not in `open` any more
+  bool is_shutting_down = false;
+};
+
+/// One connection. States: reading a request, answering it (an exchange exists), lingering, closed.
+class HttpSession : public std::enable_shared_from_this<HttpSession> {
+ public:
+  HttpSession(SharedBySessions& shared, ClientStream::Socket socket, std::string peer)
+      : shared_(&shared),
+        stream_(std::move(socket), shared.tls ? &*shared.tls : nullptr),
+        peer_(std::move(peer)) {
+    shared_->open.insert(this);
+  }
+  HttpSession(const HttpSession&) = delete;
+  HttpSession& operator=(const HttpSession&) = delete;
+  ~HttpSession() {
+    shared_->open.erase(this);
+    shared_->on_closed();
+  }
+
+  void start();
+  /// Answers a request that is not read to its end, then closes.
+  void refuse(const HttpResponse& response) {
+    keep_alive_ = false;
+    has_unread_body_ = true;
+    send_whole(response);
+  }
+  /// Idle connections close now, the others after their answer.
+  void wind_down() {
+    keep_alive_ = false;
+    if (!is_answering_ && !is_sending_) close();
+  }
+
+  // For its exchange.
+  void send_whole(const HttpResponse& response);
+  void send_stream_head(const HttpResponse& head);
+  void send_stream_bytes(std::string_view bytes);
+  void send_stream_end();
+
+ private:
+  /// Of what a client sends while it is answered.
+  static constexpr size_t kReadAheadBytes = size_t{64} << 10;
+
+  class Exchange;
+  using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
+  using error_code = boost::system::error_code;
+
+  void read_header();
+  void read_ahead();
+  void finish_connection();
+  void on_header(const error_code& error);
+  void read_body();
+  void on_body(const error_code& error);
+  void answer_protocol_error(const error_code& error);
+  void watch_for_disconnect();
+  void on_readable();
+  void flush();
+  void on_sent(const error_code& error);
+  void linger();
+  void disconnect();
+  void close();
+  void append_head(const HttpResponse& response, std::string_view framing);
+
+  SharedBySessions* shared_;  // of the server; outlives every session
+  ClientStream stream_;
+  std::string peer_;          // "127.0.0.1:50000"
+  std::string request_line_;  // "GET /health HTTP/1.1"
+  HttpHeaders extra_headers_;
+  boost::beast::flat_buffer buffer_{2 * kReadAheadBytes};
+  std::optional<Parser> parser_;
+  HttpRequest request_;
+  std::weak_ptr<Exchange> exchange_;
+  std::string unsent_;
+  std::string being_sent_;
+  std::array<char, 4096> discarded_{};
+  size_t num_discarded_ = 0;
+  bool keep_alive_ = false;
+  bool is_http_1_0_ = false;
+  bool is_head_ = false;
+  bool is_answering_ = false;  // from the whole request to the end of its answer's text
+  bool is_streaming_ = false;
+  bool is_sending_ = false;
+  bool is_watching_ = false;
+  bool is_reading_ahead_ = false;  // TLS: a read is pending while a request is answered
+  bool has_unread_body_ = false;
+  bool is_closed_ = false;
+};
+
+}  // namespace reprise::server

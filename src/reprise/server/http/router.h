@@ -1,0 +1,81 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reprise/server/http/api_error.h"
+#include "reprise/server/http/http_exchange.h"
+
+namespace reprise::server {
+
+using ExchangeRef = std::shared_ptr<HttpExchange>;
+
+/// Answers one request, on the I/O thread, from what was prepared.
+using Answering = std::function<void(const ExchangeRef&)>;
+
+/// A part of a request's query, for the description of the API.
+struct QueryParameter {
+  std::string name;
+  std::string schema;  // JSON
+  std::string what;    // one sentence
+};
+
+enum class Access { open, guarded };  // guarded: needs a key when keys are set
+
+/// One line of the table that dispatches requests and describes the API.
+struct Route {
+  std::string method;
+  /// A last segment in braces takes the rest of the path: "/v1/models/{model_id}".
+  std::string path;
+  Access access = Access::guarded;
+  std::vector<QueryParameter> query;
+  std::string body_schema;  // of the JSON it takes, in api_schemas(); empty: takes none
+  std::vector<std::string> answer_types = {"application/json"};
+  std::string summary;  // one sentence
+  /// On the I/O thread; what it throws becomes the answer. For a route with a body: only checks
+  /// that throw, before anything is read; may be empty.
+  std::function<void(const HttpRequest&, const ExchangeRef&)> handle;
+  /// For a route with a body: reads it, perhaps on another thread.
+  std::function<Answering(const HttpRequest&)> prepare;
+  /// `prepare` waits for the engine: it runs on a thread for such requests, one after the other.
+  bool waits_for_engine = false;
+  bool is_described = true;  // in /openapi.json; one that only says why it is not there is not
+
+  /// `path` up to its parameter; all of it when there is none.
+  [[nodiscard]] std::string_view fixed_part() const;
+  /// What a request's path has in the place of the parameter, without escapes.
+  [[nodiscard]] std::string parameter_in(std::string_view request_path) const;
+};
+
+/// The path is known and takes other methods, which `allowed` lists.
+class MethodNotAllowed : public ApiError {
+ public:
+  explicit MethodNotAllowed(const std::string& allowed);
+  [[nodiscard]] const std::string& allowed() const noexcept { return allowed_; }
+
+ private:
+  std::string allowed_;
+};
+
+/// Every route of the server.
+class Router {
+ public:
+  void add(Route route) { routes_.push_back(std::move(route)); }
+  /// \throws MethodNotAllowed; ApiError 404
+  [[nodiscard]] const Route& find(const HttpRequest& request) const;
+  [[nodiscard]] const std::vector<Route>& routes() const noexcept { return routes_; }
+
+ private:
+  std::vector<Route> routes_;
+};
+
+/// 200 with nothing in it.
+void answer_empty(const ExchangeRef& exchange);
+
+/// \throws ApiError 415 for what is not application/json
+void check_is_json(std::string_view content_type);
+
+}  // namespace reprise::server

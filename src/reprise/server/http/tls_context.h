@@ -1,0 +1,13 @@
+#pragma once
+
+#include <boost/asio/ssl/context.hpp>
+
+#include "reprise/server/http/http_server.h"
+
+namespace reprise::server {
+
+/// The server's side of TLS 1.2 and 1.3. Private to http_server.cpp.
+/// \throws InvalidArgument naming the option whose file is missing, unreadable or does not fit
+[[nodiscard]] boost::asio::ssl::context make_tls_context(const TlsOptions& options);
+
+}  // namespace reprise::server

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "reprise/api/async_engine.h"
+#include "reprise/server/http/http_meter.h"
+#include "reprise/server/openai/generation_service.h"
+
+namespace reprise::server {
+
+/// What the operating system says of this process; 0 for what it does not say.
+struct ProcessFacts {
+  double virtual_memory_bytes = 0;
+  double resident_memory_bytes = 0;
+  double start_time_seconds = 0;  // since 1970
+  double cpu_seconds = 0;
+  double open_fds = 0;
+  double max_fds = 0;
+};
+[[nodiscard]] ProcessFacts read_process_facts();
+
+/// Everything that metrics are made of, at one moment. Borrowed.
+struct MetricsSource {
+  const api::EngineStats& engine;
+  const api::StartupReport& startup;
+  const GenerationCounts& generations;
+  const HttpMeter& http;
+  ProcessFacts process;
+  std::string_view model_name;
+};
+
+enum class MetricType : uint8_t { counter, gauge, histogram, summary };
+[[nodiscard]] std::string_view to_string(MetricType type);
+
+struct Label {
+  std::string_view name;
+  std::string_view value;
+};
+
+/// The samples of one family as Prometheus' text.
+class FamilyWriter {
+ public:
+  using Labels = std::initializer_list<Label>;
+
+  /// `common`: labels of every sample, already as text: `engine="0",model_name="m"`.
+  FamilyWriter(std::string& text, std::string_view name, std::string_view common)
+      : text_(&text), name_(name), common_(common) {}
+
+  void sample(double value, Labels labels = {}) { line("", value, labels, {}); }
+  void count(uint64_t value, Labels labels = {}) { sample(static_cast<double>(value), labels); }
+  void histogram(const Histogram& histogram, Labels labels = {});
+  void summary(uint64_t count, double sum, Labels labels = {});
+
+ private:
+  void line(std::string_view suffix, double value, Labels labels, std::string_view bucket);
+
+  std::string* text_;
+  std::string_view name_;
+  std::string_view common_;
+};
+
+/// One line of the table that makes /metrics and docs/reference/metrics.md.
+struct MetricFamily {
+  std::string_view name;
+  MetricType type;
+  std::string_view labels;  // beyond engine and model_name: "mode, reason"; empty: none
+  std::string_view help;
+  void (*write)(FamilyWriter& out, const MetricsSource& from);
+};
+
+/// A part of the table, with what its lines have in common.
+struct MetricGroup {
+  std::string_view title;
+  enum class Scope : uint8_t { engine, process } scope;  // engine: with engine and model_name
+  std::span<const MetricFamily> families;
+};
+[[nodiscard]] MetricGroup vllm_metrics();
+[[nodiscard]] MetricGroup own_metrics();
+[[nodiscard]] MetricGroup http_metrics();
+[[nodiscard]] MetricGroup process_metrics();
+/// All of them, in the order of the page.
+[[nodiscard]] std::span<const MetricGroup> metric_table();
+
+}  // namespace reprise::server

@@ -1,0 +1,150 @@
+#include <algorithm>
+#include <array>
+
+#include "reprise/server/metrics/metric_table.h"
+
+namespace reprise::server {
+namespace {
+
+using Out = FamilyWriter&;
+using From = const MetricsSource&;
+constexpr MetricType kCounter = MetricType::counter;
+constexpr MetricType kGauge = MetricType::gauge;
+
+double num_captured(const api::StartupReport& report, cudagraph::CudagraphRuntimeMode mode) {
+  const auto& records = report.capture.records;
+  return static_cast<double>(std::count_if(records.begin(), records.end(), [mode](const auto& it) {
+    return it.mode == mode && it.failure.empty();
+  }));
+}
+
+void write_dispatch(Out out, From from) {
+  for (const auto& decision : from.engine.decisions) {
+    const bool is_eager = decision.mode == cudagraph::CudagraphRuntimeMode::NONE;
+    out.count(decision.count,
+              {{"runtime_mode", to_string(decision.mode)},
+               {"descriptor", is_eager ? "none" : to_string(decision.descriptor)},
+               {"reason", name(decision.reason)}});
+  }
+}
+
+void write_captured(Out out, From from) {
+  using Mode = cudagraph::CudagraphRuntimeMode;
+  for (const Mode mode : {Mode::FULL, Mode::PIECEWISE}) {
+    out.sample(num_captured(from.startup, mode), {{"mode", to_string(mode)}});
+  }
+}
+
+void write_compile_seconds(Out out, From from) {
+  const compile::CompilationSeconds& seconds = from.startup.compilation.seconds;
+  out.sample(seconds.trace, {{"stage", "trace"}});
+  out.sample(seconds.split, {{"stage", "split"}});
+  out.sample(seconds.passes, {{"stage", "passes"}});
+  out.sample(seconds.plan, {{"stage", "plan"}});
+  out.sample(seconds.codegen, {{"stage", "codegen"}});
+  out.sample(seconds.cache_load, {{"stage", "cache_load"}});
+  out.sample(seconds.cache_save, {{"stage", "cache_save"}});
+}
+
+void write_step_seconds(Out out, From from) {
+  for (size_t i = 0; i < engine::kNumStepPhases; ++i) {
+    out.sample(from.engine.step_times.seconds[i], {{"phase", engine::kStepPhaseNames[i]}});
+  }
+}
+
+constexpr auto kFamilies = std::to_array<MetricFamily>({
+    {"reprise:steps_total",
+     kCounter,
+     "",
+     "Steps that were computed.",
+     [](Out out, From from) { out.count(from.engine.num_steps); }},
+    {"reprise:failed_steps_total",
+     kCounter,
+     "",
+     "Steps that failed; their requests ended with an error.",
+     [](Out out, From from) { out.count(from.engine.num_failed_steps); }},
+    {"reprise:step_seconds_total",
+     kCounter,
+     "phase",
+     "Time spent in steps, by what was done. With --async-scheduling by two threads at once: the "
+     "engine's "
+     "waits for the one that computes.",
+     write_step_seconds},
+    {"reprise:dropped_tokens_total",
+     kCounter,
+     "",
+     "Tokens that --async-scheduling sampled ahead for requests that had ended.",
+     [](Out out, From from) { out.count(from.engine.dropped_tokens); }},
+    {"reprise:cudagraph_dispatch_total",
+     kCounter,
+     "runtime_mode, descriptor, reason",
+     "Steps by what they replayed and why; NONE ran eagerly.",
+     write_dispatch},
+    {"reprise:cudagraph_padding_tokens_total",
+     kCounter,
+     "",
+     "Tokens that were computed only to fill the shape of a graph.",
+     [](Out out, From from) { out.count(from.engine.padding_tokens); }},
+    {"reprise:cudagraph_captured",
+     kGauge,
+     "mode",
+     "Graphs that were captured at the start.",
+     write_captured},
+    {"reprise:cudagraph_retired",
+     kGauge,
+     "",
+     "Graphs that cannot be replayed any more, or could not be captured.",
+     [](Out out, From from) {
+       const auto& records = from.startup.capture.records;
+       const auto num_failed = std::count_if(
+           records.begin(), records.end(), [](const auto& it) { return !it.failure.empty(); });
+       out.count(from.engine.num_retired_graphs + static_cast<uint64_t>(num_failed));
+     }},
+    {"reprise:cudagraph_capture_seconds",
+     kGauge,
+     "",
+     "Time that capturing took at the start.",
+     [](Out out, From from) { out.sample(from.startup.capture.seconds); }},
+    {"reprise:cudagraph_pool_bytes",
+     kGauge,
+     "",
+     "Memory of captured graphs and their pool.",
+     [](Out out, From from) { out.sample(static_cast<double>(from.startup.graph_bytes)); }},
+    {"reprise:compile_cache_hits_total",
+     kCounter,
+     "",
+     "Compiled programs that came from the compile cache.",
+     [](Out out, From from) {
+       out.count(from.startup.compilation.counter.num_compiled_artifacts_loaded);
+     }},
+    {"reprise:compile_cache_misses_total",
+     kCounter,
+     "",
+     "Programs that had to be compiled.",
+     [](Out out, From from) {
+       out.count(from.startup.compilation.counter.num_backend_compilations);
+     }},
+    {"reprise:compile_seconds",
+     kGauge,
+     "stage",
+     "Time that compiling took at the start, by stage.",
+     write_compile_seconds},
+    {"reprise:startup_seconds",
+     kGauge,
+     "",
+     "From the first file to being ready.",
+     [](Out out, From from) { out.sample(from.startup.total_seconds); }},
+    {"reprise:engine_is_dead",
+     kGauge,
+     "",
+     "1 once the device is lost; the server has to be restarted.",
+     [](Out out, From from) { out.sample(from.engine.is_dead ? 1 : 0); }},
+});
+
+}  // namespace
+
+MetricGroup own_metrics() {
+  return {"Graphs, compiling and steps", MetricGroup::Scope::engine, kFamilies};
+}
+
+}  // namespace reprise::server

@@ -1,0 +1,209 @@
+#include "reprise/server/openai/answer.h"
+
+#include <utility>
+
+namespace reprise::server {
+namespace {
+
+constexpr std::string_view kEventStream = "text/event-stream; charset=utf-8";
+
+/// What a chat that is asked to echo begins with: the last message, if it is of who answers.
+std::string text_to_echo(const GenerationRequest& request) {
+  if (!request.is_chat || !request.echo || request.messages.empty()) return {};
+  const Json& last = request.messages.back();
+  return last.at("role") == request.role() ? last.at("content").get<std::string>() : std::string();
+}
+
+}  // namespace
+
+Answer::Answer(const GenerationRequest& request,
+               const std::vector<EncodedPrompt>& prompts,
+               AnswerHead head,
+               std::string request_id,
+               Usage usage,
+               const tokenizer::Tokenizer& tokenizer,
+               ExchangeRef exchange)
+    : head_(std::move(head)),
+      request_id_(std::move(request_id)),
+      exchange_(std::move(exchange)),
+      wish_{.logprobs = request.params.logprobs.has_value(),
+            .prompt_logprobs = request.return_prompt_logprobs,
+            .token_ids = request.return_token_ids,
+            .echo = request.echo,
+            .echo_only = request.echo_only,
+            .usage = request.include_usage,
+            .continuous_usage = request.continuous_usage},
+      spelling_(
+          tokenizer,
+          request.return_tokens_as_token_ids ? TokenSpelling::Form::id : TokenSpelling::Form::text),
+      prompt_spelling_(tokenizer, TokenSpelling::Form::text),
+      prompts_(prompts),
+      n_(request.n),
+      echo_text_(text_to_echo(request)),
+      is_stream_(request.stream),
+      include_reasoning_(request.include_reasoning),
+      is_named_call_(request.tools.choice == ToolUse::Choice::named),
+      choices_(static_cast<size_t>(request.num_choices())),
+      usage_(usage) {
+  if (!request.create_parser) return;
+  for (Choice& choice : choices_) choice.parser = request.create_parser();
+}
+
+const EncodedPrompt& Answer::prompt_of(int index) const {
+  return prompts_[static_cast<size_t>(index / n_)];
+}
+
+void Answer::take(const EngineEvent& event) {
+  Choice& choice = choices_[static_cast<size_t>(event.choice)];
+  count(event, choice);
+  if (event.finished) {
+    choice.finish_reason = event.finish_reason;
+    choice.stop_reason = event.stop_reason;
+  }
+  if (is_stream_ && !std::exchange(has_begun_, true)) begin_stream();
+  collect(event, choice);
+  if (!is_stream_) return;
+  const Pending& pending = choice.pending;
+  const bool is_held_back = event.token_ids.empty() || choice.parser != nullptr;
+  if (is_held_back && pending.text.empty() && pending.more.empty() && !event.finished) return;
+  write_chunk(text_chunk(head_, take_part(event.choice)));
+}
+
+void Answer::collect(const EngineEvent& event, Choice& choice) {
+  Pending& pending = choice.pending;
+  if (!std::exchange(choice.has_begun, true)) {
+    const EncodedPrompt& prompt = prompt_of(event.choice);
+    if (wish_.echo && !head_.is_chat) pending.text = prompt.text;
+    if (wish_.token_ids || (wish_.echo && wish_.logprobs)) {
+      pending.prompt_token_ids = prompt.token_ids;
+    }
+  }
+  const auto append = [](auto& to, const auto& from) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
+  if (wish_.prompt_logprobs || (wish_.echo && wish_.logprobs)) {
+    append(pending.prompt_logprobs, event.prompt_logprobs);
+  }
+  if (wish_.echo_only) return;
+  read(event, choice);
+  if (wish_.token_ids || wish_.logprobs) append(pending.token_ids, event.token_ids);
+  if (wish_.logprobs) append(pending.logprobs, event.logprobs);
+}
+
+void Answer::read(const EngineEvent& event, Choice& choice) {
+  if (!choice.parser) {
+    choice.pending.text += event.text;
+    return;
+  }
+  output_parsers::MessageDelta delta;
+  choice.parser->push(event.text, delta);
+  if (event.finished) choice.parser->finish(delta);
+  if (!include_reasoning_) delta.reasoning.clear();
+  choice.pending.text += delta.content;
+  choice.pending.more = choice.message.take(delta);
+  // As OpenAI: a call that the request has named is an answer like any other.
+  const bool is_calls = choice.message.has_calls() && !is_named_call_;
+  if (event.finished && is_calls && choice.finish_reason == "stop")
+    choice.finish_reason = "tool_calls";
+}
+
+void Answer::count(const EngineEvent& event, Choice& choice) {
+  // What the engine counted at the end is what it sampled.
+  const int64_t num_new = event.finished ? event.num_output_tokens - choice.num_output_tokens
+                                         : static_cast<int64_t>(event.token_ids.size());
+  choice.num_output_tokens += num_new;
+  // With `echo_only`, the token that had to be computed is nobody's answer.
+  if (!wish_.echo_only) usage_.completion_tokens += num_new;
+  // A prompt is counted once, so what was cached of it is, too: for the first of its answers.
+  if (!usage_.cached_tokens || event.choice % n_ != 0) return;
+  *usage_.cached_tokens += event.num_cached_tokens - choice.num_cached_tokens;
+  choice.num_cached_tokens = event.num_cached_tokens;
+}
+
+void Answer::begin_stream() {
+  exchange_->begin_stream(
+      {.content_type = std::string(kEventStream),
+       .headers = {{kRequestIdHeader, request_id_}, {"Cache-Control", "no-cache"}}});
+  if (!head_.is_chat) return;
+  for (int i = 0; i < static_cast<int>(choices_.size()); ++i) {
+    Json chunk = role_chunk(head_, i);
+    if (wish_.token_ids) chunk["prompt_token_ids"] = prompt_of(i).token_ids;
+    write_chunk(std::move(chunk));
+    if (!echo_text_.empty()) {
+      write_chunk(text_chunk(head_, {.index = i, .text = echo_text_}));
+    }
+  }
+}
+
+/// A choice as a client is told it now; what was pending is told once.
+ChoicePart Answer::take_part(int index) {
+  Choice& choice = choices_[static_cast<size_t>(index)];
+  ChoicePart part{
+      .index = index, .finish_reason = choice.finish_reason, .stop_reason = &choice.stop_reason};
+  if (wish_.logprobs) part.logprobs = take_logprobs(choice);
+  Pending pending = std::exchange(choice.pending, {});
+  part.text = std::move(pending.text);
+  part.more = std::move(pending.more);
+  if (wish_.prompt_logprobs && !is_stream_) {
+    part.prompt_logprobs = prompt_logprobs_json(pending.prompt_logprobs, prompt_spelling_);
+  }
+  if (wish_.token_ids) {
+    part.token_ids = pending.token_ids;
+    const bool is_told_elsewhere = head_.is_chat && is_stream_;
+    if (!pending.prompt_token_ids.empty() && !is_told_elsewhere) {
+      part.prompt_token_ids = pending.prompt_token_ids;
+    }
+  }
+  return part;
+}
+
+Json Answer::take_logprobs(Choice& choice) const {
+  const Pending& pending = choice.pending;
+  std::vector<ShownToken> tokens;
+  if (wish_.echo && !head_.is_chat) {
+    for (size_t i = 0; i < pending.prompt_token_ids.size(); ++i) {
+      const bool is_known = i > 0 && i <= pending.prompt_logprobs.size();
+      tokens.push_back({.token_id = pending.prompt_token_ids[i],
+                        .logprobs = is_known ? &pending.prompt_logprobs[i - 1] : nullptr});
+    }
+  }
+  for (size_t i = 0; i < pending.logprobs.size(); ++i) {
+    tokens.push_back({.token_id = pending.token_ids[i], .logprobs = &pending.logprobs[i]});
+  }
+  return head_.is_chat ? chat_logprobs_json(tokens, spelling_)
+                       : completion_logprobs_json(tokens, spelling_, choice.text_offset);
+}
+
+void Answer::write_chunk(Json chunk) {
+  if (wish_.continuous_usage) chunk["usage"] = to_json(usage_);
+  exchange_->write(sse_event(chunk));
+}
+
+void Answer::finish() {
+  if (is_stream_) {
+    if (wish_.usage) exchange_->write(sse_event(usage_chunk(head_, usage_)));
+    exchange_->write(kSseDone);
+    return exchange_->finish_stream();
+  }
+  std::vector<ChoicePart> choices;
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    choices.push_back(take_part(static_cast<int>(i)));
+    choices.back().text.insert(0, echo_text_);
+    choices.back().more = choices_[i].message.whole();
+  }
+  exchange_->respond({.body = dump(answer_json(head_, choices, usage_)),
+                      .headers = {{kRequestIdHeader, request_id_}}});
+}
+
+void Answer::fail(const ApiError& error) {
+  if (has_begun_) {
+    exchange_->write(sse_event(error_body(error)));
+    exchange_->write(kSseDone);
+    return exchange_->finish_stream();
+  }
+  HttpResponse response = error_response(error);
+  response.headers.emplace_back(kRequestIdHeader, request_id_);
+  exchange_->respond(std::move(response));
+}
+
+}  // namespace reprise::server

@@ -1,0 +1,229 @@
+#include "reprise/server/openai/api_schemas.h"
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "reprise/server/openai/generation_request.h"
+
+namespace reprise::server {
+namespace {
+
+/// A member of a body. Every member may also be null, which means absent, unless it is required.
+struct Field {
+  std::string_view name;
+  std::string_view schema;  // JSON
+  std::string_view what = {};
+};
+
+constexpr std::string_view kBoolean = R"({"type": "boolean"})";
+constexpr std::string_view kString = R"({"type": "string"})";
+constexpr std::string_view kTokenIds =
+    R"({"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": 2147483647}})";
+constexpr std::string_view kPenalty = R"({"type": "number", "minimum": -2, "maximum": 2})";
+constexpr std::string_view kPositive =
+    R"({"type": "integer", "minimum": 1, "maximum": 2147483647})";
+constexpr std::string_view kInt64 =
+    R"({"type": "integer", "minimum": -9223372036854775808, "maximum": 9223372036854775807})";
+
+constexpr std::string_view kNumLogprobs = R"({"type": "integer", "minimum": 0, "maximum": 20})";
+
+constexpr Field kModel = {"model", kString, "A name of the served model; absent: that model."};
+constexpr Field kAddSpecialTokens = {
+    "add_special_tokens", kBoolean, "Whether BOS and the like go around the prompt."};
+constexpr Field kPrompt = {"prompt",
+                           R"({"oneOf": [{"type": "string", "minLength": 1},
+        {"type": "array", "minItems": 1, "items": {"type": "string"}},
+        {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}},
+        {"type": "array", "minItems": 1, "items":
+          {"type": "array", "minItems": 1, "items": {"type": "integer", "minimum": 0}}}]})",
+                           "Text, token ids, or a list of either."};
+constexpr Field kMessages = {
+    "messages",
+    R"({"type": "array", "minItems": 1, "items": {"$ref": "#/components/schemas/Message"}})"};
+
+constexpr std::string_view kResponseFormat = R"({
+  "type": "object", "required": ["type"],
+  "properties": {
+    "type": {"enum": ["text", "json_object", "json_schema", "structural_tag"]},
+    "json_schema": {"type": "object", "required": ["schema"], "properties": {
+      "name": {"type": "string"}, "schema": {"type": ["object", "boolean", "string"]}}}}})";
+constexpr std::string_view kTools = R"({
+  "type": "array", "maxItems": 128, "items": {
+    "type": "object", "required": ["type", "function"],
+    "properties": {
+      "type": {"const": "function"},
+      "function": {"type": "object", "required": ["name"], "properties": {
+        "name": {"type": "string", "minLength": 1}, "description": {"type": "string"},
+        "parameters": {"type": ["object", "null"]}}}}}})";
+constexpr std::string_view kToolChoice = R"({
+  "oneOf": [
+    {"enum": ["none", "auto", "required"]},
+    {"type": "object", "required": ["function"], "properties": {
+      "type": {"const": "function"},
+      "function": {"type": "object", "required": ["name"], "properties": {"name": {"type": "string"}}}}}]})";
+
+constexpr Field kSampling[] = {
+    {"max_tokens", kPositive, "At most so many tokens are generated."},
+    {"temperature", R"({"type": "number", "minimum": 0, "maximum": 2})", "0 is greedy."},
+    {"top_p", R"({"type": "number", "exclusiveMinimum": 0, "maximum": 1})"},
+    {"top_k", R"({"type": "integer", "minimum": -1, "maximum": 2147483647})", "0, -1: all."},
+    {"min_p", R"({"type": "number", "minimum": 0, "maximum": 1})"},
+    {"seed", kInt64},
+    {"n", R"({"type": "integer", "minimum": 1, "maximum": 128})", "Answers to each prompt."},
+    {"stop",
+     R"({"oneOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]})",
+     "Texts that end the answer."},
+    {"stop_token_ids", kTokenIds},
+    {"presence_penalty", kPenalty},
+    {"frequency_penalty", kPenalty},
+    {"repetition_penalty", R"({"type": "number", "exclusiveMinimum": 0, "maximum": 2})"},
+    {"min_tokens", R"({"type": "integer", "minimum": 0, "maximum": 2147483647})"},
+    {"ignore_eos", kBoolean},
+    {"include_stop_str_in_output", kBoolean},
+    {"skip_special_tokens", kBoolean},
+    {"spaces_between_special_tokens", kBoolean},
+    {"logit_bias",
+     R"({"type": "object", "additionalProperties": {"type": "number", "minimum": -100, "maximum": 100}})",
+     "Added to the logits of token ids."},
+    {"allowed_token_ids", kTokenIds, "Only these can be generated."},
+    {"bad_words",
+     R"({"type": "array", "maxItems": 128, "items": {"type": "string", "minLength": 1}})",
+     "Words that are not generated."},
+    {"prompt_logprobs", kNumLogprobs, "Log-probabilities of the prompt; not with stream."},
+    {"truncate_prompt_tokens",
+     R"({"type": "integer", "minimum": -1, "maximum": 9223372036854775807})",
+     "Keep so many tokens of the prompt; -1: as many as fit."},
+    {"truncation_side", R"({"enum": ["left", "right"]})"},
+    {"request_id",
+     R"({"type": "string", "minLength": 1, "maxLength": 128})",
+     "Part of the answer's id."},
+    {"return_token_ids", kBoolean, "Token ids of prompt and answer."},
+    {"return_tokens_as_token_ids", kBoolean, "Log-probabilities name tokens \"token_id:5\"."},
+    {"priority",
+     R"({"type": "integer", "minimum": -2147483648, "maximum": 2147483647})",
+     "Lower is served earlier, with --scheduling-policy priority."},
+    {"cache_salt",
+     R"({"type": "string", "minLength": 1})",
+     "Only requests with the same salt share cached prefixes."},
+    {"stream", kBoolean, "Send the answer as server-sent events while it is made."},
+    {"stream_options",
+     R"({"type": "object", "properties": {"include_usage": {"type": "boolean"},
+         "continuous_usage_stats": {"type": "boolean"}}})",
+     "Only with stream."},
+    {"response_format", kResponseFormat, "What the answer looks like."},
+    {"structured_outputs",
+     R"({"type": "object", "properties": {
+         "json": {"type": ["object", "boolean", "string"]}, "regex": {"type": "string"},
+         "choice": {"type": "array", "items": {"type": "string"}}, "grammar": {"type": "string"},
+         "json_object": {"type": "boolean"}, "structural_tag": {"type": ["object", "string"]},
+         "disable_any_whitespace": {"type": "boolean"}}})",
+     "What the answer looks like: one of these."},
+    {"guided_json", R"({"type": ["object", "boolean", "string"]})", "As structured_outputs.json."},
+    {"guided_regex", kString, "As structured_outputs.regex."},
+    {"guided_choice", R"({"type": "array", "items": {"type": "string"}})"},
+    {"guided_grammar", kString, "As structured_outputs.grammar."},
+    kAddSpecialTokens,
+};
+
+constexpr Field kCompletion[] = {
+    {"echo", kBoolean, "The answer begins with the prompt."},
+    {"logprobs", kNumLogprobs, "So many of the likeliest tokens at each position."},
+};
+constexpr Field kChatTemplate[] = {
+    {"add_generation_prompt", kBoolean, "Whether the assistant's turn begins."},
+    {"continue_final_message", kBoolean, "The answer continues the last message."},
+    {"chat_template_kwargs", R"({"type": "object"})", "Variables of the chat template."},
+    {"documents", R"({"type": "array", "items": {"type": "object"}})"},
+};
+constexpr Field kChat[] = {
+    {"max_completion_tokens", kPositive},
+    {"echo", kBoolean, "The answer begins with the last message of its role."},
+    {"logprobs", kBoolean},
+    {"top_logprobs", kNumLogprobs, "Only with logprobs."},
+    {"tools", kTools, "Functions that the model may call."},
+    {"tool_choice", kToolChoice, "Whether it may, must, or which; auto by default."},
+    {"parallel_tool_calls", kBoolean, "Whether a forced answer may hold several calls."},
+    {"include_reasoning", kBoolean, "Whether the answer shows its reasoning."},
+};
+
+constexpr std::string_view kMessage = R"({
+  "type": "object", "required": ["role"],
+  "properties": {
+    "role": {"enum": ["system", "developer", "user", "assistant", "tool"]},
+    "name": {"type": ["string", "null"]},
+    "tool_call_id": {"type": ["string", "null"]},
+    "tool_calls": {"type": ["array", "null"], "items": {
+      "type": "object", "required": ["function"],
+      "properties": {"id": {"type": "string"}, "function": {
+        "type": "object", "required": ["name"],
+        "properties": {"name": {"type": "string"}, "arguments": {"type": ["string", "object", "null"]}}}}}},
+    "content": {"oneOf": [{"type": ["string", "null"]}, {"type": "array", "items": {
+      "type": "object", "required": ["type", "text"],
+      "properties": {"type": {"const": "text"}, "text": {"type": "string"}}}}]}}})";
+
+constexpr std::string_view kError = R"({
+  "type": "object", "required": ["error"],
+  "properties": {"error": {
+    "type": "object", "required": ["message", "type", "param", "code"],
+    "properties": {
+      "message": {"type": "string"}, "type": {"type": "string"},
+      "param": {"type": ["string", "null"]}, "code": {"type": "integer"}}}}})";
+
+class BodySchema {
+ public:
+  BodySchema& require(const Field& field) {
+    schema_["required"].push_back(std::string(field.name));
+    schema_["properties"][std::string(field.name)] = read(field);
+    return *this;
+  }
+  BodySchema& allow(const Field& field) {
+    Json schema = read(field);
+    schema_["properties"][std::string(field.name)] = {
+        {"anyOf", Json::array({std::move(schema), {{"type", "null"}}})}};
+    return *this;
+  }
+  BodySchema& allow(std::span<const Field> fields) {
+    for (const Field& field : fields) allow(field);
+    return *this;
+  }
+  [[nodiscard]] Json take() { return std::move(schema_); }
+
+ private:
+  static Json read(const Field& field) {
+    Json schema = Json::parse(field.schema);
+    if (!field.what.empty()) schema["description"] = std::string(field.what);
+    return schema;
+  }
+
+  Json schema_ = {{"type", "object"}};
+};
+
+}  // namespace
+
+Json api_schemas() {
+  Json schemas;
+  schemas["Message"] = Json::parse(kMessage);
+  schemas["Error"] = Json::parse(kError);
+  schemas["CompletionRequest"] =
+      BodySchema().require(kPrompt).allow(kModel).allow(kCompletion).allow(kSampling).take();
+  schemas["ChatCompletionRequest"] = BodySchema()
+                                         .require(kMessages)
+                                         .allow(kModel)
+                                         .allow(kChat)
+                                         .allow(kChatTemplate)
+                                         .allow(kSampling)
+                                         .take();
+  schemas["TokenizeRequest"] = BodySchema()
+                                   .allow(kModel)
+                                   .allow({"prompt", kString})
+                                   .allow(kMessages)
+                                   .allow(kChatTemplate)
+                                   .allow(kAddSpecialTokens)
+                                   .allow({"return_token_strs", kBoolean})
+                                   .take();
+  schemas["DetokenizeRequest"] = BodySchema().require({"tokens", kTokenIds}).allow(kModel).take();
+  return schemas;
+}
+
+}  // namespace reprise::server

@@ -1,0 +1,82 @@
+#include "reprise/server/openai/chat_template_fields.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "reprise/server/http/api_error.h"
+
+namespace reprise::server {
+namespace {
+
+// Of apply_chat_template() and of this server, not of templates; or what other fields say.
+constexpr std::array kForbiddenVariables = {
+    "add_generation_prompt",
+    "bos_token",
+    "chat_template",
+    "continue_final_message",
+    "conversation",
+    "documents",
+    "eos_token",
+    "max_length",
+    "messages",
+    "padding",
+    "return_tensors",
+    "tokenize",
+    "tools",
+    "truncation",
+};
+
+Json read_kwargs(const RequestFields& fields, const Json& defaults) {
+  const Json* kwargs = fields.find("chat_template_kwargs");
+  if (kwargs == nullptr) return defaults;
+  if (!kwargs->is_object()) refuse_type("chat_template_kwargs", "an object", *kwargs);
+  for (const auto& [name, value] : kwargs->items()) {
+    if (std::find(kForbiddenVariables.begin(), kForbiddenVariables.end(), name) !=
+        kForbiddenVariables.end()) {
+      throw ApiError(400,
+                     fmt::format("chat_template_kwargs must not set `{}`.", name),
+                     "chat_template_kwargs");
+    }
+  }
+  Json all = defaults;
+  all.update(*kwargs);
+  return all;
+}
+
+}  // namespace
+
+api::ChatTemplateOptions read_chat_template_options(const RequestFields& fields,
+                                                    const RequestPolicy& policy) {
+  std::optional<std::string> own_template = fields.text("chat_template");
+  if (own_template && !policy.trust_request_chat_template) {
+    throw ApiError(400,
+                   "A chat template of the request's own is not allowed; the model's is used. "
+                   "--trust-request-chat-template allows it.",
+                   "chat_template");
+  }
+  api::ChatTemplateOptions options{
+      .chat_template = std::move(own_template),
+      .add_generation_prompt = fields.boolean("add_generation_prompt").value_or(true),
+      .continue_final_message = fields.boolean("continue_final_message").value_or(false),
+      .kwargs = read_kwargs(fields, policy.default_chat_template_kwargs)};
+  if (options.continue_final_message && options.add_generation_prompt) {
+    throw ApiError(400,
+                   "Cannot set both `continue_final_message` and `add_generation_prompt` to True.",
+                   "continue_final_message");
+  }
+  if (const Json* documents = fields.find("documents")) {
+    if (!documents->is_array()) refuse_type("documents", "an array of objects", *documents);
+    for (const Json& document : *documents) {
+      if (!document.is_object()) refuse_type("documents", "an array of objects", document);
+    }
+    options.documents = *documents;
+  }
+  return options;
+}
+
+}  // namespace reprise::server

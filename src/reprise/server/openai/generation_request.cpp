@@ -1,0 +1,250 @@
+#include "reprise/server/openai/generation_request.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "reprise/server/http/api_error.h"
+#include "reprise/server/openai/chat_messages.h"
+#include "reprise/server/openai/chat_template_fields.h"
+#include "reprise/server/openai/request_fields.h"
+#include "reprise/server/openai/sampling_fields.h"
+
+namespace reprise::server {
+namespace {
+
+constexpr int kDefaultCompletionTokens = 16;
+constexpr size_t kAnyCount = std::numeric_limits<size_t>::max();
+constexpr size_t kMaxRequestIdBytes = 128;
+
+// Of OpenAI's and vLLM's API. Each would change the answer, so none may be passed over in silence.
+constexpr std::array kUnsupportedIfPresent = {
+    "audio",
+    "function_call",
+    "kv_transfer_params",
+    "logprob_token_ids",
+    "modalities",
+    "prediction",
+    "prompt_embeds",
+    "reasoning_effort",
+    "repetition_detection",
+    "suffix",
+    "thinking_token_budget",
+    "vllm_xargs",
+    "web_search_options",
+};
+constexpr std::array kUnsupportedIfTrue = {
+    "use_beam_search",
+};
+constexpr std::array kUnsupportedIfNotEmpty = {
+    "functions",
+};
+
+void refuse_what_is_not_there(const RequestFields& fields) {
+  for (const char* name : kUnsupportedIfPresent) {
+    if (fields.find(name) != nullptr) refuse_unsupported(name);
+  }
+  for (const char* name : kUnsupportedIfTrue) {
+    if (fields.boolean(name).value_or(false)) refuse_unsupported(name);
+  }
+  for (const char* name : kUnsupportedIfNotEmpty) {
+    const Json* value = fields.find(name);
+    if (value == nullptr) continue;
+    if (!value->is_array() && !value->is_object())
+      refuse_type(name, "an array or an object", *value);
+    if (!value->empty()) refuse_unsupported(name);
+  }
+}
+
+template <typename Value>
+void assign(Value& target, const std::optional<Value>& value) {
+  if (value) target = *value;
+}
+
+void read_options(const RequestFields& fields, engine::RequestOptions& options) {
+  assign(options.priority, fields.int32("priority"));
+  const std::optional<std::string> salt = fields.text("cache_salt");
+  if (!salt) return;
+  // As vLLM: an empty salt would isolate nothing, and whoever sends one means to be isolated.
+  if (salt->empty() || salt->size() > engine::kMaxCacheSaltBytes) {
+    throw ApiError(
+        400,
+        fmt::format(
+            "cache_salt has {} bytes, expected 1..{}.", salt->size(), engine::kMaxCacheSaltBytes),
+        "cache_salt");
+  }
+  options.cache_salt = *salt;
+}
+
+void read_stream_options(const RequestFields& fields,
+                         const RequestPolicy& policy,
+                         GenerationRequest& request) {
+  request.stream = fields.boolean("stream").value_or(false);
+  request.include_usage = policy.enable_force_include_usage;
+  const Json* options = fields.find("stream_options");
+  if (options == nullptr) return;
+  if (!options->is_object()) refuse_type("stream_options", "an object", *options);
+  if (!request.stream) {
+    throw ApiError(400, "Stream options can only be defined when `stream=True`.", "stream_options");
+  }
+  const RequestFields inner(*options);
+  request.include_usage |= inner.boolean("include_usage").value_or(false);
+  request.continuous_usage =
+      request.include_usage && inner.boolean("continuous_usage_stats").value_or(false);
+}
+
+void read_choices(const RequestFields& fields, GenerationRequest& request) {
+  const int64_t n = fields.integer("n").value_or(1);
+  if (n < 1 || n > kMaxN) {
+    throw ApiError(400, fmt::format("n is {}, expected 1..{}.", n, kMaxN), "n");
+  }
+  request.n = static_cast<int>(n);
+  if (const std::optional<int64_t> best_of = fields.integer("best_of"); best_of && *best_of != n) {
+    refuse_unsupported("best_of", "`best_of` other than `n`");
+  }
+  if (request.num_choices() > kMaxChoices) {
+    throw ApiError(
+        400,
+        fmt::format("The request asks for {} answers (prompts times n); at most {} are allowed.",
+                    request.num_choices(),
+                    kMaxChoices),
+        "n");
+  }
+}
+
+void read_truncation(const RequestFields& fields, Truncation& truncation) {
+  truncation.num_tokens = fields.integer("truncate_prompt_tokens");
+  if (truncation.num_tokens && *truncation.num_tokens < 1 && *truncation.num_tokens != -1) {
+    throw ApiError(400,
+                   fmt::format("truncate_prompt_tokens is {}, expected -1 or at least 1.",
+                               *truncation.num_tokens),
+                   "truncate_prompt_tokens");
+  }
+  const std::optional<std::string> side = fields.text("truncation_side");
+  if (side && *side != "left" && *side != "right") {
+    throw ApiError(400, "truncation_side must be \"left\" or \"right\".", "truncation_side");
+  }
+  truncation.keeps_end = side.value_or("left") == "left";
+}
+
+/// It comes back in a header, so it must be able to stand in one.
+std::optional<std::string> read_request_id(const RequestFields& fields) {
+  std::optional<std::string> id = fields.text("request_id");
+  if (id && (id->empty() || id->size() > kMaxRequestIdBytes ||
+             !std::all_of(id->begin(), id->end(), [](char c) { return c > ' ' && c < 0x7F; }))) {
+    throw ApiError(
+        400,
+        fmt::format("request_id must be 1..{} visible ASCII characters.", kMaxRequestIdBytes),
+        "request_id");
+  }
+  return id;
+}
+
+/// What both kinds of request share; the prompt is read before.
+void read_shared(const RequestFields& fields,
+                 const RequestPolicy& policy,
+                 GenerationRequest& request) {
+  refuse_what_is_not_there(fields);
+  request.model = fields.text("model");
+  read_sampling_fields(fields, request.is_chat ? Api::chat : Api::completions, request.params);
+  read_options(fields, request.options);
+  read_stream_options(fields, policy, request);
+  read_choices(fields, request);
+  read_truncation(fields, request.truncation);
+  request.request_id = read_request_id(fields);
+  assign(request.echo, fields.boolean("echo"));
+  assign(request.return_token_ids, fields.boolean("return_token_ids"));
+  request.return_tokens_as_token_ids =
+      fields.boolean("return_tokens_as_token_ids").value_or(policy.return_tokens_as_token_ids);
+  request.asked_output = read_asked_output(fields);
+  assign(request.add_special_tokens, fields.boolean("add_special_tokens"));
+}
+
+std::vector<Prompt> read_prompts(const RequestFields& fields) {
+  const Json* prompt = fields.find("prompt");
+  if (prompt == nullptr) throw ApiError(400, "Field required: prompt.", "prompt");
+  if (prompt->is_string()) return {prompt->get<std::string>()};
+  if (!prompt->is_array()) refuse_type("prompt", "a string or an array", *prompt);
+  if (prompt->empty()) throw ApiError(400, "prompt must not be empty.", "prompt");
+  if (prompt->front().is_number()) return {read_token_ids(*prompt, "prompt", kAnyCount)};
+  if (prompt->size() > size_t{kMaxChoices}) {
+    throw ApiError(
+        400,
+        fmt::format("prompt has {} entries; at most {} are allowed.", prompt->size(), kMaxChoices),
+        "prompt");
+  }
+  std::vector<Prompt> prompts;
+  for (const Json& item : *prompt) {
+    if (item.is_string() != prompt->front().is_string()) {
+      refuse_type(
+          "prompt", "an array of one kind: strings, token ids or arrays of token ids", item);
+    }
+    if (item.is_string()) {
+      prompts.emplace_back(item.get<std::string>());
+    } else {
+      prompts.emplace_back(read_token_ids(item, "prompt", kAnyCount));
+    }
+  }
+  return prompts;
+}
+
+}  // namespace
+
+std::string GenerationRequest::role() const {
+  if (chat_template.add_generation_prompt || messages.empty()) return response_role;
+  return messages.back().at("role").get<std::string>();
+}
+
+GenerationRequest parse_completion_request(std::string_view body, const RequestPolicy& policy) {
+  const Json json = parse_body(body);
+  const RequestFields fields(json);
+  GenerationRequest request{.params = policy.params};
+  request.prompts = read_prompts(fields);
+  request.params.max_tokens = fields.int32("max_tokens").value_or(kDefaultCompletionTokens);
+  read_shared(fields, policy, request);
+  if (request.echo && request.params.max_tokens == 0) {
+    request.echo_only = true;
+    request.params.max_tokens = 1;
+  }
+  if (request.echo && !request.params.prompt_logprobs) {
+    request.params.prompt_logprobs = request.params.logprobs;
+  } else {
+    request.return_prompt_logprobs = request.params.prompt_logprobs.has_value();
+  }
+  return request;
+}
+
+GenerationRequest parse_chat_request(std::string_view body, const RequestPolicy& policy) {
+  const Json json = parse_body(body);
+  const RequestFields fields(json);
+  GenerationRequest request{.is_chat = true, .params = policy.params, .add_special_tokens = false};
+  request.response_role = policy.response_role;
+  request.messages = read_messages(fields);
+  request.params.max_tokens = fields.int32("max_completion_tokens");
+  if (!request.params.max_tokens) request.params.max_tokens = fields.int32("max_tokens");
+  request.chat_template = read_chat_template_options(fields, policy);
+  read_shared(fields, policy, request);
+  request.return_prompt_logprobs = request.params.prompt_logprobs.has_value();
+  request.tools = read_tool_use(fields);
+  const bool hides_tools =
+      policy.exclude_tools_when_tool_choice_none && request.tools.choice == ToolUse::Choice::none;
+  if (!request.tools.tools.empty() && !hides_tools) {
+    request.chat_template.tools = request.tools.tools;
+  }
+  request.include_reasoning = fields.boolean("include_reasoning").value_or(true);
+  if (std::optional<AskedOutput> call = forced_call(request.tools)) {
+    if (request.asked_output) {
+      throw ApiError(
+          400,
+          fmt::format("`tool_choice` forces a call, so `{}` cannot say what the answer looks like.",
+                      request.asked_output->field),
+          "tool_choice");
+    }
+    request.asked_output = std::move(call);
+  }
+  return request;
+}
+
+}  // namespace reprise::server

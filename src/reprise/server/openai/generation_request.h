@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "reprise/api/async_engine.h"
+#include "reprise/base/json.h"
+#include "reprise/sampling/sampling_params.h"
+#include "reprise/server/openai/answer_reader.h"
+#include "reprise/server/openai/request_policy.h"
+#include "reprise/server/openai/structured_fields.h"
+#include "reprise/server/openai/tool_fields.h"
+
+namespace reprise::server {
+
+/// What one request may ask for at most.
+inline constexpr int kMaxChoices = 256;  // prompts times n
+inline constexpr int kMaxN = 128;        // OpenAI's bound
+
+/// What happens to prompts that are too long.
+struct Truncation {
+  /// Keep so many tokens; -1: as many as fit the context; unset: refuse what does not fit.
+  std::optional<int64_t> num_tokens;
+  bool keeps_end = true;  // else the beginning
+
+  friend bool operator==(const Truncation&, const Truncation&) = default;
+};
+
+/// Text, or ids that are used as they are.
+using Prompt = std::variant<std::string, std::vector<int32_t>>;
+
+/// The body of POST /v1/completions or /v1/chat/completions, checked.
+struct GenerationRequest {
+  bool is_chat = false;
+  std::optional<std::string> model;
+  std::vector<Prompt> prompts;    // completions
+  Json messages = Json::array();  // chat: for the template, content as text
+  api::ChatTemplateOptions chat_template;
+  sampling::SamplingParams params;
+  engine::RequestOptions options;
+  std::optional<AskedOutput> asked_output;
+  ToolUse tools;
+  bool include_reasoning = true;
+  /// Makes the constraint of one answer; null: any text. Set once asked_output is compiled.
+  std::function<std::unique_ptr<structured_output::TokenConstraint>()> make_constraint;
+  CreateOutputParser create_parser;  // null: the text is the content; set by the route
+  int n = 1;
+  bool add_special_tokens = true;
+  Truncation truncation;
+  std::optional<std::string> request_id;
+  bool echo = false;
+  bool echo_only = false;  // max_tokens 0: one token is computed and not shown
+  bool return_prompt_logprobs = false;
+  bool return_token_ids = false;
+  bool return_tokens_as_token_ids = false;  // in log-probabilities
+  bool stream = false;
+  bool include_usage = false;
+  bool continuous_usage = false;
+
+  std::string response_role = "assistant";
+
+  /// Who answers: `response_role`, or with add_generation_prompt false whoever spoke last.
+  [[nodiscard]] std::string role() const;
+  [[nodiscard]] int num_choices() const noexcept {
+    return n * (is_chat ? 1 : static_cast<int>(prompts.size()));
+  }
+};
+
+/// Both: `policy` says what fields that are absent or null mean; fields that the API has and this
+/// server lacks are refused by name, fields that nobody knows are ignored.
+/// \throws ApiError 400 with the field at fault
+[[nodiscard]] GenerationRequest parse_completion_request(std::string_view body,
+                                                         const RequestPolicy& policy);
+[[nodiscard]] GenerationRequest parse_chat_request(std::string_view body,
+                                                   const RequestPolicy& policy);
+
+}  // namespace reprise::server

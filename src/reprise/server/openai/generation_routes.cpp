@@ -1,0 +1,79 @@
+#include "reprise/server/openai/generation_routes.h"
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "reprise/server/openai/sampling_fields.h"
+#include "reprise/tokenizer/tokenizer.h"
+
+namespace reprise::server {
+
+void add_generation_routes(Router& router,
+                           const api::AsyncEngine& engine,
+                           GenerationService& generations,
+                           const ServedModel& model,
+                           const PromptEncoder& prompts,
+                           const AnswerReaderOptions& answers,
+                           RequestPolicy policy) {
+  const auto prepare =
+      [&generations, &model, &prompts, &engine, answers](
+          GenerationRequest wanted, std::string request_id, api::TimePoint arrived) -> Answering {
+    model.check(wanted.model);
+    check_sampling(wanted.params,
+                   wanted.is_chat ? Api::chat : Api::completions,
+                   engine.tokenizer().vocab_size(),
+                   engine.startup_report().max_logprobs);
+    std::optional<structured_output::ReasoningMarks> marks;
+    if (wanted.is_chat) {
+      wanted.create_parser = answer_parser(answers, wanted.tools);
+      if (wanted.asked_output) marks = reasoning_marks(answers, engine.tokenizer());
+      // The marks that parsers look for may be special tokens.
+      const bool is_marked =
+          wanted.tools.choice == ToolUse::Choice::automatic || !answers.reasoning_parser.empty();
+      if (is_marked) wanted.params.skip_special_tokens = false;
+    }
+    return [&generations,
+            encoded = prompts.encode(wanted),
+            wanted = std::move(wanted),
+            marks,
+            request_id = std::move(request_id),
+            arrived](const ExchangeRef& exchange) {
+      if (wanted.asked_output) {
+        generations.start_constrained(wanted, encoded, marks, request_id, exchange, arrived);
+      } else {
+        generations.start(wanted, encoded, request_id, exchange, arrived);
+      }
+    };
+  };
+  // A server that is full says so before it works on the body.
+  const auto admit = [&generations](const HttpRequest&, const ExchangeRef&) {
+    generations.check_room(1);
+  };
+  policy.params = engine.default_sampling_params();
+  router.add({.method = "POST",
+              .path = "/v1/completions",
+              .body_schema = "CompletionRequest",
+              .answer_types = {"application/json", "text/event-stream"},
+              .summary = "Continues prompts.",
+              .handle = admit,
+              .prepare = [prepare, policy](const HttpRequest& request) {
+                const auto arrived = std::chrono::steady_clock::now();
+                return prepare(
+                    parse_completion_request(request.body, policy), request.request_id, arrived);
+              }});
+  router.add({.method = "POST",
+              .path = "/v1/chat/completions",
+              .body_schema = "ChatCompletionRequest",
+              .answer_types = {"application/json", "text/event-stream"},
+              .summary = "Answers a conversation.",
+              .handle = admit,
+              .prepare = [prepare, policy](const HttpRequest& request) {
+                const auto arrived = std::chrono::steady_clock::now();
+                return prepare(
+                    parse_chat_request(request.body, policy), request.request_id, arrived);
+              }});
+}
+
+}  // namespace reprise::server

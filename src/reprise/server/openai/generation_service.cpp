@@ -1,0 +1,292 @@
+#include "reprise/server/openai/generation_service.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ctime>
+#include <exception>
+#include <mutex>
+#include <span>
+#include <utility>
+
+#include "reprise/structured_output/grammar_compiler.h"
+
+namespace reprise::server {
+
+/// A request that is being answered.
+struct GenerationService::Generation {
+  struct Choice {
+    api::AsyncRequestId id{};
+    bool is_finished = false;
+    int32_t num_output_tokens = 0;
+    LoggedOutput logged;  // empty unless outputs are logged
+  };
+
+  std::string id;  // that clients know
+  Answer answer;
+  std::vector<Choice> choices;
+  int num_unfinished = 0;
+  int n = 1;  // answers to each prompt
+};
+
+struct GenerationService::Door {
+  explicit Door(Post to_io_thread) : post(std::move(to_io_thread)) {}
+
+  void bring(std::function<void()> task) {
+    const std::lock_guard lock(mutex);
+    if (post) post(std::move(task));
+  }
+  void close() {
+    const std::lock_guard lock(mutex);
+    post = nullptr;
+  }
+
+  std::mutex mutex;
+  Post post;
+};
+
+GenerationService::GenerationService(const GenerationServiceOptions& options,
+                                     api::AsyncEngine& engine,
+                                     const ServedModel& model,
+                                     Post post,
+                                     OnEngineDeath on_engine_death)
+    : capacity_(int64_t{options.max_num_seqs} + options.max_waiting_requests),
+      enable_prompt_tokens_details_(options.enable_prompt_tokens_details),
+      request_log_(options.request_log),
+      log_(options.log),
+      engine_(&engine),
+      model_(&model),
+      door_(std::make_shared<Door>(post)),
+      events_(std::make_shared<EventQueue>(
+          [this, post = std::move(post)] { post([this] { take_events(); }); })),
+      counts_(model.max_model_len()),
+      on_engine_death_(std::move(on_engine_death)) {}
+
+GenerationService::~GenerationService() {
+  events_->close();
+  door_->close();
+  for (const auto& [key, generation] : generations_) {
+    for (const Generation::Choice& choice : generation->choices) {
+      if (!choice.is_finished) engine_->abort(choice.id);
+    }
+  }
+}
+
+void GenerationService::check_health() const {
+  if (is_draining_) throw ApiError(503, "The server is shutting down.");
+  if (engine_->stats().is_dead) throw ApiError(503, "The engine is dead.");
+}
+
+void GenerationService::check_room(int num_choices) const {
+  check_health();
+  if (num_choices > capacity_) {
+    throw ApiError(400,
+                   fmt::format("The request asks for {} answers; this server takes {} at a time.",
+                               num_choices,
+                               capacity_),
+                   "n");
+  }
+  if (num_active_ + num_choices > capacity_) {
+    throw ApiError(
+        429,
+        fmt::format("The server is full: {} requests run or wait. Try again later.", num_active_));
+  }
+}
+
+void GenerationService::start(const GenerationRequest& request,
+                              const std::vector<EncodedPrompt>& prompts,
+                              const std::string& request_id,
+                              const ExchangeRef& exchange,
+                              api::TimePoint arrived) {
+  if (exchange->client_is_gone()) return;
+  check_room(request.num_choices());
+  Usage usage;
+  if (enable_prompt_tokens_details_) usage.cached_tokens = 0;
+  for (const EncodedPrompt& prompt : prompts) {
+    usage.prompt_tokens += static_cast<int64_t>(prompt.token_ids.size());
+  }
+  std::string id = request_id;
+  if (id.empty()) id = request.request_id.value_or("");
+  if (id.empty()) id = new_id();
+  AnswerHead head{.is_chat = request.is_chat,
+                  .id = (request.is_chat ? "chatcmpl-" : "cmpl-") + id,
+                  .created = std::time(nullptr),
+                  .model = request.model.value_or(model_->name()),
+                  .role = request.role()};
+  if (request_log_.is_enabled) log_.info(request_log_line(request_log_, head.id, request));
+  auto generation = std::make_shared<Generation>(Generation{
+      .id = head.id,
+      .answer =
+          Answer(request, prompts, std::move(head), id, usage, engine_->tokenizer(), exchange)});
+  const Key key = next_key_++;
+  submit(key, *generation, request, prompts, arrived);
+  generations_.emplace(key, std::move(generation));
+  exchange->on_disconnect([this, key] { forget(key); });
+}
+
+void GenerationService::start_constrained(GenerationRequest request,
+                                          std::vector<EncodedPrompt> prompts,
+                                          std::optional<structured_output::ReasoningMarks> marks,
+                                          std::string request_id,
+                                          const ExchangeRef& exchange,
+                                          api::TimePoint arrived) {
+  check_room(request.num_choices());
+  const structured_output::OutputSpec spec = request.asked_output->spec;
+  auto go_on = [this,
+                request = std::move(request),
+                prompts = std::move(prompts),
+                marks,
+                request_id = std::move(request_id),
+                exchange,
+                arrived](const structured_output::CompileResult& result) mutable {
+    try {
+      if (!result.compiled) throw ApiError(400, result.error, request.asked_output->field);
+      request.make_constraint = [compiled = result.compiled, marks] {
+        std::unique_ptr<structured_output::TokenConstraint> constraint = compiled->start();
+        return marks ? structured_output::after_reasoning(*marks, std::move(constraint))
+                     : std::move(constraint);
+      };
+      start(request, prompts, request_id, exchange, arrived);
+    } catch (const std::exception& error) {
+      exchange->respond(error_response(to_api_error(error, *model_)));
+    }
+  };
+  engine_->grammar_compiler().submit(
+      spec,
+      [door = door_, go_on = std::move(go_on)](const structured_output::CompileResult& result) {
+        door->bring([go_on, result]() mutable { go_on(result); });
+      });
+}
+
+void GenerationService::submit(Key key,
+                               Generation& generation,
+                               const GenerationRequest& request,
+                               const std::vector<EncodedPrompt>& prompts,
+                               api::TimePoint arrived) {
+  generation.n = request.n;
+  try {
+    for (const EncodedPrompt& prompt : prompts) {
+      for (int i = 0; i < request.n; ++i) {
+        sampling::SamplingParams params = request.params;
+        // As vLLM: the i-th answer has the i-th seed, or all would be the same.
+        if (params.seed) {
+          params.seed =
+              static_cast<int64_t>(static_cast<uint64_t>(*params.seed) + static_cast<uint64_t>(i));
+        }
+        const auto index = static_cast<int>(generation.choices.size());
+        engine::RequestOptions options = request.options;
+        if (request.make_constraint) options.constraint = request.make_constraint();
+        const api::AsyncRequestId id = engine_->submit(
+            prompt.token_ids,
+            params,
+            [queue = events_, key, index](const api::AsyncOutput& output) {
+              queue->push(copy_event(key, index, output));
+            },
+            std::move(options),
+            arrived);
+        generation.choices.push_back({.id = id});
+      }
+    }
+  } catch (...) {
+    for (const Generation::Choice& choice : generation.choices) engine_->abort(choice.id);
+    throw;
+  }
+  generation.num_unfinished = static_cast<int>(generation.choices.size());
+  num_active_ += generation.num_unfinished;
+}
+
+void GenerationService::take_events() {
+  for (const EngineEvent& event : events_->take()) take_event(event);
+  note_idle();
+}
+
+void GenerationService::take_event(const EngineEvent& event) {
+  const auto found = generations_.find(event.generation);
+  if (found == generations_.end()) return;  // its client went
+  // A client that is cut off while it is written to is forgotten there and then.
+  const std::shared_ptr<Generation> generation = found->second;
+  Generation::Choice& choice = generation->choices[static_cast<size_t>(event.choice)];
+  if (choice.is_finished) return;
+  if (request_log_.with_outputs) {
+    choice.logged.add(request_log_, event.text, event.token_ids);
+    if (event.finished)
+      log_.info(choice.logged.line(generation->id, event.choice, event.finish_reason));
+  }
+  if (event.finished) {
+    choice.is_finished = true;
+    choice.num_output_tokens = event.num_output_tokens;
+    --generation->num_unfinished;
+    --num_active_;
+    if (event.finish_reason == "error") {
+      note_error(event);
+      return fail(event.generation, ApiError(500, model_->without_path(event.error)));
+    }
+    if (event.finish_reason == "abort") {
+      return fail(event.generation, ApiError(503, "The request was aborted by the server."));
+    }
+  }
+  generation->answer.take(event);
+  if (generation->num_unfinished > 0 || generations_.erase(event.generation) == 0) return;
+  observe(*generation);
+  generation->answer.finish();
+}
+
+void GenerationService::note_error(const EngineEvent& event) {
+  if (!on_engine_death_ || !engine_->stats().is_dead) return;
+  std::exchange(on_engine_death_, nullptr)(event.error);
+}
+
+void GenerationService::observe(const Generation& generation) {
+  const auto n = static_cast<size_t>(generation.n);
+  for (size_t first = 0; first + n <= generation.choices.size(); first += n) {
+    int32_t longest = 0;
+    for (const Generation::Choice& choice : std::span(generation.choices).subspan(first, n)) {
+      longest = std::max(longest, choice.num_output_tokens);
+    }
+    counts_.params_n.observe(generation.n);
+    counts_.max_num_generation_tokens.observe(longest);
+  }
+}
+
+void GenerationService::fail(Key key, const ApiError& error) {
+  const auto found = generations_.find(key);
+  if (found == generations_.end()) return;
+  const std::shared_ptr<Generation> generation = found->second;
+  forget(key);
+  generation->answer.fail(error);
+}
+
+void GenerationService::forget(Key key) {
+  const auto found = generations_.find(key);
+  if (found == generations_.end()) return;
+  const std::shared_ptr<Generation> generation = std::move(found->second);
+  generations_.erase(found);
+  for (const Generation::Choice& choice : generation->choices) {
+    if (!choice.is_finished) engine_->abort(choice.id);
+  }
+  num_active_ -= generation->num_unfinished;
+  note_idle();
+}
+
+void GenerationService::drain(std::function<void()> when_idle) {
+  is_draining_ = true;
+  when_idle_ = std::move(when_idle);
+  note_idle();
+}
+
+void GenerationService::note_idle() {
+  if (num_active_ > 0) return;
+  if (const auto callback = std::exchange(when_idle_, nullptr)) callback();
+}
+
+void GenerationService::fail_all(const ApiError& error) {
+  std::vector<Key> keys;
+  for (const auto& [key, generation] : generations_) keys.push_back(key);
+  for (const Key key : keys) fail(key, error);
+}
+
+std::string GenerationService::new_id() {
+  return fmt::format("{:016x}{:016x}", random_ids_(), random_ids_());
+}
+
+}  // namespace reprise::server

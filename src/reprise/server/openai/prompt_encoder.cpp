@@ -1,0 +1,129 @@
+#include "reprise/server/openai/prompt_encoder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <variant>
+
+#include "reprise/server/http/api_error.h"
+#include "reprise/tokenizer/tokenizer.h"
+
+namespace reprise::server {
+namespace {
+
+size_t longest_token_bytes(const tokenizer::Tokenizer& tokenizer) {
+  size_t longest = 1;
+  for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    if (const auto token = tokenizer.id_to_token(id)) longest = std::max(longest, token->size());
+  }
+  return longest;
+}
+
+}  // namespace
+
+PromptEncoder::PromptEncoder(const api::AsyncEngine& engine)
+    : engine_(&engine),
+      max_model_len_(engine.startup_report().max_model_len),
+      max_token_bytes_(longest_token_bytes(engine.tokenizer())) {}
+
+std::vector<EncodedPrompt> PromptEncoder::encode(const GenerationRequest& request) const {
+  std::vector<EncodedPrompt> prompts;
+  if (request.is_chat) {
+    const api::ChatPrompt chat = engine_->render_chat(request.messages, request.chat_template);
+    prompts.push_back({.token_ids = encode_text(chat.text, request, chat.plain_at)});
+    truncate(prompts.back().token_ids, request);
+  }
+  for (const Prompt& prompt : request.prompts) prompts.push_back(encode_prompt(prompt, request));
+  for (const EncodedPrompt& prompt : prompts) {
+    check_length(prompt.token_ids.size(), request.params);
+  }
+  return prompts;
+}
+
+EncodedPrompt PromptEncoder::encode_prompt(const Prompt& prompt,
+                                           const GenerationRequest& request) const {
+  const tokenizer::Tokenizer& tokenizer = engine_->tokenizer();
+  const auto* text = std::get_if<std::string>(&prompt);
+  EncodedPrompt encoded;
+  if (text != nullptr) {
+    encoded.token_ids = encode_text(*text, request);
+  } else {
+    encoded.token_ids = std::get<std::vector<int32_t>>(prompt);
+    for (int32_t id : encoded.token_ids) {
+      if (id >= tokenizer.vocab_size()) {
+        throw ApiError(400, fmt::format("Token id {} is out of vocabulary.", id), "prompt");
+      }
+    }
+  }
+  const bool is_cut = truncate(encoded.token_ids, request);
+  if (request.echo) {
+    constexpr bool kSkipSpecialTokens = false;
+    encoded.text = text != nullptr && !is_cut
+                       ? *text
+                       : tokenizer.decode(encoded.token_ids, kSkipSpecialTokens);
+  }
+  return encoded;
+}
+
+bool PromptEncoder::truncate(std::vector<int32_t>& token_ids,
+                             const GenerationRequest& request) const {
+  if (!request.truncation.num_tokens) return false;
+  const int64_t most = *request.truncation.num_tokens;
+  if (most > max_model_len_) {
+    throw ApiError(400,
+                   fmt::format("truncate_prompt_tokens value ({}) is greater than max_model_len "
+                               "({}). Please request a smaller truncation size.",
+                               most,
+                               max_model_len_),
+                   "truncate_prompt_tokens");
+  }
+  const int64_t fitting = max_model_len_ - request.params.max_tokens.value_or(1);
+  const auto kept = static_cast<size_t>(std::max<int64_t>(most == -1 ? fitting : most, 0));
+  if (token_ids.size() <= kept) return false;
+  const auto num_dropped = static_cast<std::ptrdiff_t>(token_ids.size() - kept);
+  if (request.truncation.keeps_end) {
+    token_ids.erase(token_ids.begin(), token_ids.begin() + num_dropped);
+  } else {
+    token_ids.erase(token_ids.end() - num_dropped, token_ids.end());
+  }
+  return true;
+}
+
+std::vector<int32_t> PromptEncoder::encode_text(std::string_view text,
+                                                const GenerationRequest& request,
+                                                std::span<const size_t> plain_at) const {
+  // Nothing is gained by tokenizing megabytes to find out that they are too many.
+  if (!request.truncation.num_tokens &&
+      text.size() / max_token_bytes_ > static_cast<size_t>(max_model_len_)) {
+    throw ApiError(
+        400,
+        fmt::format("This model's maximum context length is {} tokens. However, your prompt of "
+                    "{} bytes has more.",
+                    max_model_len_,
+                    text.size()),
+        "input_tokens");
+  }
+  return engine_->tokenizer().encode(
+      text, {.add_special_tokens = request.add_special_tokens, .plain_at = plain_at});
+}
+
+void PromptEncoder::check_length(size_t num_prompt_tokens,
+                                 const sampling::SamplingParams& params) const {
+  if (num_prompt_tokens == 0) throw ApiError(400, "The prompt must not be empty.", "prompt");
+  const auto num_input = static_cast<int64_t>(num_prompt_tokens);
+  const int64_t num_output = params.max_tokens.value_or(1);
+  if (num_input + num_output <= max_model_len_) return;
+  throw ApiError(
+      400,
+      fmt::format("This model's maximum context length is {} tokens. However, you requested {} "
+                  "output tokens and your prompt contains {} input tokens, for a total of {} "
+                  "tokens. Please reduce the length of the input prompt or the number of "
+                  "requested output tokens.",
+                  max_model_len_,
+                  num_output,
+                  num_input,
+                  num_input + num_output),
+      "input_tokens");
+}
+
+}  // namespace reprise::server

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reprise/api/async_engine.h"
+#include "reprise/server/openai/generation_request.h"
+
+namespace reprise::server {
+
+/// One prompt as the model takes it.
+struct EncodedPrompt {
+  std::vector<int32_t> token_ids;
+  std::string text;  // what a completion with `echo` repeats; empty without
+};
+
+/// From the prompts of a request to token ids that the model can take. Constant, so thread-safe.
+class PromptEncoder {
+ public:
+  /// `engine` must outlive this.
+  explicit PromptEncoder(const api::AsyncEngine& engine);
+
+  /// One list per prompt. \throws ApiError 400 for prompts that are empty, too long, or hold ids
+  /// that are no token; InvalidArgument for what the chat template refuses
+  [[nodiscard]] std::vector<EncodedPrompt> encode(const GenerationRequest& request) const;
+
+ private:
+  [[nodiscard]] std::vector<int32_t> encode_text(std::string_view text,
+                                                 const GenerationRequest& request,
+                                                 std::span<const size_t> plain_at = {}) const;
+  [[nodiscard]] EncodedPrompt encode_prompt(const Prompt& prompt,
+                                            const GenerationRequest& request) const;
+  bool truncate(std::vector<int32_t>& token_ids, const GenerationRequest& request) const;
+  void check_length(size_t num_prompt_tokens, const sampling::SamplingParams& params) const;
+
+  const api::AsyncEngine* engine_;
+  int64_t max_model_len_;
+  size_t max_token_bytes_;  // of the longest token
+};
+
+}  // namespace reprise::server

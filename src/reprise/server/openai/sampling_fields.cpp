@@ -1,0 +1,115 @@
+#include "reprise/server/openai/sampling_fields.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+#include <utility>
+
+#include "reprise/base/error.h"
+#include "reprise/server/http/api_error.h"
+
+namespace reprise::server {
+namespace {
+
+constexpr size_t kAnyCount = std::numeric_limits<size_t>::max();
+
+template <typename Value>
+void assign(Value& target, const std::optional<Value>& value) {
+  if (value) target = *value;
+}
+
+std::vector<std::pair<int32_t, float>> read_logit_bias(const RequestFields& fields) {
+  const Json* bias = fields.find("logit_bias");
+  if (bias == nullptr) return {};
+  if (!bias->is_object()) refuse_type("logit_bias", "an object", *bias);
+  if (bias->size() > size_t{kMaxLogitBiases}) {
+    throw ApiError(
+        400, fmt::format("logit_bias has more than {} entries.", kMaxLogitBiases), "logit_bias");
+  }
+  std::vector<std::pair<int32_t, float>> found;
+  for (const auto& [key, value] : bias->items()) {
+    int32_t id = 0;
+    const bool is_digits = !key.empty() && std::all_of(key.begin(), key.end(), [](char c) {
+      return c >= '0' && c <= '9';
+    });
+    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
+    if (!is_digits || error != std::errc() || end != key.data() + key.size()) {
+      throw ApiError(400, "Every key of logit_bias must be a token id.", "logit_bias");
+    }
+    if (!value.is_number()) refuse_type("logit_bias", "an object of numbers", value);
+    found.emplace_back(id, value.get<float>());
+  }
+  return found;
+}
+
+std::vector<std::string> read_bad_words(const RequestFields& fields) {
+  const Json* words = fields.find("bad_words");
+  if (words == nullptr) return {};
+  if (!words->is_array()) refuse_type("bad_words", "an array of strings", *words);
+  return fields.texts("bad_words");
+}
+
+/// Completions: `logprobs` is a number. Chat: `logprobs` is a switch and `top_logprobs` the number.
+void read_logprobs(const RequestFields& fields, Api api, sampling::SamplingParams& params) {
+  params.prompt_logprobs = fields.int32("prompt_logprobs");
+  if (params.prompt_logprobs.value_or(0) != 0 && fields.boolean("stream").value_or(false)) {
+    throw ApiError(
+        400, "`prompt_logprobs` are not available when `stream=True`.", "prompt_logprobs");
+  }
+  if (api == Api::completions) {
+    params.logprobs = fields.int32("logprobs");
+    return;
+  }
+  const bool is_wanted = fields.boolean("logprobs").value_or(false);
+  const int num_top = fields.int32("top_logprobs").value_or(0);
+  if (num_top != 0 && !is_wanted) {
+    throw ApiError(
+        400, "when using `top_logprobs`, `logprobs` must be set to true.", "top_logprobs");
+  }
+  if (is_wanted) params.logprobs = num_top;
+}
+
+}  // namespace
+
+void read_sampling_fields(const RequestFields& fields, Api api, sampling::SamplingParams& params) {
+  assign(params.temperature, fields.number("temperature"));
+  assign(params.top_p, fields.number("top_p"));
+  assign(params.top_k, fields.int32("top_k"));
+  assign(params.min_p, fields.number("min_p"));
+  params.seed = fields.integer("seed");
+  assign(params.repetition_penalty, fields.number("repetition_penalty"));
+  assign(params.presence_penalty, fields.number("presence_penalty"));
+  assign(params.frequency_penalty, fields.number("frequency_penalty"));
+  assign(params.min_tokens, fields.int32("min_tokens"));
+  params.stop = fields.texts("stop");
+  params.stop_token_ids = fields.token_ids("stop_token_ids", kMaxTokenIdList);
+  assign(params.ignore_eos, fields.boolean("ignore_eos"));
+  assign(params.include_stop_str_in_output, fields.boolean("include_stop_str_in_output"));
+  assign(params.skip_special_tokens, fields.boolean("skip_special_tokens"));
+  // Of the tokenizers that are served none writes such spaces, so only the type matters.
+  (void)fields.boolean("spaces_between_special_tokens");
+  params.logit_bias = read_logit_bias(fields);
+  params.bad_words = read_bad_words(fields);
+  params.allowed_token_ids = fields.token_ids("allowed_token_ids", kAnyCount);
+  read_logprobs(fields, api, params);
+}
+
+void check_sampling(const sampling::SamplingParams& params,
+                    Api api,
+                    int vocab_size,
+                    int max_logprobs) {
+  try {
+    sampling::validate(params, vocab_size, max_logprobs);
+  } catch (const InvalidArgument& error) {
+    // The message begins with the field: "top_p is 2", "stop[3] is", "logit_bias key is".
+    const std::string_view message = error.what();
+    const size_t end = message.find_first_of(" [");
+    std::string field(message.substr(0, end));
+    if (api == Api::chat && field == "logprobs") field = "top_logprobs";
+    throw ApiError(400, field + std::string(message.substr(end)), field);
+  }
+}
+
+}  // namespace reprise::server

@@ -1,0 +1,37 @@
+#include "reprise/server/openai/tokenize_request.h"
+
+#include <limits>
+
+#include "reprise/server/http/api_error.h"
+#include "reprise/server/openai/chat_messages.h"
+#include "reprise/server/openai/chat_template_fields.h"
+#include "reprise/server/openai/request_fields.h"
+
+namespace reprise::server {
+
+TokenizeRequest parse_tokenize_request(std::string_view body, const RequestPolicy& policy) {
+  const Json json = parse_body(body);
+  const RequestFields fields(json);
+  TokenizeRequest request{.model = fields.text("model"), .prompt = fields.text("prompt")};
+  if (!request.prompt) {
+    if (fields.find("messages") == nullptr) {
+      throw ApiError(400, "Field required: prompt, or messages.", "prompt");
+    }
+    request.messages = read_messages(fields);
+    request.chat_template = read_chat_template_options(fields, policy);
+  }
+  request.add_special_tokens =
+      fields.boolean("add_special_tokens").value_or(request.prompt.has_value());
+  request.return_token_strs = fields.boolean("return_token_strs").value_or(false);
+  return request;
+}
+
+DetokenizeRequest parse_detokenize_request(std::string_view body) {
+  const Json json = parse_body(body);
+  const RequestFields fields(json);
+  if (fields.find("tokens") == nullptr) throw ApiError(400, "Field required: tokens.", "tokens");
+  return {.model = fields.text("model"),
+          .tokens = fields.token_ids("tokens", std::numeric_limits<size_t>::max())};
+}
+
+}  // namespace reprise::server

@@ -1,0 +1,185 @@
+#include "reprise/server/openai/tool_fields.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "reprise/base/error.h"
+#include "reprise/server/http/api_error.h"
+
+namespace reprise::server {
+namespace {
+
+[[noreturn]] void refuse_tools(std::string_view why) {
+  throw ApiError(400, std::string(why), "tools");
+}
+
+const Json& function_of(const Json& tool) {
+  if (!tool.is_object()) refuse_type("tools", "an array of objects", tool);
+  if (tool.value("type", Json()) != "function") refuse_tools("Every tool needs the type function.");
+  const auto function = tool.find("function");
+  if (function == tool.end() || !function->is_object())
+    refuse_tools("Every tool needs a function.");
+  const auto name = function->find("name");
+  if (name == function->end() || !name->is_string() ||
+      name->get_ref<const std::string&>().empty()) {
+    refuse_tools("Every function needs a name.");
+  }
+  const auto parameters = function->find("parameters");
+  if (parameters != function->end() && !parameters->is_object() && !parameters->is_null()) {
+    refuse_type("tools", "the parameters of a function as a JSON schema", *parameters);
+  }
+  return *function;
+}
+
+Json read_tools(const RequestFields& fields) {
+  const Json* tools = fields.find("tools");
+  if (tools == nullptr) return Json::array();
+  if (!tools->is_array()) refuse_type("tools", "an array", *tools);
+  if (tools->size() > kMaxTools) {
+    refuse_tools(
+        fmt::format("tools has {} entries; at most {} are allowed.", tools->size(), kMaxTools));
+  }
+  for (const Json& tool : *tools) (void)function_of(tool);
+  if (dump(*tools).size() > kMaxToolBytes) {
+    refuse_tools(fmt::format("tools has more than {} bytes.", kMaxToolBytes));
+  }
+  return *tools;
+}
+
+const Json* find_function(const Json& tools, const std::string& name) {
+  const auto found = std::find_if(tools.begin(), tools.end(), [&name](const Json& tool) {
+    return tool["function"]["name"] == name;
+  });
+  return found == tools.end() ? nullptr : &(*found)["function"];
+}
+
+[[noreturn]] void refuse_choice(std::string_view why) {
+  throw ApiError(400, std::string(why), "tool_choice");
+}
+
+void read_choice(const Json& choice, ToolUse& use) {
+  if (choice == "none") return;
+  if (use.tools.empty()) refuse_choice("`tool_choice` needs `tools`.");
+  if (choice == "auto") {
+    use.choice = ToolUse::Choice::automatic;
+  } else if (choice == "required") {
+    use.choice = ToolUse::Choice::required;
+  } else if (choice.is_object()) {
+    const auto function = choice.find("function");
+    const bool is_named = choice.value("type", Json("function")) == "function" &&
+                          function != choice.end() && function->is_object() &&
+                          function->value("name", Json()).is_string();
+    if (!is_named)
+      refuse_choice("tool_choice must be {\"type\": \"function\", \"function\": {\"name\": ...}}.");
+    use.name = (*function)["name"].get<std::string>();
+    if (find_function(use.tools, use.name) == nullptr) {
+      refuse_choice(
+          fmt::format("The tool `{}` of tool_choice is not in tools.", use.name.substr(0, 256)));
+    }
+    use.choice = ToolUse::Choice::named;
+  } else {
+    refuse_choice("tool_choice must be none, auto, required or a named function.");
+  }
+}
+
+Json parameters_of(const Json& function) {
+  const Json parameters = function.value("parameters", Json());
+  // Calls have an object of arguments, also where the schema forgets to say so.
+  if (parameters.is_null() || parameters.empty())
+    return {{"type", "object"}, {"properties", Json::object()}};
+  return parameters;
+}
+
+/// References into a schema that now stands at `place`.
+void move_references(Json& schema, const std::string& place) {
+  if (schema.is_array()) {
+    for (Json& item : schema) move_references(item, place);
+  } else if (schema.is_object()) {
+    for (auto& [name, value] : schema.items()) {
+      if (name == "$ref" && value.is_string() &&
+          value.get_ref<const std::string&>().starts_with('#')) {
+        value = "#" + place + value.get<std::string>().substr(1);
+      } else {
+        move_references(value, place);
+      }
+    }
+  }
+}
+
+Json array_of_calls(const ToolUse& use) {
+  Json calls = Json::array();
+  Json definitions = Json::object();
+  for (size_t i = 0; i < use.tools.size(); ++i) {
+    const Json& function = use.tools[i]["function"];
+    const std::string name = fmt::format("tool{}", i);
+    definitions[name] = parameters_of(function);
+    move_references(definitions[name], "/$defs/" + name);
+    calls.push_back(
+        {{"type", "object"},
+         {"properties",
+          {{"name", {{"const", function["name"]}}}, {"parameters", {{"$ref", "#/$defs/" + name}}}}},
+         {"required", Json::array({"name", "parameters"})}});
+  }
+  Json schema = {{"type", "array"},
+                 {"minItems", 1},
+                 {"items", {{"anyOf", std::move(calls)}}},
+                 {"$defs", definitions}};
+  if (!use.parallel) schema["maxItems"] = 1;
+  return schema;
+}
+
+}  // namespace
+
+ToolUse read_tool_use(const RequestFields& fields) {
+  ToolUse use{.tools = read_tools(fields)};
+  const Json* choice = fields.find("tool_choice");
+  if (choice != nullptr) {
+    read_choice(*choice, use);
+  } else if (!use.tools.empty()) {
+    use.choice = ToolUse::Choice::automatic;
+  }
+  use.parallel = fields.boolean("parallel_tool_calls").value_or(true);
+  return use;
+}
+
+std::optional<AskedOutput> forced_call(const ToolUse& use) {
+  if (!use.is_forced()) return {};
+  const Json schema = use.choice == ToolUse::Choice::named
+                          ? parameters_of(*find_function(use.tools, use.name))
+                          : array_of_calls(use);
+  return AskedOutput{{.kind = structured_output::OutputSpec::Kind::json_schema,
+                      .text = schema.dump(),
+                      .any_whitespace = false},
+                     "tools"};
+}
+
+Json read_past_calls(const Json& calls, const std::string& place) {
+  if (!calls.is_array()) refuse_type(place, "an array", calls);
+  Json read = Json::array();
+  for (const Json& call : calls) {
+    const bool has_function = call.is_object() && call.contains("function") &&
+                              call["function"].is_object() &&
+                              call["function"].value("name", Json()).is_string();
+    if (!has_function)
+      throw ApiError(400, "Every entry of tool_calls needs a function with a name.", place);
+    Json function = {{"name", call["function"]["name"]}};
+    const Json arguments = call["function"].value("arguments", Json());
+    try {
+      function["arguments"] =
+          !arguments.is_string() ? (arguments.is_null() ? Json::object() : arguments)
+          : arguments.get_ref<const std::string&>().empty()
+              ? Json::object()
+              : parse_json(arguments.get_ref<const std::string&>(), "arguments");
+    } catch (const InvalidArgument&) {
+      throw ApiError(400, "The arguments of a tool call are not JSON.", place);
+    }
+    Json copy = {{"type", "function"}, {"function", std::move(function)}};
+    if (call.contains("id") && call["id"].is_string()) copy["id"] = call["id"];
+    read.push_back(std::move(copy));
+  }
+  return read;
+}
+
+}  // namespace reprise::server

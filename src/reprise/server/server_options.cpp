@@ -1,0 +1,28 @@
+#include "reprise/server/server_options.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+#include "reprise/base/error.h"
+
+namespace reprise::server {
+namespace {
+
+bool is_loopback(std::string_view host) {
+  return host == "localhost" || host == "::1" || host.starts_with("127.");
+}
+
+}  // namespace
+
+void check_exposure(const ServerOptions& options) {
+  // The permissions of its folder protect a Unix socket.
+  if (!options.unix_socket.empty() || is_loopback(options.host)) return;
+  if (!options.api_keys.empty() || options.allow_unauthenticated) return;
+  throw InvalidArgument(fmt::format(
+      "--host {} lets other machines in, and no --api-key protects the server; give one (or set "
+      "VLLM_API_KEY), listen on 127.0.0.1, or say --allow-unauthenticated",
+      options.host));
+}
+
+}  // namespace reprise::server

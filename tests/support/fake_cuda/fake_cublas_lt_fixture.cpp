@@ -1,0 +1,439 @@
+#include "tests/support/fake_cuda/fake_cublas_lt_fixture.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "reprise/kernels/element.h"
+
+namespace reprise::kernels::cuda {
+namespace {
+
+struct Operation {
+  bool is_left_transposed = false;
+  bool is_right_transposed = false;
+  bool has_bias = false;
+  const void* bias = nullptr;
+  cudaDataType_t bias_type = CUDA_R_32F;
+
+  friend bool operator==(const Operation&, const Operation&) = default;
+};
+
+struct Layout {
+  cudaDataType_t type = CUDA_R_32F;
+  uint64_t rows = 0;
+  uint64_t columns = 0;
+  int64_t stride = 0;  // between columns
+
+  friend bool operator==(const Layout&, const Layout&) = default;
+};
+
+struct Preference {
+  uint64_t workspace_bytes = 0;
+  uint32_t alignment = 256;  // the least of the four
+  uint32_t reduction_schemes = CUBLASLT_REDUCTION_SCHEME_MASK;
+};
+
+/// What an algorithm was found for.
+struct Search {
+  Operation operation;  // its bias is not looked at
+  Layout left;
+  Layout right;
+  Layout out;
+  Preference preference;
+  bool was_used = false;
+};
+
+size_t element_bytes(cudaDataType_t type) { return type == CUDA_R_32F ? 4 : 2; }
+
+size_t bytes_of(const Layout& layout) {
+  return (static_cast<size_t>(layout.stride) * (layout.columns - 1) + layout.rows) *
+         element_bytes(layout.type);
+}
+
+float read(const void* data, cudaDataType_t type, int64_t index) {
+  switch (type) {
+    case CUDA_R_16BF:
+      return to_float(static_cast<const BFloat16*>(data)[index]);
+    case CUDA_R_16F:
+      return to_float(static_cast<const Float16*>(data)[index]);
+    default:
+      return static_cast<const float*>(data)[index];
+  }
+}
+
+void write(void* data, cudaDataType_t type, int64_t index, float value) {
+  switch (type) {
+    case CUDA_R_16BF:
+      store_element(static_cast<BFloat16*>(data) + index, value);
+      break;
+    case CUDA_R_16F:
+      store_element(static_cast<Float16*>(data) + index, value);
+      break;
+    default:
+      static_cast<float*>(data)[index] = value;
+  }
+}
+
+/// One product with everything that it was called with.
+struct Product {
+  Operation operation;
+  const void* left = nullptr;
+  Layout left_layout;
+  const void* right = nullptr;
+  Layout right_layout;
+  void* out = nullptr;
+  Layout out_layout;
+
+  [[nodiscard]] uint64_t depth() const {
+    return operation.is_left_transposed ? left_layout.rows : left_layout.columns;
+  }
+  [[nodiscard]] bool fits() const {
+    const auto& [l, r, d] = std::tie(left_layout, right_layout, out_layout);
+    return (operation.is_left_transposed ? l.columns : l.rows) == d.rows &&
+           (operation.is_right_transposed ? r.columns : r.rows) == depth() &&
+           (operation.is_right_transposed ? r.rows : r.columns) == d.columns;
+  }
+  void run() const {
+    const auto at = [](const Layout& layout, bool is_transposed, uint64_t row, uint64_t column) {
+      if (is_transposed) std::swap(row, column);
+      return static_cast<int64_t>(row) + static_cast<int64_t>(column) * layout.stride;
+    };
+    for (uint64_t column = 0; column < out_layout.columns; ++column) {
+      for (uint64_t row = 0; row < out_layout.rows; ++row) {
+        float sum = 0;
+        for (uint64_t k = 0; k < depth(); ++k) {
+          sum +=
+              read(left, left_layout.type, at(left_layout, operation.is_left_transposed, row, k)) *
+              read(right,
+                   right_layout.type,
+                   at(right_layout, operation.is_right_transposed, k, column));
+        }
+        if (operation.has_bias) {
+          sum += read(operation.bias, operation.bias_type, static_cast<int64_t>(row));
+        }
+        write(out, out_layout.type, at(out_layout, false, row, column), sum);
+      }
+    }
+  }
+};
+
+}  // namespace
+
+struct FakeCublasLt::State {
+  explicit State(device::cuda::FakeDriver& driver_of_streams) : driver(&driver_of_streams) {}
+
+  device::cuda::FakeDriver* driver;  // the constructor's
+  CublasLtApi api;
+  std::vector<Search> searches;
+  uint64_t num_products = 0;
+  size_t num_objects = 0;
+  bool refuses = false;
+
+  /// The status to return at once, or success to go on.
+  cublasStatus_t enter(const char* call, bool is_allowed_in_captures = false) {
+    if (!is_allowed_in_captures && driver->is_capturing()) {
+      driver->add_misuse(fmt::format("{} in a capture", call));
+    }
+    return driver->enter(call) == CUDA_SUCCESS ? CUBLAS_STATUS_SUCCESS
+                                               : CUBLAS_STATUS_INTERNAL_ERROR;
+  }
+  cublasStatus_t misuse(const std::string& text) const {
+    driver->add_misuse("cublasLtMatmul: " + text);
+    return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  void require_aligned(const char* what, const void* address, const Search& search) const {
+    if (reinterpret_cast<uintptr_t>(address) % search.preference.alignment != 0) {
+      (void)misuse(fmt::format("{} is not aligned to {} bytes", what, search.preference.alignment));
+    }
+  }
+  void require_owned(const char* what, const void* address, size_t bytes) const {
+    if (!driver->owns(address, bytes)) (void)misuse(fmt::format("{} is foreign memory", what));
+  }
+};
+
+namespace {
+
+FakeCublasLt::State* fake = nullptr;
+
+#define FAKE_ENTER(...)                                                                          \
+  if (const cublasStatus_t failed = fake->enter(__VA_ARGS__); failed != CUBLAS_STATUS_SUCCESS) { \
+    return failed;                                                                               \
+  }
+
+template <typename Object, typename Handle>
+cublasStatus_t make(Handle* handle, Object object) {
+  *handle = reinterpret_cast<Handle>(new Object(object));
+  ++fake->num_objects;
+  return CUBLAS_STATUS_SUCCESS;
+}
+// Gives back whatever it returns.
+template <typename Object, typename Handle>
+cublasStatus_t destroy_object(Handle handle, const char* call) {
+  delete reinterpret_cast<Object*>(handle);
+  --fake->num_objects;
+  return fake->enter(call);
+}
+template <typename Object, typename Handle>
+Object& object_of(Handle handle) {
+  return *reinterpret_cast<Object*>(handle);
+}
+
+cublasStatus_t create(cublasLtHandle_t* handle) {
+  FAKE_ENTER("cublasLtCreate");
+  return make<int>(handle, 0);
+}
+cublasStatus_t destroy(cublasLtHandle_t handle) {
+  return destroy_object<int>(handle, "cublasLtDestroy");
+}
+const char* get_status_string(cublasStatus_t) { return "as the test asked"; }
+
+cublasStatus_t matmul_desc_create(cublasLtMatmulDesc_t* handle,
+                                  cublasComputeType_t compute,
+                                  cudaDataType_t scale) {
+  FAKE_ENTER("cublasLtMatmulDescCreate");
+  if (compute != CUBLAS_COMPUTE_32F || scale != CUDA_R_32F) return CUBLAS_STATUS_INVALID_VALUE;
+  return make(handle, Operation());
+}
+cublasStatus_t matmul_desc_destroy(cublasLtMatmulDesc_t handle) {
+  return destroy_object<Operation>(handle, "cublasLtMatmulDescDestroy");
+}
+cublasStatus_t matmul_desc_set_attribute(cublasLtMatmulDesc_t handle,
+                                         cublasLtMatmulDescAttributes_t name,
+                                         const void* value,
+                                         size_t bytes) {
+  FAKE_ENTER("cublasLtMatmulDescSetAttribute", true);
+  auto& operation = object_of<Operation>(handle);
+  if (name == CUBLASLT_MATMUL_DESC_BIAS_POINTER) {
+    if (bytes != sizeof(void*)) return CUBLAS_STATUS_INVALID_VALUE;
+    std::memcpy(&operation.bias, value, bytes);
+    return CUBLAS_STATUS_SUCCESS;
+  }
+  int32_t number = 0;
+  if (bytes != sizeof number) return CUBLAS_STATUS_INVALID_VALUE;
+  std::memcpy(&number, value, bytes);
+  switch (name) {
+    case CUBLASLT_MATMUL_DESC_TRANSA:
+      operation.is_left_transposed = number == CUBLAS_OP_T;
+      break;
+    case CUBLASLT_MATMUL_DESC_TRANSB:
+      operation.is_right_transposed = number == CUBLAS_OP_T;
+      break;
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+      operation.has_bias = number == CUBLASLT_EPILOGUE_BIAS;
+      break;
+    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
+      operation.bias_type = static_cast<cudaDataType_t>(number);
+      break;
+    default:
+      return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t matrix_layout_create(cublasLtMatrixLayout_t* handle,
+                                    cudaDataType type,
+                                    uint64_t rows,
+                                    uint64_t columns,
+                                    int64_t stride) {
+  FAKE_ENTER("cublasLtMatrixLayoutCreate");
+  if (rows == 0 || columns == 0 || stride < static_cast<int64_t>(rows)) {
+    return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  return make(handle, Layout{type, rows, columns, stride});
+}
+cublasStatus_t matrix_layout_destroy(cublasLtMatrixLayout_t handle) {
+  return destroy_object<Layout>(handle, "cublasLtMatrixLayoutDestroy");
+}
+cublasStatus_t matrix_layout_set_attribute(cublasLtMatrixLayout_t handle,
+                                           cublasLtMatrixLayoutAttribute_t name,
+                                           const void* value,
+                                           size_t bytes) {
+  FAKE_ENTER("cublasLtMatrixLayoutSetAttribute", true);
+  if (name != CUBLASLT_MATRIX_LAYOUT_COLS || bytes != sizeof(uint64_t)) {
+    return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  std::memcpy(&object_of<Layout>(handle).columns, value, bytes);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t preference_create(cublasLtMatmulPreference_t* handle) {
+  FAKE_ENTER("cublasLtMatmulPreferenceCreate");
+  return make(handle, Preference());
+}
+cublasStatus_t preference_destroy(cublasLtMatmulPreference_t handle) {
+  return destroy_object<Preference>(handle, "cublasLtMatmulPreferenceDestroy");
+}
+cublasStatus_t preference_set_attribute(cublasLtMatmulPreference_t handle,
+                                        cublasLtMatmulPreferenceAttributes_t name,
+                                        const void* value,
+                                        size_t bytes) {
+  FAKE_ENTER("cublasLtMatmulPreferenceSetAttribute");
+  auto& preference = object_of<Preference>(handle);
+  const bool is_size = name == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
+  if (bytes != (is_size ? sizeof(uint64_t) : sizeof(uint32_t))) return CUBLAS_STATUS_INVALID_VALUE;
+  uint32_t number = 0;
+  switch (name) {
+    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
+      std::memcpy(&preference.workspace_bytes, value, bytes);
+      return CUBLAS_STATUS_SUCCESS;
+    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
+      std::memcpy(&preference.reduction_schemes, value, bytes);
+      return CUBLAS_STATUS_SUCCESS;
+    default:
+      std::memcpy(&number, value, bytes);
+      preference.alignment = std::min(preference.alignment, number);
+      return CUBLAS_STATUS_SUCCESS;
+  }
+}
+
+cublasStatus_t algo_get_heuristic(cublasLtHandle_t,
+                                  cublasLtMatmulDesc_t operation,
+                                  cublasLtMatrixLayout_t left,
+                                  cublasLtMatrixLayout_t right,
+                                  cublasLtMatrixLayout_t,
+                                  cublasLtMatrixLayout_t out,
+                                  cublasLtMatmulPreference_t preference,
+                                  int num_wanted,
+                                  cublasLtMatmulHeuristicResult_t* results,
+                                  int* num_found) {
+  FAKE_ENTER("cublasLtMatmulAlgoGetHeuristic");
+  *num_found = 0;
+  if (fake->refuses) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (num_wanted < 1) return CUBLAS_STATUS_INVALID_VALUE;
+  results[0] = {};
+  results[0].state = CUBLAS_STATUS_SUCCESS;
+  results[0].workspaceSize = object_of<Preference>(preference).workspace_bytes;
+  results[0].algo.data[0] = fake->searches.size();
+  fake->searches.push_back({.operation = object_of<Operation>(operation),
+                            .left = object_of<Layout>(left),
+                            .right = object_of<Layout>(right),
+                            .out = object_of<Layout>(out),
+                            .preference = object_of<Preference>(preference)});
+  *num_found = 1;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+/// Whether the algorithm was found for this, with as many columns of the result or fewer.
+bool serves(
+    const Search& search, Operation operation, const Layout& left, Layout right, Layout out) {
+  operation.bias = search.operation.bias;
+  if (out.columns > search.out.columns) return false;
+  out.columns = search.out.columns;
+  right.columns = search.right.columns;
+  return std::tie(operation, left, right, out) ==
+         std::tie(search.operation, search.left, search.right, search.out);
+}
+
+cublasStatus_t algo_check(cublasLtHandle_t,
+                          cublasLtMatmulDesc_t operation,
+                          cublasLtMatrixLayout_t left,
+                          cublasLtMatrixLayout_t right,
+                          cublasLtMatrixLayout_t,
+                          cublasLtMatrixLayout_t out,
+                          const cublasLtMatmulAlgo_t* algorithm,
+                          cublasLtMatmulHeuristicResult_t* result) {
+  FAKE_ENTER("cublasLtMatmulAlgoCheck");
+  const Search& search = fake->searches.at(algorithm->data[0]);
+  if (!serves(search,
+              object_of<Operation>(operation),
+              object_of<Layout>(left),
+              object_of<Layout>(right),
+              object_of<Layout>(out))) {
+    return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  result->workspaceSize = search.preference.workspace_bytes;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t matmul(cublasLtHandle_t,
+                      cublasLtMatmulDesc_t operation,
+                      const void* alpha,
+                      const void* left,
+                      cublasLtMatrixLayout_t left_layout,
+                      const void* right,
+                      cublasLtMatrixLayout_t right_layout,
+                      const void* beta,
+                      const void*,
+                      cublasLtMatrixLayout_t,
+                      void* out,
+                      cublasLtMatrixLayout_t out_layout,
+                      const cublasLtMatmulAlgo_t* algorithm,
+                      void* workspace,
+                      size_t workspace_bytes,
+                      cudaStream_t stream) {
+  FAKE_ENTER("cublasLtMatmul", true);
+  if (algorithm == nullptr) return fake->misuse("no algorithm: it would be looked for");
+  Search& search = fake->searches.at(algorithm->data[0]);
+  const Product product{.operation = object_of<Operation>(operation),
+                        .left = left,
+                        .left_layout = object_of<Layout>(left_layout),
+                        .right = right,
+                        .right_layout = object_of<Layout>(right_layout),
+                        .out = out,
+                        .out_layout = object_of<Layout>(out_layout)};
+  if (!product.fits() || !serves(search,
+                                 product.operation,
+                                 product.left_layout,
+                                 product.right_layout,
+                                 product.out_layout)) {
+    return fake->misuse("an algorithm that was found for another shape");
+  }
+  if (*static_cast<const float*>(alpha) != 1 || *static_cast<const float*>(beta) != 0) {
+    return fake->misuse("factors other than 1 and 0");
+  }
+  if (search.preference.reduction_schemes != CUBLASLT_REDUCTION_SCHEME_NONE) {
+    return fake->misuse("an algorithm that may split sums");
+  }
+  if (!search.was_used && fake->driver->is_capturing()) {
+    return fake->misuse("an algorithm's first use is in a capture");
+  }
+  search.was_used = true;
+  fake->require_aligned("the left operand", left, search);
+  fake->require_aligned("the right operand", right, search);
+  fake->require_aligned("the result", out, search);
+  fake->require_owned("the left operand", left, bytes_of(product.left_layout));
+  fake->require_owned("the right operand", right, bytes_of(product.right_layout));
+  fake->require_owned("the result", out, bytes_of(product.out_layout));
+  if (product.operation.has_bias) {
+    fake->require_aligned("the bias", product.operation.bias, search);
+    fake->require_owned("the bias",
+                        product.operation.bias,
+                        product.out_layout.rows * element_bytes(product.operation.bias_type));
+  }
+  if (reinterpret_cast<uintptr_t>(workspace) % 256 != 0 ||
+      workspace_bytes < search.preference.workspace_bytes) {
+    return fake->misuse("a workspace that is too small or not aligned to 256 bytes");
+  }
+  fake->require_owned("the workspace", workspace, workspace_bytes);
+  ++fake->num_products;
+  return fake->driver->submit(stream, [product] { product.run(); }) == CUDA_SUCCESS
+             ? CUBLAS_STATUS_SUCCESS
+             : CUBLAS_STATUS_EXECUTION_FAILED;
+}
+
+}  // namespace
+
+FakeCublasLt::FakeCublasLt(device::cuda::FakeDriver& driver)
+    : state_(std::make_unique<State>(driver)) {
+  if (fake != nullptr) throw std::logic_error("there is a FakeCublasLt already");
+  fake = state_.get();
+#define FAKE_CUBLASLT_MEMBER(member, symbol) state_->api.member = member;
+  REPRISE_CUBLASLT_FUNCTIONS(FAKE_CUBLASLT_MEMBER)
+#undef FAKE_CUBLASLT_MEMBER
+}
+
+FakeCublasLt::~FakeCublasLt() { fake = nullptr; }
+
+const CublasLtApi& FakeCublasLt::api() const noexcept { return state_->api; }
+uint64_t FakeCublasLt::num_products() const noexcept { return state_->num_products; }
+uint64_t FakeCublasLt::num_searches() const noexcept { return state_->searches.size(); }
+size_t FakeCublasLt::num_objects() const noexcept { return state_->num_objects; }
+void FakeCublasLt::refuse(bool refuses) noexcept { state_->refuses = refuses; }
+
+}  // namespace reprise::kernels::cuda

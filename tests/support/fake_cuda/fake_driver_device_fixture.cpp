@@ -1,0 +1,87 @@
+#include "tests/support/fake_cuda/fake_driver_state_fixture.h"
+
+#include <cstring>
+
+namespace reprise::device::cuda::fake_driver {
+
+CUresult init(unsigned int) {
+  REPRISE_FAKE_ENTER("cuInit");
+  return CUDA_SUCCESS;
+}
+
+CUresult driver_get_version(int* version) {
+  REPRISE_FAKE_ENTER("cuDriverGetVersion");
+  *version = CUDA_VERSION;
+  return CUDA_SUCCESS;
+}
+
+CUresult get_error_name(CUresult result, const char** name) {
+  *name = result == CUDA_ERROR_OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR_FAKE";
+  return CUDA_SUCCESS;
+}
+
+CUresult get_error_string(CUresult, const char** text) {
+  *text = "as the test asked";
+  return CUDA_SUCCESS;
+}
+
+CUresult device_get(CUdevice* device, int index) {
+  REPRISE_FAKE_ENTER("cuDeviceGet");
+  *device = index;
+  return CUDA_SUCCESS;
+}
+
+CUresult device_get_count(int* count) {
+  REPRISE_FAKE_ENTER("cuDeviceGetCount");
+  *count = 1;
+  return CUDA_SUCCESS;
+}
+
+CUresult device_get_name(char* name, int length, CUdevice) {
+  REPRISE_FAKE_ENTER("cuDeviceGetName");
+  std::strncpy(name, "Fake GPU", static_cast<size_t>(length) - 1);
+  return CUDA_SUCCESS;
+}
+
+CUresult device_get_attribute(int* value, CUdevice_attribute attribute, CUdevice) {
+  REPRISE_FAKE_ENTER("cuDeviceGetAttribute");
+  switch (attribute) {
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+      *value = 4;
+      break;
+    case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED:
+      *value = fake->has_virtual_memory ? 1 : 0;
+      break;
+    default:
+      *value = 9;
+  }
+  return CUDA_SUCCESS;
+}
+
+CUresult device_total_mem(size_t* bytes, CUdevice) {
+  REPRISE_FAKE_ENTER("cuDeviceTotalMem");
+  *bytes = kTotalBytes;
+  return CUDA_SUCCESS;
+}
+
+CUresult device_primary_ctx_retain(CUcontext* context, CUdevice) {
+  REPRISE_FAKE_ENTER("cuDevicePrimaryCtxRetain");
+  ++fake->contexts;
+  *context = reinterpret_cast<CUcontext>(fake);
+  return CUDA_SUCCESS;
+}
+
+CUresult device_primary_ctx_release(CUdevice) {
+  REPRISE_FAKE_RELEASE("cuDevicePrimaryCtxRelease");
+  --fake->contexts;
+  return result;
+}
+
+CUresult ctx_set_current(CUcontext context) {
+  const Lock lock(fake->mutex);
+  if (fake->is_lost) return fake->error;  // not worth a number: it precedes every call
+  fake->current[std::this_thread::get_id()] = context;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace reprise::device::cuda::fake_driver

@@ -1,0 +1,63 @@
+#include "tests/support/fake_cuda/fake_driver_state_fixture.h"
+
+namespace reprise::device::cuda::fake_driver {
+
+CUresult event_create(CUevent* event, unsigned int) {
+  REPRISE_FAKE_ENTER("cuEventCreate");
+  *event = reinterpret_cast<CUevent>(fake->events.make());
+  return CUDA_SUCCESS;
+}
+
+CUresult event_destroy(CUevent event) {
+  REPRISE_FAKE_RELEASE("cuEventDestroy");
+  if (!fake->events.has(event)) return fake->misuse("cuEventDestroy of no event");
+  fake->events.erase(event);
+  return result;
+}
+
+CUresult event_record(CUevent event_handle, CUstream stream_handle) {
+  REPRISE_FAKE_ENTER("cuEventRecord");
+  if (!fake->streams.has(stream_handle) || !fake->events.has(event_handle)) {
+    return fake->misuse("cuEventRecord of what does not exist");
+  }
+  auto* event = reinterpret_cast<Event*>(event_handle);
+  const auto* stream = reinterpret_cast<const Stream*>(stream_handle);
+  if (stream->capture != nullptr && !stream->capture->is_valid) {
+    return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  }
+  event->capture = stream->capture;
+  event->frontier = stream->frontier;
+  return CUDA_SUCCESS;
+}
+
+namespace {
+
+CUresult look_at(CUevent handle) {
+  if (!fake->events.has(handle)) return fake->misuse("an event that does not exist");
+  auto* event = reinterpret_cast<Event*>(handle);
+  if (event->capture == nullptr) return CUDA_SUCCESS;
+  event->capture->is_valid = false;
+  return CUDA_ERROR_CAPTURED_EVENT;
+}
+
+}  // namespace
+
+CUresult event_query(CUevent event) {
+  REPRISE_FAKE_ENTER("cuEventQuery");
+  if (const CUresult result = fake->enter_unsafe(); result != CUDA_SUCCESS) return result;
+  return look_at(event);
+}
+
+CUresult event_synchronize(CUevent event) {
+  REPRISE_FAKE_ENTER("cuEventSynchronize");
+  if (const CUresult result = fake->enter_unsafe(); result != CUDA_SUCCESS) return result;
+  return look_at(event);
+}
+
+CUresult event_elapsed_time(float* milliseconds, CUevent, CUevent) {
+  REPRISE_FAKE_ENTER("cuEventElapsedTime");
+  *milliseconds = 0;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace reprise::device::cuda::fake_driver

@@ -1,0 +1,115 @@
+#include "tests/support/fake_cuda/fake_driver_fixture.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+
+#include "tests/support/fake_cuda/fake_driver_state_fixture.h"
+
+namespace reprise::device::cuda {
+
+using fake_driver::fake;
+using fake_driver::Lock;
+
+FakeDriver::State* fake_driver::fake = nullptr;
+
+FakeDriver::FakeDriver() : state_(std::make_unique<State>()) {
+  if (fake != nullptr) throw std::logic_error("there is a FakeDriver already");
+  fake = state_.get();
+}
+
+FakeDriver::~FakeDriver() { fake = nullptr; }
+
+DriverApi FakeDriver::api() const noexcept {
+  DriverApi api;
+#define REPRISE_FAKE_MEMBER(member, symbol) api.member = fake_driver::member;
+  REPRISE_CUDA_DRIVER_FUNCTIONS(REPRISE_FAKE_MEMBER)
+#undef REPRISE_FAKE_MEMBER
+  return api;
+}
+
+void FakeDriver::add_kernel(const std::string& function, FakeKernel kernel) {
+  const Lock lock(state_->mutex);
+  state_->kernels[function] = std::move(kernel);
+}
+
+void FakeDriver::set_virtual_memory(bool has_it) {
+  const Lock lock(state_->mutex);
+  state_->has_virtual_memory = has_it;
+}
+
+void FakeDriver::read_images(FakeImageReader reader) {
+  const Lock lock(state_->mutex);
+  state_->image_reader = std::move(reader);
+}
+
+void FakeDriver::fail_call(uint64_t k, CUresult error) {
+  const Lock lock(state_->mutex);
+  state_->num_calls = 0;
+  state_->failing_call = k;
+  state_->error = error;
+  state_->is_lost = false;
+  state_->failed_call.clear();
+}
+
+uint64_t FakeDriver::num_calls() const noexcept {
+  const Lock lock(state_->mutex);
+  return state_->num_calls;
+}
+
+std::string FakeDriver::failed_call() const {
+  const Lock lock(state_->mutex);
+  return state_->failed_call;
+}
+
+FakeResources FakeDriver::resources() const {
+  const Lock lock(state_->mutex);
+  return {.contexts = state_->contexts,
+          .allocations = state_->allocations.size(),
+          .reservations = state_->reservations.size(),
+          .physical = state_->physical.size(),
+          .mappings = state_->mappings.size(),
+          .host_allocations = state_->host_allocations.size(),
+          .streams = state_->streams.size(),
+          .events = state_->events.size(),
+          .modules = state_->modules.size(),
+          .graphs = state_->graphs.size(),
+          .executables = state_->executables.size()};
+}
+
+std::vector<std::string> FakeDriver::misuses() const {
+  const Lock lock(state_->mutex);
+  return state_->misuses;
+}
+
+CUresult FakeDriver::enter(const char* call) {
+  const Lock lock(state_->mutex);
+  return state_->enter(call);
+}
+
+CUresult FakeDriver::submit(CUstream stream, std::function<void()> work) {
+  const Lock lock(state_->mutex);
+  return state_->submit(stream, {.type = CU_GRAPH_NODE_TYPE_KERNEL, .work = std::move(work)});
+}
+
+bool FakeDriver::is_capturing() const {
+  const Lock lock(state_->mutex);
+  return state_->mode_of_thread() != CU_STREAM_CAPTURE_MODE_RELAXED &&
+         std::ranges::any_of(state_->streams, [](const auto& stream) {
+           return stream->capture != nullptr &&
+                  stream->capture->thread == std::this_thread::get_id();
+         });
+}
+
+bool FakeDriver::owns(const void* address, size_t bytes) const {
+  const Lock lock(state_->mutex);
+  return state_->owns(reinterpret_cast<CUdeviceptr>(address), bytes);
+}
+
+void FakeDriver::add_misuse(std::string text) {
+  const Lock lock(state_->mutex);
+  state_->misuses.push_back(std::move(text));
+}
+
+}  // namespace reprise::device::cuda

@@ -1,0 +1,104 @@
+#include "tests/support/fake_cuda/fake_driver_state_fixture.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+namespace reprise::device::cuda::fake_driver {
+namespace {
+
+constexpr size_t kAlignment = 256;  // as little as the driver promises
+
+}  // namespace
+
+CUresult mem_alloc(CUdeviceptr* address, size_t bytes) {
+  REPRISE_FAKE_ENTER("cuMemAlloc");
+  if (const CUresult result = fake->enter_unsafe(); result != CUDA_SUCCESS) return result;
+  if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
+  if (fake->allocated_bytes + bytes > kTotalBytes) return CUDA_ERROR_OUT_OF_MEMORY;
+  // One unit off every larger alignment.
+  HostMemory memory(std::aligned_alloc(8192, (bytes + kAlignment + 8191) / 8192 * 8192));
+  const CUdeviceptr base = reinterpret_cast<CUdeviceptr>(memory.get()) + kAlignment;
+  std::memset(reinterpret_cast<void*>(base), 0xFF, bytes);
+  fake->allocations[base] = {.memory = std::move(memory), .bytes = bytes};
+  fake->allocated_bytes += bytes;
+  *address = base;
+  return CUDA_SUCCESS;
+}
+
+CUresult mem_free(CUdeviceptr address) {
+  REPRISE_FAKE_RELEASE("cuMemFree");
+  if (const CUresult unsafe = fake->enter_unsafe(); unsafe != CUDA_SUCCESS) return unsafe;
+  const auto found = fake->allocations.find(address);
+  if (found == fake->allocations.end()) return fake->misuse("cuMemFree of foreign memory");
+  fake->allocated_bytes -= found->second.bytes;
+  fake->allocations.erase(found);
+  return result;
+}
+
+CUresult mem_host_alloc(void** data, size_t bytes, unsigned int) {
+  REPRISE_FAKE_ENTER("cuMemHostAlloc");
+  if (const CUresult result = fake->enter_unsafe(); result != CUDA_SUCCESS) return result;
+  HostMemory memory(std::malloc(bytes));
+  *data = memory.get();
+  fake->host_allocations[*data] = std::move(memory);
+  return CUDA_SUCCESS;
+}
+
+CUresult mem_free_host(void* data) {
+  REPRISE_FAKE_RELEASE("cuMemFreeHost");
+  if (fake->host_allocations.erase(data) == 0) {
+    return fake->misuse("cuMemFreeHost of foreign memory");
+  }
+  return result;
+}
+
+CUresult mem_get_info(size_t* free, size_t* total) {
+  REPRISE_FAKE_ENTER("cuMemGetInfo");
+  *total = kTotalBytes;
+  *free = kTotalBytes - fake->allocated_bytes - fake->overhead_bytes();
+  return CUDA_SUCCESS;
+}
+
+namespace {
+
+CUresult copy(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream, bool host) {
+  if (host && fake->streams.has(stream) && reinterpret_cast<Stream*>(stream)->capture != nullptr) {
+    return fake->misuse("a copy from or to the host was captured");
+  }
+  return fake->submit(
+      stream,
+      {.type = CU_GRAPH_NODE_TYPE_MEMCPY, .destination = to, .source = from, .bytes = bytes});
+}
+
+}  // namespace
+
+CUresult memcpy_htod_async(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
+  REPRISE_FAKE_ENTER("cuMemcpyHtoDAsync");
+  if (!fake->owns(to, bytes)) return fake->misuse("a copy to foreign memory");
+  return copy(to, reinterpret_cast<CUdeviceptr>(from), bytes, stream, true);
+}
+
+CUresult memcpy_dtoh_async(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
+  REPRISE_FAKE_ENTER("cuMemcpyDtoHAsync");
+  if (!fake->owns(from, bytes)) return fake->misuse("a copy from foreign memory");
+  return copy(reinterpret_cast<CUdeviceptr>(to), from, bytes, stream, true);
+}
+
+CUresult memcpy_dtod_async(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {
+  REPRISE_FAKE_ENTER("cuMemcpyDtoDAsync");
+  if (!fake->owns(from, bytes) || !fake->owns(to, bytes)) {
+    return fake->misuse("a copy of foreign memory");
+  }
+  return copy(to, from, bytes, stream, false);
+}
+
+CUresult memset_d8_async(CUdeviceptr to, unsigned char value, size_t bytes, CUstream stream) {
+  REPRISE_FAKE_ENTER("cuMemsetD8Async");
+  if (!fake->owns(to, bytes)) return fake->misuse("a fill of foreign memory");
+  return fake->submit(
+      stream,
+      {.type = CU_GRAPH_NODE_TYPE_MEMSET, .destination = to, .value = value, .bytes = bytes});
+}
+
+}  // namespace reprise::device::cuda::fake_driver

@@ -1,0 +1,102 @@
+#include "tests/support/fake_cuda/fake_driver_state_fixture.h"
+
+#include <cstring>
+
+namespace reprise::device::cuda {
+using namespace fake_driver;  // the state's parts
+
+CUresult FakeDriver::State::enter(const char* call) {
+  ++num_calls;
+  if (is_lost) return error;
+  if (num_calls != failing_call) return CUDA_SUCCESS;
+  failed_call = call;
+  is_lost = error == CUDA_ERROR_ILLEGAL_ADDRESS || error == CUDA_ERROR_LAUNCH_FAILED;
+  return error;
+}
+
+CUresult FakeDriver::State::enter_unsafe() {
+  if (mode_of_thread() == CU_STREAM_CAPTURE_MODE_RELAXED) return CUDA_SUCCESS;
+  CUresult result = CUDA_SUCCESS;
+  for (const auto& stream : streams) {
+    Capture* capture = stream->capture.get();
+    if (capture == nullptr || capture->mode == CU_STREAM_CAPTURE_MODE_RELAXED) continue;
+    if (capture->thread != std::this_thread::get_id()) continue;
+    capture->is_valid = false;
+    result = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  return result;
+}
+
+CUresult FakeDriver::State::misuse(std::string text, CUresult result) {
+  misuses.push_back(std::move(text));
+  return result;
+}
+
+size_t FakeDriver::State::overhead_bytes() const {
+  size_t bytes = (contexts << 26) + (modules.size() << 21);
+  for (const auto& exec : executables) bytes += 65536 + exec->nodes.size() * 1024;
+  return bytes;
+}
+
+CUstreamCaptureMode& FakeDriver::State::mode_of_thread() {
+  return modes.try_emplace(std::this_thread::get_id(), CU_STREAM_CAPTURE_MODE_GLOBAL).first->second;
+}
+
+bool FakeDriver::State::owns(CUdeviceptr address, size_t bytes) const {
+  if (auto next = allocations.upper_bound(address); next != allocations.begin()) {
+    --next;
+    if (address + bytes <= next->first + next->second.bytes) return true;
+  }
+  // Mappings that follow each other are as good as one.
+  const CUdeviceptr end = address + bytes;
+  auto next = mappings.upper_bound(address);
+  if (next == mappings.begin()) return false;
+  for (--next; next != mappings.end() && next->first <= address; ++next) {
+    if (!next->second.is_accessible) return false;
+    address = next->first + next->second.bytes;
+    if (address >= end) return true;
+  }
+  return false;
+}
+
+void FakeDriver::State::run(const Node& node) const {
+  if (node.work) {
+    node.work();
+  } else if (node.type == CU_GRAPH_NODE_TYPE_MEMCPY) {
+    std::memcpy(reinterpret_cast<void*>(node.destination),
+                reinterpret_cast<const void*>(node.source),
+                node.bytes);
+  } else if (node.type == CU_GRAPH_NODE_TYPE_MEMSET) {
+    std::memset(reinterpret_cast<void*>(node.destination), node.value, node.bytes);
+  } else if (node.type == CU_GRAPH_NODE_TYPE_KERNEL) {
+    reinterpret_cast<const Function*>(node.function)
+        ->kernel.run({.parameter = node.parameter.data(),
+                      .num_blocks = node.num_blocks,
+                      .threads_per_block = node.threads_per_block,
+                      .shared_bytes = node.shared_bytes,
+                      .is_programmatic = node.is_programmatic});
+  }
+}
+
+CUresult FakeDriver::State::submit(CUstream handle, Node node) {
+  if (!streams.has(handle)) return misuse("work on a stream that does not exist");
+  auto* stream = reinterpret_cast<Stream*>(handle);
+  if (stream->capture == nullptr) {
+    run(node);
+    return CUDA_SUCCESS;
+  }
+  if (!stream->capture->is_valid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+  node.waits_for = stream->frontier;
+  auto& nodes = stream->capture->graph->nodes;
+  const auto is_kernel = [&](size_t before) {
+    return nodes[before]->type == CU_GRAPH_NODE_TYPE_KERNEL && !nodes[before]->work;
+  };
+  if (node.is_programmatic && (node.waits_for.size() != 1 || !is_kernel(node.waits_for.front()))) {
+    misuses.emplace_back("a programmatic launch behind what is not one kernel");
+  }
+  stream->frontier = {nodes.size()};
+  nodes.push_back(std::make_unique<Node>(std::move(node)));
+  return CUDA_SUCCESS;
+}
+
+}  // namespace reprise::device::cuda

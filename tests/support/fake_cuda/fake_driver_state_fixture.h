@@ -1,0 +1,220 @@
+#pragma once
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "reprise/device/cuda/driver_api.h"
+#include "tests/support/fake_cuda/fake_driver_fixture.h"
+
+/// What the parts of the fake driver share: its objects, and the calls that they define.
+namespace reprise::device::cuda::fake_driver {
+
+constexpr size_t kTotalBytes = size_t{4} << 30;
+
+struct Node {
+  CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+  CUfunction function = nullptr;
+  uint32_t num_blocks = 0;
+  uint32_t threads_per_block = 0;
+  uint32_t shared_bytes = 0;
+  bool is_programmatic = false;
+  std::vector<std::byte> parameter;
+  CUdeviceptr destination = 0;
+  CUdeviceptr source = 0;
+  unsigned char value = 0;
+  size_t bytes = 0;
+  std::vector<size_t> waits_for;
+  std::function<void()> work;  // of a library
+};
+
+struct Graph {
+  std::vector<std::unique_ptr<Node>> nodes;
+};
+
+struct Stream;
+
+struct Capture {
+  Stream* origin = nullptr;
+  std::thread::id thread;
+  CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+  bool is_valid = true;
+  bool is_open = true;
+  std::unique_ptr<Graph> graph = std::make_unique<Graph>();
+  std::vector<Stream*> streams;
+
+  /// Whether every node lies on the way to the origin's last ones.
+  [[nodiscard]] bool is_joined() const;
+  /// Takes all streams out of it.
+  void end();
+};
+
+struct Stream {
+  std::shared_ptr<Capture> capture;
+  std::vector<size_t> frontier;  // nodes that the next one waits for
+};
+
+struct Event {
+  std::shared_ptr<Capture> capture;
+  std::vector<size_t> frontier;
+};
+
+struct Function {
+  std::string name;
+  FakeKernel kernel;
+};
+
+struct Module {
+  FakeImage image;
+  std::map<std::string, Function> functions;  // those that were asked for
+};
+
+struct FreeMemory {
+  void operator()(void* data) const noexcept { std::free(data); }
+};
+using HostMemory = std::unique_ptr<void, FreeMemory>;
+
+struct Allocation {
+  HostMemory memory;  // the address lies within it
+  size_t bytes = 0;
+};
+
+struct UnmapPages {
+  size_t bytes = 0;
+  void operator()(void* data) const noexcept { munmap(data, bytes); }
+};
+using HostPages = std::unique_ptr<void, UnmapPages>;
+
+struct Reservation {
+  size_t bytes = 0;
+  HostPages pages;  // the range lies within them
+};
+
+/// Of the GPU; there until neither a handle nor a mapping has it.
+struct PhysicalMemory {
+  PhysicalMemory(size_t size, size_t* held) : bytes(size), held_bytes(held) {}
+  PhysicalMemory(const PhysicalMemory&) = delete;
+  PhysicalMemory& operator=(const PhysicalMemory&) = delete;
+  ~PhysicalMemory() { *held_bytes -= bytes; }
+
+  size_t bytes;
+  size_t* held_bytes;  // of the GPU in all
+};
+
+struct PhysicalHandle {
+  int file = -1;
+  std::shared_ptr<PhysicalMemory> memory;
+};
+
+struct Mapping {
+  size_t bytes = 0;
+  bool is_accessible = false;
+  std::shared_ptr<PhysicalMemory> memory;
+};
+
+template <typename T>
+class Handles {
+ public:
+  T* make(T value = {}) {
+    live_.push_back(std::make_unique<T>(std::move(value)));
+    return live_.back().get();
+  }
+  [[nodiscard]] bool has(const void* handle) const {
+    return std::ranges::any_of(live_, [&](const auto& one) { return one.get() == handle; });
+  }
+  void erase(const void* handle) {
+    std::erase_if(live_, [&](const auto& one) { return one.get() == handle; });
+  }
+  [[nodiscard]] size_t size() const { return live_.size(); }
+  [[nodiscard]] auto begin() const { return live_.begin(); }
+  [[nodiscard]] auto end() const { return live_.end(); }
+
+ private:
+  std::vector<std::unique_ptr<T>> live_;
+};
+
+}  // namespace reprise::device::cuda::fake_driver
+
+namespace reprise::device::cuda {
+
+/// Everything the fake driver knows. Members are used under `mutex`.
+struct FakeDriver::State {
+  mutable std::recursive_mutex mutex;  // a kernel may ask nothing of the driver, a test's code may
+  bool has_virtual_memory = true;
+  std::map<std::string, FakeKernel> kernels;
+  FakeImageReader image_reader;
+  uint64_t num_calls = 0;
+  uint64_t failing_call = 0;
+  CUresult error = CUDA_SUCCESS;
+  bool is_lost = false;
+  std::string failed_call;
+  std::vector<std::string> misuses;
+
+  size_t contexts = 0;
+  std::map<CUdeviceptr, fake_driver::Allocation> allocations;
+  size_t allocated_bytes = 0;  // plain and physical
+  std::map<CUdeviceptr, fake_driver::Reservation> reservations;
+  CUmemGenericAllocationHandle last_physical = 0;
+  std::map<CUmemGenericAllocationHandle, fake_driver::PhysicalHandle> physical;
+  std::map<CUdeviceptr, fake_driver::Mapping> mappings;
+  std::map<void*, fake_driver::HostMemory> host_allocations;
+  fake_driver::Handles<fake_driver::Stream> streams;
+  fake_driver::Handles<fake_driver::Event> events;
+  fake_driver::Handles<fake_driver::Module> modules;
+  fake_driver::Handles<fake_driver::Graph> graphs;
+  fake_driver::Handles<fake_driver::Graph> executables;
+  std::map<std::thread::id, CUstreamCaptureMode> modes;
+  std::map<std::thread::id, CUcontext> current;
+
+  /// Numbers a call. \returns the result to return at once, or CUDA_SUCCESS to go on
+  CUresult enter(const char* call);
+  /// What a capture forbids on its thread, unless the thread's mode is relaxed.
+  CUresult enter_unsafe();
+  CUresult misuse(std::string text, CUresult result = CUDA_ERROR_INVALID_HANDLE);
+
+  /// What the driver holds for itself: a context, code, executable graphs.
+  [[nodiscard]] size_t overhead_bytes() const;
+  CUstreamCaptureMode& mode_of_thread();
+  [[nodiscard]] bool owns(CUdeviceptr address, size_t bytes) const;
+
+  void run(const fake_driver::Node& node) const;
+  /// Runs `node` now, or records it in the stream's capture.
+  CUresult submit(CUstream stream, fake_driver::Node node);
+};
+
+}  // namespace reprise::device::cuda
+
+namespace reprise::device::cuda::fake_driver {
+
+/// The functions of the driver know no object: there is one fake at a time.
+extern FakeDriver::State* fake;
+
+using Lock = std::lock_guard<std::recursive_mutex>;
+
+/// First line of a call: takes its number, and fails if that was asked for.
+#define REPRISE_FAKE_ENTER(call) \
+  const Lock lock(fake->mutex);  \
+  if (const CUresult failed = fake->enter(call); failed != CUDA_SUCCESS) return failed
+
+/// First line of a call that gives something back, which it does whatever `result` it returns.
+#define REPRISE_FAKE_RELEASE(call) \
+  const Lock lock(fake->mutex);    \
+  const CUresult result = fake->enter(call)
+
+/// Every call of the table, by its member's name. Defined by the file of its subject.
+#define REPRISE_FAKE_CALL(member, symbol) decltype(::symbol) member;
+REPRISE_CUDA_DRIVER_FUNCTIONS(REPRISE_FAKE_CALL)
+#undef REPRISE_FAKE_CALL
+
+}  // namespace reprise::device::cuda::fake_driver

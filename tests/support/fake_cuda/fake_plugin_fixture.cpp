@@ -1,0 +1,49 @@
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <thread>
+
+#include "reprise/kernels/accelerator.h"
+#include "reprise/kernels/cuda/cuda_accelerator.h"
+#include "tests/support/fake_cuda/cuda_machine_fixture.h"
+#include "tests/support/fake_cuda/fake_cublas_lt_fixture.h"
+#include "tests/support/fake_cuda/fake_driver_fixture.h"
+
+// A reprise_cuda.so for tests: put beside the program, it gives it a GPU on the host, over which
+// everything above the driver is what a real one would have.
+namespace reprise::kernels::cuda {
+namespace {
+
+struct Machine {
+  device::cuda::FakeDriver driver;
+  FakeCublasLt cublas_lt{driver};
+};
+
+/// The context is lost once this file is beside the program, as after an illegal access.
+void watch_for_loss(Machine& machine, const std::filesystem::path& path) {
+  std::thread([&machine, path] {
+    while (!std::filesystem::exists(path))
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    machine.driver.fail_call(1, CUDA_ERROR_ILLEGAL_ADDRESS);
+  }).detach();
+}
+
+}  // namespace
+}  // namespace reprise::kernels::cuda
+
+extern "C" __attribute__((visibility("default"))) reprise::kernels::Accelerator*
+reprise_create_accelerator(uint32_t version, std::string& reason) {
+  using namespace reprise::kernels;
+  if (version != kAcceleratorVersion) {
+    reason = "the fake plug-in is of another version";
+    return nullptr;
+  }
+  // Never ended: the program's last objects may still use it.
+  static auto& machine = *new cuda::Machine();
+  cuda::add_host_kernels(machine.driver);
+  cuda::watch_for_loss(machine,
+                       default_cuda_plugin_paths().at(0).replace_filename("device-is-lost"));
+  return cuda::create_cuda_accelerator(machine.driver.api(),
+                                       {.api = machine.cublas_lt.api(), .reason = {}})
+      .release();
+}

@@ -1,0 +1,461 @@
+#include "tests/support/fake_cuda/host_block_fixture.h"
+
+#include <setjmp.h>
+#include <ucontext.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "reprise/base/assert.h"
+
+namespace reprise::kernels::cuda {
+namespace {
+
+constexpr int kLanes = 32;
+constexpr size_t kStackBytes = size_t{128} << 10;
+// Blocks that are alive at once, where the order is not by index.
+constexpr size_t kMostAlive = 4;
+// From this priority on, a warp goes on only when no other one can.
+constexpr uint32_t kStraggler = 1U << 30;
+
+struct Group {
+  int size = 0;
+  int arrived = 0;
+  uint64_t generation = 0;
+};
+
+struct LaneWords {
+  std::array<std::array<uint32_t, 8>, kLanes> of;
+};
+
+struct Warp {
+  Group barrier{.size = kLanes};
+  uint32_t priority = 0;         // the lowest number goes first
+  bool waits_for_block = false;  // none of its lanes can run before a barrier of the block opens
+  uint64_t generation = 0;       // of the block's barriers
+  // Two of each, so that one wait per use is enough.
+  std::array<LaneWords, 2> words;
+  std::array<HostFragments, 2> fragments;
+};
+
+struct alignas(16) Sixteen {
+  std::array<char, 16> bytes;
+};
+
+struct Copy {
+  Sixteen* shared;
+  const void* from;  // nullptr: zeros
+};
+
+/// Memory that earlier kernels still write, and what will be there.
+class UnfinishedMemory {
+ public:
+  void set(std::vector<std::span<std::byte>> memory) { memory_ = std::move(memory); }
+  [[nodiscard]] bool empty() const { return memory_.empty(); }
+  void hide() {
+    final_.clear();
+    for (const std::span<std::byte> part : memory_) {
+      final_.emplace_back(part.begin(), part.end());
+      std::memset(part.data(), 0xFF, part.size());
+    }
+  }
+  void reveal() {
+    for (size_t i = 0; i < memory_.size(); ++i) {
+      for (const std::byte byte : memory_[i]) {
+        REPRISE_ASSERT(byte == std::byte{0xFF}, "a kernel wrote before it waited for earlier ones");
+      }
+      std::ranges::copy(final_[i], memory_[i].begin());
+    }
+  }
+
+ private:
+  std::vector<std::span<std::byte>> memory_;
+  std::vector<std::vector<std::byte>> final_;
+};
+
+struct Block;
+
+struct Fiber {
+  std::unique_ptr<char[]> stack = std::make_unique_for_overwrite<char[]>(kStackBytes);
+  jmp_buf state;
+  ucontext_t first;
+  bool is_made = false;
+  bool is_done = true;
+  int thread = 0;
+  int uses = 0;             // of the warp's words
+  bool has_waited = false;  // for earlier kernels
+  Block* block = nullptr;
+  Warp* warp = nullptr;
+  const Group* waits_for = nullptr;
+  uint64_t generation = 0;  // of the group it waits for
+  std::vector<Copy> copies;
+  std::deque<std::vector<Copy>> committed;
+
+  [[nodiscard]] bool can_run() const {
+    return !is_done && (waits_for == nullptr || waits_for->generation != generation);
+  }
+};
+
+struct Block {
+  uint32_t index = 0;
+  std::vector<std::unique_ptr<Fiber>> fibers;
+  std::vector<Warp> warps;
+  std::vector<Sixteen> shared;
+  Group barrier;
+  Group earlier;
+  size_t num_left = 0;  // threads
+
+  [[nodiscard]] uint64_t barriers_opened() const { return barrier.generation + earlier.generation; }
+
+  void start(const HostLaunch& launch, uint32_t block_index) {
+    index = block_index;
+    const size_t threads = launch.threads_per_block;
+    while (fibers.size() < threads) fibers.push_back(std::make_unique<Fiber>());
+    warps.assign(threads / kLanes, {});
+    for (size_t i = 0; i < threads; ++i) {
+      Fiber& fiber = *fibers[i];
+      fiber.is_done = false;
+      fiber.thread = static_cast<int>(i);
+      fiber.uses = 0;
+      fiber.has_waited = false;
+      fiber.block = this;
+      fiber.warp = &warps[i / kLanes];
+      fiber.waits_for = nullptr;
+    }
+    barrier = {.size = static_cast<int>(threads)};
+    earlier = barrier;
+    shared.resize(launch.shared_bytes / 16 + 1);
+    std::memset(static_cast<void*>(shared.data()), 0xFF, shared.size() * 16);
+    num_left = threads;
+  }
+};
+
+/// A launch in a thread of the host.
+class Grid {
+ public:
+  void run(const HostLaunch& launch, uint64_t order, const std::function<void()>& kernel) {
+    REPRISE_ASSERT(launch.threads_per_block % kLanes == 0,
+                   "{} threads are no whole warps",
+                   launch.threads_per_block);
+    launch_ = launch;
+    kernel_ = &kernel;
+    is_mixed_ = order != 0;
+    random_.seed(static_cast<uint32_t>(order));
+    const bool has_stragglers = random_() % 2 == 0;
+    steps_per_change_ = std::array{1U, 8U, 64U}[random_() % 3];
+    std::vector<uint32_t> waiting(launch.last_block - launch.first_block);
+    std::iota(waiting.begin(), waiting.end(), launch.first_block);
+    if (is_mixed_) {
+      std::ranges::shuffle(waiting, random_);
+    } else {
+      std::ranges::reverse(waiting);  // the last one is taken first
+    }
+    const size_t most_alive = is_mixed_ && unfinished_.empty() ? kMostAlive : 1;
+    while (blocks_.size() < most_alive) blocks_.push_back(std::make_unique<Block>());
+    alive_.clear();
+    while (!waiting.empty() || !alive_.empty()) {
+      while (alive_.size() < most_alive && !waiting.empty()) {
+        Block& block =
+            **std::ranges::find(blocks_, 0U, [](const auto& one) { return one->num_left; });
+        block.start(launch, waiting.back());
+        unfinished_.hide();
+        if (is_mixed_) {
+          for (Warp& warp : block.warps) warp.priority = random_() % kStraggler;
+          if (has_stragglers) block.warps[random_() % block.warps.size()].priority += kStraggler;
+        }
+        alive_.push_back(&block);
+        waiting.pop_back();
+      }
+      step();
+      std::erase_if(alive_, [](const Block* block) { return block->num_left == 0; });
+    }
+  }
+
+  [[nodiscard]] const HostLaunch& launch() const { return launch_; }
+  [[nodiscard]] Fiber& current() { return *current_; }
+  [[nodiscard]] UnfinishedMemory& unfinished() { return unfinished_; }
+
+  void wait(Group& group) {
+    if (++group.arrived == group.size) {
+      group.arrived = 0;
+      ++group.generation;
+      return;
+    }
+    current_->waits_for = &group;
+    current_->generation = group.generation;
+    leave();
+  }
+  void wait_for_earlier() {
+    REPRISE_ASSERT(!current_->has_waited, "a thread waits for earlier kernels once");
+    current_->has_waited = true;
+    Group& group = current_->block->earlier;
+    if (group.arrived + 1 == group.size) unfinished_.reveal();
+    wait(group);
+  }
+  void give_way() {
+    if (!is_mixed_) return;
+    current_->waits_for = nullptr;
+    leave();
+  }
+
+ private:
+  /// The first warp that can run goes on to where its lanes wait; at times its place among the
+  /// others changes. Source: Burckhardt et al., A Randomized Scheduler with Probabilistic
+  /// Guarantees of Finding Bugs (ASPLOS 2010); differs in that places change at random times
+  /// without end.
+  void step() {
+    turns_.clear();
+    for (Block* block : alive_) {
+      for (Warp& warp : block->warps) {
+        if (!warp.waits_for_block || warp.generation != block->barriers_opened()) {
+          turns_.push_back({block, &warp});
+        }
+      }
+    }
+    std::ranges::stable_sort(turns_, {}, [](const Turn& turn) { return turn.warp->priority; });
+    for (const Turn& turn : turns_) {
+      if (!run_warp(turn)) continue;
+      if (is_mixed_ && random_() % steps_per_change_ == 0) {
+        turn.warp->priority =
+            turn.warp->priority / kStraggler * kStraggler + random_() % kStraggler;
+      }
+      return;
+    }
+    REPRISE_ASSERT(
+        false, "{} threads of block {} wait for ever", alive_[0]->num_left, alive_[0]->index);
+  }
+
+  struct Turn {
+    Block* block;
+    Warp* warp;
+  };
+
+  /// Whether any lane could run.
+  bool run_warp(const Turn& turn) {
+    const size_t first = static_cast<size_t>(turn.warp - turn.block->warps.data()) * kLanes;
+    const uint32_t flipped = is_mixed_ ? random_() % kLanes : 0;
+    turn.warp->generation = turn.block->barriers_opened();
+    bool has_run = false;
+    for (uint32_t i = 0; i < kLanes; ++i) {
+      Fiber& fiber = *turn.block->fibers[first + (i ^ flipped)];
+      if (!fiber.can_run()) continue;
+      has_run = true;
+      resume(fiber);
+      if (fiber.is_done) --turn.block->num_left;
+    }
+    turn.warp->waits_for_block = !has_run;
+    return has_run;
+  }
+
+  static void enter();
+
+  void leave() {
+    if (_setjmp(current_->state) == 0) _longjmp(scheduler_, 1);
+  }
+
+  void resume(Fiber& fiber) {
+    current_ = &fiber;
+    if (_setjmp(scheduler_) != 0) return;
+    if (fiber.is_made) _longjmp(fiber.state, 1);
+    fiber.is_made = true;
+    getcontext(&fiber.first);
+    fiber.first.uc_stack.ss_sp = fiber.stack.get();
+    fiber.first.uc_stack.ss_size = kStackBytes;
+    fiber.first.uc_link = nullptr;
+    makecontext(&fiber.first, &Grid::enter, 0);
+    setcontext(&fiber.first);
+  }
+
+  HostLaunch launch_;
+  const std::function<void()>* kernel_ = nullptr;
+  std::vector<std::unique_ptr<Block>> blocks_;
+  std::vector<Block*> alive_;
+  UnfinishedMemory unfinished_;
+  std::vector<Turn> turns_;
+  Fiber* current_ = nullptr;
+  bool is_mixed_ = false;
+  uint32_t steps_per_change_ = 1;
+  std::mt19937
+      random_;  // neighbouring seeds give unrelated numbers, unlike those of smaller generators
+  jmp_buf scheduler_;
+};
+
+// Kernels ask for their thread without naming a grid, as they do on a GPU.
+thread_local Grid grid;
+thread_local uint64_t next_order = 0;
+thread_local std::optional<uint64_t> fixed_order;
+thread_local uint64_t bank_conflicts = 0;
+
+// A fiber runs one thread after the other.
+void Grid::enter() {
+  while (true) {
+    (*grid.kernel_)();
+    Fiber& fiber = *grid.current_;
+    REPRISE_ASSERT(
+        fiber.copies.empty() && std::ranges::all_of(fiber.committed, &std::vector<Copy>::empty),
+        "thread {} ends before its copies are there",
+        fiber.thread);
+    REPRISE_ASSERT(fiber.has_waited || !grid.launch_.must_wait,
+                   "thread {} did not wait for earlier kernels",
+                   fiber.thread);
+    fiber.committed.clear();
+    fiber.is_done = true;
+    grid.leave();
+  }
+}
+
+LaneWords& my_words() {
+  Fiber& fiber = grid.current();
+  return fiber.warp->words[static_cast<size_t>(fiber.uses++ % 2)];
+}
+
+/// The words that all lanes of the caller's warp brought.
+template <size_t kCount>
+const LaneWords& exchange(const std::array<uint32_t, kCount>& mine) {
+  LaneWords& words = my_words();
+  std::ranges::copy(mine, words.of[static_cast<size_t>(thread_index() % kLanes)].begin());
+  grid.wait(grid.current().warp->barrier);
+  return words;
+}
+
+/// The rows of four matrices of 8 x 8 elements, one from each lane.
+const LaneWords& exchange_rows(uint32_t row) {
+  REPRISE_ASSERT(row % 16 == 0 && row + 16 <= grid.launch().shared_bytes,
+                 "sixteen bytes at {} of {} bytes of shared memory",
+                 row,
+                 grid.launch().shared_bytes);
+  const Words4 words = load_words(shared_memory() + row);
+  const LaneWords& all =
+      exchange(std::array{words.word[0], words.word[1], words.word[2], words.word[3], row});
+  const auto lane = static_cast<size_t>(thread_index() % kLanes);
+  if (lane % 8 == 0) {
+    uint32_t seen = 0;
+    for (size_t i = lane; i < lane + 8; ++i) {
+      const uint32_t banks = 1U << (all.of[i][4] / 16 % 8);
+      if ((seen & banks) != 0) ++bank_conflicts;
+      seen |= banks;
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+void run_on_host(const HostLaunch& launch, const std::function<void()>& kernel) {
+  grid.run(launch, fixed_order ? *fixed_order : next_order++, kernel);
+}
+
+HostOrder::HostOrder(uint64_t number) { fixed_order = number; }
+HostOrder::~HostOrder() { fixed_order.reset(); }
+
+uint64_t take_bank_conflicts() { return std::exchange(bank_conflicts, 0); }
+
+int thread_index() { return grid.current().thread; }
+int num_threads() { return static_cast<int>(grid.launch().threads_per_block); }
+uint32_t block_index() { return grid.current().block->index; }
+uint32_t grid_size() { return grid.launch().num_blocks; }
+void sync_block() { grid.wait(grid.current().block->barrier); }
+EarlierKernelsWork::EarlierKernelsWork(std::vector<std::span<std::byte>> memory) {
+  grid.unfinished().set(std::move(memory));
+}
+EarlierKernelsWork::~EarlierKernelsWork() { grid.unfinished().set({}); }
+
+void wait_for_earlier_kernels() { grid.wait_for_earlier(); }
+void sync_warp() { grid.wait(grid.current().warp->barrier); }
+void give_way() { grid.give_way(); }
+char* shared_memory() { return grid.current().block->shared.front().bytes.data(); }
+
+uint32_t shared_address(const void* place) {
+  return static_cast<uint32_t>(static_cast<const char*>(place) - shared_memory());
+}
+
+float shuffle_xor(float value, int mask) {
+  const LaneWords& all = exchange(std::array{float_to_bits(value)});
+  return bits_to_float(all.of[static_cast<size_t>((thread_index() % kLanes) ^ mask)][0]);
+}
+
+uint64_t shuffle_xor(uint64_t value, int mask) {
+  const LaneWords& all =
+      exchange(std::array{static_cast<uint32_t>(value), static_cast<uint32_t>(value >> 32)});
+  const auto& other = all.of[static_cast<size_t>((thread_index() % kLanes) ^ mask)];
+  return (uint64_t{other[1]} << 32) | other[0];
+}
+
+bool warp_all(bool is) {
+  const LaneWords& all = exchange(std::array{is ? 1U : 0U});
+  return std::ranges::all_of(all.of, [](const auto& words) { return words[0] != 0; });
+}
+
+int shuffle_from(int value, int lane) {
+  const LaneWords& all = exchange(std::array{static_cast<uint32_t>(value)});
+  return static_cast<int>(all.of[static_cast<size_t>(lane)][0]);
+}
+
+void copy_words_async(void* shared, const void* from, bool there) {
+  Block& block = *grid.current().block;
+  auto* place = static_cast<Sixteen*>(shared);
+  REPRISE_ASSERT(place >= block.shared.data() &&
+                     place < block.shared.data() + block.shared.size() - 1 &&
+                     reinterpret_cast<uintptr_t>(shared) % 16 == 0,
+                 "a copy of 16 bytes to {} of {} bytes of shared memory",
+                 static_cast<char*>(shared) - shared_memory(),
+                 grid.launch().shared_bytes);
+  REPRISE_ASSERT(reinterpret_cast<uintptr_t>(from) % 16 == 0,
+                 "copies of 16 bytes are aligned to 16");
+  std::memset(static_cast<void*>(place), 0xFF, sizeof(Sixteen));
+  grid.current().copies.push_back({place, there ? from : nullptr});
+}
+
+void commit_copies() {
+  Fiber& fiber = grid.current();
+  fiber.committed.push_back(std::exchange(fiber.copies, {}));
+}
+
+void wait_for_copies_but(int pending) {
+  Fiber& fiber = grid.current();
+  while (fiber.committed.size() > static_cast<size_t>(pending)) {
+    for (const Copy& copy : fiber.committed.front()) {
+      if (copy.from != nullptr) {
+        std::memcpy(copy.shared, copy.from, sizeof(Sixteen));
+      } else {
+        std::memset(static_cast<void*>(copy.shared), 0, sizeof(Sixteen));
+      }
+    }
+    fiber.committed.pop_front();
+  }
+}
+
+void load_fragments(uint32_t (&words)[4], uint32_t row) {
+  const LaneWords& all = exchange_rows(row);
+  const auto lane = static_cast<size_t>(thread_index() % kLanes);
+  for (size_t i = 0; i < 4; ++i) words[i] = all.of[i * 8 + lane / 4][lane % 4];
+}
+
+void load_fragments_transposed(uint32_t (&words)[4], uint32_t row) {
+  const LaneWords& all = exchange_rows(row);
+  const auto lane = static_cast<size_t>(thread_index() % kLanes);
+  for (size_t i = 0; i < 4; ++i) {
+    const auto element = [&](size_t matrix_row) {
+      return (all.of[i * 8 + matrix_row][lane / 8] >> (lane / 4 % 2 * 16)) & 0xffffU;
+    };
+    words[i] = element(lane % 4 * 2) | (element(lane % 4 * 2 + 1) << 16);
+  }
+}
+
+const HostFragments& exchange_fragments(const std::function<void(HostFragments&)>& fill) {
+  Fiber& fiber = grid.current();
+  HostFragments& fragments = fiber.warp->fragments[static_cast<size_t>(fiber.uses++ % 2)];
+  fill(fragments);
+  grid.wait(fiber.warp->barrier);
+  return fragments;
+}
+
+}  // namespace reprise::kernels::cuda

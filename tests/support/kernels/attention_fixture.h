@@ -1,0 +1,124 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "reprise/kernels/attention/attention.h"
+#include "tests/support/kernels/kernel_test_fixture.h"
+
+/// For tests of attention kernels only.
+namespace reprise::kernels {
+
+struct Request {
+  int query;    // tokens of this step
+  int context;  // positions in the cache including them
+};
+
+struct Model {
+  int64_t kv_heads = 2;
+  int64_t group_size = 2;
+  int64_t head_dim = 32;
+  int64_t block_size = 16;
+  int64_t sliding_window = 0;
+};
+
+/// Batches over caches whose unused parts are poison.
+class AttentionTest : public KernelTest {
+ protected:
+  // One batch with its caches. Blocks of a request are scattered; cache rows that no request
+  // covers, and table entries behind the last block, are poison.
+  struct Batch {
+    Tensor q;
+    Tensor key_cache;
+    Tensor value_cache;
+    Tensor query_start_loc;
+    Tensor seq_lens;
+    Tensor block_table;
+  };
+
+  Batch make_batch(const Model& model,
+                   const std::vector<Request>& requests,
+                   int padding_tokens = 0) {
+    std::vector<int> starts = {0};
+    std::vector<int> lens;
+    int64_t max_blocks = 1;
+    int64_t num_blocks = 1;
+    for (const Request& request : requests) {
+      starts.push_back(starts.back() + request.query);
+      lens.push_back(request.context);
+      const int64_t blocks = (request.context + model.block_size - 1) / model.block_size;
+      max_blocks = std::max(max_blocks, blocks + 1);
+      num_blocks += blocks;
+    }
+    const auto num_reqs = static_cast<int64_t>(requests.size());
+    Batch batch = {
+        .q = random_strided(
+            {starts.back() + padding_tokens, model.kv_heads * model.group_size, model.head_dim}),
+        .key_cache = make({num_blocks, model.kv_heads, model.block_size, model.head_dim}),
+        .value_cache = make({num_blocks, model.kv_heads, model.block_size, model.head_dim}),
+        .query_start_loc = ints(starts),
+        .seq_lens = ints(lens),
+        // An entry that is read by mistake leads far outside the memory.
+        .block_table = ints({num_reqs, max_blocks},
+                            std::vector<int>(static_cast<size_t>(num_reqs * max_blocks), 1 << 30))};
+    std::vector<int> free_blocks(static_cast<size_t>(num_blocks));
+    std::iota(free_blocks.begin(), free_blocks.end(), 0);
+    std::shuffle(free_blocks.begin(), free_blocks.end(), random_);
+    for (int64_t r = 0; r < num_reqs; ++r) {
+      for (int64_t position = 0; position < lens[static_cast<size_t>(r)]; ++position) {
+        if (position % model.block_size == 0) {
+          set_element(batch.block_table, free_blocks.back(), r, position / model.block_size);
+          free_blocks.pop_back();
+        }
+        fill_position(batch, r, position);
+      }
+    }
+    return batch;
+  }
+
+  void fill_position(const Batch& batch, int64_t request, int64_t position) {
+    const int64_t block_size = batch.key_cache.size(2);
+    const int64_t block = int_element(batch.block_table, request, position / block_size);
+    std::normal_distribution<double> normal;
+    for (int64_t head = 0; head < batch.key_cache.size(1); ++head) {
+      for (int64_t i = 0; i < batch.key_cache.size(3); ++i) {
+        set_element(batch.key_cache, normal(random_), block, head, position % block_size, i);
+        set_element(batch.value_cache, normal(random_), block, head, position % block_size, i);
+      }
+    }
+  }
+
+  AttentionCall call_of(const Model& model, const Batch& batch, const Tensor& out) {
+    return {.q = batch.q,
+            .key_cache = batch.key_cache,
+            .value_cache = batch.value_cache,
+            .query_start_loc = batch.query_start_loc,
+            .seq_lens = batch.seq_lens,
+            .block_table = batch.block_table,
+            .out = out,
+            .scale = 1.0F / std::sqrt(static_cast<float>(model.head_dim)),
+            .sliding_window = model.sliding_window};
+  }
+
+  Tensor run(const Model& model, const Batch& batch, const AttentionRoutine* routine = nullptr) {
+    const Tensor out = make(batch.q.shape());
+    AttentionCall call = call_of(model, batch, out);
+    call.routine = routine;
+    launch_attention(stream_, kernels(), call);
+    return out;
+  }
+
+  void expect_agrees(const Model& model,
+                     const std::vector<Request>& requests,
+                     int padding_tokens = 0) {
+    const Batch batch = make_batch(model, requests, padding_tokens);
+    const Tensor out = run(model, batch);
+    const Tensor want = make_ref(batch.q.shape());
+    attention_ref(call_of(model, batch, want));
+    expect_close(out, want, 1.01 * rounding_error(dtype()), 4e-6);
+  }
+};
+
+}  // namespace reprise::kernels

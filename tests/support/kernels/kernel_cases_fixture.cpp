@@ -1,0 +1,16 @@
+#include "reprise/device/cpu/cpu_features.h"
+#include "tests/support/kernels/kernel_test_fixture.h"
+
+namespace reprise::kernels {
+
+const KernelTable& kernels_of(const KernelCase& test_case) { return kernel_table(test_case.isa); }
+
+std::vector<KernelCase> all_kernel_cases() {
+  std::vector<KernelCase> cases;
+  for (Isa isa : supported_isas(device::detect_cpu_features())) {
+    for (DType dtype : {DType::f32, DType::bf16, DType::f16}) cases.push_back({isa, dtype});
+  }
+  return cases;
+}
+
+}  // namespace reprise::kernels

@@ -1,0 +1,547 @@
+#include "tests/support/program/program_fixture.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <optional>
+#include <random>
+
+#include "reprise/program/split.h"
+#include "reprise/program/text.h"
+#include "reprise/program/verify.h"
+#include "reprise/tensor/view.h"
+
+namespace reprise::program {
+namespace {
+
+class Fingerprint {
+ public:
+  void add(uint64_t value) {
+    // The finaliser of SplitMix64.
+    value_ = (value_ ^ value) + 0x9E3779B97F4A7C15ULL;
+    value_ = (value_ ^ (value_ >> 30)) * 0xBF58476D1CE4E5B9ULL;
+    value_ = (value_ ^ (value_ >> 27)) * 0x94D049BB133111EBULL;
+    value_ ^= value_ >> 31;
+  }
+  void add(const TensorType& type) {
+    add(static_cast<uint64_t>(type.dtype));
+    for (int64_t size : type.shape.sizes()) add(static_cast<uint64_t>(size));
+  }
+  [[nodiscard]] uint64_t value() const noexcept { return value_; }
+
+ private:
+  uint64_t value_ = 0;
+};
+
+Fingerprint fingerprint_of(const OpCall& call, std::span<const Tensor> inputs) {
+  Fingerprint print;
+  print.add(static_cast<uint64_t>(call.code));
+  print.add(call.attributes.type);
+  print.add(std::bit_cast<uint32_t>(call.attributes.epsilon));
+  print.add(static_cast<uint64_t>(call.attributes.dim));
+  print.add(static_cast<uint64_t>(call.attributes.begin));
+  print.add(static_cast<uint64_t>(call.attributes.length));
+  print.add(std::bit_cast<uint32_t>(call.attributes.scale));
+  print.add(static_cast<uint64_t>(call.attributes.sliding_window));
+  print.add(static_cast<uint64_t>(call.attributes.ranks));
+  const OpSignature signature = signature_of(call);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    // What is overwritten is not read.
+    const bool is_read = inputs[i].defined() && signature.out_buffer != i;
+    print.add(is_read ? FingerprintExecutor::content(inputs[i]) : i);
+    if (inputs[i].defined()) print.add(inputs[i].type());
+  }
+  return print;
+}
+
+std::vector<Tensor> make_tensors(FingerprintExecutor& executor,
+                                 const Program& program,
+                                 const std::vector<ValueId>& ids,
+                                 const SymbolValues& values,
+                                 uint64_t seed) {
+  std::vector<Tensor> tensors;
+  for (ValueId id : ids)
+    tensors.push_back(executor.make(program.type(id).evaluate(values), ++seed));
+  return tensors;
+}
+
+// Runs whole or in pieces on equal tensors.
+template <typename Run>
+std::vector<uint64_t> fingerprints_of(const Program& program,
+                                      const SymbolValues& values,
+                                      Run&& run) {
+  FingerprintExecutor executor;
+  std::vector<ValueId> input_ids;
+  for (const ProgramInput& input : program.inputs) input_ids.push_back(input.value);
+  const std::vector<Tensor> inputs = make_tensors(executor, program, input_ids, values, 1'000);
+  const SlotTensors slots{make_tensors(executor, program, program.parameters, values, 2'000),
+                          make_tensors(executor, program, program.states, values, 3'000)};
+  std::vector<uint64_t> found;
+  for (const Tensor& output : run(inputs, slots, executor)) {
+    found.push_back(FingerprintExecutor::content(output));
+  }
+  for (const Tensor& state : slots.states) found.push_back(FingerprintExecutor::content(state));
+  return found;
+}
+
+constexpr int64_t kNumBlocks = 24;
+constexpr int64_t kBlockSize = 16;
+constexpr int64_t kMaxBlocks = 4;
+constexpr int64_t kVocab = 50;
+constexpr int64_t kMaxPosition = 64;
+
+// Adds nodes whose result types follow from the op's own rule, at several sizes at once.
+class RandomBuilder {
+ public:
+  RandomBuilder(uint32_t seed, const RandomProgramOptions& options)
+      : random_(seed), options_(options) {
+    ids_ = input("input_ids", {Symbol::num_tokens});
+    positions_ = input("positions", {Symbol::num_tokens});
+    slots_ = input("slot_mapping", {Symbol::num_tokens});
+    query_start_loc_ = input("query_start_loc", {SymInt(Symbol::num_reqs, 1, 1)});
+    seq_lens_ = input("seq_lens", {Symbol::num_reqs});
+    block_table_ = input("block_table", {Symbol::num_reqs, kMaxBlocks});
+    logits_indices_ = input("logits_indices", {Symbol::num_logits});
+    num_logits_ = input("num_logits", {1});
+  }
+
+  Program build() {
+    add(OpCode::embedding, {}, {ids_, parameter({kVocab, pick_width()})});
+    for (int step = 0; step < options_.num_steps; ++step) add_step();
+    const int num_outputs = pick(1, 3);
+    for (int i = 0; i < num_outputs; ++i) program_.outputs.push_back(pick_value());
+    return std::move(program_);
+  }
+
+ private:
+  static constexpr std::array kPoints = {
+      SymbolValues{7, 3, 2}, SymbolValues{1031, 5, 3}, SymbolValues{131, 11, 13}};
+  using Samples = std::array<Tensor, kPoints.size()>;
+
+  int pick(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
+  int64_t pick_width() { return int64_t{16} << pick(0, 2); }
+  ValueId pick_value() {
+    return pool_[static_cast<size_t>(pick(0, static_cast<int>(pool_.size()) - 1))];
+  }
+  ValueId input(std::string name, SymShape shape) {
+    return sampled(program_.add_input(std::move(name), {DType::i32, shape}));
+  }
+  ValueId parameter(SymShape shape) {
+    return sampled(program_.add_parameter({options_.dtype, shape}));
+  }
+  // Makes the dense tensors that stand for a value.
+  ValueId sampled(ValueId id) {
+    samples_.resize(program_.values.size());
+    for (size_t i = 0; i < kPoints.size(); ++i) {
+      samples_[index_of(id)][i] =
+          Tensor::borrow(program_.type(id).evaluate(kPoints[i]), nullptr, executor_);
+    }
+    return id;
+  }
+  const Shape& shape(ValueId id) { return samples_[index_of(id)][0].shape(); }
+  const SymInt& rows(ValueId id) { return program_.type(id).shape[0]; }
+
+  // The first result, which also joins the pool; nothing if the operands do not fit.
+  std::optional<ValueId> add(OpCode op,
+                             const NodeAttributes& attributes,
+                             std::vector<ValueId> inputs) {
+    Node node{.op = op, .attributes = attributes, .inputs = std::move(inputs)};
+    std::array<std::array<TensorType, kMaxOpOutputs>, kPoints.size()> types;
+    size_t num_results = 0;
+    for (size_t i = 0; i < kPoints.size(); ++i) {
+      try {
+        num_results = infer_output_types(call_at(node, i), operands(node, i), types[i]);
+      } catch (const ShapeError&) {
+        return std::nullopt;
+      }
+    }
+    for (size_t result = 0; result < num_results; ++result) {
+      ValueType type{.dtype = types[0][result].dtype};
+      for (int dim = 0; dim < types[0][result].shape.rank(); ++dim) {
+        std::array<SizeSample, kPoints.size()> sizes;
+        for (size_t i = 0; i < kPoints.size(); ++i)
+          sizes[i] = {types[i][result].shape[dim], kPoints[i]};
+        type.shape.push_back(*fit(sizes));
+      }
+      node.outputs.push_back(sampled(program_.add_value(type)));
+    }
+    const OpSignature signature = signature_of(program_, node);
+    if (signature.writes_states) {
+      for (size_t operand : signature.states) {
+        node.outputs.push_back(sampled(program_.add_next_version(node.inputs[operand])));
+      }
+    }
+    if (signature.out_buffer) {
+      node.outputs.push_back(
+          sampled(program_.add_value(program_.type(node.inputs[*signature.out_buffer]))));
+    }
+    for (size_t i = 0; is_view(node.op) && i < kPoints.size(); ++i) {
+      samples_[index_of(node.outputs[0])][i] =
+          make_view(call_at(node, i), samples_[index_of(node.inputs[0])][i]);
+    }
+    const size_t num_values =
+        node.outputs.size() - (signature.writes_states ? signature.states.size() : 0);
+    pool_.insert(pool_.end(),
+                 node.outputs.begin(),
+                 node.outputs.begin() + static_cast<std::ptrdiff_t>(num_values));
+    if (pick(0, 3) == 0) node.location = fmt::format("layers.{}", program_.nodes.size());
+    const ValueId first = node.outputs[0];
+    program_.nodes.push_back(std::move(node));
+    return first;
+  }
+  OpCall call_at(const Node& node, size_t point) const {
+    return call_of(program_, node, kPoints[point]);
+  }
+  std::vector<Tensor> operands(const Node& node, size_t point) const {
+    std::vector<Tensor> found;
+    for (ValueId id : node.inputs)
+      found.push_back(id == kNoValue ? Tensor{} : samples_[index_of(id)][point]);
+    return found;
+  }
+
+  void add_step() {
+    const ValueId x = pick_value();
+    switch (pick(0, 18)) {
+      case 0:
+        add(OpCode::rms_norm,
+            {.epsilon = pick(0, 1) == 0 ? 1e-5F : 1e-6F},
+            {x, parameter({shape(x)[-1]})});
+        return;
+      case 1:
+        (void)add_sum(x);
+        return;
+      case 2:
+        add(OpCode::silu_and_mul, {}, {x});
+        return;
+      case 3:
+      case 4:
+        (void)add_linear(x, pick_width());
+        return;
+      case 5:
+        // The indices are those of tokens.
+        if (rows(x) == SymInt(Symbol::num_tokens))
+          add(OpCode::gather_rows, {}, {x, logits_indices_});
+        return;
+      case 6:
+        add_slice(x);
+        return;
+      case 7:
+        add(OpCode::unflatten, {.length = pick(1, 4)}, {x});
+        return;
+      case 8:
+        add(OpCode::flatten, {}, {x});
+        return;
+      case 9:
+        add_lm_head(x);
+        return;
+      case 10:
+        add_normed_sum(x);
+        return;
+      case 11:
+        add(OpCode::fused_add_rms_norm,
+            {.epsilon = 1e-6F},
+            {x, alike(x), parameter({shape(x)[-1]})});
+        return;
+      case 12:
+        if (options_.fused) add_quantized(x);
+        return;
+      case 13:
+        if (options_.fused) add_fused_linear(x);
+        return;
+      case 14:
+        if (options_.collectives) add_collective(x);
+        return;
+      default:
+        add_attention_layer(x);
+    }
+  }
+  DType pick_eight_bits() { return pick(0, 1) == 0 ? DType::i8 : DType::f8e4m3; }
+  void add_quantized(ValueId x) {
+    if (shape(x).rank() != 2 || program_.type(x).dtype != options_.dtype) return;
+    const NodeAttributes dtype{.dtype = pick_eight_bits()};
+    const NodeAttributes norm{.epsilon = 1e-6F, .dtype = dtype.dtype};
+    const ValueId weight = parameter({shape(x)[1]});
+    switch (pick(0, 4)) {
+      case 0:
+        add(OpCode::quantize_static, dtype, {x, one_scale()});
+        return;
+      case 1:
+        add(OpCode::rms_norm_quant, norm, {x, weight});
+        return;
+      case 2:
+        add(OpCode::fused_add_rms_norm_quant, norm, {x, alike(x), weight});
+        return;
+      case 3:
+        add(OpCode::silu_and_mul_quant, dtype, {x});
+        return;
+      default:
+        break;
+    }
+    const std::optional<ValueId> q = add(OpCode::quantize_per_token, dtype, {x});
+    const ValueId scale = program_.nodes.back().outputs[1];
+    const ValueId eight = sampled(program_.add_parameter({dtype.dtype, {24, shape(x)[1]}}));
+    const ValueId scales = sampled(program_.add_parameter({DType::f32, {24}}));
+    add(OpCode::scaled_linear, {.dtype = options_.dtype}, {*q, scale, eight, scales, kNoValue});
+  }
+  ValueId one_scale() { return sampled(program_.add_parameter({DType::f32, {1}})); }
+  void add_fused_linear(ValueId x) {
+    if (shape(x).rank() != 2 || program_.type(x).dtype != options_.dtype) return;
+    const int64_t width = shape(x)[1];
+    switch (pick(0, 3)) {
+      case 0:
+        add(OpCode::rms_norm_linear_silu_and_mul,
+            {.epsilon = 1e-6F},
+            {x, parameter({32, width}), kNoValue, parameter({width})});
+        return;
+      case 1:
+        add(OpCode::linear_silu_and_mul, {}, {x, parameter({32, width}), parameter({32})});
+        return;
+      default:
+        add(OpCode::linear_add, {}, {x, parameter({width, width}), kNoValue, alike(x)});
+    }
+  }
+  void add_collective(ValueId x) {
+    if (shape(x).rank() != 2 || program_.type(x).dtype != options_.dtype) return;
+    const ValueId weight = parameter({shape(x)[1]});
+    switch (pick(0, 3)) {
+      case 0: {
+        const ValueId sum = *add(OpCode::all_reduce, {.ranks = 2}, {x});
+        if (pick(0, 1) == 0) add(OpCode::rms_norm, {.epsilon = 1e-6F}, {sum, weight});
+        return;
+      }
+      case 1:
+        // Rows that the ranks divide for every batch.
+        if (add(OpCode::all_gather, {.ranks = 2}, {x})) {
+          add(OpCode::reduce_scatter, {.ranks = 2}, {program_.nodes.back().outputs[0]});
+        }
+        return;
+      case 2:
+        add(OpCode::fused_all_reduce_add_rms_norm,
+            {.epsilon = 1e-6F, .ranks = 2},
+            {x, alike(x), weight});
+        return;
+      default:
+        if (add(OpCode::all_gather_linear,
+                {.ranks = 2},
+                {x, parameter({16, shape(x)[1]}), kNoValue})) {
+          add(OpCode::linear_reduce_scatter,
+              {.ranks = 2},
+              {program_.nodes.back().outputs[0], parameter({16, 16}), kNoValue});
+        }
+    }
+  }
+  // A value of the same type.
+  ValueId alike(ValueId x) {
+    std::vector<ValueId> same;
+    std::copy_if(pool_.begin(), pool_.end(), std::back_inserter(same), [&](ValueId id) {
+      return program_.type(id) == program_.type(x);
+    });
+    return same[static_cast<size_t>(pick(0, static_cast<int>(same.size()) - 1))];
+  }
+  std::optional<ValueId> add_sum(ValueId x) { return add(OpCode::add, {}, {x, alike(x)}); }
+  void add_normed_sum(ValueId x) {
+    const std::optional<ValueId> sum = add_sum(x);
+    if (sum) add(OpCode::rms_norm, {.epsilon = 1e-6F}, {*sum, parameter({shape(*sum)[-1]})});
+  }
+  std::optional<ValueId> add_linear(ValueId x, int64_t width) {
+    if (shape(x).rank() != 2 || program_.type(x).dtype != options_.dtype) return std::nullopt;
+    const ValueId weight = parameter({width, shape(x)[1]});
+    return add(OpCode::linear, {}, {x, weight, pick(0, 1) == 0 ? kNoValue : parameter({width})});
+  }
+  void add_lm_head(ValueId x) {
+    if (shape(x).rank() != 2 || program_.type(x).dtype != options_.dtype) return;
+    const ValueId weight = parameter({kVocab, shape(x)[1]});
+    if (options_.fused && pick(0, 3) == 0) {
+      add(OpCode::rms_norm_lm_head,
+          {.epsilon = 1e-6F},
+          {x, weight, num_logits_, parameter({shape(x)[1]})});
+      return;
+    }
+    add(OpCode::lm_head, {}, {x, weight, num_logits_});
+  }
+  void add_slice(ValueId x) {
+    const int dim = pick(0, shape(x).rank() - 1);
+    if (dim == 0) {  // one row is in every batch
+      add(OpCode::slice,
+          {.dim = 0, .begin = 0, .length = pick(0, 1) == 0 ? SymInt(1) : rows(x)},
+          {x});
+    } else if (shape(x)[dim] >= 2) {
+      const int64_t half = shape(x)[dim] / 2;
+      add(OpCode::slice, {.dim = dim, .begin = pick(0, 1) * half, .length = half}, {x});
+    }
+  }
+  void add_attention_layer(ValueId x) {
+    if (shape(x).rank() != 2 || rows(x) != SymInt(Symbol::num_tokens)) return;
+    if (options_.fused && pick(0, 3) == 0) {
+      add_fused_attention(x);
+      return;
+    }
+    const std::optional<ValueId> qkv = add_linear(x, 4 * 16);
+    if (!qkv) return;
+    ValueId q = heads_of(*qkv, 0, 2);
+    ValueId k = heads_of(*qkv, 2, 1);
+    const ValueId v = heads_of(*qkv, 3, 1);
+    if (pick(0, 1) == 0) {
+      const ValueId table = sampled(program_.add_parameter({DType::f32, {kMaxPosition, 16}}));
+      q = *add(OpCode::rope, {}, {q, k, positions_, table});
+      k = program_.nodes.back().outputs[1];
+    }
+    const size_t pair = pick_state_pair();
+    if (pick(0, 3) != 0) {
+      add(OpCode::kv_write, {}, {k, v, current(pair), current(pair + 1), slots_});
+    }
+    if (pick(0, 3) == 0) return;
+    // Not by add(): the type is no attribute, and nothing but attention may use it.
+    const ValueId out = sampled(program_.add_value(program_.type(q)));
+    program_.nodes.push_back({.op = OpCode::empty, .outputs = {out}});
+    add(OpCode::attention,
+        {.scale = 0.25F, .sliding_window = pick(0, 3) == 0 ? 5 : 0},
+        {q, current(pair), current(pair + 1), query_start_loc_, seq_lens_, block_table_, out});
+  }
+  // Two heads of q, one of k and of v, each of 16, as one op writes them to the cache.
+  void add_fused_attention(ValueId x) {
+    if (program_.type(x).dtype != options_.dtype) return;
+    const size_t pair = pick_state_pair();
+    const ValueId table = sampled(program_.add_parameter({DType::f32, {kMaxPosition, 16}}));
+    const bool has_norm = pick(0, 1) == 0;
+    const ValueId norm = has_norm ? parameter({16}) : kNoValue;
+    const ValueId weight = parameter({64, shape(x)[1]});
+    std::optional<ValueId> q;
+    if (pick(0, 1) == 0) {
+      std::vector<ValueId> operands = {x,
+                                       weight,
+                                       kNoValue,
+                                       positions_,
+                                       table,
+                                       current(pair),
+                                       current(pair + 1),
+                                       slots_,
+                                       norm,
+                                       norm};
+      const bool is_normed = pick(0, 1) == 0;
+      if (is_normed) operands.push_back(parameter({shape(x)[1]}));
+      q = add(is_normed ? OpCode::rms_norm_linear_rope_kv_write : OpCode::linear_rope_kv_write,
+              {.epsilon = 1e-6F, .length = 2},
+              operands);
+    } else {
+      const ValueId qkv = *add(OpCode::linear, {}, {x, weight, kNoValue});
+      q = add(OpCode::rope_kv_write,
+              {.epsilon = 1e-6F},
+              {heads_of(qkv, 0, 2),
+               heads_of(qkv, 2, 1),
+               heads_of(qkv, 3, 1),
+               positions_,
+               table,
+               current(pair),
+               current(pair + 1),
+               slots_,
+               norm,
+               norm});
+    }
+    if (pick(0, 1) == 0) return;
+    const ValueId out = sampled(program_.add_value({pick_eight_bits(), program_.type(*q).shape}));
+    program_.nodes.push_back({.op = OpCode::empty, .outputs = {out}});
+    const ValueId scale = one_scale();
+    add(OpCode::attention_quant,
+        {.scale = 0.25F},
+        {*q,
+         current(pair),
+         current(pair + 1),
+         query_start_loc_,
+         seq_lens_,
+         block_table_,
+         scale,
+         out});
+  }
+  ValueId heads_of(ValueId qkv, int64_t first, int64_t count) {
+    const ValueId part =
+        *add(OpCode::slice, {.dim = 1, .begin = first * 16, .length = count * 16}, {qkv});
+    return *add(OpCode::unflatten, {.length = count}, {part});
+  }
+  size_t pick_state_pair() {
+    const auto num_pairs = static_cast<int>(program_.states.size() / 2);
+    const int pair = pick(0, std::min(num_pairs, 2));
+    if (pair == num_pairs) {
+      const ValueType type{options_.dtype, {kNumBlocks, 1, kBlockSize, 16}};
+      (void)sampled(program_.add_state(type));
+      (void)sampled(program_.add_state(type));
+    }
+    return 2 * static_cast<size_t>(pair);
+  }
+  ValueId current(size_t slot) { return program_.final_states[slot]; }
+
+  std::mt19937 random_;
+  RandomProgramOptions options_;
+  FingerprintExecutor executor_;
+  Program program_;
+  std::vector<Samples> samples_;  // by value
+  std::vector<ValueId> pool_;     // activations
+  ValueId ids_{}, positions_{}, slots_{}, query_start_loc_{}, seq_lens_{}, block_table_{};
+  ValueId logits_indices_{}, num_logits_{};
+};
+
+}  // namespace
+
+Tensor FingerprintExecutor::make(const TensorType& type, uint64_t seed) {
+  cells_.push_back(seed);
+  return Tensor::borrow(type, &cells_.back(), *this);
+}
+
+void FingerprintExecutor::execute(const OpCall& call,
+                                  std::span<const Tensor> inputs,
+                                  std::span<Tensor> outputs) {
+  ++num_ops_;
+  std::array<TensorType, kMaxOpOutputs> types;
+  const size_t num_outputs = infer_output_types(call, inputs, types);
+  ASSERT_EQ(outputs.size(), num_outputs);
+  Fingerprint print = fingerprint_of(call, inputs);
+  for (size_t i = 0; i < num_outputs; ++i) {
+    print.add(i);
+    outputs[i] = make(types[i], print.value());
+    if (is_view(call.code)) {
+      outputs[i] = outputs[i].with_layout(types[i].shape, make_view(call, inputs[0]).strides(), 0);
+    }
+  }
+  const OpSignature signature = signature_of(call);
+  const auto overwrite = [&](size_t operand) {
+    print.add(operand);
+    *inputs[operand].data_as<uint64_t>() = print.value();
+  };
+  if (signature.writes_states)
+    std::for_each(signature.states.begin(), signature.states.end(), overwrite);
+  if (signature.out_buffer) overwrite(*signature.out_buffer);
+}
+
+std::vector<uint64_t> fingerprints(const Program& program, const SymbolValues& values) {
+  return fingerprints_of(
+      program, values, [&](const auto& inputs, const auto& slots, auto& executor) {
+        return Interpreter(program).run(inputs, slots, values, executor);
+      });
+}
+
+std::vector<uint64_t> split_fingerprints(const Program& program,
+                                         std::span<const OpCode> splitting_ops,
+                                         const SymbolValues& values) {
+  return fingerprints_of(
+      program, values, [&](const auto& inputs, const auto& slots, auto& executor) {
+        const SplitProgram pieces =
+            split(program, std::vector<OpCode>(splitting_ops.begin(), splitting_ops.end()));
+        return SplitInterpreter(pieces).run(inputs, slots, values, executor);
+      });
+}
+
+Program random_program(uint32_t seed, const RandomProgramOptions& options) {
+  return RandomBuilder(seed, options).build();
+}
+
+Program program_of(const std::string& text) {
+  Program program = parse(text);
+  const std::optional<std::string> violation = verify(program);
+  EXPECT_EQ(violation.value_or(""), "");
+  return program;
+}
+
+}  // namespace reprise::program
