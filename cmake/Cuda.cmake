@@ -73,6 +73,7 @@ ${ARG_SYMBOL}:
 .popsection
 )\");
 ")
-  set_source_files_properties(${holder} PROPERTIES OBJECT_DEPENDS ${image} GENERATED TRUE)
+  set_source_files_properties(${holder} PROPERTIES OBJECT_DEPENDS ${image} GENERATED TRUE
+                              SKIP_PRECOMPILE_HEADERS TRUE)
   target_sources(${ARG_TARGET} PRIVATE ${holder})
 endfunction()

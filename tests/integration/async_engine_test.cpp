@@ -17,6 +17,7 @@
 #include "reprise/tokenizer/tokenizer.h"
 #include "tests/integration/tiny_engine.h"
 #include "tests/support/fake_device/fake_device.h"
+#include "tests/support/source_dir.h"
 
 // Requests from many threads through the bundled model. What is expected of a request is always
 // what LLM::generate, or a core of its own, says for the same prompt alone.
@@ -43,7 +44,7 @@ constexpr int kLess = 1;
 #endif
 
 std::filesystem::path model_folder() {
-  return std::filesystem::path(REPRISE_SOURCE_DIR) / "models/reprise-tiny";
+  return std::filesystem::path(source_dir()) / "models/reprise-tiny";
 }
 
 EngineArgs arguments() {

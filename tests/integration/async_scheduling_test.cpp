@@ -15,6 +15,7 @@
 #include "reprise/structured_output/token_constraint.h"
 #include "reprise/tokenizer/tokenizer.h"
 #include "tests/integration/tiny_engine.h"
+#include "tests/support/source_dir.h"
 
 // Steps scheduled while the one before is computed, on another thread. The oracle is the same load
 // without that: nothing that any request is told may differ.
@@ -37,7 +38,7 @@ constexpr int kLess = 1;
 enum class Scheduling : uint8_t { sync, async };
 
 std::filesystem::path model_folder() {
-  return std::filesystem::path(REPRISE_SOURCE_DIR) / "models/reprise-tiny";
+  return std::filesystem::path(source_dir()) / "models/reprise-tiny";
 }
 
 /// Each token is of another class than the one before, and after some of them the answer is

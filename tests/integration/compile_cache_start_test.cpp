@@ -11,6 +11,7 @@
 
 #include "reprise/api/llm.h"
 #include "reprise/device/cpu/cpu_features.h"
+#include "tests/support/source_dir.h"
 
 // Engines that start with, without and in spite of a compile cache. What they say must never depend
 // on it; that the store itself survives crashes and races is for src/reprise/compile/cache.
@@ -34,7 +35,7 @@ class CompileCacheStart : public ::testing::Test {
 
   EngineArgs arguments() const {
     EngineArgs args;
-    args.model = fs::path(REPRISE_SOURCE_DIR) / "models/reprise-tiny";
+    args.model = fs::path(source_dir()) / "models/reprise-tiny";
     args.max_num_seqs = 4;
     args.max_num_batched_tokens = 32;
     args.max_model_len = 128;

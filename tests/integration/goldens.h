@@ -11,6 +11,7 @@
 #include "reprise/weights/convert.h"
 #include "reprise/weights/model_directory.h"
 #include "reprise/weights/safetensors.h"
+#include "tests/support/source_dir.h"
 
 /// What Transformers computed for one tiny checkpoint; see tests/goldens/README.md.
 namespace reprise::testing {
@@ -33,7 +34,7 @@ inline constexpr std::array kGoldenModels = {
     "tiny-llama", "tiny-llama-tied", "tiny-llama3", "tiny-mistral", "tiny-qwen2", "tiny-qwen3"};
 
 inline std::filesystem::path golden_folder(const std::string& model) {
-  return std::filesystem::path(REPRISE_SOURCE_DIR) / "tests" / "goldens" / model;
+  return std::filesystem::path(source_dir()) / "tests" / "goldens" / model;
 }
 
 inline std::vector<float> read_floats(const weights::SafetensorsFile& file,

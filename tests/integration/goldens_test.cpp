@@ -7,6 +7,7 @@
 #include "reprise/api/llm.h"
 #include "tests/integration/goldens.h"
 #include "tests/integration/tiny_engine.h"
+#include "tests/support/source_dir.h"
 
 // Logits and greedy tokens against Hugging Face Transformers. Figures that a test measures are
 // printed as "[measured]" lines and recorded as properties of the test.
@@ -285,8 +286,7 @@ INSTANTIATE_TEST_SUITE_P(models,
 // those of real text. The reference is this engine in f32, which the tests above tie to
 // Transformers.
 TEST(TrainedModel, greedy_tokens_of_bf16_are_those_of_f32_wherever_the_margin_decides) {
-  const std::filesystem::path folder =
-      std::filesystem::path(REPRISE_SOURCE_DIR) / "models/reprise-tiny";
+  const std::filesystem::path folder = std::filesystem::path(source_dir()) / "models/reprise-tiny";
   const kernels::Isa isa = kernels::best_isa(device::detect_cpu_features());
   api::LLM llm({.model = folder, .dtype = "float32", .max_model_len = 256, .enforce_eager = true});
   std::ifstream problems(folder / "eval" / "problems.jsonl");

@@ -10,6 +10,7 @@
 #include "reprise/runner/model_runner.h"
 #include "reprise/tokenizer/tokenizer.h"
 #include "tests/integration/allocation_count.h"
+#include "tests/support/source_dir.h"
 
 // The bundled model through the public API. What the model says is never written down here: it may
 // be trained again, and every promise below holds for any text.
@@ -33,7 +34,7 @@ const std::vector<std::string> kPrompts = {
 
 EngineArgs arguments(const std::string& mode = "FULL_AND_PIECEWISE") {
   EngineArgs args;
-  args.model = std::filesystem::path(REPRISE_SOURCE_DIR) / "models/reprise-tiny";
+  args.model = std::filesystem::path(source_dir()) / "models/reprise-tiny";
   // Small limits: fewer and smaller graphs, and prompts that have to be cut.
   args.max_num_seqs = 8;
   args.max_num_batched_tokens = 64;

@@ -7,6 +7,7 @@
 
 #include "reprise/api/async_engine.h"
 #include "reprise/api/llm.h"
+#include "tests/support/source_dir.h"
 
 // What comes out of the bundled model with cached prefixes is what comes out without, to the last
 // bit of every log-probability, in each mode.
@@ -21,7 +22,7 @@ constexpr int kBlockSize = 16;
 
 EngineArgs arguments(const std::string& mode, bool enable_prefix_caching) {
   EngineArgs args;
-  args.model = std::filesystem::path(REPRISE_SOURCE_DIR) / "models/reprise-tiny";
+  args.model = std::filesystem::path(source_dir()) / "models/reprise-tiny";
   args.enable_prefix_caching = enable_prefix_caching;
   args.max_num_seqs = 4;
   args.max_num_batched_tokens = 32;

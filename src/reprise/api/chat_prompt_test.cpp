@@ -5,13 +5,14 @@
 #include <algorithm>
 
 #include "reprise/base/error.h"
+#include "tests/support/source_dir.h"
 
 namespace reprise::api {
 namespace {
 
 const tokenizer::Tokenizer& bundled_tokenizer() {
   static const tokenizer::Tokenizer tokenizer =
-      tokenizer::Tokenizer::load(std::string(REPRISE_SOURCE_DIR) + "/models/reprise-tiny");
+      tokenizer::Tokenizer::load(source_dir() + "/models/reprise-tiny");
   return tokenizer;
 }
 

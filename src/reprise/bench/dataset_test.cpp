@@ -7,12 +7,13 @@
 #include <set>
 
 #include "reprise/base/error.h"
+#include "tests/support/source_dir.h"
 
 namespace reprise::bench {
 namespace {
 
 const std::filesystem::path kModel =
-    std::filesystem::path(REPRISE_SOURCE_DIR) / "models" / "reprise-tiny";
+    std::filesystem::path(source_dir()) / "models" / "reprise-tiny";
 
 class DatasetTest : public testing::Test {
  protected:

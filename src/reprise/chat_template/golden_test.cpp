@@ -9,13 +9,13 @@
 
 #include "reprise/base/json.h"
 #include "reprise/chat_template/chat_template.h"
+#include "tests/support/source_dir.h"
 
 namespace reprise::chat_template {
 namespace {
 
 std::string read_file(const std::string& name) {
-  const std::string path =
-      std::string(REPRISE_SOURCE_DIR) + "/tests/goldens/chat_templates/" + name;
+  const std::string path = source_dir() + "/tests/goldens/chat_templates/" + name;
   std::ifstream file(path, std::ios::binary);
   EXPECT_TRUE(file.good()) << path;
   std::stringstream content;

@@ -11,6 +11,7 @@
 #include "reprise/base/error.h"
 #include "reprise/tokenizer/text_file.h"
 #include "reprise/tokenizer/tokenizer.h"
+#include "tests/support/source_dir.h"
 
 namespace reprise::tokenizer {
 namespace {
@@ -31,7 +32,7 @@ Failure failure_of(std::string_view text) {
 
 std::string fixture(std::string_view kind) {
   return read_text_file(
-      fmt::format("{}/tests/goldens/tokenizers/{}.tokenizer.json", REPRISE_SOURCE_DIR, kind));
+      fmt::format("{}/tests/goldens/tokenizers/{}.tokenizer.json", source_dir(), kind));
 }
 
 /// A small sound file with `patch` (RFC 7386) applied.

@@ -13,6 +13,7 @@
 #include "reprise/tokenizer/text_file.h"
 #include "reprise/tokenizer/tokenizer.h"
 #include "reprise/tokenizer/utf8.h"
+#include "tests/support/source_dir.h"
 
 namespace reprise::tokenizer {
 namespace {
@@ -20,7 +21,7 @@ namespace {
 using Ids = std::vector<int32_t>;
 
 std::string fixture(std::string_view kind, std::string_view suffix) {
-  return fmt::format("{}/tests/goldens/tokenizers/{}.{}", REPRISE_SOURCE_DIR, kind, suffix);
+  return fmt::format("{}/tests/goldens/tokenizers/{}.{}", source_dir(), kind, suffix);
 }
 
 /// FNV-1a over whole ids, as in the script.

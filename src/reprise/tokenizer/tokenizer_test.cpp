@@ -9,6 +9,7 @@
 #include "reprise/base/json.h"
 #include "reprise/tokenizer/incremental_detokenizer.h"
 #include "reprise/tokenizer/text_file.h"
+#include "tests/support/source_dir.h"
 
 namespace reprise::tokenizer {
 namespace {
@@ -17,13 +18,12 @@ using Ids = std::vector<int32_t>;
 
 Tokenizer load_fixture(std::string_view kind, TokenizerConfig config = {}) {
   const auto path =
-      fmt::format("{}/tests/goldens/tokenizers/{}.tokenizer.json", REPRISE_SOURCE_DIR, kind);
+      fmt::format("{}/tests/goldens/tokenizers/{}.tokenizer.json", source_dir(), kind);
   return Tokenizer::from_json(read_text_file(path), path, std::move(config));
 }
 
 Json golden_cases(std::string_view kind) {
-  const auto path =
-      fmt::format("{}/tests/goldens/tokenizers/{}.golden.json", REPRISE_SOURCE_DIR, kind);
+  const auto path = fmt::format("{}/tests/goldens/tokenizers/{}.golden.json", source_dir(), kind);
   return parse_json(read_text_file(path), path)["cases"];
 }
 
@@ -117,10 +117,9 @@ TEST(Tokenizer, refuses_a_text_beyond_the_limit) {
 }
 
 TEST(Tokenizer, skips_a_special_token_that_normalization_changes) {
-  Json json =
-      parse_json(read_text_file(fmt::format("{}/tests/goldens/tokenizers/llama2.tokenizer.json",
-                                            REPRISE_SOURCE_DIR)),
-                 "llama2");
+  Json json = parse_json(read_text_file(fmt::format(
+                             "{}/tests/goldens/tokenizers/llama2.tokenizer.json", source_dir())),
+                         "llama2");
   for (Json& token : json["added_tokens"]) token["normalized"] = true;
   const Tokenizer tokenizer = Tokenizer::from_json(json.dump());
   const Ids ids = {

@@ -12,6 +12,7 @@
 #include "reprise/weights/expected_tensors.h"
 #include "reprise/weights/generation_config.h"
 #include "reprise/weights/model_config.h"
+#include "tests/support/source_dir.h"
 
 namespace reprise::weights {
 namespace {
@@ -21,7 +22,7 @@ using ::testing::IsEmpty;
 
 class ShippedModel : public ::testing::TestWithParam<const char*> {
  protected:
-  ModelDirectory directory_{std::filesystem::path(REPRISE_SOURCE_DIR) / GetParam()};
+  ModelDirectory directory_{std::filesystem::path(source_dir()) / GetParam()};
 };
 
 TEST_P(ShippedModel, loads_without_warnings_and_holds_finite_numbers) {
@@ -50,7 +51,7 @@ INSTANTIATE_TEST_SUITE_P(Models,
                                            "tests/goldens/tiny-qwen3"));
 
 TEST(ShippedModels, recommend_how_reprise_tiny_is_sampled) {
-  const ModelDirectory directory(std::filesystem::path(REPRISE_SOURCE_DIR) / "models/reprise-tiny");
+  const ModelDirectory directory(std::filesystem::path(source_dir()) / "models/reprise-tiny");
   const GenerationConfig config = load_generation_config(directory);
   EXPECT_THAT(config.eos_token_ids, ElementsAre(2, 0));
   EXPECT_EQ(config.do_sample, false);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "reprise/compile/codegen/nvrtc/nvrtc_compiler.h"
+#include "tests/support/source_dir.h"
 
 namespace reprise::compile {
 namespace {
@@ -116,7 +117,7 @@ std::string compile_on_host(const std::string& source) {
                                 "-ffp-contract=off",
                                 "-fPIC",
                                 "-shared",
-                                "-I" REPRISE_SOURCE_DIR "/src",
+                                "-I" + source_dir() + "/src",
                                 file.string(),
                                 "-o",
                                 object.string()});
