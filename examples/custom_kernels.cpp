@@ -1,8 +1,8 @@
-// Own kernels, captured and replayed: dispatcher, wrapper and device without any model code.
+// Captures and replays your own kernels: dispatcher, wrapper and device without any model code.
 //
-// The "model" has two kernels over a batch of numbers: y = x * x, then y = y + position. Everything
-// a graph reads from step to step lies in persistent buffers that are filled before each step;
-// kernel arguments are bound when the graph is recorded and never change.
+// The "model" has two kernels over a batch of numbers: y = x * x, then y = y + position. A graph
+// reads its input from persistent buffers, which are filled before each step. The arguments of a
+// kernel are bound when the graph is recorded and never change.
 #include <fmt/format.h>
 
 #include <array>
@@ -39,7 +39,8 @@ void add_position(const void* args, device::BlockRange blocks) noexcept {
 constexpr device::Kernel kSquare{.name = "square", .cpu = square};
 constexpr device::Kernel kAddPosition{.name = "add_position", .cpu = add_position};
 
-// Tensors carry the executor that runs ops on them. Own kernels need none.
+// A tensor needs an executor that runs ops on it. This example calls no ops, so its executor does
+// nothing.
 class NoOps final : public OpExecutor {
  public:
   void execute(const OpCall&, std::span<const Tensor>, std::span<Tensor>) override {}
@@ -52,7 +53,7 @@ class SquareModel {
         x_(device.allocate(kMaxTokens * sizeof(float))),
         y_(device.allocate(kMaxTokens * sizeof(float))) {}
 
-  // The forward for a padded number of tokens. Runs eagerly, or is recorded: it cannot tell.
+  // The forward for a padded number of tokens. The same code runs eagerly and is recorded.
   void forward(cudagraph::ForwardContext& context) {
     const auto tokens = static_cast<uint32_t>(context.descriptor.num_tokens);
     launch(*context.stream, kSquare, tokens, {x(), y()}, x());
@@ -67,7 +68,7 @@ class SquareModel {
   }
 
  private:
-  // The uses are what barriers between launches are derived from.
+  // A launch names the memory that it reads and writes. Barriers between launches come from this.
   void launch(device::Stream& stream,
               const device::Kernel& kernel,
               uint32_t num_blocks,
@@ -118,7 +119,8 @@ int main() {
     model.stream().synchronize();
   };
 
-  // Start-up: every key of the plan is recorded once, largest first; then the permission is sealed.
+  // Start-up: every key of the capture plan is recorded once, the largest first. Then the
+  // permission to capture is sealed.
   const cudagraph::CaptureReport report = cudagraph::run_capture_session(
       dispatcher,
       permission,

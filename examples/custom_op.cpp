@@ -1,6 +1,6 @@
 // An op of your own in a compiled model: its schema, its kernel, its shape function, and a name
-// that `splitting_ops` may list. Here: a clip that must stay outside graphs, as a library call
-// would.
+// that `splitting_ops` may list. The op of this example clips numbers. It stays outside graphs,
+// like a library call that cannot be captured.
 #include <algorithm>
 #include <cstdio>
 #include <memory>
@@ -21,7 +21,7 @@ using namespace reprise;
 
 namespace {
 
-// The kernel: one block per row. Arguments are copied when a launch is recorded.
+// The kernel of the op: one block per row. Its arguments are copied when a launch is recorded.
 struct alignas(16) ClipArguments {
   const float* x;
   float* out;
@@ -62,7 +62,7 @@ int main() {
   const auto isa = kernels::best_isa(device::detect_cpu_features());
   kernels::EagerExecutor executor(*stream, *pool, kernels::kernel_table(isa));
 
-  // A model with the op in its middle.
+  // A model that uses the op between two other ops.
   std::vector<float> weights(64 * 64 + 64, 0.125F);
   const Tensor matrix = Tensor::borrow({DType::f32, {64, 64}}, weights.data(), executor);
   const Tensor norm = Tensor::borrow({DType::f32, {64}}, weights.data() + 64 * 64, executor);
@@ -72,7 +72,7 @@ int main() {
     return std::vector{ops::rms_norm(ops::add(in[0], clipped), norm, 1e-5F)};
   };
 
-  // Traced once for any number of rows, cut at the op, optimised.
+  // The model is traced once for any number of rows, split at the op, and rewritten by passes.
   program::TraceSignature signature;
   signature.inputs = {{"x", {DType::f32, {program::Symbol::num_tokens, 64}}}};
   signature.parameter_memory = {matrix.extent(), norm.extent()};
@@ -88,7 +88,7 @@ int main() {
                 program::print(pieces.programs[piece.program]).c_str());
   }
 
-  // The model itself, and its pieces.
+  // The model's own code and the compiled pieces must give the same result.
   std::vector<float> x(3 * 64);
   for (size_t i = 0; i < x.size(); ++i) x[i] = static_cast<float>(i % 7) - 3.0F;
   const std::vector<Tensor> inputs = {Tensor::borrow({DType::f32, {3, 64}}, x.data(), executor)};

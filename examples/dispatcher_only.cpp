@@ -1,5 +1,5 @@
-// The dispatcher alone: integers in, decision out. Links reprise_cudagraph_dispatch and nothing
-// else, so it can stand in front of anybody's own graphs.
+// The dispatcher alone: integers in, decision out. It links only reprise_cudagraph_dispatch, so it
+// works with graphs of any engine.
 #include <fmt/format.h>
 
 #include "reprise/config/resolution.h"
@@ -8,8 +8,8 @@
 using namespace reprise::cudagraph;
 
 int main() {
-  // What is wanted, and what the attention backend can do. The policy answers with a mode and
-  // reasons.
+  // The inputs are the mode that the user asks for and the support of the attention backend. The
+  // result is a mode, with reasons.
   ResolutionInputs inputs;
   inputs.compilation.cudagraph_mode = CudagraphMode::FULL;
   inputs.attention = {{"MY_ATTENTION", AttentionCGSupport::UNIFORM_SINGLE_TOKEN_DECODE}};
@@ -29,7 +29,7 @@ int main() {
                to_string(group.mode),
                group.uniform ? "uniform decode" : "mixed");
     for (const BatchDescriptor& key : group.descriptors) {
-      // Your capture goes here; a key that fails is retired and its batches take the next one.
+      // Your capture goes here. If it fails, retire the key: its batches use the next larger key.
       if (key.num_tokens == 48) {
         dispatcher.retire(group.mode, key, "capture failed in this example");
       } else {

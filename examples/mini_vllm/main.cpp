@@ -1,4 +1,4 @@
-// Prints the figures of the lesson; mini_vllm_test.cpp checks them.
+// Prints the numbers of the lesson. mini_vllm_test.cpp checks them.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

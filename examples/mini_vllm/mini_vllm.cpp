@@ -29,8 +29,8 @@ void scale_add(const void* args, device::BlockRange blocks) noexcept {
 
 constexpr device::Kernel kScaleAdd{.name = "scale_add", .cpu = scale_add};
 
-// One call of a wrapper: a capture when the shape is new (which records and does not run), a
-// replay.
+// Calls a wrapper. If the shape is new, the wrapper first captures, which records the ops and does
+// not run them. Then it replays.
 void capture_then_replay(cudagraph::CudagraphWrapper& wrapper,
                          cudagraph::CapturePermission& permission,
                          Machine& machine,
@@ -41,8 +41,8 @@ void capture_then_replay(cudagraph::CudagraphWrapper& wrapper,
   const std::array inputs{machine.values(count)};
   std::vector<Tensor> outputs;
   if (!wrapper.has(context.descriptor)) {
-    // A server would do this before it opens its doors, for every size of the ladder. Split points
-    // run while a capture records, so what they did to the buffer is undone.
+    // A server would capture every size at start-up, before it accepts requests. Split points run
+    // while a capture records, so the buffer gets its content back afterwards.
     const Values input = machine.read(count);
     permission.open();
     wrapper(context, inputs, outputs);

@@ -12,16 +12,16 @@
 #include "reprise/device/device.h"
 #include "reprise/tensor/op.h"
 
-/// The ideas of CUDA graphs at the size of a lesson, over the real device, wrapper and ladders. A
-/// model is a list of operations on one row of numbers; what is counted are launches, not time.
+/// A small lesson on CUDA graphs, over the real device, wrapper and capture sizes. A model is a
+/// list of operations on one row of numbers. The lesson counts launches, not time.
 ///
 /// Source: the mini_vllm of the course "vLLM Mastery", phase 05 (GraphRunner, PiecewiseGraphRunner,
-/// LaunchCounter, labs 01, 02 and 05). Differs in that replay is a real replay: nothing is
-/// recomputed.
+/// LaunchCounter, labs 01, 02 and 05). Differs in that a replay here really replays a graph and
+/// computes nothing again.
 namespace mini_vllm {
 
-/// values = values * scale + offset, as one kernel launch. An op that is not capturable stands for
-/// attention: it has to run eagerly between graphs.
+/// Computes values = values * scale + offset, as one kernel launch. An op that is not capturable
+/// plays the role of attention: it runs eagerly between graphs.
 struct Op {
   float scale = 1;
   float offset = 0;
@@ -30,14 +30,15 @@ struct Op {
 
 using Values = std::vector<float>;
 
-/// A device with one persistent buffer, where all ops work in place.
+/// A device with one persistent buffer. All ops work in place on this buffer.
 class Machine {
  public:
   static constexpr int32_t kMaxValues = 1024;
 
   Machine();
 
-  /// Launches so far: eager kernels, and one for each graph however many kernels it holds.
+  /// Launches so far. An eager kernel counts as one, and a graph counts as one, however many
+  /// kernels it holds.
   [[nodiscard]] uint64_t launches() const { return stream_->counters().submissions(); }
 
   void launch(const Op& op, int32_t count);
@@ -46,7 +47,7 @@ class Machine {
 
   [[nodiscard]] reprise::device::Device& device() { return *device_; }
   [[nodiscard]] reprise::device::Stream& stream() { return *stream_; }
-  /// The buffer as graphs see it.
+  /// The first `count` values of the buffer, as a tensor.
   [[nodiscard]] reprise::Tensor values(int32_t count);
 
  private:
@@ -62,7 +63,7 @@ class Machine {
   NoOps no_ops_;
 };
 
-/// Every op is one launch.
+/// Runs the ops eagerly: every op is one launch.
 Values run_eager(Machine& machine, std::span<const Op> ops, const Values& x);
 
 /// One graph per input shape: the first call of a shape captures, every call replays. The input is
@@ -73,7 +74,8 @@ class GraphRunner {
   GraphRunner(Machine& machine, std::vector<Op> ops);
 
   Values operator()(const Values& x);
-  /// Replays a known shape without copying an input: what a caller gets who forgets the copy.
+  /// Replays a known shape without copying an input first. The result shows what happens when the
+  /// copy is forgotten.
   Values replay_what_lies_there(int32_t count);
 
   [[nodiscard]] size_t num_captured() const { return wrapper_.counters().captures; }
@@ -86,14 +88,15 @@ class GraphRunner {
 };
 
 /// Like GraphRunner, but the capture ends before each op that is not capturable and begins again
-/// after it: one graph per run of capturable ops, and the others launched between them.
+/// after it. The result is one graph per run of capturable ops; the other ops are launched between
+/// the graphs.
 class PiecewiseGraphRunner {
  public:
   PiecewiseGraphRunner(Machine& machine, std::vector<Op> ops);
 
   Values operator()(const Values& x);
 
-  /// Graphs of one shape; 0 before its first call.
+  /// Number of graphs of one shape; 0 before the first call with this shape.
   [[nodiscard]] size_t num_graphs(int32_t count) const;
 
  private:
@@ -103,7 +106,7 @@ class PiecewiseGraphRunner {
   reprise::cudagraph::CudagraphWrapper wrapper_;
 };
 
-/// Maximal runs of ops that are all capturable, or all not: {first op, number of ops}.
+/// The longest possible run of ops that are all capturable, or all not capturable.
 struct OpRun {
   size_t begin = 0;
   size_t length = 0;
@@ -117,8 +120,8 @@ struct OpRun {
 /// of 16.
 [[nodiscard]] std::vector<int32_t> capture_ladder(int32_t max_size);
 
-/// Costs of a program of `num_ops` kernels, in launches. The first call of a shape pays
-/// `capture_cost` (which includes its own work), later ones are one launch.
+/// The cost of a model of `num_ops` kernels, in launches. The first call of a shape costs
+/// `capture_cost`, which includes the work of that call. Each later call costs one launch.
 struct LaunchArithmetic {
   int64_t num_ops = 1;
   int64_t capture_cost = 1;
@@ -127,15 +130,15 @@ struct LaunchArithmetic {
   [[nodiscard]] int64_t replayed(int64_t calls) const {
     return calls == 0 ? 0 : capture_cost + (calls - 1);
   }
-  /// The first number of calls after which graphs have cost less; nothing if that never happens.
+  /// The smallest number of calls after which graphs have cost less; empty if there is none.
   [[nodiscard]] std::optional<int64_t> break_even_calls() const;
-  /// How many times fewer launches; tends to num_ops.
+  /// Eager launches divided by launches with graphs. The ratio tends to num_ops.
   [[nodiscard]] double gain(int64_t calls) const {
     return static_cast<double>(eager(calls)) / static_cast<double>(replayed(calls));
   }
 };
 
-/// What fewer launches make of the time when only `launch_share` of it was launching (Amdahl).
+/// The speed-up by fewer launches if `launch_share` of the time was launching (Amdahl's law).
 [[nodiscard]] double speedup(double launch_share, int64_t num_ops);
 
 }  // namespace mini_vllm

@@ -65,7 +65,7 @@ TEST(GraphRunner, reads_its_static_buffer_and_not_the_callers_memory) {
   GraphRunner runner(machine, {{.scale = 2}});
   Values x = {1, 2};
   runner(x);
-  x = {100, 200};  // without a copy into the static buffer nobody sees this
+  x = {100, 200};  // the graph does not see this, because x is not copied into its buffer
   EXPECT_EQ(runner.replay_what_lies_there(2), (Values{4, 8}));
 }
 
@@ -177,7 +177,7 @@ TEST(LaunchArithmetic, is_what_the_launch_counter_measures) {
   Machine machine;
   const std::vector<Op> ops = some_ops(12);
   GraphRunner runner(machine, ops);
-  runner({1});  // captured: from here on a call is one launch
+  runner({1});  // captures, so that each later call is one launch
   const LaunchArithmetic costs{.num_ops = 12, .capture_cost = 1};
   const uint64_t eager = launches_of(machine, [&] {
     for (int i = 0; i < 5; ++i) run_eager(machine, ops, {1});
