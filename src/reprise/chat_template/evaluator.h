@@ -11,25 +11,25 @@
 
 namespace reprise::chat_template {
 
-/// Variables of one scope. A scope is a loop body, a macro call, a block that captures; `if` is
-/// none. Macros keep the scope they were defined in.
+/// Variables of one scope. A loop body, a macro call and a capturing block are scopes; `if` is not.
+/// A macro keeps the scope in which it was defined.
 struct Frame {
   std::shared_ptr<Frame> parent;
   std::vector<std::pair<ast::NameId, Value>> variables;
 
   [[nodiscard]] const Value* find_here(ast::NameId name) const;
-  /// Here or in an enclosing scope.
+  /// Finds the variable in this scope or in an enclosing one.
   [[nodiscard]] const Value* find(ast::NameId name) const;
   void set(ast::NameId name, Value value);
 };
 
-/// What a macro value is: its text and the scope it closes over.
+/// A macro as a value: its function and the scope that it closes over.
 struct MacroClosure {
   const ast::Function* function;  // the Template's, which outlives the render
   std::shared_ptr<Frame> frame;
 };
 
-/// Runs one template once. Not reusable, one thread.
+/// Runs one template once, on one thread.
 class Evaluator {
  public:
   Evaluator(const ast::Template& tree, Sandbox& sandbox) : tree_(tree), sandbox_(sandbox) {}
@@ -62,6 +62,8 @@ class Evaluator {
   Flow exec_node(const ast::Break&) { return Flow::broken; }
   Flow exec_node(const ast::Continue&) { return Flow::continued; }
   Flow exec_iteration(const ast::For& node, const Value& loop, const Value& item);
+  /// The value of `filter` applied to `text`, the text of the enclosing block.
+  Value filter_block(const ast::Expr& filter, Value text);
   void emit(std::string_view text);
   void assign(const ast::Target& target, const Value& value);
 
@@ -96,8 +98,9 @@ class Evaluator {
   Sandbox& sandbox_;
   std::shared_ptr<Frame> frame_ = std::make_shared<Frame>();
   std::string* out_ = nullptr;
-  Value block_text_;  // what a filter without subject filters
-  // Scopes that macros closed over; a macro stored in its own scope is a circle to cut at the end.
+  Value block_text_;  // the subject of a filter that names none
+  // The scopes that macros close over. A macro that is stored in its own scope forms a cycle, which
+  // the destructor breaks.
   std::vector<std::shared_ptr<Frame>> captured_frames_;
 };
 

@@ -8,12 +8,12 @@
 #include <cstdlib>
 #include <optional>
 
-#include "reprise/chat_template/utf8.h"
+#include "reprise/chat_template/unicode.h"
 
 namespace reprise::chat_template {
 namespace {
 
-// \r\n and \r become \n; one newline at the very end is dropped (keep_trailing_newline=False).
+// Turns \r\n and \r into \n, and drops one newline at the very end (keep_trailing_newline=False).
 std::string normalize_newlines(std::string_view source) {
   std::string text;
   text.reserve(source.size());
@@ -37,7 +37,7 @@ class Lexer {
   explicit Lexer(std::string_view source) : source_(normalize_newlines(source)) {}
 
   std::vector<Token> run() {
-    if (!utf8::is_valid(source_)) fail("the template is not valid UTF-8");
+    if (!is_valid_utf8(source_)) fail("the template is not valid UTF-8");
     while (offset_ < source_.size()) lex_data();
     push(TokenKind::end, "");
     return std::move(tokens_);
@@ -77,7 +77,7 @@ class Lexer {
   [[nodiscard]] size_t skip_space(size_t from) const {
     while (from < source_.size()) {
       size_t after = from;
-      if (!utf8::is_space(utf8::next(source_, after))) break;
+      if (!unicode::is_space(next_code_point(source_, after))) break;
       from = after;
     }
     return from;
@@ -90,7 +90,7 @@ class Lexer {
 
   // ---- outside tags ----
 
-  // Text up to the next tag, then the tag.
+  // Reads the text up to the next tag, then the tag.
   void lex_data() {
     size_t tag = offset_;
     while (true) {
@@ -119,20 +119,20 @@ class Lexer {
     }
   }
 
-  // Data before a tag that carries `sign`; lstrip_blocks does not touch {{ }}.
+  // Adds the text before a tag with this `sign`. lstrip_blocks does not apply to {{ }}.
   void push_data(std::string_view text, char sign, bool may_lstrip) {
     if (sign == '-') {
-      text = utf8::strip(text, utf8::Side::right);
+      text = unicode::strip(text, unicode::Side::right);
     } else if (sign != '+' && may_lstrip) {
       const size_t line = text.rfind('\n') == std::string_view::npos ? 0 : text.rfind('\n') + 1;
-      const bool is_blank = utf8::strip(text.substr(line)).empty();
+      const bool is_blank = unicode::strip(text.substr(line)).empty();
       if ((line > 0 || starts_line_) && is_blank) text = text.substr(0, line);
     }
     if (!text.empty()) push(TokenKind::data, std::string(text));
   }
 
-  // Where a tag's content goes on: after "-%}" and white space, "%}" and one newline, or "+%}".
-  // nullopt when the closing delimiter is not here.
+  // The offset after the closing delimiter at `from`: after "-%}" and white space, after "%}" and
+  // one newline, or after "+%}". nullopt when there is no closing delimiter at `from`.
   [[nodiscard]] std::optional<size_t> match_end(std::string_view close, size_t from) const {
     const std::string_view rest = std::string_view(source_).substr(from);
     const bool is_variable = close == "}}";
@@ -150,7 +150,7 @@ class Lexer {
 
   void lex_comment() {
     const size_t body = offset_ + (is_sign(peek(2)) ? 3 : 2);
-    if (body == source_.size()) return advance_to(body);  // jinja2 lets it pass
+    if (body == source_.size()) return advance_to(body);  // jinja2 accepts this
     for (size_t at = body; at < source_.size(); ++at) {
       if (const auto end = match_end("#}", at)) {
         advance_to(*end);
@@ -160,7 +160,7 @@ class Lexer {
     fail("Missing end of comment tag");
   }
 
-  // {%- raw -%}: where its body begins.
+  // The offset at which the body of {%- raw -%} begins, or nullopt when the tag is another one.
   [[nodiscard]] std::optional<size_t> match_raw_begin() const {
     if (peek(1) != '%') return std::nullopt;
     size_t at = skip_space(offset_ + (is_sign(peek(2)) ? 3 : 2));
@@ -173,7 +173,7 @@ class Lexer {
 
   void lex_raw(size_t body) {
     advance_to(body);
-    if (body == source_.size()) return;  // jinja2 lets it pass
+    if (body == source_.size()) return;  // jinja2 accepts this
     for (size_t at = body; (at = source_.find("{%", at)) != std::string::npos; ++at) {
       const char sign = at + 2 < source_.size() ? source_[at + 2] : '\0';
       size_t word = skip_space(at + (is_sign(sign) ? 3 : 2));
@@ -193,7 +193,7 @@ class Lexer {
     std::string open_brackets;
     while (true) {
       offset_ = skip_space(offset_);
-      if (offset_ >= source_.size()) return;  // the parser says what is missing
+      if (offset_ >= source_.size()) return;  // the parser reports the missing delimiter
       if (open_brackets.empty()) {
         if (const auto end = match_end(is_variable ? "}}" : "%}", offset_)) {
           push(is_variable ? TokenKind::variable_end : TokenKind::block_end, "");
@@ -208,12 +208,12 @@ class Lexer {
   void lex_token(std::string& open_brackets) {
     const char c = peek();
     size_t after = offset_;
-    const char32_t code_point = utf8::next(source_, after);
+    const char32_t code_point = next_code_point(source_, after);
     if (is_digit(c)) {
       lex_number();
     } else if (c == '\'' || c == '"') {
       lex_string(c);
-    } else if (utf8::is_word(code_point)) {
+    } else if (unicode::is_word(code_point)) {
       lex_name();
     } else {
       lex_operator(open_brackets);
@@ -224,14 +224,14 @@ class Lexer {
     size_t end = offset_;
     while (end < source_.size()) {
       size_t after = end;
-      if (!utf8::is_word(utf8::next(source_, after))) break;
+      if (!unicode::is_word(next_code_point(source_, after))) break;
       end = after;
     }
     push(TokenKind::name, source_.substr(offset_, end - offset_));
     offset_ = end;
   }
 
-  // digits, with single underscores between them, of which is_member holds.
+  // Skips digits for which is_member holds, with single underscores between them.
   template <typename IsMember>
   [[nodiscard]] size_t skip_digits(size_t from, IsMember is_member) const {
     while (from < source_.size()) {
@@ -247,7 +247,7 @@ class Lexer {
     return from;
   }
 
-  // The end of a float literal here, 0 if this is none.
+  // The end of the float literal at offset_, or 0 when there is none.
   [[nodiscard]] size_t match_float() const {
     if (offset_ > 0 && source_[offset_ - 1] == '.') return 0;  // a.1.2 are two integers
     const auto digits = [&](size_t from) { return skip_digits(from, is_digit); };
@@ -318,7 +318,7 @@ class Lexer {
     const char c = peek();
     if (kOne.find(c) == std::string_view::npos) {
       size_t after = offset_;
-      (void)utf8::next(source_, after);
+      (void)next_code_point(source_, after);
       fail(fmt::format("unexpected char '{}'", source_.substr(offset_, after - offset_)));
     }
     if (c == '(') open_brackets += ')';
@@ -368,7 +368,7 @@ class Lexer {
         i += append_code(text, raw.substr(i), digits, 8) - 1;
       } else if (c == 'N') {
         fail("\\N{...} escapes are not supported");
-      } else if (c != '\n') {  // an escaped newline is nothing, an unknown escape stays
+      } else if (c != '\n') {  // an escaped newline vanishes; an unknown escape stays unchanged
         text += '\\';
         text += c;
       }
@@ -376,7 +376,7 @@ class Lexer {
     return text;
   }
 
-  // Appends the code point written in the first `digits` characters; gives their number.
+  // Appends the code point that the first `digits` characters of `raw` spell; returns `digits`.
   size_t append_code(std::string& text, std::string_view raw, size_t digits, int base) const {
     uint32_t code = 0;
     const auto number = raw.substr(0, digits);
@@ -388,7 +388,7 @@ class Lexer {
     if (code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF)) {
       fail("escape in string literal is not a character");
     }
-    utf8::append(text, code);
+    append_utf8(code, text);
     return digits;
   }
 

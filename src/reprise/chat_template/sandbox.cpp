@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "reprise/chat_template/utf8.h"
+#include "reprise/chat_template/unicode.h"
 
 namespace reprise::chat_template {
 
@@ -33,7 +33,8 @@ void Sandbox::check_item_count(uint64_t count) {
 
 void Sandbox::check_extent(const Extent& extent) const {
   if (extent.depth > limits_.max_value_depth) fail_limit("lists or dicts nest too deep");
-  // Nothing could read it within the budget; also what stops x = [x, x] from doubling for ever.
+  // No operation could read a larger value within the step limit. The check also keeps x = [x, x]
+  // from doubling for ever.
   if (extent.weight > limits_.max_steps) fail_limit("a list or dict is too large");
 }
 
@@ -64,7 +65,7 @@ std::shared_ptr<T> Sandbox::account(std::remove_const_t<T> object, size_t bytes)
 Value Sandbox::text(std::string bytes, bool is_markup) {
   check_text_size(bytes.size());
   charge_scan(bytes.size());
-  const size_t length = utf8::count(bytes);
+  const size_t length = count_code_points(bytes);
   const size_t cost = sizeof(Text) + bytes.size();
   return Value(account<const Text>(Text{std::move(bytes), length, is_markup}, cost));
 }

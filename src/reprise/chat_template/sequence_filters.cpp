@@ -6,15 +6,16 @@
 #include <array>
 #include <functional>
 
+#include "reprise/chat_template/element_access.h"
 #include "reprise/chat_template/operators.h"
 #include "reprise/chat_template/python_text.h"
-#include "reprise/chat_template/text_methods.h"
-#include "reprise/chat_template/utf8.h"
+#include "reprise/chat_template/text_operations.h"
+#include "reprise/chat_template/unicode.h"
 
 namespace reprise::chat_template {
 namespace {
 
-// ---- "a.b.0" paths, as attribute= takes them ----
+// ---- "a.b.0" paths of the argument `attribute` ----
 
 std::vector<Value> path_parts(Sandbox& sandbox, std::string_view path) {
   std::vector<Value> parts;
@@ -34,7 +35,7 @@ std::vector<Value> path_parts(Sandbox& sandbox, std::string_view path) {
 
 class Getter {
  public:
-  // none: the item itself
+  // Without an attribute, the getter returns the item itself.
   Getter(Sandbox& sandbox, const Value& attribute) : sandbox_(sandbox) {
     if (attribute.is_none()) return;
     if (const Text* path = attribute.text()) {
@@ -59,7 +60,7 @@ class Getter {
 
 Value ignore_case(Sandbox& sandbox, const Value& value) {
   const Text* text = value.text();
-  return text == nullptr ? value : sandbox.text(utf8::lower(text->bytes), text->is_markup);
+  return text == nullptr ? value : sandbox.text(unicode::lower(text->bytes), text->is_markup);
 }
 
 Value maybe_ignore_case(Sandbox& sandbox, const Value& value, bool is_case_sensitive) {
@@ -183,7 +184,7 @@ using Keyed = std::pair<Value, Value>;  // sort key, item
 
 Value sorted(Sandbox& sandbox, std::vector<Keyed> keyed, bool is_reverse) {
   sandbox.charge(keyed.size());
-  // Python sorts descending stably too: equal items keep their order.
+  // Python's descending sort is stable too: equal items keep their order.
   std::stable_sort(keyed.begin(), keyed.end(), [&](const Keyed& a, const Keyed& b) {
     return is_reverse ? compare(sandbox, Comparison::less, b.first, a.first)
                       : compare(sandbox, Comparison::less, a.first, b.first);

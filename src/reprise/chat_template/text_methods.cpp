@@ -5,107 +5,14 @@
 #include <algorithm>
 #include <array>
 
+#include "reprise/chat_template/brace_format.h"
+#include "reprise/chat_template/element_access.h"
 #include "reprise/chat_template/operators.h"
 #include "reprise/chat_template/python_text.h"
-#include "reprise/chat_template/string_format.h"
-#include "reprise/chat_template/utf8.h"
+#include "reprise/chat_template/text_operations.h"
+#include "reprise/chat_template/unicode.h"
 
 namespace reprise::chat_template {
-
-std::string replace_text(Sandbox& sandbox,
-                         std::string_view text,
-                         std::string_view old_part,
-                         std::string_view new_part,
-                         int64_t count) {
-  sandbox.charge_scan(text.size());
-  uint64_t left = count < 0 ? UINT64_MAX : static_cast<uint64_t>(count);
-  std::string result;
-  size_t offset = 0;
-  const auto append = [&](std::string_view part) {
-    sandbox.check_text_size(result.size() + part.size());
-    result.append(part);
-  };
-  if (old_part.empty()) {  // before every code point and at the end
-    for (; left > 0; --left) {
-      append(new_part);
-      if (offset == text.size()) return result;
-      const size_t start = offset;
-      (void)utf8::next(text, offset);
-      append(text.substr(start, offset - start));
-    }
-    append(text.substr(offset));
-    return result;
-  }
-  for (; left > 0; --left) {
-    const size_t hit = utf8::find(text, old_part, offset);
-    if (hit == std::string_view::npos) break;
-    append(text.substr(offset, hit - offset));
-    append(new_part);
-    offset = hit + old_part.size();
-  }
-  append(text.substr(offset));
-  return result;
-}
-
-std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends) {
-  std::vector<std::string_view> lines;
-  size_t start = 0;
-  for (size_t offset = 0; offset < text.size();) {
-    const size_t end = offset;
-    const char32_t c = utf8::next(text, offset);
-    if (!utf8::is_line_end(c)) continue;
-    if (c == '\r' && offset < text.size() && text[offset] == '\n') ++offset;
-    lines.push_back(text.substr(start, (keep_ends ? offset : end) - start));
-    start = offset;
-  }
-  if (start < text.size()) lines.push_back(text.substr(start));
-  return lines;
-}
-
-std::string capitalize_text(std::string_view text) {
-  std::string result;
-  size_t offset = 0;
-  if (!text.empty()) utf8::append_title(result, utf8::next(text, offset));
-  while (offset < text.size()) utf8::append_lower(result, utf8::next(text, offset));
-  return result;
-}
-
-std::string join_texts(Sandbox& sandbox,
-                       std::string_view separator,
-                       const std::vector<std::string>& parts) {
-  uint64_t total = parts.empty() ? 0 : separator.size() * (parts.size() - 1);
-  for (const auto& part : parts) total += part.size();
-  sandbox.check_text_size(total);
-  std::string result;
-  result.reserve(total);
-  for (size_t i = 0; i < parts.size(); ++i) {
-    if (i > 0) result += separator;
-    result += parts[i];
-  }
-  return result;
-}
-
-std::string pad_text(Sandbox& sandbox,
-                     std::string_view text,
-                     int64_t width,
-                     std::string_view fill,
-                     Justify justify) {
-  const auto length = static_cast<int64_t>(utf8::count(text));
-  if (width <= length) return std::string(text);
-  const auto missing = static_cast<uint64_t>(width - length);
-  sandbox.check_text_size(missing);
-  sandbox.check_text_size(text.size() + missing * fill.size());
-  uint64_t left = 0;
-  if (justify == Justify::right) left = missing;
-  if (justify == Justify::format_center) left = missing / 2;
-  // Source: str.center of CPython: the odd blank goes left when the width is odd.
-  if (justify == Justify::center) left = missing / 2 + (missing & static_cast<uint64_t>(width) & 1);
-  std::string result;
-  for (uint64_t i = 0; i < left; ++i) result += fill;
-  result += text;
-  for (uint64_t i = left; i < missing; ++i) result += fill;
-  return result;
-}
 
 namespace {
 
@@ -124,44 +31,40 @@ Value list_like(Sandbox& sandbox, const Value& self, const std::vector<std::stri
   return sandbox.list(std::move(items));
 }
 
-template <utf8::Side side>
+template <unicode::Side side>
 Value strip(Sandbox& sandbox, const Value& self, const Bound& args) {
   sandbox.charge_scan(bytes_of(self).size());
-  if (!args.is_given(0)) return like(sandbox, self, utf8::strip(bytes_of(self), side));
+  if (!args.is_given(0)) return like(sandbox, self, unicode::strip(bytes_of(self), side));
   const Text& chars = require_text(sandbox, args[0], "strip arg");
-  return like(sandbox, self, utf8::strip(bytes_of(self), chars.bytes, side));
+  return like(sandbox, self, unicode::strip(bytes_of(self), chars.bytes, side));
 }
 
 std::vector<std::string_view> split_on_space(std::string_view text, uint64_t max, bool from_right) {
   std::vector<std::string_view> parts;
-  std::string_view rest =
-      from_right ? utf8::strip(text, utf8::Side::right) : utf8::strip(text, utf8::Side::left);
+  std::string_view rest = from_right ? unicode::strip(text, unicode::Side::right)
+                                     : unicode::strip(text, unicode::Side::left);
   while (!rest.empty()) {
     if (parts.size() == max) {
       parts.push_back(rest);
       break;
     }
     if (from_right) {
-      // Walk back to the last space.
-      size_t start = rest.size();
+      size_t start = rest.size();  // walks back to the last space
       while (start > 0) {
-        size_t previous = start - 1;
-        while (previous > 0 && (static_cast<unsigned char>(rest[previous]) & 0xC0) == 0x80) {
-          --previous;
-        }
+        const size_t previous = previous_boundary(rest, start);
         size_t after = previous;
-        if (utf8::is_space(utf8::next(rest, after))) break;
+        if (unicode::is_space(next_code_point(rest, after))) break;
         start = previous;
       }
       parts.push_back(rest.substr(start));
-      rest = utf8::strip(rest.substr(0, start), utf8::Side::right);
+      rest = unicode::strip(rest.substr(0, start), unicode::Side::right);
     } else {
       size_t end = 0;
       for (size_t offset = 0; offset < rest.size(); end = offset) {
-        if (utf8::is_space(utf8::next(rest, offset))) break;
+        if (unicode::is_space(next_code_point(rest, offset))) break;
       }
       parts.push_back(rest.substr(0, end));
-      rest = utf8::strip(rest.substr(end), utf8::Side::left);
+      rest = unicode::strip(rest.substr(end), unicode::Side::left);
     }
   }
   if (from_right) std::reverse(parts.begin(), parts.end());
@@ -171,7 +74,7 @@ std::vector<std::string_view> split_on_space(std::string_view text, uint64_t max
 std::vector<std::string_view> split_on(std::string_view text, std::string_view separator) {
   std::vector<std::string_view> parts;
   size_t offset = 0;
-  for (size_t hit = 0; (hit = utf8::find(text, separator, offset)) != std::string_view::npos;) {
+  for (size_t hit = 0; (hit = unicode::find(text, separator, offset)) != std::string_view::npos;) {
     parts.push_back(text.substr(offset, hit - offset));
     offset = hit + separator.size();
   }
@@ -179,7 +82,7 @@ std::vector<std::string_view> split_on(std::string_view text, std::string_view s
   return parts;
 }
 
-// Right to left: what overlaps is decided from the right, so the text is searched reversed.
+// Overlapping separators are resolved from the right, so the search runs over the reversed text.
 std::vector<std::string_view> rsplit_on(std::string_view text,
                                         std::string_view separator,
                                         uint64_t max) {
@@ -188,7 +91,7 @@ std::vector<std::string_view> rsplit_on(std::string_view text,
   std::vector<std::string_view> parts;
   size_t offset = 0;
   while (parts.size() < max) {
-    const size_t hit = utf8::find(reversed, needle, offset);
+    const size_t hit = unicode::find(reversed, needle, offset);
     if (hit == std::string::npos) break;
     parts.push_back(text.substr(text.size() - hit, hit - offset));
     offset = hit + needle.size();
@@ -222,10 +125,10 @@ Value splitlines(Sandbox& sandbox, const Value& self, const Bound& args) {
   return list_like(sandbox, self, split_lines(bytes_of(self), args.truthy(0)));
 }
 
-// text[start:end] of find(), count(), startswith(); also reports where it starts, in code points.
+// The part text[start:end] that find(), count() and startswith() look at.
 struct Window {
   std::string_view bytes;
-  int64_t start = 0;
+  int64_t start = 0;     // in code points
   bool is_valid = true;  // start <= len(text)
 };
 
@@ -241,10 +144,8 @@ Window window(Sandbox& sandbox, const Value& self, const Bound& args, size_t fir
   const int64_t start = bound(first, 0);
   const int64_t end = std::min(bound(first + 1, length), length);
   if (start > length || start > end) return {.bytes = {}, .start = start, .is_valid = false};
-  const size_t from = text.is_ascii() ? static_cast<size_t>(start)
-                                      : utf8::offset_of(text.bytes, static_cast<size_t>(start));
-  const size_t to = text.is_ascii() ? static_cast<size_t>(end)
-                                    : utf8::offset_of(text.bytes, static_cast<size_t>(end));
+  const size_t from = text.offset_of(start);
+  const size_t to = text.offset_of(end);
   return {.bytes = std::string_view(text.bytes).substr(from, to - from), .start = start};
 }
 
@@ -263,75 +164,33 @@ Value has_affix(Sandbox& sandbox, const Value& self, const Bound& args) {
   return Value(matches(args[0]));
 }
 
-template <bool from_right>
-int64_t find_index(Sandbox& sandbox, const Value& self, const Bound& args) {
+template <bool from_right, bool must_exist>
+Value find(Sandbox& sandbox, const Value& self, const Bound& args) {
   const std::string& needle = require_text(sandbox, args[0], "argument").bytes;
   const Window part = window(sandbox, self, args, 1);
-  if (!part.is_valid) return -1;
-  const size_t hit = from_right ? utf8::rfind(part.bytes, needle) : utf8::find(part.bytes, needle);
-  if (hit == std::string_view::npos) return -1;
-  return part.start + static_cast<int64_t>(utf8::count(part.bytes.substr(0, hit)));
-}
-
-template <bool from_right>
-Value find(Sandbox& sandbox, const Value& self, const Bound& args) {
-  return Value(find_index<from_right>(sandbox, self, args));
-}
-
-template <bool from_right>
-Value index(Sandbox& sandbox, const Value& self, const Bound& args) {
-  const int64_t hit = find_index<from_right>(sandbox, self, args);
-  if (hit < 0) sandbox.fail("substring not found");
-  return Value(hit);
+  size_t hit = std::string_view::npos;
+  if (part.is_valid) {
+    hit = from_right ? unicode::rfind(part.bytes, needle) : unicode::find(part.bytes, needle);
+  }
+  if (hit != std::string_view::npos) {
+    return Value(part.start + static_cast<int64_t>(count_code_points(part.bytes.substr(0, hit))));
+  }
+  if (must_exist) sandbox.fail("substring not found");
+  return Value(int64_t{-1});
 }
 
 Value count(Sandbox& sandbox, const Value& self, const Bound& args) {
   const std::string& needle = require_text(sandbox, args[0], "argument").bytes;
   const Window part = window(sandbox, self, args, 1);
   if (!part.is_valid) return Value(int64_t{0});
-  if (needle.empty()) return Value(static_cast<int64_t>(utf8::count(part.bytes)) + 1);
+  if (needle.empty()) return Value(static_cast<int64_t>(count_code_points(part.bytes)) + 1);
   int64_t hits = 0;
   size_t offset = 0;
-  while ((offset = utf8::find(part.bytes, needle, offset)) != std::string_view::npos) {
+  while ((offset = unicode::find(part.bytes, needle, offset)) != std::string_view::npos) {
     ++hits;
     offset += needle.size();
   }
   return Value(hits);
-}
-
-Value upper(Sandbox& sandbox, const Value& self, const Bound&) {
-  sandbox.charge_decode(bytes_of(self).size());
-  return like(sandbox, self, utf8::upper(bytes_of(self)));
-}
-Value lower(Sandbox& sandbox, const Value& self, const Bound&) {
-  sandbox.charge_decode(bytes_of(self).size());
-  return like(sandbox, self, utf8::lower(bytes_of(self)));
-}
-Value capitalize(Sandbox& sandbox, const Value& self, const Bound&) {
-  sandbox.charge_decode(bytes_of(self).size());
-  return like(sandbox, self, capitalize_text(bytes_of(self)));
-}
-
-Value title(Sandbox& sandbox, const Value& self, const Bound&) {
-  sandbox.charge_decode(bytes_of(self).size());
-  std::string result;
-  bool is_inside_word = false;
-  for (size_t offset = 0; offset < bytes_of(self).size();) {
-    const char32_t c = utf8::next(bytes_of(self), offset);
-    is_inside_word ? utf8::append_lower(result, c) : utf8::append_title(result, c);
-    is_inside_word = utf8::is_upper(c) || utf8::is_lower(c);
-  }
-  return like(sandbox, self, result);
-}
-
-Value swapcase(Sandbox& sandbox, const Value& self, const Bound&) {
-  sandbox.charge_decode(bytes_of(self).size());
-  std::string result;
-  for (size_t offset = 0; offset < bytes_of(self).size();) {
-    const char32_t c = utf8::next(bytes_of(self), offset);
-    utf8::is_upper(c) ? utf8::append_lower(result, c) : utf8::append_upper(result, c);
-  }
-  return like(sandbox, self, result);
 }
 
 Value replace(Sandbox& sandbox, const Value& self, const Bound& args) {
@@ -346,8 +205,7 @@ Value replace(Sandbox& sandbox, const Value& self, const Bound& args) {
 Value join(Sandbox& sandbox, const Value& self, const Bound& args) {
   std::vector<std::string> parts;
   for (const Value& item : iterate(sandbox, args[0])) {
-    const bool is_markup = self.text()->is_markup;
-    if (is_markup) {
+    if (self.text()->is_markup) {
       const Value text = to_text(sandbox, item);
       parts.push_back(text.text()->is_markup ? bytes_of(text) : escape_html(bytes_of(text)));
     } else {
@@ -368,7 +226,8 @@ Value format(Sandbox& sandbox, const Value& self, const Bound& args) {
 template <Justify justify>
 Value pad(Sandbox& sandbox, const Value& self, const Bound& args) {
   const std::string fill = args.has(1) ? require_text(sandbox, args[1], "fill").bytes : " ";
-  if (utf8::count(fill) != 1) sandbox.fail("The fill character must be exactly one character long");
+  if (count_code_points(fill) != 1)
+    sandbox.fail("The fill character must be exactly one character long");
   const int64_t width = require_integer(sandbox, args[0], "width");
   return like(sandbox, self, pad_text(sandbox, bytes_of(self), width, fill, justify));
 }
@@ -384,17 +243,12 @@ Value zfill(Sandbox& sandbox, const Value& self, const Bound& args) {
       text.substr(0, sign) + pad_text(sandbox, text.substr(sign), digits, "0", Justify::right));
 }
 
-Value removeprefix(Sandbox& sandbox, const Value& self, const Bound& args) {
+template <bool at_end>
+Value remove_affix(Sandbox& sandbox, const Value& self, const Bound& args) {
   std::string_view text = bytes_of(self);
-  const std::string& prefix = require_text(sandbox, args[0], "removeprefix() argument").bytes;
-  if (text.starts_with(prefix)) text.remove_prefix(prefix.size());
-  return like(sandbox, self, text);
-}
-
-Value removesuffix(Sandbox& sandbox, const Value& self, const Bound& args) {
-  std::string_view text = bytes_of(self);
-  const std::string& suffix = require_text(sandbox, args[0], "removesuffix() argument").bytes;
-  if (text.ends_with(suffix)) text.remove_suffix(suffix.size());
+  const std::string& affix = require_text(sandbox, args[0], "the affix").bytes;
+  if (at_end && text.ends_with(affix)) text.remove_suffix(affix.size());
+  if (!at_end && text.starts_with(affix)) text.remove_prefix(affix.size());
   return like(sandbox, self, text);
 }
 
@@ -404,7 +258,7 @@ Value partition(Sandbox& sandbox, const Value& self, const Bound& args) {
   const std::string& separator = require_text(sandbox, args[0], "separator").bytes;
   if (separator.empty()) sandbox.fail("empty separator");
   sandbox.charge_scan(text.size());
-  const size_t hit = from_right ? utf8::rfind(text, separator) : utf8::find(text, separator);
+  const size_t hit = from_right ? unicode::rfind(text, separator) : unicode::find(text, separator);
   std::array<std::string_view, 3> parts = {text, "", ""};
   if (hit != std::string_view::npos) {
     parts = {text.substr(0, hit), separator, text.substr(hit + separator.size())};
@@ -421,55 +275,55 @@ Value all_are(Sandbox& sandbox, const Value& self, const Bound&) {
   const std::string& text = bytes_of(self);
   sandbox.charge_decode(text.size());
   for (size_t offset = 0; offset < text.size();) {
-    if (!predicate(utf8::next(text, offset))) return Value(false);
+    if (!predicate(next_code_point(text, offset))) return Value(false);
   }
   return Value(!text.empty());
 }
 
-bool is_alphanumeric(char32_t c) { return utf8::is_letter(c) || utf8::is_decimal(c); }
+bool is_alphanumeric(char32_t c) { return unicode::is_letter(c) || unicode::is_decimal(c); }
 
-// Has cased letters, and none of the other case.
+// True when the text has letters of the wanted case and none of the other.
 template <bool (*wanted)(char32_t), bool (*other)(char32_t)>
 Value has_case(Sandbox& sandbox, const Value& self, const Bound&) {
   const std::string& text = bytes_of(self);
   sandbox.charge_decode(text.size());
   bool has_wanted = false;
   for (size_t offset = 0; offset < text.size();) {
-    const char32_t c = utf8::next(text, offset);
+    const char32_t c = next_code_point(text, offset);
     if (other(c)) return Value(false);
     has_wanted = has_wanted || wanted(c);
   }
   return Value(has_wanted);
 }
 
-using utf8::Side;
+using unicode::Side;
 constexpr auto kMethods = std::to_array<Builtin>({
-    {"capitalize", "", 0, capitalize},
-    {"casefold", "", 0, lower},
+    {"capitalize", "", 0, change_text<capitalize_text>},
+    {"casefold", "", 0, change_text<unicode::lower>},
     {"center", "/width /fill", 1, pad<Justify::center>},
     {"count", "/sub /start /end", 1, count},
     {"endswith", "/suffix /start /end", 1, has_affix<true>},
-    {"find", "/sub /start /end", 1, find<false>},
+    {"find", "/sub /start /end", 1, find<false, false>},
     {"format", "*", 0, format},
-    {"index", "/sub /start /end", 1, index<false>},
+    {"index", "/sub /start /end", 1, find<false, true>},
     {"isalnum", "", 0, all_are<is_alphanumeric>},
-    {"isalpha", "", 0, all_are<utf8::is_letter>},
-    {"isdecimal", "", 0, all_are<utf8::is_decimal>},
-    {"isdigit", "", 0, all_are<utf8::is_decimal>},
-    {"islower", "", 0, has_case<utf8::is_lower, utf8::is_upper>},
-    {"isnumeric", "", 0, all_are<utf8::is_decimal>},
-    {"isspace", "", 0, all_are<utf8::is_space>},
-    {"isupper", "", 0, has_case<utf8::is_upper, utf8::is_lower>},
+    {"isalpha", "", 0, all_are<unicode::is_letter>},
+    {"isdecimal", "", 0, all_are<unicode::is_decimal>},
+    {"isdigit", "", 0, all_are<unicode::is_decimal>},
+    {"islower", "", 0, has_case<unicode::is_lower, unicode::is_upper>},
+    {"isnumeric", "", 0, all_are<unicode::is_decimal>},
+    {"isspace", "", 0, all_are<unicode::is_space>},
+    {"isupper", "", 0, has_case<unicode::is_upper, unicode::is_lower>},
     {"join", "/iterable", 1, join},
     {"ljust", "/width /fill", 1, pad<Justify::left>},
-    {"lower", "", 0, lower},
+    {"lower", "", 0, change_text<unicode::lower>},
     {"lstrip", "/chars", 0, strip<Side::left>},
     {"partition", "/sep", 1, partition<false>},
-    {"removeprefix", "/prefix", 1, removeprefix},
-    {"removesuffix", "/suffix", 1, removesuffix},
+    {"removeprefix", "/prefix", 1, remove_affix<false>},
+    {"removesuffix", "/suffix", 1, remove_affix<true>},
     {"replace", "/old /new /count", 2, replace},
-    {"rfind", "/sub /start /end", 1, find<true>},
-    {"rindex", "/sub /start /end", 1, index<true>},
+    {"rfind", "/sub /start /end", 1, find<true, false>},
+    {"rindex", "/sub /start /end", 1, find<true, true>},
     {"rjust", "/width /fill", 1, pad<Justify::right>},
     {"rpartition", "/sep", 1, partition<true>},
     {"rsplit", "sep maxsplit", 0, split<true>},
@@ -478,9 +332,9 @@ constexpr auto kMethods = std::to_array<Builtin>({
     {"splitlines", "keepends", 0, splitlines},
     {"startswith", "/prefix /start /end", 1, has_affix<false>},
     {"strip", "/chars", 0, strip<Side::both>},
-    {"swapcase", "", 0, swapcase},
-    {"title", "", 0, title},
-    {"upper", "", 0, upper},
+    {"swapcase", "", 0, change_text<swap_case>},
+    {"title", "", 0, change_text<title_text>},
+    {"upper", "", 0, change_text<unicode::upper>},
     {"zfill", "/width", 1, zfill},
 });
 

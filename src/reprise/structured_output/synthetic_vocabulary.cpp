@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "reprise/base/assert.h"
-#include "reprise/tokenizer/utf8.h"
+#include "reprise/base/text/utf8.h"
 
 namespace reprise::structured_output {
 namespace {
@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kMaxTokenBytes = 16;
 constexpr int kNumBytes = 256;
 
-/// A character as texts have them: mostly letters of Latin script.
+/// A random character with the frequencies of real texts: mostly letters of Latin script.
 uint32_t random_character(std::mt19937_64& random) {
   constexpr std::string_view kMarks = "{}[]\":, \n.-_/()0123456789";
   constexpr std::array<std::pair<uint32_t, uint32_t>, 6> kScripts{{{0xC0, 0x17F},
@@ -45,14 +45,14 @@ VocabularyBytes synthetic_vocabulary(int32_t num_tokens, uint64_t seed) {
   while (tokens.size() + 1 < static_cast<size_t>(num_tokens)) {
     std::string token;
     if (random() % 2 == 0 || tokens.size() == kNumBytes) {
-      tokenizer::append_utf8(random_character(random), token);
-      tokenizer::append_utf8(random_character(random), token);
+      append_utf8(random_character(random), token);
+      append_utf8(random_character(random), token);
     } else {
-      // Early tokens are merged most.
+      // Early tokens are part of most merges.
       token = tokens[random() % (random() % tokens.size() + 1)];
     }
     const uint64_t dice = random() % 16;
-    if (dice < 8) tokenizer::append_utf8(random_character(random), token);
+    if (dice < 8) append_utf8(random_character(random), token);
     if (dice >= 8 && dice < 15) token += tokens[random() % (random() % tokens.size() + 1)];
     if (token.size() > kMaxTokenBytes) token.resize(kMaxTokenBytes);
     if (known.insert(token).second) tokens.push_back(std::move(token));

@@ -3,13 +3,13 @@
 #include <string_view>
 #include <vector>
 
+#include "reprise/base/text/utf8.h"
 #include "reprise/tokenizer/component.h"
 #include "reprise/tokenizer/regex.h"
-#include "reprise/tokenizer/utf8.h"
 
 namespace reprise::tokenizer {
 
-/// What becomes of the matches when a text is split at them.
+/// The treatment of the matches when a text is split at them.
 enum class SplitBehavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
 
 [[nodiscard]] SplitBehavior parse_split_behavior(const Component& component);

@@ -10,14 +10,15 @@
 
 namespace reprise::weights {
 
-/// Where the weights of a model come from: a checkpoint on disk, or values made up from a seed.
+/// The source of a model's weights: a checkpoint on disk, or values made up from a seed.
 ///
 /// Immutable after construction; every member may be called from several threads at once.
 class WeightSource {
  public:
   virtual ~WeightSource() = default;
 
-  /// What is stored under `name` (Hugging Face naming) or nullptr; lives as long as the source.
+  /// The tensor stored under `name` (Hugging Face naming), or nullptr. The result lives as long as
+  /// the source.
   [[nodiscard]] virtual const TensorSpec* find(std::string_view name) const = 0;
 
   /// Every name, sorted; the views live as long as the source.
