@@ -5,6 +5,7 @@
 #include "reprise/config/resolution.h"
 #include "reprise/cudagraph/cudagraph_dispatcher.h"
 
+using namespace reprise::config;
 using namespace reprise::cudagraph;
 
 int main() {

@@ -157,10 +157,8 @@ std::vector<OpRun> split(std::span<const Op> ops) {
 }
 
 std::vector<int32_t> capture_ladder(int32_t max_size) {
-  config::CompilationConfig config;
-  config.capture_size_rule = cudagraph::CaptureSizeRule::vllm;
   return cudagraph::compute_capture_sizes(
-             config,
+             {.capture_size_rule = cudagraph::CaptureSizeRule::vllm},
              {.max_num_seqs = max_size, .max_num_batched_tokens = max_size},
              cudagraph::CudagraphMode::FULL)
       .mixed;

@@ -426,7 +426,7 @@ class Pages(Case):
         self.assertIn("HOME", read)
         # A variable that stands for an option is read through the table that names both.
         table = self.source("src", "reprise", "cli", "environment.cpp")
-        read |= {name for name, rest in re.findall(r'Variable\{"(\w+)",(.*?)\}', table, re.DOTALL)
+        read |= {name for name, rest in re.findall(r'Variable\{\s*"(\w+)",(.*?)\}', table, re.DOTALL)
                  if not rest.rstrip().endswith('""')}
         text = subprocess.run([str(BINARY), "--help"], capture_output=True, text=True, check=True).stdout
         listed = set(re.findall(r"^  ([A-Z_]+) ", text, re.MULTILINE))

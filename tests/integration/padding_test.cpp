@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "tests/integration/tiny_engine.h"
@@ -69,6 +70,28 @@ TEST_F(StagedPadding, padded_requests_are_empty) {
   expect_tail(metadata_.query_start_loc, 3, 3);
   expect_tail(engine_.runner().input_batch().logits_indices(), 3, 0);
   EXPECT_EQ(host_values(engine_.runner().input_batch().num_logits())[0], 3);
+}
+
+TEST(StagedDummy, no_request_is_longer_than_its_row_of_the_block_table) {
+  TinyEngine engine{{}};
+  device::Stream& stream = engine.execution().stream();
+  constexpr int32_t kMaxModelLen = 512;
+  engine::InputBatch batch({.max_num_tokens = 2048,
+                            .max_num_reqs = 3,
+                            .max_blocks_per_req = kMaxModelLen / 16,
+                            .block_size = 16},
+                           engine.execution().device(),
+                           engine.execution().executor());
+  for (int32_t num_tokens : {1, 2, 3, 100, 1535, 1536, 1537, 2048}) {
+    batch.stage_dummy({.num_tokens = num_tokens, .num_reqs = 3, .num_logits_rows = 1}, stream);
+    const attention::AttentionMetadata metadata = batch.attention_metadata();
+    const std::vector<int32_t> lens = host_values(metadata.seq_lens);
+    const std::vector<int32_t> starts = host_values(metadata.query_start_loc);
+    EXPECT_LE(*std::max_element(lens.begin(), lens.end()), kMaxModelLen);
+    EXPECT_LE(lens.front() - lens.back(), 1) << "the tokens are spread evenly";
+    EXPECT_EQ(starts.back(), std::min(num_tokens, 3 * kMaxModelLen));
+    for (size_t row = 0; row < 3; ++row) EXPECT_EQ(starts[row + 1] - starts[row], lens[row]);
+  }
 }
 
 enum class Poison { zeros, ones, nan, live_row };

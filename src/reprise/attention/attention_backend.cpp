@@ -46,6 +46,8 @@ const BackendInfo& find_attention_backend(std::string_view name, int flash_attn_
     throw InvalidArgument(
         fmt::format("--flash-attn-version: {} is neither 2 nor 3", flash_attn_version));
   }
+  // vLLM's flag chooses between versions of FLASH_ATTN, which is also what auto stands for.
+  if (name == "auto" && flash_attn_version != 0) name = "FLASH_ATTN";
   if (std::ranges::find(kSameAsUnified, name) != kSameAsUnified.end()) return kBackends.front();
   std::vector<std::string_view> known(kSameAsUnified.begin(), kSameAsUnified.end());
   for (const BackendInfo& backend : kBackends) {

@@ -23,6 +23,8 @@ TEST(NearestName, finds_a_typing_mistake_and_ignores_dashes_and_case) {
 TEST(NearestName, stays_silent_when_nothing_is_close) {
   EXPECT_EQ(nearest_name("temperature", kNames), "");
   EXPECT_EQ(nearest_name("", kNames), "");
+  constexpr std::array<std::string_view, 1> kOther = {"compilation_config"};
+  EXPECT_EQ(nearest_name("speculative_config", kOther), "");
   EXPECT_EQ(nearest_name(std::string(10000, 'c'), kNames), "");
 }
 

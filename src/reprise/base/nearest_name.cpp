@@ -46,8 +46,8 @@ std::string_view nearest_name(std::string_view name, std::span<const std::string
       best_distance = distance;
     }
   }
-  // One mistake per three characters still reads as the same word.
-  const size_t tolerance = std::max<size_t>(1, std::max(name.size(), best.size()) / 3);
+  // With more than one mistake in four characters it is probably another word.
+  const size_t tolerance = std::max<size_t>(1, std::min(name.size(), best.size()) / 4);
   return best_distance <= tolerance ? best : std::string_view{};
 }
 

@@ -43,6 +43,15 @@ void add_common(OptionTable& table, bench::DatasetOptions& options) {
                options.custom_output_len = options.prefix_repetition_output_len = length;
                options.sharegpt_output_len = length;
              }});
+  table.add({.name = "trust-remote-code",
+             .group = kDataset,
+             .help = "No effect: no code of a model folder is ever run.",
+             .default_text = "off",
+             .apply = [](std::string_view) {
+               fmt::print(stderr,
+                          "--trust-remote-code has no effect here: no code of a model folder is "
+                          "ever run\n");
+             }});
   table.add_switch("no-oversample",
                    kDataset,
                    "Send fewer requests than --num-prompts when the file has fewer.",

@@ -1,6 +1,7 @@
 // What an option table says about itself: to people, and to programs that ask for JSON, a manual
 // page or words to complete.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
@@ -8,6 +9,7 @@
 #include "reprise/base/json.h"
 #include "reprise/cli/manual.h"
 #include "reprise/cli/option_table.h"
+#include "reprise/cli/terminal.h"
 
 namespace reprise::cli {
 namespace {
@@ -41,6 +43,9 @@ std::vector<std::string> groups_of(std::span<const Option> options) {
   return groups;
 }
 
+// Pages and pipes get a fixed width, so that what is generated from them does not change.
+size_t help_width() { return std::clamp<size_t>(terminal_width(STDOUT_FILENO, 100), 40, 120); }
+
 std::string group_list(const OptionTable& table) {
   std::string text =
       "\nOption groups (--help=GROUP, --help=OPTION or --help=WORD shows more, --help=all "
@@ -50,9 +55,22 @@ std::string group_list(const OptionTable& table) {
     for (const Option& option : table.options()) {
       if (option.group == group) names += " --" + option.name;
     }
-    text += fmt::format("  {}:{}\n", group, names);
+    const std::string line = fmt::format("  {}:{}", group, names);
+    text += "  " + wrap(std::string_view(line).substr(2), 2, 6, help_width()) + "\n";
   }
   return text;
+}
+
+// Flags on the left and help on the right; on a narrow terminal the help comes below the flags.
+std::string entry(const Option& option) {
+  constexpr size_t kHelpColumn = 39;
+  const size_t width = help_width();
+  const bool is_narrow = width < 2 * kHelpColumn;
+  const size_t indent = is_narrow ? 6 : kHelpColumn;
+  std::string text = fmt::format("  {:<36} ", flags_of(option));
+  if (is_narrow) text = fmt::format("  {}\n{:6}", flags_of(option), "");
+  const size_t column = is_narrow ? indent : text.size();
+  return text + wrap(help_of(option), column, indent, width) + "\n";
 }
 
 std::string matching(const OptionTable& table, std::string_view word) {
@@ -66,7 +84,7 @@ std::string matching(const OptionTable& table, std::string_view word) {
                           contains_ignoring_case(option.name, dashed) ||
                           contains_ignoring_case(option.help, word);
       if (option.group == group && wanted) {
-        lines += fmt::format("  {:<36} {}\n", flags_of(option), help_of(option));
+        lines += entry(option);
       }
     }
     if (!lines.empty()) text += fmt::format("\n{}:\n{}", group, lines);

@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "reprise/cli/compilation_text.h"
+#include "reprise/cli/terminal.h"
 
 namespace reprise::cli {
 namespace {
@@ -18,6 +19,13 @@ std::string bar(uint64_t done, uint64_t total) {
   constexpr uint64_t kWidth = 30;
   const uint64_t filled = total == 0 ? kWidth : std::min(kWidth, done * kWidth / total);
   return fmt::format("[{:#<{}}{:.<{}}]", "", filled, "", kWidth - filled);
+}
+
+/// Replaces the last line of the terminal. A line that reached the right edge would wrap, and the
+/// next one could no longer replace it.
+void show_line(std::string_view text) {
+  fmt::print(stderr, "\r\033[K{}", cut(text, terminal_width(STDERR_FILENO, 80) - 1));
+  std::fflush(stderr);
 }
 
 }  // namespace
@@ -38,25 +46,19 @@ api::StartupObserver StartupProgress::observer() {
           .on_weights = [this](uint64_t done, uint64_t total) { on_weights(done, total); }};
 }
 
-// On a terminal what is going on, until the next stage; a log would only grow by it.
+// Only a terminal shows the current stage: in a log the lines would pile up.
 void StartupProgress::on_stage(std::string_view name) {
   if (!is_terminal()) return;
-  fmt::print(stderr, "\r\033[KStarting: {} ...", name);
-  if (name == "graphs") fmt::print(stderr, "\r\033[K");
-  std::fflush(stderr);
+  show_line(name == "graphs" ? "" : fmt::format("Starting: {} ...", name));
 }
 
 void StartupProgress::on_weights(uint64_t done, uint64_t total) {
   if (is_terminal()) {
-    fmt::print(stderr,
-               "\r\033[KLoading weights: {} {} of {}",
-               bar(done, total),
-               format_bytes(done),
-               format_bytes(total));
-    std::fflush(stderr);
+    show_line(fmt::format(
+        "Loading weights: {} {} of {}", bar(done, total), format_bytes(done), format_bytes(total)));
     return;
   }
-  // Of a small model nobody needs to know.
+  // Small models load faster than this and need no progress lines.
   constexpr auto kPatience = std::chrono::seconds(2);
   const uint64_t quarters = 4 * done / std::max<uint64_t>(total, 1);
   if (quarters <= quarters_told_ || Clock::now() - began_ < kPatience) return;
@@ -82,18 +84,16 @@ void StartupProgress::on_capture(const cudagraph::CaptureRecord& record,
     return;
   }
   if (!is_terminal()) return;
-  fmt::print(stderr,
-             "\r\033[KCapturing CUDA graphs ({}, {}): {} {}/{}  {} tokens {:.1f} ms {}",
-             record.descriptor.uniform ? "decode" : "mixed prefill-decode",
-             to_string(record.mode),
-             bar(done, total),
-             done,
-             total,
-             record.descriptor.num_tokens,
-             record.seconds * 1e3,
-             format_bytes(record.bytes));
-  if (done == total) fmt::print(stderr, "\r\033[K");
-  std::fflush(stderr);
+  if (done == total) return show_line("");
+  show_line(fmt::format("Capturing CUDA graphs ({}, {}): {} {}/{}  {} tokens {:.1f} ms {}",
+                        record.descriptor.uniform ? "decode" : "mixed prefill-decode",
+                        to_string(record.mode),
+                        bar(done, total),
+                        done,
+                        total,
+                        record.descriptor.num_tokens,
+                        record.seconds * 1e3,
+                        format_bytes(record.bytes)));
 }
 
 void StartupProgress::summarize(api::LLM& llm) const {

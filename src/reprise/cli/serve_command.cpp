@@ -38,9 +38,19 @@ std::vector<std::string> as_choices(const std::vector<std::string_view>& names) 
   return {names.begin(), names.end()};
 }
 
-/// There is one backend; its name is checked so that a wish for another is not passed over.
+/// There is one backend with one behaviour. A configuration that asks for another is refused, so
+/// that no key is accepted without an effect.
 void check_structured_backend(std::string_view option, std::string_view value) {
   const Json config = value.starts_with('{') ? parse_json(value, option) : Json{{"backend", value}};
+  for (const auto& [key, setting] : config.items()) {
+    const bool asks_for_nothing = setting.is_null() || setting == false || setting == "";
+    if (key == "backend" || asks_for_nothing) continue;
+    const bool is_parser = key == "reasoning_parser";
+    throw InvalidArgument(fmt::format("--{}: the key '{}' has no effect here; {}",
+                                      option,
+                                      key,
+                                      is_parser ? "write --reasoning-parser" : "leave it out"));
+  }
   const Json backend = config.value("backend", Json("auto"));
   if (backend != "auto" && backend != "xgrammar") {
     throw InvalidArgument(fmt::format(

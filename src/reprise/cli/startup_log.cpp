@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "reprise/cli/progress.h"
+#include "reprise/cli/terminal.h"
 #include "reprise/server/metrics/metrics.h"
 
 namespace reprise::cli {
@@ -115,9 +116,10 @@ void log_captures(const Log& log, const api::StartupReport& report) {
       if (record.failure.empty()) ++captured;
     }
     if (planned == 0) continue;
-    log.info(fmt::format("Capturing CUDA graphs ({}): {}%|##########| {}/{}",
+    log.info(fmt::format("Capturing CUDA graphs ({}): {}%|{}| {}/{}",
                          title,
                          100 * captured / planned,
+                         tenths_bar(captured, planned),
                          captured,
                          planned));
   }

@@ -137,11 +137,12 @@ void InputBatch::pad(int32_t num_rows, int32_t num_tokens, int32_t num_logits) {
 
 void InputBatch::stage_dummy(const StagedShape& shape, device::Stream& stream) {
   shape_ = shape;
-  const int32_t per_request = shape.num_tokens / std::max(shape.num_reqs, 1);
+  const int32_t longest = limits_.max_blocks_per_req * limits_.block_size;
+  const int32_t even_share = shape.num_tokens / std::max(shape.num_reqs, 1);
+  const int32_t num_longer = shape.num_tokens - even_share * shape.num_reqs;
   int32_t first_token = 0;
   for (int32_t row = 0; row < shape.num_reqs; ++row) {
-    const bool last = row + 1 == shape.num_reqs;
-    const int32_t query_len = last ? shape.num_tokens - first_token : per_request;
+    const int32_t query_len = std::min(even_share + (row < num_longer ? 1 : 0), longest);
     host(layout_.query_start_loc)[row] = first_token;
     host(layout_.seq_lens)[row] = query_len;
     first_token += query_len;
@@ -151,7 +152,7 @@ void InputBatch::stage_dummy(const StagedShape& shape, device::Stream& stream) {
   std::fill(host(layout_.input_ids), host(layout_.input_ids) + shape.num_tokens, 0);
   std::fill(host(layout_.positions), host(layout_.positions) + shape.num_tokens, 0);
   std::fill(host(layout_.slot_mapping), host(layout_.slot_mapping) + shape.num_tokens, kNoSlot);
-  host(layout_.query_start_loc)[shape.num_reqs] = shape.num_tokens;
+  host(layout_.query_start_loc)[shape.num_reqs] = first_token;
   for (int32_t row = 0; row < shape.num_reqs; ++row) stage_table_row(row, {});
   std::fill_n(host(layout_.logits_indices), shape.num_logits_rows, 0);
   host(layout_.num_logits)[0] = shape.num_logits_rows;

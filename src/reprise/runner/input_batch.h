@@ -61,8 +61,9 @@ class InputBatch {
   /// Writes one step. Does not allocate. \pre the rows fit `shape`, `shape` fits the limits.
   void stage(std::span<const BatchRow> rows, const StagedShape& shape, device::Stream& stream);
 
-  /// Writes a made-up batch of exactly `shape`: tokens split over the requests (the remainder to
-  /// the last one), no cache slot written, contexts as long as the queries.
+  /// Writes a made-up batch of exactly `shape`: the tokens are spread evenly over the requests, no
+  /// cache slot is written, contexts are as long as the queries. No request gets more tokens than
+  /// its row of the block table can hold; tokens beyond that are padding.
   void stage_dummy(const StagedShape& shape, device::Stream& stream);
 
   // Views of the last staged shape.

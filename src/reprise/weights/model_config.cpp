@@ -50,17 +50,24 @@ std::optional<Architecture> architecture_of(std::string_view name) {
 [[noreturn]] void refuse_architecture(const ConfigReader& reader,
                                       std::string_view key,
                                       std::string_view name) {
+  // Names that share the ending of most names are compared without it: Gemma is not a misspelt
+  // Llama.
+  constexpr std::string_view kEnding = "ForCausalLM";
+  const bool has_ending = name.ends_with(kEnding);
   std::array<std::string_view, kArchitectures.size()> names;
   std::string list;
   for (size_t i = 0; i < kArchitectures.size(); ++i) {
     names[i] = kArchitectures[i].name;
     list.append(i == 0 ? "" : ", ").append(names[i]);
+    if (has_ending) names[i].remove_suffix(kEnding.size());
   }
+  const std::string_view compared =
+      has_ending ? name.substr(0, name.size() - kEnding.size()) : name;
   reader.fail(key,
               fmt::format("architecture '{}' is not supported; supported: {}{}",
                           visible(name),
                           list,
-                          did_you_mean(name, names)));
+                          did_you_mean(compared, names)));
 }
 
 Architecture read_architecture(const ConfigReader& reader) {

@@ -216,6 +216,10 @@ TEST(ModelConfig, refuses_unknown_architectures_with_the_nearest_name) {
   const std::string message = message_of([] { (void)load(base("Qwen2ForCausaLM")); });
   EXPECT_THAT(message, HasSubstr("did you mean 'Qwen2ForCausalLM'"));
   EXPECT_THAT(message, HasSubstr("LlamaForCausalLM, MistralForCausalLM"));
+  for (const char* other : {"Phi3ForCausalLM", "GemmaForCausalLM", "Olmo2ForCausalLM"}) {
+    EXPECT_THAT(message_of([other] { (void)load(base(other)); }),
+                ::testing::Not(HasSubstr("did you mean")));
+  }
   EXPECT_EQ(refusal(base("GPT2LMHeadModel")), "E_CONFIG architectures");
   for (const char* value : {"[]", "\"LlamaForCausalLM\"", "[1]", "{}"}) {
     EXPECT_EQ(refusal(with("architectures", Json::parse(value))), "E_CONFIG architectures")

@@ -33,7 +33,7 @@ struct GenerationCounts {
 
 struct GenerationServiceOptions {
   int32_t max_num_seqs = 256;                 // the engine's limit on running requests
-  int32_t max_waiting_requests = 256;         // further requests are answered 429
+  int32_t max_waiting_requests = 4096;        // further requests are answered 429
   bool enable_prompt_tokens_details = false;  // usage tells how much of a prompt was cached
   RequestLogOptions request_log;
   Log log;  // messages about the engine and its requests; the access log is separate
