@@ -18,7 +18,7 @@ BUILD="${REPRISE_GPU_CHECK_BUILD:-build/gpu-check}"
 DEPS=.gpu-deps
 STATE=$BUILD/state
 PACKAGES=(libfmt-dev libfmt9 nlohmann-json3-dev libpcre2-dev libpcre2-8-0 libutf8proc-dev
-          libutf8proc2 libxxhash-dev libxxhash0 libgtest-dev libgmock-dev)
+          libutf8proc2 libxxhash-dev libxxhash0 libssl-dev libssl3 libgtest-dev libgmock-dev)
 
 # name | seconds at most | what it proves
 SECTIONS=(

@@ -20,7 +20,7 @@ needs=(
   "libxxhash-dev|header xxhash.h|hash tables of tokenizers"
   "libboost1.81-dev|header boost/beast/http.hpp|HTTP of the server (headers only)"
   "libyaml-cpp-dev|header yaml-cpp/yaml.h|reads --config files"
-  "libssl-dev|header openssl/ssl.h|TLS of the server"
+  "libssl-dev|header openssl/ssl.h|TLS of the server, SHA-256 of cached blocks"
   "libgtest-dev|header gtest/gtest.h|tests"
   "libgmock-dev|header gmock/gmock.h|tests"
   "openssl|tool openssl|certificates for tests"
