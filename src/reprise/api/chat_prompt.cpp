@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "reprise/base/error.h"
-#include "reprise/tokenizer/utf8.h"
+#include "reprise/base/text/utf8.h"
 
 namespace reprise::api {
 namespace {
@@ -28,7 +28,7 @@ bool contains(const Json& json, std::string_view text) {
 std::string choose_mark(const Json& messages, const ChatTemplateOptions& options) {
   for (char32_t candidate = kFirstMark; candidate <= kLastMark; ++candidate) {
     std::string mark;
-    tokenizer::append_utf8(candidate, mark);
+    append_utf8(candidate, mark);
     if (!contains(messages, mark) && !contains(options.kwargs, mark) &&
         !contains(options.tools.value_or(nullptr), mark) &&
         !contains(options.documents.value_or(nullptr), mark)) {
@@ -44,7 +44,7 @@ void mark_control_tokens(Json& json, const tokenizer::Tokenizer& tokenizer, std:
     auto& text = json.get_ref<std::string&>();
     const std::vector<size_t> found = tokenizer.find_control_tokens(text);
     for (size_t i = found.size(); i-- > 0;) {
-      text.insert(found[i] + tokenizer::utf8_length(text[found[i]]), mark);
+      text.insert(found[i] + utf8_length(text[found[i]]), mark);
     }
   } else if (json.is_structured()) {
     for (auto& [key, value] : json.items()) {
@@ -61,7 +61,7 @@ ChatPrompt take_marks_out(std::string_view marked, std::string_view mark) {
     const size_t at = std::min(marked.find(mark, from), marked.size());
     prompt.text += marked.substr(from, at - from);
     if (at < marked.size() && !prompt.text.empty()) {
-      prompt.plain_at.push_back(tokenizer::previous_boundary(prompt.text, prompt.text.size()));
+      prompt.plain_at.push_back(previous_boundary(prompt.text, prompt.text.size()));
     }
     from = at + mark.size();
   }

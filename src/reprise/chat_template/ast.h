@@ -222,7 +222,7 @@ struct Stmt {
 };
 
 /// Names every template uses, interned first, so that their ids are known.
-enum WellKnown : NameId { kLoop, kCaller, kVarargs, kKwargs, kWellKnownCount };
+enum WellKnown : NameId { kLoop, kCaller, kVarargs, kKwargs };
 
 struct Template {
   Body body;

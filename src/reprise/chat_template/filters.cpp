@@ -13,7 +13,7 @@
 #include "reprise/chat_template/sequence_filters.h"
 #include "reprise/chat_template/string_format.h"
 #include "reprise/chat_template/text_methods.h"
-#include "reprise/chat_template/utf8.h"
+#include "reprise/chat_template/unicode.h"
 
 /// Filters of one value: text, numbers, JSON. Those of sequences are in sequence_filters.cpp.
 namespace reprise::chat_template {
@@ -33,10 +33,10 @@ Value change_text(Sandbox& sandbox, const Value& subject, Change change) {
 }
 
 Value upper(Sandbox& sandbox, const Value& subject, const Bound&) {
-  return change_text(sandbox, subject, utf8::upper);
+  return change_text(sandbox, subject, unicode::upper);
 }
 Value lower(Sandbox& sandbox, const Value& subject, const Bound&) {
-  return change_text(sandbox, subject, utf8::lower);
+  return change_text(sandbox, subject, unicode::lower);
 }
 Value capitalize(Sandbox& sandbox, const Value& subject, const Bound&) {
   return change_text(sandbox, subject, capitalize_text);
@@ -47,10 +47,10 @@ std::string title_text(std::string_view text) {
   std::string result;
   bool starts_word = true;
   for (size_t offset = 0; offset < text.size();) {
-    const char32_t c = utf8::next(text, offset);
+    const char32_t c = next_code_point(text, offset);
     const bool separates =
-        utf8::is_space(c) || c == '-' || c == '(' || c == '{' || c == '[' || c == '<';
-    starts_word ? utf8::append_upper(result, c) : utf8::append_lower(result, c);
+        unicode::is_space(c) || c == '-' || c == '(' || c == '{' || c == '[' || c == '<';
+    starts_word ? unicode::append_upper(result, c) : unicode::append_lower(result, c);
     starts_word = separates;
   }
   return result;
@@ -62,11 +62,12 @@ Value title(Sandbox& sandbox, const Value& subject, const Bound&) {
 
 Value trim(Sandbox& sandbox, const Value& subject, const Bound& args) {
   if (!args.is_given(0)) {
-    return change_text(sandbox, subject, [](std::string_view text) { return utf8::strip(text); });
+    return change_text(
+        sandbox, subject, [](std::string_view text) { return unicode::strip(text); });
   }
   const Text& chars = require_text(sandbox, args[0], "strip arg");
   return change_text(sandbox, subject, [&](std::string_view text) {
-    return utf8::strip(text, chars.bytes, utf8::Side::both);
+    return unicode::strip(text, chars.bytes, unicode::Side::both);
   });
 }
 
@@ -137,14 +138,14 @@ Value truncate(Sandbox& sandbox, const Value& subject, const Bound& args) {
   const int64_t length = args.has(0) ? require_integer(sandbox, args[0], "length") : 255;
   const std::string end = args.has(2) ? require_text(sandbox, args[2], "end").bytes : "...";
   const int64_t leeway = args.is_given(3) ? require_integer(sandbox, args[3], "leeway") : 5;
-  const auto end_length = static_cast<int64_t>(utf8::count(end));
+  const auto end_length = static_cast<int64_t>(count_code_points(end));
   if (length < end_length) sandbox.fail("truncate: the length is shorter than the end");
   if (leeway < 0) sandbox.fail("truncate: the leeway is negative");
   if (static_cast<int64_t>(text.length) - leeway <= length) return subject;
   sandbox.charge_scan(text.bytes.size());
   std::string_view kept =
       std::string_view(text.bytes)
-          .substr(0, utf8::offset_of(text.bytes, static_cast<size_t>(length - end_length)));
+          .substr(0, offset_of_code_point(text.bytes, static_cast<size_t>(length - end_length)));
   if (!args.truthy(1)) kept = kept.substr(0, std::min(kept.rfind(' '), kept.size()));
   return sandbox.text(std::string(kept) + end, text.is_markup);
 }
@@ -155,7 +156,7 @@ Value wordcount(Sandbox& sandbox, const Value& subject, const Bound&) {
   int64_t words = 0;
   bool is_inside_word = false;
   for (size_t offset = 0; offset < text.size();) {
-    const bool is_word = utf8::is_word(utf8::next(text, offset));
+    const bool is_word = unicode::is_word(next_code_point(text, offset));
     if (is_word && !is_inside_word) ++words;
     is_inside_word = is_word;
   }
@@ -179,7 +180,7 @@ Value format(Sandbox& sandbox, const Value& subject, const Bound& args) {
 
 // What Python's int() and float() take away before they read a number; nullopt: not a number.
 std::optional<std::string> clean_number(std::string_view text) {
-  const std::string_view stripped = utf8::strip(text);
+  const std::string_view stripped = unicode::strip(text);
   std::string digits;
   for (size_t i = 0; i < stripped.size(); ++i) {
     if (stripped[i] != '_') {

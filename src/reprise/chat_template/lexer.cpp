@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <optional>
 
-#include "reprise/chat_template/utf8.h"
+#include "reprise/chat_template/unicode.h"
 
 namespace reprise::chat_template {
 namespace {
@@ -37,7 +37,7 @@ class Lexer {
   explicit Lexer(std::string_view source) : source_(normalize_newlines(source)) {}
 
   std::vector<Token> run() {
-    if (!utf8::is_valid(source_)) fail("the template is not valid UTF-8");
+    if (!is_valid_utf8(source_)) fail("the template is not valid UTF-8");
     while (offset_ < source_.size()) lex_data();
     push(TokenKind::end, "");
     return std::move(tokens_);
@@ -77,7 +77,7 @@ class Lexer {
   [[nodiscard]] size_t skip_space(size_t from) const {
     while (from < source_.size()) {
       size_t after = from;
-      if (!utf8::is_space(utf8::next(source_, after))) break;
+      if (!unicode::is_space(next_code_point(source_, after))) break;
       from = after;
     }
     return from;
@@ -122,10 +122,10 @@ class Lexer {
   // Data before a tag that carries `sign`; lstrip_blocks does not touch {{ }}.
   void push_data(std::string_view text, char sign, bool may_lstrip) {
     if (sign == '-') {
-      text = utf8::strip(text, utf8::Side::right);
+      text = unicode::strip(text, unicode::Side::right);
     } else if (sign != '+' && may_lstrip) {
       const size_t line = text.rfind('\n') == std::string_view::npos ? 0 : text.rfind('\n') + 1;
-      const bool is_blank = utf8::strip(text.substr(line)).empty();
+      const bool is_blank = unicode::strip(text.substr(line)).empty();
       if ((line > 0 || starts_line_) && is_blank) text = text.substr(0, line);
     }
     if (!text.empty()) push(TokenKind::data, std::string(text));
@@ -208,12 +208,12 @@ class Lexer {
   void lex_token(std::string& open_brackets) {
     const char c = peek();
     size_t after = offset_;
-    const char32_t code_point = utf8::next(source_, after);
+    const char32_t code_point = next_code_point(source_, after);
     if (is_digit(c)) {
       lex_number();
     } else if (c == '\'' || c == '"') {
       lex_string(c);
-    } else if (utf8::is_word(code_point)) {
+    } else if (unicode::is_word(code_point)) {
       lex_name();
     } else {
       lex_operator(open_brackets);
@@ -224,7 +224,7 @@ class Lexer {
     size_t end = offset_;
     while (end < source_.size()) {
       size_t after = end;
-      if (!utf8::is_word(utf8::next(source_, after))) break;
+      if (!unicode::is_word(next_code_point(source_, after))) break;
       end = after;
     }
     push(TokenKind::name, source_.substr(offset_, end - offset_));
@@ -318,7 +318,7 @@ class Lexer {
     const char c = peek();
     if (kOne.find(c) == std::string_view::npos) {
       size_t after = offset_;
-      (void)utf8::next(source_, after);
+      (void)next_code_point(source_, after);
       fail(fmt::format("unexpected char '{}'", source_.substr(offset_, after - offset_)));
     }
     if (c == '(') open_brackets += ')';
@@ -388,7 +388,7 @@ class Lexer {
     if (code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF)) {
       fail("escape in string literal is not a character");
     }
-    utf8::append(text, code);
+    append_utf8(code, text);
     return digits;
   }
 

@@ -8,7 +8,7 @@
 #include "reprise/chat_template/methods.h"
 #include "reprise/chat_template/python_text.h"
 #include "reprise/chat_template/string_format.h"
-#include "reprise/chat_template/utf8.h"
+#include "reprise/chat_template/unicode.h"
 
 namespace reprise::chat_template {
 
@@ -333,7 +333,7 @@ bool contains(Sandbox& sandbox, const Value& container, const Value& item) {
           fmt::format("'in <string>' requires string as left operand, not {}", type_name(item)));
     }
     sandbox.charge_scan(text->bytes.size());
-    return utf8::find(text->bytes, item.text()->bytes) != std::string_view::npos;
+    return unicode::find(text->bytes, item.text()->bytes) != std::string_view::npos;
   }
   if (const Dict* dict = container.dict()) {
     if (!is_hashable(item)) sandbox.fail(fmt::format("unhashable type: '{}'", type_name(item)));
@@ -369,7 +369,7 @@ std::vector<Value> iterate(Sandbox& sandbox, const Value& value) {
     sandbox.charge(text->length);
     for (size_t offset = 0; offset < text->bytes.size();) {
       const size_t start = offset;
-      (void)utf8::next(text->bytes, offset);
+      (void)next_code_point(text->bytes, offset);
       items.push_back(sandbox.text(text->bytes.substr(start, offset - start), text->is_markup));
     }
   } else if (Iterator* iterator = value.iterator()) {
@@ -430,9 +430,9 @@ std::optional<Value> element(Sandbox& sandbox, const Value& object, const Value&
   const Text& text = *object.text();
   if (text.is_ascii()) return sandbox.text(text.bytes.substr(position, 1), text.is_markup);
   sandbox.charge_decode(text.bytes.size());
-  const size_t begin = utf8::offset_of(text.bytes, position);
+  const size_t begin = offset_of_code_point(text.bytes, position);
   size_t end = begin;
-  (void)utf8::next(text.bytes, end);
+  (void)next_code_point(text.bytes, end);
   return sandbox.text(text.bytes.substr(begin, end - begin), text.is_markup);
 }
 
@@ -492,17 +492,17 @@ Value slice(Sandbox& sandbox,
       if (first >= last) return sandbox.text("", text->is_markup);
       const auto offset = [&](int64_t index) {
         return text->is_ascii() ? static_cast<size_t>(index)
-                                : utf8::offset_of(text->bytes, static_cast<size_t>(index));
+                                : offset_of_code_point(text->bytes, static_cast<size_t>(index));
       };
       const size_t begin = offset(first);
       return sandbox.text(text->bytes.substr(begin, offset(last) - begin), text->is_markup);
     }
     std::u32string code_points;
     for (size_t at = 0; at < text->bytes.size();)
-      code_points.push_back(utf8::next(text->bytes, at));
+      code_points.push_back(next_code_point(text->bytes, at));
     std::string picked;
     for (int64_t i = first; by > 0 ? i < last : i > last; i += by) {
-      utf8::append(picked, code_points[static_cast<size_t>(i)]);
+      append_utf8(code_points[static_cast<size_t>(i)], picked);
     }
     return sandbox.text(std::move(picked), text->is_markup);
   }

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "reprise/chat_template/operators.h"
-#include "reprise/chat_template/utf8.h"
+#include "reprise/chat_template/unicode.h"
 
 namespace reprise::chat_template {
 
@@ -52,7 +52,7 @@ std::string text_repr(std::string_view text) {
   const char quote = has_single && !has_double ? '"' : '\'';
   std::string result(1, quote);
   for (size_t offset = 0; offset < text.size();) {
-    const char32_t c = utf8::next(text, offset);
+    const char32_t c = next_code_point(text, offset);
     if (c == static_cast<unsigned char>(quote) || c == '\\') {
       result += '\\';
       result += static_cast<char>(c);
@@ -62,8 +62,8 @@ std::string text_repr(std::string_view text) {
       result += "\\r";
     } else if (c == '\t') {
       result += "\\t";
-    } else if (utf8::is_printable(c)) {
-      utf8::append(result, c);
+    } else if (unicode::is_printable(c)) {
+      append_utf8(c, result);
     } else if (c < 0x100) {
       result += fmt::format("\\x{:02x}", static_cast<uint32_t>(c));
     } else if (c < 0x10000) {
@@ -268,14 +268,14 @@ class JsonPrinter {
       const uint32_t rest = code - 0x10000;
       out += fmt::format("\\u{:04x}\\u{:04x}", 0xD800 + (rest >> 10), 0xDC00 + (rest & 0x3FF));
     } else {
-      utf8::append(out, c);
+      append_utf8(c, out);
     }
   }
 
   void write_text(std::string_view text) {
     std::string escaped = "\"";
     for (size_t offset = 0; offset < text.size();) {
-      write_escaped(utf8::next(text, offset), escaped);
+      write_escaped(next_code_point(text, offset), escaped);
     }
     append(escaped += '"');
   }

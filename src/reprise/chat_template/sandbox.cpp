@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "reprise/chat_template/utf8.h"
+#include "reprise/chat_template/unicode.h"
 
 namespace reprise::chat_template {
 
@@ -64,7 +64,7 @@ std::shared_ptr<T> Sandbox::account(std::remove_const_t<T> object, size_t bytes)
 Value Sandbox::text(std::string bytes, bool is_markup) {
   check_text_size(bytes.size());
   charge_scan(bytes.size());
-  const size_t length = utf8::count(bytes);
+  const size_t length = count_code_points(bytes);
   const size_t cost = sizeof(Text) + bytes.size();
   return Value(account<const Text>(Text{std::move(bytes), length, is_markup}, cost));
 }

@@ -9,7 +9,7 @@
 #include "reprise/chat_template/operators.h"
 #include "reprise/chat_template/python_text.h"
 #include "reprise/chat_template/text_methods.h"
-#include "reprise/chat_template/utf8.h"
+#include "reprise/chat_template/unicode.h"
 
 namespace reprise::chat_template {
 namespace {
@@ -59,7 +59,7 @@ class Getter {
 
 Value ignore_case(Sandbox& sandbox, const Value& value) {
   const Text* text = value.text();
-  return text == nullptr ? value : sandbox.text(utf8::lower(text->bytes), text->is_markup);
+  return text == nullptr ? value : sandbox.text(unicode::lower(text->bytes), text->is_markup);
 }
 
 Value maybe_ignore_case(Sandbox& sandbox, const Value& value, bool is_case_sensitive) {

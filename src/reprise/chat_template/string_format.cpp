@@ -11,7 +11,7 @@
 #include "reprise/chat_template/operators.h"
 #include "reprise/chat_template/python_text.h"
 #include "reprise/chat_template/text_methods.h"
-#include "reprise/chat_template/utf8.h"
+#include "reprise/chat_template/unicode.h"
 
 namespace reprise::chat_template {
 namespace {
@@ -140,7 +140,7 @@ std::string format_floating(Sandbox& sandbox, const Spec& spec, double value) {
   const double magnitude = std::abs(value);
   if (!std::isfinite(value)) {
     digits = std::isnan(value) ? "nan" : "inf";
-    if (type >= 'E' && type <= 'G') digits = utf8::upper(digits);
+    if (type >= 'E' && type <= 'G') digits = unicode::upper(digits);
   } else if (type == 'r' && !spec.precision) {
     digits = float_repr(magnitude);
   } else {
@@ -165,7 +165,7 @@ std::string format_floating(Sandbox& sandbox, const Spec& spec, double value) {
 
 std::string format_string(Sandbox& sandbox, const Spec& spec, std::string_view text) {
   if (spec.precision) {
-    text = text.substr(0, utf8::offset_of(text, static_cast<size_t>(*spec.precision)));
+    text = text.substr(0, offset_of_code_point(text, static_cast<size_t>(*spec.precision)));
   }
   const Justify justify = spec.align == '>'   ? Justify::right
                           : spec.align == '^' ? Justify::format_center
@@ -250,7 +250,7 @@ std::string convert_percent(Sandbox& sandbox, Spec spec, const Value& value) {
       if (const auto code = value.as_integer()) {
         if (*code < 0 || *code > 0x10FFFF) sandbox.fail("%c arg not in range(0x110000)");
         std::string text;
-        utf8::append(text, static_cast<char32_t>(*code));
+        append_utf8(static_cast<char32_t>(*code), text);
         return as_string(text);
       }
       if (!value.is_text() || value.text()->length != 1) {
@@ -344,7 +344,7 @@ Spec read_brace_spec(Sandbox& sandbox, std::string_view text) {
   const auto is_align = [](char c) { return c == '<' || c == '>' || c == '^' || c == '='; };
   if (!text.empty()) {
     size_t after_fill = 0;
-    (void)utf8::next(text, after_fill);
+    (void)next_code_point(text, after_fill);
     if (is_align(reader.peek(after_fill))) {
       spec.fill = text.substr(0, after_fill);
       spec.align = text[after_fill];

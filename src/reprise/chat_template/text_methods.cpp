@@ -8,7 +8,7 @@
 #include "reprise/chat_template/operators.h"
 #include "reprise/chat_template/python_text.h"
 #include "reprise/chat_template/string_format.h"
-#include "reprise/chat_template/utf8.h"
+#include "reprise/chat_template/unicode.h"
 
 namespace reprise::chat_template {
 
@@ -30,14 +30,14 @@ std::string replace_text(Sandbox& sandbox,
       append(new_part);
       if (offset == text.size()) return result;
       const size_t start = offset;
-      (void)utf8::next(text, offset);
+      (void)next_code_point(text, offset);
       append(text.substr(start, offset - start));
     }
     append(text.substr(offset));
     return result;
   }
   for (; left > 0; --left) {
-    const size_t hit = utf8::find(text, old_part, offset);
+    const size_t hit = unicode::find(text, old_part, offset);
     if (hit == std::string_view::npos) break;
     append(text.substr(offset, hit - offset));
     append(new_part);
@@ -52,8 +52,8 @@ std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends)
   size_t start = 0;
   for (size_t offset = 0; offset < text.size();) {
     const size_t end = offset;
-    const char32_t c = utf8::next(text, offset);
-    if (!utf8::is_line_end(c)) continue;
+    const char32_t c = next_code_point(text, offset);
+    if (!unicode::is_line_end(c)) continue;
     if (c == '\r' && offset < text.size() && text[offset] == '\n') ++offset;
     lines.push_back(text.substr(start, (keep_ends ? offset : end) - start));
     start = offset;
@@ -65,8 +65,8 @@ std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends)
 std::string capitalize_text(std::string_view text) {
   std::string result;
   size_t offset = 0;
-  if (!text.empty()) utf8::append_title(result, utf8::next(text, offset));
-  while (offset < text.size()) utf8::append_lower(result, utf8::next(text, offset));
+  if (!text.empty()) unicode::append_title(result, next_code_point(text, offset));
+  while (offset < text.size()) unicode::append_lower(result, next_code_point(text, offset));
   return result;
 }
 
@@ -90,7 +90,7 @@ std::string pad_text(Sandbox& sandbox,
                      int64_t width,
                      std::string_view fill,
                      Justify justify) {
-  const auto length = static_cast<int64_t>(utf8::count(text));
+  const auto length = static_cast<int64_t>(count_code_points(text));
   if (width <= length) return std::string(text);
   const auto missing = static_cast<uint64_t>(width - length);
   sandbox.check_text_size(missing);
@@ -124,18 +124,18 @@ Value list_like(Sandbox& sandbox, const Value& self, const std::vector<std::stri
   return sandbox.list(std::move(items));
 }
 
-template <utf8::Side side>
+template <unicode::Side side>
 Value strip(Sandbox& sandbox, const Value& self, const Bound& args) {
   sandbox.charge_scan(bytes_of(self).size());
-  if (!args.is_given(0)) return like(sandbox, self, utf8::strip(bytes_of(self), side));
+  if (!args.is_given(0)) return like(sandbox, self, unicode::strip(bytes_of(self), side));
   const Text& chars = require_text(sandbox, args[0], "strip arg");
-  return like(sandbox, self, utf8::strip(bytes_of(self), chars.bytes, side));
+  return like(sandbox, self, unicode::strip(bytes_of(self), chars.bytes, side));
 }
 
 std::vector<std::string_view> split_on_space(std::string_view text, uint64_t max, bool from_right) {
   std::vector<std::string_view> parts;
-  std::string_view rest =
-      from_right ? utf8::strip(text, utf8::Side::right) : utf8::strip(text, utf8::Side::left);
+  std::string_view rest = from_right ? unicode::strip(text, unicode::Side::right)
+                                     : unicode::strip(text, unicode::Side::left);
   while (!rest.empty()) {
     if (parts.size() == max) {
       parts.push_back(rest);
@@ -150,18 +150,18 @@ std::vector<std::string_view> split_on_space(std::string_view text, uint64_t max
           --previous;
         }
         size_t after = previous;
-        if (utf8::is_space(utf8::next(rest, after))) break;
+        if (unicode::is_space(next_code_point(rest, after))) break;
         start = previous;
       }
       parts.push_back(rest.substr(start));
-      rest = utf8::strip(rest.substr(0, start), utf8::Side::right);
+      rest = unicode::strip(rest.substr(0, start), unicode::Side::right);
     } else {
       size_t end = 0;
       for (size_t offset = 0; offset < rest.size(); end = offset) {
-        if (utf8::is_space(utf8::next(rest, offset))) break;
+        if (unicode::is_space(next_code_point(rest, offset))) break;
       }
       parts.push_back(rest.substr(0, end));
-      rest = utf8::strip(rest.substr(end), utf8::Side::left);
+      rest = unicode::strip(rest.substr(end), unicode::Side::left);
     }
   }
   if (from_right) std::reverse(parts.begin(), parts.end());
@@ -171,7 +171,7 @@ std::vector<std::string_view> split_on_space(std::string_view text, uint64_t max
 std::vector<std::string_view> split_on(std::string_view text, std::string_view separator) {
   std::vector<std::string_view> parts;
   size_t offset = 0;
-  for (size_t hit = 0; (hit = utf8::find(text, separator, offset)) != std::string_view::npos;) {
+  for (size_t hit = 0; (hit = unicode::find(text, separator, offset)) != std::string_view::npos;) {
     parts.push_back(text.substr(offset, hit - offset));
     offset = hit + separator.size();
   }
@@ -188,7 +188,7 @@ std::vector<std::string_view> rsplit_on(std::string_view text,
   std::vector<std::string_view> parts;
   size_t offset = 0;
   while (parts.size() < max) {
-    const size_t hit = utf8::find(reversed, needle, offset);
+    const size_t hit = unicode::find(reversed, needle, offset);
     if (hit == std::string::npos) break;
     parts.push_back(text.substr(text.size() - hit, hit - offset));
     offset = hit + needle.size();
@@ -241,10 +241,11 @@ Window window(Sandbox& sandbox, const Value& self, const Bound& args, size_t fir
   const int64_t start = bound(first, 0);
   const int64_t end = std::min(bound(first + 1, length), length);
   if (start > length || start > end) return {.bytes = {}, .start = start, .is_valid = false};
-  const size_t from = text.is_ascii() ? static_cast<size_t>(start)
-                                      : utf8::offset_of(text.bytes, static_cast<size_t>(start));
+  const size_t from = text.is_ascii()
+                          ? static_cast<size_t>(start)
+                          : offset_of_code_point(text.bytes, static_cast<size_t>(start));
   const size_t to = text.is_ascii() ? static_cast<size_t>(end)
-                                    : utf8::offset_of(text.bytes, static_cast<size_t>(end));
+                                    : offset_of_code_point(text.bytes, static_cast<size_t>(end));
   return {.bytes = std::string_view(text.bytes).substr(from, to - from), .start = start};
 }
 
@@ -268,9 +269,10 @@ int64_t find_index(Sandbox& sandbox, const Value& self, const Bound& args) {
   const std::string& needle = require_text(sandbox, args[0], "argument").bytes;
   const Window part = window(sandbox, self, args, 1);
   if (!part.is_valid) return -1;
-  const size_t hit = from_right ? utf8::rfind(part.bytes, needle) : utf8::find(part.bytes, needle);
+  const size_t hit =
+      from_right ? unicode::rfind(part.bytes, needle) : unicode::find(part.bytes, needle);
   if (hit == std::string_view::npos) return -1;
-  return part.start + static_cast<int64_t>(utf8::count(part.bytes.substr(0, hit)));
+  return part.start + static_cast<int64_t>(count_code_points(part.bytes.substr(0, hit)));
 }
 
 template <bool from_right>
@@ -289,10 +291,10 @@ Value count(Sandbox& sandbox, const Value& self, const Bound& args) {
   const std::string& needle = require_text(sandbox, args[0], "argument").bytes;
   const Window part = window(sandbox, self, args, 1);
   if (!part.is_valid) return Value(int64_t{0});
-  if (needle.empty()) return Value(static_cast<int64_t>(utf8::count(part.bytes)) + 1);
+  if (needle.empty()) return Value(static_cast<int64_t>(count_code_points(part.bytes)) + 1);
   int64_t hits = 0;
   size_t offset = 0;
-  while ((offset = utf8::find(part.bytes, needle, offset)) != std::string_view::npos) {
+  while ((offset = unicode::find(part.bytes, needle, offset)) != std::string_view::npos) {
     ++hits;
     offset += needle.size();
   }
@@ -301,11 +303,11 @@ Value count(Sandbox& sandbox, const Value& self, const Bound& args) {
 
 Value upper(Sandbox& sandbox, const Value& self, const Bound&) {
   sandbox.charge_decode(bytes_of(self).size());
-  return like(sandbox, self, utf8::upper(bytes_of(self)));
+  return like(sandbox, self, unicode::upper(bytes_of(self)));
 }
 Value lower(Sandbox& sandbox, const Value& self, const Bound&) {
   sandbox.charge_decode(bytes_of(self).size());
-  return like(sandbox, self, utf8::lower(bytes_of(self)));
+  return like(sandbox, self, unicode::lower(bytes_of(self)));
 }
 Value capitalize(Sandbox& sandbox, const Value& self, const Bound&) {
   sandbox.charge_decode(bytes_of(self).size());
@@ -317,9 +319,9 @@ Value title(Sandbox& sandbox, const Value& self, const Bound&) {
   std::string result;
   bool is_inside_word = false;
   for (size_t offset = 0; offset < bytes_of(self).size();) {
-    const char32_t c = utf8::next(bytes_of(self), offset);
-    is_inside_word ? utf8::append_lower(result, c) : utf8::append_title(result, c);
-    is_inside_word = utf8::is_upper(c) || utf8::is_lower(c);
+    const char32_t c = next_code_point(bytes_of(self), offset);
+    is_inside_word ? unicode::append_lower(result, c) : unicode::append_title(result, c);
+    is_inside_word = unicode::is_upper(c) || unicode::is_lower(c);
   }
   return like(sandbox, self, result);
 }
@@ -328,8 +330,8 @@ Value swapcase(Sandbox& sandbox, const Value& self, const Bound&) {
   sandbox.charge_decode(bytes_of(self).size());
   std::string result;
   for (size_t offset = 0; offset < bytes_of(self).size();) {
-    const char32_t c = utf8::next(bytes_of(self), offset);
-    utf8::is_upper(c) ? utf8::append_lower(result, c) : utf8::append_upper(result, c);
+    const char32_t c = next_code_point(bytes_of(self), offset);
+    unicode::is_upper(c) ? unicode::append_lower(result, c) : unicode::append_upper(result, c);
   }
   return like(sandbox, self, result);
 }
@@ -368,7 +370,8 @@ Value format(Sandbox& sandbox, const Value& self, const Bound& args) {
 template <Justify justify>
 Value pad(Sandbox& sandbox, const Value& self, const Bound& args) {
   const std::string fill = args.has(1) ? require_text(sandbox, args[1], "fill").bytes : " ";
-  if (utf8::count(fill) != 1) sandbox.fail("The fill character must be exactly one character long");
+  if (count_code_points(fill) != 1)
+    sandbox.fail("The fill character must be exactly one character long");
   const int64_t width = require_integer(sandbox, args[0], "width");
   return like(sandbox, self, pad_text(sandbox, bytes_of(self), width, fill, justify));
 }
@@ -404,7 +407,7 @@ Value partition(Sandbox& sandbox, const Value& self, const Bound& args) {
   const std::string& separator = require_text(sandbox, args[0], "separator").bytes;
   if (separator.empty()) sandbox.fail("empty separator");
   sandbox.charge_scan(text.size());
-  const size_t hit = from_right ? utf8::rfind(text, separator) : utf8::find(text, separator);
+  const size_t hit = from_right ? unicode::rfind(text, separator) : unicode::find(text, separator);
   std::array<std::string_view, 3> parts = {text, "", ""};
   if (hit != std::string_view::npos) {
     parts = {text.substr(0, hit), separator, text.substr(hit + separator.size())};
@@ -421,12 +424,12 @@ Value all_are(Sandbox& sandbox, const Value& self, const Bound&) {
   const std::string& text = bytes_of(self);
   sandbox.charge_decode(text.size());
   for (size_t offset = 0; offset < text.size();) {
-    if (!predicate(utf8::next(text, offset))) return Value(false);
+    if (!predicate(next_code_point(text, offset))) return Value(false);
   }
   return Value(!text.empty());
 }
 
-bool is_alphanumeric(char32_t c) { return utf8::is_letter(c) || utf8::is_decimal(c); }
+bool is_alphanumeric(char32_t c) { return unicode::is_letter(c) || unicode::is_decimal(c); }
 
 // Has cased letters, and none of the other case.
 template <bool (*wanted)(char32_t), bool (*other)(char32_t)>
@@ -435,14 +438,14 @@ Value has_case(Sandbox& sandbox, const Value& self, const Bound&) {
   sandbox.charge_decode(text.size());
   bool has_wanted = false;
   for (size_t offset = 0; offset < text.size();) {
-    const char32_t c = utf8::next(text, offset);
+    const char32_t c = next_code_point(text, offset);
     if (other(c)) return Value(false);
     has_wanted = has_wanted || wanted(c);
   }
   return Value(has_wanted);
 }
 
-using utf8::Side;
+using unicode::Side;
 constexpr auto kMethods = std::to_array<Builtin>({
     {"capitalize", "", 0, capitalize},
     {"casefold", "", 0, lower},
@@ -453,13 +456,13 @@ constexpr auto kMethods = std::to_array<Builtin>({
     {"format", "*", 0, format},
     {"index", "/sub /start /end", 1, index<false>},
     {"isalnum", "", 0, all_are<is_alphanumeric>},
-    {"isalpha", "", 0, all_are<utf8::is_letter>},
-    {"isdecimal", "", 0, all_are<utf8::is_decimal>},
-    {"isdigit", "", 0, all_are<utf8::is_decimal>},
-    {"islower", "", 0, has_case<utf8::is_lower, utf8::is_upper>},
-    {"isnumeric", "", 0, all_are<utf8::is_decimal>},
-    {"isspace", "", 0, all_are<utf8::is_space>},
-    {"isupper", "", 0, has_case<utf8::is_upper, utf8::is_lower>},
+    {"isalpha", "", 0, all_are<unicode::is_letter>},
+    {"isdecimal", "", 0, all_are<unicode::is_decimal>},
+    {"isdigit", "", 0, all_are<unicode::is_decimal>},
+    {"islower", "", 0, has_case<unicode::is_lower, unicode::is_upper>},
+    {"isnumeric", "", 0, all_are<unicode::is_decimal>},
+    {"isspace", "", 0, all_are<unicode::is_space>},
+    {"isupper", "", 0, has_case<unicode::is_upper, unicode::is_lower>},
     {"join", "/iterable", 1, join},
     {"ljust", "/width /fill", 1, pad<Justify::left>},
     {"lower", "", 0, lower},

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <functional>
 
-#include "reprise/chat_template/utf8.h"
+#include "reprise/chat_template/unicode.h"
 
 namespace reprise::chat_template {
 
@@ -21,7 +21,7 @@ const void* Value::identity() const {
 }
 
 Value make_text(std::string bytes, bool is_markup) {
-  const size_t length = utf8::count(bytes);
+  const size_t length = count_code_points(bytes);
   return Value(std::make_shared<const Text>(Text{std::move(bytes), length, is_markup}));
 }
 

@@ -19,10 +19,10 @@
 
 #include "reprise/base/error.h"
 #include "reprise/base/json.h"
+#include "reprise/base/text/utf8.h"
 #include "reprise/structured_output/grammar_compiler.h"
 #include "reprise/structured_output/synthetic_vocabulary.h"
 #include "reprise/tokenizer/tokenizer.h"
-#include "reprise/tokenizer/utf8.h"
 
 namespace reprise::structured_output {
 namespace {
@@ -76,7 +76,7 @@ class AnswerSampler {
       text += vocabulary_.tokens[static_cast<size_t>(id)];
     }
     if (!constraint.is_complete()) return {};
-    if (!tokenizer::is_valid_utf8(text)) throw Error("the answer is not UTF-8: " + text);
+    if (!is_valid_utf8(text)) throw Error("the answer is not UTF-8: " + text);
     return text;
   }
 

@@ -6,10 +6,10 @@
 
 #include "reprise/base/error.h"
 #include "reprise/base/json.h"
+#include "reprise/base/text/utf8.h"
 #include "reprise/structured_output/json_schema.h"
 #include "reprise/structured_output/regex_dialect.h"
 #include "reprise/structured_output/structural_tag.h"
-#include "reprise/tokenizer/utf8.h"
 
 namespace reprise::structured_output {
 namespace {
@@ -93,7 +93,7 @@ OutputSpec normalise_spec(const OutputSpec& spec) {
     throw InvalidArgument(fmt::format(
         "{} has {} bytes, more than {}", to_string(spec.kind), spec.text.size(), kMaxSpecBytes));
   }
-  if (!tokenizer::is_valid_utf8(spec.text)) throw InvalidArgument("the spec is not UTF-8");
+  if (!is_valid_utf8(spec.text)) throw InvalidArgument("the spec is not UTF-8");
   OutputSpec normal = spec;
   switch (spec.kind) {
     case OutputSpec::Kind::json_object:

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "reprise/base/error.h"
+#include "reprise/base/text/utf8.h"
 #include "reprise/structured_output/code_points.h"
 #include "reprise/structured_output/output_spec.h"
-#include "reprise/tokenizer/utf8.h"
 
 namespace reprise::structured_output {
 namespace {
@@ -103,7 +103,7 @@ class RegexReader {
   RegexReader(std::string_view pattern, PatternContext context) : context_(context) {
     size_t at = 0;
     while (at < pattern.size()) {
-      characters_.push_back(tokenizer::next_code_point(pattern, at));
+      characters_.push_back(next_code_point(pattern, at));
     }
   }
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "reprise/base/assert.h"
-#include "reprise/tokenizer/utf8.h"
+#include "reprise/base/text/utf8.h"
 
 namespace reprise::structured_output {
 namespace {
@@ -45,14 +45,14 @@ VocabularyBytes synthetic_vocabulary(int32_t num_tokens, uint64_t seed) {
   while (tokens.size() + 1 < static_cast<size_t>(num_tokens)) {
     std::string token;
     if (random() % 2 == 0 || tokens.size() == kNumBytes) {
-      tokenizer::append_utf8(random_character(random), token);
-      tokenizer::append_utf8(random_character(random), token);
+      append_utf8(random_character(random), token);
+      append_utf8(random_character(random), token);
     } else {
       // Early tokens are merged most.
       token = tokens[random() % (random() % tokens.size() + 1)];
     }
     const uint64_t dice = random() % 16;
-    if (dice < 8) tokenizer::append_utf8(random_character(random), token);
+    if (dice < 8) append_utf8(random_character(random), token);
     if (dice >= 8 && dice < 15) token += tokens[random() % (random() % tokens.size() + 1)];
     if (token.size() > kMaxTokenBytes) token.resize(kMaxTokenBytes);
     if (known.insert(token).second) tokens.push_back(std::move(token));

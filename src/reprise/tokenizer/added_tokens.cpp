@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "reprise/base/text/utf8.h"
 #include "reprise/tokenizer/character_class.h"
-#include "reprise/tokenizer/utf8.h"
 #include "reprise/tokenizer/vocabulary.h"
 
 namespace reprise::tokenizer {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "reprise/base/assert.h"
-#include "reprise/tokenizer/utf8.h"
+#include "reprise/base/text/utf8.h"
 
 namespace reprise::tokenizer {
 namespace {

@@ -1,6 +1,6 @@
 #include "reprise/tokenizer/byte_alphabet.h"
 
-#include "reprise/tokenizer/utf8.h"
+#include "reprise/base/text/utf8.h"
 
 namespace reprise::tokenizer {
 namespace {

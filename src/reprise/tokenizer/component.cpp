@@ -5,7 +5,7 @@
 
 #include "reprise/base/error.h"
 #include "reprise/base/nearest_name.h"
-#include "reprise/tokenizer/utf8.h"
+#include "reprise/base/text/utf8.h"
 
 namespace reprise::tokenizer {
 

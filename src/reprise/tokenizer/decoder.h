@@ -5,9 +5,9 @@
 #include <variant>
 #include <vector>
 
+#include "reprise/base/text/utf8.h"
 #include "reprise/tokenizer/component.h"
 #include "reprise/tokenizer/regex.h"
-#include "reprise/tokenizer/utf8.h"
 
 namespace reprise::tokenizer {
 

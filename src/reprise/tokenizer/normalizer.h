@@ -31,8 +31,6 @@ class Normalizer {
   /// \throws FileError for a type that is not supported
   explicit Normalizer(const Component& component);
 
-  [[nodiscard]] bool is_identity() const { return steps_.empty(); }
-
   struct Result {
     std::string text;
     /// False when the start of the text was stripped: what is left does not begin the input.

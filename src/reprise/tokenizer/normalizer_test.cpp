@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <random>
 
-#include "reprise/tokenizer/utf8.h"
+#include "reprise/base/text/utf8.h"
 
 namespace reprise::tokenizer {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <array>
 
+#include "reprise/base/text/utf8.h"
 #include "reprise/tokenizer/byte_alphabet.h"
 #include "reprise/tokenizer/character_class.h"
-#include "reprise/tokenizer/utf8.h"
 
 namespace reprise::tokenizer {
 namespace {

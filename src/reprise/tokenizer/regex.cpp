@@ -7,8 +7,8 @@
 #include <algorithm>
 
 #include "reprise/base/error.h"
+#include "reprise/base/text/utf8.h"
 #include "reprise/tokenizer/regex_dialect.h"
-#include "reprise/tokenizer/utf8.h"
 
 namespace reprise::tokenizer {
 namespace {

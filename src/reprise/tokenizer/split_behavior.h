@@ -3,9 +3,9 @@
 #include <string_view>
 #include <vector>
 
+#include "reprise/base/text/utf8.h"
 #include "reprise/tokenizer/component.h"
 #include "reprise/tokenizer/regex.h"
-#include "reprise/tokenizer/utf8.h"
 
 namespace reprise::tokenizer {
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "reprise/base/error.h"
+#include "reprise/base/text/utf8.h"
 #include "reprise/tokenizer/added_tokens.h"
 #include "reprise/tokenizer/bpe_model.h"
 #include "reprise/tokenizer/incremental_detokenizer.h"
@@ -13,7 +14,6 @@
 #include "reprise/tokenizer/pre_tokenizer.h"
 #include "reprise/tokenizer/text_file.h"
 #include "reprise/tokenizer/tokenizer_file.h"
-#include "reprise/tokenizer/utf8.h"
 
 namespace reprise::tokenizer {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "reprise/base/error.h"
+#include "reprise/base/text/json_cursor.h"
 #include "reprise/tokenizer/component.h"
-#include "reprise/tokenizer/json_cursor.h"
 
 namespace reprise::tokenizer {
 namespace {
@@ -27,7 +27,7 @@ class Reader {
   Reader(std::string_view text, std::string_view path) : text_(text), path_(path) {}
 
   TokenizerFile read() {
-    JsonCursor cursor(text_, path_);
+    JsonCursor cursor(text_, path_, {"E_TOKENIZER"});
     const std::vector<Member> members = read_members(cursor);
     cursor.expect_end();
     TokenizerFile file;
@@ -80,7 +80,7 @@ class Reader {
   }
 
   void read_model(const Member& model, TokenizerFile& file) const {
-    JsonCursor cursor(text_, path_, model.begin);
+    JsonCursor cursor(text_, path_, {"E_TOKENIZER"}, model.begin);
     if (cursor.peek() != '{') fail("/model", "expected an object");
     const Member* vocab = nullptr;
     const Member* merges = nullptr;
@@ -128,12 +128,12 @@ class Reader {
   }
 
   void read_vocabulary(const Member& member, Vocabulary& vocabulary) const {
-    JsonCursor cursor(text_, path_, member.begin);
+    JsonCursor cursor(text_, path_, {"E_TOKENIZER"}, member.begin);
     // Published files spend 12 to 20 bytes on an entry.
     vocabulary.reserve(member.value.size() / 16, member.value.size() / 2);
     cursor.for_each_member([&](std::string_view token) {
       // `token` may lie in the cursor's own storage, which stays put while a number is read.
-      const uint32_t id = cursor.read_unsigned(Vocabulary::kMaxId - 1);
+      const auto id = static_cast<uint32_t>(cursor.read_unsigned(Vocabulary::kMaxId - 1));
       switch (vocabulary.add(token, id)) {
         case Vocabulary::AddResult::added:
           return;
@@ -154,7 +154,7 @@ class Reader {
   }
 
   void read_merges(const Member& member, TokenizerFile& file) const {
-    JsonCursor cursor(text_, path_, member.begin);
+    JsonCursor cursor(text_, path_, {"E_TOKENIZER"}, member.begin);
     file.merges.reserve(std::min(member.value.size() / 8, file.vocabulary.size()));
     uint32_t rank = 0;
     std::string left_storage;

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "reprise/base/json.h"
+#include "reprise/base/text/utf8.h"
 #include "reprise/tokenizer/incremental_detokenizer.h"
 #include "reprise/tokenizer/text_file.h"
 #include "reprise/tokenizer/tokenizer.h"
-#include "reprise/tokenizer/utf8.h"
 #include "tests/support/source_dir.h"
 
 namespace reprise::tokenizer {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "reprise/base/assert.h"
-#include "reprise/tokenizer/utf8.h"
+#include "reprise/base/text/utf8.h"
 
 namespace reprise::tokenizer {
 namespace {

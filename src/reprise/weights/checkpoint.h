@@ -33,7 +33,6 @@ class Checkpoint final : public WeightSource {
 
   /// Bytes of all tensors as stored.
   [[nodiscard]] uint64_t total_bytes() const noexcept { return total_bytes_; }
-  [[nodiscard]] size_t num_files() const noexcept { return files_.size(); }
   /// Oddities that do not prevent loading, for people.
   [[nodiscard]] const std::vector<std::string>& warnings() const noexcept { return warnings_; }
 

@@ -51,9 +51,9 @@ std::string read_header(const InputFile& file) {
 SafetensorsFile::SafetensorsFile(InputFile file) : file_(std::move(file)) {
   const std::string json = read_header(file_);
   data_begin_ = kLengthBytes + json.size();
-  header_ = parse_safetensors_header(json, file_.size_bytes() - data_begin_, file_.path());
-  by_name_.reserve(header_.tensors.size());
-  for (const TensorEntry& tensor : header_.tensors) by_name_.emplace(tensor.name, &tensor);
+  tensors_ = parse_safetensors_header(json, file_.size_bytes() - data_begin_, file_.path());
+  by_name_.reserve(tensors_.size());
+  for (const TensorEntry& tensor : tensors_) by_name_.emplace(tensor.name, &tensor);
 }
 
 const TensorEntry* SafetensorsFile::find(std::string_view name) const {

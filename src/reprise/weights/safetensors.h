@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,12 +24,9 @@ class SafetensorsFile {
   explicit SafetensorsFile(InputFile file);
 
   /// All tensors in file order.
-  [[nodiscard]] std::span<const TensorEntry> tensors() const noexcept { return header_.tensors; }
+  [[nodiscard]] std::span<const TensorEntry> tensors() const noexcept { return tensors_; }
   /// The tensor of this name or nullptr; lives as long as the file.
   [[nodiscard]] const TensorEntry* find(std::string_view name) const;
-  [[nodiscard]] const std::map<std::string, std::string>& metadata() const noexcept {
-    return header_.metadata;
-  }
   [[nodiscard]] const std::string& path() const noexcept { return file_.path(); }
 
   /// Fills `dst` from byte `offset` of the tensor, as stored.
@@ -40,9 +36,9 @@ class SafetensorsFile {
 
  private:
   InputFile file_;
-  SafetensorsHeader header_;
+  std::vector<TensorEntry> tensors_;
   uint64_t data_begin_ = 0;  // byte of the file at which the data section starts
-  std::unordered_map<std::string_view, const TensorEntry*> by_name_;  // views into header_
+  std::unordered_map<std::string_view, const TensorEntry*> by_name_;  // views into tensors_
 };
 
 }  // namespace reprise::weights

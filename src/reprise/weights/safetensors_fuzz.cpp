@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
   const std::string_view header(reinterpret_cast<const char*>(bytes) + 2, size - 2);
   try {
     uint64_t covered = 0;
-    for (const auto& tensor : weights::parse_safetensors_header(header, data_bytes, "f").tensors) {
+    for (const auto& tensor : weights::parse_safetensors_header(header, data_bytes, "f")) {
       if (tensor.begin != covered || tensor.end < tensor.begin) std::abort();
       if (weights::checked_size_bytes(tensor.spec) != tensor.size_bytes()) std::abort();
       covered = tensor.end;

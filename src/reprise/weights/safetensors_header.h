@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,21 +19,16 @@ struct TensorEntry {
   [[nodiscard]] uint64_t size_bytes() const noexcept { return end - begin; }
 };
 
-struct SafetensorsHeader {
-  std::vector<TensorEntry> tensors;  // in file order
-  std::map<std::string, std::string> metadata;
-};
-
 /// Reads and fully validates the JSON header of a safetensors file that holds `data_bytes` bytes
-/// after the header. An accepted header describes tensors that lie inside the data, do not
-/// overlap, leave no gap and cover it to the last byte.
+/// after the header, and returns its tensors in file order. The tensors of an accepted header lie
+/// inside the data, do not overlap, leave no gap and cover the data to the last byte.
 ///
 /// Source: https://github.com/huggingface/safetensors (README, "Format";
 /// safetensors/src/tensor.rs). Differs in that repeated names and unknown members are refused.
 /// \throws FileError with `path` and one of E_HEADER_JSON, E_DTYPE, E_SHAPE, E_OFFSET, E_OVERLAP,
 ///         E_GAP, E_TRAILING, E_TRUNCATED, E_DUPLICATE.
-[[nodiscard]] SafetensorsHeader parse_safetensors_header(std::string_view json,
-                                                         uint64_t data_bytes,
-                                                         std::string_view path);
+[[nodiscard]] std::vector<TensorEntry> parse_safetensors_header(std::string_view json,
+                                                                uint64_t data_bytes,
+                                                                std::string_view path);
 
 }  // namespace reprise::weights

@@ -115,12 +115,12 @@ void mutate(Random& random, Draft& draft) {
 }
 
 // The format's rules once more, by other means: a JSON tree and one flag per byte of data.
-bool is_consistent(const SafetensorsHeader& header, const Draft& draft) {
+bool is_consistent(const std::vector<TensorEntry>& tensors, const Draft& draft) {
   const auto tree = nlohmann::json::parse(draft.header, nullptr, false);
   if (tree.is_discarded() || draft.data_bytes > 1'000'000) return false;
-  if (tree.size() != header.tensors.size() + (tree.contains("__metadata__") ? 1 : 0)) return false;
+  if (tree.size() != tensors.size() + (tree.contains("__metadata__") ? 1 : 0)) return false;
   std::vector<int> num_owners(draft.data_bytes, 0);
-  for (const TensorEntry& tensor : header.tensors) {
+  for (const TensorEntry& tensor : tensors) {
     const auto& node = tree.at(tensor.name);
     if (node.at("shape") != tensor.spec.shape) return false;
     if (node.at("data_offsets") != std::vector<uint64_t>{tensor.begin, tensor.end}) return false;
@@ -143,9 +143,9 @@ TEST(SafetensorsMutation, accepts_only_headers_that_a_second_checker_finds_consi
     const uint64_t num_mutations = below(random, 4);
     for (uint64_t i = 0; i < num_mutations; ++i) mutate(random, draft);
     try {
-      const SafetensorsHeader header =
+      const std::vector<TensorEntry> tensors =
           parse_safetensors_header(draft.header, draft.data_bytes, "draft");
-      ASSERT_TRUE(is_consistent(header, draft)) << draft.header << " " << draft.data_bytes;
+      ASSERT_TRUE(is_consistent(tensors, draft)) << draft.header << " " << draft.data_bytes;
       ++num_accepted;
     } catch (const FileError& error) {
       ASSERT_NE(num_mutations, 0u) << error.what();

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "reprise/tokenizer/utf8.h"
+#include "reprise/base/text/utf8.h"
 
 namespace reprise::server {
 namespace {

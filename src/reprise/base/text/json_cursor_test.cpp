@@ -1,22 +1,22 @@
-#include "reprise/tokenizer/json_cursor.h"
+#include "reprise/base/text/json_cursor.h"
 
 #include <gtest/gtest.h>
 
 #include "reprise/base/error.h"
 
-namespace reprise::tokenizer {
+namespace reprise {
 namespace {
 
 std::string string_in(std::string_view json) {
   std::string storage;
-  JsonCursor cursor(json, "test.json");
+  JsonCursor cursor(json, "test.json", {"E_TOKENIZER"});
   return std::string(cursor.read_string(storage));
 }
 
 template <typename Read>
 std::string code_of(std::string_view json, Read&& read) {
   try {
-    JsonCursor cursor(json, "test.json");
+    JsonCursor cursor(json, "test.json", {"E_TOKENIZER"});
     read(cursor);
   } catch (const FileError& error) {
     return error.code();
@@ -60,11 +60,23 @@ TEST(JsonCursor, reads_only_integers_up_to_the_limit) {
   }
 }
 
+TEST(JsonCursor, fails_with_the_codes_of_its_document) {
+  JsonCursor cut("[1", "test.json", {.malformed = "E_HEADER", .truncated = "E_HEADER"});
+  try {
+    cut.for_each_element([&] { EXPECT_EQ(cut.read_unsigned(1), 1u); });
+    FAIL();
+  } catch (const FileError& error) {
+    EXPECT_EQ(error.code(), "E_HEADER");
+  }
+  EXPECT_EQ(code_of("1.5", [](JsonCursor& cursor) { (void)cursor.read_unsigned(9, "E_SHAPE"); }),
+            "E_SHAPE");
+}
+
 TEST(JsonCursor, skips_a_value_of_any_kind_whole) {
   for (const std::string_view value :
        {R"({"a":[1,{"b":"]}\""}],"c":null})", "[]", "{}", "12.5e-3", "\"x\\\"y\"", "true"}) {
     const std::string json = std::string(value) + " ,";
-    JsonCursor cursor(json, "test.json");
+    JsonCursor cursor(json, "test.json", {"E_TOKENIZER"});
     EXPECT_EQ(cursor.skip_value(), value);
     EXPECT_EQ(cursor.peek(), ',');
   }
@@ -77,4 +89,4 @@ TEST(JsonCursor, stops_at_the_depth_limit_without_recursion) {
 }
 
 }  // namespace
-}  // namespace reprise::tokenizer
+}  // namespace reprise

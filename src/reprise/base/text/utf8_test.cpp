@@ -1,8 +1,8 @@
-#include "reprise/tokenizer/utf8.h"
+#include "reprise/base/text/utf8.h"
 
 #include <gtest/gtest.h>
 
-namespace reprise::tokenizer {
+namespace reprise {
 namespace {
 
 TEST(Utf8, every_code_point_survives_the_round_trip) {
@@ -34,6 +34,21 @@ TEST(Utf8, refuses_overlong_surrogate_and_out_of_range_sequences) {
   }
 }
 
+// The template engine and the tokenizer share this decoder: hostile bytes must not stop it.
+TEST(Utf8, reads_a_byte_that_starts_no_character_as_one_replacement_character) {
+  const std::string_view text = "a\xE4\xB8z\xFF\xED\xA0\x80中";
+  std::u32string read;
+  for (size_t position = 0; position < text.size();) {
+    read.push_back(next_code_point(text, position));
+  }
+  EXPECT_EQ(read, U"a\uFFFD\uFFFDz\uFFFD\uFFFD\uFFFD\uFFFD中");
+  EXPECT_EQ(count_code_points(text), 9u);
+  EXPECT_EQ(offset_of_code_point(text, 3), 3u);
+  EXPECT_EQ(offset_of_code_point(text, 8), 8u);
+  EXPECT_EQ(offset_of_code_point(text, 99), text.size());
+  EXPECT_TRUE(is_valid_utf8("\uFFFD"));
+}
+
 TEST(Utf8, replaces_each_maximal_ill_formed_part_once) {
   EXPECT_EQ(to_valid_utf8("a\xE4\xB8z"), "a\uFFFDz");
   EXPECT_EQ(to_valid_utf8("\xF0\x9F\x98"), "\uFFFD");
@@ -56,4 +71,4 @@ TEST(Utf8Stream, gives_the_same_text_however_the_bytes_are_cut) {
 }
 
 }  // namespace
-}  // namespace reprise::tokenizer
+}  // namespace reprise

@@ -1,8 +1,10 @@
-#include "reprise/tokenizer/utf8.h"
+#include "reprise/base/text/utf8.h"
+
+#include <utf8proc.h>
 
 #include <cstring>
 
-namespace reprise::tokenizer {
+namespace reprise {
 namespace {
 
 size_t ascii_prefix(std::string_view text) noexcept {
@@ -16,49 +18,31 @@ size_t ascii_prefix(std::string_view text) noexcept {
   return i;
 }
 
-/// Length of the well-formed sequence at the start of `text`, 0 when there is none.
-size_t sequence_length(std::string_view text) noexcept {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const auto continues = [&](size_t i) { return (byte(i) & 0xC0) == 0x80; };
-  const unsigned char lead = byte(0);
-  if (lead < 0x80) return 1;
-  if (lead < 0xC2 || lead > 0xF4) return 0;
-  const size_t length = utf8_length(text[0]);
-  if (text.size() < length) return 0;
-  for (size_t i = 1; i < length; ++i) {
-    if (!continues(i)) return 0;
-  }
-  if (lead == 0xE0 && byte(1) < 0xA0) return 0;
-  if (lead == 0xED && byte(1) > 0x9F) return 0;
-  if (lead == 0xF0 && byte(1) < 0x90) return 0;
-  if (lead == 0xF4 && byte(1) > 0x8F) return 0;
-  return length;
-}
-
 }  // namespace
 
 char32_t next_code_point(std::string_view text, size_t& position) noexcept {
-  const auto byte = [&](size_t i) -> char32_t {
-    return static_cast<unsigned char>(text[position + i]);
-  };
-  const size_t length = utf8_length(text[position]);
-  char32_t code_point = 0;
-  switch (length) {
-    case 1:
-      code_point = byte(0);
-      break;
-    case 2:
-      code_point = (byte(0) & 0x1F) << 6 | (byte(1) & 0x3F);
-      break;
-    case 3:
-      code_point = (byte(0) & 0x0F) << 12 | (byte(1) & 0x3F) << 6 | (byte(2) & 0x3F);
-      break;
-    default:
-      code_point = (byte(0) & 0x07) << 18 | (byte(1) & 0x3F) << 12 | (byte(2) & 0x3F) << 6 |
-                   (byte(3) & 0x3F);
+  const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(text.data() + position);
+  if (*bytes < 0x80) {
+    ++position;
+    return *bytes;
   }
-  position += length;
-  return code_point;
+  utf8proc_int32_t code_point = 0;
+  const utf8proc_ssize_t length =
+      utf8proc_iterate(bytes, static_cast<utf8proc_ssize_t>(text.size() - position), &code_point);
+  position += length > 0 ? static_cast<size_t>(length) : 1;
+  return length > 0 ? static_cast<char32_t>(code_point) : kReplacementCharacter;
+}
+
+size_t count_code_points(std::string_view text) noexcept {
+  size_t count = 0;
+  for (size_t position = 0; position < text.size(); ++count) next_code_point(text, position);
+  return count;
+}
+
+size_t offset_of_code_point(std::string_view text, size_t index) noexcept {
+  size_t position = 0;
+  for (; index > 0 && position < text.size(); --index) next_code_point(text, position);
+  return position;
 }
 
 size_t previous_boundary(std::string_view text, size_t position) noexcept {
@@ -69,32 +53,20 @@ size_t previous_boundary(std::string_view text, size_t position) noexcept {
 }
 
 void append_utf8(char32_t code_point, std::string& out) {
-  const auto put = [&](char32_t byte) { out.push_back(static_cast<char>(byte)); };
-  if (code_point < 0x80) {
-    put(code_point);
-  } else if (code_point < 0x800) {
-    put(0xC0 | code_point >> 6);
-    put(0x80 | (code_point & 0x3F));
-  } else if (code_point < 0x10000) {
-    put(0xE0 | code_point >> 12);
-    put(0x80 | (code_point >> 6 & 0x3F));
-    put(0x80 | (code_point & 0x3F));
-  } else {
-    put(0xF0 | code_point >> 18);
-    put(0x80 | (code_point >> 12 & 0x3F));
-    put(0x80 | (code_point >> 6 & 0x3F));
-    put(0x80 | (code_point & 0x3F));
-  }
+  utf8proc_uint8_t bytes[4];
+  const auto length = utf8proc_encode_char(static_cast<utf8proc_int32_t>(code_point), bytes);
+  out.append(reinterpret_cast<const char*>(bytes), static_cast<size_t>(length));
 }
 
 bool is_valid_utf8(std::string_view text) noexcept {
-  while (true) {
-    text.remove_prefix(ascii_prefix(text));
-    if (text.empty()) return true;
-    const size_t length = sequence_length(text);
-    if (length == 0) return false;
-    text.remove_prefix(length);
+  size_t position = ascii_prefix(text);
+  while (position < text.size()) {
+    const size_t start = position;
+    const bool is_replaced = next_code_point(text, position) == kReplacementCharacter;
+    if (is_replaced && position == start + 1) return false;
+    position += ascii_prefix(text.substr(position));
   }
+  return true;
 }
 
 std::string to_valid_utf8(std::string_view text) {
@@ -156,4 +128,4 @@ void Utf8Stream::finish(std::string& out) {
   highest_ = 0xBF;
 }
 
-}  // namespace reprise::tokenizer
+}  // namespace reprise

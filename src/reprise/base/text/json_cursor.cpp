@@ -1,13 +1,19 @@
-#include "reprise/tokenizer/json_cursor.h"
+#include "reprise/base/text/json_cursor.h"
 
 #include <fmt/format.h>
 
+#include <charconv>
+
 #include "reprise/base/error.h"
-#include "reprise/tokenizer/utf8.h"
+#include "reprise/base/text/utf8.h"
 
-namespace reprise::tokenizer {
+namespace reprise {
 
-void JsonCursor::fail(std::string_view reason) const { fail_with("E_TOKENIZER", reason); }
+void JsonCursor::fail(std::string_view reason) const { fail_with(codes_.malformed, reason); }
+
+void JsonCursor::fail_in_string() const {
+  fail_with(codes_.truncated, "the JSON text ends inside a string");
+}
 
 void JsonCursor::fail_with(std::string_view code, std::string_view reason) const {
   throw FileError(code, path_, fmt::format("byte {}", position_), reason);
@@ -23,7 +29,7 @@ void JsonCursor::skip_spaces() noexcept {
 
 char JsonCursor::peek() {
   skip_spaces();
-  if (position_ == text_.size()) fail_with("E_TRUNCATED", "the JSON text ends too early");
+  if (position_ == text_.size()) fail_with(codes_.truncated, "the JSON text ends too early");
   return text_[position_];
 }
 
@@ -50,7 +56,7 @@ std::string_view JsonCursor::read_string(std::string& storage) {
   size_t copied = start;
   bool is_ascii = true;
   while (true) {
-    if (position_ == text_.size()) fail_with("E_TRUNCATED", "the JSON text ends inside a string");
+    if (position_ == text_.size()) fail_in_string();
     const char c = text_[position_];
     if (c == '"') break;
     if (static_cast<unsigned char>(c) < 0x20) fail("not valid JSON: control character in a string");
@@ -72,38 +78,15 @@ std::string_view JsonCursor::read_string(std::string& storage) {
 }
 
 void JsonCursor::read_escape(std::string& out) {
-  if (position_ == text_.size()) fail_with("E_TRUNCATED", "the JSON text ends inside a string");
+  if (position_ == text_.size()) fail_in_string();
+  static constexpr std::string_view kNames = "\"\\/bfnrt";
+  static constexpr std::string_view kValues = "\"\\/\b\f\n\r\t";
   const char kind = text_[position_++];
-  switch (kind) {
-    case '"':
-      out.push_back('"');
-      return;
-    case '\\':
-      out.push_back('\\');
-      return;
-    case '/':
-      out.push_back('/');
-      return;
-    case 'b':
-      out.push_back('\b');
-      return;
-    case 'f':
-      out.push_back('\f');
-      return;
-    case 'n':
-      out.push_back('\n');
-      return;
-    case 'r':
-      out.push_back('\r');
-      return;
-    case 't':
-      out.push_back('\t');
-      return;
-    case 'u':
-      break;
-    default:
-      fail("not valid JSON: unknown escape in a string");
+  if (const size_t known = kNames.find(kind); known != std::string_view::npos) {
+    out.push_back(kValues[known]);
+    return;
   }
+  if (kind != 'u') fail("not valid JSON: unknown escape in a string");
   char32_t unit = read_hex4();
   if (unit >= 0xDC00 && unit <= 0xDFFF) fail("not valid JSON: lone surrogate in a string");
   if (unit >= 0xD800 && unit <= 0xDBFF) {
@@ -117,41 +100,32 @@ void JsonCursor::read_escape(std::string& out) {
 }
 
 char32_t JsonCursor::read_hex4() {
-  if (text_.size() - position_ < 4) fail_with("E_TRUNCATED", "the JSON text ends inside a string");
-  char32_t value = 0;
-  for (int i = 0; i < 4; ++i) {
-    const char c = text_[position_++];
-    int digit = 0;
-    if (c >= '0' && c <= '9') {
-      digit = c - '0';
-    } else if (c >= 'a' && c <= 'f') {
-      digit = c - 'a' + 10;
-    } else if (c >= 'A' && c <= 'F') {
-      digit = c - 'A' + 10;
-    } else {
-      fail("not valid JSON: \\u needs four hexadecimal digits");
-    }
-    value = value << 4 | static_cast<char32_t>(digit);
+  if (text_.size() - position_ < 4) fail_in_string();
+  uint32_t value = 0;
+  const char* digits = text_.data() + position_;
+  if (std::from_chars(digits, digits + 4, value, 16).ptr != digits + 4) {
+    fail("not valid JSON: \\u needs four hexadecimal digits");
   }
+  position_ += 4;
   return value;
 }
 
-uint32_t JsonCursor::read_unsigned(uint32_t limit) {
+uint64_t JsonCursor::read_unsigned(uint64_t limit, std::string_view code) {
+  if (code.empty()) code = codes_.malformed;
   const char first = peek();
-  if (first < '0' || first > '9') fail("expected a non-negative integer");
   uint64_t value = 0;
-  const size_t start = position_;
-  while (position_ < text_.size() && text_[position_] >= '0' && text_[position_] <= '9') {
-    value = value * 10 + static_cast<uint64_t>(text_[position_] - '0');
-    if (value > limit)
-      fail(fmt::format("the integer here is too large, at most {} is accepted", limit));
-    ++position_;
+  const char* begin = text_.data() + position_;
+  const char* last = text_.data() + text_.size();
+  const auto [end, error] = std::from_chars(begin, last, value);
+  const bool is_integer = end == last || (*end != '.' && *end != 'e' && *end != 'E');
+  if (end == begin || !is_integer || (first == '0' && end - begin > 1)) {
+    fail_with(code, "expected a non-negative integer");
   }
-  const char next = position_ < text_.size() ? text_[position_] : ' ';
-  if (next == '.' || next == 'e' || next == 'E' || (first == '0' && position_ - start > 1)) {
-    fail("expected a non-negative integer");
+  if (error != std::errc() || value > limit) {
+    fail_with(code, fmt::format("the integer here is too large, at most {} is accepted", limit));
   }
-  return static_cast<uint32_t>(value);
+  position_ += static_cast<size_t>(end - begin);
+  return value;
 }
 
 void JsonCursor::skip_string() {
@@ -162,7 +136,7 @@ void JsonCursor::skip_string() {
   }
   if (position_ >= text_.size()) {
     position_ = text_.size();
-    fail_with("E_TRUNCATED", "the JSON text ends inside a string");
+    fail_in_string();
   }
   ++position_;
 }
@@ -180,7 +154,7 @@ std::string_view JsonCursor::skip_value() {
       case '{':
       case '[':
         if (++depth > kMaxDepth) {
-          fail_with("E_DEPTH", fmt::format("nested deeper than {} levels", kMaxDepth));
+          fail_with(codes_.too_deep, fmt::format("nested deeper than {} levels", kMaxDepth));
         }
         ++position_;
         break;
@@ -205,4 +179,4 @@ std::string_view JsonCursor::skip_value() {
   return text_.substr(start, position_ - start);
 }
 
-}  // namespace reprise::tokenizer
+}  // namespace reprise

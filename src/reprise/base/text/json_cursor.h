@@ -5,22 +5,32 @@
 #include <string>
 #include <string_view>
 
-namespace reprise::tokenizer {
+namespace reprise {
 
-/// Reads one JSON document front to back without building it: vocabularies and merge lists of ten
-/// megabytes go straight into their tables, and everything else is cut out for parse_json().
-/// What it reads as values is checked strictly; what it skips is only balanced (the reader of the
-/// cut-out text checks the rest). Never recurses.
+/// The codes of the errors that a reader of one kind of file throws.
+struct JsonErrorCodes {
+  std::string_view malformed;
+  std::string_view truncated = "E_TRUNCATED";
+  std::string_view too_deep = "E_DEPTH";
+};
+
+/// Reads one JSON document from front to back without building it. Vocabularies and merge lists of
+/// ten megabytes go straight into their tables, and small values are cut out for parse_json().
+/// The cursor checks strictly what it reads as a value. What it skips, it only balances: the reader
+/// of the cut-out text checks the rest. Never recurses.
 ///
-/// \throws FileError E_TRUNCATED when the text ends inside a value, E_DEPTH when it nests deeper
-/// than kMaxDepth, E_TOKENIZER for everything else, each with the byte offset.
+/// \throws FileError with the byte offset and one of the codes: `truncated` when the text ends
+/// inside a value, `too_deep` when it nests deeper than kMaxDepth, else `malformed`.
 class JsonCursor {
  public:
   static constexpr int kMaxDepth = 64;
 
-  /// Borrows both views for its life. `path` names the document in errors.
-  JsonCursor(std::string_view text, std::string_view path, size_t position = 0)
-      : text_(text), path_(path), position_(position) {}
+  /// Borrows all views for its life. `path` names the document in errors.
+  JsonCursor(std::string_view text,
+             std::string_view path,
+             const JsonErrorCodes& codes,
+             size_t position = 0)
+      : text_(text), path_(path), codes_(codes), position_(position) {}
 
   /// Visits the members of the object here: `visit(name)` must consume the value.
   template <typename Visit>
@@ -49,9 +59,10 @@ class JsonCursor {
 
   /// The string here; a view of the document when it has no escapes, else of `storage`.
   [[nodiscard]] std::string_view read_string(std::string& storage);
-  /// The number here, which must be an integer from 0 to `limit`.
-  [[nodiscard]] uint32_t read_unsigned(uint32_t limit);
-  /// The text of the value here, whatever it is.
+  /// The number here, which must be an integer from 0 to `limit`. A value that is none fails with
+  /// `code`, or with the code of malformed text when `code` is empty.
+  [[nodiscard]] uint64_t read_unsigned(uint64_t limit, std::string_view code = {});
+  /// The text of the value here, of any kind.
   [[nodiscard]] std::string_view skip_value();
   /// First character of the next value without consuming it.
   [[nodiscard]] char peek();
@@ -67,11 +78,13 @@ class JsonCursor {
   void expect(char wanted);
   void skip_string();
   void read_escape(std::string& out);
+  [[noreturn]] void fail_in_string() const;
   [[nodiscard]] char32_t read_hex4();
 
   std::string_view text_;
   std::string_view path_;
+  JsonErrorCodes codes_;
   size_t position_;
 };
 
-}  // namespace reprise::tokenizer
+}  // namespace reprise
