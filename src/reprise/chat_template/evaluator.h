@@ -62,6 +62,8 @@ class Evaluator {
   Flow exec_node(const ast::Break&) { return Flow::broken; }
   Flow exec_node(const ast::Continue&) { return Flow::continued; }
   Flow exec_iteration(const ast::For& node, const Value& loop, const Value& item);
+  /// The value of `filter` applied to `text`, the text of the enclosing block.
+  Value filter_block(const ast::Expr& filter, Value text);
   void emit(std::string_view text);
   void assign(const ast::Target& target, const Value& value);
 
@@ -96,7 +98,7 @@ class Evaluator {
   Sandbox& sandbox_;
   std::shared_ptr<Frame> frame_ = std::make_shared<Frame>();
   std::string* out_ = nullptr;
-  Value block_text_;  // what a filter without subject filters
+  Value block_text_;  // the subject of a filter that names none
   // Scopes that macros closed over; a macro stored in its own scope is a circle to cut at the end.
   std::vector<std::shared_ptr<Frame>> captured_frames_;
 };

@@ -1,19 +1,21 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include "reprise/chat_template/ast.h"
-#include "reprise/chat_template/lexer.h"
 #include "reprise/chat_template/limits.h"
+#include "reprise/chat_template/token_stream.h"
 
 namespace reprise::chat_template {
 
-/// Token stream, names and the expression grammar, by recursive descent. Depth is bounded twice: by
-/// enter() while descending, and per node for what loops build (x|a|b|c, x.a.b.c).
-class ExpressionParser {
+/// Names and the grammar of expressions, by recursive descent. Two limits bound the depth: enter()
+/// while the parser descends, and the depth of each node for chains that loops build (x|a|b|c,
+/// x.a.b.c).
+class ExpressionParser : protected TokenStream {
  public:
   ExpressionParser(std::vector<Token> tokens, const Limits& limits);
 
@@ -32,17 +34,6 @@ class ExpressionParser {
     bool caller = false, varargs = false, kwargs = false;
   };
 
-  // ---- tokens ----
-  [[nodiscard]] const Token& current() const { return tokens_[next_]; }
-  [[nodiscard]] const Token& look_ahead() const;
-  void advance();
-  bool take_op(std::string_view symbol);
-  bool take_name(std::string_view word);
-  Token expect(TokenKind kind, std::string_view what);
-  void expect_op(std::string_view symbol);
-  void expect_name(std::string_view word);
-  [[noreturn]] void fail(std::string_view message) const;
-
   // ---- names ----
   ast::NameId intern(const std::string& name);
   std::vector<std::string> take_names() { return std::move(names_); }
@@ -59,22 +50,31 @@ class ExpressionParser {
    private:
     int& count_;
   };
-  /// One level deeper, for as long as the result lives.
+  /// Goes one level deeper, for as long as the result lives.
   [[nodiscard]] Counter enter();
-  /// Unknown filters and tests are errors only when evaluated, for as long as the result lives.
+  /// While the result lives, an unknown filter or test is an error only when it is evaluated.
   [[nodiscard]] Counter soften() { return Counter(soft_levels_); }
 
   // ---- grammar ----
   ast::ExprPtr parse_expression(bool with_conditional = true);
   ast::ExprPtr parse_tuple(TupleOptions options);
   ast::Target parse_target(TargetOptions options);
-  /// Filters after `subject`; with starts_inline the first has no "|". Null if there are none.
+  /// Parses the filters after `subject`; with `starts_inline` the first one has no "|". Returns
+  /// `subject` when there are none.
   ast::ExprPtr parse_filters(ast::ExprPtr subject, bool starts_inline);
 
  private:
-  template <typename Node>
-  ast::ExprPtr make(Position at, Node node);
+  ast::ExprPtr make(Position at, decltype(ast::Expr::node) node);
   void check_depth(int depth) const;
+
+  using Operand = ast::ExprPtr (ExpressionParser::*)();
+  /// operand, or a Node of operand (operator operand)*. `take` passes an operator and returns it.
+  template <typename Node, typename Take>
+  ast::ExprPtr parse_chain(Take take, Operand parse_operand);
+  /// operand, or `node` with operand (separator operand)*. `take` passes a separator.
+  template <typename Node, typename Take>
+  ast::ExprPtr parse_joined(Node node, Take take, Operand parse_operand);
+  std::optional<Comparison> take_comparison();
 
   ast::ExprPtr parse_conditional();
   ast::ExprPtr parse_or();
@@ -85,8 +85,10 @@ class ExpressionParser {
   ast::ExprPtr parse_concat();
   ast::ExprPtr parse_product();
   ast::ExprPtr parse_power();
-  ast::ExprPtr parse_unary(bool with_filter = true);
+  ast::ExprPtr parse_unary(bool with_filter);
+  ast::ExprPtr parse_filtered_unary() { return parse_unary(/*with_filter=*/true); }
   ast::ExprPtr parse_primary();
+  ast::ExprPtr parse_constant(Value value);
   ast::ExprPtr parse_name();
   ast::ExprPtr parse_list();
   ast::ExprPtr parse_dict();
@@ -100,8 +102,6 @@ class ExpressionParser {
   ast::Target parse_single_target(TargetOptions options);
   std::string parse_dotted_name(std::string_view what);
 
-  std::vector<Token> tokens_;
-  size_t next_ = 0;
   Limits limits_;
   int depth_ = 0;
   int soft_levels_ = 0;

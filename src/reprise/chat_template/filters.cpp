@@ -8,11 +8,12 @@
 #include <cstdlib>
 
 #include "reprise/chat_template/builtins.h"
+#include "reprise/chat_template/element_access.h"
 #include "reprise/chat_template/operators.h"
+#include "reprise/chat_template/percent_format.h"
 #include "reprise/chat_template/python_text.h"
 #include "reprise/chat_template/sequence_filters.h"
-#include "reprise/chat_template/string_format.h"
-#include "reprise/chat_template/text_methods.h"
+#include "reprise/chat_template/text_operations.h"
 #include "reprise/chat_template/unicode.h"
 
 /// Filters of one value: text, numbers, JSON. Those of sequences are in sequence_filters.cpp.
@@ -23,27 +24,8 @@ const std::string& bytes_of(const Value& value) { return value.text()->bytes; }
 
 // ---- text ----
 
-// upper, lower, capitalize, trim, ...: str(subject).method(), markup stays markup.
-template <typename Change>
-Value change_text(Sandbox& sandbox, const Value& subject, Change change) {
-  const Value text = to_text(sandbox, subject);
-  sandbox.charge_decode(bytes_of(text).size());
-  return sandbox.text(std::string(change(std::string_view(bytes_of(text)))),
-                      text.text()->is_markup);
-}
-
-Value upper(Sandbox& sandbox, const Value& subject, const Bound&) {
-  return change_text(sandbox, subject, unicode::upper);
-}
-Value lower(Sandbox& sandbox, const Value& subject, const Bound&) {
-  return change_text(sandbox, subject, unicode::lower);
-}
-Value capitalize(Sandbox& sandbox, const Value& subject, const Bound&) {
-  return change_text(sandbox, subject, capitalize_text);
-}
-
 // Words start after white space and ( { [ < -, which is not what str.title() does.
-std::string title_text(std::string_view text) {
+std::string title_words(std::string_view text) {
   std::string result;
   bool starts_word = true;
   for (size_t offset = 0; offset < text.size();) {
@@ -56,19 +38,15 @@ std::string title_text(std::string_view text) {
   return result;
 }
 
-Value title(Sandbox& sandbox, const Value& subject, const Bound&) {
-  return change_text(sandbox, subject, title_text);
-}
-
 Value trim(Sandbox& sandbox, const Value& subject, const Bound& args) {
-  if (!args.is_given(0)) {
-    return change_text(
-        sandbox, subject, [](std::string_view text) { return unicode::strip(text); });
-  }
-  const Text& chars = require_text(sandbox, args[0], "strip arg");
-  return change_text(sandbox, subject, [&](std::string_view text) {
-    return unicode::strip(text, chars.bytes, unicode::Side::both);
-  });
+  const Value text = to_text(sandbox, subject);
+  sandbox.charge_decode(bytes_of(text).size());
+  const std::string_view stripped =
+      args.is_given(0) ? unicode::strip(bytes_of(text),
+                                        require_text(sandbox, args[0], "strip arg").bytes,
+                                        unicode::Side::both)
+                       : unicode::strip(bytes_of(text));
+  return sandbox.text(std::string(stripped), text.text()->is_markup);
 }
 
 Value string(Sandbox& sandbox, const Value& subject, const Bound&) {
@@ -79,13 +57,13 @@ Value safe(Sandbox& sandbox, const Value& subject, const Bound&) {
   return sandbox.text(to_str(sandbox, subject), /*is_markup=*/true);
 }
 
-Value escape(Sandbox& sandbox, const Value& subject, const Bound&) {
-  if (subject.is_text() && subject.text()->is_markup) return subject;
+Value force_escape(Sandbox& sandbox, const Value& subject, const Bound&) {
   return sandbox.text(escape_html(to_str(sandbox, subject)), /*is_markup=*/true);
 }
 
-Value force_escape(Sandbox& sandbox, const Value& subject, const Bound&) {
-  return sandbox.text(escape_html(to_str(sandbox, subject)), /*is_markup=*/true);
+Value escape(Sandbox& sandbox, const Value& subject, const Bound& args) {
+  const bool is_markup = subject.is_text() && subject.text()->is_markup;
+  return is_markup ? subject : force_escape(sandbox, subject, args);
 }
 
 Value replace(Sandbox& sandbox, const Value& subject, const Bound& args) {
@@ -97,28 +75,25 @@ Value replace(Sandbox& sandbox, const Value& subject, const Bound& args) {
                                    count));
 }
 
+// A text indents as it is, a number by that many blanks.
+std::string indent_text(Sandbox& sandbox, const Value& given, std::string_view what) {
+  if (given.is_text()) return bytes_of(given);
+  const int64_t width = std::max<int64_t>(0, require_integer(sandbox, given, what));
+  sandbox.check_text_size(static_cast<uint64_t>(width));
+  return std::string(static_cast<size_t>(width), ' ');
+}
+
 Value indent(Sandbox& sandbox, const Value& subject, const Bound& args) {
   const Text& text = require_text(sandbox, subject, "the value of indent");
-  std::string indention(4, ' ');
-  if (args.has(0) && args[0].is_text()) {
-    indention = bytes_of(args[0]);
-  } else if (args.has(0)) {
-    const int64_t width = std::max<int64_t>(0, require_integer(sandbox, args[0], "width"));
-    sandbox.check_text_size(static_cast<uint64_t>(width));
-    indention = std::string(static_cast<size_t>(width), ' ');
-  }
+  const std::string indention = args.has(0) ? indent_text(sandbox, args[0], "width") : "    ";
   const std::string with_end = text.bytes + "\n";
   sandbox.charge_scan(with_end.size());
   std::string result;
   bool is_first = true;
   for (const std::string_view line : split_lines(with_end, /*keep_ends=*/false)) {
-    const bool blank_counts = args.truthy(2);
-    if (is_first ? args.truthy(1) : (blank_counts || !line.empty())) {
-      if (!is_first) result += '\n';
-      result += indention;
-    } else if (!is_first) {
-      result += '\n';
-    }
+    if (!is_first) result += '\n';
+    const bool is_indented = is_first ? args.truthy(1) : (args.truthy(2) || !line.empty());
+    if (is_indented) result += indention;
     result += line;
     sandbox.check_text_size(result.size());
     is_first = false;
@@ -128,9 +103,9 @@ Value indent(Sandbox& sandbox, const Value& subject, const Bound& args) {
 
 Value center(Sandbox& sandbox, const Value& subject, const Bound& args) {
   const int64_t width = args.has(0) ? require_integer(sandbox, args[0], "width") : 80;
-  return change_text(sandbox, subject, [&](std::string_view text) {
-    return pad_text(sandbox, text, width, " ", Justify::center);
-  });
+  const Value text = to_text(sandbox, subject);
+  return sandbox.text(pad_text(sandbox, bytes_of(text), width, " ", Justify::center),
+                      text.text()->is_markup);
 }
 
 Value truncate(Sandbox& sandbox, const Value& subject, const Bound& args) {
@@ -366,13 +341,7 @@ Value tojson(Sandbox& sandbox, const Value& subject, const Bound& args) {
   JsonStyle style;
   style.ensure_ascii = args.truthy(0);
   if (args.is_given(1)) {
-    if (args[1].is_text()) {
-      style.indent = bytes_of(args[1]);
-    } else {
-      const int64_t width = require_integer(sandbox, args[1], "indent");
-      sandbox.check_text_size(static_cast<uint64_t>(std::max<int64_t>(0, width)));
-      style.indent = std::string(static_cast<size_t>(std::max<int64_t>(0, width)), ' ');
-    }
+    style.indent = indent_text(sandbox, args[1], "indent");
     style.item_separator = ",";
   }
   if (args.is_given(2)) {
@@ -388,7 +357,7 @@ Value tojson(Sandbox& sandbox, const Value& subject, const Bound& args) {
 constexpr auto kFilters = std::to_array<Builtin>({
     {"abs", "", 0, absolute},
     {"attr", "name", 1, attr},
-    {"capitalize", "", 0, capitalize},
+    {"capitalize", "", 0, change_text<capitalize_text>},
     {"center", "width", 0, center},
     {"count", "", 0, length},
     {"d", "default_value boolean", 0, default_value},
@@ -401,16 +370,16 @@ constexpr auto kFilters = std::to_array<Builtin>({
     {"indent", "width first blank", 0, indent},
     {"int", "default base", 0, to_int},
     {"length", "", 0, length},
-    {"lower", "", 0, lower},
+    {"lower", "", 0, change_text<unicode::lower>},
     {"replace", "old new count", 2, replace},
     {"round", "precision method", 0, round},
     {"safe", "", 0, safe},
     {"string", "", 0, string},
-    {"title", "", 0, title},
+    {"title", "", 0, change_text<title_words>},
     {"tojson", "ensure_ascii indent separators sort_keys", 0, tojson},
     {"trim", "chars", 0, trim},
     {"truncate", "length killwords end leeway", 0, truncate},
-    {"upper", "", 0, upper},
+    {"upper", "", 0, change_text<unicode::upper>},
     {"wordcount", "", 0, wordcount},
 });
 

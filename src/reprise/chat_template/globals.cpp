@@ -4,6 +4,7 @@
 #include <ctime>
 
 #include "reprise/chat_template/builtins.h"
+#include "reprise/chat_template/element_access.h"
 #include "reprise/chat_template/operators.h"
 #include "reprise/chat_template/python_text.h"
 

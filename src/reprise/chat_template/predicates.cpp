@@ -3,6 +3,7 @@
 #include <array>
 
 #include "reprise/chat_template/builtins.h"
+#include "reprise/chat_template/element_access.h"
 #include "reprise/chat_template/operators.h"
 #include "reprise/chat_template/python_text.h"
 #include "reprise/chat_template/text_methods.h"

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 
@@ -53,15 +54,12 @@ std::string text_repr(std::string_view text) {
   std::string result(1, quote);
   for (size_t offset = 0; offset < text.size();) {
     const char32_t c = next_code_point(text, offset);
-    if (c == static_cast<unsigned char>(quote) || c == '\\') {
+    if (const size_t known = std::u32string_view(U"\\\n\r\t").find(c); known < 4) {
       result += '\\';
-      result += static_cast<char>(c);
-    } else if (c == '\n') {
-      result += "\\n";
-    } else if (c == '\r') {
-      result += "\\r";
-    } else if (c == '\t') {
-      result += "\\t";
+      result += "\\nrt"[known];
+    } else if (c == static_cast<unsigned char>(quote)) {
+      result += '\\';
+      result += quote;
     } else if (unicode::is_printable(c)) {
       append_utf8(c, result);
     } else if (c < 0x100) {
@@ -77,10 +75,28 @@ std::string text_repr(std::string_view text) {
 
 namespace {
 
-/// Appends to one string, checking its size as it grows.
-class Printer {
+/// Appends to one string and checks its size as it grows.
+class Output {
  public:
-  explicit Printer(Sandbox& sandbox) : sandbox_(sandbox) {}
+  explicit Output(Sandbox& sandbox) : sandbox_(sandbox) {}
+  std::string take() { return std::move(out_); }
+
+ protected:
+  void append(std::string_view part) {
+    sandbox_.check_text_size(out_.size() + part.size());
+    sandbox_.charge_scan(part.size());
+    out_.append(part);
+  }
+
+  Sandbox& sandbox_;
+
+ private:
+  std::string out_;
+};
+
+class Printer : public Output {
+ public:
+  using Output::Output;
 
   void str(const Value& value) {
     if (const Text* text = value.text()) {
@@ -105,7 +121,7 @@ class Printer {
     } else if (const Text* text = value.text()) {
       append(text->is_markup ? "Markup(" + text_repr(text->bytes) + ")" : text_repr(text->bytes));
     } else if (const Sequence* sequence = value.sequence()) {
-      repr(*sequence);
+      repr(*sequence, type_name(value));
     } else if (const Dict* dict = value.dict()) {
       repr(*dict);
     } else {
@@ -113,15 +129,7 @@ class Printer {
     }
   }
 
-  std::string take() { return std::move(out_); }
-
  private:
-  void append(std::string_view part) {
-    sandbox_.check_text_size(out_.size() + part.size());
-    sandbox_.charge_scan(part.size());
-    out_.append(part);
-  }
-
   void repr_items(const std::vector<Value>& items) {
     for (size_t i = 0; i < items.size(); ++i) {
       if (i > 0) append(", ");
@@ -129,7 +137,7 @@ class Printer {
     }
   }
 
-  void repr(const Sequence& sequence) {
+  void repr(const Sequence& sequence, std::string_view type_name) {
     switch (sequence.flavor) {
       case Sequence::Flavor::list:
         append("[");
@@ -144,16 +152,11 @@ class Printer {
             sequence.step == 1
                 ? fmt::format("range({}, {})", sequence.start, sequence.stop)
                 : fmt::format("range({}, {}, {})", sequence.start, sequence.stop, sequence.step));
-      case Sequence::Flavor::keys:
-        append("dict_keys([");
-        break;
-      case Sequence::Flavor::values:
-        append("dict_values([");
-        break;
-      case Sequence::Flavor::items:
-        append("dict_items([");
+      default:  // the views: dict_keys([...])
         break;
     }
+    append(type_name);
+    append("([");
     repr_items(sequence.items);
     append("])");
   }
@@ -170,7 +173,7 @@ class Printer {
     append("}");
   }
 
-  // Python shows an address here; ours would say nothing and differ from run to run.
+  // Python shows an address here. An address says nothing and differs from run to run.
   void repr_object(const Value& value) {
     if (const Namespace* ns = value.name_space()) {
       append("<Namespace {");
@@ -191,14 +194,11 @@ class Printer {
       append("<generator object>");
     }
   }
-
-  Sandbox& sandbox_;
-  std::string out_;
 };
 
-class JsonPrinter {
+class JsonPrinter : public Output {
  public:
-  JsonPrinter(Sandbox& sandbox, const JsonStyle& style) : sandbox_(sandbox), style_(style) {}
+  JsonPrinter(Sandbox& sandbox, const JsonStyle& style) : Output(sandbox), style_(style) {}
 
   void write(const Value& value) {
     const auto level = sandbox_.enter_eval();
@@ -216,15 +216,7 @@ class JsonPrinter {
     }
   }
 
-  std::string take() { return std::move(out_); }
-
  private:
-  void append(std::string_view part) {
-    sandbox_.check_text_size(out_.size() + part.size());
-    sandbox_.charge_scan(part.size());
-    out_.append(part);
-  }
-
   static std::string scalar(const Value& value) {
     if (value.is_none()) return "null";
     if (value.is_bool()) return value.as_bool() ? "true" : "false";
@@ -236,30 +228,11 @@ class JsonPrinter {
   }
 
   void write_escaped(char32_t c, std::string& out) const {
-    switch (c) {
-      case '"':
-        out += "\\\"";
-        return;
-      case '\\':
-        out += "\\\\";
-        return;
-      case '\n':
-        out += "\\n";
-        return;
-      case '\r':
-        out += "\\r";
-        return;
-      case '\t':
-        out += "\\t";
-        return;
-      case '\b':
-        out += "\\b";
-        return;
-      case '\f':
-        out += "\\f";
-        return;
-      default:
-        break;
+    static constexpr std::u32string_view kEscaped = U"\"\\\n\r\t\b\f";
+    if (const size_t known = kEscaped.find(c); known != kEscaped.npos) {
+      out += '\\';
+      out += "\"\\nrtbf"[known];
+      return;
     }
     const auto code = static_cast<uint32_t>(c);
     if (code < 0x20 || (style_.ensure_ascii && code >= 0x7F && code < 0x10000)) {
@@ -332,9 +305,7 @@ class JsonPrinter {
         fmt::format("keys must be str, int, float, bool or None, not {}", type_name(key)));
   }
 
-  Sandbox& sandbox_;
   const JsonStyle& style_;
-  std::string out_;
   int nesting_ = 0;
 };
 
@@ -366,24 +337,13 @@ std::string escape_html(std::string_view text) {
   std::string result;
   result.reserve(text.size());
   for (const char c : text) {
-    switch (c) {
-      case '&':
-        result += "&amp;";
-        break;
-      case '<':
-        result += "&lt;";
-        break;
-      case '>':
-        result += "&gt;";
-        break;
-      case '\'':
-        result += "&#39;";
-        break;
-      case '"':
-        result += "&#34;";
-        break;
-      default:
-        result += c;
+    static constexpr std::string_view kSpecial = "&<>'\"";
+    static constexpr std::array<std::string_view, 5> kEntities = {
+        "&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
+    if (const size_t known = kSpecial.find(c); known != kSpecial.npos) {
+      result += kEntities[known];
+    } else {
+      result += c;
     }
   }
   return result;

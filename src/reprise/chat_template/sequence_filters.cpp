@@ -6,9 +6,10 @@
 #include <array>
 #include <functional>
 
+#include "reprise/chat_template/element_access.h"
 #include "reprise/chat_template/operators.h"
 #include "reprise/chat_template/python_text.h"
-#include "reprise/chat_template/text_methods.h"
+#include "reprise/chat_template/text_operations.h"
 #include "reprise/chat_template/unicode.h"
 
 namespace reprise::chat_template {

@@ -5,107 +5,14 @@
 #include <algorithm>
 #include <array>
 
+#include "reprise/chat_template/brace_format.h"
+#include "reprise/chat_template/element_access.h"
 #include "reprise/chat_template/operators.h"
 #include "reprise/chat_template/python_text.h"
-#include "reprise/chat_template/string_format.h"
+#include "reprise/chat_template/text_operations.h"
 #include "reprise/chat_template/unicode.h"
 
 namespace reprise::chat_template {
-
-std::string replace_text(Sandbox& sandbox,
-                         std::string_view text,
-                         std::string_view old_part,
-                         std::string_view new_part,
-                         int64_t count) {
-  sandbox.charge_scan(text.size());
-  uint64_t left = count < 0 ? UINT64_MAX : static_cast<uint64_t>(count);
-  std::string result;
-  size_t offset = 0;
-  const auto append = [&](std::string_view part) {
-    sandbox.check_text_size(result.size() + part.size());
-    result.append(part);
-  };
-  if (old_part.empty()) {  // before every code point and at the end
-    for (; left > 0; --left) {
-      append(new_part);
-      if (offset == text.size()) return result;
-      const size_t start = offset;
-      (void)next_code_point(text, offset);
-      append(text.substr(start, offset - start));
-    }
-    append(text.substr(offset));
-    return result;
-  }
-  for (; left > 0; --left) {
-    const size_t hit = unicode::find(text, old_part, offset);
-    if (hit == std::string_view::npos) break;
-    append(text.substr(offset, hit - offset));
-    append(new_part);
-    offset = hit + old_part.size();
-  }
-  append(text.substr(offset));
-  return result;
-}
-
-std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends) {
-  std::vector<std::string_view> lines;
-  size_t start = 0;
-  for (size_t offset = 0; offset < text.size();) {
-    const size_t end = offset;
-    const char32_t c = next_code_point(text, offset);
-    if (!unicode::is_line_end(c)) continue;
-    if (c == '\r' && offset < text.size() && text[offset] == '\n') ++offset;
-    lines.push_back(text.substr(start, (keep_ends ? offset : end) - start));
-    start = offset;
-  }
-  if (start < text.size()) lines.push_back(text.substr(start));
-  return lines;
-}
-
-std::string capitalize_text(std::string_view text) {
-  std::string result;
-  size_t offset = 0;
-  if (!text.empty()) unicode::append_title(result, next_code_point(text, offset));
-  while (offset < text.size()) unicode::append_lower(result, next_code_point(text, offset));
-  return result;
-}
-
-std::string join_texts(Sandbox& sandbox,
-                       std::string_view separator,
-                       const std::vector<std::string>& parts) {
-  uint64_t total = parts.empty() ? 0 : separator.size() * (parts.size() - 1);
-  for (const auto& part : parts) total += part.size();
-  sandbox.check_text_size(total);
-  std::string result;
-  result.reserve(total);
-  for (size_t i = 0; i < parts.size(); ++i) {
-    if (i > 0) result += separator;
-    result += parts[i];
-  }
-  return result;
-}
-
-std::string pad_text(Sandbox& sandbox,
-                     std::string_view text,
-                     int64_t width,
-                     std::string_view fill,
-                     Justify justify) {
-  const auto length = static_cast<int64_t>(count_code_points(text));
-  if (width <= length) return std::string(text);
-  const auto missing = static_cast<uint64_t>(width - length);
-  sandbox.check_text_size(missing);
-  sandbox.check_text_size(text.size() + missing * fill.size());
-  uint64_t left = 0;
-  if (justify == Justify::right) left = missing;
-  if (justify == Justify::format_center) left = missing / 2;
-  // Source: str.center of CPython: the odd blank goes left when the width is odd.
-  if (justify == Justify::center) left = missing / 2 + (missing & static_cast<uint64_t>(width) & 1);
-  std::string result;
-  for (uint64_t i = 0; i < left; ++i) result += fill;
-  result += text;
-  for (uint64_t i = left; i < missing; ++i) result += fill;
-  return result;
-}
 
 namespace {
 
@@ -142,13 +49,9 @@ std::vector<std::string_view> split_on_space(std::string_view text, uint64_t max
       break;
     }
     if (from_right) {
-      // Walk back to the last space.
-      size_t start = rest.size();
+      size_t start = rest.size();  // walks back to the last space
       while (start > 0) {
-        size_t previous = start - 1;
-        while (previous > 0 && (static_cast<unsigned char>(rest[previous]) & 0xC0) == 0x80) {
-          --previous;
-        }
+        const size_t previous = previous_boundary(rest, start);
         size_t after = previous;
         if (unicode::is_space(next_code_point(rest, after))) break;
         start = previous;
@@ -179,7 +82,7 @@ std::vector<std::string_view> split_on(std::string_view text, std::string_view s
   return parts;
 }
 
-// Right to left: what overlaps is decided from the right, so the text is searched reversed.
+// Overlapping separators are resolved from the right, so the search runs over the reversed text.
 std::vector<std::string_view> rsplit_on(std::string_view text,
                                         std::string_view separator,
                                         uint64_t max) {
@@ -222,10 +125,10 @@ Value splitlines(Sandbox& sandbox, const Value& self, const Bound& args) {
   return list_like(sandbox, self, split_lines(bytes_of(self), args.truthy(0)));
 }
 
-// text[start:end] of find(), count(), startswith(); also reports where it starts, in code points.
+// The part text[start:end] that find(), count() and startswith() look at.
 struct Window {
   std::string_view bytes;
-  int64_t start = 0;
+  int64_t start = 0;     // in code points
   bool is_valid = true;  // start <= len(text)
 };
 
@@ -241,11 +144,8 @@ Window window(Sandbox& sandbox, const Value& self, const Bound& args, size_t fir
   const int64_t start = bound(first, 0);
   const int64_t end = std::min(bound(first + 1, length), length);
   if (start > length || start > end) return {.bytes = {}, .start = start, .is_valid = false};
-  const size_t from = text.is_ascii()
-                          ? static_cast<size_t>(start)
-                          : offset_of_code_point(text.bytes, static_cast<size_t>(start));
-  const size_t to = text.is_ascii() ? static_cast<size_t>(end)
-                                    : offset_of_code_point(text.bytes, static_cast<size_t>(end));
+  const size_t from = text.offset_of(start);
+  const size_t to = text.offset_of(end);
   return {.bytes = std::string_view(text.bytes).substr(from, to - from), .start = start};
 }
 
@@ -264,27 +164,19 @@ Value has_affix(Sandbox& sandbox, const Value& self, const Bound& args) {
   return Value(matches(args[0]));
 }
 
-template <bool from_right>
-int64_t find_index(Sandbox& sandbox, const Value& self, const Bound& args) {
+template <bool from_right, bool must_exist>
+Value find(Sandbox& sandbox, const Value& self, const Bound& args) {
   const std::string& needle = require_text(sandbox, args[0], "argument").bytes;
   const Window part = window(sandbox, self, args, 1);
-  if (!part.is_valid) return -1;
-  const size_t hit =
-      from_right ? unicode::rfind(part.bytes, needle) : unicode::find(part.bytes, needle);
-  if (hit == std::string_view::npos) return -1;
-  return part.start + static_cast<int64_t>(count_code_points(part.bytes.substr(0, hit)));
-}
-
-template <bool from_right>
-Value find(Sandbox& sandbox, const Value& self, const Bound& args) {
-  return Value(find_index<from_right>(sandbox, self, args));
-}
-
-template <bool from_right>
-Value index(Sandbox& sandbox, const Value& self, const Bound& args) {
-  const int64_t hit = find_index<from_right>(sandbox, self, args);
-  if (hit < 0) sandbox.fail("substring not found");
-  return Value(hit);
+  size_t hit = std::string_view::npos;
+  if (part.is_valid) {
+    hit = from_right ? unicode::rfind(part.bytes, needle) : unicode::find(part.bytes, needle);
+  }
+  if (hit != std::string_view::npos) {
+    return Value(part.start + static_cast<int64_t>(count_code_points(part.bytes.substr(0, hit))));
+  }
+  if (must_exist) sandbox.fail("substring not found");
+  return Value(int64_t{-1});
 }
 
 Value count(Sandbox& sandbox, const Value& self, const Bound& args) {
@@ -301,41 +193,6 @@ Value count(Sandbox& sandbox, const Value& self, const Bound& args) {
   return Value(hits);
 }
 
-Value upper(Sandbox& sandbox, const Value& self, const Bound&) {
-  sandbox.charge_decode(bytes_of(self).size());
-  return like(sandbox, self, unicode::upper(bytes_of(self)));
-}
-Value lower(Sandbox& sandbox, const Value& self, const Bound&) {
-  sandbox.charge_decode(bytes_of(self).size());
-  return like(sandbox, self, unicode::lower(bytes_of(self)));
-}
-Value capitalize(Sandbox& sandbox, const Value& self, const Bound&) {
-  sandbox.charge_decode(bytes_of(self).size());
-  return like(sandbox, self, capitalize_text(bytes_of(self)));
-}
-
-Value title(Sandbox& sandbox, const Value& self, const Bound&) {
-  sandbox.charge_decode(bytes_of(self).size());
-  std::string result;
-  bool is_inside_word = false;
-  for (size_t offset = 0; offset < bytes_of(self).size();) {
-    const char32_t c = next_code_point(bytes_of(self), offset);
-    is_inside_word ? unicode::append_lower(result, c) : unicode::append_title(result, c);
-    is_inside_word = unicode::is_upper(c) || unicode::is_lower(c);
-  }
-  return like(sandbox, self, result);
-}
-
-Value swapcase(Sandbox& sandbox, const Value& self, const Bound&) {
-  sandbox.charge_decode(bytes_of(self).size());
-  std::string result;
-  for (size_t offset = 0; offset < bytes_of(self).size();) {
-    const char32_t c = next_code_point(bytes_of(self), offset);
-    unicode::is_upper(c) ? unicode::append_lower(result, c) : unicode::append_upper(result, c);
-  }
-  return like(sandbox, self, result);
-}
-
 Value replace(Sandbox& sandbox, const Value& self, const Bound& args) {
   const Text& old_part = require_text(sandbox, args[0], "replace() argument 1");
   const Text& new_part = require_text(sandbox, args[1], "replace() argument 2");
@@ -348,8 +205,7 @@ Value replace(Sandbox& sandbox, const Value& self, const Bound& args) {
 Value join(Sandbox& sandbox, const Value& self, const Bound& args) {
   std::vector<std::string> parts;
   for (const Value& item : iterate(sandbox, args[0])) {
-    const bool is_markup = self.text()->is_markup;
-    if (is_markup) {
+    if (self.text()->is_markup) {
       const Value text = to_text(sandbox, item);
       parts.push_back(text.text()->is_markup ? bytes_of(text) : escape_html(bytes_of(text)));
     } else {
@@ -387,17 +243,12 @@ Value zfill(Sandbox& sandbox, const Value& self, const Bound& args) {
       text.substr(0, sign) + pad_text(sandbox, text.substr(sign), digits, "0", Justify::right));
 }
 
-Value removeprefix(Sandbox& sandbox, const Value& self, const Bound& args) {
+template <bool at_end>
+Value remove_affix(Sandbox& sandbox, const Value& self, const Bound& args) {
   std::string_view text = bytes_of(self);
-  const std::string& prefix = require_text(sandbox, args[0], "removeprefix() argument").bytes;
-  if (text.starts_with(prefix)) text.remove_prefix(prefix.size());
-  return like(sandbox, self, text);
-}
-
-Value removesuffix(Sandbox& sandbox, const Value& self, const Bound& args) {
-  std::string_view text = bytes_of(self);
-  const std::string& suffix = require_text(sandbox, args[0], "removesuffix() argument").bytes;
-  if (text.ends_with(suffix)) text.remove_suffix(suffix.size());
+  const std::string& affix = require_text(sandbox, args[0], "the affix").bytes;
+  if (at_end && text.ends_with(affix)) text.remove_suffix(affix.size());
+  if (!at_end && text.starts_with(affix)) text.remove_prefix(affix.size());
   return like(sandbox, self, text);
 }
 
@@ -431,7 +282,7 @@ Value all_are(Sandbox& sandbox, const Value& self, const Bound&) {
 
 bool is_alphanumeric(char32_t c) { return unicode::is_letter(c) || unicode::is_decimal(c); }
 
-// Has cased letters, and none of the other case.
+// True when the text has letters of the wanted case and none of the other.
 template <bool (*wanted)(char32_t), bool (*other)(char32_t)>
 Value has_case(Sandbox& sandbox, const Value& self, const Bound&) {
   const std::string& text = bytes_of(self);
@@ -447,14 +298,14 @@ Value has_case(Sandbox& sandbox, const Value& self, const Bound&) {
 
 using unicode::Side;
 constexpr auto kMethods = std::to_array<Builtin>({
-    {"capitalize", "", 0, capitalize},
-    {"casefold", "", 0, lower},
+    {"capitalize", "", 0, change_text<capitalize_text>},
+    {"casefold", "", 0, change_text<unicode::lower>},
     {"center", "/width /fill", 1, pad<Justify::center>},
     {"count", "/sub /start /end", 1, count},
     {"endswith", "/suffix /start /end", 1, has_affix<true>},
-    {"find", "/sub /start /end", 1, find<false>},
+    {"find", "/sub /start /end", 1, find<false, false>},
     {"format", "*", 0, format},
-    {"index", "/sub /start /end", 1, index<false>},
+    {"index", "/sub /start /end", 1, find<false, true>},
     {"isalnum", "", 0, all_are<is_alphanumeric>},
     {"isalpha", "", 0, all_are<unicode::is_letter>},
     {"isdecimal", "", 0, all_are<unicode::is_decimal>},
@@ -465,14 +316,14 @@ constexpr auto kMethods = std::to_array<Builtin>({
     {"isupper", "", 0, has_case<unicode::is_upper, unicode::is_lower>},
     {"join", "/iterable", 1, join},
     {"ljust", "/width /fill", 1, pad<Justify::left>},
-    {"lower", "", 0, lower},
+    {"lower", "", 0, change_text<unicode::lower>},
     {"lstrip", "/chars", 0, strip<Side::left>},
     {"partition", "/sep", 1, partition<false>},
-    {"removeprefix", "/prefix", 1, removeprefix},
-    {"removesuffix", "/suffix", 1, removesuffix},
+    {"removeprefix", "/prefix", 1, remove_affix<false>},
+    {"removesuffix", "/suffix", 1, remove_affix<true>},
     {"replace", "/old /new /count", 2, replace},
-    {"rfind", "/sub /start /end", 1, find<true>},
-    {"rindex", "/sub /start /end", 1, index<true>},
+    {"rfind", "/sub /start /end", 1, find<true, false>},
+    {"rindex", "/sub /start /end", 1, find<true, true>},
     {"rjust", "/width /fill", 1, pad<Justify::right>},
     {"rpartition", "/sep", 1, partition<true>},
     {"rsplit", "sep maxsplit", 0, split<true>},
@@ -481,9 +332,9 @@ constexpr auto kMethods = std::to_array<Builtin>({
     {"splitlines", "keepends", 0, splitlines},
     {"startswith", "/prefix /start /end", 1, has_affix<false>},
     {"strip", "/chars", 0, strip<Side::both>},
-    {"swapcase", "", 0, swapcase},
-    {"title", "", 0, title},
-    {"upper", "", 0, upper},
+    {"swapcase", "", 0, change_text<swap_case>},
+    {"title", "", 0, change_text<title_text>},
+    {"upper", "", 0, change_text<unicode::upper>},
     {"zfill", "/width", 1, zfill},
 });
 

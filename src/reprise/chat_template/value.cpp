@@ -1,6 +1,7 @@
 #include "reprise/chat_template/value.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 
@@ -134,7 +135,7 @@ int64_t Loop::length() {
 }
 
 void Loop::finish() {
-  // All of it: loop objects that hold each other would be a chain as long as the render.
+  // Everything goes: loop objects that hold each other would be a chain as long as the render.
   items_.clear();
   position_ = 0;
   accepts_ = nullptr;
@@ -158,21 +159,9 @@ std::string_view type_name(const Value& value) {
   if (const Callable* callable = value.callable()) {
     return callable->macro != nullptr ? "Macro" : "builtin_function_or_method";
   }
-  switch (value.sequence()->flavor) {
-    case Sequence::Flavor::list:
-      return "list";
-    case Sequence::Flavor::tuple:
-      return "tuple";
-    case Sequence::Flavor::range:
-      return "range";
-    case Sequence::Flavor::keys:
-      return "dict_keys";
-    case Sequence::Flavor::values:
-      return "dict_values";
-    case Sequence::Flavor::items:
-      return "dict_items";
-  }
-  return "object";
+  static constexpr std::array<std::string_view, 6> kFlavors = {
+      "list", "tuple", "range", "dict_keys", "dict_values", "dict_items"};
+  return kFlavors[static_cast<size_t>(value.sequence()->flavor)];
 }
 
 bool is_truthy(const Value& value) {
@@ -215,13 +204,7 @@ bool dicts_equal(const Dict& left, const Dict& right) {
 
 bool equals(const Value& left, const Value& right) {
   if (left.is_number() && right.is_number()) {
-    const auto a = left.as_integer();
-    const auto b = right.as_integer();
-    if (a && b) return *a == *b;
-    // long double holds every int64 and every double exactly.
-    const long double x = a ? static_cast<long double>(*a) : left.as_float();
-    const long double y = b ? static_cast<long double>(*b) : right.as_float();
-    return x == y;
+    return left.as_number() == right.as_number();
   }
   if (left.kind() != right.kind()) return false;
   if (left.is_undefined() || left.is_none()) return true;
@@ -234,7 +217,8 @@ bool equals(const Value& left, const Value& right) {
 
 namespace {
 
-// std::hash of an integer is the integer: range(0, n, bucket_count) would be one long bucket.
+// std::hash of an integer is the integer itself: the items of range(0, n, bucket_count) would all
+// fall into one bucket.
 size_t hash_integer(int64_t value) {  // Source: splitmix64, Steele et al. 2014
   uint64_t z = static_cast<uint64_t>(value) + 0x9E3779B97F4A7C15;
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;

@@ -11,6 +11,8 @@
 #include <variant>
 #include <vector>
 
+#include "reprise/base/text/utf8.h"
+
 namespace reprise::chat_template {
 
 class Value;
@@ -67,6 +69,12 @@ class Value {
     return std::nullopt;
   }
 
+  /// int, bool or float; long double holds every int64 and every double exactly. \pre is_number()
+  [[nodiscard]] long double as_number() const {
+    const auto integer = as_integer();
+    return integer ? static_cast<long double>(*integer) : as_float();
+  }
+
   // Null when the value is of another kind. The pointee lives as long as this value.
   [[nodiscard]] const Undefined* undefined() const { return std::get_if<Undefined>(&data_); }
   [[nodiscard]] const Text* text() const { return pointee<const Text>(); }
@@ -118,10 +126,15 @@ struct Text {
   bool is_markup = false;  // came out of |safe or |escape: `+` escapes the other side
 
   [[nodiscard]] bool is_ascii() const { return length == bytes.size(); }
+  /// Byte offset of code point `index`. \pre 0 <= index <= length
+  [[nodiscard]] size_t offset_of(int64_t index) const {
+    const auto position = static_cast<size_t>(index);
+    return is_ascii() ? position : offset_of_code_point(bytes, position);
+  }
 };
 
 struct Sequence {
-  enum class Flavor { list, tuple, range, keys, values, items };
+  enum class Flavor { list, tuple, range, keys, values, items };  // in the order of type_name()
 
   std::vector<Value> items;
   Flavor flavor = Flavor::list;
