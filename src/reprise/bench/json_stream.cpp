@@ -65,8 +65,8 @@ bool JsonStream::next_line(JsonRecord& record) {
   }
 }
 
-// Finds where the value ends: outside strings, where as many brackets closed as opened. Whether it
-// is JSON, the parser says.
+// Finds the end of the value: the place outside strings where as many brackets have closed as
+// opened. The parser then decides whether the value is JSON.
 std::string JsonStream::read_element(int first, size_t line) {
   std::string text;
   int depth = 0;
@@ -100,17 +100,16 @@ std::string JsonStream::read_element(int first, size_t line) {
 bool JsonStream::next_element(JsonRecord& record) {
   if (has_ended_) return false;
   int c = get_after_space();
+  bool has_element = c == ',';
   if (!has_begun_) {
     if (c != '[') refuse("E_DATASET", line_, "expected a JSON array, '[', at the beginning");
     has_begun_ = true;
     c = get_after_space();
-    if (c != ']') {
-      const size_t line = line_;
-      record = {.value = parse(read_element(c, line), line), .line = line};
-      return true;
-    }
-  } else if (c == ',') {
+    has_element = c != ']';
+  } else if (has_element) {
     c = get_after_space();
+  }
+  if (has_element) {
     const size_t line = line_;
     record = {.value = parse(read_element(c, line), line), .line = line};
     return true;

@@ -10,26 +10,26 @@
 
 namespace reprise::bench {
 
-/// One value of a file that holds many, and where it begins.
+/// One value of a file that holds many, and the line on which the value begins.
 struct JsonRecord {
   Json value;
   size_t line = 0;  // counted from 1
 };
 
 /// Reads files of any length in bounded memory: a JSON array element by element, or JSON lines.
-/// Errors are FileErrors with the line: E_DATASET for what it is not, E_TRUNCATED for what is
-/// missing.
+/// Errors are FileErrors that name the line: E_TRUNCATED when the file ends too early, else
+/// E_DATASET.
 class JsonStream {
  public:
   enum class Form { array, lines };
   /// \throws FileError when the file cannot be read
   JsonStream(const std::filesystem::path& path, Form form);
 
-  /// The next value, or false at the end. Empty lines are passed over.
-  /// \throws FileError when it is no JSON, too long (16 MiB) or too deep
+  /// Reads the next value; returns false at the end of the file. Skips empty lines.
+  /// \throws FileError when the value is no JSON, too long (16 MiB) or too deep
   bool next(JsonRecord& record);
 
-  // Of one value.
+  // The limit for one value.
   static constexpr size_t kMaxRecordBytes = size_t{16} << 20;
 
  private:

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <deque>
 #include <map>
 #include <optional>
@@ -16,13 +15,14 @@
 
 #include "reprise/base/error.h"
 #include "reprise/structured_output/output_spec.h"
-#include "reprise/structured_output/regex_dialect.h"
+#include "reprise/structured_output/reference_graph.h"
+#include "reprise/structured_output/scalar_schema.h"
 #include "reprise/structured_output/schema_merge.h"
 
 namespace reprise::structured_output {
 namespace {
 
-// Each would change which answers are valid, and no backend enforces it.
+// Each of these keywords changes which answers are valid, and no backend enforces it.
 constexpr std::array<std::string_view, 14> kNotEnforced = {"not",
                                                            "if",
                                                            "then",
@@ -50,13 +50,12 @@ constexpr std::array<std::string_view, 7> kObjectKeywords = {"properties",
                                                              "minProperties",
                                                              "maxProperties",
                                                              "unevaluatedProperties"};
-// Those whose patterns stay inside a JSON string; others are annotations.
-constexpr std::array<std::string_view, 9> kFormats = {
-    "date", "time", "date-time", "duration", "ipv4", "ipv6", "hostname", "uuid", "email"};
-
 constexpr int kMaxSubschemas = 4096;
-constexpr double kMostInteger = 9e15;  // where doubles stop telling integers apart
-constexpr const char* kAnyCharacter = "[^\\x7f]";
+Json without_ref(const Json& given) {
+  Json rest = assertions_of(given);
+  rest.erase("$ref");
+  return rest;
+}
 
 template <size_t kCount>
 bool has_any(const Json& schema, const std::array<std::string_view, kCount>& names) {
@@ -65,7 +64,7 @@ bool has_any(const Json& schema, const std::array<std::string_view, kCount>& nam
   });
 }
 
-/// The schema being rewritten and where we are in it.
+/// The schema that is being rewritten, and the place in it.
 class SchemaWriter {
  public:
   explicit SchemaWriter(const Json& root) : root_(&root) {}
@@ -80,7 +79,7 @@ class SchemaWriter {
       path_ = {pointer};
       definitions[name] = schema(target(pointer), 0);
     }
-    check_progress();
+    here([&] { return require_progress(unguarded_); });
     if (!definitions.empty()) written["$defs"] = std::move(definitions);
     return written;
   }
@@ -90,7 +89,7 @@ class SchemaWriter {
     throw InvalidArgument(fmt::format("JSON schema at {}: {}", fmt::join(path_, "/"), what));
   }
 
-  /// One level further down, for messages and limits.
+  /// One level further down in the schema, for messages and limits.
   class Step {
    public:
     Step(SchemaWriter& writer, std::string_view name) : writer_(&writer) {
@@ -120,7 +119,8 @@ class SchemaWriter {
     return text.substr(1);
   }
 
-  /// \param num_unguarded levels since something had to be written: references along them must end
+  /// `is_guarded`: something is written before this subschema, so a reference here cannot form an
+  /// endless loop.
   Json schema(const Json& given, int depth, bool is_guarded = false) {
     if (++num_schemas_ > kMaxSubschemas)
       fail(fmt::format("more than {} subschemas", kMaxSubschemas));
@@ -142,8 +142,7 @@ class SchemaWriter {
 
   Json reference(const Json& given, int depth, bool is_guarded) {
     const std::string pointer = pointer_of(given["$ref"]);
-    Json rest = assertions_of(given);
-    rest.erase("$ref");
+    const Json rest = without_ref(given);
     if (!rest.empty())
       return schema(merged(dereferenced(given["$ref"]), rest), depth + 1, is_guarded);
     (void)target(pointer);
@@ -161,12 +160,22 @@ class SchemaWriter {
     return found;
   }
 
-  Json merged(const Json& left, const Json& right) const {
+  // Names the place in the schema when `step` refuses it.
+  template <typename Step>
+  auto here(Step step) const -> decltype(step()) {
     try {
-      return merge_schemas(left, right);
+      return step();
     } catch (const InvalidArgument& error) {
       fail(error.what());
     }
+  }
+
+  Json merged(const Json& left, const Json& right) const {
+    return here([&] { return merge_schemas(left, right); });
+  }
+
+  [[nodiscard]] std::optional<int64_t> count(const Json& given, const char* name) const {
+    return here([&] { return count_member(given, name); });
   }
 
   Json all_of(const Json& given, int depth, bool is_guarded) {
@@ -178,8 +187,7 @@ class SchemaWriter {
       if (!part.is_object()) fail("allOf needs objects");
       Json resolved = part;
       while (resolved.contains("$ref")) {
-        Json rest = assertions_of(resolved);
-        rest.erase("$ref");
+        const Json rest = without_ref(resolved);
         resolved = merged(dereferenced(resolved["$ref"]), rest);
       }
       whole = merged(whole, assertions_of(resolved));
@@ -204,11 +212,10 @@ class SchemaWriter {
       const Step step(*this, fmt::format("{}/{}", name, i));
       Json branch = branches[i] == true ? Json::object() : branches[i];
       if (!branch.is_object()) fail("a schema is an object or a boolean");
-      if (!rest.empty()) {
-        if (branch.contains("$ref"))
-          branch = merged(dereferenced(branch["$ref"]), without_ref(branch));
-        branch = merged(rest, assertions_of(branch));
+      if (!rest.empty() && branch.contains("$ref")) {
+        branch = merged(dereferenced(branch["$ref"]), without_ref(branch));
       }
+      if (!rest.empty()) branch = merged(rest, assertions_of(branch));
       if (is_exclusive) {
         resolved.push_back(branch.contains("$ref") ? target(pointer_of(branch["$ref"])) : branch);
       }
@@ -218,12 +225,6 @@ class SchemaWriter {
     if (is_exclusive) require_disjoint(resolved);
     if (written.size() == 1) return written[0];
     return {{"anyOf", std::move(written)}};
-  }
-
-  static Json without_ref(const Json& given) {
-    Json rest = assertions_of(given);
-    rest.erase("$ref");
-    return rest;
   }
 
   void require_disjoint(const Json& branches) const {
@@ -242,8 +243,8 @@ class SchemaWriter {
 
   const Json& list(const Json& given, const char* name) const {
     const Json& found = given[name];
-    if (!found.is_array() || found.empty())
-      fail(fmt::format("{} must be an array that is not empty", name));
+    const bool is_list = found.is_array() && !found.empty();
+    if (!is_list) fail(fmt::format("{} must be an array that is not empty", name));
     return found;
   }
 
@@ -281,7 +282,8 @@ class SchemaWriter {
     return {{"anyOf", std::move(branches)}};
   }
 
-  /// None: any. Keywords without a type say what holds if it has that type; we take that type.
+  /// Without types, any value is valid. Keywords without a type only speak about values of their
+  /// type; the rewritten schema allows only these types.
   std::vector<std::string> types_of(const Json& given) const {
     std::vector<std::string> types;
     if (const auto found = given.find("type"); found != given.end()) {
@@ -301,112 +303,13 @@ class SchemaWriter {
 
   Json of_type(const std::string& type, const Json& given, int depth) {
     if (type == "null" || type == "boolean") return {{"type", type}};
-    if (type == "string") return string(given);
-    if (type == "integer" || type == "number") return number(type, given);
+    if (type == "string") return here([&] { return string_schema(given); });
+    if (type == "integer" || type == "number") {
+      return here([&] { return number_schema(type, given); });
+    }
     if (type == "array") return array(given, depth);
     if (type == "object") return object(given, depth);
     fail(fmt::format("'{}' is no type", type));
-  }
-
-  [[nodiscard]] std::optional<int64_t> count(const Json& given, const char* name) const {
-    const auto found = given.find(name);
-    if (found == given.end()) return {};
-    if (!found->is_number() || found->get<double>() < 0 ||
-        std::floor(found->get<double>()) != found->get<double>()) {
-      fail(fmt::format("{} must be an integer that is not negative", name));
-    }
-    if (found->get<double>() > kMaxRepetition) {
-      fail(fmt::format("{} is above {}", name, kMaxRepetition));
-    }
-    return static_cast<int64_t>(found->get<double>());
-  }
-
-  Json string(const Json& given) const {
-    const int64_t least = count(given, "minLength").value_or(0);
-    const std::optional<int64_t> most = count(given, "maxLength");
-    if (most && *most < least) fail("maxLength is below minLength");
-    if (given.contains("pattern")) return pattern_string(given["pattern"], least, most);
-    if (least > 0 || most) {
-      if (most == 0) return {{"enum", Json::array({""})}};
-      return pattern_string(
-          fmt::format("{}{{{},{}}}", kAnyCharacter, least, most ? std::to_string(*most) : ""),
-          0,
-          {});
-    }
-    Json written = {{"type", "string"}};
-    if (const auto format = given.find("format"); format != given.end()) {
-      if (!format->is_string()) fail("format must be a string");
-      const auto& name = format->get_ref<const std::string&>();
-      if (std::find(kFormats.begin(), kFormats.end(), name) != kFormats.end())
-        written["format"] = name;
-    }
-    return written;
-  }
-
-  Json pattern_string(const Json& pattern, int64_t least, std::optional<int64_t> most) const {
-    if (!pattern.is_string()) fail("pattern must be a string");
-    NormalisedRegex regex;
-    try {
-      regex = normalise_regex(pattern.get<std::string>(), PatternContext::json_string);
-    } catch (const InvalidArgument& error) {
-      fail(error.what());
-    }
-    const bool is_bounded =
-        regex.min_length >= least && (!most || (regex.max_length && *regex.max_length <= *most));
-    if (!is_bounded) {
-      fail(
-          "minLength or maxLength beside a pattern that does not imply them cannot be enforced; "
-          "write the "
-          "length into the pattern");
-    }
-    if (regex.text.empty()) return {{"enum", Json::array({""})}};
-    return {{"type", "string"}, {"pattern", regex.text}};
-  }
-
-  Json number(const std::string& type, const Json& given) const {
-    if (const auto step = given.find("multipleOf"); step != given.end()) {
-      if (!step->is_number()) fail("multipleOf must be a number");
-      if (type != "integer" || *step != 1) fail("`multipleOf` cannot be enforced while generating");
-    }
-    const std::optional<double> least = bound(type, given, "minimum", "exclusiveMinimum", 1);
-    const std::optional<double> most = bound(type, given, "maximum", "exclusiveMaximum", -1);
-    if (least && most && *least > *most) fail("no number is between minimum and maximum");
-    if (!least && !most) return {{"type", type}};
-    // Always both ends, of which backends know exactly what is between (number_range.h).
-    const double low = least.value_or(-kMostInteger);
-    const double high = most.value_or(kMostInteger);
-    if (type == "number") return {{"type", type}, {"minimum", low}, {"maximum", high}};
-    return {{"type", type},
-            {"minimum", static_cast<int64_t>(low)},
-            {"maximum", static_cast<int64_t>(high)}};
-  }
-
-  /// The closed bound within the given ones: whole for integers, else on a grid of a millionth, on
-  /// which backends write numbers. `inwards`: 1 for a lower bound, -1 for an upper one.
-  [[nodiscard]] std::optional<double> bound(const std::string& type,
-                                            const Json& given,
-                                            const char* closed,
-                                            const char* open,
-                                            int inwards) const {
-    std::optional<double> tightest;
-    for (const char* name : {closed, open}) {
-      const auto found = given.find(name);
-      if (found == given.end()) continue;
-      if (!found->is_number()) fail(fmt::format("{} must be a number", name));
-      const double value = found->get<double>();
-      // Above, doubles do not tell millionths apart.
-      const bool is_whole = type == "integer" || std::abs(value) > 1e8;
-      if (!(std::abs(value) <= kMostInteger))
-        fail(fmt::format("{} is beyond {}", name, kMostInteger));
-      const double grid = is_whole ? 1 : 1e6;
-      double steps = inwards > 0 ? std::ceil(value * grid) : std::floor(value * grid);
-      if (name == open && steps / grid == value) steps += inwards;
-      // Rounding of the product may have gone a step too far out.
-      while (inwards > 0 ? steps / grid < value : steps / grid > value) steps += inwards;
-      const double inner = steps / grid;
-      if (!tightest || (inwards > 0 ? inner > *tightest : inner < *tightest)) tightest = inner;
-    }
-    return tightest;
   }
 
   Json array(const Json& given, int depth) {
@@ -419,8 +322,8 @@ class SchemaWriter {
     const Json prefix = is_tuple ? items : given.value("prefixItems", Json::array());
     const Json rest = is_tuple ? given.value("additionalItems", Json(true)) : items;
     if (!prefix.is_array()) fail("prefixItems must be an array");
-    int64_t least = count(given, "minItems").value_or(0);
-    std::optional<int64_t> most = count(given, "maxItems");
+    const int64_t least = count(given, "minItems").value_or(0);
+    const std::optional<int64_t> most = count(given, "maxItems");
     const auto num_first = static_cast<int64_t>(prefix.size());
     if (most && *most < least) fail("maxItems is below minItems");
     if (most && *most < num_first) fail("maxItems is below the number of prefixItems");
@@ -438,10 +341,7 @@ class SchemaWriter {
     const Step step(*this, "items");
     written["items"] = schema(rest, depth + 1, true);
     if (least > num_first || (least > 0 && num_first == 0)) written["minItems"] = least;
-    if (most) {
-      if (*most < least) fail("maxItems is below minItems");
-      written["maxItems"] = *most;
-    }
+    if (most) written["maxItems"] = *most;
     return written;
   }
 
@@ -496,15 +396,14 @@ class SchemaWriter {
   }
 
   void check_name(const std::string& name) const {
-    const bool is_plain = std::none_of(name.begin(), name.end(), [](char c) {
-      return c == '"' || c == '\\' || static_cast<unsigned char>(c) < 0x20;
-    });
+    const bool is_plain = std::ranges::none_of(
+        name, [](unsigned char c) { return c == '"' || c == '\\' || c < 0x20; });
     if (!is_plain)
       fail("property names with quotes, backslashes or control characters are not supported");
   }
 
-  /// An object that names no property: the same name twice would count once, so no lower bound
-  /// beyond one.
+  /// An object that names no property. A name that stands twice counts once, so a lower bound
+  /// above one cannot be enforced.
   Json open_object(const Json& others,
                    const Json& patterns,
                    int64_t least,
@@ -525,7 +424,7 @@ class SchemaWriter {
     if (patterns.size() > 1) fail("more than one of patternProperties cannot be enforced");
     const Step step(*this, "patternProperties");
     const auto pattern = patterns.begin();
-    const Json key = pattern_string(pattern.key(), 0, {});
+    const Json key = here([&] { return pattern_schema(pattern.key()); });
     if (!key.contains("pattern")) fail("patternProperties needs patterns that match some text");
     written["patternProperties"] = {
         {key["pattern"].get<std::string>(), schema(pattern.value(), depth + 1, true)}};
@@ -533,32 +432,11 @@ class SchemaWriter {
     return written;
   }
 
-  /// A definition that is reached from itself with nothing written on the way has no answer.
-  void check_progress() const {
-    std::set<std::string> done;
-    std::set<std::string> open;
-    for (const auto& [name, next] : unguarded_) visit(name, open, done);
-  }
-  void visit(const std::string& name,
-             std::set<std::string>& open,
-             std::set<std::string>& done) const {
-    if (done.contains(name)) return;
-    if (open.size() > static_cast<size_t>(kMaxNesting))
-      fail("references to references nested too deep");
-    if (!open.insert(name).second) fail("a $ref leads to itself and nothing else");
-    if (const auto found = unguarded_.find(name); found != unguarded_.end()) {
-      for (const std::string& next : found->second) visit(next, open, done);
-    }
-    open.erase(name);
-    done.insert(name);
-  }
-
   const Json* root_;  // the caller's
   std::vector<std::string> path_{"#"};
   std::map<std::string, std::string> names_;                 // of definitions, by pointer
   std::deque<std::pair<std::string, std::string>> pending_;  // name, pointer
-  std::map<std::string, std::set<std::string>>
-      unguarded_;  // references at the start of a definition
+  ReferenceGraph unguarded_;  // references at the start of a definition
   std::string current_ = "#";
   int num_schemas_ = 0;
   int num_inlined_ = 0;

@@ -10,93 +10,11 @@
 
 #include "reprise/base/error.h"
 #include "reprise/base/text/utf8.h"
-#include "reprise/structured_output/code_points.h"
+#include "reprise/structured_output/character_set.h"
 #include "reprise/structured_output/output_spec.h"
 
 namespace reprise::structured_output {
 namespace {
-
-/// A set that engines see differently: Unicode's \w has letters that ASCII's has not.
-struct Approximation {
-  CodePoints inner;  // in the set for all of them
-  CodePoints outer;  // in the set for any of them
-
-  [[nodiscard]] Approximation complement() const {
-    return {outer.complement(), inner.complement()};
-  }
-  void add(const Approximation& other) {
-    inner.add(other.inner);
-    outer.add(other.outer);
-  }
-  static Approximation exactly(uint32_t first, uint32_t last) {
-    return {{{first, last}}, {{first, last}}};
-  }
-};
-
-const CodePoints kDigits{{'0', '9'}};
-const CodePoints kWords{{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
-const CodePoints kSpaces{{'\t', '\r'}, {' ', ' '}};
-const CodePoints kLineEnds{{'\n', '\n'}, {'\r', '\r'}, {0x85, 0x85}, {0x2028, 0x2029}};
-
-CodePoints with(CodePoints set, std::initializer_list<CodePoints::Range> more) {
-  for (const auto& [first, last] : more) set.add(first, last);
-  return set;
-}
-
-std::optional<Approximation> named_set(uint32_t letter) {
-  switch (letter) {
-    case 'd':
-    case 'D': {
-      const Approximation set{kDigits, with(kDigits, {{0x600, CodePoints::kLast}})};
-      return letter == 'd' ? set : set.complement();
-    }
-    case 'w':
-    case 'W': {
-      const Approximation set{kWords, with(kWords, {{0x80, CodePoints::kLast}})};
-      return letter == 'w' ? set : set.complement();
-    }
-    case 's':
-    case 'S': {
-      const Approximation set{kSpaces,
-                              with(kSpaces,
-                                   {{0x1C, 0x1F},
-                                    {0x85, 0x85},
-                                    {0xA0, 0xA0},
-                                    {0x1680, 0x1680},
-                                    {0x180E, 0x180E},
-                                    {0x2000, 0x200F},
-                                    {0x2028, 0x2029},
-                                    {0x202F, 0x202F},
-                                    {0x205F, 0x205F},
-                                    {0x3000, 0x3000},
-                                    {0xFEFF, 0xFEFF}})};
-      return letter == 's' ? set : set.complement();
-    }
-    default:
-      return {};
-  }
-}
-
-/// The part of a JSON escape behind the backslash, for those that have a short one.
-std::optional<char> json_escape(uint32_t code_point) {
-  switch (code_point) {
-    case '"':
-    case '\\':
-      return static_cast<char>(code_point);
-    case '\b':
-      return 'b';
-    case '\f':
-      return 'f';
-    case '\n':
-      return 'n';
-    case '\r':
-      return 'r';
-    case '\t':
-      return 't';
-    default:
-      return {};
-  }
-}
 
 class RegexReader {
  public:
@@ -287,7 +205,7 @@ class RegexReader {
     if (c == '^' || c == '$') fail("an anchor that is not at an end");
     ++next_;
     if (c == '[') return write(bracket());
-    if (c == '.') return write(kLineEnds.complement());
+    if (c == '.') return write(line_ends().complement());
     if (c == '\\') return write(escape().inner);
     return write({{c, c}});
   }
@@ -315,16 +233,11 @@ class RegexReader {
   uint32_t hex(int num_digits) {
     uint32_t value = 0;
     for (int i = 0; i < num_digits; ++i, ++next_) {
+      static constexpr std::u32string_view kDigits = U"0123456789abcdef";
       const uint32_t c = peek();
-      uint32_t digit = 0;
-      if (c >= '0' && c <= '9') {
-        digit = c - '0';
-      } else if ((c | 0x20) >= 'a' && (c | 0x20) <= 'f') {
-        digit = (c | 0x20) - 'a' + 10;
-      } else {
-        fail("an escape with too few hexadecimal digits");
-      }
-      value = value * 16 + digit;
+      const size_t digit = kDigits.find(c >= 'A' && c <= 'F' ? c | 0x20 : c);
+      if (digit == kDigits.npos) fail("an escape with too few hexadecimal digits");
+      value = value * 16 + static_cast<uint32_t>(digit);
     }
     return value;
   }
@@ -336,26 +249,12 @@ class RegexReader {
     const auto one = [](uint32_t code_point) {
       return Approximation::exactly(code_point, code_point);
     };
-    switch (c) {
-      case 'n':
-        return one('\n');
-      case 'r':
-        return one('\r');
-      case 't':
-        return one('\t');
-      case 'f':
-        return one('\f');
-      case 'v':
-        return one('\v');
-      case '0':
-        return one(0);
-      case 'x':
-        return one(hex(2));
-      case 'u':
-        return one(hex(4));
-      default:
-        break;
+    static constexpr std::u32string_view kNames = U"nrtfv";
+    if (const size_t known = kNames.find(c); known != kNames.npos) {
+      return one(static_cast<unsigned char>("\n\r\t\f\v"[known]));
     }
+    if (c == '0') return one(0);
+    if (c == 'x' || c == 'u') return one(hex(c == 'x' ? 2 : 4));
     if ((c >= '1' && c <= '9') || (c | 0x20) == 'k')
       fail("a back reference, which is not regular,");
     if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')) {
@@ -401,7 +300,7 @@ class RegexReader {
 
   Part write(const CodePoints& set) const {
     if (set.empty()) fail("a set that no character is in");
-    if (context_ == PatternContext::plain) return one_character(plain_set(set));
+    if (context_ == PatternContext::plain) return one_character(set_text(set));
     CodePoints as_is = set;
     std::string escapes;
     static const CodePoints kEscaped{{0, 0x1F}, {'"', '"'}, {'\\', '\\'}};
@@ -411,56 +310,14 @@ class RegexReader {
     }
     as_is = as_is.without(kEscaped);
     if (escapes.empty() && as_is.empty()) fail("control characters only, in a JSON string,");
-    if (escapes.empty()) return one_character(plain_set(as_is));
-    const std::string unescaped = as_is.empty() ? std::string() : plain_set(as_is);
+    if (escapes.empty()) return one_character(set_text(as_is));
+    const std::string unescaped = as_is.empty() ? std::string() : set_text(as_is);
     const std::string all = unescaped.empty() ? escapes.substr(1) : unescaped + escapes;
     return one_character(fmt::format("(?:{})", all));
   }
 
   static Part one_character(const std::string& text) {
     return {.text = text, .looped = text, .cost = 1, .min_length = 1, .max_length = 1};
-  }
-
-  static std::string code(uint32_t c) {
-    return c < 0x10000 ? fmt::format("\\u{:04x}", c) : fmt::format("\\U{:08x}", c);
-  }
-
-  /// Readers of the result take as many digits behind \x as there are, and a '^' that comes first
-  /// for a complement. So code points that they write with \x come last, and '^' behind others.
-  static std::string plain_set(const CodePoints& set) {
-    if (set.ranges().size() == 1 && set.ranges()[0].first == set.ranges()[0].second) {
-      return code(set.ranges()[0].first);
-    }
-    static const CodePoints kPrintable{{' ', '~'}};
-    static const CodePoints kHexadecimal{{0, 0x1F}, {0x7F, 0xFF}};
-    CodePoints rest = set.without(kPrintable);
-    const CodePoints printable = set.without(kPrintable.complement());
-    const CodePoints hexadecimal = rest.without(kHexadecimal.complement());
-    rest = rest.without(kHexadecimal);
-    std::string text;
-    std::string circumflex;  // with what follows it up to '~'
-    for (const auto& [first, last] : printable.ranges()) {
-      (first == '^' ? circumflex : text) += range(first, last);
-    }
-    if (!text.empty()) text += std::exchange(circumflex, "");
-    for (const auto& [first, last] : rest.ranges()) text += range(first, last);
-    if (!text.empty()) text += std::exchange(circumflex, "");
-    for (const auto& [first, last] : hexadecimal.ranges()) text += range(first, last);
-    if (circumflex.empty()) return "[" + text + "]";
-    // Nothing that may stand before it: an alternative of its own.
-    const uint32_t last = printable.ranges()[0].second;
-    std::string apart = code('^');
-    if (last > '^') apart += fmt::format("|[{}]", range('_', last));
-    if (!text.empty()) apart += "|[" + text + "]";
-    return "(?:" + apart + ")";
-  }
-
-  /// Cut where UTF-8 gets longer: not all readers do that rightly.
-  static std::string range(uint32_t first, uint32_t last) {
-    for (const uint32_t longer : {0x80U, 0x800U, 0x10000U}) {
-      if (first < longer && last >= longer) return range(first, longer - 1) + range(longer, last);
-    }
-    return first == last ? code(first) : code(first) + "-" + code(last);
   }
 
   PatternContext context_;
