@@ -7,8 +7,8 @@
 
 namespace reprise {
 
-/// Root of every exception this project throws. `what()` says what happened, where, what was
-/// expected, what was found and what to do; it is for people, tests check types and fields.
+/// Root of every exception this project throws. `what()` is for people: it says what happened and
+/// where, what was expected and found, and what to do. Tests check types and fields instead.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -56,7 +56,7 @@ class FileError : public InvalidArgument {
   std::string field_;
 };
 
-/// Memory could not be had and we are sure that is the reason.
+/// An allocation failed, and lack of memory is certainly the reason.
 class OutOfMemory : public Error {
  public:
   using Error::Error;

@@ -41,7 +41,7 @@ class StrictBuilder : public nlohmann::json_sax<Json> {
   bool parse_error(size_t position,
                    const std::string&,
                    const nlohmann::detail::exception& error) override {
-    // nlohmann prefixes an error id in brackets that means nothing to our readers.
+    // nlohmann puts an error id in brackets in front, which means nothing to users.
     std::string_view text = error.what();
     if (const size_t end = text.find("] "); end != std::string_view::npos)
       text.remove_prefix(end + 2);

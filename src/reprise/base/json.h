@@ -8,7 +8,7 @@ namespace reprise {
 
 using Json = nlohmann::ordered_json;
 
-/// What a hostile document may cost.
+/// Limits on the memory and the nesting that a hostile document may cause.
 struct JsonLimits {
   size_t max_bytes = size_t{256} << 20;
   int max_depth = 64;

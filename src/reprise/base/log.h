@@ -17,7 +17,7 @@ enum class LogLevel : uint8_t { debug, info, warning, error };
 struct LogOptions {
   LogLevel least = LogLevel::info;
   bool has_colors = false;
-  std::string prefix;  // of every line
+  std::string prefix;  // stands in front of every line
 };
 
 /// Lines for people and their scripts, in vLLM's form:

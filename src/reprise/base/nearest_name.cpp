@@ -33,7 +33,8 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string_view nearest_name(std::string_view name, std::span<const std::string_view> candidates) {
-  // Names longer than any of ours cannot be typing mistakes; the cap also bounds the work.
+  // Names longer than every name of this project cannot be typing mistakes. The cap also bounds the
+  // work.
   constexpr size_t kLongestPlausibleName = 128;
   if (name.empty() || name.size() > kLongestPlausibleName) return {};
   std::string_view best;

@@ -6,7 +6,7 @@
 namespace reprise {
 
 /// Philox4x32-10, a counter-based generator: 128 random bits as a pure function of (counter, key).
-/// No state, so a draw cannot depend on which draws came before it.
+/// The generator has no state, so a draw cannot depend on the draws before it.
 /// Source: Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC'11, section 3.3.
 [[nodiscard]] constexpr std::array<uint32_t, 4> philox4x32_10(
     std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key) noexcept {
@@ -28,7 +28,7 @@ namespace reprise {
   return counter;
 }
 
-/// Which use of a (key, position) pair a random number serves.
+/// The use that a random number of one (key, position) pair serves.
 inline constexpr uint32_t kTokenStream = 0;
 inline constexpr uint32_t kSeedStream = 1;
 

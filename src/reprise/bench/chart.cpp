@@ -17,7 +17,7 @@ constexpr double kRight = 16;
 constexpr double kTop = 34;
 constexpr double kBottom = 46;
 constexpr double kLegendRow = 18;
-// Told apart by people who see few colours too (Okabe and Ito).
+// Colours that colour-blind readers can tell apart (Okabe and Ito).
 constexpr std::array<std::string_view, 8> kColours = {
     "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#000000"};
 constexpr std::string_view kStyle =

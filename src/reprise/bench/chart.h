@@ -25,7 +25,7 @@ struct Chart {
 /// The chart as an SVG element, sized for a page.
 [[nodiscard]] std::string render_chart(const Chart& chart);
 
-/// A page that needs nothing but itself. `text` is shown as it stands, above the charts.
+/// A page that loads nothing else. `text` stands above the charts, unchanged.
 [[nodiscard]] std::string render_page(const std::string& title,
                                       const std::string& text,
                                       const std::vector<Chart>& charts);

@@ -28,7 +28,7 @@ constexpr std::array kDatasets = {
     Dataset{"custom", true, make_custom_requests},
     Dataset{"prefix_repetition", false, make_prefix_repetition_requests}};
 
-// A file with too few requests is gone through again, as in vLLM.
+// A file with too few requests is read again from the start, as in vLLM.
 void oversample(std::vector<SampleRequest>& requests,
                 const DatasetOptions& options,
                 RandomSource& random) {

@@ -13,12 +13,13 @@
 
 namespace reprise::bench {
 
-/// What to send, named as vLLM's options.
+/// The prompts to send; the members are named like vLLM's options.
 struct DatasetOptions {
   std::string name = "random";
-  std::filesystem::path path;  // of the datasets that are files
+  std::filesystem::path path;  // only for datasets that are files
   int32_t num_prompts = 1000;
-  bool no_oversample = false;  // fewer requests where the file has fewer, instead of repeating
+  bool no_oversample =
+      false;  // sends fewer requests when the file has fewer, instead of repeating them
   bool disable_shuffle = false;
 
   int32_t random_input_len = 1024;
@@ -26,7 +27,7 @@ struct DatasetOptions {
   double random_range_ratio = 0;  // lengths vary by this share, evenly
   int32_t random_prefix_len = 0;  // tokens that all prompts begin with, on top of the length
 
-  std::optional<int32_t> sharegpt_output_len;  // else as long as the answer in the file
+  std::optional<int32_t> sharegpt_output_len;  // unset: the length of the answer in the file
 
   int32_t sonnet_input_len = 550;
   int32_t sonnet_output_len = 150;
@@ -41,10 +42,10 @@ struct DatasetOptions {
   int32_t prefix_repetition_output_len = 128;
 };
 
-/// What making prompts needs besides the options.
+/// Everything beside the options that the making of prompts needs.
 struct DatasetTools {
   const tokenizer::Tokenizer* tokenizer = nullptr;  // outlives the call
-  /// One user's message as the model's template writes it.
+  /// Renders one user's message with the model's template.
   std::function<std::string(const std::string& content)> apply_chat_template;
   bool sends_messages = false;  // the server applies the template: prompts stay plain
 };

@@ -27,7 +27,7 @@ class DatasetTest : public testing::Test {
         .apply_chat_template = [](const std::string& text) { return "<<" + text + ">>"; }};
     return make_requests(options, tools, random);
   }
-  /// Of a file with this content.
+  /// Reads requests from a file with this content.
   std::vector<SampleRequest> make_from(DatasetOptions options, const std::string& content) {
     std::ofstream(path_, std::ios::binary) << content;
     options.path = path_;

@@ -12,7 +12,8 @@ namespace reprise::bench {
                                                                 const DatasetTools& tools,
                                                                 RandomSource& random);
 
-/// Lines of a text file, as many as make a prompt of the wanted length; the first ones are in all.
+/// Prompts of random lines of a text file, up to the wanted length. All prompts share the first
+/// lines.
 [[nodiscard]] std::vector<SampleRequest> make_sonnet_requests(const DatasetOptions& options,
                                                               const DatasetTools& tools,
                                                               RandomSource& random);

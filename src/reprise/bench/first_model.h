@@ -10,11 +10,11 @@ namespace reprise::bench {
 
 struct ServerModel {
   std::string id;
-  std::string root;  // where the server says it was loaded from; else `id`
+  std::string root;  // the place from which the server loaded it, if the server says so; else `id`
 };
 
 /// The model that a server names first; `target` is its route for models.
-/// \throws Error when it names none
+/// \throws Error when the server names no model
 [[nodiscard]] ServerModel first_model(
     HttpClient& client,
     const std::string& target,

@@ -38,7 +38,7 @@ using asio::ip::tcp;
 using boost::system::error_code;
 
 constexpr auto kConnectTimeout = std::chrono::seconds(30);
-constexpr auto kAnswerTimeout = std::chrono::hours(6);  // as vLLM's client
+constexpr auto kAnswerTimeout = std::chrono::hours(6);  // like vLLM's client
 constexpr size_t kPieceBytes = size_t{16} << 10;
 constexpr uint32_t kMaxHeaderBytes = uint32_t{64} << 10;
 constexpr size_t kMaxReplyBytes = size_t{64} << 20;
@@ -48,7 +48,7 @@ struct Connection {
     if (context != nullptr) tls.emplace(stream, *context);
   }
 
-  /// Calls `use` with what HTTP is spoken over.
+  /// Calls `use` with the stream that carries HTTP: plain or TLS.
   template <typename Use>
   void over(const Use& use) {
     if (tls) {
@@ -132,7 +132,8 @@ struct HttpClient::Impl {
   BaseUrl server;
   ServerCertificate certificate;
   std::optional<ssl::context> tls;  // for https
-  // Exchanges and timers are owned by what waits for them in `io`, which therefore goes first.
+  // The handlers that wait in `io` own the exchanges and timers. `io` stands after the two sets, so
+  // it is destroyed before them.
   std::unordered_set<Exchange*> exchanges;
   std::unordered_set<asio::steady_timer*> timers;
   asio::io_context io{1};
@@ -212,7 +213,7 @@ class HttpClient::Impl::Exchange : public std::enable_shared_from_this<Exchange>
     const std::string& host = client_->server.host;
     error_code error;
     asio::ip::make_address(host, error);
-    // A name, not an address, tells a server of several hosts which one is meant.
+    // A server of several hosts chooses the host by its name (SNI), which an address cannot give.
     if (error) SSL_set_tlsext_host_name(tls.native_handle(), host.c_str());
     if (client_->certificate == ServerCertificate::checked) {
       tls.set_verify_callback(ssl::host_name_verification(host));
@@ -240,7 +241,7 @@ class HttpClient::Impl::Exchange : public std::enable_shared_from_this<Exchange>
   void read_head() {
     parser_.emplace();
     parser_->header_limit(kMaxHeaderBytes);
-    parser_->body_limit(boost::none);  // pieces are handed on, never kept
+    parser_->body_limit(boost::none);  // the client passes pieces on and never keeps them
     connection_->over([this](auto& stream) {
       http::async_read_header(stream,
                               connection_->buffer,
@@ -292,7 +293,7 @@ class HttpClient::Impl::Exchange : public std::enable_shared_from_this<Exchange>
   }
 
   void fail(const error_code& error) {
-    // A server may close an idle connection just as it is used again.
+    // A server may close an idle connection in the moment in which the client uses it again.
     if (connection_ && connection_->was_used && !has_answer_) {
       connection_.reset();
       return start(false);
@@ -353,7 +354,7 @@ bool HttpClient::run_interruptible() {
     cancel("interrupted");
   });
   impl_->io.restart();
-  // The signal itself is something to wait for; the answers are what counts.
+  // Waiting for the signal alone must not keep run() going: only the answers count.
   while (!impl_->exchanges.empty() && impl_->io.run_one() > 0) {
   }
   signals.cancel();
@@ -364,7 +365,7 @@ bool HttpClient::run_interruptible() {
 
 void HttpClient::cancel(const std::string& error) {
   for (asio::steady_timer* timer : impl_->timers) timer->cancel();
-  // Ending one may start another.
+  // The end of one exchange may start another.
   const std::vector<Impl::Exchange*> all(impl_->exchanges.begin(), impl_->exchanges.end());
   for (Impl::Exchange* exchange : all) {
     if (impl_->exchanges.contains(exchange)) exchange->cancel(error);

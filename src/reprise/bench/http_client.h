@@ -13,7 +13,7 @@ namespace reprise::bench {
 
 using Clock = std::chrono::steady_clock;
 
-/// "http://host:port/path", cut up.
+/// The parts of "http://host:port/path".
 struct BaseUrl {
   bool is_tls = false;  // https
   std::string host;
@@ -33,11 +33,11 @@ struct HttpCall {
   std::string body;  // JSON when not empty
 };
 
-/// All run on the thread that calls run(); `on_end` is the last, exactly once.
+/// All handlers run on the thread that calls run(). `on_end` runs exactly once, as the last one.
 struct HttpHandlers {
   std::function<void(int status, std::string_view reason)> on_head;
   std::function<void(std::string_view piece)> on_piece;
-  /// Empty when the whole answer arrived; else why it did not.
+  /// `error` is empty when the whole answer arrived, else the reason why it did not.
   std::function<void(const std::string& error)> on_end;
 };
 
@@ -47,12 +47,13 @@ struct HttpReply {
   std::string body;
 };
 
-/// Whether the certificate of a server must be of that host and signed by somebody whom this
-/// machine trusts (OpenSSL's places; SSL_CERT_FILE and SSL_CERT_DIR name others).
+/// Whether a server's certificate must name that host and be signed by an authority that this
+/// machine trusts (OpenSSL's default places; SSL_CERT_FILE and SSL_CERT_DIR name other places).
 enum class ServerCertificate : uint8_t { checked, unchecked };
 
-/// HTTP/1.1 to one server, with TLS where its URL says https, any number of answers at once,
-/// connections reused. One thread: the one that calls run(). Handlers may send more.
+/// An HTTP/1.1 client of one server, with TLS for an https URL. It reads any number of answers at
+/// once and reuses connections. Everything runs on the thread that calls run(). Handlers may send
+/// more requests.
 class HttpClient {
  public:
   /// \throws Error when TLS is needed and cannot be set up
@@ -62,16 +63,17 @@ class HttpClient {
   ~HttpClient();
 
   void send(HttpCall call, HttpHandlers handlers);
-  /// Runs `task` in run(), not before `time`.
+  /// Makes run() call `task`, not before `time`.
   void at(Clock::time_point time, std::function<void()> task);
-  /// Until nothing is being answered and no task waits. An exception of a handler comes out here.
+  /// Runs until no answer is open and no task waits. Passes on an exception of a handler.
   void run();
-  /// As run(), but SIGINT cuts all answers off instead of ending the program. True: that happened.
+  /// Works like run(), but SIGINT ends all answers instead of the program. Returns true when that
+  /// happened.
   bool run_interruptible();
   /// Ends every answer with this error, and forgets the tasks.
   void cancel(const std::string& error);
 
-  /// One small answer, waited for. \throws Error when there is none, or more than 64 MiB
+  /// Waits for one small answer. \throws Error when there is none, or when it exceeds 64 MiB
   HttpReply fetch(HttpCall call);
 
  private:

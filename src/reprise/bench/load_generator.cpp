@@ -12,9 +12,11 @@
 namespace reprise::bench {
 namespace {
 
-constexpr size_t kMaxErrorBytes = 4096;  // of an answer that is not 200, kept as the reason
+constexpr size_t kMaxErrorBytes =
+    4096;  // bytes kept of an answer that is not 200, as the reason of the failure
 
-/// One run: a request waits for its time, then for its turn, then is being answered.
+/// One run. A request waits for its send time, then for a free slot (max_concurrency), and is then
+/// answered.
 class Run {
  public:
   Run(HttpClient& client,
@@ -27,7 +29,7 @@ class Run {
   }
 
   LoadResult run() {
-    // Bodies are built before the clock starts.
+    // All bodies are built before the clock starts.
     for (const SampleRequest& request : *requests_) {
       bodies_.push_back(request_body(options_->request, request)
                             .dump(-1, ' ', false, Json::error_handler_t::replace));
@@ -40,7 +42,7 @@ class Run {
   }
 
  private:
-  // What an answer is read into.
+  // The state of reading one answer.
   struct Answer {
     explicit Answer(std::function<void(std::string_view)> on_data) : reader(std::move(on_data)) {}
     StreamReader reader;
@@ -49,14 +51,14 @@ class Run {
     std::string error_body;
     std::string error;
     bool has_first = false;
-    double last = 0;  // when the last message with a choice came
+    double last = 0;  // time of the last message with a choice
   };
 
   [[nodiscard]] double seconds_since_begin() const {
     return std::chrono::duration<double>(Clock::now() - begin_).count();
   }
 
-  // One timer at a time: all that is due goes, then the next is waited for.
+  // Keeps one timer: sends all requests that are due, then waits for the next one.
   void wait_for_arrival(size_t index) {
     while (index < requests_->size() && options_->send_times[index] <= seconds_since_begin()) {
       arrive(index++);

@@ -22,7 +22,7 @@ struct RequestOptions {
   std::string model;
   bool ignore_eos = false;
   std::optional<int32_t> logprobs;
-  Json extra_body = Json::object();  // wins over everything
+  Json extra_body = Json::object();  // overrides all other members of the body
   std::vector<std::pair<std::string, std::string>> headers;
   std::string request_id_prefix;
 };
@@ -33,7 +33,7 @@ struct RequestOptions {
 struct LoadOptions {
   RequestOptions request;
   std::vector<double> send_times;          // seconds, one per request, ascending
-  std::optional<int32_t> max_concurrency;  // more wait on this side, in their order
+  std::optional<int32_t> max_concurrency;  // further requests wait in the client, in their order
 };
 
 struct LoadResult {
@@ -41,8 +41,8 @@ struct LoadResult {
   double duration = 0;                   // seconds, from the first to the end of the last
 };
 
-/// Sends `requests` at their times and waits for all answers, on this thread. A request that fails
-/// is an outcome. `on_finished` runs after each.
+/// Sends `requests` at their times and waits for all answers, on this thread. A failed request is
+/// an outcome like any other. `on_finished` runs after each request.
 [[nodiscard]] LoadResult generate_load(HttpClient& client,
                                        const LoadOptions& options,
                                        const std::vector<SampleRequest>& requests,

@@ -11,7 +11,7 @@ namespace reprise::bench {
                                                               const DatasetTools& tools,
                                                               RandomSource& random);
 
-/// A few random prefixes, each before many random suffixes; shuffled.
+/// A few random prefixes, each in front of many random suffixes, in shuffled order.
 [[nodiscard]] std::vector<SampleRequest> make_prefix_repetition_requests(
     const DatasetOptions& options, const DatasetTools& tools, RandomSource& random);
 

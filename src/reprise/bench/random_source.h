@@ -8,18 +8,18 @@
 
 namespace reprise::bench {
 
-/// Seeded numbers that are the same with every compiler and standard library, which the
-/// distributions of <random> are not: a workload is named by its options and its seed.
+/// Seeded random numbers that are the same with every compiler and standard library, unlike the
+/// distributions of <random>. Options and seed therefore name a workload completely.
 class RandomSource {
  public:
   explicit RandomSource(uint64_t seed) : engine_(seed) {}
 
-  /// In [0, 1).
+  /// A number in [0, 1).
   double uniform();
-  /// In [low, high]. \pre low <= high
+  /// An integer in [low, high]. \pre low <= high
   int64_t integer(int64_t low, int64_t high);
   double normal();
-  /// Mean shape * scale. \pre both positive
+  /// A gamma variable of mean shape * scale. \pre both are positive
   double gamma(double shape, double scale);
 
   template <typename T>
@@ -31,7 +31,7 @@ class RandomSource {
   }
 
  private:
-  std::mt19937_64 engine_;  // the standard says what it yields
+  std::mt19937_64 engine_;  // the standard fixes its numbers
 };
 
 }  // namespace reprise::bench

@@ -13,17 +13,17 @@ struct SampleRequest {
   int64_t output_len = 0;  // tokens asked for
 };
 
-/// What became of one request. Times in seconds, as the client saw them.
+/// The outcome of one request. Times are in seconds, measured by the client.
 struct RequestOutcome {
   bool success = false;
-  std::string error;  // why not
+  std::string error;  // the reason of a failure
   std::string generated_text;
   int64_t prompt_len = 0;
-  int64_t output_tokens = 0;  // by the server's usage; 0: it sent none
-  double start_time = 0;      // when it was sent, counted from the start of the run
-  double queue_time = 0;      // before that, waiting for --max-concurrency
-  double ttft = 0;            // until the first message with a choice, whatever its text
-  double latency = 0;         // until the last one
+  int64_t output_tokens = 0;  // from the server's usage; 0: the server sent none
+  double start_time = 0;      // send time, from the start of the run
+  double queue_time = 0;      // time spent waiting for --max-concurrency before that
+  double ttft = 0;            // until the first message with a choice, with or without text
+  double latency = 0;         // until the last message with a choice
   std::vector<double> itl;    // between messages with a choice: per chunk, not per token
 };
 

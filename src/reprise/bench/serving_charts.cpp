@@ -6,7 +6,7 @@
 namespace reprise::bench {
 namespace {
 
-constexpr size_t kMaxPoints = 4000;  // of a series; a page of a long run stays small
+constexpr size_t kMaxPoints = 4000;  // points per series: the page of a long run stays small
 
 Series cumulative(std::string name, std::vector<double> milliseconds) {
   std::sort(milliseconds.begin(), milliseconds.end());

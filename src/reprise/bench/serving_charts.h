@@ -7,7 +7,7 @@
 
 namespace reprise::bench {
 
-/// One run as pictures: the distributions of its latencies, and the run over time.
+/// Charts of one run: the distributions of its latencies, and the run over time.
 [[nodiscard]] std::vector<Chart> serving_charts(const LoadResult& result);
 
 }  // namespace reprise::bench

@@ -44,7 +44,7 @@ double peak_tokens_per_second(const std::vector<const RequestOutcome*>& good) {
   return static_cast<double>(*std::max_element(buckets.begin(), buckets.end()));
 }
 
-// Over half-open intervals: one that ends when another starts is not beside it.
+// The intervals are half-open: a request that ends when another one starts does not overlap it.
 int64_t peak_concurrency(const std::vector<const RequestOutcome*>& good) {
   std::vector<std::pair<double, int>> changes;
   for (const RequestOutcome* outcome : good) {
@@ -95,7 +95,7 @@ ServingMetrics compute_metrics(const LoadResult& result,
     metrics.output_lens.push_back(output_len);
     metrics.total_input += outcome.prompt_len;
     metrics.total_output += output_len;
-    double tpot = 0;  // of an answer of one token: for goodput alone
+    double tpot = 0;  // 0 for an answer of one token; only goodput uses it
     if (output_len > 1) {
       tpot = (outcome.latency - outcome.ttft) / static_cast<double>(output_len - 1);
       tpots.push_back(tpot);

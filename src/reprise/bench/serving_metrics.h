@@ -9,7 +9,7 @@
 
 namespace reprise::bench {
 
-/// Of one metric, in milliseconds.
+/// Statistics of one metric, in milliseconds.
 struct Distribution {
   double mean = 0;
   double median = 0;
@@ -17,7 +17,7 @@ struct Distribution {
   std::vector<double> percentiles;  // one per selected percent
 };
 
-/// Most milliseconds a request may take to count as good; negative: not asked for.
+/// Limits in milliseconds under which a request counts as good; a negative limit is off.
 struct Goodput {
   double ttft_ms = -1;
   double tpot_ms = -1;
@@ -28,7 +28,7 @@ struct Goodput {
   }
 };
 
-/// What `vllm bench serve` reports, by its definitions.
+/// The figures that `vllm bench serve` reports, by vLLM's definitions.
 struct ServingMetrics {
   int64_t completed = 0;
   int64_t failed = 0;
@@ -51,7 +51,7 @@ struct ServingMetrics {
   std::vector<int64_t> output_lens;  // one per request; 0 for one that failed
 };
 
-/// `count_tokens` is asked where the server sent no usage.
+/// `count_tokens` counts the tokens of a text when the server sent no usage.
 [[nodiscard]] ServingMetrics compute_metrics(
     const LoadResult& result,
     const std::vector<double>& percents,

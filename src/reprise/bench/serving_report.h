@@ -17,20 +17,20 @@ struct ReportOptions {
   std::vector<std::string> metrics = {"ttft", "tpot", "itl"};  // and "e2el"
 };
 
-/// \throws InvalidArgument naming the metric that there is not
+/// \throws InvalidArgument that names the unknown metric
 void check_metric_names(const std::vector<std::string>& names);
 
-/// vLLM's block, which people compare by eye and scripts read.
+/// vLLM's block of results on the console. People compare it by eye, and scripts read it.
 [[nodiscard]] std::string console_block(const ServingMetrics& metrics,
                                         const ReportOptions& options);
 
-/// vLLM's members. `detailed` adds one value per request.
+/// The results as JSON with vLLM's members. `detailed` adds one value per request.
 [[nodiscard]] Json to_json(const ServingMetrics& metrics,
                            const ReportOptions& options,
                            const LoadResult& result,
                            bool detailed);
 
-/// As Python writes a float: "20.0", "0.5", "inf".
+/// The number in Python's spelling: "20.0", "0.5", "inf".
 [[nodiscard]] std::string python_float(double value);
 
 }  // namespace reprise::bench

@@ -4,12 +4,12 @@
 
 namespace reprise::bench {
 
-// As numpy computes them, in the units of `values`; 0 when there are none.
+// These functions give numpy's results, in the units of `values`, and 0 for no values.
 [[nodiscard]] double mean(std::span<const double> values);
 [[nodiscard]] double median(std::span<const double> values);
-/// Of the population (ddof 0).
+/// Standard deviation of the population (ddof 0).
 [[nodiscard]] double standard_deviation(std::span<const double> values);
-/// Between the two nearest ranks by linear interpolation; `percent` in 0..100.
+/// Interpolates linearly between the two nearest ranks; `percent` is in 0..100.
 [[nodiscard]] double percentile(std::span<const double> values, double percent);
 
 }  // namespace reprise::bench

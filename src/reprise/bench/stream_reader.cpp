@@ -14,8 +14,8 @@ namespace {
 constexpr size_t kMaxEventBytes = size_t{16} << 20;
 constexpr size_t kMaxDepth = 64;
 
-/// Picks the few members out of a chunk without building it: the client shares its machine with
-/// the server, and this is what it does most.
+/// Picks the few needed members out of a chunk without building a JSON tree. The client often
+/// shares its machine with the server, and reading chunks is most of its work.
 class MessageSax : public nlohmann::json_sax<Json> {
  public:
   explicit MessageSax(StreamMessage& message) : message_(&message) {}
@@ -51,7 +51,8 @@ class MessageSax : public nlohmann::json_sax<Json> {
   bool end_array() override { return close(); }
 
   bool key(string_t& name) override {
-    // A frame's key is overwritten by the next one: `keys_` holds the path to the current value.
+    // The next key of a frame overwrites the last one, so `keys_` holds the path to the current
+    // value.
     keys_.resize(frames_.back() + 1);
     keys_.back() = std::move(name);
     return true;

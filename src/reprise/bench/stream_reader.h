@@ -8,17 +8,18 @@
 
 namespace reprise::bench {
 
-/// What one event of an OpenAI stream says, as far as a client that measures cares.
+/// The content of one event of an OpenAI stream that a measuring client needs.
 struct StreamMessage {
   bool has_choice = false;
   std::string text;  // of the first choice
   std::optional<int64_t> completion_tokens;
   std::string error;
 };
-/// Of completions ("text") and of chats ("delta"). \throws InvalidArgument when it is no JSON
+/// Reads an event of completions ("text") or of chats ("delta"). \throws InvalidArgument when the
+/// event is no JSON
 [[nodiscard]] StreamMessage parse_stream_message(std::string_view json);
 
-/// Cuts a body into server-sent events. Comments and "[DONE]" are swallowed.
+/// Cuts a body into server-sent events. Comments and "[DONE]" give no event.
 class StreamReader {
  public:
   explicit StreamReader(std::function<void(std::string_view data)> on_data)
@@ -26,7 +27,7 @@ class StreamReader {
 
   /// \throws InvalidArgument when one event grows beyond 16 MiB
   void feed(std::string_view piece);
-  /// What came without an empty line after it.
+  /// The rest of the body that no empty line has ended.
   void finish();
 
   [[nodiscard]] bool is_done() const noexcept { return is_done_; }

@@ -56,7 +56,8 @@ void check(const Traffic& traffic) {
 }
 
 std::vector<double> send_times(const Traffic& traffic, size_t num_requests, RandomSource& random) {
-  // A linear ramp may begin at 0 requests per second: the first one does not wait for ever.
+  // A linear ramp may begin at 0 requests per second. The cap keeps the first request from waiting
+  // for ever.
   constexpr double kLongestGapSeconds = 3600;
   std::vector<double> times;
   double now = 0;

@@ -11,7 +11,7 @@ namespace reprise::bench {
 
 enum class RampUp : uint8_t { none, linear, exponential };
 
-/// When requests are sent, named as vLLM's options.
+/// The times at which requests are sent; the members are named like vLLM's options.
 struct Traffic {
   double request_rate = std::numeric_limits<double>::infinity();  // per second; infinite: at once
   double burstiness = 1;  // shape of the gamma distribution; 1: Poisson, infinite: evenly spaced

@@ -4,12 +4,12 @@
 
 namespace reprise::kv_cache {
 
-/// Identity of one KV cache block: row `BlockId` of every layer's cache tensor. The underlying type
-/// is what block tables on the device hold.
+/// Identity of one KV cache block: row `BlockId` of every layer's cache tensor. Block tables on the
+/// device hold the underlying type.
 enum class BlockId : int32_t {};
 
-/// The reserved null block. Never handed out; padding rows of a batch write and read here, so a
-/// replayed graph of a larger shape cannot touch a live block.
+/// The reserved null block. The pool never hands it out. Padding rows of a batch read and write it,
+/// so a replayed graph of a larger shape cannot touch a live block.
 inline constexpr BlockId kNullBlock{0};
 
 }  // namespace reprise::kv_cache

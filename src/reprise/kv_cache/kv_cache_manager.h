@@ -10,9 +10,9 @@
 
 namespace reprise::kv_cache {
 
-/// The blocks of one request, in token order: token t lives in slot t % block_size of entry
-/// t / block_size. A member of the request; only a KvCacheManager changes it. Moves, never copies:
-/// two tables with the same blocks would be two owners.
+/// The blocks of one request, in token order: token t lives in slot t % block_size of entry t /
+/// block_size. The table is a member of the request, and only a KvCacheManager changes it. It is
+/// move-only: two tables with the same blocks would be two owners.
 class BlockTable {
  public:
   BlockTable() = default;
@@ -28,10 +28,11 @@ class BlockTable {
  private:
   friend class KvCacheManager;
   std::vector<BlockId> blocks_;
-  int num_published_ = 0;  // leading blocks that were offered to others
+  int num_published_ = 0;  // leading blocks that were published
 };
 
-/// The answer to a request for slots. `no_blocks` is a normal value: preempt someone or wait.
+/// The answer to a request for slots. `no_blocks` is a normal value: the scheduler then preempts a
+/// request or waits.
 enum class [[nodiscard]] SlotResult { allocated, no_blocks };
 
 enum class PrefixCaching : uint8_t { off, on };
@@ -41,8 +42,8 @@ enum class PrefixCaching : uint8_t { off, on };
 ///
 /// Prefix caching: full blocks whose keys and values were computed are published under their hash
 /// and found by later requests with the same prefix and key. A shared block is never written again:
-/// only whole blocks are shared, and new tokens go to blocks of one's own. Blocks of a request are
-/// freed last first, so that of a prefix the end is evicted before the beginning.
+/// only whole blocks are shared, and each request writes new tokens to its own blocks. A request
+/// frees its last block first, so the end of a prefix is evicted before its beginning.
 class KvCacheManager {
  public:
   /// \throws InvalidArgument as BlockPool.
@@ -53,30 +54,32 @@ class KvCacheManager {
 
   /// Makes later growth of this table up to `num_tokens` free of heap allocation.
   void reserve(BlockTable& table, int num_tokens) const;
-  /// Grows the table until it has slots for tokens [0, num_tokens). All or nothing; a table that is
-  /// long enough is left alone.
+  /// Grows the table until it has slots for tokens [0, num_tokens). Either all missing blocks are
+  /// added or none. A table that is long enough stays unchanged.
   SlotResult allocate_slots(BlockTable& table, int num_tokens);
 
-  /// The chain of a new request; one that stays empty when prefix caching is off.
+  /// The chain of hashes of a new request; it stays empty when prefix caching is off.
   [[nodiscard]] BlockHashChain make_chain(const PrefixKey& key) const;
   /// Leading blocks of the chain that are in the cache, at most `max_blocks`.
   struct CachedPrefix {
     int num_blocks = 0;
-    int num_free_blocks = 0;  // of these: taking them leaves fewer for others
+    int num_free_blocks = 0;  // the free ones among them, which taking uses up
   };
   [[nodiscard]] CachedPrefix find_prefix(const BlockHashChain& chain, int max_blocks) const;
-  /// As allocate_slots() for an empty table, whose first blocks become those of `prefix`.
-  /// \pre `prefix` is what find_prefix() said of the chain, and nothing happened since.
+  /// Works like allocate_slots() for an empty table, whose first blocks become the blocks of
+  /// `prefix`.
+  /// \pre find_prefix() gave `prefix` for this chain, and the cache is unchanged since.
   SlotResult allocate_slots_after(BlockTable& table,
                                   const BlockHashChain& chain,
                                   const CachedPrefix& prefix,
                                   int num_tokens);
-  /// Lets others find the table's blocks that are full, now that tokens [0, num_computed_tokens)
-  /// are computed. \pre the chain covers them
+  /// Lets other requests find the full blocks of the table, now that tokens [0,
+  /// num_computed_tokens) are computed. \pre the chain covers them
   void publish(BlockTable& table, const BlockHashChain& chain, int num_computed_tokens);
-  /// Nobody will find the table's blocks any more: their content is in doubt.
+  /// Makes the table's blocks impossible to find, because their content is in doubt.
   void unpublish(BlockTable& table);
-  /// Forgets all cached prefixes. False, and nothing happens, while any block is in use, as vLLM.
+  /// Forgets all cached prefixes. While any block is in use, it changes nothing and returns false,
+  /// like vLLM.
   [[nodiscard]] bool reset_prefix_cache();
   [[nodiscard]] PrefixCaching prefix_caching() const noexcept { return prefix_caching_; }
   /// Blocks that a later request could find, in use or free.
@@ -93,15 +96,16 @@ class KvCacheManager {
   [[nodiscard]] int num_free_blocks() const noexcept { return pool_.num_free_blocks(); }
   /// Blocks needed for `num_tokens` slots.
   [[nodiscard]] int blocks_for(int num_tokens) const noexcept;
-  /// Slots one request could ever have: every usable block.
+  /// Most slots that one request can have: those of every usable block.
   [[nodiscard]] int64_t capacity_tokens() const noexcept {
     return static_cast<int64_t>(pool_.num_usable_blocks()) * pool_.block_size();
   }
   /// Share of usable blocks that are taken, 0..1.
   [[nodiscard]] double usage() const noexcept;
 
-  /// Empty when the pool is consistent and `tables` (all live ones) own each referenced block
-  /// exactly as often as it is counted; otherwise one sentence. For tests; allocates.
+  /// Checks that the pool is consistent and that `tables` (all live ones) own each referenced block
+  /// exactly as often as it is counted. Returns an empty text or one sentence. For tests;
+  /// allocates.
   [[nodiscard]] std::string find_broken_invariant(std::span<const BlockTable* const> tables) const;
 
  private:

@@ -187,11 +187,12 @@ TEST(PrefixCaching, evicts_the_least_recently_used_and_of_it_the_end_first) {
   PrefixBench::Entry b = bench.run(counting(100, 13));  // as many
   bench.manager.free(a.table);
   bench.manager.free(b.table);
-  // 2 blocks were never used, 2 are not full: these go before any cached one, then a's last.
+  // Two blocks were never used and two are not full. The pool hands these out before any cached
+  // block, and then a's last block.
   PrefixBench::Entry other = bench.run(counting(200, 20));
   EXPECT_EQ(bench.manager.find_prefix(a.chain, 9).num_blocks, 2);
   EXPECT_EQ(bench.manager.find_prefix(b.chain, 9).num_blocks, 3);
-  // What is used again is as good as new.
+  // A block that is used again counts as recently used.
   bench.manager.free(other.table);
   const PrefixBench::Entry a_again = bench.run(counting(0, 9));
   EXPECT_EQ(a_again.num_cached_blocks, 2);

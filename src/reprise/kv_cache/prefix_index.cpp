@@ -47,7 +47,7 @@ bool PrefixIndex::insert(const BlockHash& hash, BlockId block) {
 void PrefixIndex::erase(BlockId block) {
   if (!contains(block)) return;
   size_t gap = place_of(hashes_[index(block)]);
-  // Later entries of the same run move up into the gap, unless that is before their home.
+  // Later entries of the same run move into the gap, unless the gap lies before their home place.
   for (size_t place = next(gap); table_[place] != kEmpty; place = next(place)) {
     const size_t wanted = home(hashes_[index(table_[place])]);
     if (((place - wanted) & mask_) < ((place - gap) & mask_)) continue;

@@ -8,8 +8,8 @@ namespace reprise::output_parsers {
 /// The text in front of a marker, while the marker may still be cut in two.
 class MarkerScanner {
  public:
-  /// Appends to `before` what certainly stands before `marker`. True when the marker was found; it
-  /// is taken off, and what follows stays.
+  /// Appends to `before` the text that certainly stands before `marker`. Returns true when the
+  /// marker was found: the marker is then removed, and the text after it stays.
   bool take_until(std::string_view marker, std::string& before);
 
   void push(std::string_view text) { held_ += text; }
@@ -21,7 +21,7 @@ class MarkerScanner {
   std::string held_;
 };
 
-/// Length of the longest end of `text` that `marker` begins with, the whole marker excluded.
+/// Length of the longest end of `text` with which `marker` begins; the whole marker does not count.
 [[nodiscard]] size_t partial_marker(std::string_view text, std::string_view marker);
 
 /// Where the JSON value at the start of `text` ends, an object or an array: one past its last

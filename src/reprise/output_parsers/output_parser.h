@@ -6,7 +6,7 @@
 
 namespace reprise::output_parsers {
 
-/// What a text adds to one tool call: the first delta of a call has its name.
+/// The part that a piece of text adds to one tool call. The first delta of a call carries its name.
 struct ToolCallDelta {
   int index = 0;
   std::string name;       // empty: the call was begun before
@@ -15,7 +15,7 @@ struct ToolCallDelta {
   friend bool operator==(const ToolCallDelta&, const ToolCallDelta&) = default;
 };
 
-/// What a piece of a model's text means.
+/// The meaning of a piece of a model's text.
 struct MessageDelta {
   std::string reasoning;
   std::string content;
@@ -26,14 +26,14 @@ struct MessageDelta {
   }
 };
 
-/// Reads a model's text piece by piece and appends what it means. Put together, the results do not
-/// depend on where the text was cut. Whatever a model writes is a result: what looks like a tool
-/// call and is none becomes content. One object per answer.
+/// Reads a model's text piece by piece and appends its meaning. All results together do not depend
+/// on the places where the text was cut. No text is an error: text that looks like a tool call and
+/// is none becomes content. One object reads one answer.
 class OutputParser {
  public:
   virtual ~OutputParser() = default;
   virtual void push(std::string_view text, MessageDelta& out) = 0;
-  /// The text has ended: what was held back comes out.
+  /// Ends the text: the parser gives out all text that it has held back.
   virtual void finish(MessageDelta& out) = 0;
 };
 

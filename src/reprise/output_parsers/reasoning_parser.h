@@ -14,8 +14,8 @@ namespace reprise::output_parsers {
 struct ReasoningFormat {
   std::string start;  // "<think>"
   std::string end;    // "</think>"
-  /// The template has opened the reasoning already: the text begins inside, with or without
-  /// `start`.
+  /// True when the template has opened the reasoning: the text then begins inside it, with or
+  /// without `start`.
   bool begins_inside = false;
 };
 
@@ -23,7 +23,8 @@ struct ReasoningFormat {
 [[nodiscard]] ReasoningFormat reasoning_format(std::string_view name);
 [[nodiscard]] std::vector<std::string_view> reasoning_parser_names();
 
-/// Splits reasoning from the rest, which goes on to `rest` (content where it is null).
+/// Splits the reasoning from the rest of the text, which goes on to `rest`; without a `rest` it is
+/// content.
 [[nodiscard]] std::unique_ptr<OutputParser> create_reasoning_parser(
     ReasoningFormat format, std::unique_ptr<OutputParser> rest);
 

@@ -18,7 +18,7 @@ namespace {
 constexpr std::array<std::string_view, 5> kNames = {
     "hermes", "llama3_json", "mistral", "deepseek_v3", "deepseek_v31"};
 constexpr std::string_view kBlanks = " \t\r\n";
-// A call that is longer is taken for text that has lost its end.
+// The parser takes a longer call for text whose end marker is missing.
 constexpr size_t kMaxCallBytes = size_t{1} << 20;
 
 std::string_view trimmed(std::string_view text) {
@@ -44,7 +44,7 @@ struct Call {
   std::string arguments;
 };
 
-/// Of {"name": ..., "arguments" or "parameters": ...}.
+/// Reads a call of the form {"name": ..., "arguments" or "parameters": ...}.
 std::optional<Call> call_of(const Json& json) {
   if (!json.is_object()) return {};
   const auto name = json.find("name");
@@ -85,10 +85,10 @@ class CallWriter {
 
  private:
   int num_calls_ = 0;
-  std::string held_blanks_;  // behind a call
+  std::string held_blanks_;  // blanks after a call
 };
 
-/// Calls between two markers, each with a text of its own: hermes, DeepSeek.
+/// Calls that each stand between two markers: hermes, DeepSeek.
 class MarkedCallParser : public OutputParser {
  public:
   MarkedCallParser(std::string_view begin, std::string_view end) : begin_(begin), end_(end) {}
@@ -120,7 +120,7 @@ class MarkedCallParser : public OutputParser {
   void finish(MessageDelta& out) override {
     if (!in_call_) return add_content(scanner_.take_all(), out);
     call_ += scanner_.take_all();
-    // Models stop behind the JSON, and the end marker may be their stop token.
+    // Models stop after the JSON, and the end marker may be their stop token.
     if (std::optional<Call> call = read(call_)) {
       writer_.add(std::move(*call), out);
     } else {
@@ -152,7 +152,7 @@ class MarkedCallParser : public OutputParser {
 };
 
 /// <｜tool▁calls▁begin｜> around calls of `type<｜tool▁sep｜>name`, a line end and the arguments in
-/// a fenced block; newer ones are `name<｜tool▁sep｜>` and the arguments alone.
+/// a fenced block; newer models write only `name<｜tool▁sep｜>` and the arguments.
 class DeepseekParser final : public MarkedCallParser {
  public:
   explicit DeepseekParser(bool has_type)
@@ -206,13 +206,12 @@ class DeepseekParser final : public MarkedCallParser {
   bool has_type_;
 };
 
-/// Objects one after the other, of which each is a call: the whole answer, or what follows a
-/// marker.
+/// A series of objects, each of which is a call: the whole answer, or the text after a marker.
 class ObjectListParser final : public OutputParser {
  public:
   struct Style {
     std::string_view marker;         // calls follow it
-    bool may_lack_marker = false;    // an answer that begins with '{' is calls too
+    bool may_lack_marker = false;    // an answer that begins with '{' also consists of calls
     bool has_names_outside = false;  // name{...} or name[ARGS]{...}, besides an array of objects
     bool is_array = false;           // the answer is an array and nothing else
   };
@@ -252,7 +251,7 @@ class ObjectListParser final : public OutputParser {
     state_ = is_calls ? State::calls : style_.marker.empty() ? State::broken : State::text;
   }
 
-  /// False when more text is needed.
+  /// Returns false when it needs more text.
   bool read_call(bool is_end, MessageDelta& out) {
     const std::string& held = scanner_.held();
     const size_t first = held.find_first_not_of(kBlanks);
@@ -335,7 +334,7 @@ class NamedCallParser final : public OutputParser {
   }
 
  private:
-  std::string name_;  // until it was said
+  std::string name_;  // cleared once it was given out
 };
 
 }  // namespace

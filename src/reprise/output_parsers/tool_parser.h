@@ -10,7 +10,8 @@
 namespace reprise::output_parsers {
 
 /// Finds the tool calls that a family of models writes: "hermes" (also Qwen's), "llama3_json",
-/// "mistral", "deepseek_v3", "deepseek_v31". A call comes out whole, when it is closed.
+/// "mistral", "deepseek_v3", "deepseek_v31". The parser gives out a call as a whole, when the call
+/// is closed.
 /// \throws InvalidArgument with the known names
 [[nodiscard]] std::unique_ptr<OutputParser> create_tool_parser(std::string_view name);
 [[nodiscard]] std::vector<std::string_view> tool_parser_names();

@@ -8,7 +8,7 @@
 
 namespace reprise::sampling {
 
-/// What changes a row of logits before greedy choice and filters, in vLLM's order: allowed ids,
+/// Changes a row of logits before the greedy choice and the filters, in vLLM's order: allowed ids,
 /// suppressed ids, a mask, bad words, logit bias, repetition penalty (prompt and output; divides
 /// positive logits, multiplies others), frequency and presence penalty (output). Scratch is sized
 /// at construction; not thread-safe.

@@ -13,7 +13,7 @@ struct TokenLogprob {
   friend bool operator==(const TokenLogprob&, const TokenLogprob&) = default;
 };
 
-/// What was likely at one position: the token that is there, and the likeliest ones.
+/// Log-probabilities at one position: of the token that stands there and of the likeliest tokens.
 struct PositionLogprobs {
   TokenLogprob token;
   std::vector<TokenLogprob> top;  // most likely first; may hold `token` too
@@ -34,7 +34,8 @@ void top_logprobs(std::span<const float> logits,  // [vocab_size]
                   int count,
                   std::vector<TokenLogprob>& result);
 
-/// All of the above for one row. \pre as log_sum_exp and token_logprob
+/// Log-probabilities of the chosen and of the likeliest tokens of one row. \pre those of
+/// log_sum_exp() and token_logprob()
 [[nodiscard]] PositionLogprobs position_logprobs(std::span<const float> logits,  // [vocab_size]
                                                  int32_t token_id,
                                                  int num_top);

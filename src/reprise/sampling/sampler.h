@@ -12,17 +12,19 @@
 
 namespace reprise::sampling {
 
-/// What the sampler may look at for one row. Everything is borrowed for the call.
+/// Input of the sampler for one row. The sampler borrows everything for the call.
 struct SamplingInput {
   std::span<const float> logits;  // [vocab_size]; -inf is allowed and means "never"
   const SamplingParams* params = nullptr;
   std::span<const int32_t> prompt_token_ids;
   /// Tokens generated so far; their count is also the position that keys the random number, so a
-  /// request that was preempted and recomputed goes on exactly as if nothing had happened.
+  /// request that was preempted and recomputed gives the same tokens as without preemption.
   std::span<const int32_t> output_token_ids;
-  /// Never chosen in this step: EOS and stop ids while the output is shorter than min_tokens.
+  /// Tokens that must not be chosen in this step: EOS and stop ids while the output is shorter than
+  /// min_tokens.
   std::span<const int32_t> suppressed_token_ids;
-  /// Bit i % 32 of word i / 32: token i may be chosen; ids beyond may not. Empty: any may.
+  /// Bit i % 32 of word i / 32 allows token i. Ids beyond the span are not allowed. An empty span
+  /// allows every token.
   std::span<const uint32_t> allowed_mask;
   uint64_t seed = 0;  // params->seed, or the request's own from `derive_seed`
 };
@@ -38,23 +40,24 @@ enum class SamplingStatus : uint8_t {
 struct SampledToken {
   int32_t token_id = -1;  // in [0, vocab_size) when status is ok, else -1
   SamplingStatus status = SamplingStatus::ok;
-  /// Of token_id, of the raw logits before any adjustment (vLLM's default); only when
-  /// params->logprobs is set.
+  /// Log-probability of token_id under the raw logits, before any adjustment (vLLM's default). Only
+  /// set when params->logprobs is set.
   TokenLogprob logprob;
   std::vector<TokenLogprob> top_logprobs;  // most likely first; size min(*logprobs, vocab_size)
-  /// The answer is complete with this token, whatever it is. For whoever sets allowed_mask; the
-  /// sampler clears it.
+  /// The answer is complete with this token. The caller that sets allowed_mask sets this member;
+  /// the sampler clears it.
   bool ends_answer = false;
 };
 
 /// Chooses the next token of one row of logits.
 ///
 /// Order of operations (vLLM V1): raw logprobs, allowed_token_ids, suppressed ids, logit_bias,
-/// penalties, then greedy: the first maximal index; or: temperature, min_p, top_k, top_p, draw.
-/// The draw is an inverse CDF over the kept tokens in ascending id order, with one Philox4x32-10
-/// number keyed by (seed, position): a row's result does not depend on what else is in the batch,
-/// in which order rows are sampled, or how often. Ties at a top_k or top_p edge keep the lower id,
-/// so exactly k tokens stay and top_k = 1 equals greedy (vLLM keeps all that tie).
+/// penalties, then greedy: the first maximal index; or: temperature, min_p, top_k, top_p, draw. The
+/// draw is an inverse CDF over the kept tokens in ascending id order, with one Philox4x32-10 number
+/// keyed by (seed, position): a row's result does not depend on the other rows of the batch, on the
+/// order of the rows, or on how often rows are sampled. Ties at a top_k or top_p edge keep the
+/// lower id, so exactly k tokens stay and top_k = 1 equals greedy (vLLM keeps all tokens with equal
+/// logits).
 ///
 /// Scratch is sized at construction; nothing allocates afterwards except growth of a caller's
 /// `top_logprobs`. Not thread-safe: one per thread. Bad numbers are a status, never an exception.
@@ -74,8 +77,8 @@ class Sampler {
   int max_vocab_size_;
 };
 
-/// The seed of a request that did not bring one: a function of the engine's seed and the request's
-/// number only.
+/// The seed of a request without its own: a function of only the engine's seed and the request's
+/// number.
 [[nodiscard]] uint64_t derive_seed(uint64_t engine_seed, uint64_t request_number) noexcept;
 
 }  // namespace reprise::sampling

@@ -18,7 +18,8 @@ constexpr size_t kBlock = 64;
 /// Candidates that keep_top_p sorts instead of bisecting further.
 constexpr ptrdiff_t kSortedAtOnce = 32;
 
-/// A strict total order: no result depends on how a selection algorithm treats equals.
+/// A strict total order, so no result depends on the way a selection algorithm treats equal
+/// elements.
 bool is_likelier(const Candidate& a, const Candidate& b) {
   return a.logit != b.logit ? a.logit > b.logit : a.token_id < b.token_id;
 }
@@ -53,7 +54,7 @@ std::span<const Candidate> TokenFilter::apply(std::span<const float> logits,
 }
 
 /// A lower bound of the top_k-th largest logit: the top_k-th largest of the maxima of disjoint
-/// blocks. Everything below it can be skipped; -inf when it would not help.
+/// blocks. Tokens below the bound can be skipped. Returns -inf when a bound would not help.
 float TokenFilter::floor_of_top_k(std::span<const float> logits, int top_k) {
   const auto k = static_cast<size_t>(std::max(top_k, 0));
   if (k == 0 || k > logits.size() / kBlock) return kNever;
@@ -90,7 +91,8 @@ void TokenFilter::keep_top_p(float top_p) {
   double total = 0.0;
   for (const Candidate& candidate : kept_) total += candidate.weight;
   const double wanted = static_cast<double>(top_p) * total;
-  // Tokens below this together weigh less than what may be left out: the edge is above them.
+  // Tokens below this bound together weigh less than the share that may be left out, so the edge
+  // lies above them.
   const double negligible = (total - wanted) / static_cast<double>(kept_.size());
   ordered_.clear();
   for (const Candidate& candidate : kept_) {
@@ -98,7 +100,8 @@ void TokenFilter::keep_top_p(float top_p) {
   }
   if (ordered_.empty()) return;  // rounding, at a top_p just below 1
 
-  // Bisects by mass: everything before `first` belongs to the set, nothing from `last` on does.
+  // Bisects by mass: every token before `first` belongs to the set, and no token from `last` on
+  // does.
   auto first = ordered_.begin();
   auto last = ordered_.end();
   double mass = 0.0;

@@ -21,9 +21,9 @@ struct FilterOptions {
 };
 
 /// Temperature, min_p, top_k and top_p, in this order, without sorting the vocabulary: thresholds
-/// come from nth_element, and top_p bisects by mass. Each filter sees the distribution that the one
-/// before left, renormalised. At an edge between equal logits the lower id stays. Storage is sized
-/// at construction; not thread-safe.
+/// come from nth_element, and top_p bisects by mass. Each filter sees the renormalised distribution
+/// that the filter before it left. At an edge between equal logits the lower id stays. Storage is
+/// sized at construction; not thread-safe.
 class TokenFilter {
  public:
   explicit TokenFilter(int max_vocab_size);

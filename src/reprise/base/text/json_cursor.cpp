@@ -129,7 +129,7 @@ uint64_t JsonCursor::read_unsigned(uint64_t limit, std::string_view code) {
 }
 
 void JsonCursor::skip_string() {
-  // Only called on an opening quote.
+  // \pre the cursor stands on an opening quote.
   ++position_;
   while (position_ < text_.size() && text_[position_] != '"') {
     position_ += text_[position_] == '\\' ? 2 : 1;

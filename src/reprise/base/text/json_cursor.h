@@ -15,9 +15,9 @@ struct JsonErrorCodes {
 };
 
 /// Reads one JSON document from front to back without building it. Vocabularies and merge lists of
-/// ten megabytes go straight into their tables, and small values are cut out for parse_json().
-/// The cursor checks strictly what it reads as a value. What it skips, it only balances: the reader
-/// of the cut-out text checks the rest. Never recurses.
+/// ten megabytes go straight into their tables, and small values are cut out for parse_json(). The
+/// cursor checks strictly every value that it reads. In a value that it skips it only balances the
+/// brackets: the reader of the cut-out text checks the rest. The cursor never recurses.
 ///
 /// \throws FileError with the byte offset and one of the codes: `truncated` when the text ends
 /// inside a value, `too_deep` when it nests deeper than kMaxDepth, else `malformed`.
