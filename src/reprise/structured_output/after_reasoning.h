@@ -9,11 +9,11 @@ namespace reprise::structured_output {
 struct ReasoningMarks {
   int32_t start = 0;
   int32_t end = 0;
-  bool begins_inside = false;  // the prompt has opened the reasoning
+  bool begins_inside = false;  // true when the prompt has opened the reasoning
 };
 
-/// Lets reasoning be anything; what follows its end token is for `rest`. Where the prompt has not
-/// opened it, reasoning has to begin with the first token.
+/// Leaves the reasoning free and applies `rest` to the text after its end token. When the prompt
+/// has not opened the reasoning, it must begin with the first token.
 [[nodiscard]] std::unique_ptr<TokenConstraint> after_reasoning(
     const ReasoningMarks& marks, std::unique_ptr<TokenConstraint> rest);
 

@@ -1,11 +1,11 @@
 // Random answers under compiled specs, for tests/integration/structured_output_test.py.
 //
-//   answer_sampler VOCABULARY SEED NUM_ANSWERS < specs
+// answer_sampler VOCABULARY SEED NUM_ANSWERS < specs
 //
-// VOCABULARY is the folder of a model, or a number: that many made-up tokens.
-// Each line of input is {"kind": "json" | "regex" | "choice" | "grammar" | "json_object", "spec":
-// ...}; the line of output for it {"answers": [...]} or {"error": "..."}. Tokens are drawn evenly
-// from those allowed, which a model never does: what a mask lets through wrongly comes out here.
+// VOCABULARY is the folder of a model, or a number: that many made-up tokens. Each line of input is
+// {"kind": "json" | "regex" | "choice" | "grammar" | "json_object", "spec": ...}; the line of
+// output for it {"answers": [...]} or {"error": "..."}. Tokens are drawn evenly from the allowed
+// ones, unlike a model's tokens, so a token that a mask wrongly allows soon shows up.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -51,11 +51,12 @@ OutputSpec spec_of(const Json& line) {
 
 class AnswerSampler {
  public:
-  /// `vocabulary` has to outlive it.
+  /// `vocabulary` must outlive the sampler.
   AnswerSampler(const VocabularyBytes& vocabulary, uint64_t seed)
       : vocabulary_(vocabulary), random_(seed), weights_(vocabulary.tokens.size()) {}
 
-  /// Nothing when it did not end in time. \throws Error when the constraint contradicts itself
+  /// Returns nothing when the answer did not end in time. \throws Error when the constraint
+  /// contradicts itself
   std::optional<std::string> sample(TokenConstraint& constraint) {
     std::string text;
     for (int i = 0; i < kMaxTokens && !constraint.is_complete(); ++i) {
@@ -81,7 +82,7 @@ class AnswerSampler {
   }
 
  private:
-  /// After a while what closes is likelier: an even choice nests without end.
+  /// After a while closing tokens become likelier, because an even choice would nest without end.
   double weight(std::span<const uint32_t> mask, size_t id, int num_tokens) const {
     const auto token_id = static_cast<int32_t>(id);
     if (!contains(mask, token_id)) return 0;
@@ -109,7 +110,8 @@ VocabularyBytes vocabulary_of(const std::string& name) {
 
 int run(const std::string& name, uint64_t seed, int num_answers) {
   const VocabularyBytes vocabulary = vocabulary_of(name);
-  // Instrumented and on busy machines compiling takes its time; nothing here is about that.
+  // Compiling is slow in instrumented builds and on busy machines, and this tool does not test its
+  // time.
   GrammarCompiler compiler([&vocabulary] { return create_grammar_backend(vocabulary); },
                            {.time_limit = std::chrono::minutes(1)});
   std::string line;

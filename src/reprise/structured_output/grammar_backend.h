@@ -11,13 +11,13 @@
 
 namespace reprise::structured_output {
 
-/// A spec, ready to constrain answers. Immutable; any number of threads may start answers.
+/// A compiled spec that can constrain answers. Immutable; any number of threads may start answers.
 class CompiledSpec {
  public:
   virtual ~CompiledSpec() = default;
   [[nodiscard]] virtual std::unique_ptr<TokenConstraint> start() const = 0;
-  /// Grows, up to a bound of the backend, while answers meet new states of the grammar.
-  /// Thread-safe.
+  /// Memory of the compiled spec. It grows, up to a bound of the backend, while answers reach new
+  /// states of the grammar. Thread-safe.
   [[nodiscard]] virtual size_t memory_bytes() const = 0;
 };
 
@@ -25,12 +25,12 @@ class CompiledSpec {
 class GrammarBackend {
  public:
   virtual ~GrammarBackend() = default;
-  /// May take long: see GrammarCompiler.
+  /// Compiling may take long: see GrammarCompiler.
   /// \throws InvalidArgument when the spec is not well-formed, too large, or nothing can satisfy it
   [[nodiscard]] virtual std::shared_ptr<const CompiledSpec> compile(const OutputSpec& spec) = 0;
 };
 
-/// Empty when this build has a backend; else a sentence on how to get one.
+/// Empty when this build has a backend, else a sentence that says how to get one.
 [[nodiscard]] std::string_view why_unavailable();
 /// \throws InvalidArgument with why_unavailable()
 [[nodiscard]] std::unique_ptr<GrammarBackend> create_grammar_backend(VocabularyBytes vocabulary);

@@ -26,12 +26,12 @@ struct GrammarCompiler::Shared {
   struct Job {
     OutputSpec spec;
     Clock::time_point deadline;
-    std::vector<OnCompiled> waiting;  // moved out by whoever answers
+    std::vector<OnCompiled> waiting;  // the thread that answers moves them out
   };
   struct Cached {
     OutputSpec spec;
     std::shared_ptr<const CompiledSpec> compiled;
-    size_t bytes = 0;  // as counted in cache_bytes; what is compiled grows while it is used
+    size_t bytes = 0;  // as counted in cache_bytes; a compiled spec grows while it is used
   };
 
   std::function<std::unique_ptr<GrammarBackend>()> create;
@@ -69,7 +69,8 @@ struct GrammarCompiler::Shared {
     return nullptr;
   }
 
-  /// Counts what an entry holds now, and drops those used longest ago where it is too much.
+  /// Counts the current size of an entry, and drops the least recently used entries when the cache
+  /// is too large.
   void count(Cached& entry) {
     cache_bytes -= entry.bytes;
     entry.bytes = entry.compiled->memory_bytes() + entry.spec.text.size();
@@ -127,7 +128,7 @@ struct GrammarCompiler::Shared {
     }
   }
 
-  /// Answers what has run or waited for too long.
+  /// Answers the specs that have run or waited for too long.
   void watch() {
     std::unique_lock lock(mutex);
     while (!stop) {

@@ -14,46 +14,47 @@ struct GrammarCompilerOptions {
   int num_threads = 2;
   std::chrono::milliseconds time_limit{2000};  // from submit to result
   size_t cache_bytes = size_t{256} << 20;
-  size_t max_compiled_bytes = size_t{64} << 20;  // of one spec
+  size_t max_compiled_bytes = size_t{64} << 20;  // limit for one spec
   size_t max_waiting = 256;
 };
 
-/// What came of a spec: either is set.
+/// The result of a spec: exactly one member is set.
 struct CompileResult {
   std::shared_ptr<const CompiledSpec> compiled;
-  std::string error;  // a sentence for whoever sent the spec
+  std::string error;  // a sentence for the sender of the spec
 };
 
-/// Compiles specs on threads of its own and keeps what was used last, up to a number of bytes.
+/// Compiles specs on its own threads and keeps the most recently used ones, up to a number of
+/// bytes.
 ///
-/// Thread-safe. A thread cannot be taken out of a compilation: one that exceeds the time limit is
-/// answered as an error when its time is up, and its thread is lost until it ends by itself, as are
-/// all later requests that find no thread in time. normalise_spec keeps that from being within
-/// anyone's reach. Destruction waits a moment for running compilations and then leaves them to the
-/// end of the process.
+/// Thread-safe. A running compilation cannot be stopped. A compilation that exceeds the time limit
+/// is answered with an error, and its thread is lost until the compilation ends. Later requests
+/// that find no thread in time fail too. normalise_spec() refuses the specs with which a user could
+/// cause this. Destruction waits a moment for running compilations and then leaves them to the end
+/// of the process.
 class GrammarCompiler {
  public:
   using OnCompiled = std::function<void(const CompileResult&)>;
 
-  /// `create` makes the backend, on a worker, when the first spec comes.
+  /// A worker calls `create` to make the backend when the first spec arrives.
   GrammarCompiler(std::function<std::unique_ptr<GrammarBackend>()> create,
                   const GrammarCompilerOptions& options = {});
   GrammarCompiler(const GrammarCompiler&) = delete;
   GrammarCompiler& operator=(const GrammarCompiler&) = delete;
-  /// What waits is answered with an error.
+  /// Answers all waiting specs with an error.
   ~GrammarCompiler();
 
-  /// Calls back exactly once, on a thread of the compiler, or here when the result is known.
-  /// `on_compiled` must not throw or block.
+  /// Calls `on_compiled` exactly once: on a thread of the compiler, or inside this call when the
+  /// result is known. `on_compiled` must not throw or block.
   void submit(const OutputSpec& spec, OnCompiled on_compiled);
-  /// Waits. \throws InvalidArgument with the error
+  /// Compiles and waits for the result. \throws InvalidArgument with the error
   [[nodiscard]] std::shared_ptr<const CompiledSpec> compile(const OutputSpec& spec);
 
   [[nodiscard]] size_t cached_bytes() const;
 
  private:
   struct Shared;
-  std::shared_ptr<Shared> shared_;  // with the workers, which may outlive this
+  std::shared_ptr<Shared> shared_;  // shared with the workers, which may outlive this object
 };
 
 }  // namespace reprise::structured_output

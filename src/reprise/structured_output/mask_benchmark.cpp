@@ -1,7 +1,8 @@
-// What structured output costs at a large vocabulary: compiling a spec, and per token the mask and
-// taking the token. Prints a table for benchmarks/results.
+// Measures the cost of structured output with a large vocabulary: the time to compile a spec, and
+// per token the time to make the mask and to accept the token. Prints a table for
+// benchmarks/results.
 //
-//   mask_benchmark [NUM_TOKENS [NUM_ANSWERS]]
+// mask_benchmark [NUM_TOKENS [NUM_ANSWERS]]
 //
 // Tokens are drawn evenly from those allowed by a made-up vocabulary (synthetic_vocabulary.h).
 #include <fmt/format.h>
@@ -67,7 +68,7 @@ std::vector<Case> cases() {
       {"grammar, ambiguous", {.kind = Kind::grammar, .text = "root ::= root root | [a-z]"}}};
 }
 
-/// Microseconds that this thread has computed: others on the machine do not count.
+/// Processor time of this thread in microseconds; other work on the machine does not count.
 double now() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);

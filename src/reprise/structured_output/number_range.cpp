@@ -60,8 +60,8 @@ std::string whole_range(int64_t low, int64_t high) {
   return any_of(choices);
 }
 
-/// The point and what follows it, from `low` to `high` millionths; optional when that may be
-/// nothing.
+/// The decimal point and the digits after it, from `low` to `high` millionths. The fraction
+/// is optional when it may be missing.
 std::string fraction_range(int64_t low, int64_t high) {
   std::vector<std::string> choices;
   for (int width = 1; width <= kMaxFractionDigits; ++width) {

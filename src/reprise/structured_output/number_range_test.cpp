@@ -111,7 +111,7 @@ TEST(NumberRange, decimals_are_exactly_those_between) {
   }
   for (const auto& [low, high] : ranges) {
     Matcher range(decimal_range(low, high));
-    // Millionths, so that which side of an end a text is on is no question of rounding.
+    // The test counts in millionths, so rounding cannot move a text to the other side of an end.
     const long long first = std::llround(low * 1e6);
     const long long last = std::llround(high * 1e6);
     for (int i = 0; i < 500; ++i) {

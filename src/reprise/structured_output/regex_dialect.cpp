@@ -32,13 +32,14 @@ class RegexReader {
   }
 
  private:
-  /// Written again; `cost` grows with the states that it will need.
+  /// A part of the pattern, rewritten; `cost` grows with the number of states that the backend will
+  /// need for it.
   struct Part {
     std::string text;
-    /// Repeated any number of times it matches what `text` so repeated does, but nothing empty and
-    /// no repetition of itself: (a?b*)* is (a|b)*. With empty rounds a text can be read in so many
-    /// ways that a parser never ends. See Brueggemann-Klein, Regular expressions into finite
-    /// automata, 1993: star normal form.
+    /// Repeating this form any number of times matches the same texts as repeating `text`, but one
+    /// round never matches the empty text: (a?b*)* becomes (a|b)*. With empty rounds a text could
+    /// be read in so many ways that a parser never ends. See Brueggemann-Klein, Regular expressions
+    /// into finite automata, 1993: star normal form.
     std::string looped;
     int64_t cost = 0;
     bool is_empty = false;  // matches nothing but the empty text
@@ -91,7 +92,8 @@ class RegexReader {
     return joined;
   }
 
-  /// Anchors at the ends of a branch of the whole pattern say what is so anyway.
+  /// Anchors at the ends of a branch of the whole pattern change nothing, because the whole text
+  /// must match anyway.
   Part sequence(int depth) {
     if (depth == 0) take('^');
     Part whole{.is_empty = true};

@@ -88,7 +88,7 @@ Json merge_properties(const Json& left, const Json& right) {
   return merged;
 }
 
-/// `additionalProperties: false` speaks of the properties beside it.
+/// `additionalProperties: false` refers to the properties in the same schema.
 void check_closed(const Json& closed, const Json& other) {
   const auto others = closed.find("additionalProperties");
   if (others == closed.end() || *others == true) return;

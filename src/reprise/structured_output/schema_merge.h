@@ -4,10 +4,11 @@
 
 namespace reprise::structured_output {
 
-/// The keywords that decide what is valid; titles, descriptions, defaults and unknown ones are left
-/// out. \pre an object
+/// The keywords that decide which values are valid. Titles, descriptions, defaults and unknown
+/// keywords are left out. \pre an object
 [[nodiscard]] Json assertions_of(const Json& schema);
-/// What both say. \throws InvalidArgument naming a keyword on which they cannot be joined
+/// The schema that holds both conditions. \throws InvalidArgument that names a keyword that cannot
+/// be joined
 [[nodiscard]] Json merge_schemas(const Json& left, const Json& right);
 /// Whether it is certain that no value is valid under both.
 [[nodiscard]] bool are_disjoint(const Json& left, const Json& right);

@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kMaxTokenBytes = 16;
 constexpr int kNumBytes = 256;
 
-/// A character as texts have them: mostly letters of Latin script.
+/// A random character with the frequencies of real texts: mostly letters of Latin script.
 uint32_t random_character(std::mt19937_64& random) {
   constexpr std::string_view kMarks = "{}[]\":, \n.-_/()0123456789";
   constexpr std::array<std::pair<uint32_t, uint32_t>, 6> kScripts{{{0xC0, 0x17F},
@@ -48,7 +48,7 @@ VocabularyBytes synthetic_vocabulary(int32_t num_tokens, uint64_t seed) {
       append_utf8(random_character(random), token);
       append_utf8(random_character(random), token);
     } else {
-      // Early tokens are merged most.
+      // Early tokens are part of most merges.
       token = tokens[random() % (random() % tokens.size() + 1)];
     }
     const uint64_t dice = random() % 16;

@@ -9,7 +9,7 @@
 
 namespace reprise::structured_output {
 
-/// What every token adds to a text, in bytes: half a character may be a token.
+/// The bytes that each token adds to a text. A token may be half a character.
 struct VocabularyBytes {
   std::vector<std::string> tokens;     // by id; empty: adds nothing (special tokens, unused ids)
   std::vector<int32_t> end_token_ids;  // end of text

@@ -5,19 +5,20 @@
 
 namespace reprise::structured_output {
 
-/// Which tokens one answer may still have: the state of a compiled spec after the tokens so far.
-/// One per answer, one thread. Nothing is ever taken back: a request that is preempted keeps its
-/// tokens, and so its state.
+/// The state of a compiled spec after the tokens of one answer; it decides which tokens may follow.
+/// One object per answer, used by one thread. No token is ever taken back: a preempted request
+/// keeps its tokens, and so its state.
 class TokenConstraint {
  public:
   virtual ~TokenConstraint() = default;
 
-  /// Bit i % 32 of word i / 32: token i may come next; ids beyond the span may not. Empty: any may.
-  /// Valid until the next call.
+  /// Bit i % 32 of word i / 32 allows token i as the next one. Ids beyond the span are not allowed.
+  /// An empty span allows every token. Valid until the next call.
   [[nodiscard]] virtual std::span<const uint32_t> allowed_tokens() = 0;
-  /// The answer goes on with this token. \return false when it may not; then nothing changed
+  /// Continues the answer with this token. \return false when the token is not allowed; the state
+  /// is then unchanged
   [[nodiscard]] virtual bool accept(int32_t token_id) = 0;
-  /// Nothing but an end-of-text token can follow, or one has come.
+  /// True when only an end-of-text token can follow, or when it has come.
   [[nodiscard]] virtual bool is_complete() = 0;
 };
 

@@ -15,8 +15,8 @@
 namespace reprise::structured_output {
 namespace {
 
-/// Characters of whitespace in a row between the tokens of JSON: without a bound, a model that has
-/// begun to write blanks may never stop. The states of a grammar grow with it.
+/// Most characters of whitespace in a row between the tokens of JSON. Without a limit, a model that
+/// has begun to write blanks may never stop. The number of a grammar's states grows with the limit.
 constexpr int kMaxWhitespace = 4;
 
 class Constraint final : public TokenConstraint {
@@ -141,7 +141,7 @@ class XgrammarBackend final : public GrammarBackend {
 
  private:
   xgrammar::CompiledGrammar compile_normal(const OutputSpec& spec) const {
-    // One per spec, and no cache: what is kept, GrammarCompiler decides.
+    // One compiler per spec and no cache: GrammarCompiler decides which specs are kept.
     xgrammar::GrammarCompiler compiler(tokens_, 1, false);
     switch (spec.kind) {
       case OutputSpec::Kind::json_object:

@@ -1,4 +1,4 @@
-// Two steps of xgrammar's compiler that are ours; compiled into it.
+// Two steps of xgrammar's compiler that this project replaces. This file is compiled into xgrammar.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,10 +19,11 @@ namespace {
 using reprise::structured_output::CodePoints;
 using Rules = std::vector<std::optional<FSMWithStartEnd>>;
 
-/// What the 16 bits of an edge can name: a rule, or a place in the table of repetitions.
+/// The largest number that the 16 bits of an edge can hold: the number of a rule, or a place in the
+/// table of repetitions.
 constexpr size_t kMaxNamed = std::numeric_limits<int16_t>::max();
 
-/// Which states of all rules an end of their rule can be reached from.
+/// Finds the states, of all rules, from which an end of their rule can be reached.
 class LiveStates {
  public:
   LiveStates(const Rules& rules, const FSM& all)
@@ -100,13 +101,12 @@ class LiveStates {
   std::vector<std::vector<Incoming>> incoming_;     // by target
   std::vector<std::vector<Incoming>> uses_;         // by rule
   std::vector<std::pair<int32_t, size_t>> starts_;  // state and its rule, sorted
-  std::vector<int32_t> revived_;                    // whose neighbours are to be looked at
+  std::vector<int32_t> revived_;  // states whose neighbours are still to be visited
 };
 
-/// Puts a rule that is used in one place only into its user. What may follow the end of a rule, a
-/// mask cannot know and the matcher has to try, token by token: x{1,200} is 200 rules, each in the
-/// one before. The rule itself remains: what else looks at it, a look-ahead, finds what always
-/// follows it.
+/// Copies a rule that is used in only one place into its user. A mask does not know what may follow
+/// the end of a rule, so the matcher has to try every token there, and x{1,200} would be 200 nested
+/// rules. The rule itself remains, because a look-ahead may still read it.
 class RulesUsedOnce {
  public:
   RulesUsedOnce(const Grammar& grammar, Rules& rules, FSM& all)
@@ -173,12 +173,12 @@ class RulesUsedOnce {
         static_cast<int32_t>(rule) == grammar_->GetRootRuleId())
       return false;
     if (!is_plain(rule) || !is_plain(use.user)) return false;
-    // A state that repeats a rule may have no other way out.
+    // A state that repeats a rule may have no other edge.
     return std::none_of(
         ends_[rule].begin(), ends_[rule].end(), [this](int32_t end) { return repeats(end); });
   }
 
-  /// How many rules it is in; rules in a circle, which nothing else uses, come out somewhere.
+  /// The nesting depth of a rule. Rules that form an unused circle get an arbitrary depth.
   [[nodiscard]] int depth_of(size_t rule) const {
     int depth = 0;
     while (is_mergeable(rule) && depth < static_cast<int>(rules_.size())) {
@@ -238,7 +238,7 @@ void MergeRulesUsedOnce(const Grammar& grammar, Rules& rules, FSM& all) {
   RulesUsedOnce(grammar, rules, all).merge();
 }
 
-/// Takes away what leads to no end, so that whatever has been matched can be completed.
+/// Removes all states that lead to no end, so that every matched text can be completed.
 /// \throws std::runtime_error when no text matches the grammar
 void CutDeadEnds(const Grammar& grammar, const Rules& rules, FSM& all) {
   if (rules.size() > kMaxNamed || all.GetEdgeAuxData().size() > kMaxNamed) {

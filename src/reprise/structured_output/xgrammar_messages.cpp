@@ -1,4 +1,5 @@
-// What xgrammar calls for its errors and warnings (XGRAMMAR_LOG_CUSTOMIZE); compiled into it.
+// xgrammar calls these functions for its errors and warnings (XGRAMMAR_LOG_CUSTOMIZE). This file is
+// compiled into xgrammar.
 #include <stdexcept>
 #include <string>
 
@@ -10,7 +11,7 @@ namespace xgrammar {
   throw std::runtime_error(message);
 }
 
-// Warnings are about what we have refused or normalised before.
+// xgrammar's warnings concern constructs that this project has already refused or rewritten.
 void LogMessageImpl(const std::string& /*file*/,
                     int /*line*/,
                     int /*level*/,

@@ -1,5 +1,5 @@
-// Ranges of numbers for xgrammar's converter of schemas, whose own let wrong numbers through;
-// compiled into it.
+// Ranges of numbers for xgrammar's converter of schemas. xgrammar's own ranges let wrong numbers
+// through. This file is compiled into xgrammar.
 #include <cstdint>
 #include <string>
 

@@ -77,7 +77,8 @@ AddedTokens::AddedTokens(const Component& component, const Normalizer& normalize
     index_by_id_.emplace(tokens_.back().id, tokens_.size() - 1);
     index_by_content_.emplace(tokens_.back().content, tokens_.size() - 1);
   }
-  // Special tokens first: where two have the same normalized content, they win.
+  // Special tokens come first: of two tokens with the same normalized content, the special one
+  // wins.
   for (const bool special : {true, false}) {
     for (size_t i = 0; i < tokens_.size(); ++i) {
       const AddedToken& token = tokens_[i];
@@ -110,7 +111,8 @@ std::vector<TextSegment> AddedTokens::split(std::string_view text,
     }
     size_t begin = match.begin;
     size_t end = match.end;
-    // White space that the token before took is gone, even where this token starts inside it.
+    // The token before may have taken white space. That space is gone, even when this token starts
+    // inside it.
     begin = std::max(begin, done);
     if (token.lstrip) begin = done + start_of_trailing_spaces(text.substr(done, begin - done));
     if (token.rstrip) end += length_of_leading_spaces(text.substr(end));

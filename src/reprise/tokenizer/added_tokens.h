@@ -13,18 +13,19 @@
 
 namespace reprise::tokenizer {
 
-/// A token that is found in the text before the model sees it.
+/// A token that is cut out of the text before the model splits the rest.
 struct AddedToken {
   int32_t id = 0;
   std::string content;
-  /// What decoding starts from: `content`, normalized where the token is looked for in normalized
-  /// text, so that a space that normalization wrote into the token comes back.
+  /// The text that decoding starts from: `content`, normalized when the token is searched for in
+  /// normalized text. A space that normalization wrote into the token then comes back.
   std::string piece;
-  bool special = false;      // control token: decode() can leave it out, parse_special governs it
-  bool single_word = false;  // only where no word character touches it
-  bool lstrip = false;       // takes the white space before it along
-  bool rstrip = false;       // takes the white space after it along
-  bool normalized = true;    // looked for in the normalized text, else in the text as it came
+  bool special = false;  // control token: decode() can skip it, and parse_special decides whether
+                         // encode() finds it
+  bool single_word = false;  // matches only where no word character touches it
+  bool lstrip = false;       // also takes the white space before it
+  bool rstrip = false;       // also takes the white space after it
+  bool normalized = true;    // searched for in the normalized text, else in the original text
 };
 
 /// A stretch of text or, when `id` is not negative, an added token.
@@ -34,10 +35,11 @@ struct TextSegment {
   int32_t id = -1;
 };
 
-/// The "added_tokens" of tokenizer.json and where they are in a text.
+/// The "added_tokens" of tokenizer.json. Finds them in a text.
 class AddedTokens {
  public:
-  // Longest published one is about 40 bytes. Looking for one costs its length at each byte.
+  // The longest published token has about 40 bytes. Each search costs the token's length at each
+  // byte.
   static constexpr size_t kMaxContentBytes = 512;
   static constexpr size_t kMaxTotalBytes = size_t{4} << 20;
 
@@ -50,8 +52,8 @@ class AddedTokens {
 
   enum class Stage { raw_text, normalized_text };
   enum class Special { as_token, as_text };
-  /// Cuts `text` at the tokens of this stage; segments of text are never empty. At the offsets
-  /// `plain_at`, ascending, no control token begins.
+  /// Cuts `text` at the tokens of this stage; segments of text are never empty. `plain_at` holds
+  /// ascending offsets at which no control token begins.
   [[nodiscard]] std::vector<TextSegment> split(std::string_view text,
                                                Stage stage,
                                                Special special,

@@ -25,7 +25,7 @@ class BpeModel {
   /// Memory that encode() reuses from piece to piece.
   class Scratch {
    public:
-    /// Merges taken from the heap so far: the work done, for tests of its growth.
+    /// Number of merges taken from the heap so far. Tests use it to check how the work grows.
     [[nodiscard]] uint64_t num_merges_tried() const { return num_merges_tried_; }
 
    private:
@@ -37,14 +37,14 @@ class BpeModel {
     };
     struct Candidate {
       uint64_t order;   // rank, then position of the left symbol
-      uint32_t result;  // id that the pair had become when this was found
+      uint32_t result;  // id that the pair became when this entry was made
     };
     std::vector<Symbol> symbols_;
     std::vector<Candidate> heap_;
     uint64_t num_merges_tried_ = 0;
   };
 
-  /// Which tokens encode() may give.
+  /// The tokens that encode() may give.
   enum class Allowed { every_token, no_control_tokens };
 
   /// `is_control[id]` marks the ids that `no_control_tokens` keeps out.

@@ -16,8 +16,8 @@ class ByteAlphabet {
 
   /// Appends the letters of `bytes`.
   void append_letters(std::string_view bytes, std::string& out) const;
-  /// Appends the bytes that `letters` stand for; where one character is no letter of the
-  /// alphabet, the whole of `letters` is taken as it is. \pre well-formed UTF-8
+  /// Appends the bytes that `letters` stand for. If one character is no letter of the alphabet,
+  /// `letters` is appended unchanged. \pre well-formed UTF-8
   void append_bytes(std::string_view letters, std::string& out) const;
 
  private:
@@ -30,7 +30,7 @@ class ByteAlphabet {
   std::array<int16_t, kEnd> bytes_{};  // -1: not a letter
 };
 
-/// The one alphabet there is.
+/// The only instance of the alphabet.
 [[nodiscard]] const ByteAlphabet& byte_alphabet();
 
 }  // namespace reprise::tokenizer

@@ -9,12 +9,12 @@
 
 namespace reprise::tokenizer {
 
-/// One node of tokenizer.json (a normalizer, a pre-tokenizer, ...) that knows its place, so that
-/// every complaint names the file and the JSON pointer. Borrows the document.
+/// One node of tokenizer.json (a normalizer, a pre-tokenizer, ...) with its place, so that every
+/// error names the file and the JSON pointer. Borrows the document.
 class Component {
  public:
-  /// Published files nest a Sequence once; readers of components recurse, so this is also what
-  /// bounds their stack.
+  /// Published files nest a Sequence once. Readers of components recurse, so this limit also bounds
+  /// their stack.
   static constexpr int kMaxNesting = 8;
 
   Component(const Json& value, std::string_view file, std::string pointer, int nesting = 0);
@@ -24,7 +24,7 @@ class Component {
   [[nodiscard]] const std::string& file() const { return file_; }
   [[nodiscard]] const std::string& pointer() const { return pointer_; }
 
-  /// Whether the member is there and not null.
+  /// Whether the member exists and is not null.
   [[nodiscard]] bool has(std::string_view name) const;
   [[nodiscard]] Component at(std::string_view name) const;
   /// Elements of the array member `name`, one nesting level deeper. \throws FileError E_DEPTH
@@ -40,7 +40,7 @@ class Component {
   [[nodiscard]] bool boolean_or(std::string_view name, bool fallback) const;
 
   [[noreturn]] void fail(std::string_view message, std::string_view code = "E_TOKENIZER") const;
-  /// For a "type" (or other name) this engine does not know.
+  /// Refuses a "type" (or other name) that this engine does not know.
   [[noreturn]] void fail_unknown(std::string_view what,
                                  std::string_view name,
                                  std::span<const std::string_view> supported) const;

@@ -11,7 +11,7 @@
 
 namespace reprise::tokenizer {
 
-struct JoinWithSpaces {};  // what a file without a decoder means
+struct JoinWithSpaces {};  // the decoder of a file that names none
 struct ReplaceInToken {
   Pattern pattern;
   std::string replacement;
@@ -20,13 +20,13 @@ struct JoinBytePieces {};  // runs of <0xNN> become text: "ByteFallback"
 struct FuseTokens {};
 struct StripCharacter {
   std::string character;
-  size_t start = 0;       // at most so many are taken off the front
-  size_t stop = 0;        // and off the back
-  bool is_fused = false;  // of the whole text, not of each token
+  size_t start = 0;       // most characters stripped from the front
+  size_t stop = 0;        // and from the back
+  bool is_fused = false;  // strips the whole text instead of each token
 };
 struct MetaspaceToSpaces {
   std::string replacement;
-  bool drops_first = true;  // the first token loses its marks instead
+  bool drops_first = true;  // marks of the first token vanish instead of becoming spaces
 };
 struct LettersToBytes {};  // "ByteLevel"
 
@@ -54,9 +54,9 @@ class Decoder {
   bool is_fused_ = false;  // the steps so far give one text, not one text per token
 };
 
-/// Runs a Decoder over tokens one at a time. What push() and finish() append is well-formed
-/// UTF-8 and, put together, what decoding all tokens at once gives: text that a later token can
-/// still change is held back.
+/// Runs a Decoder over tokens one at a time. push() and finish() append well-formed UTF-8. All
+/// appended text together equals the text of decoding all tokens at once: the stream holds text
+/// back while a later token can still change it.
 class DecodeStream {
  public:
   /// `decoder` must outlive this.

@@ -9,7 +9,7 @@ namespace {
 
 using Pieces = std::vector<std::string>;
 
-/// What each push and, last, finish() give.
+/// The texts that each push() and finally finish() append.
 Pieces streamed(std::string_view json, const Pieces& tokens) {
   const Json parsed = parse_json(json, "test");
   const Decoder decoder(Component(parsed, "tokenizer.json", "/decoder"));

@@ -10,9 +10,9 @@
 namespace reprise::tokenizer {
 
 /// Text of a growing list of ids, piece by piece, for streaming. Each piece is well-formed UTF-8;
-/// all pieces and flush() together are what Tokenizer::decode gives for the whole list, however
-/// it was cut. Text that the next id can still change is held back: the bytes of an unfinished
-/// character and, where the tokenizer spells characters in <0xNN> tokens, the whole run of them.
+/// all pieces and flush() together equal Tokenizer::decode() of the whole list. The detokenizer
+/// holds text back while the next id can still change it: the bytes of an unfinished character and,
+/// where the tokenizer spells characters in <0xNN> tokens, the whole run of them.
 ///
 /// One object per stream; not thread-safe. The Tokenizer must outlive it.
 class IncrementalDetokenizer {
@@ -22,7 +22,8 @@ class IncrementalDetokenizer {
   /// The text that `id` completes; often empty.
   [[nodiscard]] std::string push(int32_t id);
   [[nodiscard]] std::string push(std::span<const int32_t> ids);
-  /// Ends the stream and gives what was held back; the object is then ready for a new stream.
+  /// Ends the stream and returns the text that was held back. The object is then ready for a new
+  /// stream.
   [[nodiscard]] std::string flush();
 
  private:

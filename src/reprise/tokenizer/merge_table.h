@@ -7,7 +7,7 @@
 
 namespace reprise::tokenizer {
 
-/// What a pair of neighbouring tokens may become.
+/// The rule that merges a pair of neighbouring tokens.
 struct MergeRule {
   uint32_t rank = 0;    // lower merges first
   uint32_t result = 0;  // token id

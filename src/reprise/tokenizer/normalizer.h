@@ -24,7 +24,7 @@ struct StripSpaces {
   bool right = true;
 };
 
-/// Text before it is split: the "normalizer" of tokenizer.json, a flat list of steps.
+/// The "normalizer" of tokenizer.json: a flat list of steps that change a text before it is split.
 class Normalizer {
  public:
   Normalizer() = default;
@@ -33,7 +33,7 @@ class Normalizer {
 
   struct Result {
     std::string text;
-    /// False when the start of the text was stripped: what is left does not begin the input.
+    /// False when the start of the text was stripped: the rest then does not begin the input.
     bool keeps_start = true;
   };
   /// \pre `text` is well-formed UTF-8

@@ -16,7 +16,7 @@ constexpr std::array<std::string_view, 7> kSupported = {
 constexpr std::string_view kGpt2Words =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-/// Cuts every piece along the spans that `find_spans(text, spans)` gives for it.
+/// Cuts every piece along the spans that `find_spans(text, spans)` finds in it.
 template <typename FindSpans>
 void split_pieces(PieceList& list, SplitBehavior behavior, FindSpans&& find_spans) {
   std::vector<PieceList::Piece> result;
@@ -36,7 +36,7 @@ void split_pieces(PieceList& list, SplitBehavior behavior, FindSpans&& find_span
   list.pieces = std::move(result);
 }
 
-/// Rewrites every piece: `append(piece, out)`.
+/// Rewrites every piece with `append(piece, out)`.
 template <typename Append>
 void rewrite_pieces(PieceList& list, Append&& append) {
   std::string text;

@@ -56,7 +56,8 @@ struct Regex::MatchState {
     pcre2_jit_stack_free(stack);
   }
 
-  /// Gives the JIT more than the 32 KiB it has of itself. False when it already has it.
+  /// Gives the JIT more stack than its own 32 KiB. Returns false when the JIT has that stack
+  /// already.
   bool grow_stack() {
     if (stack != nullptr) return false;
     stack = pcre2_jit_stack_create(1 << 16, kMaxStackBytes, nullptr);
@@ -105,8 +106,9 @@ Regex::Regex(const Component& component) : file_(component.file()), pointer_(com
   // Where the JIT is not available the interpreter gives the same matches.
   pcre2_jit_compile(compiled, PCRE2_JIT_COMPLETE);
 
-  // A pattern that explodes mostly does so on a short run of one character: find out now, not at
-  // the first request. The tail holds what the pattern may need, or PCRE2 would not even start.
+  // Most patterns of exponential cost already explode on a short run of one character. This trial
+  // finds them at load and not at the first request. The tail holds characters that the pattern may
+  // require; without them PCRE2 would not even start.
   std::string tail = "\x01";
   for (char c = ' '; c <= '~'; ++c) tail.push_back(c);
   std::vector<MatchSpan> spans;
@@ -118,7 +120,7 @@ Regex::Regex(const Component& component) : file_(component.file()), pointer_(com
 
 bool Regex::search(std::string_view text, size_t start, MatchState& state) const {
   const auto match = [&](uint32_t options) {
-    // Without NO_UTF_CHECK each call reads the whole text again: quadratic.
+    // Without NO_UTF_CHECK each call would check the whole text again, in quadratic time.
     return pcre2_match(code_->value,
                        reinterpret_cast<PCRE2_SPTR>(text.data()),
                        text.size(),
@@ -152,12 +154,13 @@ void Regex::split(std::string_view text, std::vector<MatchSpan>& spans) const {
   while (search_from <= text.size() && !text.empty() && search(text, search_from, state)) {
     const size_t begin = offsets[0];
     const size_t end = offsets[1];
-    // Lookbehind with \K aside, begin >= search_from; a pattern that breaks it would loop.
+    // begin >= search_from holds for every pattern except a lookbehind with \K. Such a pattern
+    // would loop for ever here.
     if (begin < search_from || end < begin) {
       throw FileError(
           "E_REGEX", file_, pointer_, "the pattern moves backwards (\\K in a lookbehind)");
     }
-    // An empty match right after the last match is none.
+    // An empty match right after the last match does not count.
     if (begin == end && has_previous && begin == previous_end) {
       if (begin == text.size()) break;
       search_from = begin + utf8_length(text[begin]);

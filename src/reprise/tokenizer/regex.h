@@ -43,7 +43,7 @@ class Pattern {
  public:
   explicit Pattern(const Component& component);
 
-  /// As Regex::split.
+  /// Works like Regex::split().
   void split(std::string_view text, std::vector<MatchSpan>& spans) const;
   [[nodiscard]] std::string replace_all(std::string_view text, std::string_view replacement) const;
 

@@ -83,7 +83,7 @@ class Translator {
     position_ += 6;
   }
 
-  /// Puts a set in place of a two-character escape; `brackets` only outside of a class.
+  /// Replaces a two-character escape by a set. Outside of a class, `brackets` enclose the set.
   void replace(std::string_view set, std::string_view brackets) {
     if (!in_class_) out_.append(brackets.substr(0, brackets.size() - 1));
     out_.append(set);

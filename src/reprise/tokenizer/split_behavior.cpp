@@ -9,7 +9,7 @@ namespace {
 constexpr std::array<std::string_view, 5> kNames = {
     "Removed", "Isolated", "MergedWithPrevious", "MergedWithNext", "Contiguous"};
 
-/// Merges each span into the one before it when `joins(this, before)` says so.
+/// Merges each span into the span before it when `joins(this, before)` is true.
 template <typename Joins>
 void merge_neighbours(std::vector<MatchSpan>& spans, Joins&& joins) {
   size_t kept = 0;

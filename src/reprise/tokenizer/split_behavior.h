@@ -9,7 +9,7 @@
 
 namespace reprise::tokenizer {
 
-/// What becomes of the matches when a text is split at them.
+/// The treatment of the matches when a text is split at them.
 enum class SplitBehavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
 
 [[nodiscard]] SplitBehavior parse_split_behavior(const Component& component);

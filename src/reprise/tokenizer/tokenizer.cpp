@@ -125,7 +125,7 @@ struct Tokenizer::Impl {
 
 namespace {
 
-/// One call of encode(): text goes through the stages, ids collect at the end.
+/// One call of encode(): the text goes through the stages, and the last stage collects the ids.
 class Encoding {
  public:
   Encoding(const AddedTokens& added,
@@ -150,7 +150,7 @@ class Encoding {
         ids.push_back(segment.id);
         continue;
       }
-      // Offsets say nothing about normalized text, so such a stretch is text as a whole.
+      // Offsets do not apply to normalized text, so such a stretch counts as plain text as a whole.
       set_special(has_plain_token(segment) ? AddedTokens::Special::as_text : special);
       const std::string_view raw = text.substr(segment.begin, segment.end - segment.begin);
       encode_raw(raw, segment.begin == 0, ids);
@@ -200,7 +200,8 @@ class Encoding {
   const PreTokenizer& pre_tokenizer_;
   const BpeModel& model_;
   std::span<const size_t> plain_at_;
-  AddedTokens::Special special_ = AddedTokens::Special::as_token;  // of what is encoded now
+  AddedTokens::Special special_ =
+      AddedTokens::Special::as_token;  // for the stretch that is being encoded
   BpeModel::Allowed allowed_ = BpeModel::Allowed::every_token;
   BpeModel::Scratch scratch_;
 };

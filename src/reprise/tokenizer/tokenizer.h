@@ -20,22 +20,23 @@ struct EncodeOptions {
   /// When false, text that spells a control token ("<|im_end|>") is plain text: no id that is
   /// special in the file can come out, except the unknown token and what add_special_tokens adds.
   bool parse_special = true;
-  /// Byte offsets, ascending, at which no control token begins although the text spells one: what
-  /// strangers wrote inside a prompt whose other control tokens count.
+  /// Ascending byte offsets at which no control token begins although the text spells one. They
+  /// mark text of users inside a prompt whose other control tokens count.
   std::span<const size_t> plain_at = {};
 };
 
 /// Text to token ids and back, as the `tokenizers` package does it for the same tokenizer.json.
 ///
-/// Holds byte-level and SentencePiece-style BPE; what it does not know it refuses at load with a
-/// FileError that names the part of the file. Immutable after load: any number of threads may
-/// share one object. The object may be moved; IncrementalDetokenizers of it must be gone by then.
+/// It supports byte-level and SentencePiece-style BPE. At load it refuses every other part of the
+/// file with a FileError that names the part. Immutable after load: any number of threads may share
+/// one object. The object may be moved; Before a move, all its IncrementalDetokenizers must be
+/// destroyed.
 class Tokenizer {
  public:
-  /// Reads tokenizer.json of `model_dir` and what lies beside it (see TokenizerConfig).
+  /// Reads tokenizer.json of `model_dir` and the files beside it (see TokenizerConfig).
   /// \throws FileError E_TOKENIZER, E_TRUNCATED, E_DEPTH, E_REGEX
   static Tokenizer load(const std::filesystem::path& model_dir);
-  /// Of the text of tokenizer.json; `path` names it in errors.
+  /// Makes a tokenizer from the text of tokenizer.json; `path` names the file in errors.
   static Tokenizer from_json(std::string_view text,
                              std::string_view path = "tokenizer.json",
                              TokenizerConfig config = {});
@@ -44,13 +45,13 @@ class Tokenizer {
   Tokenizer& operator=(Tokenizer&&) noexcept;
   ~Tokenizer();
 
-  /// Ids of `text`, in O(n log n) whatever the text. Bytes that are not UTF-8 count as U+FFFD.
+  /// Ids of `text`, in O(n log n) for every text. Bytes that are not UTF-8 count as U+FFFD.
   /// \throws InvalidArgument when `text` is longer than kMaxTextBytes
   /// \throws FileError E_REGEX when a pattern of the file backtracks too much on this text
   [[nodiscard]] std::vector<int32_t> encode(std::string_view text,
                                             const EncodeOptions& options = {}) const;
 
-  /// Where `text` spells control tokens, ascending.
+  /// The ascending offsets at which `text` spells control tokens.
   [[nodiscard]] std::vector<size_t> find_control_tokens(std::string_view text) const;
 
   /// Text of `ids`; an id without a token adds nothing. Always well-formed UTF-8. Special tokens
@@ -72,7 +73,7 @@ class Tokenizer {
   [[nodiscard]] std::optional<int32_t> pad_id() const;
   [[nodiscard]] const TokenizerConfig& config() const;
 
-  /// For IncrementalDetokenizer.
+  /// IncrementalDetokenizer reads the decoder.
   [[nodiscard]] const Decoder& decoder() const;
 
   // Normalization may grow text elevenfold; pieces stay below 2 GiB.

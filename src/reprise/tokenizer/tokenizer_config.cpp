@@ -13,7 +13,7 @@ constexpr size_t kMaxConfigBytes = size_t{32} << 20;
 constexpr size_t kMaxTemplateBytes = size_t{1} << 20;
 
 Json parse(std::string_view text, std::string_view path) {
-  JsonCursor cursor(text, path, {"E_TOKENIZER"});  // finds truncation and depth
+  JsonCursor cursor(text, path, {"E_TOKENIZER"});  // finds truncated and too deep documents
   static_cast<void>(cursor.skip_value());
   cursor.expect_end();
   try {

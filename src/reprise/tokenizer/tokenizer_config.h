@@ -13,8 +13,9 @@ struct NamedChatTemplate {
   std::string source;  // Jinja
 };
 
-/// What lies beside tokenizer.json: tokenizer_config.json, special_tokens_map.json for tokens the
-/// former does not name, and chat_template.jinja, which wins over a template in the former.
+/// The files beside tokenizer.json: tokenizer_config.json, special_tokens_map.json for tokens that
+/// the first file does not name, and chat_template.jinja, which overrides a template in the first
+/// file.
 struct TokenizerConfig {
   std::optional<std::string> bos_token;
   std::optional<std::string> eos_token;
@@ -24,9 +25,9 @@ struct TokenizerConfig {
   std::optional<bool> add_eos_token;
   std::vector<NamedChatTemplate> chat_templates;
 
-  /// Reads what is there; every file may be missing. \throws FileError E_TOKENIZER, E_DEPTH
+  /// Reads the files that exist; every file may be missing. \throws FileError E_TOKENIZER, E_DEPTH
   static TokenizerConfig load(const std::filesystem::path& model_dir);
-  /// Of the text of tokenizer_config.json alone.
+  /// Reads only the text of tokenizer_config.json.
   static TokenizerConfig from_json(std::string_view text, std::string_view path);
 
   /// Source of the template `name`; empty when there is none.

@@ -105,7 +105,7 @@ class Reader {
   }
 
   static void check_type(const Component& component) {
-    if (!component.has("type")) return;  // files before the member existed hold BPE
+    if (!component.has("type")) return;  // files older than this member hold BPE
     const std::string type = component.type();
     if (type != "BPE") component.at("type").fail_unknown("tokenizer model", type, kSupportedModels);
   }

@@ -1,4 +1,4 @@
-// Corrupt and hostile tokenizer.json: a named error each, never a crash, a hang or a guess.
+// Each corrupt or hostile tokenizer.json gives a named error, never a crash, a hang or a guess.
 
 #include "reprise/tokenizer/tokenizer_file.h"
 

@@ -12,8 +12,8 @@ namespace reprise::tokenizer {
 /// table: a vocabulary of 150 000 fills in about 15 ms.
 class Vocabulary {
  public:
-  /// A table of ids is as long as the highest id: ids beyond this plus eight per piece are taken
-  /// for damage. The largest published vocabularies have about 300 000.
+  /// The table of ids is as long as the highest id. An id above this limit plus eight per piece
+  /// means that the file is damaged. The largest published vocabularies have about 300 000.
   static constexpr uint32_t kMaxSparseId = 1u << 21;
   static constexpr uint32_t kMaxId = 1u << 24;
 

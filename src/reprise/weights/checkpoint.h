@@ -33,7 +33,7 @@ class Checkpoint final : public WeightSource {
 
   /// Bytes of all tensors as stored.
   [[nodiscard]] uint64_t total_bytes() const noexcept { return total_bytes_; }
-  /// Oddities that do not prevent loading, for people.
+  /// Warnings for people about oddities that do not prevent loading.
   [[nodiscard]] const std::vector<std::string>& warnings() const noexcept { return warnings_; }
 
  private:

@@ -211,7 +211,8 @@ TEST_F(CheckpointTest, follows_the_hub_cache_layout_but_not_out_of_it) {
   fs::remove(snapshot / "model.safetensors");
   fs::create_symlink("../../blobs/none", snapshot / "model.safetensors");
   EXPECT_EQ(open_code(), "E_MISSING");
-  // A blobs folder that is itself a link would move the fence.
+  // If the blobs folder itself were a link, files outside of the model's folder would become
+  // readable.
   fs::rename(model / "blobs", model / "elsewhere");
   fs::create_directory_symlink("elsewhere", model / "blobs");
   fs::remove(snapshot / "model.safetensors");

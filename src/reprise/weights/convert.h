@@ -9,9 +9,9 @@
 
 namespace reprise::weights {
 
-// Scalar conversions of the 16-bit floats. They are exact where the target can hold the value and
-// round to nearest, ties to even, elsewhere; infinities stay, a NaN stays a NaN with its sign and
-// as much payload as fits. The result does not depend on flush-to-zero; rounding into f16
+// Scalar conversions of the 16-bit floats. They are exact where the target can hold the value, and
+// else round to nearest, ties to even. Infinities stay infinities. A NaN stays a NaN with its sign
+// and as much payload as fits. The result does not depend on flush-to-zero; rounding into f16
 // subnormals uses a float addition and so expects the default rounding mode. Written as selects:
 // the loops over them vectorise.
 
@@ -53,7 +53,7 @@ namespace reprise::weights {
   return static_cast<uint16_t>(sign | (magnitude > 0x7f800000u ? nan : bounded));
 }
 
-/// Whether convert() knows the pair: equal types, or both among f32, bf16 and f16.
+/// Whether convert() supports the pair: equal types, or both among f32, bf16 and f16.
 [[nodiscard]] bool is_convertible(DType from, DType to) noexcept;
 
 /// Converts element by element; `src` and `dst` may be unaligned but must not overlap.

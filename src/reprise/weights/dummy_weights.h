@@ -16,10 +16,10 @@ namespace reprise::weights {
 
 /// Weights made up from a seed, for any configuration (`--load-format dummy`).
 ///
-/// An element depends on (seed, tensor name, index) alone, so it is the same on every machine, in
-/// whatever order or thread tensors are read and whatever the other extents are. Norms are 1, all
-/// else is bell-shaped around 0 with the standard deviation 0.02 that these models are trained
-/// from. A tied lm_head is absent.
+/// An element depends on (seed, tensor name, index) alone, so it is the same on every machine, for
+/// every order and thread of reading, and for every extent of the other dimensions. Norms are 1.
+/// All other weights are bell-shaped around 0 with the standard deviation 0.02 with which these
+/// models start training. A tied lm_head is absent.
 class DummyWeights final : public WeightSource {
  public:
   DummyWeights(const ModelConfig& config, uint64_t seed);

@@ -9,7 +9,7 @@
 
 namespace reprise::weights {
 
-/// What a tensor is for, as far as initialising and checking it goes.
+/// The role of a tensor, which decides how it is initialised and checked.
 enum class WeightRole : uint8_t { matrix, bias, norm };
 
 enum class Presence : uint8_t { required, optional };
@@ -30,7 +30,8 @@ struct ExpectedTensor {
 /// Parameters of the model; a tied embedding counts once.
 [[nodiscard]] int64_t num_parameters(const ModelConfig& config);
 
-/// Checks that `source` holds what `config` needs. Returns warnings (tensors nobody asked for).
+/// Checks that `source` holds what `config` needs. Returns warnings about tensors that the model
+/// does not use.
 /// \throws FileError E_MISSING naming the tensor, E_SHAPE_MISMATCH with both shapes, E_DTYPE.
 [[nodiscard]] std::vector<std::string> verify_weights(const ModelConfig& config,
                                                       const WeightSource& source);

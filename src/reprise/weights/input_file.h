@@ -11,10 +11,11 @@ namespace reprise::weights {
 
 /// A regular file that is opened once and read by position.
 ///
-/// Everything about the file (kind, size, identity, bytes) is asked of one descriptor, so what was
-/// checked is what is read. Never mapped: a mapping of a file that someone truncates kills the
-/// process with SIGBUS, a short read is an error we can name (docs/adr/0002-reading-weights.md).
-/// Reading is `const` and may be done from several threads at once. Movable, not copyable.
+/// Kind, size, identity and bytes of the file all come from one descriptor, so the file that was
+/// checked is the file that is read. The file is never mapped: truncating a mapped file kills the
+/// process with SIGBUS, while a short read is an error with a name
+/// (docs/adr/0002-reading-weights.md). Reading is `const` and may be done from several threads at
+/// once. Movable, not copyable.
 class InputFile {
  public:
   /// \throws FileError E_MISSING (no such file), E_IO, E_NOT_REGULAR (folder, pipe, device).

@@ -138,7 +138,8 @@ LayerType read_layer_type(const ConfigReader& reader, const Json& value) {
                           visible(value.is_string() ? value.get<std::string>() : value.dump())));
 }
 
-// First the window and the layers that the class gives it to, then an explicit list on top.
+// Reads the window and the layers that have it by the model's class; an explicit list then
+// overrides the layers.
 void read_attention_window(const ConfigReader& reader, ModelConfig& config) {
   const auto window = reader.integer("sliding_window", 1, kMaxPositions);
   int64_t first_sliding_layer = config.num_hidden_layers;
@@ -175,7 +176,7 @@ void read_attention_window(const ConfigReader& reader, ModelConfig& config) {
 }
 
 std::optional<DType> read_dtype(const ConfigReader& reader) {
-  // transformers 5 writes "dtype", earlier versions "torch_dtype".
+  // transformers 5 writes "dtype"; earlier versions write "torch_dtype".
   const std::string_view key = reader.find("dtype") != nullptr ? "dtype" : "torch_dtype";
   const std::optional<std::string> name = reader.string(key);
   if (!name || *name == "auto") return std::nullopt;

@@ -18,12 +18,12 @@ enum class Architecture : uint8_t { llama, mistral, qwen2, qwen3 };
 /// "LlamaForCausalLM".
 [[nodiscard]] std::string_view architecture_name(Architecture architecture) noexcept;
 
-/// What a layer's attention sees; the names are those of `layer_types` in config.json.
+/// The tokens that a layer's attention reads; the names are those of `layer_types` in config.json.
 enum class LayerType : uint8_t { full_attention, sliding_attention };
 
-/// What config.json says about a model, checked for range and consistency.
+/// The content of a model's config.json, checked for range and consistency.
 ///
-/// A value: nothing in it is open to interpretation any more. The numbers are bounded (see
+/// A value; every choice that the file leaves open is already made. The numbers are bounded (see
 /// model_config.cpp) so that the product of any two is below 2^48.
 struct ModelConfig {
   Architecture architecture = Architecture::llama;
@@ -48,7 +48,7 @@ struct ModelConfig {
   std::optional<int64_t> sliding_window;
   std::vector<LayerType> layer_types;  // one per layer
 
-  std::optional<DType> dtype;  // of the checkpoint as its authors mean it to be run
+  std::optional<DType> dtype;  // the type in which the checkpoint's authors run it
   std::optional<int64_t> bos_token_id;
   std::vector<int64_t> eos_token_ids;
 
@@ -56,20 +56,20 @@ struct ModelConfig {
 
   [[nodiscard]] int64_t q_size() const noexcept { return num_attention_heads * head_dim; }
   [[nodiscard]] int64_t kv_size() const noexcept { return num_key_value_heads * head_dim; }
-  /// The window of one layer, or nothing where it sees everything.
+  /// The window of one layer, or nothing for a layer that sees all tokens.
   [[nodiscard]] std::optional<int64_t> window_of_layer(int64_t layer) const {
     return layer_types[static_cast<size_t>(layer)] == LayerType::sliding_attention ? sliding_window
                                                                                    : std::nullopt;
   }
 };
 
-/// A ModelConfig with the oddities that did not prevent reading it, for people.
+/// A ModelConfig with warnings for people about oddities that did not prevent reading it.
 struct LoadedModelConfig {
   ModelConfig config;
   std::vector<std::string> warnings;
 };
 
-/// Reads the text of a config.json; `path` only names it in errors. Runs no code a model brings:
+/// Reads the text of a config.json; `path` only names it in errors. It never runs code of a model:
 /// `auto_map` is ignored with a warning.
 /// \throws FileError E_CONFIG with the JSON member.
 [[nodiscard]] LoadedModelConfig parse_model_config(std::string_view json, std::string_view path);

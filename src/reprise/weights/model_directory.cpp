@@ -57,7 +57,8 @@ InputFile ModelDirectory::open(std::string_view file_name) const {
                     visible(file_name),
                     "is not a plain file name inside the model directory");
   }
-  // Opened first, checked second: the descriptor cannot be swapped for another file afterwards.
+  // The file is opened first and checked second, so no other file can take its place after the
+  // check.
   InputFile file = InputFile::open(path_ / file_name);
   std::error_code error;
   const fs::path resolved = fs::canonical(path_ / file_name, error);

@@ -21,7 +21,7 @@ class ModelDirectory {
   /// \throws FileError E_MISSING, E_NOT_DIRECTORY.
   explicit ModelDirectory(const std::filesystem::path& path);
 
-  /// Whether an entry of this name exists, of whatever kind.
+  /// Whether an entry of this name exists, of any kind.
   [[nodiscard]] bool contains(std::string_view file_name) const;
 
   /// Opens `file_name` for reading.

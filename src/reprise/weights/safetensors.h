@@ -15,9 +15,9 @@ namespace reprise::weights {
 
 /// One safetensors file, validated in full when it is opened.
 ///
-/// Owns the descriptor. The header is kept in memory, tensor bytes are read on demand; nothing is
-/// allocated by a number from the file that the file's real size does not bear out. Reading is
-/// `const` and may be done from several threads at once.
+/// Owns the descriptor. The header stays in memory, and tensor bytes are read on demand. The size
+/// of every allocation is checked against the real size of the file. Reading is `const` and may be
+/// done from several threads at once.
 class SafetensorsFile {
  public:
   /// \throws FileError E_TRUNCATED, E_HEADER_SIZE, and what parse_safetensors_header() throws.

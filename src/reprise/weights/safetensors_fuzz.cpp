@@ -23,7 +23,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* bytes, size_t size) {
     }
     if (covered != data_bytes) std::abort();
   } catch (const FileError&) {
-    // Refused by name: as it should be.
+    // The file is refused with a named error, as intended.
   }
   return 0;
 }

@@ -1,5 +1,5 @@
-// Mutates valid files in the places where parsers go wrong and holds each accepted one against a
-// second, independent reading of the format.
+// Mutates valid files in the places where parsers go wrong, and compares each accepted file with a
+// second, independent reader of the format.
 
 #include <gtest/gtest.h>
 
@@ -114,7 +114,8 @@ void mutate(Random& random, Draft& draft) {
   }
 }
 
-// The format's rules once more, by other means: a JSON tree and one flag per byte of data.
+// Checks the format's rules a second time by other means: with a JSON tree and one flag per byte of
+// data.
 bool is_consistent(const std::vector<TensorEntry>& tensors, const Draft& draft) {
   const auto tree = nlohmann::json::parse(draft.header, nullptr, false);
   if (tree.is_discarded() || draft.data_bytes > 1'000'000) return false;
@@ -153,7 +154,7 @@ TEST(SafetensorsMutation, accepts_only_headers_that_a_second_checker_finds_consi
       ++num_refused;
     }
   }
-  // Both outcomes must be common, or the mutator has gone blind.
+  // Both outcomes must be common; otherwise the mutations test nothing.
   EXPECT_GT(num_accepted, 10'000);
   EXPECT_GT(num_refused, 10'000);
 }

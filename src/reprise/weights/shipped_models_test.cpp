@@ -1,4 +1,5 @@
-// The model that comes with the project and the tiny ones of the golden tests load without a word.
+// The model that comes with the project and the tiny models of the golden tests load without a
+// warning.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -12,7 +12,7 @@
 
 namespace reprise::weights {
 
-/// What a weight is apart from its bytes: element type and extents, outermost first.
+/// Element type and extents of a weight, outermost extent first.
 struct TensorSpec {
   DType dtype = DType::f32;
   std::vector<int64_t> shape;

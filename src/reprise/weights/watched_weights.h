@@ -9,8 +9,8 @@
 
 namespace reprise::weights {
 
-/// Another source that tells how much of it was read, in bytes as they are stored. Tensors that
-/// nobody reads count to the total, those that are read twice count twice.
+/// Wraps another source and reports how much of it was read, in stored bytes. The total includes
+/// tensors that are never read, and a tensor that is read twice counts twice.
 class WatchedWeights final : public WeightSource {
  public:
   /// Called after each tensor, by the thread that read it.

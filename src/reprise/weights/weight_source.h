@@ -17,7 +17,8 @@ class WeightSource {
  public:
   virtual ~WeightSource() = default;
 
-  /// What is stored under `name` (Hugging Face naming) or nullptr; lives as long as the source.
+  /// The tensor stored under `name` (Hugging Face naming), or nullptr. The result lives as long as
+  /// the source.
   [[nodiscard]] virtual const TensorSpec* find(std::string_view name) const = 0;
 
   /// Every name, sorted; the views live as long as the source.
