@@ -48,17 +48,18 @@ struct Unary {
   UnaryOp op;
   ExprPtr operand;
 };
-/// first op operand op operand ...: left to right, flat so that long sums do not nest.
+/// Operators from left to right, first op operand op operand ..., in one flat node, so that long
+/// sums do not nest.
 struct Chain {
   ExprPtr first;
   std::vector<std::pair<BinaryOp, ExprPtr>> rest;
 };
-/// `and` / `or`: the first operand that decides.
+/// `and` / `or`: the value is that of the first operand that decides.
 struct Logical {
   bool is_and;
   Exprs operands;
 };
-/// a < b < c: all must hold, each operand is evaluated once.
+/// a < b < c: all comparisons must hold, and each operand is evaluated once.
 struct Compare {
   ExprPtr first;
   std::vector<std::pair<Comparison, ExprPtr>> rest;
@@ -92,14 +93,14 @@ struct Call {
 /// value | name(arguments)
 struct Filter {
   std::string name;
-  const Builtin* filter;  // null: unknown, an error when evaluated
+  const Builtin* filter;  // null: unknown name; evaluating the node is an error
   ExprPtr subject;        // null: the text of the enclosing block
   Arguments arguments;
 };
 /// value is name(arguments)
 struct Test {
   std::string name;
-  const Builtin* test;  // null: unknown, an error when evaluated
+  const Builtin* test;  // null: unknown name; evaluating the node is an error
   ExprPtr subject;
   Arguments arguments;
 };
@@ -123,10 +124,10 @@ struct Expr {
                Test>
       node;
   Position at;
-  int depth = 1;  // of the tree below and including this
+  int depth = 1;  // of the tree of this node
 };
 
-/// What can be assigned to: a name, a namespace attribute, a tuple of these.
+/// The target of an assignment: a name, a namespace attribute, or a tuple of these.
 struct Target {
   NameId name = 0;
   std::string attribute;      // not empty: namespace attribute
@@ -153,7 +154,7 @@ struct For {
   ExprPtr iterable;
   ExprPtr condition;  // null: every item
   Body body;
-  Body otherwise;  // when there was no item
+  Body otherwise;  // runs when no iteration ended normally
 };
 struct Set {
   Target target;
@@ -174,7 +175,7 @@ struct Function {
   std::string name;
   std::vector<Parameter> parameters;
   Body body;
-  // The body mentions these, so calls provide them.
+  // The body mentions these names, so calls must provide them.
   bool uses_caller = false;
   bool uses_varargs = false;
   bool uses_kwargs = false;
@@ -221,7 +222,7 @@ struct Stmt {
   Position at;
 };
 
-/// Names every template uses, interned first, so that their ids are known.
+/// Names with a fixed meaning. They are interned first, so their ids are known.
 enum WellKnown : NameId { kLoop, kCaller, kVarargs, kKwargs };
 
 struct Template {

@@ -74,7 +74,7 @@ class BraceFormatter {
  public:
   BraceFormatter(Sandbox& sandbox, const Args& args) : sandbox_(sandbox), args_(args) {}
 
-  // `depth`: a format spec may hold fields, those may not.
+  // `depth`: a format spec may hold fields, but the specs of these fields may not.
   std::string format(std::string_view text, int depth) {
     if (depth > 2) sandbox_.fail("Max string recursion exceeded");
     sandbox_.charge_scan(text.size());
@@ -125,7 +125,7 @@ class BraceFormatter {
     return apply_spec(sandbox_, value, spec);
   }
 
-  // Everything up to the brace that closes the field.
+  // Takes the text up to the brace that closes the field.
   std::string_view spec_text(FormatReader& reader) {
     const std::string_view rest = reader.rest();
     int open = 0;
@@ -160,7 +160,7 @@ class BraceFormatter {
     return value;
   }
 
-  // ".name[key]..." from `value`
+  // Follows the path ".name[key]..." from `value`.
   Value follow(Value value, std::string_view path) {
     while (!path.empty()) {
       const bool is_attribute = path.front() == '.';

@@ -9,11 +9,11 @@
 
 #include "reprise/chat_template/sandbox.h"
 
-/// The fixed vocabulary of a template: filters, tests, methods, global functions. Each is one line
-/// of a table in its file.
+/// The fixed vocabulary of a template: filters, tests, methods and global functions. Each of them
+/// is one line of a table in its file.
 namespace reprise::chat_template {
 
-/// What a call passed, as written.
+/// The arguments of a call, in the order of the template's text.
 struct Args {
   std::vector<Value> positional;
   std::vector<std::pair<std::string, Value>> named;
@@ -29,7 +29,7 @@ class Bound {
   }
   /// \pre has(index)
   [[nodiscard]] const Value& operator[](size_t index) const { return *values_[index]; }
-  /// Passed and not none.
+  /// True when the argument was passed and is not none.
   [[nodiscard]] bool is_given(size_t index) const {
     return has(index) && !values_[index]->is_none();
   }
@@ -37,7 +37,7 @@ class Bound {
     return has(index) ? *values_[index] : std::move(fallback);
   }
   [[nodiscard]] bool truthy(size_t index) const { return has(index) && is_truthy(*values_[index]); }
-  /// The call as written, for variadic functions.
+  /// The unmatched arguments, for variadic functions.
   [[nodiscard]] const Args& raw() const { return *raw_; }
 
  private:
@@ -50,7 +50,8 @@ struct Builtin {
   /// Parameter names, space separated; "/name" is positional only; "*" takes anything.
   std::string_view params;
   size_t required;
-  /// `subject`: the filtered or tested value, the method's object; none for global functions.
+  /// `subject` is the filtered or tested value, or the method's object; it is none for global
+  /// functions.
   Value (*function)(Sandbox& sandbox, const Value& subject, const Bound& args);
 };
 
@@ -65,7 +66,8 @@ struct Builtin {
 [[nodiscard]] const Builtin* find_global(std::string_view name);
 [[nodiscard]] const Builtin* find_in(std::span<const Builtin> table, std::string_view name);
 
-/// "No filter named 'x'", or that jinja2 has it and this engine does not.
+/// The message for an unknown filter. It differs for filters that jinja2 has and this engine does
+/// not.
 [[nodiscard]] std::string no_filter_message(std::string_view name);
 
 }  // namespace reprise::chat_template

@@ -18,7 +18,7 @@ struct ChatTemplate::Parsed {
 
 namespace {
 
-// Input is not accounted to the sandbox: its size was the caller's to limit.
+// The sandbox does not account for input values: the caller has already limited their size.
 Value from_json(const Json& json, const Limits& limits, int depth) {
   if (depth > limits.max_value_depth) {
     throw TemplateError(TemplateError::Cause::limit, {}, "the variables nest too deep");
@@ -67,8 +67,8 @@ std::tm local_now() {
   return local;
 }
 
-// transformers fills `reasoning_content` and `thinking` from whichever of the three names a message
-// carries. Source: transformers 5.23, utils/chat_template_utils.py, _alias_reasoning_fields.
+// transformers fills `reasoning_content` and `thinking` from the first of the three names that a
+// message has. Source: transformers 5.23, utils/chat_template_utils.py, _alias_reasoning_fields.
 Json alias_reasoning(const Json& message) {
   static constexpr std::array<const char*, 3> kNames = {
       "reasoning_content", "thinking", "reasoning"};

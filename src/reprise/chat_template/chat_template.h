@@ -12,28 +12,28 @@
 
 namespace reprise::chat_template {
 
-/// What a conversation is rendered with, named as in transformers' apply_chat_template.
+/// The variables of a conversation, named like the arguments of transformers' apply_chat_template.
 struct RenderOptions {
   bool add_generation_prompt = false;
-  std::optional<Json> tools;      // array of JSON schemas; `tools` is none without
-  std::optional<Json> documents;  // array of objects; `documents` is none without
-  // Undefined in the template without.
+  std::optional<Json> tools;      // array of JSON schemas; unset: `tools` is none
+  std::optional<Json> documents;  // array of objects; unset: `documents` is none
+  // If unset, these names are undefined in the template.
   std::optional<std::string> bos_token;
   std::optional<std::string> eos_token;
-  /// Further variables by name (enable_thinking, other special tokens, ...). They win over
-  /// everything above; "messages" is refused.
+  /// Further variables by name (enable_thinking, other special tokens, ...). They override all
+  /// members above; "messages" is refused.
   Json extra = Json::object();
-  /// What strftime_now() shows. The local time of the call without.
+  /// The time that strftime_now() shows; if unset, the local time of the call.
   std::optional<std::tm> now;
 };
 
-/// A model's chat template: Jinja as transformers runs it (immutable sandbox, trim_blocks,
+/// A model's chat template: Jinja with transformers' settings (immutable sandbox, trim_blocks,
 /// lstrip_blocks, loop controls, {% generation %}, raise_exception, strftime_now, tojson without
-/// HTML escapes). The same template and variables give the same bytes as there.
+/// HTML escapes). The same template and variables give the same bytes as in transformers.
 ///
-/// A value; immutable after parse(), copies share the tree, any number of threads may render at
-/// once. The template is treated as hostile: see Limits. Only JSON goes in and only text comes out;
-/// no object of the host can be reached.
+/// A value. It is immutable after parse(), copies share the tree, and any number of threads may
+/// render at once. The template is treated as hostile: see Limits. Only JSON goes in and only text
+/// comes out, so a template can reach no object of the program.
 class ChatTemplate {
  public:
   /// \throws TemplateError with line and column
@@ -43,11 +43,11 @@ class ChatTemplate {
   /// \throws TemplateError from the template, InvalidArgument for malformed options
   [[nodiscard]] std::string render(const Json& messages, const RenderOptions& options) const;
 
-  /// Renders with `variables`, an object, and nothing else defined but jinja2's globals.
+  /// Renders with `variables`, an object. Beside them only jinja2's globals are defined.
   [[nodiscard]] std::string render_variables(const Json& variables,
                                              const std::optional<std::tm>& now = {}) const;
 
-  /// Does the template mention this name (a variable: "tools", "enable_thinking", ...)?
+  /// True when the template mentions this name (a variable: "tools", "enable_thinking", ...).
   [[nodiscard]] bool mentions(std::string_view name) const;
 
  private:

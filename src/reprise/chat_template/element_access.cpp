@@ -68,7 +68,7 @@ Value missing_element(Sandbox& sandbox, const Value& object, const Value& key) {
       fmt::format("{} has no element {}", described(object), to_repr(sandbox, key)));
 }
 
-// The element, or nullopt where Python's object[key] raises TypeError or LookupError.
+// The element, or nullopt when Python's object[key] would raise TypeError or LookupError.
 std::optional<Value> element(Sandbox& sandbox, const Value& object, const Value& key) {
   if (const Dict* dict = object.dict()) {
     if (!is_hashable(key)) return std::nullopt;
@@ -129,7 +129,8 @@ Value slice(Sandbox& sandbox,
     return require_integer(sandbox, value, "slice indices");
   };
   const int64_t length = *length_of(object);
-  // |step| > length selects the same items and keeps the sums below in range.
+  // A step beyond the length selects the same items as one of length + 1, which keeps the sums
+  // below in range.
   int64_t by = bound(step).value_or(1);
   if (by == 0) sandbox.fail("slice step cannot be zero");
   by = std::clamp(by, -length - 1, length + 1);

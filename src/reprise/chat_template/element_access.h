@@ -7,20 +7,21 @@
 
 #include "reprise/chat_template/sandbox.h"
 
-/// Items, elements, attributes and slices of values, as Python and jinja2 find them.
+/// Items, elements, attributes and slices of values, found by the rules of Python and jinja2.
 namespace reprise::chat_template {
 
-/// The items of an iterable (a text's are its code points; a generator's are used up).
+/// The items of an iterable. The items of a text are its code points. A generator is empty
+/// afterwards.
 [[nodiscard]] std::vector<Value> iterate(Sandbox& sandbox, const Value& value);
 [[nodiscard]] bool is_iterable(const Value& value);
-/// len(); nullopt for what has none.
+/// Python's len(), or nullopt for a value that has no length.
 [[nodiscard]] std::optional<int64_t> length_of(const Value& value);
 
-/// `object[key]` as jinja2 does it: the element, else the attribute, else undefined.
+/// `object[key]` by jinja2's rule: the element, else the attribute, else undefined.
 [[nodiscard]] Value subscript(Sandbox& sandbox, const Value& object, const Value& key);
-/// `object.name` as jinja2 does it: the attribute, else the element, else undefined.
+/// `object.name` by jinja2's rule: the attribute, else the element, else undefined.
 [[nodiscard]] Value attribute(Sandbox& sandbox, const Value& object, std::string_view name);
-/// `object[start:stop:step]`; none where left out.
+/// `object[start:stop:step]`; a part that is left out is none.
 [[nodiscard]] Value slice(Sandbox& sandbox,
                           const Value& object,
                           const Value& start,

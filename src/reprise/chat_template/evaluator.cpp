@@ -41,7 +41,7 @@ class Evaluator::ScopeSwitch {
  public:
   ScopeSwitch(Evaluator& evaluator, std::shared_ptr<Frame> frame)
       : evaluator_(evaluator), outer_(std::exchange(evaluator.frame_, std::move(frame))) {}
-  /// A new scope inside the current one.
+  /// Opens a new scope inside the current one.
   explicit ScopeSwitch(Evaluator& evaluator)
       : ScopeSwitch(evaluator, std::make_shared<Frame>(Frame{evaluator.frame_, {}})) {}
   ~ScopeSwitch() { evaluator_.frame_ = std::move(outer_); }
@@ -74,7 +74,7 @@ class Evaluator::Capture {
     evaluator_.sandbox_.release_buffer(text_.size());
     evaluator_.out_ = std::exchange(outer_, this_is_over());
   }
-  // Not null: the outermost capture has no outer buffer.
+  // The mark is not null, because the outermost capture has a null outer buffer.
   std::string* this_is_over() { return &text_; }
 
   Evaluator& evaluator_;
@@ -140,7 +140,8 @@ Evaluator::Flow Evaluator::exec_node(const For& node) {
   std::vector<Value> items = iterate(sandbox_, eval(*node.iterable));
   std::function<bool(const Value&)> accepts;
   if (node.condition) {
-    // Runs between the iterations, in a scope beside the body's: `loop` is the outer one there.
+    // The condition runs between the iterations in its own scope, where `loop` is that of the outer
+    // loop.
     accepts = [this, &node, outer = frame_](const Value& item) {
       const ScopeSwitch scope(*this, std::make_shared<Frame>(Frame{outer, {}}));
       assign(node.target, item);
@@ -158,7 +159,8 @@ Evaluator::Flow Evaluator::exec_node(const For& node) {
     ScopeSwitch scope(*this);
     while (auto item = loop->advance()) {
       sandbox_.charge();
-      // Every iteration starts with no variables of its own; a macro may keep the old ones.
+      // Every iteration starts without variables. A macro may still hold those of the last
+      // iteration.
       if (frame_.use_count() == 1) {
         frame_->variables.clear();
       } else {
@@ -166,7 +168,7 @@ Evaluator::Flow Evaluator::exec_node(const For& node) {
       }
       const Flow flow = exec_iteration(node, Value(loop), *item);
       if (flow == Flow::broken) break;
-      // As jinja2 has it: `else` also runs when no iteration got to its end.
+      // Like in jinja2, `else` also runs when no iteration reached its end.
       if (flow == Flow::normal) completed_one = true;
     }
   }
@@ -303,7 +305,7 @@ Value Evaluator::call_macro(const MacroClosure& macro, Args args) {
   return capture.take_value();
 }
 
-// Source: Macro.__call__ of jinja2's runtime.py; the order of the steps is what templates see.
+// Templates can observe the order of the steps. Source: Macro.__call__ of jinja2's runtime.py.
 void Evaluator::bind_parameters(const Function& function, Args& args) {
   const auto& parameters = function.parameters;
   const auto take_named = [&](std::string_view name) -> std::optional<Value> {
@@ -350,7 +352,7 @@ void Evaluator::bind_parameters(const Function& function, Args& args) {
     sandbox_.fail(fmt::format(
         "macro '{}' takes not more than {} argument(s)", function.name, parameters.size()));
   }
-  // Defaults see the parameters before them, whatever way those were passed.
+  // A default value can use all parameters before it, passed by position or by name.
   for (const Parameter* parameter : missing) {
     if (parameter->default_value) frame_->set(parameter->name, eval(*parameter->default_value));
   }

@@ -11,25 +11,25 @@
 
 namespace reprise::chat_template {
 
-/// Variables of one scope. A scope is a loop body, a macro call, a block that captures; `if` is
-/// none. Macros keep the scope they were defined in.
+/// Variables of one scope. A loop body, a macro call and a capturing block are scopes; `if` is not.
+/// A macro keeps the scope in which it was defined.
 struct Frame {
   std::shared_ptr<Frame> parent;
   std::vector<std::pair<ast::NameId, Value>> variables;
 
   [[nodiscard]] const Value* find_here(ast::NameId name) const;
-  /// Here or in an enclosing scope.
+  /// Finds the variable in this scope or in an enclosing one.
   [[nodiscard]] const Value* find(ast::NameId name) const;
   void set(ast::NameId name, Value value);
 };
 
-/// What a macro value is: its text and the scope it closes over.
+/// A macro as a value: its function and the scope that it closes over.
 struct MacroClosure {
   const ast::Function* function;  // the Template's, which outlives the render
   std::shared_ptr<Frame> frame;
 };
 
-/// Runs one template once. Not reusable, one thread.
+/// Runs one template once, on one thread.
 class Evaluator {
  public:
   Evaluator(const ast::Template& tree, Sandbox& sandbox) : tree_(tree), sandbox_(sandbox) {}
@@ -99,7 +99,8 @@ class Evaluator {
   std::shared_ptr<Frame> frame_ = std::make_shared<Frame>();
   std::string* out_ = nullptr;
   Value block_text_;  // the subject of a filter that names none
-  // Scopes that macros closed over; a macro stored in its own scope is a circle to cut at the end.
+  // The scopes that macros close over. A macro that is stored in its own scope forms a cycle, which
+  // the destructor breaks.
   std::vector<std::shared_ptr<Frame>> captured_frames_;
 };
 

@@ -29,7 +29,7 @@ class ExpressionParser : protected TokenStream {
     bool with_namespace = false;  // ns.x may be assigned
     bool ends_with_in = false;
   };
-  /// Names whose mention in a macro body makes calls provide them.
+  /// Special names that the body of the current macro mentions.
   struct SpecialNames {
     bool caller = false, varargs = false, kwargs = false;
   };
@@ -68,10 +68,12 @@ class ExpressionParser : protected TokenStream {
   void check_depth(int depth) const;
 
   using Operand = ast::ExprPtr (ExpressionParser::*)();
-  /// operand, or a Node of operand (operator operand)*. `take` passes an operator and returns it.
+  /// Parses operand (operator operand)*; returns a lone operand or a Node. `take` passes an
+  /// operator and returns it.
   template <typename Node, typename Take>
   ast::ExprPtr parse_chain(Take take, Operand parse_operand);
-  /// operand, or `node` with operand (separator operand)*. `take` passes a separator.
+  /// Parses operand (separator operand)*; returns a lone operand or `node`. `take` passes a
+  /// separator.
   template <typename Node, typename Take>
   ast::ExprPtr parse_joined(Node node, Take take, Operand parse_operand);
   std::optional<Comparison> take_comparison();

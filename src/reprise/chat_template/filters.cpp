@@ -16,7 +16,7 @@
 #include "reprise/chat_template/text_operations.h"
 #include "reprise/chat_template/unicode.h"
 
-/// Filters of one value: text, numbers, JSON. Those of sequences are in sequence_filters.cpp.
+/// Filters of one value: text, numbers, JSON. The filters of sequences are in sequence_filters.cpp.
 namespace reprise::chat_template {
 namespace {
 
@@ -24,7 +24,7 @@ const std::string& bytes_of(const Value& value) { return value.text()->bytes; }
 
 // ---- text ----
 
-// Words start after white space and ( { [ < -, which is not what str.title() does.
+// Words start after white space and ( { [ < -, unlike those of str.title().
 std::string title_words(std::string_view text) {
   std::string result;
   bool starts_word = true;
@@ -153,7 +153,8 @@ Value format(Sandbox& sandbox, const Value& subject, const Bound& args) {
 
 // ---- numbers ----
 
-// What Python's int() and float() take away before they read a number; nullopt: not a number.
+// Removes white space and underscores like Python's int() and float(). Returns nullopt when the
+// text is not a number.
 std::optional<std::string> clean_number(std::string_view text) {
   const std::string_view stripped = unicode::strip(text);
   std::string digits;
@@ -243,7 +244,7 @@ Value to_int(Sandbox& sandbox, const Value& subject, const Bound& args) {
       if (const auto integer = parse_int(sandbox, bytes_of(subject), base)) return Value(*integer);
     }
     number = parse_float(bytes_of(subject));
-    // int(float("inf")) is caught by jinja2 for texts only.
+    // jinja2 catches the error of int(float("inf")) only for texts.
     if (number && std::isinf(*number)) return fallback;
   }
   if (!number || std::isnan(*number)) return fallback;
@@ -266,7 +267,7 @@ Value absolute(Sandbox& sandbox, const Value& subject, const Bound&) {
   return value < 0 ? negate(sandbox, Value(value)) : Value(value);
 }
 
-// Python's round(): the decimal nearest to the exact binary value, ties to even.
+// Python's round() gives the decimal nearest to the exact binary value, ties to even.
 double round_float(double value, int64_t digits) {
   if (!std::isfinite(value) || digits > 330) return value;
   if (digits < -330) return std::copysign(0.0, value);
@@ -326,7 +327,7 @@ Value length(Sandbox& sandbox, const Value& subject, const Bound&) {
 
 Value attr(Sandbox& sandbox, const Value& subject, const Bound& args) {
   const std::string& name = require_text(sandbox, args[0], "attribute name").bytes;
-  // Unlike `subject.name`, never falls back to the element.
+  // Unlike `subject.name`, this filter never falls back to the element.
   if (subject.dict() != nullptr && subject.dict()->find(name) != nullptr) {
     Value found = attribute(sandbox, subject, name);
     if (found.callable() == nullptr) {

@@ -1,4 +1,4 @@
-// What jinja2, set up as transformers does it, made of the same templates
+// The expected texts come from jinja2 with transformers' settings, for the same templates
 // (tests/goldens/chat_templates/make_chat_template_goldens.py).
 #include <gtest/gtest.h>
 

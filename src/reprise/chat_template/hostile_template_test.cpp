@@ -1,4 +1,4 @@
-// F25 and F26 of the reliability catalogue: a template from a model folder is a stranger's code.
+// A template from a model folder may come from an attacker (reliability catalogue, F25 and F26).
 #include <gtest/gtest.h>
 #include <pthread.h>
 
@@ -16,12 +16,12 @@ std::string repeat(std::string_view part, int count) {
   return text;
 }
 
-// Processor time: the machine may be busy with other tests.
+// The test measures processor time, because the machine may be busy with other tests.
 [[maybe_unused]] double seconds_since(std::clock_t start) {
   return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
 }
 
-// Parses and renders; the template must run into a limit, and soon.
+// Parses and renders; the template must reach a limit within the time.
 void expect_limit(const std::string& source, const Json& variables = Json::object()) {
   const std::string shown = source.substr(0, 80);
   [[maybe_unused]] const auto start = std::clock();
@@ -37,7 +37,7 @@ void expect_limit(const std::string& source, const Json& variables = Json::objec
 #endif
 }
 
-// Parses and renders; anything but success or TemplateError is a failure of the test.
+// Parses and renders; the test fails on every outcome except success and TemplateError.
 std::string render_or_empty(const std::string& source) {
   try {
     return ChatTemplate::parse(source).render_variables(Json::object());

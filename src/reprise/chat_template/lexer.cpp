@@ -13,7 +13,7 @@
 namespace reprise::chat_template {
 namespace {
 
-// \r\n and \r become \n; one newline at the very end is dropped (keep_trailing_newline=False).
+// Turns \r\n and \r into \n, and drops one newline at the very end (keep_trailing_newline=False).
 std::string normalize_newlines(std::string_view source) {
   std::string text;
   text.reserve(source.size());
@@ -90,7 +90,7 @@ class Lexer {
 
   // ---- outside tags ----
 
-  // Text up to the next tag, then the tag.
+  // Reads the text up to the next tag, then the tag.
   void lex_data() {
     size_t tag = offset_;
     while (true) {
@@ -119,7 +119,7 @@ class Lexer {
     }
   }
 
-  // Data before a tag that carries `sign`; lstrip_blocks does not touch {{ }}.
+  // Adds the text before a tag with this `sign`. lstrip_blocks does not apply to {{ }}.
   void push_data(std::string_view text, char sign, bool may_lstrip) {
     if (sign == '-') {
       text = unicode::strip(text, unicode::Side::right);
@@ -131,8 +131,8 @@ class Lexer {
     if (!text.empty()) push(TokenKind::data, std::string(text));
   }
 
-  // Where a tag's content goes on: after "-%}" and white space, "%}" and one newline, or "+%}".
-  // nullopt when the closing delimiter is not here.
+  // The offset after the closing delimiter at `from`: after "-%}" and white space, after "%}" and
+  // one newline, or after "+%}". nullopt when there is no closing delimiter at `from`.
   [[nodiscard]] std::optional<size_t> match_end(std::string_view close, size_t from) const {
     const std::string_view rest = std::string_view(source_).substr(from);
     const bool is_variable = close == "}}";
@@ -150,7 +150,7 @@ class Lexer {
 
   void lex_comment() {
     const size_t body = offset_ + (is_sign(peek(2)) ? 3 : 2);
-    if (body == source_.size()) return advance_to(body);  // jinja2 lets it pass
+    if (body == source_.size()) return advance_to(body);  // jinja2 accepts this
     for (size_t at = body; at < source_.size(); ++at) {
       if (const auto end = match_end("#}", at)) {
         advance_to(*end);
@@ -160,7 +160,7 @@ class Lexer {
     fail("Missing end of comment tag");
   }
 
-  // {%- raw -%}: where its body begins.
+  // The offset at which the body of {%- raw -%} begins, or nullopt when the tag is another one.
   [[nodiscard]] std::optional<size_t> match_raw_begin() const {
     if (peek(1) != '%') return std::nullopt;
     size_t at = skip_space(offset_ + (is_sign(peek(2)) ? 3 : 2));
@@ -173,7 +173,7 @@ class Lexer {
 
   void lex_raw(size_t body) {
     advance_to(body);
-    if (body == source_.size()) return;  // jinja2 lets it pass
+    if (body == source_.size()) return;  // jinja2 accepts this
     for (size_t at = body; (at = source_.find("{%", at)) != std::string::npos; ++at) {
       const char sign = at + 2 < source_.size() ? source_[at + 2] : '\0';
       size_t word = skip_space(at + (is_sign(sign) ? 3 : 2));
@@ -193,7 +193,7 @@ class Lexer {
     std::string open_brackets;
     while (true) {
       offset_ = skip_space(offset_);
-      if (offset_ >= source_.size()) return;  // the parser says what is missing
+      if (offset_ >= source_.size()) return;  // the parser reports the missing delimiter
       if (open_brackets.empty()) {
         if (const auto end = match_end(is_variable ? "}}" : "%}", offset_)) {
           push(is_variable ? TokenKind::variable_end : TokenKind::block_end, "");
@@ -231,7 +231,7 @@ class Lexer {
     offset_ = end;
   }
 
-  // digits, with single underscores between them, of which is_member holds.
+  // Skips digits for which is_member holds, with single underscores between them.
   template <typename IsMember>
   [[nodiscard]] size_t skip_digits(size_t from, IsMember is_member) const {
     while (from < source_.size()) {
@@ -247,7 +247,7 @@ class Lexer {
     return from;
   }
 
-  // The end of a float literal here, 0 if this is none.
+  // The end of the float literal at offset_, or 0 when there is none.
   [[nodiscard]] size_t match_float() const {
     if (offset_ > 0 && source_[offset_ - 1] == '.') return 0;  // a.1.2 are two integers
     const auto digits = [&](size_t from) { return skip_digits(from, is_digit); };
@@ -368,7 +368,7 @@ class Lexer {
         i += append_code(text, raw.substr(i), digits, 8) - 1;
       } else if (c == 'N') {
         fail("\\N{...} escapes are not supported");
-      } else if (c != '\n') {  // an escaped newline is nothing, an unknown escape stays
+      } else if (c != '\n') {  // an escaped newline vanishes; an unknown escape stays unchanged
         text += '\\';
         text += c;
       }
@@ -376,7 +376,7 @@ class Lexer {
     return text;
   }
 
-  // Appends the code point written in the first `digits` characters; gives their number.
+  // Appends the code point that the first `digits` characters of `raw` spell; returns `digits`.
   size_t append_code(std::string& text, std::string_view raw, size_t digits, int base) const {
     uint32_t code = 0;
     const auto number = raw.substr(0, digits);

@@ -38,7 +38,7 @@ struct Token {
   }
 };
 
-/// Cuts a template into tokens as jinja2 does with trim_blocks and lstrip_blocks on: white space
+/// Cuts a template into tokens, like jinja2 with trim_blocks and lstrip_blocks on. White space
 /// control, raw blocks and comments are resolved here. The last token is `end`.
 /// \throws TemplateError (syntax)
 [[nodiscard]] std::vector<Token> tokenize(std::string_view source);

@@ -5,8 +5,8 @@
 
 namespace reprise::chat_template {
 
-/// What one hostile template may cost. A template comes from a model folder, so it is data from a
-/// stranger; reaching any of these ends in a TemplateError with is_limit().
+/// Limits on the cost of one hostile template. A template comes from a model folder, so it may come
+/// from an attacker. A template that reaches a limit ends with a TemplateError with is_limit().
 struct Limits {
   size_t max_source_bytes = size_t{1} << 20;   // the largest known real template has ~30 KB
   int max_parse_depth = 128;                   // nested parentheses, blocks, filters, ...

@@ -140,7 +140,7 @@ std::optional<Value> find_attribute(Sandbox& sandbox, const Value& object, std::
   sandbox.charge();
   const bool is_internal = name.starts_with("__") && name.ends_with("__");
   if (is_internal || is_mutator(object, name)) {
-    // A dict may well have such a key; what Python finds first is its own attribute.
+    // A dict may have such a key, but Python finds its own attribute first.
     return Sandbox::undefined(
         fmt::format("access to attribute '{}' of '{}' object is unsafe.", name, type_name(object)));
   }

@@ -7,9 +7,10 @@
 
 namespace reprise::chat_template {
 
-/// What `object.name` is in Python: a method of str, list, tuple or dict, an attribute of a
-/// namespace or of `loop`. Methods that would change their object, and anything whose name starts
-/// with an underscore, are undefined, as in jinja2's immutable sandbox. nullopt: no such attribute.
+/// Finds the attribute `object.name` by Python's rules: a method of str, list, tuple or dict, or an
+/// attribute of a namespace or of `loop`. Methods that would change their object, and anything
+/// whose name starts with an underscore, are undefined, as in jinja2's immutable sandbox. nullopt:
+/// no such attribute.
 [[nodiscard]] std::optional<Value> find_attribute(Sandbox& sandbox,
                                                   const Value& object,
                                                   std::string_view name);

@@ -165,7 +165,7 @@ Value add_sequences(Sandbox& sandbox, const Sequence& left, const Sequence& righ
   return sandbox.sequence({.items = std::move(items), .flavor = left.flavor});
 }
 
-// text * n and list * n; nullopt if the operands are neither.
+// text * n and list * n; nullopt when the operands are of other types.
 std::optional<Value> repeat(Sandbox& sandbox, const Value& repeated, const Value& times) {
   const auto integer = times.as_integer();
   if (!integer || (!repeated.is_text() && !is_list_or_tuple(repeated))) return std::nullopt;
@@ -238,7 +238,7 @@ Value posit(Sandbox& sandbox, const Value& operand) {
 
 namespace {
 
-// Python's three-way order of two values of one ordered kind: < 0, 0, > 0; 2 = unordered (NaN).
+// Python's order of two values of one ordered kind: -1, 0 or 1; 2 means unordered (NaN).
 int order(Sandbox& sandbox, Comparison asked, const Value& left, const Value& right) {
   require_defined(sandbox, left);
   require_defined(sandbox, right);
@@ -249,7 +249,7 @@ int order(Sandbox& sandbox, Comparison asked, const Value& left, const Value& ri
     return x < y ? -1 : x > y ? 1 : 0;
   }
   if (left.is_text() && right.is_text()) {
-    // UTF-8 sorts bytewise as its code points do.
+    // The bytes of UTF-8 sort in the same order as its code points.
     sandbox.charge_scan(std::min(left.text()->bytes.size(), right.text()->bytes.size()));
     const int order = left.text()->bytes.compare(right.text()->bytes);
     return order < 0 ? -1 : order > 0 ? 1 : 0;

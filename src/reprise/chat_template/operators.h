@@ -4,7 +4,7 @@
 
 #include "reprise/chat_template/sandbox.h"
 
-/// Python's operators over values, with its errors.
+/// Python's operators over values, with Python's errors.
 namespace reprise::chat_template {
 
 // Tables of symbols in operators.cpp have the order of these enumerators.
@@ -21,9 +21,10 @@ enum class Comparison { equal, not_equal, less, less_equal, greater, greater_equ
                            const Value& right);
 [[nodiscard]] bool contains(Sandbox& sandbox, const Value& container, const Value& item);
 
-/// Throws the message of `value` if it is undefined.
+/// Throws the message of `value` when the value is undefined.
 void require_defined(const Sandbox& sandbox, const Value& value);
-/// The text of `value`; throws what Python's "expected str" would.
+/// The text of `value`; throws an error like Python's when the value is no text. `what` names the
+/// value in the message.
 [[nodiscard]] const Text& require_text(const Sandbox& sandbox,
                                        const Value& value,
                                        std::string_view what);

@@ -20,7 +20,7 @@ namespace {
 
 using namespace ast;  // NOLINT: the grammar reads better without prefixes
 
-/// Statements; expressions are the base class's.
+/// The grammar of statements. The base class has that of expressions.
 class Parser : public ExpressionParser {
  public:
   using ExpressionParser::ExpressionParser;
@@ -33,7 +33,8 @@ class Parser : public ExpressionParser {
  private:
   using EndTags = std::vector<std::string_view>;
 
-  // Up to one of `end_tags`, which stays the current token; to the end of input if there are none.
+  // Parses up to one of `end_tags`, which stays the current token, or to the end of input when
+  // `end_tags` is empty.
   Body parse_body(const EndTags& end_tags) {
     const auto level = enter();
     Body body;
@@ -71,14 +72,14 @@ class Parser : public ExpressionParser {
     }
   }
 
-  // "%}" body, up to an end tag that stays current.
+  // Parses "%}" and a body up to an end tag, which stays the current token.
   Body parse_block(const EndTags& end_tags) {
-    (void)take_op(":");  // Python habit
+    (void)take_op(":");  // authors used to Python write a colon here
     expect(TokenKind::block_end, "end of statement block");
     return parse_body(end_tags);
   }
 
-  // The same, and takes the end tag.
+  // Does the same and also passes the end tag.
   Body parse_block_to(std::string_view end_tag) {
     Body body = parse_block({end_tag});
     advance();
@@ -105,7 +106,8 @@ class Parser : public ExpressionParser {
       add(FilterBlock{.filter = std::move(filter), .body = parse_block_to("endfilter")});
     } else if (tag == "with") {
       add(parse_with());
-    } else if (tag == "generation") {  // transformers: marks assistant text, renders as it is
+    } else if (tag == "generation") {  // transformers marks assistant text with this tag; it
+                                       // renders its body unchanged
       const int outer_loops = std::exchange(open_loops_, 0);
       add(Scope{.body = parse_block_to("endgeneration")});
       open_loops_ = outer_loops;
@@ -205,7 +207,8 @@ class Parser : public ExpressionParser {
     advance();
   }
 
-  // The body of a macro or call block: no loop around it can be left from inside.
+  // Parses the body of a macro or call block. break and continue inside cannot leave a loop around
+  // it.
   void parse_function_body(Function& function, std::string_view end_tag) {
     const SpecialNames outer = std::exchange(special_names(), {});
     const int outer_loops = std::exchange(open_loops_, 0);
@@ -260,8 +263,8 @@ class Parser : public ExpressionParser {
     }
   }
 
-  int open_loops_ = 0;    // that break and continue can leave
-  int loops_around_ = 0;  // textually, through macros too
+  int open_loops_ = 0;    // number of loops that break and continue can leave
+  int loops_around_ = 0;  // number of loops around the text, also through macros
 };
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include "reprise/chat_template/python_text.h"
 #include "reprise/chat_template/text_methods.h"
 
-/// What jinja2 calls tests: `value is defined`, `value is in list`, ...
+/// The tests of jinja2: `value is defined`, `value is in list`, ...
 namespace reprise::chat_template {
 namespace {
 
@@ -34,7 +34,8 @@ bool is_loop_or_iterable(const Value& value) {
   return value.loop() != nullptr || is_iterable(value);
 }
 
-// Has len() and []: Python's protocol, so dicts and undefined count, views do not.
+// A sequence is a value with len() and [], by Python's protocol. So dicts and undefined count, and
+// views do not.
 bool is_sequence(const Value& value) {
   const Sequence* sequence = value.sequence();
   return value.is_text() || value.dict() != nullptr || value.is_undefined() ||

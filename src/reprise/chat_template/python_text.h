@@ -6,11 +6,11 @@
 
 #include "reprise/chat_template/sandbox.h"
 
-/// How values look when printed: Python's str(), repr() and json.dumps(), byte for byte.
+/// The printed forms of values: Python's str(), repr() and json.dumps(), byte for byte.
 namespace reprise::chat_template {
 
 [[nodiscard]] std::string float_repr(double value);
-/// 'text' with Python's choice of quotes and escapes.
+/// Python's repr() of a text, with Python's choice of quotes and escapes.
 [[nodiscard]] std::string text_repr(std::string_view text);
 
 /// str(value); a text is copied.
@@ -22,15 +22,16 @@ namespace reprise::chat_template {
 /// json.dumps() parameters. The defaults are those of transformers' `tojson`, not jinja2's.
 struct JsonStyle {
   bool ensure_ascii = false;
-  std::optional<std::string> indent;  // one level's worth
+  std::optional<std::string> indent;  // the text of one level
   std::string item_separator = ", ";
   std::string key_separator = ": ";
   bool sort_keys = false;
 };
-/// \throws TemplateError for what JSON cannot say (undefined, namespaces, generators, ranges)
+/// \throws TemplateError for values that JSON cannot hold (undefined, namespaces, generators,
+/// ranges)
 [[nodiscard]] std::string to_json(Sandbox& sandbox, const Value& value, const JsonStyle& style);
 
-/// & < > ' " as entities.
+/// Replaces & < > ' " by entities.
 [[nodiscard]] std::string escape_html(std::string_view text);
 
 }  // namespace reprise::chat_template

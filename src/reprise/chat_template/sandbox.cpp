@@ -33,7 +33,8 @@ void Sandbox::check_item_count(uint64_t count) {
 
 void Sandbox::check_extent(const Extent& extent) const {
   if (extent.depth > limits_.max_value_depth) fail_limit("lists or dicts nest too deep");
-  // Nothing could read it within the budget; also what stops x = [x, x] from doubling for ever.
+  // No operation could read a larger value within the step limit. The check also keeps x = [x, x]
+  // from doubling for ever.
   if (extent.weight > limits_.max_steps) fail_limit("a list or dict is too large");
 }
 

@@ -12,9 +12,9 @@
 
 namespace reprise::chat_template {
 
-/// The account of one render: steps, bytes alive, recursion. Every value a template makes is made
-/// here, so that a limit is met before the memory is taken. One per render, one thread, outlives
-/// every value it made.
+/// Keeps account of one render: steps, live bytes, recursion. The sandbox makes every value of the
+/// template, so it checks the limit before it takes the memory. Each render has one sandbox, on one
+/// thread; the sandbox outlives every value that it made.
 class Sandbox {
  public:
   Sandbox(const Limits& limits, const std::tm& now) : limits_(limits), now_(now) {}
@@ -35,9 +35,11 @@ class Sandbox {
   /// Pays for a walk over everything in `value`.
   void charge_walk(const Value& value) { charge(extent_of(value).weight); }
 
-  /// Throws unless a string of `bytes` may exist. Call before building a long one.
+  /// Throws when a string of `bytes` would exceed the limit. Callers check before they build a long
+  /// string.
   void check_text_size(uint64_t bytes);
-  /// Throws unless a sequence of `count` items may exist. Call before building a long one.
+  /// Throws when a sequence of `count` items would exceed the limit. Callers check before they
+  /// build a long sequence.
   void check_item_count(uint64_t count);
 
   [[nodiscard]] Value text(std::string bytes, bool is_markup = false);
@@ -54,10 +56,10 @@ class Sandbox {
   [[nodiscard]] Value callable(Callable callable);
   [[nodiscard]] static Value undefined(std::string message);
 
-  /// An output buffer grew / was given up; also checks its size.
+  /// Accounts for the growth or the end of an output buffer. grow_buffer() also checks its size.
   void grow_buffer(size_t by, size_t new_size);
   void release_buffer(size_t size) noexcept { live_bytes_ -= size; }
-  /// Takes `bytes` that are not given back before the render ends.
+  /// Accounts for `bytes` that stay in use until the render ends.
   void hold(size_t bytes);
 
   /// Scope of one level of native recursion, or of one macro call.
@@ -82,7 +84,7 @@ class Sandbox {
     return {*this, call_depth_, limits_.max_call_depth, "macros call each other too deep"};
   }
 
-  /// Where evaluation is; errors carry it.
+  /// The place that is being evaluated; errors carry it.
   Position at;
   [[noreturn]] void fail(std::string_view message) const;
   [[noreturn]] void fail_limit(std::string_view message) const;
@@ -102,7 +104,7 @@ class Sandbox {
   size_t live_bytes_ = 0;
   int eval_depth_ = 0;
   int call_depth_ = 0;
-  // Namespaces may hold each other in a circle; the destructor empties them.
+  // Namespaces may refer to each other in a cycle, so the destructor empties them.
   std::vector<std::shared_ptr<Namespace>> namespaces_;
 };
 

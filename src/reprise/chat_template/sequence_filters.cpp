@@ -15,7 +15,7 @@
 namespace reprise::chat_template {
 namespace {
 
-// ---- "a.b.0" paths, as attribute= takes them ----
+// ---- "a.b.0" paths of the argument `attribute` ----
 
 std::vector<Value> path_parts(Sandbox& sandbox, std::string_view path) {
   std::vector<Value> parts;
@@ -35,7 +35,7 @@ std::vector<Value> path_parts(Sandbox& sandbox, std::string_view path) {
 
 class Getter {
  public:
-  // none: the item itself
+  // Without an attribute, the getter returns the item itself.
   Getter(Sandbox& sandbox, const Value& attribute) : sandbox_(sandbox) {
     if (attribute.is_none()) return;
     if (const Text* path = attribute.text()) {
@@ -184,7 +184,7 @@ using Keyed = std::pair<Value, Value>;  // sort key, item
 
 Value sorted(Sandbox& sandbox, std::vector<Keyed> keyed, bool is_reverse) {
   sandbox.charge(keyed.size());
-  // Python sorts descending stably too: equal items keep their order.
+  // Python's descending sort is stable too: equal items keep their order.
   std::stable_sort(keyed.begin(), keyed.end(), [&](const Keyed& a, const Keyed& b) {
     return is_reverse ? compare(sandbox, Comparison::less, b.first, a.first)
                       : compare(sandbox, Comparison::less, a.first, b.first);

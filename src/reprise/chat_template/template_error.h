@@ -15,8 +15,8 @@ struct Position {
   bool operator==(const Position&) const = default;
 };
 
-/// The template is malformed, asked for something that cannot be, called raise_exception(), or ran
-/// into a limit. The engine is healthy; the request (or the model folder) is not.
+/// The template is malformed, asked for something impossible, called raise_exception(), or reached
+/// a limit. The fault lies in the request or in the model folder, not in the engine.
 class TemplateError : public InvalidArgument {
  public:
   enum class Cause {
@@ -33,7 +33,7 @@ class TemplateError : public InvalidArgument {
   [[nodiscard]] bool is_limit() const noexcept { return cause_ == Cause::limit; }
   [[nodiscard]] int line() const noexcept { return at_.line; }
   [[nodiscard]] int column() const noexcept { return at_.column; }
-  /// The message alone, without place and code: what raise_exception() was given.
+  /// The message without place and code, for example the argument of raise_exception().
   [[nodiscard]] const std::string& message() const noexcept { return message_; }
   /// Stable code for scripts: "template_limit" or "template_error".
   [[nodiscard]] std::string_view code() const noexcept {

@@ -8,7 +8,7 @@
 #include "reprise/chat_template/builtins.h"
 #include "reprise/chat_template/python_text.h"
 
-/// What filters, methods of str and format specs do to texts.
+/// The operations on texts that filters, methods of str and format specs share.
 namespace reprise::chat_template {
 
 /// str.replace(); count < 0 replaces all.
@@ -23,7 +23,7 @@ namespace reprise::chat_template {
 /// str.title(): a word starts after everything that is no cased letter.
 [[nodiscard]] std::string title_text(std::string_view text);
 [[nodiscard]] std::string swap_case(std::string_view text);
-/// The builtin that gives change(str(subject)); markup stays markup.
+/// A builtin that returns change(str(subject)); markup stays markup.
 template <std::string (*change)(std::string_view)>
 Value change_text(Sandbox& sandbox, const Value& subject, const Bound&) {
   const Value text = to_text(sandbox, subject);

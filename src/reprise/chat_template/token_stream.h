@@ -9,7 +9,8 @@
 
 namespace reprise::chat_template {
 
-/// The tokens of a template with one place of reading. The last token, `end`, is never passed.
+/// The tokens of a template and the current position in them. The stream never passes the last
+/// token, `end`.
 class TokenStream {
  public:
   explicit TokenStream(std::vector<Token> tokens) : tokens_(std::move(tokens)) {}

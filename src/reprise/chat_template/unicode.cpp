@@ -97,7 +97,7 @@ std::string_view strip_if(std::string_view text, Side side, Predicate strips) {
       size_t start = std::max(begin, previous_boundary(text, end));
       size_t after = start;
       char32_t c = next_code_point(text, after);
-      if (after != end) {  // not one valid sequence: the last byte stands alone
+      if (after != end) {  // no valid sequence ends here, so the last byte counts alone
         start = end - 1;
         c = kReplacementCharacter;
       }

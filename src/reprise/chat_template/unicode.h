@@ -6,13 +6,14 @@
 
 #include "reprise/base/text/utf8.h"
 
-/// What Python's str knows about code points. Strings are UTF-8 bytes here and code points in
-/// Python; base/text/utf8.h is the bridge.
+/// Python's knowledge about code points: classes, case, search. Strings are UTF-8 bytes here and
+/// code points in Python; base/text/utf8.h converts between the two.
 namespace reprise::chat_template::unicode {
 
-/// True for what Python's str.isspace() and the regular expression \s call white space.
+/// True for the white space of Python's str.isspace() and of the regular expression \s.
 [[nodiscard]] bool is_space(char32_t c);
-/// False for what repr() escapes: controls, separators, surrogates, private use, unassigned.
+/// False for the code points that repr() escapes: controls, separators, surrogates, private use,
+/// unassigned.
 [[nodiscard]] bool is_printable(char32_t c);
 [[nodiscard]] bool is_letter(char32_t c);
 [[nodiscard]] bool is_decimal(char32_t c);

@@ -123,7 +123,7 @@ const std::optional<Value>& Loop::peek() {
 
 int64_t Loop::length() {
   if (length_.has_value()) return *length_;
-  // Like jinja2: asking for the length runs the filter over all that is left, once.
+  // Asking for the length runs the filter once over all remaining items, like in jinja2.
   std::vector<Value> rest;
   while (auto item = pull()) rest.push_back(std::move(*item));
   const bool has_peeked_item = after_.has_value() && after_->has_value();
@@ -135,7 +135,8 @@ int64_t Loop::length() {
 }
 
 void Loop::finish() {
-  // Everything goes: loop objects that hold each other would be a chain as long as the render.
+  // All members are cleared: loop objects that hold each other would otherwise form a chain as long
+  // as the render.
   items_.clear();
   position_ = 0;
   accepts_ = nullptr;
@@ -254,7 +255,7 @@ Extent extent_of(const Value& value) {
     extent.add(extent_of(callable->self));
     return extent;
   }
-  return {};  // namespaces and loops are emptied by their owners, so they may hold anything
+  return {};  // the owners of namespaces and loops empty them, so their content does not count
 }
 
 }  // namespace reprise::chat_template

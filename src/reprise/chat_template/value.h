@@ -24,20 +24,20 @@ struct Namespace;
 struct Sequence;
 struct Text;
 
-/// A name, attribute or element that is not there: prints as nothing, is false, iterates as empty;
-/// any other use is an error that says `message`.
+/// A missing name, attribute or element. It prints as an empty text, is false and iterates as an
+/// empty list; any other use is an error with `message`.
 struct Undefined {
   std::shared_ptr<const std::string> message;
 };
 struct None {};
 
-/// What an expression of a template evaluates to: Python's values as far as a template can see
-/// them. Cheap to copy; strings, sequences and dicts are immutable and shared. Nothing of the host
-/// program is reachable from one.
+/// The value of an expression in a template: Python's values as far as a template can see them.
+/// Cheap to copy; strings, sequences and dicts are immutable and shared. No object of the host
+/// program can be reached from a value.
 class Value {
  public:
   Value() : data_(None{}) {}
-  // Explicit per type: a const char* must not become a bool.
+  // One explicit constructor per type: a const char* must not become a bool.
   explicit Value(bool value) : data_(value) {}
   explicit Value(int64_t value) : data_(value) {}
   explicit Value(double value) : data_(value) {}
@@ -111,8 +111,8 @@ class Value {
       data_;
 };
 
-/// How big a value is with everything in it, shared parts counted each time they occur: what bounds
-/// recursion over it (depth) and the cost of comparing, printing or hashing it (weight).
+/// The size of a value with everything in it; a shared part counts each time it occurs. The depth
+/// bounds the recursion over the value, the weight the cost of comparing, printing or hashing it.
 struct Extent {
   int depth = 0;
   uint64_t weight = 1;  // saturates far above every budget
@@ -123,7 +123,7 @@ struct Extent {
 struct Text {
   std::string bytes;       // UTF-8
   size_t length = 0;       // in code points
-  bool is_markup = false;  // came out of |safe or |escape: `+` escapes the other side
+  bool is_markup = false;  // result of |safe or |escape: `+` escapes the other operand
 
   [[nodiscard]] bool is_ascii() const { return length == bytes.size(); }
   /// Byte offset of code point `index`. \pre 0 <= index <= length
@@ -149,7 +149,7 @@ class Dict {
  public:
   using Entry = std::pair<Value, Value>;
 
-  /// The last value of a repeated key wins, the first position stays. \pre key is hashable
+  /// A repeated key takes the last value and keeps the first position. \pre key is hashable
   void set(Value key, Value value);
   [[nodiscard]] const Value* find(const Value& key) const;
   [[nodiscard]] const Value* find(std::string_view key) const;
@@ -159,7 +159,7 @@ class Dict {
   [[nodiscard]] const Extent& extent() const { return extent_; }
 
  private:
-  // Below this a scan beats hashing.
+  // Below this size a scan is faster than hashing.
   static constexpr size_t kIndexFrom = 9;
   [[nodiscard]] size_t position(const Value& key) const;
 
@@ -176,7 +176,7 @@ struct Namespace {
   void set(std::string_view name, Value value);
 };
 
-/// What map, select, reverse, ... give: its items come once.
+/// The result of map, select, reverse, ...: each item can be read once.
 struct Iterator {
   std::vector<Value> items;
   size_t next = 0;
@@ -186,7 +186,7 @@ struct Iterator {
 struct Builtin;
 struct MacroClosure;
 
-/// Something a template may call: a global function, a method bound to its value, a macro.
+/// A value that a template may call: a global function, a method bound to its value, or a macro.
 struct Callable {
   std::string name;
   const Builtin* builtin = nullptr;           // static storage; null for macros
@@ -194,7 +194,8 @@ struct Callable {
   std::shared_ptr<const MacroClosure> macro;  // null for builtins
 };
 
-/// The variable `loop`: pulls items one by one, so that a filter `if` sees what the body did.
+/// The variable `loop`. It pulls items one by one, so that the loop's `if` sees the effects of the
+/// body.
 class Loop {
  public:
   Loop(std::vector<Value> items, std::function<bool(const Value&)> accepts)
@@ -205,7 +206,7 @@ class Loop {
   /// The item after the current one, without moving.
   const std::optional<Value>& peek();
   [[nodiscard]] int64_t length();
-  /// Nothing is pulled any more: the loop's statement is over, though the object may live on.
+  /// Ends the loop: no more items are pulled, although the object may live on.
   void finish();
 
   int64_t index0 = -1;
@@ -219,7 +220,7 @@ class Loop {
   std::vector<Value> items_;
   size_t position_ = 0;
   std::function<bool(const Value&)> accepts_;  // empty: every item
-  std::optional<std::optional<Value>> after_;  // outer: has been peeked
+  std::optional<std::optional<Value>> after_;  // the outer optional is set after peek()
   std::optional<int64_t> length_;
 };
 
@@ -227,12 +228,13 @@ class Loop {
 [[nodiscard]] std::string_view type_name(const Value& value);
 [[nodiscard]] bool is_truthy(const Value& value);
 [[nodiscard]] bool is_hashable(const Value& value);
-/// Python's `==`. Costs up to the smaller weight; operators.h has the one that charges for it.
+/// Python's `==`. Its cost is up to the smaller weight; compare() of operators.h charges for it.
 [[nodiscard]] bool equals(const Value& left, const Value& right);
 [[nodiscard]] size_t hash(const Value& value);
 [[nodiscard]] Extent extent_of(const Value& value);
 
-/// Values outside a render (literals of the AST, converted JSON): not accounted to a Sandbox.
+/// Makes a value outside of a render (literal of the AST, converted JSON); no Sandbox accounts for
+/// it.
 [[nodiscard]] Value make_text(std::string bytes, bool is_markup = false);
 
 }  // namespace reprise::chat_template

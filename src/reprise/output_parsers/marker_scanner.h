@@ -24,8 +24,8 @@ class MarkerScanner {
 /// Length of the longest end of `text` with which `marker` begins; the whole marker does not count.
 [[nodiscard]] size_t partial_marker(std::string_view text, std::string_view marker);
 
-/// Where the JSON value at the start of `text` ends, an object or an array: one past its last
-/// bracket; npos while it is open. Only brackets and strings are looked at.
+/// The end of the JSON object or array at the start of `text`: one past its last bracket, or npos
+/// while the value is open. The function only looks at brackets and strings.
 [[nodiscard]] size_t end_of_json(std::string_view text);
 
 }  // namespace reprise::output_parsers

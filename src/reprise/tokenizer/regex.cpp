@@ -103,7 +103,7 @@ Regex::Regex(const Component& component) : file_(component.file()), pointer_(com
   uint32_t num_back_references = 0;
   pcre2_pattern_info(compiled, PCRE2_INFO_BACKREFMAX, &num_back_references);
   if (num_back_references > 0) component.fail("a back-reference is not supported", "E_REGEX");
-  // Where the JIT is not available the interpreter gives the same matches.
+  // Without the JIT, PCRE2's interpreter gives the same matches.
   pcre2_jit_compile(compiled, PCRE2_JIT_COMPLETE);
 
   // Most patterns of exponential cost already explode on a short run of one character. This trial

@@ -10,7 +10,7 @@
 
 namespace reprise::weights {
 
-/// Where the weights of a model come from: a checkpoint on disk, or values made up from a seed.
+/// The source of a model's weights: a checkpoint on disk, or values made up from a seed.
 ///
 /// Immutable after construction; every member may be called from several threads at once.
 class WeightSource {
