@@ -230,9 +230,4 @@ std::shared_ptr<const CompiledSpec> GrammarCompiler::compile(const OutputSpec& s
   return std::move(result.compiled);
 }
 
-size_t GrammarCompiler::cached_bytes() const {
-  const std::lock_guard lock(shared_->mutex);
-  return shared_->cache_bytes;
-}
-
 }  // namespace reprise::structured_output

@@ -50,8 +50,6 @@ class GrammarCompiler {
   /// Compiles and waits for the result. \throws InvalidArgument with the error
   [[nodiscard]] std::shared_ptr<const CompiledSpec> compile(const OutputSpec& spec);
 
-  [[nodiscard]] size_t cached_bytes() const;
-
  private:
   struct Shared;
   std::shared_ptr<Shared> shared_;  // shared with the workers, which may outlive this object

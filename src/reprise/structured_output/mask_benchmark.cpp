@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "reprise/structured_output/grammar_backend.h"
-#include "reprise/structured_output/synthetic_vocabulary.h"
+#include "tests/support/structured_output/synthetic_vocabulary.h"
 
 namespace reprise::structured_output {
 namespace {

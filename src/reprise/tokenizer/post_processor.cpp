@@ -35,8 +35,7 @@ void PostProcessor::add(const Component& component) {
     for (const Component& child : component.elements("processors")) add(child);
   } else if (type == "TemplateProcessing") {
     add_template(component);
-  } else if (type !=
-             "ByteLevel") {  // ByteLevel only moves offsets, which this engine does not compute
+  } else if (type != "ByteLevel") {  // it only moves offsets, which this engine does not compute
     component.at("type").fail_unknown("post-processor", type, kSupported);
   }
 }

@@ -85,7 +85,6 @@ struct Tokenizer::Impl {
     }
     bos_id = find(config.bos_token);
     eos_id = find(config.eos_token);
-    pad_id = find(config.pad_token);
   }
 
   static const AddedTokens& checked(const AddedTokens& added,
@@ -120,7 +119,6 @@ struct Tokenizer::Impl {
   BpeModel model;
   std::optional<int32_t> bos_id;
   std::optional<int32_t> eos_id;
-  std::optional<int32_t> pad_id;
 };
 
 namespace {
@@ -290,7 +288,6 @@ bool Tokenizer::is_special(int32_t id) const {
 
 std::optional<int32_t> Tokenizer::bos_id() const { return impl_->bos_id; }
 std::optional<int32_t> Tokenizer::eos_id() const { return impl_->eos_id; }
-std::optional<int32_t> Tokenizer::pad_id() const { return impl_->pad_id; }
 const TokenizerConfig& Tokenizer::config() const { return impl_->config; }
 const Decoder& Tokenizer::decoder() const { return impl_->decoder; }
 

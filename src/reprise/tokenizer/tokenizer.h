@@ -70,7 +70,6 @@ class Tokenizer {
   /// Ids of the tokens that the config names; nothing when it names none or the name is unknown.
   [[nodiscard]] std::optional<int32_t> bos_id() const;
   [[nodiscard]] std::optional<int32_t> eos_id() const;
-  [[nodiscard]] std::optional<int32_t> pad_id() const;
   [[nodiscard]] const TokenizerConfig& config() const;
 
   /// IncrementalDetokenizer reads the decoder.

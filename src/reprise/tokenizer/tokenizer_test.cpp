@@ -102,7 +102,6 @@ TEST(Tokenizer, finds_the_ids_of_the_tokens_that_the_config_names) {
   const Tokenizer tokenizer = load_fixture("qwen2", config);
   EXPECT_EQ(tokenizer.eos_id(), tokenizer.token_to_id("<|im_end|>"));
   EXPECT_EQ(tokenizer.bos_id(), std::nullopt);
-  EXPECT_EQ(tokenizer.pad_id(), std::nullopt);
 }
 
 TEST(Tokenizer, reads_bytes_that_are_not_utf8_as_replacement_characters) {

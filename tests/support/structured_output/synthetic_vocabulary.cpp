@@ -1,4 +1,4 @@
-#include "reprise/structured_output/synthetic_vocabulary.h"
+#include "tests/support/structured_output/synthetic_vocabulary.h"
 
 #include <array>
 #include <random>

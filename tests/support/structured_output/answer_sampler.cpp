@@ -21,8 +21,8 @@
 #include "reprise/base/json.h"
 #include "reprise/base/text/utf8.h"
 #include "reprise/structured_output/grammar_compiler.h"
-#include "reprise/structured_output/synthetic_vocabulary.h"
 #include "reprise/tokenizer/tokenizer.h"
+#include "tests/support/structured_output/synthetic_vocabulary.h"
 
 namespace reprise::structured_output {
 namespace {
