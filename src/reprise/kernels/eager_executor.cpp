@@ -207,7 +207,7 @@ bool EagerExecutor::run_behind_norm(const OpCall& call,
   launch_rms_norm(*stream_, *kernels_, in[0], in.back(), call.attributes.epsilon, normed);
   std::vector<Tensor> inputs(in.begin(), in.end() - 1);
   inputs[0] = normed;
-  return run({*op_behind_norm(call.code), call.attributes, call.where}, inputs, out);
+  return run({*op_after_norm(call.code), call.attributes, call.where}, inputs, out);
 }
 
 bool EagerExecutor::run_custom(const CustomOp& op,

@@ -400,43 +400,17 @@ class Parser {
   bool parse_attribute(Node& node, std::string_view key) {
     for (Attribute attribute : attributes_of(node.op)) {
       if (attribute_name(attribute) != key) continue;
-      parse_value_of(attribute, node.attributes);
+      visit_member_of(attribute, [&](auto member) { parse_into(node.attributes.*member); });
       return true;
     }
     return false;
   }
-  void parse_value_of(Attribute attribute, NodeAttributes& to) {
-    switch (attribute) {
-      case Attribute::dim:
-        to.dim = static_cast<int>(parse_number());
-        return;
-      case Attribute::begin:
-        to.begin = parse_size();
-        return;
-      case Attribute::length:
-      case Attribute::heads:
-        to.length = parse_size();
-        return;
-      case Attribute::epsilon:
-        to.epsilon = parse_float();
-        return;
-      case Attribute::scale:
-        to.scale = parse_float();
-        return;
-      case Attribute::sliding_window:
-        to.sliding_window = parse_number();
-        return;
-      case Attribute::dtype:
-        to.dtype = parse_dtype_name();
-        return;
-      case Attribute::ranks:
-        to.ranks = parse_number();
-        return;
-      case Attribute::group:
-        to.group = parse_group_number();
-        return;
-    }
-  }
+  void parse_into(SymInt& size) { size = parse_size(); }
+  void parse_into(float& number) { number = parse_float(); }
+  void parse_into(int& number) { number = static_cast<int>(parse_number()); }
+  void parse_into(int64_t& number) { number = parse_number(); }
+  void parse_into(DType& dtype) { dtype = parse_dtype_name(); }
+  void parse_into(uint32_t& group) { group = parse_group_number(); }
   DType parse_dtype_name() {
     in_.skip_spaces();
     const size_t position = in_.position();

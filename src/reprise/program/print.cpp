@@ -94,35 +94,17 @@ class Printer {
     return fmt::format(
         "{}: {}", name(id), is_state ? fmt::format("s{}", *program_.value(id).state) : type(id));
   }
-  [[nodiscard]] static std::string attribute(const NodeAttributes& from, Attribute attribute) {
-    switch (attribute) {
-      case Attribute::dim:
-        return fmt::to_string(from.dim);
-      case Attribute::begin:
-        return from.begin.to_string();
-      case Attribute::length:
-      case Attribute::heads:
-        return from.length.to_string();
-      case Attribute::epsilon:
-        return fmt::to_string(from.epsilon);
-      case Attribute::scale:
-        return fmt::to_string(from.scale);
-      case Attribute::sliding_window:
-        return fmt::to_string(from.sliding_window);
-      case Attribute::dtype:
-        return std::string(short_name(from.dtype));
-      case Attribute::ranks:
-        return fmt::to_string(from.ranks);
-      case Attribute::group:
-        return fmt::format("g{}", from.group);
-    }
-    return "?";
-  }
+  [[nodiscard]] static std::string text_of(const SymInt& size) { return size.to_string(); }
+  [[nodiscard]] static std::string text_of(DType dtype) { return std::string(short_name(dtype)); }
+  [[nodiscard]] static std::string text_of(uint32_t group) { return fmt::format("g{}", group); }
+  [[nodiscard]] static std::string text_of(auto number) { return fmt::to_string(number); }
   [[nodiscard]] static std::string attributes(const Node& node) {
     std::vector<std::string> texts;
     for (Attribute key : attributes_of(node.op)) {
       if (key == Attribute::sliding_window && node.attributes.sliding_window == 0) continue;
-      texts.push_back(fmt::format("{}={}", attribute_name(key), attribute(node.attributes, key)));
+      texts.push_back(visit_member_of(key, [&](auto member) {
+        return fmt::format("{}={}", attribute_name(key), text_of(node.attributes.*member));
+      }));
     }
     return texts.empty() ? std::string() : fmt::format(" {{{}}}", fmt::join(texts, ", "));
   }

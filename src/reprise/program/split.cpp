@@ -16,14 +16,6 @@
 namespace reprise::program {
 namespace {
 
-struct OpAlias {
-  std::string_view name;
-  OpCode op;
-};
-// vLLM's names for what our ops do. Source: vLLM, vllm/config/compilation.py.
-constexpr std::array kAliases = {OpAlias{"vllm::unified_attention_with_output", OpCode::attention},
-                                 OpAlias{"vllm::unified_kv_cache_update", OpCode::kv_write}};
-
 // Nodes that run in one piece, views left out.
 struct Group {
   bool is_splitting = false;
@@ -237,8 +229,7 @@ bool SplittingOps::contains(const Node& node) const {
   if (node.op == OpCode::custom) {
     return std::find(custom.begin(), custom.end(), node.attributes.custom) != custom.end();
   }
-  // The fused form of attention is attention.
-  const OpCode op = node.op == OpCode::attention_quant ? OpCode::attention : node.op;
+  const OpCode op = definition_of(node.op).properties.splits_as.value_or(node.op);
   return std::find(codes.begin(), codes.end(), op) != codes.end();
 }
 
@@ -250,8 +241,9 @@ SplittingOps parse_splitting_ops(std::span<const std::string> splitting_ops,
     std::string_view name = entry;
     if (name.ends_with(kDefaultOverload)) name.remove_suffix(kDefaultOverload.size());
     std::optional<OpCode> op = parse_op_name(name);
-    for (const OpAlias& alias : kAliases) {
-      if (alias.name == name) op = alias.op;
+    for (OpCode other : all_ops()) {
+      const std::string_view vllm_name = definition_of(other).properties.vllm_name;
+      if (!vllm_name.empty() && vllm_name == name) op = other;
     }
     if (op && is_view(*op)) {
       throw InvalidArgument(

@@ -192,7 +192,8 @@ class Verifier {
       if (input.is_buffer) return "a group overwrites nothing";
     }
     for (const Node& node : group.nodes) {
-      if (!is_row_wise(node.op)) return fmt::format("{} is not row-wise", op_name(node.op));
+      if (!definition_of(node.op).properties.is_row_wise)
+        return fmt::format("{} is not row-wise", op_name(node.op));
       if (node.op == OpCode::slice && node.attributes.dim == 0) return "slices rows";
     }
     if (auto violation = verify(group)) return violation;
@@ -269,44 +270,13 @@ class Verifier {
     const NodeAttributes& has = node.attributes;
     NodeAttributes reads;
     reads.custom = node.op == OpCode::custom ? has.custom : nullptr;
-    for (Attribute attribute : attributes_of(node.op)) keep(attribute, has, reads);
+    for (Attribute attribute : attributes_of(node.op)) {
+      visit_member_of(attribute, [&](auto member) { reads.*member = has.*member; });
+    }
     if (!std::isfinite(has.epsilon) || !std::isfinite(has.scale))
       return "an attribute is not finite";
     if (reads != has) return "has an attribute that it does not read";
     return std::nullopt;
-  }
-
-  static void keep(Attribute attribute, const NodeAttributes& from, NodeAttributes& to) {
-    switch (attribute) {
-      case Attribute::dim:
-        to.dim = from.dim;
-        return;
-      case Attribute::begin:
-        to.begin = from.begin;
-        return;
-      case Attribute::length:
-      case Attribute::heads:
-        to.length = from.length;
-        return;
-      case Attribute::epsilon:
-        to.epsilon = from.epsilon;
-        return;
-      case Attribute::scale:
-        to.scale = from.scale;
-        return;
-      case Attribute::sliding_window:
-        to.sliding_window = from.sliding_window;
-        return;
-      case Attribute::dtype:
-        to.dtype = from.dtype;
-        return;
-      case Attribute::ranks:
-        to.ranks = from.ranks;
-        return;
-      case Attribute::group:
-        to.group = from.group;
-        return;
-    }
   }
 
   std::optional<std::string> check_operand(const Node& node,

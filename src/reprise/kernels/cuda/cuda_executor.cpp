@@ -160,7 +160,7 @@ Tensor CudaExecutor::product_of(std::span<const Tensor> in) {
 }
 
 bool CudaExecutor::run(const OpCall& call, std::span<const Tensor> in, std::span<Tensor> out) {
-  const std::optional<OpCode> behind = op_behind_norm(call.code);
+  const std::optional<OpCode> behind = op_after_norm(call.code);
   const Tensor none;
   if (!behind) return run_after({.weight = none, .epsilon = 0}, call, in, out);
   if (!can_norm_first(in[0], in[1], in.back())) return EagerExecutor::run(call, in, out);
