@@ -9,7 +9,7 @@
 
 #include "reprise/device/code_loader.h"
 #include "reprise/device/device.h"
-#include "reprise/kernels/eager_executor.h"
+#include "reprise/kernels/device_executor.h"
 #include "reprise/kernels/row_sampler.h"
 
 namespace reprise::kernels {
@@ -37,7 +37,7 @@ class Accelerator {
   /// are. While nobody launches.
   virtual void set_programmatic_launch(device::Device& device, bool is_on) = 0;
   /// Of a device of this accelerator. Loads its kernels. \throws DeviceError, OutOfMemory
-  [[nodiscard]] virtual std::unique_ptr<EagerExecutor> create_executor(
+  [[nodiscard]] virtual std::unique_ptr<DeviceExecutor> create_executor(
       device::Stream& stream, device::MemoryPool& pool) = 0;
   /// Of a stream of this accelerator, for at most so many rows at a time; nullptr for a vocabulary
   /// that it cannot do. \throws DeviceError, OutOfMemory

@@ -12,6 +12,7 @@
 #include "reprise/base/error.h"
 #include "reprise/kernels/attention/attention_arguments.h"
 #include "reprise/kernels/launch.h"
+#include "reprise/kernels/op_run.h"
 #include "reprise/kernels/reference.h"
 
 namespace reprise::kernels {
@@ -212,6 +213,35 @@ void attention_ref(const AttentionCall& call) {
       attention_row_ref(call, row);
     }
   }
+}
+
+namespace {
+
+template <OpCode kOp>
+AttentionCall attention_call(const OpRun& run) {
+  const auto in = run.operands<kOp>();
+  return {.q = in["q"],
+          .key_cache = in["key_cache"],
+          .value_cache = in["value_cache"],
+          .query_start_loc = in["query_start_loc"],
+          .seq_lens = in["seq_lens"],
+          .block_table = in["block_table"],
+          .out = in["out"],
+          .scale = run.call.attributes.scale,
+          .sliding_window = run.call.attributes.sliding_window,
+          .routine = &run.attention};
+}
+
+}  // namespace
+
+bool launch_attention(const OpRun& run) {
+  return launch_attention(run.stream, run.kernels, attention_call<OpCode::attention>(run));
+}
+
+bool launch_attention_quant(const OpRun& run) {
+  AttentionCall call = attention_call<OpCode::attention_quant>(run);
+  call.out_scale = &run.operands<OpCode::attention_quant>()["scale"];
+  return launch_attention(run.stream, run.kernels, call);
 }
 
 }  // namespace reprise::kernels

@@ -438,3 +438,5 @@ void run_uniform_attention(const void* args, device::BlockRange blocks) noexcept
     }
   }
 }
+
+#include "reprise/kernels/attention/planned_attention.inl"

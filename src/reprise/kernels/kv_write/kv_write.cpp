@@ -3,6 +3,7 @@
 #include "reprise/base/assert.h"
 #include "reprise/kernels/kv_write/kv_write_arguments.h"
 #include "reprise/kernels/launch.h"
+#include "reprise/kernels/op_run.h"
 #include "reprise/kernels/reference.h"
 
 namespace reprise::kernels {
@@ -69,6 +70,17 @@ void kv_write_ref(const Tensor& k,
       }
     }
   }
+}
+
+bool launch_kv_write(const OpRun& run) {
+  const auto in = run.operands<OpCode::kv_write>();
+  return launch_kv_write(run.stream,
+                         run.kernels,
+                         in["k"],
+                         in["v"],
+                         in["key_cache"],
+                         in["value_cache"],
+                         in["slot_mapping"]);
 }
 
 }  // namespace reprise::kernels

@@ -2,6 +2,7 @@
 
 #include "reprise/base/assert.h"
 #include "reprise/kernels/launch.h"
+#include "reprise/kernels/op_run.h"
 #include "reprise/kernels/reference.h"
 
 namespace reprise::kernels {
@@ -56,6 +57,11 @@ void linear_ref(const Tensor& x, const Tensor& weight, const Tensor& bias, const
       set_element(out, sum, row, column);
     }
   }
+}
+
+bool launch_linear(const OpRun& run) {
+  const auto in = run.operands<OpCode::linear>();
+  return launch_linear(run.stream, run.kernels, in["x"], in["weight"], in["bias"], run.out[0]);
 }
 
 }  // namespace reprise::kernels

@@ -2,6 +2,7 @@
 
 #include "reprise/kernels/launch.h"
 #include "reprise/kernels/linear/linear.h"
+#include "reprise/kernels/op_run.h"
 
 namespace reprise::kernels {
 
@@ -18,6 +19,12 @@ bool launch_linear_silu_and_mul(device::Stream& stream,
                 plan.num_blocks,
                 plan.arguments,
                 std::array{writes(out), reads(x), reads(weight), reads(bias)});
+}
+
+bool launch_linear_silu_and_mul(const OpRun& run) {
+  const auto in = run.operands<OpCode::linear_silu_and_mul>();
+  return launch_linear_silu_and_mul(
+      run.stream, run.kernels, in["x"], in["weight"], in["bias"], run.out[0]);
 }
 
 }  // namespace reprise::kernels

@@ -2,6 +2,7 @@
 
 #include "reprise/base/assert.h"
 #include "reprise/kernels/launch.h"
+#include "reprise/kernels/op_run.h"
 
 namespace reprise::kernels {
 namespace {
@@ -71,6 +72,16 @@ bool launch_rope_kv_write(device::Stream& stream,
                            reads(call.slot_mapping),
                            reads(call.q_norm),
                            reads(call.k_norm)});
+}
+
+bool launch_rope_kv_write(const OpRun& run) {
+  const auto in = run.operands<OpCode::rope_kv_write>();
+  return launch_rope_kv_write(run.stream,
+                              run.kernels,
+                              in["q"],
+                              in["k"],
+                              in["v"],
+                              rope_and_cache_call<OpCode::rope_kv_write>(run));
 }
 
 }  // namespace reprise::kernels

@@ -2,6 +2,7 @@
 
 #include "reprise/device/device.h"
 #include "reprise/kernels/kernel_table.h"
+#include "reprise/kernels/op_run.h"
 #include "reprise/kernels/rope_kv_write/rope_kv_write_arguments.h"
 #include "reprise/tensor/tensor.h"
 
@@ -22,6 +23,22 @@ struct RopeAndCacheCall {
   float epsilon;               // of the norms
   const Tensor& q_out;         // [num_tokens, heads, head_dim], dense
 };
+
+/// From a run of an op that ends with these operands, perhaps with the weight of a norm behind
+/// them.
+template <OpCode kOp>
+[[nodiscard]] RopeAndCacheCall rope_and_cache_call(const OpRun& run) {
+  const auto in = run.operands<kOp>();
+  return {.positions = in["positions"],
+          .cos_sin = in["cos_sin"],
+          .key_cache = in["key_cache"],
+          .value_cache = in["value_cache"],
+          .slot_mapping = in["slot_mapping"],
+          .q_norm = in["q_norm"],
+          .k_norm = in["k_norm"],
+          .epsilon = run.call.attributes.epsilon,
+          .q_out = run.out[0]};
+}
 
 /// The bits of launch_rms_norm of q and of k, launch_rope and launch_kv_write after each other (but
 /// for the payload of NaNs); the k between them is stored in the cache only.
