@@ -42,7 +42,8 @@ struct KernelTable {
   device::Kernel exp;
 };
 
-/// Chosen once, when an executor is made; the choice decides the bits of every result.
+/// The table of an instruction set. It is chosen once, when an executor is made, and decides the
+/// bits of every result.
 /// \pre this build has kernels for `isa` (see is_supported)
 [[nodiscard]] const KernelTable& kernel_table(Isa isa);
 

@@ -11,7 +11,7 @@
 namespace reprise::program {
 namespace {
 
-// One line per declaration and node. Works on any Program, also one that verify() refuses.
+// Prints one line per declaration and node. It prints any Program, even one that verify() refuses.
 class Printer {
  public:
   enum class Names : uint8_t { as_given, canonical };
@@ -48,7 +48,7 @@ class Printer {
   }
 
  private:
-  // The lines of the group's own program, two spaces further in.
+  // Prints the lines of the group's program, indented by two more spaces.
   void print_group(size_t index) {
     const std::string body = Printer(program_.groups[index], names_).print();
     std::string_view rest = std::string_view(body).substr(body.find('\n') + 1);
@@ -88,7 +88,7 @@ class Printer {
     return fmt::format("{}", fmt::join(names, ", "));
   }
 
-  // A version of a state has the state's type: its slot says more.
+  // A version of a state has the type of the state, so the text names the slot.
   [[nodiscard]] std::string result(ValueId id) const {
     const bool is_state = index_of(id) < program_.values.size() && program_.value(id).state;
     return fmt::format(
@@ -108,12 +108,12 @@ class Printer {
     }
     return texts.empty() ? std::string() : fmt::format(" {{{}}}", fmt::join(texts, ", "));
   }
-  // An op of ours, or the user's with its namespace.
+  // The name of an op. A custom op's name has a namespace.
   [[nodiscard]] static std::string_view op_text(const Node& node) {
     const bool is_named = node.op == OpCode::custom && node.attributes.custom != nullptr;
     return is_named ? std::string_view(node.attributes.custom->name) : op_name(node.op);
   }
-  // On one line whatever it holds.
+  // A comment must stay on one line, so control characters become spaces.
   [[nodiscard]] static std::string comment(std::string_view location) {
     std::string text(location);
     std::replace_if(

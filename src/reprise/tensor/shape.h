@@ -10,7 +10,7 @@
 
 namespace reprise {
 
-/// Up to four sizes, outermost first. A value; no allocation.
+/// Up to four sizes, outermost first. A value type that does not allocate.
 class Shape {
  public:
   static constexpr int kMaxRank = 4;

@@ -18,8 +18,8 @@
 namespace reprise::kernels {
 namespace {
 
-// Enough blocks for many cores come first; more tokens per block, which share the loads of keys
-// and values, come after.
+// The first aim is enough blocks for many cores. The second aim is more tokens per block, because
+// these share the loads of keys and values.
 constexpr int64_t kWantedBlocks = 128;
 
 int64_t tokens_per_block(int64_t num_tokens, int64_t kv_heads, int64_t group_size) {
@@ -47,7 +47,7 @@ void require_supported(const AttentionCall& call) {
                  "attention: caches and lengths must be dense");
 }
 
-// What one token of one head attends to.
+// The positions that one token of one head attends to.
 struct RefRow {
   int64_t request;
   int64_t token;
@@ -118,7 +118,7 @@ AttentionKernelArguments arguments_of(const AttentionCall& call) {
   };
 }
 
-// The first is what is written.
+// The first use is the one that writes.
 std::array<device::BufferUse, 8> uses_of(const AttentionCall& call) {
   return {writes(call.out),
           reads(call.q),
@@ -174,7 +174,7 @@ bool launch_planned(device::Stream& stream, const KernelTable& kernels, const At
                kWantedBlocks,
                arguments,
                uses);
-  // Writes the rows of requests with parts, and leaves the others.
+  // The second launch writes the rows of requests with parts and keeps the other rows.
   uses[0].access = device::BufferUse::Access::read_write;
   uses[9] = reads(partials);
   return launch(

@@ -28,15 +28,15 @@ constexpr int64_t kBlocksPerMultiprocessor = 4;
 constexpr int64_t kPrefillBlocksPerMultiprocessor = 2;
 constexpr int64_t kLargestFragmentHead = 128;
 static_assert(GemmLibrary::kFewestRows == kMostTileRows + 1,
-              "beyond one tile our own kernels read the weight again");
+              "with more than one tile the project's own kernels read the weight again");
 
-/// Splits of the positions of a launch with so many tiles and heads.
+/// The number of splits of the positions, for a launch with so many tiles and heads.
 int64_t num_splits(int64_t tiles, int64_t wanted_blocks) {
   return std::clamp<int64_t>(ceil_div(wanted_blocks, tiles), 1, kMostSplits);
 }
 
-/// Rows of partial results that no launch exceeds: with more tiles than wanted blocks there is one
-/// split, and nothing is left for others.
+/// The largest number of rows of partial results in a launch. With more tiles than wanted blocks
+/// there is only one split, which leaves no partial results.
 int64_t most_partial_rows(int num_multiprocessors) {
   const auto rows = [&](int64_t blocks, int64_t tile_rows) {
     return (2 * blocks * num_multiprocessors + kMostSplits) * tile_rows;
@@ -45,12 +45,12 @@ int64_t most_partial_rows(int num_multiprocessors) {
                   rows(kPrefillBlocksPerMultiprocessor, kPrefillTileRows));
 }
 
-/// Tiles that no batch of the shape exceeds.
+/// The largest number of tiles of a batch with this shape.
 int64_t most_tiles(const AttentionKernelArguments& a, int64_t tile_rows) {
   return std::min(a.num_reqs, a.num_tokens) + a.num_tokens * a.group_size / tile_rows;
 }
 
-/// Narrow rows are a warp's each, wide ones a block's: as generated code divides its threads.
+/// Generated code computes a narrow row by a warp and a wide row by a block.
 int64_t rows_per_block_on_gpu(int64_t elements_per_row) {
   constexpr int64_t kWidestWarpRow = 1024;
   return elements_per_row <= kWidestWarpRow ? kRowGroupThreads / 32 : 1;
@@ -67,8 +67,9 @@ const device::Kernel* fragment_kernel(const AttentionKernels& kernels, const Ten
   return q.size(2) == kLargestFragmentHead ? kernels.head_128 : nullptr;
 }
 
-/// The kernel for requests of many tokens, where a batch of the shape has some in the mean: decided
-/// by the shape, as graphs are, and right for any batch. nullptr: not for this one.
+/// The kernel for requests of many tokens, if a batch of this shape has many tokens per request on
+/// average. Only the shape decides, because a graph serves all batches of a shape; the kernel is
+/// correct for any batch. nullptr: another kernel serves the shape.
 const device::Kernel* prefill_kernel(const AttentionKernels& kernels,
                                      const AttentionKernelArguments& a,
                                      const Tensor& q,
@@ -398,7 +399,7 @@ bool CudaExecutor::launch_planned_attention(const OpRun& run) {
   uses[8] = writes(partials);
   (void)launch(
       stream(), kernel != nullptr ? *kernel : *routines.planned.by_rows, blocks, arguments, uses);
-  // Writes the rows of requests with parts, and leaves the others.
+  // The second launch writes the rows of requests with parts and keeps the other rows.
   uses[0].access = device::BufferUse::Access::read_write;
   uses[8] = reads(partials);
   return launch(stream(), *merge, blocks, arguments, uses);

@@ -7,7 +7,7 @@
   X(op##_bf16, Arguments, threads, shared, op<BFloat16>)              \
   X(op##_f16, Arguments, threads, shared, op<Float16>)
 
-// By columns and rows of a block's tile.
+// The kernels of a product, by the columns and rows of a block's tile.
 #define REPRISE_CUDA_PRODUCT(X, name, type, T, Out, columns, rows, parts, epilogue) \
   X(name##_##columns##x##rows##_##type,                                             \
     CudaLinearArguments,                                                            \
@@ -104,7 +104,8 @@
   REPRISE_CUDA_PREFILL_ATTENTION(X, bf16, BFloat16)             \
   REPRISE_CUDA_PREFILL_ATTENTION(X, f16, Float16)
 
-// Those that wait for the kernels ahead of them by themselves; for all others that is done first.
+// Kernels that wait for the kernels ahead of them at a place of their own choice. All other kernels
+// wait first.
 #define REPRISE_CUDA_EARLY_KERNELS(X)              \
   REPRISE_CUDA_FRAGMENT_KERNELS(X, bf16, BFloat16) \
   REPRISE_CUDA_FRAGMENT_KERNELS(X, f16, Float16)

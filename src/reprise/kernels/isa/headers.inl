@@ -11,5 +11,5 @@
 #include "reprise/kernels/vector/exp_arguments.h"
 #include "reprise/tensor/attention_plan.h"
 
-// Lanes must never travel through a call.
+// Vector lanes must not be passed through a call.
 #define REPRISE_INLINE inline __attribute__((always_inline))

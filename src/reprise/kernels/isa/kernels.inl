@@ -1,6 +1,6 @@
-// Every kernel, once. A source of an instruction set includes its vector/*.inl before this file, inside
-// an unnamed namespace: nothing here may have external linkage, or the linker could use the copy of a
-// function for one instruction set in all others.
+// Every kernel, once. A source of an instruction set includes its vector/*.inl before this file,
+// inside an unnamed namespace: nothing here may have external linkage, or the linker could use the
+// copy of a function for one instruction set in all others.
 // clang-format off: dot.inl stands after exp.inl, which it uses.
 #include "reprise/kernels/vector/exp.inl"
 #include "reprise/kernels/vector/dot.inl"

@@ -43,7 +43,8 @@ bool launch_kv_write(device::Stream& stream,
       .num_slots = key_cache.size(0) * key_cache.size(2),
       .tokens_per_block = max_of(1, kBytesPerBlock / token_bytes),
   };
-  // Which slots are written is known only on the device: the launch claims both caches whole.
+  // Only the device knows which slots are written, so the launch declares a write of both whole
+  // caches.
   return launch(
       stream,
       kernels.kv_write,

@@ -12,7 +12,7 @@
 namespace reprise::kernels {
 namespace {
 
-// What all kernels with a scale per row share.
+// The arguments of all kernels with a scale per row.
 QuantizeRowsArguments row_arguments(const Tensor& x, const Tensor& q, const Tensor& scales) {
   require_dense_rows(x, "quantize");
   REPRISE_ASSERT(q.is_dense() && scales.is_dense(), "quantize: results must be dense");

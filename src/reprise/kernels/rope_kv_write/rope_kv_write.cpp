@@ -56,7 +56,8 @@ bool launch_rope_kv_write(device::Stream& stream,
       .num_tokens = num_tokens,
       .tokens_per_block = max_of(1, kElementsPerBlock / elements_per_token),
   };
-  // Which slots are written is known only on the device: the launch claims both caches whole.
+  // Only the device knows which slots are written, so the launch declares a write of both whole
+  // caches.
   return launch(stream,
                 kernel_for(kernels.rope_kv_write, q.dtype()),
                 static_cast<uint32_t>(ceil_div(num_tokens, arguments.tokens_per_block)),
