@@ -9,7 +9,7 @@
 #include "reprise/compile/pipeline.h"
 #include "reprise/device/cpu/cpu_device.h"
 #include "reprise/device/cpu/cpu_features.h"
-#include "reprise/kernels/eager_executor.h"
+#include "reprise/kernels/cpu_executor.h"
 #include "reprise/kernels/isa.h"
 #include "reprise/program/split.h"
 #include "reprise/program/text.h"
@@ -60,7 +60,7 @@ int main() {
   const auto stream = device->create_stream();
   const auto pool = device->create_pool();
   const auto isa = kernels::best_isa(device::detect_cpu_features());
-  kernels::EagerExecutor executor(*stream, *pool, kernels::kernel_table(isa));
+  kernels::CpuExecutor executor(*stream, *pool, kernels::kernel_table(isa));
 
   // A model that uses the op between two other ops.
   std::vector<float> weights(64 * 64 + 64, 0.125F);

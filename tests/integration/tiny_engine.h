@@ -201,7 +201,7 @@ class TinyEngine {
   }
   static engine::Execution::MakeExecutor cpu_executor(kernels::Isa isa) {
     return [isa](device::Stream& stream, device::MemoryPool& pool) {
-      return std::make_unique<kernels::EagerExecutor>(stream, pool, kernels::kernel_table(isa));
+      return std::make_unique<kernels::CpuExecutor>(stream, pool, kernels::kernel_table(isa));
     };
   }
   static weights::ModelConfig load_config(const TinyEngineOptions& options) {

@@ -11,7 +11,7 @@
 #include "reprise/compile/scale_tokens.h"
 #include "reprise/device/cpu/cpu_device.h"
 #include "reprise/device/cpu/cpu_features.h"
-#include "reprise/kernels/eager_executor.h"
+#include "reprise/kernels/cpu_executor.h"
 #include "reprise/kernels/isa.h"
 #include "reprise/program/interpreter.h"
 #include "reprise/program/text.h"
@@ -101,7 +101,7 @@ class Ranks {
   std::unique_ptr<device::Device> device_;
   std::unique_ptr<device::Stream> stream_;
   std::unique_ptr<device::MemoryPool> pool_;
-  kernels::EagerExecutor inner_;
+  kernels::CpuExecutor inner_;
   RankedExecutor executor_;
 };
 

@@ -12,7 +12,8 @@ namespace fs = std::filesystem;
 
 LoadedAccelerator load(const fs::path& path) {
   LoadedAccelerator loaded{.accelerator = nullptr, .reason = {}, .has_plugin = true};
-  // LOCAL: what it contains, the executable has as well. NODELETE: a driver cannot be unloaded.
+  // LOCAL: the executable has most of the plug-in's symbols too. NODELETE: a driver cannot be
+  // unloaded.
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (library == nullptr) {
     loaded.reason = fmt::format("{}: {}", path.string(), dlerror());

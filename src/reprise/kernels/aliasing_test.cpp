@@ -5,7 +5,7 @@
 #include <set>
 
 #include "reprise/device/cpu/cpu_device.h"
-#include "reprise/kernels/eager_executor.h"
+#include "reprise/kernels/cpu_executor.h"
 #include "tests/support/kernels/kernel_test_fixture.h"
 
 namespace reprise::kernels {
@@ -85,7 +85,7 @@ class Aliasing : public KernelTest {
       outputs[i] = places[i] ? inputs[*places[i]] : make(types[i].shape, types[i].dtype);
     }
     const std::vector<Tensor> given = outputs;
-    EagerExecutor executor(stream_, *pool_, kernels());
+    CpuExecutor executor(stream_, *pool_, kernels());
     executor.execute(c.call, inputs, outputs);
     Memory memory;
     for (size_t i = 0; i < outputs.size(); ++i) {

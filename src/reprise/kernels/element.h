@@ -4,20 +4,22 @@
 
 namespace reprise::kernels {
 
-/// Storage of one bfloat16 or float16 element. Arithmetic happens in float32 only.
+/// Storage of one bfloat16 or float16 element. All arithmetic is in float32.
 struct BFloat16 {
   uint16_t bits;
 };
 struct Float16 {
   uint16_t bits;
 };
-/// OCP E4M3FN: sign, four exponent bits (bias 7), three of mantissa; largest 448, no infinities.
+/// OCP E4M3FN: a sign, four exponent bits (bias 7), three mantissa bits. The largest value is 448,
+/// and there are no infinities.
 struct Float8E4M3 {
   uint8_t bits;
 };
 
-// Scalar conversions, round to nearest even. `static` on purpose: this header is compiled under
-// every instruction set, and a shared inline function could leave its AVX-512 body in the baseline.
+// Scalar conversions that round to nearest even. They are `static` because this header is compiled
+// for every instruction set: the linker could take the AVX-512 body of a shared inline function for
+// the baseline.
 
 static inline float bits_to_float(uint32_t bits) { return __builtin_bit_cast(float, bits); }
 static inline uint32_t float_to_bits(float value) { return __builtin_bit_cast(uint32_t, value); }
@@ -70,8 +72,8 @@ static inline void store_element(Float16* out, float value) {
   out->bits = static_cast<uint16_t>(sign | (magnitude > 0x7f800000U ? nan : bounded));
 }
 
-// Eight bits saturate: what lies beyond the largest value becomes the largest. A NaN becomes 0 as
-// int8, which has none.
+// Conversions to eight bits saturate: a value beyond the largest one becomes the largest. A NaN
+// becomes 0 in int8, which has no NaN.
 static inline void store_element(int8_t* out, float value) {
   const float bounded = value < -128.0F ? -128.0F : (value > 127.0F ? 127.0F : value);
   // One ulp of 1.5 * 2^23 is 1: the float addition does the rounding.

@@ -9,8 +9,8 @@
 
 namespace reprise::kernels {
 
-/// Instruction sets that kernels are built for, weakest first. `scalar` is the baseline of the
-/// platform (SSE2 on x86-64) in portable code.
+/// The instruction sets that kernels are built for, weakest first. `scalar` is portable code for
+/// the baseline of the platform (SSE2 on x86-64).
 enum class Isa : uint8_t { scalar, avx2, avx512, avx512_bf16 };
 
 /// "scalar", "avx2", "avx512", "avx512_bf16".
@@ -19,9 +19,9 @@ enum class Isa : uint8_t { scalar, avx2, avx512, avx512_bf16 };
 
 /// Whether this build has kernels for `isa` and the CPU can run them.
 [[nodiscard]] bool is_supported(Isa isa, const device::CpuFeatures& features) noexcept;
-/// The strongest supported one.
+/// The strongest supported instruction set.
 [[nodiscard]] Isa best_isa(const device::CpuFeatures& features) noexcept;
-/// All of them, weakest first; never empty.
+/// All supported instruction sets, weakest first. Never empty.
 [[nodiscard]] std::vector<Isa> supported_isas(const device::CpuFeatures& features);
 
 }  // namespace reprise::kernels

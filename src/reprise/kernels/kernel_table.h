@@ -2,6 +2,7 @@
 
 #include "reprise/device/kernel.h"
 #include "reprise/kernels/isa.h"
+#include "reprise/kernels/kernel_table.inl"
 #include "reprise/tensor/dtype.h"
 
 namespace reprise::kernels {
@@ -22,35 +23,27 @@ struct QuantKernels {
 /// Every CPU kernel of one instruction set. Constants: launches refer to the kernels by address.
 struct KernelTable {
   Isa isa;
-  FloatKernels rms_norm;
-  FloatKernels add;
-  FloatKernels fused_add_rms_norm;
-  FloatKernels silu_and_mul;
+#define X(name) FloatKernels name;
+#define REPRISE_ROW_KERNEL(context, name, ...) FloatKernels name;
+  REPRISE_ROW_KERNELS(REPRISE_ROW_KERNEL, )
+  REPRISE_CPU_KERNELS(X)
+#undef REPRISE_ROW_KERNEL
+#undef X
+#define X(name) QuantKernels name;
+  REPRISE_QUANT_KERNELS(X)
+#undef X
+  // The results of lm_head are float32.
   FloatKernels linear;
   FloatKernels lm_head;
-  FloatKernels rope;
-  FloatKernels attention;
-  FloatKernels uniform_attention;
-  FloatKernels planned_attention;
-  FloatKernels merge_attention;
-  FloatKernels linear_add;
-  FloatKernels linear_silu_and_mul;
-  FloatKernels rope_kv_write;
-  FloatKernels linear_rope_kv_write;
-  QuantKernels quantize_per_token;
-  QuantKernels quantize_static;
-  QuantKernels rms_norm_quant;
-  QuantKernels fused_add_rms_norm_quant;
-  QuantKernels silu_and_mul_quant;
-  QuantKernels scaled_linear;
-  // Copies bytes, so one kernel serves all types.
+  // These copy bytes, so one kernel serves all types.
   device::Kernel gather_rows;
   device::Kernel kv_write;
-  // ExpArguments, one block; no op.
+  // Takes ExpArguments and one block. No op uses it.
   device::Kernel exp;
 };
 
-/// Chosen once, when an executor is made; the choice decides the bits of every result.
+/// The table of an instruction set. It is chosen once, when an executor is made, and decides the
+/// bits of every result.
 /// \pre this build has kernels for `isa` (see is_supported)
 [[nodiscard]] const KernelTable& kernel_table(Isa isa);
 

@@ -7,7 +7,7 @@
 
 #include "reprise/device/cpu/cpu_device.h"
 #include "reprise/device/cpu/cpu_features.h"
-#include "reprise/kernels/eager_executor.h"
+#include "reprise/kernels/cpu_executor.h"
 #include "reprise/kernels/reference.h"
 #include "reprise/tensor/ops.h"
 
@@ -64,7 +64,7 @@ class Bench {
   std::unique_ptr<device::Device> device_;
   std::unique_ptr<device::Stream> stream_;
   std::unique_ptr<device::MemoryPool> pool_;
-  EagerExecutor executor_;
+  CpuExecutor executor_;
   std::vector<device::Buffer> buffers_;
   std::minstd_rand random_{1};
 };

@@ -7,8 +7,8 @@
 namespace reprise::kernels {
 namespace {
 
-// Small enough that a few rows spread over many cores, large enough that a block's work (about a
-// microsecond) outweighs handing it out; grids of one block need no barrier at all.
+// Small enough to spread a few rows over many cores. Large enough that the work of a block (about a
+// microsecond) takes longer than handing it to a thread. A grid of one block needs no barrier.
 constexpr int64_t kElementsPerBlock = 4096;
 
 device::BufferUse use(const Tensor& tensor, device::BufferUse::Access access) {

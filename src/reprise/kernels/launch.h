@@ -10,19 +10,21 @@
 #include "reprise/kernels/rows.h"
 #include "reprise/tensor/tensor.h"
 
-/// What the launchers of all ops share: turning tensors into arguments, buffer uses and a Launch.
+/// Shared by the launch functions of all ops: they turn tensors into arguments, buffer uses and a
+/// Launch.
 namespace reprise::kernels {
 
-/// The whole stretch of memory of a tensor; an undefined one uses nothing.
+/// A use of the memory from the first to the last element of a tensor. An undefined tensor uses
+/// nothing.
 [[nodiscard]] device::BufferUse reads(const Tensor& tensor);
 [[nodiscard]] device::BufferUse writes(const Tensor& tensor);
 
-/// Row starts of a tensor of rank 1 to 3 whose last dimension is dense.
+/// The starts of the rows of a tensor of rank 1 to 3 whose last dimension is dense.
 [[nodiscard]] RowLayout row_layout(const Tensor& tensor);
-/// Rows of a tensor: the product of all dimensions but the last.
+/// The number of rows of a tensor: the product of all dimensions except the last one.
 [[nodiscard]] int64_t num_rows(const Tensor& tensor);
-/// Cuts rows of elementwise or row-wise work into blocks of about `elements_per_block`; rows are
-/// cut only when `may_cut_rows`.
+/// Divides rows of elementwise or row-wise work into blocks of about 4,096 elements. Rows are cut
+/// only with RowCut::columns.
 enum class RowCut : uint8_t { whole_rows, columns };
 [[nodiscard]] RowTiles row_tiles(int64_t rows, int64_t width, RowCut cut);
 [[nodiscard]] uint32_t num_blocks(const RowTiles& tiles);
@@ -30,7 +32,7 @@ enum class RowCut : uint8_t { whole_rows, columns };
 /// \pre the last dimension is dense
 void require_dense_rows(const Tensor& tensor, const char* op);
 
-/// Launches nothing, and returns false, when the grid is empty.
+/// Returns false and launches nothing if the grid is empty.
 template <typename Arguments, size_t kUses>
 bool launch(device::Stream& stream,
             const device::Kernel& kernel,
@@ -40,7 +42,7 @@ bool launch(device::Stream& stream,
   static_assert(std::is_trivially_copyable_v<Arguments>);
   static_assert(sizeof(Arguments) <= device::kMaxLaunchArgumentBytes && alignof(Arguments) == 16);
   if (blocks == 0) return false;
-  // Optional arguments left out are no uses.
+  // Optional operands that are left out are no uses.
   std::array<device::BufferUse, kUses> used;
   size_t num_used = 0;
   for (const device::BufferUse& use : uses) {

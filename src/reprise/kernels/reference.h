@@ -5,7 +5,8 @@
 
 #include "reprise/tensor/tensor.h"
 
-/// Element access for the `_ref` oracles: any float or integer type, any strides, slow and clear.
+/// Element access for the `_ref` oracles. It serves any float or integer type and any strides, and
+/// is simple rather than fast.
 namespace reprise::kernels {
 
 /// One element as a double. \pre the tensor is on the host

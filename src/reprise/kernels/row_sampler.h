@@ -8,8 +8,9 @@
 
 namespace reprise::kernels {
 
-/// Chooses tokens where the logits are, so that only the tokens go to the host. One thread, and one
-/// stream, on which launch() follows the step that computed the logits.
+/// Chooses tokens on the device that has the logits, so that only tokens are copied to the host. A
+/// sampler belongs to one thread and one stream. On that stream launch() follows the step that
+/// computed the logits.
 class RowSampler {
  public:
   virtual ~RowSampler() = default;
@@ -17,15 +18,16 @@ class RowSampler {
   [[nodiscard]] virtual int32_t max_rows() const noexcept = 0;
   [[nodiscard]] virtual int32_t max_adjustments() const noexcept = 0;
 
-  /// Returns when the work is submitted. Adjusts the logits in place. Both lists are copied.
-  /// \pre they fit the limits; at least one row
+  /// Submits the work, which adjusts the logits in place. Both lists are copied.
+  /// \pre the lists do not exceed the limits and there is at least one row
   /// \throws DeviceError
   virtual void launch(const Tensor& logits,  // float32[num_rows, vocab_size]
                       std::span<const SamplingRow> rows,
                       std::span<const LogitAdjustment> adjustments) = 0;
 
-  /// Waits for the last launch. Its tokens in the order of its rows, or why there is none; valid
-  /// until the next launch. \throws DeviceError
+  /// Waits for the last launch and returns its tokens in the order of the rows, with
+  /// kNonFiniteLogits or kNoAllowedToken for a row without a token. Valid until the next launch.
+  /// \throws DeviceError
   [[nodiscard]] virtual std::span<const int32_t> wait() = 0;
 };
 

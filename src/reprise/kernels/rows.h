@@ -4,8 +4,8 @@
 
 namespace reprise::kernels {
 
-/// Where the rows of a strided tensor of rank 1 to 3 start: row r lies at
-/// (r / inner) * outer_stride + (r % inner) * inner_stride, in elements. Rows themselves are dense.
+/// The starts of the rows of a strided tensor of rank 1 to 3. Row r lies at
+/// (r / inner) * outer_stride + (r % inner) * inner_stride, in elements. The rows are dense.
 struct RowLayout {
   int64_t inner;  // at least 1
   int64_t outer_stride;
@@ -16,7 +16,7 @@ static constexpr int64_t row_offset(const RowLayout& layout, int64_t row) {
   return row / layout.inner * layout.outer_stride + row % layout.inner * layout.inner_stride;
 }
 
-/// A grid over rows of `width` elements: narrow rows share a block, wide rows are cut.
+/// A grid over rows of `width` elements. Narrow rows share a block, and wide rows are cut.
 struct RowTiles {
   int64_t rows;
   int64_t width;
@@ -28,7 +28,7 @@ static constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b
 static constexpr int64_t min_of(int64_t a, int64_t b) { return a < b ? a : b; }
 static constexpr int64_t max_of(int64_t a, int64_t b) { return a > b ? a : b; }
 
-/// What one block of a RowTiles grid covers.
+/// The part of a RowTiles grid that one block covers.
 struct RowTile {
   int64_t row_begin;
   int64_t row_end;

@@ -4,13 +4,13 @@
 
 namespace reprise::kernels {
 
-/// How the token of one row of logits is chosen. The meaning of each field, of ties and of the
-/// order of the filters is sampling::Sampler's.
+/// The sampling parameters of one row of logits. sampling::Sampler defines the meaning of each
+/// field, of ties and of the order of the filters.
 struct SamplingRow {
   uint64_t seed = 0;
-  uint64_t position = 0;  // with the seed: which random number is drawn
+  uint64_t position = 0;  // selects the random number, together with the seed
   double min_p_edge = 0;  // ln(min_p) temperature, at most 0; -inf: off
-  float temperature = 0;  // 0: greedy, nothing below is looked at
+  float temperature = 0;  // 0: greedy, the fields below are ignored
   float top_p = 1;        // 1: off
   int32_t top_k = 0;      // 0: off
   int32_t logits_row = 0;
@@ -18,14 +18,14 @@ struct SamplingRow {
   int32_t num_adjustments = 0;
 };
 
-/// What is added to a logit first; -inf: the token is never chosen.
+/// A number that is added to a logit before anything else. -inf: the token is never chosen.
 struct LogitAdjustment {
   int32_t token_id = 0;
   float value = 0;
 };
 
-/// In the place of a token.
-inline constexpr int32_t kNonFiniteLogits = -1;  // NaN or +inf
-inline constexpr int32_t kNoAllowedToken = -2;   // all are -inf
+/// Values in the place of a token.
+inline constexpr int32_t kNonFiniteLogits = -1;  // a logit is NaN or +inf
+inline constexpr int32_t kNoAllowedToken = -2;   // all logits are -inf
 
 }  // namespace reprise::kernels

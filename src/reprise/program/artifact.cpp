@@ -25,7 +25,7 @@ Json to_json(const Piece& piece) {
           {"dead", piece.dead}};
 }
 
-// [value, symbol, bytes per unit] of each value that has a place.
+// A list of [value, symbol, bytes per unit], one for each value that has a place.
 Json to_json(const std::vector<std::optional<Placement>>& placements) {
   Json list = Json::array();
   for (size_t value = 0; value < placements.size(); ++value) {
@@ -38,7 +38,8 @@ Json to_json(const std::vector<std::optional<Placement>>& placements) {
 
 // ---- reading ----
 
-constexpr int64_t kMostItems = 1 << 20;  // of anything: far above any model, far below harm
+// The largest number of items of one kind: far above any model, and too small to exhaust memory.
+constexpr int64_t kMostItems = 1 << 20;
 
 class Reader {
  public:
@@ -121,7 +122,7 @@ class Reader {
       fail(error.what());
     }
   }
-  // By way of a program that has nothing else.
+  // The parser reads a type as the input of a program that has nothing else.
   static ValueType parse_constant_type(const std::string& text) {
     try {
       const Program program =
@@ -175,7 +176,7 @@ class Reader {
           pieces[i], compiled, compiled.split.programs[compiled.split.pieces[i].program]);
     }
   }
-  // Up to a gigabyte per token.
+  // The largest size is a gigabyte per token.
   static int64_t bytes(const Json& value) {
     const int64_t size = number(value);
     if (size < 0 || size > (int64_t{1} << 30) || size % kPlanAlignment != 0) {
@@ -198,7 +199,7 @@ class Reader {
           program.type(ValueId{static_cast<uint32_t>(value)}), *placements[value], compiled.plan);
     }
   }
-  // The value must end within its part for every batch: affine sizes agree at two points.
+  // The value must end within its part for every batch. Sizes are affine, so two points suffice.
   static void check_fits(const ValueType& type,
                          const Placement& placement,
                          const MemoryPlan& plan) {
@@ -224,7 +225,7 @@ class Reader {
     }
   }
 
-  // Every boundary value is there before it is used, in the type that is expected of it.
+  // Every boundary value is defined before its first use and has the expected type.
   static void check_flow(const CompiledProgram& compiled) {
     const SplitProgram& split = compiled.split;
     std::vector<std::optional<ValueType>> types(split.num_boundary_values);

@@ -49,7 +49,8 @@ bool CompilableFunction::is_dynamic(size_t argument, int dim) const {
 
 TraceSignature CompilableFunction::signature_of(std::span<const Tensor> inputs) const {
   TraceSignature signature;
-  // Dimensions that are open and equal now are rows of one batch; others get a symbol of their own.
+  // Open dimensions of equal size are rows of one batch. Other dimensions get a symbol of their
+  // own.
   std::vector<std::pair<int64_t, Symbol>> symbols;
   const auto symbol_of = [&](int64_t size) {
     for (const auto& [known, symbol] : symbols) {

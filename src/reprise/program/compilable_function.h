@@ -11,16 +11,16 @@
 
 namespace reprise::program {
 
-/// A function of tensors that may be compiled: one line around any callable.
+/// A function of tensors that may be compiled. One line wraps any callable:
 ///
 ///     CompilableFunction block(forward, {"x"}, {.parameter_memory = weights});
 ///     std::vector<Tensor> y = block.run(inputs, executor);
 ///
-/// The first call decides: what the arguments are tells the types, and which of their dimensions
-/// are open the CompileSupport tells. From then on the function is a guarded program (level 1).
-/// Engines do the same with a whole model and go on from there: see compile::compile_program.
+/// The first call traces the function: the arguments give the types, and CompileSupport names the
+/// dimensions of open size. Later calls run a guarded program (level 1). Engines trace a whole
+/// model in the same way and then compile it: see compile::compile_program.
 ///
-/// Belongs to one thread.
+/// A CompilableFunction belongs to one thread.
 class CompilableFunction {
  public:
   struct Memory {
@@ -28,16 +28,17 @@ class CompilableFunction {
     std::vector<TraceState> states;                    // memory that the function may write to
   };
 
-  /// `argument_names`: one per input, unique.
+  /// `argument_names` has one unique name per input.
   CompilableFunction(TracedFunction function,
                      std::vector<std::string> argument_names,
                      Memory memory,
                      CompileSupport support = {});
 
-  /// \throws InvalidArgument for a dynamic dimension of an argument that there is not, TraceError
+  /// \throws InvalidArgument if a dynamic dimension names an argument that does not exist,
+  /// TraceError
   [[nodiscard]] std::vector<Tensor> run(std::span<const Tensor> inputs, OpExecutor& executor);
 
-  /// Nothing before the first call, and where compiling is switched off.
+  /// nullptr before the first call, and where compiling is switched off.
   [[nodiscard]] const GuardedFunction* compiled() const noexcept { return compiled_.get(); }
 
  private:

@@ -4,7 +4,7 @@
 
 namespace reprise::program {
 
-/// Loads objects for this process's own processor: see ObjectCode.
+/// Loads objects for the processor of this process. See ObjectCode.
 [[nodiscard]] const device::CodeLoader& cpu_code_loader();
 
 }  // namespace reprise::program

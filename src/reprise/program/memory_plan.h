@@ -10,24 +10,26 @@
 
 namespace reprise::program {
 
-/// Where a result lies: `bytes_per_unit` times the value of its symbol, from the start of that
-/// symbol's part of the arena. Sizes are affine, so one plan serves every batch.
+/// The place of a result: `bytes_per_unit` times the value of `symbol`, counted from the start of
+/// that symbol's part of the arena. Sizes are affine in a symbol, so one plan serves every batch.
 struct Placement {
-  Symbol symbol = Symbol::none;  // none: a fixed number of bytes
+  Symbol symbol = Symbol::none;  // none: the place does not depend on a size
   int64_t bytes_per_unit = 0;    // multiple of kPlanAlignment
 
   friend bool operator==(const Placement&, const Placement&) = default;
 };
 
-inline constexpr int64_t kPlanAlignment = 64;  // bytes: a cache line, and the widest vector
+inline constexpr int64_t kPlanAlignment =
+    64;  // bytes: a cache line, and the widest vector register
 
-/// A place for every result of a program that runs again and again, in one arena. Values whose
-/// lifetimes do not meet share memory; a result may lie where an operand lies that dies there.
+/// A place in one arena for every result of a program that runs repeatedly. Values whose lifetimes
+/// do not overlap share memory. A result may lie in the memory of an operand whose last use is the
+/// same op.
 struct MemoryPlan {
-  /// By piece of the split program, then by value of its program; nothing for what is not computed
-  /// there (inputs, parameters, states, views).
+  /// By piece of the split program, then by value of its program. Nothing for values that need no
+  /// place: inputs, parameters, states, views.
   std::vector<std::vector<std::optional<Placement>>> pieces;
-  /// Size of each symbol's part, in bytes per unit. By Symbol.
+  /// Bytes per unit of each symbol's part, by Symbol.
   std::array<int64_t, kSymbols.size() + 1> bytes_per_unit{};
 
   [[nodiscard]] bool empty() const noexcept { return pieces.empty(); }
@@ -35,13 +37,13 @@ struct MemoryPlan {
   friend bool operator==(const MemoryPlan&, const MemoryPlan&) = default;
 };
 
-/// An arena that is large enough for symbols up to `largest`, cut into the parts of a plan.
+/// An arena for a plan, large enough for symbols up to `largest`, divided into the plan's parts.
 class PlannedArena {
  public:
   /// Bytes that a plan needs. \pre largest is not negative
   [[nodiscard]] static size_t bytes_of(const MemoryPlan& plan, const SymbolValues& largest);
 
-  /// `memory`: that many bytes, aligned to kPlanAlignment; owned by the caller.
+  /// `memory` has that many bytes and is aligned to kPlanAlignment. The caller owns it.
   PlannedArena(const MemoryPlan& plan, const SymbolValues& largest, void* memory);
 
   [[nodiscard]] void* address(const Placement& placement,

@@ -17,7 +17,7 @@
 namespace reprise::program {
 namespace {
 
-// Generated kernels have a few KiB each; a damaged size must not take the machine's memory.
+// Generated kernels have a few KiB each. The limit keeps a damaged size from exhausting memory.
 constexpr uint64_t kMaxImageBytes = uint64_t{64} << 20;
 constexpr uint64_t kMaxSectionAlignment = 4096;
 
@@ -26,7 +26,8 @@ template <typename... Args>
   throw ObjectCodeError("object code: " + fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// The structures of an ELF file, each read only after its place was found to be inside the file.
+/// Reads the structures of an ELF file. Each is read only after a check that it lies inside the
+/// file.
 class ElfFile {
  public:
   explicit ElfFile(std::span<const std::byte> bytes) : bytes_(bytes) {
@@ -80,7 +81,7 @@ class ElfFile {
 
  private:
   static uint64_t offset_of(uint64_t begin, uint64_t index, uint64_t size) {
-    // index comes from 16 bits: only the addition can overflow
+    // the index has 16 bits, so only the addition can overflow
     if (begin > std::numeric_limits<uint64_t>::max() - index * size) fail("an offset overflows");
     return begin + index * size;
   }
@@ -124,11 +125,11 @@ void require_loadable(const Elf64_Shdr& section) {
   if (section.sh_size > kMaxImageBytes) fail("a section of {} bytes", section.sh_size);
 }
 
-/// Where the sections lie in memory: code, and from the next page on everything else.
+/// The places of the sections in memory: code first, all other sections from the next page on.
 struct ImageLayout {
   std::vector<std::optional<uint64_t>> offsets;  // by section, for those that are loaded
-  uint64_t code_bytes = 0;                       // multiple of a page
-  uint64_t bytes = 0;                            // likewise
+  uint64_t code_bytes = 0;                       // a multiple of the page size
+  uint64_t bytes = 0;                            // a multiple of the page size
 };
 
 ImageLayout lay_out(const ElfFile& file, uint64_t page) {
@@ -151,7 +152,7 @@ ImageLayout lay_out(const ElfFile& file, uint64_t page) {
   return layout;
 }
 
-/// Fills an image and makes its sections refer to each other.
+/// Copies the sections into an image and resolves the references between them.
 class Linker {
  public:
   Linker(const ElfFile& file, const ImageLayout& layout, std::byte* image)
@@ -169,7 +170,7 @@ class Linker {
   void relocate() {
     for (const Elf64_Shdr& table : file_.sections()) {
       if (table.sh_type != SHT_RELA && table.sh_type != SHT_REL) continue;
-      if (!is_loaded(file_.section(table.sh_info))) continue;  // of debug information
+      if (!is_loaded(file_.section(table.sh_info))) continue;  // relocations of debug information
       if (table.sh_type == SHT_REL) fail("relocations without addends");
       relocate_section(table);
     }
@@ -220,7 +221,7 @@ class Linker {
       case R_X86_64_PC64:
         return write(place, relative);
       case R_X86_64_PC32:
-      case R_X86_64_PLT32:  // what it calls is in the image, so there is no table to go through
+      case R_X86_64_PLT32:  // the called function is in the image, so the call needs no table
         return write_signed_32(place, relative);
       case R_X86_64_32S:
         return write_signed_32(place, absolute);

@@ -7,108 +7,19 @@
 #include <string>
 
 #include "reprise/program/text.h"
+#include "reprise/program/text_cursor.h"
 #include "reprise/tensor/custom_op.h"
 
 namespace reprise::program {
 namespace {
 
-// Sizes and coefficients: products of two fit into 64 bits, and no tensor comes near.
+// The limit of sizes and coefficients: the product of two fits into 64 bits, and no tensor is so
+// large.
 constexpr int64_t kMaxNumber = std::numeric_limits<int32_t>::max();
-
-bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r'; }
-bool is_word(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-}
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
-// Characters with their place. Never reads past the end.
-class Cursor {
- public:
-  explicit Cursor(std::string_view text) : text_(text) {}
-
-  [[noreturn]] void fail(const std::string& message) const { fail_at(position_, message); }
-  [[noreturn]] void fail_at(size_t position, const std::string& message) const {
-    throw ProgramSyntaxError(line_, position - line_begin_ + 1, message);
-  }
-
-  [[nodiscard]] size_t position() const noexcept { return position_; }
-  void skip_spaces() {
-    while (position_ < text_.size() && is_space(text_[position_])) ++position_;
-  }
-  /// The next character that is no space; '\0' at the end of the text.
-  [[nodiscard]] char peek() {
-    skip_spaces();
-    return position_ < text_.size() ? text_[position_] : '\0';
-  }
-  [[nodiscard]] bool take_if(char wanted) {
-    if (peek() != wanted || position_ >= text_.size()) return false;
-    ++position_;
-    return true;
-  }
-  void take(char wanted) {
-    if (!take_if(wanted)) fail(fmt::format("expected '{}', found {}", wanted, found()));
-  }
-  /// Letters, digits, underscores; at least one.
-  [[nodiscard]] std::string_view take_word(std::string_view what) {
-    skip_spaces();
-    const size_t begin = position_;
-    while (position_ < text_.size() && is_word(text_[position_])) ++position_;
-    if (begin == position_) fail(fmt::format("expected {}, found {}", what, found()));
-    return text_.substr(begin, position_ - begin);
-  }
-  /// Up to a character of `ends` or the end of the line.
-  [[nodiscard]] std::string_view take_until(std::string_view ends) {
-    skip_spaces();
-    const size_t begin = position_;
-    while (position_ < text_.size() && text_[position_] != '\n' &&
-           ends.find(text_[position_]) == std::string_view::npos) {
-      ++position_;
-    }
-    size_t end = position_;
-    while (end > begin && is_space(text_[end - 1])) --end;
-    return text_.substr(begin, end - begin);
-  }
-  /// What follows `//`, or nothing. \post at the end of the line
-  [[nodiscard]] std::string_view take_comment() {
-    if (!take_if('/')) return {};
-    take('/');
-    return take_until("");
-  }
-  void end_line() {
-    if (peek() != '\n') fail(fmt::format("expected the end of the line, found {}", found()));
-    next_line();
-  }
-  void skip_blank_lines() {
-    while (peek() == '\n') next_line();
-  }
-  [[nodiscard]] bool at_end() {
-    skip_blank_lines();
-    return position_ >= text_.size();
-  }
-
- private:
-  void next_line() {
-    ++position_;
-    ++line_;
-    line_begin_ = position_;
-  }
-  [[nodiscard]] std::string found() const {
-    if (position_ >= text_.size()) return "the end of the text";
-    const char c = text_[position_];
-    if (c == '\n') return "the end of the line";
-    if (c < ' ' || c > '~') return fmt::format("byte {:#04x}", static_cast<unsigned char>(c));
-    return fmt::format("'{}'", c);
-  }
-
-  std::string_view text_;
-  size_t position_ = 0;
-  size_t line_ = 1;
-  size_t line_begin_ = 0;
-};
 
 class Parser {
  public:
-  Parser(Cursor in, std::span<const CustomOp* const> custom_ops)
+  Parser(TextCursor in, std::span<const CustomOp* const> custom_ops)
       : in_(in), custom_ops_(custom_ops) {}
 
   Program parse() {
@@ -131,10 +42,10 @@ class Parser {
     }
     parse_end();
   }
-  // "group g0 {", then a body. Groups hold no groups, so this nests once.
+  // "group g0 {", then a body. A group has no groups, so the parser nests once.
   bool parse_group() {
     in_.skip_blank_lines();
-    const Cursor begin = in_;
+    const TextCursor begin = in_;
     if (!is_word(in_.peek()) || in_.take_word("a declaration") != "group") {
       in_ = begin;
       return false;
@@ -149,11 +60,11 @@ class Parser {
     program_.groups.push_back(std::move(group.program_));
     return true;
   }
-  // "input %name: type" and its like. False at the first line that is none.
+  // "input %name: type" or another declaration. False: the line is not a declaration.
   bool parse_declaration() {
     in_.skip_blank_lines();
     if (in_.peek() == '%' || !is_word(in_.peek())) return false;
-    const Cursor begin = in_;
+    const TextCursor begin = in_;
     const std::string_view kind = in_.take_word("a declaration");
     if (kind == "input" || kind == "buffer") {
       parse_input(kind == "buffer");
@@ -266,7 +177,7 @@ class Parser {
     }
   }
 
-  // %name, p3, s0; none where allowed.
+  // %name, p3, s0 or none.
   ValueId parse_value() {
     in_.skip_spaces();
     const size_t position = in_.position();
@@ -304,7 +215,7 @@ class Parser {
 
   bool parse_node() {
     in_.skip_blank_lines();
-    const Cursor begin = in_;
+    const TextCursor begin = in_;
     Node node;
     std::vector<Result> results;
     if (in_.peek() == '%') {
@@ -324,7 +235,7 @@ class Parser {
     parse_arguments(node);
     if (in_.take_if('{')) parse_attributes(node);
     node.location = std::string(in_.take_comment());
-    // Only now: an op cannot take its own result.
+    // Results are defined after the operands are read: an op cannot take its own result.
     for (const Result& result : results) {
       const ValueId id = program_.add_value(result.type, result.state);
       node.outputs.push_back(id);
@@ -396,47 +307,21 @@ class Parser {
     in_.take('}');
   }
 
-  // False if the op has no such attribute.
+  // False: the op has no such attribute.
   bool parse_attribute(Node& node, std::string_view key) {
     for (Attribute attribute : attributes_of(node.op)) {
       if (attribute_name(attribute) != key) continue;
-      parse_value_of(attribute, node.attributes);
+      visit_member_of(attribute, [&](auto member) { parse_into(node.attributes.*member); });
       return true;
     }
     return false;
   }
-  void parse_value_of(Attribute attribute, NodeAttributes& to) {
-    switch (attribute) {
-      case Attribute::dim:
-        to.dim = static_cast<int>(parse_number());
-        return;
-      case Attribute::begin:
-        to.begin = parse_size();
-        return;
-      case Attribute::length:
-      case Attribute::heads:
-        to.length = parse_size();
-        return;
-      case Attribute::epsilon:
-        to.epsilon = parse_float();
-        return;
-      case Attribute::scale:
-        to.scale = parse_float();
-        return;
-      case Attribute::sliding_window:
-        to.sliding_window = parse_number();
-        return;
-      case Attribute::dtype:
-        to.dtype = parse_dtype_name();
-        return;
-      case Attribute::ranks:
-        to.ranks = parse_number();
-        return;
-      case Attribute::group:
-        to.group = parse_group_number();
-        return;
-    }
-  }
+  void parse_into(SymInt& size) { size = parse_size(); }
+  void parse_into(float& number) { number = parse_float(); }
+  void parse_into(int& number) { number = static_cast<int>(parse_number()); }
+  void parse_into(int64_t& number) { number = parse_number(); }
+  void parse_into(DType& dtype) { dtype = parse_dtype_name(); }
+  void parse_into(uint32_t& group) { group = parse_group_number(); }
   DType parse_dtype_name() {
     in_.skip_spaces();
     const size_t position = in_.position();
@@ -479,7 +364,7 @@ class Parser {
     in_.take('}');
   }
 
-  Cursor in_;
+  TextCursor in_;
   std::span<const CustomOp* const> custom_ops_;
   Program program_;
   std::map<std::string, ValueId, std::less<>> values_;
@@ -494,7 +379,7 @@ ProgramSyntaxError::ProgramSyntaxError(size_t line, size_t column, const std::st
       column_(column) {}
 
 Program parse(std::string_view text, std::span<const CustomOp* const> custom_ops) {
-  return Parser(Cursor(text), custom_ops).parse();
+  return Parser(TextCursor(text), custom_ops).parse();
 }
 
 }  // namespace reprise::program

@@ -11,7 +11,7 @@
 namespace reprise::program {
 namespace {
 
-// One line per declaration and node. Works on any Program, also one that verify() refuses.
+// Prints one line per declaration and node. It prints any Program, even one that verify() refuses.
 class Printer {
  public:
   enum class Names : uint8_t { as_given, canonical };
@@ -48,7 +48,7 @@ class Printer {
   }
 
  private:
-  // The lines of the group's own program, two spaces further in.
+  // Prints the lines of the group's program, indented by two more spaces.
   void print_group(size_t index) {
     const std::string body = Printer(program_.groups[index], names_).print();
     std::string_view rest = std::string_view(body).substr(body.find('\n') + 1);
@@ -88,50 +88,32 @@ class Printer {
     return fmt::format("{}", fmt::join(names, ", "));
   }
 
-  // A version of a state has the state's type: its slot says more.
+  // A version of a state has the type of the state, so the text names the slot.
   [[nodiscard]] std::string result(ValueId id) const {
     const bool is_state = index_of(id) < program_.values.size() && program_.value(id).state;
     return fmt::format(
         "{}: {}", name(id), is_state ? fmt::format("s{}", *program_.value(id).state) : type(id));
   }
-  [[nodiscard]] static std::string attribute(const NodeAttributes& from, Attribute attribute) {
-    switch (attribute) {
-      case Attribute::dim:
-        return fmt::to_string(from.dim);
-      case Attribute::begin:
-        return from.begin.to_string();
-      case Attribute::length:
-      case Attribute::heads:
-        return from.length.to_string();
-      case Attribute::epsilon:
-        return fmt::to_string(from.epsilon);
-      case Attribute::scale:
-        return fmt::to_string(from.scale);
-      case Attribute::sliding_window:
-        return fmt::to_string(from.sliding_window);
-      case Attribute::dtype:
-        return std::string(short_name(from.dtype));
-      case Attribute::ranks:
-        return fmt::to_string(from.ranks);
-      case Attribute::group:
-        return fmt::format("g{}", from.group);
-    }
-    return "?";
-  }
+  [[nodiscard]] static std::string text_of(const SymInt& size) { return size.to_string(); }
+  [[nodiscard]] static std::string text_of(DType dtype) { return std::string(short_name(dtype)); }
+  [[nodiscard]] static std::string text_of(uint32_t group) { return fmt::format("g{}", group); }
+  [[nodiscard]] static std::string text_of(auto number) { return fmt::to_string(number); }
   [[nodiscard]] static std::string attributes(const Node& node) {
     std::vector<std::string> texts;
     for (Attribute key : attributes_of(node.op)) {
       if (key == Attribute::sliding_window && node.attributes.sliding_window == 0) continue;
-      texts.push_back(fmt::format("{}={}", attribute_name(key), attribute(node.attributes, key)));
+      texts.push_back(visit_member_of(key, [&](auto member) {
+        return fmt::format("{}={}", attribute_name(key), text_of(node.attributes.*member));
+      }));
     }
     return texts.empty() ? std::string() : fmt::format(" {{{}}}", fmt::join(texts, ", "));
   }
-  // An op of ours, or the user's with its namespace.
+  // The name of an op. A custom op's name has a namespace.
   [[nodiscard]] static std::string_view op_text(const Node& node) {
     const bool is_named = node.op == OpCode::custom && node.attributes.custom != nullptr;
     return is_named ? std::string_view(node.attributes.custom->name) : op_name(node.op);
   }
-  // On one line whatever it holds.
+  // A comment must stay on one line, so control characters become spaces.
   [[nodiscard]] static std::string comment(std::string_view location) {
     std::string text(location);
     std::replace_if(

@@ -16,15 +16,7 @@
 namespace reprise::program {
 namespace {
 
-struct OpAlias {
-  std::string_view name;
-  OpCode op;
-};
-// vLLM's names for what our ops do. Source: vLLM, vllm/config/compilation.py.
-constexpr std::array kAliases = {OpAlias{"vllm::unified_attention_with_output", OpCode::attention},
-                                 OpAlias{"vllm::unified_kv_cache_update", OpCode::kv_write}};
-
-// Nodes that run in one piece, views left out.
+// Nodes that run in one piece, without views.
 struct Group {
   bool is_splitting = false;
   std::vector<size_t> nodes;
@@ -45,7 +37,8 @@ std::vector<Group> group_nodes(const Program& program, const SplittingOps& split
   return groups;
 }
 
-// A graph of nothing but allocations would record nothing: they join the last capturable group.
+// A graph of allocations alone would record nothing, so such a group joins the last capturable
+// group.
 std::vector<Group> merge_allocations(const Program& program, std::vector<Group> groups) {
   std::vector<Group> merged;
   for (Group& group : groups) {
@@ -65,7 +58,7 @@ std::vector<Group> merge_allocations(const Program& program, std::vector<Group> 
   return merged;
 }
 
-// One piece while it is being cut out of the whole program.
+// Builds one piece from the whole program.
 class PieceBuilder {
  public:
   PieceBuilder(const Program& whole, std::span<const size_t> producers, const Group& group)
@@ -74,8 +67,8 @@ class PieceBuilder {
     for (size_t index : group.nodes) add_node(whole.nodes[index]);
   }
 
-  /// The value of the whole program inside the piece. Views are made again; what comes from
-  /// elsewhere becomes an input.
+  /// The piece's value for a value of the whole program. Views are made again in the piece. A value
+  /// that another piece computes becomes an input.
   ValueId local(ValueId id) {
     if (id == kNoValue) return kNoValue;
     if (const auto found = local_.find(id); found != local_.end()) return found->second;
@@ -98,7 +91,7 @@ class PieceBuilder {
     program_.outputs.push_back(local(id));
     outputs_.push_back(id);
   }
-  /// Values of the whole program that the piece takes and gives.
+  /// Values of the whole program that the piece reads, returns and computes.
   [[nodiscard]] const std::vector<ValueId>& inputs() const noexcept { return inputs_; }
   [[nodiscard]] const std::vector<ValueId>& outputs() const noexcept { return outputs_; }
   [[nodiscard]] const std::vector<ValueId>& defined() const noexcept { return defined_; }
@@ -111,7 +104,8 @@ class PieceBuilder {
     const size_t producer = producers_[index_of(id)];
     return producer < whole_.nodes.size() && is_view(whole_.nodes[producer].op);
   }
-  // The views that lead to `id`, innermost first. A loop: a text may hold any number of them.
+  // Adds the views that lead to `id`, innermost first. This is a loop and no recursion, because a
+  // text may have any number of views.
   void add_views(ValueId id) {
     std::vector<size_t> chain;
     while (is_result_of_view(id) && !local_.contains(id)) {
@@ -120,14 +114,14 @@ class PieceBuilder {
     }
     for (auto view = chain.rbegin(); view != chain.rend(); ++view) add_node(whole_.nodes[*view]);
   }
-  // States are passed by slot: the version a piece finds is the one the pieces before it left.
+  // States are passed by slot: a piece starts with the version that the pieces before it left.
   ValueId local_state(ValueId id) {
     const size_t whole_slot = *whole_.value(id).state;
     piece_.states.push_back(whole_slot);
     return local_[id] = program_.add_state(whole_.type(id));
   }
 
-  // The piece has copies of the groups that it uses.
+  // A piece has its own copies of the groups that it uses.
   uint32_t local_group(uint32_t whole_group) {
     const auto [found, is_new] =
         groups_.emplace(whole_group, static_cast<uint32_t>(program_.groups.size()));
@@ -158,7 +152,7 @@ class PieceBuilder {
   }
 
   const Program& whole_;
-  std::span<const size_t> producers_;  // node by value of the whole program
+  std::span<const size_t> producers_;  // by value of the whole program: the node that makes it
   Program program_;
   Piece piece_;
   std::map<ValueId, ValueId> local_;
@@ -176,8 +170,8 @@ std::vector<size_t> producers_of(const Program& program) {
   return producers;
 }
 
-// Each piece returns what later pieces or the caller need of it. A view that the caller gets is
-// made in the last piece, whatever it is: there, everything exists.
+// Each piece returns the values that later pieces or the caller need. The last piece makes the
+// views that the caller gets, because all values exist there.
 void add_outputs(const Program& whole,
                  std::span<const size_t> producers,
                  std::vector<PieceBuilder>& builders) {
@@ -201,7 +195,7 @@ void add_outputs(const Program& whole,
   }
 }
 
-// Gives every value that crosses a boundary its number.
+// Numbers the values that one piece hands to another.
 class Boundary {
  public:
   explicit Boundary(const Program& whole) {
@@ -237,8 +231,7 @@ bool SplittingOps::contains(const Node& node) const {
   if (node.op == OpCode::custom) {
     return std::find(custom.begin(), custom.end(), node.attributes.custom) != custom.end();
   }
-  // The fused form of attention is attention.
-  const OpCode op = node.op == OpCode::attention_quant ? OpCode::attention : node.op;
+  const OpCode op = definition_of(node.op).properties.splits_as.value_or(node.op);
   return std::find(codes.begin(), codes.end(), op) != codes.end();
 }
 
@@ -250,8 +243,9 @@ SplittingOps parse_splitting_ops(std::span<const std::string> splitting_ops,
     std::string_view name = entry;
     if (name.ends_with(kDefaultOverload)) name.remove_suffix(kDefaultOverload.size());
     std::optional<OpCode> op = parse_op_name(name);
-    for (const OpAlias& alias : kAliases) {
-      if (alias.name == name) op = alias.op;
+    for (OpCode other : all_ops()) {
+      const std::string_view vllm_name = definition_of(other).properties.vllm_name;
+      if (!vllm_name.empty() && vllm_name == name) op = other;
     }
     if (op && is_view(*op)) {
       throw InvalidArgument(

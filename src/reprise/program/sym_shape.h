@@ -14,7 +14,7 @@
 
 namespace reprise::program {
 
-/// Sizes that a program leaves open. Written T, R, L and B in its text.
+/// The open sizes of a program. Its text writes them as T, R, L and B.
 enum class Symbol : uint8_t {
   none,
   num_tokens,  // T: rows of the step, padding included
@@ -29,7 +29,7 @@ inline constexpr std::array kSymbols = {
 [[nodiscard]] std::string_view symbol_name(Symbol symbol) noexcept;
 [[nodiscard]] std::optional<Symbol> parse_symbol(std::string_view text) noexcept;
 
-/// What the symbols stand for in one run.
+/// The values of the symbols in one run.
 struct SymbolValues {
   int64_t num_tokens = 0;
   int64_t num_reqs = 0;
@@ -44,7 +44,7 @@ struct SymbolValues {
   friend bool operator==(const SymbolValues&, const SymbolValues&) = default;
 };
 
-/// constant + coefficient * symbol. A plain number has no symbol; a value.
+/// constant + coefficient * symbol. A plain number has no symbol. SymInt is a value type.
 class SymInt {
  public:
   constexpr SymInt() = default;
@@ -72,13 +72,13 @@ class SymInt {
   Symbol symbol_ = Symbol::none;
 };
 
-/// One size seen in several runs, each with its own values of the symbols.
+/// The size of one dimension in one run, and the values of the symbols in that run.
 struct SizeSample {
   int64_t size = 0;
   SymbolValues values;
 };
-/// The SymInt that explains every sample: a number if they agree, else affine in the first symbol
-/// that fits. Nothing if there is none.
+/// The SymInt that gives every sample: a number if all samples agree, else affine in the first
+/// symbol that fits. Nothing if no symbol fits.
 [[nodiscard]] std::optional<SymInt> fit(std::span<const SizeSample> samples);
 
 /// Up to four sizes, outermost first.
@@ -121,10 +121,10 @@ struct ValueType {
   friend bool operator==(const ValueType&, const ValueType&) = default;
 };
 
-/// The type as it is, nothing open.
+/// The type without open sizes.
 [[nodiscard]] ValueType constant_type(const TensorType& type);
 
-/// "bf16": the spelling of types in a program's text.
+/// "bf16": the name of an element type in a program's text.
 [[nodiscard]] std::string_view short_name(DType dtype) noexcept;
 [[nodiscard]] std::optional<DType> parse_short_name(std::string_view text) noexcept;
 

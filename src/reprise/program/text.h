@@ -22,14 +22,14 @@
 ///       keep %7, %8
 ///     }
 ///
-/// Groups stand first, each a program of its own: `group g0 { input ... return ... }`. A custom op
-/// stands under its own name, `namespace::op`.
+/// Groups come first; each is a program of its own: `group g0 { input ... return ... }`. A custom
+/// op appears under its own name, `namespace::op`.
 ///
-/// Inputs, parameters, states, results are numbered in order; `none` is an argument left out;
-/// `keep` names the last version of each state.
+/// Inputs, parameters, states and results are numbered in order. `none` is an operand that is left
+/// out. `keep` names the last version of each state.
 namespace reprise::program {
 
-/// The text is not a program.
+/// The text does not follow the grammar of programs.
 class ProgramSyntaxError : public InvalidArgument {
  public:
   ProgramSyntaxError(size_t line, size_t column, const std::string& message);
@@ -42,16 +42,16 @@ class ProgramSyntaxError : public InvalidArgument {
   size_t column_;
 };
 
-/// The same text for programs that differ only in how their values are numbered.
-/// print(parse(print(p))) == print(p).
+/// The text of a program. Programs that differ only in the numbers of their values have the same
+/// text. print(parse(print(p))) == print(p).
 [[nodiscard]] std::string print(const Program& program);
 
-/// print() without the names that mean nothing (inputs, locations): equal text is an equal program,
-/// which can share code.
+/// print() without names of inputs and without locations, which have no meaning. Programs with
+/// equal texts are equal and can share code.
 [[nodiscard]] std::string canonical_text(const Program& program);
 
-/// Reads what print() writes. The program is complete but not verified: see verify(). Custom ops
-/// are found by name among `custom_ops`, which must outlive the program.
+/// Reads the text that print() writes. The program is complete but not verified: see verify().
+/// Custom ops are found by name among `custom_ops`, which must outlive the program.
 /// \throws ProgramSyntaxError
 [[nodiscard]] Program parse(std::string_view text,
                             std::span<const CustomOp* const> custom_ops = {});

@@ -9,257 +9,28 @@
 #include <map>
 #include <utility>
 
+#include "reprise/program/trace_recording.h"
 #include "reprise/program/verify.h"
 #include "reprise/tensor/op.h"
-#include "reprise/tensor/view.h"
 
 namespace reprise::program {
 namespace {
 
 using Reason = TraceError::Reason;
 
-// No 0, no 1, nothing round: sizes that code has no reason to treat specially. No symbol is affine
-// in another over them, so every size has one explanation. The last two are smaller and larger than
-// any threshold that a model is likely to compare with.
+// Sizes that code has no reason to treat specially: not 0, not 1, no round numbers. No symbol is
+// affine in another symbol over these values, so every size has one explanation. The last two rows
+// are smaller and larger than any threshold that a model is likely to compare with.
 constexpr std::array kHints = {SymbolValues{7, 3, 2, 19},
                                SymbolValues{1031, 5, 3, 23},
                                SymbolValues{131, 11, 13, 31},
                                SymbolValues{2, 7, 29, 37},
                                SymbolValues{32771, 2, 5, 41}};
 
-// Traced tensors have no memory. Their address is a name: no pointer of a real process looks like
-// it, and touching it faults at once.
-constexpr uintptr_t kFirstAddress = uintptr_t{1} << 62;
-constexpr uintptr_t kAddressStep = uintptr_t{1} << 32;
-static_assert(sizeof(void*) == 8);
-
-struct Operand {
-  enum class Kind : uint8_t { none, input, result, parameter, state };
-  Kind kind = Kind::none;
-  size_t index = 0;  // of a result: of all results in order, new versions included
-
-  friend bool operator==(const Operand&, const Operand&) = default;
-};
-
-// One op as it was called.
-struct Record {
-  OpCall call;
-  std::vector<Operand> inputs;
-  std::vector<TensorType> types;  // of its results, without states
-  size_t first_result = 0;
-  std::string location;
-  std::string module_path;  // the last location there was
-};
-
-struct Recording {
-  std::vector<Record> records;
-  std::vector<Operand> outputs;
-  std::vector<Tensor> parameters;  // by slot
-};
-
-/// Records each call. One run of the function.
-class TracingExecutor final : public OpExecutor {
- public:
-  TracingExecutor(const TraceSignature& signature, const SymbolValues& hint)
-      : signature_(signature), hint_(hint) {
-    for (const TraceInput& input : signature.inputs) {
-      inputs_.push_back(fresh(input.type.evaluate(hint), {Operand::Kind::input, inputs_.size()}));
-    }
-    for (const TraceState& state : signature.states) state_versions_.push_back(state.tensor);
-  }
-
-  [[nodiscard]] std::span<const Tensor> inputs() const noexcept { return inputs_; }
-
-  void execute(const OpCall& call,
-               std::span<const Tensor> inputs,
-               std::span<Tensor> outputs) override {
-    Record record{.call = call, .first_result = num_results_};
-    code_ = call.code;
-    where_ = call.where;
-    for (const Tensor& input : inputs) record.inputs.push_back(operand_of(input, record.location));
-    if (!record.location.empty()) module_path_ = record.location;
-    record.module_path = module_path_;
-    check_effects(record);
-    std::array<TensorType, kMaxOpOutputs> types;
-    const size_t num_outputs = infer(call, inputs, types);
-    REPRISE_ASSERT(
-        outputs.size() == num_outputs, "{} has {} results", op_name(call.code), num_outputs);
-    record.types.assign(types.begin(), types.begin() + static_cast<std::ptrdiff_t>(num_outputs));
-    for (size_t i = 0; i < num_outputs; ++i) {
-      outputs[i] = fresh(types[i], {Operand::Kind::result, num_results_++});
-    }
-    if (is_view(call.code))
-      outputs[0] = with_strides_of_view(outputs[0], make_view(call, inputs[0]));
-    if (call.code == OpCode::empty) traced_of(outputs[0]).is_fresh_empty = true;
-    apply_effects(record, inputs);
-    recording_.records.push_back(std::move(record));
-  }
-
-  Recording finish(std::span<const Tensor> outputs) && {
-    for (const Tensor& output : outputs) {
-      const bool is_traced = output.defined() && &output.executor() == this;
-      if (!is_traced) {
-        throw TraceError(
-            Reason::output, std::nullopt, "", "returns a tensor that none of its ops computed");
-      }
-      recording_.outputs.push_back(traced_of(output).operand);
-    }
-    return std::move(recording_);
-  }
-
- private:
-  struct Traced {
-    TensorType type;
-    Shape strides;
-    Operand operand;  // what the tensor means now
-    bool is_fresh_empty = false;
-  };
-
-  [[noreturn]] void fail(Reason reason, const std::string& message) const {
-    throw TraceError(reason,
-                     recording_.records.size(),
-                     module_path_,
-                     fmt::format("{}: {}", op_name(code_), message),
-                     where_);
-  }
-
-  Tensor fresh(const TensorType& type, Operand operand) {
-    const uintptr_t address = kFirstAddress + traced_.size() * kAddressStep;
-    traced_.push_back({.type = type, .strides = type.shape.dense_strides(), .operand = operand});
-    return Tensor::borrow(type, reinterpret_cast<void*>(address), *this);
-  }
-  Tensor with_strides_of_view(const Tensor& dense, const Tensor& view) {
-    traced_of(dense).strides = view.strides();
-    return dense.with_layout(view.shape(), view.strides(), 0);
-  }
-  Traced& traced_of(const Tensor& tensor) {
-    const uintptr_t offset = reinterpret_cast<uintptr_t>(tensor.data()) - kFirstAddress;
-    const size_t index = offset / kAddressStep;
-    if (offset % kAddressStep != 0 || index >= traced_.size() ||
-        traced_[index].type != tensor.type() || traced_[index].strides != tensor.strides()) {
-      fail(Reason::foreign_view, "an argument was made from a traced tensor without an op");
-    }
-    return traced_[index];
-  }
-
-  Operand operand_of(const Tensor& tensor, std::string& location) {
-    if (!tensor.defined()) return {};
-    if (&tensor.executor() == this) {
-      Traced& traced = traced_of(tensor);
-      // Memory that attention may overwrite must not be used for anything before.
-      const bool is_attention_out = code_ == OpCode::attention && traced.is_fresh_empty;
-      if (!is_attention_out) traced.is_fresh_empty = false;
-      return traced.operand;
-    }
-    for (size_t slot = 0; slot < state_versions_.size(); ++slot) {
-      if (tensor.data() == state_versions_[slot].data()) return state_operand(tensor, slot);
-    }
-    return parameter_operand(tensor, location);
-  }
-  Operand state_operand(const Tensor& tensor, size_t slot) const {
-    if (tensor.type() != state_versions_[slot].type()) {
-      fail(Reason::foreign_view,
-           fmt::format("state s{} is used as {}", slot, tensor.type().to_string()));
-    }
-    return {Operand::Kind::state, slot};
-  }
-  Operand parameter_operand(const Tensor& tensor, std::string& location) {
-    if (signature_.name_of_parameter && location.empty()) {
-      location = signature_.name_of_parameter(tensor);
-      // The module that has the parameter; a table that all modules share is in none.
-      const size_t leaf = location.rfind('.');
-      location.resize(leaf == std::string::npos ? 0 : leaf);
-    }
-    std::vector<Tensor>& parameters = recording_.parameters;
-    for (size_t slot = 0; slot < parameters.size(); ++slot) {
-      if (parameters[slot].data() == tensor.data() && parameters[slot].type() == tensor.type()) {
-        return {Operand::Kind::parameter, slot};
-      }
-    }
-    if (!is_parameter(tensor)) {
-      fail(Reason::undeclared_memory,
-           fmt::format("reads {}, which is no input, parameter or state",
-                       tensor.type().to_string()));
-    }
-    parameters.push_back(tensor);
-    return {Operand::Kind::parameter, parameters.size() - 1};
-  }
-  [[nodiscard]] bool is_parameter(const Tensor& tensor) const {
-    const auto begin = reinterpret_cast<uintptr_t>(tensor.data());
-    const uintptr_t end = begin + tensor.type().bytes();
-    return tensor.is_dense() && std::any_of(signature_.parameter_memory.begin(),
-                                            signature_.parameter_memory.end(),
-                                            [&](const device::BufferView& memory) {
-                                              const auto first =
-                                                  reinterpret_cast<uintptr_t>(memory.data);
-                                              return begin >= first && end <= first + memory.bytes;
-                                            });
-  }
-
-  // Only declared state is state, only a fresh `empty` is overwritten.
-  void check_effects(const Record& record) const {
-    const OpSignature signature = signature_of(record.call);
-    for (size_t i = 0; i < record.inputs.size(); ++i) {
-      const bool wants_state =
-          std::find(signature.states.begin(), signature.states.end(), i) != signature.states.end();
-      const bool is_state = record.inputs[i].kind == Operand::Kind::state;
-      if (wants_state && !is_state) {
-        fail(Reason::undeclared_state,
-             fmt::format("argument {} must be declared state of the trace", i));
-      }
-      if (is_state && !wants_state) {
-        fail(Reason::undeclared_state,
-             fmt::format("argument {} is state, which only attention reads", i));
-      }
-    }
-  }
-
-  size_t infer(const OpCall& call,
-               std::span<const Tensor> inputs,
-               std::span<TensorType> types) const {
-    try {
-      return infer_output_types(call, inputs, types);
-    } catch (const ShapeError& error) {
-      throw TraceError(Reason::shape,
-                       recording_.records.size(),
-                       module_path_,
-                       fmt::format("{} (with {})", error.what(), hint_.to_string()),
-                       where_);
-    }
-  }
-
-  // Results that are what an argument has become: the argument means them from now on.
-  void apply_effects(const Record& record, std::span<const Tensor> inputs) {
-    const OpSignature signature = signature_of(record.call);
-    if (signature.writes_states) num_results_ += signature.states.size();
-    if (!signature.out_buffer) return;
-    const Tensor& out = inputs[*signature.out_buffer];
-    const bool is_traced = out.defined() && &out.executor() == this;
-    if (!is_traced || !traced_of(out).is_fresh_empty) {
-      fail(Reason::undeclared_state,
-           "writes to a tensor that is not declared state; only the untouched result of empty_like "
-           "can be overwritten");
-    }
-    traced_of(out).is_fresh_empty = false;
-    traced_of(out).operand = {Operand::Kind::result, num_results_++};
-  }
-
-  const TraceSignature& signature_;
-  SymbolValues hint_;
-  std::vector<Tensor> inputs_;
-  std::vector<Tensor> state_versions_;
-  std::vector<Traced> traced_;  // by address
-  Recording recording_;
-  size_t num_results_ = 0;
-  std::string module_path_;
-  OpCode code_ = OpCode::empty;
-  std::source_location where_;
-};
-
-// One program out of recordings that differ in sizes only.
+// Makes one program from recordings that differ only in sizes.
 class Merger {
  public:
-  Merger(const TraceSignature& signature, std::span<const Recording> recordings)
+  Merger(const TraceSignature& signature, std::span<const TraceRecording> recordings)
       : signature_(signature), recordings_(recordings) {}
 
   TracedProgram merge() {
@@ -274,11 +45,11 @@ class Merger {
       states.push_back(state.tensor);
     }
     size_t num_records = recordings_[0].records.size();
-    for (const Recording& other : recordings_)
+    for (const TraceRecording& other : recordings_)
       num_records = std::min(num_records, other.records.size());
     for (size_t i = 0; i < num_records; ++i) add_node(i);
     require_equal_ends(num_records);
-    for (const Operand& output : recordings_[0].outputs)
+    for (const TracedOperand& output : recordings_[0].outputs)
       program_.outputs.push_back(value_of(output));
     return {.program = std::move(program_),
             .slots = {.parameters = recordings_[0].parameters, .states = std::move(states)}};
@@ -324,9 +95,9 @@ class Merger {
   }
 
   void require_equal_structure(size_t index) const {
-    const Record& first = recordings_[0].records[index];
+    const TracedCall& first = recordings_[0].records[index];
     for (size_t run = 1; run < recordings_.size(); ++run) {
-      const Record& other = recordings_[run].records[index];
+      const TracedCall& other = recordings_[run].records[index];
       if (other.call.code != first.call.code) {
         fail_branch(index,
                     run,
@@ -340,7 +111,7 @@ class Merger {
       }
       const OpAttributes& a = first.call.attributes;
       const OpAttributes& b = other.call.attributes;
-      // Bits, so that not-a-number equals itself here and is verify()'s to refuse.
+      // Bits are compared, so that a NaN equals itself; verify() refuses it later.
       const auto bits = [](float value) { return std::bit_cast<uint32_t>(value); };
       if (bits(a.epsilon) != bits(b.epsilon) || a.dim != b.dim || bits(a.scale) != bits(b.scale) ||
           a.sliding_window != b.sliding_window || a.ranks != b.ranks ||
@@ -385,24 +156,24 @@ class Merger {
     }
     for (int dim = 0; dim < first.shape.rank(); ++dim) {
       type.shape.push_back(
-          fit_size(index, fmt::format("size {} of the result", dim), [&](const Record& record) {
+          fit_size(index, fmt::format("size {} of the result", dim), [&](const TracedCall& record) {
             return record.types[result].shape[dim];
           }));
     }
     return type;
   }
 
-  ValueId value_of(const Operand& operand) const {
+  ValueId value_of(const TracedOperand& operand) const {
     switch (operand.kind) {
-      case Operand::Kind::none:
+      case TracedOperand::Kind::none:
         return kNoValue;
-      case Operand::Kind::input:
+      case TracedOperand::Kind::input:
         return program_.inputs[operand.index].value;
-      case Operand::Kind::result:
+      case TracedOperand::Kind::result:
         return results_.at(operand.index);
-      case Operand::Kind::parameter:
+      case TracedOperand::Kind::parameter:
         return program_.parameters[operand.index];
-      case Operand::Kind::state:
+      case TracedOperand::Kind::state:
         return program_.final_states[operand.index];  // the version after the ops so far
     }
     return kNoValue;
@@ -410,15 +181,16 @@ class Merger {
 
   void add_node(size_t index) {
     require_equal_structure(index);
-    const Record& record = recordings_[0].records[index];
+    const TracedCall& record = recordings_[0].records[index];
     const OpAttributes& attributes = record.call.attributes;
     Node node{.op = record.call.code, .location = record.location};
     node.attributes = {
         .epsilon = attributes.epsilon,
         .dim = attributes.dim,
-        .begin = fit_size(index, "begin", [](const Record& r) { return r.call.attributes.begin; }),
+        .begin =
+            fit_size(index, "begin", [](const TracedCall& r) { return r.call.attributes.begin; }),
         .length =
-            fit_size(index, "length", [](const Record& r) { return r.call.attributes.length; }),
+            fit_size(index, "length", [](const TracedCall& r) { return r.call.attributes.length; }),
         .scale = attributes.scale,
         .sliding_window = attributes.sliding_window,
         .ranks = attributes.ranks,
@@ -427,7 +199,7 @@ class Merger {
     if (std::find(keys.begin(), keys.end(), Attribute::dtype) != keys.end()) {
       node.attributes.dtype = attributes.type.dtype;
     }
-    for (const Operand& input : record.inputs) node.inputs.push_back(value_of(input));
+    for (const TracedOperand& input : record.inputs) node.inputs.push_back(value_of(input));
     for (size_t i = 0; i < record.types.size(); ++i) {
       node.outputs.push_back(program_.add_value(fit_type(index, i)));
     }
@@ -445,7 +217,7 @@ class Merger {
   }
 
   const TraceSignature& signature_;
-  std::span<const Recording> recordings_;
+  std::span<const TraceRecording> recordings_;
   Program program_;
   std::vector<ValueId> results_;  // all results in order
 };
@@ -454,7 +226,7 @@ class Merger {
 
 namespace {
 
-// " at llama.cpp:91": the file without its folder, which is that of whoever built this.
+// " at llama.cpp:91": the file without its folder, which depends on the machine of the build.
 std::string line_text(const std::source_location& where) {
   if (where.line() == 0) return {};
   std::string_view file = where.file_name();
@@ -482,7 +254,7 @@ TraceError::TraceError(Reason reason,
       where_(where) {}
 
 TracedProgram trace(const TraceSignature& signature, const TracedFunction& function) {
-  std::vector<Recording> recordings;
+  std::vector<TraceRecording> recordings;
   for (const SymbolValues& hint : kHints) {
     TracingExecutor executor(signature, hint);
     const std::vector<Tensor> outputs = function(executor.inputs());

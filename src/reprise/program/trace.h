@@ -20,8 +20,8 @@ struct TraceInput {
   ValueType type;
 };
 
-/// Memory that the function may write to, and its type in the program: with an open size where
-/// that differs from machine to machine.
+/// Memory that the function may write to, and its type in the program. The type has an open size
+/// where the size differs between machines.
 struct TraceState {
   TraceState(Tensor state)
       : tensor(std::move(state)), type(constant_type(tensor.type())) {}  // NOLINT
@@ -31,20 +31,21 @@ struct TraceState {
   ValueType type;
 };
 
-/// What a traced function may touch besides the results of its own ops.
+/// The memory that a traced function may use besides the results of its own ops.
 struct TraceSignature {
   std::vector<TraceInput> inputs;
   /// Memory that the function may write to (KV caches); slots are numbered in this order.
   std::vector<TraceState> states;
-  /// Memory that never changes (weights). Reading anything else is an error: it would be fixed in
-  /// the program at today's address.
+  /// Memory that never changes (weights). Reading any other memory is an error: the program would
+  /// keep an address that is valid only now.
   std::vector<device::BufferView> parameter_memory;
-  /// Name of a parameter, such as "model.layers.0.mlp.down_proj.weight": its module tells people
-  /// where in the model an op is. May be empty.
+  /// Name of a parameter, such as "model.layers.0.mlp.down_proj.weight". Messages name its module
+  /// as the place of an op in the model. May be empty.
   std::function<std::string(const Tensor&)> name_of_parameter;
 };
 
-/// A model's forward: inputs in the order of the signature, results returned. Called several times.
+/// A model's forward. It takes the inputs in the order of the signature, returns the results, and
+/// is called several times.
 using TracedFunction = std::function<std::vector<Tensor>(std::span<const Tensor> inputs)>;
 
 struct TracedProgram {
@@ -52,18 +53,19 @@ struct TracedProgram {
   SlotTensors slots;  // borrowed memory: the caller's weights and caches
 };
 
-/// The function does something that a program cannot say. Where: the op as counted from the start
-/// of the function, the line of code that asked for it, and the last module that was named before.
+/// The function does something that a program cannot express. The error has the number of the op,
+/// counted from the start of the function, the line of code that called it, and the last module
+/// before it.
 class TraceError : public Error {
  public:
   enum class Reason : uint8_t {
     baked_number,       // a size is neither constant nor affine in T, R or L
-    branch,             // other ops for other sizes: the function looked at a size
+    branch,             // other ops for other sizes: the function decided by a size
     shape,              // arguments do not fit each other (for some sizes)
     undeclared_state,   // writes to memory that is not declared state
     undeclared_memory,  // reads memory that is no input, parameter or state
     foreign_view,       // a traced tensor was changed without an op
-    output,             // returns something that no op of it computed
+    output,             // returns a tensor that none of its ops computed
   };
 
   TraceError(Reason reason,
@@ -73,10 +75,10 @@ class TraceError : public Error {
              std::source_location where = {});
 
   [[nodiscard]] Reason reason() const noexcept { return reason_; }
-  /// Nothing where the function as a whole is meant.
+  /// Nothing: the error concerns the whole function.
   [[nodiscard]] std::optional<size_t> op_index() const noexcept { return op_index_; }
   [[nodiscard]] const std::string& module_path() const noexcept { return module_path_; }
-  /// Line 0: none is known.
+  /// Line 0: no line is known.
   [[nodiscard]] const std::source_location& where() const noexcept { return where_; }
 
  private:
@@ -86,12 +88,13 @@ class TraceError : public Error {
   std::source_location where_;
 };
 
-/// Records what `function` does, for any number of tokens, requests and logits. It runs five times
-/// with tensors without memory, each time with other sizes; two runs decide every size of the
-/// program, the others confirm it. Nothing is launched. See docs/adr/0008.
+/// Records the ops of `function` as a program for any number of tokens, requests and logits. The
+/// function runs five times, each time with other sizes, on tensors that have no memory. Two runs
+/// decide every size of the program, and the other runs confirm it. Nothing is launched. See
+/// docs/adr/0008.
 ///
-/// Parameters are found by address as ops use them. An op runs through the executor of its first
-/// argument, so that argument has to be an activation.
+/// The trace finds parameters by address when ops use them. An op runs through the executor of its
+/// first operand, so that operand must be an activation.
 /// \throws TraceError, and what the function throws
 [[nodiscard]] TracedProgram trace(const TraceSignature& signature, const TracedFunction& function);
 

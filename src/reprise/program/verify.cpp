@@ -14,16 +14,17 @@
 namespace reprise::program {
 namespace {
 
-// Sizes are affine and type rules compare sums and products of them, so agreement at a few points
-// that lie on no common line is agreement everywhere. The ones show what fits no small batch.
+// Sizes are affine, and type rules compare sums and products of sizes. Sizes that agree at a few
+// points that lie on no common line therefore agree everywhere. The last point finds programs that
+// do not fit a batch of one.
 constexpr std::array kPoints = {SymbolValues{7, 3, 2, 19},
                                 SymbolValues{1031, 5, 3, 23},
                                 SymbolValues{131, 11, 13, 31},
                                 SymbolValues{1, 1, 1, 1}};
-// Far above any tensor, far below what overflows.
+// Far above any tensor, and too small to overflow.
 constexpr int64_t kMaxElements = int64_t{1} << 48;
 
-/// Tensors need an executor to be defined; nobody asks this one for anything.
+/// Tensors need an executor to be defined. This one runs nothing.
 class NoExecutor final : public OpExecutor {
  public:
   void execute(const OpCall& call, std::span<const Tensor>, std::span<Tensor>) override {
@@ -31,7 +32,7 @@ class NoExecutor final : public OpExecutor {
   }
 };
 
-// Types alone, at one point.
+// Checks types at one point.
 class TypeChecker {
  public:
   TypeChecker(const Program& program, const SymbolValues& point)
@@ -58,7 +59,7 @@ class TypeChecker {
     return std::nullopt;
   }
 
-  // \pre the operands' and results' ids are good
+  // \pre the ids of operands and results exist
   std::optional<std::string> check_node(const Node& node) {
     const OpCall call = call_of(program_, node, point_);
     std::vector<Tensor> inputs;
@@ -69,7 +70,7 @@ class TypeChecker {
     if (node.op == OpCode::row_group) return check_group(node);
     try {
       num_results = infer_output_types(call, inputs, types);
-    } catch (const Error& error) {  // of ours a ShapeError, of a custom op's rule any
+    } catch (const Error& error) {  // a ShapeError, or any Error of a custom op's rule
       return fmt::format("{} with {}", error.what(), point_.to_string());
     }
     for (size_t i = 0; i < num_results; ++i) {
@@ -87,7 +88,7 @@ class TypeChecker {
   }
 
  private:
-  // What goes in and out has the types that the group declares.
+  // Operands and results must have the types that the group declares.
   std::optional<std::string> check_group(const Node& node) {
     const Program& group = program_.groups[node.attributes.group];
     for (size_t i = 0; i < node.inputs.size(); ++i) {
@@ -110,7 +111,7 @@ class TypeChecker {
   void define(ValueId id) {
     tensors_[index_of(id)] = Tensor::borrow(program_.type(id).evaluate(point_), nullptr, executor_);
   }
-  // Results that are what an operand has become.
+  // A result that is an operand after a write must have the operand's type.
   std::optional<std::string> check_effects(const Node& node) {
     const OpSignature signature = signature_of(program_, node);
     std::vector<size_t> operands;
@@ -192,7 +193,8 @@ class Verifier {
       if (input.is_buffer) return "a group overwrites nothing";
     }
     for (const Node& node : group.nodes) {
-      if (!is_row_wise(node.op)) return fmt::format("{} is not row-wise", op_name(node.op));
+      if (!definition_of(node.op).properties.is_row_wise)
+        return fmt::format("{} is not row-wise", op_name(node.op));
       if (node.op == OpCode::slice && node.attributes.dim == 0) return "slices rows";
     }
     if (auto violation = verify(group)) return violation;
@@ -200,7 +202,7 @@ class Verifier {
     for (const Node& node : group.nodes) {
       if (!is_view(node.op)) results.insert(node.outputs.begin(), node.outputs.end());
     }
-    // Each gets memory of its own.
+    // Each output gets memory of its own.
     for (ValueId output : group.outputs) {
       if (results.erase(output) == 0) return "returns a view, an input, or one value twice";
     }
@@ -264,49 +266,19 @@ class Verifier {
     return check_results(node, signature);
   }
 
-  // What an op does not read would get lost on paper, and must not make equal programs different.
+  // An attribute that the op does not read would be lost in the text, and would make equal programs
+  // different.
   static std::optional<std::string> check_attributes(const Node& node) {
     const NodeAttributes& has = node.attributes;
     NodeAttributes reads;
     reads.custom = node.op == OpCode::custom ? has.custom : nullptr;
-    for (Attribute attribute : attributes_of(node.op)) keep(attribute, has, reads);
+    for (Attribute attribute : attributes_of(node.op)) {
+      visit_member_of(attribute, [&](auto member) { reads.*member = has.*member; });
+    }
     if (!std::isfinite(has.epsilon) || !std::isfinite(has.scale))
       return "an attribute is not finite";
     if (reads != has) return "has an attribute that it does not read";
     return std::nullopt;
-  }
-
-  static void keep(Attribute attribute, const NodeAttributes& from, NodeAttributes& to) {
-    switch (attribute) {
-      case Attribute::dim:
-        to.dim = from.dim;
-        return;
-      case Attribute::begin:
-        to.begin = from.begin;
-        return;
-      case Attribute::length:
-      case Attribute::heads:
-        to.length = from.length;
-        return;
-      case Attribute::epsilon:
-        to.epsilon = from.epsilon;
-        return;
-      case Attribute::scale:
-        to.scale = from.scale;
-        return;
-      case Attribute::sliding_window:
-        to.sliding_window = from.sliding_window;
-        return;
-      case Attribute::dtype:
-        to.dtype = from.dtype;
-        return;
-      case Attribute::ranks:
-        to.ranks = from.ranks;
-        return;
-      case Attribute::group:
-        to.group = from.group;
-        return;
-    }
   }
 
   std::optional<std::string> check_operand(const Node& node,

@@ -116,7 +116,7 @@ TEST(Verify, refuses_types_that_the_op_does_not_give) {
   EXPECT_THAT(
       violation_of(
           "input %x: f32[T, 8]\ninput %y: f32[R, 8]\n%0: f32[T, 8] = add(%x, %y)\nreturn %0\n"),
-      HasSubstr("both must have the same type with T=7, R=3, L=2"));
+      HasSubstr("wrong shape of b with T=7, R=3, L=2"));
 }
 
 TEST(Verify, refuses_what_fits_only_some_sizes) {

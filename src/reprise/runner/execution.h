@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "reprise/device/device.h"
-#include "reprise/kernels/eager_executor.h"
+#include "reprise/kernels/cpu_executor.h"
 
 namespace reprise::engine {
 
@@ -15,7 +15,7 @@ namespace reprise::engine {
 /// replay must not be given memory that a recorded piece still reads.
 class Execution {
  public:
-  using MakeExecutor = std::function<std::unique_ptr<kernels::EagerExecutor>(
+  using MakeExecutor = std::function<std::unique_ptr<kernels::DeviceExecutor>(
       device::Stream& stream, device::MemoryPool& pool)>;
 
   /// `device` must outlive this; `make_executor` is called once.
@@ -28,21 +28,21 @@ class Execution {
   /// On a device that runs the CPU's kernels.
   Execution(device::Device& device, const kernels::KernelTable& kernels)
       : Execution(device, [&kernels](device::Stream& stream, device::MemoryPool& pool) {
-          return std::make_unique<kernels::EagerExecutor>(stream, pool, kernels);
+          return std::make_unique<kernels::CpuExecutor>(stream, pool, kernels);
         }) {}
 
   [[nodiscard]] device::Device& device() noexcept { return *device_; }
   [[nodiscard]] device::Stream& stream() noexcept { return *stream_; }
   [[nodiscard]] device::MemoryPool& eager_pool() noexcept { return *eager_pool_; }
   [[nodiscard]] device::MemoryPool& graph_pool() noexcept { return *graph_pool_; }
-  [[nodiscard]] kernels::EagerExecutor& executor() noexcept { return *executor_; }
+  [[nodiscard]] kernels::DeviceExecutor& executor() noexcept { return *executor_; }
 
  private:
   device::Device* device_;
   std::unique_ptr<device::Stream> stream_;
   std::unique_ptr<device::MemoryPool> eager_pool_;
   std::unique_ptr<device::MemoryPool> graph_pool_;
-  std::unique_ptr<kernels::EagerExecutor> executor_;
+  std::unique_ptr<kernels::DeviceExecutor> executor_;
 };
 
 }  // namespace reprise::engine

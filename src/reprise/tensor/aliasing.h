@@ -6,12 +6,13 @@
 
 namespace reprise {
 
-/// Whether result `result` of an op may be given the memory of operand `operand`, for an operand
-/// that nobody reads afterwards: with the bits that it has in memory of its own. The two then lie
-/// exactly on each other, both dense and of one type; parts that overlap are never allowed, nor are
-/// two results in one place. A tensor that is several operands at once needs a yes for each.
+/// Whether result `result` of an op may lie in the memory of operand `operand` ("over" in the op's
+/// signature, op_list.inl). The result then has the same bits as in memory of its own, provided
+/// that nothing reads the operand after this op. The two lie exactly on each other: both are dense
+/// and of one type. Parts that overlap are never allowed, and two results never share memory. A
+/// tensor that is several operands at once needs a yes for each of them.
 ///
-/// A promise that the kernels of every device keep; false where there is none.
+/// The kernels of every device keep this promise.
 [[nodiscard]] bool can_alias(OpCode code, size_t operand, size_t result) noexcept;
 
 }  // namespace reprise

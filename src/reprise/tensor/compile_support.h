@@ -6,20 +6,20 @@
 
 namespace reprise {
 
-/// What a model says about being compiled; the defaults are what nearly every model wants, so that
-/// one line opts it in. Source: vLLM's @support_torch_compile(dynamic_arg_dims, enable_if) and its
+/// How a model may be compiled. The defaults suit nearly every model, so one line opts a model in.
+/// Source: vLLM's @support_torch_compile(dynamic_arg_dims, enable_if) and its
 /// do_not_compile.
 struct CompileSupport {
-  /// A dimension of an argument that differs from call to call.
+  /// A dimension of an argument whose size differs between calls.
   struct DynamicDim {
     std::string argument;
     int dim = 0;
   };
-  /// Nothing: dimension 0 of every tensor argument, which is its rows.
+  /// Empty: dimension 0 of every tensor argument, which counts its rows.
   std::vector<DynamicDim> dynamic_arg_dims;
-  /// Asked once, before the model would be traced; empty = yes.
+  /// Called once, before the model is traced. Empty means yes.
   std::function<bool()> enable_if;
-  /// The model's own code runs at every level, directly.
+  /// The model is never compiled: its own code runs at every level.
   bool do_not_compile = false;
 
   [[nodiscard]] bool is_enabled() const { return !do_not_compile && (!enable_if || enable_if()); }

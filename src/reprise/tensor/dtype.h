@@ -38,11 +38,11 @@ enum class DType : uint8_t {
   return 0;
 }
 
-/// The field's spelling: "float32", "bfloat16", "float16", "float8_e4m3fn", "int8", "uint8",
-/// "int32", "int64".
+/// The usual name of an element type: "float32", "bfloat16", "float16", "float8_e4m3fn", "int8",
+/// "uint8", "int32", "int64".
 [[nodiscard]] std::string_view dtype_name(DType dtype) noexcept;
 
-/// Reads the spellings of config.json and of --dtype ("bfloat16", "bf16", "half", "float", ...).
+/// Reads the names that config.json and --dtype use ("bfloat16", "bf16", "half", "float", ...).
 [[nodiscard]] std::optional<DType> parse_dtype(std::string_view text) noexcept;
 
 }  // namespace reprise

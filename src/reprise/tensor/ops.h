@@ -1,86 +1,104 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <source_location>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "reprise/tensor/custom_op.h"
+#include "reprise/tensor/op_table.h"
 #include "reprise/tensor/tensor.h"
 
-/// The operations models are written in. Each runs through the executor of its first argument: it
-/// launches kernels, or records a program. All of them are functional (results are new tensors)
-/// except kv_write and attention, which write into memory they are given.
+/// The operations that models are written in: for each row of op_list.inl a function of its name.
+/// It takes the operands in the order of the row's signature, then the attributes, and returns the
+/// results: ops::rms_norm(x, weight, epsilon). The last operand may be left out where it is
+/// optional.
 ///
-/// \throws ShapeError when arguments do not fit, device::DeviceError from the device.
+/// An op runs through the executor of its first operand: the executor launches kernels, or records
+/// a program. Results are new tensors. Only ops with `state!` or `buffer` operands write to memory
+/// that they are given.
+///
+/// \throws ShapeError when operands do not fit, device::DeviceError from the device
 namespace reprise::ops {
 
-/// Where the model asks for an op: what a refused trace points at. Never given by hand.
+/// The line of the model that calls an op. Messages of a refused trace name it. Models never pass
+/// it.
 using Where = std::source_location;
 
-/// Memory for a result of the same type as `like`.
-[[nodiscard]] Tensor empty_like(const Tensor& like, Where where = Where::current());
+namespace detail {
 
-/// View of `length` entries of dimension `dim` from `begin`.
-[[nodiscard]] Tensor slice(
-    const Tensor& x, int dim, int64_t begin, int64_t length, Where where = Where::current());
-/// View [num_tokens, heads * head_dim] -> [num_tokens, heads, head_dim].
-[[nodiscard]] Tensor unflatten(const Tensor& x, int64_t heads, Where where = Where::current());
-/// View [num_tokens, heads, head_dim] -> [num_tokens, heads * head_dim].
-[[nodiscard]] Tensor flatten(const Tensor& x, Where where = Where::current());
+template <size_t>
+using TensorArgument = const Tensor&;
 
-/// Row ids[t] of the table. Ids must be inside the table.
-[[nodiscard]] Tensor embedding(const Tensor& ids,    // int32[num_tokens]
-                               const Tensor& table,  // [vocab_size, hidden_size]
-                               Where where = Where::current());
-/// x / sqrt(mean(x^2) + epsilon) * weight over the last dimension, accumulated in float32.
-[[nodiscard]] Tensor rms_norm(const Tensor& x,
-                              const Tensor& weight,
-                              float epsilon,
-                              Where where = Where::current());
-[[nodiscard]] Tensor add(const Tensor& a, const Tensor& b, Where where = Where::current());
-/// The norm of residual + x, and that sum: the bits of rms_norm(add(residual, x)) and add(residual,
-/// x).
-[[nodiscard]] std::pair<Tensor, Tensor> fused_add_rms_norm(const Tensor& x,
-                                                           const Tensor& residual,
-                                                           const Tensor& weight,
-                                                           float epsilon,
-                                                           Where where = Where::current());
-/// silu(gate) * up, where x is [num_tokens, gate | up].
-[[nodiscard]] Tensor silu_and_mul(const Tensor& x, Where where = Where::current());
-[[nodiscard]] Tensor gather_rows(const Tensor& x,        // [num_tokens, hidden_size]
-                                 const Tensor& indices,  // int32[num_rows], inside x
-                                 Where where = Where::current());
+template <Attribute kAttribute>
+constexpr auto& field_of(OpAttributes& attributes) {
+  if constexpr (kAttribute == Attribute::dim) return attributes.dim;
+  if constexpr (kAttribute == Attribute::begin) return attributes.begin;
+  if constexpr (kAttribute == Attribute::length) return attributes.length;
+  if constexpr (kAttribute == Attribute::heads) return attributes.length;
+  if constexpr (kAttribute == Attribute::epsilon) return attributes.epsilon;
+  if constexpr (kAttribute == Attribute::scale) return attributes.scale;
+  if constexpr (kAttribute == Attribute::sliding_window) return attributes.sliding_window;
+  if constexpr (kAttribute == Attribute::dtype) return attributes.type.dtype;
+  if constexpr (kAttribute == Attribute::ranks) return attributes.ranks;
+  if constexpr (kAttribute == Attribute::group) return attributes.row_group;
+}
+template <Attribute kAttribute>
+using AttributeArgument =
+    std::remove_reference_t<decltype(field_of<kAttribute>(std::declval<OpAttributes&>()))>;
 
-/// x @ weight^T + bias, accumulated in float32; an undefined bias is none.
-[[nodiscard]] Tensor linear(const Tensor& x,          // [num_tokens, in_features]
-                            const Tensor& weight,     // [out_features, in_features]
-                            const Tensor& bias = {},  // [out_features]
-                            Where where = Where::current());
-/// Float32 logits. Only rows below num_rows[0] are computed: the count is read on the device when
-/// the work runs, so one graph serves any number of sampled rows up to its size.
-[[nodiscard]] Tensor lm_head(const Tensor& x,         // [max_rows, hidden_size]
-                             const Tensor& weight,    // [vocab_size, hidden_size]
-                             const Tensor& num_rows,  // int32[1]
-                             Where where = Where::current());
+template <OpCode kOp, typename Operands, typename Attributes>
+class Caller;
 
-/// Rotary embedding of queries and keys (halves rotated against each other, as Hugging Face's
-/// Llama does it). cos_sin holds head_dim/2 cosines, then head_dim/2 sines, per position.
-[[nodiscard]] std::pair<Tensor, Tensor> rope(
-    const Tensor& q,          // [num_tokens, heads, head_dim]
-    const Tensor& k,          // [num_tokens, kv_heads, head_dim]
-    const Tensor& positions,  // int32[num_tokens]
-    const Tensor& cos_sin,    // float32[max_position, head_dim]
-    Where where = Where::current());
-/// Writes token t's key and value to slot slot_mapping[t] = block * block_size + offset of the
-/// caches; a negative slot writes nothing.
-void kv_write(const Tensor& k,             // [num_tokens, kv_heads, head_dim]
-              const Tensor& v,             // like k
-              const Tensor& key_cache,     // [num_blocks, kv_heads, block_size, head_dim]
-              const Tensor& value_cache,   // like key_cache
-              const Tensor& slot_mapping,  // int32[num_tokens]
-              Where where = Where::current());
+template <OpCode kOp, size_t... kOperands, size_t... kAttributes>
+class Caller<kOp, std::index_sequence<kOperands...>, std::index_sequence<kAttributes...>> {
+  static constexpr const OpRule& kRule = kRuleOf<kOp>;
+  static constexpr size_t kNumResults = kRule.results.size;
+
+ public:
+  auto operator()(TensorArgument<kOperands>... operands,
+                  AttributeArgument<kRule.attributes[kAttributes]>... attributes,
+                  Where where = Where::current()) const {
+    OpCall call{kOp, {}, where};
+    ((field_of<kRule.attributes[kAttributes]>(call.attributes) = attributes), ...);
+    const std::array<Tensor, kRule.operands.size> inputs = {operands...};
+    std::array<Tensor, kNumResults> results;
+    inputs[0].executor().execute(call, inputs, results);
+    if constexpr (kNumResults == 1) return std::move(results[0]);
+    if constexpr (kNumResults == 2) return std::pair(std::move(results[0]), std::move(results[1]));
+    if constexpr (kNumResults > 2) return results;
+  }
+};
+
+template <OpCode kOp>
+using CallerOfAll = Caller<kOp,
+                           std::make_index_sequence<kRuleOf<kOp>.operands.size>,
+                           std::make_index_sequence<kRuleOf<kOp>.attributes.size>>;
+
+template <OpCode kOp>
+constexpr bool ends_with_optional() {
+  constexpr size_t kSize = kRuleOf<kOp>.operands.size;
+  return kSize > 0 && kRuleOf<kOp>.operands[kSize > 0 ? kSize - 1 : 0].is_optional;
+}
+
+template <OpCode kOp, bool kCanLeaveLastOut = ends_with_optional<kOp>()>
+struct Function : CallerOfAll<kOp> {};
+
+template <OpCode kOp>
+struct Function<kOp, true> : CallerOfAll<kOp>,
+                             Caller<kOp,
+                                    std::make_index_sequence<kRuleOf<kOp>.operands.size - 1>,
+                                    std::make_index_sequence<kRuleOf<kOp>.attributes.size>> {
+  using CallerOfAll<kOp>::operator();
+  using Caller<kOp,
+               std::make_index_sequence<kRuleOf<kOp>.operands.size - 1>,
+               std::make_index_sequence<kRuleOf<kOp>.attributes.size>>::operator();
+};
+
+}  // namespace detail
 
 struct AttentionArguments {
   Tensor query_start_loc;  // int32[num_reqs + 1], non-decreasing; request r owns that token range
@@ -90,19 +108,51 @@ struct AttentionArguments {
   int64_t sliding_window = 0;  // 0 = none
 };
 
-/// Causal attention of each token over its request's cached positions. Tokens at and beyond
-/// query_start_loc[num_reqs] are padding: their output rows become zero.
-void attention(const Tensor& q,  // [num_tokens, heads, head_dim]
-               const Tensor& key_cache,
-               const Tensor& value_cache,
-               const AttentionArguments& arguments,
-               const Tensor& out,  // like q
-               Where where = Where::current());
+namespace detail {
 
-/// An op of the user's: see CustomOp. Operands that it mutates must be declared state when the
-/// model is compiled.
-[[nodiscard]] std::vector<Tensor> custom(const CustomOp& op,
-                                         std::span<const Tensor> inputs,
-                                         Where where = Where::current());
+template <>
+struct Function<OpCode::attention, false> {
+  void operator()(const Tensor& q,
+                  const Tensor& key_cache,
+                  const Tensor& value_cache,
+                  const AttentionArguments& a,
+                  const Tensor& out,
+                  Where where = Where::current()) const {
+    CallerOfAll<OpCode::attention>()(q,
+                                     key_cache,
+                                     value_cache,
+                                     a.query_start_loc,
+                                     a.seq_lens,
+                                     a.block_table,
+                                     out,
+                                     a.scale,
+                                     a.sliding_window,
+                                     where);
+  }
+};
+
+template <>
+struct Function<OpCode::custom, false> {
+  [[nodiscard]] std::vector<Tensor> operator()(const CustomOp& op,
+                                               std::span<const Tensor> inputs,
+                                               Where where = Where::current()) const {
+    std::vector<Tensor> results(op.num_outputs);
+    inputs[0].executor().execute({OpCode::custom, {.custom = &op}, where}, inputs, results);
+    return results;
+  }
+};
+
+}  // namespace detail
+
+#define X(op, ...) inline constexpr detail::Function<OpCode::op> op{};
+#include "reprise/tensor/op_list.inl"
+#undef X
+
+/// Memory for a result of the same type as `like`.
+[[nodiscard]] inline Tensor empty_like(const Tensor& like, Where where = Where::current()) {
+  Tensor result;
+  like.executor().execute({OpCode::empty, {.type = like.type()}, where}, {}, {&result, 1});
+  return result;
+}
 
 }  // namespace reprise::ops

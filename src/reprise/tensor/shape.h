@@ -10,7 +10,7 @@
 
 namespace reprise {
 
-/// Up to four sizes, outermost first. A value; no allocation.
+/// Up to four sizes, outermost first. A value type that does not allocate.
 class Shape {
  public:
   static constexpr int kMaxRank = 4;
@@ -23,6 +23,12 @@ class Shape {
   }
 
   [[nodiscard]] int rank() const noexcept { return rank_; }
+  /// New dimensions have size 0.
+  void set_rank(int rank) {
+    REPRISE_ASSERT(rank >= 0 && rank <= kMaxRank, "rank {} is more than {}", rank, kMaxRank);
+    rank_ = rank;
+    for (int dim = rank; dim < kMaxRank; ++dim) sizes_[static_cast<size_t>(dim)] = 0;
+  }
   /// Size of dimension `dim`; negative counts from the end.
   [[nodiscard]] int64_t operator[](int dim) const { return sizes_[index(dim)]; }
   [[nodiscard]] int64_t& operator[](int dim) { return sizes_[index(dim)]; }

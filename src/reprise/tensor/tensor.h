@@ -14,7 +14,7 @@ namespace reprise {
 
 class OpExecutor;
 
-/// Element type and shape: what is known of a tensor without its data.
+/// Element type and shape of a tensor.
 struct TensorType {
   DType dtype = DType::f32;
   Shape shape;
@@ -29,15 +29,15 @@ struct TensorType {
 };
 
 /// A strided view of device memory, copied by value. It either shares ownership of a pool block
-/// (an op's result) or borrows memory that its owner keeps alive (weights, persistent buffers, the
-/// recorded outputs of a graph). A tensor also carries the executor that runs ops on it, which is
-/// how `ops::rms_norm(x, w, eps)` knows whether to launch kernels or to record a program, without a
-/// global. A default-constructed tensor is undefined and stands for an optional argument left out.
+/// (the result of an op) or borrows memory that its owner keeps alive (weights, persistent buffers,
+/// the recorded outputs of a graph). A tensor also carries the executor that runs ops on it.
+/// Through it `ops::rms_norm(x, w, eps)` launches kernels or records a program, without a global. A
+/// default-constructed tensor is undefined and stands for an optional operand that is left out.
 class Tensor {
  public:
   Tensor() = default;
 
-  /// A dense tensor over memory that somebody else keeps alive.
+  /// A dense tensor over memory that its owner keeps alive.
   static Tensor borrow(TensorType type, void* data, OpExecutor& executor) {
     return Tensor(type.dtype, type.shape, type.shape.dense_strides(), data, &executor, {});
   }
@@ -76,8 +76,8 @@ class Tensor {
 
   /// The same memory with another shape and strides; ownership is shared.
   [[nodiscard]] Tensor with_layout(Shape shape, Shape strides, int64_t element_offset) const;
-  /// The same view without ownership: its memory may be reused by the pool while the address stays
-  /// valid. This is what a graph keeps of its outputs.
+  /// The same view without ownership: the pool may reuse the memory, while the address stays valid.
+  /// A graph keeps its outputs in this form.
   [[nodiscard]] Tensor without_ownership() const {
     return Tensor(dtype_, shape_, strides_, data_, executor_, {});
   }

@@ -7,12 +7,13 @@
 #include <optional>
 #include <vector>
 
-#include "reprise/tensor/op.h"
+#include "reprise/tensor/op_table.h"
 #include "reprise/tensor/ops.h"
 
 namespace reprise {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 
 // Remembers the last call, and returns results of the inferred types without memory.
@@ -224,7 +225,11 @@ TEST_F(Ops, say_the_op_the_types_and_the_rule_in_a_refusal) {
     (void)ops::linear(f({5, 8}), f({3, 7}));
     FAIL();
   } catch (const ShapeError& error) {
-    EXPECT_THAT(error.what(), HasSubstr("linear(bfloat16[5, 8], bfloat16[3, 7], none): needs x"));
+    EXPECT_THAT(
+        error.what(),
+        AllOf(
+            HasSubstr("linear(bfloat16[5, 8], bfloat16[3, 7], none) does not fit"),
+            HasSubstr("linear(x[T, K], weight[N, K], bias[N]?) -> [T, N]: wrong shape of weight")));
   }
 }
 
@@ -234,10 +239,62 @@ TEST_F(Ops, refuse_a_wrong_number_of_arguments) {
   EXPECT_THROW(infer_output_types({OpCode::add, {}}, one, types), ShapeError);
 }
 
-TEST(OpName, is_known_for_every_op) {
-  for (int code = 0; code <= static_cast<int>(OpCode::attention); ++code) {
-    EXPECT_NE(op_name(static_cast<OpCode>(code)), "unknown");
-  }
+TEST(OpTable, has_a_row_for_every_op_in_the_order_of_the_codes) {
+  EXPECT_EQ(op_name(OpCode::empty), "empty");
+  EXPECT_EQ(op_name(OpCode::linear), "linear");
+  EXPECT_EQ(op_name(OpCode::custom), "custom");
+}
+
+TEST(OpTable, finds_operands_by_name) {
+  static_assert(operand_of<OpCode::linear>("weight") == 1);
+  static_assert(operand_of<OpCode::attention>("out") == 6);
+  const OpRule& rule = definition_of(OpCode::rope_kv_write).rule;
+  EXPECT_EQ(operand_index(rule, "k_norm"), 9U);
+  EXPECT_THAT(std::vector(rule.states.begin(), rule.states.end()), testing::ElementsAre(5U, 6U));
+  EXPECT_TRUE(rule.writes_states);
+  EXPECT_FALSE(definition_of(OpCode::attention).rule.writes_states);
+  EXPECT_EQ(definition_of(OpCode::attention_quant).rule.buffer, 7U);
+}
+
+TEST_F(Ops, infer_sizes_that_are_sums_and_products) {
+  const Tensor cache = f({9, 2, 16, 8});
+  const Tensor table = f({64, 8}, DType::f32);
+  std::array<TensorType, kMaxOpOutputs> types;
+  const auto infer = [&](int64_t rows_of_weight) {
+    const std::array<Tensor, 10> in = {
+        f({5, 32}), f({rows_of_weight, 32}), {}, i({5}), table, cache, cache, i({5}), {}, {}};
+    return infer_output_types({OpCode::linear_rope_kv_write, {.length = 4}}, in, types);
+  };
+  EXPECT_EQ(infer((4 + 2 * 2) * 8), 1U);
+  EXPECT_EQ(types[0], f({5, 4, 8}).type());
+  EXPECT_THROW(infer((3 + 2 * 2) * 8), ShapeError);
+
+  const std::array<Tensor, 1> x = {f({6, 8})};
+  infer_output_types({OpCode::reduce_scatter, {.ranks = 3}}, x, types);
+  EXPECT_EQ(types[0], f({2, 8}).type());
+  EXPECT_THROW(infer_output_types({OpCode::reduce_scatter, {.ranks = 4}}, x, types), ShapeError);
+  EXPECT_THROW(infer_output_types({OpCode::all_gather, {.ranks = 0}}, x, types), ShapeError);
+}
+
+TEST_F(Ops, take_eight_bits_from_operands_or_from_the_attribute) {
+  std::array<TensorType, kMaxOpOutputs> types;
+  const std::array<Tensor, 1> x = {f({6, 8})};
+  const OpAttributes to_i8 = {.type = {DType::i8, {}}};
+  EXPECT_EQ(infer_output_types({OpCode::quantize_per_token, to_i8}, x, types), 2U);
+  EXPECT_EQ(types[0], f({6, 8}, DType::i8).type());
+  EXPECT_EQ(types[1], f({6}, DType::f32).type());
+  EXPECT_THROW(infer_output_types({OpCode::quantize_per_token, {}}, x, types), ShapeError);
+
+  const auto scaled = [&](const Tensor& weight, const Tensor& scale) {
+    const std::array<Tensor, 5> in = {
+        f({6, 8}, DType::i8), scale, weight, f({3}, DType::f32), f({3})};
+    return infer_output_types({OpCode::scaled_linear, {.type = {DType::bf16, {}}}}, in, types);
+  };
+  EXPECT_EQ(scaled(f({3, 8}, DType::i8), f({6}, DType::f32)), 1U);
+  EXPECT_EQ(types[0], f({6, 3}).type());
+  EXPECT_EQ(scaled(f({3, 8}, DType::i8), f({1}, DType::f32)), 1U);
+  EXPECT_THROW(scaled(f({3, 8}, DType::i8), f({5}, DType::f32)), ShapeError);
+  EXPECT_THROW(scaled(f({3, 8}, DType::f8e4m3), f({6}, DType::f32)), ShapeError);
 }
 
 }  // namespace

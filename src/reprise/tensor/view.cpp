@@ -1,5 +1,7 @@
 #include "reprise/tensor/view.h"
 
+#include "reprise/tensor/op_table.h"
+
 namespace reprise {
 namespace {
 
@@ -21,9 +23,7 @@ Tensor flatten(const Tensor& x) {
 
 }  // namespace
 
-bool is_view(OpCode code) noexcept {
-  return code == OpCode::slice || code == OpCode::unflatten || code == OpCode::flatten;
-}
+bool is_view(OpCode code) noexcept { return definition_of(code).properties.is_view; }
 
 Tensor make_view(const OpCall& call, const Tensor& x) {
   REPRISE_ASSERT(is_view(call.code), "{} is no view", op_name(call.code));

@@ -5,10 +5,11 @@
 
 namespace reprise {
 
-/// slice, unflatten, flatten: other shape and strides over the same memory, no work.
+/// Whether an op is slice, unflatten or flatten: another shape and other strides over the same
+/// memory, without work.
 [[nodiscard]] bool is_view(OpCode code) noexcept;
 
-/// The result of a view op: what executors that compute, record or check share.
+/// The result of a view op. Executors that compute, record or check share this function.
 /// \pre is_view(call.code), and infer_output_types has accepted the call
 [[nodiscard]] Tensor make_view(const OpCall& call, const Tensor& x);
 

@@ -9,7 +9,7 @@
 
 #include "reprise/compile/codegen/compiler_interface.h"
 #include "reprise/device/device.h"
-#include "reprise/kernels/eager_executor.h"
+#include "reprise/kernels/cpu_executor.h"
 #include "reprise/kernels/isa.h"
 #include "reprise/kernels/row_group/row_group_arguments.h"
 #include "reprise/program/object_code.h"
@@ -50,7 +50,7 @@ class GroupBench {
   /// Op by op, by the precompiled kernels of the instruction set.
   [[nodiscard]] std::vector<Tensor> interpret(const program::Program& body,
                                               std::span<const Tensor> inputs);
-  [[nodiscard]] kernels::EagerExecutor& executor() noexcept { return executor_; }
+  [[nodiscard]] kernels::CpuExecutor& executor() noexcept { return executor_; }
   [[nodiscard]] device::Stream& stream() noexcept { return *stream_; }
 
  private:
@@ -62,7 +62,7 @@ class GroupBench {
   std::unique_ptr<device::Device> device_;
   std::unique_ptr<device::Stream> stream_;
   std::unique_ptr<device::MemoryPool> pool_;
-  kernels::EagerExecutor executor_;
+  kernels::CpuExecutor executor_;
   std::vector<std::unique_ptr<std::byte[]>> memory_;
 };
 

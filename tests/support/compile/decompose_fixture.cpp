@@ -60,7 +60,7 @@ class Decomposer {
     const Ids& in = node.inputs;
     const Ids& out = node.outputs;
     const NodeAttributes& has = node.attributes;
-    if (const std::optional<OpCode> behind = op_behind_norm(node.op)) {
+    if (const std::optional<OpCode> behind = op_after_norm(node.op)) {
       Node product = node;
       product.op = *behind;
       product.inputs[0] = like(in[0]);

@@ -1,5 +1,4 @@
-// Apart from the tests: where the compiler sees both ends, it takes malloc behind new for a
-// mistake.
+// A file of its own: where the compiler sees both new and its malloc, it warns of a mismatch.
 #include "tests/support/kernels/host_allocations.h"
 
 #include <cstddef>

@@ -2,10 +2,10 @@
 
 #include <cstdint>
 
-/// For tests only: linked in, it replaces operator new by one that counts.
+/// For tests only. A program that links this file counts its calls of operator new.
 namespace reprise::kernels {
 
-/// Allocations that the calling thread has made.
+/// The number of allocations of the calling thread.
 [[nodiscard]] uint64_t num_host_allocations() noexcept;
 
 }  // namespace reprise::kernels

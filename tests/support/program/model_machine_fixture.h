@@ -10,7 +10,7 @@
 
 #include "reprise/device/cpu/cpu_features.h"
 #include "reprise/device/device.h"
-#include "reprise/kernels/eager_executor.h"
+#include "reprise/kernels/cpu_executor.h"
 #include "reprise/kernels/isa.h"
 #include "reprise/kv_cache/tensors/kv_cache_tensors.h"
 #include "reprise/models/causal_lm.h"
@@ -40,7 +40,7 @@ class Machine {
   std::unique_ptr<device::Device> device;
   std::unique_ptr<device::Stream> stream;
   std::unique_ptr<device::MemoryPool> pool;
-  kernels::EagerExecutor executor;
+  kernels::CpuExecutor executor;
 
  private:
   std::deque<std::vector<int32_t>> numbers_;

@@ -214,7 +214,7 @@ class RandomBuilder {
         (void)add_sum(x);
         return;
       case 2:
-        add(OpCode::silu_and_mul, {}, {x});
+        add(pick_unary_op(), {}, {x});
         return;
       case 3:
       case 4:
@@ -257,6 +257,18 @@ class RandomBuilder {
       default:
         add_attention_layer(x);
     }
+  }
+  // An op that takes nothing but activations: new ones join the random programs by their row.
+  OpCode pick_unary_op() {
+    std::vector<OpCode> unary;
+    for (OpCode op : all_ops()) {
+      const OpDefinition& row = definition_of(op);
+      if (row.rule.operands.size == 1 && row.rule.attributes.size == 0 && !is_view(op)) {
+        unary.push_back(op);
+      }
+    }
+    if (unary.size() == 1) return unary[0];
+    return unary[static_cast<size_t>(pick(0, static_cast<int>(unary.size()) - 1))];
   }
   DType pick_eight_bits() { return pick(0, 1) == 0 ? DType::i8 : DType::f8e4m3; }
   void add_quantized(ValueId x) {

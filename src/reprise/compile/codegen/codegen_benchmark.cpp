@@ -180,7 +180,7 @@ class Benchmark {
     const auto arguments = arguments_of(inputs, outputs, rows, rows);
 
     RecordedLaunches launches;
-    kernels::EagerExecutor recorder(launches, bench.executor().pool(), kernels::kernel_table(isa_));
+    kernels::CpuExecutor recorder(launches, bench.executor().pool(), kernels::kernel_table(isa_));
     program::Interpreter interpreter(body);
     const auto kept = interpreter.run(inputs, {}, recorder);
 

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "reprise/tensor/op_table.h"
+#include "reprise/tensor/view.h"
+
 namespace reprise::compile {
 namespace {
 
@@ -20,10 +23,6 @@ constexpr size_t kMaxOperandsAndResults = 15;
 constexpr size_t kMaxResults = kMaxOpOutputs;
 // More hardly gains and takes long to compile. Inductor's limit too.
 constexpr size_t kMaxNodes = 64;
-
-bool is_view_op(OpCode op) {
-  return op == OpCode::slice || op == OpCode::unflatten || op == OpCode::flatten;
-}
 
 bool keeps_rows(const Node& view) { return view.op != OpCode::slice || view.attributes.dim != 0; }
 
@@ -56,7 +55,7 @@ RowFlow::RowFlow(const Program& program)
   for (size_t i = 0; i < program.nodes.size(); ++i) {
     const Node& node = program.nodes[i];
     can_be_member_[i] =
-        program::is_row_wise(node.op) && !is_view(i) &&
+        definition_of(node.op).properties.is_row_wise && !is_view(i) &&
         std::all_of(node.outputs.begin(),
                     node.outputs.end(),
                     [&](ValueId id) { return has_open_rows(program.type(id).shape); }) &&
@@ -88,7 +87,7 @@ void RowFlow::add_node(size_t node) {
   }
 }
 
-bool RowFlow::is_view(size_t node) const { return is_view_op(program_.nodes[node].op); }
+bool RowFlow::is_view(size_t node) const { return reprise::is_view(program_.nodes[node].op); }
 
 std::optional<size_t> RowFlow::view(ValueId value) const {
   const std::optional<size_t> node = definition(value);
@@ -109,22 +108,11 @@ ValueId RowFlow::rows_behind(ValueId value) const {
 }
 
 bool RowFlow::reads_rows(OpCode op, size_t operand) {
-  switch (op) {
-    case OpCode::embedding:
-    case OpCode::rms_norm:
-    case OpCode::rms_norm_quant:
-    case OpCode::quantize_static:
-      return operand == 0;
-    case OpCode::gather_rows:
-      return operand == 1;
-    case OpCode::fused_add_rms_norm:
-    case OpCode::fused_add_rms_norm_quant:
-      return operand < 2;
-    case OpCode::rope:
-      return operand < 3;
-    default:
-      return true;
-  }
+  const OpRule& rule = definition_of(op).rule;
+  const TypeRule& read = rule.operands[operand].type;
+  const TypeRule& result = rule.results[0].type;
+  if (read.has_leading_sizes || result.has_leading_sizes) return read.has_leading_sizes;
+  return read.rank > 0 && read.sizes[0] == result.sizes[0];
 }
 
 std::vector<ValueId> RowFlow::results_of(std::span<const size_t> nodes) const {

@@ -89,60 +89,29 @@ std::string print_ops(const Program& program) {
 }
 
 std::vector<std::string_view> parts_of(const Program& program, const Node& node) {
-  const auto is_given = [&](size_t input) {
-    return node.inputs.size() > input && node.inputs[input] != program::kNoValue;
-  };
+  if (node.op == OpCode::custom) return {node.attributes.custom->name};
   std::vector<std::string_view> parts;
-  if (const std::optional<OpCode> behind = op_behind_norm(node.op)) {
-    Node product = node;
-    product.op = *behind;
-    parts = parts_of(program, product);
-    parts.insert(parts.begin(), "rms_norm");
+  if (node.op == OpCode::row_group) {
+    const Program& body = program.groups.at(node.attributes.group);
+    for (const Node& inner : body.nodes) {
+      if (!is_launch(inner.op)) continue;
+      const std::vector<std::string_view> of_inner = parts_of(body, inner);
+      parts.insert(parts.end(), of_inner.begin(), of_inner.end());
+    }
     return parts;
   }
-  switch (node.op) {
-    case OpCode::fused_add_rms_norm:
-      return {"add", "rms_norm"};
-    case OpCode::linear_add:
-      return {"linear", "add"};
-    case OpCode::linear_silu_and_mul:
-      return {"linear", "silu_and_mul"};
-    case OpCode::rope_kv_write:
-      if (is_given(8)) parts = {"rms_norm", "rms_norm"};
-      break;
-    case OpCode::linear_rope_kv_write:
-      parts = {"linear"};
-      if (is_given(8)) parts.insert(parts.end(), {"rms_norm", "rms_norm"});
-      break;
-    case OpCode::rms_norm_quant:
-      return {"rms_norm", "quantize_per_token"};
-    case OpCode::fused_add_rms_norm_quant:
-      return {"add", "rms_norm", "quantize_per_token"};
-    case OpCode::silu_and_mul_quant:
-      return {"silu_and_mul", "quantize_per_token"};
-    case OpCode::attention_quant:
-      return {"attention", "quantize_static"};
-    case OpCode::fused_all_reduce_add_rms_norm:
-      return {"all_reduce", "add", "rms_norm"};
-    case OpCode::linear_reduce_scatter:
-      return {"linear", "reduce_scatter"};
-    case OpCode::all_gather_linear:
-      return {"all_gather", "linear"};
-    case OpCode::row_group: {
-      const Program& body = program.groups.at(node.attributes.group);
-      for (const Node& inner : body.nodes) {
-        if (!is_launch(inner.op)) continue;
-        const std::vector<std::string_view> of_inner = parts_of(body, inner);
-        parts.insert(parts.end(), of_inner.begin(), of_inner.end());
-      }
-      return parts;
+  const OpDefinition& op = definition_of(node.op);
+  for (std::string_view rest = op.properties.parts; !rest.empty();) {
+    std::string_view part = rest.substr(0, rest.find(' '));
+    rest.remove_prefix(std::min(part.size() + 1, rest.size()));
+    if (const size_t colon = part.find(':'); colon != std::string_view::npos) {
+      const size_t operand = operand_index(op.rule, part.substr(0, colon));
+      if (node.inputs.at(operand) == program::kNoValue) continue;
+      part.remove_prefix(colon + 1);
     }
-    case OpCode::custom:
-      return {node.attributes.custom->name};
-    default:
-      return {op_name(node.op)};
+    parts.push_back(part);
   }
-  parts.insert(parts.end(), {"rope", "kv_write"});
+  if (parts.empty()) parts.push_back(op.name);
   return parts;
 }
 

@@ -3,6 +3,7 @@
 #include "reprise/base/assert.h"
 #include "reprise/kernels/add/add_arguments.h"
 #include "reprise/kernels/launch.h"
+#include "reprise/kernels/op_run.h"
 #include "reprise/kernels/reference.h"
 
 namespace reprise::kernels {
@@ -36,6 +37,11 @@ void add_ref(const Tensor& a, const Tensor& b, const Tensor& out) {
       set_row_element(out, row_element(a, row, i) + row_element(b, row, i), row, i);
     }
   }
+}
+
+bool launch_add(const OpRun& run) {
+  const auto in = run.operands<OpCode::add>();
+  return launch_add(run.stream, run.kernels, in["a"], in["b"], run.out[0]);
 }
 
 }  // namespace reprise::kernels

@@ -12,13 +12,14 @@
 #include "reprise/base/error.h"
 #include "reprise/kernels/attention/attention_arguments.h"
 #include "reprise/kernels/launch.h"
+#include "reprise/kernels/op_run.h"
 #include "reprise/kernels/reference.h"
 
 namespace reprise::kernels {
 namespace {
 
-// Enough blocks for many cores come first; more tokens per block, which share the loads of keys
-// and values, come after.
+// The first aim is enough blocks for many cores. The second aim is more tokens per block, because
+// these share the loads of keys and values.
 constexpr int64_t kWantedBlocks = 128;
 
 int64_t tokens_per_block(int64_t num_tokens, int64_t kv_heads, int64_t group_size) {
@@ -46,7 +47,7 @@ void require_supported(const AttentionCall& call) {
                  "attention: caches and lengths must be dense");
 }
 
-// What one token of one head attends to.
+// The positions that one token of one head attends to.
 struct RefRow {
   int64_t request;
   int64_t token;
@@ -117,7 +118,7 @@ AttentionKernelArguments arguments_of(const AttentionCall& call) {
   };
 }
 
-// The first is what is written.
+// The first use is the one that writes.
 std::array<device::BufferUse, 8> uses_of(const AttentionCall& call) {
   return {writes(call.out),
           reads(call.q),
@@ -173,7 +174,7 @@ bool launch_planned(device::Stream& stream, const KernelTable& kernels, const At
                kWantedBlocks,
                arguments,
                uses);
-  // Writes the rows of requests with parts, and leaves the others.
+  // The second launch writes the rows of requests with parts and keeps the other rows.
   uses[0].access = device::BufferUse::Access::read_write;
   uses[9] = reads(partials);
   return launch(
@@ -212,6 +213,35 @@ void attention_ref(const AttentionCall& call) {
       attention_row_ref(call, row);
     }
   }
+}
+
+namespace {
+
+template <OpCode kOp>
+AttentionCall attention_call(const OpRun& run) {
+  const auto in = run.operands<kOp>();
+  return {.q = in["q"],
+          .key_cache = in["key_cache"],
+          .value_cache = in["value_cache"],
+          .query_start_loc = in["query_start_loc"],
+          .seq_lens = in["seq_lens"],
+          .block_table = in["block_table"],
+          .out = in["out"],
+          .scale = run.call.attributes.scale,
+          .sliding_window = run.call.attributes.sliding_window,
+          .routine = &run.attention};
+}
+
+}  // namespace
+
+bool launch_attention(const OpRun& run) {
+  return launch_attention(run.stream, run.kernels, attention_call<OpCode::attention>(run));
+}
+
+bool launch_attention_quant(const OpRun& run) {
+  AttentionCall call = attention_call<OpCode::attention_quant>(run);
+  call.out_scale = &run.operands<OpCode::attention_quant>()["scale"];
+  return launch_attention(run.stream, run.kernels, call);
 }
 
 }  // namespace reprise::kernels

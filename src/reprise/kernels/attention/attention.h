@@ -9,13 +9,13 @@
 
 namespace reprise::kernels {
 
-/// The arguments, borrowed for the call, of paged causal attention, for any mix of prefill and
-/// decode.
+/// The arguments of paged causal attention for any mix of prefill and decode, borrowed for the
+/// call.
 ///
-/// Request r owns the tokens [query_start_loc[r], query_start_loc[r + 1]), which are the last ones
-/// of its seq_lens[r] positions; each sees all positions up to its own, or the last
-/// `sliding_window` of them. Tokens at and beyond query_start_loc[num_reqs], and tokens that see
-/// nothing, get rows of zeros. All lengths are read when the work runs, so a captured launch
+/// Request r owns the tokens [query_start_loc[r], query_start_loc[r + 1]), which are the last
+/// tokens of its seq_lens[r] positions. Each token sees all positions up to its own, or the last
+/// `sliding_window` of them. Tokens at and beyond query_start_loc[num_reqs], and tokens that see no
+/// position, get rows of zeros. All lengths are read when the work runs, so a captured launch
 /// serves any batch of its shape. Cache rows and table entries that no token sees are not read.
 struct AttentionCall {
   const Tensor& q;                // [num_tokens, heads, head_dim], strided
@@ -30,13 +30,13 @@ struct AttentionCall {
   /// float32[1], read when the work runs: `out` is then int8 or float8, with the bits of
   /// launch_quantize_static after an attention into the type of q.
   const Tensor* out_scale = nullptr;
-  /// Which kernels; none given: those for any batch.
+  /// The kernels to use. nullptr: the kernels for any batch.
   const AttentionRoutine* routine = nullptr;
 };
 
-/// A row's bits depend on its own query and context alone: not on the batch, the block size, or on
-/// how its prompt was cut into steps. Where a plan gives a request parts, they depend on these too.
-/// A planned attention is two launches.
+/// The bits of a row depend only on its query and its context: not on the batch, on the block size,
+/// or on the division of its prompt into steps. If a plan gives a request parts, the bits also
+/// depend on the parts. A planned attention is two launches.
 bool launch_attention(device::Stream& stream,
                       const KernelTable& kernels,
                       const AttentionCall& call);

@@ -1,16 +1,16 @@
-// Positions that one softmax update covers. Chunks start at multiples of it, whatever the block
-// size, the window or the query, so the order of a row's sums depends on its own context alone.
+// The number of positions that one softmax update covers. Chunks start at multiples of it, for
+// every block size, window and query, so the order of a row's sums depends only on its own context.
 constexpr int kChunk = 32;
 
-/// Query rows that walk the same cache together: some tokens of one request times some heads of one
-/// group. Row = token * num_heads + head.
+/// Query rows that read the same cache rows together: some tokens of one request times some heads
+/// of one group. Row = token * num_heads + head.
 template <typename T>
 struct AttentionRows {
   const AttentionKernelArguments& a;
   int64_t request;
   int64_t kv_head;
   int64_t first_token;    // in the batch
-  int64_t first_context;  // positions that the first token sees; each next one sees one more
+  int64_t first_context;  // positions that the first token sees; each later token sees one more
   int num_tokens;
   int first_head;  // in the batch
   int num_heads;
@@ -27,15 +27,15 @@ struct AttentionRows {
     return (first_token + row / num_heads) * a.out_token_stride +
            (first_head + row % num_heads) * a.out_head_stride;
   }
-  /// Where the keys or values of a cache block start.
+  /// The start of the keys or values of a cache block.
   int64_t block_offset(int64_t block_index) const {
     const int64_t block = a.block_table[request * a.block_table_stride + block_index];
     return (block * a.kv_heads + kv_head) * a.block_size * a.head_dim;
   }
 };
 
-/// Keys and values of one chunk. Entries outside the valid positions repeat a valid one: their
-/// products are computed and dropped, and no table entry or cache row beyond the need is read.
+/// Keys and values of one chunk. Entries outside the valid positions repeat a valid entry: their
+/// products are computed and dropped, so no other table entry or cache row is read.
 template <typename T>
 struct ChunkPointers {
   const T* keys[kChunk];
@@ -59,7 +59,7 @@ struct ChunkPointers {
     for (int i = end; i < kChunk; ++i) keys[i] = keys[end - 1];
   }
 
-  /// Cache blocks lie scattered, and their pieces are too short for the hardware to foresee.
+  /// Cache blocks are scattered in memory, and each is too short for the hardware prefetcher.
   void prefetch(int begin, int end, int64_t head_dim) const {
     constexpr int64_t kLine = 64 / sizeof(T);
     for (int i = begin; i < end; ++i) {
@@ -118,7 +118,7 @@ inline void accumulate_values(AttentionState& state,
   }
 }
 
-/// The last columns of a head_dim that is no multiple of the vector.
+/// The last columns of a head_dim that is not a multiple of the number of lanes.
 template <typename T>
 inline void accumulate_values_rest(AttentionState& state,
                                    int row,
@@ -153,7 +153,8 @@ inline void accumulate_value_rows(
   }
 }
 
-/// One update of the softmax of `rows` rows from `row` on, which see positions [begin, end) of it.
+/// One update of the softmax of `rows` rows from `row` on. These see positions [begin, end) of the
+/// chunk.
 inline void update_softmax(
     AttentionState& state, int row, int rows, int begin, int end, float scale) {
   const float infinity = __builtin_inff();
@@ -185,7 +186,7 @@ inline void update_softmax(
   for (int r = row; r < row + rows; ++r) {
     Vec total = zero();
     for (int i = 0; i < kChunk; i += kLanes) {
-      // exp(-inf) is 0: positions that the row does not see add nothing.
+      // exp(-inf) is 0, so positions that the row does not see add nothing.
       const Vec weight = exp(sub(load(state.scores[r] + i), broadcast(state.maxima[r])));
       store(state.scores[r] + i, weight);
       total = add(total, weight);
@@ -234,8 +235,8 @@ inline void attend_chunk(const AttentionRows<T>& rows,
                   rows.a.head_dim,
                   state.scores[0] + first_column,
                   kChunk);
-  // Tokens that see the same positions of this chunk go together: all of them, except on the
-  // diagonal and at the edge of the window.
+  // Tokens that see the same positions of this chunk are handled together: all tokens, except on
+  // the diagonal and at the edge of the window.
   const auto begin_of = [&](int token) {
     return static_cast<int>(max_of(0, rows.window_begin(token) - chunk));
   };
@@ -262,7 +263,7 @@ inline void attend_chunk(const AttentionRows<T>& rows,
   }
 }
 
-/// Quantises a result row, which is rounded to T as quantize_static would have read it.
+/// Quantises a result row. The row is rounded to T first, as quantize_static would have read it.
 template <typename T>
 inline void quantize_out(const AttentionKernelArguments& a, const T* row, int64_t out_offset) {
   switch (a.out_type) {
@@ -351,14 +352,14 @@ inline void zero_rows(const AttentionKernelArguments& a,
         const auto bytes = static_cast<size_t>(a.head_dim) * sizeof(T);
         __builtin_memset(static_cast<T*>(a.out) + offset, 0, bytes);
       } else {
-        const T zeros[kMaxAttentionHeadDim] = {};  // which have a NaN's bits when divided by 0
+        const T zeros[kMaxAttentionHeadDim] = {};  // divided by 0 they are NaN
         quantize_out(a, zeros, offset);
       }
     }
   }
 }
 
-/// The request that owns a token: the last one that starts at or before it.
+/// The request that owns a token: the last request that starts at or before the token.
 inline int64_t find_request(const AttentionKernelArguments& a, int64_t token) {
   int64_t low = 0;
   int64_t high = a.num_reqs;
@@ -432,9 +433,11 @@ void run_uniform_attention(const void* args, device::BlockRange blocks) noexcept
     const int64_t begin = min_of(request * a.query_len, a.num_tokens);
     const int64_t end = min_of(begin + a.query_len, a.num_tokens);
     if (request < a.num_reqs) attend_request<T>(a, request, end, kv_head, begin, end);
-    // What is left over are rows of padding.
+    // The remaining rows are padding.
     if (request + 1 >= a.num_reqs) {
       zero_rows<T>(a, kv_head, a.num_reqs == 0 ? 0 : end, a.num_tokens);
     }
   }
 }
+
+#include "reprise/kernels/attention/planned_attention.inl"

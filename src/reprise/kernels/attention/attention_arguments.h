@@ -4,7 +4,7 @@
 
 namespace reprise::kernels {
 
-/// Element type of the result: that of q, or eight bits by a static scale.
+/// Element type of the result: the type of q, or eight bits with a static scale.
 enum class AttentionOut : int32_t { like_q, i8, f8e4m3 };
 
 struct alignas(16) AttentionKernelArguments {
@@ -12,10 +12,10 @@ struct alignas(16) AttentionKernelArguments {
   const void* key_cache;           // [num_blocks, kv_heads, block_size, head_dim], dense
   const void* value_cache;         // like key_cache
   void* out;                       // [num_tokens, heads, head_dim]
-  const float* out_scale;          // unless out is like q
+  const float* out_scale;          // nullptr if out has the type of q
   const int32_t* query_start_loc;  // [num_reqs + 1]
   const int32_t* seq_lens;         // [num_reqs]
-  const int32_t* block_table;      // rows block_table_stride apart
+  const int32_t* block_table;      // consecutive rows are block_table_stride apart
   int64_t q_token_stride;          // elements
   int64_t q_head_stride;
   int64_t out_token_stride;
@@ -28,22 +28,22 @@ struct alignas(16) AttentionKernelArguments {
   int64_t head_dim;    // at most kMaxAttentionHeadDim
   int64_t block_size;
   int64_t sliding_window;    // 0 = none
-  int64_t tokens_per_block;  // of the kernel for any batch
-  int64_t query_len;         // of the uniform kernel: tokens of every request
+  int64_t tokens_per_block;  // read by the kernel for any batch
+  int64_t query_len;         // read by the uniform kernel: tokens of every request
   float scale;
   AttentionOut out_type;
 };
 
-/// Of the planned kernels: the work is what `plan` says, whatever its amount, so their grids are
-/// fixed, and each block takes every grid-th piece of it.
+/// Arguments of the planned kernels. Their grids are fixed: `plan` gives any number of items, and
+/// block b takes the items b, b + grid_size, b + 2 * grid_size and so on.
 struct alignas(16) PlannedAttentionArguments {
   AttentionKernelArguments call;
-  const int32_t* plan;  // AttentionPlanHeader and requests behind it
+  const int32_t* plan;  // an AttentionPlanHeader, then the requests
   float* partials;      // [parts, heads, head_dim + 2]: sums, largest score, total weight
   int64_t grid_size;
 };
 
-/// The kernel keeps its float32 sums on the stack: kMaxAttentionRows x head_dim.
+/// The limit of the kernel, which keeps kMaxAttentionRows x head_dim float32 sums on the stack.
 inline constexpr int kMaxAttentionHeadDim = 512;
 /// Query rows (tokens x heads of one group) that share the loads of keys and values.
 inline constexpr int kMaxAttentionRows = 32;

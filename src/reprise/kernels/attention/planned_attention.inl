@@ -1,4 +1,4 @@
-/// A plan in memory, and whether it is one of this batch.
+/// A plan in memory, and whether the plan fits this batch.
 struct AttentionPlan {
   const AttentionPlanHeader& header;
   const PlannedRequest* requests;
@@ -16,7 +16,7 @@ struct AttentionPlan {
     return r.seq_len == a.seq_lens[request] && r.first_token == a.query_start_loc[request] &&
            r.first_token + r.num_tokens == a.query_start_loc[request + 1];
   }
-  /// The request of an item: the last one that starts at or before it.
+  /// The request of an item: the last request that starts at or before the item.
   int64_t request_of(int64_t item) const {
     int64_t low = 0;
     int64_t high = header.num_reqs;
@@ -32,7 +32,7 @@ struct AttentionPlan {
   }
 };
 
-/// Rows that must not be taken for results.
+/// Fills rows with NaN, so that they are not taken for results.
 template <typename T>
 inline void poison_rows(const AttentionKernelArguments& a,
                         int64_t kv_head,
@@ -134,7 +134,8 @@ void run_planned_attention(const void* args, device::BlockRange blocks) noexcept
   }
 }
 
-/// The parts of one head of a request become a row of the result, in the order of the positions.
+/// Merges the parts of one head of a request into a row of the result, in the order of the
+/// positions.
 template <typename T>
 inline void merge_parts(const PlannedAttentionArguments& p,
                         const PlannedRequest& r,

@@ -6,42 +6,42 @@
 
 namespace reprise::kernels::cuda {
 
-// A block's tile: this many rows, each a query head of a token, by warps of sixteen.
+// The rows of a block's tile. A row is a query head of a token, and a warp has sixteen of them.
 inline constexpr int kAttentionTileRows = 64;
 inline constexpr int kAttentionWarpRows = 16;
 inline constexpr int kAttentionThreads = 128;
-// Below this many positions each, splitting costs more than it hides.
+// With fewer positions per split, splitting costs more than it gains.
 inline constexpr int kLeastSplitPositions = 256;
 inline constexpr int kMostSplits = 64;
 
-// The same where requests have many rows; and the tiles of keys or values that a ring holds. With
-// three, two blocks fit on a multiprocessor of 164 KB.
+// The same for requests with many rows, and the number of tiles of keys or values in the ring
+// buffer. With three tiles, two blocks fit on a multiprocessor with 164 KB.
 inline constexpr int kPrefillTileRows = 128;
 inline constexpr int kPrefillWarpRows = 32;
 inline constexpr int kPrefillSlots = 3;
-/// Positions of such a tile. With 64 of 128 elements, a thread's share of the scores and sums does
-/// not fit into its registers (sm_80).
+/// Positions of a tile for many rows. With 64 positions of 128 elements, a thread's scores and sums
+/// would not fit into its registers (sm_80).
 constexpr int prefill_positions(int head_dim) { return head_dim <= 64 ? 64 : 48; }
-// What a part leaves and another block reads again is as much as the keys and values of so many
-// positions are.
+// The partial result of a split, which another block reads, has the size of the keys and values of
+// so many positions.
 inline constexpr int kLeastPrefillSplit = 1024;
 
-/// Dynamic shared memory: the queries, then the ring.
+/// Dynamic shared memory: the queries, then the ring buffer.
 constexpr uint32_t prefill_shared_bytes(int head_dim) {
   return static_cast<uint32_t>((kPrefillTileRows + kPrefillSlots * prefill_positions(head_dim)) *
                                head_dim * 2);
 }
 static_assert(2 * (prefill_shared_bytes(128) + 1024) <= 164 * 1024);
 
-/// Paged attention, with its plan made on the device: the grid is max_tiles * kv_heads *
-/// num_splits, fixed for a shape, and blocks without work leave at once.
+/// Paged attention that divides its work on the device. The grid is max_tiles * kv_heads *
+/// num_splits, fixed for a shape, and blocks without work end at once.
 struct alignas(16) CudaAttentionArguments {
   AttentionKernelArguments call;
   float* partials;   // [max_tiles, kv_heads, num_splits, rows of a tile, head_dim + 2]
   int32_t* arrived;  // [max_tiles, kv_heads], zero before and after
   int64_t max_tiles;
   int64_t num_splits;
-  int32_t block_bits;  // of the prefill kernel: block_size is 2 to their power
+  int32_t block_bits;  // prefill kernel: block_size is 2 to this power
 };
 
 }  // namespace reprise::kernels::cuda

@@ -4,8 +4,8 @@
 
 namespace reprise::kernels::cuda {
 
-/// For code of row groups: the GPU's own architecture, and a loader of cubins. `device`: a CUDA
-/// device, which must outlive the loader. \throws DeviceError
+/// The target for code of row groups: the architecture of the GPU, and a loader of cubins. `device`
+/// is a CUDA device and must outlive the loader. \throws DeviceError
 [[nodiscard]] CodeTarget create_code_target(device::Device& device);
 
 }  // namespace reprise::kernels::cuda

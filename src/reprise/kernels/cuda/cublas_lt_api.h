@@ -6,7 +6,7 @@
 
 namespace reprise::kernels::cuda {
 
-/// Every function of cuBLASLt that is called: member, symbol. The symbol's type is the header's.
+/// Every cuBLASLt function that this project calls: member, symbol. cublasLt.h gives the type.
 #define REPRISE_CUBLASLT_FUNCTIONS(X)                               \
   X(create, cublasLtCreate)                                         \
   X(destroy, cublasLtDestroy)                                       \
@@ -24,23 +24,23 @@ namespace reprise::kernels::cuda {
   X(algo_check, cublasLtMatmulAlgoCheck)                            \
   X(matmul, cublasLtMatmul)
 
-/// The one way to cuBLASLt: a table of function pointers. Filled from the machine's library, or by
-/// a test's fake.
+/// All calls of cuBLASLt go through this table of function pointers. The machine's library fills
+/// it, or the fake of a test.
 struct CublasLtApi {
 #define REPRISE_CUBLASLT_MEMBER(member, symbol) decltype(&::symbol) member = nullptr;
   REPRISE_CUBLASLT_FUNCTIONS(REPRISE_CUBLASLT_MEMBER)
 #undef REPRISE_CUBLASLT_MEMBER
 };
 
-/// The machine's library, or why there is none. Having none is an answer: products are then
-/// computed by kernels of our own.
+/// The machine's library, or the reason why there is none. Without the library, the project's own
+/// kernels compute all matrix products.
 struct LoadedCublasLt {
   CublasLtApi api;
-  std::string reason;  // empty if there is one
+  std::string reason;  // empty if there is a library
 };
 
-/// Opens the library, which stays open: where the system has libraries, then in the toolkit that
-/// this was built with.
+/// Opens the library: from the system's library folders, or from the toolkit of this build. It
+/// stays open.
 [[nodiscard]] LoadedCublasLt load_cublas_lt();
 
 }  // namespace reprise::kernels::cuda

@@ -41,8 +41,8 @@ class CudaAccelerator final : public Accelerator {
     dynamic_cast<device::cuda::CudaDevice&>(device).set_programmatic_image(
         programmatic_image(is_on));
   }
-  [[nodiscard]] std::unique_ptr<EagerExecutor> create_executor(device::Stream& stream,
-                                                               device::MemoryPool& pool) override {
+  [[nodiscard]] std::unique_ptr<DeviceExecutor> create_executor(device::Stream& stream,
+                                                                device::MemoryPool& pool) override {
     auto& device = dynamic_cast<device::cuda::CudaDevice&>(stream.device());
     return std::make_unique<CudaExecutor>(
         stream,

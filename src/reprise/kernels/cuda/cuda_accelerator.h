@@ -10,8 +10,8 @@
 
 namespace reprise::kernels::cuda {
 
-/// Devices and kernels over this driver, with this cuBLASLt or, where it gives a reason, without,
-/// and with these kernels of FlashInfer, which must stay.
+/// An accelerator over a driver. It uses cuBLASLt, unless `cublas_lt` has a reason why there is
+/// none, and the given kernels of FlashInfer, which must outlive it.
 [[nodiscard]] std::unique_ptr<Accelerator> create_cuda_accelerator(
     const device::cuda::DriverApi& api,
     LoadedCublasLt cublas_lt,

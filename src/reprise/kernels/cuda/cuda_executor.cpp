@@ -8,10 +8,12 @@
 #include "reprise/base/error.h"
 #include "reprise/device/cuda/cuda_stream.h"
 #include "reprise/kernels/add/add.h"
+#include "reprise/kernels/cpu_executor.h"
 #include "reprise/kernels/cuda/attention_arguments.h"
 #include "reprise/kernels/cuda/cuda_kernels.h"
 #include "reprise/kernels/cuda/linear_arguments.h"
 #include "reprise/kernels/cuda/linear_launch.h"
+#include "reprise/kernels/kernel_table.inl"
 #include "reprise/kernels/launch.h"
 #include "reprise/kernels/rope_kv_write/rope_kv_write.h"
 #include "reprise/kernels/row_group/row_group.h"
@@ -26,22 +28,15 @@ constexpr int64_t kBlocksPerMultiprocessor = 4;
 constexpr int64_t kPrefillBlocksPerMultiprocessor = 2;
 constexpr int64_t kLargestFragmentHead = 128;
 static_assert(GemmLibrary::kFewestRows == kMostTileRows + 1,
-              "beyond one tile our own kernels read the weight again");
+              "with more than one tile the project's own kernels read the weight again");
 
-[[noreturn]] void refuse(OpCode code) {
-  throw InvalidArgument(
-      fmt::format("{}: has no CUDA kernel yet; use --device cpu, or a model and passes without it "
-                  "(eight-bit types need the CPU)",
-                  op_name(code)));
-}
-
-/// Splits of the positions of a launch with so many tiles and heads.
+/// The number of splits of the positions, for a launch with so many tiles and heads.
 int64_t num_splits(int64_t tiles, int64_t wanted_blocks) {
   return std::clamp<int64_t>(ceil_div(wanted_blocks, tiles), 1, kMostSplits);
 }
 
-/// Rows of partial results that no launch exceeds: with more tiles than wanted blocks there is one
-/// split, and nothing is left for others.
+/// The largest number of rows of partial results in a launch. With more tiles than wanted blocks
+/// there is only one split, which leaves no partial results.
 int64_t most_partial_rows(int num_multiprocessors) {
   const auto rows = [&](int64_t blocks, int64_t tile_rows) {
     return (2 * blocks * num_multiprocessors + kMostSplits) * tile_rows;
@@ -50,12 +45,12 @@ int64_t most_partial_rows(int num_multiprocessors) {
                   rows(kPrefillBlocksPerMultiprocessor, kPrefillTileRows));
 }
 
-/// Tiles that no batch of the shape exceeds.
+/// The largest number of tiles of a batch with this shape.
 int64_t most_tiles(const AttentionKernelArguments& a, int64_t tile_rows) {
   return std::min(a.num_reqs, a.num_tokens) + a.num_tokens * a.group_size / tile_rows;
 }
 
-/// Narrow rows are a warp's each, wide ones a block's: as generated code divides its threads.
+/// Generated code computes a narrow row by a warp and a wide row by a block.
 int64_t rows_per_block_on_gpu(int64_t elements_per_row) {
   constexpr int64_t kWidestWarpRow = 1024;
   return elements_per_row <= kWidestWarpRow ? kRowGroupThreads / 32 : 1;
@@ -72,64 +67,102 @@ const device::Kernel* fragment_kernel(const AttentionKernels& kernels, const Ten
   return q.size(2) == kLargestFragmentHead ? kernels.head_128 : nullptr;
 }
 
-/// The kernel for requests of many tokens, where a batch of the shape has some in the mean: decided
-/// by the shape, as graphs are, and right for any batch. nullptr: not for this one.
+/// The kernel for requests of many tokens, if a batch of this shape has many tokens per request on
+/// average. Only the shape decides, because a graph serves all batches of a shape; the kernel is
+/// correct for any batch. nullptr: another kernel serves the shape.
 const device::Kernel* prefill_kernel(const AttentionKernels& kernels,
                                      const AttentionKernelArguments& a,
-                                     std::span<const Tensor> in) {
+                                     const Tensor& q,
+                                     const Tensor& out) {
   const bool has_many_rows = a.num_tokens * a.group_size > kAttentionWarpRows * a.num_reqs;
   const bool is_served =
-      is_aligned(in[6]) && a.scale > 0 && std::has_single_bit(static_cast<uint64_t>(a.block_size));
-  return has_many_rows && is_served ? fragment_kernel(kernels, in[0]) : nullptr;
+      is_aligned(out) && a.scale > 0 && std::has_single_bit(static_cast<uint64_t>(a.block_size));
+  return has_many_rows && is_served ? fragment_kernel(kernels, q) : nullptr;
 }
 
-AttentionKernelArguments attention_arguments(const OpCall& call, std::span<const Tensor> in) {
-  const Tensor& q = in[0];
-  const Tensor& keys = in[1];
-  const Tensor& out = in[6];
+using AttentionOperands = Operands<OpCode::attention>;
+
+AttentionKernelArguments attention_arguments(const OpRun& run) {
+  const AttentionOperands in(run.in);
+  const Tensor& q = in["q"];
+  const Tensor& keys = in["key_cache"];
+  const Tensor& out = in["out"];
   return {.q = q.data(),
           .key_cache = keys.data(),
-          .value_cache = in[2].data(),
+          .value_cache = in["value_cache"].data(),
           .out = out.data(),
           .out_scale = nullptr,
-          .query_start_loc = in[3].data_as<int32_t>(),
-          .seq_lens = in[4].data_as<int32_t>(),
-          .block_table = in[5].data_as<int32_t>(),
+          .query_start_loc = in["query_start_loc"].data_as<int32_t>(),
+          .seq_lens = in["seq_lens"].data_as<int32_t>(),
+          .block_table = in["block_table"].data_as<int32_t>(),
           .q_token_stride = q.stride(0),
           .q_head_stride = q.stride(1),
           .out_token_stride = out.stride(0),
           .out_head_stride = out.stride(1),
-          .block_table_stride = in[5].stride(0),
+          .block_table_stride = in["block_table"].stride(0),
           .num_tokens = q.size(0),
-          .num_reqs = in[4].size(0),
+          .num_reqs = in["seq_lens"].size(0),
           .kv_heads = keys.size(1),
           .group_size = q.size(1) / keys.size(1),
           .head_dim = q.size(2),
           .block_size = keys.size(2),
-          .sliding_window = call.attributes.sliding_window,
+          .sliding_window = run.call.attributes.sliding_window,
           .tokens_per_block = 0,
           .query_len = 1,
-          .scale = call.attributes.scale,
+          .scale = run.call.attributes.scale,
           .out_type = AttentionOut::like_q};
 }
 
-// The first is what is written.
-std::array<device::BufferUse, 7> attention_uses(std::span<const Tensor> in) {
-  return {writes(in[6]),
-          reads(in[0]),
-          reads(in[1]),
-          reads(in[2]),
-          reads(in[3]),
-          reads(in[4]),
-          reads(in[5])};
+// The first use is the one that writes.
+std::array<device::BufferUse, 7> attention_uses(const OpRun& run) {
+  const AttentionOperands in(run.in);
+  return {writes(in["out"]),
+          reads(in["q"]),
+          reads(in["key_cache"]),
+          reads(in["value_cache"]),
+          reads(in["query_start_loc"]),
+          reads(in["seq_lens"]),
+          reads(in["block_table"])};
 }
+
+bool launch_group(const OpRun& run) {
+  return launch_row_group(
+      run.stream, *run.call.attributes.row_group, run.in, run.out, rows_per_block_on_gpu);
+}
+
+bool launch_custom(const OpRun& run) {
+  const CustomOp& op = *run.call.attributes.custom;
+  if (!op.launch_cuda) {
+    throw InvalidArgument(fmt::format(
+        "custom op {} has no kernel for {}: register one", op.name, run.stream.device().name()));
+  }
+  op.launch_cuda(run.stream, run.in, run.out);
+  return true;
+}
+
+// Ops that need no kernel, or whose kernels take the arguments and the grids of the CPU's.
+constexpr std::array kLaunchedAsOnCpu = {
+#define REPRISE_OP_OF_KERNEL(unused, op, ...) OpCode::op,
+    REPRISE_ROW_KERNELS(REPRISE_OP_OF_KERNEL, )
+#undef REPRISE_OP_OF_KERNEL
+        OpCode::empty,
+    OpCode::embedding,
+    OpCode::gather_rows,
+    OpCode::kv_write,
+    // Refused there: an engine has one rank.
+    OpCode::all_reduce,
+    OpCode::reduce_scatter,
+    OpCode::all_gather,
+    OpCode::fused_all_reduce_add_rms_norm,
+    OpCode::linear_reduce_scatter,
+    OpCode::all_gather_linear};
 
 }  // namespace
 
 CudaExecutor::CudaExecutor(device::Stream& stream,
                            device::MemoryPool& pool,
                            const CudaExecutorOptions& options)
-    : EagerExecutor(stream, pool, row_kernels()), options_(options) {
+    : DeviceExecutor(stream, pool, row_kernels(), launches()), options_(options) {
   device::Device& device = stream.device();
   for (const device::Kernel* kernel : all_kernels()) device.load(*kernel);
   for (const FlashInferKernels& kernels : options.flashinfer) {
@@ -159,89 +192,141 @@ Tensor CudaExecutor::product_of(std::span<const Tensor> in) {
   return product;
 }
 
-bool CudaExecutor::run(const OpCall& call, std::span<const Tensor> in, std::span<Tensor> out) {
-  const std::optional<OpCode> behind = op_behind_norm(call.code);
+template <CudaExecutor::LaunchProduct kLaunch>
+bool CudaExecutor::launch_product(const OpRun& run) {
   const Tensor none;
-  if (!behind) return run_after({.weight = none, .epsilon = 0}, call, in, out);
-  if (!can_norm_first(in[0], in[1], in.back())) return EagerExecutor::run(call, in, out);
-  return run_after({.weight = in.back(), .epsilon = call.attributes.epsilon},
-                   {*behind, call.attributes, call.where},
-                   in.first(in.size() - 1),
-                   out);
+  return (static_cast<CudaExecutor&>(run.executor).*kLaunch)({.weight = none, .epsilon = 0}, run);
 }
 
-bool CudaExecutor::run_after(const NormCall& norm,
-                             const OpCall& call,
-                             std::span<const Tensor> in,
-                             std::span<Tensor> out) {
+template <CudaExecutor::LaunchProduct kLaunch>
+bool CudaExecutor::launch_product_of_norm(const OpRun& run) {
+  const Tensor& weight = run.in.back();
+  if (!can_norm_first(run.in[0], run.in[1], weight)) return launch_norm_apart(run);
+  OpRun product = run;
+  product.in = run.in.first(run.in.size() - 1);
+  return (static_cast<CudaExecutor&>(run.executor).*kLaunch)(
+      {.weight = weight, .epsilon = run.call.attributes.epsilon}, product);
+}
+
+const LaunchTable& CudaExecutor::launches() {
+  static const LaunchTable table = [] {
+    LaunchTable launches = {};
+    const auto set = [&](OpCode op, LaunchOp launch) {
+      launches[static_cast<size_t>(op)] = launch;
+    };
+    for (OpCode op : kLaunchedAsOnCpu) set(op, cpu_launches()[static_cast<size_t>(op)]);
+    set(OpCode::linear, launch_product<&CudaExecutor::linear>);
+    set(OpCode::linear_add, launch_product<&CudaExecutor::linear_add>);
+    set(OpCode::linear_silu_and_mul, launch_product<&CudaExecutor::linear_silu_and_mul>);
+    set(OpCode::lm_head, launch_product<&CudaExecutor::lm_head>);
+    set(OpCode::linear_rope_kv_write, launch_product<&CudaExecutor::linear_rope_kv_write>);
+    set(OpCode::rms_norm_linear_silu_and_mul,
+        launch_product_of_norm<&CudaExecutor::linear_silu_and_mul>);
+    set(OpCode::rms_norm_linear_rope_kv_write,
+        launch_product_of_norm<&CudaExecutor::linear_rope_kv_write>);
+    set(OpCode::rms_norm_lm_head, launch_product_of_norm<&CudaExecutor::lm_head>);
+    set(OpCode::attention, [](const OpRun& run) {
+      return static_cast<CudaExecutor&>(run.executor).launch_attention(run);
+    });
+    set(OpCode::row_group, launch_group);
+    set(OpCode::custom, launch_custom);
+    return launches;
+  }();
+  return table;
+}
+
+bool CudaExecutor::launch_own(const LinearKernels& kernels,
+                              const NormCall& norm,
+                              std::span<const Tensor> in,
+                              const Tensor& residual,
+                              const Tensor& out) {
   const Tensor none;
-  const auto linear = [&](const LinearKernels& kernels, const Tensor& residual) {
-    return launch_linear(stream(),
-                         kernels,
-                         options_.num_multiprocessors,
-                         {.x = in[0],
-                          .weight = in[1],
-                          .bias = in[2],
-                          .residual = residual,
-                          .num_rows = none,
-                          .out = out[0],
-                          .norm = norm});
-  };
-  switch (call.code) {
-    case OpCode::linear:
-      return multiply(in[0], in[1], in[2], out[0]) || linear(linear_kernels(in[0].dtype()), none);
-    case OpCode::linear_add:
-      if (const Tensor product = product_of(in); product.defined()) {
-        return launch_add(stream(), row_kernels(), in[3], product, out[0]);
-      }
-      return linear(linear_kernels(in[0].dtype()), in[3]);
-    case OpCode::linear_silu_and_mul:
-      if (const Tensor product = product_of(in); product.defined()) {
-        return launch_silu_and_mul(stream(), row_kernels(), product, out[0]);
-      }
-      return linear(linear_silu_and_mul_kernels(in[0].dtype()), none);
-    case OpCode::lm_head:
-      // All rows, wanted or not: how many are is known on the device only.
-      return multiply(in[0], in[1], none, out[0]) || launch_linear(stream(),
-                                                                   lm_head_kernels(in[0].dtype()),
-                                                                   options_.num_multiprocessors,
-                                                                   {.x = in[0],
-                                                                    .weight = in[1],
-                                                                    .bias = none,
-                                                                    .residual = none,
-                                                                    .num_rows = in[2],
-                                                                    .out = out[0],
-                                                                    .norm = norm});
-    case OpCode::linear_rope_kv_write:
-      return launch_linear_rope_kv_write(norm, call, in, out[0]);
-    case OpCode::attention:
-      return launch_attention(call, in);
-    case OpCode::row_group:
-      return launch_row_group(stream(), *call.attributes.row_group, in, out, rows_per_block_on_gpu);
-    case OpCode::custom:
-      if (!call.attributes.custom->launch_cuda) {
-        throw InvalidArgument(fmt::format("custom op {} has no kernel for {}: register one",
-                                          call.attributes.custom->name,
-                                          stream().device().name()));
-      }
-      call.attributes.custom->launch_cuda(stream(), in, out);
-      return true;
-    case OpCode::quantize_per_token:
-    case OpCode::quantize_static:
-    case OpCode::rms_norm_quant:
-    case OpCode::fused_add_rms_norm_quant:
-    case OpCode::silu_and_mul_quant:
-    case OpCode::scaled_linear:
-    case OpCode::attention_quant:
-      refuse(call.code);
-    default:
-      return EagerExecutor::run(call, in, out);
+  return cuda::launch_linear(stream(),
+                             kernels,
+                             options_.num_multiprocessors,
+                             {.x = in[0],
+                              .weight = in[1],
+                              .bias = in[2],
+                              .residual = residual,
+                              .num_rows = none,
+                              .out = out,
+                              .norm = norm});
+}
+
+bool CudaExecutor::linear(const NormCall& norm, const OpRun& run) {
+  const auto in = run.operands<OpCode::linear>();
+  return multiply(in["x"], in["weight"], in["bias"], run.out[0]) ||
+         launch_own(linear_kernels(in["x"].dtype()), norm, run.in, {}, run.out[0]);
+}
+
+bool CudaExecutor::linear_add(const NormCall& norm, const OpRun& run) {
+  const auto in = run.operands<OpCode::linear_add>();
+  if (const Tensor product = product_of(run.in); product.defined()) {
+    return launch_add(stream(), kernels(), in["residual"], product, run.out[0]);
   }
+  return launch_own(linear_kernels(in["x"].dtype()), norm, run.in, in["residual"], run.out[0]);
 }
 
-bool CudaExecutor::launch_attention(const OpCall& call, std::span<const Tensor> in) {
-  const Tensor& q = in[0];
-  const Tensor& out = in[6];
+bool CudaExecutor::linear_silu_and_mul(const NormCall& norm, const OpRun& run) {
+  if (const Tensor product = product_of(run.in); product.defined()) {
+    return launch_silu_and_mul(stream(), kernels(), product, run.out[0]);
+  }
+  const LinearKernels kernels = linear_silu_and_mul_kernels(run.in[0].dtype());
+  return launch_own(kernels, norm, run.in, {}, run.out[0]);
+}
+
+bool CudaExecutor::lm_head(const NormCall& norm, const OpRun& run) {
+  const auto in = run.operands<OpCode::lm_head>();
+  const Tensor none;
+  // The library computes all rows: only the device knows how many are wanted.
+  return multiply(in["x"], in["weight"], none, run.out[0]) ||
+         cuda::launch_linear(stream(),
+                             lm_head_kernels(in["x"].dtype()),
+                             options_.num_multiprocessors,
+                             {.x = in["x"],
+                              .weight = in["weight"],
+                              .bias = none,
+                              .residual = none,
+                              .num_rows = in["num_rows"],
+                              .out = run.out[0],
+                              .norm = norm});
+}
+
+bool CudaExecutor::linear_rope_kv_write(const NormCall& norm, const OpRun& run) {
+  const auto in = run.operands<OpCode::linear_rope_kv_write>();
+  const Tensor& x = in["x"];
+  const Tensor& weight = in["weight"];
+  const RopeAndCacheCall call = rope_and_cache_call<OpCode::linear_rope_kv_write>(run);
+  if (cuda::launch_linear_rope_kv_write(
+          stream(), options_.num_multiprocessors, x, weight, in["bias"], call, norm)) {
+    return true;
+  }
+  // Two launches: the product goes through memory of the pool.
+  const int64_t tokens = x.size(0);
+  const int64_t columns = weight.size(0);
+  const int64_t heads = call.q_out.size(1);
+  const int64_t kv_heads = call.key_cache.size(1);
+  const int64_t head_dim = call.q_out.size(2);
+  const Tensor product = allocate({x.dtype(), {tokens, columns}});
+  if (!multiply(x, weight, in["bias"], product)) {
+    launch_own(linear_kernels(x.dtype()), norm, run.in, {}, product);
+  }
+  const auto part = [&](int64_t count, int64_t first_head) {
+    return product.with_layout(
+        {tokens, count, head_dim}, {columns, head_dim, 1}, first_head * head_dim);
+  };
+  return launch_rope_kv_write(stream(),
+                              kernels(),
+                              part(heads, 0),
+                              part(kv_heads, heads),
+                              part(kv_heads, heads + kv_heads),
+                              call);
+}
+
+bool CudaExecutor::launch_attention(const OpRun& run) {
+  const AttentionOperands in(run.in);
+  const Tensor& q = in["q"];
+  const Tensor& out = in["out"];
   if (q.size(2) > kMaxAttentionHeadDim) {
     throw InvalidArgument(
         fmt::format("attention: head_dim {} is more than the {} that the CUDA kernels support",
@@ -251,27 +336,30 @@ bool CudaExecutor::launch_attention(const OpCall& call, std::span<const Tensor> 
   require_dense_rows(q, "attention");
   require_dense_rows(out, "attention");
   if (q.size(0) == 0) return false;
-  return attention().kind == AttentionRoutine::Kind::planned ? launch_planned_attention(call, in)
-                                                             : launch_split_attention(call, in);
+  return attention().kind == AttentionRoutine::Kind::planned ? launch_planned_attention(run)
+                                                             : launch_split_attention(run);
 }
 
-bool CudaExecutor::launch_split_attention(const OpCall& call, std::span<const Tensor> in) {
+bool CudaExecutor::launch_split_attention(const OpRun& run) {
+  const AttentionOperands in(run.in);
+  const Tensor& q = in["q"];
   CudaAttentionArguments arguments = {
-      .call = attention_arguments(call, in),
+      .call = attention_arguments(run),
       .partials = static_cast<float*>(partials_.data()),
       .arrived = static_cast<int32_t*>(arrived_.data()),
       .max_tiles = 0,
       .num_splits = 1,
-      .block_bits = std::countr_zero(static_cast<uint64_t>(in[1].size(2)))};
+      .block_bits = std::countr_zero(static_cast<uint64_t>(in["key_cache"].size(2)))};
   AttentionKernelArguments& a = arguments.call;
   a.query_len = attention().query_len;
-  const AttentionRoutineKernels routines = attention_kernels(in[0].dtype());
+  const AttentionRoutineKernels routines = attention_kernels(q.dtype());
   // A uniform tile is a whole request.
   const bool is_uniform = attention().kind == AttentionRoutine::Kind::uniform &&
                           a.query_len * a.group_size <= kAttentionTileRows;
   const AttentionKernels& kernels = is_uniform ? routines.uniform : routines.any_batch;
-  const device::Kernel* prefill = is_uniform ? nullptr : prefill_kernel(routines.prefill, a, in);
-  const device::Kernel* kernel = prefill != nullptr ? prefill : fragment_kernel(kernels, in[0]);
+  const device::Kernel* prefill =
+      is_uniform ? nullptr : prefill_kernel(routines.prefill, a, q, in["out"]);
+  const device::Kernel* kernel = prefill != nullptr ? prefill : fragment_kernel(kernels, q);
   int64_t blocks = 0;
   if (kernel != nullptr) {
     arguments.max_tiles =
@@ -287,98 +375,51 @@ bool CudaExecutor::launch_split_attention(const OpCall& call, std::span<const Te
     blocks =
         ceil_div(a.num_tokens * a.kv_heads * a.group_size, kernel->cuda.threads_per_block / 32);
   }
-  return launch(stream(), *kernel, static_cast<uint32_t>(blocks), arguments, attention_uses(in));
+  return launch(stream(), *kernel, static_cast<uint32_t>(blocks), arguments, attention_uses(run));
 }
 
-bool CudaExecutor::launch_planned_attention(const OpCall& call, std::span<const Tensor> in) {
+bool CudaExecutor::launch_planned_attention(const OpRun& run) {
+  const Tensor& q = AttentionOperands(run.in)["q"];
   const Tensor& plan = attention().plan;
   const Tensor& partials = attention().partials;
   const auto blocks =
       static_cast<uint32_t>(kBlocksPerMultiprocessor * options_.num_multiprocessors);
-  const PlannedAttentionArguments arguments = {.call = attention_arguments(call, in),
+  const PlannedAttentionArguments arguments = {.call = attention_arguments(run),
                                                .plan = plan.data_as<int32_t>(),
                                                .partials = partials.data_as<float>(),
                                                .grid_size = blocks};
-  const AttentionRoutineKernels routines = attention_kernels(in[0].dtype());
-  const FlashInferKernels* flashinfer = flashinfer_for(call, in);
+  const AttentionRoutineKernels routines = attention_kernels(q.dtype());
+  const FlashInferKernels* flashinfer = flashinfer_for(run);
   const device::Kernel* kernel =
-      flashinfer != nullptr ? flashinfer->decode : fragment_kernel(routines.planned, in[0]);
+      flashinfer != nullptr ? flashinfer->decode : fragment_kernel(routines.planned, q);
   const device::Kernel* merge = flashinfer != nullptr ? flashinfer->merge : routines.merge;
   std::array<device::BufferUse, 9> uses;
-  std::ranges::copy(attention_uses(in), uses.begin());
+  std::ranges::copy(attention_uses(run), uses.begin());
   uses[7] = reads(plan);
   uses[8] = writes(partials);
   (void)launch(
       stream(), kernel != nullptr ? *kernel : *routines.planned.by_rows, blocks, arguments, uses);
-  // Writes the rows of requests with parts, and leaves the others.
+  // The second launch writes the rows of requests with parts and keeps the other rows.
   uses[0].access = device::BufferUse::Access::read_write;
   uses[8] = reads(partials);
   return launch(stream(), *merge, blocks, arguments, uses);
 }
 
-const FlashInferKernels* CudaExecutor::flashinfer_for(const OpCall& call,
-                                                      std::span<const Tensor> in) const {
-  const Tensor& q = in[0];
-  const Tensor& out = in[6];
-  // Its results lie head by head, and parts of an odd number of heads are not aligned to 16 bytes.
-  const bool fits = attention().query_len == 1 && call.attributes.sliding_window == 0 &&
+const FlashInferKernels* CudaExecutor::flashinfer_for(const OpRun& run) const {
+  const AttentionOperands in(run.in);
+  const Tensor& q = in["q"];
+  const Tensor& out = in["out"];
+  // FlashInfer writes head by head, and its parts of an odd number of heads are not aligned to 16
+  // bytes.
+  const bool fits = attention().query_len == 1 && run.call.attributes.sliding_window == 0 &&
                     is_aligned(q) && is_aligned(out) && out.stride(1) == q.size(2) &&
                     q.size(1) % 2 == 0;
   if (!fits) return nullptr;
   const auto found = std::ranges::find_if(options_.flashinfer, [&](const FlashInferKernels& one) {
     return one.dtype == q.dtype() && one.head_dim == q.size(2) &&
-           one.group_size == q.size(1) / in[1].size(1);
+           one.group_size == q.size(1) / in["key_cache"].size(1);
   });
   return found == options_.flashinfer.end() ? nullptr : &*found;
-}
-
-bool CudaExecutor::launch_linear_rope_kv_write(const NormCall& norm,
-                                               const OpCall& call,
-                                               std::span<const Tensor> in,
-                                               const Tensor& q_out) {
-  const RopeAndCacheCall rope_and_cache = {.positions = in[3],
-                                           .cos_sin = in[4],
-                                           .key_cache = in[5],
-                                           .value_cache = in[6],
-                                           .slot_mapping = in[7],
-                                           .q_norm = in[8],
-                                           .k_norm = in[9],
-                                           .epsilon = call.attributes.epsilon,
-                                           .q_out = q_out};
-  if (cuda::launch_linear_rope_kv_write(
-          stream(), options_.num_multiprocessors, in[0], in[1], in[2], rope_and_cache, norm)) {
-    return true;
-  }
-  // Two launches: the product goes through memory of the pool.
-  const Tensor none;
-  const int64_t tokens = in[0].size(0);
-  const int64_t columns = in[1].size(0);
-  const int64_t heads = q_out.size(1);
-  const int64_t kv_heads = in[5].size(1);
-  const int64_t head_dim = q_out.size(2);
-  const Tensor product = allocate({in[0].dtype(), {tokens, columns}});
-  if (!multiply(in[0], in[1], in[2], product)) {
-    launch_linear(stream(),
-                  linear_kernels(in[0].dtype()),
-                  options_.num_multiprocessors,
-                  {.x = in[0],
-                   .weight = in[1],
-                   .bias = in[2],
-                   .residual = none,
-                   .num_rows = none,
-                   .out = product,
-                   .norm = norm});
-  }
-  const auto part = [&](int64_t count, int64_t first_head) {
-    return product.with_layout(
-        {tokens, count, head_dim}, {columns, head_dim, 1}, first_head * head_dim);
-  };
-  return launch_rope_kv_write(stream(),
-                              row_kernels(),
-                              part(heads, 0),
-                              part(kv_heads, heads),
-                              part(kv_heads, heads + kv_heads),
-                              rope_and_cache);
 }
 
 }  // namespace reprise::kernels::cuda

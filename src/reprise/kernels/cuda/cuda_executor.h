@@ -9,26 +9,28 @@
 #include "reprise/kernels/cuda/gemm_library.h"
 #include "reprise/kernels/cuda/linear_arguments.h"
 #include "reprise/kernels/cuda/linear_launch.h"
-#include "reprise/kernels/eager_executor.h"
+#include "reprise/kernels/device_executor.h"
 
 namespace reprise::kernels::cuda {
 
 struct CudaExecutorOptions {
-  int num_multiprocessors = 132;  // of the GPU: how far a launch is cut
-  /// For products of many rows; nullptr: kernels of our own. Borrowed for the constructor's call.
+  int num_multiprocessors = 132;  // of the GPU; decides the number of blocks of a launch
+  /// For matrix products of many rows. nullptr: the project's own kernels serve them. Borrowed for
+  /// the constructor's call.
   const CublasLtApi* cublas_lt = nullptr;
-  /// For planned attention of batches with one token per request; of other shapes, and where there
-  /// are none, our own. They must outlive the executor.
+  /// For planned attention of batches with one token per request. The project's own kernels serve
+  /// other shapes, and all shapes if this is empty. The kernels must outlive the executor.
   std::span<const FlashInferKernels> flashinfer;
 };
 
-/// Runs each op at once on a GPU. Ops on rows are launched as on the CPU; products and attention
-/// have plans of their own, and generated code has a grid of its own. Quantised ops have no CUDA
-/// kernels yet: they are refused, and never silently run elsewhere.
+/// Runs ops on a GPU. Ops on rows use the launch functions of the CPU, with kernels that take the
+/// same arguments and grids. Matrix products and attention have launch functions of their own, and
+/// generated code has a grid of its own. Ops of eight bits have no CUDA kernels yet: the executor
+/// refuses them.
 ///
-/// All kernels are loaded and the workspaces are allocated by the constructor, so that neither
-/// happens in a capture. One thread and one stream, as EagerExecutor.
-class CudaExecutor final : public EagerExecutor {
+/// The constructor loads all kernels and allocates the workspaces, so that neither happens in a
+/// capture.
+class CudaExecutor final : public DeviceExecutor {
  public:
   /// \throws DeviceError, OutOfMemory
   CudaExecutor(device::Stream& stream,
@@ -40,33 +42,42 @@ class CudaExecutor final : public EagerExecutor {
   }
 
  private:
-  [[nodiscard]] bool run(const OpCall& call,
-                         std::span<const Tensor> inputs,
-                         std::span<Tensor> outputs) override;
-  /// Of products, with the norm of x first if there is one.
-  [[nodiscard]] bool run_after(const NormCall& norm,
-                               const OpCall& call,
-                               std::span<const Tensor> inputs,
-                               std::span<Tensor> outputs);
-  /// linear(), or lm_head() of every row, by the library. Whether it was launched.
+  /// Launches a product, after the norm of x if the norm has a weight.
+  using LaunchProduct = bool (CudaExecutor::*)(const NormCall& norm, const OpRun& run);
+  template <LaunchProduct kLaunch>
+  static bool launch_product(const OpRun& run);
+  template <LaunchProduct kLaunch>
+  static bool launch_product_of_norm(const OpRun& run);
+  static const LaunchTable& launches();
+
+  bool linear(const NormCall& norm, const OpRun& run);
+  bool linear_add(const NormCall& norm, const OpRun& run);
+  bool linear_silu_and_mul(const NormCall& norm, const OpRun& run);
+  bool lm_head(const NormCall& norm, const OpRun& run);
+  bool linear_rope_kv_write(const NormCall& norm, const OpRun& run);
+
+  /// linear(), or lm_head() of every row, by the library. Whether the library launched it.
   bool multiply(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& out);
-  /// The product before an epilogue that the library does not have; undefined if not launched.
+  /// The library's product, which an epilogue then reads. Undefined: the library does not compute
+  /// it.
   [[nodiscard]] Tensor product_of(std::span<const Tensor> in);
-  bool launch_attention(const OpCall& call, std::span<const Tensor> in);
-  bool launch_split_attention(const OpCall& call, std::span<const Tensor> in);
-  bool launch_planned_attention(const OpCall& call, std::span<const Tensor> in);
-  /// nullptr: our own kernels.
-  [[nodiscard]] const FlashInferKernels* flashinfer_for(const OpCall& call,
-                                                        std::span<const Tensor> in) const;
-  bool launch_linear_rope_kv_write(const NormCall& norm,
-                                   const OpCall& call,
-                                   std::span<const Tensor> in,
-                                   const Tensor& q_out);
+  /// A product by the project's own kernels. Operands 0 to 2 are x, weight and bias.
+  bool launch_own(const LinearKernels& kernels,
+                  const NormCall& norm,
+                  std::span<const Tensor> in,
+                  const Tensor& residual,
+                  const Tensor& out);
+
+  bool launch_attention(const OpRun& run);
+  bool launch_split_attention(const OpRun& run);
+  bool launch_planned_attention(const OpRun& run);
+  /// nullptr: the project's own kernels serve the call.
+  [[nodiscard]] const FlashInferKernels* flashinfer_for(const OpRun& run) const;
 
   CudaExecutorOptions options_;
-  device::Buffer partials_;  // of split attention
-  device::Buffer arrived_;
-  std::unique_ptr<GemmLibrary> gemm_;  // nullptr: there is none
+  device::Buffer partials_;            // split attention: results of parts of the positions
+  device::Buffer arrived_;             // split attention: how many parts of a tile are done
+  std::unique_ptr<GemmLibrary> gemm_;  // nullptr: the machine has no library
 };
 
 }  // namespace reprise::kernels::cuda

@@ -231,7 +231,7 @@ TEST_P(CudaOps, products_of_a_norm_have_the_bits_of_the_norm_and_the_product) {
       const bool is_one_launch = dtype() != DType::f32 && rows <= 8;
       const auto expect_bits = [&](OpCode code, std::vector<Tensor> inputs) {
         inputs[0] = run(OpCode::rms_norm, {x, norm}, attributes);
-        const Tensor want = run(*op_behind_norm(code), inputs);
+        const Tensor want = run(*op_after_norm(code), inputs);
         inputs[0] = x;
         inputs.push_back(norm);
         const uint64_t before = stream_->counters().kernel_launches;

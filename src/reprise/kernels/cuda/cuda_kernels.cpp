@@ -30,13 +30,10 @@ constexpr const Kernel* kAll[] = {REPRISE_CUDA_KERNELS(REPRISE_CUDA_LIST)};
 
 constinit const KernelTable kRowKernels{
     .isa = Isa::scalar,
-    .rms_norm = {rms_norm_f32, rms_norm_bf16, rms_norm_f16},
-    .add = {add_f32, add_bf16, add_f16},
-    .fused_add_rms_norm = {fused_add_rms_norm_f32, fused_add_rms_norm_bf16, fused_add_rms_norm_f16},
-    .silu_and_mul = {silu_and_mul_f32, silu_and_mul_bf16, silu_and_mul_f16},
-    .rope = {rope_f32, rope_bf16, rope_f16},
-    .rope_kv_write = {rope_kv_write_f32, rope_kv_write_bf16, rope_kv_write_f16},
-    .gather_rows = gather_rows,
+#define REPRISE_ROW_KERNEL(context, name, ...) .name = {name##_f32, name##_bf16, name##_f16},
+    REPRISE_ROW_KERNELS(REPRISE_ROW_KERNEL, )
+#undef REPRISE_ROW_KERNEL
+        .gather_rows = gather_rows,
     .kv_write = kv_write,
 };
 

@@ -5,9 +5,9 @@
 
 namespace reprise::kernels::cuda {
 
-/// How FlashInfer's decode kernel of one head and group size cuts up a block; q, keys and values
-/// have two bytes. Source: flashinfer 0.7.2 attention/decode.cuh,
-/// BatchDecodeWithPagedKVCacheDispatched; differs in that threads are counted in one dimension.
+/// How FlashInfer's decode kernel for one head size and group size divides a block. q, keys and
+/// values have elements of two bytes. Source: flashinfer 0.7.2 attention/decode.cuh,
+/// BatchDecodeWithPagedKVCacheDispatched. It differs in counting threads in one dimension.
 struct FlashInferBlock {
   uint32_t head_dim;
   uint32_t group_size;  // query heads per key/value head

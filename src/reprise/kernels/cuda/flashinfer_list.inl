@@ -1,7 +1,7 @@
 // Every kernel over FlashInfer's headers. REPRISE_FLASHINFER_SHAPES(X) is X(type, head_dim, group
 // size) for each shape; REPRISE_FLASHINFER_KERNELS(X) is X(name, threads, shared bytes, function)
-// for each kernel, and the function of the image is reprise_<name>. Group sizes are those that
-// models have.
+// for each kernel; the function of the image is reprise_<name>. The group sizes are those of
+// existing models.
 #define REPRISE_FLASHINFER_SHAPES_OF(X, type, head_dim) \
   X(type, head_dim, 1)                                  \
   X(type, head_dim, 2)                                  \

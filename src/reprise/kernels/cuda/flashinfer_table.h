@@ -8,8 +8,8 @@
 
 namespace reprise::kernels::cuda {
 
-/// FlashInfer's decode attention, for one type and shape: two launches over
-/// PlannedAttentionArguments, as our own planned kernels, of batches with one token per request.
+/// FlashInfer's decode attention for one type and shape, for batches with one token per request.
+/// Like the project's own planned attention, it is two launches with PlannedAttentionArguments.
 struct FlashInferKernels {
   DType dtype = DType::bf16;
   int64_t head_dim = 0;
@@ -18,7 +18,7 @@ struct FlashInferKernels {
   const device::Kernel* merge = nullptr;
 };
 
-/// All there are; none unless this was built with FlashInfer's headers (REPRISE_FLASHINFER).
+/// All FlashInfer kernels. Empty unless the build has FlashInfer's headers (REPRISE_FLASHINFER).
 [[nodiscard]] std::span<const FlashInferKernels> flashinfer_kernels();
 
 }  // namespace reprise::kernels::cuda

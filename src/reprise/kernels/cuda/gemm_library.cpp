@@ -11,12 +11,12 @@
 namespace reprise::kernels::cuda {
 namespace {
 
-// NVIDIA's recommendation for Hopper; older chips need less.
+// NVIDIA's recommendation for Hopper. Older chips need less.
 constexpr size_t kWorkspaceBytes = size_t{32} << 20;
-// What is promised of every address.
+// The alignment of every address that the library is told.
 constexpr uint32_t kAlignment = 16;
-// Candidates of the heuristic, the fastest first: the first that suits every number of rows is
-// taken.
+// The number of candidates of the heuristic, fastest first. The first one that serves every number
+// of rows is taken.
 constexpr int kCandidates = 8;
 
 cudaDataType_t data_type(DType dtype) {
@@ -47,7 +47,7 @@ GemmLibrary::Plan::~Plan() {
 
 GemmLibrary::GemmLibrary(const CublasLtApi& api, device::cuda::CudaStream& stream)
     : api_(api), stream_(&stream), workspace_(stream.device().allocate(kWorkspaceBytes)) {
-  // allocate() has made the device's context current, which is the one the library takes.
+  // allocate() has made the device's context current, and the library uses the current context.
   check(api_.create(&handle_), "cublasLtCreate");
 }
 
@@ -128,8 +128,8 @@ GemmLibrary::Plan& GemmLibrary::plan_of(const Shape& shape) {
   return plan;
 }
 
-// The library thinks in columns: what lies in memory as rows of out is to it the transpose, of
-// [columns, rows]. So the weight is the left operand, transposed, and x the right one.
+// The library's matrices are column-major, so the rows of out in memory are its transpose
+// [columns, rows]. The transposed weight is therefore the left operand and x the right one.
 void GemmLibrary::describe(const Shape& shape, Plan& plan) const {
   const auto& [columns, depth, x_stride, type, out_type, has_bias] = shape;
   check(api_.matmul_desc_create(&plan.operation, CUBLAS_COMPUTE_32F, CUDA_R_32F),
@@ -139,12 +139,12 @@ void GemmLibrary::describe(const Shape& shape, Plan& plan) const {
   if (has_bias) {
     set(plan.operation, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, data_type(type));
-    // The choice may depend on its alignment: any address that is no better than promised.
+    // The choice may depend on the alignment, so the address has just the promised one.
     const void* any = static_cast<const std::byte*>(workspace_.data()) + kAlignment;
     set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, any);
   }
   const auto u = [](int64_t value) { return static_cast<uint64_t>(value); };
-  constexpr uint64_t kAnyRows = 1;  // set_rows() says how many
+  constexpr uint64_t kAnyRows = 1;  // set_rows() sets the number
   check(api_.matrix_layout_create(&plan.weight, data_type(type), u(depth), u(columns), depth),
         "cublasLtMatrixLayoutCreate");
   check(api_.matrix_layout_create(&plan.x, data_type(type), u(depth), kAnyRows, x_stride),

@@ -11,19 +11,20 @@
 
 namespace reprise::kernels::cuda {
 
-/// Products of many rows by cuBLASLt.
+/// Matrix products of many rows by cuBLASLt.
 ///
-/// Nothing is decided in a capture. The first product with a weight's shape chooses an algorithm
-/// for every number of rows, by the library's heuristic: one for each power of two that the rows
-/// are rounded up to. Algorithms that split the sum are left out, so what a row's bits depend on is
-/// the algorithm alone (docs/gpu.md). All products share one workspace, allocated by the
-/// constructor.
+/// No choice happens in a capture. The first product with a weight's shape chooses algorithms for
+/// all numbers of rows by the library's heuristic: one for each power of two to which the rows are
+/// rounded up. Algorithms that split a sum are excluded, so the bits of a row depend only on the
+/// algorithm (docs/gpu.md). All products share one workspace, which the constructor allocates.
 ///
-/// One thread and stream. Owns its descriptors; in a steady state multiply() allocates nothing.
+/// A GemmLibrary belongs to one thread and one stream and owns its descriptors. In a steady state
+/// multiply() allocates nothing.
 class GemmLibrary {
  public:
-  /// The least number of rows that is worth it. Up to 32 our own kernels read the weight once for
-  /// all rows, which is all that such a product costs; beyond, they would read it again.
+  /// The smallest number of rows that the library computes. Up to 32 rows, the project's own
+  /// kernels read the weight once for all rows, which is the whole cost. With more rows they would
+  /// read it again.
   static constexpr int64_t kFewestRows = 33;
 
   /// \throws DeviceError, OutOfMemory
@@ -33,8 +34,9 @@ class GemmLibrary {
   ~GemmLibrary();
 
   /// out = x weight^T + bias, rounded once to out's type (that of x, or float32).
-  /// \returns false, with nothing launched, for few rows (or more than 65,536), addresses that are
-  /// not multiples of 16 bytes, and what the library has no algorithm for
+  /// \returns false and launches nothing for fewer than kFewestRows rows or more than 65,536, for
+  /// addresses that are not multiples of 16 bytes, and for shapes without an algorithm in the
+  /// library
   /// \throws CaptureError for an algorithm whose first use would be in a capture, DeviceError
   [[nodiscard]] bool multiply(const Tensor& x,       // [num_tokens, in], rows may be strided
                               const Tensor& weight,  // [out, in]
@@ -42,18 +44,20 @@ class GemmLibrary {
                               const Tensor& out);    // [num_tokens, out], dense
 
  private:
-  // Powers of two that rows are rounded up to, from that of kFewestRows to more than any step has.
+  // The powers of two to which rows are rounded up, from kFewestRows to more rows than any step
+  // has.
   static constexpr int kFirstPower = 6;
   static constexpr int kLastPower = 16;
 
-  // Of all numbers of rows: columns, depth, stride of x, type of x, type of out, whether with bias.
+  // The key for all numbers of rows: columns, depth, stride of x, types of x and out, whether with
+  // bias.
   using Shape = std::tuple<int64_t, int64_t, int64_t, DType, DType, bool>;
   struct Algorithm {
     cublasLtMatmulAlgo_t algorithm{};
     bool is_possible = false;
-    bool was_used = false;  // its code is on the GPU
+    bool was_used = false;  // the code of the algorithm is on the GPU
   };
-  /// What the library wants to be told about products of one shape. Owns the descriptors.
+  /// The library's descriptors for products of one shape. It owns them.
   struct Plan {
     explicit Plan(const CublasLtApi& functions) : api(functions) {}
     Plan(const Plan&) = delete;

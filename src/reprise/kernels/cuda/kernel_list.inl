@@ -1,11 +1,13 @@
 // Every CUDA kernel: REPRISE_CUDA_KERNELS(X) is X(name, Arguments, threads, shared bytes, function)
 // for each. The function of the image is reprise_<name>.
+#include "reprise/kernels/kernel_table.inl"
+
 #define REPRISE_CUDA_FLOAT_KERNELS(X, op, Arguments, threads, shared) \
   X(op##_f32, Arguments, threads, shared, op<float>)                  \
   X(op##_bf16, Arguments, threads, shared, op<BFloat16>)              \
   X(op##_f16, Arguments, threads, shared, op<Float16>)
 
-// By columns and rows of a block's tile.
+// The kernels of a product, by the columns and rows of a block's tile.
 #define REPRISE_CUDA_PRODUCT(X, name, type, T, Out, columns, rows, parts, epilogue) \
   X(name##_##columns##x##rows##_##type,                                             \
     CudaLinearArguments,                                                            \
@@ -83,29 +85,27 @@
     planned_attention_by_rows<T>)                                                                 \
   X(merge_attention_##type, PlannedAttentionArguments, 128, 0, merge_attention<T>)
 
-// Shared memory of ops on rows: one float per warp.
-#define REPRISE_CUDA_LATE_KERNELS(X)                                                   \
-  REPRISE_CUDA_FLOAT_KERNELS(X, rms_norm, RmsNormArguments, 256, 64)                   \
-  REPRISE_CUDA_FLOAT_KERNELS(X, fused_add_rms_norm, FusedAddRmsNormArguments, 256, 64) \
-  REPRISE_CUDA_FLOAT_KERNELS(X, add, AddArguments, 256, 0)                             \
-  REPRISE_CUDA_FLOAT_KERNELS(X, silu_and_mul, SiluAndMulArguments, 256, 0)             \
-  REPRISE_CUDA_FLOAT_KERNELS(X, rope, RopeArguments, 256, 0)                           \
-  REPRISE_CUDA_FLOAT_KERNELS(X, rope_kv_write, RopeKvWriteArguments, 256, 0)           \
-  X(gather_rows, GatherRowsArguments, 256, 0, gather_rows)                             \
-  X(kv_write, KvWriteArguments, 256, 0, kv_write)                                      \
-  REPRISE_CUDA_DOT_KERNELS(X, f32, float)                                              \
-  REPRISE_CUDA_DOT_KERNELS(X, bf16, BFloat16)                                          \
-  REPRISE_CUDA_DOT_KERNELS(X, f16, Float16)                                            \
-  REPRISE_CUDA_ATTENTION_BY_ROWS(X, f32, float)                                        \
-  REPRISE_CUDA_ATTENTION_BY_ROWS(X, bf16, BFloat16)                                    \
-  REPRISE_CUDA_ATTENTION_BY_ROWS(X, f16, Float16)                                      \
-  X(sample_rows, CudaSamplingArguments, 256, 2080, sample_rows)                        \
-  REPRISE_CUDA_ATTENTION_KERNELS(X, bf16, BFloat16)                                    \
-  REPRISE_CUDA_ATTENTION_KERNELS(X, f16, Float16)                                      \
-  REPRISE_CUDA_PREFILL_ATTENTION(X, bf16, BFloat16)                                    \
+#define REPRISE_CUDA_ROW_KERNEL(X, op, Arguments, shared) \
+  REPRISE_CUDA_FLOAT_KERNELS(X, op, Arguments, 256, shared)
+
+#define REPRISE_CUDA_LATE_KERNELS(X)                            \
+  REPRISE_ROW_KERNELS(REPRISE_CUDA_ROW_KERNEL, X)               \
+  X(gather_rows, GatherRowsArguments, 256, 0, gather_rows)      \
+  X(kv_write, KvWriteArguments, 256, 0, kv_write)               \
+  REPRISE_CUDA_DOT_KERNELS(X, f32, float)                       \
+  REPRISE_CUDA_DOT_KERNELS(X, bf16, BFloat16)                   \
+  REPRISE_CUDA_DOT_KERNELS(X, f16, Float16)                     \
+  REPRISE_CUDA_ATTENTION_BY_ROWS(X, f32, float)                 \
+  REPRISE_CUDA_ATTENTION_BY_ROWS(X, bf16, BFloat16)             \
+  REPRISE_CUDA_ATTENTION_BY_ROWS(X, f16, Float16)               \
+  X(sample_rows, CudaSamplingArguments, 256, 2080, sample_rows) \
+  REPRISE_CUDA_ATTENTION_KERNELS(X, bf16, BFloat16)             \
+  REPRISE_CUDA_ATTENTION_KERNELS(X, f16, Float16)               \
+  REPRISE_CUDA_PREFILL_ATTENTION(X, bf16, BFloat16)             \
   REPRISE_CUDA_PREFILL_ATTENTION(X, f16, Float16)
 
-// Those that wait for the kernels ahead of them by themselves; for all others that is done first.
+// Kernels that wait for the kernels ahead of them at a place of their own choice. All other kernels
+// wait first.
 #define REPRISE_CUDA_EARLY_KERNELS(X)              \
   REPRISE_CUDA_FRAGMENT_KERNELS(X, bf16, BFloat16) \
   REPRISE_CUDA_FRAGMENT_KERNELS(X, f16, Float16)

@@ -5,41 +5,42 @@
 
 namespace reprise::kernels::cuda {
 
-/// product.out = product, or residual + product. A product with silu_and_mul has as many columns as
-/// its result, and twice as many rows of weight and elements of bias. One with rope_kv_write has no
-/// `out`: the heads of q, then of k, then of v are its columns.
+/// product.out = product, or residual + product. A product with silu_and_mul has the columns of its
+/// result, and its weight and bias have twice as many rows. A product with rope_kv_write has no
+/// `out`: its columns are the heads of q, then of k, then of v.
 struct alignas(16) CudaLinearArguments {
-  LinearArguments product;  // its tile sizes are not looked at
+  LinearArguments product;  // the tile sizes are ignored
   const void* residual;     // [rows, columns], rows residual_stride apart, or nullptr
   int64_t residual_stride;  // elements
   RopeAndCache to;          // with rope_kv_write; without norms
-  const void* norm;         // [depth]: of up to kMostNormedRows rows of x the norm is taken first
+  const void* norm;  // [depth] or nullptr: the norm of up to kMostNormedRows rows of x comes first
   float epsilon;
 };
 
-// On the tensor cores. A block's tile has one or two fragments of eight columns and one or four of
-// eight rows; its warps share the depth.
+// Tiles on tensor cores. A block's tile has one or two fragments of eight columns and one or four
+// fragments of eight rows. The warps of a block divide the depth.
 inline constexpr int kFragmentColumns = 8;
 inline constexpr int kFragmentRows = 8;
 inline constexpr int kMostNormedRows = kFragmentRows;
 inline constexpr int kMostTileColumns = 2 * kFragmentColumns;
 inline constexpr int kMostTileRows = 4 * kFragmentRows;
 inline constexpr int kLinearWarps = 8;
-/// Weights that a warp has under way: with two blocks on a multiprocessor, 128 KiB of them. To keep
-/// 4.3 TB/s busy at 0.7 us of latency takes 23 KiB; what is more bridges the end of the kernel
-/// ahead.
+/// The weights that a warp loads ahead: 128 KiB for the two blocks of a multiprocessor. 23 KiB
+/// would keep 4.3 TB/s busy at a latency of 0.7 us. The rest covers the end of the kernel ahead.
 inline constexpr int kWarpRingBytes = 8192;
 inline constexpr int kBlocksOfProducts = 2;  // on a multiprocessor
-/// Up to so many columns, tiles of two fragments would leave multiprocessors of a large GPU without
-/// any (132 of them, 16 columns each). A constant: which tiles are used depends on the shape alone.
+/// With at most so many columns, tiles of two fragments would leave multiprocessors of a large GPU
+/// idle (132 of them, 16 columns each). It is a constant, so that the tiles depend only on the
+/// shape.
 inline constexpr int kNarrowColumns = 2112;
 
-/// Dynamic shared memory: the rings, then the warps' sums, [warp][part][column][row] floats.
+/// Dynamic shared memory: the ring buffers, then the sums of the warps, [warp][part][column][row]
+/// floats.
 constexpr uint32_t linear_shared_bytes(int columns, int rows, int parts) {
   return static_cast<uint32_t>(kLinearWarps * (kWarpRingBytes + parts * columns * rows * 4));
 }
 
-// Of any type and depth: columns and rows of a block's tile.
+// Kernels for any type and depth: columns and rows of a block's tile.
 inline constexpr int kDotColumns = 8;
 inline constexpr int kDotRows = 4;
 

@@ -21,7 +21,7 @@ struct Choice {
   uint32_t num_blocks = 0;
 };
 
-/// By the number of columns alone, and then of rows.
+/// The number of columns decides the columns of a tile; the number of rows decides its rows.
 Choice choose_fragments(const LinearKernels& kernels,
                         int64_t rows,
                         int64_t columns,
@@ -34,7 +34,7 @@ Choice choose_fragments(const LinearKernels& kernels,
           rows == 0 ? 0U : static_cast<uint32_t>(std::min(ceil_div(columns, tile_columns), most))};
 }
 
-/// Also where there is none.
+/// Also true without a norm.
 bool can_take(const NormCall& norm, const Tensor& x, const Tensor& weight) {
   return !norm.weight.defined() || can_norm_first(x, weight, norm.weight);
 }
@@ -119,7 +119,8 @@ bool launch_linear_rope_kv_write(device::Stream& stream,
                                          .norm = norm.weight.data(),
                                          .epsilon = norm.epsilon};
   const Choice choice = choose_fragments(kernels, x.size(0), weight.size(0), num_multiprocessors);
-  // Which slots are written is known only on the device: the launch claims both caches whole.
+  // Only the device knows which slots are written, so the launch declares a write of both whole
+  // caches.
   return launch(stream,
                 *choice.kernel,
                 choice.num_blocks,

@@ -9,18 +9,18 @@
 
 namespace reprise::kernels::cuda {
 
-/// The norm of x that a product takes first, if it has a weight.
+/// The norm of x before a matrix product. Without a weight there is no norm.
 struct NormCall {
   const Tensor& weight;  // [in_features] or undefined
   float epsilon;
 };
 
-/// Whether products of x can take its norm first, with the bits that the norm and the product have
-/// after each other: few rows, of types and alignments that are the tensor cores'. For more rows
-/// the norm costs less by itself, once, than in every block.
+/// Whether one launch can compute the norm of x and then the product, with the bits of two
+/// launches. It can for few rows whose type and alignment fit the tensor cores. With more rows, one
+/// separate norm costs less than a norm in every block.
 [[nodiscard]] bool can_norm_first(const Tensor& x, const Tensor& weight, const Tensor& norm);
 
-/// The arguments of a product, borrowed for the call; undefined tensors are left out.
+/// The arguments of a matrix product, borrowed for the call. Undefined tensors are left out.
 struct LinearCall {
   const Tensor& x;         // [num_tokens, in_features], rows may be strided
   const Tensor& weight;    // [out_features, in_features]
@@ -31,17 +31,16 @@ struct LinearCall {
   NormCall norm;           // \pre none, or can_norm_first()
 };
 
-/// Picks the kernel that fits type, shape, alignment and number of rows. Blocks are as many as keep
-/// `num_multiprocessors` busy, which changes no result.
+/// Chooses the kernel by type, shape, alignment and number of rows, and launches as many blocks as
+/// keep `num_multiprocessors` busy. The number of blocks changes no result.
 bool launch_linear(device::Stream& stream,
                    const LinearKernels& kernels,
                    int num_multiprocessors,
                    const LinearCall& call);
 
-/// launch_rope_kv_write of the heads of linear(x, weight, bias), with the bits that the two have
-/// after each other, in one launch; or nothing, and false, where no kernel does that: norms of
-/// heads, more than 32 rows, heads that are cut otherwise, types and alignments that are not the
-/// tensor cores'.
+/// launch_rope_kv_write of the heads of linear(x, weight, bias) in one launch, with the bits of two
+/// launches. Returns false and launches nothing where no kernel does that: for norms of heads, more
+/// than 32 rows, other head sizes, and types and alignments that do not fit the tensor cores.
 bool launch_linear_rope_kv_write(device::Stream& stream,
                                  int num_multiprocessors,
                                  const Tensor& x,

@@ -6,7 +6,7 @@
 #include "reprise/kernels/cuda/cuda_accelerator.h"
 #include "reprise/kernels/cuda/flashinfer_table.h"
 
-// What reprise_cuda.so offers.
+// The entry point of reprise_cuda.so.
 extern "C" __attribute__((visibility("default"))) reprise::kernels::Accelerator*
 reprise_create_accelerator(uint32_t version, std::string& reason) {
   if (version != reprise::kernels::kAcceleratorVersion) {

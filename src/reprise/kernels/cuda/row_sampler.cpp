@@ -14,7 +14,7 @@ namespace {
 
 static_assert(std::is_trivially_copyable_v<SamplingRow> && sizeof(SamplingRow) % 16 == 0);
 
-// Of a row on average: OpenAI allows 300 for one request, and few use any.
+// The average number per row. OpenAI allows 300 for one request, and few requests use any.
 constexpr int32_t kAdjustmentsPerRow = 64;
 
 }  // namespace

@@ -7,10 +7,10 @@
 
 namespace reprise::kernels::cuda {
 
-/// The sampler of one engine on a GPU. All memory is allocated by the constructor.
+/// The sampler of one engine on a GPU. The constructor allocates all memory.
 class CudaRowSampler final : public RowSampler {
  public:
-  /// The sum of as many of the largest weights is still a number (sampling_kernels.cuh).
+  /// With more tokens, the sum of the largest weights could overflow (sampling_kernels.cuh).
   static constexpr int64_t kLargestVocabulary = int64_t{1} << 19;
 
   /// Borrows the stream. \pre vocab_size <= kLargestVocabulary \throws DeviceError, OutOfMemory
@@ -26,9 +26,9 @@ class CudaRowSampler final : public RowSampler {
  private:
   device::Stream* stream_;  // the constructor's
   int32_t max_rows_;
-  device::Buffer input_;  // rows, then adjustments
+  device::Buffer input_;  // the rows, then the adjustments
   device::Buffer tokens_;
-  std::vector<std::byte> staged_;  // of input_
+  std::vector<std::byte> staged_;  // the next content of input_
   std::vector<int32_t> host_tokens_;
 };
 

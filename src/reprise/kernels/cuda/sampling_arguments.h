@@ -6,7 +6,7 @@
 
 namespace reprise::kernels::cuda {
 
-/// A block for each of the rows.
+/// Each row has one block.
 struct alignas(16) CudaSamplingArguments {
   float* logits;            // [num_rows, vocab_size], dense
   const SamplingRow* rows;  // [blocks]
@@ -15,7 +15,7 @@ struct alignas(16) CudaSamplingArguments {
   int64_t vocab_size;
 };
 
-/// Token ids take the lower bits of a key.
+/// The lower bits of a key are the token id.
 inline constexpr int kTokenBits = 24;
 
 }  // namespace reprise::kernels::cuda

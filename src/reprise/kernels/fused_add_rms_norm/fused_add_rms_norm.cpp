@@ -4,6 +4,7 @@
 #include "reprise/kernels/add/add.h"
 #include "reprise/kernels/fused_add_rms_norm/fused_add_rms_norm_arguments.h"
 #include "reprise/kernels/launch.h"
+#include "reprise/kernels/op_run.h"
 #include "reprise/kernels/rms_norm/rms_norm.h"
 
 namespace reprise::kernels {
@@ -46,6 +47,18 @@ void fused_add_rms_norm_ref(const Tensor& x,
                             const Tensor& sum) {
   add_ref(residual, x, sum);
   rms_norm_ref(sum, weight, epsilon, normed);
+}
+
+bool launch_fused_add_rms_norm(const OpRun& run) {
+  const auto in = run.operands<OpCode::fused_add_rms_norm>();
+  return launch_fused_add_rms_norm(run.stream,
+                                   run.kernels,
+                                   in["x"],
+                                   in["residual"],
+                                   in["weight"],
+                                   run.call.attributes.epsilon,
+                                   run.out[0],
+                                   run.out[1]);
 }
 
 }  // namespace reprise::kernels

@@ -6,8 +6,8 @@
 
 namespace reprise::kernels {
 
-/// sum = residual + x, rounded; normed = rms_norm(sum). The bits of launch_add and launch_rms_norm
-/// after each other (but for the payload of NaNs), in one pass over the rows.
+/// sum = residual + x, rounded; normed = rms_norm(sum), in one pass over the rows. The bits are
+/// those of launch_add followed by launch_rms_norm, except for the payload of NaNs.
 bool launch_fused_add_rms_norm(device::Stream& stream,
                                const KernelTable& kernels,
                                const Tensor& x,         // [..., width], may be strided
@@ -17,7 +17,7 @@ bool launch_fused_add_rms_norm(device::Stream& stream,
                                const Tensor& normed,  // like x, dense
                                const Tensor& sum);    // like x, dense
 
-/// Oracle: add_ref, then rms_norm_ref of what `sum` holds.
+/// Oracle: add_ref, then rms_norm_ref of `sum`.
 void fused_add_rms_norm_ref(const Tensor& x,
                             const Tensor& residual,
                             const Tensor& weight,

@@ -1,5 +1,5 @@
-// The sum is rounded to T before it is normed, as it is when add and rms_norm are two kernels: the
-// second reads what the first has stored, only sooner.
+// The sum is rounded to T before the norm, because separate kernels for add and rms_norm would
+// store and read it as T.
 template <typename T>
 void run_fused_add_rms_norm(const void* args, device::BlockRange blocks) noexcept {
   const auto& a = *static_cast<const FusedAddRmsNormArguments*>(args);

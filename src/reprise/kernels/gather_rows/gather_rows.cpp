@@ -3,6 +3,7 @@
 #include "reprise/base/assert.h"
 #include "reprise/kernels/gather_rows/gather_rows_arguments.h"
 #include "reprise/kernels/launch.h"
+#include "reprise/kernels/op_run.h"
 #include "reprise/kernels/reference.h"
 
 namespace reprise::kernels {
@@ -39,6 +40,16 @@ void gather_rows_ref(const Tensor& x, const Tensor& indices, const Tensor& out) 
       set_element(out, is_inside ? element(x, index, i) : 0.0, row, i);
     }
   }
+}
+
+bool launch_gather_rows(const OpRun& run) {
+  const auto in = run.operands<OpCode::gather_rows>();
+  return launch_gather_rows(run.stream, run.kernels, in["x"], in["indices"], run.out[0]);
+}
+
+bool launch_embedding(const OpRun& run) {
+  const auto in = run.operands<OpCode::embedding>();
+  return launch_gather_rows(run.stream, run.kernels, in["table"], in["ids"], run.out[0]);
 }
 
 }  // namespace reprise::kernels

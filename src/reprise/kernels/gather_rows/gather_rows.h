@@ -6,8 +6,8 @@
 
 namespace reprise::kernels {
 
-/// out[r] = x[indices[r]], of any type: `gather_rows`, and `embedding` with x as the table. Indices
-/// must be inside x; one that is not gives a row of zeros rather than a read of foreign memory.
+/// out[r] = x[indices[r]], for any type. Serves `gather_rows`, and `embedding` with x as the table.
+/// Indices must be inside x. An index outside gives a row of zeros, so no foreign memory is read.
 bool launch_gather_rows(device::Stream& stream,
                         const KernelTable& kernels,
                         const Tensor& x,        // [rows, width], rows may be strided

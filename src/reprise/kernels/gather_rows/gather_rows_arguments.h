@@ -6,9 +6,9 @@
 
 namespace reprise::kernels {
 
-/// Types do not matter: widths and strides are bytes.
+/// Widths and strides are in bytes, so types do not matter.
 struct alignas(16) GatherRowsArguments {
-  const void* x;  // x_rows rows, x_stride bytes apart
+  const void* x;  // x_rows rows, which start x_stride bytes apart
   const int32_t* indices;
   void* out;  // dense
   int64_t x_rows;

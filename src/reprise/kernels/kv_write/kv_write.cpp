@@ -3,6 +3,7 @@
 #include "reprise/base/assert.h"
 #include "reprise/kernels/kv_write/kv_write_arguments.h"
 #include "reprise/kernels/launch.h"
+#include "reprise/kernels/op_run.h"
 #include "reprise/kernels/reference.h"
 
 namespace reprise::kernels {
@@ -42,7 +43,8 @@ bool launch_kv_write(device::Stream& stream,
       .num_slots = key_cache.size(0) * key_cache.size(2),
       .tokens_per_block = max_of(1, kBytesPerBlock / token_bytes),
   };
-  // Which slots are written is known only on the device: the launch claims both caches whole.
+  // Only the device knows which slots are written, so the launch declares a write of both whole
+  // caches.
   return launch(
       stream,
       kernels.kv_write,
@@ -69,6 +71,17 @@ void kv_write_ref(const Tensor& k,
       }
     }
   }
+}
+
+bool launch_kv_write(const OpRun& run) {
+  const auto in = run.operands<OpCode::kv_write>();
+  return launch_kv_write(run.stream,
+                         run.kernels,
+                         in["k"],
+                         in["v"],
+                         in["key_cache"],
+                         in["value_cache"],
+                         in["slot_mapping"]);
 }
 
 }  // namespace reprise::kernels

@@ -6,8 +6,8 @@
 
 namespace reprise::kernels {
 
-/// Copies each token's key and value into its slot of the caches. Slots of one call must differ;
-/// one that is negative or beyond the cache is skipped.
+/// Copies each token's key and value into its slot of the caches. The slots of one call must
+/// differ. Slots that are negative or beyond the cache are skipped.
 bool launch_kv_write(device::Stream& stream,
                      const KernelTable& kernels,
                      const Tensor& k,              // [num_tokens, kv_heads, head_dim], strided

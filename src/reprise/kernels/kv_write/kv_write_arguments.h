@@ -4,7 +4,7 @@
 
 namespace reprise::kernels {
 
-/// Types do not matter: sizes and strides are bytes.
+/// Sizes and strides are in bytes, so types do not matter.
 struct alignas(16) KvWriteArguments {
   const void* k;  // [num_tokens, kv_heads, head_bytes]
   const void* v;

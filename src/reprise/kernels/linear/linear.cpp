@@ -2,6 +2,7 @@
 
 #include "reprise/base/assert.h"
 #include "reprise/kernels/launch.h"
+#include "reprise/kernels/op_run.h"
 #include "reprise/kernels/reference.h"
 
 namespace reprise::kernels {
@@ -15,8 +16,8 @@ LinearPlan plan_linear(const Tensor& x,
   REPRISE_ASSERT(weight.is_dense() && out.is_dense(), "linear: weight and out must be dense");
   const int64_t rows = x.size(0);
   const int64_t columns = out.size(1);
-  // Few rows: the work is streaming weights, and small tiles balance it. Many rows: larger tiles
-  // read x less often. Neither changes a bit.
+  // With few rows the work is streaming weights, and small tiles balance it. With many rows larger
+  // tiles read x less often. The choice does not change the bits.
   const int columns_per_block = rows > 16 ? max_tile_columns : max_tile_columns / 2;
   return {.arguments = {.x = x.data(),
                         .weight = weight.data(),
@@ -56,6 +57,11 @@ void linear_ref(const Tensor& x, const Tensor& weight, const Tensor& bias, const
       set_element(out, sum, row, column);
     }
   }
+}
+
+bool launch_linear(const OpRun& run) {
+  const auto in = run.operands<OpCode::linear>();
+  return launch_linear(run.stream, run.kernels, in["x"], in["weight"], in["bias"], run.out[0]);
 }
 
 }  // namespace reprise::kernels

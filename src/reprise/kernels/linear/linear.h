@@ -7,8 +7,8 @@
 
 namespace reprise::kernels {
 
-/// out = x @ weight^T + bias, accumulated in float32. Each output's sum runs in an order that
-/// depends on in_features alone: a row has the same bits in any batch.
+/// out = x @ weight^T + bias, accumulated in float32. The order of each output's sum depends on
+/// in_features alone, so a row has the same bits in any batch.
 bool launch_linear(device::Stream& stream,
                    const KernelTable& kernels,
                    const Tensor& x,       // [num_tokens, in_features], rows may be strided
@@ -16,7 +16,7 @@ bool launch_linear(device::Stream& stream,
                    const Tensor& bias,    // [out_features] or undefined
                    const Tensor& out);    // [num_tokens, out_features]
 
-/// The grid and arguments of a product with the columns of `out`, whatever its epilogue.
+/// The grid and arguments of a matrix product with the columns of `out`, for any epilogue.
 struct LinearPlan {
   LinearArguments arguments;
   uint32_t num_blocks;

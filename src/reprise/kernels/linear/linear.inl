@@ -1,5 +1,5 @@
-// The weight rows of one block, each with its bias: those of neighbouring outputs, or of several
-// stretches of outputs that an epilogue wants together.
+// The weight rows of one block, each with its bias. They belong to neighbouring outputs, or to
+// several ranges of outputs that an epilogue needs together.
 template <typename T, typename Bias = T>
 struct LinearColumns {
   const T* weight[kMaxLinearTileColumns];
@@ -9,16 +9,16 @@ struct LinearColumns {
   void append(const LinearArguments& a, int64_t column, int64_t columns) {
     for (int64_t c = column; c < column + columns; ++c, ++size) {
       weight[size] = static_cast<const T*>(a.weight) + c * a.depth;
-      // Adding -0 changes nothing, not even another -0.
+      // Adding -0 changes no number, not even another -0.
       bias[size] = a.bias == nullptr ? -0.0F : to_float(static_cast<const Bias*>(a.bias)[c]);
     }
   }
 };
 
-// What one block covers. Neighbouring blocks share their weight rows.
+// The rows and columns of one block. Neighbouring blocks share their weight rows.
 struct LinearBlock {
   int64_t row;
-  int64_t rows;  // may be none
+  int64_t rows;  // may be 0
   int64_t column;
   int64_t columns;
 };
@@ -34,9 +34,9 @@ inline LinearBlock linear_block(const LinearArguments& a, uint32_t block) {
           min_of(a.columns_per_block, a.columns - column)};
 }
 
-// Sums of rows [row, row + rows) times the weight rows of `columns`; `store_row(r, sums)` takes
-// those of row + r. Four rows of x stay in L1 while the weight rows pass; the weight rows stay in
-// L2 over the rows.
+// Computes rows [row, row + rows) times the weight rows of `columns` and calls `store_row(r, sums)`
+// with the sums of row + r. Four rows of x stay in L1 while the weight rows are read, and the
+// weight rows stay in L2 over all rows.
 template <typename T, typename Bias, typename StoreRow>
 inline void linear_sums(const LinearArguments& a,
                         int64_t row,
@@ -54,7 +54,7 @@ inline void linear_sums(const LinearArguments& a,
   }
 }
 
-// The same with the biases, rounded to Out.
+// The same sums plus the biases, rounded to Out.
 template <typename T, typename Out>
 inline void linear_tile(const LinearArguments& a,
                         int64_t row,

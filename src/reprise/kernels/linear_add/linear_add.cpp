@@ -3,6 +3,7 @@
 #include "reprise/kernels/launch.h"
 #include "reprise/kernels/linear/linear.h"
 #include "reprise/kernels/linear_add/linear_add_arguments.h"
+#include "reprise/kernels/op_run.h"
 
 namespace reprise::kernels {
 
@@ -23,6 +24,12 @@ bool launch_linear_add(device::Stream& stream,
                 plan.num_blocks,
                 arguments,
                 std::array{writes(out), reads(x), reads(weight), reads(residual), reads(bias)});
+}
+
+bool launch_linear_add(const OpRun& run) {
+  const auto in = run.operands<OpCode::linear_add>();
+  return launch_linear_add(
+      run.stream, run.kernels, in["x"], in["weight"], in["bias"], in["residual"], run.out[0]);
 }
 
 }  // namespace reprise::kernels

@@ -6,8 +6,8 @@
 
 namespace reprise::kernels {
 
-/// out = residual + linear(x, weight, bias). The bits of launch_linear and launch_add after each
-/// other (but for the payload of NaNs): the product is rounded before it is added.
+/// out = residual + linear(x, weight, bias). The bits are those of launch_linear followed by
+/// launch_add, except for the payload of NaNs: the product is rounded before the addition.
 bool launch_linear_add(device::Stream& stream,
                        const KernelTable& kernels,
                        const Tensor& x,         // [num_tokens, in_features], rows may be strided

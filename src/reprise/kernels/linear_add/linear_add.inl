@@ -1,4 +1,5 @@
-// The product is rounded to T before it is added, as it is when linear and add are two kernels.
+// The product is rounded to T before the addition, because separate kernels for linear and add
+// would store and read it as T.
 template <typename T>
 void run_linear_add(const void* args, device::BlockRange blocks) noexcept {
   const auto& a = *static_cast<const LinearAddArguments*>(args);

@@ -6,6 +6,7 @@
 #include "reprise/base/error.h"
 #include "reprise/kernels/launch.h"
 #include "reprise/kernels/linear_rope_kv_write/linear_rope_kv_write_arguments.h"
+#include "reprise/kernels/op_run.h"
 
 namespace reprise::kernels {
 
@@ -58,6 +59,16 @@ bool launch_linear_rope_kv_write(device::Stream& stream,
                            reads(call.slot_mapping),
                            reads(call.q_norm),
                            reads(call.k_norm)});
+}
+
+bool launch_linear_rope_kv_write(const OpRun& run) {
+  const auto in = run.operands<OpCode::linear_rope_kv_write>();
+  return launch_linear_rope_kv_write(run.stream,
+                                     run.kernels,
+                                     in["x"],
+                                     in["weight"],
+                                     in["bias"],
+                                     rope_and_cache_call<OpCode::linear_rope_kv_write>(run));
 }
 
 }  // namespace reprise::kernels

@@ -9,11 +9,11 @@
 
 namespace reprise::kernels {
 
-/// Whether launch_linear_rope_kv_write has room for such a head: up to 256.
+/// Whether launch_linear_rope_kv_write supports such heads: up to 256 elements.
 [[nodiscard]] bool supports_linear_rope_kv_write(int64_t head_dim);
 
-/// launch_rope_kv_write of the heads of linear(x, weight, bias), with the bits that the two have
-/// after each other; nothing of the product is stored but q and what goes into the caches.
+/// launch_rope_kv_write of the heads of linear(x, weight, bias), with the bits of the two launches
+/// after each other. Only q and the rows of the caches are stored; the product is not.
 /// \throws InvalidArgument for a head_dim that is not supported
 bool launch_linear_rope_kv_write(device::Stream& stream,
                                  const KernelTable& kernels,

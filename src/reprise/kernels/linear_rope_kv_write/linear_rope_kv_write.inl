@@ -1,5 +1,5 @@
-// A block makes one head of its rows: rounded to T as linear would have stored it, since norm and
-// rotation need a head at once.
+// A block computes one head of its rows, because norm and rotation need a whole head. The head is
+// rounded to T, as linear would have stored it.
 template <typename T>
 void run_linear_rope_kv_write(const void* args, device::BlockRange blocks) noexcept {
   const auto& a = *static_cast<const LinearRopeKvWriteArguments*>(args);

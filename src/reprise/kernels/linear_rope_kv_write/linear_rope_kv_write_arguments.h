@@ -5,8 +5,8 @@
 
 namespace reprise::kernels {
 
-/// Heads of q, then of k, then of v are the columns of the product, which has no `out` of its own;
-/// columns_per_block is one head.
+/// The columns of the product are the heads of q, then of k, then of v. The product has no `out` of
+/// its own, and columns_per_block is one head.
 struct alignas(16) LinearRopeKvWriteArguments {
   LinearArguments product;
   RopeAndCache to;

@@ -2,6 +2,7 @@
 
 #include "reprise/kernels/launch.h"
 #include "reprise/kernels/linear/linear.h"
+#include "reprise/kernels/op_run.h"
 
 namespace reprise::kernels {
 
@@ -11,13 +12,19 @@ bool launch_linear_silu_and_mul(device::Stream& stream,
                                 const Tensor& weight,
                                 const Tensor& bias,
                                 const Tensor& out) {
-  // A block has weight rows of both halves for each of its columns.
+  // A block has two weight rows for each of its columns: one of each half of the weight.
   const LinearPlan plan = plan_linear(x, weight, bias, out, kMaxLinearTileColumns / 2);
   return launch(stream,
                 kernel_for(kernels.linear_silu_and_mul, x.dtype()),
                 plan.num_blocks,
                 plan.arguments,
                 std::array{writes(out), reads(x), reads(weight), reads(bias)});
+}
+
+bool launch_linear_silu_and_mul(const OpRun& run) {
+  const auto in = run.operands<OpCode::linear_silu_and_mul>();
+  return launch_linear_silu_and_mul(
+      run.stream, run.kernels, in["x"], in["weight"], in["bias"], run.out[0]);
 }
 
 }  // namespace reprise::kernels

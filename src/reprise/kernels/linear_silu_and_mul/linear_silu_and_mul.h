@@ -6,9 +6,9 @@
 
 namespace reprise::kernels {
 
-/// out = silu_and_mul(linear(x, weight, bias)), with the bits that the two have after each other:
-/// gate and up are rounded before silu. The kernel's arguments are LinearArguments whose columns
-/// are those of out: weight and bias have twice as many.
+/// out = silu_and_mul(linear(x, weight, bias)), with the bits of the two launches after each other:
+/// gate and up are rounded before silu. The kernel takes LinearArguments with the columns of out;
+/// weight and bias have twice as many.
 bool launch_linear_silu_and_mul(device::Stream& stream,
                                 const KernelTable& kernels,
                                 const Tensor& x,  // [num_tokens, in_features], rows may be strided

@@ -1,5 +1,5 @@
-// A block multiplies with rows of both halves of the weight: the gates of its columns, then their
-// ups, each rounded to T as linear would have stored them.
+// A block multiplies with rows of both halves of the weight: first the gates of its columns, then
+// the ups. Both are rounded to T, as linear would have stored them.
 template <typename T>
 void run_linear_silu_and_mul(const void* args, device::BlockRange blocks) noexcept {
   const auto& a = *static_cast<const LinearArguments*>(args);

@@ -4,6 +4,7 @@
 
 #include "reprise/kernels/launch.h"
 #include "reprise/kernels/linear/linear.h"
+#include "reprise/kernels/op_run.h"
 #include "reprise/kernels/reference.h"
 
 namespace reprise::kernels {
@@ -33,6 +34,11 @@ void lm_head_ref(const Tensor& x, const Tensor& weight, const Tensor& num_rows, 
       set_element(out, sum, row, column);
     }
   }
+}
+
+bool launch_lm_head(const OpRun& run) {
+  const auto in = run.operands<OpCode::lm_head>();
+  return launch_lm_head(run.stream, run.kernels, in["x"], in["weight"], in["num_rows"], run.out[0]);
 }
 
 }  // namespace reprise::kernels

@@ -6,8 +6,8 @@
 
 namespace reprise::kernels {
 
-/// Float32 logits of the first num_rows[0] rows, which is read when the work runs; the rows behind
-/// are not touched. The same sums as launch_linear.
+/// Float32 logits of the first num_rows[0] rows; the other rows are not written. num_rows is read
+/// when the work runs. The sums are those of launch_linear.
 bool launch_lm_head(device::Stream& stream,
                     const KernelTable& kernels,
                     const Tensor& x,         // [max_rows, hidden_size], rows may be strided

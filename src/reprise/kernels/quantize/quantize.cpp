@@ -5,13 +5,14 @@
 
 #include "reprise/base/assert.h"
 #include "reprise/kernels/launch.h"
+#include "reprise/kernels/op_run.h"
 #include "reprise/kernels/quantize/quantize_arguments.h"
 #include "reprise/kernels/reference.h"
 
 namespace reprise::kernels {
 namespace {
 
-// What all kernels with a scale per row share.
+// The arguments of all kernels with a scale per row.
 QuantizeRowsArguments row_arguments(const Tensor& x, const Tensor& q, const Tensor& scales) {
   require_dense_rows(x, "quantize");
   REPRISE_ASSERT(q.is_dense() && scales.is_dense(), "quantize: results must be dense");
@@ -143,6 +144,45 @@ void quantize_static_ref(const Tensor& x, const Tensor& scale, const Tensor& q) 
       set_row_element(q, static_cast<float>(row_element(x, row, i)) / divisor, row, i);
     }
   }
+}
+
+bool launch_quantize_per_token(const OpRun& run) {
+  const auto in = run.operands<OpCode::quantize_per_token>();
+  return launch_quantize_per_token(run.stream, run.kernels, in["x"], run.out[0], run.out[1]);
+}
+
+bool launch_quantize_static(const OpRun& run) {
+  const auto in = run.operands<OpCode::quantize_static>();
+  return launch_quantize_static(run.stream, run.kernels, in["x"], in["scale"], run.out[0]);
+}
+
+bool launch_rms_norm_quant(const OpRun& run) {
+  const auto in = run.operands<OpCode::rms_norm_quant>();
+  return launch_rms_norm_quant(run.stream,
+                               run.kernels,
+                               in["x"],
+                               in["weight"],
+                               run.call.attributes.epsilon,
+                               run.out[0],
+                               run.out[1]);
+}
+
+bool launch_fused_add_rms_norm_quant(const OpRun& run) {
+  const auto in = run.operands<OpCode::fused_add_rms_norm_quant>();
+  return launch_fused_add_rms_norm_quant(run.stream,
+                                         run.kernels,
+                                         {.x = in["x"],
+                                          .residual = in["residual"],
+                                          .weight = in["weight"],
+                                          .epsilon = run.call.attributes.epsilon,
+                                          .q = run.out[0],
+                                          .scales = run.out[1],
+                                          .sum = run.out[2]});
+}
+
+bool launch_silu_and_mul_quant(const OpRun& run) {
+  const auto in = run.operands<OpCode::silu_and_mul_quant>();
+  return launch_silu_and_mul_quant(run.stream, run.kernels, in["x"], run.out[0], run.out[1]);
 }
 
 }  // namespace reprise::kernels

@@ -4,18 +4,18 @@
 #include "reprise/kernels/kernel_table.h"
 #include "reprise/tensor/tensor.h"
 
-/// Quantisation to eight bits: int8 or float8 E4M3, whichever `q` is.
+/// Quantisation to eight bits: to int8 or float8 E4M3, the type of `q`.
 ///
 /// Static: q = saturate(x / scale), a float32 division rounded to nearest even and clamped to
 /// [-128, 127] or [-448, 448]; a NaN is 0 in int8 and NaN in float8.
 ///
-/// Per token: each row has scale = max(largest |x| of the row, 1e-10) / largest, where largest is
-/// 127 or 448, in float32, and is then quantised by it. So no scale is zero, and a row of zeros
-/// stays one. A row with a NaN or an infinity has the scale NaN or infinity: whatever multiplies
-/// its elements by their scale gets no number that looks healthy. Source: vLLM's dynamic per-token
-/// quantisation, csrc/quantization; differs in the floor, which is the same for both types here (it
-/// has none for int8, and 1 / (512 * 448) as the least scale of float8), and in dividing by the
-/// scale for int8 too, where vLLM multiplies by 127 / largest |x|.
+/// Per token: each row has scale = max(largest |x| of the row, 1e-10) / largest in float32, where
+/// largest is 127 or 448, and is divided by this scale. No scale is zero, and a row of zeros stays
+/// a row of zeros. A row with a NaN or an infinity has the scale NaN or infinity, so its products
+/// are no numbers that look valid. Source: vLLM's dynamic per-token quantisation,
+/// csrc/quantization. It differs in the floor, which is the same for both types here (vLLM has none
+/// for int8, and 1 / (512 * 448) as the smallest scale of float8). It also differs in dividing by
+/// the scale for int8, where vLLM multiplies by 127 / largest |x|.
 namespace reprise::kernels {
 
 bool launch_quantize_per_token(device::Stream& stream,
@@ -30,8 +30,8 @@ bool launch_quantize_static(device::Stream& stream,
                             const Tensor& scale,  // float32[1], read when the kernel runs
                             const Tensor& q);     // like x, dense, of eight bits
 
-// Each of these has the bits of the op of its name and launch_quantize_per_token after each other:
-// what is quantised is rounded to the type of x before.
+// The next three have the bits of the op in their name followed by launch_quantize_per_token: the
+// values are rounded to the type of x before they are quantised.
 
 bool launch_rms_norm_quant(device::Stream& stream,
                            const KernelTable& kernels,
@@ -60,7 +60,7 @@ bool launch_silu_and_mul_quant(device::Stream& stream,
                                const Tensor& q,  // [num_tokens, size of gate], of eight bits
                                const Tensor& scales);  // float32[num_tokens]
 
-/// Oracles. Quantisation is exact: kernels have their bits.
+/// Oracles. Quantisation is exact, so kernels have the same bits.
 void quantize_per_token_ref(const Tensor& x, const Tensor& q, const Tensor& scales);
 void quantize_static_ref(const Tensor& x, const Tensor& scale, const Tensor& q);
 

@@ -6,7 +6,8 @@ inline void quantize_columns(const T* x, Q* q, int64_t width, float scale) {
   for (int64_t i = 0; i < width; ++i) store_element(q + i, to_float(x[i]) / scale);
 }
 
-// Bits of the largest magnitude, a NaN above all: the bits of magnitudes are ordered as they are.
+// The bits of the largest magnitude; a NaN is larger than any number. The bits of magnitudes have
+// the order of the magnitudes.
 template <typename T>
 inline int32_t largest_magnitude(const T* x, int64_t width, int32_t largest) {
   for (int64_t i = 0; i < width; ++i) {
@@ -16,8 +17,8 @@ inline int32_t largest_magnitude(const T* x, int64_t width, int32_t largest) {
   return largest;
 }
 
-// A row is known in full only when its scale is, and it may be wider than the stack: rows that are
-// not in memory are made twice, piece by piece.
+// The scale needs the whole row, and a row may be larger than the stack. Rows that are not in
+// memory are therefore computed twice, piece by piece.
 constexpr int kQuantizedPiece = 256;
 
 template <typename T>
@@ -55,7 +56,7 @@ inline float quantize_row(const Row& row, Q* q, int64_t width) {
     largest = largest_magnitude(row.piece(i, count, scratch), count, largest);
   }
   const float magnitude = bits_to_float(static_cast<uint32_t>(largest));
-  const bool is_tiny = magnitude < kSmallestQuantizedMagnitude;  // not if it is a NaN
+  const bool is_tiny = magnitude < kSmallestQuantizedMagnitude;  // false for a NaN
   const float scale = (is_tiny ? kSmallestQuantizedMagnitude : magnitude) / largest_of(q);
   for (int64_t i = 0; i < width; i += kQuantizedPiece) {
     const int64_t count = min_of(kQuantizedPiece, width - i);
@@ -64,7 +65,7 @@ inline float quantize_row(const Row& row, Q* q, int64_t width) {
   return scale;
 }
 
-// `row_of(row)` gives the source of a row.
+// `row_of(row)` returns the source of a row.
 template <typename T, typename Q, typename RowOf>
 inline void quantize_rows(const QuantizeRowsArguments& a,
                           device::BlockRange blocks,

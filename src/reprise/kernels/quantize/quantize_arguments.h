@@ -4,7 +4,7 @@
 
 namespace reprise::kernels {
 
-/// Rows that are quantised with a scale of their own. What the rows are differs by kernel.
+/// Rows that are quantised with a scale of their own. The kernel decides what a row is.
 struct alignas(16) QuantizeRowsArguments {
   const void* x;         // rows in x_layout: what is quantised, normed, or gate and up
   const void* residual;  // fused_add_rms_norm_quant: rows in residual_layout
@@ -26,7 +26,7 @@ struct alignas(16) QuantizeStaticArguments {
   RowTiles tiles;
 };
 
-/// A row of nothing but zeros is quantised as if its largest magnitude were this.
+/// A row with smaller magnitudes is quantised as if its largest magnitude were this.
 inline constexpr float kSmallestQuantizedMagnitude = 1e-10F;
 
 }  // namespace reprise::kernels

@@ -4,6 +4,7 @@
 
 #include "reprise/base/assert.h"
 #include "reprise/kernels/launch.h"
+#include "reprise/kernels/op_run.h"
 #include "reprise/kernels/reference.h"
 #include "reprise/kernels/rms_norm/rms_norm_arguments.h"
 
@@ -42,6 +43,12 @@ void rms_norm_ref(const Tensor& x, const Tensor& weight, float epsilon, const Te
       set_row_element(out, row_element(x, row, i) * scale * element(weight, i), row, i);
     }
   }
+}
+
+bool launch_rms_norm(const OpRun& run) {
+  const auto in = run.operands<OpCode::rms_norm>();
+  return launch_rms_norm(
+      run.stream, run.kernels, in["x"], in["weight"], run.call.attributes.epsilon, run.out[0]);
 }
 
 }  // namespace reprise::kernels

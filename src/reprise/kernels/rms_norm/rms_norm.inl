@@ -1,4 +1,5 @@
-// Two sums of squares of alternating vectors, then one: the order depends on the width alone.
+// Two sums of squares over alternating vectors are added at the end. The order depends on the width
+// alone.
 template <typename T>
 inline float sum_of_squares(const T* x, int64_t width) {
   Vec first = zero();
@@ -24,7 +25,7 @@ inline float rms_norm_scale(const T* x, int64_t width, float epsilon) {
   return 1.0F / square_root(mean + epsilon);
 }
 
-// Any stretch of a row whose scale is known.
+// Scales any range of columns of a row whose scale is known.
 template <typename T>
 inline void scale_columns(const T* x, const T* weight, T* out, int64_t width, float row_scale) {
   const Vec scale = broadcast(row_scale);

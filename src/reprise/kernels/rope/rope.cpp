@@ -2,6 +2,7 @@
 
 #include "reprise/base/assert.h"
 #include "reprise/kernels/launch.h"
+#include "reprise/kernels/op_run.h"
 #include "reprise/kernels/reference.h"
 #include "reprise/kernels/rope/rope_arguments.h"
 
@@ -83,6 +84,18 @@ void rope_ref(const Tensor& q,
               const Tensor& k_out) {
   rope_side_ref(q, positions, cos_sin, q_out);
   rope_side_ref(k, positions, cos_sin, k_out);
+}
+
+bool launch_rope(const OpRun& run) {
+  const auto in = run.operands<OpCode::rope>();
+  return launch_rope(run.stream,
+                     run.kernels,
+                     in["q"],
+                     in["k"],
+                     in["positions"],
+                     in["cos_sin"],
+                     run.out[0],
+                     run.out[1]);
 }
 
 }  // namespace reprise::kernels

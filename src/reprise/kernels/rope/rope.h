@@ -6,8 +6,8 @@
 
 namespace reprise::kernels {
 
-/// Rotary embedding of q and k, halves of a head rotated against each other, in float32. Positions
-/// must be inside the table; others are clamped to it.
+/// Rotary embedding of q and k in float32: the halves of a head rotate against each other.
+/// Positions must be inside the table; others are clamped to it.
 bool launch_rope(device::Stream& stream,
                  const KernelTable& kernels,
                  const Tensor& q,          // [num_tokens, heads, head_dim], strided

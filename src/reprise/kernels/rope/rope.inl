@@ -21,7 +21,7 @@ inline void rope_head(const T* x, T* out, const float* cosines, const float* sin
   }
 }
 
-// Clamped so that a stale position of a padding row cannot read outside the table.
+// The position is clamped, because a padding row may have a stale position outside the table.
 inline const float* rope_table_row(const float* cos_sin,
                                    int64_t position,
                                    int64_t max_position,

@@ -4,7 +4,7 @@
 
 namespace reprise::kernels {
 
-/// One of the two tensors that rope turns.
+/// One of the two tensors that rope rotates.
 struct RopeSide {
   const void* x;  // [num_tokens, heads, head_dim]
   void* out;      // the same, dense

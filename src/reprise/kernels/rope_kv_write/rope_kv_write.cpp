@@ -2,6 +2,7 @@
 
 #include "reprise/base/assert.h"
 #include "reprise/kernels/launch.h"
+#include "reprise/kernels/op_run.h"
 
 namespace reprise::kernels {
 namespace {
@@ -55,7 +56,8 @@ bool launch_rope_kv_write(device::Stream& stream,
       .num_tokens = num_tokens,
       .tokens_per_block = max_of(1, kElementsPerBlock / elements_per_token),
   };
-  // Which slots are written is known only on the device: the launch claims both caches whole.
+  // Only the device knows which slots are written, so the launch declares a write of both whole
+  // caches.
   return launch(stream,
                 kernel_for(kernels.rope_kv_write, q.dtype()),
                 static_cast<uint32_t>(ceil_div(num_tokens, arguments.tokens_per_block)),
@@ -71,6 +73,16 @@ bool launch_rope_kv_write(device::Stream& stream,
                            reads(call.slot_mapping),
                            reads(call.q_norm),
                            reads(call.k_norm)});
+}
+
+bool launch_rope_kv_write(const OpRun& run) {
+  const auto in = run.operands<OpCode::rope_kv_write>();
+  return launch_rope_kv_write(run.stream,
+                              run.kernels,
+                              in["q"],
+                              in["k"],
+                              in["v"],
+                              rope_and_cache_call<OpCode::rope_kv_write>(run));
 }
 
 }  // namespace reprise::kernels

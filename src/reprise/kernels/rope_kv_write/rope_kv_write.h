@@ -2,15 +2,16 @@
 
 #include "reprise/device/device.h"
 #include "reprise/kernels/kernel_table.h"
+#include "reprise/kernels/op_run.h"
 #include "reprise/kernels/rope_kv_write/rope_kv_write_arguments.h"
 #include "reprise/tensor/tensor.h"
 
 namespace reprise::kernels {
 
-/// What is done with q, k and v, borrowed for the call: the norms of the heads of q and k if there
-/// are any, rotation of both, k and v into their slots of the caches. Slots of one call must
-/// differ; tokens of a slot that is negative or beyond the cache write no key and no value.
-/// Positions must be inside the table; others are clamped to it.
+/// The operands besides q, k and v, borrowed for the call. The heads of q and k are normed, if
+/// there are norms, and rotated; k and v are written to their slots of the caches. The slots of one
+/// call must differ. A token with a slot that is negative or beyond the cache writes no key and no
+/// value. Positions must be inside the table; others are clamped to it.
 struct RopeAndCacheCall {
   const Tensor& positions;     // int32[num_tokens]
   const Tensor& cos_sin;       // float32[max_position, head_dim/2 cos | head_dim/2 sin]
@@ -23,8 +24,23 @@ struct RopeAndCacheCall {
   const Tensor& q_out;         // [num_tokens, heads, head_dim], dense
 };
 
-/// The bits of launch_rms_norm of q and of k, launch_rope and launch_kv_write after each other (but
-/// for the payload of NaNs); the k between them is stored in the cache only.
+/// The call that a run of rope_kv_write or linear_rope_kv_write makes.
+template <OpCode kOp>
+[[nodiscard]] RopeAndCacheCall rope_and_cache_call(const OpRun& run) {
+  const auto in = run.operands<kOp>();
+  return {.positions = in["positions"],
+          .cos_sin = in["cos_sin"],
+          .key_cache = in["key_cache"],
+          .value_cache = in["value_cache"],
+          .slot_mapping = in["slot_mapping"],
+          .q_norm = in["q_norm"],
+          .k_norm = in["k_norm"],
+          .epsilon = run.call.attributes.epsilon,
+          .q_out = run.out[0]};
+}
+
+/// The bits of launch_rms_norm of q and of k, launch_rope and launch_kv_write after each other,
+/// except for the payload of NaNs. The rotated k is stored only in the cache.
 bool launch_rope_kv_write(device::Stream& stream,
                           const KernelTable& kernels,
                           const Tensor& q,  // [num_tokens, heads, head_dim], strided
@@ -32,7 +48,7 @@ bool launch_rope_kv_write(device::Stream& stream,
                           const Tensor& v,  // like k
                           const RopeAndCacheCall& call);
 
-/// The part of the arguments that any producer of q, k and v passes on.
+/// The arguments that every producer of q, k and v passes to its kernel.
 [[nodiscard]] RopeAndCache rope_and_cache(const RopeAndCacheCall& call);
 
 }  // namespace reprise::kernels

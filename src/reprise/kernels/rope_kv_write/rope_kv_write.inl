@@ -5,12 +5,13 @@ inline T* cache_row(const RopeAndCache& a, void* cache, int64_t slot, int64_t he
   return static_cast<T*>(cache) + row * a.head_dim;
 }
 
-// Where a head of a token goes; nullptr = nowhere. `head` counts those of q, then of k, then of v.
+// The destination of a head of a token; nullptr: the head is not stored. `head` counts the heads of
+// q, then of k, then of v.
 template <typename T>
 inline T* place_of_head(const RopeAndCache& a, int64_t token, int64_t head) {
   if (head < a.heads) return static_cast<T*>(a.q_out) + (token * a.heads + head) * a.head_dim;
   const int64_t slot = a.slot_mapping[token];
-  // A slot beyond the cache would write into foreign memory.
+  // A write to a slot beyond the cache would change foreign memory.
   if (slot < 0 || slot >= a.num_slots) return nullptr;
   head -= a.heads;
   return head < a.kv_heads ? cache_row<T>(a, a.key_cache, slot, head)
@@ -22,7 +23,8 @@ inline const void* norm_of_head(const RopeAndCache& a, int64_t head) {
   return head < a.heads + a.kv_heads ? a.k_norm : nullptr;
 }
 
-// Brings a head, normed already, to its place: turned if it is of q or k. May be in place.
+// Copies a head, after its norm, to its destination, and rotates it if it belongs to q or k. The
+// two may be the same memory.
 template <typename T>
 inline void place_head(const RopeAndCache& a, int64_t token, int64_t head, const T* x, T* place) {
   if (head < a.heads + a.kv_heads) {
@@ -35,9 +37,9 @@ inline void place_head(const RopeAndCache& a, int64_t token, int64_t head, const
   }
 }
 
-// The heads of one token of q, of k or of v. Norms are stored, rounded, where their rotation will
-// lie; all of them first, since a head's norm is one long chain of operations that only others can
-// hide.
+// The heads of one token of q, of k or of v. The rounded norms are stored at the destination of the
+// rotated heads. All norms come first: one norm is a long chain of dependent operations, and the
+// norms of several heads overlap.
 template <typename T>
 inline void place_heads(const RopeAndCache& a,
                         int64_t token,

@@ -4,7 +4,7 @@
 
 namespace reprise::kernels {
 
-/// What becomes of the heads of q, k and v, and where they go.
+/// Norms, rotation and destination of the heads of q, k and v.
 struct RopeAndCache {
   const int32_t* positions;     // [num_tokens]
   const float* cos_sin;         // [max_position, head_dim], rows table_stride apart

@@ -2,6 +2,7 @@
 
 #include "reprise/base/assert.h"
 #include "reprise/kernels/launch.h"
+#include "reprise/kernels/op_run.h"
 
 namespace reprise::kernels {
 namespace {
@@ -49,6 +50,10 @@ bool launch_row_group(device::Stream& stream,
                 static_cast<uint32_t>(ceil_div(arguments.rows, arguments.rows_per_block)),
                 arguments,
                 uses);
+}
+
+bool launch_row_group(const OpRun& run) {
+  return launch_row_group(run.stream, *run.call.attributes.row_group, run.in, run.out);
 }
 
 }  // namespace reprise::kernels

@@ -8,12 +8,12 @@
 
 namespace reprise::kernels {
 
-/// Rows of a block, given the elements of the widest result's row.
+/// The number of rows of a block, from the number of elements in a row of the widest result.
 using RowsPerBlock = int64_t (*)(int64_t elements_per_row);
 [[nodiscard]] int64_t rows_per_block_on_cpu(int64_t elements_per_row);
 
 /// One launch of generated code over the rows of the group's results.
-/// \pre at most kMaxRowGroupOperands operands and results together, of types that the code is for
+/// \pre at most kMaxRowGroupOperands operands and results together, with the types of the code
 bool launch_row_group(device::Stream& stream,
                       const RowGroup& group,
                       std::span<const Tensor> inputs,

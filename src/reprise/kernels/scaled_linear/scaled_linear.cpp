@@ -6,6 +6,7 @@
 #include "reprise/base/error.h"
 #include "reprise/kernels/launch.h"
 #include "reprise/kernels/linear/linear.h"
+#include "reprise/kernels/op_run.h"
 #include "reprise/kernels/reference.h"
 #include "reprise/kernels/scaled_linear/scaled_linear_arguments.h"
 
@@ -54,6 +55,18 @@ void scaled_linear_ref(const ScaledLinearCall& call) {
       set_element(call.out, sum * scale * element(call.weight_scale, column) + bias, row, column);
     }
   }
+}
+
+bool launch_scaled_linear(const OpRun& run) {
+  const auto in = run.operands<OpCode::scaled_linear>();
+  return launch_scaled_linear(run.stream,
+                              run.kernels,
+                              {.x = in["x"],
+                               .scale = in["scale"],
+                               .weight = in["weight"],
+                               .weight_scale = in["weight_scale"],
+                               .bias = in["bias"],
+                               .out = run.out[0]});
 }
 
 }  // namespace reprise::kernels

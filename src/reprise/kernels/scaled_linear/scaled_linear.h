@@ -17,8 +17,8 @@ struct ScaledLinearCall {
 
 /// out = ((x @ weight^T) * scale) * weight_scale + bias, in float32 in this order, rounded once.
 ///
-/// The product of int8 is exact, in int32, and then rounded to float32; that of float8 has the bits
-/// that launch_linear has of both operands widened to float32. A row has the same bits in any
+/// The product of int8 is exact, in int32, and then rounded to float32. The product of float8 has
+/// the bits of launch_linear with both operands widened to float32. A row has the same bits in any
 /// batch. \throws InvalidArgument for in_features above 131071, whose int32 sums could overflow
 bool launch_scaled_linear(device::Stream& stream,
                           const KernelTable& kernels,

@@ -4,8 +4,8 @@
 
 namespace reprise::kernels {
 
-/// out = product * scale * weight_scale + bias. Bias and out of the product are of the result's
-/// type.
+/// out = product * scale * weight_scale + bias. `bias` and `out` of the product have the type of
+/// the result.
 struct alignas(16) ScaledLinearArguments {
   LinearArguments product;
   const float* scale;         // of row r: scale[r * scale_stride]
@@ -13,7 +13,7 @@ struct alignas(16) ScaledLinearArguments {
   int64_t scale_stride;       // 1, or 0 for one scale
 };
 
-/// Sums of int8 products are int32: 2^17 products of -128 and -128 would be too much.
+/// The sums of int8 products are int32: 2^17 products of -128 and -128 would overflow.
 inline constexpr int64_t kMaxScaledLinearDepth = (int64_t{1} << 17) - 1;
 
 }  // namespace reprise::kernels

@@ -4,6 +4,7 @@
 
 #include "reprise/base/assert.h"
 #include "reprise/kernels/launch.h"
+#include "reprise/kernels/op_run.h"
 #include "reprise/kernels/reference.h"
 #include "reprise/kernels/silu_and_mul/silu_and_mul_arguments.h"
 
@@ -36,6 +37,11 @@ void silu_and_mul_ref(const Tensor& x, const Tensor& out) {
       set_element(out, gate / (1.0 + std::exp(-gate)) * element(x, row, width + i), row, i);
     }
   }
+}
+
+bool launch_silu_and_mul(const OpRun& run) {
+  const auto in = run.operands<OpCode::silu_and_mul>();
+  return launch_silu_and_mul(run.stream, run.kernels, in["x"], run.out[0]);
 }
 
 }  // namespace reprise::kernels

@@ -10,7 +10,7 @@ REPRISE_INLINE Vec sub(Vec a, Vec b) { return _mm256_sub_ps(a, b); }
 REPRISE_INLINE Vec mul(Vec a, Vec b) { return _mm256_mul_ps(a, b); }
 REPRISE_INLINE Vec div(Vec a, Vec b) { return _mm256_div_ps(a, b); }
 REPRISE_INLINE Vec fma(Vec a, Vec b, Vec c) { return _mm256_fmadd_ps(a, b, c); }
-// a NaN in b survives
+// the result is NaN if b is NaN
 REPRISE_INLINE Vec max(Vec a, Vec b) { return _mm256_max_ps(a, b); }
 REPRISE_INLINE Vec min(Vec a, Vec b) { return _mm256_min_ps(a, b); }
 REPRISE_INLINE Vec round_nearest(Vec x) {
@@ -31,7 +31,7 @@ REPRISE_INLINE __m256i lane_index() { return _mm256_setr_epi32(0, 1, 2, 3, 4, 5,
 REPRISE_INLINE __m256i first_lanes(int n) {
   return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), lane_index());
 }
-/// The first n of eight 16-bit elements, zeros behind.
+/// The first n of eight 16-bit elements, then zeros.
 REPRISE_INLINE __m128i load_first_16bit(const void* p, int n) {
   alignas(16) uint16_t elements[kLanes] = {};
   __builtin_memcpy(elements, p, static_cast<size_t>(n) * 2);
@@ -71,16 +71,16 @@ REPRISE_INLINE Vec load_first(const Float16* p, int n) {
   return _mm256_cvtph_ps(load_first_16bit(p, n));
 }
 
-/// The first n of 16 bytes, zeros behind.
+/// The first n of 16 bytes, then zeros.
 REPRISE_INLINE __m128i load_first_8bit(const void* p, int n) {
   alignas(16) uint8_t elements[16] = {};
   __builtin_memcpy(elements, p, static_cast<size_t>(n));
   return _mm_load_si128(reinterpret_cast<const __m128i*>(elements));
 }
-/// Eight float8 in the low half. With its bits in the places of a float16's, one is 2^8 too small,
-/// subnormals included; only its NaN looks like a number, 480.
+/// Eight float8 in the low half. The bits of a float8, put into the places of a float16's, are a
+/// number that is 2^8 too small, subnormals included. Only a float8 NaN becomes a number, 480.
 REPRISE_INLINE Vec widen_f8(__m128i v) {
-  const __m128i shifted = _mm_slli_epi16(_mm_cvtepi8_epi16(v), 7);  // the sign twice
+  const __m128i shifted = _mm_slli_epi16(_mm_cvtepi8_epi16(v), 7);  // copies the sign into two bits
   const __m128i half = _mm_andnot_si128(_mm_set1_epi16(0x4000), shifted);
   const Vec x = mul(_mm256_cvtph_ps(half), broadcast(256.0F));
   const Vec magnitude = _mm256_andnot_ps(broadcast(-0.0F), x);
@@ -125,7 +125,7 @@ REPRISE_INLINE Vec keep_lanes(Vec v, int begin, int end, float other) {
 REPRISE_INLINE __m128 fold(Vec v) {
   return _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
 }
-/// Four sums, each by the tree (halves, then lanes 0+2 and 1+3, then both).
+/// Four sums, each in the order of one tree: halves, then lanes 0+2 and 1+3, then both.
 REPRISE_INLINE void sum4(Vec a, Vec b, Vec c, Vec d, float* out) {
   const __m128 fa = fold(a);
   const __m128 fb = fold(b);
@@ -147,7 +147,7 @@ REPRISE_INLINE float maximum(Vec v) {
 }
 REPRISE_INLINE float square_root(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
 
-/// How products of T are summed: what one load brings, and its product with another.
+/// Sums of products of T: the elements of one load, and their product with those of another load.
 template <typename T>
 struct Dot {
   using Packet = Vec;
@@ -158,7 +158,7 @@ struct Dot {
   static REPRISE_INLINE Packet load_packet_first(const T* p, int n) { return load_first(p, n); }
   static REPRISE_INLINE Vec accumulate(Packet a, Packet b, Vec sum) { return fma(a, b, sum); }
 };
-// Even and odd elements apart: widening bfloat16 is then a shift and a mask.
+// Even and odd elements are separated, so that a shift and a mask widen bfloat16.
 template <>
 struct Dot<BFloat16> {
   struct Packet {
@@ -186,7 +186,7 @@ struct Dot<BFloat16> {
   }
 };
 
-// Widened to 16 bits: vpmaddwd multiplies those and adds neighbours.
+// Elements are widened to 16 bits: vpmaddwd multiplies them and adds neighbours.
 template <>
 struct Dot<int8_t> {
   using Packet = __m256i;

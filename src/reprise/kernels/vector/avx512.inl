@@ -11,7 +11,7 @@ REPRISE_INLINE Vec sub(Vec a, Vec b) { return _mm512_sub_ps(a, b); }
 REPRISE_INLINE Vec mul(Vec a, Vec b) { return _mm512_mul_ps(a, b); }
 REPRISE_INLINE Vec div(Vec a, Vec b) { return _mm512_div_ps(a, b); }
 REPRISE_INLINE Vec fma(Vec a, Vec b, Vec c) { return _mm512_fmadd_ps(a, b, c); }
-// a NaN in b survives
+// the result is NaN if b is NaN
 REPRISE_INLINE Vec max(Vec a, Vec b) { return _mm512_max_ps(a, b); }
 REPRISE_INLINE Vec min(Vec a, Vec b) { return _mm512_min_ps(a, b); }
 REPRISE_INLINE Vec round_nearest(Vec x) {
@@ -25,7 +25,7 @@ REPRISE_INLINE __mmask16 first_lanes(int n) { return static_cast<__mmask16>((1U 
 REPRISE_INLINE Vec widen_bf16(__m256i v) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16));
 }
-// Not vcvtneps2bf16: that one flushes subnormals.
+// vcvtneps2bf16 is not used, because it flushes subnormals.
 REPRISE_INLINE __m256i narrow_bf16(Vec v) {
   const __m512i bits = _mm512_castps_si512(v);
   const __m512i lowest = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
@@ -55,10 +55,11 @@ REPRISE_INLINE Vec load_first(const BFloat16* p, int n) {
 REPRISE_INLINE Vec load_first(const Float16* p, int n) {
   return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(first_lanes(n), p));
 }
-/// With its bits in the places of a float16's, a float8 is 2^8 too small, subnormals included; only
-/// its NaN looks like a number.
+/// The bits of a float8, put into the places of a float16's, are a number that is 2^8 too small,
+/// subnormals included. Only a float8 NaN becomes a number.
 REPRISE_INLINE Vec widen_f8(__m128i v) {
-  const __m256i shifted = _mm256_slli_epi16(_mm256_cvtepi8_epi16(v), 7);  // the sign twice
+  const __m256i shifted =
+      _mm256_slli_epi16(_mm256_cvtepi8_epi16(v), 7);  // copies the sign into two bits
   const __m256i half = _mm256_andnot_si256(_mm256_set1_epi16(0x4000), shifted);
   const Vec x = mul(_mm512_cvtph_ps(half), broadcast(256.0F));
   const __m128i magnitude = _mm_and_si128(v, _mm_set1_epi8(0x7f));
@@ -98,7 +99,7 @@ REPRISE_INLINE __m128 fold(Vec v) {
   const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
   return _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
 }
-/// Four sums, each by the tree (halves, quarters, then lanes 0+2 and 1+3, then both).
+/// Four sums, each in the order of one tree: halves, quarters, then lanes 0+2 and 1+3, then both.
 REPRISE_INLINE void sum4(Vec a, Vec b, Vec c, Vec d, float* out) {
   const __m128 fa = fold(a);
   const __m128 fb = fold(b);
@@ -116,7 +117,7 @@ REPRISE_INLINE float sum(Vec v) {
 REPRISE_INLINE float maximum(Vec v) { return _mm512_reduce_max_ps(v); }
 REPRISE_INLINE float square_root(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
 
-/// How products of T are summed: what one load brings, and its product with another.
+/// Sums of products of T: the elements of one load, and their product with those of another load.
 template <typename T>
 struct Dot {
   using Packet = Vec;
@@ -133,7 +134,8 @@ REPRISE_INLINE __m512i load_first_32(const BFloat16* p, int n) {
 }
 
 #ifdef REPRISE_ISA_HAS_BF16
-// The instruction flushes subnormal inputs and partial sums to zero: harmless to a dot product.
+// The instruction flushes subnormal inputs and partial sums to zero, which does not matter to a dot
+// product.
 template <>
 struct Dot<BFloat16> {
   using Packet = __m512i;
@@ -149,7 +151,7 @@ struct Dot<BFloat16> {
   }
 };
 #else
-// Even and odd elements apart: widening bfloat16 is then a shift and a mask.
+// Even and odd elements are separated, so that a shift and a mask widen bfloat16.
 template <>
 struct Dot<BFloat16> {
   struct Packet {
@@ -176,7 +178,7 @@ struct Dot<BFloat16> {
 };
 #endif
 
-// Widened to 16 bits: vpmaddwd multiplies those and adds neighbours.
+// Elements are widened to 16 bits: vpmaddwd multiplies them and adds neighbours.
 template <>
 struct Dot<int8_t> {
   using Packet = __m512i;

@@ -1,6 +1,6 @@
 // A register tile of dot products: out[r][c] = x[r] . w[c] over k elements. The order of each sum
-// depends on k alone, never on the tile, so a row's bits are the same in any batch. Sums of int8
-// are exact int32.
+// depends on k alone and not on the tile, so a row has the same bits in any batch. Sums of int8 are
+// exact, in int32.
 template <typename T, int kRows, int kColumns>
 inline void dot_tile(const T* const* x,
                      const T* const* w,
@@ -52,7 +52,7 @@ inline void dot_tile(const T* const* x,
   }
 }
 
-/// Any number of columns, in tiles of kColumns and then one by one.
+/// Dot products of any number of columns: in tiles of kColumns, then one by one.
 template <typename T, int kRows, int kColumns>
 inline void dot_row_tile(const T* const* x,
                          const T* const* w,
@@ -67,7 +67,7 @@ inline void dot_row_tile(const T* const* x,
   for (; c < columns; ++c) dot_tile<T, kRows, 1>(x, w + c, k, out + c, out_stride);
 }
 
-/// Any number of rows and columns.
+/// Dot products of any number of rows and columns.
 template <typename T>
 inline void dot_products(const T* const* x,
                          int64_t rows,

@@ -1,8 +1,9 @@
-// The one exp of this project: attention and silu use it under every instruction set.
-// Source: Cephes expf (Moshier), range reduction by ln 2 in two parts and a minimax polynomial;
-// differs in the scaling, which keeps subnormal results. Error below 2 ulp; NaN in, NaN out.
+// The only exp of this project. Attention and silu use it for every instruction set.
+// Source: Cephes expf (Moshier): range reduction by ln 2 in two parts, and a minimax polynomial. It
+// differs in the scaling, which keeps subnormal results. The error is below 2 ulp. exp(NaN) is NaN.
 REPRISE_INLINE Vec exp(Vec x) {
-  // Beyond these the result is 0 or infinity; the constant comes first so that a NaN stays.
+  // Beyond these limits the result is 0 or infinity. The constant is the first operand, which keeps
+  // a NaN.
   x = max(broadcast(-104.0F), x);
   x = min(broadcast(89.0F), x);
   const Vec n = round_nearest(mul(x, broadcast(1.44269504088896341F)));

@@ -14,9 +14,9 @@ REPRISE_INLINE Vec add(Vec a, Vec b) { return a + b; }
 REPRISE_INLINE Vec sub(Vec a, Vec b) { return a - b; }
 REPRISE_INLINE Vec mul(Vec a, Vec b) { return a * b; }
 REPRISE_INLINE Vec div(Vec a, Vec b) { return a / b; }
-// The baseline has no fused multiply-add: two roundings, always.
+// The baseline has no fused multiply-add, so there are always two roundings.
 REPRISE_INLINE Vec fma(Vec a, Vec b, Vec c) { return a * b + c; }
-// a NaN in b survives, as with the x86 instructions
+// the result is NaN if b is NaN, as with the x86 instructions
 REPRISE_INLINE Vec max(Vec a, Vec b) { return a > b ? a : b; }
 REPRISE_INLINE Vec min(Vec a, Vec b) { return a < b ? a : b; }
 REPRISE_INLINE Vec round_nearest(Vec x) {  // |x| < 2^22
@@ -69,7 +69,7 @@ REPRISE_INLINE float maximum(Vec v) {
   const float b = v[1] > v[3] ? v[1] : v[3];
   return a > b ? a : b;
 }
-/// The same tree as sum(), four at a time.
+/// Four sums, each in the order of sum().
 REPRISE_INLINE void sum4(Vec a, Vec b, Vec c, Vec d, float* out) {
   out[0] = sum(a);
   out[1] = sum(b);
@@ -78,7 +78,7 @@ REPRISE_INLINE void sum4(Vec a, Vec b, Vec c, Vec d, float* out) {
 }
 REPRISE_INLINE float square_root(float x) { return __builtin_sqrtf(x); }
 
-/// How products of T are summed: what one load brings, and its product with another.
+/// Sums of products of T: the elements of one load, and their product with those of another load.
 template <typename T>
 struct Dot {
   using Packet = Vec;
@@ -89,7 +89,7 @@ struct Dot {
   static REPRISE_INLINE Packet load_packet_first(const T* p, int n) { return load_first(p, n); }
   static REPRISE_INLINE Vec accumulate(Packet a, Packet b, Vec sum) { return fma(a, b, sum); }
 };
-// Even and odd elements apart: widening bfloat16 is then a shift and a mask. Little-endian.
+// Even and odd elements are separated, so that a shift and a mask widen bfloat16. Little-endian.
 template <>
 struct Dot<BFloat16> {
   struct Packet {
@@ -117,7 +117,7 @@ struct Dot<BFloat16> {
   }
 };
 
-// Products of two int8 fit into 16 bits; neighbours are then added as int32.
+// The product of two int8 fits into 16 bits. Neighbours are then added as int32.
 typedef int16_t ShortVec __attribute__((vector_size(16)));
 typedef int8_t ByteVec __attribute__((vector_size(8)));
 template <>

@@ -1,4 +1,4 @@
-#include "reprise/kernels/eager_executor.h"
+#include "reprise/kernels/cpu_executor.h"
 
 #include <gtest/gtest.h>
 
@@ -139,7 +139,7 @@ class Machine {
   std::mt19937 random_{7};
 
  public:
-  EagerExecutor executor;
+  CpuExecutor executor;
   Tensor table, norm, head_norm, qkv, qkv_bias, output, gate_up, down, cos_sin;
   Tensor ids, positions, slots, query_start_loc, seq_lens, block_table, sampled, num_sampled;
   Tensor key_cache, value_cache;
@@ -154,7 +154,7 @@ std::vector<std::byte> first_rows(const Tensor& tensor, int64_t rows) {
 
 constexpr KernelCase kScalar = {Isa::scalar, DType::f32};
 
-TEST(EagerExecutor, counts_ops_and_launches_by_kind) {
+TEST(CpuExecutor, counts_ops_and_launches_by_kind) {
   Machine machine(kScalar);
   machine.set_batch({3, 1});
   (void)machine.forward(4);
@@ -167,7 +167,7 @@ TEST(EagerExecutor, counts_ops_and_launches_by_kind) {
   EXPECT_EQ(machine.executor.num_ops(), 16U + 6U + 3U + 1U + 1U);
 }
 
-TEST(EagerExecutor, views_share_memory_and_keep_it_alive) {
+TEST(CpuExecutor, views_share_memory_and_keep_it_alive) {
   Machine machine(kScalar);
   machine.set_batch({2});
   Tensor view;
@@ -189,7 +189,7 @@ TEST(EagerExecutor, views_share_memory_and_keep_it_alive) {
   EXPECT_LT(machine.pool().live_bytes(), live);
 }
 
-TEST(EagerExecutor, launches_nothing_for_zero_tokens) {
+TEST(CpuExecutor, launches_nothing_for_zero_tokens) {
   Machine machine(kScalar);
   machine.set_batch({});
   const Tensor x = ops::slice(machine.table, 0, 0, 0);
@@ -210,14 +210,14 @@ TEST(EagerExecutor, launches_nothing_for_zero_tokens) {
   EXPECT_EQ(machine.executor.num_launches(), 0U);
 }
 
-TEST(EagerExecutor, refuses_before_it_launches) {
+TEST(CpuExecutor, refuses_before_it_launches) {
   Machine machine(kScalar);
   EXPECT_THROW((void)ops::linear(machine.table, machine.down), ShapeError);
   EXPECT_THROW((void)ops::add(machine.ids, machine.ids), InvalidArgument);
   EXPECT_EQ(machine.executor.num_launches(), 0U);
 }
 
-TEST(EagerExecutor, refuses_collectives_of_an_engine_with_one_rank) {
+TEST(CpuExecutor, refuses_collectives_of_an_engine_with_one_rank) {
   Machine machine(kScalar);
   Tensor sum;
   EXPECT_THROW(
@@ -228,7 +228,7 @@ TEST(EagerExecutor, refuses_collectives_of_an_engine_with_one_rank) {
 }
 
 // Each op of the compiler's on no tokens.
-TEST(EagerExecutor, launches_nothing_for_zero_tokens_of_fused_and_eight_bit_ops) {
+TEST(CpuExecutor, launches_nothing_for_zero_tokens_of_fused_and_eight_bit_ops) {
   Machine machine(kScalar);
   machine.set_batch({});
   const Tensor x = ops::slice(machine.table, 0, 0, 0);
@@ -278,7 +278,7 @@ TEST(EagerExecutor, launches_nothing_for_zero_tokens_of_fused_and_eight_bit_ops)
   }
 }
 
-TEST(EagerExecutor, takes_results_from_the_pool_in_scope) {
+TEST(CpuExecutor, takes_results_from_the_pool_in_scope) {
   Machine machine(kScalar);
   const std::unique_ptr<device::MemoryPool> other = machine.device().create_pool();
   const Tensor x = ops::slice(machine.table, 0, 0, 3);

@@ -1,0 +1,58 @@
+#include "reprise/kernels/cpu_executor.h"
+
+#include <fmt/format.h>
+
+#include "reprise/base/error.h"
+#include "reprise/tensor/custom_op.h"
+
+namespace reprise::kernels {
+
+// Memory alone. The executor makes views by itself.
+bool launch_empty(const OpRun&) { return false; }
+bool launch_slice(const OpRun&) { return false; }
+bool launch_unflatten(const OpRun&) { return false; }
+bool launch_flatten(const OpRun&) { return false; }
+
+bool launch_rms_norm_linear_silu_and_mul(const OpRun& run) { return launch_norm_apart(run); }
+bool launch_rms_norm_linear_rope_kv_write(const OpRun& run) { return launch_norm_apart(run); }
+bool launch_rms_norm_lm_head(const OpRun& run) { return launch_norm_apart(run); }
+
+bool launch_custom(const OpRun& run) {
+  const CustomOp& op = *run.call.attributes.custom;
+  if (!op.launch_cpu) {
+    throw InvalidArgument(fmt::format(
+        "custom op {} has no kernel for {}: register one", op.name, run.stream.device().name()));
+  }
+  op.launch_cpu(run.stream, run.in, run.out);
+  return true;
+}
+
+namespace {
+
+// Only a group of ranks could run it, and an engine is one rank.
+[[noreturn]] void refuse_collective(const OpRun& run) {
+  throw InvalidArgument(
+      fmt::format("{}: needs a communicator between {} ranks: this engine has one rank",
+                  op_name(run.call.code),
+                  run.call.attributes.ranks));
+}
+
+}  // namespace
+
+bool launch_all_reduce(const OpRun& run) { refuse_collective(run); }
+bool launch_reduce_scatter(const OpRun& run) { refuse_collective(run); }
+bool launch_all_gather(const OpRun& run) { refuse_collective(run); }
+bool launch_fused_all_reduce_add_rms_norm(const OpRun& run) { refuse_collective(run); }
+bool launch_linear_reduce_scatter(const OpRun& run) { refuse_collective(run); }
+bool launch_all_gather_linear(const OpRun& run) { refuse_collective(run); }
+
+const LaunchTable& cpu_launches() noexcept {
+  static constexpr LaunchTable kLaunches = {
+#define X(op, ...) launch_##op,
+#include "reprise/tensor/op_list.inl"
+#undef X
+  };
+  return kLaunches;
+}
+
+}  // namespace reprise::kernels

@@ -1,0 +1,18 @@
+#pragma once
+
+#include "reprise/kernels/device_executor.h"
+
+namespace reprise::kernels {
+
+/// The CPU's launch table: launch_<op> of every op.
+[[nodiscard]] const LaunchTable& cpu_launches() noexcept;
+
+/// Runs ops with the CPU kernels of one instruction set. It serves any device that can run these:
+/// graphs and tests record them.
+class CpuExecutor final : public DeviceExecutor {
+ public:
+  CpuExecutor(device::Stream& stream, device::MemoryPool& pool, const KernelTable& kernels) noexcept
+      : DeviceExecutor(stream, pool, kernels, cpu_launches()) {}
+};
+
+}  // namespace reprise::kernels

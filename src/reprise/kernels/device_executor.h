@@ -1,0 +1,101 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "reprise/device/device.h"
+#include "reprise/device/memory_pool.h"
+#include "reprise/kernels/kernel_table.h"
+#include "reprise/kernels/op_run.h"
+#include "reprise/tensor/attention_routine.h"
+#include "reprise/tensor/op.h"
+
+namespace reprise::kernels {
+
+/// Runs each op at once: checks types, takes memory for the results from the current pool and
+/// launches kernels on its stream by the launch table of its device. While that stream captures,
+/// the same calls are recorded. Views only change metadata, and an op on zero rows launches
+/// nothing. Results that are defined before the call are written where they are, which may be the
+/// memory of an operand where can_alias (tensor/aliasing.h) allows it.
+///
+/// An executor belongs to one thread. Stream, pools, kernels and table are borrowed and must
+/// outlive the executor and its tensors. In a steady state execute() allocates nothing on the host.
+class DeviceExecutor : public OpExecutor {
+ public:
+  /// \throws ShapeError, InvalidArgument for an op or a type without a kernel on this device,
+  /// OutOfMemory, DeviceError
+  void execute(const OpCall& call,
+               std::span<const Tensor> inputs,
+               std::span<Tensor> outputs) override;
+
+  [[nodiscard]] device::Stream& stream() const noexcept { return *stream_; }
+  [[nodiscard]] device::MemoryPool& pool() const noexcept { return *pool_; }
+  /// Later results come from `pool`. See PoolScope.
+  void set_pool(device::MemoryPool& pool) noexcept { pool_ = &pool; }
+  [[nodiscard]] const KernelTable& kernels() const noexcept { return *kernels_; }
+  /// The largest number of rows for which a norm in front of a matrix product needs no launch of
+  /// its own. 0: the norm always needs one.
+  [[nodiscard]] virtual int64_t norm_prologue_max_token_num() const noexcept { return 0; }
+  /// Later attention ops use these kernels: the choice of an attention backend for a step.
+  void set_attention(const AttentionRoutine& routine) { attention_ = routine; }
+  [[nodiscard]] const AttentionRoutine& attention() const noexcept { return attention_; }
+
+  /// Memory of the current pool.
+  [[nodiscard]] Tensor allocate(const TensorType& type);
+  /// Launches a call whose types are checked and whose results have memory. Whether there was
+  /// something to launch.
+  bool launch_checked(const OpCall& call,
+                      std::span<const Tensor> inputs,
+                      std::span<const Tensor> outputs);
+
+  /// Ops executed since construction: all of them, or those of one kind.
+  [[nodiscard]] uint64_t num_ops() const noexcept;
+  [[nodiscard]] uint64_t num_ops(OpCode code) const noexcept {
+    return num_ops_[static_cast<size_t>(code)];
+  }
+  /// Ops that launched or recorded work since construction. Each is one launch, except planned
+  /// attention and ops that a device launches in parts.
+  [[nodiscard]] uint64_t num_launches() const noexcept;
+  [[nodiscard]] uint64_t num_launches(OpCode code) const noexcept {
+    return num_launches_[static_cast<size_t>(code)];
+  }
+
+ protected:
+  DeviceExecutor(device::Stream& stream,
+                 device::MemoryPool& pool,
+                 const KernelTable& kernels,
+                 const LaunchTable& launches) noexcept
+      : stream_(&stream), pool_(&pool), kernels_(&kernels), launches_(&launches) {}
+
+ private:
+  device::Stream* stream_;
+  device::MemoryPool* pool_;
+  const KernelTable* kernels_;
+  const LaunchTable* launches_;
+  AttentionRoutine attention_;
+  std::array<uint64_t, kNumOpCodes> num_ops_{};
+  std::array<uint64_t, kNumOpCodes> num_launches_{};
+};
+
+/// An op that begins with the norm of its first operand, as two launches: the norm, then the rest.
+bool launch_norm_apart(const OpRun& run);
+
+/// While it lives, the results of an executor come from another pool. A capture uses it for the
+/// graph pool.
+class PoolScope {
+ public:
+  PoolScope(DeviceExecutor& executor, device::MemoryPool& pool) noexcept
+      : executor_(executor), previous_(executor.pool()) {
+    executor.set_pool(pool);
+  }
+  PoolScope(const PoolScope&) = delete;
+  PoolScope& operator=(const PoolScope&) = delete;
+  ~PoolScope() { executor_.set_pool(previous_); }
+
+ private:
+  DeviceExecutor& executor_;
+  device::MemoryPool& previous_;
+};
+
+}  // namespace reprise::kernels

@@ -1,0 +1,32 @@
+// The kernels with one function for each type of elements, by name: the members of KernelTable and
+// the entries of every instruction set's table are made of these lists.
+
+// On rows: CUDA has kernels with the same arguments and grids. Calls
+// REPRISE_ROW_KERNEL(context, name, Arguments, bytes of CUDA shared memory: a float per warp, or
+// 0).
+#define REPRISE_ROW_KERNELS(REPRISE_ROW_KERNEL, context)                        \
+  REPRISE_ROW_KERNEL(context, rms_norm, RmsNormArguments, 64)                   \
+  REPRISE_ROW_KERNEL(context, fused_add_rms_norm, FusedAddRmsNormArguments, 64) \
+  REPRISE_ROW_KERNEL(context, add, AddArguments, 0)                             \
+  REPRISE_ROW_KERNEL(context, silu_and_mul, SiluAndMulArguments, 0)             \
+  REPRISE_ROW_KERNEL(context, rope, RopeArguments, 0)                           \
+  REPRISE_ROW_KERNEL(context, rope_kv_write, RopeKvWriteArguments, 0)
+
+// On the CPU only, or launched in another way on CUDA.
+#define REPRISE_CPU_KERNELS(X) \
+  X(attention)                 \
+  X(uniform_attention)         \
+  X(planned_attention)         \
+  X(merge_attention)           \
+  X(linear_add)                \
+  X(linear_silu_and_mul)       \
+  X(linear_rope_kv_write)
+
+// Between the float types and the types of eight bits.
+#define REPRISE_QUANT_KERNELS(X) \
+  X(quantize_per_token)          \
+  X(quantize_static)             \
+  X(rms_norm_quant)              \
+  X(fused_add_rms_norm_quant)    \
+  X(silu_and_mul_quant)          \
+  X(scaled_linear)

@@ -1,0 +1,94 @@
+#include "reprise/tensor/op_table.h"
+
+#include <array>
+
+#include "reprise/tensor/aliasing.h"
+#include "reprise/tensor/custom_op.h"
+
+namespace reprise {
+namespace {
+
+size_t infer_empty(const OpCall& call, std::span<const Tensor>, std::span<TensorType> outputs) {
+  outputs[0] = call.attributes.type;
+  return 1;
+}
+
+size_t infer_slice(const OpCall& call,
+                   std::span<const Tensor> inputs,
+                   std::span<TensorType> outputs) {
+  const OpAttributes& attributes = call.attributes;
+  const Tensor& x = inputs[0];
+  const bool fits = attributes.dim >= 0 && attributes.dim < x.rank() && attributes.begin >= 0 &&
+                    attributes.length >= 0 &&
+                    attributes.begin + attributes.length <= x.size(attributes.dim);
+  if (!fits) refuse_operands(call, inputs, "the slice leaves the tensor");
+  outputs[0] = x.type();
+  outputs[0].shape[attributes.dim] = attributes.length;
+  return 1;
+}
+
+size_t infer_row_group(const OpCall& call,
+                       std::span<const Tensor> inputs,
+                       std::span<TensorType> outputs) {
+  const RowGroup& group = *call.attributes.row_group;
+  if (group.rows_of >= inputs.size()) {
+    refuse_operands(call, inputs, "the group has no operand to count rows of");
+  }
+  for (size_t i = 0; i < group.results.size(); ++i) {
+    outputs[i] = {group.results[i].dtype, group.results[i].shape};
+    outputs[i].shape[0] = inputs[group.rows_of].size(0);
+  }
+  return group.results.size();
+}
+
+size_t infer_custom(const OpCall& call,
+                    std::span<const Tensor> inputs,
+                    std::span<TensorType> outputs) {
+  const CustomOp& op = *call.attributes.custom;
+  if (inputs.size() != op.num_inputs) {
+    refuse_operands(call, inputs, "another number of operands is registered");
+  }
+  op.infer_types(inputs, outputs.first(op.num_outputs));
+  return op.num_outputs;
+}
+
+const char* check_adjacent_heads(OpCode, std::span<const Tensor> inputs) {
+  return inputs[0].stride(1) == inputs[0].size(2) ? nullptr : "needs adjacent heads";
+}
+
+const char* check_rotation(OpCode code, std::span<const Tensor> inputs) {
+  const OpRule& rule = definition_of(code).rule;
+  if (inputs[operand_index(rule, "cos_sin")].size(1) % 2 != 0) return "the head size must be even";
+  if (code == OpCode::rope) return nullptr;
+  const bool has_q_norm = inputs[operand_index(rule, "q_norm")].defined();
+  return has_q_norm == inputs[operand_index(rule, "k_norm")].defined()
+             ? nullptr
+             : "the norms of q and k come together";
+}
+
+constexpr std::array<OpDefinition, kNumOpCodes> kDefinitions = {
+#define X(op, text, ...) \
+  OpDefinition{          \
+      .name = #op, .signature = text, .rule = kRuleOf<OpCode::op>, .properties = {__VA_ARGS__}},
+#include "reprise/tensor/op_list.inl"
+#undef X
+};
+
+}  // namespace
+
+const OpDefinition& definition_of(OpCode code) noexcept {
+  return kDefinitions[static_cast<size_t>(code)];
+}
+
+std::string_view op_name(OpCode code) noexcept { return definition_of(code).name; }
+
+std::optional<OpCode> op_after_norm(OpCode code) noexcept {
+  return definition_of(code).properties.after_norm;
+}
+
+bool can_alias(OpCode code, size_t operand, size_t result) noexcept {
+  const auto& results = definition_of(code).rule.results;
+  return result < results.size && ((results[result].may_lie_over >> operand) & 1U) != 0;
+}
+
+}  // namespace reprise
