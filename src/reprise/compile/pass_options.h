@@ -12,7 +12,7 @@ namespace reprise::compile {
 /// one switches.
 struct PassOptions {
   /// The tokens that the program is compiled for. Passes that are not for all of them are left out.
-  CompileRange range;
+  program::TokenRange range;
 
   // vLLM's.
   bool eliminate_noops = true;

@@ -82,8 +82,8 @@ namespace {
 using Apply = size_t (*)(Program&, const NodePredicate&);
 
 // Good for batches of at most so many tokens; 0 = for all.
-CompileRange up_to(int64_t num_tokens) {
-  return num_tokens == 0 ? CompileRange{} : CompileRange{.end = num_tokens};
+program::TokenRange up_to(int64_t num_tokens) {
+  return num_tokens == 0 ? program::TokenRange{} : program::TokenRange{.end = num_tokens};
 }
 
 struct Entry {
@@ -100,10 +100,10 @@ Pipeline make_pipeline(const PassOptions& options) {
       return apply(program, has_kernel);
     };
   };
-  const CompileRange rope_range = up_to(options.rope_kvcache_fusion_max_token_num);
+  const program::TokenRange rope_range = up_to(options.rope_kvcache_fusion_max_token_num);
   const bool has_ranks = on.tensor_parallel_size > 1;
   const bool has_sp = has_ranks && on.enable_sp && on.sp_min_token_num;
-  const CompileRange sp_range{.begin = on.sp_min_token_num.value_or(1)};
+  const program::TokenRange sp_range{.begin = on.sp_min_token_num.value_or(1)};
   const bool has_norm_prologue = on.fuse_gemm_epilogues && on.norm_prologue_max_token_num > 0 &&
                                  on.range.end <= on.norm_prologue_max_token_num;
   const bool early_linear_add = on.fuse_gemm_epilogues && on.prefer_linear_add;

@@ -9,6 +9,7 @@
 #include "reprise/base/error.h"
 #include "reprise/compile/pass_options.h"
 #include "reprise/compile/passes/pass.h"
+#include "reprise/compile/pipeline_report.h"
 #include "reprise/program/program.h"
 
 namespace reprise::compile {
@@ -25,24 +26,6 @@ class CompileError : public Error {
  private:
   std::string pass_;
   std::string violation_;
-};
-
-/// What one pass did to one program.
-struct PassRun {
-  std::string_view pass;
-  size_t num_matches = 0;
-  size_t num_nodes = 0;     // afterwards
-  double microseconds = 0;  // the pass alone
-};
-
-struct PipelineReport {
-  size_t num_nodes = 0;  // before the first pass
-  std::vector<PassRun> passes;
-
-  /// Matches of all passes of that name.
-  [[nodiscard]] size_t num_matches(std::string_view pass) const;
-  /// The match table: one line per pass.
-  [[nodiscard]] std::string to_string() const;
 };
 
 /// The program's text around one pass, for whoever wants to see it.
