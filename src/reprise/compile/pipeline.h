@@ -14,7 +14,7 @@
 
 namespace reprise::compile {
 
-/// A pass broke a program. The program that was being compiled is as it was before.
+/// A pass broke a program. The program that was given to the pipeline is unchanged.
 class CompileError : public Error {
  public:
   CompileError(std::string_view pass, std::string violation);
@@ -28,7 +28,7 @@ class CompileError : public Error {
   std::string violation_;
 };
 
-/// The program's text around one pass, for whoever wants to see it.
+/// The program's text before and after one pass, for dumps.
 struct PassDump {
   size_t index = 0;  // of the pass in the pipeline
   std::string_view pass;
@@ -53,7 +53,7 @@ class Pipeline {
   std::vector<Pass> passes_;
 };
 
-/// The passes that the options ask for and that are for their range, in the order that
+/// The passes that the options ask for and that are valid for their range, in the order that
 /// docs/reference/passes.md explains.
 [[nodiscard]] Pipeline make_pipeline(const PassOptions& options);
 

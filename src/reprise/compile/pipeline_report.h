@@ -7,7 +7,7 @@
 
 namespace reprise::compile {
 
-/// What one pass did to one program.
+/// The effect of one pass on one program.
 struct PassRun {
   std::string_view pass;
   size_t num_matches = 0;
