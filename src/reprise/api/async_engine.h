@@ -13,7 +13,6 @@
 #include "reprise/api/engine_args.h"
 #include "reprise/api/engine_frontend.h"
 #include "reprise/api/engine_stats.h"
-#include "reprise/api/request_timeline.h"
 #include "reprise/api/sleep.h"
 #include "reprise/cudagraph/dispatch_ledger.h"
 #include "reprise/engine/output_delta.h"

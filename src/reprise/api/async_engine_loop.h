@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "reprise/api/async_engine.h"
+#include "reprise/api/request_timeline.h"
 #include "reprise/api/sleep.h"
 #include "reprise/engine/step_loop.h"
 

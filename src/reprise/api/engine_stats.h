@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -11,6 +12,8 @@
 #include "reprise/runner/step_times.h"
 
 namespace reprise::api {
+
+using TimePoint = std::chrono::steady_clock::time_point;
 
 /// vLLM's buckets, which users' dashboards and alerts are made for.
 namespace buckets {
