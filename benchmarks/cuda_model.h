@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "reprise/api/compile_model.h"
+#include "reprise/api/compile_runner.h"
 #include "reprise/base/error.h"
 #include "reprise/config/resolution.h"
 #include "reprise/kernels/accelerator.h"
@@ -172,24 +172,22 @@ class Engine {
                const config::CompilationConfig& compilation,
                const config::ResolvedConfig& resolved,
                int32_t max_model_len) {
-    api::EngineArgs args;
-    args.disable_compile_cache = true;
-    api::CompilationReport report;
-    std::vector<std::string> warnings;
-    const api::CompileInputs inputs{
-        .args = args,
-        .resolved = resolved,
-        .compilation = compilation,
-        .config = config,
-        .isa = execution_.executor().kernels().isa,
-        .dtype = DType::bf16,
-        .max_model_len = max_model_len,
-        .generator = api::cuda_code_generator(gpu_->code.architecture, *gpu_->code.loader),
-        .norm_prologue_max_token_num = execution_.executor().norm_prologue_max_token_num()};
-    (void)api::compile_model(inputs, *runner_, report, warnings);
+    compile::ModelCompiler compiler(
+        {.asked = compilation,
+         .resolved = resolved,
+         .model = config,
+         .isa = execution_.executor().kernels().isa,
+         .dtype = DType::bf16,
+         .max_model_len = max_model_len,
+         .block_size = kBlockSize,
+         .generator = compile::cuda_code_generator(gpu_->code.architecture, *gpu_->code.loader),
+         .norm_prologue_max_token_num = execution_.executor().norm_prologue_max_token_num(),
+         .disable_cache = true});
+    api::compile_runner(compiler, *runner_);
+    const compile::CompilationReport& report = compiler.report();
     // Without its programs the model would run, only slower.
     if (!report.refused.empty()) throw InvalidArgument("not compiled: " + report.refused);
-    for (const std::string& warning : warnings) fmt::print("{}\n", warning);
+    for (const std::string& warning : compiler.warnings()) fmt::print("{}\n", warning);
     fmt::print("{} of {} row groups generated, backend {}, {:.3f} s\n",
                report.counter.num_generated_kernels,
                report.counter.num_fused_groups,

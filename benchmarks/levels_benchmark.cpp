@@ -17,6 +17,8 @@
 #include <vector>
 
 #include "reprise/api/llm.h"
+#include "reprise/api/loaded_engine.h"
+#include "reprise/runner/model_runner.h"
 
 namespace {
 
@@ -136,7 +138,7 @@ void report_decode(const char* what,
   fmt::print(
       "\n{}, batch 1, {} tokens, {} interleaved rounds; ms per token\n", what, output_len, rounds);
   for (size_t i = 0; i < engines.size(); ++i) {
-    const auto launches = engines[i]->runner().last_decode_launches();
+    const auto launches = engines[i]->loaded().runner->last_decode_launches();
     fmt::print("level {} {:<20} {:>28}   {} launches per step\n",
                kVariants[i].level,
                kVariants[i].mode,

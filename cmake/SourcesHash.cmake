@@ -12,10 +12,10 @@ file(CONFIGURE OUTPUT ${OUT} CONTENT [[
 #pragma once
 
 /// Made by cmake/SourcesHash.cmake.
-namespace reprise::api {
+namespace reprise::compile {
 
 /// Hash of the sources of models, programs, passes, code generation and kernels of this build.
 inline constexpr const char* kSourcesHash = "@hash@";
 
-}  // namespace reprise::api
+}  // namespace reprise::compile
 ]] @ONLY)

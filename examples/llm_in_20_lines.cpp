@@ -4,7 +4,9 @@
 #include <cstdio>
 
 #include "reprise/api/llm.h"
+#include "reprise/api/loaded_engine.h"
 #include "reprise/base/error.h"
+#include "reprise/runner/model_runner.h"
 
 int main(int argc, char** argv) try {
   reprise::api::LLM llm({.model = argc > 1 ? argv[1] : "models/reprise-tiny"});
@@ -21,7 +23,7 @@ int main(int argc, char** argv) try {
     std::printf("%s\n%s\n\n", questions[i].c_str(), answers[i].output.text.c_str());
   }
   std::printf("launches per decode step: %d\n",
-              static_cast<int>(llm.runner().last_decode_launches().total()));
+              static_cast<int>(llm.loaded().runner->last_decode_launches().total()));
 } catch (const reprise::Error& error) {
   std::fprintf(stderr, "%s\n", error.what());
   return 2;

@@ -52,12 +52,17 @@ ALLOWED = {
     "compile/codegen": {"base", "device", "tensor", "kernels", "program"},
     "compile/codegen/llvm": {"base", "tensor", "kernels", "program", "compile/codegen"},
     "compile/codegen/nvrtc": {"base", "device", "tensor", "kernels", "program", "compile/codegen"},
+    # chooses passes, ranges and cache entries for a model: the only part that knows the configuration
+    "compile/model": {
+        "base", "device", "tensor", "config", "kernels", "weights", "program", "compile", "compile/report",
+        "compile/cache", "compile/codegen", "compile/codegen/nvrtc",
+    },
     # requests and batches: no device, no model
     "scheduler": {"base", "kv_cache", "sampling"},
     "runner": BELOW_RUNNER | {"structured_output"},
     "engine": BELOW_RUNNER | {"tokenizer", "structured_output", "runner"},
     "api": BELOW_API | {
-        "chat_template", "compile", "compile/report", "compile/cache", "compile/codegen", "compile/codegen/nvrtc",
+        "chat_template", "compile/cache", "compile/model",
     },
     "server/http": {"base"},
     "server/openai": {"base", "tokenizer", "sampling", "structured_output", "output_parsers", "api", "server/http"},
@@ -68,7 +73,7 @@ ALLOWED = {
     },
     "bench": {"base", "tokenizer"},
     "cli": BELOW_API | {
-        "chat_template", "compile", "compile/report", "compile/codegen", "api", "server", "server/http", "server/openai",
+        "chat_template", "compile", "compile/report", "compile/model", "compile/codegen", "api", "server", "server/http", "server/openai",
         "server/metrics", "bench", "output_parsers",
     },
     "python": {

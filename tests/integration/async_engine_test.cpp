@@ -13,11 +13,12 @@
 #include <thread>
 
 #include "reprise/api/async_engine_loop.h"
+#include "reprise/api/llm.h"
 #include "reprise/base/error.h"
+#include "reprise/engine/engine_core.h"
 #include "reprise/tokenizer/tokenizer.h"
 #include "tests/integration/tiny_engine.h"
 #include "tests/support/fake_device/fake_device.h"
-#include "tests/support/source_dir.h"
 
 // Requests from many threads through the bundled model. What is expected of a request is always
 // what LLM::generate, or a core of its own, says for the same prompt alone.
@@ -26,11 +27,11 @@ namespace {
 
 using api::AsyncEngine;
 using api::AsyncEngineLoop;
-using api::AsyncOutput;
-using api::AsyncRequestId;
 using api::EngineArgs;
 using api::EngineStats;
 using api::LLM;
+using engine::OutputDelta;
+using engine::RequestId;
 using ::testing::HasSubstr;
 using testing::TinyEngine;
 using testing::TinyEngineOptions;
@@ -100,8 +101,8 @@ class Answer {
     std::string broken_rule;
   };
 
-  [[nodiscard]] api::OnAsyncOutput callback() {
-    return [this](const AsyncOutput& output) { take(output); };
+  [[nodiscard]] api::OnDelta callback() {
+    return [this](const OutputDelta& output) { take(output); };
   }
   /// Returns when finished.
   const Contents& wait() {
@@ -119,7 +120,7 @@ class Answer {
   }
 
  private:
-  void take(const AsyncOutput& output) {
+  void take(const OutputDelta& output) {
     const std::lock_guard lock(mutex_);
     Contents& all = contents_;
     if (all.finished) all.broken_rule = "an output after the last one";
@@ -144,7 +145,7 @@ class Answer {
   std::mutex mutex_;
   std::condition_variable changed_;
   Contents contents_;
-  std::optional<AsyncRequestId> id_;
+  std::optional<RequestId> id_;
 };
 
 /// One engine for the tests that need no special one.
@@ -232,7 +233,7 @@ TEST_F(AsyncEngineTest, stops_at_stop_strings_and_samples_as_generate_does) {
     seeded.temperature = 1;
     seeded.seed = static_cast<int64_t>(i);
     for (const sampling::SamplingParams& asked : {params, seeded}) {
-      const engine::CompletionOutput alone =
+      const api::CompletionOutput alone =
           llm.generate_token_ids(std::span(&prompts[i], 1), asked).front().output;
       Answer answer;
       (void)engine->submit(prompts[i], asked, answer.callback());
@@ -251,7 +252,7 @@ TEST_F(AsyncEngineTest, refuses_what_can_never_run_on_the_callers_thread) {
   const EngineStats before = engine->stats();
   const auto refusal = [](const Tokens& prompt, const sampling::SamplingParams& params) {
     try {
-      (void)engine->submit(prompt, params, [](const AsyncOutput&) { ADD_FAILURE(); });
+      (void)engine->submit(prompt, params, [](const OutputDelta&) { ADD_FAILURE(); });
     } catch (const InvalidArgument& error) {
       return std::string(error.what());
     }
@@ -270,9 +271,9 @@ TEST_F(AsyncEngineTest, aborts_within_a_step_and_ignores_ids_it_does_not_know) {
   Answer answer;
   std::latch aborted(1);
   // Holds the engine in its third step until the abort is in.
-  const AsyncRequestId id = engine->submit(
-      prompts[0], greedy(100), [&, take = answer.callback()](const AsyncOutput& output) {
-        take(output);
+  const RequestId id = engine->submit(
+      prompts[0], greedy(100), [&, take = answer.callback()](const OutputDelta& output) {
+        take(OutputDelta(output));
         if (output.num_output_tokens == 3) aborted.wait();
       });
   answer.wait_for_outputs(3);
@@ -282,7 +283,7 @@ TEST_F(AsyncEngineTest, aborts_within_a_step_and_ignores_ids_it_does_not_know) {
   EXPECT_EQ(answer.wait().num_output_tokens, 3);
   EXPECT_EQ(answer.wait().num_outputs, 4);
   engine->abort(id);
-  engine->abort(AsyncRequestId{1U << 30});
+  engine->abort(RequestId{1U << 30});
   Answer next;
   (void)engine->submit(prompts[1], greedy(), next.callback());
   EXPECT_EQ(next.wait().token_ids, expected[1]);
@@ -294,7 +295,7 @@ TEST_F(AsyncEngineTest, aborts_the_request_of_a_callback_that_throws_and_no_othe
   const uint64_t aborted_before = engine->stats().num_finished_abort;
   std::atomic<int> calls = 0;
   Answer answer;
-  (void)engine->submit(prompts[0], greedy(100), [&](const AsyncOutput&) {
+  (void)engine->submit(prompts[0], greedy(100), [&](const OutputDelta&) {
     ++calls;
     throw std::bad_alloc();
   });
@@ -404,26 +405,26 @@ TEST_P(AsyncEngineLoopTest,
   for (size_t t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       std::mt19937 random(static_cast<uint32_t>(t));
-      std::vector<AsyncRequestId> to_abort;
+      std::vector<RequestId> to_abort;
       for (size_t i = 0; i < kRequestsPerThread; ++i) {
         Sent& request = sent[t].emplace_back();
         request.prompt = random() % prompts.size();
         const uint32_t how = random() % 8;  // 0: at once, 1: in a callback, 2: later, else never
         request.may_abort = how <= 2;
-        api::OnAsyncOutput callback = request.answer.callback();
+        api::OnDelta callback = request.answer.callback();
         if (how == 1) {
           callback = [&loop, take = std::move(callback), left = 1 + random() % kMaxTokens](
-                         const AsyncOutput& output) mutable {
-            take(output);
+                         const OutputDelta& output) mutable {
+            take(OutputDelta(output));
             if (--left == 0) loop->abort(output.id);
           };
         }
-        const AsyncRequestId id =
+        const RequestId id =
             loop->submit(prompts[request.prompt], greedy(kMaxTokens), std::move(callback));
         if (how == 0) loop->abort(id);
         if (how == 2) to_abort.push_back(id);
         if (random() % 4 == 0) {
-          for (const AsyncRequestId late : to_abort) loop->abort(late);
+          for (const RequestId late : to_abort) loop->abort(late);
           to_abort.clear();
         }
         if (i % 16 == 15) (void)request.answer.wait();

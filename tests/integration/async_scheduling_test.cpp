@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "reprise/engine/engine_core.h"
-#include "reprise/engine/output_processor.h"
+#include "reprise/engine/step_loop.h"
 #include "reprise/structured_output/token_constraint.h"
 #include "reprise/tokenizer/tokenizer.h"
 #include "tests/integration/tiny_engine.h"
@@ -88,6 +88,16 @@ struct Answer {
   std::string finish_reason;
   engine::StopReason stop_reason;
   std::string error;
+
+  void add(const engine::OutputDelta& delta) {
+    text += delta.text;
+    token_ids.insert(token_ids.end(), delta.token_ids.begin(), delta.token_ids.end());
+    logprobs.insert(logprobs.end(), delta.logprobs.begin(), delta.logprobs.end());
+    if (!delta.prompt_logprobs.empty()) prompt_logprobs = delta.prompt_logprobs;
+    finish_reason = delta.finish_reason;
+    stop_reason = delta.stop_reason;
+    error = delta.error;
+  }
   friend bool operator==(const Answer&, const Answer&) = default;
 };
 std::ostream& operator<<(std::ostream& out, const Answer& answer) {
@@ -175,36 +185,28 @@ class Machine {
   /// Ten requests at once, the others as these end.
   [[nodiscard]] std::vector<Answer> answer(EngineCore& core, const std::vector<Spec>& specs) {
     std::vector<Answer> answers(specs.size());
-    engine::OutputProcessor outputs(tokenizer_, core);
+    engine::StepLoop loop(core, tokenizer_);
     std::map<RequestId, size_t> live;
-    const auto finish = [&](RequestId id, const engine::Request& request) {
-      const auto found = live.find(id);
-      const engine::CompletionOutput output = outputs.take(id);
-      const auto prompt = request.prompt_logprobs();
-      answers[found->second] = {output.text,
-                                output.token_ids,
-                                output.logprobs,
-                                {prompt.begin(), prompt.end()},
-                                output.finish_reason,
-                                output.stop_reason,
-                                output.error};
-      live.erase(found);
+    std::vector<RequestId> to_abort;
+    const auto take = [&](engine::OutputDelta&& delta) {
+      const auto found = live.find(delta.id);
+      Answer& answer = answers[found->second];
+      answer.add(delta);
+      if (delta.finished) {
+        live.erase(found);
+      } else if (std::cmp_equal(answer.token_ids.size(), specs[found->second].abort_after)) {
+        to_abort.push_back(delta.id);
+      }
     };
     for (size_t next = 0; next < specs.size() || core.has_unfinished_requests();) {
       for (; next < specs.size() && live.size() < 10; ++next)
-        live.emplace(add(core, outputs, specs[next]), next);
-      for (const EngineCore::Update& update : core.step()) {
-        const RequestId id = update.request->id();
-        const bool is_over = outputs.process(update).finished;
-        const Spec& spec = specs[live.at(id)];
-        if (is_over) {
-          finish(id, *update.request);
-        } else if (std::cmp_equal(outputs.output(id).token_ids.size(), spec.abort_after)) {
-          const auto last = core.abort_request(id);
-          EXPECT_TRUE(last && outputs.process(*last).finished);
-          EXPECT_FALSE(core.abort_request(id)) << "aborted twice";
-          finish(id, *last->request);
-        }
+        live.emplace(add(core, loop, specs[next]), next);
+      loop.step(take);
+      for (const RequestId id : std::exchange(to_abort, {})) {
+        auto last = loop.abort_request(id);
+        EXPECT_TRUE(last && last->finished);
+        EXPECT_FALSE(loop.abort_request(id)) << "aborted twice";
+        if (last) take(std::move(*last));
       }
     }
     EXPECT_TRUE(live.empty());
@@ -215,13 +217,13 @@ class Machine {
   }
 
  private:
-  RequestId add(EngineCore& core, engine::OutputProcessor& outputs, const Spec& spec) const {
+  RequestId add(EngineCore& core, engine::StepLoop& loop, const Spec& spec) const {
     engine::RequestOptions options{.cache_salt = spec.cache_salt};
     if (spec.constraint_length > 0) {
       options.constraint = std::make_shared<ClassByClass>(vocab_size(), spec.constraint_length);
     }
-    const RequestId id = core.add_request(spec.prompt, spec.params, std::move(options));
-    outputs.add_request(id, spec.params);
+    const RequestId id = core.new_request_id();
+    loop.add_request(id, spec.prompt, spec.params, std::move(options));
     return id;
   }
 

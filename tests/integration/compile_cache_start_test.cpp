@@ -10,8 +10,8 @@
 #include <sstream>
 
 #include "reprise/api/llm.h"
+#include "reprise/compile/model/model_cache_key.h"
 #include "reprise/device/cpu/cpu_features.h"
-#include "tests/support/source_dir.h"
 
 // Engines that start with, without and in spite of a compile cache. What they say must never depend
 // on it; that the store itself survives crashes and races is for src/reprise/compile/cache.
@@ -93,7 +93,7 @@ TEST_F(CompileCacheStart, warm_neither_traces_nor_maps_LLVM) {
   const pid_t child = fork();
   if (child == 0) {
     LLM cold(arguments());
-    const api::CompilationReport& report = cold.startup_report().compilation;
+    const compile::CompilationReport& report = cold.startup_report().compilation;
     const bool is_cold = report.counter.num_graphs_seen == 1 && report.cache_saved == "saved";
     // Where code was generated, LLVM must be what generated it, or the test below says nothing.
     const bool has_llvm = report.counter.num_generated_kernels == 0 || is_mapped("libLLVM");
@@ -105,7 +105,7 @@ TEST_F(CompileCacheStart, warm_neither_traces_nor_maps_LLVM) {
   ASSERT_EQ(WEXITSTATUS(status), 0) << "the cold start did not trace, generate and save";
 
   LLM warm(arguments());
-  const api::CompilationReport& report = warm.startup_report().compilation;
+  const compile::CompilationReport& report = warm.startup_report().compilation;
   EXPECT_EQ(report.cache_outcome, "hit");
   EXPECT_EQ(report.counter.num_compiled_artifacts_loaded, 1U);
   EXPECT_EQ(report.counter.num_graphs_seen, 0U);
@@ -188,7 +188,7 @@ TEST_F(CompileCacheStart, does_without_a_place_to_write) {
   const auto want = expected();
   const auto expect_start = [&](const char* what) {
     LLM llm(arguments());
-    const api::CompilationReport& report = llm.startup_report().compilation;
+    const compile::CompilationReport& report = llm.startup_report().compilation;
     EXPECT_EQ(answer(llm), want) << what;
     EXPECT_EQ(report.counter.num_compiled_artifacts_saved, 0U) << what;
     EXPECT_NE(report.cache_saved, "") << what;
@@ -211,76 +211,64 @@ TEST_F(CompileCacheStart, does_without_a_place_to_write) {
 class CompileCacheKey : public ::testing::Test {
  protected:
   CompileCacheKey() {
-    args_.model = "anywhere";
-    config_.hidden_size = 64;
-    config_.num_hidden_layers = 2;
-    config_.layer_types.resize(2);
-    resolved_.compilation_mode = config::CompilationMode::VLLM_COMPILE;
-    resolved_.splitting_ops = {"attention"};
+    options_.isa = kernels::Isa::avx2;
+    options_.max_model_len = 128;
+    options_.model.hidden_size = 64;
+    options_.model.num_hidden_layers = 2;
+    options_.model.layer_types.resize(2);
+    options_.resolved.compilation_mode = config::CompilationMode::VLLM_COMPILE;
+    options_.resolved.splitting_ops = {"attention"};
   }
-  std::string key() const {
-    return api::cache_key({.args = args_,
-                           .resolved = resolved_,
-                           .compilation = compilation_,
-                           .config = config_,
-                           .isa = isa_,
-                           .dtype = dtype_,
-                           .max_model_len = max_model_len_})
-        .text();
-  }
+  std::string key() const { return compile::model_cache_key(options_).text(); }
 
-  EngineArgs args_;
-  config::ResolvedConfig resolved_;
-  config::CompilationConfig compilation_;
-  weights::ModelConfig config_;
-  kernels::Isa isa_ = kernels::Isa::avx2;
-  DType dtype_ = DType::bf16;
-  int32_t max_model_len_ = 128;
+  compile::ModelCompilerOptions options_;
 };
 
 TEST_F(CompileCacheKey, changes_with_all_that_decides_the_program) {
   struct Open : CompileCacheKey {
-    using CompileCacheKey::args_, CompileCacheKey::resolved_, CompileCacheKey::compilation_,
-        CompileCacheKey::config_, CompileCacheKey::isa_, CompileCacheKey::dtype_,
-        CompileCacheKey::max_model_len_, CompileCacheKey::key;
+    using CompileCacheKey::options_, CompileCacheKey::key;
     void TestBody() override {}
   };
   const std::vector<std::pair<const char*, void (*)(Open&)>> decides = {
-      {"architecture", [](Open& k) { k.config_.architecture = weights::Architecture::qwen3; }},
-      {"hidden_size", [](Open& k) { k.config_.hidden_size = 128; }},
-      {"intermediate_size", [](Open& k) { k.config_.intermediate_size = 128; }},
+      {"architecture",
+       [](Open& k) { k.options_.model.architecture = weights::Architecture::qwen3; }},
+      {"hidden_size", [](Open& k) { k.options_.model.hidden_size = 128; }},
+      {"intermediate_size", [](Open& k) { k.options_.model.intermediate_size = 128; }},
       {"layers",
        [](Open& k) {
-         k.config_.num_hidden_layers = 3;
-         k.config_.layer_types.resize(3);
+         k.options_.model.num_hidden_layers = 3;
+         k.options_.model.layer_types.resize(3);
        }},
-      {"heads", [](Open& k) { k.config_.num_attention_heads = 8; }},
-      {"kv heads", [](Open& k) { k.config_.num_key_value_heads = 8; }},
-      {"head_dim", [](Open& k) { k.config_.head_dim = 32; }},
-      {"vocab", [](Open& k) { k.config_.vocab_size = 1000; }},
-      {"epsilon", [](Open& k) { k.config_.rms_norm_eps = 1e-5; }},
-      {"tied", [](Open& k) { k.config_.tie_word_embeddings = true; }},
-      {"qkv bias", [](Open& k) { k.config_.qkv_bias = true; }},
-      {"o bias", [](Open& k) { k.config_.o_bias = true; }},
-      {"mlp bias", [](Open& k) { k.config_.mlp_bias = true; }},
-      {"qk norm", [](Open& k) { k.config_.qk_norm = true; }},
+      {"heads", [](Open& k) { k.options_.model.num_attention_heads = 8; }},
+      {"kv heads", [](Open& k) { k.options_.model.num_key_value_heads = 8; }},
+      {"head_dim", [](Open& k) { k.options_.model.head_dim = 32; }},
+      {"vocab", [](Open& k) { k.options_.model.vocab_size = 1000; }},
+      {"epsilon", [](Open& k) { k.options_.model.rms_norm_eps = 1e-5; }},
+      {"tied", [](Open& k) { k.options_.model.tie_word_embeddings = true; }},
+      {"qkv bias", [](Open& k) { k.options_.model.qkv_bias = true; }},
+      {"o bias", [](Open& k) { k.options_.model.o_bias = true; }},
+      {"mlp bias", [](Open& k) { k.options_.model.mlp_bias = true; }},
+      {"qk norm", [](Open& k) { k.options_.model.qk_norm = true; }},
       {"window",
        [](Open& k) {
-         k.config_.sliding_window = 16;
-         k.config_.layer_types[1] = weights::LayerType::sliding_attention;
+         k.options_.model.sliding_window = 16;
+         k.options_.model.layer_types[1] = weights::LayerType::sliding_attention;
        }},
-      {"dtype", [](Open& k) { k.dtype_ = DType::f32; }},
-      {"isa", [](Open& k) { k.isa_ = kernels::Isa::avx512; }},
-      {"max_model_len", [](Open& k) { k.max_model_len_ = 256; }},
-      {"block_size", [](Open& k) { k.args_.block_size = 32; }},
+      {"dtype", [](Open& k) { k.options_.dtype = DType::f32; }},
+      {"isa", [](Open& k) { k.options_.isa = kernels::Isa::avx512; }},
+      {"max_model_len", [](Open& k) { k.options_.max_model_len = 256; }},
+      {"block_size", [](Open& k) { k.options_.block_size = 32; }},
       {"level",
-       [](Open& k) { k.resolved_.compilation_mode = config::CompilationMode::DYNAMO_TRACE_ONCE; }},
-      {"splitting_ops", [](Open& k) { k.resolved_.splitting_ops = {"attention", "kv_write"}; }},
-      {"partition", [](Open& k) { k.compilation_.use_inductor_graph_partition = true; }},
-      {"a pass", [](Open& k) { k.resolved_.pass_config.fuse_rope_kvcache = true; }},
-      {"no-op pass", [](Open& k) { k.resolved_.pass_config.eliminate_noops = false; }},
-      {"ranges", [](Open& k) { k.compilation_.compile_ranges_endpoints = {8}; }},
-      {"compile sizes", [](Open& k) { k.resolved_.compile_sizes = {8}; }},
+       [](Open& k) {
+         k.options_.resolved.compilation_mode = config::CompilationMode::DYNAMO_TRACE_ONCE;
+       }},
+      {"splitting_ops",
+       [](Open& k) { k.options_.resolved.splitting_ops = {"attention", "kv_write"}; }},
+      {"partition", [](Open& k) { k.options_.asked.use_inductor_graph_partition = true; }},
+      {"a pass", [](Open& k) { k.options_.resolved.pass_config.fuse_rope_kvcache = true; }},
+      {"no-op pass", [](Open& k) { k.options_.resolved.pass_config.eliminate_noops = false; }},
+      {"ranges", [](Open& k) { k.options_.asked.compile_ranges_endpoints = {8}; }},
+      {"compile sizes", [](Open& k) { k.options_.resolved.compile_sizes = {8}; }},
   };
   std::set<std::string> keys = {key()};
   for (const auto& [name, mutate] : decides) {
@@ -289,17 +277,13 @@ TEST_F(CompileCacheKey, changes_with_all_that_decides_the_program) {
     EXPECT_TRUE(keys.insert(changed.key()).second) << name;
   }
   const std::vector<std::pair<const char*, void (*)(Open&)>> does_not = {
-      {"model path", [](Open& k) { k.args_.model = "elsewhere"; }},
-      {"seed", [](Open& k) { k.args_.seed = 5; }},
-      {"threads", [](Open& k) { k.args_.num_threads = 7; }},
-      {"cache memory", [](Open& k) { k.args_.kv_cache_memory_bytes = 1 << 20; }},
-      {"rope base", [](Open& k) { k.config_.rope.theta = 5e5; }},
-      {"trained positions", [](Open& k) { k.config_.max_position_embeddings = 9999; }},
-      {"end of text", [](Open& k) { k.config_.eos_token_ids = {1, 2}; }},
-      {"capture sizes", [](Open& k) { k.compilation_.cudagraph_capture_sizes = {1, 2, 4}; }},
-      {"graph mode", [](Open& k) { k.resolved_.mode = cudagraph::CudagraphMode::FULL; }},
-      {"dump", [](Open& k) { k.compilation_.debug_dump_path = "somewhere"; }},
-      {"cache place", [](Open& k) { k.args_.compile_cache_root = "somewhere"; }},
+      {"rope base", [](Open& k) { k.options_.model.rope.theta = 5e5; }},
+      {"trained positions", [](Open& k) { k.options_.model.max_position_embeddings = 9999; }},
+      {"end of text", [](Open& k) { k.options_.model.eos_token_ids = {1, 2}; }},
+      {"capture sizes", [](Open& k) { k.options_.asked.cudagraph_capture_sizes = {1, 2, 4}; }},
+      {"graph mode", [](Open& k) { k.options_.resolved.mode = cudagraph::CudagraphMode::FULL; }},
+      {"dump", [](Open& k) { k.options_.asked.debug_dump_path = "somewhere"; }},
+      {"cache place", [](Open& k) { k.options_.cache_root = "somewhere"; }},
   };
   for (const auto& [name, mutate] : does_not) {
     Open changed;

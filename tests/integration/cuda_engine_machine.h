@@ -42,7 +42,7 @@ class CudaEngineMachine {
 
   [[nodiscard]] TinyEngineOptions options(TinyEngineOptions options) {
     options.device = &device();
-    options.generator = api::cuda_code_generator(code_.architecture, *code_.loader, [this] {
+    options.generator = compile::cuda_code_generator(code_.architecture, *code_.loader, [this] {
       return is_real() ? compile::load_nvrtc() : nvrtc_.open();
     });
     options.num_warmups = 1;  // as every start on a GPU

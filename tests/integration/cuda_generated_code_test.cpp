@@ -156,7 +156,7 @@ TEST_F(CudaCodeOverFake, is_kept_for_its_architecture_and_version_only) {
   }
   const uint64_t compilations = machine_.fake_nvrtc().num_compilations();
   TinyEngineOptions other = cached();
-  other.generator = api::cuda_code_generator(
+  other.generator = compile::cuda_code_generator(
       "sm_75", *machine_.code_target().loader, [this] { return machine_.fake_nvrtc().open(); });
   TinyEngine engine(other);
   EXPECT_EQ(engine.compilation().cache_saved, "saved") << "beside the other one";
@@ -190,9 +190,9 @@ TEST_F(CudaCodeOverFake, heals_when_the_cubin_in_the_cache_is_damaged) {
 TEST_F(CudaCodeOverFake, is_done_without_where_there_is_no_nvrtc_or_another_one) {
   TinyEngineOptions without = cached();
   const auto open_as = [&](compile::LoadedNvrtc nvrtc) {
-    without.generator = api::cuda_code_generator(machine_.code_target().architecture,
-                                                 *machine_.code_target().loader,
-                                                 [nvrtc] { return nvrtc; });
+    without.generator = compile::cuda_code_generator(machine_.code_target().architecture,
+                                                     *machine_.code_target().loader,
+                                                     [nvrtc] { return nvrtc; });
   };
   open_as({.api = {}, .reason = "libnvrtc.so.13: no such file"});
   expect_start_without_code(without, "no such file");

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "reprise/api/loaded_engine.h"
 #include "reprise/base/error.h"
 #include "reprise/device/cpu/cpu_features.h"
 #include "reprise/engine/engine_core.h"
@@ -94,12 +95,12 @@ struct Launches {
 
 Launches decode_launches(LLM& llm) {
   (void)llm.generate(std::vector<std::string>{kPrompts[0]}, greedy(8));
-  const engine::StepLaunches launches = llm.runner().last_decode_launches();
+  const engine::StepLaunches launches = llm.loaded().runner->last_decode_launches();
   return {launches.graphs, launches.kernels};
 }
 
 uint64_t num_layers(LLM& llm) {
-  return static_cast<uint64_t>(llm.runner().kv_cache().layout().num_layers);
+  return static_cast<uint64_t>(llm.loaded().runner->kv_cache().layout().num_layers);
 }
 
 TEST(LaunchesPerDecodeStep, are_one_graph_and_nothing_else_when_the_mode_has_full_decode_graphs) {
@@ -121,8 +122,8 @@ TEST(LaunchesPerDecodeStep, are_a_graph_per_piece_and_an_attention_per_layer_in_
 TEST(LaunchesPerDecodeStep, are_in_none_as_many_kernels_as_a_full_graph_has_nodes) {
   LLM full(arguments("FULL"));
   const cudagraph::BatchFacts one{.num_tokens = 1, .num_reqs = 1, .uniform = true};
-  const size_t nodes =
-      full.runner().full_wrapper().num_nodes(full.runner().dispatcher().dispatch(one).descriptor);
+  const size_t nodes = full.loaded().runner->full_wrapper().num_nodes(
+      full.loaded().runner->dispatcher().dispatch(one).descriptor);
   LLM none(arguments("NONE"));
   const Launches launches = decode_launches(none);
   EXPECT_EQ(launches.graphs, 0U);
@@ -136,7 +137,7 @@ TEST(LaunchesPerDecodeStep, are_in_none_as_many_kernels_as_a_full_graph_has_node
 TEST(LaunchesPerDecodeStep, do_not_grow_with_the_batch) {
   LLM llm(arguments("FULL_AND_PIECEWISE"));
   (void)llm.generate(kPrompts, greedy(8));
-  EXPECT_EQ(llm.runner().last_decode_launches().total(), 1U);
+  EXPECT_EQ(llm.loaded().runner->last_decode_launches().total(), 1U);
 }
 
 // --- batches
@@ -174,7 +175,7 @@ TEST(Llm, gives_the_same_tokens_when_a_small_cache_preempts_requests) {
   LLM llm(small);
   EXPECT_EQ(llm.startup_report().num_kv_blocks, 18);
   EXPECT_EQ(tokens_of(llm.generate(kPrompts, greedy(60))), expected);
-  EXPECT_GT(llm.core().scheduler().num_preemptions(), 0);
+  EXPECT_GT(llm.loaded().core->scheduler().num_preemptions(), 0);
 }
 
 TEST(Llm, gives_the_same_tokens_with_and_without_chunked_prefill) {
@@ -268,7 +269,7 @@ TEST(Llm, refuses_a_prompt_that_leaves_no_room_with_both_numbers_and_stays_usabl
   const std::string message = refusal([&] { (void)llm.generate_token_ids(prompts, greedy()); });
   EXPECT_THAT(message, HasSubstr("256"));
   EXPECT_THAT(message, HasSubstr("max_model_len"));
-  EXPECT_FALSE(llm.core().has_unfinished_requests());
+  EXPECT_FALSE(llm.loaded().core->has_unfinished_requests());
   EXPECT_EQ(llm.generate_token_ids(std::vector<std::vector<int32_t>>{std::vector<int32_t>(255, 5)},
                                    greedy())[0]
                 .output.token_ids.size(),
@@ -287,6 +288,45 @@ TEST(Llm, refuses_an_empty_prompt_and_a_token_outside_the_vocabulary) {
                                              greedy());
               }),
               HasSubstr(std::to_string(1 << 30)));
+}
+
+TEST(Llm, refuses_a_cache_that_is_too_small_for_one_request_and_names_the_longest_that_fits) {
+  EngineArgs small = arguments();
+  small.kv_cache_memory_bytes = 10 * 24576;  // 9 usable blocks of 16 tokens, and max_model_len 256
+  const std::string message = refusal([&] { LLM llm(small); });
+  EXPECT_THAT(message, HasSubstr("max seq len (256)"));
+  EXPECT_THAT(message, HasSubstr("estimated maximum model length is 144."));
+  EXPECT_THAT(message, HasSubstr("--kv-cache-memory-bytes"));
+  small.kv_cache_memory_bytes.reset();
+  small.num_gpu_blocks_override = 9;
+  EXPECT_THAT(refusal([&] { LLM llm(small); }), HasSubstr("increasing --num-gpu-blocks-override"));
+}
+
+TEST(Llm, takes_the_longest_length_that_fits_when_asked_to) {
+  EngineArgs small = arguments();
+  small.max_model_len = api::kLongestThatFits;
+  small.kv_cache_memory_bytes = 10 * 24576;
+  LLM llm(small);
+  EXPECT_EQ(llm.startup_report().max_model_len, 144);
+  const std::vector<std::vector<int32_t>> longest = {std::vector<int32_t>(143, 5)};
+  EXPECT_EQ(llm.generate_token_ids(longest, greedy())[0].output.token_ids.size(), 1U);
+  const std::vector<std::vector<int32_t>> too_long = {std::vector<int32_t>(144, 5)};
+  EXPECT_THAT(refusal([&] { (void)llm.generate_token_ids(too_long, greedy()); }), HasSubstr("144"));
+  EngineArgs large = arguments();
+  large.max_model_len = api::kLongestThatFits;
+  EXPECT_EQ(LLM(large).startup_report().max_model_len, 1024) << "never more than the model's limit";
+}
+
+TEST(Llm, refuses_weights_that_are_larger_than_the_memory_before_it_reads_them) {
+  EngineArgs huge = arguments();
+  huge.load_format = api::LoadFormat::dummy;
+  huge.hf_overrides = {{"intermediate_size", 1 << 20}, {"num_hidden_layers", 1024}};  // 750 GiB
+  try {
+    LLM llm(huge);
+    ADD_FAILURE() << "not refused";
+  } catch (const OutOfMemory& error) {
+    EXPECT_THAT(error.what(), HasSubstr("free memory"));
+  }
 }
 
 TEST(Llm, captures_nothing_under_enforce_eager_and_under_mode_none) {
@@ -330,8 +370,8 @@ TEST(Llm, seals_after_start_up_and_never_captures_while_it_serves) {
   for (const char* mode : {"PIECEWISE", "FULL_AND_PIECEWISE"}) {
     LLM llm(arguments(mode));
     const auto captures = [&] {
-      return llm.runner().full_wrapper().counters().captures +
-             llm.runner().forward().num_piecewise_graphs();
+      return llm.loaded().runner->full_wrapper().counters().captures +
+             llm.loaded().runner->forward().num_piecewise_graphs();
     };
     const uint64_t before = captures();
     const compile::CompilationCounter& counter = llm.startup_report().compilation.counter;
@@ -352,7 +392,7 @@ class StepAllocations : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(StepAllocations, are_none_in_steady_state_from_schedule_to_sampled_token) {
   LLM llm(arguments(GetParam()));
-  engine::EngineCore& core = llm.core();
+  engine::EngineCore& core = *llm.loaded().core;
   sampling::SamplingParams sampled = greedy(80);
   sampled.temperature = 0.8F;
   sampled.top_k = 20;

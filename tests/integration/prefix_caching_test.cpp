@@ -125,17 +125,12 @@ TEST(PrefixCaching, prompts_whose_logprobs_are_wanted_are_computed) {
 }
 
 /// Runs a request to its end; its last output.
-api::AsyncOutput run(api::AsyncEngine& engine, const Tokens& prompt, const std::string& salt) {
-  std::promise<api::AsyncOutput> last;
+engine::OutputDelta run(api::AsyncEngine& engine, const Tokens& prompt, const std::string& salt) {
+  std::promise<engine::OutputDelta> last;
   (void)engine.submit(prompt,
                       params_of(0),
-                      [&last](const api::AsyncOutput& output) {
-                        if (!output.finished) return;
-                        api::AsyncOutput kept = output;
-                        kept.text = {};
-                        kept.token_ids = {};
-                        kept.logprobs = {};
-                        last.set_value(kept);
+                      [&last](const engine::OutputDelta& output) {
+                        if (output.finished) last.set_value(output);
                       },
                       {.cache_salt = salt});
   return last.get_future().get();
@@ -161,10 +156,10 @@ TEST(PrefixCaching, is_not_reset_while_a_request_runs) {
   std::promise<void> may_go_on;
   std::promise<void> has_ended;
   int num_outputs = 0;
-  const api::AsyncRequestId id =
+  const engine::RequestId id =
       engine.submit(some_tokens(20, 8),
                     {.temperature = 0, .max_tokens = 100, .ignore_eos = true},
-                    [&](const api::AsyncOutput& output) {
+                    [&](const engine::OutputDelta& output) {
                       if (num_outputs++ == 0) {
                         has_begun.set_value();
                         may_go_on.get_future()

@@ -547,7 +547,7 @@ class Flags(unittest.TestCase):
 
     def test_a_cache_of_few_blocks_preempts_and_answers_the_same(self):
         ask = {"prompt": "Once upon a time", "max_tokens": 100, "temperature": 0, "ignore_eos": True, "n": 4}
-        wide, narrow = self.start(), self.start("--num-gpu-blocks-override", "12", "--long-prefill-token-threshold", "3")
+        wide, narrow = self.start(), self.start("--num-gpu-blocks-override", "12", "--max-model-len", "auto", "--long-prefill-token-threshold", "3")
         texts = [{choice["text"] for choice in server.post("/v1/completions", ask)[1]["choices"]} for server in (wide, narrow)]
         self.assertEqual(texts[0], texts[1])
         self.assertGreater(narrow.metric("vllm:num_preemptions_total"), 0)

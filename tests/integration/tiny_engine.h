@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "reprise/api/compile_model.h"
+#include "reprise/api/compile_runner.h"
 #include "reprise/config/resolution.h"
 #include "reprise/device/cpu/cpu_device.h"
 #include "reprise/device/cpu/cpu_features.h"
@@ -53,11 +53,11 @@ struct TinyEngineOptions {
   std::string config = kTinyQwen3Config;
   /// A folder with config.json and weights, instead of `config` and random ones.
   std::filesystem::path model;
-  std::optional<kernels::Isa> isa;                // default: the best one
-  device::Device* device = nullptr;               // borrowed; default: a CPU device of its own
-  engine::Execution::MakeExecutor make_executor;  // default: of the CPU's kernels
-  std::optional<api::CodeGenerator> generator;    // of a borrowed device; the CPU has its own
-  std::filesystem::path compile_cache;            // default: none
+  std::optional<kernels::Isa> isa;                  // default: the best one
+  device::Device* device = nullptr;                 // borrowed; default: a CPU device of its own
+  engine::Execution::MakeExecutor make_executor;    // default: of the CPU's kernels
+  std::optional<compile::CodeGenerator> generator;  // of a borrowed device; the CPU has its own
+  std::filesystem::path compile_cache;              // default: none
   /// Takes the warnings of compiling, which are failures otherwise. Borrowed.
   std::vector<std::string>* warnings = nullptr;
 };
@@ -125,7 +125,7 @@ class TinyEngine {
   [[nodiscard]] models::Parameters& parameters() { return parameters_; }
   [[nodiscard]] const weights::WeightSource& weights() const { return *weights_; }
   [[nodiscard]] models::CausalLM& model() { return *model_; }
-  [[nodiscard]] const api::CompilationReport& compilation() const { return compilation_; }
+  [[nodiscard]] const compile::CompilationReport& compilation() const { return compilation_; }
 
   [[nodiscard]] std::span<std::byte> kv_bytes() {
     const device::BufferView memory = runner_->kv_cache().memory();
@@ -174,25 +174,23 @@ class TinyEngine {
  private:
   // As the api does it.
   void compile(const TinyEngineOptions& options, const config::CompilationConfig& wish) {
-    api::EngineArgs args;
-    args.disable_compile_cache = options.compile_cache.empty();
-    args.compile_cache_root = options.compile_cache;
-    std::vector<std::string> warnings;
-    (void)api::compile_model(
-        {.args = args,
+    compile::ModelCompiler compiler(
+        {.asked = wish,
          .resolved = resolved_,
-         .compilation = wish,
-         .config = config_,
+         .model = config_,
          .isa = execution_.executor().kernels().isa,
          .dtype = options.dtype,
          .max_model_len = static_cast<int32_t>(config_.max_position_embeddings),
+         .block_size = kBlockSize,
          .generator = own_device_ != nullptr
-                          ? api::cpu_code_generator(execution_.executor().kernels().isa)
+                          ? compile::cpu_code_generator(execution_.executor().kernels().isa)
                           : options.generator,
-         .norm_prologue_max_token_num = execution_.executor().norm_prologue_max_token_num()},
-        *runner_,
-        compilation_,
-        warnings);
+         .norm_prologue_max_token_num = execution_.executor().norm_prologue_max_token_num(),
+         .cache_root = options.compile_cache,
+         .disable_cache = options.compile_cache.empty()});
+    api::compile_runner(compiler, *runner_);
+    compilation_ = compiler.report();
+    const std::vector<std::string>& warnings = compiler.warnings();
     if (options.warnings != nullptr) {
       *options.warnings = warnings;
     } else {
@@ -225,7 +223,7 @@ class TinyEngine {
   std::unique_ptr<models::CausalLM> model_;
   config::ResolvedConfig resolved_;
   std::unique_ptr<engine::ModelRunner> runner_;
-  api::CompilationReport compilation_;
+  compile::CompilationReport compilation_;
 };
 
 /// How the requests of a batch are made up.

@@ -6,7 +6,11 @@
 #include <utility>
 
 #include "reprise/api/async_engine_loop.h"
+#include "reprise/api/engine_loader.h"
+#include "reprise/api/loaded_engine.h"
+#include "reprise/api/model_text.h"
 #include "reprise/engine/bad_words.h"
+#include "reprise/engine/engine_core.h"
 #include "reprise/engine/step_trace.h"
 
 namespace reprise::api {
@@ -18,32 +22,33 @@ constexpr int32_t kAwake = -1;
 }  // namespace
 
 struct AsyncEngine::Impl {
-  Impl(const EngineArgs& args, const StartupObserver& observer)
-      : llm(args, observer), loop(llm.core(), llm.tokenizer()) {}
+  explicit Impl(LoadedEngine& engine) : loop(*engine.core, engine.text->tokenizer()) {}
 
-  LLM llm;
   std::mutex sleep_mutex;  // one change of sleep at a time
   std::atomic<int32_t> sleep_level = kAwake;
-  AsyncEngineLoop loop;  // ends before the LLM it steps
+  AsyncEngineLoop loop;
 };
 
 AsyncEngine::AsyncEngine(const EngineArgs& args, const StartupObserver& observer)
-    : impl_(std::make_unique<Impl>(args, observer)) {}
+    : AsyncEngine(EngineLoader::load(args, observer)) {}
+
+AsyncEngine::AsyncEngine(std::unique_ptr<LoadedEngine> engine)
+    : EngineFrontend(std::move(engine)), impl_(std::make_unique<Impl>(*engine_)) {}
 
 AsyncEngine::~AsyncEngine() = default;
 
-AsyncRequestId AsyncEngine::submit(std::vector<int32_t> prompt_token_ids,
-                                   const sampling::SamplingParams& params,
-                                   OnAsyncOutput on_output,
-                                   engine::RequestOptions options,
-                                   TimePoint arrived) {
+engine::RequestId AsyncEngine::submit(std::vector<int32_t> prompt_token_ids,
+                                      const sampling::SamplingParams& params,
+                                      OnDelta on_delta,
+                                      engine::RequestOptions options,
+                                      TimePoint arrived) {
   sampling::SamplingParams complete = params;
   engine::tokenize_bad_words(complete, tokenizer());
   return impl_->loop.submit(
-      std::move(prompt_token_ids), complete, std::move(on_output), std::move(options), arrived);
+      std::move(prompt_token_ids), complete, std::move(on_delta), std::move(options), arrived);
 }
 
-void AsyncEngine::abort(AsyncRequestId id) { impl_->loop.abort(id); }
+void AsyncEngine::abort(engine::RequestId id) { impl_->loop.abort(id); }
 
 std::vector<cudagraph::DispatchLedger::Row> AsyncEngine::dispatch_rows() {
   std::vector<cudagraph::DispatchLedger::Row> rows;
@@ -78,7 +83,7 @@ void AsyncEngine::sleep(SleepLevel level, SleepMode mode) {
   const std::lock_guard lock(impl_->sleep_mutex);
   impl_->loop.pause(mode);
   try {
-    impl_->loop.run_between_steps([&](engine::EngineCore&) { impl_->llm.sleep(level); });
+    impl_->loop.run_between_steps([&](engine::EngineCore&) { engine_->sleep(level); });
   } catch (...) {
     if (!is_sleeping()) impl_->loop.resume();
     throw;
@@ -88,8 +93,8 @@ void AsyncEngine::sleep(SleepLevel level, SleepMode mode) {
 
 void AsyncEngine::wake_up(EngineParts parts) {
   const std::lock_guard lock(impl_->sleep_mutex);
-  impl_->loop.run_between_steps([&](engine::EngineCore&) { impl_->llm.wake_up(parts); });
-  if (!is_sleeping() || impl_->llm.sleeping().any()) return;
+  impl_->loop.run_between_steps([&](engine::EngineCore&) { engine_->wake_up(parts); });
+  if (!is_sleeping() || engine_->sleeping().any()) return;
   impl_->loop.resume();
   impl_->sleep_level = kAwake;
 }
@@ -100,31 +105,6 @@ EngineStats AsyncEngine::stats() const {
   EngineStats stats = impl_->loop.stats();
   if (is_sleeping()) stats.sleep_level = static_cast<SleepLevel>(impl_->sleep_level.load());
   return stats;
-}
-
-structured_output::GrammarCompiler& AsyncEngine::grammar_compiler() const {
-  return impl_->llm.grammar_compiler();
-}
-const tokenizer::Tokenizer& AsyncEngine::tokenizer() const noexcept {
-  return impl_->llm.tokenizer();
-}
-
-std::string_view AsyncEngine::chat_template() const noexcept { return impl_->llm.chat_template(); }
-std::string AsyncEngine::apply_chat_template(const Json& messages) const {
-  return impl_->llm.apply_chat_template(messages);
-}
-
-ChatPrompt AsyncEngine::render_chat(const Json& messages,
-                                    const ChatTemplateOptions& options) const {
-  return impl_->llm.render_chat(messages, options);
-}
-
-sampling::SamplingParams AsyncEngine::default_sampling_params() const {
-  return impl_->llm.default_sampling_params();
-}
-
-const StartupReport& AsyncEngine::startup_report() const noexcept {
-  return impl_->llm.startup_report();
 }
 
 }  // namespace reprise::api

@@ -8,6 +8,7 @@
 
 #include "reprise/base/error.h"
 #include "reprise/device/error.h"
+#include "reprise/engine/engine_core.h"
 
 namespace reprise::api {
 
@@ -16,7 +17,7 @@ using Clock = std::chrono::steady_clock;
 
 AsyncEngineLoop::AsyncEngineLoop(engine::EngineCore& core, const tokenizer::Tokenizer& tokenizer)
     : core_(&core),
-      outputs_(tokenizer, core),
+      requests_(core, tokenizer),
       current_{.requests = RequestHistograms(core.scheduler().max_model_len())},
       stats_(current_),
       thread_([this] { run(); }) {}
@@ -30,21 +31,21 @@ AsyncEngineLoop::~AsyncEngineLoop() {
   thread_.join();
 }
 
-AsyncRequestId AsyncEngineLoop::submit(std::vector<int32_t> prompt_token_ids,
-                                       const sampling::SamplingParams& params,
-                                       OnAsyncOutput on_output,
-                                       engine::RequestOptions options,
-                                       TimePoint arrived) {
+engine::RequestId AsyncEngineLoop::submit(std::vector<int32_t> prompt_token_ids,
+                                          const sampling::SamplingParams& params,
+                                          OnDelta on_delta,
+                                          engine::RequestOptions options,
+                                          TimePoint arrived) {
   core_->scheduler().check_admissible(prompt_token_ids, params, options);
-  AsyncRequestId id{};
+  engine::RequestId id{};
   {
     const std::lock_guard lock(mutex_);
-    id = AsyncRequestId{next_id_++};
+    id = core_->new_request_id();
     inbox_.submissions.push_back({.id = id,
                                   .prompt_token_ids = std::move(prompt_token_ids),
                                   .params = params,
                                   .options = std::move(options),
-                                  .on_output = std::move(on_output),
+                                  .on_delta = std::move(on_delta),
                                   .arrived = arrived,
                                   .queued = Clock::now()});
   }
@@ -52,7 +53,7 @@ AsyncRequestId AsyncEngineLoop::submit(std::vector<int32_t> prompt_token_ids,
   return id;
 }
 
-void AsyncEngineLoop::abort(AsyncRequestId id) {
+void AsyncEngineLoop::abort(engine::RequestId id) {
   {
     const std::lock_guard lock(mutex_);
     inbox_.aborts.push_back(id);
@@ -104,8 +105,7 @@ EngineStats AsyncEngineLoop::stats() const {
   return stats;
 }
 
-// --- the thread
-// -----------------------------------------------------------------------------------------
+// --- the thread ---
 
 void AsyncEngineLoop::run() {
   for (;;) {
@@ -113,7 +113,7 @@ void AsyncEngineLoop::run() {
     try {
       serve(inbox);
     } catch (const std::exception& error) {
-      // What fails alone, the core reports as an update; what comes here is the end.
+      // The core reports the failure of a step as an update; an exception means that nothing works.
       die(error.what());
     }
     if (inbox.stop) break;
@@ -128,7 +128,7 @@ void AsyncEngineLoop::serve(Inbox& inbox) {
     is_paused_ ? held_.push_back(std::move(submission)) : add(submission);
   }
   // An abort names a request that came earlier, or with it.
-  for (const AsyncRequestId id : inbox.aborts) {
+  for (const engine::RequestId id : inbox.aborts) {
     abort_live(id);
     abort_held(id);
   }
@@ -145,12 +145,12 @@ void AsyncEngineLoop::note_idle() {
 
 void AsyncEngineLoop::step() {
   const engine::EngineCoreCounters before = core_->counters();
-  const std::span<const engine::EngineCore::Update> updates = core_->step();
-  const TimePoint ended = Clock::now();
-  if (core_->counters().num_steps != before.num_steps) observe_step(ended, before);
-  if (updates.empty()) return;
-  const engine::PhaseTimer timer(core_->clock(), engine::StepPhase::detokenise);
-  for (const engine::EngineCore::Update& update : updates) deliver_update(update, ended);
+  TimePoint ended;
+  requests_.step([&](engine::OutputDelta&& delta) { deliver_delta(std::move(delta), ended); },
+                 [&] {
+                   ended = Clock::now();
+                   if (core_->counters().num_steps != before.num_steps) observe_step(ended, before);
+                 });
 }
 
 void AsyncEngineLoop::observe_step(TimePoint ended, const engine::EngineCoreCounters& before) {
@@ -179,108 +179,75 @@ void AsyncEngineLoop::observe_step(TimePoint ended, const engine::EngineCoreCoun
 AsyncEngineLoop::Inbox AsyncEngineLoop::take_inbox() {
   std::unique_lock lock(mutex_);
   if (!core_->has_unfinished_requests()) wake_.wait(lock, [this] { return !inbox_.empty(); });
-  // Until the next picture they still wait.
+  // The statistics count these requests as waiting until they are published again.
   stats_.num_requests_waiting += static_cast<int64_t>(inbox_.submissions.size());
   return std::exchange(inbox_, {});
 }
 
 void AsyncEngineLoop::add(Submission& submission) {
   Live request = describe(submission);
-  if (!death_.empty()) return refuse(request, "error", death_);
-  std::optional<engine::RequestId> id;
+  if (!death_.empty()) return end(request, "error", death_);
+  const auto key = static_cast<uint64_t>(submission.id);
   try {
-    id = core_->add_request(
-        std::move(submission.prompt_token_ids), submission.params, std::move(submission.options));
-    Live& place = live_[static_cast<uint64_t>(*id)];
-    engine_ids_.emplace(static_cast<uint64_t>(submission.id), *id);
-    outputs_.add_request(*id, submission.params);
+    Live& place = live_[key];
+    requests_.add_request(submission.id,
+                          std::move(submission.prompt_token_ids),
+                          submission.params,
+                          std::move(submission.options));
     place = std::move(request);
   } catch (const std::exception& error) {
-    // submit() has asked the scheduler, so this is memory.
-    if (id) {
-      (void)core_->abort_request(*id);
-      live_.erase(static_cast<uint64_t>(*id));
-    }
-    engine_ids_.erase(static_cast<uint64_t>(submission.id));
-    refuse(request, "error", error.what());
+    // submit() has asked the scheduler, so only memory can be missing here.
+    live_.erase(key);
+    end(request, "error", error.what());
   }
 }
 
 AsyncEngineLoop::Live AsyncEngineLoop::describe(Submission& submission) {
   return {.id = submission.id,
-          .on_output = std::move(submission.on_output),
+          .on_delta = std::move(submission.on_delta),
           .num_prompt_tokens = static_cast<int32_t>(submission.prompt_token_ids.size()),
           .max_tokens = submission.params.max_tokens,
           .timeline = RequestTimeline(submission.arrived, submission.queued)};
 }
 
-void AsyncEngineLoop::abort_held(AsyncRequestId id) {
+void AsyncEngineLoop::abort_held(engine::RequestId id) {
   const auto found = std::find_if(
       held_.begin(), held_.end(), [id](const Submission& held) { return held.id == id; });
   if (found == held_.end()) return;
   Live request = describe(*found);
   held_.erase(found);
-  refuse(request, "abort", "");
+  end(request, "abort", "");
 }
 
-void AsyncEngineLoop::abort_live(AsyncRequestId id) {
-  const auto found = engine_ids_.find(static_cast<uint64_t>(id));
-  if (found == engine_ids_.end()) return;
-  if (const auto update = core_->abort_request(found->second)) {
-    deliver_update(*update, Clock::now());
-  }
+void AsyncEngineLoop::abort_live(engine::RequestId id) {
+  if (auto delta = requests_.abort_request(id)) deliver_delta(std::move(*delta), Clock::now());
 }
 
-void AsyncEngineLoop::observe_update(Live& live, const AsyncOutput& output, TimePoint now) {
-  if (!output.token_ids.empty()) {
+void AsyncEngineLoop::observe_delta(Live& live, const engine::OutputDelta& delta, TimePoint now) {
+  live.num_output_tokens = delta.num_output_tokens;
+  if (!delta.token_ids.empty()) {
     if (!live.timeline.has_tokens()) {
       current_.prompt_tokens += static_cast<uint64_t>(live.num_prompt_tokens);
-      current_.prompt_tokens_cached += static_cast<uint64_t>(output.num_cached_tokens);
+      current_.prompt_tokens_cached += static_cast<uint64_t>(delta.num_cached_tokens);
     }
     live.timeline.take_token(now, current_.requests);
   }
-  if (output.finish_reason != "stop" && output.finish_reason != "length") return;
+  if (delta.finish_reason != "stop" && delta.finish_reason != "length") return;
   live.timeline.finish(now,
                        {.prompt_tokens = live.num_prompt_tokens,
-                        .cached_tokens = output.num_cached_tokens,
-                        .generation_tokens = output.num_output_tokens,
+                        .cached_tokens = delta.num_cached_tokens,
+                        .generation_tokens = delta.num_output_tokens,
                         .max_tokens = live.max_tokens},
                        current_.requests);
 }
 
-void AsyncEngineLoop::deliver_update(const engine::EngineCore::Update& update, TimePoint now) {
-  const engine::RequestId id = update.request->id();
-  const auto live = live_.find(static_cast<uint64_t>(id));
-  const size_t num_tokens_before = outputs_.output(id).token_ids.size();
-  const engine::OutputDelta delta = outputs_.process(update);
-  const engine::CompletionOutput& so_far = outputs_.output(id);
-  AsyncOutput output{.id = live->second.id,
-                     .text = delta.text,
-                     .token_ids = std::span(so_far.token_ids).subspan(num_tokens_before),
-                     .finished = delta.finished,
-                     .num_prompt_tokens = live->second.num_prompt_tokens,
-                     .num_output_tokens = static_cast<int32_t>(so_far.token_ids.size()),
-                     .num_cached_tokens = update.request->num_cached_tokens()};
-  if (!so_far.logprobs.empty()) {
-    output.logprobs = std::span(so_far.logprobs).subspan(num_tokens_before);
-  }
-  if (num_tokens_before == 0 && !output.token_ids.empty()) {
-    output.prompt_logprobs = update.request->prompt_logprobs();
-  }
-  if (!delta.finished) {
-    observe_update(live->second, output, now);
-    deliver(live->second.on_output, output);
-    return;
-  }
-  output.finish_reason = so_far.finish_reason;
-  output.stop_reason = so_far.stop_reason;
-  output.error = so_far.error;
-  observe_update(live->second, output, now);
+void AsyncEngineLoop::deliver_delta(engine::OutputDelta&& delta, TimePoint now) {
+  const auto live = live_.find(static_cast<uint64_t>(delta.id));
+  observe_delta(live->second, delta, now);
+  if (!delta.finished) return deliver(live->second.on_delta, std::move(delta));
   Live ended = std::move(live->second);
   live_.erase(live);
-  engine_ids_.erase(static_cast<uint64_t>(ended.id));
-  deliver(ended.on_output, output);
-  (void)outputs_.take(id);
+  deliver(ended.on_delta, std::move(delta));
 }
 
 void AsyncEngineLoop::die(const std::string& reason) {
@@ -294,55 +261,48 @@ void AsyncEngineLoop::end_all(const std::string& finish_reason, const std::strin
   end_live(finish_reason, error);
   for (Submission& submission : held) {
     Live request = describe(submission);
-    refuse(request, finish_reason, error);
+    end(request, finish_reason, error);
   }
   note_idle();
 }
 
 void AsyncEngineLoop::end_live(const std::string& finish_reason, const std::string& error) {
-  engine_ids_.clear();
   LiveRequests all = std::exchange(live_, {});
-  // All blocks are free before the first output is delivered.
-  for (const auto& [id, live] : all) (void)core_->abort_request(engine::RequestId{id});
+  // All blocks are free before the first delta is delivered.
+  for (const auto& [id, live] : all) (void)requests_.abort_request(engine::RequestId{id});
   core_->drop_steps();
-  for (auto& [id, live] : all) {
-    const engine::CompletionOutput so_far = outputs_.take(engine::RequestId{id});
-    deliver(live.on_output,
-            {.id = live.id,
-             .finished = true,
-             .finish_reason = finish_reason,
-             .error = error,
-             .num_prompt_tokens = live.num_prompt_tokens,
-             .num_output_tokens = static_cast<int32_t>(so_far.token_ids.size())});
-  }
+  for (auto& [id, live] : all) end(live, finish_reason, error);
 }
 
-void AsyncEngineLoop::refuse(Live& request,
-                             const std::string& finish_reason,
-                             const std::string& error) {
-  deliver(request.on_output,
+void AsyncEngineLoop::end(Live& request,
+                          const std::string& finish_reason,
+                          const std::string& error) {
+  deliver(request.on_delta,
           {.id = request.id,
+           .num_prompt_tokens = request.num_prompt_tokens,
+           .num_output_tokens = request.num_output_tokens,
            .finished = true,
            .finish_reason = finish_reason,
-           .error = error,
-           .num_prompt_tokens = request.num_prompt_tokens});
+           .error = error});
 }
 
-void AsyncEngineLoop::deliver(OnAsyncOutput& on_output, const AsyncOutput& output) {
-  if (output.finished) {
-    if (output.finish_reason == "stop") ++current_.num_finished_stop;
-    if (output.finish_reason == "length") ++current_.num_finished_length;
-    if (output.finish_reason == "abort") ++current_.num_finished_abort;
-    if (output.finish_reason == "error") ++current_.num_finished_error;
+void AsyncEngineLoop::deliver(OnDelta& on_delta, engine::OutputDelta&& delta) {
+  const engine::RequestId id = delta.id;
+  const bool is_last = delta.finished;
+  if (is_last) {
+    if (delta.finish_reason == "stop") ++current_.num_finished_stop;
+    if (delta.finish_reason == "length") ++current_.num_finished_length;
+    if (delta.finish_reason == "abort") ++current_.num_finished_abort;
+    if (delta.finish_reason == "error") ++current_.num_finished_error;
     publish_stats();
   }
-  if (!on_output) return;
+  if (!on_delta) return;
   try {
-    on_output(output);
+    on_delta(std::move(delta));
   } catch (...) {
-    // One bad callback must not take the others' engine down.
-    on_output = nullptr;
-    if (!output.finished) abort(output.id);
+    // One bad callback must not end the engine of all others.
+    on_delta = nullptr;
+    if (!is_last) abort(id);
   }
 }
 

@@ -5,7 +5,8 @@
 #include <algorithm>
 
 #include "reprise/base/error.h"
-#include "tests/support/source_dir.h"
+#include "reprise/chat_template/chat_template.h"
+#include "reprise/tokenizer/tokenizer.h"
 
 namespace reprise::api {
 namespace {

@@ -8,20 +8,23 @@
 #include "reprise/base/json.h"
 #include "reprise/config/compilation_config.h"
 #include "reprise/sampling/sampling_params.h"
-#include "reprise/scheduler/scheduler.h"
+#include "reprise/scheduler/scheduling_policy.h"
 
 namespace reprise::api {
 
-/// Where weights come from. `automatic`: safetensors of the model folder. `dummy`: random values.
+/// The source of the weights. `automatic`: safetensors in the model folder. `dummy`: random values.
 enum class LoadFormat : uint8_t { automatic, safetensors, dummy };
+
+/// EngineArgs::max_model_len: as many tokens as the KV cache holds, up to the model's own limit.
+inline constexpr int32_t kLongestThatFits = -1;
 
 /// Everything that can be asked of an engine; names and defaults are vLLM's where it has them.
 struct EngineArgs {
   std::filesystem::path model;                     // folder in the Hugging Face layout
   std::optional<std::filesystem::path> tokenizer;  // folder; default: the model's
   Json hf_overrides = Json::object();              // members that replace those of config.json
-  /// Where recommended sampling parameters come from: auto = the model's generation_config.json,
-  /// vllm = nowhere, else a folder with that file.
+  /// The source of recommended sampling parameters: auto = the model's generation_config.json,
+  /// vllm = none, else a folder with that file.
   std::string generation_config = "auto";
   Json override_generation_config = Json::object();  // members that replace those of that file
   std::optional<std::string>
@@ -32,29 +35,29 @@ struct EngineArgs {
   double gpu_memory_utilization = 0.9;
   std::string dtype = "auto";  // auto = bfloat16 on CPUs; float32, float16
   uint64_t seed = 0;
-  std::optional<int32_t> max_model_len;  // default: what the model was made for
+  std::optional<int32_t> max_model_len;  // default: the limit in config.json
   int32_t max_num_seqs = 256;
   int32_t max_num_batched_tokens = 2048;
   bool enable_chunked_prefill = true;
   int32_t long_prefill_token_threshold = 0;  // most tokens of one prompt in a step; 0 = no limit
   engine::SchedulingPolicy scheduling_policy = engine::SchedulingPolicy::fcfs;
-  bool async_scheduling = false;      // a step is scheduled while the one before is computed
-  bool enable_prefix_caching = true;  // prompts begin after what the cache has of them
+  bool async_scheduling = false;      // a step is scheduled while the previous one is computed
+  bool enable_prefix_caching = true;  // requests share the cached beginning of their prompts
   int32_t block_size = 16;
   /// Bytes of KV cache; default: 4 GiB, never more than half of the free memory, nor more than
   /// max_num_seqs requests of max_model_len can use.
   std::optional<int64_t> kv_cache_memory_bytes;
   std::optional<int64_t> num_gpu_blocks_override;  // blocks of the cache, whatever memory there is
   int32_t max_logprobs = sampling::kMaxLogprobs;   // a request may ask for; -1 = the vocabulary
-  /// As attention::find_attention_backend knows them.
+  /// A name that attention::find_attention_backend accepts.
   std::string attention_backend = "auto";
-  int32_t flash_attn_version = 0;  // of FLASH_ATTN: 2 or 3; 0 = 3
+  int32_t flash_attn_version = 0;  // 2 or 3, for FLASH_ATTN; 0 = 3
   bool enforce_eager = false;
   config::OptimizationLevel optimization_level = config::OptimizationLevel::O2;
   Json compilation_config = Json::object();  // see config::parse_compilation_config
   /// Where compiled programs are kept; empty: REPRISE_CACHE_ROOT, else ~/.cache/reprise.
   std::filesystem::path compile_cache_root;
-  bool disable_compile_cache = false;  // compile anew, keep nothing
+  bool disable_compile_cache = false;  // compile at each start and keep nothing
   int32_t num_threads = 0;             // 0 = one per usable core
   std::string cpu_isa = "auto";        // scalar, avx2, avx512, avx512_bf16
 };

@@ -9,29 +9,28 @@
 
 namespace reprise::api {
 
-/// The memory of an engine that it can do without while it sleeps: weights and KV cache. They give
-/// it back and get other memory at the same addresses, so that captured graphs stay valid.
+/// The memory that an engine gives back while it sleeps: weights and KV cache. On waking both get
+/// other memory at the same addresses, so that captured graphs stay valid.
 ///
-/// Where weights are read from host memory anyway, level 1 leaves them where they are. Not
-/// thread-safe; nothing may be in flight during a call, and no step may run while a part sleeps.
-/// Borrows the device and its weights.
+/// On a CPU, level 1 leaves the weights where they are. Not thread-safe; no work may be in flight
+/// during a call, and no step may run while a part sleeps. Borrows the device and the weights.
 class EngineMemory {
  public:
-  /// Puts the weights' contents where they are to be, from where they came.
+  /// Reads the weights again from their source.
   using ReadWeights = std::function<void()>;
 
   EngineMemory(device::Device& device, models::Parameters& parameters, device::BufferView kv_cache);
 
-  /// Sleeps at this level, deeper than before or as deep. Level 1 copies weights to the host first.
-  /// \throws InvalidArgument where the device's memory cannot be given back, OutOfMemory when the
-  /// host has no room for the weights, DeviceError when they cannot be copied; then nothing has
+  /// Sleeps at this level, or stays at a deeper one. Level 1 first copies the weights to the host.
+  /// \throws InvalidArgument when the device cannot give memory back, OutOfMemory when the host has
+  /// no room for the weights, DeviceError when the weights cannot be copied; then nothing has
   /// changed
   void sleep(SleepLevel level);
-  /// Wakes these parts; with weights and cache awake scheduling is too. \throws OutOfMemory when
-  /// others took the memory meanwhile, DeviceError, whatever `read_weights` throws: that part
-  /// sleeps on with all that it needs, and this may be called again
+  /// Wakes these parts; scheduling wakes with the last of weights and cache. \throws OutOfMemory
+  /// when the memory is in use elsewhere now, DeviceError, and what `read_weights` throws: that
+  /// part still sleeps then, and this may be called again
   void wake_up(EngineParts parts, const ReadWeights& read_weights);
-  /// What sleeps.
+  /// The parts that sleep.
   [[nodiscard]] EngineParts sleeping() const noexcept { return sleeping_; }
 
  private:
@@ -42,7 +41,7 @@ class EngineMemory {
   models::Parameters* parameters_;
   device::BufferView kv_cache_;
   EngineParts sleeping_;
-  bool weights_are_discarded_ = false;  // their contents are not on the device
+  bool weights_are_discarded_ = false;  // the device has no copy of the weights
 };
 
 }  // namespace reprise::api

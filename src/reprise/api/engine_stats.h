@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -12,7 +13,9 @@
 
 namespace reprise::api {
 
-/// vLLM's buckets: what users' dashboards and alerts are made for.
+using TimePoint = std::chrono::steady_clock::time_point;
+
+/// vLLM's buckets, which users' dashboards and alerts are made for.
 namespace buckets {
 inline constexpr auto kTimeToFirstToken =
     std::to_array<double>({.001, .005, .01, .02, .04, .06, .08, .1, .25, .5,  .75,
@@ -23,7 +26,7 @@ inline constexpr auto kRequestTime = std::to_array<double>(
     {.3, .5, .8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680});
 inline constexpr auto kTokensPerStep =
     std::to_array<double>({1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384});
-/// Numbers of tokens of a request: of these, those up to the model's length.
+/// Numbers of tokens of a request; a histogram has those up to the model's length.
 inline constexpr auto kOneTwoFive = std::to_array<double>(
     {1,    2,     5,     10,    20,     50,     100,    200,     500,     1000,    2000,
      5000, 10000, 20000, 50000, 100000, 200000, 500000, 1000000, 2000000, 5000000, 10000000});
@@ -31,9 +34,8 @@ inline constexpr auto kOneTwoFive = std::to_array<double>(
 inline constexpr auto kAnswers = std::to_array<double>({1, 2, 5, 10, 20});
 }  // namespace buckets
 
-/// How long requests took and how large they were. Times in seconds. What counts for a whole
-/// request is observed when it ends by itself ("stop", "length"): an aborted one would only blur
-/// it.
+/// How long requests took and how large they were. Times in seconds. Values of whole requests are
+/// observed when a request ends by itself ("stop", "length"); aborted requests would distort them.
 struct RequestHistograms {
   Histogram time_to_first_token{buckets::kTimeToFirstToken};  // from its arrival
   Histogram inter_token_latency{buckets::kTimePerToken};      // between two tokens of a request
@@ -53,7 +55,7 @@ struct RequestHistograms {
   explicit RequestHistograms(int64_t max_model_len);
 };
 
-/// What one step replayed, for people who watch.
+/// One step, for the live view.
 struct StepRecord {
   uint64_t index = 0;  // 1 is the first step
   cudagraph::CudagraphRuntimeMode mode = cudagraph::CudagraphRuntimeMode::NONE;
@@ -65,8 +67,8 @@ struct StepRecord {
 };
 inline constexpr size_t kNumStepRecords = 64;
 
-/// A picture of the engine between two steps. A request is counted as finished before its last
-/// output is delivered.
+/// The state of the engine between two steps. A request counts as finished before its last delta is
+/// delivered.
 struct EngineStats {
   int64_t num_requests_running = 0;
   int64_t num_requests_waiting = 0;
@@ -88,7 +90,7 @@ struct EngineStats {
   uint64_t steps_piecewise = 0;
   uint64_t steps_eager = 0;
   uint64_t padding_tokens = 0;
-  bool is_dead = false;                   // the device is lost; nothing will run any more
+  bool is_dead = false;                   // the device is lost, and no request will run
   std::optional<SleepLevel> sleep_level;  // while it sleeps
 
   std::vector<cudagraph::DispatchLedger::DecisionCount> decisions;
@@ -96,7 +98,7 @@ struct EngineStats {
   engine::StepTimes step_times;
   Histogram tokens_per_step{buckets::kTokensPerStep};
   RequestHistograms requests;
-  /// The last steps; that of step i is at i % kNumStepRecords.
+  /// The last steps; step i is at index i % kNumStepRecords.
   std::array<StepRecord, kNumStepRecords> recent_steps{};
 };
 

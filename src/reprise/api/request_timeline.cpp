@@ -7,7 +7,7 @@ double seconds_between(TimePoint begin, TimePoint end) {
   return std::chrono::duration<double>(end - begin).count();
 }
 
-/// As many of the 1-2-5 series as do not exceed `largest`.
+// The bounds of the 1-2-5 series up to `largest`.
 Histogram histogram_up_to(int64_t largest) {
   const auto& all = buckets::kOneTwoFive;
   const auto end = std::upper_bound(all.begin(), all.end(), static_cast<double>(largest));
@@ -48,7 +48,7 @@ void RequestTimeline::finish(TimePoint now,
   histograms.prefill_time.observe(seconds_between(*scheduled_, *first_token_));
   histograms.decode_time.observe(decode);
   histograms.inference_time.observe(seconds_between(*scheduled_, last_token_));
-  // As vLLM: a single token has no time per token after the first, and counts as 0.
+  // As in vLLM, an answer of one token counts as 0: it has no token after the first.
   const auto num_later = static_cast<double>(sizes.generation_tokens - 1);
   histograms.time_per_output_token.observe(num_later > 0 ? decode / num_later : 0);
 }

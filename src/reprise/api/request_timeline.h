@@ -8,8 +8,6 @@
 
 namespace reprise::api {
 
-using TimePoint = std::chrono::steady_clock::time_point;
-
 /// When things happened to one request, and what that adds to the histograms. vLLM's intervals:
 /// being preempted starts none of them anew. A value; knows no clock.
 class RequestTimeline {

@@ -8,18 +8,18 @@ namespace reprise::api {
 
 /// How much an engine gives away while it sleeps, by vLLM's numbers.
 enum class SleepLevel : uint8_t {
-  pause = 0,    // nothing; it only runs no steps
-  offload = 1,  // the KV cache, and weights to the host's memory, where those of a CPU are anyway
-  discard = 2,  // both, for good: weights are read again when the engine wakes
+  pause = 0,    // no memory; the engine only runs no steps
+  offload = 1,  // the KV cache; the weights move to host memory, where a CPU has them anyway
+  discard = 2,  // KV cache and weights; the weights are read again when the engine wakes
 };
 
-/// What becomes of the requests that an engine has when it is sent to sleep.
+/// How the requests end that an engine has when it is sent to sleep.
 enum class SleepMode : uint8_t {
   abort,  // they end as aborted
   wait,   // they end by themselves first
 };
 
-/// Parts of an engine, by vLLM's names; a part that does not sleep is awake.
+/// Parts of an engine, by vLLM's names: the parts that sleep, or the parts to wake.
 struct EngineParts {
   bool weights = false;
   bool kv_cache = false;

@@ -5,11 +5,15 @@
 #include <memory>
 
 #include "reprise/api/llm.h"
+#include "reprise/api/loaded_engine.h"
 #include "reprise/base/error.h"
 #include "reprise/cli/bench_commands.h"
 #include "reprise/cli/compilation_text.h"
 #include "reprise/cli/engine_options.h"
 #include "reprise/cli/progress.h"
+#include "reprise/cudagraph/dispatch_ledger.h"
+#include "reprise/runner/model_runner.h"
+#include "reprise/tokenizer/tokenizer.h"
 
 namespace reprise::cli {
 namespace {
@@ -164,7 +168,7 @@ void print_table(const std::vector<Contender>& contenders, const BenchArguments&
     const auto [low, high] =
         std::minmax_element(contender.tokens_per_second.begin(), contender.tokens_per_second.end());
     const api::StartupReport& report = contender.llm->startup_report();
-    const engine::StepLaunches launches = contender.llm->runner().last_decode_launches();
+    const engine::StepLaunches launches = contender.llm->loaded().runner->last_decode_launches();
     fmt::print("{:<19} {:>10.1f} {:>15} {:>8.3f} {:>8.2f} {:>7} {:>17} {:>5} {:>9.3f} {:>9}  {}\n",
                to_string(contender.mode),
                speed,
@@ -195,7 +199,7 @@ Json to_json(const std::vector<Contender>& contenders, const BenchArguments& arg
                    {"modes", Json::object()}};
   for (const Contender& contender : contenders) {
     const api::StartupReport& report = contender.llm->startup_report();
-    const engine::StepLaunches launches = contender.llm->runner().last_decode_launches();
+    const engine::StepLaunches launches = contender.llm->loaded().runner->last_decode_launches();
     document["modes"][std::string(to_string(contender.mode))] = {
         {"resolved", to_string(report.resolved.mode)},
         {"tokens_per_second", contender.tokens_per_second},

@@ -140,7 +140,7 @@ Throughput run_all(api::AsyncEngine& engine, const std::vector<bench::SampleRequ
   for (size_t i = 0; i < requests.size(); ++i) {
     engine.submit(std::move(prompts[i]),
                   full_length(static_cast<int32_t>(requests[i].output_len)),
-                  [countdown](const api::AsyncOutput& output) {
+                  [countdown](const engine::OutputDelta& output) {
                     if (!output.finished) return;
                     const std::lock_guard lock(countdown->mutex);
                     if (countdown->failure.empty()) countdown->failure = output.error;

@@ -6,7 +6,10 @@
 #include <string_view>
 #include <utility>
 
+#include "reprise/api/llm.h"
+#include "reprise/api/loaded_engine.h"
 #include "reprise/compile/report/launch_count.h"
+#include "reprise/runner/model_runner.h"
 
 namespace reprise::cli {
 namespace {
@@ -29,7 +32,7 @@ Json to_json(std::string_view lines) {
 
 // With what goes before it; empty if there was nothing to do with a cache.
 std::string cache_text(const api::StartupReport& report) {
-  const api::CompilationReport& compilation = report.compilation;
+  const compile::CompilationReport& compilation = report.compilation;
   if (compilation.cache_outcome.empty()) return {};
   if (report.resolved.compilation_mode != CompilationMode::VLLM_COMPILE) {
     return "; not cached, as only level 3 is";
@@ -61,7 +64,7 @@ std::string launches_text(size_t compiled_launches, size_t traced_launches) {
 }
 
 std::string compilation_line(const api::StartupReport& report, size_t traced_launches) {
-  const api::CompilationReport& compilation = report.compilation;
+  const compile::CompilationReport& compilation = report.compilation;
   if (report.resolved.compilation_mode == CompilationMode::NONE) {
     return "level 0 NONE: the model's own code runs, nothing is compiled";
   }
@@ -76,7 +79,7 @@ std::string compilation_line(const api::StartupReport& report, size_t traced_lau
                      cache_text(report));
 }
 
-std::string compilation_details(const api::CompilationReport& compilation) {
+std::string compilation_details(const compile::CompilationReport& compilation) {
   const compile::CompilationCounter& counter = compilation.counter;
   const compile::CompilationSeconds& seconds = compilation.seconds;
   if (compilation.compiled_launches == 0) return {};
@@ -109,7 +112,7 @@ std::string compilation_details(const api::CompilationReport& compilation) {
 }
 
 Json compilation_to_json(const api::StartupReport& report, size_t traced_launches) {
-  const api::CompilationReport& compilation = report.compilation;
+  const compile::CompilationReport& compilation = report.compilation;
   const bool runs = compilation.compiled_launches > 0;
   const CompilationMode asked = report.resolved.compilation_mode;
   // An artifact has the plan, but not what it was made from.
@@ -133,11 +136,11 @@ Json compilation_to_json(const api::StartupReport& report, size_t traced_launche
 }
 
 size_t find_traced_launches(api::LLM& llm) {
-  const api::CompilationReport& compilation = llm.startup_report().compilation;
+  const compile::CompilationReport& compilation = llm.startup_report().compilation;
   if (compilation.traced_launches > 0 || compilation.compiled_launches == 0) {
     return compilation.traced_launches;
   }
-  return compile::num_launches(llm.runner().trace().program);
+  return compile::num_launches(llm.loaded().runner->trace().program);
 }
 
 }  // namespace reprise::cli

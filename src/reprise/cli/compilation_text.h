@@ -3,11 +3,15 @@
 #include <cstddef>
 #include <string>
 
-#include "reprise/api/llm.h"
+#include "reprise/api/startup_report.h"
 #include "reprise/base/json.h"
 
-/// What compiling did, in words. `traced_launches` are those of the traced program; 0 where that is
-/// not known, as after a cache hit.
+namespace reprise::api {
+class LLM;
+}
+
+/// The compilation of an engine in words. `traced_launches`: those of the traced program, or 0 when
+/// they are not known, as after a cache hit.
 namespace reprise::cli {
 
 /// "3 VLLM_COMPILE"
@@ -16,14 +20,14 @@ namespace reprise::cli {
 /// "44 launches per decode step instead of 76 (-42 %)"
 [[nodiscard]] std::string launches_text(size_t compiled_launches, size_t traced_launches);
 
-/// One line: level, backend, cache, launches. Why, where the model runs as at level 0.
+/// One line: level, backend, cache, launches; or why the model runs its own code, as at level 0.
 [[nodiscard]] std::string compilation_line(const api::StartupReport& report,
                                            size_t traced_launches);
 
-/// More lines, each indented and ended: pieces, code and memory, seconds per stage. May be empty.
-[[nodiscard]] std::string compilation_details(const api::CompilationReport& compilation);
+/// More lines, indented: pieces, code and memory, seconds per stage. May be empty.
+[[nodiscard]] std::string compilation_details(const compile::CompilationReport& compilation);
 
-/// The members of "compilation" in --json. Counters have vLLM's names; those that are 0 are left
+/// The members of "compilation" in --json. Counters have vLLM's names; counters that are 0 are left
 /// out.
 [[nodiscard]] Json compilation_to_json(const api::StartupReport& report, size_t traced_launches);
 

@@ -7,7 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "reprise/api/llm.h"
+#include "reprise/api/compiled_model.h"
+#include "reprise/api/engine_loader.h"
 #include "reprise/base/error.h"
 #include "reprise/base/nearest_name.h"
 #include "reprise/cli/commands.h"
@@ -76,7 +77,7 @@ void create_folder(const std::filesystem::path& folder) {
 }
 
 void require_something_compiled(const api::CompiledModel& model) {
-  const api::CompilationReport& compilation = model.report.compilation;
+  const compile::CompilationReport& compilation = model.report.compilation;
   if (!compilation.refused.empty()) {
     throw InvalidArgument(fmt::format("this model cannot be traced, and runs as at level 0: {}",
                                       compilation.refused));
@@ -110,7 +111,7 @@ int run_dump(std::span<const std::string> raw_arguments) {
     arguments.engine.compilation_config["debug_dump_path"] = arguments.output.string();
   }
 
-  const api::CompiledModel model = api::compile_only(arguments.engine);
+  const api::CompiledModel model = api::EngineLoader::compile_only(arguments.engine);
   for (const std::string& warning : model.report.warnings)
     fmt::print(stderr, "warning: {}\n", warning);
   require_something_compiled(model);

@@ -53,7 +53,7 @@ bool is_cut_alike(const SplitProgram& before, const SplitProgram& after) {
   });
 }
 
-std::vector<ProgramFacts> facts_of(const api::CompilationStages& stages) {
+std::vector<ProgramFacts> facts_of(const compile::CompilationStages& stages) {
   const SplitProgram& after = stages.after;
   const bool alike = is_cut_alike(stages.before, after);
   std::vector<ProgramFacts> facts(after.programs.size());
@@ -76,8 +76,8 @@ std::vector<ProgramFacts> facts_of(const api::CompilationStages& stages) {
 
 // Name and value, in order: the head of both renderings.
 std::vector<std::pair<std::string, std::string>> head_lines(const api::CompiledModel& model) {
-  const api::CompilationReport& compilation = model.report.compilation;
-  const api::CompilationStages& stages = model.stages;
+  const compile::CompilationReport& compilation = model.report.compilation;
+  const compile::CompilationStages& stages = model.stages;
   const compile::CompilationCounter& counter = compilation.counter;
   const compile::CompilationSeconds& seconds = compilation.seconds;
   const size_t num_pieces = stages.after.pieces.size();
@@ -291,7 +291,7 @@ std::string dump_text(const api::CompiledModel& model, const std::string& name) 
 }
 
 std::string dump_svg(const api::CompiledModel& model, const std::string& name) {
-  const api::CompilationStages& stages = model.stages;
+  const compile::CompilationStages& stages = model.stages;
   return compile::render_svg(
       {.before = &stages.before,
        .after = &stages.after,

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "reprise/api/llm.h"
+#include "reprise/api/compiled_model.h"
 
 namespace reprise::cli {
 

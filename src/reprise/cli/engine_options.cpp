@@ -220,11 +220,11 @@ void add_engine_options(OptionTable& table, api::EngineArgs& args) {
   table.add({.name = "max-model-len",
              .group = kModel,
              .value_name = "N",
-             .help = "Longest prompt plus answer, in tokens.",
+             .help = "Longest prompt plus answer, in tokens; auto: as many as the KV cache holds.",
              .default_text = "from config.json",
              .apply = [&args](std::string_view value) {
                if (value == "auto" || value == "-1") {
-                 args.max_model_len.reset();
+                 args.max_model_len = api::kLongestThatFits;
                  return;
                }
                args.max_model_len = static_cast<int32_t>(

@@ -7,10 +7,13 @@
 #include <string_view>
 
 #include "reprise/api/engine_args.h"
-#include "reprise/api/llm.h"
 #include "reprise/cli/configuration.h"
 #include "reprise/cli/option_table.h"
 #include "reprise/sampling/sampling_params.h"
+
+namespace reprise::api {
+struct RequestOutput;
+}
 
 namespace reprise::cli {
 

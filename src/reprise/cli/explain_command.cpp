@@ -4,7 +4,8 @@
 #include <filesystem>
 #include <optional>
 
-#include "reprise/api/llm.h"
+#include "reprise/api/compiled_model.h"
+#include "reprise/api/engine_loader.h"
 #include "reprise/attention/attention_backend.h"
 #include "reprise/base/error.h"
 #include "reprise/cli/commands.h"
@@ -125,15 +126,16 @@ config::Explanation explain(ExplainArguments& arguments) {
 // What becomes of a model at this level: needs its config.json and memory for its weights.
 api::StartupReport compile(const ExplainArguments& arguments) {
   if (arguments.model.empty()) throw InvalidArgument("--compile: needs a MODEL");
-  return api::compile_only({.model = arguments.model,
-                            .load_format = api::LoadFormat::dummy,
-                            .max_num_seqs = arguments.inputs.max_num_seqs,
-                            .max_num_batched_tokens = arguments.inputs.max_num_batched_tokens,
-                            .attention_backend = arguments.attention_backend,
-                            .flash_attn_version = arguments.flash_attn_version,
-                            .enforce_eager = arguments.inputs.enforce_eager,
-                            .optimization_level = arguments.inputs.optimization_level,
-                            .compilation_config = arguments.compilation_config})
+  return api::EngineLoader::compile_only(
+             {.model = arguments.model,
+              .load_format = api::LoadFormat::dummy,
+              .max_num_seqs = arguments.inputs.max_num_seqs,
+              .max_num_batched_tokens = arguments.inputs.max_num_batched_tokens,
+              .attention_backend = arguments.attention_backend,
+              .flash_attn_version = arguments.flash_attn_version,
+              .enforce_eager = arguments.inputs.enforce_eager,
+              .optimization_level = arguments.inputs.optimization_level,
+              .compilation_config = arguments.compilation_config})
       .report;
 }
 

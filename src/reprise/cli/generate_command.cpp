@@ -6,11 +6,14 @@
 #include <utility>
 
 #include "reprise/api/llm.h"
+#include "reprise/api/loaded_engine.h"
 #include "reprise/base/error.h"
 #include "reprise/cli/commands.h"
 #include "reprise/cli/compilation_text.h"
 #include "reprise/cli/engine_options.h"
 #include "reprise/cli/progress.h"
+#include "reprise/cudagraph/dispatch_ledger.h"
+#include "reprise/runner/model_runner.h"
 
 namespace reprise::cli {
 namespace {
@@ -107,7 +110,7 @@ Json graphs_to_json(api::LLM& llm) {
                                            {"graph_bytes", bytes},
                                            {"replayed_steps", llm.ledger().steps(mode)}};
   }
-  const engine::StepLaunches launches = llm.runner().last_decode_launches();
+  const engine::StepLaunches launches = llm.loaded().runner->last_decode_launches();
   return {{"cudagraph_mode", to_string(report.resolved.mode)},
           {"capture_seconds", report.capture.seconds},
           {"graph_bytes", report.graph_bytes},

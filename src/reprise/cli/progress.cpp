@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdio>
 
+#include "reprise/api/llm.h"
 #include "reprise/cli/compilation_text.h"
 #include "reprise/cli/terminal.h"
 

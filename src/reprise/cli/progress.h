@@ -6,7 +6,11 @@
 #include <string>
 #include <string_view>
 
-#include "reprise/api/llm.h"
+#include "reprise/api/startup_report.h"
+
+namespace reprise::api {
+class LLM;
+}
 
 namespace reprise::cli {
 

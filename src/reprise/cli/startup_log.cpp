@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "reprise/attention/attention_backend.h"
 #include "reprise/cli/progress.h"
 #include "reprise/cli/terminal.h"
 #include "reprise/server/metrics/metrics.h"

@@ -15,7 +15,7 @@ struct Limit {
 };
 
 // Source of these three tables: vLLM@7cfb97e, passes/fusion/sequence_parallelism.py and
-// allreduce_rms_fusion.py. Measured there, not by us.
+// allreduce_rms_fusion.py. The numbers were measured there, not by us.
 constexpr Limit kFusedAllReduce[] = {
     {90, 2, 64 * kMiB},
     {90, 4, 2 * kMiB},
@@ -57,7 +57,7 @@ std::optional<int64_t> find(std::span<const Limit> limits, const CollectiveTarge
   return std::nullopt;
 }
 
-// Per rank; below that, norms cost less than the extra exchange.
+// Bytes per rank. Below this size a norm costs less than the additional exchange.
 std::optional<int64_t> sequence_parallel_min_bytes(const CollectiveTarget& target,
                                                    int64_t hidden_size) {
   if (target.accelerator == Accelerator::xpu) {

@@ -3,33 +3,36 @@
 #include <cstdint>
 #include <optional>
 
-/// From how many tokens, up to how many bytes: what decides where collectives are rewritten. Pure
-/// functions of the machine and the model.
+/// The batch sizes for which passes rewrite collectives, as pure functions of the machine and the
+/// model.
 namespace reprise::compile {
 
 enum class Accelerator : uint8_t { cpu, cuda, xpu };
 
-/// What collectives run on.
+/// The machine that collectives run on.
 struct CollectiveTarget {
   Accelerator accelerator = Accelerator::cpu;
   int compute_capability = 0;  // of CUDA: 90 is Hopper; 0 = unknown
   int64_t ranks = 1;           // of the tensor-parallel group
 };
 
-/// From how many tokens sequence parallelism pays; nothing where it never does. \pre sizes > 0
+/// The least number of tokens for which sequence parallelism pays; nullopt where it never pays.
+/// \pre sizes > 0
 [[nodiscard]] std::optional<int64_t> sequence_parallel_min_token_num(const CollectiveTarget& target,
                                                                      int64_t hidden_size,
                                                                      int64_t element_bytes);
 
-/// Up to how many tokens one launch reduces, adds and norms; nothing where there is no such launch.
+/// The most tokens that one launch reduces, adds and normalises; nullopt where there is no such
+/// launch.
 [[nodiscard]] std::optional<int64_t> allreduce_fusion_max_token_num(const CollectiveTarget& target,
                                                                     int64_t hidden_size,
                                                                     int64_t element_bytes);
 
-/// Which memory the ranks exchange through.
+/// The memory through which the ranks exchange data.
 enum class AllReduceWorkspace : uint8_t { trtllm, multi_node_nvlink };
 
-/// Whether every rank sums everything at once, or its part first; nothing = the library's choice.
+/// True: every rank sums all data in one exchange. False: each rank first sums its part. nullopt:
+/// the library chooses.
 [[nodiscard]] std::optional<bool> uses_one_shot_all_reduce(AllReduceWorkspace workspace,
                                                            const CollectiveTarget& target,
                                                            int64_t tensor_bytes);

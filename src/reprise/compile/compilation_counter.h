@@ -6,8 +6,8 @@
 
 namespace reprise::compile {
 
-/// What compiling one engine took, counted. Most tests of the compiler are statements about these.
-/// Names are those of vLLM's compilation_counter where it has them; the others are ours.
+/// Counts of the work that compiling one engine took. Most tests of the compiler check these
+/// counts. The names are those of vLLM's compilation_counter where it has them.
 struct CompilationCounter {
   uint64_t num_models_seen = 0;
   uint64_t num_graphs_seen = 0;                       // programs traced from models
@@ -15,21 +15,21 @@ struct CompilationCounter {
   uint64_t num_piecewise_capturable_graphs_seen = 0;  // pieces that are not splitting
   uint64_t num_unique_pieces = 0;                     // capturable pieces that differ
   uint64_t num_backend_compilations = 0;              // programs that passes and backend worked on
-  uint64_t num_eager_compiles = 0;                    // of these by backend "eager": none generated
+  uint64_t num_eager_compiles = 0;                    // of these with backend "eager", without code
   uint64_t num_inductor_compiles = 0;                 // of these with generated code
-  uint64_t num_fused_groups = 0;                      // row groups in them
+  uint64_t num_fused_groups = 0;                      // row groups in these programs
   uint64_t num_generated_kernels = 0;                 // groups that code was generated for
   uint64_t num_compiled_artifacts_saved = 0;
   uint64_t num_compiled_artifacts_loaded = 0;    // cache hits
   uint64_t stock_torch_compile_count = 0;        // engines at level 1
   uint64_t num_gpu_runner_capture_triggers = 0;  // capture sessions
   uint64_t num_cudagraph_captured = 0;           // graphs, of pieces and of whole forwards
-  uint64_t num_full_cudagraph_captured = 0;      // of these of whole forwards
+  uint64_t num_full_cudagraph_captured = 0;      // of these, of whole forwards
 
   friend bool operator==(const CompilationCounter&, const CompilationCounter&) = default;
 };
 
-/// Wall time of the stages, in seconds; 0 for those that did not run.
+/// Wall time of the stages, in seconds; 0 for stages that did not run.
 struct CompilationSeconds {
   double trace = 0;
   double split = 0;
@@ -44,7 +44,7 @@ struct CompilationSeconds {
   }
 };
 
-/// Adds the time of its life to a stage.
+/// Adds the time from its construction to its destruction to a stage.
 class StageTimer {
  public:
   explicit StageTimer(double& seconds) noexcept : seconds_(seconds) {}

@@ -20,7 +20,7 @@ std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// One compilation, stage after stage.
+// One compilation, one function per stage.
 class Compilation {
  public:
   Compilation(const CompileOptions& options,

@@ -19,35 +19,35 @@ namespace reprise::compile {
 using DumpSink = std::function<void(std::string_view name, std::string_view content)>;
 
 struct CompileOptions {
-  /// Ops at which the program is cut; none: one piece.
+  /// Ops at which the program is split; none: the program is one piece.
   program::SplittingOps splitting_ops;
-  /// Each capturable piece becomes a graph of its own (level 3); else a capture breaks at the
-  /// splitting ones.
+  /// True: each capturable piece becomes a graph of its own (level 3). False: one capture breaks at
+  /// the splitting ops.
   bool wrap_pieces = true;
-  /// Passes see the whole program, which is cut afterwards (use_inductor_graph_partition); else
-  /// each unique piece is compiled.
+  /// True: passes see the whole program, which is split afterwards (use_inductor_graph_partition).
+  /// False: each unique piece is compiled.
   bool partition_after_passes = false;
-  /// Nothing: backend "eager", the program as it was traced.
+  /// Empty: backend "eager", which runs the program as it was traced.
   Pipeline pipeline{{}};
-  /// For row groups; null: they run op by op. Borrowed.
+  /// Generates code for row groups; nullptr: their ops run one by one. Borrowed.
   CompilerInterface* compiler = nullptr;
-  /// Takes what the compiler makes to where it runs. Borrowed.
+  /// Loads the generated code. Borrowed.
   const device::CodeLoader* loader = &program::cpu_code_loader();
-  /// Whether results have planned places, or come from a pool. Graphs per piece need a plan.
+  /// True: results have planned places, which graphs per piece need. False: they come from a pool.
   bool plan_memory = true;
   AliasRule can_alias = nullptr;
 };
 
 struct CompileResult {
   program::CompiledProgram program;
-  std::vector<std::byte> object;  // what its code was loaded from; empty without generated code
-  std::vector<PipelineReport> reports;  // by unique program, or of the whole
+  std::vector<std::byte> object;        // the code as loaded; empty without generated code
+  std::vector<PipelineReport> reports;  // one per unique program, or one in all
   PlannedMemory memory;
 };
 
-/// From a traced program to one that runs: split, passes, code, plan. Compiling twice gives the
-/// same bytes. Adds to `counter` and `seconds`; the traced program's slots are not touched. \throws
-/// CompileError (a pass), CodegenError, program::ProgramError, what the loader throws
+/// Compiles a traced program: split, passes, code, memory plan. Compiling twice gives the same
+/// bytes. Adds to `counter` and `seconds`; the traced program's slots are not touched.
+/// \throws CompileError (a pass), CodegenError, program::ProgramError, and what the loader throws
 [[nodiscard]] CompileResult compile_program(const program::Program& traced,
                                             std::vector<program::ParameterSlot> parameters,
                                             const CompileOptions& options,

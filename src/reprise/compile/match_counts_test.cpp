@@ -99,7 +99,7 @@ TEST(MatchCounts, PAS_02_of_quantisation) {
 // from 512: PAS-13, PAS-15, PAS-16.
 TEST(MatchCounts, of_collectives_by_range) {
   const DecoderOptions decoder{.num_layers = 3, .ranks = 2};
-  const auto counts = [&](CompileRange range, bool enable_sp) {
+  const auto counts = [&](program::TokenRange range, bool enable_sp) {
     PassOptions options = with_fused_all_reduce(2);
     options.range = range;
     options.enable_sp = options.fuse_gemm_comms = enable_sp;

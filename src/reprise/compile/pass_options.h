@@ -7,14 +7,15 @@
 
 namespace reprise::compile {
 
-/// Which passes run, for which batches and which kernels: all that a pipeline depends on. The names
-/// of vLLM's pass_config mean what they mean there; docs/reference/passes.md says which pass each
-/// one switches.
+/// Everything that a pipeline depends on: which passes run, for which batches and which kernels.
+/// The names of vLLM's pass_config keep their meaning; docs/reference/passes.md says which pass
+/// each option switches.
 struct PassOptions {
-  /// The tokens that the program is compiled for. Passes that are not for all of them are left out.
-  CompileRange range;
+  /// The batch sizes that the program is compiled for. A pass that is not valid for all of them is
+  /// left out.
+  program::TokenRange range;
 
-  // vLLM's.
+  // Options of vLLM.
   bool eliminate_noops = true;
   bool fuse_norm_quant = true;
   bool fuse_act_quant = true;
@@ -27,23 +28,25 @@ struct PassOptions {
   int64_t rope_kvcache_fusion_max_token_num = 256;  // 0 = no limit, as on the CPU
   std::optional<int64_t> sp_min_token_num;          // unset: no sequence parallelism
 
-  // Ours.
+  // Options of this project.
   bool fuse_add_rms_norm = true;
   bool fuse_gemm_epilogues = false;  // the CPU has kernels for them
-  /// A sum of a residual and a product goes to the product, not to the norm that follows.
+  /// The sum of a residual and a matrix product becomes part of the product, not of the norm that
+  /// follows.
   bool prefer_linear_add = false;
-  /// Up to so many tokens products take the norm before them; 0: there are no kernels for that. Of
-  /// use with fuse_gemm_epilogues and prefer_linear_add, which leave the norm by itself.
+  /// In batches of up to so many tokens, matrix products include the norm before them. 0: there are
+  /// no kernels for that. Needs fuse_gemm_epilogues and prefer_linear_add, which leave the norm an
+  /// op of its own.
   int64_t norm_prologue_max_token_num = 0;
   bool group_rows = false;        // needs code generation
-  bool group_single_ops = false;  // also where there is nothing to group an op with
+  bool group_single_ops = false;  // groups of one op too
 
   int64_t tensor_parallel_size = 1;
   std::optional<int64_t> allreduce_fusion_max_token_num;  // unset: no fused all-reduce
 
-  /// Asked of each fused op before it is made: the kernels' answer.
+  /// Whether the kernels can launch a fused op; asked before the op is made.
   NodePredicate has_kernel;
-  /// Asked of each group's body before it is made: the code generator's answer.
+  /// Whether code can be generated for the body of a group; asked before the group is made.
   BodyPredicate can_compile;
 };
 

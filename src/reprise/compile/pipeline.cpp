@@ -66,7 +66,7 @@ PipelineReport Pipeline::run(Program& program, const DumpCallback& dump) const {
     const size_t num_matches = pass.apply(rewritten);
     const std::chrono::duration<double, std::micro> elapsed =
         std::chrono::steady_clock::now() - begin;
-    // The dump first: a broken program is the one that people want to see.
+    // The dump comes before verification, because a broken program is the one to look at.
     if (dump) dump({i, pass.name, std::move(before), program::print(rewritten)});
     if (auto violation = program::verify(rewritten)) {
       throw CompileError(pass.name, std::move(*violation));
@@ -81,9 +81,9 @@ namespace {
 
 using Apply = size_t (*)(Program&, const NodePredicate&);
 
-// Good for batches of at most so many tokens; 0 = for all.
-CompileRange up_to(int64_t num_tokens) {
-  return num_tokens == 0 ? CompileRange{} : CompileRange{.end = num_tokens};
+// Batches of at most so many tokens; 0: all batches.
+program::TokenRange up_to(int64_t num_tokens) {
+  return num_tokens == 0 ? program::TokenRange{} : program::TokenRange{.end = num_tokens};
 }
 
 struct Entry {
@@ -100,10 +100,10 @@ Pipeline make_pipeline(const PassOptions& options) {
       return apply(program, has_kernel);
     };
   };
-  const CompileRange rope_range = up_to(options.rope_kvcache_fusion_max_token_num);
+  const program::TokenRange rope_range = up_to(options.rope_kvcache_fusion_max_token_num);
   const bool has_ranks = on.tensor_parallel_size > 1;
   const bool has_sp = has_ranks && on.enable_sp && on.sp_min_token_num;
-  const CompileRange sp_range{.begin = on.sp_min_token_num.value_or(1)};
+  const program::TokenRange sp_range{.begin = on.sp_min_token_num.value_or(1)};
   const bool has_norm_prologue = on.fuse_gemm_epilogues && on.norm_prologue_max_token_num > 0 &&
                                  on.range.end <= on.norm_prologue_max_token_num;
   const bool early_linear_add = on.fuse_gemm_epilogues && on.prefer_linear_add;
@@ -111,7 +111,7 @@ Pipeline make_pipeline(const PassOptions& options) {
   std::vector<Entry> entries = {
       {on.eliminate_noops, {"eliminate_noops", eliminate_noops}},
       {true, {"eliminate_common_subexpressions", eliminate_common_subexpressions}},
-      // Before fusions, so that none is spent on a norm that nobody reads.
+      // Before the fusions, so that no fusion takes a norm whose result is never read.
       {true, {"eliminate_dead_code", eliminate_dead_code}},
       {early_linear_add, {"fuse_linear_add", with_kernels(fuse_linear_add)}},
       {on.fuse_add_rms_norm, {"fuse_add_rms_norm", fuse_add_rms_norm}},
@@ -132,9 +132,10 @@ Pipeline make_pipeline(const PassOptions& options) {
       {on.fuse_gemm_epilogues,
        {"fuse_linear_silu_and_mul", with_kernels(fuse_linear_silu_and_mul)}},
       {late_linear_add, {"fuse_linear_add", with_kernels(fuse_linear_add)}},
-      // Alone it makes two launches of one.
+      // Without fuse_rms_norm_linear or group_rows, this pass would split one launch into two, so
+      // it runs only together with one of them.
       {on.group_rows || has_norm_prologue, {"sink_norm_below_gather", sink_norm_below_gather}},
-      // Of what a sum's norm gathers, some may be gathered already.
+      // Rows that the previous pass gathers for a norm may be gathered already.
       {has_norm_prologue, {"eliminate_common_subexpressions", eliminate_common_subexpressions}},
       {has_norm_prologue,
        {"fuse_rms_norm_linear",

@@ -9,11 +9,12 @@
 #include "reprise/base/error.h"
 #include "reprise/compile/pass_options.h"
 #include "reprise/compile/passes/pass.h"
+#include "reprise/compile/pipeline_report.h"
 #include "reprise/program/program.h"
 
 namespace reprise::compile {
 
-/// A pass broke a program. The program that was being compiled is as it was before.
+/// A pass broke a program. The program that was given to the pipeline is unchanged.
 class CompileError : public Error {
  public:
   CompileError(std::string_view pass, std::string violation);
@@ -27,25 +28,7 @@ class CompileError : public Error {
   std::string violation_;
 };
 
-/// What one pass did to one program.
-struct PassRun {
-  std::string_view pass;
-  size_t num_matches = 0;
-  size_t num_nodes = 0;     // afterwards
-  double microseconds = 0;  // the pass alone
-};
-
-struct PipelineReport {
-  size_t num_nodes = 0;  // before the first pass
-  std::vector<PassRun> passes;
-
-  /// Matches of all passes of that name.
-  [[nodiscard]] size_t num_matches(std::string_view pass) const;
-  /// The match table: one line per pass.
-  [[nodiscard]] std::string to_string() const;
-};
-
-/// The program's text around one pass, for whoever wants to see it.
+/// The program's text before and after one pass, for dumps.
 struct PassDump {
   size_t index = 0;  // of the pass in the pipeline
   std::string_view pass;
@@ -70,7 +53,7 @@ class Pipeline {
   std::vector<Pass> passes_;
 };
 
-/// The passes that the options ask for and that are for their range, in the order that
+/// The passes that the options ask for and that are valid for their range, in the order that
 /// docs/reference/passes.md explains.
 [[nodiscard]] Pipeline make_pipeline(const PassOptions& options);
 

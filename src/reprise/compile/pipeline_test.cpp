@@ -150,7 +150,7 @@ TEST(Pipeline, leaves_out_what_is_switched_off) {
 
 // vLLM's row SPT-17.
 TEST(Pipeline, SPT_17_writes_keys_with_their_rotation_for_up_to_256_tokens) {
-  const auto fuses = [](CompileRange range, int64_t max) {
+  const auto fuses = [](program::TokenRange range, int64_t max) {
     const PassOptions options{.range = range, .rope_kvcache_fusion_max_token_num = max};
     const std::vector<std::string> names = names_of(make_pipeline(options));
     const auto num_fusions = std::count(names.begin(), names.end(), "fuse_rope_kv_write") +

@@ -23,7 +23,7 @@ using program::SymInt;
 using program::ValueId;
 using program::ValueType;
 
-// Size of a value as a Placement's: nothing if two of its sizes are open.
+// The size of a value for its placement; nullopt if two of its dimensions depend on the batch.
 std::optional<Placement> size_of(const ValueType& type) {
   Placement size{.symbol = Symbol::none,
                  .bytes_per_unit = static_cast<int64_t>(dtype_bytes(type.dtype))};
@@ -42,7 +42,7 @@ std::optional<Placement> size_of(const ValueType& type) {
   return size;
 }
 
-// Memory that one result, or several after each other, live in.
+// Memory of one result, or of several results one after the other.
 struct Allocation {
   Placement size;
   size_t first = 0;  // times: positions in the order of all nodes of all pieces
@@ -57,7 +57,8 @@ struct Allocation {
 constexpr size_t kNone = static_cast<size_t>(-1);
 constexpr size_t kForEver = static_cast<size_t>(-2);
 
-// Walks over all pieces twice: when is each result used last, and which result lies where.
+// Walks over all pieces twice: the first walk finds the last use of each result, the second decides
+// which results share memory.
 class Planner {
  public:
   Planner(const SplitProgram& split, AliasRule can_alias) : split_(split), can_alias_(can_alias) {}
@@ -72,7 +73,8 @@ class Planner {
   }
 
  private:
-  // With `lifetimes` of a walk in which no result shared memory, results may.
+  // `lifetimes`: of a first walk, in which no result shares memory; with them, results may share
+  // it.
   void walk(const std::vector<Allocation>* lifetimes) {
     time_ = 0;
     num_results_ = 0;
@@ -137,7 +139,7 @@ class Planner {
     }
     for (size_t i = 0; i < piece.outputs.size(); ++i) {
       boundary_[piece.outputs[i]] = allocation_of[index_of(program.outputs[i])];
-      // Used at least by whoever takes it over.
+      // The value is used at least by the piece that takes it over.
       if (boundary_[piece.outputs[i]] != kNone) {
         Allocation& given = allocations_[boundary_[piece.outputs[i]]];
         given.last = std::max(given.last, time_);
@@ -160,7 +162,7 @@ class Planner {
     latest_result_[allocation] = result_number;
   }
 
-  // The memory of an operand that dies at this node and may become a result.
+  // The memory of an operand that this node uses last and whose place a result may take.
   size_t place_of_operand(const Program& program,
                           const Node& node,
                           size_t result,
@@ -182,8 +184,8 @@ class Planner {
     return kNone;
   }
 
-  // Largest first; then, as long as that helps, what stuck out at the end goes first.
-  // Deterministic.
+  // Places the largest allocation first. Then, as long as that helps, the allocation that ended
+  // last is placed first. The result is deterministic.
   void place() {
     std::vector<size_t> order(allocations_.size());
     std::iota(order.begin(), order.end(), size_t{0});
@@ -210,14 +212,14 @@ class Planner {
                ? allocation.offset + allocation.size.bytes_per_unit
                : 0;
   }
-  // Of the part that grows with tokens.
+  // Bytes per token of the part of the arena that grows with the number of tokens.
   [[nodiscard]] static int64_t part_bytes(const std::vector<Allocation>& allocations) {
     int64_t bytes = 0;
     for (const Allocation& allocation : allocations) bytes = std::max(bytes, end_of(allocation));
     return bytes;
   }
 
-  // Each at the lowest place that is free all its life.
+  // Places each allocation at the lowest place that is free during its whole life.
   void place_in(const std::vector<size_t>& order) {
     std::vector<size_t> placed;
     for (size_t index : order) {

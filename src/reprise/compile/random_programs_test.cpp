@@ -41,7 +41,7 @@ std::vector<PassOptions> all_options() {
   alone.group_single_ops = true;
   PassOptions groups{.group_rows = true};
   PassOptions reducing{.fuse_allreduce_rms = true, .tensor_parallel_size = 2};
-  reducing.allreduce_fusion_max_token_num = CompileRange{}.end;
+  reducing.allreduce_fusion_max_token_num = program::TokenRange{}.end;
   PassOptions scattering{.enable_sp = true, .fuse_gemm_comms = true, .tensor_parallel_size = 2};
   scattering.sp_min_token_num = 1;
   PassOptions few_rows = cpu;

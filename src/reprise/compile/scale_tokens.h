@@ -6,9 +6,9 @@
 
 namespace reprise::compile {
 
-/// The same program with `factor * T` in place of T, in every type and attribute. T then counts
-/// tokens per rank: a program for batches whose number of tokens a group of `factor` ranks divides,
-/// which is what parallelize_sequence() works on. Steps must be padded to such numbers.
+/// Replaces T by `factor * T` in every type and attribute of the program, so that T counts tokens
+/// per rank. The program is then for batches whose number of tokens is a multiple of `factor`
+/// ranks, which parallelize_sequence() needs. Steps must be padded to such multiples.
 void scale_tokens(program::Program& program, int64_t factor);
 
 }  // namespace reprise::compile

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "reprise/config/compilation_config.h"
+#include "reprise/config/resolved_config.h"
 #include "reprise/cudagraph/attention_support.h"
 #include "reprise/cudagraph/capture_sizes.h"
 #include "reprise/cudagraph/cudagraph_dispatcher.h"
@@ -37,36 +38,6 @@ struct ResolutionInputs {
   bool kv_connector_requires_piecewise = false;
   /// Set for models with per-request recurrent state: cache blocks available to them.
   std::optional<int32_t> num_recurrent_state_blocks;
-};
-
-/// One applied rule. Ids are those of the behaviour reference: A = configuration, B = splitting, C
-/// = attention support, S = capture sizes.
-struct ResolutionReason {
-  std::string rule;
-  std::string text;
-  cudagraph::CudagraphMode before = cudagraph::CudagraphMode::NONE;
-  cudagraph::CudagraphMode after = cudagraph::CudagraphMode::NONE;
-
-  friend bool operator==(const ResolutionReason&, const ResolutionReason&) = default;
-};
-
-/// The outcome: what will be captured and dispatched, and why.
-struct ResolvedConfig {
-  std::optional<cudagraph::CudagraphMode> requested;  // unset = the user left the choice to us
-  cudagraph::CudagraphMode mode = cudagraph::CudagraphMode::NONE;
-  /// The level asked for; what this build can execute is the engine's to report.
-  CompilationMode compilation_mode = CompilationMode::NONE;
-  std::vector<std::string> splitting_ops;
-  bool piecewise_available = false;
-  cudagraph::CaptureSizes capture_sizes;
-  std::vector<int32_t> compile_sizes;
-  std::vector<std::string> custom_ops;
-  PassConfig pass_config;
-  int32_t num_of_warmups = 0;
-  int32_t uniform_decode_query_len = 1;
-  cudagraph::AttentionBackendSupport weakest_attention;
-  std::vector<ResolutionReason> reasons;
-  std::vector<std::string> warnings;
 };
 
 /// Turns a request into what will happen. Pure: equal inputs give equal results on every rank. Each

@@ -387,16 +387,6 @@ std::vector<BatchDescriptor> CudagraphDispatcher::keys(CudagraphRuntimeMode mode
   return descriptors;
 }
 
-std::vector<CudagraphDispatcher::RetiredKey> CudagraphDispatcher::retired_keys() const {
-  std::vector<RetiredKey> retired;
-  for (const Key& key : keys_) {
-    if (key.state == KeyState::retired) {
-      retired.push_back({key.mode, key.descriptor, key.retired_because});
-    }
-  }
-  return retired;
-}
-
 std::string CudagraphDispatcher::describe(const BatchFacts& batch, const Decision& decision) const {
   std::string text(to_string(decision.reason));
   const int32_t lora_case = initialised_ ? lora_cases_.case_index(batch.num_active_loras) : -1;

@@ -143,13 +143,6 @@ class CudagraphDispatcher {
   /// Largest token count any planned key covers; 0 when there is none.
   [[nodiscard]] int32_t largest_size() const noexcept { return largest_tokens_; }
 
-  struct RetiredKey {
-    CudagraphRuntimeMode mode;
-    BatchDescriptor descriptor;
-    std::string reason;
-  };
-  [[nodiscard]] std::vector<RetiredKey> retired_keys() const;
-
   /// The reason as a sentence with its numbers and, for a retired key, the recorded cause.
   /// Allocates: not for the step path.
   [[nodiscard]] std::string describe(const BatchFacts& batch, const Decision& decision) const;

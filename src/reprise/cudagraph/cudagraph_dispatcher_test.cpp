@@ -448,7 +448,6 @@ TEST(CudagraphDispatcher, relaxes_uniform_batch_to_the_next_size_then_to_piecewi
   decision = dispatcher.dispatch(uniform(2));
   EXPECT_EQ(shorthand(decision, 2), "-");
   EXPECT_EQ(decision.reason, DispatchReason::key_retired);
-  EXPECT_EQ(dispatcher.retired_keys().size(), 5U);
   dispatcher.mark_all_captured();
   EXPECT_EQ(dispatcher.dispatch(uniform(2)).mode, Runtime::NONE);  // retired stays retired
 }

@@ -6,7 +6,7 @@
 namespace reprise::engine {
 
 /// Fills in `params.bad_words_token_ids`: each bad word as it is tokenized at the beginning of a
-/// text and, where that gives another word token, after a space. Source: vLLM,
+/// text and, when the first token differs, after a space. Source: vLLM,
 /// SamplingParams.update_from_tokenizer.
 void tokenize_bad_words(sampling::SamplingParams& params, const tokenizer::Tokenizer& tokenizer);
 

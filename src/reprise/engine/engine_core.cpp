@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "reprise/device/error.h"
+#include "reprise/engine/step_thread.h"
 
 namespace reprise::engine {
 
@@ -25,10 +26,20 @@ EngineCore::EngineCore(ModelRunner& runner, const EngineCoreOptions& options)
   if (is_async) thread_ = std::make_unique<StepThread>(computer_);
 }
 
+EngineCore::~EngineCore() = default;
+
 RequestId EngineCore::add_request(std::vector<int32_t> prompt_token_ids,
                                   const sampling::SamplingParams& params,
                                   RequestOptions options) {
-  const RequestId id{next_id_++};
+  const RequestId id = new_request_id();
+  add_request(id, std::move(prompt_token_ids), params, std::move(options));
+  return id;
+}
+
+void EngineCore::add_request(RequestId id,
+                             std::vector<int32_t> prompt_token_ids,
+                             const sampling::SamplingParams& params,
+                             RequestOptions options) {
   auto request = std::make_unique<Request>(
       id, std::move(prompt_token_ids), params, options_.seed, std::move(options));
   const auto added = requests_.emplace(static_cast<uint64_t>(id), std::move(request)).first;
@@ -38,7 +49,6 @@ RequestId EngineCore::add_request(std::vector<int32_t> prompt_token_ids,
     requests_.erase(added);
     throw;
   }
-  return id;
 }
 
 std::span<const EngineCore::Update> EngineCore::step() {
@@ -48,21 +58,21 @@ std::span<const EngineCore::Update> EngineCore::step() {
   return take_results();
 }
 
-/// False when there is nothing to compute.
+// False when there is nothing to compute.
 bool EngineCore::launch_step() {
   ModelStep& step = steps_[(oldest_ + num_under_way_) % steps_.size()];
   step.began = std::chrono::steady_clock::now();
   step.spans.clear();
   const SchedulerOutput* output = nullptr;
   {
-    const SpanTimer timer(step.spans, StepPhase::schedule);
+    const PhaseTimer timer(step.spans, StepPhase::schedule);
     output = &scheduler_.schedule();
     for (const RequestId id : output->finished_request_ids)
       requests_.erase(static_cast<uint64_t>(id));
   }
   if (output->empty()) return false;
   {
-    const SpanTimer timer(step.spans, StepPhase::prepare);
+    const PhaseTimer timer(step.spans, StepPhase::prepare);
     step.prepare(*output, options_.scheduler);
   }
   ++num_under_way_;
@@ -78,7 +88,7 @@ void EngineCore::wait_for_oldest() {
   if (thread_ == nullptr) return;
   const TimePoint begin = std::chrono::steady_clock::now();
   thread_->wait();
-  // Beside what the other thread did for the step, so not among its spans.
+  // This time overlaps the other thread's work on the step, so it is not one of the step's spans.
   const PhaseSpan waited{
       .phase = StepPhase::wait, .begin = begin, .end = std::chrono::steady_clock::now()};
   clock_.times[waited.phase] += waited.seconds();
@@ -136,7 +146,7 @@ void EngineCore::drop_steps() {
 }
 
 bool EngineCore::reset_prefix_cache() {
-  // A step may be under way whose requests have all ended.
+  // A step whose requests have all ended may still be under way.
   if (scheduler_.num_running() + scheduler_.num_waiting() == 0) drop_steps();
   return kv_cache_manager_.reset_prefix_cache();
 }
@@ -153,12 +163,12 @@ void EngineCore::count(const ModelStep& step, std::span<const Update> updates) {
     if (update.new_token_id) ++counters_.generation_tokens;
   }
   counters_.tokens_sampled_on_device += static_cast<uint64_t>(step.num_sampled_on_device);
-  // Who sampled has an update, unless it had ended before.
+  // Each request that sampled has an update, unless it had ended before.
   counters_.dropped_tokens +=
       static_cast<uint64_t>(step.scheduled->num_sampling_requests) - updates.size();
 }
 
-/// What was decided, and where the time went.
+// Counts the decision of a step and the time of its phases.
 void EngineCore::record(const ModelStep& step) {
   const auto count_decision = [this, &step](const cudagraph::Decision& decision) {
     ledger_.record(step.facts, decision);
@@ -170,7 +180,8 @@ void EngineCore::record(const ModelStep& step) {
   }
   count_decision(step.decision);
   for (PhaseSpan span : step.spans.all()) {
-    // Waiting for the device is work of the other thread; the caller's is the wait for that.
+    // The other thread waits for the device, which counts as its work; `wait` is the caller's wait
+    // for that thread.
     if (thread_ != nullptr && span.phase == StepPhase::wait) span.phase = StepPhase::launch;
     clock_.add(span);
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -11,76 +12,86 @@
 
 #include "reprise/cudagraph/dispatch_ledger.h"
 #include "reprise/engine/step_clock.h"
-#include "reprise/engine/step_thread.h"
 #include "reprise/runner/model_runner.h"
 #include "reprise/runner/model_step.h"
 #include "reprise/scheduler/scheduler.h"
 
 namespace reprise::engine {
 
+class StepThread;
+
 struct EngineCoreOptions {
   SchedulerConfig scheduler;
   uint64_t seed = 0;
   bool enable_prefix_caching = true;
-  /// Samples where the logits are, what it can; borrowed, and outlives the core. nullptr: the host
-  /// does.
+  /// Samples on the device the rows that it can; the host samples the others. Borrowed: outlives
+  /// the core. nullptr: the host samples all rows.
   kernels::RowSampler* row_sampler = nullptr;
 };
 
-/// What was done since the start; failed steps computed nothing.
+/// Counts since the start. A failed step counts only as failed.
 struct EngineCoreCounters {
   uint64_t num_steps = 0;
   uint64_t num_failed_steps = 0;  // not in num_steps
-  uint64_t prompt_tokens = 0;  // computed, so not found in the prefix cache; those recomputed after
-                               // a preemption count again
+  /// Prompt tokens that were computed instead of found in the prefix cache; those that a preemption
+  /// makes the engine compute again count again.
+  uint64_t prompt_tokens = 0;
   uint64_t generation_tokens = 0;         // sampled
-  uint64_t tokens_sampled_on_device = 0;  // of these, and of those that were dropped
-  uint64_t dropped_tokens =
-      0;  // sampled ahead for requests that had ended; not in generation_tokens
-  uint64_t retired_graphs = 0;  // while serving
+  uint64_t tokens_sampled_on_device = 0;  // including dropped ones
+  /// Tokens sampled ahead for requests that had ended; not in generation_tokens.
+  uint64_t dropped_tokens = 0;
+  uint64_t retired_graphs = 0;  // retired after the start
 };
 
 /// The loop around the model: schedule, compute, update. Owns requests, cache blocks and sampler;
 /// borrows the runner. One thread calls it.
 ///
-/// With SchedulerConfig::async_scheduling steps are computed on a thread of their own: while that
-/// computes one step, the caller takes the results of the one before and schedules the one behind.
-/// No request's tokens depend on it, nor does what any step computes for it. What ends a request
-/// by its text, by a token, or from outside, is seen a step late: what was computed then is
-/// dropped. Whatever is done with logits happens there in the order of steps, so that penalties,
-/// bad words and constraints see all tokens before.
+/// With SchedulerConfig::async_scheduling a thread of its own computes steps: while it computes one
+/// step, the caller takes the results of the step before and schedules the step after. The tokens
+/// of a request are the same either way. A stop string, a stop token or an abort takes effect one
+/// step late, and the token computed in between is dropped. All work on logits happens on that
+/// thread in the order of steps, so that penalties, bad words and constraints see all earlier
+/// tokens.
 class EngineCore {
  public:
   EngineCore(ModelRunner& runner, const EngineCoreOptions& options);
+  ~EngineCore();
 
+  /// An id that no other request of this core has. Ids ascend. Thread-safe.
+  [[nodiscard]] RequestId new_request_id() noexcept { return RequestId{next_id_++}; }
   /// \throws InvalidArgument when the request can never run (see Scheduler::add_request)
+  void add_request(RequestId id,
+                   std::vector<int32_t> prompt_token_ids,
+                   const sampling::SamplingParams& params,
+                   RequestOptions options = {});
+  /// The same with a new id, which is returned.
   RequestId add_request(std::vector<int32_t> prompt_token_ids,
                         const sampling::SamplingParams& params,
                         RequestOptions options = {});
 
-  /// What one step changed for a request. The request is gone when the next step begins, if it
-  /// finished.
+  /// What one step changed for a request. A request that finished is gone when the next step
+  /// begins.
   using Update = RequestUpdate;
 
-  /// Takes the results of one step: the one that it schedules, or with async_scheduling the one
-  /// that was scheduled before. Empty when there was nothing to do. The updates live until the next
-  /// call. A step that throws ends the requests in it as finished_error, with the reason, and only
-  /// those: others go on with the next step.
-  /// \throws device::DeviceError when the device is lost (is_sticky()); the requests of all steps
-  /// under way have ended then too and the others can only be aborted.
+  /// Takes the results of one step: the step that this call schedules, or with async_scheduling the
+  /// one scheduled before it. Empty when there was nothing to do. The updates live until the next
+  /// call. A step that throws ends its own requests as finished_error, with the reason; the others
+  /// go on with the next step.
+  /// \throws device::DeviceError when the device is lost (is_sticky()). Then the requests of all
+  /// steps under way have ended, and the others can only be aborted.
   std::span<const Update> step();
 
-  /// Ends a request at any point; unknown ids are ignored. Gives its last update, which lives until
-  /// the next step, unless it had finished before. Its blocks are free when no step under way has
-  /// it.
+  /// Ends a request at any point and gives its last update, which lives until the next step.
+  /// nullopt when the request is unknown or had finished. The request's blocks are free as soon as
+  /// no step under way has the request.
   std::optional<Update> abort_request(RequestId id);
   /// Ends a request because its text is complete (a stop string was found).
   void finish_request(RequestId id, const std::string& stop_string);
 
-  /// Returns when no step is under way. What they computed is dropped, and requests that had not
-  /// ended end as finished_error, without an update: call it when all have ended.
+  /// Waits for the steps under way and drops their results. Requests that had not ended end as
+  /// finished_error, without an update, so call this when all requests have ended.
   void drop_steps();
-  /// Forgets all cached prefixes. False, and nothing happens, while any request has blocks.
+  /// Forgets all cached prefixes. Returns false and changes nothing while any request has blocks.
   [[nodiscard]] bool reset_prefix_cache();
 
   [[nodiscard]] bool has_unfinished_requests() const noexcept {
@@ -91,14 +102,14 @@ class EngineCore {
     return kv_cache_manager_;
   }
   [[nodiscard]] const EngineCoreCounters& counters() const noexcept { return counters_; }
-  /// Where the time of steps goes. Who turns their tokens to text adds that phase. With
-  /// async_scheduling prepare, launch and sample are mostly those of the other thread, and wait is
-  /// the caller's for it: then the phases add up to more than the steps took.
+  /// Where the time of steps goes. The caller adds the phase detokenise. With async_scheduling the
+  /// phases prepare, launch and sample are mostly time of the computing thread, and wait is the
+  /// caller's time for that thread, so the phases add up to more than the steps took.
   [[nodiscard]] StepClock& clock() noexcept { return clock_; }
-  /// What steps were dispatched as: those whose results were taken, also those that failed.
+  /// How steps were dispatched: all steps whose results were taken, including failed ones.
   [[nodiscard]] const cudagraph::DispatchLedger& ledger() const noexcept { return ledger_; }
-  /// The step whose results step() took last; valid until the next call. \pre counters().num_steps
-  /// > 0
+  /// The step whose results step() took last; valid until the next call.
+  /// \pre counters().num_steps > 0
   [[nodiscard]] const ModelStep& last_step() const noexcept { return *last_step_; }
 
  private:
@@ -115,17 +126,18 @@ class EngineCore {
   kv_cache::KvCacheManager kv_cache_manager_;
   Scheduler scheduler_;
   std::unordered_map<uint64_t, std::unique_ptr<Request>> requests_;
-  uint64_t next_id_ = 0;
+  std::atomic<uint64_t> next_id_ = 0;
   EngineCoreCounters counters_;
   StepClock clock_;
   cudagraph::DispatchLedger ledger_;
-  // A ring: those under way, and the one whose updates the caller has.
+  // A ring: the steps under way, and the step whose updates the caller has.
   std::vector<ModelStep> steps_;
   size_t oldest_ = 0;
   size_t num_under_way_ = 0;
   const ModelStep* last_step_ = nullptr;
   StepComputer computer_;
-  std::unique_ptr<StepThread> thread_;  // last: it uses the above. Null: this one computes
+  /// Last, because it uses the members above. nullptr: the caller's thread computes steps.
+  std::unique_ptr<StepThread> thread_;
 };
 
 }  // namespace reprise::engine

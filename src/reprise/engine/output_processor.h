@@ -1,51 +1,31 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
-#include <string_view>
+#include <optional>
 #include <unordered_map>
-#include <vector>
 
-#include "reprise/engine/engine_core.h"
+#include "reprise/engine/output_delta.h"
+#include "reprise/scheduler/scheduler.h"
 #include "reprise/scheduler/stop_string_matcher.h"
 #include "reprise/tokenizer/incremental_detokenizer.h"
 
 namespace reprise::engine {
 
-/// One finished or growing answer; vLLM's CompletionOutput.
-struct CompletionOutput {
-  std::string text;
-  std::vector<int32_t> token_ids;
-  std::vector<sampling::PositionLogprobs> logprobs;  // of each token; empty unless asked for
-  std::string finish_reason;  // "stop", "length", "abort", "error"; empty while running
-  StopReason stop_reason;     // what stopped it beyond EOS
-  std::string error;          // why finish_reason is "error"
-};
-
-/// What one step added to one request.
-struct OutputDelta {
-  RequestId id{};
-  std::string_view text;  // may be empty: held back, or half a character; valid until the next call
-  bool finished = false;
-};
-
-/// Turns a request's tokens into text: detokenises incrementally, holds back what may become a stop
-/// string, and ends the request when one is complete. One thread, beside the engine core.
+/// Turns requests' tokens into text: detokenises incrementally, and holds back text that may become
+/// a stop string. Knows no engine core: the caller ends requests. One thread.
 class OutputProcessor {
  public:
-  /// `tokenizer` and `core` must outlive this.
-  OutputProcessor(const tokenizer::Tokenizer& tokenizer, EngineCore& core)
-      : tokenizer_(&tokenizer), core_(&core) {}
+  /// `tokenizer` must outlive this.
+  explicit OutputProcessor(const tokenizer::Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
 
   void add_request(RequestId id, const sampling::SamplingParams& params);
+  /// Forgets a request before its last delta.
+  void remove_request(RequestId id) { states_.erase(static_cast<uint64_t>(id)); }
 
-  /// Applies one update of the core.
-  OutputDelta process(const EngineCore::Update& update);
-
-  /// The whole answer so far. \pre added and not yet taken
-  [[nodiscard]] const CompletionOutput& output(RequestId id) const;
-  /// The final answer, which is then forgotten.
-  [[nodiscard]] CompletionOutput take(RequestId id);
+  /// Applies one update of the core; forgets the request with its last delta. nullopt when the
+  /// request is unknown. When the delta is finished and the update is not, a stop string was found:
+  /// then the caller must end the request in the core, with that stop string.
+  [[nodiscard]] std::optional<OutputDelta> process(const RequestUpdate& update);
 
  private:
   struct State {
@@ -55,15 +35,12 @@ class OutputProcessor {
     StopStringMatcher stop_strings;
     int min_tokens;
     bool include_stop_token_text;
-    CompletionOutput output;
-    std::string delta;  // text of the last step
-    bool finished = false;
+    int32_t num_tokens = 0;  // so far
   };
 
-  void append_token(State& state, const Request& request, int32_t token_id, bool finished_by_token);
+  static void append_token(State& state, const RequestUpdate& update, OutputDelta& delta);
 
   const tokenizer::Tokenizer* tokenizer_;
-  EngineCore* core_;
   std::unordered_map<uint64_t, State> states_;
 };
 

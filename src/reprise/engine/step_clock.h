@@ -7,8 +7,8 @@
 
 namespace reprise::engine {
 
-/// Where the time of steps goes: summed up always, step by step while a profiler records. One
-/// thread: the one that takes the results of steps.
+/// Where the time of steps goes: sums of all steps, and each step while the profiler records. Used
+/// only by the thread that takes the results of steps.
 struct StepClock {
   StepTimes times;
   StepProfiler profiler;
@@ -19,23 +19,7 @@ struct StepClock {
   }
 };
 
-/// Adds the time of its life to a phase; two readings of the clock.
-class PhaseTimer {
- public:
-  PhaseTimer(StepClock& clock, StepPhase phase) noexcept : clock_(&clock), phase_(phase) {}
-  PhaseTimer(const PhaseTimer&) = delete;
-  PhaseTimer& operator=(const PhaseTimer&) = delete;
-  ~PhaseTimer() {
-    clock_->add({.phase = phase_, .begin = begin_, .end = std::chrono::steady_clock::now()});
-  }
-
- private:
-  StepClock* clock_;  // of the engine core
-  StepPhase phase_;
-  TimePoint begin_ = std::chrono::steady_clock::now();
-};
-
-/// A step, for a profiler that records.
+/// Tells the profiler when one step begins and ends.
 class ProfiledStepScope {
  public:
   ProfiledStepScope(StepClock& clock, uint64_t number, TimePoint began)

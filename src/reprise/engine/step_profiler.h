@@ -12,21 +12,22 @@
 
 namespace reprise::engine {
 
-/// Steps that a profile holds, at most: the last ones. About 11 MiB, and 35 MB as a trace.
+/// The most steps that a profile holds: the last ones. About 11 MiB, and 35 MB as a trace.
 inline constexpr size_t kMaxProfiledSteps = size_t{1} << 15;
 
 /// vLLM's names and defaults.
 struct StepProfilerOptions {
-  uint64_t delay_iterations = 0;  // steps that are let by first
-  uint64_t max_iterations = 0;    // steps recorded after them; 0: all, of which the last are kept
+  uint64_t delay_iterations = 0;  // steps before the first recorded one
+  uint64_t max_iterations = 0;    // recorded steps; 0: all, and the last ones are kept
 };
 
-/// One step: what was decided, and when it did what.
+/// One step: its decision, and when its phases ran.
 struct ProfiledStep {
-  uint64_t number = 0;  // 1 is the first step of the engine; one that failed has that of the next
+  uint64_t number =
+      0;  // 1 is the engine's first step; a failed step has the number of the next one
   TimePoint begin;
-  TimePoint end;                 // of its last span, so with the delivery of its tokens
-  cudagraph::Decision decision;  // the last: a step whose graph was retired made two
+  TimePoint end;                 // of the last span, which delivers the tokens
+  cudagraph::Decision decision;  // the last one: a step whose graph is retired decides twice
   int32_t num_tokens = 0;        // before padding
   int32_t num_reqs = 0;
   bool has_failed = false;
@@ -38,27 +39,27 @@ struct ProfiledStep {
   }
 };
 
-/// What was recorded between start and stop, oldest step first.
+/// The recording between start and stop, oldest step first.
 struct StepProfile {
   TimePoint began;
   TimePoint ended;
   std::chrono::system_clock::time_point wall_began;
-  std::vector<ProfiledStep> steps;     // two in a row may overlap, if one was scheduled ahead
+  std::vector<ProfiledStep> steps;     // neighbours overlap when one was scheduled ahead
   uint64_t num_overwritten_steps = 0;  // recorded, but more than kMaxProfiledSteps ago
 };
 
-/// Records steps while asked to; otherwise each call is one comparison. One thread: the one that
-/// takes the results of steps. Memory is taken when recording starts and is kMaxProfiledSteps at
-/// most.
+/// Records steps between start() and stop(); at other times each call costs one comparison. Used
+/// only by the thread that takes the results of steps. start() allocates memory for
+/// kMaxProfiledSteps steps.
 ///
-/// States: idle -> recording (start) -> idle (stop). A step begins, is told its decision and its
-/// spans, and ends; spans that follow until the next one begins still belong to it. A step without
-/// a decision had nothing to do and is forgotten.
+/// States: idle -> recording (start) -> idle (stop). Each step has a begin, a decision, spans and
+/// an end; spans after the end belong to it too, until the next step begins. A step without a
+/// decision had nothing to do and is not recorded.
 class StepProfiler {
  public:
-  /// False, and nothing happens, while it records. \throws std::bad_alloc
+  /// Returns false and changes nothing while a recording runs. \throws std::bad_alloc
   [[nodiscard]] bool start(const StepProfilerOptions& options);
-  /// Nothing while it does not record.
+  /// nullopt when no recording runs.
   [[nodiscard]] std::optional<StepProfile> stop();
 
   void begin_step(uint64_t number, TimePoint began);
@@ -73,7 +74,7 @@ class StepProfiler {
   std::optional<StepProfile> profile_;  // being recorded; its steps are a ring once it is full
   StepProfilerOptions options_;
   uint64_t num_decided_ = 0;          // steps since start
-  uint64_t num_kept_ = 0;             // of these in the profile, or were
+  uint64_t num_kept_ = 0;             // recorded steps, including overwritten ones
   std::optional<ProfiledStep> open_;  // not yet in the profile
   bool is_decided_ = false;           // the open step
 };

@@ -19,8 +19,8 @@ namespace {
 
 using cudagraph::CudagraphRuntimeMode;
 
-// What those who read the trace take for threads: a step that begins before the one in front of it
-// ends goes to the second.
+// Tracks, which trace viewers show as threads. A step that begins before the previous step has
+// ended goes to the second track.
 constexpr int kEngineTrack = 1;
 constexpr int kAheadTrack = 2;
 

@@ -12,8 +12,8 @@ namespace reprise::engine {
 /// profile's begin, to the nanosecond.
 void write_trace(const StepProfile& profile, std::ostream& out);
 
-/// The same as a new file in `folder`, which is made where it is missing: whole or not there.
-/// Returns its path. \throws Error when it cannot be written
+/// Writes the trace as a new file in `folder`, which is created if it is missing. The file appears
+/// only when it is complete. Returns its path. \throws Error when it cannot be written
 std::filesystem::path save_trace(const StepProfile& profile, const std::filesystem::path& folder);
 
 }  // namespace reprise::engine

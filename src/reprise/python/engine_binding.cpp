@@ -66,7 +66,7 @@ class Engine {
     const auto id = engine().submit(
         std::move(prompt_token_ids),
         params,
-        [queue = handle.queue](const api::AsyncOutput& output) { queue->put(own(output)); },
+        [queue = handle.queue](engine::OutputDelta&& delta) { queue->put(std::move(delta)); },
         std::move(options));
     return static_cast<uint64_t>(id);
   }
@@ -111,7 +111,7 @@ class Engine {
 
   void abort(uint64_t id) {
     const nb::gil_scoped_release no_gil;
-    engine().abort(api::AsyncRequestId{id});
+    engine().abort(engine::RequestId{id});
   }
 
   void shutdown() {
@@ -242,24 +242,26 @@ void bind_outputs(nb::module_& module) {
   nb::class_<sampling::PositionLogprobs>(module, "PositionLogprobs")
       .def_ro("token", &sampling::PositionLogprobs::token)
       .def_ro("top", &sampling::PositionLogprobs::top);
-  nb::class_<StepOutput>(module, "StepOutput", "What one request gained in one step.")
-      .def_ro("request_id", &StepOutput::request_id)
-      .def_ro("text", &StepOutput::text)
-      .def_ro("token_ids", &StepOutput::token_ids)
-      .def_ro("logprobs", &StepOutput::logprobs)
-      .def_ro("prompt_logprobs", &StepOutput::prompt_logprobs)
-      .def_ro("finished", &StepOutput::finished)
-      .def_ro("finish_reason", &StepOutput::finish_reason)
+  using engine::OutputDelta;
+  nb::class_<OutputDelta>(module, "StepOutput", "What one request gained in one step.")
+      .def_prop_ro("request_id",
+                   [](const OutputDelta& delta) { return static_cast<uint64_t>(delta.id); })
+      .def_ro("text", &OutputDelta::text)
+      .def_ro("token_ids", &OutputDelta::token_ids)
+      .def_ro("logprobs", &OutputDelta::logprobs)
+      .def_ro("prompt_logprobs", &OutputDelta::prompt_logprobs)
+      .def_ro("finished", &OutputDelta::finished)
+      .def_ro("finish_reason", &OutputDelta::finish_reason)
       .def_prop_ro(
           "stop_reason",
-          [](const StepOutput& output) -> nb::object {
+          [](const OutputDelta& output) -> nb::object {
             if (const auto* id = std::get_if<int32_t>(&output.stop_reason)) return nb::cast(*id);
             if (const auto* text = std::get_if<std::string>(&output.stop_reason))
               return nb::cast(*text);
             return nb::none();
           },
           nb::sig("def stop_reason(self) -> int | str | None"))
-      .def_ro("error", &StepOutput::error);
+      .def_ro("error", &OutputDelta::error);
   nb::class_<QueueHandle>(module, "OutputQueue")
       .def(nb::init<>())
       .def(

@@ -76,7 +76,7 @@ std::vector<program::ParameterSlot> ModelRunner::parameter_slots(
   return engine::parameter_slots(traced, *parameters_);
 }
 
-void ModelRunner::use_programs(RangedPrograms programs) {
+void ModelRunner::use_programs(program::RangedPrograms programs) {
   REPRISE_ASSERT(full_.counters().captures == 0 && forward_->num_piecewise_graphs() == 0,
                  "graphs of another forward exist");
   std::vector<program::SlotTensors> slots;
@@ -182,12 +182,12 @@ const StepResult& ModelRunner::run(std::span<const BatchRow> rows,
   int32_t num_logits = 0;
   for (const BatchRow& row : rows) num_logits += row.num_logits();
   {
-    const SpanTimer timer(spans_, StepPhase::prepare);
+    const PhaseTimer timer(spans_, StepPhase::prepare);
     batch_.stage(rows,
                  staged_shape(decision, static_cast<int32_t>(rows.size()), num_logits),
                  execution_->stream());
   }
-  const SpanTimer timer(spans_, StepPhase::launch);
+  const PhaseTimer timer(spans_, StepPhase::launch);
   run_staged(decision.descriptor, run_as);
   result_.decision = decision;
   result_.logits = outputs_.front();
@@ -241,7 +241,7 @@ std::span<const float> ModelRunner::logits_row(const StepResult& result, int32_t
 }
 
 void ModelRunner::wait() {
-  const SpanTimer timer(spans_, StepPhase::wait);
+  const PhaseTimer timer(spans_, StepPhase::wait);
   execution_->stream().synchronize();
 }
 

@@ -81,7 +81,7 @@ class ModelRunner {
       const program::TracedProgram& traced) const;
   /// From now on steps run these instead of the model's code. \pre nothing is captured yet
   /// \throws InvalidArgument if one is not a program of this model, OutOfMemory
-  void use_programs(RangedPrograms programs);
+  void use_programs(program::RangedPrograms programs);
 
   /// Runs a made-up batch of as many tokens, requests and rows of logits as a step can have,
   /// eagerly.

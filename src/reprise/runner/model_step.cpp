@@ -77,12 +77,12 @@ void StepComputer::compute(ModelStep& step) noexcept {
     const StepResult& result = runner_->execute(step.rows, step.facts);
     sample_on_device(step, result);
     if (!device_sampling_.empty()) {
-      const SpanTimer timer(spans, StepPhase::wait);
+      const PhaseTimer timer(spans, StepPhase::wait);
       device_sampling_.wait();
     } else if (result.num_logits > 0) {
       runner_->wait();
     }
-    const SpanTimer timer(spans, StepPhase::sample);
+    const PhaseTimer timer(spans, StepPhase::sample);
     use_logits(step, result);
   } catch (...) {
     step.error = std::current_exception();

@@ -5,7 +5,7 @@
 
 namespace reprise::engine {
 
-RangedForward::RangedForward(RangedPrograms programs,
+RangedForward::RangedForward(program::RangedPrograms programs,
                              std::vector<program::SlotTensors> slots,
                              Execution& execution,
                              const cudagraph::CapturePermission& permission,
@@ -27,17 +27,11 @@ RangedForward::RangedForward(RangedPrograms programs,
   }
 }
 
-size_t RangedForward::index_for(int64_t num_tokens) const {
-  for (const TokenRange& range : ranges_) {
-    if (range.begin <= num_tokens && num_tokens <= range.end) return range.program;
-  }
-  return ranges_.back().program;
-}
-
 void RangedForward::run(cudagraph::ForwardContext& context,
                         std::span<const Tensor> inputs,
                         std::vector<Tensor>& outputs) {
-  forwards_[index_for(inputs[kInputIds].size(0))]->run(context, inputs, outputs);
+  forwards_[program::program_for(ranges_, inputs[kInputIds].size(0))]->run(
+      context, inputs, outputs);
 }
 
 size_t RangedForward::num_piecewise_graphs() const noexcept {
@@ -53,7 +47,7 @@ size_t RangedForward::graph_bytes() const noexcept {
 }
 
 const program::CompiledProgram& RangedForward::program_for(int64_t num_tokens) const {
-  return forwards_[index_for(num_tokens)]->program();
+  return forwards_[program::program_for(ranges_, num_tokens)]->program();
 }
 
 }  // namespace reprise::engine

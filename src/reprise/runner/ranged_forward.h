@@ -3,31 +3,19 @@
 #include <memory>
 #include <vector>
 
+#include "reprise/program/ranged_programs.h"
 #include "reprise/runner/program_forward.h"
 
 namespace reprise::engine {
 
-/// Numbers of tokens, both ends included, and which program runs them.
-struct TokenRange {
-  int64_t begin = 1;
-  int64_t end = 0;
-  size_t program = 0;
-};
-
-/// A model's forward, compiled one or several times: each batch runs the program of the first range
-/// that holds its number of tokens.
-struct RangedPrograms {
-  std::vector<program::CompiledProgram> programs;
-  std::vector<TokenRange> ranges;  // exact sizes first; the last one holds every other size
-};
-
-/// Levels 1 to 3, where the choice of kernels may depend on the size of the batch. The programs
-/// share one arena: only one of them runs at a time.
+/// Levels 1 to 3, where the choice of kernels may depend on the size of the batch: each batch runs
+/// the program of the first range that holds its number of tokens. The programs share one arena,
+/// because only one of them runs at a time.
 class RangedForward final : public Forward {
  public:
   /// All references are borrowed. `slots`: weights and caches, by program.
   /// \throws OutOfMemory, program::ProgramError
-  RangedForward(RangedPrograms programs,
+  RangedForward(program::RangedPrograms programs,
                 std::vector<program::SlotTensors> slots,
                 Execution& execution,
                 const cudagraph::CapturePermission& permission,
@@ -44,10 +32,8 @@ class RangedForward final : public Forward {
   [[nodiscard]] const program::CompiledProgram& program_for(int64_t num_tokens) const;
 
  private:
-  [[nodiscard]] size_t index_for(int64_t num_tokens) const;
-
   device::Buffer arena_;
-  std::vector<TokenRange> ranges_;
+  std::vector<program::ProgramRange> ranges_;
   std::vector<std::unique_ptr<ProgramForward>> forwards_;
 };
 

@@ -9,14 +9,14 @@
 
 namespace reprise::engine {
 
-/// What is done in a step, in order.
+/// The phases of a step, in order.
 enum class StepPhase : uint8_t {
   schedule,    // which requests, how many tokens each, which blocks
   prepare,     // the batch into its persistent buffers
-  launch,      // dispatch and hand the work to the device; the work itself where that is the caller
+  launch,      // dispatch, and the launches; on a CPU also the work itself
   wait,        // for the device, or for the thread that computes steps
   sample,      // logits to tokens, and what they change
-  detokenise,  // tokens to text, and the text to whoever asked
+  detokenise,  // tokens to text, and the text to the caller
 };
 inline constexpr size_t kNumStepPhases = static_cast<size_t>(StepPhase::detokenise) + 1;
 inline constexpr std::array<std::string_view, kNumStepPhases> kStepPhaseNames = {
@@ -28,7 +28,7 @@ inline constexpr std::array<std::string_view, kNumStepPhases> kStepPhaseNames = 
 
 using TimePoint = std::chrono::steady_clock::time_point;
 
-/// One stretch of a step. A phase may come in several.
+/// One stretch of a phase. A phase may have several in one step.
 struct PhaseSpan {
   StepPhase phase = StepPhase::schedule;
   TimePoint begin;
@@ -39,14 +39,14 @@ struct PhaseSpan {
   }
 };
 
-/// The stretches of one step, whichever threads it goes through: one at a time.
+/// The spans of one step. One thread at a time adds spans.
 class StepSpans {
  public:
-  /// A step has eight, nine where the device samples; two more when its graph is retired.
+  /// A step has eight spans, nine when the device samples, and two more when its graph is retired.
   static constexpr size_t kMax = 11;
 
   void clear() noexcept { num_ = 0; }
-  /// No effect when there are kMax.
+  /// Has no effect when there are kMax spans.
   void add(const PhaseSpan& span) noexcept {
     if (num_ < kMax) spans_[num_++] = span;
   }
@@ -62,23 +62,26 @@ class StepSpans {
   size_t num_ = 0;
 };
 
-/// Adds a stretch, its life; two readings of the clock.
-class SpanTimer {
+/// Adds the time from its construction to its destruction to `Sink`, as one span of a phase.
+/// `Sink`: StepSpans or StepClock.
+template <typename Sink>
+class PhaseTimer {
  public:
-  SpanTimer(StepSpans& spans, StepPhase phase) noexcept : spans_(&spans), phase_(phase) {}
-  SpanTimer(const SpanTimer&) = delete;
-  SpanTimer& operator=(const SpanTimer&) = delete;
-  ~SpanTimer() {
-    spans_->add({.phase = phase_, .begin = begin_, .end = std::chrono::steady_clock::now()});
+  PhaseTimer(Sink& sink, StepPhase phase) noexcept : sink_(&sink), phase_(phase) {}
+  PhaseTimer(const PhaseTimer&) = delete;
+  PhaseTimer& operator=(const PhaseTimer&) = delete;
+  ~PhaseTimer() {
+    sink_->add(
+        PhaseSpan{.phase = phase_, .begin = begin_, .end = std::chrono::steady_clock::now()});
   }
 
  private:
-  StepSpans* spans_;  // of the step
+  Sink* sink_;  // of the step, or of the engine core
   StepPhase phase_;
   TimePoint begin_ = std::chrono::steady_clock::now();
 };
 
-/// Where the time of steps went, in seconds since the start.
+/// Seconds that all steps since the start spent in each phase.
 struct StepTimes {
   std::array<double, kNumStepPhases> seconds{};
 

@@ -9,24 +9,17 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "reprise/kv_cache/block_hash.h"
 #include "reprise/kv_cache/kv_cache_manager.h"
 #include "reprise/sampling/sampler.h"
 #include "reprise/sampling/sampling_params.h"
-
-namespace reprise::structured_output {
-class TokenConstraint;
-}
+#include "reprise/scheduler/request_options.h"
 
 namespace reprise::engine {
 
 class Scheduler;
-
-/// Identity of a request inside one engine, unique for the engine's life.
-enum class RequestId : uint64_t {};
 
 /// vLLM's RequestStatus. waiting -> running <-> preempted; any of them -> one finished_*; final.
 enum class RequestStatus : uint8_t {
@@ -44,25 +37,6 @@ enum class RequestStatus : uint8_t {
 [[nodiscard]] std::string_view to_string(RequestStatus status);
 /// "stop", "length", "abort", "error"; empty while not finished.
 [[nodiscard]] std::string_view finish_reason(RequestStatus status);
-
-/// What stopped a request beyond EOS: a stop token id, a stop string, or nothing.
-using StopReason = std::variant<std::monostate, int32_t, std::string>;
-
-/// What a request may ask of the scheduler and the cache; nothing here changes its tokens.
-struct RequestOptions {
-  int priority = 0;  // lower runs first; other than 0 needs SchedulingPolicy::priority
-  /// Requests share cached prompt prefixes only with those of the same salt, so that answer times
-  /// tell nothing about the prompts of strangers. Any bytes; empty: shared with all without one.
-  std::string cache_salt;
-
-  /// What the answer may look like; of this request alone. Null: anything. When it is complete the
-  /// request ends, whatever min_tokens and ignore_eos say.
-  std::shared_ptr<structured_output::TokenConstraint> constraint;
-
-  friend bool operator==(const RequestOptions&, const RequestOptions&) = default;
-};
-/// Of a cache_salt; long enough for any key or digest, short enough to hash with every prompt.
-inline constexpr size_t kMaxCacheSaltBytes = 1024;
 
 /// One generation: its tokens, how far the model has computed them, and its cache blocks.
 ///

@@ -13,14 +13,10 @@
 #include "reprise/sampling/sampler.h"
 #include "reprise/scheduler/request.h"
 #include "reprise/scheduler/request_queue.h"
+#include "reprise/scheduler/scheduling_policy.h"
 #include "reprise/scheduler/stop_checker.h"
 
 namespace reprise::engine {
-
-enum class SchedulingPolicy : uint8_t {
-  fcfs,      // first come, first served
-  priority,  // lower RequestOptions::priority first, then first come
-};
 
 /// vLLM's names and defaults.
 struct SchedulerConfig {
@@ -82,16 +78,6 @@ struct ScheduledRequest {
 /// decode_query_len tokens never sorts among the decodes.
 void sort_batch(std::span<ScheduledRequest> batch, int decode_query_len);
 
-/// The tokens per request of a uniform decode batch: every request contributes max_query_len tokens
-/// and none is in prefill. Nothing when the batch is mixed.
-[[nodiscard]] constexpr std::optional<int> uniform_token_count(int num_reqs,
-                                                               int num_tokens,
-                                                               int max_query_len,
-                                                               bool any_prefill) noexcept {
-  if (any_prefill || num_reqs == 0 || num_tokens != num_reqs * max_query_len) return std::nullopt;
-  return max_query_len;
-}
-
 /// One step's batch. Belongs to the scheduler, which overwrites it once it has its results.
 struct SchedulerOutput {
   std::vector<ScheduledRequest> scheduled;  // in batch order
@@ -107,10 +93,6 @@ struct SchedulerOutput {
 
   [[nodiscard]] bool empty() const noexcept { return scheduled.empty(); }
   [[nodiscard]] int num_reqs() const noexcept { return static_cast<int>(scheduled.size()); }
-  [[nodiscard]] std::optional<int> uniform_token_count() const noexcept {
-    return engine::uniform_token_count(
-        num_reqs(), total_num_scheduled_tokens, max_query_len, any_prefill);
-  }
 };
 
 /// What a step changed for one request.

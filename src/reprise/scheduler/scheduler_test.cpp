@@ -40,13 +40,13 @@ TEST(Scheduler, cuts_prompts_to_fill_the_budget_and_serves_decodes_first) {
   EXPECT_THAT(scheduled_tokens(second), ElementsAre(1, 18));
   EXPECT_EQ(second.scheduled[1].num_computed_tokens, 22);
   EXPECT_TRUE(second.scheduled[1].samples);
-  EXPECT_EQ(second.uniform_token_count(), std::nullopt);
+  EXPECT_TRUE(second.any_prefill);
   bench.update(second);
 
   const SchedulerOutput& third = bench.scheduler.schedule();
   EXPECT_THAT(scheduled_tokens(third), ElementsAre(1, 1));
   EXPECT_FALSE(third.any_prefill);
-  EXPECT_EQ(third.uniform_token_count(), 1);
+  EXPECT_EQ(third.max_query_len, 1);
 }
 
 TEST(Scheduler, spends_the_budget_exactly_at_its_edges) {
@@ -346,25 +346,14 @@ TEST(SortBatch, puts_a_prefill_chunk_of_decode_length_after_the_decodes) {
   EXPECT_EQ(sorted_names({{'p', 1, 0, true}, {'d', 1, 1, false}, {'t', 1, 1, true}}, 1), "dtp");
 }
 
-// Rows V2D-06, V2D-07 and V2D-10.
-TEST(UniformTokenCount, needs_equal_lengths_and_no_prefill) {
-  EXPECT_EQ(uniform_token_count(6, 48, 8, false), 8);
-  EXPECT_EQ(uniform_token_count(1, 1, 1, true), std::nullopt);
-  EXPECT_EQ(uniform_token_count(2, 16, 8, false), 8);
-  EXPECT_EQ(uniform_token_count(2, 16, 8, true), std::nullopt);
-  EXPECT_EQ(uniform_token_count(2, 12, 8, false), std::nullopt);
-  EXPECT_EQ(uniform_token_count(0, 0, 0, false), std::nullopt);
-}
-
 // Row V2D-07 through the scheduler: state decides, not shape.
 TEST(Scheduler, calls_a_one_token_prompt_a_prefill) {
   Bench bench;
   bench.add(1);
   const SchedulerOutput& output = bench.scheduler.schedule();
   EXPECT_TRUE(output.any_prefill);
-  EXPECT_EQ(output.uniform_token_count(), std::nullopt);
   bench.update(output);
-  EXPECT_EQ(bench.scheduler.schedule().uniform_token_count(), 1);
+  EXPECT_FALSE(bench.scheduler.schedule().any_prefill);
 }
 
 TEST(SchedulerDeathTest, stops_on_misuse) {

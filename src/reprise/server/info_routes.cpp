@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "reprise/server/metrics/metrics.h"
+#include "reprise/server/openai/generation_service.h"
 
 namespace reprise::server {
 

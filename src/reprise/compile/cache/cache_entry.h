@@ -21,7 +21,7 @@ struct CacheFile {
 enum class MissReason : uint8_t {
   disabled,
   absent,
-  foreign,       // somebody else could have written it
+  foreign,       // another user could have written it
   unreadable,    // the file system refuses; what is there may be good
   broken,        // cut, flipped or incomplete; put aside
   version,       // another format

@@ -38,7 +38,7 @@ struct ManifestFile {
 /// Whether `name` looks like a result of stored_name().
 [[nodiscard]] bool is_stored_name(std::string_view name);
 
-/// What makes a set of files an entry.
+/// The manifest turns a set of files into an entry.
 struct Manifest {
   std::string key_text;    // CacheKey::text()
   std::string created_by;  // program and version, for people; no time and no host: same bytes twice

@@ -94,7 +94,7 @@ void sweep(const DiskSteps& disk,
     if (disk.status_of(directory, name, status) != 0) continue;
     if (published.st_mtim.tv_sec - status.st_mtim.tv_sec < stale_after.count()) continue;
     // If a writer renames new content to this very name in this instant, its entry loses a file,
-    // and a reader answers "broken" until somebody saves again.
+    // and a reader answers "broken" until the next save.
     (void)disk.remove(directory, name);
   }
 }

@@ -18,7 +18,7 @@ struct PrivateDirectory {
   enum class State {
     open,
     absent,
-    foreign,     // somebody else owns it, may write to it, or made the link that leads to it
+    foreign,     // another user owns it, may write to it, or made the link that leads to it
     unreadable,  // the file system refuses
   };
 

@@ -6,9 +6,8 @@
 
 namespace reprise::compile {
 
-/// A node with the op, attributes and operands of an earlier one -> the earlier one. Only for ops
-/// that do nothing but compute: never kv_write, never attention, and each `empty` stays memory of
-/// its own.
+/// Replaces a node by an earlier node with the same op, attributes and operands. Only for ops
+/// without effects: never kv_write, never attention; and each `empty` keeps its own memory.
 size_t eliminate_common_subexpressions(program::Program& program);
 
 }  // namespace reprise::compile

@@ -6,8 +6,8 @@
 
 namespace reprise::compile {
 
-/// A node of which no result is needed -> nothing. Needed is what is returned, what the last
-/// version of a state was made from, and their operands. Inputs and slots stay: they are the
+/// Removes nodes whose results are not needed. Needed are the returned values, the values that made
+/// the last version of a state, and all their operands. Inputs and slots stay, because they are the
 /// program's interface.
 size_t eliminate_dead_code(program::Program& program);
 

@@ -14,7 +14,7 @@ using program::Symbol;
 using program::SymInt;
 using program::ValueId;
 
-// Nothing if the sum is not affine in one symbol.
+// nullopt if the sum is not affine in one symbol.
 std::optional<SymInt> sum(const SymInt& a, const SymInt& b) {
   if (!a.is_constant() && !b.is_constant() && a.symbol() != b.symbol()) return std::nullopt;
   return SymInt(a.is_constant() ? b.symbol() : a.symbol(),
@@ -70,7 +70,7 @@ class NoopEliminator {
   [[nodiscard]] std::optional<ValueId> find_shown(const Node& node) const {
     if (node.op == OpCode::slice) {
       const SymInt& size = program_.type(node.inputs[0]).shape[node.attributes.dim];
-      // Nothing that long fits but from 0.
+      // A slice as long as the dimension can only start at 0.
       return node.attributes.length == size ? std::optional(node.inputs[0]) : std::nullopt;
     }
     if (node.op != OpCode::flatten && node.op != OpCode::unflatten) return std::nullopt;

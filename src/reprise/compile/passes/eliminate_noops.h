@@ -6,7 +6,7 @@
 
 namespace reprise::compile {
 
-/// Views that show what their operand shows, and memory that nobody wants:
+/// Removes views that show the same as their operand, and memory that is never used:
 ///
 ///     slice(x, all of it)             -> x
 ///     slice(slice(x, dim), dim)       -> slice(x, dim)
@@ -14,7 +14,7 @@ namespace reprise::compile {
 ///     flatten(unflatten(x))           -> x
 ///     empty, unused                   -> nothing
 ///
-/// Inner views may be left without a use; eliminate_dead_code takes them out.
+/// Inner views may lose their last use; eliminate_dead_code removes them.
 size_t eliminate_noops(program::Program& program);
 
 }  // namespace reprise::compile

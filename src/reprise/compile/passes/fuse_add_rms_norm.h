@@ -6,14 +6,14 @@
 
 namespace reprise::compile {
 
-/// The norm of a sum is computed with the sum, in one pass over the rows:
+/// Computes a sum and its norm in one pass over the rows:
 ///
 ///     %s = add(residual, x)               %n, %s = fused_add_rms_norm(x, residual, w) {e}
 ///     ...                             ->  ...
 ///     %n = rms_norm(%s, w) {e}
 ///
-/// Whatever else uses the sum goes on doing so. Of several norms of one sum the first is fused. A
-/// weight that is computed only after the sum prevents it.
+/// Other uses of the sum stay. When a sum has several norms, the first one is fused. A norm weight
+/// that is computed after the sum prevents the fusion.
 size_t fuse_add_rms_norm(program::Program& program);
 
 }  // namespace reprise::compile

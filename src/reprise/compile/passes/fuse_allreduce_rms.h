@@ -7,14 +7,15 @@
 
 namespace reprise::compile {
 
-/// A sum over ranks is normed by those who make it:
+/// The launch that sums over ranks also computes the norm of the sum:
 ///
 ///     %a = all_reduce(x) {ranks}
 ///     %n, %s = fused_add_rms_norm(%a,    ->  %n, %s = fused_all_reduce_add_rms_norm(x, residual,
 ///     w)
 ///         residual, w) {e}                       {e, ranks}
 ///
-/// Nothing else may use %a. Without a residual, of rms_norm(%a, w), anything may: %s is %a then.
+/// No other op may use %a. For rms_norm(%a, w), without a residual, other ops may use %a, because
+/// %s is %a then.
 size_t fuse_allreduce_rms(program::Program& program, const NodePredicate& has_kernel = {});
 
 }  // namespace reprise::compile

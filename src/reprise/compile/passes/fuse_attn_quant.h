@@ -7,15 +7,15 @@
 
 namespace reprise::compile {
 
-/// Attention of which only the eight-bit form is used writes that:
+/// When only the quantised form of attention's output is used, attention writes that form:
 ///
 ///     %m = empty()                                  %m = empty()
 ///     %o = attention(..., %m)                       %o = attention_quant(..., scale, %m)
 ///     %f = flatten(%o)                          ->  %q = flatten(%o)
 ///     %q = quantize_static(%f, scale) {dtype}
 ///
-/// With or without the flatten. The scale must be there before attention. Only where attention is
-/// part of the program: what was split at attention has nothing to match.
+/// The flatten is optional. The scale must be computed before attention. A program that was split
+/// at attention has no match.
 size_t fuse_attn_quant(program::Program& program, const NodePredicate& has_kernel = {});
 
 }  // namespace reprise::compile

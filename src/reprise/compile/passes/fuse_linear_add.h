@@ -7,14 +7,14 @@
 
 namespace reprise::compile {
 
-/// A product that only a sum uses is added as it is made:
+/// A matrix product that only a sum uses is added to the other operand as it is computed:
 ///
 ///     %p = linear(x, w, bias)
 ///     ...                       ->  ...
 ///     %s = add(residual, %p)        %s = linear_add(x, w, bias, residual)
 ///
-/// The product may be either operand: a + b is b + a (a NaN may be the other's). Of two products
-/// the second is fused.
+/// The product may be either operand, because a + b is b + a (only the payload of a NaN may
+/// differ). When both operands are products, the second one is fused.
 size_t fuse_linear_add(program::Program& program, const NodePredicate& has_kernel = {});
 
 }  // namespace reprise::compile

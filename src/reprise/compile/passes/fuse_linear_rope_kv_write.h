@@ -7,8 +7,8 @@
 
 namespace reprise::compile {
 
-/// A product whose columns are the heads of q, k and v, and that nothing else uses, is rotated and
-/// cached as it is made:
+/// A matrix product whose columns are the heads of q, k and v is rotated and written to the cache
+/// as it is computed, when no other op uses the product:
 ///
 ///     %p = linear(x, w, bias)
 ///     %q = unflatten(slice(%p))

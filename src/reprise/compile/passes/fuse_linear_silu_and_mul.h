@@ -7,7 +7,7 @@
 
 namespace reprise::compile {
 
-/// A product that only the activation uses is never stored:
+/// A matrix product that only the activation uses is never stored:
 ///
 ///     %p = linear(x, w, bias)
 ///     ...                       ->  ...

@@ -7,7 +7,7 @@
 
 namespace reprise::compile {
 
-/// Keys go to the cache as they are rotated, and are nowhere else:
+/// Rotated keys are written to the cache and stored nowhere else:
 ///
 ///     %q1, %k1 = rope(%q, %k, positions, table)
 ///     ...                                            ->  ...
@@ -15,11 +15,11 @@ namespace reprise::compile {
 ///                                                            positions, table, %c, %d, slots,
 ///                                                            none, none)
 ///
-/// The fused op stands where the write was: whatever uses %q1 must come after it.
+/// The fused op takes the place of the write, so every use of %q1 must come after it.
 size_t fuse_rope_kv_write(program::Program& program, const NodePredicate& has_kernel = {});
 
-/// The same where a norm of one epsilon over the heads of q and another over those of k come first,
-/// and only the rotation uses them.
+/// The same when a norm over the heads of q and a norm over the heads of k, with the same epsilon,
+/// come first and only the rotation uses them.
 size_t fuse_qk_norm_rope_kv_write(program::Program& program, const NodePredicate& has_kernel = {});
 
 }  // namespace reprise::compile

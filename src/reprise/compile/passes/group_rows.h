@@ -13,7 +13,7 @@ struct GroupRowsOptions {
 };
 
 /// Ops whose rows are independent (program::is_row_wise) become groups that run as one loop over
-/// rows, wherever one of them reads what another one has made or reads as well.
+/// rows, where one op reads a result or an operand of another.
 ///
 /// Groups grow pair by pair. The pair that saves the most comes first: bytes per row that are not
 /// written or not read any more; of equals, the first in the program. The rows of a group's results

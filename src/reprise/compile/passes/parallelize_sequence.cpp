@@ -36,7 +36,7 @@ class SequenceParallelizer {
   }
 
  private:
-  // What every rank had whole, and has a part of now.
+  // A value that every rank had as a whole, and of which each rank now has a part.
   struct Sum {
     ValueId whole{};
     ValueId part{};

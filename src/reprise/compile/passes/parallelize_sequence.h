@@ -6,8 +6,8 @@
 
 namespace reprise::compile {
 
-/// Sequence parallelism: between products each rank has its own rows of the sum over ranks, and
-/// norms those alone.
+/// Sequence parallelism: between matrix products each rank has only its own rows of the sum over
+/// ranks and computes the norm of these rows.
 ///
 ///     %a = all_reduce(x) {ranks}                 %b = reduce_scatter(x) {ranks}
 ///     %n = rms_norm(%a, w) {e}               ->  %m = rms_norm(%b, w) {e}
@@ -20,10 +20,10 @@ namespace reprise::compile {
 ///         residual, w) {e}                           scattered residual, w) {e}
 ///                                                %n = all_gather(%m) {ranks}
 ///
-/// What else uses a sum gets it gathered. Exact if all ranks have the same weights of norms, and if
-/// a rank sums in the same order whether it sums all rows or its own. Only where the ranks divide
-/// the rows: see scale_tokens(). Needs the whole program: a residual that comes from another piece
-/// is not known to be scattered.
+/// Other uses of a sum get the gathered sum. The result is exact if all ranks have the same weights
+/// of norms, and if a rank sums in the same order whether it sums all rows or its own. The number
+/// of rows must be a multiple of the number of ranks: see scale_tokens(). Needs the whole program:
+/// a residual that comes from another piece is not known to be scattered.
 size_t parallelize_sequence(program::Program& program);
 
 }  // namespace reprise::compile

@@ -1,43 +1,31 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <functional>
-#include <limits>
 #include <string_view>
 
 #include "reprise/program/program.h"
+#include "reprise/program/token_range.h"
 
 namespace reprise::compile {
 
-/// Numbers of tokens, both ends included, that a program is compiled for.
-struct CompileRange {
-  int64_t begin = 1;
-  int64_t end = std::numeric_limits<int64_t>::max();
-
-  [[nodiscard]] bool contains(const CompileRange& other) const noexcept {
-    return begin <= other.begin && other.end <= end;
-  }
-  friend bool operator==(const CompileRange&, const CompileRange&) = default;
-};
-
-/// One rewriting of programs; a value. Applying it twice changes nothing the second time, and what
-/// the program computes stays the same, bit for bit.
+/// One rewriting of programs; a value. Applying it a second time changes nothing, and the results
+/// of the program stay the same, bit for bit.
 struct Pass {
   std::string_view name;  // a verb phrase, the name of its function
   /// \pre the program is well formed \post so it is, and \returns how often the pattern was found
   std::function<size_t(program::Program&)> apply;
-  CompileRange widest = {};  // the tokens that it is good for
+  program::TokenRange widest = {};  // the batch sizes it is valid for
 
-  [[nodiscard]] bool is_applicable(const CompileRange& range) const noexcept {
+  [[nodiscard]] bool is_applicable(const program::TokenRange& range) const noexcept {
     return widest.contains(range);
   }
 };
 
-/// Whether a node that a pass is about to make can be launched. Empty: all can.
+/// Whether a node that a pass is about to make can be launched. Empty: every node can.
 using NodePredicate =
     std::function<bool(const program::Program& program, const program::Node& node)>;
-/// Whether there would be code for the body of a group. Empty: for all.
+/// Whether code can be generated for the body of a group. Empty: for every body.
 using BodyPredicate = std::function<bool(const program::Program& body)>;
 
 }  // namespace reprise::compile

@@ -17,7 +17,7 @@ class ProgramEdit {
  public:
   explicit ProgramEdit(program::Program& program);
 
-  /// The node, its operands as replaced so far.
+  /// The node, with the replacements so far in its operands.
   [[nodiscard]] program::Node& visit(size_t node);
   /// From now on `by` is used wherever `value` was.
   /// \pre `by` is no value that has itself been replaced
@@ -26,13 +26,14 @@ class ProgramEdit {
   [[nodiscard]] bool is_erased(size_t node) const { return is_erased_[node]; }
   /// A new value, for a node to be inserted or changed to define.
   [[nodiscard]] program::ValueId add_value(const program::ValueType& type);
-  /// Of several nodes before one, the first inserted comes first. One past the last is the end.
+  /// Nodes inserted before the same node keep the order of insertion. One past the last node is the
+  /// end.
   void insert_before(size_t node, program::Node inserted);
   void finish() &&;
 
-  /// The node that defines a value; nothing for inputs and slots. As before the edit.
+  /// The node that defined a value before the edit; nullopt for inputs and slots.
   [[nodiscard]] std::optional<size_t> definition(program::ValueId value) const;
-  /// Same, if it is of that op and still there.
+  /// The same node, if it has that op and is not erased.
   [[nodiscard]] std::optional<size_t> definition(program::ValueId value, OpCode op) const;
   /// The nodes that have a value as an operand, in order, once per operand. As before the edit.
   [[nodiscard]] std::span<const size_t> users(program::ValueId value) const;

@@ -26,7 +26,7 @@ constexpr size_t kMaxNodes = 64;
 
 bool keeps_rows(const Node& view) { return view.op != OpCode::slice || view.attributes.dim != 0; }
 
-// Of open size, with rows of a known one.
+// A shape whose number of rows depends on the batch and whose rows have a constant size.
 bool has_open_rows(const SymShape& shape) {
   if (shape.rank() == 0 || shape[0].is_constant()) return false;
   return std::all_of(shape.sizes().begin() + 1, shape.sizes().end(), [](const SymInt& size) {
@@ -190,7 +190,7 @@ class BodyBuilder {
     return inner_[id] = result;
   }
 
-  // What comes from outside as it is: of that, no node of the group may have made any part.
+  // A table or weight from outside the group; nullopt if a node of the group computes a part of it.
   std::optional<ValueId> inner_table(ValueId id) {
     for (ValueId part = id;;) {
       const std::optional<size_t> maker = flow_.definition(part);

@@ -11,8 +11,8 @@
 
 namespace reprise::compile {
 
-/// Who reads which rows in a program, with views seen through. For group_rows. The program is
-/// borrowed and must stay as it is.
+/// Which nodes of a program read which rows, looking through views. For group_rows. The program is
+/// borrowed and must not change.
 class RowFlow {
  public:
   explicit RowFlow(const program::Program& program);
@@ -20,18 +20,20 @@ class RowFlow {
   [[nodiscard]] const program::Program& program() const noexcept { return program_; }
 
   [[nodiscard]] bool is_view(size_t node) const;
-  /// The view that makes a value.
+  /// The view that defines a value.
   [[nodiscard]] std::optional<size_t> view(program::ValueId value) const;
-  /// The node, view or not, that makes a value.
+  /// The node, view or not, that defines a value.
   [[nodiscard]] std::optional<size_t> definition(program::ValueId value) const {
     return value == program::kNoValue ? std::nullopt : definition_[index_of(value)];
   }
-  /// What a value shows part of, row by row: through views that keep rows.
+  /// The value whose rows `value` shows, through views that keep rows.
   [[nodiscard]] program::ValueId rows_behind(program::ValueId value) const;
 
-  /// Row-wise, no view, with results of as many rows as some symbol says, of which one is used.
+  /// The node is row-wise, is no view, its number of rows depends on the batch, and a result is
+  /// used.
   [[nodiscard]] bool can_be_member(size_t node) const { return can_be_member_[node]; }
-  /// Whether row r of a result is made of row r of that operand; else it is a table or a weight.
+  /// Whether row r of a result is computed from row r of that operand; other operands are tables or
+  /// weights.
   [[nodiscard]] static bool reads_rows(OpCode op, size_t operand);
 
   /// Nodes (no views) by the value whose rows they read.
@@ -41,19 +43,19 @@ class RowFlow {
   [[nodiscard]] std::span<const program::ValueId> rows_read_by(size_t node) const {
     return rows_read_[node];
   }
-  /// Nodes (no views) that make what a node reads, and that read what it makes.
+  /// The nodes (no views) whose results a node reads, and the nodes that read its results.
   [[nodiscard]] std::span<const size_t> nodes_before(size_t node) const { return before_[node]; }
   [[nodiscard]] std::span<const size_t> nodes_after(size_t node) const { return after_[node]; }
 
-  /// What others than these nodes use of what they make. \pre sorted
+  /// The results of these nodes that other nodes use. \pre sorted
   [[nodiscard]] std::vector<program::ValueId> results_of(std::span<const size_t> nodes) const;
   [[nodiscard]] bool have_equal_rows(std::span<const size_t> nodes) const;
-  /// Single numbers (positions, indices) count for nothing.
+  /// Bytes of one row; a row of one number (a position, an index) counts as 0.
   [[nodiscard]] int64_t row_bytes(program::ValueId value) const;
 
  private:
   void add_node(size_t node);
-  // What a value shows, through views of any kind.
+  // The value that `value` shows, through views of any kind.
   [[nodiscard]] program::ValueId root(program::ValueId value) const;
 
   const program::Program& program_;
@@ -73,12 +75,12 @@ struct RowGroupBody {
   std::vector<program::ValueId> outputs;  // its results
 };
 
-/// The nodes as one group; nothing if one reads what another makes other than row by row, or if no
-/// operand has the rows of the results. \pre sorted
+/// The nodes as one group; nullopt if a node reads a result of another node in a way that is not
+/// row by row, or if no operand has the rows of the results. \pre sorted
 [[nodiscard]] std::optional<RowGroupBody> make_body(const RowFlow& flow,
                                                     std::span<const size_t> nodes);
 
-/// What a launch has room for and what code is good at.
+/// Whether the group fits into the arguments of a launch and into the limits of generated code.
 [[nodiscard]] bool is_within_limits(const RowGroupBody& body);
 
 }  // namespace reprise::compile

@@ -8,13 +8,14 @@
 
 namespace reprise::compile {
 
-/// Whether the op asks the device for work: views and `empty` do not.
+/// Whether the op launches work on the device: views and `empty` do not.
 [[nodiscard]] bool is_launch(OpCode op) noexcept;
 
 /// Kernels that one run of a program launches; each group is one launch.
 [[nodiscard]] size_t num_launches(const program::Program& program) noexcept;
 
-/// The same where groups without code (by group; left out: none) are launched op by op.
+/// The same when groups without code are launched op by op. `has_code`: by group; a missing entry
+/// means no code.
 [[nodiscard]] size_t num_launches(const program::Program& program,
                                   const std::vector<bool>& has_code);
 

@@ -16,7 +16,7 @@ using program::Node;
 using program::Piece;
 using program::Program;
 
-// Longer than any layer pattern (window, window, ..., full) in pieces, and than a layer in ops.
+// Longer than any pattern of layers (window, window, ..., full) in pieces, and than a layer in ops.
 constexpr size_t kLongestPeriod = 64;
 
 size_t repetitions(const std::vector<size_t>& sequence, size_t begin, size_t period) {
@@ -40,7 +40,7 @@ std::vector<PieceRun> fold_runs(const std::vector<size_t>& sequence) {
     for (size_t period = 1; period <= kLongestPeriod; ++period) {
       if (begin + 2 * period > sequence.size()) break;
       const size_t count = repetitions(sequence, begin, period);
-      // The shortest period that covers the most.
+      // Among the periods that cover most pieces, the shortest.
       if (count > 1 && count * period > best.count * best.period) {
         best = {.begin = begin, .period = period, .count = count};
       }
@@ -77,7 +77,7 @@ std::string print_ops(const Program& program) {
     if (word.starts_with("program {") || (word == "}" && depth == 0)) continue;
     if (word.starts_with("group ")) ++depth;
     if (word == "}") --depth;
-    // Of a group the inputs say what is handed to it; the program's own are many.
+    // The inputs of a group are shown; the declarations of the program itself are too many.
     const bool declares = word.starts_with("input ") || word.starts_with("buffer ") ||
                           word.starts_with("parameter ") || word.starts_with("state ") ||
                           word.starts_with("keep ");

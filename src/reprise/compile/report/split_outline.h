@@ -10,7 +10,7 @@
 /// A split program in few words, for people.
 namespace reprise::compile {
 
-/// Pieces `begin` to `begin + period`, and then the same again: `count` times in all.
+/// Pieces `begin` to `begin + period`, `count` times in all.
 struct PieceRun {
   size_t begin = 0;
   size_t period = 1;
@@ -28,7 +28,7 @@ struct PieceRun {
 /// The ops of a program as print() writes them, groups first, without inputs, parameters, states.
 [[nodiscard]] std::string print_ops(const program::Program& program);
 
-/// What one launch does, op by op, in order: linear, rope, kv_write. A group: its body.
+/// The ops of one launch in order: linear, rope, kv_write. For a group, the ops of its body.
 [[nodiscard]] std::vector<std::string_view> parts_of(const program::Program& program,
                                                      const program::Node& node);
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "reprise/cudagraph/capture/capture_report.h"
 #include "reprise/cudagraph/capture/cudagraph_wrapper.h"
 #include "reprise/cudagraph/cudagraph_dispatcher.h"
 
@@ -20,23 +21,6 @@ struct DummyRun {
   BatchDescriptor descriptor;
   /// The mode the key will be captured in: a warm-up for FULL must run attention too.
   CudagraphRuntimeMode target_mode = CudagraphRuntimeMode::NONE;
-};
-
-/// What became of one key.
-struct CaptureRecord {
-  CudagraphRuntimeMode mode = CudagraphRuntimeMode::NONE;
-  BatchDescriptor descriptor;
-  double seconds = 0;
-  size_t bytes = 0;     // memory that this capture added
-  std::string failure;  // why the key was retired; empty = captured
-};
-
-struct CaptureReport {
-  std::vector<CaptureRecord> records;
-  double seconds = 0;
-  size_t bytes = 0;
-
-  [[nodiscard]] size_t num_captured() const noexcept;
 };
 
 /// What the session needs from whoever owns the model.

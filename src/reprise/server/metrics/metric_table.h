@@ -7,11 +7,13 @@
 #include <string_view>
 #include <utility>
 
-#include "reprise/api/async_engine.h"
+#include "reprise/api/engine_stats.h"
+#include "reprise/api/startup_report.h"
 #include "reprise/server/http/http_meter.h"
-#include "reprise/server/openai/generation_service.h"
 
 namespace reprise::server {
+
+struct GenerationCounts;
 
 /// What the operating system says of this process; 0 for what it does not say.
 struct ProcessFacts {

@@ -1,4 +1,5 @@
 #include "reprise/server/metrics/metrics.h"
+#include "reprise/server/openai/generation_service.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

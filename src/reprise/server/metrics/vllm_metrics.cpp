@@ -2,6 +2,7 @@
 #include <string>
 
 #include "reprise/server/metrics/metric_table.h"
+#include "reprise/server/openai/generation_service.h"
 
 namespace reprise::server {
 namespace {

@@ -53,26 +53,27 @@ const EncodedPrompt& Answer::prompt_of(int index) const {
   return prompts_[static_cast<size_t>(index / n_)];
 }
 
-void Answer::take(const EngineEvent& event) {
-  Choice& choice = choices_[static_cast<size_t>(event.choice)];
-  count(event, choice);
-  if (event.finished) {
-    choice.finish_reason = event.finish_reason;
-    choice.stop_reason = event.stop_reason;
+void Answer::take(int index, const engine::OutputDelta& delta) {
+  Choice& choice = choices_[static_cast<size_t>(index)];
+  count(index, delta);
+  if (delta.finished) {
+    choice.finish_reason = delta.finish_reason;
+    choice.stop_reason = delta.stop_reason;
   }
   if (is_stream_ && !std::exchange(has_begun_, true)) begin_stream();
-  collect(event, choice);
+  collect(index, delta);
   if (!is_stream_) return;
   const Pending& pending = choice.pending;
-  const bool is_held_back = event.token_ids.empty() || choice.parser != nullptr;
-  if (is_held_back && pending.text.empty() && pending.more.empty() && !event.finished) return;
-  write_chunk(text_chunk(head_, take_part(event.choice)));
+  const bool is_held_back = delta.token_ids.empty() || choice.parser != nullptr;
+  if (is_held_back && pending.text.empty() && pending.more.empty() && !delta.finished) return;
+  write_chunk(text_chunk(head_, take_part(index)));
 }
 
-void Answer::collect(const EngineEvent& event, Choice& choice) {
+void Answer::collect(int index, const engine::OutputDelta& delta) {
+  Choice& choice = choices_[static_cast<size_t>(index)];
   Pending& pending = choice.pending;
   if (!std::exchange(choice.has_begun, true)) {
-    const EncodedPrompt& prompt = prompt_of(event.choice);
+    const EncodedPrompt& prompt = prompt_of(index);
     if (wish_.echo && !head_.is_chat) pending.text = prompt.text;
     if (wish_.token_ids || (wish_.echo && wish_.logprobs)) {
       pending.prompt_token_ids = prompt.token_ids;
@@ -82,42 +83,43 @@ void Answer::collect(const EngineEvent& event, Choice& choice) {
     to.insert(to.end(), from.begin(), from.end());
   };
   if (wish_.prompt_logprobs || (wish_.echo && wish_.logprobs)) {
-    append(pending.prompt_logprobs, event.prompt_logprobs);
+    append(pending.prompt_logprobs, delta.prompt_logprobs);
   }
   if (wish_.echo_only) return;
-  read(event, choice);
-  if (wish_.token_ids || wish_.logprobs) append(pending.token_ids, event.token_ids);
-  if (wish_.logprobs) append(pending.logprobs, event.logprobs);
+  read(delta, choice);
+  if (wish_.token_ids || wish_.logprobs) append(pending.token_ids, delta.token_ids);
+  if (wish_.logprobs) append(pending.logprobs, delta.logprobs);
 }
 
-void Answer::read(const EngineEvent& event, Choice& choice) {
+void Answer::read(const engine::OutputDelta& delta, Choice& choice) {
   if (!choice.parser) {
-    choice.pending.text += event.text;
+    choice.pending.text += delta.text;
     return;
   }
-  output_parsers::MessageDelta delta;
-  choice.parser->push(event.text, delta);
-  if (event.finished) choice.parser->finish(delta);
-  if (!include_reasoning_) delta.reasoning.clear();
-  choice.pending.text += delta.content;
-  choice.pending.more = choice.message.take(delta);
+  output_parsers::MessageDelta message;
+  choice.parser->push(delta.text, message);
+  if (delta.finished) choice.parser->finish(message);
+  if (!include_reasoning_) message.reasoning.clear();
+  choice.pending.text += message.content;
+  choice.pending.more = choice.message.take(message);
   // As OpenAI: a call that the request has named is an answer like any other.
   const bool is_calls = choice.message.has_calls() && !is_named_call_;
-  if (event.finished && is_calls && choice.finish_reason == "stop")
+  if (delta.finished && is_calls && choice.finish_reason == "stop")
     choice.finish_reason = "tool_calls";
 }
 
-void Answer::count(const EngineEvent& event, Choice& choice) {
+void Answer::count(int index, const engine::OutputDelta& delta) {
+  Choice& choice = choices_[static_cast<size_t>(index)];
   // What the engine counted at the end is what it sampled.
-  const int64_t num_new = event.finished ? event.num_output_tokens - choice.num_output_tokens
-                                         : static_cast<int64_t>(event.token_ids.size());
+  const int64_t num_new = delta.finished ? delta.num_output_tokens - choice.num_output_tokens
+                                         : static_cast<int64_t>(delta.token_ids.size());
   choice.num_output_tokens += num_new;
   // With `echo_only`, the token that had to be computed is nobody's answer.
   if (!wish_.echo_only) usage_.completion_tokens += num_new;
   // A prompt is counted once, so what was cached of it is, too: for the first of its answers.
-  if (!usage_.cached_tokens || event.choice % n_ != 0) return;
-  *usage_.cached_tokens += event.num_cached_tokens - choice.num_cached_tokens;
-  choice.num_cached_tokens = event.num_cached_tokens;
+  if (!usage_.cached_tokens || index % n_ != 0) return;
+  *usage_.cached_tokens += delta.num_cached_tokens - choice.num_cached_tokens;
+  choice.num_cached_tokens = delta.num_cached_tokens;
 }
 
 void Answer::begin_stream() {

@@ -8,7 +8,6 @@
 #include "reprise/server/http/api_error.h"
 #include "reprise/server/http/router.h"
 #include "reprise/server/openai/answer_message.h"
-#include "reprise/server/openai/event_queue.h"
 #include "reprise/server/openai/generation_request.h"
 #include "reprise/server/openai/logprobs_json.h"
 #include "reprise/server/openai/prompt_encoder.h"
@@ -30,8 +29,8 @@ class Answer {
          const tokenizer::Tokenizer& tokenizer,
          ExchangeRef exchange);
 
-  /// What one step added to one choice; once it is finished, nothing more comes for that choice.
-  void take(const EngineEvent& event);
+  /// What one step added to the choice `index`; a finished delta is the last one of its choice.
+  void take(int index, const engine::OutputDelta& delta);
   /// All choices are finished.
   void finish();
   /// The status is sent when nothing was sent before, else the error ends the stream.
@@ -69,9 +68,9 @@ class Answer {
     engine::StopReason stop_reason;
   };
 
-  void count(const EngineEvent& event, Choice& choice);
-  void collect(const EngineEvent& event, Choice& choice);
-  void read(const EngineEvent& event, Choice& choice);
+  void count(int index, const engine::OutputDelta& delta);
+  void collect(int index, const engine::OutputDelta& delta);
+  void read(const engine::OutputDelta& delta, Choice& choice);
   void begin_stream();
   void write_chunk(Json chunk);
   [[nodiscard]] ChoicePart take_part(int index);

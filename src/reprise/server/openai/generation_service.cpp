@@ -16,7 +16,7 @@ namespace reprise::server {
 /// A request that is being answered.
 struct GenerationService::Generation {
   struct Choice {
-    api::AsyncRequestId id{};
+    engine::RequestId id{};
     bool is_finished = false;
     int32_t num_output_tokens = 0;
     LoggedOutput logged;  // empty unless outputs are logged
@@ -176,11 +176,11 @@ void GenerationService::submit(Key key,
         const auto index = static_cast<int>(generation.choices.size());
         engine::RequestOptions options = request.options;
         if (request.make_constraint) options.constraint = request.make_constraint();
-        const api::AsyncRequestId id = engine_->submit(
+        const engine::RequestId id = engine_->submit(
             prompt.token_ids,
             params,
-            [queue = events_, key, index](const api::AsyncOutput& output) {
-              queue->push(copy_event(key, index, output));
+            [queue = events_, key, index](engine::OutputDelta&& delta) {
+              queue->push({.generation = key, .choice = index, .delta = std::move(delta)});
             },
             std::move(options),
             arrived);
@@ -203,37 +203,38 @@ void GenerationService::take_events() {
 void GenerationService::take_event(const EngineEvent& event) {
   const auto found = generations_.find(event.generation);
   if (found == generations_.end()) return;  // its client went
-  // A client that is cut off while it is written to is forgotten there and then.
+  const engine::OutputDelta& delta = event.delta;
+  // A client that is cut off during a write is forgotten during that write.
   const std::shared_ptr<Generation> generation = found->second;
   Generation::Choice& choice = generation->choices[static_cast<size_t>(event.choice)];
   if (choice.is_finished) return;
   if (request_log_.with_outputs) {
-    choice.logged.add(request_log_, event.text, event.token_ids);
-    if (event.finished)
-      log_.info(choice.logged.line(generation->id, event.choice, event.finish_reason));
+    choice.logged.add(request_log_, delta.text, delta.token_ids);
+    if (delta.finished)
+      log_.info(choice.logged.line(generation->id, event.choice, delta.finish_reason));
   }
-  if (event.finished) {
+  if (delta.finished) {
     choice.is_finished = true;
-    choice.num_output_tokens = event.num_output_tokens;
+    choice.num_output_tokens = delta.num_output_tokens;
     --generation->num_unfinished;
     --num_active_;
-    if (event.finish_reason == "error") {
-      note_error(event);
-      return fail(event.generation, ApiError(500, model_->without_path(event.error)));
+    if (delta.finish_reason == "error") {
+      note_error(delta.error);
+      return fail(event.generation, ApiError(500, model_->without_path(delta.error)));
     }
-    if (event.finish_reason == "abort") {
+    if (delta.finish_reason == "abort") {
       return fail(event.generation, ApiError(503, "The request was aborted by the server."));
     }
   }
-  generation->answer.take(event);
+  generation->answer.take(event.choice, delta);
   if (generation->num_unfinished > 0 || generations_.erase(event.generation) == 0) return;
   observe(*generation);
   generation->answer.finish();
 }
 
-void GenerationService::note_error(const EngineEvent& event) {
+void GenerationService::note_error(const std::string& reason) {
   if (!on_engine_death_ || !engine_->stats().is_dead) return;
-  std::exchange(on_engine_death_, nullptr)(event.error);
+  std::exchange(on_engine_death_, nullptr)(reason);
 }
 
 void GenerationService::observe(const Generation& generation) {

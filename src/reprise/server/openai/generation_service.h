@@ -105,7 +105,7 @@ class GenerationService {
               api::TimePoint arrived);
   void take_events();
   void take_event(const EngineEvent& event);
-  void note_error(const EngineEvent& event);
+  void note_error(const std::string& reason);
   void observe(const Generation& generation);
   void fail(Key key, const ApiError& error);
   void forget(Key key);

@@ -7,6 +7,7 @@
 
 #include "reprise/base/json.h"
 #include "reprise/server/http/api_error.h"
+#include "reprise/server/openai/generation_request.h"
 
 namespace reprise::server {
 namespace {

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "reprise/server/openai/generation_request.h"
-
 namespace reprise::server {
+
+struct GenerationRequest;
 
 /// What --enable-log-requests says of one request: its parameters. Text of users is in only where
 /// it is asked for: prompts when the log is for debugging, answers by --enable-log-outputs.

@@ -1,4 +1,4 @@
-#include "reprise/api/code_generator.h"
+#include "reprise/compile/model/code_generator.h"
 
 #include <fmt/format.h>
 
@@ -10,15 +10,15 @@
 #include "reprise/compile/codegen/nvrtc/nvrtc_compiler.h"
 #include "reprise/program/cpu_code_loader.h"
 
-namespace reprise::api {
+namespace reprise::compile {
 namespace {
 
-compile::CodegenPlugin create_nvrtc(const compile::LoadedNvrtc& nvrtc,
-                                    const std::string& architecture,
-                                    const std::string& identity) {
+CodegenPlugin create_nvrtc(const LoadedNvrtc& nvrtc,
+                           const std::string& architecture,
+                           const std::string& identity) {
   if (!nvrtc.reason.empty()) return {.compiler = nullptr, .reason = nvrtc.reason};
   try {
-    auto compiler = compile::create_nvrtc_compiler(nvrtc.api, architecture);
+    auto compiler = create_nvrtc_compiler(nvrtc.api, architecture);
     if (const std::string found = compiler->compute_hash(); found != identity) {
       return {
           .compiler = nullptr,
@@ -28,7 +28,7 @@ compile::CodegenPlugin create_nvrtc(const compile::LoadedNvrtc& nvrtc,
                                 identity)};
     }
     return {.compiler = std::move(compiler), .reason = {}};
-  } catch (const compile::CodegenError& error) {
+  } catch (const CodegenError& error) {
     return {.compiler = nullptr, .reason = error.what()};
   }
 }
@@ -36,22 +36,21 @@ compile::CodegenPlugin create_nvrtc(const compile::LoadedNvrtc& nvrtc,
 }  // namespace
 
 std::optional<CodeGenerator> cpu_code_generator(kernels::Isa isa) {
-  for (const std::filesystem::path& path : compile::default_codegen_plugin_paths()) {
+  for (const std::filesystem::path& path : default_codegen_plugin_paths()) {
     std::error_code ignored;
     if (!std::filesystem::exists(path, ignored)) continue;
-    return CodeGenerator{
-        .name = "llvm",
-        .identity = compile::codegen_identity(isa),
-        .create = [path, isa] { return compile::load_codegen_plugin({&path, 1}, isa); },
-        .loader = &program::cpu_code_loader()};
+    return CodeGenerator{.name = "llvm",
+                         .identity = codegen_identity(isa),
+                         .create = [path, isa] { return load_codegen_plugin({&path, 1}, isa); },
+                         .loader = &program::cpu_code_loader()};
   }
   return std::nullopt;
 }
 
 CodeGenerator cuda_code_generator(std::string architecture,
                                   const device::CodeLoader& loader,
-                                  std::function<compile::LoadedNvrtc()> open) {
-  std::string identity = compile::nvrtc_identity(compile::nvrtc_build_version(), architecture);
+                                  std::function<LoadedNvrtc()> open) {
+  std::string identity = nvrtc_identity(nvrtc_build_version(), architecture);
   return {.name = "nvrtc",
           .identity = identity,
           .create =
@@ -61,4 +60,4 @@ CodeGenerator cuda_code_generator(std::string architecture,
           .loader = &loader};
 }
 
-}  // namespace reprise::api
+}  // namespace reprise::compile

@@ -1,0 +1,46 @@
+#include "reprise/api/compile_runner.h"
+
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "reprise/compile/cache/private_directory.h"
+
+namespace reprise::api {
+namespace {
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string() : std::string(value);
+}
+
+bool is_on(const char* name) {
+  const std::string value = environment(name);
+  return value == "1" || value == "true";
+}
+
+}  // namespace
+
+void compile_runner(compile::ModelCompiler& compiler, engine::ModelRunner& runner) {
+  std::optional<program::RangedPrograms> programs = compiler.compile(
+      {.may_be_compiled = runner.compile_support().is_enabled(), .trace = [&runner] {
+         program::TracedProgram traced = runner.trace();
+         auto slots = runner.parameter_slots(traced);
+         return compile::TracedModel{.traced = std::move(traced), .slots = std::move(slots)};
+       }});
+  if (programs) runner.use_programs(std::move(*programs));
+}
+
+std::filesystem::path compile_cache_root(const std::filesystem::path& root) {
+  if (!root.empty()) return root;
+  const std::string from_environment = environment("REPRISE_CACHE_ROOT");
+  if (!from_environment.empty()) return from_environment;
+  return compile::default_cache_root(environment("HOME"), environment("XDG_CACHE_HOME"));
+}
+
+bool is_compile_cache_disabled() {
+  return is_on("REPRISE_DISABLE_COMPILE_CACHE") || is_on("VLLM_DISABLE_COMPILE_CACHE");
+}
+
+}  // namespace reprise::api

@@ -1,0 +1,52 @@
+#include "reprise/api/engine_device.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "reprise/base/error.h"
+#include "reprise/device/cpu/cpu_device.h"
+
+namespace reprise::api {
+
+std::optional<compile::CodeGenerator> EngineDevice::code_generator() const {
+  if (!is_gpu()) return compile::cpu_code_generator(isa);
+  return compile::cuda_code_generator(code_target.architecture, *code_target.loader);
+}
+
+EngineDevice open_engine_device(const EngineArgs& args, kernels::Isa isa) {
+  if (args.device != "auto" && args.device != "cpu" && args.device != "cuda") {
+    throw InvalidArgument(
+        fmt::format("--device: '{}' is not one of auto, cpu and cuda", args.device));
+  }
+  EngineDevice opened;
+  opened.isa = isa;
+  if (args.device != "cpu") {
+    kernels::LoadedAccelerator loaded =
+        kernels::load_cuda_plugin(kernels::default_cuda_plugin_paths());
+    opened.accelerator = std::move(loaded.accelerator);
+    if (!opened.is_gpu() && args.device == "cuda") {
+      throw InvalidArgument(fmt::format("--device cuda: {}", loaded.reason));
+    }
+    if (!opened.is_gpu() && loaded.has_plugin) {
+      opened.fallback_reason = fmt::format("no CUDA: {}", loaded.reason);
+    }
+  }
+  if (!opened.is_gpu()) {
+    opened.device = device::create_cpu_device({.num_threads = args.num_threads});
+    opened.execution =
+        std::make_unique<engine::Execution>(*opened.device, kernels::kernel_table(isa));
+    return opened;
+  }
+  kernels::Accelerator& accelerator = *opened.accelerator;
+  opened.warnings.assign(accelerator.remarks().begin(), accelerator.remarks().end());
+  opened.device = accelerator.create_device({});
+  opened.code_target = accelerator.create_code_target(*opened.device);
+  opened.execution = std::make_unique<engine::Execution>(
+      *opened.device, [&accelerator](device::Stream& stream, device::MemoryPool& pool) {
+        return accelerator.create_executor(stream, pool);
+      });
+  return opened;
+}
+
+}  // namespace reprise::api

@@ -1,0 +1,42 @@
+#include "reprise/api/engine_frontend.h"
+
+#include <utility>
+
+#include "reprise/api/loaded_engine.h"
+#include "reprise/api/model_text.h"
+
+namespace reprise::api {
+
+EngineFrontend::EngineFrontend(std::unique_ptr<LoadedEngine> engine) : engine_(std::move(engine)) {}
+EngineFrontend::EngineFrontend(EngineFrontend&&) noexcept = default;
+EngineFrontend& EngineFrontend::operator=(EngineFrontend&&) noexcept = default;
+EngineFrontend::~EngineFrontend() = default;
+
+const tokenizer::Tokenizer& EngineFrontend::tokenizer() const noexcept {
+  return engine_->text->tokenizer();
+}
+
+std::string_view EngineFrontend::chat_template() const noexcept {
+  return engine_->text->chat_template();
+}
+
+std::string EngineFrontend::apply_chat_template(const Json& messages) const {
+  return render_chat(messages, {}).text;
+}
+
+ChatPrompt EngineFrontend::render_chat(const Json& messages,
+                                       const ChatTemplateOptions& options) const {
+  return engine_->text->render_chat(messages, options);
+}
+
+sampling::SamplingParams EngineFrontend::default_sampling_params() const {
+  return engine_->text->default_sampling_params();
+}
+
+structured_output::GrammarCompiler& EngineFrontend::grammar_compiler() const {
+  return engine_->text->grammar_compiler();
+}
+
+const StartupReport& EngineFrontend::startup_report() const noexcept { return engine_->report; }
+
+}  // namespace reprise::api

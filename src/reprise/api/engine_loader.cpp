@@ -1,0 +1,300 @@
+#include "reprise/api/engine_loader.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "reprise/api/compile_runner.h"
+#include "reprise/api/compiled_model.h"
+#include "reprise/api/engine_device.h"
+#include "reprise/api/engine_memory.h"
+#include "reprise/api/loaded_engine.h"
+#include "reprise/api/memory_size.h"
+#include "reprise/api/model_text.h"
+#include "reprise/api/resolved_options.h"
+#include "reprise/api/weight_files.h"
+#include "reprise/engine/engine_core.h"
+#include "reprise/runner/memory_profile.h"
+#include "reprise/weights/expected_tensors.h"
+#include "reprise/weights/watched_weights.h"
+
+namespace reprise::api {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+void append(std::vector<std::string>& warnings, const std::vector<std::string>& more) {
+  warnings.insert(warnings.end(), more.begin(), more.end());
+}
+
+/// Bytes of the device's memory that this process did not allocate through `device`.
+size_t bytes_used_elsewhere(const device::MemoryInfo& memory) {
+  const size_t used = memory.total - memory.free;
+  return used - std::min(used, memory.allocated_here);
+}
+
+}  // namespace
+
+EngineLoader::EngineLoader(const EngineArgs& args, const StartupObserver& observer)
+    : observer_(observer), engine_(std::make_unique<LoadedEngine>()) {
+  engine_->args = args;
+}
+
+EngineLoader::~EngineLoader() = default;
+
+template <typename Run>
+void EngineLoader::run_stage(const char* name, const Run& run) {
+  if (observer_.on_stage) observer_.on_stage(name);
+  const Clock::time_point begin = Clock::now();
+  run();
+  engine_->report.stages.push_back({.name = name, .seconds = seconds_since(begin)});
+}
+
+std::unique_ptr<LoadedEngine> EngineLoader::load(const EngineArgs& args,
+                                                 const StartupObserver& observer) {
+  const Clock::time_point start = Clock::now();
+  EngineLoader loader(args, observer);
+  // Cheap checks come first: a mistyped option must not wait for gigabytes of weights.
+  loader.run_stage("options", [&] { loader.resolve(); });
+  loader.run_stage("tokenizer", [&] { loader.load_text(); });
+  loader.run_stage("weights", [&] { loader.load_model(); });
+  loader.run_stage("KV cache", [&] { loader.build_runner(); });
+  loader.run_stage("compile", [&] { loader.compile(); });
+  loader.run_stage("scheduler", [&] { loader.build_core(); });
+  loader.run_stage("graphs", [&] { loader.capture(); });
+  loader.engine_->report.total_seconds = seconds_since(start);
+  return std::move(loader.engine_);
+}
+
+CompiledModel EngineLoader::compile_only(const EngineArgs& args) {
+  const Clock::time_point start = Clock::now();
+  EngineArgs uncached = args;
+  uncached.disable_compile_cache = true;
+  const StartupObserver no_observer;
+  EngineLoader loader(uncached, no_observer);
+  loader.keeps_stages_ = true;
+  loader.resolve();
+  loader.load_model();
+  loader.build_runner();
+  loader.compile();
+  CompiledModel result{.report = std::move(loader.engine_->report), .stages = {}};
+  if (loader.compiler_) result.stages = std::move(loader.compiler_->stages());
+  // The report says nothing about a cache: it was not asked, as opposed to switched off.
+  result.report.compilation.cache_outcome.clear();
+  result.report.compilation.cache_saved.clear();
+  result.report.total_seconds = seconds_since(start);
+  return result;
+}
+
+void EngineLoader::resolve() {
+  engine_->options = std::make_unique<ResolvedOptions>(resolve_options(engine_->args));
+  const ResolvedOptions& options = *engine_->options;
+  StartupReport& report = engine_->report;
+  report.warnings = options.warnings;
+  report.attention = options.attention;
+  report.resolved = options.graphs;
+  report.max_model_len = options.max_model_len;
+  report.max_logprobs = options.max_logprobs;
+  report.dtype = dtype_name(options.dtype);
+  report.num_parameters = weights::num_parameters(options.config);
+}
+
+void EngineLoader::load_text() {
+  const Clock::time_point start = Clock::now();
+  const ResolvedOptions& options = *engine_->options;
+  engine_->text = std::make_unique<ModelText>(engine_->args,
+                                              options.generation,
+                                              options.end_token_ids,
+                                              static_cast<int32_t>(options.config.vocab_size));
+  engine_->report.tokenizer_seconds = seconds_since(start);
+}
+
+void EngineLoader::load_model() {
+  const ResolvedOptions& options = *engine_->options;
+  StartupReport& report = engine_->report;
+  engine_->device = std::make_unique<EngineDevice>(open_engine_device(engine_->args, options.isa));
+  EngineDevice& device = *engine_->device;
+  append(report.warnings, device.warnings);
+  report.device = device.device->description();
+  report.device_reason = device.fallback_reason;
+  report.cpu_isa = device.is_gpu() ? "cuda" : kernels::isa_name(device.isa);
+
+  const Clock::time_point start = Clock::now();
+  check_weights_fit(report.num_parameters * static_cast<int64_t>(dtype_bytes(options.dtype)),
+                    *device.device);
+  std::unique_ptr<weights::WeightSource> source =
+      open_weights(engine_->args, options.config, report.warnings);
+  if (observer_.on_weights) {
+    source = std::make_unique<weights::WatchedWeights>(std::move(source), observer_.on_weights);
+  }
+  append(report.warnings, weights::verify_weights(options.config, *source));
+  engine_->parameters = std::make_unique<models::Parameters>(*source,
+                                                             options.dtype,
+                                                             *device.device,
+                                                             device.execution->stream(),
+                                                             device.execution->executor());
+  engine_->model =
+      models::create_model(options.config, options.max_model_len, *engine_->parameters);
+  engine_->parameters->finish_loading();
+  report.weight_bytes = engine_->parameters->total_bytes();
+  report.weights_seconds = seconds_since(start);
+}
+
+kv_cache::KvCacheLayout EngineLoader::kv_cache_layout(int64_t num_blocks) const {
+  const weights::ModelConfig& config = engine_->options->config;
+  return {.num_layers = config.num_hidden_layers,
+          .num_blocks = num_blocks,
+          .num_kv_heads = config.num_key_value_heads,
+          .block_size = engine_->args.block_size,
+          .head_dim = config.head_dim,
+          .dtype = engine_->options->dtype};
+}
+
+void EngineLoader::build_runner() {
+  const ResolvedOptions& options = *engine_->options;
+  StartupReport& report = engine_->report;
+  const KvCacheSize size =
+      size_kv_cache(engine_->args, kv_cache_layout(1), options.max_model_len, cache_memory());
+  const kv_cache::KvCacheLayout layout = kv_cache_layout(size.num_blocks);
+  report.max_model_len = size.max_model_len;
+  report.num_kv_blocks = layout.num_blocks;
+  report.kv_block_size = engine_->args.block_size;
+  report.kv_cache_bytes = static_cast<size_t>(layout.num_blocks) * layout.bytes_per_block();
+  engine_->runner =
+      create_runner(layout, config::dispatcher_options(options.graph_inputs, options.graphs));
+}
+
+CacheMemory EngineLoader::cache_memory() {
+  const EngineArgs& args = engine_->args;
+  EngineDevice& device = *engine_->device;
+  if (!device.is_gpu() || args.kv_cache_memory_bytes || args.num_gpu_blocks_override) {
+    return cpu_cache_memory(args, device.device->memory());
+  }
+  // A runner cannot change its cache, so a runner with a tiny cache is made for the profile. The
+  // programs compiled for it serve the real runner too.
+  const size_t budget = gpu_memory_budget(args, device.device->memory());
+  const ResolvedOptions& options = *engine_->options;
+  const cudagraph::DispatcherOptions dispatcher =
+      config::dispatcher_options(options.graph_inputs, options.graphs);
+  cudagraph::CudagraphDispatcher planner;
+  planner.initialize_cudagraph_keys(dispatcher);
+  const std::unique_ptr<engine::ModelRunner> profiled =
+      create_runner(kv_cache_layout(engine::kProfiledBlocks), engine::profiled_plan(dispatcher));
+  compile(*profiled);
+  engine_->report.memory_profile =
+      engine::profile_memory(*profiled, *device.execution, planner.capture_plan());
+  return gpu_cache_memory(args, budget, *engine_->report.memory_profile);
+}
+
+std::unique_ptr<engine::ModelRunner> EngineLoader::create_runner(
+    const kv_cache::KvCacheLayout& layout, const cudagraph::DispatcherOptions& dispatcher) {
+  const EngineArgs& args = engine_->args;
+  const ResolvedOptions& options = *engine_->options;
+  const bool is_gpu = engine_->device->is_gpu();
+  // vLLM warms up once per size because a GPU loads kernels lazily. Ours are loaded already, but
+  // those of a library may not be. On a CPU a warm-up would only compute, so it runs on request.
+  const bool warms_up = is_gpu || args.compilation_config.contains("cudagraph_num_of_warmups");
+  return std::make_unique<engine::ModelRunner>(
+      *engine_->device->execution,
+      *engine_->model,
+      *engine_->parameters,
+      engine::ModelRunnerOptions{
+          .limits = {.max_num_tokens = args.max_num_batched_tokens,
+                     .max_num_reqs = args.max_num_seqs,
+                     .max_num_prompt_logits = engine::SchedulerConfig{}.max_prompt_logits,
+                     .max_blocks_per_req =
+                         (options.max_model_len + args.block_size - 1) / args.block_size,
+                     .block_size = args.block_size},
+          .kv_cache = layout,
+          .dispatcher = dispatcher,
+          .attention = options.attention,
+          // A GPU runs several hundred blocks of threads at the same time.
+          .split_plan = {.wanted_items = is_gpu ? 512 : 128},
+          .num_warmups = warms_up ? options.graphs.num_of_warmups : 0,
+          .copy_inputs = options.graph_inputs.compilation.cudagraph_copy_inputs});
+}
+
+void EngineLoader::compile(engine::ModelRunner& runner) {
+  const ResolvedOptions& options = *engine_->options;
+  if (options.graphs.compilation_mode == config::CompilationMode::NONE) return;
+  const Clock::time_point start = Clock::now();
+  if (!compiler_) {
+    const EngineArgs& args = engine_->args;
+    EngineDevice& device = *engine_->device;
+    compiler_ = std::make_unique<compile::ModelCompiler>(compile::ModelCompilerOptions{
+        .asked = options.graph_inputs.compilation,
+        .resolved = options.graphs,
+        .model = options.config,
+        .isa = options.isa,
+        .dtype = options.dtype,
+        .max_model_len = options.max_model_len,
+        .block_size = args.block_size,
+        .generator = device.code_generator(),
+        .norm_prologue_max_token_num = device.execution->executor().norm_prologue_max_token_num(),
+        .cache_root = compile_cache_root(args.compile_cache_root),
+        .disable_cache = args.disable_compile_cache || is_compile_cache_disabled(),
+        .keep_stages = keeps_stages_});
+  }
+  compile_runner(*compiler_, runner);
+  engine_->report.compile_seconds += seconds_since(start);
+}
+
+void EngineLoader::compile() {
+  compile(*engine_->runner);
+  if (!compiler_) return;
+  engine_->report.compilation = compiler_->report();
+  append(engine_->report.warnings, compiler_->warnings());
+}
+
+void EngineLoader::build_core() {
+  const EngineArgs& args = engine_->args;
+  const ResolvedOptions& options = *engine_->options;
+  EngineDevice& device = *engine_->device;
+  if (device.is_gpu()) {
+    engine_->row_sampler = device.accelerator->create_row_sampler(
+        device.execution->stream(), args.max_num_seqs, options.config.vocab_size);
+  }
+  engine_->core = std::make_unique<engine::EngineCore>(
+      *engine_->runner,
+      engine::EngineCoreOptions{
+          .scheduler = {.max_num_seqs = args.max_num_seqs,
+                        .max_num_batched_tokens = args.max_num_batched_tokens,
+                        .max_model_len = engine_->report.max_model_len,
+                        .enable_chunked_prefill = args.enable_chunked_prefill,
+                        .long_prefill_token_threshold = args.long_prefill_token_threshold,
+                        .policy = args.scheduling_policy,
+                        .async_scheduling = args.async_scheduling,
+                        .eos_token_ids = options.end_token_ids,
+                        .vocab_size = static_cast<int>(options.config.vocab_size),
+                        .max_logprobs = options.max_logprobs},
+          .seed = args.seed,
+          .enable_prefix_caching = args.enable_prefix_caching,
+          .row_sampler = engine_->row_sampler.get()});
+  engine_->memory = std::make_unique<EngineMemory>(
+      *device.device, *engine_->parameters, engine_->runner->kv_cache().memory());
+}
+
+void EngineLoader::capture() {
+  EngineDevice& device = *engine_->device;
+  engine::ModelRunner& runner = *engine_->runner;
+  StartupReport& report = engine_->report;
+  const size_t used_elsewhere = bytes_used_elsewhere(device.device->memory());
+  report.capture = runner.capture(observer_.on_capture);
+  compile::CompilationCounter& counter = report.compilation.counter;
+  counter.num_full_cudagraph_captured = runner.full_wrapper().num_graphs();
+  counter.num_cudagraph_captured =
+      counter.num_full_cudagraph_captured + runner.forward().num_piecewise_graphs();
+  counter.num_gpu_runner_capture_triggers =
+      report.resolved.mode == cudagraph::CudagraphMode::NONE ? 0 : 1;
+  report.graph_bytes = runner.graph_bytes() + device.execution->graph_pool().reserved_bytes();
+  if (device.is_gpu()) {
+    report.memory =
+        engine::measure_memory(*device.execution, runner, used_elsewhere, report.weight_bytes);
+  }
+}
+
+}  // namespace reprise::api

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "reprise/api/engine_args.h"
+#include "reprise/api/startup_report.h"
+
+namespace reprise::compile {
+class ModelCompiler;
+}
+
+namespace reprise::cudagraph {
+struct DispatcherOptions;
+}
+
+namespace reprise::kv_cache {
+struct KvCacheLayout;
+}
+
+namespace reprise::engine {
+class ModelRunner;
+}
+
+namespace reprise::api {
+
+struct CacheMemory;
+struct CompiledModel;
+struct LoadedEngine;
+
+/// Loads engines, stage by stage: options, tokenizer, weights, KV cache, compile, scheduler,
+/// graphs.
+class EngineLoader {
+ public:
+  /// Loads, compiles, captures and seals.
+  /// \throws InvalidArgument (bad options, files), OutOfMemory, device::DeviceError
+  [[nodiscard]] static std::unique_ptr<LoadedEngine> load(const EngineArgs& args,
+                                                          const StartupObserver& observer = {});
+  /// Loads and compiles as load() does, but never from the compile cache, and leaves nothing in it.
+  /// Needs no tokenizer. \throws as load()
+  [[nodiscard]] static CompiledModel compile_only(const EngineArgs& args);
+
+ private:
+  EngineLoader(const EngineArgs& args, const StartupObserver& observer);
+  ~EngineLoader();
+
+  void resolve();
+  void load_text();
+  void load_model();
+  void build_runner();
+  void compile();
+  void build_core();
+  void capture();
+  template <typename Run>
+  void run_stage(const char* name, const Run& run);
+
+  [[nodiscard]] kv_cache::KvCacheLayout kv_cache_layout(int64_t num_blocks) const;
+  [[nodiscard]] CacheMemory cache_memory();
+  [[nodiscard]] std::unique_ptr<engine::ModelRunner> create_runner(
+      const kv_cache::KvCacheLayout& layout, const cudagraph::DispatcherOptions& dispatcher);
+  void compile(engine::ModelRunner& runner);
+
+  const StartupObserver& observer_;
+  std::unique_ptr<LoadedEngine> engine_;
+  std::unique_ptr<compile::ModelCompiler> compiler_;  // nullptr at level 0
+  bool keeps_stages_ = false;
+};
+
+}  // namespace reprise::api

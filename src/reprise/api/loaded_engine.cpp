@@ -1,0 +1,42 @@
+#include "reprise/api/loaded_engine.h"
+
+#include <string>
+#include <vector>
+
+#include "reprise/api/engine_device.h"
+#include "reprise/api/engine_memory.h"
+#include "reprise/api/model_text.h"
+#include "reprise/api/resolved_options.h"
+#include "reprise/api/weight_files.h"
+#include "reprise/base/error.h"
+#include "reprise/engine/engine_core.h"
+#include "reprise/weights/expected_tensors.h"
+
+namespace reprise::api {
+
+LoadedEngine::LoadedEngine() = default;
+LoadedEngine::~LoadedEngine() = default;
+
+void LoadedEngine::sleep(SleepLevel level) {
+  if (core->has_unfinished_requests()) {
+    throw InvalidArgument(
+        "an engine with unfinished requests cannot sleep; finish or abort them first");
+  }
+  runner->wait();  // the last step may have launched work that no request waited for
+  memory->sleep(level);
+  // No request holds a cache block here. Freeing the blocks also drops the cached prefixes.
+  if (!core->reset_prefix_cache()) throw Error("blocks of the KV cache are held by no request");
+}
+
+void LoadedEngine::wake_up(EngineParts parts) {
+  memory->wake_up(parts, [this] {
+    std::vector<std::string> known_warnings;
+    const auto source = open_weights(args, options->config, known_warnings);
+    (void)weights::verify_weights(options->config, *source);
+    parameters->reload(*source);
+  });
+}
+
+EngineParts LoadedEngine::sleeping() const noexcept { return memory->sleeping(); }
+
+}  // namespace reprise::api

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "reprise/api/engine_args.h"
+#include "reprise/device/device.h"
+#include "reprise/kv_cache/tensors/kv_cache_tensors.h"
+#include "reprise/runner/memory_report.h"
+
+/// How much memory weights and KV cache may take, and what fits into it.
+namespace reprise::api {
+
+/// \throws OutOfMemory when the weights alone are larger than the memory that is free
+void check_weights_fit(int64_t weight_bytes, const device::Device& device);
+
+/// Memory for the KV cache, and the option that gives it more.
+struct CacheMemory {
+  int64_t bytes = 0;
+  std::string_view option;
+};
+
+/// On the CPU: --kv-cache-memory-bytes, or a part of the free memory.
+[[nodiscard]] CacheMemory cpu_cache_memory(const EngineArgs& args,
+                                           const device::MemoryInfo& memory);
+/// On a GPU, where --kv-cache-memory-bytes is not given: what `profile` leaves of `budget`.
+/// \throws InvalidArgument when it leaves nothing
+[[nodiscard]] CacheMemory gpu_cache_memory(const EngineArgs& args,
+                                           size_t budget,
+                                           const engine::MemoryProfile& profile);
+/// The bytes of a GPU that --gpu-memory-utilization allows. \throws InvalidArgument
+[[nodiscard]] size_t gpu_memory_budget(const EngineArgs& args, const device::MemoryInfo& memory);
+
+struct KvCacheSize {
+  int64_t num_blocks = 0;     // one of them is the null block
+  int32_t max_model_len = 0;  // the longest request; less than asked for only with kLongestThatFits
+};
+
+/// The size of a cache in `memory`, or of --num-gpu-blocks-override blocks. `layout`: of one block.
+/// Never more blocks than max_num_seqs requests of `max_model_len` tokens can use.
+/// \throws InvalidArgument, naming the longest length that fits, when no request of
+/// `max_model_len` tokens fits
+[[nodiscard]] KvCacheSize size_kv_cache(const EngineArgs& args,
+                                        const kv_cache::KvCacheLayout& layout,
+                                        int32_t max_model_len,
+                                        const CacheMemory& memory);
+
+}  // namespace reprise::api

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reprise/api/chat_prompt.h"
+#include "reprise/api/chat_template_source.h"
+#include "reprise/api/engine_args.h"
+#include "reprise/sampling/sampling_params.h"
+#include "reprise/structured_output/grammar_compiler.h"
+#include "reprise/tokenizer/tokenizer.h"
+#include "reprise/weights/generation_config.h"
+
+namespace reprise::api {
+
+/// The text side of a model: tokenizer, chat template, recommended sampling parameters and
+/// grammars. Constant after construction, so thread-safe.
+class ModelText {
+ public:
+  /// `end_token_ids`: the tokens that end an answer. \throws FileError,
+  /// InvalidArgument
+  ModelText(const EngineArgs& args,
+            weights::GenerationConfig recommended,
+            std::vector<int32_t> end_token_ids,
+            int32_t vocab_size);
+
+  [[nodiscard]] const tokenizer::Tokenizer& tokenizer() const noexcept { return *tokenizer_; }
+  /// The template that conversations are rendered with; empty when there is none.
+  [[nodiscard]] std::string_view chat_template() const noexcept;
+  /// \throws InvalidArgument when there is no template; as api::render_chat
+  [[nodiscard]] ChatPrompt render_chat(const Json& messages,
+                                       const ChatTemplateOptions& options) const;
+  /// The sampling parameters the model's authors recommend, else vLLM's defaults.
+  [[nodiscard]] sampling::SamplingParams default_sampling_params() const;
+  /// For RequestOptions::constraint. Its threads start when this is called first.
+  [[nodiscard]] structured_output::GrammarCompiler& grammar_compiler() const;
+
+ private:
+  std::string model_name_;                                 // for messages
+  std::shared_ptr<const tokenizer::Tokenizer> tokenizer_;  // shared with the grammar compiler
+  std::optional<SourcedChatTemplate> chat_template_;
+  weights::GenerationConfig recommended_;
+  std::vector<int32_t> end_token_ids_;
+  int32_t vocab_size_;
+  mutable std::once_flag grammar_compiler_made_;
+  mutable std::unique_ptr<structured_output::GrammarCompiler> grammar_compiler_;
+};
+
+/// The recommended sampling parameters that `args` select. \throws FileError, InvalidArgument
+[[nodiscard]] weights::GenerationConfig load_generation_config(const EngineArgs& args);
+
+}  // namespace reprise::api

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "reprise/api/engine_args.h"
+#include "reprise/attention/attention_backend.h"
+#include "reprise/config/resolution.h"
+#include "reprise/kernels/isa.h"
+#include "reprise/tensor/dtype.h"
+#include "reprise/weights/generation_config.h"
+#include "reprise/weights/model_config.h"
+
+namespace reprise::api {
+
+/// What EngineArgs mean for one model, decided before anything large is read.
+struct ResolvedOptions {
+  weights::ModelConfig config;
+  weights::GenerationConfig generation;
+  std::vector<int32_t> end_token_ids;  // the tokens that end an answer
+  DType dtype = DType::bf16;
+  kernels::Isa isa = kernels::Isa::scalar;
+  int32_t max_model_len = 0;
+  int32_t max_logprobs = 0;
+  const attention::BackendInfo* attention = nullptr;  // an entry of the list of backends
+  config::ResolutionInputs graph_inputs;
+  config::ResolvedConfig graphs;
+  std::vector<std::string> warnings;
+};
+
+/// Reads config.json and generation_config.json and checks every option that needs no device.
+/// \throws InvalidArgument, FileError
+[[nodiscard]] ResolvedOptions resolve_options(const EngineArgs& args);
+
+/// \throws InvalidArgument unless `value` is at least 1
+void require_positive(std::string_view flag, int64_t value);
+
+}  // namespace reprise::api

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reprise/compile/model/compilation_report.h"
+#include "reprise/config/resolved_config.h"
+#include "reprise/cudagraph/capture/capture_report.h"
+#include "reprise/runner/memory_report.h"
+
+namespace reprise::attention {
+struct BackendInfo;
+}
+
+namespace reprise::api {
+
+/// One stage of a start.
+struct StartupStage {
+  std::string name;
+  double seconds = 0;
+};
+
+/// What was decided and measured while an engine started. Times in seconds.
+struct StartupReport {
+  std::string device;
+  std::string device_reason;  // why a device that this build supports is not used; may be empty
+  std::string cpu_isa;
+  std::string dtype;
+  int64_t num_parameters = 0;
+  size_t weight_bytes = 0;
+  int64_t num_kv_blocks = 0;
+  int32_t kv_block_size = 0;
+  size_t kv_cache_bytes = 0;
+  int32_t max_model_len = 0;
+  int32_t max_logprobs = 0;  // the most that a request may ask for
+  double tokenizer_seconds = 0;
+  double weights_seconds = 0;
+  double compile_seconds = 0;  // tracing and compiling, or loading from the compile cache
+  double total_seconds = 0;
+  std::vector<StartupStage> stages;                   // in order; together almost total_seconds
+  const attention::BackendInfo* attention = nullptr;  // an entry of the list of backends
+  config::ResolvedConfig resolved;
+  compile::CompilationReport compilation;
+  cudagraph::CaptureReport capture;
+  size_t graph_bytes = 0;  // executables and their memory pool
+  /// On a GPU; nullopt where a profile did not decide the size of the cache.
+  std::optional<engine::MemoryProfile> memory_profile;
+  std::optional<engine::MemoryParts> memory;  // on a GPU, after the captures
+  std::vector<std::string> warnings;
+};
+
+/// Called while an engine starts; each function may be empty.
+struct StartupObserver {
+  std::function<void(const cudagraph::CaptureRecord&, size_t done, size_t total)> on_capture;
+  std::function<void(std::string_view name)> on_stage;  // when a stage begins
+  /// Bytes of weights as they are stored. Tied weights are never read, so `done` may end below
+  /// `total`.
+  std::function<void(uint64_t done, uint64_t total)> on_weights;
+};
+
+}  // namespace reprise::api

@@ -1,0 +1,132 @@
+#include "reprise/compile/model/pass_choice.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+
+namespace reprise::compile {
+namespace {
+
+// Every field that decides what the passes do.
+std::string to_text(const PassOptions& options) {
+  return fmt::format("{}",
+                     fmt::join({options.range.begin,
+                                options.range.end,
+                                int64_t{options.eliminate_noops},
+                                int64_t{options.fuse_norm_quant},
+                                int64_t{options.fuse_act_quant},
+                                int64_t{options.fuse_attn_quant},
+                                int64_t{options.fuse_allreduce_rms},
+                                int64_t{options.enable_sp},
+                                int64_t{options.fuse_gemm_comms},
+                                int64_t{options.fuse_rope_kvcache},
+                                int64_t{options.fuse_qk_norm_rope_kvcache},
+                                options.rope_kvcache_fusion_max_token_num,
+                                options.sp_min_token_num.value_or(-1),
+                                int64_t{options.fuse_add_rms_norm},
+                                int64_t{options.fuse_gemm_epilogues},
+                                int64_t{options.prefer_linear_add},
+                                options.norm_prologue_max_token_num,
+                                int64_t{options.group_rows}},
+                               ","));
+}
+
+}  // namespace
+
+std::vector<program::TokenRange> compile_ranges(const ModelCompilerOptions& options) {
+  if (!compiles_pieces(options)) return {program::TokenRange{}};
+  std::vector<program::TokenRange> ranges;
+  for (int32_t size : options.resolved.compile_sizes)
+    ranges.push_back({.begin = size, .end = size});
+  std::vector<int32_t> ends =
+      options.asked.compile_ranges_endpoints.value_or(std::vector<int32_t>{});
+  // Batches of few rows get their own program: their matrix products use the kernels for few rows.
+  ends.push_back(static_cast<int32_t>(options.norm_prologue_max_token_num));
+  std::sort(ends.begin(), ends.end());
+  int64_t begin = 1;
+  for (int32_t end : ends) {
+    if (end < begin) continue;  // the same endpoint twice
+    ranges.push_back({.begin = begin, .end = end});
+    begin = int64_t{end} + 1;
+  }
+  ranges.push_back({.begin = begin});
+  return ranges;
+}
+
+PassOptions choose_passes(const ModelCompilerOptions& options,
+                          const program::TokenRange& range,
+                          bool generates_code) {
+  const config::PassConfig& config = options.resolved.pass_config;
+  const bool has_patterns = compiles_pieces(options);
+  const auto on = [&](const std::optional<bool>& flag) {
+    return has_patterns && flag.value_or(false);
+  };
+  PassOptions passes;
+  passes.range = range;
+  passes.eliminate_noops = config.eliminate_noops;
+  passes.fuse_norm_quant = on(config.fuse_norm_quant);
+  passes.fuse_act_quant = on(config.fuse_act_quant);
+  passes.fuse_attn_quant = on(config.fuse_attn_quant);
+  passes.fuse_allreduce_rms = on(config.fuse_allreduce_rms);
+  passes.enable_sp = on(config.enable_sp);
+  passes.fuse_gemm_comms = on(config.fuse_gemm_comms);
+  passes.fuse_rope_kvcache = on(config.fuse_rope_kvcache);
+  passes.fuse_qk_norm_rope_kvcache = on(config.fuse_qk_norm_rope_kvcache);
+  passes.rope_kvcache_fusion_max_token_num = 0;  // the fusion pays at any size here
+  passes.sp_min_token_num = config.sp_min_token_num;
+  passes.fuse_add_rms_norm = has_patterns;
+  passes.fuse_gemm_epilogues = has_patterns;
+  passes.norm_prologue_max_token_num = has_patterns ? options.norm_prologue_max_token_num : 0;
+  // In batches of few rows a norm becomes part of the matrix product that follows it, so the sum of
+  // residual and product becomes part of the product before it instead of part of the norm.
+  passes.prefer_linear_add =
+      passes.norm_prologue_max_token_num > 0 && range.end <= passes.norm_prologue_max_token_num;
+  passes.group_rows = generates_code;
+  return passes;
+}
+
+std::string passes_text(const ModelCompilerOptions& options) {
+  std::string text;
+  for (const program::TokenRange& range : compile_ranges(options)) {
+    text += to_text(choose_passes(options, range, code_generator(options) != nullptr)) + ";";
+  }
+  return text;
+}
+
+bool partitions_after_passes(const ModelCompilerOptions& options) {
+  // Levels 1 and 2 compile the whole program; they are split only to tell captures where to break.
+  return !compiles_pieces(options) || options.asked.use_inductor_graph_partition.value_or(false);
+}
+
+program::SplittingOps splitting_ops(const ModelCompilerOptions& options) {
+  return program::parse_splitting_ops(compiles_pieces(options)
+                                          ? options.resolved.splitting_ops
+                                          : std::vector<std::string>{"attention"});
+}
+
+bool stays_as_traced(const ModelCompilerOptions& options) {
+  const bool is_stock =
+      options.resolved.compilation_mode == config::CompilationMode::STOCK_TORCH_COMPILE;
+  return is_stock && (!options.asked.use_inductor || options.asked.backend == "eager");
+}
+
+std::vector<std::string> switches_without_effect(const config::PassConfig& asked) {
+  std::vector<std::string> warnings;
+  const auto warn =
+      [&](const std::optional<bool>& flag, std::string_view name, std::string_view why) {
+        if (!flag.value_or(false)) return;
+        warnings.push_back(fmt::format("pass_config.{} has no effect: {}", name, why));
+      };
+  constexpr std::string_view kNoModel = "no model here has the ops that it fuses";
+  warn(asked.enable_qk_norm_rope_fusion,
+       "enable_qk_norm_rope_fusion",
+       "fuse_qk_norm_rope_kvcache, which is on, does that and more");
+  warn(asked.fuse_act_padding, "fuse_act_padding", kNoModel);
+  warn(asked.fuse_mla_dual_rms_norm, "fuse_mla_dual_rms_norm", kNoModel);
+  warn(asked.fuse_rope_kvcache_cat_mla, "fuse_rope_kvcache_cat_mla", kNoModel);
+  return warnings;
+}
+
+}  // namespace reprise::compile

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "reprise/config/compilation_config.h"
+#include "reprise/cudagraph/attention_support.h"
+#include "reprise/cudagraph/capture_sizes.h"
+#include "reprise/cudagraph/cudagraph_mode.h"
+
+namespace reprise::config {
+
+/// One applied rule. Its id is that of the behaviour reference: A = configuration, B = splitting,
+/// C = attention support, S = capture sizes.
+struct ResolutionReason {
+  std::string rule;
+  std::string text;
+  cudagraph::CudagraphMode before = cudagraph::CudagraphMode::NONE;
+  cudagraph::CudagraphMode after = cudagraph::CudagraphMode::NONE;
+
+  friend bool operator==(const ResolutionReason&, const ResolutionReason&) = default;
+};
+
+/// The result of resolve(): what will be captured and dispatched, and why.
+struct ResolvedConfig {
+  std::optional<cudagraph::CudagraphMode> requested;  // unset = the user left the choice to us
+  cudagraph::CudagraphMode mode = cudagraph::CudagraphMode::NONE;
+  /// The level asked for. The engine reports the level that runs.
+  CompilationMode compilation_mode = CompilationMode::NONE;
+  std::vector<std::string> splitting_ops;
+  bool piecewise_available = false;
+  cudagraph::CaptureSizes capture_sizes;
+  std::vector<int32_t> compile_sizes;
+  std::vector<std::string> custom_ops;
+  PassConfig pass_config;
+  int32_t num_of_warmups = 0;
+  int32_t uniform_decode_query_len = 1;
+  cudagraph::AttentionBackendSupport weakest_attention;
+  std::vector<ResolutionReason> reasons;
+  std::vector<std::string> warnings;
+};
+
+}  // namespace reprise::config

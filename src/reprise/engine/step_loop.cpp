@@ -1,0 +1,50 @@
+#include "reprise/engine/step_loop.h"
+
+#include <span>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "reprise/engine/engine_core.h"
+
+namespace reprise::engine {
+
+StepLoop::StepLoop(EngineCore& core, const tokenizer::Tokenizer& tokenizer)
+    : core_(&core), outputs_(tokenizer) {}
+
+void StepLoop::add_request(RequestId id,
+                           std::vector<int32_t> prompt_token_ids,
+                           const sampling::SamplingParams& params,
+                           RequestOptions options) {
+  outputs_.add_request(id, params);
+  try {
+    core_->add_request(id, std::move(prompt_token_ids), params, std::move(options));
+  } catch (...) {
+    outputs_.remove_request(id);
+    throw;
+  }
+}
+
+std::optional<OutputDelta> StepLoop::abort_request(RequestId id) {
+  const std::optional<RequestUpdate> update = core_->abort_request(id);
+  if (update) return outputs_.process(*update);
+  outputs_.remove_request(id);
+  return std::nullopt;
+}
+
+void StepLoop::step(const OnDelta& on_delta, const std::function<void()>& on_step) {
+  const std::span<const RequestUpdate> updates = core_->step();
+  if (on_step) on_step();
+  if (updates.empty()) return;
+  const PhaseTimer timer(core_->clock(), StepPhase::detokenise);
+  for (const RequestUpdate& update : updates) {
+    std::optional<OutputDelta> delta = outputs_.process(update);
+    if (!delta) continue;
+    if (delta->finished && !update.finished) {
+      core_->finish_request(delta->id, std::get<std::string>(delta->stop_reason));
+    }
+    on_delta(std::move(*delta));
+  }
+}
+
+}  // namespace reprise::engine

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+namespace reprise::program {
+
+/// Numbers of tokens of a batch, both ends included.
+struct TokenRange {
+  int64_t begin = 1;
+  int64_t end = std::numeric_limits<int64_t>::max();
+
+  [[nodiscard]] bool contains(int64_t num_tokens) const noexcept {
+    return begin <= num_tokens && num_tokens <= end;
+  }
+  [[nodiscard]] bool contains(const TokenRange& other) const noexcept {
+    return begin <= other.begin && other.end <= end;
+  }
+  friend bool operator==(const TokenRange&, const TokenRange&) = default;
+};
+
+}  // namespace reprise::program

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <cstdint>
+
+namespace reprise::engine {
+
+enum class SchedulingPolicy : uint8_t {
+  fcfs,      // first come, first served
+  priority,  // lower RequestOptions::priority first, then first come
+};
+
+}  // namespace reprise::engine
