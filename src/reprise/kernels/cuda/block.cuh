@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "reprise/kernels/element.h"
+#include "reprise/base/element.h"
 #include "reprise/kernels/rows.h"
 
 #if defined(__CUDACC__)
