@@ -1,13 +1,13 @@
 # Writes a header with the text of files, each as a constant string_view. Run as a script:
-#   cmake -DFOLDER=... -DOUT=... -DFILES="index.html;chat.js" -P EmbedFiles.cmake
+#   cmake -DNAMESPACE=reprise::server -DFOLDER=... -DOUT=... -DFILES="index.html;chat.js" -P EmbedFiles.cmake
 # index.html becomes kIndexHtml.
-set(text "#pragma once\n\n#include <string_view>\n\n/// Made by cmake/EmbedFiles.cmake.\nnamespace reprise::server {\n")
+set(text "#pragma once\n\n#include <string_view>\n\n/// Made by cmake/EmbedFiles.cmake.\nnamespace ${NAMESPACE} {\n")
 foreach(file ${FILES})
   file(READ ${FOLDER}/${file} content)
   if(content MATCHES "\\)embedded\"")
     message(FATAL_ERROR "${file} holds the end of the literal that is to hold it")
   endif()
-  string(REPLACE "." ";" words ${file})
+  string(REGEX REPLACE "[._]" ";" words ${file})
   set(name k)
   foreach(word ${words})
     string(SUBSTRING ${word} 0 1 first)
@@ -17,5 +17,5 @@ foreach(file ${FILES})
   endforeach()
   string(APPEND text "\ninline constexpr std::string_view ${name} = R\"embedded(${content})embedded\";\n")
 endforeach()
-string(APPEND text "\n}  // namespace reprise::server\n")
+string(APPEND text "\n}  // namespace ${NAMESPACE}\n")
 file(WRITE ${OUT} "${text}")

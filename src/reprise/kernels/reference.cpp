@@ -1,6 +1,6 @@
 #include "reprise/kernels/reference.h"
 
-#include "reprise/kernels/element.h"
+#include "reprise/base/element.h"
 
 namespace reprise::kernels {
 namespace {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "reprise/kernels/element.h"
+#include "reprise/base/element.h"
 
 namespace reprise::kernels::cuda {
 namespace {

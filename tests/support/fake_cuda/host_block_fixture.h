@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "reprise/kernels/element.h"
+#include "reprise/base/element.h"
 
 /// For tests: thread blocks on the CPU. Every thread is a fiber of its own that runs until it has
 /// to wait for others, so barriers, shuffles and tensor core products mean what they mean on a GPU,

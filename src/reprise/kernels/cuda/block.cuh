@@ -5,12 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "reprise/kernels/element.h"
+#include "reprise/base/element.h"
 #include "reprise/kernels/rows.h"
 
 #if defined(__CUDACC__)
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 #define REPRISE_DEVICE __device__ __forceinline__
 #define REPRISE_UNROLL _Pragma("unroll")
 #define REPRISE_UNROLL_BY_4 _Pragma("unroll 4")
@@ -25,19 +23,11 @@
 
 namespace reprise::kernels::cuda {
 
-inline constexpr int kWarpSize = 32;
+#include "reprise/kernels/cuda/block_words.inl"
 
 #if defined(__CUDACC__)
 
-REPRISE_DEVICE int thread_index() { return static_cast<int>(threadIdx.x); }
-REPRISE_DEVICE int num_threads() { return static_cast<int>(blockDim.x); }
-REPRISE_DEVICE uint32_t block_index() { return blockIdx.x; }
 REPRISE_DEVICE uint32_t grid_size() { return gridDim.x; }
-REPRISE_DEVICE void sync_block() { __syncthreads(); }
-REPRISE_DEVICE void sync_warp() { __syncwarp(); }
-REPRISE_DEVICE float shuffle_xor(float value, int mask) {
-  return __shfl_xor_sync(0xffffffffU, value, mask);
-}
 REPRISE_DEVICE uint64_t shuffle_xor(uint64_t value, int mask) {
   return __shfl_xor_sync(0xffffffffU, value, mask);
 }
@@ -59,14 +49,6 @@ REPRISE_DEVICE int same_again(int value) {
 /// Where in the shared memory; its alignment is that of `place`, up to 256.
 REPRISE_DEVICE uint32_t shared_address(const void* place) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(place));
-}
-/// Returns when everything ahead on the stream is done and visible. Before it a kernel may touch
-/// only what no kernel writes: weights. Every thread calls it, once, whether or not it has work, so
-/// that the kernel behind us waits for the ones ahead of us too.
-REPRISE_DEVICE void wait_for_earlier_kernels() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
 }
 /// Sixteen bytes on their way to shared memory, or zeros if they are not `there`, past the
 /// registers. They are the calling thread's to read when a wait says so.
@@ -98,9 +80,6 @@ REPRISE_DEVICE float fast_exponential_2(float x) {
   return result;
 }
 REPRISE_DEVICE float larger(float a, float b) { return fmaxf(a, b); }
-REPRISE_DEVICE float exponential(float x) { return expf(x); }
-REPRISE_DEVICE float square_root(float x) { return sqrtf(x); }
-REPRISE_DEVICE float multiply_add(float a, float b, float c) { return fmaf(a, b, c); }
 
 struct alignas(16) Words4 {
   uint32_t word[4];
@@ -120,17 +99,6 @@ REPRISE_DEVICE uint32_t permute_bytes(uint32_t a, uint32_t b, uint32_t selector)
 
 REPRISE_DEVICE float float_of(uint32_t bits) { return __uint_as_float(bits); }
 REPRISE_DEVICE uint32_t bits_of(float x) { return __float_as_uint(x); }
-REPRISE_DEVICE float as_float(float x) { return x; }
-REPRISE_DEVICE float as_float(BFloat16 x) {
-  return __uint_as_float(static_cast<uint32_t>(x.bits) << 16);
-}
-REPRISE_DEVICE float as_float(Float16 x) { return __half2float(__ushort_as_half(x.bits)); }
-REPRISE_DEVICE void put(float* out, float x) { *out = x; }
-REPRISE_DEVICE void put(BFloat16* out, float x) {
-  out->bits = __bfloat16_as_ushort(__float2bfloat16_rn(x));
-}
-REPRISE_DEVICE void put(Float16* out, float x) { out->bits = __half_as_ushort(__float2half_rn(x)); }
-
 /// Four matrices of 8 x 8 elements of 16 bits: each lane names a row of eight by its shared
 /// address, lanes 0 to 7 those of the first. A lane gets a pair of neighbours of each: columns 2
 /// (lane % 4) and behind it of row lane / 4; transposed, rows 2 (lane % 4) and below it of column
@@ -173,23 +141,6 @@ REPRISE_DEVICE void multiply_fragments(float (&c)[4],
 
 #endif
 
-REPRISE_DEVICE int lane_index() { return thread_index() % kWarpSize; }
-REPRISE_DEVICE int warp_index() { return thread_index() / kWarpSize; }
-REPRISE_DEVICE int num_warps() { return num_threads() / kWarpSize; }
-
-REPRISE_DEVICE float warp_sum(float value) {
-  for (int mask = 16; mask > 0; mask /= 2) value += shuffle_xor(value, mask);
-  return value;
-}
-
-/// What x becomes when it is stored.
-template <typename T>
-REPRISE_DEVICE float rounded(float x) {
-  T stored;
-  put(&stored, x);
-  return as_float(stored);
-}
-
 template <typename T>
 REPRISE_DEVICE uint32_t pack(float low, float high) {
 #if defined(__CUDACC__)
@@ -222,9 +173,6 @@ REPRISE_DEVICE float element_of(const Words4& words, int j) {
 REPRISE_DEVICE bool is_aligned(const void* address) {
   return reinterpret_cast<uintptr_t>(address) % 16 == 0;
 }
-
-/// Columns that a thread takes at a time: 16 bytes of a 16-bit type.
-inline constexpr int kColumns = 8;
 
 /// Up to kColumns elements; zeros behind `count`.
 template <typename T>
@@ -282,8 +230,6 @@ struct Team {
     return total;
   }
 };
-
-inline constexpr int64_t kWidestWarpRow = 1024;
 
 /// Calls act(row, team) for each row of the tile, by every thread of the row's team.
 template <typename Act>

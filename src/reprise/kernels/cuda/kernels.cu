@@ -10,14 +10,6 @@
 
 namespace reprise::kernels::cuda {
 
-// Launched with the attribute for it, the next kernel's blocks may be placed as soon as all of ours
-// run; they wait for our end where they need it. Without the attribute this says nothing.
-__device__ __forceinline__ void let_next_kernel_begin() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;");
-#endif
-}
-
 #define REPRISE_CUDA_DEFINE_LATE(name, Arguments, threads, shared, ...) \
   extern "C" __global__ void __launch_bounds__(threads)                 \
       reprise_##name(const __grid_constant__ Arguments arguments) {     \

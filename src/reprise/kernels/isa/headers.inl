@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "reprise/base/element.h"
 #include "reprise/device/kernel.h"
-#include "reprise/kernels/element.h"
 #include "reprise/kernels/kernel_arguments.inl"
 #include "reprise/kernels/kernel_table.h"
 #include "reprise/kernels/rows.h"

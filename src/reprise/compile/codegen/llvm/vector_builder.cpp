@@ -176,7 +176,7 @@ Value* VectorBuilder::shorten_nans(Value* vector) {
   return ir_.CreateSelect(ir_.CreateFCmpUNO(vector, vector), nan, vector);
 }
 
-// to_float(Float16) of kernels/element.h.
+// to_float(Float16) of base/element.h.
 Value* VectorBuilder::widen_half_in_integers(Value* bits) {
   Value* sign = ir_.CreateShl(ir_.CreateAnd(bits, ints(0x8000)), 16);
   Value* magnitude = ir_.CreateAnd(bits, ints(0x7fff));
@@ -191,7 +191,7 @@ Value* VectorBuilder::widen_half_in_integers(Value* bits) {
   return as_floats(ir_.CreateOr(sign, ir_.CreateSelect(is_finite, finite, special)));
 }
 
-// store_element(Float16*) of kernels/element.h.
+// store_element(Float16*) of base/element.h.
 Value* VectorBuilder::narrow_half_in_integers(Value* vector) {
   Value* bits = as_ints(vector);
   Value* sign = ir_.CreateAnd(ir_.CreateLShr(bits, 16), ints(0x8000));

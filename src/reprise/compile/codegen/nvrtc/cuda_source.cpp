@@ -279,7 +279,7 @@ std::optional<std::string> why_no_cuda_source(const program::Program& body) {
 }
 
 std::string cuda_source(std::span<const RowGroupSource> sources) {
-  std::string text(cuda_words());
+  std::string text = cuda_words();
   for (const RowGroupSource& source : sources) {
     text += BodyWriter(read_or_throw(*source.body), source.symbol).write();
   }

@@ -1,9 +1,13 @@
 #include "reprise/compile/codegen/nvrtc/cuda_words.h"
 
-namespace reprise::compile {
+#include "reprise/compile/codegen/block_words.h"
 
-std::string_view cuda_words() {
-  return R"words(
+namespace reprise::compile {
+namespace {
+
+// Before the words of a thread block, for NVRTC. The types are those of headers that NVRTC does not
+// have.
+constexpr std::string_view kBeforeWords = R"words(
 #if defined(__CUDACC_RTC__)
 typedef int int32_t;
 typedef unsigned uint32_t;
@@ -18,60 +22,14 @@ typedef long long int64_t;
     __shared__ __align__(16) char memory[shared_bytes];                              \
     act(arguments, memory);                                                          \
   }
-// As every kernel of this project: see kernels.cu.
-REPRISE_DEVICE void let_next_kernel_begin() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;");
-#endif
-}
-REPRISE_DEVICE void wait_for_earlier_kernels() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
 struct BFloat16 { uint16_t bits; };
 struct Float16 { uint16_t bits; };
-constexpr int kWarpSize = 32;
-constexpr int kColumns = 8;
-constexpr int64_t kWidestWarpRow = 1024;
-REPRISE_DEVICE int thread_index() { return threadIdx.x; }
-REPRISE_DEVICE int num_threads() { return blockDim.x; }
-REPRISE_DEVICE uint32_t block_index() { return blockIdx.x; }
-REPRISE_DEVICE void sync_block() { __syncthreads(); }
-REPRISE_DEVICE void sync_warp() { __syncwarp(); }
-REPRISE_DEVICE float shuffle_xor(float value, int mask) { return __shfl_xor_sync(0xffffffffU, value, mask); }
-REPRISE_DEVICE float exponential(float x) { return expf(x); }
-REPRISE_DEVICE float square_root(float x) { return sqrtf(x); }
-REPRISE_DEVICE float multiply_add(float a, float b, float c) { return fmaf(a, b, c); }
-REPRISE_DEVICE float as_float(float x) { return x; }
-REPRISE_DEVICE float as_float(BFloat16 x) { return __uint_as_float(static_cast<uint32_t>(x.bits) << 16); }
-REPRISE_DEVICE float as_float(Float16 x) {
-  float value;
-  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(x.bits));
-  return value;
-}
-REPRISE_DEVICE void put(float* out, float x) { *out = x; }
-REPRISE_DEVICE void put(BFloat16* out, float x) {
-  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(out->bits) : "f"(x));
-}
-REPRISE_DEVICE void put(Float16* out, float x) {
-  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(out->bits) : "f"(x));
-}
-REPRISE_DEVICE int lane_index() { return thread_index() % kWarpSize; }
-REPRISE_DEVICE int warp_index() { return thread_index() / kWarpSize; }
-REPRISE_DEVICE int num_warps() { return num_threads() / kWarpSize; }
+)words";
+
+// After them. The host's compiler, in tests, includes the headers instead.
+constexpr std::string_view kAfterWords = R"words(
 REPRISE_DEVICE int64_t min_of(int64_t a, int64_t b) { return a < b ? a : b; }
 REPRISE_DEVICE int64_t max_of(int64_t a, int64_t b) { return a > b ? a : b; }
-REPRISE_DEVICE float warp_sum(float value) {
-  for (int mask = 16; mask > 0; mask /= 2) value += shuffle_xor(value, mask);
-  return value;
-}
-template <typename T>
-REPRISE_DEVICE float rounded(float x) {
-  T stored;
-  put(&stored, x);
-  return as_float(stored);
-}
 struct RowGroupOperand {
   void* data;
   int64_t rows;
@@ -191,6 +149,14 @@ REPRISE_DEVICE int64_t index_of(const RowGroupOperand& indices, int64_t row) {
   return static_cast<const int32_t*>(indices.data)[row];
 }
 )words";
+
+}  // namespace
+
+std::string cuda_words() {
+  std::string words(kBeforeWords);
+  words += kBlockWordsInl;
+  words += kAfterWords;
+  return words;
 }
 
 }  // namespace reprise::compile

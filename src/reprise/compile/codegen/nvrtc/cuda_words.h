@@ -1,12 +1,12 @@
 #pragma once
 
-#include <string_view>
+#include <string>
 
 namespace reprise::compile {
 
-/// What every generated CUDA translation unit begins with: the words of kernels/cuda/block.cuh that
-/// generated code uses, without a header, since NVRTC has none; for the host's compiler that header
-/// itself. And what all row groups share: teams, sums, norms, the loop over a block's rows.
-[[nodiscard]] std::string_view cuda_words();
+/// The beginning of every generated CUDA translation unit: the text of kernels/cuda/block_words.inl, and the
+/// code that all row groups share (teams, sums, norms, the loop over a block's rows). NVRTC gets no
+/// headers; the host's compiler, in tests, includes block.cuh instead of the text.
+[[nodiscard]] std::string cuda_words();
 
 }  // namespace reprise::compile

@@ -1,10 +1,10 @@
-#include "reprise/kernels/element.h"
+#include "reprise/base/element.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-namespace reprise::kernels {
+namespace reprise {
 namespace {
 
 // Checks the float halfway between each two neighbours of a 16-bit format, and those next to it.
@@ -103,4 +103,4 @@ TEST(Element, keeps_infinities_and_nans) {
 }
 
 }  // namespace
-}  // namespace reprise::kernels
+}  // namespace reprise

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-namespace reprise::kernels {
+namespace reprise {
 
 /// Storage of one bfloat16 or float16 element. All arithmetic is in float32.
 struct BFloat16 {
@@ -21,15 +21,15 @@ struct Float8E4M3 {
 // for every instruction set: the linker could take the AVX-512 body of a shared inline function for
 // the baseline.
 
-static inline float bits_to_float(uint32_t bits) { return __builtin_bit_cast(float, bits); }
-static inline uint32_t float_to_bits(float value) { return __builtin_bit_cast(uint32_t, value); }
+static constexpr float bits_to_float(uint32_t bits) { return __builtin_bit_cast(float, bits); }
+static constexpr uint32_t float_to_bits(float value) { return __builtin_bit_cast(uint32_t, value); }
 
-static inline float to_float(float value) { return value; }
-static inline float to_float(int8_t value) { return static_cast<float>(value); }
-static inline float to_float(BFloat16 value) {
+static constexpr float to_float(float value) { return value; }
+static constexpr float to_float(int8_t value) { return static_cast<float>(value); }
+static constexpr float to_float(BFloat16 value) {
   return bits_to_float(static_cast<uint32_t>(value.bits) << 16);
 }
-static inline float to_float(Float16 value) {
+static constexpr float to_float(Float16 value) {
   const uint32_t sign = static_cast<uint32_t>(value.bits & 0x8000U) << 16;
   const uint32_t magnitude = value.bits & 0x7fffU;
   const uint32_t normal = (magnitude << 13) + ((127U - 15U) << 23);
@@ -40,7 +40,7 @@ static inline float to_float(Float16 value) {
   return bits_to_float(sign | (magnitude >= 0x7c00U ? special : finite));
 }
 
-static inline float to_float(Float8E4M3 value) {
+static constexpr float to_float(Float8E4M3 value) {
   const uint32_t sign = static_cast<uint32_t>(value.bits & 0x80U) << 24;
   const uint32_t magnitude = value.bits & 0x7fU;
   const uint32_t normal = (magnitude << 20) + ((127U - 7U) << 23);
@@ -50,15 +50,15 @@ static inline float to_float(Float8E4M3 value) {
   return bits_to_float(sign | (magnitude == 0x7fU ? 0x7fc00000U : finite));
 }
 
-static inline void store_element(float* out, float value) { *out = value; }
-static inline void store_element(BFloat16* out, float value) {
+static constexpr void store_element(float* out, float value) { *out = value; }
+static constexpr void store_element(BFloat16* out, float value) {
   const uint32_t bits = float_to_bits(value);
   const uint32_t rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
   // The quiet bit keeps a NaN whose payload lies in the dropped half from becoming an infinity.
   const uint32_t nan = (bits >> 16) | 0x0040U;
   out->bits = static_cast<uint16_t>((bits & 0x7fffffffU) > 0x7f800000U ? nan : rounded);
 }
-static inline void store_element(Float16* out, float value) {
+static constexpr void store_element(Float16* out, float value) {
   const uint32_t bits = float_to_bits(value);
   const uint32_t sign = (bits >> 16) & 0x8000U;
   const uint32_t magnitude = bits & 0x7fffffffU;
@@ -74,13 +74,13 @@ static inline void store_element(Float16* out, float value) {
 
 // Conversions to eight bits saturate: a value beyond the largest one becomes the largest. A NaN
 // becomes 0 in int8, which has no NaN.
-static inline void store_element(int8_t* out, float value) {
+static constexpr void store_element(int8_t* out, float value) {
   const float bounded = value < -128.0F ? -128.0F : (value > 127.0F ? 127.0F : value);
   // One ulp of 1.5 * 2^23 is 1: the float addition does the rounding.
   const uint32_t rounded = float_to_bits(bounded + 0x1.8p23F);
   *out = static_cast<int8_t>(value == value ? rounded : 0U);
 }
-static inline void store_element(Float8E4M3* out, float value) {
+static constexpr void store_element(Float8E4M3* out, float value) {
   const uint32_t bits = float_to_bits(value);
   const uint32_t sign = (bits >> 24) & 0x80U;
   const uint32_t magnitude = bits & 0x7fffffffU;
@@ -94,4 +94,4 @@ static inline void store_element(Float8E4M3* out, float value) {
   out->bits = static_cast<uint8_t>(sign | (magnitude > 0x7f800000U ? 0x7fU : bounded));
 }
 
-}  // namespace reprise::kernels
+}  // namespace reprise
