@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "reprise/base/error.h"
+#include "reprise/base/text/utf8.h"
 #include "reprise/chat_template/chat_template.h"
 #include "reprise/tokenizer/tokenizer.h"
-#include "reprise/tokenizer/utf8.h"
 
 namespace reprise::api {
 namespace {

@@ -42,7 +42,7 @@ CacheKey model_cache_key(const ModelCompilerOptions& options) {
       .add("dtype", dtype_name(options.dtype))
       .add("max_model_len", fmt::to_string(options.max_model_len))
       .add("block_size", fmt::to_string(options.block_size))
-      .add("level", cudagraph::to_string(options.resolved.compilation_mode))
+      .add("level", config::to_string(options.resolved.compilation_mode))
       .add("splitting_ops", fmt::format("{}", fmt::join(options.resolved.splitting_ops, ",")))
       .add("partition_after_passes", fmt::to_string(partitions_after_passes(options)))
       .add("passes", passes_text(options))
