@@ -8,6 +8,7 @@
 #include "reprise/api/compiled_model.h"
 #include "reprise/api/engine_device.h"
 #include "reprise/api/engine_memory.h"
+#include "reprise/api/hub_cache.h"
 #include "reprise/api/loaded_engine.h"
 #include "reprise/api/memory_size.h"
 #include "reprise/api/model_text.h"
@@ -42,6 +43,7 @@ size_t bytes_used_elsewhere(const device::MemoryInfo& memory) {
 EngineLoader::EngineLoader(const EngineArgs& args, const StartupObserver& observer)
     : observer_(observer), engine_(std::make_unique<LoadedEngine>()) {
   engine_->args = args;
+  engine_->args.model = find_model_folder(args.model, hub_cache_folder());
 }
 
 EngineLoader::~EngineLoader() = default;
