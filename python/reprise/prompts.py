@@ -24,6 +24,12 @@ def text_and_token_ids(engine: _core.Engine, prompt: Prompt) -> tuple[str | None
         return prompt, engine.encode(prompt)
     if isinstance(prompt, dict):
         fields: dict[str, Any] = dict(prompt)
+        unknown = sorted(k for k, v in fields.items() if v is not None and k not in ("prompt", "prompt_token_ids"))
+        if unknown:
+            raise ValueError(
+                f"a prompt has no key '{unknown[0]}' here: models read text only; "
+                "known keys are 'prompt' and 'prompt_token_ids'"
+            )
         if isinstance(fields.get("prompt_token_ids"), (list, tuple)):
             return fields.get("prompt"), list(fields["prompt_token_ids"])
         if isinstance(fields.get("prompt"), str):

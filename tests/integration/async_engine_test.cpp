@@ -19,6 +19,7 @@
 #include "reprise/tokenizer/tokenizer.h"
 #include "tests/integration/tiny_engine.h"
 #include "tests/support/fake_device/fake_device.h"
+#include "tests/support/source_dir.h"
 
 // Requests from many threads through the bundled model. What is expected of a request is always
 // what LLM::generate, or a core of its own, says for the same prompt alone.

@@ -12,6 +12,7 @@
 #include "reprise/api/llm.h"
 #include "reprise/compile/model/model_cache_key.h"
 #include "reprise/device/cpu/cpu_features.h"
+#include "tests/support/source_dir.h"
 
 // Engines that start with, without and in spite of a compile cache. What they say must never depend
 // on it; that the store itself survives crashes and races is for src/reprise/compile/cache.

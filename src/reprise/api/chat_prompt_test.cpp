@@ -7,6 +7,7 @@
 #include "reprise/base/error.h"
 #include "reprise/chat_template/chat_template.h"
 #include "reprise/tokenizer/tokenizer.h"
+#include "tests/support/source_dir.h"
 
 namespace reprise::api {
 namespace {
