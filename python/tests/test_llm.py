@@ -90,6 +90,8 @@ def test_what_cannot_run_is_refused_by_name(llm, model_path):
         SamplingParams(n=0)
     with pytest.raises(ValueError, match="prompt"):
         llm.generate([[]], GREEDY, use_tqdm=False)
+    with pytest.raises(ValueError, match="no key 'multi_modal_data'"):
+        llm.generate([{"prompt": "a", "multi_modal_data": {"image": b""}}], GREEDY, use_tqdm=False)
     with pytest.raises(TypeError, match="got float"):
         llm.generate([1.5], GREEDY, use_tqdm=False)
     with pytest.raises(TypeError, match="did you mean 'max_num_seqs'"):
