@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "reprise/api/llm.h"
 #include "reprise/attention/attention_backend.h"
 #include "reprise/base/error.h"
 
