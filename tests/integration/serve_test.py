@@ -170,7 +170,7 @@ class Routes(unittest.TestCase):
                 for alternative in member.get("anyOf", []):
                     described |= set(alternative.get("properties", {}))
         described |= set(schemas["Message"]["properties"]["content"]["oneOf"][1]["items"]["properties"])
-        folder = os.path.join(os.path.dirname(__file__), "../../src/reprise/server")
+        folder = os.path.join(os.path.dirname(__file__), "../../src/reprise/server/openai")
         read = set()
         for name in ("generation_request", "sampling_fields", "chat_template_fields", "chat_messages",
                      "tokenize_request", "structured_fields", "tool_fields"):

@@ -46,8 +46,14 @@ std::string_view nearest_name(std::string_view name, std::span<const std::string
       best_distance = distance;
     }
   }
-  // With more than one mistake in four characters it is probably another word.
-  const size_t tolerance = std::max<size_t>(1, std::min(name.size(), best.size()) / 4);
+  // One mistake per three characters still reads as the same word, if both begin alike; otherwise
+  // one per four.
+  constexpr size_t kBeginning = 3;
+  const bool begins_alike =
+      edit_distance(name.substr(0, kBeginning), best.substr(0, kBeginning)) == 0;
+  const size_t tolerance = std::max<size_t>(1,
+                                            begins_alike ? std::max(name.size(), best.size()) / 3
+                                                         : std::min(name.size(), best.size()) / 4);
   return best_distance <= tolerance ? best : std::string_view{};
 }
 

@@ -17,6 +17,7 @@
 #include "reprise/runner/forward.h"
 #include "reprise/runner/input_batch.h"
 #include "reprise/runner/ranged_forward.h"
+#include "reprise/runner/step_result.h"
 #include "reprise/runner/step_times.h"
 
 namespace reprise::engine {
@@ -30,15 +31,6 @@ struct ModelRunnerOptions {
   attention::SplitPlanOptions split_plan;
   int num_warmups = 0;       // eager runs before each capture
   bool copy_inputs = false;  // cudagraph_copy_inputs
-};
-
-/// What one step produced. Valid until the next step.
-struct StepResult {
-  cudagraph::Decision decision;
-  /// What was dispatched first, if its graph could not be replayed.
-  std::optional<cudagraph::Decision> retired;
-  Tensor logits;           // float32[>= num_logits, vocab_size]
-  int32_t num_logits = 0;  // rows that were asked for, in batch order
 };
 
 /// A graph that could not be replayed: it was retired and its step ran eagerly.

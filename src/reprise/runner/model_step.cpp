@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "reprise/base/error.h"
+#include "reprise/runner/model_runner.h"
 #include "reprise/structured_output/token_constraint.h"
 
 namespace reprise::engine {

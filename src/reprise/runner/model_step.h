@@ -9,12 +9,14 @@
 #include "reprise/cudagraph/cudagraph_dispatcher.h"
 #include "reprise/runner/device_sampling.h"
 #include "reprise/runner/input_batch.h"
-#include "reprise/runner/model_runner.h"
+#include "reprise/runner/step_result.h"
 #include "reprise/runner/step_times.h"
 #include "reprise/sampling/sampler.h"
 #include "reprise/scheduler/scheduler.h"
 
 namespace reprise::engine {
+
+class ModelRunner;
 
 /// What one request wants of a step's logits. Borrows from the request, but reads nothing there
 /// that changes while the step is under way.

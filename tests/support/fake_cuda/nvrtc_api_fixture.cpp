@@ -118,6 +118,9 @@ std::string compile_on_host(const std::string& source) {
                                 "-fPIC",
                                 "-shared",
                                 "-I" + source_dir() + "/src",
+                                "-I" + source_dir(),
+                                "-DREPRISE_HOST_BLOCK_HEADER=\"tests/support/fake_cuda/"
+                                "host_block_fixture.h\"",
                                 file.string(),
                                 "-o",
                                 object.string()});

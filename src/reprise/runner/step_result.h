@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "reprise/cudagraph/cudagraph_dispatcher.h"
+#include "reprise/tensor/tensor.h"
+
+namespace reprise::engine {
+
+/// The logits of one step and the decision it ran under. Valid until the next step.
+struct StepResult {
+  cudagraph::Decision decision;
+  /// The first decision of the step, if its graph could not be replayed.
+  std::optional<cudagraph::Decision> retired;
+  Tensor logits;           // float32[>= num_logits, vocab_size]
+  int32_t num_logits = 0;  // rows that the batch asked for, in batch order
+};
+
+}  // namespace reprise::engine
