@@ -18,8 +18,8 @@ constexpr std::string_view kUnified = "one routine for every batch";
 constexpr std::string_view kSeparate = "separate routines for uniform and other batches";
 constexpr std::string_view kPlanned = "work planned before each step, long contexts in parts";
 
-// Support as the sources' table has it. FLASH_ATTN 2 could do more and is kept from it on purpose:
-// in mode FULL its decode batches would replay graphs of the other routine.
+// The support levels are those of vLLM's backends. FLASH_ATTN 2 could support more, but its level
+// is limited on purpose: in mode FULL its decode batches would replay graphs of the other routine.
 constexpr std::array kBackends = {
     BackendInfo{"UNIFIED", 0, kUnified, AttentionCGSupport::ALWAYS, create_unified_backend},
     BackendInfo{"FLASH_ATTN", 3, kUnified, AttentionCGSupport::ALWAYS, create_unified_backend},
@@ -33,7 +33,7 @@ constexpr std::array kBackends = {
                 create_planned_backend},
 };
 
-// vLLM's names without a role of their own here.
+// Names that vLLM accepts and that mean the unified backend here.
 constexpr std::array<std::string_view, 4> kSameAsUnified = {
     "auto", "CPU_ATTN", "TORCH_SDPA", "XFORMERS"};
 
@@ -46,7 +46,7 @@ const BackendInfo& find_attention_backend(std::string_view name, int flash_attn_
     throw InvalidArgument(
         fmt::format("--flash-attn-version: {} is neither 2 nor 3", flash_attn_version));
   }
-  // vLLM's flag chooses between versions of FLASH_ATTN, which is also what auto stands for.
+  // vLLM's flag chooses between versions of FLASH_ATTN, so with the flag "auto" means FLASH_ATTN.
   if (name == "auto" && flash_attn_version != 0) name = "FLASH_ATTN";
   if (std::ranges::find(kSameAsUnified, name) != kSameAsUnified.end()) return kBackends.front();
   std::vector<std::string_view> known(kSameAsUnified.begin(), kSameAsUnified.end());

@@ -11,16 +11,16 @@ Tensor AttentionLayer::operator()(cudagraph::ForwardContext& context,
                                   const Tensor& q,
                                   const Tensor& k,
                                   const Tensor& v) const {
-  // Allocated here, inside the piece: what runs at the split point may only write to memory that
-  // the piece after it was recorded to read.
+  // Allocated here, inside the piece: the work at the split point may only write to memory that the
+  // next piece was recorded to read.
   Tensor out = ops::empty_like(q);
   if (context.attention == nullptr || cache_ == nullptr) return out;
 
   const Tensor& keys = cache_->keys(layer_index_);
   const Tensor& values = cache_->values(layer_index_);
   ops::kv_write(k, v, keys, values, context.attention->slot_mapping);
-  // Remembered by a breakable capture: holds addresses, not ownership, and asks each step's context
-  // for that step's metadata.
+  // A breakable capture stores this call. It holds addresses without ownership, and takes each
+  // step's metadata from the context of that step.
   cudagraph::split_point(
       context,
       [this, q = q.without_ownership(), keys, values, out = out.without_ownership()](

@@ -17,20 +17,20 @@ struct AttentionShape {
   int64_t sliding_window = 0;  // 0 = none
 };
 
-/// Attention of one layer as a model calls it: writes this step's keys and values to the cache,
-/// then attends, by the routine that the step's executor was told (see AttentionBackend). The write
-/// stays in the captured piece; attention itself is the split point.
+/// Attention of one layer, as a model calls it: writes this step's keys and values to the cache,
+/// then computes attention with the routine that the step's executor was given (see
+/// AttentionBackend). The write stays in the captured piece; attention itself is the split point.
 class AttentionLayer {
  public:
   /// \pre bind_cache before the first call.
   AttentionLayer(const AttentionShape& shape, int64_t layer_index)
       : shape_(shape), layer_index_(layer_index) {}
 
-  /// The cache exists only after its size is known; `cache` must outlive the layer.
+  /// Binds the cache, which exists only after its size is known; `cache` must outlive the layer.
   void bind_cache(const kv_cache::KvCacheTensors* cache) noexcept { cache_ = cache; }
 
-  /// Without a cache or metadata (a profile run) nothing is attended and the result is undefined
-  /// memory: only the work around attention is being measured.
+  /// Without a cache or metadata (a profile run) attention is not computed and the result is
+  /// undefined memory: such a run measures only the work around attention.
   [[nodiscard]] Tensor operator()(cudagraph::ForwardContext& context,
                                   const Tensor& q,         // [num_tokens, num_heads, head_dim]
                                   const Tensor& k,         // [num_tokens, num_kv_heads, head_dim]

@@ -7,8 +7,8 @@
 
 namespace reprise::attention {
 
-/// What attention needs to know of one step's batch. The tensors are views of persistent buffers;
-/// their sizes are the padded ones in a FULL step and the real ones otherwise.
+/// The facts about one step's batch that attention needs. The tensors are views of persistent
+/// buffers; their sizes are the padded ones in a FULL step and the real ones otherwise.
 struct AttentionMetadata {
   Tensor query_start_loc;  // int32[num_reqs + 1]; padding repeats the last real value
   Tensor seq_lens;         // int32[num_reqs]; padding is 0

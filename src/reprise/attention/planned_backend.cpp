@@ -9,7 +9,7 @@
 namespace reprise::attention {
 namespace {
 
-/// A plan on the host and the buffer that kernels read it from.
+/// A plan on the host, and the device buffer from which kernels read it.
 class PlanBuffer {
  public:
   PlanBuffer(int32_t max_num_reqs, const BackendResources& resources)
@@ -53,7 +53,7 @@ class PlannedBackend final : public AttentionBackend {
                         device::Stream& stream) override {
     PlanBuffer& buffer = descriptor.num_reqs ? captured_buffer(descriptor) : uncaptured_;
     buffer.write(metadata, resources_, stream);
-    // A graph's routine depends on its key alone.
+    // The routine of a graph depends only on its key.
     const bool is_decode =
         descriptor.num_reqs ||
         static_cast<size_t>(metadata.host_query_start_loc.back()) == metadata.host_seq_lens.size();
@@ -68,7 +68,7 @@ class PlannedBackend final : public AttentionBackend {
     return most_parts(resources.split, resources.num_kv_heads) * resources.max_partial_size;
   }
 
-  /// Made when a batch size is first captured.
+  /// Returns the buffer of a captured batch size, and makes it at the first capture of that size.
   PlanBuffer& captured_buffer(const cudagraph::BatchDescriptor& descriptor) {
     const int32_t num_reqs = *descriptor.num_reqs;
     if (!descriptor.uniform || descriptor.num_tokens != num_reqs) {

@@ -3,7 +3,8 @@
 namespace reprise::attention {
 namespace {
 
-// More tokens per request than this are prompts, which the routine for any batch cuts up better.
+// Requests with more tokens than this are prompts; the routine for any batch divides prompts
+// better.
 constexpr int32_t kLongestUniformQuery = 16;
 
 AttentionRoutine routine_of(int32_t uniform_query_len) {
@@ -26,8 +27,8 @@ class SeparateBackend final : public AttentionBackend {
   AttentionRoutine plan(const AttentionMetadata& metadata,
                         const cudagraph::BatchDescriptor& descriptor,
                         device::Stream&) override {
-    // What a graph stands for decides, never the batch that happens to be there: a graph for mixed
-    // batches is captured and replayed with uniform ones, too.
+    // The descriptor of a graph decides, never the batch of this step: a graph for mixed batches is
+    // also captured and replayed with uniform batches.
     if (descriptor.num_reqs) {
       return descriptor.uniform ? routine_of(descriptor.num_tokens / *descriptor.num_reqs)
                                 : AttentionRoutine{};

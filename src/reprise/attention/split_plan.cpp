@@ -39,8 +39,9 @@ int32_t num_items(const Lengths& lengths, int32_t positions, int32_t tokens_per_
   return items;
 }
 
-/// The fewest positions per part with which the batch has no more items than are wanted; as many as
-/// the longest context, which cuts nothing, if it has enough without parts.
+/// Returns the positions per part: the smallest multiple of least_positions with which the batch
+/// has at most `wanted` items. If the batch has enough items without parts, the result covers the
+/// longest context, so no context is cut.
 int32_t choose_positions(const Lengths& lengths, int32_t wanted, const SplitPlanOptions& options) {
   int32_t longest = 1;
   for (size_t r = 0; r < lengths.num_reqs(); ++r) {

@@ -17,7 +17,7 @@
 namespace reprise::config {
 namespace {
 
-// Capture sizes index dense tables: a million tokens is beyond every scheduler budget.
+// The bound on capture sizes, which index dense tables: it is above every scheduler budget.
 constexpr int32_t kLargestSize = 1 << 20;
 
 template <class Enum>
@@ -26,7 +26,7 @@ struct EnumName {
   Enum value;
 };
 
-// The first name of a value is the one that is printed.
+// A value may have several names; the first one is printed.
 constexpr std::array<EnumName<CompilationMode>, 8> kCompilationModes = {{
     {"NONE", CompilationMode::NONE},
     {"STOCK_TORCH_COMPILE", CompilationMode::STOCK_TORCH_COMPILE},
@@ -226,7 +226,7 @@ std::string shown(const Json& value) {
   throw InvalidArgument(fmt::format("{}: expected {}, got {}", field, expected, shown(got)));
 }
 
-// Declared first: the readers of structs and lists call each other.
+// Declared first, because the readers of structs and lists call each other.
 template <class Value>
 void read(std::string_view field, const Json& value, std::optional<Value>& out);
 template <class Element>
@@ -374,7 +374,7 @@ Json written(const Config& config) {
   return object;
 }
 
-// Known to vLLM and accepted, but nothing in this engine reads them.
+// Warns about fields that are known to vLLM and accepted here, but have no effect in this engine.
 void warn_about_fields_without_effect(const CompilationConfig& config,
                                       std::vector<std::string>& warnings) {
   const CompilationConfig defaults;
@@ -571,7 +571,8 @@ void validate(const CompilationConfig& config) {
                     config.compile_cache_save_format));
   }
   constexpr std::array<std::string_view, 3> kBackends = {"", "eager", "inductor"};
-  // vLLM takes other names at levels 1 and 2, as torch has more backends; here nobody would answer.
+  // At levels 1 and 2 vLLM accepts other names, because torch has more backends. This engine does
+  // not.
   if (config.mode != CompilationMode::NONE &&
       std::find(kBackends.begin(), kBackends.end(), config.backend) == kBackends.end()) {
     throw InvalidArgument(

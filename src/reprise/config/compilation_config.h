@@ -23,7 +23,7 @@ enum class CompilationMode : uint8_t {
 
 enum class DynamicShapesType : uint8_t { backed, unbacked, backed_size_oblivious };
 
-/// -O0 .. -O3: fills whatever the user left unset.
+/// -O0 .. -O3: the level sets the fields that the user left unset.
 enum class OptimizationLevel : uint8_t { O0 = 0, O1 = 1, O2 = 2, O3 = 3 };
 
 [[nodiscard]] std::string_view to_string(CompilationMode mode) noexcept;
@@ -43,7 +43,7 @@ struct DynamicShapesConfig {
   friend bool operator==(const DynamicShapesConfig&, const DynamicShapesConfig&) = default;
 };
 
-/// Fusion passes. Unset flags are filled by the optimisation level.
+/// Fusion passes. The optimisation level sets the flags that are unset.
 struct PassConfig {
   std::optional<bool> fuse_norm_quant;
   std::optional<bool> fuse_act_quant;
@@ -73,8 +73,9 @@ struct CompileSizes {
   friend bool operator==(const CompileSizes&, const CompileSizes&) = default;
 };
 
-/// The `--compilation-config` object: what the user asked for, nothing resolved yet. Field names
-/// and defaults are vLLM's; `capture_size_rule` is ours; `cuda_graph_sizes` is ATOM's.
+/// The `--compilation-config` object: the settings of the user before any resolution. Field names
+/// and defaults are vLLM's, except `capture_size_rule`, which is ours, and `cuda_graph_sizes`,
+/// which is ATOM's.
 struct CompilationConfig : cudagraph::CaptureSizeRequest {
   std::optional<CompilationMode> mode;
   std::optional<cudagraph::CudagraphMode> cudagraph_mode;
@@ -108,7 +109,7 @@ struct CompilationConfig : cudagraph::CaptureSizeRequest {
 
 struct ParsedCompilationConfig {
   CompilationConfig config;
-  std::vector<std::string> warnings;  // old spellings, each with the new one; fields without effect
+  std::vector<std::string> warnings;  // about deprecated spellings and fields without effect
 };
 
 /// Reads an object, an integer (the compile level), or text that holds either as JSON. Accepts the
@@ -123,13 +124,14 @@ struct ParsedCompilationConfig {
 /// A later assignment wins. \throws InvalidArgument
 void assign_compilation_field(Json& document, std::string_view assignment);
 
-/// Lays `overrides` over `document`, objects merged member by member.
+/// Merges `overrides` into `document`; objects are merged member by member, other values replaced.
 void merge_compilation_json(Json& document, const Json& overrides);
 
-/// Every field, unset ones as null; parse_compilation_config reads it back unchanged.
+/// Writes every field, unset ones as null; parse_compilation_config reads the result back
+/// unchanged.
 [[nodiscard]] Json to_json(const CompilationConfig& config);
 
-/// Checks that need no other configuration: list syntax, ranges, custom_ops conflicts.
+/// Makes the checks that need no other configuration: list syntax, ranges, custom_ops conflicts.
 /// \throws InvalidArgument
 void validate(const CompilationConfig& config);
 

@@ -11,7 +11,7 @@
 #include "reprise/config/custom_ops.h"
 #include "reprise/config/splitting_ops.h"
 
-// Rows of group CFG that live elsewhere or nowhere:
+// Rows of group CFG that another test covers, or that do not apply here:
 //   CFG-01, -02, -04, -06, -11, -26 .. -31   resolution_test
 //   CFG-18            asserts of a compiler this engine does not use
 //   CFG-22, -23       no Proton profiler here
@@ -230,7 +230,7 @@ TEST(SplittingOps, match_with_and_without_overload) {
   std::vector<std::string> all(attention_ops().begin(), attention_ops().end());
   EXPECT_TRUE(contains_attention(all));
   all.pop_back();
-  EXPECT_FALSE(contains_attention(all));  // all of them, or attention is inside some piece
+  EXPECT_FALSE(contains_attention(all));  // attention is split off only when all of them are listed
   EXPECT_FALSE(contains_attention({}));
 }
 

@@ -1,5 +1,5 @@
-// Every state of small configurations, eleven million: modes x rules x support x speculation x
-// LoRA x cascade x allowed modes x requests x tokens. What must hold for all of them holds for all.
+// Checks the dispatch invariants in all eleven million states of small configurations: modes x
+// rules x support x speculation x LoRA x cascade x allowed modes x requests x tokens.
 
 #include <gtest/gtest.h>
 
@@ -14,12 +14,13 @@
 #include "reprise/base/error.h"
 #include "reprise/config/resolution.h"
 
-// Counts allocations of this binary, to hold the step path to none.
+// Counts allocations of this binary, to check that the step path has none.
 namespace {
 thread_local int64_t num_allocations = 0;
 }  // namespace
 
-// Not inlined: GCC 12 would otherwise see malloc behind one side and report a mismatch.
+// Not inlined: otherwise GCC 12 sees malloc behind only one of the operators and reports a
+// mismatch.
 [[gnu::noinline]] void* operator new(size_t bytes) {
   ++num_allocations;
   if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
@@ -53,21 +54,21 @@ bool build(World& world) {
     world.other_rank.initialize_cudagraph_keys(
         dispatcher_options(world.inputs, resolve(world.inputs)));
   } catch (const InvalidArgument&) {
-    return false;  // refused loudly: nothing to dispatch
+    return false;  // the configuration is refused, so there is nothing to dispatch
   }
   world.dispatcher.mark_all_captured();
   world.other_rank.mark_all_captured();
   return true;
 }
 
-// What the weakest backend allows inside a FULL graph.
+// Whether the weakest backend allows this key as a FULL graph.
 bool support_allows(Support support, const cudagraph::BatchDescriptor& key, int32_t q) {
   if (!key.uniform) return support == Support::ALWAYS;
   return q == 1 ? support >= Support::UNIFORM_SINGLE_TOKEN_DECODE
                 : support >= Support::UNIFORM_BATCH;
 }
 
-// A smaller key of the same class and LoRA case that would also hold the batch.
+// Whether a smaller key of the same class and LoRA case would also hold the batch.
 bool tighter_key_exists(const World& world,
                         const cudagraph::BatchFacts& batch,
                         const cudagraph::Decision& decision) {
@@ -119,7 +120,8 @@ void check(const World& world, const cudagraph::BatchFacts& batch) {
     ASSERT_LE(batch.num_logits, kMaxNumSeqs) << "a row of logits that the graph does not compute";
     ASSERT_FALSE(key.num_reqs.has_value());
     ASSERT_FALSE(key.uniform);
-    // Specific before general: PIECEWISE only when no allowed FULL graph holds the batch.
+    // Specific before general: the dispatcher uses PIECEWISE only when no allowed FULL graph holds
+    // the batch.
     const bool full_possible = batch.uniform && separate_routine(world.resolved.mode) &&
                                !batch.cascade && !batch.encoder_outputs &&
                                batch.num_logits <= batch.num_reqs &&
@@ -166,7 +168,7 @@ int64_t check_all_batches(const World& world) {
   return states;
 }
 
-// No reachable uniform decode batch is without a FULL graph, and padding is monotone.
+// Every reachable uniform decode batch has a FULL graph, and padding is monotone.
 void check_decode_ladder(const World& world) {
   if (world.inputs.compilation.capture_size_rule != cudagraph::CaptureSizeRule::reprise) return;
   if (!separate_routine(world.resolved.mode)) return;
@@ -224,7 +226,7 @@ TEST(DispatchInvariants, hold_in_every_state_of_small_configurations) {
   EXPECT_GT(states, 1'000'000);
 }
 
-// Whatever is captured, whatever is retired: dispatch stays inside it.
+// For any set of captured and retired keys, dispatch returns only captured keys.
 TEST(DispatchInvariants, hold_for_every_subset_of_captured_and_retired_keys) {
   cudagraph::DispatcherOptions options{.mode = cudagraph::CudagraphMode::FULL_AND_PIECEWISE,
                                        .uniform_decode_query_len = 2,

@@ -20,7 +20,7 @@ constexpr std::string_view kForms =
   throw InvalidArgument(fmt::format("batch '{}': expected {}", spec, kForms));
 }
 
-// Far above every scheduler limit, and small enough that products stay in 32 bits.
+// The limit is far above every scheduler limit, and small enough that products stay in 32 bits.
 constexpr int32_t kLargestCount = 1 << 20;
 
 int32_t parse_count(std::string_view spec, std::string_view digits) {
@@ -73,7 +73,8 @@ std::vector<int32_t> sizes_of(const cudagraph::CudagraphDispatcher& dispatcher, 
   return sizes;
 }
 
-// The level is taken as it is asked for; what a model or a machine makes of it, only they can say.
+// The reason for the level that was asked for. The model and the machine may change the level
+// later, which explain cannot know.
 std::string level_reason(const ResolutionInputs& inputs) {
   if (inputs.enforce_eager) return "enforce_eager is set";
   if (inputs.compilation.mode) return "asked for";
@@ -225,7 +226,7 @@ std::string to_text(const Explanation& explanation) {
   for (const ResolutionReason& reason : resolved.reasons) {
     text += fmt::format("  {:<4}{}\n", reason.rule, reason.text);
   }
-  // A downgrade warns with the words of its reason; those are told already.
+  // The warning of a downgrade has the text of its reason, which is printed already.
   for (const std::string& warning : resolved.warnings) {
     const bool told = std::ranges::any_of(
         resolved.reasons, [&](const ResolutionReason& reason) { return reason.text == warning; });

@@ -18,7 +18,7 @@ namespace reprise::config {
 ///   mixed:T         T tokens of prefill and decode over min(T, max_num_seqs) requests
 ///   mixed:T/R       the same over R requests
 ///   prefill:T       one prompt (chunk) of T tokens
-/// each optionally followed by "+cascade", "+encoder" or "+lora=N".
+/// Each form may be followed by "+cascade", "+encoder" or "+lora=N".
 /// \throws InvalidArgument that lists these forms
 [[nodiscard]] cudagraph::BatchFacts parse_batch_spec(std::string_view spec,
                                                      int32_t uniform_decode_query_len,
@@ -31,26 +31,26 @@ struct ExplainedBatch {
   std::string reason;
 };
 
-/// What `reprise explain` prints: the compile level, the resolved mode with the chain of rules, the
-/// sizes, and the decision for each asked batch as if everything in the plan had been captured.
+/// The output of `reprise explain`: the compile level, the resolved mode with the chain of rules,
+/// the sizes, and the decision for each given batch, as if all planned graphs had been captured.
 struct Explanation {
   std::optional<cudagraph::CudagraphMode> requested;
   std::optional<ResolvedConfig> resolved;  // unset when error is set
-  std::string level_reason;                // who chose the compile level
+  std::string level_reason;                // the setting that chose the compile level
   std::vector<int32_t> mixed_sizes;        // tokens of the mixed keys
   std::vector<int32_t> decode_sizes;       // tokens of the uniform decode keys
   std::vector<ExplainedBatch> decisions;
   std::optional<std::string> error;
 };
 
-/// Never throws InvalidArgument: a configuration or batch that is refused becomes `error`.
+/// Does not throw InvalidArgument: the message of a refused configuration or batch goes to `error`.
 [[nodiscard]] Explanation explain(const ResolutionInputs& inputs,
                                   std::span<const std::string> batch_specs);
 
 /// Keys: requested, resolved, compilation_mode, level, level_reason, attention, reasons, warnings,
 /// capture_sizes.{mixed,decode}, decisions[], error.
 [[nodiscard]] Json to_json(const Explanation& explanation);
-/// The same for people.
+/// The same explanation as readable text.
 [[nodiscard]] std::string to_text(const Explanation& explanation);
 
 }  // namespace reprise::config

@@ -31,7 +31,7 @@ TEST(BatchSpec, reads_every_form) {
   batch = facts("uniform:3x4");
   EXPECT_EQ(std::pair(batch.num_tokens, batch.num_reqs), std::pair(12, 3));
   EXPECT_TRUE(batch.uniform);
-  EXPECT_FALSE(facts("uniform:4x8").uniform);  // one length, but not the decode length
+  EXPECT_FALSE(facts("uniform:4x8").uniform);  // one query length, but not the decode length
   batch = facts("mixed:100");
   EXPECT_EQ(std::pair(batch.num_tokens, batch.num_reqs), std::pair(100, 8));
   EXPECT_FALSE(batch.uniform);

@@ -26,7 +26,7 @@ std::optional<bool> take_bool(Json& document, const char* key) {
   return value;
 }
 
-// The value of one current key, read as the whole configuration reads it.
+// Reads the value of one current key with the reader of the whole configuration.
 CompilationConfig config_of(std::string_view key, const Json& value) {
   Json document = Json::object();
   document[std::string(key)] = value;
@@ -60,7 +60,7 @@ void map_level(Json& document, std::vector<std::string>& warnings) {
                                  to_string(*level)));
 }
 
-/// The flags from before cudagraph_mode existed, and what they amount to.
+/// The flags that were used before cudagraph_mode existed, and the mode that they mean.
 struct GraphFlags {
   std::optional<bool> use_cudagraph;
   std::optional<bool> full_cuda_graph;
@@ -80,7 +80,7 @@ struct GraphFlags {
     return use_cudagraph ? "use_cudagraph=true" : "full_cuda_graph=false";
   }
 
-  /// Flags at their old defaults said nothing that an explicit mode could contradict.
+  /// Flags at their old defaults carry no choice, so they cannot contradict an explicit mode.
   [[nodiscard]] bool compatible_with(cudagraph::CudagraphMode explicit_mode) const {
     if (use_cudagraph == false || full_cuda_graph == true) return false;
     return use_cudagraph != true || explicit_mode != cudagraph::CudagraphMode::NONE;

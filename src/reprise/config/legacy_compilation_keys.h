@@ -9,8 +9,8 @@
 
 namespace reprise::config {
 
-/// Keys of a compilation_config that older releases used and users still paste: level,
-/// use_cudagraph, full_cuda_graph, separate_attention_routine.
+/// Keys of a compilation_config that older releases defined and that configurations still contain:
+/// level, use_cudagraph, full_cuda_graph, separate_attention_routine.
 [[nodiscard]] std::span<const std::string_view> legacy_keys() noexcept;
 
 /// Replaces legacy keys of the object by their successors; each replacement adds a warning that

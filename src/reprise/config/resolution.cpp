@@ -13,14 +13,14 @@
 namespace reprise::config {
 namespace {
 
-// Adapter counts index a dense table and multiply the keys.
+// Adapter counts index a dense table and multiply the number of keys, so they are bounded.
 constexpr int32_t kLargestMaxLoras = 4096;
 constexpr int32_t kLargestSpeculation = 1024;
 
 bool is_set(const std::optional<bool>& flag) { return flag.value_or(false); }
 
-/// The walk through the stages. Each step reads and changes one state; the order of the calls in
-/// resolve() is the policy.
+/// Carries out the stages of the resolution. Each step reads and changes one state; the order of
+/// the calls in resolve() is the policy.
 class Resolver {
  public:
   explicit Resolver(const ResolutionInputs& inputs);
@@ -64,7 +64,7 @@ class Resolver {
   [[nodiscard]] bool compiles() const {
     return out_.compilation_mode == CompilationMode::VLLM_COMPILE;
   }
-  /// Splitting rules matter where something splits: the compiler, or capture that breaks.
+  /// Splitting rules apply only when the compiler or a breakable capture splits the model.
   [[nodiscard]] bool splits() const { return compiles() || in_.breakable; }
   [[nodiscard]] bool sequence_parallel() const { return is_set(out_.pass_config.enable_sp); }
   /// "A" of the support table: attention stays outside the pieces.
@@ -81,7 +81,7 @@ class Resolver {
 
   const ResolutionInputs& in_;
   ResolvedConfig out_;
-  bool mode_is_known_ = false;  // false until the user's or the default mode is in place
+  bool mode_is_known_ = false;  // false until the user's mode or the default mode is set
 };
 
 void require_range(std::string_view field, int32_t value, int32_t low, int32_t high) {
@@ -165,7 +165,7 @@ void Resolver::choose_default_mode() {
                        to_string(mode)));
 }
 
-// Only fusions whose trigger exists without a device: those that replace a custom op.
+// By default only fusions that need no device are on, which are the ones that replace a custom op.
 void Resolver::choose_default_passes() {
   const bool generates = out_.compilation_mode != CompilationMode::NONE &&
                          in_.compilation.use_inductor &&
@@ -272,7 +272,7 @@ void Resolver::respect_model_kind() {
 
 void Resolver::choose_warmups() {
   out_.num_of_warmups = in_.compilation.cudagraph_num_of_warmups;
-  // One eager run per shape: lazy library set-up must not happen inside a capture.
+  // One eager run per shape, because lazy library set-up must not happen inside a capture.
   if (!in_.enforce_eager && in_.platform_supports_graphs && out_.num_of_warmups == 0) {
     out_.num_of_warmups = 1;
   }
@@ -293,7 +293,8 @@ void Resolver::compute_sizes() {
   for (const std::string& warning : out_.capture_sizes.warnings) warn("S", warning);
 }
 
-// vLLM knows its sizes before it looks at splitting: a mode that becomes NONE later keeps its list.
+// vLLM computes its sizes before it applies the splitting rules, so a mode that these rules turn
+// into NONE keeps its list of sizes.
 void Resolver::compute_sizes_before_splitting() {
   if (vllm_rule() && out_.mode != cudagraph::CudagraphMode::NONE) compute_sizes();
 }
@@ -333,7 +334,8 @@ void Resolver::choose_splitting_ops() {
   }
   if (!wish) {
     out_.splitting_ops.assign(attention_ops().begin(), attention_ops().end());
-    // Our pieces get caches as arguments, so equal ones are shared and cache writes stay inside.
+    // Pieces of this engine get their caches as arguments: equal pieces are shared even with cache
+    // writes inside.
     if (whole_program && vllm_rule()) {
       out_.splitting_ops.insert(
           out_.splitting_ops.end(), kv_cache_update_ops().begin(), kv_cache_update_ops().end());
@@ -349,7 +351,7 @@ void Resolver::choose_splitting_ops() {
   } else if (wish->empty()) {
     drop_piecewise("B5", "splitting_ops is [], so there are no pieces");
   } else if (compiles() && !vllm_rule() && !splits_attention(*wish)) {
-    // A piecewise graph serves any number of requests; attention inside it would keep one.
+    // A piecewise graph serves any number of requests; attention inside it would fix that number.
     drop_piecewise(
         "R1",
         "splitting_ops leaves attention inside the pieces, which no PIECEWISE graph can hold");
@@ -397,7 +399,7 @@ void Resolver::check_pieces_exist() {
 
 bool Resolver::attention_is_split() const {
   // Breakable capture breaks wherever an op is listed; the compiler's pieces are free of attention
-  // only when every attention op is.
+  // only when every attention op is listed.
   if (!vllm_rule() && compiles()) return splits_attention(out_.splitting_ops);
   if (in_.breakable && !out_.splitting_ops.empty()) return true;
   return compiles() && contains_attention(out_.splitting_ops);
@@ -501,7 +503,7 @@ void Resolver::expand_compile_sizes() {
 
 ResolvedConfig resolve(const ResolutionInputs& inputs) {
   Resolver resolver(inputs);
-  // Stage A, part one: what is asked, and what the platform and the model kind allow.
+  // Stage A, part one: the requested settings, and the limits of the platform and the model kind.
   resolver.enforce_eager();
   resolver.choose_compile_level();
   resolver.choose_default_mode();
@@ -512,12 +514,12 @@ ResolvedConfig resolve(const ResolutionInputs& inputs) {
   resolver.respect_model_kind();
   resolver.choose_warmups();
   resolver.compute_sizes_before_splitting();
-  // Stage B: where the model is cut.
+  // Stage B: the places where the model is split.
   resolver.choose_splitting_ops();
   // Stage A, part two: consistency.
   resolver.warn_about_cascade();
   resolver.check_pieces_exist();
-  // Stage C: what the attention backends can put into a graph.
+  // Stage C: the modes that the attention backends support.
   resolver.respect_attention_support();
   resolver.check_recurrent_state_blocks();
   resolver.compute_final_sizes();

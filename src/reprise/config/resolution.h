@@ -14,7 +14,7 @@
 
 namespace reprise::config {
 
-/// Everything the resolved mode depends on.
+/// All inputs of the resolved mode.
 struct ResolutionInputs {
   CompilationConfig compilation;
   OptimizationLevel optimization_level = OptimizationLevel::O2;
@@ -32,17 +32,18 @@ struct ResolutionInputs {
   cudagraph::PerformanceMode performance_mode = cudagraph::PerformanceMode::balanced;
   int32_t default_max_capture_size = 512;
   bool platform_supports_graphs = true;
-  /// Capture can be broken at split points while the model runs: PIECEWISE then needs no compiler.
+  /// A capture can break at split points while the model runs, so PIECEWISE needs no compiler.
   bool breakable = true;
-  /// A KV connector with layer-wise asynchronous work, which cannot be captured.
+  /// The engine has a KV connector with layer-wise asynchronous work, which cannot be captured.
   bool kv_connector_requires_piecewise = false;
-  /// Set for models with per-request recurrent state: cache blocks available to them.
+  /// The number of cache blocks for per-request recurrent state; set only for models with such
+  /// state.
   std::optional<int32_t> num_recurrent_state_blocks;
 };
 
-/// Turns a request into what will happen. Pure: equal inputs give equal results on every rank. Each
-/// change of the mode leaves a reason with its rule id, each downgrade of an explicit wish also a
-/// warning.
+/// Resolves the requested configuration into the one that the engine uses. Pure: equal inputs give
+/// equal results on every rank. Each change of the mode adds a reason with its rule id; each
+/// downgrade of an explicit setting also adds a warning.
 /// \throws InvalidArgument when the request cannot be met by any downgrade.
 [[nodiscard]] ResolvedConfig resolve(const ResolutionInputs& inputs);
 

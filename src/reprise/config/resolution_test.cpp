@@ -14,9 +14,9 @@
 #include "reprise/base/error.h"
 #include "reprise/config/splitting_ops.h"
 
-// Rows not here: CMB-07 .. CMB-10 name ROCm backends with support ALWAYS and resolve like CMB-04;
-// CMB-21, -22 describe a revision that raised where later ones downgrade. The compile-range
-// endpoint of SIZ-16, -18, -19 belongs to the compiler.
+// Rows that are not tested here: CMB-07 .. CMB-10 name ROCm backends with support ALWAYS and
+// resolve like CMB-04; CMB-21 and -22 describe a revision that raised an error where later ones
+// downgrade. The compile-range endpoint of SIZ-16, -18, -19 belongs to the compiler.
 
 namespace reprise::config {
 namespace {
@@ -40,7 +40,7 @@ ResolutionInputs asking(cudagraph::CudagraphMode mode) {
   return inputs;
 }
 
-/// vLLM exactly: its sizes, and no pieces without its compiler.
+/// Inputs that follow vLLM exactly: its sizes, and no pieces without its compiler.
 ResolutionInputs as_vllm(ResolutionInputs inputs) {
   inputs.compilation.capture_size_rule = cudagraph::CaptureSizeRule::vllm;
   inputs.breakable = false;
@@ -124,7 +124,7 @@ TEST(Resolution, follows_the_complete_support_table) {
       }
       const ResolvedConfig resolved = resolve(inputs);
       EXPECT_EQ(resolved.mode, *row.expected[column]);
-      // Each downgrade is said once, naming mode, backend and support.
+      // Each downgrade is reported once, and the text names mode, backend and support.
       size_t changes = 0;
       for (const ResolutionReason& reason : resolved.reasons) {
         changes += reason.before != reason.after ? 1 : 0;
@@ -213,9 +213,9 @@ struct SourceRow {
   Support support;
 };
 
-// The backend table of vLLM's design page on CUDA graphs and the aliasing rule under it: FULL
-// becomes FULL_AND_PIECEWISE with pieces and FULL_DECODE_ONLY without for backends that capture
-// decode only.
+// Follows the backend table of vLLM's design page on CUDA graphs and the aliasing rule under it:
+// for backends that capture decode only, FULL becomes FULL_AND_PIECEWISE with pieces and
+// FULL_DECODE_ONLY without pieces.
 TEST(Resolution, full_is_aliased_as_the_source_documents_say) {
   for (const SourceRow& row :
        std::vector<SourceRow>{{"FlashAttention v2", Support::UNIFORM_BATCH},
@@ -262,7 +262,7 @@ TEST(Resolution, defaults_for_pooling_and_for_engines_without_pieces) {
   ResolutionInputs inputs = asking("{}");
   inputs.pooling = true;
   EXPECT_EQ(resolve(inputs).mode, PIECEWISE);
-  EXPECT_THAT(resolve(inputs).warnings, IsEmpty());  // nobody asked for FULL
+  EXPECT_THAT(resolve(inputs).warnings, IsEmpty());  // the user did not ask for FULL
   inputs = asking(R"({"mode": 0})");
   EXPECT_EQ(resolve(inputs).mode, FULL_AND_PIECEWISE);
   inputs.breakable = false;

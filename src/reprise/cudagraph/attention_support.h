@@ -9,13 +9,13 @@
 
 namespace reprise::cudagraph {
 
-/// What an attention backend can put into a FULL graph, in order of capability. Cascade attention
-/// is outside this scale: never in a FULL graph.
+/// How much of an attention backend's work a FULL graph can hold, in order of capability. Cascade
+/// attention is outside this scale: it never runs in a FULL graph.
 enum class AttentionCGSupport : uint8_t {
   NEVER = 0,
   UNIFORM_SINGLE_TOKEN_DECODE = 1,  // only batches with query length 1
   UNIFORM_BATCH = 2,                // only batches with one common query length (verification)
-  ALWAYS = 3,                       // mixed prefill and decode too
+  ALWAYS = 3,                       // also mixed prefill and decode
 };
 
 [[nodiscard]] constexpr std::string_view to_string(AttentionCGSupport support) noexcept {
@@ -39,8 +39,8 @@ struct AttentionBackendSupport {
   friend bool operator==(const AttentionBackendSupport&, const AttentionBackendSupport&) = default;
 };
 
-/// The support of the model: that of its weakest backend (the first one, among equals). A model
-/// without attention supports everything.
+/// The support of a whole model: the support of its weakest backend (the first one, among equals).
+/// A model without attention supports everything.
 [[nodiscard]] inline AttentionBackendSupport weakest_of(
     std::span<const AttentionBackendSupport> backends) {
   if (backends.empty()) return {"no attention", AttentionCGSupport::ALWAYS};

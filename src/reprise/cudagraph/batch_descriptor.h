@@ -14,12 +14,13 @@ namespace reprise::cudagraph {
 /// A plain value: cheap to copy, comparable, hashable.
 struct BatchDescriptor {
   int32_t num_tokens = 0;
-  /// Padded request count; unset = any count (PIECEWISE keys: attention runs outside the graph).
+  /// The padded number of requests. Unset means any number, as in PIECEWISE keys, where attention
+  /// runs outside the graph.
   std::optional<int32_t> num_reqs;
-  /// Every request contributes the decode query length.
+  /// Every request has as many tokens as the decode query length.
   bool uniform = false;
   bool has_lora = false;
-  /// The captured active-adapter count this graph was recorded for; 0 = none.
+  /// The number of active adapters that this graph was recorded for; 0 = none.
   int32_t num_active_loras = 0;
 
   friend bool operator==(const BatchDescriptor&, const BatchDescriptor&) = default;
@@ -39,7 +40,7 @@ struct BatchDescriptor {
 template <>
 struct std::hash<reprise::cudagraph::BatchDescriptor> {
   size_t operator()(const reprise::cudagraph::BatchDescriptor& d) const noexcept {
-    // splitmix64 finaliser over the packed fields: neighbouring sizes must not share buckets.
+    // The splitmix64 finaliser over the packed fields spreads neighbouring sizes over the buckets.
     const uint64_t reqs = d.num_reqs ? static_cast<uint32_t>(*d.num_reqs) : 0xffffffffULL;
     uint64_t x = (static_cast<uint64_t>(static_cast<uint32_t>(d.num_tokens)) << 32) | reqs;
     x ^= (static_cast<uint64_t>(static_cast<uint32_t>(d.num_active_loras)) << 2 |

@@ -14,11 +14,11 @@ namespace {
 
 using Sizes = std::vector<int32_t>;
 
-// Dispatch tables are dense arrays over requests and tokens: these bounds keep them in megabytes.
+// Dispatch tables are dense arrays over requests and tokens. These bounds limit them to megabytes.
 constexpr int32_t kLargestMaxNumSeqs = 1 << 20;
 constexpr int32_t kLargestQueryLen = 1 << 12;
 
-// vLLM: below this count, performance mode interactivity captures every size.
+// vLLM: up to this size, performance mode interactivity captures every size.
 constexpr int32_t kDenseInteractiveSizes = 32;
 
 void sort_unique(Sizes& sizes) {
@@ -51,9 +51,9 @@ Sizes token_grid(int32_t max, PerformanceMode performance) {
   return sizes;
 }
 
-// The same spacing for requests, with the step growing as 1/16 of the size above 512 so that very
-// wide batches do not cost hundreds of captures. `widest` is always a rung: no reachable decode
-// batch is without a graph.
+// Request counts with the same spacing. Above 512 the step grows as 1/16 of the size, so that very
+// wide batches do not cost hundreds of captures. `widest` is always a rung, so every reachable
+// decode batch has a graph.
 Sizes request_grid(int32_t widest, PerformanceMode performance) {
   Sizes sizes;
   append_small_sizes(sizes, widest, performance);
@@ -66,7 +66,7 @@ Sizes request_grid(int32_t widest, PerformanceMode performance) {
   return sizes;
 }
 
-// The explicit wishes after older spellings are folded in.
+// The sizes that the user set, after older spellings are translated.
 struct ExplicitSizes {
   std::optional<Sizes> list;
   std::optional<int32_t> max;
@@ -197,19 +197,19 @@ Sizes reprise_mixed(const ExplicitSizes& wish,
   }
   const int32_t max = std::min(wish.max ? *wish.max : automatic_max(in), in.max_num_batched_tokens);
   Sizes sizes = token_grid(max, in.performance_mode);
-  // A maximum the user or the token budget names is itself a rung.
+  // A maximum that the user or the token budget sets is itself a rung.
   if (wish.max || in.max_num_batched_tokens <= max) sizes.push_back(max);
   sort_unique(sizes);
   return sizes;
 }
 
-// Decode rungs in requests x query length, tokens.
+// Decode rungs in tokens: requests x query length.
 Sizes reprise_decode(const ExplicitSizes& wish,
                      const CaptureSizeInputs& in,
                      std::vector<std::string>& warnings) {
   const int32_t q = in.uniform_decode_query_len;
   const int32_t widest = largest_decode_batch(in.max_num_seqs, in.max_num_batched_tokens, q);
-  const int32_t reachable = widest * q;  // fits: at most max_num_batched_tokens
+  const int32_t reachable = widest * q;  // no overflow: at most max_num_batched_tokens
   if (widest == 0) {
     warnings.push_back(
         fmt::format("max_num_batched_tokens {} is below the decode query length {}: no uniform "
@@ -254,7 +254,8 @@ CaptureSizes reprise_sizes(const ExplicitSizes& wish,
   if (separate_routine(mode)) {
     result.decode = reprise_decode(wish, in, result.warnings);
   } else if (!wish.list && !wish.max) {
-    // One routine serves decode batches too: carry the token grid on to the widest of them.
+    // The only routine serves decode batches too, so the token grid continues up to the widest of
+    // them.
     const int32_t grid_max = result.max_mixed();
     for (int32_t size : reprise_decode(wish, in, result.warnings)) {
       if (size > grid_max) result.mixed.push_back(size);

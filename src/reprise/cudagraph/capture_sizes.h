@@ -10,9 +10,9 @@
 
 namespace reprise::cudagraph {
 
-/// How capture sizes and dispatch ladders are made. reprise: a token grid for mixed batches and a
-/// request grid for decode. vllm: vLLM's single token list, its rounding and its dispatcher. atom:
-/// entries are batch sizes.
+/// The way capture sizes and dispatch ladders are made. reprise: a token grid for mixed batches and
+/// a request grid for decode. vllm: vLLM's single token list, its rounding and its dispatcher.
+/// atom: entries are batch sizes.
 enum class CaptureSizeRule : uint8_t { reprise, vllm, atom };
 
 [[nodiscard]] std::string_view to_string(CaptureSizeRule rule) noexcept;
@@ -30,7 +30,7 @@ struct CaptureSizeRequest {
 /// vLLM's `performance_mode`; interactivity captures every size up to 32.
 enum class PerformanceMode : uint8_t { balanced, interactivity, throughput };
 
-/// What the sizes depend on besides the request.
+/// The settings, besides the request, that the sizes depend on.
 struct CaptureSizeInputs {
   int32_t max_num_seqs = 256;
   int32_t max_num_batched_tokens = 8192;
@@ -56,20 +56,22 @@ struct CaptureSizes {
   [[nodiscard]] int32_t max_decode() const noexcept { return decode.empty() ? 0 : decode.back(); }
 };
 
-/// The most requests one decode step can hold: the scheduler charges the query length per request.
+/// The most requests that one decode step can hold: the scheduler counts the query length for each
+/// request.
 [[nodiscard]] int32_t largest_decode_batch(int32_t max_num_seqs,
                                            int32_t max_num_batched_tokens,
                                            int32_t uniform_decode_query_len);
 
-/// The ladders for `mode` under request.capture_size_rule; both empty for mode NONE. Rule vllm
-/// leaves rounding to adjust_sizes_for_spec_decode, which its resolution applies last. \throws
-/// InvalidArgument when explicit sizes are empty, below 1, or contradict each other.
+/// Computes the ladders for `mode` under request.capture_size_rule; both are empty for mode NONE.
+/// Rule vllm leaves the rounding to adjust_sizes_for_spec_decode, which the resolution applies
+/// last.
+/// \throws InvalidArgument when explicit sizes are empty, below 1, or contradict each other.
 [[nodiscard]] CaptureSizes compute_capture_sizes(const CaptureSizeRequest& request,
                                                  const CaptureSizeInputs& inputs,
                                                  CudagraphMode mode);
 
-/// vLLM's speculative rounding: every size rounded up to a multiple of the query length (and of the
-/// tensor-parallel size under sequence parallelism), those above the old maximum dropped.
+/// vLLM's speculative rounding: rounds every size up to a multiple of the query length (and of the
+/// tensor-parallel size under sequence parallelism) and drops sizes above the old maximum.
 /// \throws InvalidArgument when nothing is left or no common multiple exists.
 [[nodiscard]] std::vector<int32_t> adjust_sizes_for_spec_decode(const std::vector<int32_t>& sizes,
                                                                 int32_t uniform_decode_query_len,
@@ -82,7 +84,7 @@ struct CaptureSizes {
                                                        int32_t uniform_decode_query_len,
                                                        int32_t max_num_seqs);
 
-/// Real count -> smallest captured size, by one array read.
+/// Maps a real count to the smallest captured size that holds it, with one array read.
 class PaddingTable {
  public:
   PaddingTable() = default;

@@ -13,7 +13,7 @@
 
 #include "reprise/base/error.h"
 
-// Rows of groups SIZ, DVS, DVA and ATM of the behaviour reference that live elsewhere:
+// Rows of groups SIZ, DVS, DVA and ATM of the behaviour reference that other tests cover:
 //   SIZ-16, SIZ-18, SIZ-19        resolution_test (mode and splitting; the compile-range endpoint
 //   511
 //                                 belongs to the compiler)
@@ -27,7 +27,7 @@ using Sizes = std::vector<int32_t>;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// The grid of section 3.1 written as the reference prints it: ends of a list and its length.
+// The grid of section 3.1 in the form the reference prints it: both ends of a list, and its length.
 Sizes grid(int32_t max) {
   Sizes sizes;
   for (int32_t n : {1, 2, 4}) {

@@ -14,8 +14,8 @@
 namespace reprise::cudagraph {
 namespace {
 
-// Plan order: PIECEWISE before FULL (its activations are larger, FULL then fits into memory that is
-// already reserved), largest first.
+// Plan order: PIECEWISE before FULL, and in each the largest first. The activations of PIECEWISE
+// are larger, so FULL then fits into memory that is already reserved.
 auto plan_rank(CudagraphRuntimeMode mode, const BatchDescriptor& d) {
   return std::tuple(mode, -d.num_tokens, -d.num_active_loras, d.uniform, d.num_reqs.value_or(-1));
 }
@@ -45,7 +45,7 @@ void check_decode_sizes(const std::vector<int32_t>& sizes, const DispatcherOptio
   }
 }
 
-// A size that is compiled specially would never be seen if padding moved batches past it.
+// If padding moved batches past a compile size, the code compiled for that size would never run.
 void check_compile_sizes(const DispatcherOptions& options) {
   const auto& mixed = options.mixed_capture_sizes;
   const auto& decode = options.decode_capture_sizes;
@@ -189,7 +189,7 @@ void CudagraphDispatcher::refresh_live_table(Ladder& ladder) const {
   }
   int32_t smallest_fit = -1;
   for (size_t need = ladder.planned.size(); need-- > 1;) {
-    // At a rung's own size a captured rung takes over from the larger one.
+    // From its own size downwards, a captured rung serves the need instead of the next larger rung.
     const int32_t planned = ladder.planned[need];
     if (is_live(planned)) smallest_fit = planned;
     ladder.live[need] = smallest_fit;
@@ -208,7 +208,7 @@ CudagraphDispatcher::LookUp CudagraphDispatcher::look_up_full(const BatchFacts& 
                                                               int32_t lora_case) const noexcept {
   const LadderKind kind = takes_decode_routine(batch) ? kFullUniform : kFullGeneral;
   if (is_legacy()) return look_up(kind, lora_case, batch.num_tokens);
-  // FULL graphs hold exactly their request count: the batch must fit in both dimensions.
+  // A FULL graph has a fixed number of requests, so the batch must fit in both dimensions.
   if (batch.num_reqs > options_.max_num_seqs) return {};
   if (kind == kFullGeneral) {
     return look_up(kind, lora_case, std::max(batch.num_tokens, batch.num_reqs));
@@ -288,7 +288,7 @@ DispatchReason CudagraphDispatcher::eager_reason(const BatchFacts& batch,
                ? DispatchReason::key_retired
                : DispatchReason::key_not_captured;
   };
-  // A PIECEWISE key that fits but is missing tells more than the FULL one it stood in for.
+  // When a PIECEWISE key fits, its state explains the eager step better than that of the FULL key.
   if (piecewise.planned >= 0) {
     if (!batch.allowed.contains(CudagraphRuntimeMode::PIECEWISE)) {
       return DispatchReason::mode_not_allowed;

@@ -41,25 +41,27 @@ class RuntimeModeSet {
   uint8_t bits_;
 };
 
-/// What the dispatcher is told about one scheduled batch: integers and flags only.
+/// The dispatcher's input for one scheduled batch: integers and flags only.
 struct BatchFacts {
   int32_t num_tokens = 0;
   int32_t num_reqs = 0;
-  /// Result of is_uniform_decode: state-aware, not only by shape.
+  /// The result of is_uniform_decode, which looks at the state of the requests and not only at the
+  /// shape.
   bool uniform = false;
   int32_t num_active_loras = 0;
-  /// The batch uses shared-prefix attention: never FULL.
+  /// The batch uses shared-prefix attention, so it never runs FULL.
   bool cascade = false;
-  /// An encoder-decoder step that carries encoder outputs: never FULL.
+  /// The step is an encoder-decoder step that carries encoder outputs, so it never runs FULL.
   bool encoder_outputs = false;
-  /// Rows of logits the step wants. More than one per request (log-probabilities of the prompt):
-  /// never FULL; more than max_num_seqs: eager. docs/adr/0004
+  /// Rows of logits that the step wants. With more than one per request (log-probabilities of the
+  /// prompt) the batch never runs FULL; with more than max_num_seqs it runs eagerly. docs/adr/0004
   int32_t num_logits = 0;
-  /// What other ranks agreed on, or what the caller insists on. NONE is always possible.
+  /// The modes that other ranks agreed on or that the caller permits. NONE is always possible.
   RuntimeModeSet allowed = RuntimeModeSet::all();
 };
 
-/// Key + reason. For NONE the descriptor is bare: the real token count, nothing padded.
+/// A key and the reason for it. For NONE the descriptor holds only the real token count, without
+/// padding.
 struct Decision {
   CudagraphRuntimeMode mode = CudagraphRuntimeMode::NONE;
   BatchDescriptor descriptor;
@@ -68,11 +70,11 @@ struct Decision {
   friend bool operator==(const Decision&, const Decision&) = default;
 };
 
-/// Everything the key sets depend on. Equal options give equal keys and plans on every rank.
+/// All inputs of the key sets. Equal options give equal keys and plans on every rank.
 struct DispatcherOptions {
   CudagraphMode mode = CudagraphMode::NONE;
   /// vllm: the behaviour of vLLM's dispatcher, one token list for both routines. reprise, atom: one
-  /// ladder per compatibility class, smallest fit in each, in priority order.
+  /// ladder per compatibility class; the smallest key that fits in the first class that has one.
   CaptureSizeRule rule = CaptureSizeRule::reprise;
   int32_t uniform_decode_query_len = 1;  // 1 + speculative tokens
   int32_t max_num_seqs = 1;
@@ -80,16 +82,17 @@ struct DispatcherOptions {
   std::vector<int32_t> decode_capture_sizes;  // tokens, ascending; rule vllm derives its own
   LoraOptions lora;
   bool specialize_lora = true;
-  /// Sizes the compiler specialises; must not be changed by padding.
+  /// Sizes that the compiler specialises; padding must not change them.
   std::vector<int32_t> compile_sizes;
-  /// Pieces exist: split compilation, or capture that breaks at split points.
+  /// The model can run in pieces: through split compilation, or a capture that breaks at split
+  /// points.
   bool piecewise_available = true;
 
   friend bool operator==(const DispatcherOptions&, const DispatcherOptions&) = default;
 };
 
-/// One run of captures that share routine and kind; warm-up captures groups in order, each
-/// largest size first so that smaller graphs reuse the memory of larger ones.
+/// A group of captures that share routine and kind. Warm-up captures the groups in order, and in
+/// each group the largest size first, so that smaller graphs reuse the memory of larger ones.
 struct CaptureGroup {
   CudagraphRuntimeMode mode = CudagraphRuntimeMode::NONE;
   bool uniform = false;
@@ -98,13 +101,13 @@ struct CaptureGroup {
   friend bool operator==(const CaptureGroup&, const CaptureGroup&) = default;
 };
 
-/// The single source of truth about which graphs exist, and the one place where a batch is given
-/// its runtime mode. Knows no device.
+/// The single place that knows which graphs exist and that gives a batch its runtime mode. It does
+/// not use a device.
 ///
 /// Life-cycle: constructed (every batch NONE) -> initialize_cudagraph_keys (keys are planned, none
-/// dispatchable) -> mark_captured per key during warm-up -> dispatch on every step. retire() takes
-/// a key away at any time; later batches relax to the next compatible key. Initialising again
-/// forgets all keys.
+/// dispatchable) -> mark_captured per key during warm-up -> dispatch on every step. retire()
+/// removes a key at any time; later batches relax to the next compatible key. A second
+/// initialisation forgets all keys.
 ///
 /// dispatch() is const, noexcept, O(1) and does not allocate; it may run on any number of threads
 /// as long as no other member runs at the same time. The other members belong to one thread.
@@ -121,15 +124,17 @@ class CudagraphDispatcher {
   /// one, the smallest key that fits. Never returns a key that is not captured.
   [[nodiscard]] Decision dispatch(const BatchFacts& batch) const noexcept;
 
-  /// What warm-up has to capture, in order: PIECEWISE before FULL, each largest first. A pure
+  /// The keys that warm-up has to capture, in order: PIECEWISE before FULL, and the largest first
+  /// in each.
   /// function of the options; empty before initialisation and for mode NONE.
   [[nodiscard]] std::vector<CaptureGroup> capture_plan() const;
 
-  /// The key may be dispatched from now on. \pre the key is in the plan and was not retired.
+  /// From now on the key may be dispatched. \pre the key is in the plan and was not retired.
   void mark_captured(CudagraphRuntimeMode mode, const BatchDescriptor& descriptor);
-  /// mark_captured for every key that was not retired: for explain, and for tests.
+  /// Calls mark_captured for every key that was not retired; used by explain and by tests.
   void mark_all_captured();
-  /// The key is never dispatched again. Returns false when the key is unknown or already retired.
+  /// From now on the key is never dispatched. Returns false when the key is unknown or already
+  /// retired.
   bool retire(CudagraphRuntimeMode mode, const BatchDescriptor& descriptor, std::string reason);
 
   [[nodiscard]] bool is_initialised() const noexcept { return initialised_; }
@@ -140,7 +145,7 @@ class CudagraphDispatcher {
                                  const BatchDescriptor& descriptor) const noexcept;
   /// Planned keys of one mode, retired ones included, in plan order.
   [[nodiscard]] std::vector<BatchDescriptor> keys(CudagraphRuntimeMode mode) const;
-  /// Largest token count any planned key covers; 0 when there is none.
+  /// The largest token count that any planned key covers; 0 when there is no key.
   [[nodiscard]] int32_t largest_size() const noexcept { return largest_tokens_; }
 
   /// The reason as a sentence with its numbers and, for a retired key, the recorded cause.
@@ -149,23 +154,23 @@ class CudagraphDispatcher {
 
  private:
   enum class KeyState : uint8_t { planned, captured, retired };
-  /// The compatibility classes: which batches a key can serve.
+  /// The compatibility classes: each one says which batches its keys can serve.
   enum LadderKind : uint8_t { kFullUniform, kFullGeneral, kPiecewise, kNumLadderKinds };
   struct Key {
     CudagraphRuntimeMode mode;
     BatchDescriptor descriptor;
     LadderKind kind;
     int32_t lora_case;
-    int32_t need;  // the largest need it serves: tokens, or requests for decode ladders
+    int32_t need;  // the largest need it serves, in tokens, or in requests for decode ladders
     KeyState state = KeyState::planned;
     std::string retired_because;
   };
-  /// All keys of one class and LoRA case, as dense tables from need to key index (-1 = none): no
-  /// search on the step path.
+  /// All keys of one class and LoRA case, as dense tables from need to key index (-1 = none), so
+  /// that the step path does not search.
   struct Ladder {
     std::vector<int32_t> rungs;    // key indices, ascending by need
-    std::vector<int32_t> planned;  // the key that should serve the need
-    std::vector<int32_t> live;     // the captured key that does
+    std::vector<int32_t> planned;  // by need: the key that should serve it
+    std::vector<int32_t> live;     // by need: the captured key that serves it
   };
   struct LookUp {
     int32_t planned = -1;
@@ -205,9 +210,9 @@ class CudagraphDispatcher {
   bool initialised_ = false;
 };
 
-/// Whether a scheduled batch is a uniform decode batch: every request brings exactly the decode
-/// query length and none of them is still reading its prompt. Shape alone is not enough: prompt
-/// chunks of that length would replay decode graphs. `forced` overrides (dummy runs, capture).
+/// Whether a scheduled batch is a uniform decode batch: every request has exactly the decode query
+/// length and none of them still computes its prompt. The shape alone is not enough: prompt chunks
+/// of that length would replay decode graphs. `forced` overrides the result (dummy runs, capture).
 [[nodiscard]] constexpr bool is_uniform_decode(int32_t max_query_len,
                                                int32_t uniform_decode_query_len,
                                                int32_t num_tokens,

@@ -13,7 +13,7 @@
 
 #include "reprise/base/error.h"
 
-// Rows of the behaviour reference that are not here, and why:
+// Rows of the behaviour reference that are not tested here, and why:
 //   DSP-27            needs a model with recurrent state: engine tests
 //   WRP-*, BRK-*      capture and replay on a device: the other half of this folder
 //   RUN-10            resolution_test
@@ -162,7 +162,7 @@ TEST(CudagraphDispatcherVllm, reproduces_every_derived_vector) {
       if (input.ends_with('!')) facts.allowed = facts.allowed.without(Runtime::FULL);
       EXPECT_EQ(shorthand(dispatcher.dispatch(facts), facts.num_tokens), expected)
           << row.id << " " << input;
-      if (input.ends_with('!')) {  // what the restriction stands for
+      if (input.ends_with('!')) {  // '!' forbids FULL, and cascade does the same
         facts.allowed = RuntimeModeSet::all();
         facts.cascade = true;
         EXPECT_EQ(shorthand(dispatcher.dispatch(facts), facts.num_tokens), expected)
@@ -338,7 +338,8 @@ struct LadderRow {
       cases;  // "4*3>..." = 4 requests of 3 tokens; "5/31>..." = 5 requests, 31 tokens, mixed
 };
 
-// vLLM's second manager over the ladders it captures. One ladder per class closes its gaps.
+// vLLM's second manager over the ladders it captures. The ladders of reprise, one per class, close
+// its gaps.
 TEST(CudagraphDispatcher, agrees_with_the_second_generation_vectors) {
   // One reference row per line.
   // clang-format off

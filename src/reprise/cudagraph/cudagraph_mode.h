@@ -8,14 +8,15 @@
 
 namespace reprise::cudagraph {
 
-/// What one step runs as. Ordered: ranks agree on the minimum.
+/// The mode that one step runs as. Ordered, because ranks agree on the minimum.
 enum class CudagraphRuntimeMode : uint8_t { NONE = 0, PIECEWISE = 1, FULL = 2 };
 
 /// The single knob `cudagraph_mode`. The last two are dual modes: FULL for uniform decode batches,
 /// another routine for mixed ones. Enumerators are spelled as vLLM spells them.
 enum class CudagraphMode : uint8_t { NONE, PIECEWISE, FULL, FULL_DECODE_ONLY, FULL_AND_PIECEWISE };
 
-/// True for the dual modes: uniform decode and mixed batches take different routines.
+/// True for the dual modes, in which uniform decode batches and mixed batches take different
+/// routines.
 [[nodiscard]] constexpr bool separate_routine(CudagraphMode mode) noexcept {
   return mode == CudagraphMode::FULL_DECODE_ONLY || mode == CudagraphMode::FULL_AND_PIECEWISE;
 }
@@ -50,7 +51,7 @@ enum class CudagraphMode : uint8_t { NONE, PIECEWISE, FULL, FULL_DECODE_ONLY, FU
   return CudagraphRuntimeMode::NONE;
 }
 
-/// True when either routine is `component`.
+/// True when one of the two routines is `component`.
 [[nodiscard]] constexpr bool has_mode(CudagraphMode mode, CudagraphRuntimeMode component) noexcept {
   return decode_mode(mode) == component || mixed_mode(mode) == component;
 }
@@ -84,19 +85,19 @@ enum class CudagraphMode : uint8_t { NONE, PIECEWISE, FULL, FULL_DECODE_ONLY, FU
 /// All five names, in enumerator order.
 [[nodiscard]] std::span<const std::string_view> cudagraph_mode_names() noexcept;
 
-/// Name in any case ("full_and_piecewise") or the digits "0".."2" of a single mode; empty
-/// otherwise.
+/// Reads a name in any case ("full_and_piecewise") or the digits "0".."2" of a single mode; empty
+/// for any other text.
 [[nodiscard]] std::optional<CudagraphMode> cudagraph_mode_from_text(std::string_view text);
 
-/// 0 NONE, 1 PIECEWISE, 2 FULL: the values users pasted before the names existed. Dual modes have
-/// no number.
+/// 0 NONE, 1 PIECEWISE, 2 FULL: the values that configurations used before the names existed. Dual
+/// modes have no number.
 [[nodiscard]] constexpr std::optional<CudagraphMode> cudagraph_mode_from_integer(
     int64_t value) noexcept {
   if (value < 0 || value > 2) return std::nullopt;
   return static_cast<CudagraphMode>(value);
 }
 
-/// cudagraph_mode_from_text, or the error that lists the names.
+/// Like cudagraph_mode_from_text, but other text is an error that lists the names.
 /// \throws InvalidArgument
 [[nodiscard]] CudagraphMode parse_cudagraph_mode(std::string_view text);
 

@@ -5,7 +5,7 @@
 namespace reprise::cudagraph {
 namespace {
 constexpr size_t kNumModes = 3;
-// Twice as many slots as entries: probing always ends, and soon. A power of two.
+// A power of two, with twice as many slots as entries, so that probing always ends after few slots.
 constexpr size_t kNumDecisionSlots = 2 * DispatchLedger::kMaxDecisions;
 }  // namespace
 

@@ -9,8 +9,8 @@
 
 namespace reprise::cudagraph {
 
-/// Counts every decision: by mode, by reason, by graph, and by unpadded size. This is the answer to
-/// "why did this batch not use a graph?" after the fact. record() does not allocate.
+/// Counts every decision: by mode, by reason, by graph, and by unpadded size. The counts tell
+/// afterwards why a batch did not use a graph. record() does not allocate.
 class DispatchLedger {
  public:
   /// `max_num_tokens`: the most tokens a batch can have.
@@ -25,20 +25,20 @@ class DispatchLedger {
   [[nodiscard]] uint64_t steps(DispatchReason reason) const noexcept {
     return by_reason_[static_cast<size_t>(reason)];
   }
-  /// Tokens that were computed only to fill a graph's shape.
+  /// Tokens that were computed only as padding.
   [[nodiscard]] uint64_t padding_tokens() const noexcept { return padding_tokens_; }
 
-  /// How often one graph was chosen for one reason. Eager steps are one graph whatever their size:
-  /// the descriptor is then empty.
+  /// How often one graph was chosen for one reason. All eager steps count as one graph with an
+  /// empty descriptor.
   struct DecisionCount {
     CudagraphRuntimeMode mode = CudagraphRuntimeMode::NONE;
     BatchDescriptor descriptor;
     DispatchReason reason = DispatchReason::not_initialised;
     uint64_t count = 0;
   };
-  /// In the order they were first made. Valid until the next record(). Beyond kMaxDecisions
-  /// distinct ones, which no plan of graphs comes near, further ones are counted by mode and
-  /// reason only.
+  /// Distinct decisions in the order they were first made. Valid until the next record(). Beyond
+  /// kMaxDecisions distinct ones, far more than any plan of graphs needs, further ones are counted
+  /// by mode and reason only.
   [[nodiscard]] std::span<const DecisionCount> decisions() const noexcept { return decisions_; }
   static constexpr size_t kMaxDecisions = 2048;
 

@@ -6,14 +6,15 @@
 
 namespace reprise::cudagraph {
 
-/// Why a batch got its runtime mode. Closed set: the ledger counts each one and a metric label is
-/// its name. The first group are graph hits, the second relaxed hits, the third eager steps.
+/// The reason why a batch got its runtime mode. The set is closed: the ledger counts each reason,
+/// and its name is a metric label. The first group are graph hits, the second relaxed hits, the
+/// third eager steps.
 enum class DispatchReason : uint8_t {
-  // hits
+  // graph hits
   full_uniform,      // FULL graph of uniform decode batches
   full_general,      // FULL graph that serves any batch
   piecewise,         // PIECEWISE graphs, the routine of this batch
-  full_larger_size,  // FULL, but the tightest size was not dispatchable: next larger one
+  full_larger_size,  // FULL, but the tightest size was not dispatchable: the next larger size
   piecewise_larger_size,
   // relaxed hits: a batch whose routine is FULL runs PIECEWISE
   piecewise_cascade,
@@ -46,7 +47,7 @@ inline constexpr size_t kNumDispatchReasons =
 
 /// snake_case name, for metrics and JSON.
 [[nodiscard]] std::string_view name(DispatchReason reason) noexcept;
-/// One sentence for people.
+/// One sentence for the log and the user.
 [[nodiscard]] std::string_view to_string(DispatchReason reason) noexcept;
 
 /// True for the reasons whose step replays a graph.

@@ -7,26 +7,26 @@
 
 namespace reprise::cudagraph {
 
-/// What the dispatcher must know about adapters.
+/// The LoRA settings that the dispatcher needs.
 struct LoraOptions {
   int32_t max_loras = 0;  // 0 = the engine runs without adapters
-  /// One graph per power-of-two count of active adapters instead of one for "any".
+  /// Captures one graph per power-of-two count of active adapters, instead of one for any count.
   bool specialize_active_lora = false;
 
   friend bool operator==(const LoraOptions&, const LoraOptions&) = default;
 };
 
-/// The active-adapter counts that get their own graphs, and how a real count finds its case.
+/// The active-adapter counts that get their own graphs, and the case that serves a real count.
 class LoraCases {
  public:
-  /// No adapters: the single case 0.
+  /// Without adapters there is only the case 0.
   LoraCases();
 
   /// `specialize_lora` is `cudagraph_specialize_lora`: separate graphs with and without adapters.
-  /// Rule vllm reproduces vLLM's dispatcher: with specialize_lora off a batch without adapters
-  /// finds no case, and without count specialisation any positive count takes the largest. The
-  /// other rules let adapter-free batches reuse the adapter graph and refuse counts above max_loras
-  /// + 1.
+  /// Rule vllm reproduces vLLM's dispatcher: when specialize_lora is off, a batch without adapters
+  /// has no case; without specialisation by count, any positive count takes the largest case. Under
+  /// the other rules batches without adapters use the adapter graph, and counts above max_loras + 1
+  /// have no case.
   LoraCases(const LoraOptions& options, bool specialize_lora, CaptureSizeRule rule);
 
   /// Captured counts, ascending.

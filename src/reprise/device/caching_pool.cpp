@@ -12,14 +12,14 @@
 namespace reprise::device {
 namespace {
 
-// What vector kernels and CUDA's allocator promise; also the unit of all sizes.
+// The alignment that vector kernels need and that CUDA's allocator has; also the unit of all sizes.
 constexpr size_t kAlignment = 256;
-// The first segment is small so that a toy model stays small; later ones double what is there, so
-// their number is logarithmic, up to where doubling would only waste.
+// The first segment is small so that a tiny model stays small. Later segments double the reserved
+// memory, so their number is logarithmic, up to the size where doubling would waste too much.
 constexpr size_t kSmallestSegment = size_t{1} << 20;
 constexpr size_t kLargestDoubling = size_t{32} << 20;
 constexpr size_t kHugePage = size_t{2} << 20;
-// Nothing is this large; keeps the rounding below free of overflow.
+// Far above any real request; the bound keeps the rounding below free of overflow.
 constexpr size_t kLargestRequest = size_t{1} << 62;
 constexpr size_t kChunksPerSlab = 64;
 
@@ -93,7 +93,7 @@ CachingPool::Chunk* CachingPool::find_fit(size_t bytes) const noexcept {
   for (Chunk* chunk = bins_[bin]; chunk != nullptr; chunk = chunk->next_free) {
     if (chunk->bytes >= bytes) return chunk;
   }
-  // Every chunk of a higher bin fits, and the first one is its smallest.
+  // Every chunk of a higher bin fits, and the first chunk of a bin is its smallest.
   const size_t next = bin + 1;
   for (size_t word = next / 64; word < occupied_.size(); ++word) {
     uint64_t bits = occupied_[word];
@@ -111,12 +111,12 @@ CachingPool::Chunk* CachingPool::last_chunk() const noexcept {
 }
 
 CachingPool::Chunk* CachingPool::grow(size_t bytes) {
-  // What the new segment continues.
+  // The chunk that the new segment continues, if any.
   Chunk* last = source_->is_contiguous() ? last_chunk() : nullptr;
   const size_t missing = last != nullptr && last->is_free ? bytes - last->bytes : bytes;
   const size_t doubling = std::clamp(reserved_bytes_, kSmallestSegment, kLargestDoubling);
   const size_t wanted = missing > doubling ? round_up(missing, kHugePage) : doubling;
-  // Room on the host first: nothing can throw once the segment is ours.
+  // Reserves host memory first, so that no exception can follow once the segment is acquired.
   segments_.reserve(segments_.size() + 1);
   first_chunks_.reserve(first_chunks_.size() + 1);
   Chunk* chunk = take_unused();
@@ -147,7 +147,7 @@ CachingPool::Chunk* CachingPool::grow(size_t bytes) {
   return chunk;
 }
 
-// Leaves `bytes` in the free chunk and makes the rest a free chunk of its own.
+// Leaves `bytes` in the free chunk and turns the rest into a free chunk of its own.
 void CachingPool::split(Chunk* chunk, size_t bytes) {
   Chunk* rest = take_unused();
   remove_free(chunk);

@@ -10,27 +10,27 @@
 
 namespace reprise::device {
 
-/// Where a pool gets its segments from: raw device memory, allowed during capture.
+/// The source of a pool's segments: raw device memory, which may be acquired during a capture.
 class MemorySource {
  public:
   virtual ~MemorySource() = default;
-  /// Whether all that acquire() gives lies one after the other.
+  /// Whether each result of acquire() begins where the previous one ended.
   [[nodiscard]] virtual bool is_contiguous() const noexcept { return false; }
   /// At least `bytes` bytes, aligned to at least 4096. \throws OutOfMemory
   [[nodiscard]] virtual BufferView acquire(size_t bytes) = 0;
   virtual void give_back(BufferView memory) noexcept = 0;
 };
 
-/// MemoryPool that carves blocks out of large segments and keeps them until it is destroyed. Where
-/// segments lie one after the other, a block may reach over several.
+/// A MemoryPool that splits large segments into blocks and keeps the segments until it is
+/// destroyed. Where segments lie one after the other, a block may extend over several of them.
 ///
 /// Best fit with splitting and coalescing: a released large block serves several smaller requests,
-/// so capturing the largest key first lets every smaller key live in the same memory. The choice
-/// depends only on the history of calls, never on the clock or on addresses of host objects: the
-/// same calls from the same state give the same addresses.
+/// so when the largest key is captured first, every smaller key fits into the same memory. The
+/// choice depends only on the history of calls, never on the clock or on addresses of host objects:
+/// the same calls from the same state give the same addresses.
 ///
-/// Block objects are recycled and all lists are intrusive: once the segments suffice, neither
-/// allocate nor release touches the host's allocator. Not thread-safe, as MemoryPool says.
+/// Block objects are recycled and all lists are intrusive: once the segments are large enough,
+/// neither allocate nor release uses the host's allocator. Not thread-safe, see MemoryPool.
 class CachingPool final : public MemoryPool {
  public:
   /// `source` must outlive the pool.
@@ -46,12 +46,12 @@ class CachingPool final : public MemoryPool {
   [[nodiscard]] std::vector<BufferView> free_ranges() const override;
 
  private:
-  // A part of a stretch of segments that lie one after the other, in use or free. All chunks of a
-  // stretch, in address order, cover it.
+  // A part, in use or free, of a stretch of segments that lie one after the other. The chunks of a
+  // stretch, in address order, cover it completely.
   struct Chunk : PoolBlock {
     Chunk* before = nullptr;  // neighbours in the stretch
     Chunk* after = nullptr;
-    Chunk* previous_free = nullptr;  // neighbours in the bin; next_free also chains unused objects
+    Chunk* previous_free = nullptr;  // neighbours in the bin; next_free also links unused objects
     Chunk* next_free = nullptr;
     bool is_free = false;
   };
@@ -72,13 +72,13 @@ class CachingPool final : public MemoryPool {
   void put_unused(Chunk* chunk) noexcept;
 
   std::unique_ptr<MemorySource> own_source_;
-  MemorySource* source_;  // its own, or the device's
+  MemorySource* source_;  // owned by this pool, or by the device
   std::vector<BufferView> segments_;
-  std::vector<Chunk*> first_chunks_;  // of each stretch
+  std::vector<Chunk*> first_chunks_;  // the first chunk of each stretch
   std::vector<std::unique_ptr<Chunk[]>> slabs_;
   Chunk* unused_ = nullptr;
   std::array<Chunk*, kNumBins> bins_{};
-  std::array<uint64_t, kNumBins / 64> occupied_{};  // bit = bin has a chunk
+  std::array<uint64_t, kNumBins / 64> occupied_{};  // bit = the bin has a chunk
   size_t reserved_bytes_ = 0;
   size_t live_bytes_ = 0;
   size_t peak_live_bytes_ = 0;

@@ -14,7 +14,7 @@
 namespace reprise::device {
 namespace {
 
-// Hands out address ranges that are never touched, so sizes may be anything.
+// Returns address ranges that are never accessed, so the sizes may be arbitrarily large.
 class PretendedMemory final : public MemorySource {
  public:
   [[nodiscard]] BufferView acquire(size_t bytes) override {
@@ -80,7 +80,7 @@ TEST(CachingPool, blocks_never_overlap_and_stay_inside_segments) {
     ASSERT_EQ(pool.reserved_bytes(), memory.acquired());
   }
   for (PoolBlock* block : live) pool.release(block);
-  // Everything has grown together again: one free stretch per segment.
+  // All chunks have been merged again: each segment is one free stretch.
   EXPECT_EQ(pool.free_ranges(), memory.segments);
 }
 
@@ -102,7 +102,7 @@ TEST(CachingPool, takes_the_best_fit) {
 TEST(CachingPool, capturing_the_largest_first_makes_smaller_ones_free) {
   PretendedMemory memory;
   CachingPool pool(memory);
-  const auto forward = [&](size_t tokens) {  // the shape of a transformer layer's intermediates
+  const auto forward = [&](size_t tokens) {  // the sizes of a transformer layer's intermediates
     for (int layer = 0; layer < 4; ++layer) {
       const PoolReference normed(pool.allocate(tokens * 1024));
       const PoolReference qkv(pool.allocate(tokens * 3072));
@@ -149,7 +149,7 @@ TEST(CachingPool, gives_all_segments_back_when_it_dies) {
   EXPECT_EQ(memory.acquired(), 0u);
 }
 
-// Like a range of addresses that gets memory from its begin on, in steps of 3 MiB.
+// A range of addresses that gets memory from its beginning on, in steps of 3 MiB.
 class PretendedRange final : public MemorySource {
  public:
   [[nodiscard]] bool is_contiguous() const noexcept override { return true; }
@@ -175,11 +175,11 @@ TEST(CachingPool, blocks_reach_over_segments_that_lie_one_after_the_other) {
     CachingPool pool(range);
     PoolBlock* small = pool.allocate(size_t{1} << 20);
     EXPECT_EQ(pool.reserved_bytes(), PretendedRange::kStep) << "all that the source gave";
-    // The free end of the first segment is the begin of what the second completes.
+    // The large block uses the free end of the first segment and the beginning of the second one.
     PoolBlock* large = pool.allocate(size_t{7} << 20);
     EXPECT_EQ(address(large), address(small) + small->bytes);
     EXPECT_EQ(pool.reserved_bytes(), 3 * PretendedRange::kStep);
-    // In use at the end: the next one goes behind it.
+    // The end of the range is in use, so the next block lies behind it.
     PoolBlock* rest = pool.allocate(size_t{1} << 20);
     EXPECT_EQ(pool.reserved_bytes(), 3 * PretendedRange::kStep);
     PoolBlock* behind = pool.allocate(size_t{2} << 20);

@@ -17,26 +17,28 @@ namespace reprise::device {
 class Device;
 class Stream;
 
-/// A point in a stream's work. Recorded and waited for by streams; owned by whoever created it.
+/// A point in a stream's work. Streams record it and wait for it; the caller of create_event() owns
+/// it.
 class Event {
  public:
   virtual ~Event() = default;
-  /// True when all work before the last record has finished, or there was no record. \throws
-  /// CaptureError when the record was captured: a graph's event has no state on the host; and while
-  /// the calling thread captures on the device, which invalidates the capture.
+  /// True when all work before the last record has finished, or when there was no record.
+  /// \throws CaptureError when the record was captured, because a graph's event has no state on the
+  /// host, and while the calling thread captures on the device, which invalidates the capture.
   [[nodiscard]] virtual bool is_complete() const = 0;
-  /// Blocks the host until then. Same rule as is_complete().
+  /// Blocks the host until is_complete() is true. Throws like is_complete().
   virtual void synchronize() const = 0;
 };
 
-/// One captured node, as people see it in dumps.
+/// One captured node, as dumps show it.
 struct GraphNode {
   std::string kernel;  // kernel name, "copy" or "fill"
   uint32_t num_blocks = 0;
-  bool waits_for_previous = false;  // a barrier stands before it
+  bool waits_for_previous = false;  // a barrier stands before this node
 };
 
-/// Device work that was recorded: immutable, not yet executable. Own it to instantiate it again.
+/// Device work that was recorded: immutable, not yet executable. It can be instantiated several
+/// times.
 class Graph {
  public:
   virtual ~Graph() = default;
@@ -44,12 +46,12 @@ class Graph {
   [[nodiscard]] virtual std::vector<GraphNode> nodes() const = 0;
 };
 
-/// An executable graph. Launching it submits all of its work as one launch, in order with the other
-/// work of the stream. It refers to memory by address: everything it touches must outlive it.
+/// An executable graph. A launch submits all of its work at once, in order with the other work of
+/// the stream. It refers to memory by address: all memory that its nodes use must outlive it.
 class GraphExec {
  public:
   virtual ~GraphExec() = default;
-  /// One submission. Does not allocate or look anything up. \throws CaptureError on a capturing
+  /// Submits the graph once, without allocations and look-ups. \throws CaptureError on a capturing
   /// stream, whose capture becomes invalid: graphs do not nest.
   virtual void launch(Stream& stream) = 0;
   [[nodiscard]] virtual size_t num_nodes() const noexcept = 0;
@@ -60,8 +62,8 @@ class GraphExec {
   [[nodiscard]] virtual bool update(const Graph& graph) = 0;
 };
 
-/// What a stream has been asked to do since it was made. A graph launch counts once however many
-/// nodes it has: the observable that makes replay worth it.
+/// The work that a stream was asked to do since it was made. A graph launch counts once for all its
+/// nodes, so the counters show the launches that replay saves.
 struct LaunchCounters {
   uint64_t kernel_launches = 0;  // eager launches, copies and fills; not copies from or to the host
   uint64_t graph_launches = 0;
@@ -81,8 +83,8 @@ struct LaunchCounters {
 /// recording call throws the first reason, until the capture is ended or aborted. Other threads are
 /// not affected.
 ///
-/// A launch of zero blocks is nothing: not run, recorded or counted. \throws DeviceError for
-/// arguments longer than kMaxLaunchArgumentBytes or a kernel without code for this device.
+/// A launch of zero blocks has no effect: it is not run, recorded or counted. \throws DeviceError
+/// for arguments longer than kMaxLaunchArgumentBytes or a kernel without code for this device.
 class Stream {
  public:
   virtual ~Stream() = default;
@@ -109,8 +111,8 @@ class Stream {
   virtual void synchronize() = 0;
 
   virtual void begin_capture() = 0;
-  /// \throws CaptureError with the first reason the capture was invalidated, or for a joined stream
-  /// that was not ordered back. The stream is idle afterwards in any case, unless it had only
+  /// \throws CaptureError with the first reason why the capture is invalid, or for a joined stream
+  /// that was not ordered back. The stream is idle afterwards in any case, except when it had only
   /// joined: a capture ends on the stream and thread where it began.
   [[nodiscard]] virtual std::unique_ptr<Graph> end_capture() = 0;
   /// Drops the recording. Idle streams ignore it. A stream that had only joined leaves the capture,
@@ -125,7 +127,8 @@ class Stream {
   Stream() = default;
 };
 
-/// Exception-safe capture: records from construction to finish(); destroyed earlier, it aborts.
+/// An exception-safe capture: it records from construction to finish(), and its destructor aborts a
+/// capture that was not finished.
 class CaptureScope {
  public:
   explicit CaptureScope(Stream& stream) : stream_(&stream) { stream.begin_capture(); }
@@ -171,11 +174,11 @@ class Buffer {
 struct MemoryInfo {
   size_t total = 0;
   size_t free = 0;
-  size_t allocated_here = 0;  // by this Device object and not yet freed
+  size_t allocated_here = 0;  // allocated by this Device object and not yet freed
 };
 
-/// A place where work runs. Creating things on it is thread-safe; the things themselves are not.
-/// The device must outlive everything it made.
+/// A place where work runs. Creating objects on it is thread-safe; the created objects are not
+/// thread-safe. The device must outlive all objects that it created.
 class Device {
  public:
   virtual ~Device() = default;
@@ -184,7 +187,7 @@ class Device {
 
   /// "cpu", "cuda:0", "fake".
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;
-  /// One line for people: model, cores or SMs, instruction sets.
+  /// One line for logs: model, cores or SMs, instruction sets.
   [[nodiscard]] virtual std::string description() const = 0;
   /// Whether the host may read and write device memory by address once the stream is idle.
   [[nodiscard]] virtual bool is_host_accessible() const noexcept { return false; }
@@ -197,8 +200,9 @@ class Device {
   [[nodiscard]] virtual std::unique_ptr<Event> create_event() = 0;
   /// \throws DeviceError
   [[nodiscard]] virtual std::unique_ptr<GraphExec> instantiate(const Graph& graph) = 0;
-  /// Brings a kernel's code to the device ahead of its first launch, which may be in a capture.
-  /// Loading it then works too, only later. \throws DeviceError when it has no code for this device
+  /// Loads a kernel's code onto the device before its first launch. Without this call the first
+  /// launch loads the code, also in a capture. \throws DeviceError when the kernel has no code for
+  /// this device
   virtual void load(const Kernel& /*kernel*/) {}
   [[nodiscard]] virtual MemoryInfo memory() const = 0;
 

@@ -1,5 +1,5 @@
-// What a launch costs on the CPU: eager against replayed, alone and between barriers. Kernels do
-// next to nothing, so all the time is ours.
+// Measures the cost of a launch on the CPU: eager against replayed, alone and between barriers. The
+// kernels do almost no work, so nearly all measured time is overhead of the device.
 
 #include <benchmark/benchmark.h>
 
@@ -16,7 +16,7 @@ namespace {
 
 struct TouchArgs {
   uint32_t* values;
-  std::array<uint64_t, 12> rest;  // as many bytes as a typical kernel of ours takes
+  std::array<uint64_t, 12> rest;  // fills the struct to the size of a typical kernel's arguments
 };
 
 void run_touch(const void* raw, BlockRange blocks) noexcept {
@@ -102,7 +102,8 @@ void replay_alternating(benchmark::State& state) {
 }
 BENCHMARK(replay_alternating)->UseRealTime();
 
-// Dependent launches of 32 us of arithmetic each: what the team is worth. range(0): threads.
+// Dependent launches of 32 us of arithmetic each: shows the speed-up by the team. range(0):
+// threads.
 void replay_of_compute(benchmark::State& state) {
   constexpr int64_t kNodes = 50;
   Machine machine(static_cast<int>(state.range(0)));
@@ -114,8 +115,8 @@ void replay_of_compute(benchmark::State& state) {
 }
 BENCHMARK(replay_of_compute)->Arg(1)->Arg(2)->UseRealTime();
 
-// The host is busy elsewhere for range(0) microseconds between two replays, as between two tokens;
-// only the replay is timed. Shows what idle workers cost to get back.
+// The host does other work for range(0) microseconds between two replays, as between two tokens;
+// only the replay is timed. Shows the cost of waking idle workers.
 void replay_after_a_gap(benchmark::State& state) {
   using Clock = std::chrono::steady_clock;
   Machine machine;

@@ -4,19 +4,21 @@
 
 namespace reprise::device {
 
-/// What a Device is besides when the memory of its buffers can be given back for a while and their
-/// addresses, which captured graphs hold, stay. Ask discardable_memory() for it. Thread-safe.
+/// Implemented by a Device that can give the memory of its buffers back for a while and keep their
+/// addresses, which captured graphs hold. discardable_memory() finds it. Thread-safe.
 class DiscardableMemory {
  public:
-  /// Whether this machine's device can, too.
+  /// Whether the device of this machine supports it.
   [[nodiscard]] virtual bool can_discard() const noexcept = 0;
-  /// `memory` is all of a Buffer of this device. What it holds is lost and its memory goes back to
-  /// the system; of buffers smaller than what the system takes back it may stay. Nothing in flight
-  /// may touch it, and nothing may before restore(). Not while the calling thread captures, which
-  /// makes the capture invalid.
+  /// `memory` is all of a Buffer of this device. Its content is lost and the memory goes back to
+  /// the system; buffers smaller than a page of the device may keep their memory. No work in flight
+  /// may use the memory, and no work may use it before restore(). Calling this while the calling
+  /// thread captures makes the capture invalid.
   virtual void discard(BufferView memory) noexcept = 0;
-  /// Puts memory where it was given back, filled with zeros; buffers that have theirs keep it.
-  /// \throws OutOfMemory, DeviceError: it stays discarded; CaptureError as Device::allocate
+  /// Gives a discarded buffer memory again, filled with zeros; a buffer that kept its memory stays
+  /// as it is.
+  /// \throws OutOfMemory, DeviceError: the buffer stays discarded; CaptureError like
+  /// Device::allocate
   virtual void restore(BufferView memory) = 0;
 
  protected:
@@ -26,7 +28,8 @@ class DiscardableMemory {
   ~DiscardableMemory() = default;
 };
 
-/// The device's, or nullptr when its memory cannot be given back at addresses that stay.
+/// The device's DiscardableMemory, or nullptr when the device cannot give memory back and keep
+/// addresses.
 [[nodiscard]] inline DiscardableMemory* discardable_memory(Device& device) noexcept {
   auto* memory = dynamic_cast<DiscardableMemory*>(&device);
   return memory != nullptr && memory->can_discard() ? memory : nullptr;

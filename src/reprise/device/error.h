@@ -6,8 +6,8 @@
 
 namespace reprise::device {
 
-/// A call on a device failed. `is_sticky()`: the device context is lost, nothing on it can be
-/// trusted any more and the engine must restart; otherwise only this call failed.
+/// A call on a device failed. `is_sticky()`: the device context is lost, all data on the device is
+/// unreliable and the engine must restart; otherwise only this call failed.
 class DeviceError : public Error {
  public:
   enum class Severity { transient, sticky };
@@ -21,9 +21,9 @@ class DeviceError : public Error {
   Severity severity_;
 };
 
-/// Something was asked of a capturing stream that cannot be recorded (synchronise, allocate outside
-/// the pool, read a device value on the host, wait for work outside the capture). The capture is
-/// invalid from then on; finishing it throws the same reason again, eager work stays possible.
+/// A capturing stream got a request that cannot be recorded (synchronise, allocate outside the
+/// pool, read a device value on the host, wait for work outside the capture). From then on the
+/// capture is invalid, and finishing it throws the same reason again; eager work stays possible.
 class CaptureError : public DeviceError {
  public:
   explicit CaptureError(const std::string& message) : DeviceError(message) {}

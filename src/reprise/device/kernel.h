@@ -6,7 +6,7 @@
 
 namespace reprise::device {
 
-/// Memory on a device that somebody else owns: an address and a length.
+/// A borrowed stretch of device memory: an address and a length.
 struct BufferView {
   void* data = nullptr;
   size_t bytes = 0;
@@ -22,7 +22,7 @@ struct BlockRange {
 
 /// A CPU kernel is a function over a range of blocks. `args` points to the kernel's own trivially
 /// copyable argument struct. Blocks of one launch may run in any order on any worker, so they must
-/// not depend on each other; which worker runs a block never changes a result bit.
+/// not depend on each other; results are equal bit for bit on whichever worker a block runs.
 using CpuKernelFunction = void (*)(const void* args, BlockRange blocks) noexcept;
 
 /// A CUDA kernel is a function of a module image (cubin or fatbin) with one parameter: the kernel's
@@ -35,15 +35,15 @@ struct CudaKernelCode {
 };
 
 /// Device code with a name: one per op, dtype and instruction set. Kernels are constants with
-/// static storage duration, so launches refer to them by pointer. A device runs the code that is
-/// for it and refuses a kernel that has none.
+/// static storage duration, so launches refer to them by pointer. A device runs the code made for
+/// it and refuses a kernel without such code.
 struct Kernel {
   const char* name;
   CpuKernelFunction cpu = nullptr;
   CudaKernelCode cuda = {};
 };
 
-/// How one launch touches one stretch of memory. The CPU derives barriers from these.
+/// The use of one stretch of memory by one launch. The CPU derives barriers from these uses.
 struct BufferUse {
   enum class Access : uint8_t { read, write, read_write };
 
@@ -54,8 +54,8 @@ struct BufferUse {
   [[nodiscard]] bool writes() const noexcept { return access != Access::read; }
 };
 
-/// One bound call of a kernel. Everything is borrowed for the call only; arguments are copied by
-/// value when the launch is recorded.
+/// One call of a kernel with its arguments. Everything is borrowed for the call only; a recorded
+/// launch copies the arguments by value.
 struct Launch {
   const Kernel* kernel = nullptr;
   uint32_t num_blocks = 0;          // grid size; 0 = nothing to do
@@ -63,7 +63,8 @@ struct Launch {
   std::span<const BufferUse> uses;  // every buffer that the kernel reads or writes
 };
 
-/// CUDA allows 4 KiB of kernel parameters; ours stay far below so that a command block is compact.
+/// CUDA allows 4 KiB of kernel parameters. The limit here is much lower, to keep a command block
+/// compact.
 inline constexpr size_t kMaxLaunchArgumentBytes = 512;
 
 }  // namespace reprise::device

@@ -13,21 +13,21 @@ namespace reprise::device {
 class MemoryPool;
 
 /// One live allocation of a pool with an intrusive reference count. The pool owns the object and
-/// recycles it, so that a steady state allocates nothing on the host either.
+/// recycles it, so the steady state makes no host allocations.
 struct PoolBlock {
   void* data = nullptr;
-  size_t bytes = 0;  // size class, at least what was asked for
+  size_t bytes = 0;  // size class, at least the requested bytes
   MemoryPool* pool = nullptr;
   std::atomic<uint32_t> references{0};
 };
 
 /// Memory for activations and graph intermediates: stream-ordered reuse of device memory. A block
-/// released by one launch may be handed to the next launch on the same stream at once, because the
-/// stream runs them in order; this is what lets graphs that never run concurrently share one pool.
+/// that one launch released may be used by the next launch on the same stream at once, because the
+/// stream runs launches in order. This lets graphs that never run concurrently share one pool.
 ///
-/// Not thread-safe: a pool belongs to the thread that launches on its stream. Addresses handed out
-/// stay valid until the pool is destroyed. Growing a pool is allowed during capture (it is "the
-/// pool"); Device::allocate is not.
+/// Not thread-safe: a pool belongs to the thread that launches on its stream. The addresses of its
+/// blocks stay valid until the pool is destroyed. A pool may grow during a capture;
+/// Device::allocate is forbidden there.
 class MemoryPool {
  public:
   virtual ~MemoryPool() = default;
@@ -37,16 +37,17 @@ class MemoryPool {
   /// At least `bytes` bytes (0 is allowed), aligned to 256. \throws OutOfMemory
   [[nodiscard]] virtual PoolBlock* allocate(size_t bytes) = 0;
 
-  /// Gives a block back; called when its last reference goes.
+  /// Takes a block back; called when the last reference to it is dropped.
   virtual void release(PoolBlock* block) noexcept = 0;
 
-  /// Bytes taken from the device, in use or cached.
+  /// Bytes taken from the device, both in use and cached.
   [[nodiscard]] virtual size_t reserved_bytes() const noexcept = 0;
-  /// Bytes in blocks that are referenced now, and the most there ever were.
+  /// Bytes in blocks that are referenced now, and the largest value so far.
   [[nodiscard]] virtual size_t live_bytes() const noexcept = 0;
   [[nodiscard]] virtual size_t peak_live_bytes() const noexcept = 0;
-  /// What is reserved and not referenced now, in a fixed order. For tests that overwrite it between
-  /// steps (nothing may depend on it) and for fragmentation reports; allocates on the host.
+  /// The reserved memory that is not referenced now, in a fixed order. For fragmentation reports,
+  /// and for tests that overwrite it between steps, because no result may depend on it; allocates
+  /// on the host.
   [[nodiscard]] virtual std::vector<BufferView> free_ranges() const = 0;
 
  protected:
@@ -57,7 +58,7 @@ class MemoryPool {
 class PoolReference {
  public:
   PoolReference() = default;
-  /// Takes the first reference of a block fresh from MemoryPool::allocate.
+  /// Takes the first reference to a new block from MemoryPool::allocate.
   explicit PoolReference(PoolBlock* block) noexcept : block_(block) { retain(); }
   PoolReference(const PoolReference& other) noexcept : block_(other.block_) { retain(); }
   PoolReference(PoolReference&& other) noexcept : block_(std::exchange(other.block_, nullptr)) {}

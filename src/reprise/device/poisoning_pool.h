@@ -9,14 +9,14 @@
 
 namespace reprise::device {
 
-/// Wraps a pool and overwrites every block that comes back with 0xFF bytes (NaN in all float
-/// formats), in stream order behind its last use. Whoever reads released memory then reads NaNs.
-/// While the stream captures, the overwriting is recorded too, so every replay poisons as well; a
-/// capture that is invalid already is not poisoned. For tests; blocks keep this wrapper alive in
-/// the same way as any pool: they must go before it.
+/// Wraps a pool and overwrites every released block with 0xFF bytes (NaN in all float formats), in
+/// stream order after its last use, so that work that still reads the block gets NaNs. While the
+/// stream captures, the overwriting is recorded too, so every replay poisons as well; a capture
+/// that is already invalid is not poisoned. For tests. All blocks must be released before the pool
+/// is destroyed, as with any pool.
 class PoisoningPool final : public MemoryPool {
  public:
-  /// `stream` is the one that the pool's blocks are used on; it must outlive the pool.
+  /// `stream` is the stream that uses the pool's blocks; it must outlive the pool.
   PoisoningPool(std::unique_ptr<MemoryPool> inner, Stream& stream) noexcept
       : inner_(std::move(inner)), stream_(&stream) {}
 
@@ -33,10 +33,10 @@ class PoisoningPool final : public MemoryPool {
 
  private:
   std::unique_ptr<MemoryPool> inner_;
-  Stream* stream_;  // the caller's
+  Stream* stream_;  // owned by the caller
 };
 
-/// Overwrites everything in the pool that nobody references now.
+/// Overwrites all memory of the pool that is not referenced now.
 void poison_free_ranges(const MemoryPool& pool, Stream& stream);
 
 }  // namespace reprise::device

@@ -58,7 +58,7 @@ std::span<const EngineCore::Update> EngineCore::step() {
   return take_results();
 }
 
-// False when there is nothing to compute.
+// Returns false when there is no step to compute.
 bool EngineCore::launch_step() {
   ModelStep& step = steps_[(oldest_ + num_under_way_) % steps_.size()];
   step.began = std::chrono::steady_clock::now();

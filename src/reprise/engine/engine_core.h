@@ -33,8 +33,8 @@ struct EngineCoreOptions {
 struct EngineCoreCounters {
   uint64_t num_steps = 0;
   uint64_t num_failed_steps = 0;  // not in num_steps
-  /// Prompt tokens that were computed instead of found in the prefix cache; those that a preemption
-  /// makes the engine compute again count again.
+  /// Prompt tokens that were computed instead of found in the prefix cache. Tokens that are
+  /// computed again after a preemption count again.
   uint64_t prompt_tokens = 0;
   uint64_t generation_tokens = 0;         // sampled
   uint64_t tokens_sampled_on_device = 0;  // including dropped ones
@@ -57,20 +57,20 @@ class EngineCore {
   EngineCore(ModelRunner& runner, const EngineCoreOptions& options);
   ~EngineCore();
 
-  /// An id that no other request of this core has. Ids ascend. Thread-safe.
+  /// Returns an id that no other request of this core has. Ids ascend. Thread-safe.
   [[nodiscard]] RequestId new_request_id() noexcept { return RequestId{next_id_++}; }
   /// \throws InvalidArgument when the request can never run (see Scheduler::add_request)
   void add_request(RequestId id,
                    std::vector<int32_t> prompt_token_ids,
                    const sampling::SamplingParams& params,
                    RequestOptions options = {});
-  /// The same with a new id, which is returned.
+  /// Adds the request under a new id, which is returned.
   RequestId add_request(std::vector<int32_t> prompt_token_ids,
                         const sampling::SamplingParams& params,
                         RequestOptions options = {});
 
-  /// What one step changed for a request. A request that finished is gone when the next step
-  /// begins.
+  /// The changes that one step made to a request. A request that finished is gone when the next
+  /// step begins.
   using Update = RequestUpdate;
 
   /// Takes the results of one step: the step that this call schedules, or with async_scheduling the
@@ -102,9 +102,10 @@ class EngineCore {
     return kv_cache_manager_;
   }
   [[nodiscard]] const EngineCoreCounters& counters() const noexcept { return counters_; }
-  /// Where the time of steps goes. The caller adds the phase detokenise. With async_scheduling the
+  /// The time of steps by phase. The caller adds the phase detokenise. With async_scheduling the
   /// phases prepare, launch and sample are mostly time of the computing thread, and wait is the
-  /// caller's time for that thread, so the phases add up to more than the steps took.
+  /// time that the caller waits for that thread, so the sum of the phases is more than the time of
+  /// the steps.
   [[nodiscard]] StepClock& clock() noexcept { return clock_; }
   /// How steps were dispatched: all steps whose results were taken, including failed ones.
   [[nodiscard]] const cudagraph::DispatchLedger& ledger() const noexcept { return ledger_; }

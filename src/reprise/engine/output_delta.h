@@ -9,12 +9,12 @@
 
 namespace reprise::engine {
 
-/// What one step added to one request, from the engine to whoever asked: a value that owns its
-/// contents, so it may cross threads.
+/// The tokens and the text that one step added to one request, on their way from the engine to the
+/// caller. A value that owns its contents, so it may cross threads.
 struct OutputDelta {
   RequestId id{};
-  std::string text;                                  // may be empty: held back, or half a character
-  std::vector<int32_t> token_ids;                    // of this step
+  std::string text;                // may be empty: held back, or an incomplete character
+  std::vector<int32_t> token_ids;  // of this step
   std::vector<sampling::PositionLogprobs> logprobs;  // of token_ids; empty unless asked for
   /// For prompt tokens 1, 2, ...; with the first delta that has a token; empty unless asked for.
   std::vector<sampling::PositionLogprobs> prompt_logprobs;
@@ -24,7 +24,7 @@ struct OutputDelta {
   bool finished = false;          // this is the request's last delta
   // Set when `finished`:
   std::string finish_reason;  // "stop", "length", "abort", "error"
-  StopReason stop_reason;     // what stopped the request, other than EOS
+  StopReason stop_reason;     // the reason that stopped it, other than EOS
   std::string error;          // why finish_reason is "error"
 };
 

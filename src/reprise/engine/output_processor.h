@@ -12,7 +12,7 @@
 namespace reprise::engine {
 
 /// Turns requests' tokens into text: detokenises incrementally, and holds back text that may become
-/// a stop string. Knows no engine core: the caller ends requests. One thread.
+/// a stop string. It does not know the engine core, so the caller ends requests. One thread.
 class OutputProcessor {
  public:
   /// `tokenizer` must outlive this.

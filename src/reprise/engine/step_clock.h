@@ -7,8 +7,8 @@
 
 namespace reprise::engine {
 
-/// Where the time of steps goes: sums of all steps, and each step while the profiler records. Used
-/// only by the thread that takes the results of steps.
+/// The time of steps by phase: sums over all steps, and each single step while the profiler
+/// records. Used only by the thread that takes the results of steps.
 struct StepClock {
   StepTimes times;
   StepProfiler profiler;

@@ -30,7 +30,7 @@ class StepLoop {
   std::optional<OutputDelta> abort_request(RequestId id);
 
   /// Runs one step. Calls `on_step` (which may be empty) when the step has results, then `on_delta`
-  /// for each request that the step changed. \throws as EngineCore::step
+  /// for each request that the step changed. \throws exceptions of EngineCore::step
   void step(const OnDelta& on_delta, const std::function<void()>& on_step = {});
 
  private:

@@ -12,7 +12,8 @@
 
 namespace reprise::engine {
 
-/// The most steps that a profile holds: the last ones. About 11 MiB, and 35 MB as a trace.
+/// The most steps that a profile holds; a longer recording keeps the last ones. The steps take
+/// about 11 MiB, and 35 MB as a trace.
 inline constexpr size_t kMaxProfiledSteps = size_t{1} << 15;
 
 /// vLLM's names and defaults.
@@ -27,7 +28,7 @@ struct ProfiledStep {
       0;  // 1 is the engine's first step; a failed step has the number of the next one
   TimePoint begin;
   TimePoint end;                 // of the last span, which delivers the tokens
-  cudagraph::Decision decision;  // the last one: a step whose graph is retired decides twice
+  cudagraph::Decision decision;  // the last decision: a step whose graph is retired has two
   int32_t num_tokens = 0;        // before padding
   int32_t num_reqs = 0;
   bool has_failed = false;

@@ -140,7 +140,7 @@ TEST(StepTrace, gives_steps_that_overlap_tracks_of_their_own) {
   StepProfiler profiler;
   ASSERT_TRUE(profiler.start({}));
   const TimePoint now = std::chrono::steady_clock::now();
-  // Each of 100 us, scheduled 60 us after the one before.
+  // Each step takes 100 us and begins 60 us after the one before.
   for (int i = 0; i < 4; ++i)
     run_step(profiler, static_cast<uint64_t>(i), now + microseconds(60 * i));
   run_step(profiler, 4, now + microseconds(400));

@@ -126,7 +126,7 @@ void write_trace(const StepProfile& profile, std::ostream& out) {
 
 std::filesystem::path save_trace(const StepProfile& profile, const std::filesystem::path& folder) {
   const auto wall_us = std::chrono::floor<std::chrono::microseconds>(profile.wall_began);
-  // The ending that tools look for in such a folder.
+  // Trace viewers search such a folder for files with this ending.
   const std::filesystem::path path =
       folder /
       fmt::format("reprise_{}.{}.pt.trace.json", getpid(), wall_us.time_since_epoch().count());

@@ -7,9 +7,9 @@
 
 namespace reprise::engine {
 
-/// A profile as JSON in the trace event format, which Perfetto and chrome://tracing open: a slice
-/// per step, named after what it replayed, with its phases inside. Times in microseconds from the
-/// profile's begin, to the nanosecond.
+/// Writes a profile as JSON in the trace event format, which Perfetto and chrome://tracing open:
+/// one slice per step, named after the graph it replayed, with its phases inside. Times are
+/// microseconds since the profile began, with three decimals.
 void write_trace(const StepProfile& profile, std::ostream& out);
 
 /// Writes the trace as a new file in `folder`, which is created if it is missing. The file appears

@@ -14,9 +14,9 @@
 
 namespace reprise::models {
 
-/// A decoder that predicts the next token. Its two functions are pure apart from the cache writes
-/// of attention, allocate only results, and never look at token counts: what runs once runs
-/// captured.
+/// A decoder that predicts the next token. Its two functions have no effects except the cache
+/// writes of attention, allocate only results, and do not branch on token counts: a function that
+/// runs eagerly can also be captured.
 class CausalLM {
  public:
   virtual ~CausalLM() = default;
@@ -26,20 +26,20 @@ class CausalLM {
                                        const Tensor& input_ids,       // int32[num_tokens]
                                        const Tensor& positions) = 0;  // int32[num_tokens]
 
-  /// Logits of the rows `logits_indices`, of which the first num_logits[0] are computed.
+  /// Logits of the rows `logits_indices`; only the first num_logits[0] of them are computed.
   [[nodiscard]] virtual Tensor compute_logits(const Tensor& hidden,          // [num_tokens, hidden]
                                               const Tensor& logits_indices,  // int32[max_rows]
                                               const Tensor& num_logits) = 0;  // int32[1]
 
   [[nodiscard]] virtual std::span<attention::AttentionLayer* const> attention_layers() = 0;
 
-  /// Whether and how levels 1 to 3 may trace these functions. Their arguments and which sizes of
-  /// them are open are the engine's to know, so dynamic_arg_dims means nothing here.
+  /// Whether and how levels 1 to 3 may trace these functions. The engine defines their arguments
+  /// and which sizes are open, so dynamic_arg_dims is ignored here.
   [[nodiscard]] virtual CompileSupport compile_support() const { return {}; }
 };
 
 /// Loads the model of `config.architecture`. `parameters` keeps the weights and must outlive the
-/// model. Positions up to `max_positions` will be used.
+/// model. The model will use positions below `max_positions`.
 /// \throws FileError for tensors that are missing or misshapen
 [[nodiscard]] std::unique_ptr<CausalLM> create_model(const weights::ModelConfig& config,
                                                      int64_t max_positions,

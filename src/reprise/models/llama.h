@@ -97,7 +97,7 @@ class LlamaForCausalLM final : public CausalLM {
   Tensor embedding_;
   std::vector<std::unique_ptr<LlamaDecoderLayer>> layers_;
   Tensor norm_;
-  Tensor lm_head_;  // the embedding itself when tied
+  Tensor lm_head_;  // when tied: the embedding itself
   std::vector<attention::AttentionLayer*> attention_layers_;
 };
 

@@ -11,7 +11,7 @@
 namespace reprise::models {
 namespace {
 
-// Rows can follow each other when everything but their number agrees: biases have any length.
+// Tensors can be stacked when all dimensions but the first agree. Biases may have any length.
 bool is_stackable(const Shape& above, const Shape& below) {
   if (above.rank() != below.rank()) return false;
   for (int dim = 1; dim < above.rank(); ++dim) {
@@ -20,7 +20,8 @@ bool is_stackable(const Shape& above, const Shape& below) {
   return true;
 }
 
-// "layers.0.q_proj.weight" and its like as "layers.0.q_proj+k_proj+v_proj.weight".
+// The name of a stack: "layers.0.q_proj.weight" and similar names become
+// "layers.0.q_proj+k_proj+v_proj.weight".
 std::string stacked_name(std::span<const std::string_view> names) {
   std::string modules;
   size_t leaf = std::string_view::npos;

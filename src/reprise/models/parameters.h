@@ -14,11 +14,11 @@
 
 namespace reprise::models {
 
-/// Puts a model's weights on the device, converted to the model's dtype, and owns them from then
-/// on. Also makes the tables a model derives (rotary embedding).
+/// Loads a model's weights onto the device, converted to the model's dtype, and owns them from then
+/// on. Also makes the tables that a model derives (rotary embedding).
 class Parameters {
  public:
-  /// `source` is only borrowed while loading; the others must outlive this.
+  /// `source` is borrowed until finish_loading(); the other references must outlive this object.
   Parameters(const weights::WeightSource& source,
              DType dtype,
              device::Device& device,
@@ -29,57 +29,57 @@ class Parameters {
   /// One tensor by its Hugging Face name.
   [[nodiscard]] Tensor load(std::string_view name) { return load_stacked({&name, 1}); }
 
-  /// Several tensors with equal inner dimensions as one, their rows after each other: projections
-  /// that read the same input become one product.
+  /// Loads several tensors with equal inner dimensions as one, their rows one after the other, so
+  /// that projections that read the same input become one matrix product.
   [[nodiscard]] Tensor load_stacked(std::span<const std::string_view> names);
 
-  /// A float32 table computed on the host; the name is for people.
+  /// Adds a float32 table that was computed on the host; the name is for messages.
   [[nodiscard]] Tensor add_table(std::string_view name,
                                  std::span<const float> values,
                                  const Shape& shape);
 
-  /// No more loading: lets go of the source and of the staging memory.
+  /// Ends loading: releases the source and the staging memory.
   void finish_loading() noexcept;
 
-  /// Keeps a copy of all that was loaded in host memory. \throws OutOfMemory when the host has no
-  /// room, DeviceError; then there is none
+  /// Keeps a copy of all loaded weights in host memory. \throws OutOfMemory when the host has no
+  /// room, DeviceError; then there is no copy
   void copy_to_host();
   [[nodiscard]] bool has_host_copy() const noexcept { return !host_copy_.empty(); }
-  /// Puts the copy's contents where they were. \throws DeviceError \pre has_host_copy()
+  /// Writes the copy back to the weights' addresses. \throws DeviceError \pre has_host_copy()
   void copy_from_host();
   void drop_host_copy() noexcept { host_copy_.clear(); }
 
-  /// Gives the memory of all that was loaded back to the system; tables stay. Nothing in flight may
-  /// read it, and nothing may until it was restored and has contents again.
+  /// Gives the memory of all loaded weights back to the system; tables stay. No work in flight may
+  /// read the weights, and no later work may until they are restored and written again.
   void discard(device::DiscardableMemory& memory) noexcept;
-  /// Puts memory where it was given back. \throws as DiscardableMemory::restore; may be called
-  /// again
+  /// Maps memory at the addresses that discard() gave back. May be called again after an error.
+  /// \throws the exceptions of DiscardableMemory::restore
   void restore(device::DiscardableMemory& memory);
-  /// Loads again what was loaded, to the same addresses. `source` has the names and shapes of the
-  /// first one. \throws FileError; what was read until then stays
+  /// Loads the same weights again, to the same addresses. `source` must have the names and shapes
+  /// of the first source. \throws FileError; the weights that were read before the error stay
   void reload(const weights::WeightSource& source);
 
   [[nodiscard]] DType dtype() const noexcept { return dtype_; }
   [[nodiscard]] size_t total_bytes() const noexcept { return total_bytes_; }
-  /// Every address a graph may have been recorded with.
+  /// Every address that a graph may have been recorded with.
   [[nodiscard]] std::vector<device::BufferView> memory() const;
-  /// What the tensor was loaded from: "model.layers.0.mlp.down_proj.weight", or for stacked ones
-  /// "model.layers.0.mlp.gate_proj+up_proj.weight". Empty for tensors that are not of here.
+  /// The name that the tensor was loaded under: "model.layers.0.mlp.down_proj.weight", or for
+  /// stacked ones "model.layers.0.mlp.gate_proj+up_proj.weight". Empty for tensors of other owners.
   [[nodiscard]] std::string_view name_of(const Tensor& tensor) const noexcept;
   /// The memory of the tensor of that name; empty if there is none.
   [[nodiscard]] device::BufferView find(std::string_view name) const noexcept;
 
  private:
-  /// Where a buffer came from, to load it again.
+  /// The source of a buffer, for loading it again.
   struct Origin {
-    size_t buffer = 0;  // index
+    size_t buffer = 0;  // into buffers_
     TensorType type;
     std::vector<std::string> names;  // in the source
   };
 
   [[nodiscard]] TensorType stacked_type(const weights::WeightSource& source,
                                         std::span<const std::string_view> names) const;
-  /// The tensors' bytes one after the other, in memory that the next call uses again.
+  /// Reads the tensors' bytes one after the other, into memory that the next call uses again.
   [[nodiscard]] std::span<const std::byte> read_stacked(const weights::WeightSource& source,
                                                         std::span<const std::string_view> names,
                                                         const TensorType& type);
@@ -92,8 +92,8 @@ class Parameters {
   OpExecutor* executor_;
   std::vector<device::Buffer> buffers_;
   std::vector<std::string> names_;                       // by buffer
-  std::vector<Origin> origins_;                          // of all but tables
-  std::vector<std::unique_ptr<std::byte[]>> host_copy_;  // by origin; empty: there is none
+  std::vector<Origin> origins_;                          // one per weight; tables have none
+  std::vector<std::unique_ptr<std::byte[]>> host_copy_;  // one per origin; empty without a copy
   std::vector<std::byte> staging_;  // reused between tensors; the largest one decides its size
   size_t total_bytes_ = 0;
 };

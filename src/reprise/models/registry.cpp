@@ -6,8 +6,8 @@ namespace reprise::models {
 std::unique_ptr<CausalLM> create_model(const weights::ModelConfig& config,
                                        int64_t max_positions,
                                        Parameters& parameters) {
-  // One line per architecture; they share a file as long as a flag of the configuration tells them
-  // apart.
+  // One line per architecture. Architectures share a file as long as flags of the configuration are
+  // their only difference.
   switch (config.architecture) {
     case weights::Architecture::llama:
     case weights::Architecture::mistral:

@@ -6,9 +6,10 @@
 namespace reprise::models {
 namespace {
 
-// Source: Llama 3.1 as published in Hugging Face transformers (modeling_rope_utils, "llama3"): long
-// wavelengths are slowed by `factor`, short ones kept, those between blended. In float32 where they
-// use it, so that tables agree to the last bit or nearly so.
+// Source: Llama 3.1 as published in Hugging Face transformers (modeling_rope_utils, "llama3"): the
+// frequencies of long wavelengths are divided by `factor`, those of short wavelengths stay, and
+// those between are blended. The results are rounded to float32 where the reference uses it, so
+// that the tables agree almost to the last bit.
 double scaled_frequency(const weights::RopeParameters& rope, double frequency) {
   switch (rope.type) {
     case weights::RopeType::standard:
@@ -43,8 +44,8 @@ std::vector<float> make_rope_table(const weights::RopeParameters& rope,
   for (int64_t position = 0; position < max_positions; ++position) {
     float* row = table.data() + position * head_dim;
     for (int64_t i = 0; i < half; ++i) {
-      // The angle in float32, as the reference has it: at position 100,000 the rounding of the
-      // product is larger than anything after it.
+      // The angle is float32 as in the reference: at position 100,000 the rounding of this product
+      // is the largest error of the table.
       const float angle = static_cast<float>(position) * frequencies[static_cast<size_t>(i)];
       row[i] = static_cast<float>(std::cos(static_cast<double>(angle)));
       row[half + i] = static_cast<float>(std::sin(static_cast<double>(angle)));

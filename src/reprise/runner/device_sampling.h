@@ -9,17 +9,17 @@
 
 namespace reprise::engine {
 
-/// Which rows of a step the device samples itself. A row is the device's unless its request wants
-/// what the device does not do: log-probabilities, a constraint on the answer, penalties, allowed
-/// or bad words. Those rows go to the host's sampler, row by row, in the same step.
+/// Decides which rows of a step the device samples. The device samples a row unless its request
+/// needs log-probabilities, a constraint on the answer, penalties, allowed words or bad words. The
+/// host's sampler samples those other rows, one by one, in the same step.
 ///
-/// Sampling follows the step's graph on the same stream and is not part of it: which rows are
-/// sampled and how changes from step to step, and a graph would have to be captured for the most of
-/// both.
+/// Sampling follows the step's graph on the same stream and is not part of the graph: the number of
+/// sampled rows and their parameters change from step to step, so a graph would have to be captured
+/// for the largest number of rows and for all parameters.
 ///
-/// Each step: begin(), add() per sampling row, launch(), and after it take() per row that add()
-/// took, in the same order. One thread. Borrows the sampler; none: every row is the host's.
-/// Allocates only in the constructor.
+/// Each step: begin(), add() per sampling row, launch(), then take() for each row for which add()
+/// returned true, in the same order. One thread. Borrows the sampler; without a sampler the host
+/// samples every row. Allocates only in the constructor.
 class DeviceSampling {
  public:
   enum class HasConstraint : bool { no, yes };
@@ -27,7 +27,7 @@ class DeviceSampling {
   explicit DeviceSampling(kernels::RowSampler* sampler);
 
   void begin() noexcept;
-  /// Whether the device samples this row. `input`: without logits.
+  /// Returns whether the device samples this row. `input` has no logits.
   [[nodiscard]] bool add(const sampling::SamplingInput& input,
                          HasConstraint has_constraint,
                          int32_t logits_row);
@@ -41,7 +41,7 @@ class DeviceSampling {
  private:
   [[nodiscard]] bool add_adjustments(const sampling::SamplingInput& input);
 
-  kernels::RowSampler* sampler_;  // the constructor's
+  kernels::RowSampler* sampler_;  // the constructor's argument; may be null
   std::vector<kernels::SamplingRow> rows_;
   std::vector<kernels::LogitAdjustment> adjustments_;
   std::span<const int32_t> tokens_;

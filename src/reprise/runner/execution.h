@@ -8,11 +8,11 @@
 
 namespace reprise::engine {
 
-/// What work runs on: one stream, the memory of intermediate results, and the executor that turns
-/// ops into launches. Everything that computes refers to it, so it outlives models and runners.
+/// The things that work runs on: one stream, the memory of intermediate results, and the executor
+/// that turns ops into launches. Models and runners refer to it, so it must outlive them.
 ///
-/// Two pools: graphs keep addresses in theirs for ever, and an eager launch between two pieces of a
-/// replay must not be given memory that a recorded piece still reads.
+/// There are two pools, because graphs keep the addresses in their pool for ever: an eager launch
+/// between two pieces of a replay must not get memory that a recorded piece still reads.
 class Execution {
  public:
   using MakeExecutor = std::function<std::unique_ptr<kernels::DeviceExecutor>(
@@ -25,7 +25,7 @@ class Execution {
         eager_pool_(device.create_pool()),
         graph_pool_(device.create_pool()),
         executor_(make_executor(*stream_, *eager_pool_)) {}
-  /// On a device that runs the CPU's kernels.
+  /// For a device that runs the CPU's kernels.
   Execution(device::Device& device, const kernels::KernelTable& kernels)
       : Execution(device, [&kernels](device::Stream& stream, device::MemoryPool& pool) {
           return std::make_unique<kernels::CpuExecutor>(stream, pool, kernels);

@@ -148,7 +148,7 @@ void InputBatch::stage_dummy(const StagedShape& shape, device::Stream& stream) {
     first_token += query_len;
   }
   num_real_reqs_ = shape.num_reqs;
-  // Everything that names tokens or memory is padding: the batch is only a shape.
+  // The tokens and the memory of this batch are all padding; only its shape is real.
   std::fill(host(layout_.input_ids), host(layout_.input_ids) + shape.num_tokens, 0);
   std::fill(host(layout_.positions), host(layout_.positions) + shape.num_tokens, 0);
   std::fill(host(layout_.slot_mapping), host(layout_.slot_mapping) + shape.num_tokens, kNoSlot);
@@ -162,7 +162,7 @@ void InputBatch::stage_dummy(const StagedShape& shape, device::Stream& stream) {
 void InputBatch::upload(device::Stream& stream) {
   const size_t row_length = to_size(limits_.max_blocks_per_req);
   if (!is_host_accessible_) {
-    // Each copy has a price there: one for everything.
+    // On such a device each copy has a fixed cost, so one copy uploads everything.
     const size_t used = layout_.block_table + to_size(shape_.num_reqs) * row_length;
     stream.copy_from_host(device_buffer_.data(), host_.data(), used * sizeof(int32_t));
     return;

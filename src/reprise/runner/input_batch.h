@@ -15,7 +15,7 @@ namespace reprise::engine {
 struct BatchLimits {
   int32_t max_num_tokens = 0;
   int32_t max_num_reqs = 0;
-  /// Rows of logits beyond one per request: of prompts whose log-probabilities are wanted.
+  /// Rows of logits beyond one per request, for prompts whose log-probabilities are wanted.
   int32_t max_num_prompt_logits = 0;
   int32_t max_blocks_per_req = 0;
   int32_t block_size = 16;
@@ -25,13 +25,13 @@ struct BatchLimits {
   }
 };
 
-/// One request's part of a step, as the model sees it. Borrows from the request.
+/// One request's part of a step, in the form the model reads it. Borrows from the request.
 struct BatchRow {
   std::span<const int32_t> token_ids;  // the new tokens of this step, at least one
   int32_t num_computed_tokens = 0;     // positions already in the cache
   std::span<const kv_cache::BlockId> block_ids;
   bool samples = false;  // logits of the last token are wanted
-  // Logits wanted of tokens before the last one, for log-probabilities of the prompt.
+  // Tokens before the last one whose logits are wanted, for log-probabilities of the prompt.
   int32_t first_prompt_logit = 0;  // index into token_ids
   int32_t num_prompt_logits = 0;
 
@@ -40,19 +40,20 @@ struct BatchRow {
   }
 };
 
-/// Shape a step is staged at: the real one, or a graph's.
+/// The shape that a step is staged at: the real shape, or that of a graph.
 struct StagedShape {
   int32_t num_tokens = 0;
   int32_t num_reqs = 0;
   int32_t num_logits_rows = 0;
 };
 
-/// The persistent buffers a model reads its batch from. Their addresses never change; stage() fills
-/// them anew for each step, padding included, and the views below are cut to the staged shape.
+/// The persistent buffers a model reads its batch from. Their addresses never change. stage()
+/// overwrites them for each step, padding included, and cuts the views below to the staged shape.
 ///
-/// Padding: token ids and positions 0, slot -1 (nothing is written), query_start_loc repeats the
-/// last real value, seq_lens 0, block table rows and logits indices 0 (the null block; any row).
-/// Source: what vLLM's V1 model runner puts there; differs in zeroing token ids, so that embedding
+/// Padding: token ids and positions are 0, slots are -1 (no cache slot is written), query_start_loc
+/// repeats its last real value, seq_lens are 0, block table rows hold the null block (0), and
+/// logits indices are 0 (any row would do).
+/// Source: the padding of vLLM's V1 model runner; differs in zeroing token ids, so that embedding
 /// look-ups stay inside the table.
 class InputBatch {
  public:
@@ -75,11 +76,11 @@ class InputBatch {
 
   [[nodiscard]] const StagedShape& shape() const noexcept { return shape_; }
   [[nodiscard]] const BatchLimits& limits() const noexcept { return limits_; }
-  /// The one buffer all of this lives in.
+  /// The one buffer that holds all arrays.
   [[nodiscard]] device::BufferView memory() const noexcept { return device_buffer_.view(); }
 
  private:
-  // Where each array lies in the buffer, in elements.
+  // The place of each array in the buffer, in elements.
   struct Layout {
     size_t input_ids = 0;
     size_t positions = 0;
@@ -92,9 +93,10 @@ class InputBatch {
     size_t total = 0;
   };
 
-  // A row of the block table: long, and mostly null blocks that need not be written again.
+  // The state of a block table row. A row is long and mostly null blocks, which need not be written
+  // again.
   struct TableRow {
-    int32_t count = 0;    // entries that may be other than the null block
+    int32_t count = 0;    // the first entries, which may be other than the null block
     int32_t changed = 0;  // entries that the last stage() wrote
   };
 
@@ -113,7 +115,7 @@ class InputBatch {
   bool is_host_accessible_;
   device::Buffer device_buffer_;
   std::vector<int32_t> host_;         // mirror of the device buffer
-  std::vector<TableRow> table_rows_;  // of the mirror
+  std::vector<TableRow> table_rows_;  // one per row of the mirror's block table
   StagedShape shape_;
   int32_t num_real_reqs_ = 0;
 };

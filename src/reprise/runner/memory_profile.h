@@ -10,26 +10,27 @@
 
 namespace reprise::engine {
 
-/// The cache of a runner that is only profiled: made-up batches write into no block.
+/// Number of cache blocks of a runner that is only profiled: made-up batches write into no block.
 inline constexpr int64_t kProfiledBlocks = 2;
 
-/// The plan with at most two sizes of each kind, the largest: what a profile captures.
+/// The plan for a profile: `options` with at most the two largest sizes of each kind.
 [[nodiscard]] cudagraph::DispatcherOptions profiled_plan(cudagraph::DispatcherOptions options);
 
-/// Bytes of a whole plan: for each of its groups the first key's, and the second's for every other,
-/// as measured. Keys that failed count as nothing.
+/// Estimates the bytes of a whole plan from measured keys: for each group of the plan, the first
+/// measured key counts once and the second one counts for every other key of the group. Keys that
+/// failed to capture are left out.
 [[nodiscard]] size_t estimate_graph_bytes(std::span<const cudagraph::CaptureRecord> measured,
                                           std::span<const cudagraph::CaptureGroup> plan);
 
-/// Runs the largest step that there can be and captures what profiled_plan() left, on a runner made
-/// for this: with kProfiledBlocks blocks, and gone afterwards. The pools of the execution keep what
-/// they grew by, for the real one. `whole_plan`: of the real one.
+/// Runs the largest possible step and captures the keys of profiled_plan(), on a runner that exists
+/// only for this profile and has kProfiledBlocks blocks. The pools of the execution keep the memory
+/// that they gained, for the real runner. `whole_plan` is the plan of the real runner.
 /// \throws OutOfMemory when the largest step does not fit, device::DeviceError
 [[nodiscard]] MemoryProfile profile_memory(ModelRunner& runner,
                                            Execution& execution,
                                            std::span<const cudagraph::CaptureGroup> whole_plan);
 
-/// `others`: bytes that were in use before there were graphs, by everything but this engine.
+/// `others`: bytes that everything but this engine used before there were graphs.
 /// \throws device::DeviceError
 [[nodiscard]] MemoryParts measure_memory(Execution& execution,
                                          const ModelRunner& runner,

@@ -6,10 +6,11 @@
 
 namespace reprise::engine {
 
-/// Level 0: the model's own code. PIECEWISE needs no compiler: the capture breaks at attention.
+/// Level 0: the model's own code. PIECEWISE needs no compiler here: the capture breaks at
+/// attention.
 class ModelForward final : public Forward {
  public:
-  /// All are borrowed.
+  /// All arguments are borrowed.
   ModelForward(models::CausalLM& model,
                device::Device& device,
                const cudagraph::CapturePermission& permission,

@@ -59,7 +59,7 @@ ModelRunner::ModelRunner(Execution& execution,
   bindings_ = parameters.memory();
   bindings_.push_back(kv_cache_.memory());
   bindings_.push_back(batch_.memory());
-  bindings_.push_back({});  // the step's attention plan
+  bindings_.push_back({});  // the place of the step's attention plan
   plan_binding_ = bindings_.size() - 1;
   outputs_.reserve(1);
   dispatcher_.initialize_cudagraph_keys(options.dispatcher);
@@ -130,7 +130,7 @@ void ModelRunner::dummy_run(const cudagraph::DummyRun& run) {
                                       ? execution_->graph_pool()
                                       : execution_->eager_pool());
   run_staged(run.descriptor, run.mode);
-  // The results mean nothing; holding them would keep their memory from the next key.
+  // The results have no meaning, and keeping them would keep their memory from the next key.
   outputs_.clear();
   execution_->stream().synchronize();
 }
@@ -165,7 +165,7 @@ const StepResult& ModelRunner::execute(std::span<const BatchRow> rows,
     if (facts.uniform) last_decode_launches_ = last_launches_;
     return result;
   } catch (const cudagraph::StaleAddressError& error) {
-    // Refused before anything was launched, so the step can still run, only without the graph.
+    // The replay was refused before any launch, so the step can still run without the graph.
     retired_.push_back({decision.mode, decision.descriptor, error.what()});
     dispatcher_.retire(decision.mode, decision.descriptor, error.what());
   }
@@ -197,13 +197,14 @@ const StepResult& ModelRunner::run(std::span<const BatchRow> rows,
 
 void ModelRunner::run_staged(const cudagraph::BatchDescriptor& descriptor,
                              CudagraphRuntimeMode run_as) {
-  // The previous step's results go first, so that this step can have their memory.
+  // The previous step's results are released first, so that this step can use their memory.
   result_.logits = Tensor{};
   outputs_.clear();
   metadata_ = batch_.attention_metadata();
   const AttentionRoutine routine = attention_->plan(metadata_, descriptor, execution_->stream());
   execution_->executor().set_attention(routine);
-  // A graph reads the plan it was recorded with: being given another one must not go unnoticed.
+  // A graph reads the plan it was recorded with, so the wrapper must notice when the plan's memory
+  // moves.
   bindings_[plan_binding_] = routine.plan.defined() ? routine.plan.extent() : device::BufferView{};
   inputs_ = {batch_.input_ids(),
              batch_.positions(),

@@ -26,21 +26,22 @@ struct ModelRunnerOptions {
   BatchLimits limits;
   kv_cache::KvCacheLayout kv_cache;
   cudagraph::DispatcherOptions dispatcher;
-  /// Must support what the dispatcher's options say; nullptr: what "auto" means.
+  /// Must support the modes that the dispatcher's options use; nullptr: the backend that "auto"
+  /// means.
   const attention::BackendInfo* attention = nullptr;
   attention::SplitPlanOptions split_plan;
   int num_warmups = 0;       // eager runs before each capture
   bool copy_inputs = false;  // cudagraph_copy_inputs
 };
 
-/// A graph that could not be replayed: it was retired and its step ran eagerly.
+/// A graph that could not be replayed. It was retired, and its step ran eagerly.
 struct RetiredGraph {
   cudagraph::CudagraphRuntimeMode mode;
   cudagraph::BatchDescriptor descriptor;
   std::string reason;
 };
 
-/// What the device was asked to start during one step.
+/// The number of launches that one step asked of the device.
 struct StepLaunches {
   uint64_t graphs = 0;
   uint64_t kernels = 0;
@@ -49,8 +50,8 @@ struct StepLaunches {
 };
 
 /// Runs a model step by step: asks the dispatcher, stages the batch into persistent buffers, and
-/// calls its forward through two nested wrappers, FULL outside PIECEWISE. Logits are part of the
-/// graphs (docs/adr/0004): the number of rows that are wanted is read on the device.
+/// calls the forward through two nested wrappers, FULL outside PIECEWISE. The logits projection is
+/// part of the graphs (docs/adr/0004); the graphs read the number of wanted rows on the device.
 ///
 /// Life-cycle: constructed (level 0) -> use_programs() at levels 1 to 3 -> capture() -> run steps.
 /// Without capture() every step is eager. One thread. Owns the cache, the buffers and the graphs;
@@ -64,14 +65,16 @@ class ModelRunner {
   ModelRunner(const ModelRunner&) = delete;
   ModelRunner& operator=(const ModelRunner&) = delete;
 
-  /// What the model says about being compiled.
+  /// The compilation support that the model declares.
   [[nodiscard]] CompileSupport compile_support() const { return model_->compile_support(); }
-  /// The model's forward as a program: its slots are this runner's cache and the model's weights.
+  /// Traces the model's forward into a program. Its slots are this runner's cache and the model's
+  /// weights.
   /// \throws program::TraceError
   [[nodiscard]] program::TracedProgram trace() const;
   [[nodiscard]] std::vector<program::ParameterSlot> parameter_slots(
       const program::TracedProgram& traced) const;
-  /// From now on steps run these instead of the model's code. \pre nothing is captured yet
+  /// From now on, steps run these programs instead of the model's code. \pre no graph is captured
+  /// yet
   /// \throws InvalidArgument if one is not a program of this model, OutOfMemory
   void use_programs(program::RangedPrograms programs);
 
@@ -84,13 +87,13 @@ class ModelRunner {
   cudagraph::CaptureReport capture(
       const std::function<void(const cudagraph::CaptureRecord&, size_t, size_t)>& on_progress);
 
-  /// One step: dispatch, stage, run. A graph whose memory has moved is retired and the step runs
-  /// eagerly instead. Steady state: no allocation, no capture.
+  /// Runs one step: dispatch, stage, run. When a graph's memory has moved, the graph is retired and
+  /// the step runs eagerly instead. In the steady state a step neither allocates nor captures.
   /// \throws device::DeviceError
   const StepResult& execute(std::span<const BatchRow> rows, const cudagraph::BatchFacts& facts);
 
-  /// Runs a batch staged at the shape of `decision`, as `run_as`: its own mode, or NONE for the
-  /// same launches eagerly, which is what replay must equal bit for bit.
+  /// Runs a batch staged at the shape of `decision`. `run_as` is the mode of the decision, or NONE
+  /// for the same launches eagerly. A replay must equal that eager run bit for bit.
   const StepResult& run(std::span<const BatchRow> rows,
                         const cudagraph::Decision& decision,
                         cudagraph::CudagraphRuntimeMode run_as);
@@ -105,13 +108,14 @@ class ModelRunner {
   [[nodiscard]] const Forward& forward() const noexcept { return *forward_; }
   [[nodiscard]] const kv_cache::KvCacheTensors& kv_cache() const noexcept { return kv_cache_; }
   [[nodiscard]] InputBatch& input_batch() noexcept { return batch_; }
-  /// Returns when the device has done what was launched.
+  /// Returns when the device has finished all launched work.
   void wait();
-  /// Of the last execute(): prepare, launch, wait; and what whoever uses its logits adds.
+  /// The spans of the last execute(): prepare, launch, wait. Callers that use its logits add their
+  /// own.
   [[nodiscard]] StepSpans& spans() noexcept { return spans_; }
-  /// Of the last execute(). What was dispatched is there even if that threw.
+  /// The result of the last execute(). Its decision is set even if execute() threw.
   [[nodiscard]] const StepResult& last_result() const noexcept { return result_; }
-  /// Of the last step, and of the last step that was a uniform decode batch.
+  /// Launches of the last step, and of the last step that was a uniform decode batch.
   [[nodiscard]] StepLaunches last_launches() const noexcept { return last_launches_; }
   [[nodiscard]] StepLaunches last_decode_launches() const noexcept { return last_decode_launches_; }
   [[nodiscard]] size_t graph_bytes() const noexcept;
@@ -134,10 +138,10 @@ class ModelRunner {
   std::unique_ptr<attention::AttentionBackend> attention_;
   cudagraph::CudagraphDispatcher dispatcher_;
   cudagraph::CapturePermission permission_;
-  std::unique_ptr<Forward> forward_;  // inside full_
+  std::unique_ptr<Forward> forward_;  // owned here, called by full_
   cudagraph::CudagraphWrapper full_;
-  std::vector<device::BufferView> bindings_;  // what graphs refer to besides their inputs
-  size_t plan_binding_ = 0;                   // which of them is the plan of the step's attention
+  std::vector<device::BufferView> bindings_;  // memory that graphs refer to besides their inputs
+  size_t plan_binding_ = 0;                   // the index in bindings_ of the step's attention plan
   attention::AttentionMetadata metadata_;
   ForwardInputs inputs_;
   std::vector<Tensor> outputs_;

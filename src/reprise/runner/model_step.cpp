@@ -140,7 +140,8 @@ void StepComputer::sample(const LogitsUse& use,
   sample_within(use, input, sampled);
 }
 
-/// An answer that ended a step ago allows nothing any more; nobody asks what is sampled for it.
+/// When the answer was already complete one step ago, the constraint allows no token any more; the
+/// sample of this step is then dropped.
 void StepComputer::sample_within(const LogitsUse& use,
                                  const sampling::SamplingInput& unconstrained,
                                  sampling::SampledToken& sampled) {
@@ -152,7 +153,7 @@ void StepComputer::sample_within(const LogitsUse& use,
     throw Error(fmt::format("the constraint on the answer allows token {} and refuses it",
                             sampled.token_id));
   }
-  // An end-of-text token ends the request by itself, and adds no text.
+  // An end-of-text token ends the request by itself and adds no text.
   const bool is_end = !use.ignores_eos &&
                       std::find(eos_token_ids_.begin(), eos_token_ids_.end(), sampled.token_id) !=
                           eos_token_ids_.end();

@@ -18,53 +18,54 @@ namespace reprise::engine {
 
 class ModelRunner;
 
-/// What one request wants of a step's logits. Borrows from the request, but reads nothing there
-/// that changes while the step is under way.
+/// The use of a step's logits for one request. Borrows from the request, but reads only data of it
+/// that does not change while the step is under way.
 struct LogitsUse {
-  // Log-probabilities of the prompt, one row of logits each.
-  std::span<const int32_t> next_prompt_token_ids;  // after each of the rows
+  // First the rows for log-probabilities of the prompt, one row of logits each.
+  std::span<const int32_t> next_prompt_token_ids;  // for each row, the token after it
   int num_top_logprobs = 0;
-  // Then the row that samples, if `placeholder` is set.
+  // After these rows, the row that samples the next token, if `placeholder` is set.
   sampling::SamplingInput sampling;  // without logits
   structured_output::TokenConstraint* constraint = nullptr;
   bool ignores_eos = false;
   int32_t* placeholder = nullptr;  // ScheduledRequest::placeholder
 };
 
-/// One step: what was scheduled as the model and the sampler take it, and what came of it. Reused;
-/// nothing of it allocates in the steady state, except log-probabilities.
+/// One step: the scheduled requests in the form that the model and the sampler take, and the
+/// results. Reused from step to step; in the steady state only log-probabilities allocate memory.
 struct ModelStep {
   explicit ModelStep(const SchedulerConfig& config);
-  /// Takes over what was scheduled. \pre it stays the scheduler's until the results are applied
+  /// Takes over the scheduled batch. \pre the scheduler keeps `output` unchanged until the results
+  /// are applied
   void prepare(const SchedulerOutput& output, const SchedulerConfig& config);
 
   const SchedulerOutput* scheduled = nullptr;  // owned by the scheduler
   cudagraph::BatchFacts facts;
-  std::vector<BatchRow> rows;   // as `scheduled`
-  std::vector<LogitsUse> uses;  // as `scheduled`
-  TimePoint began;              // to be scheduled
+  std::vector<BatchRow> rows;   // in the order of `scheduled`
+  std::vector<LogitsUse> uses;  // in the order of `scheduled`
+  TimePoint began;              // when the scheduler began to schedule the step
 
   // Results.
-  std::vector<sampling::SampledToken> sampled;  // one per request that samples, then unused ones
-  int num_sampled_on_device = 0;                // of these
+  std::vector<sampling::SampledToken> sampled;  // one per sampling request, then unused entries
+  int num_sampled_on_device = 0;                // how many of `sampled` the device sampled
   std::vector<sampling::PositionLogprobs> prompt_logprobs;
-  cudagraph::Decision decision;                // as StepResult
-  std::optional<cudagraph::Decision> retired;  // as StepResult
-  StepSpans spans;                             // since it began
-  std::exception_ptr error;                    // why there are no results
+  cudagraph::Decision decision;                // see StepResult::decision
+  std::optional<cudagraph::Decision> retired;  // see StepResult::retired
+  StepSpans spans;                             // since `began`
+  std::exception_ptr error;                    // the reason why there are no results
 };
 
-/// Computes steps: the model's forward, and the sampling of its logits. Between two calls that
-/// follow on one another, sampled tokens go from one to the next through their placeholders.
-/// Borrows the runner. One thread at a time, not necessarily the one that schedules.
+/// Computes steps: the model's forward, and the sampling of its logits. A sampled token reaches the
+/// next step through its placeholder, so steps are computed in their order.
+/// Borrows the runner. One thread at a time, not necessarily the thread that schedules.
 class StepComputer {
  public:
-  /// `row_sampler`: as EngineCoreOptions::row_sampler.
+  /// `row_sampler`: see EngineCoreOptions::row_sampler.
   StepComputer(ModelRunner& runner,
                const SchedulerConfig& config,
                kernels::RowSampler* row_sampler);
 
-  /// What goes wrong is the step's error.
+  /// Computes one step. Stores an exception as the step's error.
   void compute(ModelStep& step) noexcept;
 
  private:
@@ -79,7 +80,7 @@ class StepComputer {
   std::vector<int32_t> eos_token_ids_;
   sampling::Sampler sampler_;
   DeviceSampling device_sampling_;
-  std::vector<bool> is_on_device_;  // of the step's sampling requests, in batch order
+  std::vector<bool> is_on_device_;  // one per sampling request of the step, in batch order
 };
 
 }  // namespace reprise::engine

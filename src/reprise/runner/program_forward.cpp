@@ -121,8 +121,9 @@ void ProgramForward::run_splitting_piece(ForwardContext& context, size_t index) 
     scatter_outputs(index);
     return;
   }
-  // What a breakable capture remembers: addresses of what graphs before it compute, and to ask each
-  // step for the batch. The results are buffers that exist already, so it returns nothing new.
+  // The recorded call keeps the addresses of results of earlier graphs, and takes the batch inputs
+  // from the context of each step. The results of this piece lie in buffers that exist already, so
+  // the call returns no new tensors.
   std::vector<Tensor> recorded;
   for (const Tensor& input : piece.inputs) recorded.push_back(input.without_ownership());
   cudagraph::split_point(context, [this, index, recorded](ForwardContext& step) {

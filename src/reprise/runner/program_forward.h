@@ -12,16 +12,16 @@
 namespace reprise::engine {
 
 struct ProgramForwardOptions {
-  program::SymbolValues largest;  // batch that the arena has to hold
+  program::SymbolValues largest;  // the batch that the arena has to hold
   bool copy_inputs = false;       // cudagraph_copy_inputs
 };
 
-/// Levels 1 to 3: a program, piece by piece. Splitting pieces (attention) run eagerly between
-/// graphs; what they read of the batch comes from the step that is run, not from the one that was
-/// recorded. Where each piece is a graph of its own, a wrapper surrounds it; else one wrapper
-/// surrounds all and its capture breaks at splitting pieces.
+/// Levels 1 to 3: runs a program, piece by piece. Splitting pieces (attention) run eagerly between
+/// graphs and read the batch of the step that runs, not of the step that was recorded. Either each
+/// capturable piece is a graph of its own with a wrapper around it, or one wrapper surrounds the
+/// whole program and its capture breaks at the splitting pieces.
 ///
-/// Results lie in one arena, at places that depend on the batch's sizes alone.
+/// Results lie in one arena, at places that depend only on the sizes of the batch.
 class ProgramForward final : public Forward {
  public:
   /// `slots` are weights and caches of the whole program; `arena` has the bytes that its plan needs
@@ -43,7 +43,7 @@ class ProgramForward final : public Forward {
  private:
   struct PieceState {
     program::SlotTensors slots;
-    std::unique_ptr<cudagraph::CudagraphWrapper> wrapper;  // null: runs as it is
+    std::unique_ptr<cudagraph::CudagraphWrapper> wrapper;  // null: no capture of its own
     std::vector<Tensor> inputs;                            // reused from step to step
     std::vector<Tensor> outputs;
   };
@@ -59,12 +59,12 @@ class ProgramForward final : public Forward {
 
   program::CompiledProgram program_;
   Execution* execution_;
-  std::unique_ptr<program::PlannedArena> arena_;    // null without a plan
-  std::vector<std::vector<const RowGroup*>> code_;  // by program: what interpreters refer to
-  std::vector<program::Interpreter> interpreters_;  // by piece: each remembers its places
+  std::unique_ptr<program::PlannedArena> arena_;    // null when the program has no memory plan
+  std::vector<std::vector<const RowGroup*>> code_;  // by program; interpreters refer to it
+  std::vector<program::Interpreter> interpreters_;  // by piece, with its places in the arena
   std::vector<PieceState> pieces_;
-  std::unique_ptr<cudagraph::CudagraphWrapper> breakable_;  // where pieces have no wrappers
-  program::SymbolValues values_;                            // of the step being run
+  std::unique_ptr<cudagraph::CudagraphWrapper> breakable_;  // set when pieces have no wrappers
+  program::SymbolValues values_;                            // sizes of the step being run
   std::vector<Tensor> boundary_;
 };
 

@@ -28,7 +28,7 @@ class RangedForward final : public Forward {
   [[nodiscard]] size_t graph_bytes() const noexcept override;
   [[nodiscard]] device::BufferView memory() const noexcept override { return arena_.view(); }
 
-  /// The program that batches of that many tokens run.
+  /// The program for batches of `num_tokens` tokens.
   [[nodiscard]] const program::CompiledProgram& program_for(int64_t num_tokens) const;
 
  private:

@@ -11,12 +11,12 @@ namespace reprise::engine {
 
 /// The phases of a step, in order.
 enum class StepPhase : uint8_t {
-  schedule,    // which requests, how many tokens each, which blocks
-  prepare,     // the batch into its persistent buffers
-  launch,      // dispatch, and the launches; on a CPU also the work itself
-  wait,        // for the device, or for the thread that computes steps
-  sample,      // logits to tokens, and what they change
-  detokenise,  // tokens to text, and the text to the caller
+  schedule,    // choose the requests, their tokens and their blocks
+  prepare,     // write the batch into its persistent buffers
+  launch,      // dispatch and launch; on a CPU also the work itself
+  wait,        // wait for the device, or for the thread that computes steps
+  sample,      // turn logits into tokens, and update the requests
+  detokenise,  // turn tokens into text, and give the text to the caller
 };
 inline constexpr size_t kNumStepPhases = static_cast<size_t>(StepPhase::detokenise) + 1;
 inline constexpr std::array<std::string_view, kNumStepPhases> kStepPhaseNames = {
@@ -62,7 +62,7 @@ class StepSpans {
   size_t num_ = 0;
 };
 
-/// Adds the time from its construction to its destruction to `Sink`, as one span of a phase.
+/// Adds the time from its construction to its destruction to a sink, as one span of a phase.
 /// `Sink`: StepSpans or StepClock.
 template <typename Sink>
 class PhaseTimer {
@@ -76,7 +76,7 @@ class PhaseTimer {
   }
 
  private:
-  Sink* sink_;  // of the step, or of the engine core
+  Sink* sink_;  // owned by the step or by the engine core
   StepPhase phase_;
   TimePoint begin_ = std::chrono::steady_clock::now();
 };

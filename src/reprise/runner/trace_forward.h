@@ -11,9 +11,9 @@
 
 namespace reprise::engine {
 
-/// What a model's forward may touch, as tracing wants to know it: the inputs of ForwardInput with
-/// open numbers of tokens, requests and logits, and the cache with an open number of blocks. All
-/// are borrowed.
+/// The tensors that a model's forward may use, as a signature for tracing: the inputs of
+/// ForwardInput with open numbers of tokens, requests and logits, and the cache with an open number
+/// of blocks. All are borrowed.
 [[nodiscard]] program::TraceSignature forward_signature(const models::Parameters& parameters,
                                                         const kv_cache::KvCacheTensors& kv_cache,
                                                         int32_t max_blocks_per_req);
@@ -21,11 +21,12 @@ namespace reprise::engine {
 /// The model's own code as a function of these inputs. The model is borrowed.
 [[nodiscard]] program::TracedFunction forward_function(models::CausalLM& model);
 
-/// The parameter slots of a traced forward by name.
+/// The parameter slots of a traced forward, matched by name.
 [[nodiscard]] std::vector<program::ParameterSlot> parameter_slots(
     const program::TracedProgram& traced, const models::Parameters& parameters);
 
-/// The other way round: tensors for the slots of a program that may come from a cache.
+/// The reverse of parameter_slots(): tensors for the slots of a program, which may come from the
+/// compile cache.
 /// \throws InvalidArgument if the model has no such parameter, or another size of it
 [[nodiscard]] program::SlotTensors bind_slots(const program::CompiledProgram& program,
                                               const models::Parameters& parameters,

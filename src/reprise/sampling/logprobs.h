@@ -34,8 +34,8 @@ void top_logprobs(std::span<const float> logits,  // [vocab_size]
                   int count,
                   std::vector<TokenLogprob>& result);
 
-/// Log-probabilities of the chosen and of the likeliest tokens of one row. \pre those of
-/// log_sum_exp() and token_logprob()
+/// Log-probabilities of the chosen token and of the likeliest tokens of one row. \pre the
+/// conditions of log_sum_exp() and token_logprob()
 [[nodiscard]] PositionLogprobs position_logprobs(std::span<const float> logits,  // [vocab_size]
                                                  int32_t token_id,
                                                  int num_top);

@@ -96,7 +96,7 @@ TEST(SamplingParams, takes_minus_one_and_zero_as_top_k_off) {
   EXPECT_THAT(error_of(params), AllOf(HasSubstr("top_k"), HasSubstr("-2")));
 }
 
-// Row P24; max_tokens unset means until the context is full.
+// Row P24. Without max_tokens the answer may fill the context.
 TEST(SamplingParams, bounds_token_counts) {
   SamplingParams params;
   for (const int max_tokens : {0, -1}) {

@@ -77,7 +77,8 @@ void TokenFilter::keep_top_k(int top_k) {
   keep_down_to(*kth);
 }
 
-/// Also drops tokens whose weight underflows to 0: they can never be drawn.
+/// Computes the weights and drops tokens whose weight underflows to 0, because they can never be
+/// drawn.
 void TokenFilter::weigh(float max_logit, float temperature) {
   for (Candidate& candidate : kept_) {
     candidate.weight = std::exp((static_cast<double>(candidate.logit) - max_logit) / temperature);

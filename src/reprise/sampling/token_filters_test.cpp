@@ -15,7 +15,7 @@ namespace {
 
 constexpr float kNever = -std::numeric_limits<float>::infinity();
 
-/// The definition, by full sorts: token id -> weight of what stays.
+/// The reference result by full sorts: each kept token id with its weight.
 std::map<int32_t, double> filter_ref(const std::vector<float>& logits,
                                      const FilterOptions& options) {
   std::vector<int32_t> order(logits.size());

@@ -25,7 +25,7 @@ class Scheduler;
 enum class RequestStatus : uint8_t {
   waiting,
   running,
-  preempted,         // lost its blocks; waits to be recomputed
+  preempted,         // the request lost its blocks and waits to be recomputed
   finished_stopped,  // EOS, stop token or stop string
   finished_length,   // max_tokens or the context is full
   finished_aborted,
@@ -40,11 +40,12 @@ enum class RequestStatus : uint8_t {
 
 /// One generation: its tokens, how far the model has computed them, and its cache blocks.
 ///
-/// Owned by whoever submits it to a Scheduler (the engine core); only the Scheduler changes it.
+/// The caller that submits the request to a Scheduler (the engine core) owns it; only the Scheduler
+/// changes it.
 /// Address-stable: the scheduler keeps pointers until the request is reported finished.
 class Request {
  public:
-  /// Sampling without an own seed uses `derive_seed(engine_seed, id)`.
+  /// A request without a seed of its own samples with `derive_seed(engine_seed, id)`.
   Request(RequestId id,
           std::vector<int32_t> prompt_token_ids,
           sampling::SamplingParams params,
@@ -61,7 +62,7 @@ class Request {
     return options_.constraint.get();
   }
   [[nodiscard]] std::string_view cache_salt() const noexcept { return options_.cache_salt; }
-  /// It has waited so long that it comes before all priorities (SchedulerConfig).
+  /// The request has waited so long that it comes before all priorities (see SchedulerConfig).
   [[nodiscard]] bool is_promoted() const noexcept { return is_promoted_; }
   /// 0, 1, 2 ... in the order of `Scheduler::add_request`.
   [[nodiscard]] uint64_t arrival_order() const noexcept { return arrival_order_; }
@@ -70,15 +71,17 @@ class Request {
   [[nodiscard]] bool is_finished() const noexcept { return engine::is_finished(status_); }
   [[nodiscard]] std::string_view finish_reason() const { return engine::finish_reason(status_); }
   [[nodiscard]] const StopReason& stop_reason() const noexcept { return stop_reason_; }
-  /// Why status is finished_error; empty otherwise.
+  /// Why the status is finished_error; empty for every other status.
   [[nodiscard]] std::string_view error() const noexcept { return error_; }
 
-  /// Prompt, then output: what the model has to have computed before the next token is sampled.
+  /// The prompt, then the output: all tokens that the model must have computed before the next
+  /// token is sampled.
   [[nodiscard]] std::span<const int32_t> token_ids() const noexcept {
     return token_ids_with_placeholders().first(static_cast<size_t>(num_tokens()));
   }
-  /// And a placeholder for each token that a step under way samples: 0, or already that token. The
-  /// elements never move; whoever computes a step fills in its own (ScheduledRequest::placeholder).
+  /// token_ids() and then one placeholder for each token that a step under way samples. A
+  /// placeholder holds 0 until the step that samples it writes the real token there
+  /// (ScheduledRequest::placeholder). The elements never move.
   [[nodiscard]] std::span<const int32_t> token_ids_with_placeholders() const noexcept {
     return token_ids_;
   }
@@ -96,10 +99,10 @@ class Request {
 
   /// Tokens whose KV entries are in the cache when the steps under way are done.
   [[nodiscard]] int num_computed_tokens() const noexcept { return num_computed_tokens_; }
-  /// Tokens the current prefill has to compute: the prompt; after a preemption also the output so
-  /// far, which is recomputed like a prompt.
+  /// Tokens that the current prefill has to compute: the prompt. After a preemption the output so
+  /// far belongs to them too, because it is recomputed like a prompt.
   [[nodiscard]] int num_prefill_tokens() const noexcept { return num_prefill_tokens_; }
-  /// State, not shape: a prompt chunk of one token is a prefill.
+  /// The state decides, not the shape: a prompt chunk of one token is a prefill.
   [[nodiscard]] bool is_in_prefill() const noexcept {
     return num_computed_tokens_ < num_prefill_tokens_;
   }
@@ -111,21 +114,22 @@ class Request {
   [[nodiscard]] int num_cached_tokens() const noexcept { return num_cached_tokens_; }
   [[nodiscard]] int num_preemptions() const noexcept { return num_preemptions_; }
 
-  /// Prompt positions whose logits are wanted: all but the last, which samples.
+  /// Prompt positions whose logits are wanted: all but the last, whose logits sample the first
+  /// output token.
   [[nodiscard]] int num_prompt_logits() const noexcept {
     return params_.prompt_logprobs ? num_prompt_tokens_ - 1 : 0;
   }
-  /// Of prompt tokens 1, 2, ... as far as computed; the first has none. Never taken back: what was
-  /// computed before a preemption stays.
+  /// Log-probabilities of prompt tokens 1, 2, ... as far as they are computed; token 0 has none.
+  /// Entries are never removed: a preemption keeps the values that were computed before it.
   [[nodiscard]] std::span<const sampling::PositionLogprobs> prompt_logprobs() const noexcept {
     return prompt_logprobs_;
   }
-  /// For the engine core, which sees the logits.
+  /// Called by the engine core, which sees the logits.
   void add_prompt_logprobs(sampling::PositionLogprobs logprobs) {
     prompt_logprobs_.push_back(std::move(logprobs));
   }
-  /// num_tokens never exceeds this, placeholders included: model length, cache capacity and
-  /// max_tokens in one number; set by `Scheduler::add_request`.
+  /// num_tokens never exceeds this number, placeholders included. It is the smallest of three
+  /// limits: the model length, the cache capacity and max_tokens. `Scheduler::add_request` sets it.
   [[nodiscard]] int max_total_tokens() const noexcept { return max_total_tokens_; }
   /// Steps that were scheduled with this request and have no results yet.
   [[nodiscard]] bool is_in_flight() const noexcept { return num_steps_in_flight_ > 0; }
@@ -144,15 +148,15 @@ class Request {
   uint64_t sampling_seed_;
   RequestOptions options_;
   uint64_t arrival_order_ = 0;
-  uint64_t queued_at_step_ = 0;    // when it last began to wait
-  uint64_t num_steps_waited_ = 0;  // before that
+  uint64_t queued_at_step_ = 0;    // when the request last began to wait
+  uint64_t num_steps_waited_ = 0;  // steps waited before queued_at_step_
   bool is_promoted_ = false;
 
   RequestStatus status_ = RequestStatus::waiting;
   StopReason stop_reason_;
   std::string error_;
 
-  std::vector<int32_t> token_ids_;  // the last num_placeholders_ are not known yet
+  std::vector<int32_t> token_ids_;  // the last num_placeholders_ tokens are not known yet
   int num_placeholders_ = 0;
   int num_prompt_tokens_;
   int num_computed_tokens_ = 0;
@@ -163,11 +167,11 @@ class Request {
   std::vector<int32_t> all_stop_token_ids_;  // EOS and stop_token_ids: suppressed below min_tokens
 
   kv_cache::BlockTable block_table_;
-  kv_cache::BlockHashChain block_hashes_;  // of token_ids_
+  kv_cache::BlockHashChain block_hashes_;  // the hashes of the blocks of token_ids_
   int num_cached_tokens_ = 0;
   int num_preemptions_ = 0;
-  const Scheduler* scheduler_ = nullptr;  // the one that knows this request, if any
-  int num_steps_in_flight_ = 0;           // between schedule() and update_from_output()
+  const Scheduler* scheduler_ = nullptr;  // the scheduler that knows this request, if any
+  int num_steps_in_flight_ = 0;           // scheduled, but without results yet
   Request* queue_prev_ = nullptr;         // links of the waiting queue, owned by RequestQueue
   Request* queue_next_ = nullptr;
 };

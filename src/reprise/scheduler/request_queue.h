@@ -24,7 +24,7 @@ class RequestQueue {
 
   void push_back(Request& request) noexcept { insert_before(nullptr, request); }
   void push_front(Request& request) noexcept { insert_before(front_, request); }
-  /// In front of `next`, which is in this queue; null: at the end.
+  /// Inserts the request in front of `next`, which is in this queue; null means at the end.
   void insert_before(Request* next, Request& request) noexcept;
   /// \pre the request is in this queue.
   void remove(Request& request) noexcept;

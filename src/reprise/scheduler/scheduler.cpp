@@ -13,11 +13,13 @@
 namespace reprise::engine {
 namespace {
 
-/// Ids of finished requests that a step usually sees; more (a mass abort) just grow the vector.
+/// Usual number of finished requests in a step; more of them (a mass abort) just grow the vector.
 constexpr size_t kUsualFinished = 256;
-/// A token that every model has: what a step computes whose predecessor could not say one.
+/// A token id that every model has. A step computes this token when the step before it sampled
+/// none.
 constexpr int32_t kPlaceholder = 0;
-/// Steps between two looks at who has waited too long; a look is linear in the waiting requests.
+/// Steps between two searches for requests that have waited too long; a search is linear in the
+/// number of waiting requests.
 constexpr uint64_t kPromotionInterval = 16;
 
 void require_at_least(std::string_view option, int value, int low) {
@@ -73,8 +75,8 @@ auto batch_key(const ScheduledRequest& entry, int decode_query_len) {
 }  // namespace
 
 void sort_batch(std::span<ScheduledRequest> batch, int decode_query_len) {
-  // Insertion sort: stable, in place (std::stable_sort allocates), and linear for the usual batch,
-  // whose decodes are in front already.
+  // Insertion sort: it is stable, works in place (std::stable_sort allocates), and is linear for
+  // the usual batch, whose decodes are in front already.
   for (size_t i = 1; i < batch.size(); ++i) {
     const ScheduledRequest entry = batch[i];
     const auto key = batch_key(entry, decode_query_len);
@@ -219,26 +221,29 @@ const SchedulerOutput& Scheduler::schedule() {
   int token_budget = config_.max_num_batched_tokens;
   prompt_logits_budget_ = config_.max_prompt_logits;
   const bool has_blocks = schedule_running(token_budget);
-  // Whoever lost its blocks in this step, or waits for some, comes first when there are blocks
-  // again.
+  // A request that lost its blocks in this step, or waits for blocks, is served before the waiting
+  // requests when blocks are free again.
   if (has_blocks && output_->preempted.empty()) schedule_waiting(token_budget);
   finish_batch();
   return *output_;
 }
 
-/// False when a request has to wait for blocks, and all that rank after it with it.
+/// Returns false when a request has to wait for blocks; all requests that rank after it then wait
+/// too.
 bool Scheduler::schedule_running(int& token_budget) {
   for (size_t i = 0; i < running_.size() && token_budget > 0; ++i) {
     Request& request = *running_[i];
     const int num_new_tokens = tokens_to_schedule(request, token_budget);
-    // Others have taken the step's rows of logits, or its last token is being sampled.
+    // Earlier requests have taken the step's rows of logits, or a step under way samples this
+    // request's last token.
     if (num_new_tokens == 0) continue;
     while (kv_cache_manager_->allocate_slots(request.block_table_,
                                              request.num_computed_tokens_ + num_new_tokens) ==
            kv_cache::SlotResult::no_blocks) {
       const Request& victim = *running_.back();
       const bool is_own_victim = &victim == &request;
-      // Its blocks are in use; or those of requests that have ended come back with their step.
+      // The victim's blocks are in use by a step under way, or blocks of ended requests come back
+      // when that step is done.
       if (victim.is_in_flight() || (is_own_victim && num_in_flight_ > 0)) return false;
       REPRISE_ASSERT(running_.size() > 1, "one request does not fit into the empty KV cache");
       preempt_last_running();
@@ -262,8 +267,8 @@ void Scheduler::schedule_waiting(int& token_budget) {
   }
 }
 
-/// Gives the request its cached prefix and the blocks of its first chunk; false, and it is as
-/// before, when it does not fit.
+/// Gives the request its cached prefix and the blocks of its first chunk. Returns false and leaves
+/// the request unchanged when it does not fit.
 bool Scheduler::admit(Request& request, int token_budget) {
   const kv_cache::KvCacheManager::CachedPrefix prefix = find_prefix(request);
   const int num_cached_tokens = prefix.num_blocks * kv_cache_manager_->block_size();
@@ -277,7 +282,7 @@ bool Scheduler::admit(Request& request, int token_budget) {
   }
   request.num_computed_tokens_ = num_cached_tokens;
   const int num_new_tokens = tokens_to_schedule(request, token_budget);
-  if (num_new_tokens == 0 ||  // others have taken the step's rows of logits
+  if (num_new_tokens == 0 ||  // earlier requests have taken the step's rows of logits
       kv_cache_manager_->allocate_slots_after(request.block_table_,
                                               request.block_hashes_,
                                               prefix,
@@ -291,8 +296,8 @@ bool Scheduler::admit(Request& request, int token_budget) {
 }
 
 kv_cache::KvCacheManager::CachedPrefix Scheduler::find_prefix(const Request& request) const {
-  // The last token is always computed: its logits are what comes next. So is all of a prompt whose
-  // logits are wanted and not there yet.
+  // The last token is always computed, because its logits sample the next token. A prompt whose
+  // logits are wanted is computed from the first position without logits.
   const int max_tokens = wants_prompt_logits(request) ? request.num_prompt_logits_scheduled_
                                                       : request.num_tokens() - 1;
   return kv_cache_manager_->find_prefix(request.block_hashes_,
@@ -314,7 +319,7 @@ void Scheduler::count_prefix_lookup(Request& request) {
 }
 
 int Scheduler::tokens_to_schedule(const Request& request, int token_budget) const {
-  // The last token there can be is never computed: it only ends the request.
+  // The last token that the length limit allows is never computed: it only ends the request.
   const auto num_known = static_cast<int>(request.token_ids_with_placeholders().size());
   int num_tokens =
       std::min(num_known, request.max_total_tokens_ - 1) - request.num_computed_tokens_;
@@ -325,7 +330,7 @@ int Scheduler::tokens_to_schedule(const Request& request, int token_budget) cons
 }
 
 int Scheduler::limit_to_prompt_logits(const Request& request, int num_tokens) const {
-  // Recomputing after a preemption wants no row twice.
+  // Recomputing after a preemption does not ask again for rows that were scheduled before.
   const int first = std::max(request.num_computed_tokens_, request.num_prompt_logits_scheduled_);
   if (request.num_prompt_logits() - first <= prompt_logits_budget_) return num_tokens;
   return std::min(num_tokens, first + prompt_logits_budget_ - request.num_computed_tokens_);
@@ -342,7 +347,7 @@ void Scheduler::append_to_batch(Request& request, int num_scheduled_tokens) {
   request.num_computed_tokens_ += num_scheduled_tokens;
   entry.samples = std::cmp_equal(request.num_computed_tokens_, request.token_ids_.size());
   if (!entry.samples) return;
-  request.token_ids_.push_back(kPlaceholder);  // add_request() has reserved its place
+  request.token_ids_.push_back(kPlaceholder);  // add_request() has reserved the memory
   ++request.num_placeholders_;
   entry.placeholder = &request.token_ids_.back();
 }
@@ -373,7 +378,7 @@ void Scheduler::finish_batch() {
     output_->any_prefill |= entry.is_in_prefill;
   }
   if (output_->empty()) {
-    --num_schedules_;  // nobody has waited for this
+    --num_schedules_;  // an empty step does not count as waiting time
   } else {
     ++num_in_flight_;
   }
@@ -387,7 +392,7 @@ bool Scheduler::ranks_before(const Request& a, const Request& b) const {
   return rank(a) < rank(b);
 }
 
-/// A new request: its place is near the end.
+/// For a new request: its place is near the end.
 void Scheduler::enqueue(Request& request) {
   Request* next = nullptr;
   for (Request* prev = waiting_.back(); prev != nullptr && ranks_before(request, *prev);
@@ -397,7 +402,7 @@ void Scheduler::enqueue(Request& request) {
   waiting_.insert_before(next, request);
 }
 
-/// One that was running or promoted: its place is near the front.
+/// For a request that was running or promoted: its place is near the front.
 void Scheduler::enqueue_again(Request& request) {
   Request* next = waiting_.front();
   while (next != nullptr && ranks_before(*next, request)) next = RequestQueue::next(*next);
@@ -430,7 +435,7 @@ void Scheduler::promote_waiting() {
 }
 
 /// Preemption by recomputation. The victim is never in the batch yet: the batch is filled by rank,
-/// and the victim comes after the request that needs a block, or is it.
+/// and the victim is the request that needs a block or ranks after it.
 void Scheduler::preempt_last_running() {
   Request& victim = *running_.back();
   REPRISE_ASSERT(!victim.is_in_flight(),
@@ -461,7 +466,7 @@ std::span<const RequestUpdate> Scheduler::update_from_output(
   size_t next_sample = 0;
   for (const ScheduledRequest& entry : step.scheduled) {
     const sampling::SampledToken* sample = entry.samples ? &sampled[next_sample++] : nullptr;
-    // The request ended while this step ran: its result is dropped.
+    // The request ended while this step ran, so its result is dropped.
     if (entry.request->is_finished()) continue;
     const RequestUpdate update = apply_results(entry, sample);
     if (update.new_token_id || update.finished) updates_.push_back(update);
@@ -511,7 +516,7 @@ void Scheduler::end_step() {
   --num_in_flight_;
 }
 
-/// Lets later requests find the blocks that a step has filled.
+/// Publishes the blocks that a step has filled, so that later requests find them.
 void Scheduler::publish_blocks(Request& request, int num_computed_tokens) {
   request.block_hashes_.extend(request.token_ids().first(static_cast<size_t>(num_computed_tokens)));
   kv_cache_manager_->publish(request.block_table_, request.block_hashes_, num_computed_tokens);
@@ -530,7 +535,7 @@ void Scheduler::append_token(Request& request, const sampling::SampledToken& sam
     return;
   }
   int32_t& placeholder = request.token_ids_[static_cast<size_t>(request.num_tokens())];
-  // If it is filled in, the step behind may be reading it on another thread.
+  // When the token is already there, the next step may be reading it on another thread.
   if (placeholder != sampled.token_id) placeholder = sampled.token_id;
   --request.num_placeholders_;
   if (const std::optional<Stop> stop = stop_checker_.check(request)) {
@@ -543,7 +548,8 @@ void Scheduler::append_token(Request& request, const sampling::SampledToken& sam
 void Scheduler::fail(Request& request, std::string_view message) {
   request.status_ = RequestStatus::finished_error;
   request.error_ = fmt::format("after {} tokens: {}", request.num_tokens(), message);
-  // A step that failed may have written anything; so may one whose logits were no numbers.
+  // A step that failed may have written anything into these blocks, and so may a step whose logits
+  // were not numbers.
   kv_cache_manager_->unpublish(request.block_table_);
 }
 

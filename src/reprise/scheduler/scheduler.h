@@ -26,24 +26,27 @@ struct SchedulerConfig {
   bool enable_chunked_prefill = true;
   /// A step computes at most this many tokens of one prefill; 0 = no limit.
   int long_prefill_token_threshold = 0;
-  /// A waiting request is admitted only when the free blocks would hold all its known tokens, not
-  /// just the first chunk: keeps half-computed prompts from preempting each other.
+  /// A waiting request is admitted only when the free blocks can hold all its known tokens, not
+  /// just the first chunk. This keeps half-computed prompts from preempting each other.
   bool scheduler_reserve_full_isl = true;
   /// A step computes at most this many rows of logits for log-probabilities of prompts, which
-  /// bounds its memory; longer prompts that want them are cut into chunks, chunked prefill or not.
+  /// bounds the memory of the step. Longer prompts that want log-probabilities are cut into chunks,
+  /// even when chunked prefill is off.
   int max_prompt_logits = 128;
-  /// Tokens of one request in a decode step: 1 + speculative tokens. Orders the batch.
+  /// Tokens of one request in a decode step: 1 + speculative tokens. The order of the batch depends
+  /// on it.
   int decode_query_len = 1;
   SchedulingPolicy policy = SchedulingPolicy::fcfs;
-  /// Of policy `priority`, so that nobody starves: who has waited that many steps in all, through
-  /// preemptions too, is promoted: served before everyone who is not, first come, first served.
-  /// A minute or two at usual steps. vLLM has no such bound.
+  /// Only for the policy `priority`: the bound that keeps a request from waiting for ever. A
+  /// request that has waited this many steps in total, preemptions included, is promoted: it is
+  /// served before all requests that are not promoted, and promoted requests are served first come,
+  /// first served. The default is a minute or two at usual step times. vLLM has no such bound.
   int max_priority_wait_steps = 4096;
   /// A step may be scheduled while the one before it has no results yet.
   bool async_scheduling = false;
   std::vector<int32_t> eos_token_ids;
   int vocab_size = 0;                         // >= 1; bounds prompt and sampled token ids
-  int max_logprobs = sampling::kMaxLogprobs;  // that a request may ask for
+  int max_logprobs = sampling::kMaxLogprobs;  // the most that a request may ask
 };
 
 /// One request's part of a step: tokens [num_computed_tokens, num_computed_tokens +
@@ -52,14 +55,14 @@ struct ScheduledRequest {
   Request* request = nullptr;  // owned by the caller of add_request
   int num_scheduled_tokens = 0;
   int num_computed_tokens = 0;  // before this step
-  bool samples = false;         // the step computes its last known token: a new one is sampled
-  bool is_in_prefill = false;   // computed < prefill length; state, not shape
-  // Tokens of this part whose logits are wanted for log-probabilities of the prompt.
+  bool samples = false;         // the step computes the last known token and samples the next
+  bool is_in_prefill = false;   // computed < prefill length; a state, not a shape
+  // The tokens of this part whose logits are wanted for log-probabilities of the prompt.
   int first_prompt_logit = 0;  // counts from num_computed_tokens
   int num_prompt_logits = 0;
-  /// Where the sampled token belongs: the step behind may compute from there. Whoever computes
-  /// steps ahead of update_from_output() writes it, any token id if there is none. Null unless
-  /// `samples`.
+  /// Where the sampled token belongs; the next step may read it there. A caller that computes steps
+  /// ahead of update_from_output() must write it, and writes any valid token id if there is no
+  /// sampled token. Null unless `samples`.
   int32_t* placeholder = nullptr;
 
   [[nodiscard]] std::span<const int32_t> token_ids() const noexcept {
@@ -72,123 +75,129 @@ struct ScheduledRequest {
   }
 };
 
-/// Uniform decodes first, then by number of tokens (shorter remainders, longer prefills), among
-/// equals those with computed context first, then the order they had. Source: vLLM V2
-/// sort_batch_req_ids; differs in that a prefill chunk of
-/// decode_query_len tokens never sorts among the decodes.
+/// Order: uniform decodes first, then by the number of tokens (shorter remainders, then longer
+/// prefills). Among equals, requests with computed context come first; the rest keeps its order.
+/// Source: vLLM V2 sort_batch_req_ids; differs in that a prefill chunk of decode_query_len tokens
+/// never sorts among the decodes.
 void sort_batch(std::span<ScheduledRequest> batch, int decode_query_len);
 
-/// One step's batch. Belongs to the scheduler, which overwrites it once it has its results.
+/// One step's batch. It belongs to the scheduler, which overwrites it after the step's results are
+/// applied.
 struct SchedulerOutput {
   std::vector<ScheduledRequest> scheduled;  // in batch order
   int total_num_scheduled_tokens = 0;
   int num_sampling_requests = 0;  // entries of `scheduled` with `samples`
-  int num_logits = 0;             // rows of logits: those that sample, and those of prompts
+  int num_logits = 0;             // rows of logits: the rows that sample, and the rows of prompts
   int max_query_len = 0;          // largest num_scheduled_tokens
   bool any_prefill = false;
-  std::vector<Request*> preempted;  // by this schedule(): their blocks are gone
-  /// Finished, aborts included, and in no step any more since the previous schedule(): drop what is
-  /// kept for them; the scheduler has let go of the Request objects.
+  std::vector<Request*> preempted;  // preempted by this schedule(): they have lost their blocks
+  /// Requests that finished (also by abort) and left their last step since the previous schedule().
+  /// The receiver drops what it keeps for them; the scheduler no longer uses their Request objects.
   std::vector<RequestId> finished_request_ids;
 
   [[nodiscard]] bool empty() const noexcept { return scheduled.empty(); }
   [[nodiscard]] int num_reqs() const noexcept { return static_cast<int>(scheduled.size()); }
 };
 
-/// What a step changed for one request.
+/// The changes that a step made to one request.
 struct RequestUpdate {
   Request* request = nullptr;
   std::optional<int32_t> new_token_id;              // already in request->output_token_ids()
-  const sampling::SampledToken* sampled = nullptr;  // of new_token_id; belongs to the engine core
+  const sampling::SampledToken* sampled = nullptr;  // for new_token_id; owned by the engine core
   /// Status, finish_reason and stop_reason are final, and this is the last update. The request may
   /// still be part of a step under way: see SchedulerOutput::finished_request_ids.
   bool finished = false;
 };
 
-/// In tokens, since the start. A request counts when it is first admitted, unless it may not use
-/// the cache; vLLM's prefix_cache_queries and prefix_cache_hits.
+/// Counted in tokens since the start. A request counts when it is first admitted, unless it may not
+/// use the cache. These are vLLM's prefix_cache_queries and prefix_cache_hits.
 struct PrefixCacheStats {
-  uint64_t queries = 0;  // prompt tokens that were looked for
-  uint64_t hits = 0;     // of these, found
+  uint64_t queries = 0;  // prompt tokens that were looked up
+  uint64_t hits = 0;     // prompt tokens that were found
 };
 
 /// When the scheduler forgets an aborted request.
 enum class AbortResult : uint8_t {
   released,             // now: the owner may destroy it
-  released_after_step,  // it is in a step under way; then as finished_request_ids says
+  released_after_step,  // a step under way has it; see finished_request_ids
   already_finished,     // nothing to do
 };
 
-/// Iteration-level scheduling as vLLM V1: no prefill or decode phases, only requests whose computed
-/// tokens catch up with their known tokens.
+/// Iteration-level scheduling as in vLLM V1: no prefill or decode phases, only requests whose
+/// computed tokens catch up with their known tokens.
 ///
-/// Requests are ranked by the policy; fcfs: by arrival. A step serves running requests by rank,
-/// then admits waiting ones by rank (the first that does not fit ends it), within
+/// Requests are ranked by the policy; fcfs ranks by arrival. A step serves running requests by
+/// rank, then admits waiting ones by rank and stops at the first that does not fit. The limits are
 /// max_num_batched_tokens, max_num_seqs and the free KV blocks; prompts are cut into chunks to fill
 /// the budget (unless chunked prefill is off). When a running request needs a block and none is
-/// free, the running one that ranks last is preempted: it loses its blocks and waits, at its rank,
-/// to be recomputed. Who ranks first is never the victim of another, so the system always moves. A
-/// waiting request preempts nobody.
+/// free, the running request that ranks last is preempted: it loses its blocks and waits, at its
+/// rank, to be recomputed. The request that ranks first is never preempted for another one, so some
+/// request always makes progress. A waiting request never preempts a running one.
 ///
-/// With prefix caching, whoever is admitted begins after the cached whole blocks of its tokens, but
-/// always has a token to compute. Blocks are published when their step has succeeded; a request
-/// that fails takes its blocks out of the cache, since nobody knows what they hold.
+/// With prefix caching, an admitted request begins after the cached whole blocks of its tokens, but
+/// always has at least one token to compute. Blocks are published when their step has succeeded. A
+/// request that fails takes its blocks out of the cache, because their content is unknown.
 ///
 /// Life-cycle: add_request ... { schedule, run the model, update_from_output } ... With
 /// async_scheduling a second schedule() may come before the update of the first; updates keep the
-/// order of the steps. A request is then scheduled behind a token that is not known yet (a
-/// placeholder), but never beyond its last token by length. One that ends otherwise meanwhile has
-/// been computed once too often: that result is dropped, and its blocks stay its own until then.
-/// Nobody loses blocks by preemption that a step under way uses.
+/// order of the steps. The second step may then contain a request whose last token is not known yet
+/// (a placeholder), but no request is scheduled beyond its length limit. When the first step ends
+/// such a request by another rule, the second step's result for it is dropped, and the request
+/// keeps its blocks until that step is done. Preemption never takes blocks that a step under way
+/// uses.
 ///
-/// Requests are borrowed from add_request until they are among finished_request_ids, or released by
-/// an abort. Not thread-safe. After warm-up a step does not allocate; add_request does.
+/// The scheduler borrows a request from add_request until its id is among finished_request_ids or
+/// an abort releases it. Not thread-safe. After warm-up a step does not allocate memory;
+/// add_request does.
 class Scheduler {
  public:
   /// `kv_cache_manager` must outlive the scheduler and serve it alone.
   /// \throws InvalidArgument for options that cannot work (it says which and why).
   Scheduler(SchedulerConfig config, kv_cache::KvCacheManager& kv_cache_manager);
 
-  /// Whether a request can ever run. Reads only what is constant, so any thread may ask at any
-  /// time. \throws InvalidArgument for an empty prompt, a token outside the vocabulary, a prompt
-  /// that leaves no room for one output token in max_model_len() or cannot fit the KV cache, and
-  /// for bad sampling parameters and options.
+  /// Checks whether a request can ever run. Reads only constant data, so any thread may call it at
+  /// any time.
+  /// \throws InvalidArgument for an empty prompt, a token outside the vocabulary, a prompt that
+  /// leaves no room for one output token in max_model_len() or cannot fit the KV cache, and for bad
+  /// sampling parameters and options.
   void check_admissible(std::span<const int32_t> prompt_token_ids,
                         const sampling::SamplingParams& params,
                         const RequestOptions& options = {}) const;
 
-  /// Queues a new request. \throws as check_admissible; the request is then not kept
+  /// Queues a new request. \throws InvalidArgument like check_admissible(); the request is then not
+  /// kept
   void add_request(Request& request);
 
   /// Ends a request at any time, also between schedule() and update_from_output().
   AbortResult abort_request(Request& request);
-  /// Ends a request as `status` (finished_*), e.g. because a stop string was found in its text.
+  /// Ends a request with `status` (finished_*), e.g. because a stop string was found in its text.
   AbortResult finish_request(Request& request, RequestStatus status, StopReason stop_reason = {});
 
-  /// Chooses the next step's batch; empty when nothing can run, or not before the results of the
-  /// step under way. \pre can_schedule()
+  /// Chooses the next step's batch. It is empty when no request can run, or none can run before the
+  /// results of the step under way. \pre can_schedule()
   const SchedulerOutput& schedule();
-  /// Fewer steps are under way than may be.
+  /// Whether one more step may be under way.
   [[nodiscard]] bool can_schedule() const noexcept {
     return num_in_flight_ < (config_.async_scheduling ? kMaxStepsInFlight : 1);
   }
   static constexpr size_t kMaxStepsInFlight = 2;
 
-  /// Applies the results of the oldest step under way: sampled tokens, stop rules; frees the blocks
-  /// of what finished and is in no other step. `sampled`: one entry per scheduled request with
-  /// `samples`, in batch order. A status other than ok, or an id outside the vocabulary, ends that
-  /// request as finished_error and leaves the others alone.
-  /// Returns one entry per scheduled request that got a token or finished, but none for those that
-  /// had finished before; valid until the next call.
+  /// Applies the results of the oldest step under way: the sampled tokens and the stop rules. Frees
+  /// the blocks of requests that finished and are in no other step. `sampled` has one entry per
+  /// scheduled request with `samples`, in batch order. A status other than ok, or an id outside the
+  /// vocabulary, ends that request as finished_error and leaves the others alone.
+  /// Returns one entry per scheduled request that got a token or finished in this call; valid until
+  /// the next call.
   std::span<const RequestUpdate> update_from_output(
       std::span<const sampling::SampledToken> sampled);
 
-  /// Instead of update_from_output(), when the step could not be computed: whatever it may have
-  /// written belongs to its requests, so they end as finished_error, give their blocks back, and
-  /// nobody else is touched. One entry per scheduled request that had not finished before.
+  /// Called instead of update_from_output() when the step could not be computed. The step may have
+  /// written anything into the blocks of its requests, so these requests end as finished_error and
+  /// give their blocks back; no other request is touched. Returns one entry per scheduled request
+  /// that had not finished before.
   std::span<const RequestUpdate> fail_scheduled(std::string_view reason);
 
-  /// Requests that run or wait, or steps under way.
+  /// Whether requests run or wait, or steps are under way.
   [[nodiscard]] bool has_unfinished_requests() const noexcept {
     return !running_.empty() || !waiting_.empty() || num_in_flight_ > 0;
   }
@@ -198,8 +207,8 @@ class Scheduler {
   [[nodiscard]] const PrefixCacheStats& prefix_cache_stats() const noexcept {
     return prefix_cache_stats_;
   }
-  /// Effective: min(config.max_model_len, KV cache capacity). Smaller than configured means that
-  /// the cache is the limit; worth a warning at start-up.
+  /// The effective limit: min(config.max_model_len, KV cache capacity). A value below the
+  /// configured one means that the cache is the limit, which deserves a warning at start-up.
   [[nodiscard]] int max_model_len() const noexcept { return max_model_len_; }
   [[nodiscard]] const SchedulerConfig& config() const noexcept { return config_; }
 
@@ -235,11 +244,11 @@ class Scheduler {
   int max_model_len_;
 
   RequestQueue waiting_;
-  std::vector<Request*> running_;                           // by rank, as waiting_
+  std::vector<Request*> running_;                           // ordered by rank, like waiting_
   std::array<SchedulerOutput, kMaxStepsInFlight> outputs_;  // a ring of steps under way
   size_t oldest_ = 0;
   size_t num_in_flight_ = 0;
-  SchedulerOutput* output_ = &outputs_[0];  // being scheduled
+  SchedulerOutput* output_ = &outputs_[0];  // the step being scheduled
   std::vector<RequestId> finished_since_schedule_;
   std::vector<RequestUpdate> updates_;
   int prompt_logits_budget_ = 0;  // left in the step being scheduled

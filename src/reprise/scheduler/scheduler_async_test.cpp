@@ -1,4 +1,4 @@
-// A second step scheduled while the first has no results yet.
+// Tests of a second step that is scheduled while the first has no results yet.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ TEST(AsyncScheduler, schedules_a_decode_behind_a_token_that_is_not_known_yet) {
   EXPECT_TRUE(first.scheduled[0].is_in_prefill);
   EXPECT_FALSE(second.scheduled[0].is_in_prefill);
   EXPECT_EQ(second.scheduled[0].num_computed_tokens, 5);
-  // What the first step samples is what the second computes, whoever writes it.
+  // The second step computes the token that the first step samples, through the shared placeholder.
   EXPECT_EQ(second.scheduled[0].token_ids().data(), first.scheduled[0].placeholder);
   EXPECT_THAT(second.scheduled[0].token_ids(), ElementsAre(0));
   *first.scheduled[0].placeholder = 9;
@@ -92,7 +92,8 @@ TEST(AsyncScheduler, keeps_an_aborted_request_through_both_steps_that_have_it) {
 }
 
 TEST(AsyncScheduler, preempts_nobody_who_is_in_a_step_under_way) {
-  // Two requests of one block each and no third block: the first that needs one takes the other's.
+  // Two requests of one block each, and no third block: the first request that needs a block would
+  // take the other's.
   Bench bench(async_config(), /*num_blocks=*/3);
   Request& first = bench.add(16);
   Request& second = bench.add(16);
@@ -115,7 +116,8 @@ TEST(AsyncScheduler, waits_for_blocks_that_an_ended_request_still_has) {
   bench.update(bench.scheduler.schedule());
   const SchedulerOutput& under_way = bench.scheduler.schedule();
   EXPECT_EQ(bench.scheduler.abort_request(first), AbortResult::released_after_step);
-  // The second needs a block, is alone, and none is free before the step is over.
+  // The second request needs a block and is the only one that runs; no block is free before the
+  // step is over.
   EXPECT_TRUE(bench.scheduler.schedule().empty());
   EXPECT_EQ(second.status(), RequestStatus::running);
   bench.update(under_way);
@@ -128,7 +130,7 @@ TEST(AsyncScheduler, ends_the_requests_of_a_failed_step_once_and_lets_the_one_be
   Bench bench(config);
   Request& failed = bench.add(16);
   Request& other = bench.add(15);
-  (void)bench.scheduler.schedule();  // only the first fits
+  (void)bench.scheduler.schedule();  // only the first request fits
   const SchedulerOutput& behind = bench.scheduler.schedule();
   ASSERT_EQ(behind.num_reqs(), 2);
   const auto updates = bench.scheduler.fail_scheduled("the fan stopped");

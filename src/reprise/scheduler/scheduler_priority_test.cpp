@@ -40,7 +40,7 @@ TEST(PriorityPolicy, preempts_the_lowest_priority_even_if_it_came_first) {
   Bench bench(priority_config(), /*num_blocks=*/5);
   Request& low = bench.add(30, endless(), {.priority = 1});  // 2 blocks
   bench.step();
-  Request& high = bench.add(30, endless(), {.priority = 0});  // the other 2
+  Request& high = bench.add(30, endless(), {.priority = 0});  // the other 2 blocks
   while (bench.scheduler.num_preemptions() == 0) bench.step();
   EXPECT_EQ(low.status(), RequestStatus::preempted);
   EXPECT_EQ(high.status(), RequestStatus::running);
@@ -66,7 +66,7 @@ TEST(PriorityPolicy, promotes_who_has_waited_too_long) {
   bench.add(4, {.max_tokens = 1}, {.priority = 0});
   Request& patient = bench.add(4, {.max_tokens = 3, .ignore_eos = true}, {.priority = 9});
   int num_steps = 0;
-  // A stream that would keep it waiting for ever.
+  // Without promotion this stream of requests would keep the patient request waiting for ever.
   for (; !patient.is_finished() && num_steps < 200; ++num_steps) {
     bench.add(4, {.max_tokens = 1}, {.priority = 0});
     bench.step();

@@ -1,7 +1,7 @@
 // A seeded simulator with a virtual clock: random arrivals, aborts, failing steps and tiny caches
-// drive scheduler, cache and dispatcher against a model of the cache's memory. What a step would
-// read must be exactly what the request's own tokens wrote. With asynchronous scheduling a step is
-// computed at any time from its own scheduling to the update from it.
+// drive scheduler, cache and dispatcher against a model of the cache's memory. The content that a
+// step reads must be exactly what the request's own tokens wrote. With asynchronous scheduling a
+// step is computed at any time between its own scheduling and its update.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -30,15 +30,16 @@ namespace {
 constexpr int kVocabSize = 64;
 constexpr int32_t kEos = 0;
 
-/// The next token as a function of all tokens so far: any scheduling must give the same output.
+/// The next token as a function of all tokens so far, so that any scheduling must give the same
+/// output.
 int32_t next_token(std::span<const int32_t> token_ids) {
   uint64_t hash = 1469598103934665603ULL;
   for (const int32_t id : token_ids) hash = (hash ^ static_cast<uint64_t>(id)) * 1099511628211ULL;
   return static_cast<int32_t>((hash >> 32) % kVocabSize);
 }
 
-/// What a slot of the cache holds: a key or value depends on its token, on all before it, and on
-/// whom it may be shared with. 0: nothing.
+/// The content of a cache slot. A key or value depends on its token, on all tokens before it, and
+/// on the cache salt. 0: an empty slot.
 using Slot = uint64_t;
 
 enum class Scheduling : uint8_t { sync, async };
@@ -57,7 +58,7 @@ class Simulation {
     const int block_size = 1 + below(20);
     const auto prefix_caching =
         below(4) == 0 ? kv_cache::PrefixCaching::off : kv_cache::PrefixCaching::on;
-    const int num_blocks = 2 + (40 + below(400)) / block_size;  // tiny: preemption is usual
+    const int num_blocks = 2 + (40 + below(400)) / block_size;  // tiny: preemptions are frequent
     cache_ = std::make_unique<kv_cache::KvCacheManager>(num_blocks, block_size, prefix_caching);
     if (!config_.enable_chunked_prefill) {
       config_.max_num_batched_tokens =
@@ -83,7 +84,7 @@ class Simulation {
       run_step();
     }
     if (::testing::Test::HasFatalFailure()) return;
-    // Each step computes at least one token of the oldest request, so this ends.
+    // Each step computes at least one token of the oldest request, so this loop ends.
     int num_left = 0;
     for (const auto& [id, live] : live_) num_left += 2 * live.request->max_total_tokens();
     for (int step = 0; scheduler_->has_unfinished_requests(); ++step) {
@@ -114,11 +115,11 @@ class Simulation {
     std::vector<Slot> contents = {};  // by position
     bool is_running = false;
     int num_prompt_logits = 0;
-    bool is_spoilt = false;                // by a step that failed, and so ended
-    std::optional<int64_t> deadline = {};  // in steps, once promoted
+    bool is_spoilt = false;                // a failed step wrote into its blocks and ended it
+    std::optional<int64_t> deadline = {};  // in steps; set when the request is promoted
   };
 
-  /// A step as the model gets it: what it may read and write was settled when it was scheduled.
+  /// A step as the model gets it: the scheduler decided what the step may read and write.
   struct Step {
     struct Part {
       Request* request = nullptr;
@@ -145,7 +146,7 @@ class Simulation {
     dispatcher_.mark_all_captured();
   }
 
-  /// Bursts and pauses of a tenth of a second each.
+  /// The load alternates between bursts and pauses of a tenth of a second each.
   int64_t time_to_next_arrival() {
     const double mean_us = now_us_ / 100'000 % 2 == 0 ? 400 : 5'000;
     const double uniform = (1.0 + below(1 << 20)) / (1 << 20);
@@ -158,7 +159,7 @@ class Simulation {
     const int max_prompt = scheduler_->max_model_len() - 1;
     std::vector<int32_t> prompt(
         static_cast<size_t>(1 + below(std::min(max_prompt, below(2) == 0 ? 8 : 1000))));
-    // Few stems, so that prefixes are shared, and a tail of one's own.
+    // There are few stems, so that requests share prefixes; each prompt adds a tail of its own.
     const int stem = below(4);
     const int tail = below(static_cast<int>(prompt.size()) + 1);
     for (size_t i = 0; i < prompt.size(); ++i) {
@@ -188,11 +189,11 @@ class Simulation {
     if (victim->second.request->is_finished()) return;
     ++num_aborted_;
     if (scheduler_->abort_request(*victim->second.request) == AbortResult::released) {
-      live_.erase(victim);  // destroyed: nothing may touch it again
+      live_.erase(victim);  // destroyed: the scheduler must not use the request any more
     }
   }
 
-  /// Schedules as far ahead as it may, but sometimes less, then takes the results of a step.
+  /// Schedules as many steps ahead as allowed, sometimes fewer, then takes the results of one step.
   void run_step() {
     while (scheduler_->can_schedule() && (under_way_.empty() || below(10) != 0)) {
       if (!schedule_step()) break;
@@ -227,7 +228,7 @@ class Simulation {
     if (::testing::Test::HasFatalFailure()) return false;
     now_us_ += dispatch(output);
     keep(output);
-    // The other thread may be fast.
+    // Sometimes the computing thread is fast: all scheduled steps are already computed.
     if (below(3) == 0) compute_first(under_way_.size());
     if (below(30) == 0) abort_one();
     return true;
@@ -259,7 +260,7 @@ class Simulation {
     under_way_.pop_front();
   }
 
-  /// A step that wrote rubbish wherever its requests may write, and then threw.
+  /// The step writes wrong values wherever its requests may write, and then throws.
   void fail_step() {
     const Step& step = under_way_.front();
     for (const Step::Part& part : step.parts) {
@@ -274,7 +275,7 @@ class Simulation {
     under_way_.pop_front();
   }
 
-  /// Microseconds that the step takes: of what is computed, padding included.
+  /// Microseconds that the step takes for its tokens, padding included.
   int64_t dispatch(const SchedulerOutput& output) {
     if (output.empty()) return 0;
     const cudagraph::BatchFacts facts{
@@ -302,8 +303,9 @@ class Simulation {
     return {!by_arrival, by_arrival ? 0 : request.priority(), request.arrival_order()};
   }
 
-  /// Nobody starves: whoever is promoted ends when all have ended that ran or were promoted before,
-  /// each of which takes a step per token, twice if it is preempted.
+  /// Sets the bound within which a promoted request must end: all requests that ran or were
+  /// promoted before it end first, and each of them takes one step per token, or two steps per
+  /// token if it is preempted.
   void set_deadlines() {
     for (auto& [id, live] : live_) {
       if (!live.request->is_promoted() || live.deadline || live.request->is_finished()) continue;
@@ -328,7 +330,7 @@ class Simulation {
     int num_samples = 0;
     int max_query_len = 0;
     bool any_prefill = false;
-    const Request* first = nullptr;  // of those that run
+    const Request* first = nullptr;  // the running request that ranks first
     for (const ScheduledRequest& entry : output.scheduled) {
       const Request& request = *entry.request;
       const int end = entry.num_computed_tokens + entry.num_scheduled_tokens;
@@ -340,7 +342,8 @@ class Simulation {
       ASSERT_EQ(entry.num_computed_tokens, live_.at(request.id()).num_computed)
           << "a gap or a repeat";
       ASSERT_FALSE(request.is_finished());
-      // What was to be computed, before a place was made for what this step samples.
+      // The tokens that the request had before schedule() added a placeholder for this step's
+      // sample.
       const int num_tokens = static_cast<int>(request.token_ids_with_placeholders().size()) -
                              static_cast<int>(entry.samples);
       ASSERT_LE(end, num_tokens);
@@ -368,7 +371,8 @@ class Simulation {
       if (request->is_finished()) continue;
       if (live.is_running && (first == nullptr || rank(*request) < rank(*first))) first = request;
     }
-    // Beside a step under way it may have to wait: for blocks, or because it is at its end.
+    // While another step is under way the first request may have to wait: for blocks, or because
+    // its last step is already scheduled.
     ASSERT_TRUE(first == nullptr || !under_way_.empty() ||
                 std::ranges::any_of(output.scheduled,
                                     [first](const auto& entry) { return entry.request == first; }))
@@ -381,7 +385,7 @@ class Simulation {
     check_order(output);
   }
 
-  /// Of a request that was admitted; that the content is its own, compute() sees.
+  /// Checks the number of cached tokens of an admitted request; compute() checks their content.
   void check_cached_prefix(const ScheduledRequest& entry) {
     const Request& request = *entry.request;
     ASSERT_EQ(entry.num_computed_tokens % cache_->block_size(), 0) << "whole blocks only";
@@ -409,7 +413,7 @@ class Simulation {
     }
   }
 
-  /// In order, like a device.
+  /// Computes the oldest steps in order, like a device.
   void compute_first(size_t num_steps) {
     for (size_t i = 0; i < num_steps; ++i) {
       if (!std::exchange(under_way_[i].is_computed, true)) compute(under_way_[i]);
@@ -463,7 +467,7 @@ class Simulation {
     const Live& live = live_.at(request.id());
     if (request.status() != RequestStatus::finished_aborted) {
       ++num_completed_;
-      // A step under way may have the token that ended it.
+      // The token that ended the request may have been computed already by a step under way.
       EXPECT_GE(live.num_computed, request.num_tokens() - 1);
       EXPECT_LE(live.num_computed, request.num_tokens() - (request.is_in_flight() ? 0 : 1));
       EXPECT_EQ(live.num_prompt_logits, request.num_prompt_logits()) << "each once, cached or not";
@@ -472,7 +476,7 @@ class Simulation {
     }
   }
 
-  /// The output of a run alone, by the definition of the stop rules.
+  /// The output of a run of this request alone, by the definition of the stop rules.
   static void check_output(const Request& request) {
     std::vector<int32_t> tokens(request.prompt_token_ids().begin(),
                                 request.prompt_token_ids().end());
@@ -526,7 +530,7 @@ struct Totals {
   int64_t dropped_tokens = 0;
 };
 
-/// Equal seeds, equal simulations.
+/// Equal seeds give equal simulations.
 Totals simulate(Scheduling scheduling, uint32_t num_seeds, int num_steps) {
   Totals totals;
   for (uint32_t seed = 0; seed < num_seeds; ++seed) {
@@ -566,7 +570,7 @@ class SchedulerSimulation : public ::testing::TestWithParam<Scheduling> {};
 
 TEST_P(SchedulerSimulation, keeps_every_invariant_under_random_load) {
   const Totals totals = simulate(GetParam(), /*num_seeds=*/60, /*num_steps=*/1000);
-  // The load must really reach the paths that it is there for.
+  // Checks that the load reaches the paths that this test is written for.
   EXPECT_GT(totals.preemptions, 1000);
   EXPECT_GT(totals.completed, 5000);
   EXPECT_GT(totals.aborted, 500);
@@ -579,7 +583,7 @@ TEST_P(SchedulerSimulation, keeps_every_invariant_under_random_load) {
   EXPECT_EQ(totals.dropped_tokens > 1000, is_async);
 }
 
-// For changes of scheduler or cache: --gtest_also_run_disabled_tests.
+// To run after changes of the scheduler or the cache, with --gtest_also_run_disabled_tests.
 TEST_P(SchedulerSimulation, DISABLED_of_a_million_steps) { (void)simulate(GetParam(), 1000, 1000); }
 
 INSTANTIATE_TEST_SUITE_P(scheduling,

@@ -73,7 +73,8 @@ TEST(Scheduler, admits_no_more_than_max_num_seqs) {
   EXPECT_THAT(scheduled_ids(bench.scheduler.schedule()), ElementsAre(0, 1, 2));
   EXPECT_EQ(bench.scheduler.num_waiting(), 2U);
   bench.scheduler.update_from_output(std::vector<sampling::SampledToken>(3, {.token_id = 7}));
-  // Request 0 is done. 1 and 2 decode; the one-token prompt of 3 is a prefill and comes after them.
+  // Request 0 has finished. Requests 1 and 2 decode; the one-token prompt of request 3 is a prefill
+  // and comes after them.
   EXPECT_THAT(scheduled_ids(bench.scheduler.schedule()), ElementsAre(1, 2, 3));
 }
 
@@ -93,7 +94,7 @@ TEST(Scheduler, without_chunked_prefill_runs_whole_prompts_only) {
   Bench bench(config);
   bench.add(20);
   bench.add(13);  // does not fit beside the first
-  bench.add(1);   // would fit, but first come is first served
+  bench.add(1);   // would fit, but fcfs admits no request before an earlier one
   bench.step();
   EXPECT_EQ(bench.requests[0]->num_output_tokens(), 1);
   EXPECT_EQ(bench.requests[1]->num_computed_tokens(), 0);
@@ -117,7 +118,8 @@ TEST(Scheduler, preempts_the_last_admitted_request_and_recomputes_it) {
   Request& second = bench.add(16, {.max_tokens = 3});
   bench.step();  // 31 tokens: both prompts; both blocks are taken
   EXPECT_EQ(bench.cache.num_free_blocks(), 0);
-  // The second needs a new block for its 17th token, and is the last admitted itself.
+  // The second request needs a new block for its 17th token, and it is itself the last one
+  // admitted.
   const SchedulerOutput& output = bench.scheduler.schedule();
   EXPECT_THAT(scheduled_ids(output), ElementsAre(0));
   EXPECT_THAT(output.preempted, ElementsAre(&second));
@@ -128,7 +130,7 @@ TEST(Scheduler, preempts_the_last_admitted_request_and_recomputes_it) {
   bench.update(output);
   while (!first.is_finished()) bench.step();
   EXPECT_EQ(first.finish_reason(), "length");
-  // Prompt and the output so far come back as one prefill; the token count goes on.
+  // The prompt and the output so far come back as one prefill; the token count continues.
   const SchedulerOutput& resumed = bench.scheduler.schedule();
   EXPECT_THAT(scheduled_tokens(resumed), ElementsAre(17));
   EXPECT_TRUE(resumed.scheduled[0].is_in_prefill);
@@ -248,9 +250,9 @@ TEST(Scheduler, keeps_an_aborted_request_until_its_step_is_over) {
   const SchedulerOutput& output = bench.scheduler.schedule();
   EXPECT_EQ(bench.scheduler.abort_request(request), AbortResult::released_after_step);
   EXPECT_EQ(bench.scheduler.abort_request(request), AbortResult::released_after_step);
-  EXPECT_FALSE(request.block_ids().empty());  // the step may still write there
+  EXPECT_FALSE(request.block_ids().empty());  // the step may still write into these blocks
   const auto updates = bench.update(output);
-  ASSERT_EQ(updates.size(), 1U);  // of the aborted one nothing is left to say
+  ASSERT_EQ(updates.size(), 1U);  // the aborted request gets no update
   EXPECT_EQ(updates[0].request, &other);
   EXPECT_EQ(updates[0].new_token_id, testing::kPlain);
   EXPECT_TRUE(request.block_ids().empty());
@@ -346,7 +348,7 @@ TEST(SortBatch, puts_a_prefill_chunk_of_decode_length_after_the_decodes) {
   EXPECT_EQ(sorted_names({{'p', 1, 0, true}, {'d', 1, 1, false}, {'t', 1, 1, true}}, 1), "dtp");
 }
 
-// Row V2D-07 through the scheduler: state decides, not shape.
+// Row V2D-07, checked through the scheduler: the state decides, not the shape.
 TEST(Scheduler, calls_a_one_token_prompt_a_prefill) {
   Bench bench;
   bench.add(1);

@@ -30,13 +30,13 @@ StopStringMatcher::StopStringMatcher(std::span<const std::string> stop, IncludeS
   }
 }
 
-/// Bytes at the end of the input that a match still to come may begin with. A whole pattern is left
-/// over only where checks were off.
+/// Number of bytes at the end of the input that may begin a later match. A whole pattern can still
+/// be matched here only after a piece with Check::off.
 uint32_t StopStringMatcher::Pattern::num_open() const noexcept {
   return num_matched == text.size() ? failure[num_matched] : num_matched;
 }
 
-/// True when the pattern ends at this byte.
+/// Returns true when the pattern ends at this byte.
 bool StopStringMatcher::Pattern::advance(char c) noexcept {
   num_matched = num_open();
   while (num_matched > 0 && text[num_matched] != c) num_matched = failure[num_matched];

@@ -12,12 +12,12 @@ namespace reprise::engine {
 
 /// Finds stop strings in streamed text and says which part of it may be shown already.
 ///
-/// Holds back the longest suffix that could still become a stop string, so nothing is ever shown
-/// that must be taken back. The result does not depend on how the text is cut into pieces: the
-/// match that *ends* first wins, among those the one listed first (vLLM: the one listed first
-/// within a piece). One Knuth-Morris-Pratt automaton per stop string: O(bytes x stop strings),
-/// whatever the text. Cuts never fall inside a UTF-8 character if text and stop strings are valid
-/// UTF-8.
+/// The matcher holds back the longest suffix that could still become a stop string, so shown text
+/// never has to be taken back. The result does not depend on how the text is cut into pieces: the
+/// match that *ends* first wins; among matches that end together, the stop string listed first wins
+/// (vLLM: the one listed first within a piece). There is one Knuth-Morris-Pratt automaton per stop
+/// string, so the cost is O(bytes x stop strings) for any text. The shown part never ends inside a
+/// UTF-8 character if text and stop strings are valid UTF-8.
 class StopStringMatcher {
  public:
   enum class IncludeStop : uint8_t { no, yes };  // SamplingParams::include_stop_str_in_output
@@ -27,11 +27,11 @@ class StopStringMatcher {
   explicit StopStringMatcher(std::span<const std::string> stop,
                              IncludeStop include_stop = IncludeStop::no);
 
-  /// Adds newly detokenised text and returns what may be shown now; the view lives until the next
-  /// call. `Check::off` (below min_tokens) matches nothing that ends in this piece. After a match
-  /// further text is ignored.
+  /// Adds newly detokenised text and returns what may be shown now; the view is valid until the
+  /// next call. `Check::off` (below min_tokens) ignores matches that end in this piece. After a
+  /// match, further text is ignored.
   std::string_view append(std::string_view text, Check check = Check::on);
-  /// The request ended for another reason: returns the text held back.
+  /// Called when the request ended for another reason: returns the text held back.
   std::string_view flush();
 
   [[nodiscard]] bool is_matched() const noexcept { return matched_.has_value(); }
@@ -54,8 +54,8 @@ class StopStringMatcher {
   std::vector<Pattern> patterns_;
   IncludeStop include_stop_;
   std::optional<size_t> matched_;
-  std::string held_;      // text not shown before the last call, then text shown by it
-  size_t num_shown_ = 0;  // prefix of held_ that the last call returned
+  std::string held_;      // shown by the last call, then the text held back
+  size_t num_shown_ = 0;  // length of the prefix of held_ that the last call returned
 };
 
 }  // namespace reprise::engine

@@ -75,7 +75,7 @@ TEST(StopStringMatcher, ignores_matches_that_end_while_checks_are_off) {
   StopStringMatcher matcher(stop);
   EXPECT_EQ(matcher.append("xab", Check::off), "xab");
   EXPECT_EQ(matcher.append("ya", Check::off), "y");
-  EXPECT_EQ(matcher.append("b", Check::on), "");  // ends in checked text
+  EXPECT_EQ(matcher.append("b", Check::on), "");  // the match ends in checked text
   EXPECT_TRUE(matcher.is_matched());
 }
 
@@ -94,7 +94,8 @@ TEST(StopStringMatcher, never_cuts_a_utf8_character) {
   EXPECT_EQ(matcher.append("t\u00e8"), "\u00e9t\u00e8");
 }
 
-/// Definition over the whole text: what is shown in the end, and which stop string was found.
+/// The expected result, computed from the whole text: the text shown in the end, and the stop
+/// string that was found.
 struct Expected {
   std::string shown;
   std::string matched;
@@ -132,7 +133,8 @@ TEST(StopStringMatcher, result_does_not_depend_on_how_text_is_cut) {
       at += size;
       ASSERT_TRUE(expected.shown.starts_with(shown)) << "shown too much";
       if (!matcher.is_matched()) {
-        // Tight: what is held back really is the beginning of a stop string.
+        // The matcher holds back no more than needed: the held text is the beginning of a stop
+        // string.
         const std::string held = text.substr(shown.size(), at - shown.size());
         ASSERT_EQ(held.size(), matcher.num_held_bytes());
         ASSERT_TRUE(held.empty() || std::any_of(stop.begin(), stop.end(), [&](const auto& s) {

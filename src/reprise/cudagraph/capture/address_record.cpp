@@ -7,7 +7,7 @@
 namespace reprise::cudagraph {
 namespace {
 
-// Multiply-rotate chain: order matters, one cycle or two per word, no state to initialise.
+// A multiply-rotate chain: the result depends on the order, and each word costs one or two cycles.
 class Mixer {
  public:
   void add(uint64_t word) noexcept {

@@ -11,14 +11,15 @@
 
 namespace reprise::cudagraph {
 
-/// A replay was asked for with memory other than what was recorded. Nothing was launched.
+/// A replay was asked for, but the memory differs from the recorded memory. Nothing was launched.
 class StaleAddressError : public Error {
  public:
   using Error::Error;
 };
 
-/// The addresses a graph was recorded with, and a fingerprint of them that is cheap enough to check
-/// on every replay: a moved buffer would otherwise be read or written silently at its old place.
+/// The addresses that a graph was recorded with, and a fingerprint of them that is cheap enough to
+/// check on every replay. Without this check a replay would silently read or write the old place of
+/// a buffer that has moved.
 class AddressRecord {
  public:
   AddressRecord(std::span<const Tensor> inputs, std::span<const device::BufferView> bindings);
@@ -28,7 +29,7 @@ class AddressRecord {
     return fingerprint_ == fingerprint(inputs, bindings);
   }
 
-  /// Both sides of a mismatch, each differing place by its position.
+  /// Both sides of a mismatch: each differing address with its position.
   [[nodiscard]] std::string describe_mismatch(std::span<const Tensor> inputs,
                                               std::span<const device::BufferView> bindings) const;
 

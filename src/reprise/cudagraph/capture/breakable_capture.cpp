@@ -8,7 +8,8 @@ namespace {
 
 using GraphSegment = std::unique_ptr<device::GraphExec>;
 
-// While a break runs, the context must not offer the capture to split points inside it.
+// Removes the capture from the context while a break runs, so that split points inside the break do
+// not use it.
 class BreakSuspension {
  public:
   explicit BreakSuspension(ForwardContext& context)
@@ -67,7 +68,8 @@ BreakableCapture::~BreakableCapture() {
 
 void BreakableCapture::end_segment() {
   const std::unique_ptr<device::Graph> graph = stream_->end_capture();
-  // Two neighbouring breaks leave nothing between them; an empty graph would be a wasted launch.
+  // Between two neighbouring breaks nothing is recorded; launching an empty graph would be wasted
+  // time.
   if (graph->num_nodes() > 0) recorded_.segments_.emplace_back(device_->instantiate(*graph));
 }
 

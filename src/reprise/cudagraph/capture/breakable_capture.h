@@ -11,11 +11,12 @@
 
 namespace reprise::cudagraph {
 
-/// Work between two graphs that runs eagerly on every step. Bound to tensors that do not own their
-/// memory; takes this step's context, so it sees real sizes and today's metadata.
+/// Work between two graphs that runs eagerly on every step. It holds tensors that do not own their
+/// memory, and it takes the context of the current step, so it sees the step's real sizes and
+/// metadata.
 using EagerCall = std::function<void(ForwardContext&)>;
 
-/// A forward as recorded with breaks: graphs and eager calls in their original order.
+/// A forward recorded with breaks: graphs and eager calls in their original order.
 class SegmentedGraph {
  public:
   /// Submits each graph and runs each eager call in order. Allocates nothing itself.
@@ -32,21 +33,22 @@ class SegmentedGraph {
   std::vector<std::variant<std::unique_ptr<device::GraphExec>, EagerCall>> segments_;
 };
 
-/// Records a forward into a SegmentedGraph: the capture ends at each split point, the point runs
-/// eagerly, and a new capture begins. This is what lets PIECEWISE work without a compiler.
+/// Records a forward into a SegmentedGraph: the capture ends at each split point, the work of the
+/// split point runs eagerly, and a new capture begins. With it PIECEWISE works without a compiler.
 ///
 /// States: recording (from construction) -> finished, or aborted by the destructor. During a break
-/// it does not record, and split points inside the break run inline.
+/// the capture is not recording, and split points inside the break run inline.
 class BreakableCapture {
  public:
-  /// Begins recording on `stream`. Both must outlive the result.
+  /// Begins recording on `stream`. `device` and `stream` must outlive the result.
   BreakableCapture(device::Device& device, device::Stream& stream);
   BreakableCapture(const BreakableCapture&) = delete;
   BreakableCapture& operator=(const BreakableCapture&) = delete;
   ~BreakableCapture();
 
-  /// Ends the current segment, runs `call` eagerly, remembers it, and records on. The call must
-  /// write only into memory that exists already. \throws what the capture or the call throws
+  /// Ends the current segment, runs `call` eagerly, stores it, and starts the next segment. The
+  /// call must write only into memory that exists already. \throws exceptions of the capture and of
+  /// the call
   void break_for(ForwardContext& context, EagerCall call);
 
   /// \throws device::CaptureError
@@ -60,7 +62,7 @@ class BreakableCapture {
   SegmentedGraph recorded_;
 };
 
-/// Marks a split point: inside a breakable capture it breaks the capture; in FULL, in eager runs
+/// Marks a split point. Inside a breakable capture it breaks the capture; in FULL, in eager runs
 /// and inside another break it is a plain call.
 template <typename Call>
 void split_point(ForwardContext& context, Call&& call) {

@@ -6,9 +6,9 @@
 
 #include "tests/support/fake_device/graph_test_bench.h"
 
-// The facts of vLLM's tests/v1/cudagraph/test_breakable_cudagraph.py, by number. Left out: BRK-02,
-// -03, -05 ask a process-wide "current capture", which does not exist here: the capture is offered
-// through the context.
+// The facts of vLLM's tests/v1/cudagraph/test_breakable_cudagraph.py, by number. Left out are
+// BRK-02, -03 and -05: they ask for a process-wide "current capture", which does not exist here
+// because the context carries the capture.
 namespace reprise::cudagraph {
 namespace {
 

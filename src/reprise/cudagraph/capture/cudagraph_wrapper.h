@@ -17,8 +17,8 @@
 
 namespace reprise::cudagraph {
 
-/// Whether wrappers may capture. Open during warm-up, sealed before the first request: a capture on
-/// the request path is a bug. Shared by all wrappers of one model; outlives them.
+/// Whether wrappers may capture. Open during warm-up and sealed before the first request, because a
+/// capture on the request path is a bug. Shared by all wrappers of one model; outlives them.
 class CapturePermission {
  public:
   void open() noexcept { open_ = true; }
@@ -29,17 +29,17 @@ class CapturePermission {
   bool open_ = false;
 };
 
-/// A key reached a wrapper that has no graph for it and may not make one.
+/// A wrapper was called with a key that it has no graph for and that it may not capture.
 class UnknownKeyError : public Error {
  public:
   using Error::Error;
 };
 
 struct CudagraphWrapperOptions {
-  /// Capture breaks at split points (PIECEWISE without a compiler).
+  /// The capture breaks at split points (PIECEWISE without a compiler).
   bool break_at_split_points = false;
-  /// Inputs are copied into buffers of the wrapper before each replay, for callers that cannot keep
-  /// their addresses (`cudagraph_copy_inputs`; PIECEWISE only).
+  /// Inputs are copied into buffers of the wrapper before each replay, for callers whose input
+  /// addresses change (`cudagraph_copy_inputs`; PIECEWISE only).
   bool copy_inputs = false;
 };
 
@@ -49,18 +49,19 @@ struct CudagraphWrapperCounters {
   uint64_t pass_throughs = 0;
 };
 
-/// Gives a callable the ability to be captured once per batch descriptor and replayed ever after.
+/// Captures a callable once per batch descriptor and replays the recorded graph on every later
+/// call.
 ///
-/// It is bound to one runtime mode and trusts the context: another mode = plain call (which is what
-/// makes nesting FULL around PIECEWISE work), known descriptor = replay, unknown descriptor =
-/// capture while the permission is open. It decides nothing itself.
+/// A wrapper is bound to one runtime mode and follows the context: for another mode it calls the
+/// callable directly (so FULL can be nested around PIECEWISE), for a known descriptor it replays,
+/// and for an unknown descriptor it captures while the permission is open.
 ///
 /// Recorded outputs do not own their memory: they are valid until the next work that uses the same
-/// pool. The capturing call records without running, so the contents of its outputs mean nothing.
+/// pool. The capturing call records without running, so the contents of its outputs are undefined.
 /// One wrapper belongs to one thread.
 class CudagraphWrapper {
  public:
-  /// `outputs` is cleared and filled by the callable.
+  /// The callable clears and fills `outputs`.
   using Runnable = std::function<void(
       ForwardContext&, std::span<const Tensor> inputs, std::vector<Tensor>& outputs)>;
 
@@ -71,14 +72,14 @@ class CudagraphWrapper {
                    const CapturePermission& permission,
                    CudagraphWrapperOptions options = {});
 
-  /// \throws StaleAddressError before anything is launched, when an input or a binding of the
-  /// context is not where it was recorded; UnknownKeyError after sealing; device::CaptureError and
-  /// whatever the callable throws while capturing (the key is then unknown again).
+  /// \throws StaleAddressError before any launch, when an input or a binding of the context has
+  /// moved since it was recorded; UnknownKeyError after sealing; device::CaptureError and any
+  /// exception of the callable while capturing (the key is then unknown again).
   void operator()(ForwardContext& context,
                   std::span<const Tensor> inputs,
                   std::vector<Tensor>& outputs);
 
-  /// Forgets one key, or all: their graphs are destroyed.
+  /// Forgets one key, or all keys, and destroys their graphs.
   void forget(const BatchDescriptor& descriptor) { entries_.erase(descriptor); }
   void clear() noexcept { entries_.clear(); }
 
@@ -92,7 +93,7 @@ class CudagraphWrapper {
   /// Graphs recorded for one key: 1, or one per segment. 0 when unknown.
   [[nodiscard]] size_t num_graphs(const BatchDescriptor& descriptor) const;
   [[nodiscard]] size_t num_nodes(const BatchDescriptor& descriptor) const;
-  /// Of all keys.
+  /// The graphs of all keys.
   [[nodiscard]] size_t num_graphs() const noexcept;
 
  private:

@@ -5,9 +5,9 @@
 
 #include "tests/support/fake_device/graph_test_bench.h"
 
-// The facts of vLLM's tests/v1/cudagraph/test_cudagraph_dispatch.py on its wrapper, by number. Left
-// out: WRP-12 (metadata objects of vLLM's second manager, covered by the runner's tests of dummy
-// runs) and WRP-13 (its profiler hook).
+// The facts of vLLM's tests/v1/cudagraph/test_cudagraph_dispatch.py about its wrapper, by number.
+// Left out are WRP-12 (metadata objects of vLLM's second manager, covered by the runner's tests of
+// dummy runs) and WRP-13 (its profiler hook).
 namespace reprise::cudagraph {
 namespace {
 
@@ -15,7 +15,7 @@ using testing::GraphBench;
 
 class CudagraphWrapperTest : public ::testing::Test {
  protected:
-  // Adds one to the input, whatever it is; counts how often the body itself ran.
+  // A callable that adds one to any input and counts how often it ran.
   CudagraphWrapper make(CudagraphRuntimeMode mode, CudagraphWrapperOptions options = {}) {
     return CudagraphWrapper(
         [this](ForwardContext&, std::span<const Tensor> inputs, std::vector<Tensor>& outputs) {
@@ -226,9 +226,9 @@ TEST(CudagraphWrapperFaults,
     EXPECT_EQ(wrapper.has(context.descriptor), !failed);
     EXPECT_FALSE(bench.stream().is_capturing());
     bench.set_all(1);
-    bench.scale_add(3, 0);  // eager work goes on
+    bench.scale_add(3, 0);  // eager work still runs
     EXPECT_EQ(bench.data()[0], 3);
-    if (failed) wrapper(context, {}, outputs);  // and so does capture
+    if (failed) wrapper(context, {}, outputs);  // the capture works too
     wrapper(context, {}, outputs);
     bench.stream().synchronize();
     EXPECT_EQ(bench.data()[0], 8);

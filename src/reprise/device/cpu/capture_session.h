@@ -12,15 +12,17 @@ namespace reprise::device {
 
 class CpuStream;
 
-/// How much of the work of each stream of a capture is known to come before a point: entry i
-/// counts the operations of stream i.
+/// The work that is known to come before a point of a capture: entry i counts the operations of
+/// stream i.
 using CaptureClock = std::vector<uint32_t>;
 
-/// One capture: from begin_capture on its origin stream to the end there. Shared by the streams
-/// that take part, observed by the events recorded in it. Belongs to the capturing thread.
+/// One capture: from begin_capture on its origin stream to the end on the same stream. Shared by
+/// the streams that take part, observed by the events recorded in it. Belongs to the capturing
+/// thread.
 ///
-/// Commands stand in the order in which the host issued them, whatever the stream. That order
-/// respects every event, so sequence and conflict barriers alone make the replay correct.
+/// Commands are stored in the order in which the host issued them, on any stream. That order
+/// respects every event, so the sequence and barriers between conflicting commands are enough for a
+/// correct replay.
 class CaptureSession {
  public:
   explicit CaptureSession(CpuStream& origin);
@@ -34,20 +36,20 @@ class CaptureSession {
   void record(size_t index, const Launch& launch);
 
   [[nodiscard]] const CaptureClock& clock(size_t index) const noexcept { return clocks_[index]; }
-  /// Orders stream `index` after a point.
+  /// Orders later work of stream `index` after the point.
   void order_after(size_t index, const CaptureClock& point);
-  /// A stream joins behind a point. Returns its index.
+  /// Adds a stream to the capture after the point. Returns its index.
   [[nodiscard]] size_t join(CpuStream& stream, const CaptureClock& point);
-  /// A joined stream is destroyed or withdraws: the capture loses its work and becomes invalid.
+  /// A joined stream is destroyed or aborts: the capture loses its work and becomes invalid.
   void leave(CpuStream& stream) noexcept;
 
-  /// Only the first reason counts. Returns it.
+  /// Keeps the first reason and returns it.
   const std::string& invalidate(std::string reason);
   [[noreturn]] void fail(std::string reason);
   /// \throws CaptureError with the first reason, if there is one
   void require_valid() const;
 
-  /// Detaches all streams; afterwards the session only tells events that it is over.
+  /// Detaches all streams. Afterwards the session only serves events, which see that it is over.
   void close() noexcept;
   [[nodiscard]] bool is_open() const noexcept { return is_open_; }
 
@@ -57,7 +59,7 @@ class CaptureSession {
 
  private:
   std::thread::id thread_;
-  std::vector<CpuStream*> streams_;  // the origin first; nullptr = left
+  std::vector<CpuStream*> streams_;  // the origin first; nullptr = the stream has left
   std::vector<CaptureClock> clocks_;
   CommandRecorder recorder_;
   std::string reason_;  // empty = valid

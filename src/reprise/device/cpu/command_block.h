@@ -15,7 +15,7 @@ struct Command {
   const Kernel* kernel = nullptr;
   CpuKernelFunction function = nullptr;  // kernel->cpu, without the indirection
   uint32_t num_blocks = 0;
-  uint32_t phase = 0;       // how many barriers stand before this command in the block
+  uint32_t phase = 0;       // number of barriers before this command in the block
   uint32_t size_bytes = 0;  // from this header to the next
   uint32_t args_bytes = 0;
 
@@ -25,11 +25,11 @@ struct Command {
 };
 static_assert(sizeof(Command) == 32, "arguments follow aligned to 16, small ones in the same line");
 
-/// Recorded launches as one flat, contiguous piece of memory: what a CPU graph is. A value; refers
-/// to kernels and to the memory that the arguments name.
+/// Recorded launches in one flat, contiguous piece of memory: the content of a CPU graph. A value;
+/// refers to kernels and to the memory that the arguments name.
 class CommandBlock {
  public:
-  /// Appends a launch, which waits for everything before it when `needs_barrier`.
+  /// Appends a launch. With `needs_barrier` it waits for all commands before it.
   void append(const Launch& launch, bool needs_barrier);
 
   /// Runs every command in order on the team.
@@ -41,7 +41,7 @@ class CommandBlock {
            phase_is_serial_.size();
   }
 
-  /// The same kernels with the same grids and sizes of arguments in the same order.
+  /// Whether both have the same kernels with the same grids and argument sizes in the same order.
   [[nodiscard]] bool has_shape_of(const CommandBlock& other) const noexcept;
 
   template <typename Visitor>
@@ -69,19 +69,19 @@ class CommandBlock {
                         const WorkerTeam::Share& share) noexcept;
 
   std::vector<Line> lines_;
-  std::vector<uint32_t> phase_begins_;    // first line of each phase
-  std::vector<uint8_t> phase_is_serial_;  // whether all of its commands have one block
+  std::vector<uint32_t> phase_begins_;    // the first line of each phase
+  std::vector<uint8_t> phase_is_serial_;  // whether all commands of the phase have one block
   size_t num_commands_ = 0;
-  bool is_serial_ = true;  // all phases are
+  bool is_serial_ = true;  // whether all phases are serial
 };
 
-/// Builds a CommandBlock and decides where barriers stand, from the buffer uses of the launches.
+/// Builds a CommandBlock and places its barriers, using the buffer uses of the launches.
 ///
-/// Two commands conflict when they touch the same bytes and at least one writes. A later command
+/// Two commands conflict when they use the same bytes and at least one writes them. A later command
 /// must not start before an earlier one that it conflicts with has ended. Commands of one block all
-/// run on worker 0, in order, so among themselves they need nothing; any other conflicting pair
-/// needs a barrier somewhere between. Placing it as late as possible, before the later command of
-/// the first pair that lacks one, gives the fewest.
+/// run on worker 0, in order, so pairs of them need no barrier; any other conflicting pair needs a
+/// barrier between its commands. The fewest barriers result when each one is placed as late as
+/// possible: directly before the later command of the first pair that has no barrier yet.
 class CommandRecorder {
  public:
   void record(const Launch& launch);
@@ -90,7 +90,7 @@ class CommandRecorder {
   [[nodiscard]] CommandBlock finish() && { return std::move(block_); }
 
  private:
-  // Since the last barrier: what was touched, by commands of one block and by the others.
+  // The memory used since the last barrier, by commands of one block and by the other commands.
   std::vector<BufferUse> serial_uses_;
   std::vector<BufferUse> parallel_uses_;
   CommandBlock block_;

@@ -28,7 +28,7 @@ BufferUse write(uintptr_t begin, size_t bytes = 16) {
   return use(begin, bytes, BufferUse::Access::write);
 }
 
-// For each step the number of barriers that stand before it.
+// Returns for each step the number of barriers before it.
 std::vector<uint32_t> barriers_of(const std::vector<Step>& steps) {
   CommandRecorder recorder;
   for (const Step& step : steps) {
@@ -75,7 +75,7 @@ TEST(CommandRecorder, puts_barriers_where_serial_and_parallel_launches_meet) {
                          {1, {read(32)}},
                          {2, {read(32)}}}),
             (Barriers{0, 1, 2, 2, 3}));
-  // A serial launch next to parallel ones that do not concern it.
+  // A serial launch next to parallel launches that use other memory.
   EXPECT_EQ(barriers_of({{2, {write(0)}}, {1, {write(16)}}, {2, {write(32)}}}),
             (Barriers{0, 0, 0}));
 }
@@ -103,16 +103,16 @@ bool conflict(const Step& a, const Step& b) {
   return false;
 }
 
-// Pairs that need a barrier between them, as the contract says it.
+// Whether the contract demands a barrier between two steps.
 bool must_be_separated(const Step& a, const Step& b) {
   return !(a.num_blocks == 1 && b.num_blocks == 1) && conflict(a, b);
 }
 
-// The fewest barriers before step i such that every pair is separated: fewest[i] barriers with the
-// last one directly before step i.
+// The fewest barriers that separate every pair that needs it. groups[i] is the fewest groups of
+// neighbouring steps that cover the first i steps; a barrier stands between two groups.
 uint32_t fewest_barriers(const std::vector<Step>& steps) {
   const size_t n = steps.size();
-  // Whether steps [begin, end) can stand together without a barrier.
+  // Whether steps [begin, end) need no barrier between them.
   const auto together = [&](size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) {
       for (size_t j = i + 1; j < end; ++j) {
@@ -163,7 +163,7 @@ TEST(CommandBlock, keeps_small_launches_in_one_cache_line) {
   recorder.record({.kernel = &kNothing, .num_blocks = 1, .args = small});
   recorder.record({.kernel = &kNothing, .num_blocks = 1, .args = larger});
   const CommandBlock block = std::move(recorder).finish();
-  EXPECT_EQ(block.bytes(), 64u + 128u + 4u + 1u);  // and one phase
+  EXPECT_EQ(block.bytes(), 64u + 128u + 4u + 1u);  // the last byte belongs to the one phase
   block.for_each([](const Command& command) {
     EXPECT_EQ(reinterpret_cast<uintptr_t>(&command) % 64, 0u);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(command.args()) % 16, 0u);

@@ -11,7 +11,8 @@
 namespace reprise::device {
 namespace {
 
-// A few microseconds of one core's bandwidth: well above what waking another worker costs.
+// Copying one block takes a few microseconds of one core, well above the cost of waking another
+// worker.
 constexpr size_t kBytesPerBlock = size_t{64} << 10;
 
 struct Stretch {

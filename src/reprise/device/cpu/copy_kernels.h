@@ -7,7 +7,7 @@
 
 namespace reprise::device {
 
-/// What Stream::copy and Stream::fill launch on the CPU.
+/// The arguments of the CPU kernels behind Stream::copy and Stream::fill.
 struct CopyArgs {
   std::byte* destination;
   const std::byte* source;
@@ -22,7 +22,7 @@ struct FillArgs {
 extern const Kernel kCopyKernel;
 extern const Kernel kFillKernel;
 
-/// Grid of both: one block for so many bytes.
+/// The grid size of both kernels for `bytes` bytes.
 [[nodiscard]] uint32_t num_copy_blocks(size_t bytes);
 
 }  // namespace reprise::device

@@ -17,7 +17,7 @@ namespace reprise::device {
 
 class CpuStream;
 
-/// Behind create_cpu_device: one memory, one worker team, and the list of captures under way.
+/// The device of create_cpu_device(): one memory, one worker team, and the list of open captures.
 class CpuDevice final : public Device, public DiscardableMemory {
  public:
   explicit CpuDevice(const WorkerTeam::Options& options) : team_(options) {}
@@ -41,11 +41,12 @@ class CpuDevice final : public Device, public DiscardableMemory {
   [[nodiscard]] std::shared_ptr<CaptureSession> open_capture(CpuStream& origin);
   void close_capture(CaptureSession& session) noexcept;
 
-  /// For calls that are not allowed while the calling thread captures on this device.
+  /// Called by functions that are not allowed while the calling thread captures on this device.
   /// \throws CaptureError, after invalidating the capture
   void forbid_while_capturing(const char* call, const char* advice) const;
 
-  /// What allocate() and a Buffer's destructor do, for decorators that make their own Buffers.
+  /// The work of allocate() and of a Buffer's destructor, for decorators that make their own
+  /// Buffers.
   [[nodiscard]] BufferView acquire(size_t bytes);
   void free(BufferView view) noexcept override;
 

@@ -60,7 +60,7 @@ TEST(CpuDevice, uses_one_thread_when_it_may_use_one_core) {
   }).join();
 }
 
-// Of this process, in bytes.
+// The resident memory of this process, in bytes.
 size_t resident_bytes() {
   std::ifstream file("/proc/self/statm");
   size_t total = 0;
@@ -121,7 +121,7 @@ TEST(CpuFeatures, newer_instruction_sets_imply_their_base) {
   EXPECT_TRUE(implies(features.avx512bw || features.avx512vl, features.avx512f));
   EXPECT_TRUE(implies(features.avx512f, features.avx2));
 #if defined(__x86_64__)
-  // The compiler's run-time library asks CPUID in its own way.
+  // The compiler's run-time library reads CPUID independently.
   EXPECT_EQ(features.avx2, __builtin_cpu_supports("avx2") != 0);
   EXPECT_EQ(features.fma, __builtin_cpu_supports("fma") != 0);
   EXPECT_EQ(features.avx512f, __builtin_cpu_supports("avx512f") != 0);

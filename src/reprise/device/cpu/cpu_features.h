@@ -20,7 +20,7 @@ struct CpuFeatures {
   bool avx512_vbmi = false;
   bool avx512_bf16 = false;
   bool avx512_fp16 = false;
-  // The kernel additionally asks a process to request AMX (arch_prctl) before its first use.
+  // Besides, the Linux kernel requires a process to request AMX (arch_prctl) before its first use.
   bool amx_tile = false;
   bool amx_int8 = false;
   bool amx_bf16 = false;
@@ -28,13 +28,13 @@ struct CpuFeatures {
   friend bool operator==(const CpuFeatures&, const CpuFeatures&) = default;
 };
 
-/// Asks CPUID and XGETBV. All false on machines that are not x86-64.
+/// Reads CPUID and XGETBV. All flags are false on machines that are not x86-64.
 [[nodiscard]] CpuFeatures detect_cpu_features() noexcept;
 
 /// The names of the flags that are set, as Linux spells them, separated by spaces.
 [[nodiscard]] std::string to_string(const CpuFeatures& features);
 
-/// What the processor calls itself ("AMD EPYC 9654 96-Core Processor"), or "unknown CPU".
+/// The name that the processor reports ("AMD EPYC 9654 96-Core Processor"), or "unknown CPU".
 [[nodiscard]] std::string cpu_model_name();
 
 }  // namespace reprise::device

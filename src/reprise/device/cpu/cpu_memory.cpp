@@ -23,13 +23,13 @@ constexpr size_t round_up(size_t value, size_t multiple) noexcept {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-// What one request of `bytes` really maps. Whole huge pages once there is at least one of them.
+// The bytes that a request really maps: whole huge pages when it is at least one huge page long.
 size_t mapped_bytes(size_t bytes) noexcept {
   if (bytes >= kHugePage) return round_up(bytes, kHugePage);
   return round_up(std::max<size_t>(bytes, 1), kPage);
 }
 
-// The limit of the container, or no limit.
+// The memory limit of the container, or the largest value without a limit.
 size_t cgroup_bytes(const char* file) {
   size_t bytes = 0;
   if (std::ifstream in(file); in >> bytes) return bytes;
@@ -59,7 +59,7 @@ BufferView CpuMemory::acquire(size_t bytes) {
         "cpu: {} bytes were asked for; this machine has {} in all", bytes, physical_bytes()));
   }
   const size_t mapped = mapped_bytes(bytes);
-  // Room to cut an aligned stretch out of, where alignment matters.
+  // Extra bytes, so that an aligned stretch can be cut out where alignment matters.
   const size_t slack = mapped >= kHugePage ? kHugePage - kPage : 0;
   void* raw =
       mmap(nullptr, mapped + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -76,7 +76,7 @@ BufferView CpuMemory::acquire(size_t bytes) {
     if (before != 0) munmap(data, before);
     data += before;
     if (before != slack) munmap(data + mapped, slack - before);
-    // Weights are streamed once per token: fewer TLB misses. A refusal costs speed only.
+    // Weights are read once per token, so huge pages save TLB misses. A refusal costs speed only.
     (void)madvise(data, mapped, MADV_HUGEPAGE);
   }
   allocated_bytes_ += mapped;
@@ -90,7 +90,7 @@ void CpuMemory::give_back(BufferView memory) noexcept {
 }
 
 void CpuMemory::discard(BufferView memory) noexcept {
-  // Of private anonymous memory: the next touch finds zeros.
+  // The memory is private and anonymous, so the next access finds zeros.
   (void)madvise(memory.data, mapped_bytes(memory.bytes), MADV_DONTNEED);
 }
 

@@ -12,8 +12,9 @@ namespace reprise::device {
 class CpuMemory final : public MemorySource {
  public:
   /// Page-aligned; large requests are aligned to and backed by huge pages where the system has
-  /// them. \throws OutOfMemory also when the request exceeds what the machine has in all: Linux
-  /// would promise it and kill the process later.
+  /// them.
+  /// \throws OutOfMemory also when the request exceeds the memory of the machine: Linux would grant
+  /// it and kill the process later.
   [[nodiscard]] BufferView acquire(size_t bytes) override;
   void give_back(BufferView memory) noexcept override;
   /// See DiscardableMemory.

@@ -12,8 +12,8 @@ namespace reprise::device {
 
 class CpuDevice;
 
-/// Eager work is done when a launch returns, so outside of captures an event has nothing to wait
-/// for. What it keeps is whether, and where in which capture, it was recorded last.
+/// Eager work is done when a launch returns, so outside of captures an event never has to wait. The
+/// event stores whether its last record was captured, and at which point of which capture.
 class CpuEvent final : public Event {
  public:
   explicit CpuEvent(CpuDevice& device) noexcept : device_(&device) {}
@@ -25,7 +25,7 @@ class CpuEvent final : public Event {
   friend class CpuStream;
   void require_host_state(const char* call) const;
 
-  CpuDevice* device_;  // made this event
+  CpuDevice* device_;  // the device that made this event
   // Atomic because an eager event may be recorded on one thread and waited for on another; the
   // rest belongs to the capturing thread.
   std::atomic<bool> is_captured_{false};
@@ -33,8 +33,8 @@ class CpuEvent final : public Event {
   CaptureClock point_;
 };
 
-/// Eager: a launch is a fork-join of the device's worker team. Capturing: it is appended to the
-/// command block of the session.
+/// An eager launch is a fork-join of the device's worker team. A capturing stream appends its
+/// launches to the command block of the session.
 class CpuStream final : public Stream {
  public:
   explicit CpuStream(CpuDevice& device) noexcept : device_(&device) {}
@@ -58,9 +58,9 @@ class CpuStream final : public Stream {
   /// Submits a graph's commands as one launch.
   void launch(const CommandBlock& block);
 
-  /// For CaptureSession: the session is over.
+  /// Called by CaptureSession when the session is over.
   void leave_capture() noexcept;
-  /// For decorators that refuse something by themselves. \pre is_capturing()
+  /// For decorators that refuse calls of their own. \pre is_capturing()
   void invalidate_capture(const std::string& reason) { session_->invalidate(reason); }
 
  private:
@@ -68,7 +68,7 @@ class CpuStream final : public Stream {
   void forbid_while_capturing(const char* call, const char* advice) const;
   void close_session() noexcept;
 
-  CpuDevice* device_;                        // made this stream
+  CpuDevice* device_;                        // the device that made this stream
   std::shared_ptr<CaptureSession> session_;  // shared with joined streams; observed by events
   size_t index_in_session_ = 0;
   LaunchCounters counters_;

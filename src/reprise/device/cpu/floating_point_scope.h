@@ -9,12 +9,14 @@
 namespace reprise::device {
 
 /// Gives the calling thread the default floating-point environment (round to nearest, denormals
-/// kept, no traps) for its lifetime. Programs that embed us may have set others, per thread.
+/// kept, no traps) for its lifetime. A program that embeds the engine may have set another one for
+/// its threads.
 class FloatingPointScope {
  public:
 #if defined(__x86_64__)
   FloatingPointScope() noexcept : saved_(_mm_getcsr()) {
-    // The low six bits are sticky results, not modes. Writing the register costs more than reading.
+    // The low six bits are sticky results, not modes. The write is skipped when it is not needed,
+    // because it costs more than the read.
     if ((saved_ & ~kStickyFlags) != kDefault) _mm_setcsr(kDefault);
   }
   ~FloatingPointScope() {

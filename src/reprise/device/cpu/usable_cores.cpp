@@ -10,8 +10,8 @@
 namespace reprise::device {
 namespace {
 
-// Whole CPUs of cgroup v2's "cpu.max" ("<quota> <period>" in microseconds, or "max <period>");
-// 0 = no limit.
+// The quota in cgroup v2's "cpu.max" ("<quota> <period>" in microseconds, or "max <period>"), in
+// whole CPUs; 0 = no limit.
 size_t cgroup_quota() {
   std::ifstream in("/sys/fs/cgroup/cpu.max");
   size_t quota = 0;

@@ -4,8 +4,8 @@
 
 namespace reprise::device {
 
-/// The cores this process may use, ascending: its affinity mask, cut to the CPU quota of its
-/// container (4 CPUs of quota on 64 cores = 4 cores; more threads would only be throttled).
+/// The cores that this process may use, ascending: its affinity mask, cut to the CPU quota of its
+/// container (a quota of 4 CPUs on 64 cores gives 4 cores; more threads would only be throttled).
 [[nodiscard]] std::vector<int> usable_cores();
 
 }  // namespace reprise::device

@@ -15,20 +15,22 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Up to here every worker watches every other one: one hop between cores per barrier. Beyond, the
-// traffic grows with the square, so worker 0 gathers and the others watch only worker 0.
+// With up to this many workers, every worker watches every other one: a barrier costs one hop
+// between cores. This traffic grows with the square of the workers, so in larger teams worker 0
+// gathers the arrivals and the others watch only worker 0.
 constexpr int kMostAllToAllWorkers = 4;
 // Reading the clock costs as much as many pauses.
 constexpr int kPausesPerClockRead = 32;
-// A worker that waits longer than this at a barrier leaves its lane open: if it loses its core now,
-// worker 0 goes on without it. Much less would make it lose lanes to mere jitter.
+// A worker that waits longer than this at a barrier opens its lane, so that worker 0 can run the
+// lane if this worker now loses its core. With a much shorter time, mere jitter would open lanes.
 constexpr int kHoldWhileWaiting_us = 2;
-// After spinning and before sleeping. Yielding is nearly free on an idle core and polite on a busy
-// one; sleeping costs a wake-up of tens of microseconds.
+// The time a worker yields, after spinning and before sleeping. Yielding costs almost nothing on an
+// idle core and lets other processes run on a busy one; sleeping costs a wake-up of tens of
+// microseconds.
 constexpr auto kYieldTime = std::chrono::microseconds(500);
 
-// The word of a lane. Its position is the number of phases it has finished (or may skip). The
-// parity of the run tells "idle, all done" from "idle, not begun" to lanes that look at each other.
+// The word of a lane. Its position is the number of phases that are finished (or may be skipped).
+// The parity of the run lets other lanes tell "idle, all done" from "idle, not begun".
 //
 //   idle --(worker 0 publishes)--> open(0) --> held(0) --> held(1) ... --> idle
 //                                    ^           |
@@ -76,7 +78,7 @@ void pin_this_thread(int core) noexcept {
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(core, &set);
-  // A refusal (the mask shrank meanwhile) costs speed, not correctness.
+  // A refusal (the mask became smaller meanwhile) costs speed, not correctness.
   (void)pthread_setaffinity_np(pthread_self(), sizeof set, &set);
 }
 
@@ -135,7 +137,7 @@ void WorkerTeam::run_inline(const Work& work) noexcept {
   }
 }
 
-// All lanes are idle before and after a run, so everything may be overwritten here.
+// All lanes are idle before and after a run, so all their state may be overwritten here.
 void WorkerTeam::publish(const Work& work) noexcept {
   parity_ ^= 1;
   lanes_[0].word.store(make_word(LaneState::held, parity_, 0));
@@ -157,7 +159,7 @@ void WorkerTeam::pass_barrier(const Work& work, uint32_t position) noexcept {
   const bool gathers = num_workers_ > kMostAllToAllWorkers;
   if (!gathers) set_word(lanes_[0], arrived);
   for (int i = 1; i < num_workers_; ++i) wait_for_lane(work, i, position);
-  if (gathers) set_word(lanes_[0], arrived);  // now it says that everybody has
+  if (gathers) set_word(lanes_[0], arrived);  // this word now means that all lanes have arrived
 }
 
 void WorkerTeam::wait_for_lane(const Work& work, int index, uint32_t position) noexcept {
@@ -196,14 +198,14 @@ void WorkerTeam::work(int index) noexcept {
   while (true) {
     if (!spin(spin_us_, is_open) && !yield_until(is_open)) sleep(lane, is_open);
     uint32_t word = lane.word.load();
-    if (state_of(word) != LaneState::open) continue;  // worker 0 was faster
+    if (state_of(word) != LaneState::open) continue;  // worker 0 took the lane first
     if (!lane.word.compare_exchange_strong(word, with_state(word, LaneState::held))) continue;
     if (lane.work.run_phase == nullptr) return;  // stop
     run_lane(index, position_of(word));
   }
 }
 
-// \pre this thread holds the lane. It holds it no longer afterwards.
+// \pre this thread holds the lane; it releases the lane before it returns.
 void WorkerTeam::run_lane(int index, uint32_t position) noexcept {
   Lane& lane = lanes_[static_cast<size_t>(index)];
   const Work work = lane.work;
@@ -227,8 +229,8 @@ void WorkerTeam::run_lane(int index, uint32_t position) noexcept {
   set_word(lane, make_word(LaneState::idle, parity, position));
 }
 
-// While the lane is open, the run may go on without this worker and even end, so what other lanes
-// say is only a hint that it is worth trying to hold the lane again.
+// While the lane is open, the run may continue without this worker and even end. The words of other
+// lanes are therefore only a hint that this worker should try to hold its lane again.
 void WorkerTeam::leave_lane_until_barrier(int index, uint32_t position) noexcept {
   Lane& lane = lanes_[static_cast<size_t>(index)];
   const uint32_t open = with_state(lane.word.load(), LaneState::open);
@@ -256,8 +258,8 @@ void WorkerTeam::set_word(Lane& lane, uint32_t word) noexcept {
   wake_sleepers();
 }
 
-// Pairs with sleep(): either the sleeper sees the new word or we see the sleeper, because both
-// sides write first and read second, sequentially consistent.
+// Pairs with sleep(): either the sleeping worker sees the new word or this thread sees that worker
+// in sleepers_, because both sides write first and read second, sequentially consistent.
 void WorkerTeam::wake_sleepers() noexcept {
   if (sleepers_.count.load() == 0) [[likely]]
     return;

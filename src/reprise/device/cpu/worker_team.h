@@ -16,32 +16,32 @@ namespace reprise::device {
 /// worker 0.
 ///
 /// Work is a sequence of phases with a barrier between each two. In every phase each worker runs
-/// its *lane*: a fixed share of every grid. A lane is held by its worker while that one makes
-/// progress. A worker that waits, sleeps or has not woken up yet leaves its lane open, and worker
-/// 0, when it would have to wait for an open lane, runs that lane's part itself. So a core that is
-/// taken away from us costs its share of speed and no more: nobody waits for a thread that is not
-/// running, unless it lost its core in the middle of a kernel. Which thread runs a lane never
-/// changes a bit.
+/// its *lane*: a fixed share of every grid. A worker holds its lane while it makes progress. A
+/// worker that waits, sleeps or has not woken up yet leaves its lane open. When worker 0 would have
+/// to wait for an open lane, it runs that lane's part itself. A core that the system takes away
+/// therefore costs only its share of speed: the team waits for a thread that is not running only if
+/// that thread lost its core in the middle of a kernel. Results are equal bit for bit whichever
+/// thread runs a lane.
 ///
-/// A waiting worker spins, then yields, then sleeps on a futex, so a core that another process
-/// wants is not held. Nothing allocates after construction.
+/// A waiting worker spins, then yields, then sleeps on a futex, so it does not hold a core that
+/// another process needs. The team allocates only in its constructor.
 ///
 /// Thread-safe: runs of different threads follow one another. Work must not call run().
 ///
-/// Floating point: work always sees round-to-nearest with denormals kept, whatever the calling
-/// thread or the embedding program has set, so that no bit depends on who runs a block.
+/// Floating point: work always runs with round-to-nearest and denormals kept, whatever the calling
+/// thread or the embedding program has set, so that results do not depend on the thread of a block.
 class WorkerTeam {
  public:
   struct Options {
     int num_workers = 1;
-    /// Core of each worker but the first, which is the caller's thread and stays as it is. Empty =
-    /// not pinned.
+    /// The core of each worker but the first, which is the caller's thread and is not pinned. Empty
+    /// = no worker is pinned.
     std::vector<int> cores;
     int spin_us = 50;
   };
 
-  /// A lane's contiguous part of any grid. Depends only on the grid and the size of the team, so
-  /// data that a worker wrote is read by the same worker in the next launch of that grid.
+  /// A lane's contiguous part of any grid. It depends only on the grid and the size of the team, so
+  /// in the next launch of that grid the same worker reads the data that it wrote.
   class Share {
    public:
     Share() = default;
@@ -57,17 +57,17 @@ class WorkerTeam {
       return static_cast<uint32_t>((num_blocks * fraction + 0xFFFFFFFFu) >> 32);
     }
 
-    uint64_t first_ = 0;  // fractions of the grid in 1/2^32; the default is all of it
+    uint64_t first_ = 0;  // fractions of the grid in 1/2^32; the default is the whole grid
     uint64_t last_ = uint64_t{1} << 32;
   };
 
   struct Work {
-    /// Runs one share of one phase. Must do nothing but that: any thread may be asked to.
+    /// Runs one share of one phase and has no other effect, because any thread may call it.
     void (*run_phase)(const void* context, uint32_t phase, const Share& share) noexcept = nullptr;
     const void* context = nullptr;
     uint32_t num_phases = 1;
-    /// For each phase whether only worker 0 has something to do in it, so that nobody needs to wait
-    /// for it to begin. nullptr = no phase is like that.
+    /// For each phase whether only worker 0 has work in it, so that no worker needs to wait for the
+    /// phase to begin. nullptr = no phase is serial.
     const uint8_t* phase_is_serial = nullptr;
 
     [[nodiscard]] bool is_serial(uint32_t phase) const noexcept {
@@ -86,18 +86,18 @@ class WorkerTeam {
   /// Runs all lanes of all phases; returns when they are done.
   void run(const Work& work) noexcept;
 
-  /// Runs it on the calling thread alone, waking nobody and waiting for nobody.
+  /// Runs the work on the calling thread alone, without waking or awaiting other workers.
   static void run_inline(const Work& work) noexcept;
 
  private:
-  // Two lines, because x86 prefetches lines in pairs.
+  // Two cache lines, because x86 prefetches lines in pairs.
   static constexpr size_t kNoSharing = 128;
 
   // State, run parity and position of a lane in one word; see the source file.
   struct alignas(kNoSharing) Lane {
     std::atomic<uint32_t> word{0};
-    std::atomic<uint32_t> bell{0};  // what this lane's worker sleeps on
-    Work work;                      // for whoever holds the lane; changes only while it is idle
+    std::atomic<uint32_t> bell{0};  // the futex on which this lane's worker sleeps
+    Work work;  // read by the thread that holds the lane; changes only while the lane is idle
     Share share;
   };
 
@@ -108,12 +108,12 @@ class WorkerTeam {
   void publish(const Work& work) noexcept;
   void stop() noexcept;
 
-  // Worker 0.
+  // Called by worker 0.
   void pass_barrier(const Work& work, uint32_t position) noexcept;
   void wait_for_lane(const Work& work, int index, uint32_t position) noexcept;
   void help(const Work& work, Lane& lane, uint32_t word, uint32_t position) noexcept;
 
-  // The others.
+  // Called by the other workers.
   void work(int index) noexcept;
   void run_lane(int index, uint32_t position) noexcept;
   void leave_lane_until_barrier(int index, uint32_t position) noexcept;
@@ -128,7 +128,7 @@ class WorkerTeam {
 
   int num_workers_;
   int spin_us_;
-  uint32_t parity_ = 0;  // of the current run
+  uint32_t parity_ = 0;  // parity of the current run
   std::unique_ptr<Lane[]> lanes_;
   Sleepers sleepers_;
   std::mutex turn_;  // one run at a time; uncontended in an engine, where one thread launches

@@ -54,7 +54,7 @@ TEST_P(WorkerTeamTest, shares_cover_every_grid_exactly_once_and_evenly) {
   }
 }
 
-// Every lane checks in each phase that all lanes have finished the phase before.
+// In each phase every lane checks that all lanes have finished the phase before.
 struct BarrierProbe {
   static constexpr uint32_t kPhases = 200;
   static constexpr uint32_t kLine = 64;
@@ -65,10 +65,10 @@ struct BarrierProbe {
     auto& self = *static_cast<BarrierProbe*>(const_cast<void*>(raw));
     const auto lanes = static_cast<uint32_t>(self.finished.size()) / kLine;
     const uint32_t lane = share.of(lanes).begin;
-    if (self.is_serial(phase) && lane != 0) ++self.violations;  // nothing to do there
+    if (self.is_serial(phase) && lane != 0) ++self.violations;  // lane 0 alone runs a serial phase
     for (uint32_t other = 0; other < lanes; ++other) {
       const uint32_t found = self.finished[other * kLine];
-      // A lane other than 0 has nothing to finish in a serial phase.
+      // Lanes other than 0 do not run a serial phase, so they never finish it.
       const bool skipped = other != 0 && phase != 0 && self.is_serial(phase - 1);
       if (other != lane && !skipped && found != phase && found != phase + 1) ++self.violations;
     }
@@ -82,7 +82,7 @@ struct BarrierProbe {
     return !serial.empty() && serial[phase] != 0;
   }
 
-  std::vector<std::atomic<uint32_t>> finished;  // phases, per lane
+  std::vector<std::atomic<uint32_t>> finished;  // number of finished phases, per lane
   std::atomic<int> violations{0};
   std::vector<uint8_t> serial;
   uint32_t dawdle_every = 0;
@@ -137,7 +137,7 @@ TEST_P(WorkerTeamTest, wakes_up_after_it_has_slept) {
 }
 
 TEST_P(WorkerTeamTest, waits_for_a_lane_in_the_middle_of_long_work) {
-  for (const int milliseconds : {0, 2}) {  // past spinning; past yielding
+  for (const int milliseconds : {0, 2}) {  // 0: waiting workers yield; 2: they sleep
     std::atomic<int> done{0};
     struct Context {
       std::atomic<int>* done;

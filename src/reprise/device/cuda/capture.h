@@ -10,11 +10,12 @@ namespace reprise::device::cuda {
 
 class CudaStream;
 
-/// What the host knows of one capture: who takes part in it and why it became invalid. The driver
-/// records the work; this makes sure that what the contract forbids never reaches it, so that the
-/// first reason is ours and names the call.
+/// The host's record of one capture: the streams that take part, and the reason why it became
+/// invalid. The driver records the work. This class keeps calls that the contract forbids away from
+/// the driver, so that the first reason is the engine's own and names the call.
 ///
-/// open -> closed. Shared by the streams in it, observed by events. Used by the capturing thread.
+/// States: open -> closed. Shared by the streams in the capture, observed by events. Used by the
+/// capturing thread.
 class Capture {
  public:
   explicit Capture(CudaStream& origin) noexcept : origin_(&origin) {}
@@ -25,7 +26,7 @@ class Capture {
   }
   [[nodiscard]] bool belongs_to(std::thread::id thread) const noexcept { return thread_ == thread; }
 
-  /// Keeps the first reason.
+  /// Makes the capture invalid; the first reason is kept.
   void invalidate(const std::string& reason);
   /// \throws CaptureError with the first reason
   [[noreturn]] void fail(const std::string& reason);
@@ -33,15 +34,15 @@ class Capture {
   void require_valid() const;
 
   void join(CudaStream& stream) { joined_.push_back(&stream); }
-  /// A joined stream is gone; the driver's stays in the capture until its end.
+  /// A joined stream is gone; the driver's stream stays in the capture until its end.
   void leave(CudaStream& stream, CUstream handle);
-  /// All streams become idle. \returns the streams of the driver that nobody owns any more
+  /// Makes all streams idle. \returns the streams of the driver that have no owner any more
   [[nodiscard]] std::vector<CUstream> close() noexcept;
 
  private:
-  CudaStream* origin_;  // closes this before it goes
+  CudaStream* origin_;  // the origin closes this capture before it is destroyed
   std::thread::id thread_ = std::this_thread::get_id();
-  std::vector<CudaStream*> joined_;  // leave before they go
+  std::vector<CudaStream*> joined_;  // joined streams leave before they are destroyed
   std::vector<CUstream> orphans_;
   std::string reason_;
   bool is_valid_ = true;

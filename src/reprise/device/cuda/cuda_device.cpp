@@ -23,7 +23,7 @@ CudaDevice::CudaDevice(const DriverApi& api, const CudaDeviceOptions& options)
 }
 
 void CudaDevice::set_programmatic_image(const void* image) {
-  // The code for other GPUs does not wait: it may be compiled for older ones.
+  // Kernels for other GPUs may be compiled without the wait, because older GPUs do not support it.
   const bool can =
       image != nullptr && driver_.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) == 9;
   programmatic_image_ = can ? image : nullptr;

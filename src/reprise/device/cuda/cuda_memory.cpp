@@ -9,9 +9,10 @@
 namespace reprise::device::cuda {
 namespace {
 
-constexpr size_t kAlignment = 4096;  // the contract's; the driver promises 256 of plain allocations
-// Part of a request that rounding up may waste. A GPU maps 2 MiB at a time: without a limit the
-// small tensors of a model of many layers would take more than its large ones leave.
+constexpr size_t kAlignment = 4096;  // of the contract; the driver aligns plain allocations to 256
+// Rounding up may waste at most one part in so many of a request. A GPU maps 2 MiB at a time:
+// without a limit, the small tensors of a model with many layers would waste more memory than is
+// left.
 constexpr size_t kLargestWaste = 8;
 
 }  // namespace

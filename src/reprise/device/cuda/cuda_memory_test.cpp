@@ -12,11 +12,12 @@
 #include "reprise/device/discardable_memory.h"
 #include "tests/support/fake_cuda/fake_driver_fixture.h"
 
-// What the conformance suite cannot ask: where memory is, what the driver holds, and failing calls.
+// Tests of addresses, of the driver's resources and of failing calls, which the conformance suite
+// cannot see.
 namespace reprise::device::cuda {
 namespace {
 
-constexpr size_t kGranule = size_t{16} << 10;  // the fake driver's
+constexpr size_t kGranule = size_t{16} << 10;  // the granularity of the fake driver
 constexpr size_t kLarge = 64 * kGranule;
 
 class CudaMemoryOverFake : public testing::Test {
@@ -98,8 +99,8 @@ TEST_F(CudaMemoryOverFake, any_failing_call_leaves_memory_discarded_or_restored_
       }
       const std::string failed = driver_.failed_call();
       driver_.fail_call(0);
-      if (failed.empty()) break;  // fewer calls than k
-      // What the driver says while it takes memory back is about earlier work.
+      if (failed.empty()) break;  // the calls under test make fewer than k driver calls
+      // An error from cuMemUnmap concerns earlier work, so discard() ignores it.
       EXPECT_EQ(has_thrown, failed != "cuMemUnmap") << failed;
       const MemoryInfo after = device->memory();
       EXPECT_EQ(after.free - before.free, has_thrown ? kLarge : 0) << failed;
@@ -167,7 +168,7 @@ TEST(FakeDriver, memory_that_is_not_there_is_nobodys) {
   EXPECT_EQ(driver.misuses().size(), 1U);
 }
 
-// Calls in an order that the driver refuses, each of them.
+// Each of these calls is wrong, and the driver must refuse it.
 TEST(FakeDriver, refuses_what_virtual_memory_cannot_be_asked_for) {
   FakeDriver driver;
   const DriverApi api = driver.api();

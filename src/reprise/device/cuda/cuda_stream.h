@@ -24,7 +24,7 @@ class CudaEvent final : public Event {
   friend class CudaStream;
   void require_host_state(const char* call) const;
 
-  CudaDevice* device_;  // made this event
+  CudaDevice* device_;  // the device that made this event
   CUevent handle_ = nullptr;
   // Atomic because an eager event may be recorded on one thread and waited for on another; the
   // rest belongs to the capturing thread.
@@ -32,8 +32,8 @@ class CudaEvent final : public Event {
   std::weak_ptr<Capture> capture_;
 };
 
-/// A stream of the driver. While it captures, what the contract forbids is refused here, before the
-/// driver sees it.
+/// A stream of the driver. While it captures, this class refuses the calls that the contract
+/// forbids before they reach the driver.
 class CudaStream final : public Stream {
  public:
   explicit CudaStream(CudaDevice& device);
@@ -54,8 +54,8 @@ class CudaStream final : public Stream {
   [[nodiscard]] const LaunchCounters& counters() const noexcept override { return counters_; }
   [[nodiscard]] Device& device() const noexcept override;
 
-  /// Work that a library submits to the driver's stream: counts as one launch. `submit(CUstream)`
-  /// returns nullptr, or why it failed, and an error leaves the capture, if any, invalid.
+  /// Runs work that a library submits to the driver's stream: counts as one launch.
+  /// `submit(CUstream)` returns nullptr or the error text; an error makes an open capture invalid.
   /// \throws DeviceError
   template <typename Submit>
   void launch_library(const char* name, const Submit& submit) {
@@ -63,7 +63,7 @@ class CudaStream final : public Stream {
   }
   void launch(CUgraphExec exec);
 
-  /// For Capture: it is over.
+  /// Called by Capture when it is over.
   void leave_capture() noexcept {
     capture_.reset();
     follows_early_kernel_ = false;
@@ -72,23 +72,24 @@ class CudaStream final : public Stream {
  private:
   [[nodiscard]] CUstream begin_library() const;
   void finish_library(const char* name, const char* failure);
-  /// Counts a submission that was accepted; one that was not invalidates the capture.
+  /// Counts an accepted submission; a refused one invalidates the capture.
   void finish_submission(CUresult result, const char* call);
   void forbid_while_capturing(const char* call, const char* advice) const;
   void require_launchable(const Launch& launch) const;
   void require_handle() const;
-  /// The driver's stream stays behind in a capture; this one goes on with another.
+  /// Leaves the driver's stream behind in a capture and continues with a new one.
   void replace_handle() noexcept;
   [[nodiscard]] std::unique_ptr<Graph> take_graph();
 
-  CudaDevice* device_;  // made this stream
+  CudaDevice* device_;  // the device that made this stream
   CUstream handle_ = nullptr;
   std::shared_ptr<Capture> capture_;
   PinnedStaging staging_;
   LaunchCounters counters_;
-  /// Whether the last work here was a kernel that lets the next one begin early. Only between two
-  /// of them is such a beginning asked for: of copies, fills, libraries and events next to it, in
-  /// and out of captures, the driver's documentation says too little.
+  /// Whether the last work on this stream was a kernel that lets the next kernel begin early. An
+  /// early start is requested only between two such kernels, because the driver's documentation
+  /// does not say enough about copies, fills, libraries and events next to them, in captures or
+  /// outside.
   bool follows_early_kernel_ = false;
 };
 

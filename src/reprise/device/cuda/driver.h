@@ -7,8 +7,9 @@
 
 namespace reprise::device::cuda {
 
-/// The driver with one GPU's context: makes calls and is the one place that turns their results
-/// into exceptions. Thread-safe; constant after construction. Owns a reference to the context.
+/// The driver with one GPU's context. It makes calls, and it is the only place that turns their
+/// results into exceptions. Thread-safe; constant after construction. Owns a reference to the
+/// context.
 class Driver {
  public:
   /// \throws DeviceError when there is no such GPU
@@ -17,18 +18,19 @@ class Driver {
   Driver& operator=(const Driver&) = delete;
   ~Driver();
 
-  /// The functions, with the context current on the calling thread. \throws DeviceError
+  /// The driver's functions, with the context current on the calling thread. \throws DeviceError
   [[nodiscard]] const DriverApi& bound() const {
     check(api_.ctx_set_current(context_), "cuCtxSetCurrent");
     return api_;
   }
-  /// For destructors, which cannot fail.
+  /// For destructors, which must not throw.
   [[nodiscard]] const DriverApi& bound_noexcept() const noexcept {
     (void)api_.ctx_set_current(context_);
     return api_;
   }
 
-  /// \throws CaptureError for what a capture forbids, OutOfMemory, DeviceError for all else
+  /// \throws CaptureError for calls that a capture forbids, OutOfMemory, DeviceError for all other
+  /// errors
   void check(CUresult result, const char* call) const {
     if (result != CUDA_SUCCESS) [[unlikely]]
       fail(result, call);
@@ -52,8 +54,8 @@ class Driver {
 /// Whether an error means that the context is lost.
 [[nodiscard]] bool is_sticky(CUresult result) noexcept;
 
-/// Allows on the calling thread, for a while, what a capture of this thread would forbid: memory of
-/// the graph pool, code of a kernel met for the first time.
+/// For its lifetime, allows calls on the calling thread that a capture of this thread would forbid:
+/// allocating memory of the graph pool, loading the code of a kernel at its first launch.
 class RelaxedCaptureScope {
  public:
   explicit RelaxedCaptureScope(const DriverApi& api) noexcept : api_(&api) {
@@ -66,8 +68,8 @@ class RelaxedCaptureScope {
   }
 
  private:
-  const DriverApi* api_;                                       // the driver's
-  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;  // after the exchange: the former one
+  const DriverApi* api_;                                       // owned by the driver object
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;  // the exchange stores the old mode
   bool is_changed_ = false;
 };
 

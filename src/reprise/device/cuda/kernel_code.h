@@ -10,14 +10,14 @@
 
 namespace reprise::device::cuda {
 
-/// A function on the GPU.
+/// A loaded function on the GPU.
 struct LoadedFunction {
   CUfunction handle = nullptr;
-  bool is_generated = false;  // of an image that load_generated() brought
-  std::string name;           // of the first kernel that asked for it
+  bool is_generated = false;  // loaded by load_generated()
+  std::string name;           // the name of the first kernel that used it
 };
 
-/// Images and functions that were brought to the GPU, each once. Thread-safe.
+/// The images and functions that are loaded on the GPU, each one once. Thread-safe.
 class KernelCode {
  public:
   explicit KernelCode(const Driver& driver) noexcept : driver_(&driver) {}
@@ -25,19 +25,21 @@ class KernelCode {
   KernelCode& operator=(const KernelCode&) = delete;
   ~KernelCode();
 
-  /// Loads it on the first call, also while the thread captures; valid until its image is unloaded.
+  /// Returns the kernel's function and loads it on the first call, also while the thread captures;
+  /// valid until its image is unloaded.
   /// \throws DeviceError
   [[nodiscard]] const LoadedFunction& function_of(const Kernel& kernel);
-  /// The kernel's name, or what the driver calls the function. \throws DeviceError
+  /// The kernel's name, or the driver's name of the function. \throws DeviceError
   [[nodiscard]] std::string name_of(CUfunction function) const;
 
-  /// Loads all these functions of an image that was not linked into the program. Both stay at their
-  /// addresses until unload(). \throws DeviceError, OutOfMemory; then nothing is left loaded
+  /// Loads all these functions of an image that was not linked into the program. The image and the
+  /// names must stay at their addresses until unload(). \throws DeviceError, OutOfMemory; then
+  /// nothing is left loaded
   void load_generated(const void* image, std::span<const std::string> functions);
   void unload(const void* image) noexcept;
 
  private:
-  /// A function by the addresses of its image and of its name.
+  /// Identifies a function by the addresses of its image and of its name.
   struct Key {
     const void* image;
     const char* function;
@@ -53,7 +55,7 @@ class KernelCode {
   const LoadedFunction& find(const CudaKernelCode& code, const char* name, bool is_generated);
   void prepare(CUfunction function, const CudaKernelCode& code) const;
 
-  const Driver* driver_;  // the device's
+  const Driver* driver_;  // owned by the device
   mutable std::mutex mutex_;
   std::unordered_map<const void*, CUmodule> modules_;  // by image
   std::unordered_map<Key, LoadedFunction, HashKey> functions_;

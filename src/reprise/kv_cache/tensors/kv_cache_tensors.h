@@ -8,7 +8,7 @@
 
 namespace reprise::kv_cache {
 
-/// Shape of the cache: the same for every layer.
+/// The shape of the cache, which is the same for every layer.
 struct KvCacheLayout {
   int64_t num_layers = 0;
   int64_t num_blocks = 0;  // including the null block 0
@@ -17,15 +17,15 @@ struct KvCacheLayout {
   int64_t head_dim = 0;
   DType dtype = DType::bf16;
 
-  /// Bytes one block takes over all layers, keys and values.
+  /// The bytes of one block over all layers, keys and values.
   [[nodiscard]] size_t bytes_per_block() const noexcept {
     return static_cast<size_t>(2 * num_layers * num_kv_heads * block_size * head_dim) *
            dtype_bytes(dtype);
   }
 };
 
-/// The device memory of the paged cache: one buffer whose address never changes, seen as a key and
-/// a value tensor per layer. Zero-filled at first. Owned by the model runner.
+/// The device memory of the paged cache: one buffer whose address never changes, with views as a
+/// key and a value tensor per layer. Zero-filled at first. Owned by the model runner.
 class KvCacheTensors {
  public:
   /// \throws OutOfMemory
