@@ -10,11 +10,12 @@ namespace reprise::device::cuda {
 
 class CudaStream;
 
-/// What the host knows of one capture: who takes part in it and why it became invalid. The driver
-/// records the work; this makes sure that what the contract forbids never reaches it, so that the
-/// first reason is ours and names the call.
+/// The host's state of one capture: the streams that take part in it and the reason why it became
+/// invalid. The driver records the work. This class refuses calls that the contract forbids before
+/// the driver sees them, so that the first error names the call.
 ///
-/// open -> closed. Shared by the streams in it, observed by events. Used by the capturing thread.
+/// States: open -> closed. The streams in the capture share it and events observe it. Used only by
+/// the capturing thread.
 class Capture {
  public:
   explicit Capture(CudaStream& origin) noexcept : origin_(&origin) {}
@@ -25,7 +26,7 @@ class Capture {
   }
   [[nodiscard]] bool belongs_to(std::thread::id thread) const noexcept { return thread_ == thread; }
 
-  /// Keeps the first reason.
+  /// Marks the capture as invalid. Only the first reason is kept.
   void invalidate(const std::string& reason);
   /// \throws CaptureError with the first reason
   [[noreturn]] void fail(const std::string& reason);
@@ -33,15 +34,16 @@ class Capture {
   void require_valid() const;
 
   void join(CudaStream& stream) { joined_.push_back(&stream); }
-  /// A joined stream is gone; the driver's stays in the capture until its end.
+  /// A stream that joined the capture is destroyed; the driver's stream stays in the capture until
+  /// its end.
   void leave(CudaStream& stream, CUstream handle);
-  /// All streams become idle. \returns the streams of the driver that nobody owns any more
+  /// Makes all streams idle. \returns the driver's streams that no longer have an owner
   [[nodiscard]] std::vector<CUstream> close() noexcept;
 
  private:
-  CudaStream* origin_;  // closes this before it goes
+  CudaStream* origin_;  // closes this capture before the stream is destroyed
   std::thread::id thread_ = std::this_thread::get_id();
-  std::vector<CudaStream*> joined_;  // leave before they go
+  std::vector<CudaStream*> joined_;  // each leaves the capture before it is destroyed
   std::vector<CUstream> orphans_;
   std::string reason_;
   bool is_valid_ = true;

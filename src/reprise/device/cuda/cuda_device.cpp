@@ -23,7 +23,8 @@ CudaDevice::CudaDevice(const DriverApi& api, const CudaDeviceOptions& options)
 }
 
 void CudaDevice::set_programmatic_image(const void* image) {
-  // The code for other GPUs does not wait: it may be compiled for older ones.
+  // Code for other GPUs does not wait for the previous kernel, because it may be compiled for GPUs
+  // before compute capability 9.
   const bool can =
       image != nullptr && driver_.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) == 9;
   programmatic_image_ = can ? image : nullptr;

@@ -36,24 +36,26 @@ class CudaDevice final : public Device, public DiscardableMemory {
 
   [[nodiscard]] const Driver& driver() const noexcept { return driver_; }
   [[nodiscard]] KernelCode& code() noexcept { return code_; }
-  /// Whether a launch of this kernel may begin before the one ahead has ended.
+  /// Whether a launch of this kernel may start before the previous kernel has ended.
   [[nodiscard]] bool is_programmatic(const Kernel& kernel,
                                      const LoadedFunction& function) const noexcept {
     return programmatic_image_ != nullptr &&
            (kernel.cuda.image == programmatic_image_ || function.is_generated);
   }
-  /// Like the option, for later launches; graphs stay what they are. While nobody launches.
+  /// Changes CudaDeviceOptions::programmatic_image for later launches; existing graphs do not
+  /// change. No thread may launch work during the call.
   void set_programmatic_image(const void* image);
-  /// For work of the device itself; never captures.
+  /// The stream for the device's own work; it never captures.
   [[nodiscard]] CUstream utility_stream() const noexcept { return memory_.stream(); }
 
-  // For streams.
+  // Called by streams.
   [[nodiscard]] std::shared_ptr<Capture> open_capture(CudaStream& origin);
   void close_capture(Capture& capture) noexcept;
   /// Invalidates a capture of the calling thread. \throws CaptureError if there is one
   void forbid_while_capturing(const char* call, const char* advice) const;
-  /// A capture can be ended only on its own thread; a stream of the driver that was left behind in
-  /// one is ended and destroyed when that thread comes by again, or with the device.
+  /// Abandons a driver's stream that was left in a capture. A capture can be ended only on its own
+  /// thread, so the stream is ended and destroyed in a later call on that thread, or with the
+  /// device.
   void abandon(CUstream stream) noexcept;
 
  private:
@@ -65,9 +67,9 @@ class CudaDevice final : public Device, public DiscardableMemory {
   Driver driver_;
   CudaMemory memory_;
   KernelCode code_;
-  const void* programmatic_image_ = nullptr;  // as asked for, unless the GPU is another
+  const void* programmatic_image_ = nullptr;  // nullptr when this GPU does not support the option
   mutable std::mutex captures_mutex_;
-  std::vector<Capture*> captures_;  // open ones; their streams close them
+  std::vector<Capture*> captures_;  // open captures; their streams close them
   std::vector<CUstream> abandoned_;
 };
 

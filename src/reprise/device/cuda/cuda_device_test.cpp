@@ -13,7 +13,8 @@
 #include "reprise/device/error.h"
 #include "tests/support/fake_cuda/fake_driver_fixture.h"
 
-// What the conformance suite cannot ask: what reaches the driver, and what is left of it.
+// Tests that the conformance suite cannot contain: the calls that reach the driver, and the
+// driver's objects that remain.
 namespace reprise::device::cuda {
 namespace {
 
@@ -83,10 +84,11 @@ TEST_F(CudaDeviceOverFake,
     const Buffer values = device->allocate(8 * sizeof(uint32_t));
     const auto event = device->create_event();
     const auto launch_all = [&] {
-      launch_add(*stream, values.data(), 1);  // behind nothing
+      launch_add(*stream, values.data(), 1);  // no work before it
       launch_add(*stream, values.data(), 1);
       launch_add(*stream, values.data(), 1, kOfAnotherImage);
-      launch_add(*stream, values.data(), 1);  // behind a kernel that says nothing of its dependents
+      // after a kernel without a statement about its dependents
+      launch_add(*stream, values.data(), 1);
       stream->fill(values.data(), std::byte{0}, 4);
       launch_add(*stream, values.data(), 1);
       stream->record(*event);
@@ -99,7 +101,7 @@ TEST_F(CudaDeviceOverFake,
     const auto graph = stream->end_capture();
     const auto exec = device->instantiate(*graph);
     exec->launch(*stream);
-    launch_add(*stream, values.data(), 1);  // behind a graph
+    launch_add(*stream, values.data(), 1);  // after a graph
     const bool is_on = image != nullptr;
     const std::vector<bool> once = {false, is_on, false, false, false, false, is_on};
     std::vector<bool> wanted = once;
@@ -141,7 +143,7 @@ TEST_F(CudaDeviceOverFake, generated_code_is_whole_when_it_is_loaded_and_waits_a
     const auto code = loader->load(empty_elf(), functions);
     const Kernel f0 = code->kernel("f0", "f0");
     const Kernel f1 = code->kernel("f1", "f1");
-    driver_.fail_call(0);  // counts from here
+    driver_.fail_call(0);  // counts calls from here
     launch_add(*stream, values.data(), 1, f0);
     launch_add(*stream, values.data(), 1, f1);
     const uint64_t calls_of_two_launches = driver_.num_calls();
@@ -176,7 +178,7 @@ TEST_F(CudaDeviceOverFake, generated_code_that_cannot_be_loaded_leaves_nothing_b
   EXPECT_EQ(driver_.num_calls(), 0U) << "the driver would read behind the end";
 }
 
-/// Everything that an engine does with a device, in one go.
+/// Uses every function of a device that an engine uses.
 struct Scenario {
   explicit Scenario(std::unique_ptr<Device>& place) : device(place) {}
 
@@ -202,8 +204,8 @@ struct Scenario {
     (void)fork->is_complete();
     {
       CaptureScope capture(*stream);
-      const PoolReference block(pool->allocate(size_t{1} << 20));  // grows while capturing
-      add(*stream, 1, kWide);                                      // loaded while capturing
+      const PoolReference block(pool->allocate(size_t{1} << 20));  // the pool grows while capturing
+      add(*stream, 1, kWide);  // the kernel is loaded while capturing
       stream->record(*fork);
       side->wait(*fork);
       side->fill(block.get()->data, std::byte{1}, 32);
@@ -382,7 +384,7 @@ TEST_F(CudaDeviceOverFake, a_capture_left_by_its_thread_is_ended_when_it_comes_b
   });
   other.join();
   EXPECT_NO_THROW((void)device->allocate(64));
-  EXPECT_EQ(driver_.resources().streams, 2U);  // this one and the device's own
+  EXPECT_EQ(driver_.resources().streams, 2U);  // this stream and the device's own
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 namespace reprise::device::cuda {
 namespace {
 
-// Host memory that the driver keeps for one node; what it takes on the GPU is measured.
+// Estimate of the host memory that the driver keeps for one node; GPU memory is measured.
 constexpr size_t kHostBytesPerNode = 1024;
 
 struct Edge {
@@ -36,7 +36,8 @@ std::vector<Edge> edges_of(const Driver& driver,
                "cuGraphGetEdges");
   std::vector<CUgraphNode> from(count);
   std::vector<CUgraphNode> to(count);
-  std::vector<CUgraphEdgeData> data(count);  // asked for, since edges with data are not lossless
+  // without this array the call fails for edges with data
+  std::vector<CUgraphEdgeData> data(count);
   if (count > 0) {
     driver.check(driver.bound().graph_get_edges(graph, from.data(), to.data(), data.data(), &count),
                  "cuGraphGetEdges");
@@ -48,7 +49,7 @@ std::vector<Edge> edges_of(const Driver& driver,
   return edges;
 }
 
-/// Indices in an order in which no node comes before one that it waits for.
+/// Indices in an order in which every node comes after the nodes that it waits for.
 std::vector<size_t> order_of(size_t num_nodes, const std::vector<Edge>& edges) {
   std::vector<std::vector<size_t>> successors(num_nodes);
   std::vector<size_t> waits(num_nodes, 0);
@@ -156,7 +157,7 @@ void CudaGraphExec::launch(Stream& stream) {
 
 bool CudaGraphExec::update(const Graph& graph) {
   const auto* cuda_graph = dynamic_cast<const CudaGraph*>(&graph);
-  // The driver would take other grids and even other functions; the contract does not.
+  // The driver would accept other grids and even other functions, but the contract does not.
   if (cuda_graph == nullptr || !same_shape(nodes_, cuda_graph->nodes())) return false;
   const Driver& driver = device_->driver();
   CUgraphExecUpdateResultInfo info{};

@@ -10,10 +10,10 @@ namespace reprise::device::cuda {
 
 class CudaDevice;
 
-/// Owns a graph of the driver.
+/// Owns one of the driver's graphs.
 class CudaGraph final : public Graph {
  public:
-  /// Takes `handle` only when it returns. \throws DeviceError
+  /// Takes ownership of `handle` only when the constructor returns. \throws DeviceError
   CudaGraph(CudaDevice& device, CUgraph handle);
   CudaGraph(const CudaGraph&) = delete;
   CudaGraph& operator=(const CudaGraph&) = delete;
@@ -24,12 +24,12 @@ class CudaGraph final : public Graph {
   [[nodiscard]] CUgraph handle() const noexcept { return handle_; }
 
  private:
-  CudaDevice* device_;  // made this
+  CudaDevice* device_;  // the device that made this graph
   CUgraph handle_;
   std::vector<GraphNode> nodes_;
 };
 
-/// Owns an executable graph of the driver, on the GPU already.
+/// Owns one of the driver's executable graphs, already uploaded to the GPU.
 class CudaGraphExec final : public GraphExec {
  public:
   /// \throws DeviceError, OutOfMemory
@@ -46,7 +46,7 @@ class CudaGraphExec final : public GraphExec {
  private:
   void upload() const;
 
-  CudaDevice* device_;  // made this
+  CudaDevice* device_;  // the device that made this graph
   CUgraphExec handle_ = nullptr;
   std::vector<GraphNode> nodes_;
   size_t bytes_ = 0;

@@ -9,9 +9,10 @@
 namespace reprise::device::cuda {
 namespace {
 
-constexpr size_t kAlignment = 4096;  // the contract's; the driver promises 256 of plain allocations
-// Part of a request that rounding up may waste. A GPU maps 2 MiB at a time: without a limit the
-// small tensors of a model of many layers would take more than its large ones leave.
+// required by the contract; the driver guarantees 256 for plain allocations
+constexpr size_t kAlignment = 4096;
+// Rounding up may waste at most 1/8 of a request. A GPU maps 2 MiB at a time, so without a limit
+// the many small tensors of a model would waste much memory.
 constexpr size_t kLargestWaste = 8;
 
 }  // namespace

@@ -12,7 +12,8 @@
 #include "reprise/device/discardable_memory.h"
 #include "tests/support/fake_cuda/fake_driver_fixture.h"
 
-// What the conformance suite cannot ask: where memory is, what the driver holds, and failing calls.
+// Tests that the conformance suite cannot contain: addresses of memory, the driver's objects, and
+// failing calls.
 namespace reprise::device::cuda {
 namespace {
 
@@ -98,8 +99,9 @@ TEST_F(CudaMemoryOverFake, any_failing_call_leaves_memory_discarded_or_restored_
       }
       const std::string failed = driver_.failed_call();
       driver_.fail_call(0);
-      if (failed.empty()) break;  // fewer calls than k
-      // What the driver says while it takes memory back is about earlier work.
+      if (failed.empty()) break;  // the scenario makes fewer than k calls
+      // An error from the driver while it releases memory belongs to earlier work, so it is not
+      // thrown.
       EXPECT_EQ(has_thrown, failed != "cuMemUnmap") << failed;
       const MemoryInfo after = device->memory();
       EXPECT_EQ(after.free - before.free, has_thrown ? kLarge : 0) << failed;
@@ -167,7 +169,7 @@ TEST(FakeDriver, memory_that_is_not_there_is_nobodys) {
   EXPECT_EQ(driver.misuses().size(), 1U);
 }
 
-// Calls in an order that the driver refuses, each of them.
+// Makes each call in an order that the driver refuses.
 TEST(FakeDriver, refuses_what_virtual_memory_cannot_be_asked_for) {
   FakeDriver driver;
   const DriverApi api = driver.api();

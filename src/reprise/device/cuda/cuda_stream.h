@@ -24,16 +24,16 @@ class CudaEvent final : public Event {
   friend class CudaStream;
   void require_host_state(const char* call) const;
 
-  CudaDevice* device_;  // made this event
+  CudaDevice* device_;  // the device that made this event
   CUevent handle_ = nullptr;
-  // Atomic because an eager event may be recorded on one thread and waited for on another; the
-  // rest belongs to the capturing thread.
+  // Atomic because an eager event may be recorded on one thread and waited for on another. The
+  // other members belong to the capturing thread.
   std::atomic<bool> is_captured_{false};
   std::weak_ptr<Capture> capture_;
 };
 
-/// A stream of the driver. While it captures, what the contract forbids is refused here, before the
-/// driver sees it.
+/// One of the driver's streams. During a capture this class refuses calls that the contract
+/// forbids, before the driver sees them.
 class CudaStream final : public Stream {
  public:
   explicit CudaStream(CudaDevice& device);
@@ -54,16 +54,16 @@ class CudaStream final : public Stream {
   [[nodiscard]] const LaunchCounters& counters() const noexcept override { return counters_; }
   [[nodiscard]] Device& device() const noexcept override;
 
-  /// Work that a library submits to the driver's stream: counts as one launch. `submit(CUstream)`
-  /// returns nullptr, or why it failed, and an error leaves the capture, if any, invalid.
-  /// \throws DeviceError
+  /// Counts work that a library submits to the driver's stream as one launch. `submit(CUstream)`
+  /// returns nullptr, or the reason of a failure. A failure makes an open capture invalid. \throws
+  /// DeviceError
   template <typename Submit>
   void launch_library(const char* name, const Submit& submit) {
     finish_library(name, submit(begin_library()));
   }
   void launch(CUgraphExec exec);
 
-  /// For Capture: it is over.
+  /// Called by Capture when the capture is over.
   void leave_capture() noexcept {
     capture_.reset();
     follows_early_kernel_ = false;
@@ -72,23 +72,24 @@ class CudaStream final : public Stream {
  private:
   [[nodiscard]] CUstream begin_library() const;
   void finish_library(const char* name, const char* failure);
-  /// Counts a submission that was accepted; one that was not invalidates the capture.
+  /// Counts a submission that the driver accepted; a refused submission makes the capture invalid.
   void finish_submission(CUresult result, const char* call);
   void forbid_while_capturing(const char* call, const char* advice) const;
   void require_launchable(const Launch& launch) const;
   void require_handle() const;
-  /// The driver's stream stays behind in a capture; this one goes on with another.
+  /// Leaves the driver's stream in its capture and continues with a new one.
   void replace_handle() noexcept;
   [[nodiscard]] std::unique_ptr<Graph> take_graph();
 
-  CudaDevice* device_;  // made this stream
+  CudaDevice* device_;  // the device that made this stream
   CUstream handle_ = nullptr;
   std::shared_ptr<Capture> capture_;
   PinnedStaging staging_;
   LaunchCounters counters_;
-  /// Whether the last work here was a kernel that lets the next one begin early. Only between two
-  /// of them is such a beginning asked for: of copies, fills, libraries and events next to it, in
-  /// and out of captures, the driver's documentation says too little.
+  /// Whether the last work on this stream was a kernel that allows the next kernel to start early.
+  /// An early start is requested only between two such kernels. For copies, fills, library calls
+  /// and events next to them, inside or outside of captures, the driver's documentation says too
+  /// little.
   bool follows_early_kernel_ = false;
 };
 

@@ -7,11 +7,11 @@
 
 namespace reprise::device::cuda {
 
-/// The driver with one GPU's context: makes calls and is the one place that turns their results
-/// into exceptions. Thread-safe; constant after construction. Owns a reference to the context.
+/// The driver with one GPU's context. Only this class turns the driver's results into exceptions.
+/// Thread-safe; constant after construction. Owns a reference to the context.
 class Driver {
  public:
-  /// \throws DeviceError when there is no such GPU
+  /// \throws DeviceError when the GPU does not exist
   Driver(const DriverApi& api, int device_index);
   Driver(const Driver&) = delete;
   Driver& operator=(const Driver&) = delete;
@@ -22,13 +22,14 @@ class Driver {
     check(api_.ctx_set_current(context_), "cuCtxSetCurrent");
     return api_;
   }
-  /// For destructors, which cannot fail.
+  /// For destructors, which must not throw.
   [[nodiscard]] const DriverApi& bound_noexcept() const noexcept {
     (void)api_.ctx_set_current(context_);
     return api_;
   }
 
-  /// \throws CaptureError for what a capture forbids, OutOfMemory, DeviceError for all else
+  /// \throws CaptureError for calls that a capture forbids, OutOfMemory, DeviceError for other
+  /// errors
   void check(CUresult result, const char* call) const {
     if (result != CUDA_SUCCESS) [[unlikely]]
       fail(result, call);
@@ -52,8 +53,8 @@ class Driver {
 /// Whether an error means that the context is lost.
 [[nodiscard]] bool is_sticky(CUresult result) noexcept;
 
-/// Allows on the calling thread, for a while, what a capture of this thread would forbid: memory of
-/// the graph pool, code of a kernel met for the first time.
+/// While this object exists, the calling thread may make calls that its capture would forbid: to
+/// allocate memory for the graph pool, or to load a kernel on its first use.
 class RelaxedCaptureScope {
  public:
   explicit RelaxedCaptureScope(const DriverApi& api) noexcept : api_(&api) {
@@ -66,8 +67,9 @@ class RelaxedCaptureScope {
   }
 
  private:
-  const DriverApi* api_;                                       // the driver's
-  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;  // after the exchange: the former one
+  const DriverApi* api_;  // owned by the driver
+  // after the exchange: the former mode
+  CUstreamCaptureMode mode_ = CU_STREAM_CAPTURE_MODE_RELAXED;
   bool is_changed_ = false;
 };
 

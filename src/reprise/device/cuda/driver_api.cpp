@@ -25,7 +25,7 @@ LoadedDriver load_driver() {
   const char* missing = nullptr;
   const auto resolve = [&](const char* symbol, void** place) {
     CUdriverProcAddressQueryResult status{};
-    // This header's version of the function, whatever newer ones the driver has.
+    // Asks for the version in this header, even if the driver has a newer one.
     const CUresult result = get(symbol, place, CUDA_VERSION, CU_GET_PROC_ADDRESS_DEFAULT, &status);
     if (missing == nullptr && (result != CUDA_SUCCESS || *place == nullptr)) missing = symbol;
   };

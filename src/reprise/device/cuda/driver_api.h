@@ -6,8 +6,8 @@
 
 namespace reprise::device::cuda {
 
-/// Every function of the CUDA driver that this project calls: member, symbol. The symbol's type is
-/// the header's, so a table of another CUDA version does not compile.
+/// Every function of the CUDA driver that this project calls: member, symbol. The type comes from
+/// the CUDA header, so a table for another CUDA version does not compile.
 #define REPRISE_CUDA_DRIVER_FUNCTIONS(X)                             \
   X(init, cuInit)                                                    \
   X(driver_get_version, cuDriverGetVersion)                          \
@@ -68,21 +68,22 @@ namespace reprise::device::cuda {
   X(graph_exec_update, cuGraphExecUpdate)                            \
   X(graph_exec_destroy, cuGraphExecDestroy)
 
-/// The one way to the driver: a table of function pointers. Filled from the machine's library, or
-/// by a test's fake driver, so that every path of the host code runs without a GPU.
+/// The only access to the driver: a table of function pointers. It is filled from the machine's
+/// library, or from a test's fake driver, so that all host code can run without a GPU.
 struct DriverApi {
 #define REPRISE_CUDA_MEMBER(member, symbol) decltype(&::symbol) member = nullptr;
   REPRISE_CUDA_DRIVER_FUNCTIONS(REPRISE_CUDA_MEMBER)
 #undef REPRISE_CUDA_MEMBER
 };
 
-/// A driver, or why there is none.
+/// A driver, or the reason why there is none.
 struct LoadedDriver {
   DriverApi api;
-  std::string reason;  // empty if there is one
+  std::string reason;  // empty if there is a driver
 };
 
-/// Opens the library of the machine's driver, which stays open. Having none is an answer.
+/// Opens the library of the machine's driver, which stays open. A missing driver is a result, not
+/// an error.
 [[nodiscard]] LoadedDriver load_driver();
 
 }  // namespace reprise::device::cuda

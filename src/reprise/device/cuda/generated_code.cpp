@@ -12,7 +12,8 @@
 namespace reprise::device::cuda {
 namespace {
 
-/// The driver is given an address and no size: it believes what the ELF header says.
+/// The driver gets an address without a size and trusts the ELF header, so the header is checked
+/// here.
 void require_whole(std::span<const std::byte> image) {
   Elf64_Ehdr header{};
   const bool has_header = image.size() >= sizeof(header);
@@ -51,7 +52,7 @@ class LoadedCubin final : public LoadedCode {
   }
 
  private:
-  KernelCode* code_;  // the device's
+  KernelCode* code_;  // owned by the device
   std::vector<std::byte> image_;
   std::vector<std::string> functions_;
   uint32_t threads_per_block_;

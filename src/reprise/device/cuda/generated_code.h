@@ -8,9 +8,9 @@
 
 namespace reprise::device::cuda {
 
-/// Loads cubins on a GPU. Their kernels take one argument struct, have static shared memory only,
-/// are launched with `threads_per_block`, and wait for the kernel ahead as
-/// CudaDeviceOptions::programmatic_image asks. `device`: a CUDA device, borrowed.
+/// Loads cubins on a GPU. Their kernels take one argument struct, have only static shared memory,
+/// are launched with `threads_per_block`, and wait for the previous kernel in the way that
+/// CudaDeviceOptions::programmatic_image describes. `device`: a CUDA device, borrowed.
 [[nodiscard]] std::unique_ptr<CodeLoader> create_cubin_loader(Device& device,
                                                               uint32_t threads_per_block);
 

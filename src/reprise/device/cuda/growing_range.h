@@ -6,17 +6,17 @@
 
 namespace reprise::device::cuda {
 
-/// One range of addresses that gets memory from its begin on, as it is asked for: what a pool grows
-/// into, without holes between segments and without moving. Also while the calling thread captures.
-/// One thread, the pool's.
+/// One range of addresses that is backed with memory from its start on, as requests arrive. A pool
+/// grows inside it without holes between segments and without moving. Works while the calling
+/// thread captures. Used by one thread, the pool's.
 class GrowingRange final : public MemorySource {
  public:
-  /// Reserves addresses for `most_bytes` with the first request. `memory` is the device's and can
-  /// map.
+  /// The first request reserves addresses for `most_bytes`. `memory` belongs to the device and must
+  /// support mapping.
   GrowingRange(CudaMemory& memory, size_t most_bytes) noexcept;
   GrowingRange(const GrowingRange&) = delete;
   GrowingRange& operator=(const GrowingRange&) = delete;
-  /// \pre everything was given back
+  /// \pre all memory was returned
   ~GrowingRange() override;
 
   [[nodiscard]] bool is_contiguous() const noexcept override { return true; }

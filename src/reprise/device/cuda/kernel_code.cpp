@@ -7,7 +7,7 @@
 namespace reprise::device::cuda {
 namespace {
 
-// What a block gets without being asked for.
+// Bytes of shared memory that a block may use without a special attribute.
 constexpr uint32_t kUsualSharedBytes = 48 * 1024;
 
 }  // namespace
@@ -82,9 +82,9 @@ void KernelCode::prepare(CUfunction function, const CudaKernelCode& code) const 
         driver_->bound().func_set_attribute(function, attribute, static_cast<int>(value)),
         what.c_str());
   };
-  // The same split between shared memory and cache for all: a multiprocessor has to run empty
-  // before it can change it, and so before a kernel that wants another can begin beside the one
-  // ahead.
+  // All kernels use the same split between shared memory and cache. A multiprocessor must be idle
+  // to change the split, so a kernel with another split could not start while the previous one
+  // runs.
   set(CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT,
       CU_SHAREDMEM_CARVEOUT_MAX_SHARED,
       fmt::format("the share of shared memory for {}", code.function));

@@ -13,11 +13,11 @@ namespace reprise::device::cuda {
 /// A function on the GPU.
 struct LoadedFunction {
   CUfunction handle = nullptr;
-  bool is_generated = false;  // of an image that load_generated() brought
-  std::string name;           // of the first kernel that asked for it
+  bool is_generated = false;  // from an image that load_generated() loaded
+  std::string name;           // of the first kernel that used the function
 };
 
-/// Images and functions that were brought to the GPU, each once. Thread-safe.
+/// Images and functions that are loaded on the GPU, each only once. Thread-safe.
 class KernelCode {
  public:
   explicit KernelCode(const Driver& driver) noexcept : driver_(&driver) {}
@@ -25,19 +25,20 @@ class KernelCode {
   KernelCode& operator=(const KernelCode&) = delete;
   ~KernelCode();
 
-  /// Loads it on the first call, also while the thread captures; valid until its image is unloaded.
-  /// \throws DeviceError
+  /// The first call loads the function, even while the thread captures. The result is valid until
+  /// its image is unloaded. \throws DeviceError
   [[nodiscard]] const LoadedFunction& function_of(const Kernel& kernel);
   /// The kernel's name, or what the driver calls the function. \throws DeviceError
   [[nodiscard]] std::string name_of(CUfunction function) const;
 
-  /// Loads all these functions of an image that was not linked into the program. Both stay at their
-  /// addresses until unload(). \throws DeviceError, OutOfMemory; then nothing is left loaded
+  /// Loads all these functions of an image that is not linked into the program. The image and the
+  /// names must stay at their addresses until unload(). \throws DeviceError, OutOfMemory; then
+  /// nothing stays loaded
   void load_generated(const void* image, std::span<const std::string> functions);
   void unload(const void* image) noexcept;
 
  private:
-  /// A function by the addresses of its image and of its name.
+  /// Identifies a function by the addresses of its image and of its name.
   struct Key {
     const void* image;
     const char* function;
@@ -53,7 +54,7 @@ class KernelCode {
   const LoadedFunction& find(const CudaKernelCode& code, const char* name, bool is_generated);
   void prepare(CUfunction function, const CudaKernelCode& code) const;
 
-  const Driver* driver_;  // the device's
+  const Driver* driver_;  // owned by the device
   mutable std::mutex mutex_;
   std::unordered_map<const void*, CUmodule> modules_;  // by image
   std::unordered_map<Key, LoadedFunction, HashKey> functions_;

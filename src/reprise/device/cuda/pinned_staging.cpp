@@ -15,7 +15,8 @@ PinnedStaging::~PinnedStaging() {
 
 void PinnedStaging::allocate(Slot& slot) {
   const DriverApi& api = driver_->bound();
-  // Memory and event separately: when the second fails, the first is kept for the next try.
+  // Memory and event are created separately: when the event fails, the memory is kept for the next
+  // try.
   if (slot.data == nullptr) {
     void* data = nullptr;
     driver_->check(api.mem_host_alloc(&data, kSlotBytes, 0),

@@ -7,8 +7,8 @@
 
 namespace reprise::device::cuda {
 
-/// Page-locked host memory through which a stream's copies from and to the host go: the GPU reads
-/// it while the host fills the next slot. Allocated by the first copy. One thread.
+/// Page-locked host memory for a stream's copies from and to the host: the GPU reads one slot while
+/// the host fills the next. The first copy allocates it. One thread.
 class PinnedStaging {
  public:
   explicit PinnedStaging(const Driver& driver) noexcept : driver_(&driver) {}
@@ -24,7 +24,7 @@ class PinnedStaging {
  private:
   struct Slot {
     std::byte* data = nullptr;
-    CUevent read = nullptr;  // recorded behind the last copy out of the slot
+    CUevent read = nullptr;  // recorded after the last copy out of the slot
     bool is_recorded = false;
   };
   // Four slots keep the copy engine busy while weights are loaded; a step's inputs need one.
@@ -34,7 +34,7 @@ class PinnedStaging {
   Slot& next_slot();
   void allocate(Slot& slot);
 
-  const Driver* driver_;  // the device's
+  const Driver* driver_;  // owned by the device
   std::array<Slot, kSlots> slots_;
   size_t next_ = 0;
 };

@@ -43,7 +43,7 @@ void VirtualMemory::map(CUdeviceptr address, size_t bytes) const {
   driver_->check(api.mem_create(&handle, bytes, &memory, 0),
                  fmt::format("cuMemCreate of {} bytes", bytes).c_str());
   const CUresult mapped = api.mem_map(address, bytes, 0, handle, 0);
-  // The mapping alone holds the memory from here on; without one it is gone.
+  // From here on only the mapping holds the memory; if mapping failed, the memory is freed.
   const CUresult released = api.mem_release(handle);
   driver_->check(mapped, "cuMemMap");
   const CUmemAccessDesc access{.location = memory.location,

@@ -6,37 +6,37 @@
 
 namespace reprise::device::cuda {
 
-/// A GPU's addresses apart from the memory behind them: a reserved range costs nothing, and memory
-/// comes and goes at addresses that stay. Keeps no books of what is mapped. Constant after
-/// construction, thread-safe; every call also works while the calling thread captures.
-/// Source: CUDA 13 driver API reference, "Virtual Memory Management".
+/// Reserves a GPU's addresses separately from memory. A reserved range costs no memory, and memory
+/// can be mapped and unmapped at fixed addresses. The class does not record what is mapped.
+/// Constant after construction, thread-safe; every call also works while the calling thread
+/// captures. Source: CUDA 13 driver API reference, "Virtual Memory Management".
 class VirtualMemory {
  public:
   /// \throws DeviceError
   explicit VirtualMemory(const Driver& driver);
 
   [[nodiscard]] bool is_supported() const noexcept { return granularity_ != 0; }
-  /// Bytes that addresses and sizes below are multiples of; 0 where the GPU cannot do it.
+  /// Addresses and sizes must be multiples of this, in bytes; 0 when the GPU has no virtual memory.
   [[nodiscard]] size_t granularity() const noexcept { return granularity_; }
   [[nodiscard]] size_t round_up(size_t bytes) const noexcept {
     return (bytes + granularity_ - 1) / granularity_ * granularity_;
   }
 
-  /// Addresses of nobody else, without memory. \throws OutOfMemory, DeviceError
+  /// A new address range without memory. \throws OutOfMemory, DeviceError
   [[nodiscard]] CUdeviceptr reserve(size_t bytes) const;
-  /// Exactly what reserve() gave; nothing of it may be mapped.
+  /// Returns a whole range of reserve(), in which nothing may be mapped.
   void give_up(CUdeviceptr base, size_t bytes) const noexcept;
-  /// Puts new memory, of any content, behind addresses that have none.
-  /// \throws OutOfMemory, DeviceError, and nothing is mapped
+  /// Maps new memory with undefined content to addresses without memory. \throws OutOfMemory,
+  /// DeviceError, and nothing is mapped
   void map(CUdeviceptr address, size_t bytes) const;
-  /// Exactly what map() was asked for. The memory goes back to the GPU, the addresses stay
+  /// Unmaps a whole range of one map() call. The memory returns to the GPU; the addresses stay
   /// reserved.
   void unmap(CUdeviceptr address, size_t bytes) const noexcept;
 
  private:
   [[nodiscard]] CUmemAllocationProp memory_of_this_gpu() const noexcept;
 
-  const Driver* driver_;  // the device's
+  const Driver* driver_;  // owned by the device
   size_t granularity_ = 0;
 };
 
