@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-/// What the kernels of the suite are called with and compute, for host and device compilers alike.
+/// The arguments and computations of the suite's kernels, for both host and device compilers.
 namespace reprise::device::conformance {
 
 /// Adds `amount` to one element per block: counts how often each block ran.
@@ -13,7 +13,7 @@ struct AddArgs {
 
 /// Hashes elements of two sources into the destination. Blocks split the destination evenly and
 /// read the sources at distant places, so a block depends on blocks of earlier launches that ran on
-/// other workers. Some blocks dawdle, to shake the timing.
+/// other workers. Some blocks run slowly, to vary the timing.
 struct MixArgs {
   uint32_t* destination;   // [num_elements]; read too
   const uint32_t* first;   // [first_elements]

@@ -13,7 +13,7 @@ std::vector<DeviceUnderTest> devices_under_test() {
   return {
       {.name = "cpu", .create = cpu(0), .exclusions = {}},
       {.name = "cpu_1_thread", .create = cpu(1), .exclusions = {}},
-      // Barriers by watching everybody, and by gathering; also on machines with fewer cores.
+      // These thread counts use both kinds of barriers, even on machines with fewer cores.
       {.name = "cpu_3_threads", .create = cpu(3), .exclusions = {}},
       {.name = "cpu_7_threads", .create = cpu(7), .exclusions = {}},
       {.name = "fake", .create = [] { return create_fake_device(); }, .exclusions = {}},

@@ -2,7 +2,7 @@
 
 #include <atomic>
 
-// Machine code of conformance_kernels.cu, or where there is no nvcc something that is none.
+// Machine code of conformance_kernels.cu; without nvcc, a placeholder.
 extern "C" const unsigned char reprise_conformance_image[];
 
 namespace reprise::device::conformance {

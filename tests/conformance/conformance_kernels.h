@@ -13,7 +13,7 @@ namespace reprise::device::conformance {
 extern const Kernel kAdd;
 extern const Kernel kMix;
 
-/// The same computation over all blocks, on the host.
+/// The same computation as the kernel, for all blocks, on the host.
 void mix_reference(const MixArgs& args) noexcept;
 
 /// Owns device memory for `count` numbers.
@@ -39,7 +39,7 @@ class DeviceArray {
   }
 
  private:
-  Stream* stream_;  // the subject's
+  Stream* stream_;  // owned by the subject
   Buffer buffer_;
   size_t count_;
 };

@@ -5,7 +5,7 @@
 #include "reprise/device/cuda/cuda_device.h"
 #include "tests/support/fake_cuda/fake_driver_fixture.h"
 
-// The CUDA device over the fake driver, and over a real one where there is one.
+// The CUDA device over the fake driver, and over a real driver if there is one.
 namespace reprise::device::conformance {
 namespace {
 
@@ -17,7 +17,7 @@ cuda::FakeKernel on_host(const Kernel& kernel) {
 }
 
 std::unique_ptr<Device> over_fake_driver() {
-  // Lives until the next case's, behind its device.
+  // The driver lives until the next case creates one, so it outlives its device.
   static std::unique_ptr<cuda::FakeDriver> driver;
   driver.reset();
   driver = std::make_unique<cuda::FakeDriver>();

@@ -8,7 +8,7 @@
 namespace reprise::device::conformance {
 namespace {
 
-// Failures of the body, as text; none = it passed.
+// The failures of the body, as text; empty if it passed.
 std::vector<std::string> failures_of(const DeviceUnderTest& device, Case body) {
   testing::TestPartResultArray results;
   std::vector<std::string> failures;

@@ -15,13 +15,13 @@
 
 namespace reprise::device::conformance {
 
-/// A case that a device does not pass, and why that is acceptable.
+/// A case that a device does not pass, and the reason why that is acceptable.
 struct Exclusion {
   std::string_view test;
   std::string_view reason;
 };
 
-/// One way of making a device, to be held to the contract in reprise/device/device.h.
+/// A function that makes a device, which must meet the contract in reprise/device/device.h.
 struct DeviceUnderTest {
   std::string name;  // of the test instance
   std::function<std::unique_ptr<Device>()> create;
@@ -33,8 +33,8 @@ struct DeviceUnderTest {
 /// The devices that this program tests: each program of the suite has its own list.
 [[nodiscard]] std::vector<DeviceUnderTest> devices_under_test();
 
-/// A device with one stream and the few moves that the cases need. Values live in device memory and
-/// cross to the host only by copies, so a case runs on any device.
+/// A device with one stream, and the operations that the cases need. Values are in device memory
+/// and reach the host only by copies, so a case runs on any device.
 struct Subject {
   explicit Subject(std::unique_ptr<Device> created)
       : device(std::move(created)), stream(device->create_stream()) {}
@@ -45,8 +45,8 @@ struct Subject {
 
 using Case = void (*)(Subject& subject);
 
-/// Runs a case. An excluded one is skipped with its reason if it fails, and fails if it passes: an
-/// exclusion that is no longer needed must go.
+/// Runs a case. An excluded case is skipped with its reason if it fails, and fails if it passes, so
+/// that an exclusion that is no longer needed is removed.
 void run_case(const DeviceUnderTest& device, std::string_view name, Case body);
 
 class DeviceConformance : public testing::TestWithParam<DeviceUnderTest> {};

@@ -26,7 +26,7 @@ namespace {
 
 DEVICE_CASE(launch_runs_every_block_exactly_once) {
   for (const uint32_t grid : {0u, 1u, 2u, 3u, 31u, 32u, 33u, 64u, 1000u, 100'003u}) {
-    // One element more than blocks: nothing may touch it.
+    // There is one element more than blocks; no block may change it.
     DeviceArray counts(subject, grid + 1);
     launch_add(*subject.stream, counts.data(), grid, 1);
     std::vector<uint32_t> expected(grid + 1, 1);
@@ -120,7 +120,7 @@ DEVICE_CASE(buffers_are_zeroed_and_aligned) {
 DEVICE_CASE(memory_can_be_given_back_while_graphs_hold_its_address) {
   DiscardableMemory* memory = discardable_memory(*subject.device);
   if (memory == nullptr) GTEST_SKIP() << "this device keeps its memory";
-  // Of what a device maps at once, a little more, much less.
+  // Sizes: a multiple of a device's granule, slightly more, and much less.
   for (const size_t count : {size_t{4} << 20, (size_t{4} << 20) + 1, size_t{3}}) {
     DeviceArray neighbour(subject, count);
     DeviceArray values(subject, count);
@@ -136,13 +136,13 @@ DEVICE_CASE(memory_can_be_given_back_while_graphs_hold_its_address) {
       memory->restore(values.view());
       subject.stream->fill(values.data(), std::byte{0}, values.bytes());
       exec->launch(*subject.stream);
-      memory->restore(values.view());  // of what is there: nothing
+      memory->restore(values.view());  // nothing was discarded, so nothing is restored
       EXPECT_EQ(values.download(), std::vector<uint32_t>(count, 1));
     }
     EXPECT_EQ(neighbour.download(), std::vector<uint32_t>(count, 7));
   }
   DeviceArray values(subject, size_t{4} << 20);
-  memory->discard(values.view());  // and dies so
+  memory->discard(values.view());  // destroyed while discarded
 }
 
 DEVICE_CASE(memory_that_was_given_back_comes_as_zeros) {
@@ -376,7 +376,7 @@ DEVICE_CASE(update_takes_over_the_arguments_of_a_graph_of_the_same_shape) {
         launch_add(*subject.stream, second.data(), grid, 10);
         return std::move(capture).finish();
       };
-  // Independent launches become dependent ones: the barriers must follow.
+  // Independent launches become dependent ones, so the barriers must change.
   const auto exec = subject.device->instantiate(*capture_graph(a, b, 70));
   EXPECT_TRUE(exec->update(*capture_graph(b, b, 70)));
   exec->launch(*subject.stream);
@@ -395,7 +395,7 @@ DEVICE_CASE(update_takes_over_the_arguments_of_a_graph_of_the_same_shape) {
   EXPECT_EQ(b.download(), std::vector<uint32_t>(70, 22));
 }
 
-// A random program over one stretch of memory: what conflicts with what is left to chance.
+// A random program over one range of memory; the conflicts are random too.
 std::vector<MixArgs> random_program(std::mt19937& random, uint32_t* memory, uint32_t count) {
   constexpr std::array<uint32_t, 9> kGrids{0, 1, 1, 1, 2, 5, 31, 32, 33};
   const auto pick = [&](uint32_t most) { return static_cast<uint32_t>(random() % most); };
@@ -471,7 +471,7 @@ struct ForbiddenAct {
   std::function<void()> act;
 };
 
-// Everything lives outside the capture; nothing here allocates before it acts.
+// All objects are made outside of the capture, so each function makes only the forbidden call.
 struct ForbiddenActs {
   explicit ForbiddenActs(Subject& subject)
       : values(subject, 16),
@@ -735,7 +735,7 @@ DEVICE_CASE(joined_work_must_be_ordered_back_before_the_end) {
   side->wait(*event);
   launch_add(*side, values, 1);
   side->record(*event);
-  launch_add(*side, values, 1);  // behind the record
+  launch_add(*side, values, 1);  // after the record
   origin.wait(*event);
   EXPECT_THROW((void)origin.end_capture(), CaptureError);
   EXPECT_FALSE(origin.is_capturing());

@@ -9,9 +9,9 @@
 #include "reprise/engine/engine_core.h"
 #include "tests/integration/tiny_engine.h"
 
-// Requests with shared prefixes that come and are aborted at random points, in a cache so small
-// that they preempt each other: no block is lost, and whatever finishes is what the request says
-// alone. The suite runs a small storm; --gtest_also_run_disabled_tests runs the full one.
+// Requests with shared prefixes arrive and are aborted at random points, in a cache so small that
+// they preempt each other. No block may be lost, and each finished request must give the same
+// answer as alone. The suite runs a small storm; --gtest_also_run_disabled_tests runs the full one.
 namespace reprise {
 namespace {
 
@@ -32,7 +32,7 @@ struct Spec {
   engine::RequestOptions options;
 };
 
-/// Begins with a part of a stem that others have too, except for one in four.
+/// Three of four requests begin with a part of a stem that other requests share.
 Spec make_spec(std::mt19937& random, int64_t index) {
   Spec spec;
   const auto stem = static_cast<int32_t>(random() % kStems);
@@ -43,7 +43,7 @@ Spec make_spec(std::mt19937& random, int64_t index) {
   for (size_t i = random() % 30 + 1; i > 0; --i) {
     spec.prompt.push_back(static_cast<int32_t>(random() % kVocabSize));
   }
-  // An own seed: the engine's would depend on the order of arrival.
+  // Each request has its own seed, because the engine's seed would depend on the order of arrival.
   spec.params = {.temperature = random() % 2 == 0 ? 0.0F : 1.0F,
                  .seed = index,
                  .max_tokens = static_cast<int>(1 + random() % 60)};
@@ -59,7 +59,7 @@ EngineCoreOptions core_options(const TinyEngine& engine,
   return {.scheduler = {.max_num_seqs = 16,
                         .max_num_batched_tokens = 64,
                         .max_model_len = 256,
-                        // Whoever has room for a first chunk comes in: more preemption.
+                        // A request starts when its first chunk fits, which causes more preemption.
                         .scheduler_reserve_full_isl = false,
                         .async_scheduling = scheduling == Scheduling::async,
                         .eos_token_ids = {5},
@@ -77,10 +77,10 @@ class Storm {
 
   void run() {
     while (specs_.size() < num_requests_ || core_.has_unfinished_requests()) {
-      // Bursts and pauses, never more than a few dozen at a time.
+      // Alternates bursts and pauses, with at most a few dozen requests at a time.
       const size_t most = num_steps_ / 50 % 2 == 0 ? 40 : 4;
       while (specs_.size() < num_requests_ && live_.size() < most && random_() % 3 != 0) arrive();
-      // About one abort for five requests, before and after steps, waiting or running.
+      // Aborts about one of five requests, before and after steps, waiting or running.
       if (random_() % 64 < 5) abort_one();
       step();
       if (random_() % 64 < 5) abort_one();
@@ -91,7 +91,7 @@ class Storm {
     EXPECT_EQ(cache.find_broken_invariant({}), "");
   }
 
-  /// Each finished request again, alone, from an empty cache.
+  /// Runs each finished request again, alone, with an empty cache.
   void compare_with_solo_runs() {
     EngineCore core(engine_->runner(), core_options(*engine_, false));
     for (const auto& [index, tokens] : answers_) {
@@ -172,7 +172,7 @@ class Storm {
   std::vector<std::pair<size_t, Tokens>> answers_;
   size_t num_steps_ = 0;
   size_t num_aborted_ = 0;
-  size_t num_preempted_ = 0;  // of those that finished
+  size_t num_preempted_ = 0;  // of the finished requests
 };
 
 void run_storm(size_t num_requests, Scheduling scheduling) {
@@ -182,7 +182,8 @@ void run_storm(size_t num_requests, Scheduling scheduling) {
   storm.run();
   storm.compare_with_solo_runs();
   fmt::print("{}\n", storm.report());
-  // It must be a storm: a fifth is aborted, and more than a tenth of the rest preempted.
+  // Checks the load itself: about a fifth is aborted, and more than a tenth of the rest is
+  // preempted.
   EXPECT_GE(storm.num_aborted(), num_requests / 6);
   EXPECT_GT(storm.num_preempted(), storm.num_finished() / 10);
 }

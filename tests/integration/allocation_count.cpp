@@ -1,5 +1,5 @@
-// Apart from the tests: where the compiler sees both ends, it takes malloc behind new for a
-// mistake.
+// A separate file, because a compiler that sees both new and malloc in one file warns about a
+// mismatch.
 #include "tests/integration/allocation_count.h"
 
 #include <atomic>
@@ -13,7 +13,7 @@ std::atomic<int64_t> count{0};
 
 void* count_and_allocate(size_t bytes, size_t alignment) {
   count.fetch_add(1, std::memory_order_relaxed);
-  // aligned_alloc wants a multiple of the alignment.
+  // aligned_alloc needs a multiple of the alignment.
   const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
   if (void* memory = std::aligned_alloc(alignment, rounded == 0 ? alignment : rounded))
     return memory;
@@ -32,7 +32,7 @@ void* operator new(size_t bytes) { return count_and_allocate(bytes, alignof(std:
 void* operator new(size_t bytes, std::align_val_t alignment) {
   return count_and_allocate(bytes, static_cast<size_t>(alignment));
 }
-// The standard library's temporary buffers.
+// Used by the standard library for temporary buffers.
 void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
   try {
     return count_and_allocate(bytes, alignof(std::max_align_t));

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-/// Linked in, it replaces operator new by one that counts.
+/// A program that links this file gets an operator new that counts.
 namespace reprise::testing {
 
 /// Heap allocations of all threads so far.

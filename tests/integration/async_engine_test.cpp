@@ -21,8 +21,8 @@
 #include "tests/support/fake_device/fake_device.h"
 #include "tests/support/source_dir.h"
 
-// Requests from many threads through the bundled model. What is expected of a request is always
-// what LLM::generate, or a core of its own, says for the same prompt alone.
+// Requests from many threads to the bundled model. The expected answer of a request is always the
+// answer of LLM::generate, or of a separate core, to the same prompt alone.
 namespace reprise {
 namespace {
 
@@ -38,7 +38,7 @@ using testing::TinyEngine;
 using testing::TinyEngineOptions;
 using Tokens = std::vector<int32_t>;
 
-// ThreadSanitizer makes a step 40 times slower; races need threads, not every failing call.
+// ThreadSanitizer makes a step 40 times slower. Races need threads, so fewer failing calls suffice.
 #ifdef __SANITIZE_THREAD__
 constexpr int kLess = 5;
 #else
@@ -52,7 +52,7 @@ std::filesystem::path model_folder() {
 EngineArgs arguments() {
   EngineArgs args;
   args.model = model_folder();
-  // Small limits: fewer graphs, prompts that have to be cut, requests that have to wait.
+  // Small limits give fewer graphs, prompts that must be cut, and requests that must wait.
   args.max_num_seqs = 4;
   args.max_num_batched_tokens = 32;
   args.max_model_len = 128;
@@ -76,7 +76,7 @@ std::vector<Tokens> make_prompts(size_t count, uint32_t seed = 3) {
   return prompts;
 }
 
-/// What each prompt is answered alone.
+/// The answer to each prompt alone.
 std::vector<Tokens> alone(LLM& llm, const std::vector<Tokens>& prompts, int max_tokens = 16) {
   std::vector<Tokens> answers;
   for (const Tokens& prompt : prompts) {
@@ -86,7 +86,7 @@ std::vector<Tokens> alone(LLM& llm, const std::vector<Tokens>& prompts, int max_
   return answers;
 }
 
-/// Everything one request was told; filled on the engine's thread, read after wait().
+/// All output of one request; filled on the engine's thread, read after wait().
 class Answer {
  public:
   struct Contents {
@@ -105,7 +105,7 @@ class Answer {
   [[nodiscard]] api::OnDelta callback() {
     return [this](const OutputDelta& output) { take(output); };
   }
-  /// Returns when finished.
+  /// Returns when the request is finished.
   const Contents& wait() {
     std::unique_lock lock(mutex_);
     if (!changed_.wait_for(lock, std::chrono::seconds(60), [this] { return contents_.finished; })) {
@@ -149,7 +149,7 @@ class Answer {
   std::optional<RequestId> id_;
 };
 
-/// One engine for the tests that need no special one.
+/// One engine for all tests that need no special one.
 class SharedEngine : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
@@ -184,7 +184,7 @@ TEST_F(AsyncEngineTest, answers_four_threads_as_generate_does_each_prompt_alone)
         (void)engine->submit(
             prompts[(i + 3 * t) % prompts.size()], greedy(), answers[t].emplace_back().callback());
         if (i % 8 == 7) (void)answers[t].back().wait();
-        // What a server does meanwhile.
+        // A server makes these calls while the engine runs.
         EXPECT_EQ(engine->apply_chat_template(chat), chat_prompt);
         EXPECT_EQ(engine->tokenizer().encode(chat_prompt), chat_token_ids);
         EXPECT_LE(engine->stats().num_requests_running, 4);
@@ -225,7 +225,7 @@ TEST_F(AsyncEngineTest, stops_at_stop_strings_and_samples_as_generate_does) {
   for (size_t i = 0; i < prompts.size(); ++i) {
     const std::string text = engine->tokenizer().decode(expected[i]);
     sampling::SamplingParams params = greedy();
-    // Two characters out of the middle, so that one of them has to be held back.
+    // Takes two characters from the middle of the text, so that one of them has to be held back.
     for (size_t at = text.size() / 2; at + 2 <= text.size() && params.stop.empty(); ++at) {
       const auto is_ascii = [](char c) { return static_cast<unsigned char>(c) < 0x80; };
       if (is_ascii(text[at]) && is_ascii(text[at + 1])) params.stop = {text.substr(at, 2)};
@@ -271,7 +271,7 @@ TEST_F(AsyncEngineTest, aborts_within_a_step_and_ignores_ids_it_does_not_know) {
   const uint64_t aborted_before = engine->stats().num_finished_abort;
   Answer answer;
   std::latch aborted(1);
-  // Holds the engine in its third step until the abort is in.
+  // Holds the engine in its third step until the abort was submitted.
   const RequestId id = engine->submit(
       prompts[0], greedy(100), [&, take = answer.callback()](const OutputDelta& output) {
         take(OutputDelta(output));
@@ -306,12 +306,12 @@ TEST_F(AsyncEngineTest, aborts_the_request_of_a_callback_that_throws_and_no_othe
   EXPECT_EQ(engine->stats().num_finished_abort, aborted_before + 1);
 }
 
-// --- over a core of the test's own: few blocks, devices that fail
+// --- over a core of the test itself: few blocks, devices that fail
 // -----------------------------------------------------------------------------------------
 
 enum class Scheduling : uint8_t { sync, async };
 
-/// The bundled model on a given device, and the loop over it.
+/// The bundled model on a given device, and the engine loop over it.
 class LoopOn {
  public:
   LoopOn(TinyEngineOptions options, Scheduling scheduling)
@@ -324,13 +324,13 @@ class LoopOn {
     restart();
   }
 
-  /// A core and a loop as after a start, over the same runner.
+  /// Makes a core and a loop in the state after a start, over the same runner.
   void restart() {
     loop_.reset();
     core_ = std::make_unique<engine::EngineCore>(tiny_.runner(), core_options());
     loop_ = std::make_unique<AsyncEngineLoop>(*core_, tokenizer_);
   }
-  /// Ends the thread and says what it left behind; empty when nothing.
+  /// Ends the thread and describes what is left; empty when nothing is left.
   [[nodiscard]] std::string stop() {
     loop_.reset();
     const kv_cache::KvCacheManager& cache = core_->kv_cache_manager();
@@ -459,7 +459,7 @@ TEST_P(AsyncEngineLoopTest,
   EXPECT_EQ(stats.num_finished_length, kThreads * kRequestsPerThread - num_aborted);
   EXPECT_GT(num_aborted, kThreads * kRequestsPerThread / 10);
   EXPECT_GT(stats.num_preemptions, 0U);
-  // What was recomputed after a preemption is not counted again.
+  // Tokens that are computed again after a preemption are not counted again.
   EXPECT_EQ(stats.prompt_tokens, prompt_tokens);
   const api::RequestHistograms& requests = stats.requests;
   EXPECT_EQ(requests.time_to_first_token.count(), num_with_tokens);
@@ -468,7 +468,7 @@ TEST_P(AsyncEngineLoopTest,
   EXPECT_EQ(requests.generation_tokens.sum(), stats.num_finished_length * kMaxTokens);
   EXPECT_EQ(requests.queue_time.count(), stats.num_finished_length);
   EXPECT_EQ(stats.tokens_per_step.count(), stats.num_steps);
-  // A step under way may still have the last one.
+  // With asynchronous scheduling, a running step may still hold the last request.
   EXPECT_TRUE(stats.kv_cache_usage == 0 || GetParam() == Scheduling::async);
   EXPECT_EQ(loop.stop(), "");
 }
@@ -484,7 +484,7 @@ TEST_P(AsyncEngineLoopTest, gives_every_request_in_flight_its_last_output_before
     if (num_outputs > 0) answers.front().wait_for_outputs(num_outputs);
     ASSERT_EQ(loop.stop(), "");
     for (Answer& answer : answers) {
-      // On a busy machine the first ones may be done already.
+      // On a busy machine the first requests may already be finished.
       EXPECT_THAT(answer.wait().finish_reason, ::testing::AnyOf("abort", "length"));
       EXPECT_EQ(answer.wait().broken_rule, "");
     }
@@ -496,14 +496,14 @@ struct FailingDeviceCase {
   const char* name;
   cudagraph::CudagraphMode mode;
   config::CompilationMode level;
-  uint64_t stride;  // between the calls that fail: a prime, so that calls of all kinds are hit
+  uint64_t stride;  // between the failing calls: a prime, so that calls of all kinds fail
   Scheduling scheduling = Scheduling::sync;
 };
 
 class FailingDevice : public ::testing::TestWithParam<FailingDeviceCase> {
  protected:
   static constexpr int kMaxTokens = 6;
-  static constexpr size_t kMaxNumReqs = 3;  // of 7: the others wait
+  static constexpr size_t kMaxNumReqs = 3;  // 7 requests are sent, so the others wait
 
   [[nodiscard]] TinyEngineOptions options(device::FakeDevice& fake) const {
     return {.mode = GetParam().mode,
@@ -566,7 +566,7 @@ TEST_P(FailingDevice, at_any_call_ends_only_the_requests_of_that_step) {
       ASSERT_EQ(next[i].wait().token_ids, expected[i]) << "after call " << k << ", request " << i;
     }
   }
-  // How many calls there are depends on which requests share a step.
+  // The number of calls depends on which requests share a step.
   EXPECT_GE(num_failures, 5U);
   EXPECT_EQ(loop.stop(), "");
   RecordProperty("failures", static_cast<int>(num_failures));

@@ -17,8 +17,8 @@
 #include "tests/integration/tiny_engine.h"
 #include "tests/support/source_dir.h"
 
-// Steps scheduled while the one before is computed, on another thread. The oracle is the same load
-// without that: nothing that any request is told may differ.
+// Steps are scheduled on another thread while the previous step is computed. The oracle is the same
+// load without this: the output of every request must be equal.
 namespace reprise {
 namespace {
 
@@ -28,7 +28,7 @@ using engine::RequestId;
 using testing::TinyEngine;
 using Tokens = std::vector<int32_t>;
 
-// ThreadSanitizer makes a step 40 times slower; races need threads, not many requests.
+// ThreadSanitizer makes a step 40 times slower. Races need threads, so fewer requests suffice.
 #ifdef __SANITIZE_THREAD__
 constexpr int kLess = 6;
 #else
@@ -41,8 +41,8 @@ std::filesystem::path model_folder() {
   return std::filesystem::path(source_dir()) / "models/reprise-tiny";
 }
 
-/// Each token is of another class than the one before, and after some of them the answer is
-/// complete. Counts on being asked in order, and once per token.
+/// Each token must be of another class than the previous one, and some tokens complete the answer.
+/// The class expects calls in order, one per token.
 class ClassByClass final : public structured_output::TokenConstraint {
  public:
   ClassByClass(int32_t vocab_size, int length) : vocab_size_(vocab_size), length_(length) {}
@@ -76,10 +76,10 @@ struct Spec {
   sampling::SamplingParams params;
   std::string cache_salt;
   int constraint_length = 0;  // 0: none
-  int abort_after = 0;        // so many tokens; 0: never
+  int abort_after = 0;        // tokens until the abort; 0: never
 };
 
-/// Everything a request is told.
+/// All output of one request.
 struct Answer {
   std::string text;
   Tokens token_ids;
@@ -114,7 +114,7 @@ class Load {
     sampling::SamplingParams& params = spec.params;
     params.max_tokens = 1 + below(40);
     params.temperature = below(3) == 0 ? 0.0F : 1.0F;
-    params.seed = index;  // the engine's would depend on the order of arrival
+    params.seed = index;  // the engine's seed would depend on the order of arrival
     params.ignore_eos = below(2) == 0;
     if (below(3) == 0) params.min_tokens = below(*params.max_tokens + 1);
     if (below(3) == 0) params.top_k = 1 + below(50);
@@ -123,7 +123,7 @@ class Load {
     if (below(4) == 0) params.presence_penalty = 0.7F;
     if (below(4) == 0) params.frequency_penalty = -0.7F;
     if (below(4) == 0) params.bad_words_token_ids = {{token(), token()}, {token()}};
-    // Common enough to stop many answers somewhere.
+    // These tokens are common enough to stop many answers early.
     for (int i = below(3) == 0 ? 40 : 0; i > 0; --i) params.stop_token_ids.push_back(token());
     if (below(3) == 0) params.stop = {"e", "th"};
     if (below(3) == 0) params.logprobs = below(4);
@@ -138,7 +138,7 @@ class Load {
   int below(int limit) { return static_cast<int>(random_() % static_cast<uint32_t>(limit)); }
   int32_t token() { return below(vocab_size_); }
 
-  /// Few beginnings, which others have too, and an end of its own.
+  /// One of a few beginnings that requests share, and an end of its own.
   Tokens prompt() {
     Tokens tokens;
     const int32_t stem = below(4);
@@ -174,7 +174,7 @@ class Machine {
         engine::EngineCoreOptions{.scheduler = {.max_num_seqs = 6,
                                                 .max_num_batched_tokens = 48,
                                                 .max_model_len = 160,
-                                                // Whoever has room for a first chunk comes in.
+                                                // A request starts when its first chunk fits.
                                                 .scheduler_reserve_full_isl = false,
                                                 .max_prompt_logits = 16,
                                                 .async_scheduling = scheduling == Scheduling::async,
@@ -182,7 +182,7 @@ class Machine {
                                                 .vocab_size = vocab_size()}});
   }
 
-  /// Ten requests at once, the others as these end.
+  /// Submits ten requests at once, and the others as these end.
   [[nodiscard]] std::vector<Answer> answer(EngineCore& core, const std::vector<Spec>& specs) {
     std::vector<Answer> answers(specs.size());
     engine::StepLoop loop(core, tokenizer_);
@@ -249,7 +249,7 @@ TEST_P(AsyncScheduling, changes_nothing_that_any_request_is_told) {
   }
   EXPECT_EQ(async->counters().generation_tokens, sync->counters().generation_tokens);
   EXPECT_EQ(sync->counters().dropped_tokens, 0U);
-  // It must be the load that it claims to be.
+  // Checks that the load really drops tokens.
   EXPECT_GT(async->counters().dropped_tokens, 0U);
   EXPECT_GT(async->scheduler().num_preemptions(), 0);
   EXPECT_GT(async->scheduler().prefix_cache_stats().hits, 0U);

@@ -4,9 +4,9 @@
 
 #include "tests/integration/step_outcome.h"
 
-// Every attention backend in every mode and level: replay equals eager, the mode is what its
-// support allows, and all of them give the logits of the unified one. A plan of another batch
-// shows.
+// Every attention backend in every mode and level: replay equals eager, the mode is the one that
+// the backend supports, and the logits equal those of the unified backend. The tests also detect a
+// plan that belongs to another batch.
 namespace reprise {
 namespace {
 
@@ -64,7 +64,7 @@ TEST_P(AttentionBackends, replay_what_they_compute_eagerly_and_compute_what_the_
       expect_same_bits(bare, replay, what + " against the unpadded batch");
       const Outcome want = run(unified, batch, unpadded, CudagraphRuntimeMode::NONE, kv_before);
       if (std::string_view(backend.name) == "FLASHINFER") {
-        // Contexts in parts have another order of sums: a last bit of a bfloat16 here and there.
+        // Contexts in parts sum in another order, so single last bits of a bfloat16 may differ.
         EXPECT_LT(relative_distance(replay.logits, want.logits), 1e-2) << what;
       } else {
         expect_same_bits(want, replay, what + " against the unified backend");
@@ -136,7 +136,7 @@ TEST(AttentionBackends, split_contexts_far_from_those_at_capture_in_float32_with
   EXPECT_TRUE(had_other_bits) << "no context was split";
 }
 
-/// The planned backend with a mistake that a test can switch on.
+/// The planned backend with a mistake that a test can enable.
 enum class Mistake : uint8_t { none, another_size, not_written };
 Mistake mistake = Mistake::none;
 
@@ -201,7 +201,7 @@ TEST_F(WrongPlan, for_another_batch_size_is_refused_and_the_step_runs_without_it
 }
 
 TEST_F(WrongPlan, of_the_step_before_gives_no_logits_to_requests_that_took_other_places) {
-  // As after a preemption: the same number of requests, of other lengths.
+  // Simulates the batch after a preemption: the same number of requests with other lengths.
   const TestBatch before(Mix::uniform_decode, 4, 16, 7);
   const TestBatch after(Mix::uniform_decode, 4, 16, 8);
   (void)engine_.runner().execute(before.rows(), before.facts());

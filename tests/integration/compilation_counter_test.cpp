@@ -40,7 +40,7 @@ Counted count(CudagraphMode mode, CompilationMode level, TinyEngineOptions optio
   if (!options.compilation.cudagraph_capture_sizes) {
     options.compilation.cudagraph_capture_sizes = {std::vector<int32_t>{16}};
   }
-  // One size is one key, as it was for vLLM.
+  // With this rule one size is one key, the same as in vLLM.
   options.compilation.capture_size_rule = cudagraph::CaptureSizeRule::vllm;
   TinyEngine engine(options);
   (void)engine.runner().capture({});
@@ -105,7 +105,7 @@ TEST(CompilationCounter, counts_one_piece_where_nothing_splits) {
   EXPECT_EQ(counted.counter.num_piecewise_capturable_graphs_seen, 1U);
   EXPECT_EQ(counted.counter.num_backend_compilations, 1U);
   EXPECT_EQ(counted.counter.num_eager_compiles, 1U);
-  // The whole is one piece with attention inside: only FULL graphs hold it.
+  // The whole program is one piece that contains attention, so only FULL graphs can hold it.
   EXPECT_EQ(count(CudagraphMode::PIECEWISE, CompilationMode::VLLM_COMPILE, options).mode,
             CudagraphMode::NONE);
 }

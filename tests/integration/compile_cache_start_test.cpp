@@ -14,8 +14,9 @@
 #include "reprise/device/cpu/cpu_features.h"
 #include "tests/support/source_dir.h"
 
-// Engines that start with, without and in spite of a compile cache. What they say must never depend
-// on it; that the store itself survives crashes and races is for src/reprise/compile/cache.
+// Engines that start with a compile cache, without one, and with a damaged one. Their answers must
+// never depend on the cache. Crashes and races of the cache itself are tested in
+// src/reprise/compile/cache.
 namespace reprise {
 namespace {
 
@@ -89,14 +90,15 @@ bool is_mapped(const char* library) {
   return false;
 }
 
-// First in this file, so that no earlier test has brought LLVM into the process.
+// This test is first in the file, so that no earlier test has loaded LLVM into the process.
 TEST_F(CompileCacheStart, warm_neither_traces_nor_maps_LLVM) {
   const pid_t child = fork();
   if (child == 0) {
     LLM cold(arguments());
     const compile::CompilationReport& report = cold.startup_report().compilation;
     const bool is_cold = report.counter.num_graphs_seen == 1 && report.cache_saved == "saved";
-    // Where code was generated, LLVM must be what generated it, or the test below says nothing.
+    // If code was generated, LLVM must have generated it; otherwise the check below would mean
+    // nothing.
     const bool has_llvm = report.counter.num_generated_kernels == 0 || is_mapped("libLLVM");
     _exit(is_cold && has_llvm ? 0 : 1);
   }
@@ -153,7 +155,8 @@ TEST_F(CompileCacheStart, survives_every_cut) {
       LLM llm(arguments());
       EXPECT_EQ(llm.startup_report().compilation.counter.num_compiled_artifacts_loaded, 0U);
       EXPECT_EQ(answer(llm), want);
-      // It healed: the same name may hold other bytes now, and the next start finds them.
+      // The entry was repaired: the same name may hold other bytes now, and the next start finds
+      // them.
       LLM again(arguments());
       EXPECT_EQ(again.startup_report().compilation.counter.num_compiled_artifacts_loaded, 1U);
     }
@@ -176,7 +179,7 @@ TEST_F(CompileCacheStart, survives_256_flipped_bits) {
     write(file, bytes);
     LLM llm(arguments());
     ASSERT_EQ(answer(llm), want) << file.filename() << ", bit " << bit;
-    // Quarantined copies pile up to the store's bound; only the live entry is flipped.
+    // Copies in quarantine accumulate up to the cache's limit; only the live entry is damaged.
     for (const auto& entry : fs::directory_iterator(root_ / "cache")) {
       for (const auto& inner : fs::directory_iterator(entry.path())) {
         if (inner.path().filename() != "rank_0") fs::remove_all(inner.path());

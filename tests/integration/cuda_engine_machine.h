@@ -13,7 +13,7 @@
 
 namespace reprise::testing {
 
-// Heads that the tensor cores take.
+// Heads of a size that the tensor-core kernels support.
 inline constexpr const char* kHead64Config = R"({
   "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 128,
   "intermediate_size": 192, "num_hidden_layers": 2, "num_attention_heads": 4,
@@ -21,8 +21,8 @@ inline constexpr const char* kHead64Config = R"({
   "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": false,
   "hidden_act": "silu"})";
 
-/// Where engines on CUDA run: on a real GPU where there is a driver, and everywhere else over the
-/// fake driver, with the kernels' own source on the host and generated code compiled for it.
+/// The machine for engines on CUDA: a real GPU if there is a driver; otherwise the fake driver,
+/// with the kernels' own source compiled for the host and generated code compiled for it.
 class CudaEngineMachine {
  public:
   CudaEngineMachine() {
@@ -45,7 +45,7 @@ class CudaEngineMachine {
     options.generator = compile::cuda_code_generator(code_.architecture, *code_.loader, [this] {
       return is_real() ? compile::load_nvrtc() : nvrtc_.open();
     });
-    options.num_warmups = 1;  // as every start on a GPU
+    options.num_warmups = 1;  // the same as in every start on a GPU
     options.make_executor = [this](device::Stream& stream, device::MemoryPool& pool) {
       const auto& cuda = dynamic_cast<device::cuda::CudaDevice&>(device());
       return std::make_unique<kernels::cuda::CudaExecutor>(

@@ -7,8 +7,8 @@
 #include "tests/integration/cuda_engine_machine.h"
 #include "tests/integration/step_outcome.h"
 
-// Whole engines on CUDA; over the fake driver, some thousand times slower than a GPU, in fewer
-// cells.
+// Whole engines on CUDA. The fake driver is some thousand times slower than a GPU, so it runs fewer
+// cases.
 namespace reprise {
 namespace {
 
@@ -30,7 +30,7 @@ using testing::TestBatch;
 using testing::TinyEngine;
 using testing::TinyEngineOptions;
 
-// Heads without norms, which are rotated and cached as they are made.
+// Heads without norms, so that rope and the cache write are part of the matrix product.
 constexpr const char* kLlamaConfig = R"({
   "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64,
   "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4,
@@ -105,7 +105,7 @@ TEST(CudaEngine, computes_what_the_cpu_computes) {
           const Outcome want = run(cpu, batch, eager, CudagraphRuntimeMode::NONE, kv);
           const Outcome got = run(cuda, batch, eager, CudagraphRuntimeMode::NONE, kv);
           ASSERT_EQ(want.logits.size(), got.logits.size());
-          // bf16 rounds in other places when sums have another order.
+          // With another order of sums, bf16 rounds at other places.
           EXPECT_LT(relative_distance(got.logits, want.logits), dtype == DType::f32 ? 1e-5 : 2e-2)
               << to_string(mix);
         }
@@ -117,7 +117,7 @@ TEST(CudaEngine, computes_what_the_cpu_computes) {
 TEST(CudaEngine, launches_five_kernels_a_layer_for_few_rows_with_the_bits_of_level_0) {
   constexpr uint64_t kLayers = 3;
   CudaEngineMachine machine;
-  // Also where kernels begin early: the driver must have nothing to object to.
+  // Kernels that start early must not cause an error of the driver either.
   dynamic_cast<device::cuda::CudaDevice&>(machine.device())
       .set_programmatic_image(kernels::cuda::row_kernels().gather_rows.cuda.image);
   TinyEngineOptions options =
@@ -142,9 +142,9 @@ TEST(CudaEngine, launches_five_kernels_a_layer_for_few_rows_with_the_bits_of_lev
       expect_same_bits(wanted[requests == 1 ? 0 : (requests == 8 ? 1 : 2)],
                        outcome,
                        fmt::format("{} requests", requests));
-      // With embedding, the choice of rows, and the head; for more rows norms are launches, and
-      // generated code takes the first one with the embedding and the last one with the choice of
-      // rows.
+      // The 3 launches are embedding, the gather of rows, and the head. For more rows norms are
+      // separate launches; generated code joins the first norm with the embedding and the last norm
+      // with the gather.
       const uint64_t expected = requests <= 8 ? kLayers * 5 + 3 : kLayers * 7 + 2;
       EXPECT_EQ(engine.runner().last_launches().total(), expected) << requests;
     }
@@ -178,7 +178,7 @@ TEST(CudaEngine, products_of_many_rows_are_the_librarys_in_every_mode) {
       ASSERT_EQ(report.num_captured(), 1U);
       engine.randomize_kv(11);
       const std::vector<std::byte> kv = engine.save_kv();
-      // Also of a batch whose real rows alone would be few.
+      // A padded batch with few real rows must also give the right tokens.
       for (const int32_t num_tokens : {40, 37, 12}) {
         const TestBatch batch(Mix::mixed, num_tokens, options.max_num_reqs, 3);
         const cudagraph::Decision decision = engine.runner().dispatcher().dispatch(batch.facts());
@@ -266,7 +266,7 @@ TEST(CudaEngine, memory_is_profiled_before_there_is_a_cache_and_adds_up_afterwar
     cudagraph::CudagraphDispatcher planner;
     engine::MemoryProfile profile;
     {
-      // The whole plan in the profiled runner too: then the estimate needs no extrapolation.
+      // The profiled runner gets the whole capture plan, so the estimate needs no extrapolation.
       TinyEngine profiled(options);
       planner.initialize_cudagraph_keys(profiled.runner().dispatcher().options());
       const size_t before = used_bytes(machine.device().memory());
@@ -283,7 +283,7 @@ TEST(CudaEngine, memory_is_profiled_before_there_is_a_cache_and_adds_up_afterwar
     const device::MemoryInfo start = machine.device().memory();
     const size_t others = used_bytes(start) - start.allocated_here;
     (void)engine.runner().capture({});
-    // The largest batches take no more than the profile's.
+    // The largest batches take no more memory than the profile says.
     engine.runner().run_largest_step();
     EXPECT_LE(engine.execution().eager_pool().reserved_bytes(), profile.activation_bytes);
     const engine::MemoryParts parts =
@@ -293,9 +293,9 @@ TEST(CudaEngine, memory_is_profiled_before_there_is_a_cache_and_adds_up_afterwar
                 0.01 * static_cast<double>(parts.reported));
     EXPECT_GT(parts.graphs, 0U);
     EXPECT_GT(parts.buffers, 0U);
-    if (machine.is_real()) continue;  // where memory comes in steps larger than this engine
+    if (machine.is_real()) continue;  // a real GPU allocates in steps larger than this engine
     EXPECT_LE(parts.graphs, profile.estimated_graph_bytes);
-    // What the profile said would be left for a cache of this size was enough.
+    // The memory that the profile left for a cache of this size was enough.
     EXPECT_GE(profile.cache_bytes(parts.reported) + parts.reported / 50, parts.kv_cache);
   }
 }
@@ -398,7 +398,7 @@ TEST(CudaEngine, many_replays_with_changing_lengths_and_tables_equal_eager_and_t
     const Outcome eager = run(engine, batch, decision, CudagraphRuntimeMode::NONE, kv);
     expect_same_bits(eager, replay, fmt::format("replay {}", i));
   };
-  for (int i = 0; i < 4; ++i) step(i);  // pools have what they need
+  for (int i = 0; i < 4; ++i) step(i);  // fills the pools
   const size_t free_before = machine.device().memory().free;
   for (int i = 4; i < 4 + replays && !::testing::Test::HasFailure(); ++i) step(i);
   EXPECT_EQ(machine.device().memory().free, free_before);
@@ -422,7 +422,8 @@ TEST(CudaEngine, a_failing_driver_costs_graphs_and_not_the_engine) {
     } catch (const Error&) {
       has_failed = true;
     }
-    if (machine.fake().driver().failed_call().empty()) break;  // fewer calls than k
+    // the scenario makes fewer than k calls
+    if (machine.fake().driver().failed_call().empty()) break;
     EXPECT_TRUE(has_failed) << "call " << k << ", " << machine.fake().driver().failed_call();
     machine.fake().driver().fail_call(0);
     engine.randomize_kv(5);

@@ -10,7 +10,7 @@
 #include "reprise/sampling/sampler.h"
 #include "tests/support/fake_cuda/cuda_machine_fixture.h"
 
-// The GPU's sampler against the CPU's, which uses the same random numbers.
+// Compares the GPU's sampler with the CPU's, which uses the same random numbers.
 namespace reprise::kernels::cuda {
 namespace {
 
@@ -28,7 +28,7 @@ SamplingRow row_of(const sampling::SamplingParams& params, uint64_t seed, uint64
 
 class CudaRowSampling : public testing::Test {
  protected:
-  /// Tokens of rows over the same logits, unless they say otherwise.
+  /// Samples tokens of rows that share logits unless a test changes them.
   std::vector<int32_t> sample(const std::vector<float>& logits,
                               int64_t vocab_size,
                               const std::vector<SamplingRow>& rows,
@@ -76,7 +76,7 @@ TEST_F(CudaRowSampling, greedy_is_the_first_of_the_largest_logits) {
               on_cpu(logits, {.temperature = 0}, 1, 0));
     std::vector<float> ties(static_cast<size_t>(vocab_size), -0.0F);
     EXPECT_EQ(sample(ties, vocab_size, {SamplingRow{}}).front(), 0);
-    ties.back() = 0.0F;  // is no larger
+    ties.back() = 0.0F;  // 0 is not larger than the ties
     EXPECT_EQ(sample(ties, vocab_size, {SamplingRow{}}).front(), 0);
     ties.back() = 1.0F;
     EXPECT_EQ(sample(ties, vocab_size, {SamplingRow{}}).front(), vocab_size - 1);
@@ -123,7 +123,8 @@ TEST_F(CudaRowSampling, ties_at_an_edge_keep_the_lower_ids) {
   std::vector<SamplingRow> top_p;
   for (uint64_t i = 0; i < 40; ++i) {
     top_k.push_back(row_of({.top_k = 3}, i, 0));
-    top_p.push_back(row_of({.top_p = 0.101F}, i, 0));  // four of forty are less than this
+    // four of forty equal tokens have less than this share
+    top_p.push_back(row_of({.top_p = 0.101F}, i, 0));
   }
   for (const int32_t token : sample(logits, 40, top_k)) EXPECT_LT(token, 3);
   for (const int32_t token : sample(logits, 40, top_p)) EXPECT_LT(token, 5);

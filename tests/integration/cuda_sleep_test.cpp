@@ -10,7 +10,7 @@
 #include "reprise/runner/memory_profile.h"
 #include "tests/integration/cuda_engine_machine.h"
 
-// Engines on CUDA that give memory back while they sleep.
+// Tests of engines on CUDA that release memory while they sleep.
 namespace reprise {
 namespace {
 
@@ -24,18 +24,18 @@ using testing::TinyEngine;
 using testing::TinyEngineOptions;
 
 TinyEngineOptions small_options(CudaEngineMachine& machine, CompilationMode level) {
-  // Weights of several granules each, and a short table of positions: it stays.
+  // The weights take several granules each; the short table of positions takes less and stays.
   std::string config = testing::kHead64Config;
   config.replace(config.find("1024"), 4, "128");
   TinyEngineOptions options = machine.options(
       {.mode = CudagraphMode::FULL_AND_PIECEWISE, .level = level, .config = config});
-  if (machine.is_real()) options.num_blocks = 4096;  // a cache of many of its granules of 2 MiB
+  if (machine.is_real()) options.num_blocks = 4096;  // a cache of many granules of 2 MiB
   options.max_num_tokens = 8;
   options.max_num_reqs = 2;
   return options;
 }
 
-/// An engine as LLM has it, as far as sleep goes.
+/// The parts of LLM that are needed to put an engine to sleep.
 struct Sleeper {
   explicit Sleeper(CudaEngineMachine& machine, CompilationMode level = CompilationMode::NONE)
       : engine(small_options(machine, level)),
@@ -72,7 +72,7 @@ struct Sleeper {
     engine.runner().wait();
     return tokens;
   }
-  /// What is on the device of the weights, byte by byte.
+  /// The bytes of the weights on the device.
   std::vector<std::byte> weights() {
     std::vector<std::byte> all;
     for (const device::BufferView& view : engine.parameters().memory()) {
@@ -94,7 +94,7 @@ TEST_P(CudaSleep, gives_memory_back_and_wakes_to_the_same_tokens_from_the_same_g
   const auto [level, compilation] = GetParam();
   CudaEngineMachine machine;
   Sleeper sleeper(machine, compilation);
-  const device::MemoryInfo start = machine.device().memory();  // with all code
+  const device::MemoryInfo start = machine.device().memory();  // with all code loaded
   engine::ModelRunner& runner = sleeper.engine.runner();
   for (const auto& record : runner.capture({}).records) EXPECT_EQ(record.failure, "");
   const std::vector<std::vector<int32_t>> tokens = sleeper.generate();
@@ -109,7 +109,7 @@ TEST_P(CudaSleep, gives_memory_back_and_wakes_to_the_same_tokens_from_the_same_g
     EXPECT_EQ(asleep.free - awake.free, awake.allocated_here - asleep.allocated_here);
     const size_t cache = runner.kv_cache().memory().bytes;
     EXPECT_GE(asleep.free - awake.free, cache);
-    if (!machine.is_real()) {  // where such weights are smaller than a granule
+    if (!machine.is_real()) {  // on a real GPU such weights are smaller than a granule
       EXPECT_GE(asleep.free - awake.free, cache + sleeper.engine.weight_bytes() * 4 / 5);
       EXPECT_LE(asleep.free - awake.free, (cache + sleeper.engine.weight_bytes()) * 9 / 8);
     }
@@ -163,7 +163,7 @@ TEST(CudaSleeper, parts_wake_one_by_one_and_sleep_gets_deeper) {
   const size_t free_asleep = machine.device().memory().free;
   sleeper.wake_up({.weights = true});
   EXPECT_EQ(sleeper.memory.sleeping(), (EngineParts{.kv_cache = true, .scheduling = true}));
-  sleeper.memory.sleep(SleepLevel::offload);  // and back
+  sleeper.memory.sleep(SleepLevel::offload);  // a second sleep after the weights were restored
   EXPECT_EQ(machine.device().memory().free, free_asleep);
   sleeper.wake_up({.kv_cache = true});
   EXPECT_EQ(sleeper.memory.sleeping(), (EngineParts{.weights = true, .scheduling = true}));
@@ -175,7 +175,7 @@ TEST(CudaSleeper, parts_wake_one_by_one_and_sleep_gets_deeper) {
   sleeper.memory.sleep(SleepLevel::offload);
   sleeper.memory.sleep(SleepLevel::discard);
   EXPECT_FALSE(sleeper.engine.parameters().has_host_copy());
-  sleeper.memory.sleep(SleepLevel::offload);  // cannot undo that
+  sleeper.memory.sleep(SleepLevel::offload);  // does not change the earlier discard
   sleeper.wake_up();
   EXPECT_EQ(sleeper.num_reads, 1);
   EXPECT_EQ(sleeper.generate(), tokens);
@@ -230,7 +230,7 @@ TEST(CudaSleeper, any_failing_call_leaves_it_awake_or_asleep_and_whole) {
         }
         const std::string failed = driver.failed_call();
         driver.fail_call(0);
-        if (failed.empty()) break;  // fewer calls than k
+        if (failed.empty()) break;  // the scenario makes fewer than k calls
         EXPECT_EQ(has_thrown, failed != "cuMemUnmap") << failed;
         sleeper.wake_up();
         EXPECT_FALSE(sleeper.memory.sleeping().any());

@@ -13,7 +13,7 @@
 #include "reprise/weights/safetensors.h"
 #include "tests/support/source_dir.h"
 
-/// What Transformers computed for one tiny checkpoint; see tests/goldens/README.md.
+/// The results of Transformers for one tiny checkpoint; see tests/goldens/README.md.
 namespace reprise::testing {
 
 struct GoldenCase {

@@ -32,7 +32,7 @@ double margin(std::span<const float> logits) {
 double largest_abs_error(std::span<const float> a, std::span<const float> b) {
   double largest = 0;
   for (size_t i = 0; i < a.size(); ++i) {
-    // Not std::max: a NaN must not vanish.
+    // std::max would lose a NaN.
     const double error = std::abs(static_cast<double>(a[i]) - b[i]);
     if (!(error <= largest)) largest = error;
   }
@@ -60,7 +60,7 @@ double kl_divergence(std::span<const float> reference, std::span<const float> te
   return sum;
 }
 
-// Steps of one request at a time through the dispatcher, as the engine core would make them.
+// Runs steps of one request at a time through the dispatcher, the same as the engine core does.
 class GoldenRunner {
  public:
   GoldenRunner(const std::filesystem::path& model, DType dtype, kernels::Isa isa)
@@ -69,14 +69,14 @@ class GoldenRunner {
                  .dtype = dtype,
                  .model = model,
                  .isa = isa}) {
-    // In an order that no address arithmetic gets right by chance.
+    // This order of blocks makes errors in address arithmetic visible.
     for (int32_t i = 0; i < kBlocks; ++i)
       blocks_.push_back(kv_cache::BlockId{1 + (i * 5 + 3) % kBlocks});
 
     for (const auto& record : engine_.runner().capture({}).records) EXPECT_EQ(record.failure, "");
   }
 
-  // Logits after the last of `tokens`, which are computed in chunks that end where the tokens end.
+  // Logits after the last of `tokens`, computed in chunks of `chunk` tokens.
   std::vector<float> last_logits(std::span<const int32_t> tokens, size_t chunk) {
     size_t begin = 0;
     std::vector<float> logits;
@@ -89,7 +89,7 @@ class GoldenRunner {
     return logits;
   }
 
-  // Logits after each token, one token per step: FULL decode graphs all the way.
+  // Logits after each token, one token per step, so that every step replays a FULL decode graph.
   std::vector<std::vector<float>> decoded_logits(std::span<const int32_t> tokens) {
     std::vector<std::vector<float>> all;
     for (size_t i = 0; i < tokens.size(); ++i) all.push_back(step(tokens.subspan(i, 1), i, true));
@@ -136,7 +136,7 @@ TEST_P(Goldens, f32_logits_are_within_1e_4_of_transformers_on_every_isa) {
       for (size_t position = 0; position < golden.prompt.size(); ++position) {
         const std::span<const int32_t> prefix = std::span(golden.prompt).first(position + 1);
         for (size_t chunk : {prefix.size(), size_t{5}, size_t{16}}) {
-          // However the prompt is cut, the bits are the same, and those of decode.
+          // Each way of cutting the prompt gives the same bits, and decode gives them too.
           const std::vector<float> logits = runner.last_logits(prefix, chunk);
           ASSERT_EQ(logits, decoded[position])
               << kernels::isa_name(isa) << ", position " << position << ", chunks of " << chunk;
@@ -204,7 +204,7 @@ TEST_P(Goldens, f32_greedy_tokens_are_those_of_transformers_with_all_prompts_in_
   }
 }
 
-// Sums over rows of logits that stand beside reference rows.
+// Sums over rows of logits and their reference rows.
 struct Comparison {
   double max_abs_error = 0;
   double sum_of_squares = 0;
@@ -242,10 +242,9 @@ struct Comparison {
   }
 };
 
-// The usual bar is 2 ulp at the logit's magnitude. No bf16 forward of these
-// random checkpoints reaches that: Transformers' own is 5 to 10 ulp from its own f32. So the
-// promise that can be kept is tested: against the f32 truth this engine is nowhere worse than
-// Transformers in bf16.
+// The usual limit is 2 ulp at the logit's magnitude. No bf16 forward of these random checkpoints
+// reaches it: Transformers' own bf16 differs by 5 to 10 ulp from its f32. The test therefore checks
+// that this engine is nowhere farther from the f32 results than Transformers in bf16.
 TEST_P(Goldens, bf16_logits_are_no_farther_from_the_f32_truth_than_those_of_transformers) {
   const std::vector<GoldenCase> cases = testing::load_goldens(GetParam());
   Comparison transformers;
@@ -271,7 +270,7 @@ TEST_P(Goldens, bf16_logits_are_no_farther_from_the_f32_truth_than_those_of_tran
         "[measured] {} bf16 {}: {}\n", GetParam(), kernels::isa_name(isa), engine.to_string());
     EXPECT_LE(engine.rms(), transformers.rms() * 1.02);
     EXPECT_LE(engine.mean_kl(), transformers.mean_kl() * 1.02);
-    // A maximum over 16384 values is noisy: one outlier more or less is not a difference.
+    // The maximum over 16384 values is noisy, so one more outlier is not a real difference.
     EXPECT_LE(engine.max_abs_error, transformers.max_abs_error * 1.25);
     EXPECT_GE(engine.share_within_two_ulp(), 0.90);
   }
@@ -282,9 +281,8 @@ INSTANTIATE_TEST_SUITE_P(models,
                          ::testing::ValuesIn(testing::kGoldenModels),
                          [](const auto& param_info) { return test_name(param_info.param); });
 
-// The tolerances of 5.3 as they stand, on a model that was trained: there logits and margins are
-// those of real text. The reference is this engine in f32, which the tests above tie to
-// Transformers.
+// The tolerances of 5.3, unchanged, on a trained model, whose logits and margins are those of real
+// text. The reference is this engine in f32, which the tests above compare with Transformers.
 TEST(TrainedModel, greedy_tokens_of_bf16_are_those_of_f32_wherever_the_margin_decides) {
   const std::filesystem::path folder = std::filesystem::path(source_dir()) / "models/reprise-tiny";
   const kernels::Isa isa = kernels::best_isa(device::detect_cpu_features());

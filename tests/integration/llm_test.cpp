@@ -13,8 +13,8 @@
 #include "tests/integration/allocation_count.h"
 #include "tests/support/source_dir.h"
 
-// The bundled model through the public API. What the model says is never written down here: it may
-// be trained again, and every promise below holds for any text.
+// The bundled model through the public API. The tests contain none of the model's answers, because
+// the model may be trained again; every check holds for any text.
 namespace reprise {
 namespace {
 
@@ -36,7 +36,7 @@ const std::vector<std::string> kPrompts = {
 EngineArgs arguments(const std::string& mode = "FULL_AND_PIECEWISE") {
   EngineArgs args;
   args.model = std::filesystem::path(source_dir()) / "models/reprise-tiny";
-  // Small limits: fewer and smaller graphs, and prompts that have to be cut.
+  // Small limits give fewer and smaller graphs, and prompts that must be cut.
   args.max_num_seqs = 8;
   args.max_num_batched_tokens = 64;
   args.max_model_len = 256;
@@ -376,7 +376,7 @@ TEST(Llm, seals_after_start_up_and_never_captures_while_it_serves) {
     const uint64_t before = captures();
     const compile::CompilationCounter& counter = llm.startup_report().compilation.counter;
     EXPECT_EQ(before, counter.num_cudagraph_captured);
-    // A key of FULL is one graph, one of PIECEWISE a graph per piece.
+    // A FULL key is one graph; a PIECEWISE key is one graph per piece.
     const uint64_t full = counter.num_full_cudagraph_captured;
     EXPECT_EQ(before,
               full + (llm.startup_report().capture.num_captured() - full) * (num_layers(llm) + 1));
@@ -400,7 +400,7 @@ TEST_P(StepAllocations, are_none_in_steady_state_from_schedule_to_sampled_token)
   for (size_t i = 0; i < kPrompts.size(); ++i) {
     core.add_request(llm.tokenizer().encode(kPrompts[i]), i % 2 == 0 ? greedy(80) : sampled);
   }
-  // Prompts, and the first decode step of this shape, may fill pools and lists.
+  // The prompts and the first decode step of this shape may grow pools and lists.
   for (int i = 0; i < 8; ++i) (void)core.step();
   const int64_t before = testing::num_allocations();
   int steps = 0;

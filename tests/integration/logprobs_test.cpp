@@ -20,7 +20,7 @@ using sampling::TokenLogprob;
 using testing::GoldenCase;
 using testing::TinyEngine;
 
-// Logits agree to 1e-4 (goldens_test), and a log-probability sums two errors of that size.
+// Logits agree to 1e-4 (goldens_test), and a log-probability adds two errors of that size.
 constexpr double kTolerance = 5e-4;
 constexpr int kNumTop = 3;
 
@@ -79,7 +79,7 @@ struct Machine {
     return answers;
   }
 
-  // Fewer than most prompts have tokens, and with max_num_reqs fewer than a step has.
+  // Fewer logits than most prompts have tokens; with max_num_reqs, fewer than a step has tokens.
   static constexpr int kMaxPromptLogits = 5;
   TinyEngine tiny;
   engine::EngineCore core;
@@ -98,7 +98,7 @@ void expect_position(const PositionLogprobs& found, std::span<const float> logit
   std::vector<float> sorted(logits.begin(), logits.end());
   std::sort(sorted.begin(), sorted.end(), std::greater<>());
   for (size_t i = 0; i < found.top.size(); ++i) {
-    // Two that are closer than the tolerance may change places; their values may not.
+    // Two tokens whose values differ by less than the tolerance may swap places.
     EXPECT_EQ(found.top[i].rank, static_cast<int>(i) + 1);
     EXPECT_NEAR(found.top[i].logprob, logprob(logits, found.top[i].token_id), kTolerance);
     EXPECT_NEAR(logits[static_cast<size_t>(found.top[i].token_id)], sorted[i], kTolerance);
@@ -144,7 +144,8 @@ TEST(Logprobs, do_not_depend_on_preemptions) {
   const std::vector<GoldenCase> cases = testing::load_goldens("tiny-llama");
   Machine roomy("tiny-llama", CudagraphMode::FULL_AND_PIECEWISE, CompilationMode::NONE);
   Machine tight("tiny-llama", CudagraphMode::FULL_AND_PIECEWISE, CompilationMode::NONE, 6);
-  // Twice, so that the tight cache has to take a request's blocks after its prompt was computed.
+  // Runs the cases twice, so that the small cache must take blocks from a request whose prompt was
+  // computed.
   std::vector<GoldenCase> twice = cases;
   twice.insert(twice.end(), cases.begin(), cases.end());
   const std::vector<Answer> wanted = roomy.answer(twice);

@@ -5,7 +5,7 @@
 
 #include "tests/integration/tiny_engine.h"
 
-// Padding: what it holds (see input_batch.h), and that no bit of it can reach a real
+// The content of padding (see input_batch.h), and the proof that padding changes no bit of a real
 // row or a live block.
 namespace reprise {
 namespace {
@@ -23,7 +23,8 @@ std::vector<int32_t> host_values(const Tensor& tensor) {
 
 class StagedPadding : public ::testing::Test {
  protected:
-  // A full batch first, so that stale values lie in every tail; then three rows padded to eight.
+  // Stages a full batch first, so that every tail holds old values; then three rows padded to
+  // eight.
   StagedPadding() {
     engine::InputBatch& batch = engine_.runner().input_batch();
     const TestBatch full(Mix::uniform_decode, 16, 16, 1);
@@ -104,7 +105,7 @@ class PaddingReachesNothing : public ::testing::TestWithParam<std::tuple<Cudagra
     const device::BufferView buffers = engine.runner().input_batch().memory();
     auto* bytes = static_cast<std::byte*>(buffers.data);
     if (pattern == Poison::live_row) {
-      // The staged arrays repeat themselves: tails hold copies of live entries.
+      // The fill repeats the staged arrays, so the tails hold copies of live entries.
       for (size_t i = 4096; i < buffers.bytes; ++i) bytes[i] = bytes[i % 4096];
     } else {
       std::memset(bytes, pattern == Poison::zeros ? 0x00 : 0xFF, buffers.bytes);
@@ -132,7 +133,7 @@ class PaddingReachesNothing : public ::testing::TestWithParam<std::tuple<Cudagra
       }
     }
   }
-  // Cache bytes of live blocks only.
+  // The cache bytes of live blocks only.
   static std::vector<std::byte> live_kv(TinyEngine& engine, int32_t num_live_blocks) {
     std::vector<std::byte> live;
     const kv_cache::KvCacheTensors& cache = engine.runner().kv_cache();

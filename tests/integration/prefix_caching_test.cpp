@@ -9,8 +9,8 @@
 #include "reprise/api/llm.h"
 #include "tests/support/source_dir.h"
 
-// What comes out of the bundled model with cached prefixes is what comes out without, to the last
-// bit of every log-probability, in each mode.
+// With cached prefixes the bundled model gives the same results as without, up to the last bit of
+// every log-probability, in each mode.
 namespace reprise {
 namespace {
 
@@ -124,7 +124,7 @@ TEST(PrefixCaching, prompts_whose_logprobs_are_wanted_are_computed) {
   EXPECT_EQ(run(cached, prompt, params).num_cached_tokens, 48);
 }
 
-/// Runs a request to its end; its last output.
+/// Runs a request to its end and returns its last output.
 engine::OutputDelta run(api::AsyncEngine& engine, const Tokens& prompt, const std::string& salt) {
   std::promise<engine::OutputDelta> last;
   (void)engine.submit(prompt,
@@ -163,7 +163,7 @@ TEST(PrefixCaching, is_not_reset_while_a_request_runs) {
                       if (num_outputs++ == 0) {
                         has_begun.set_value();
                         may_go_on.get_future()
-                            .wait();  // the request cannot finish before the reset was asked for
+                            .wait();  // the request must not finish before the reset is requested
                       }
                       if (output.finished) has_ended.set_value();
                     });

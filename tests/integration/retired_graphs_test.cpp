@@ -5,8 +5,8 @@
 #include "tests/integration/tiny_engine.h"
 #include "tests/support/fake_device/fake_device.h"
 
-// Invariant 7 inside a whole engine: a graph that cannot be captured, or not be replayed any more,
-// is retired with its reason and changes no token.
+// Invariant 7 inside a whole engine: a graph that cannot be captured, or can no longer be replayed,
+// is retired with a reason and changes no token.
 namespace reprise {
 namespace {
 
@@ -62,7 +62,7 @@ TEST_P(FailingCapture,
     expected = greedy_tokens(engine);
   }
   ASSERT_GT(num_keys, 3U);
-  // A prime step visits begin, launches, end and instantiate of keys of all sizes.
+  // A step of 13, a prime, reaches begin, launches, end and instantiate of keys of all sizes.
   for (uint64_t k = 1; k <= num_calls; k += 13) {
     const std::unique_ptr<device::FakeDevice> fake = device::create_fake_device();
     TinyEngine engine(small_engine(GetParam(), fake.get()));
@@ -92,7 +92,7 @@ TEST(FailingCapture, of_every_key_leaves_an_engine_that_runs_eagerly) {
   TinyEngine reference(small_engine(CudagraphMode::NONE, healthy.get()));
   const std::unique_ptr<device::FakeDevice> fake = device::create_fake_device();
   TinyEngine engine(small_engine(CudagraphMode::FULL, fake.get()));
-  // The first call of the next key is armed to fail as soon as one is done.
+  // After each key, the first call of the next key is set to fail.
   fake->fail_call(1);
   const cudagraph::CaptureReport report =
       engine.runner().capture([&](const auto&, size_t, size_t) { fake->fail_call(1); });
@@ -126,13 +126,13 @@ TEST_P(MovedInputs, retire_the_graph_and_the_step_still_computes_the_right_logit
   const std::vector<float> expected = engine.logits(replayed);
   ASSERT_TRUE(engine.runner().retired_graphs().empty());
 
-  // The persistent buffers move, which the runner itself never does: graphs now point at freed
+  // The test moves the persistent buffers, which the runner never does: graphs now point at freed
   // memory.
   engine::InputBatch& inputs = engine.runner().input_batch();
   const void* old_address = inputs.memory().data;
   const engine::BatchLimits limits = inputs.limits();
   engine::InputBatch moved(limits, engine.execution().device(), engine.execution().executor());
-  std::swap(inputs, moved);  // the old buffer lives on, so that a replay would read stale values
+  std::swap(inputs, moved);  // the old buffer stays alive, so that a replay would read old values
   ASSERT_NE(inputs.memory().data, old_address);
 
   engine.restore_kv(kv_before);
@@ -148,7 +148,7 @@ TEST_P(MovedInputs, retire_the_graph_and_the_step_still_computes_the_right_logit
   EXPECT_THAT(retired[0].reason, ::testing::HasSubstr("recorded at"));
   EXPECT_FALSE(engine.runner().dispatcher().is_captured(decision.mode, decision.descriptor));
 
-  // The neighbours are as stale: step by step they go too, and the logits stay right.
+  // The other graphs are also outdated: they are retired step by step, and the logits stay right.
   for (int step = 0; step < 10; ++step) {
     engine.restore_kv(kv_before);
     ASSERT_EQ(engine.logits(engine.runner().execute(batch.rows(), facts)), expected)

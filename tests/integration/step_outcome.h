@@ -6,7 +6,8 @@
 
 #include "tests/integration/tiny_engine.h"
 
-/// What one step of a TinyEngine left behind, to compare modes, levels, backends and devices by.
+/// The result of one step of a TinyEngine, for comparisons between modes, levels, backends and
+/// devices.
 namespace reprise::testing {
 
 inline constexpr std::array kModes = {cudagraph::CudagraphMode::NONE,
@@ -20,14 +21,14 @@ inline constexpr std::array kLevels = {config::CompilationMode::NONE,
                                        config::CompilationMode::VLLM_COMPILE};
 inline constexpr std::array kMixes = {Mix::prefill, Mix::uniform_decode, Mix::mixed, Mix::chunked};
 
-/// The logits that were asked for and every byte of the cache.
+/// The requested logits and every byte of the cache.
 struct Outcome {
   std::vector<float> logits;
   std::vector<std::byte> kv;
 };
 
-/// Runs the batch over a cache with these bytes. Afterwards the engine's logits are NaNs, so that
-/// whatever the next step does not write shows.
+/// Runs the batch over a cache with these bytes. Afterwards the engine's logits are set to NaN, so
+/// that a logit that the next step does not write becomes visible.
 inline Outcome run(TinyEngine& engine,
                    const TestBatch& batch,
                    const cudagraph::Decision& decision,
@@ -65,7 +66,7 @@ inline double relative_distance(std::span<const float> a, std::span<const float>
   return std::sqrt(square_error / square);
 }
 
-/// Names a cell: "mixed of 9 tokens as FULL [...]".
+/// Describes one case: "mixed of 9 tokens as FULL [...]".
 inline std::string describe(Mix mix, int32_t num_tokens, const cudagraph::Decision& decision) {
   return fmt::format("{} of {} tokens as {} [{}]",
                      to_string(mix),

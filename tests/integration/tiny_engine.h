@@ -22,7 +22,7 @@
 #include "reprise/weights/model_config.h"
 #include "reprise/weights/model_directory.h"
 
-/// A whole model runner over a random two-layer model: everything real but the weights.
+/// A whole model runner over a two-layer model; only the weights are random.
 namespace reprise::testing {
 
 inline constexpr const char* kTinyQwen3Config = R"({
@@ -44,21 +44,21 @@ struct TinyEngineOptions {
   int64_t num_blocks = 96;
   int num_threads = 2;
   DType dtype = DType::bf16;
-  const attention::BackendInfo* attention = nullptr;  // default: that of "auto"
-  /// Made so that contexts of the tests have parts.
+  const attention::BackendInfo* attention = nullptr;  // default: the backend that "auto" chooses
+  /// Chosen so that the contexts in the tests are split into parts.
   attention::SplitPlanOptions split_plan = {
       .wanted_items = 16, .least_positions = 32, .tokens_per_item = 8};
   bool copy_inputs = false;
   int num_warmups = 0;  // eager runs before each capture
   std::string config = kTinyQwen3Config;
-  /// A folder with config.json and weights, instead of `config` and random ones.
+  /// A folder with config.json and weights, used instead of `config` and random weights.
   std::filesystem::path model;
   std::optional<kernels::Isa> isa;                  // default: the best one
   device::Device* device = nullptr;                 // borrowed; default: a CPU device of its own
-  engine::Execution::MakeExecutor make_executor;    // default: of the CPU's kernels
-  std::optional<compile::CodeGenerator> generator;  // of a borrowed device; the CPU has its own
+  engine::Execution::MakeExecutor make_executor;    // default: an executor of the CPU's kernels
+  std::optional<compile::CodeGenerator> generator;  // for a borrowed device; the CPU has its own
   std::filesystem::path compile_cache;              // default: none
-  /// Takes the warnings of compiling, which are failures otherwise. Borrowed.
+  /// Receives the warnings of compiling; without it a warning is a failure. Borrowed.
   std::vector<std::string>* warnings = nullptr;
 };
 
@@ -141,7 +141,7 @@ class TinyEngine {
     execution_.stream().copy_from_host(
         runner_->kv_cache().memory().data, saved.data(), saved.size());
   }
-  /// Plausible small bf16/f32 values everywhere: earlier requests' contexts.
+  /// Fills the cache with plausible small bf16/f32 values, like contexts of earlier requests.
   void randomize_kv(uint32_t seed) {
     std::mt19937 random(seed);
     std::uniform_real_distribution<float> value(-1.0F, 1.0F);
@@ -161,7 +161,7 @@ class TinyEngine {
     restore_kv(bytes);
   }
 
-  /// The rows of logits that were asked for, copied.
+  /// A copy of the requested rows of logits.
   [[nodiscard]] std::vector<float> logits(const engine::StepResult& result) {
     std::vector<float> all;
     for (int32_t row = 0; row < result.num_logits; ++row) {
@@ -172,7 +172,7 @@ class TinyEngine {
   }
 
  private:
-  // As the api does it.
+  // The same steps as in the api layer.
   void compile(const TinyEngineOptions& options, const config::CompilationConfig& wish) {
     compile::ModelCompiler compiler(
         {.asked = wish,
@@ -226,7 +226,7 @@ class TinyEngine {
   compile::CompilationReport compilation_;
 };
 
-/// How the requests of a batch are made up.
+/// The kinds of requests in a batch.
 enum class Mix { prefill, uniform_decode, mixed, chunked };
 
 inline const char* to_string(Mix mix) {
@@ -243,8 +243,8 @@ inline const char* to_string(Mix mix) {
   return "?";
 }
 
-/// A batch of `num_tokens` tokens: different tokens in every row, contexts of different lengths,
-/// blocks of its own for every request.
+/// A batch of `num_tokens` tokens with different tokens in every row, contexts of different
+/// lengths, and separate blocks for every request.
 class TestBatch {
  public:
   /// \pre num_tokens >= 1; a mixed batch needs room for at most `max_num_reqs` requests

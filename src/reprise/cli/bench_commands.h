@@ -5,7 +5,8 @@
 
 #include "reprise/base/json.h"
 
-/// The benchmarks behind `reprise bench`. Arguments come without "bench NAME"; as in commands.h.
+/// The benchmarks behind `reprise bench`. Each takes its arguments without "bench NAME"; the rest
+/// of the contract is in commands.h.
 namespace reprise::cli {
 
 int run_bench_modes(std::span<const std::string> arguments);
@@ -15,7 +16,8 @@ int run_bench_latency(std::span<const std::string> arguments);
 int run_bench_throughput(std::span<const std::string> arguments);
 int run_bench_startup(std::span<const std::string> arguments);
 
-/// For --output-json; an empty path writes nothing. \throws Error when it cannot be written
+/// Writes the file of --output-json; an empty path writes nothing. \throws Error when the file
+/// cannot be written
 void write_result(const std::string& path, const Json& json);
 
 }  // namespace reprise::cli

@@ -28,7 +28,7 @@ constexpr std::array kAllModes = {CudagraphMode::NONE,
                                   CudagraphMode::FULL_AND_PIECEWISE};
 
 struct BenchArguments {
-  // Every round runs the same prompts; found in the cache, they would measure nothing.
+  // Every round runs the same prompts, so prefix caching would skip the work that is measured.
   api::EngineArgs engine{.enable_prefix_caching = false};
   int32_t batch_size = 1;
   int32_t input_len = 32;
@@ -72,7 +72,7 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-// One engine per mode, all alive at once so that rounds can alternate.
+// One engine per mode. All engines exist at once so that rounds can alternate.
 struct Contender {
   CudagraphMode mode;
   std::unique_ptr<api::LLM> llm;
@@ -93,7 +93,7 @@ std::vector<Contender> load_contenders(const BenchArguments& arguments) {
 
 std::vector<std::vector<int32_t>> make_prompts(const BenchArguments& arguments,
                                                int32_t vocab_size) {
-  // A fixed walk over the vocabulary: the same prompts for every mode and on every machine.
+  // A fixed pseudo-random sequence gives the same prompts for every mode and on every machine.
   uint64_t state = 0x9e3779b97f4a7c15ULL;
   std::vector<std::vector<int32_t>> prompts(static_cast<size_t>(arguments.batch_size));
   for (auto& prompt : prompts) {
@@ -240,7 +240,7 @@ int run_bench_modes(std::span<const std::string> raw_arguments) {
   params.max_tokens = arguments.output_len;
   for (int32_t round = -arguments.num_warmups; round < arguments.num_iters; ++round) {
     for (size_t i = 0; i < contenders.size(); ++i) {
-      // Who goes first rotates, so that no mode always inherits the same neighbour's caches.
+      // The first mode of a round rotates, so that no mode always runs after the same other mode.
       const size_t turn =
           (i + static_cast<size_t>(round + arguments.num_warmups)) % contenders.size();
       run_round(contenders[turn], prompts, params, round >= 0);

@@ -53,7 +53,8 @@ void write_result(const std::string& path, const Json& json) {
 }
 
 int run_bench_latency(std::span<const std::string> raw_arguments) {
-  // Every batch is the same; found in the cache, its prompts would cost nothing. As in vLLM.
+  // Every batch has the same prompts, so prefix caching would skip their work. vLLM disables it
+  // too.
   api::EngineArgs engine{.enable_prefix_caching = false};
   int32_t input_len = 32;
   int32_t output_len = 128;
@@ -111,7 +112,8 @@ int run_bench_latency(std::span<const std::string> raw_arguments) {
 
 namespace {
 
-/// What the callbacks of one run share; they may outlive a caller that an exception took away.
+/// State that the callbacks of one run share; callbacks may outlive a caller that left by an
+/// exception.
 struct Countdown {
   std::mutex mutex;
   std::condition_variable is_done;
@@ -127,8 +129,8 @@ struct Throughput {
   int64_t output_tokens = 0;
 };
 
-/// Gives all requests to an engine at once and waits.
-/// \throws Error with the reason of the first request that failed
+/// Submits all requests to the engine at once and waits for them. \throws Error with the reason of
+/// the first request that failed
 Throughput run_all(api::AsyncEngine& engine, const std::vector<bench::SampleRequest>& requests) {
   std::vector<std::vector<int32_t>> prompts;
   for (const bench::SampleRequest& request : requests) {
@@ -200,7 +202,7 @@ int run_bench_throughput(std::span<const std::string> raw_arguments) {
                 {"total_num_tokens", prompt_tokens + output_tokens},
                 {"requests_per_second", count / seconds},
                 {"tokens_per_second", total / seconds},
-                // Beyond vLLM's keys.
+                // These keys are additions to vLLM's.
                 {"num_steps", stats.num_steps},
                 {"step_seconds", step_seconds}});
   return 0;

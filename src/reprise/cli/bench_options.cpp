@@ -122,7 +122,7 @@ void add_dataset_options(OptionTable& table, bench::DatasetOptions& options) {
 std::vector<std::string> expand_lists(std::span<const std::string> arguments,
                                       std::span<const std::string_view> names) {
   std::vector<std::string> expanded;
-  std::string open;  // the list that values belong to
+  std::string open;  // the list option that the following values belong to
   size_t num_values = 0;
   for (const std::string& argument : arguments) {
     if (argument.starts_with('-') || open.empty()) {
@@ -225,7 +225,7 @@ void raise_open_file_limit() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);  // where that is refused, the old limit is still good
+  setrlimit(RLIMIT_NOFILE, &limit);  // if the system refuses, the old limit stays
 }
 
 }  // namespace reprise::cli

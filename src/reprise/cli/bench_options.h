@@ -16,11 +16,11 @@
 
 namespace reprise::cli {
 
-/// --dataset-name and what belongs to each dataset. The targets must outlive the parse.
+/// Adds --dataset-name and the options of each dataset. The targets must outlive the parse.
 void add_dataset_options(OptionTable& table, bench::DatasetOptions& options);
 
-/// "--goodput a b" becomes "--goodput a --goodput b" for the options `names`, which take several
-/// values in a row, as argparse lets them.
+/// "--goodput a b" becomes "--goodput a --goodput b" for the options in `names`, which take several
+/// values in a row, the same as in argparse.
 [[nodiscard]] std::vector<std::string> expand_lists(std::span<const std::string> arguments,
                                                     std::span<const std::string_view> names);
 
@@ -39,17 +39,17 @@ void add_number(
 /// "key=value". \throws InvalidArgument naming `option`
 [[nodiscard]] std::pair<std::string, std::string> split_pair(std::string_view option,
                                                              std::string_view text);
-/// As parse_number, and "inf". \throws InvalidArgument naming `option`
+/// The same as parse_number, and accepts "inf". \throws InvalidArgument naming `option`
 [[nodiscard]] double parse_rate(std::string_view option, std::string_view text);
 
-/// What making prompts needs of a model folder.
+/// The parts of a model folder that are needed to make prompts.
 class PromptMaker {
  public:
   /// \throws FileError
   explicit PromptMaker(const std::filesystem::path& folder);
 
   [[nodiscard]] const tokenizer::Tokenizer& tokenizer() const noexcept { return tokenizer_; }
-  /// Borrows this.
+  /// The result borrows this object.
   [[nodiscard]] bench::DatasetTools tools(bool sends_messages) const;
 
  private:
@@ -60,7 +60,7 @@ class PromptMaker {
   std::optional<chat_template::ChatTemplate> chat_template_;
 };
 
-/// Lets the process have as many connections as the system allows it.
+/// Raises the limit on open files of this process as far as the system allows.
 void raise_open_file_limit();
 
 }  // namespace reprise::cli

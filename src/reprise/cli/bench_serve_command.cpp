@@ -55,7 +55,7 @@ std::filesystem::path find_tokenizer(const ServeArguments& arguments, const std:
                                    : root));
 }
 
-// One request after the other until one is answered.
+// Sends one request after the other until the server answers one.
 void wait_until_ready(HttpClient& client,
                       const bench::RequestOptions& options,
                       const bench::SampleRequest& request,
@@ -237,7 +237,8 @@ int run_bench_serve(std::span<const std::string> raw_arguments) {
   const std::filesystem::path tokenizer_folder = find_tokenizer(arguments, root);
   const PromptMaker prompts(tokenizer_folder);
   const bool is_chat = arguments.backend == "openai-chat";
-  // Two streams of numbers: as many draws as the prompts take, the arrivals stay the same.
+  // Prompts and arrivals draw from separate random streams, so that a change of the prompts does
+  // not change the arrivals.
   bench::RandomSource prompt_numbers(static_cast<uint64_t>(arguments.seed));
   bench::RandomSource arrival_numbers(static_cast<uint64_t>(arguments.seed) ^ 0x9e3779b97f4a7c15U);
   const std::vector<bench::SampleRequest> requests =

@@ -14,13 +14,13 @@
 
 namespace reprise::cli {
 
-/// What `reprise bench serve` is told.
+/// The arguments of `reprise bench serve`.
 struct ServeArguments {
   std::string backend = "openai";
   std::string base_url;
   std::string host = "127.0.0.1";
   int32_t port = 8000;
-  std::string endpoint;  // empty: by the backend
+  std::string endpoint;  // empty: the backend's default
   std::string model;
   std::string served_model_name;
   std::string tokenizer;
@@ -55,10 +55,10 @@ struct ServeArguments {
   std::vector<std::pair<std::string, std::string>> metadata;
 };
 
-/// Their options; `arguments` must outlive the table.
+/// The options that set `arguments`, which must outlive the table.
 [[nodiscard]] OptionTable bench_serve_table(ServeArguments& arguments);
 
-/// Checks what options cannot check one by one, and fills in what depends on others and on the
+/// Checks conditions between options and fills in values that depend on other options or on the
 /// environment. \throws InvalidArgument
 void settle(ServeArguments& arguments);
 

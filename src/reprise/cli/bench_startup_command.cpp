@@ -17,9 +17,9 @@ constexpr const char* kResults = "Results";
 constexpr std::array kPercents = {10, 25, 50, 75, 90, 99};
 
 struct Part {
-  const char* key;    // of a child's report
-  const char* name;   // of the result's members
-  const char* title;  // as vLLM shows it
+  const char* key;    // in a child's report
+  const char* name;   // in the result's members
+  const char* title;  // the text that vLLM prints
 };
 constexpr std::array kParts = {Part{"total", "startup", "Startup time"},
                                Part{"compilation", "compilation", "Compilation time"},
@@ -27,7 +27,7 @@ constexpr std::array kParts = {Part{"total", "startup", "Startup time"},
                                Part{"tokenizer", "tokenizer", "Tokenizer loading time"},
                                Part{"capture", "capture", "Graph capture time"}};
 
-/// What a child prints: one start, in seconds.
+/// Prints the times of one start, in seconds; runs in a child process.
 int report_one_start(const api::EngineArgs& args) {
   const api::LLM llm(args);
   const api::StartupReport& report = llm.startup_report();

@@ -107,7 +107,7 @@ void apply_preset(SweepArguments& arguments) {
   }
 }
 
-/// The words after "reprise serve" or "vllm serve", whichever program was written.
+/// The words after "reprise serve" or "vllm serve"; both program names are accepted.
 std::vector<std::string> command_words(const char* option,
                                        const std::string& text,
                                        const std::vector<std::string>& command) {
@@ -142,7 +142,7 @@ class Server {
   Server(const Server&) = delete;
   Server& operator=(const Server&) = delete;
 
-  /// \throws Error with the end of its log
+  /// \throws Error with the end of the server's log
   void wait_until_ready(int timeout_seconds) {
     const auto deadline = Clock::now() + std::chrono::seconds(timeout_seconds);
     for (;;) {
@@ -206,7 +206,8 @@ class Sweep {
       for (size_t i = 0; i < servers_.size(); ++i) start(alive, i);
       for (int32_t run = 0; run < arguments_->num_runs; ++run) {
         for (size_t load = 0; load < loads_.size(); ++load) {
-          // Who goes first rotates, so that none always follows the same neighbour.
+          // The first server of a round rotates, so that no server always runs after the same other
+          // server.
           for (size_t i = 0; i < servers_.size(); ++i) {
             const size_t turn = (i + static_cast<size_t>(run)) % servers_.size();
             measure(alive[turn], turn, load, run);
@@ -284,7 +285,7 @@ class Sweep {
 };
 
 struct Row {
-  const char* title;  // as in the block
+  const char* title;  // the name in the block of results
   const char* key;
 };
 constexpr std::array kRows = {Row{"Successful requests", "completed"},
@@ -304,7 +305,7 @@ constexpr std::array kRows = {Row{"Successful requests", "completed"},
                               Row{"Mean ITL (ms)", "mean_itl_ms"},
                               Row{"Median ITL (ms)", "median_itl_ms"},
                               Row{"P99 ITL (ms)", "p99_itl_ms"}};
-// What is compared with the first server, run by run.
+// These values are compared with the first server's, run by run.
 constexpr std::array kRatios = {Row{"Output token throughput", "output_throughput"},
                                 Row{"Mean TPOT", "mean_tpot_ms"},
                                 Row{"Mean ITL", "mean_itl_ms"}};
@@ -391,7 +392,7 @@ std::vector<bench::Chart> Sweep::charts() const {
 }  // namespace
 
 int run_bench_sweep(std::span<const std::string> raw_arguments) {
-  // "vllm bench sweep serve" is the same.
+  // "vllm bench sweep serve" means the same command.
   if (!raw_arguments.empty() && raw_arguments[0] == "serve") {
     raw_arguments = raw_arguments.subspan(1);
   }

@@ -76,7 +76,7 @@ OptionTable make_table(ClientArguments& arguments, bool is_chat) {
   return table;
 }
 
-/// A server, and how its answers come to the terminal.
+/// The client of one server, which prints its answers to the terminal.
 class TerminalClient {
  public:
   TerminalClient(const ClientArguments& arguments, bool is_chat)
@@ -94,8 +94,8 @@ class TerminalClient {
     fmt::print(stderr, "Using model: {}\n", model_);
   }
 
-  /// Streams the answer to stdout and returns it, as far as it came.
-  /// \throws Error when the server refuses or breaks off
+  /// Streams the answer to stdout and returns the text that arrived. \throws Error when the server
+  /// refuses the request or breaks off the answer
   std::string answer(Json body) {
     body["model"] = model_;
     body["stream"] = true;
@@ -193,7 +193,7 @@ Json message(const char* role, const std::string& content) {
   return {{"role", role}, {"content", content}};
 }
 
-/// The next line of standard input, asked for where somebody types it.
+/// Reads the next line of standard input; prints a prompt first when standard input is a terminal.
 bool read_line(std::string& line) {
   if (isatty(0) != 0) {
     fmt::print("> ");
@@ -228,7 +228,7 @@ int run_client(std::span<const std::string> raw_arguments, bool is_chat) {
       const std::string answer = client.answer({{"messages", conversation}});
       conversation.push_back(message("assistant", answer));
     } catch (const Error&) {
-      conversation.erase(conversation.size() - 1);  // it was not answered
+      conversation.erase(conversation.size() - 1);  // removes the question that got no answer
       throw;
     }
   };

@@ -8,10 +8,11 @@
 
 namespace reprise::cli {
 
-/// This program once more, with other arguments, its output in files. Killed when this goes.
+/// A child process that runs this program with other arguments and writes its output to files. The
+/// destructor kills the child.
 class ChildProcess {
  public:
-  /// \throws Error when it cannot be started
+  /// \throws Error when the child cannot be started
   ChildProcess(const std::vector<std::string>& arguments,
                const std::filesystem::path& out,
                const std::filesystem::path& err);
@@ -20,9 +21,9 @@ class ChildProcess {
   ~ChildProcess();
 
   [[nodiscard]] bool is_running();
-  /// Exit code, once it has ended; 128 + signal when one killed it.
+  /// Waits for the end of the child. Returns its exit code, or 128 + the signal that killed it.
   int wait();
-  /// SIGTERM, and SIGKILL when that took longer than `grace_seconds`.
+  /// Sends SIGTERM, and SIGKILL when the child is still running after `grace_seconds`.
   void stop(int grace_seconds);
 
  private:
@@ -30,7 +31,7 @@ class ChildProcess {
   int status_ = 0;
 };
 
-/// A folder of its own under the system's temporary one, removed with all in it.
+/// A new folder under the system's temporary folder; removed with its content at the end.
 class TemporaryFolder {
  public:
   TemporaryFolder();

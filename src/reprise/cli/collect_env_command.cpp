@@ -24,7 +24,8 @@
 namespace reprise::cli {
 namespace {
 
-// The text behind the first line that begins with `key`, as in "model name : AMD EPYC".
+// The text after `separator` in the first line that begins with `key`, as in "model name : AMD
+// EPYC".
 std::string find_line(const char* path, std::string_view key, char separator) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -104,7 +105,7 @@ std::string open_files() {
   return fmt::format("{} (hard {})", limit.rlim_cur, limit.rlim_max);
 }
 
-// Reports are pasted into public places: no keys, no one's folders.
+// Users paste reports into public places, so keys and home folders are hidden.
 std::string shown_value(std::string_view name, std::string_view value) {
   constexpr std::array kSecretWords = {"KEY", "TOKEN", "SECRET", "PASSWORD"};
   for (std::string_view word : kSecretWords) {

@@ -24,8 +24,8 @@ int run_collect_env(std::span<const std::string> arguments);
 int run_completion(std::span<const std::string> arguments);
 int run_reference(std::span<const std::string> arguments);
 
-/// The options of serve, for pages about them: what they set is gone when this returns, so they
-/// must not be applied.
+/// The options of serve, for pages that describe them. Their targets no longer exist when this
+/// returns, so the options must not be applied.
 [[nodiscard]] OptionTable serve_options();
 
 }  // namespace reprise::cli

@@ -16,7 +16,7 @@ namespace {
 
 using config::CompilationMode;
 
-// "name value" lines as an object of numbers.
+// Converts "name value" lines to an object of numbers.
 template <typename Number>
 Json to_json(std::string_view lines) {
   Json object = Json::object();
@@ -30,7 +30,7 @@ Json to_json(std::string_view lines) {
   return object;
 }
 
-// With what goes before it; empty if there was nothing to do with a cache.
+// The state of the compile cache with a leading separator; empty when no cache was used.
 std::string cache_text(const api::StartupReport& report) {
   const compile::CompilationReport& compilation = report.compilation;
   if (compilation.cache_outcome.empty()) return {};
@@ -115,7 +115,7 @@ Json compilation_to_json(const api::StartupReport& report, size_t traced_launche
   const compile::CompilationReport& compilation = report.compilation;
   const bool runs = compilation.compiled_launches > 0;
   const CompilationMode asked = report.resolved.compilation_mode;
-  // An artifact has the plan, but not what it was made from.
+  // An artifact contains the memory plan, but not the inputs of the plan.
   const bool is_planned_now = compilation.counter.num_graphs_seen > 0;
   const auto if_planned = [&](int64_t bytes) { return is_planned_now ? Json(bytes) : Json(); };
   return {{"level", static_cast<int>(runs ? asked : CompilationMode::NONE)},

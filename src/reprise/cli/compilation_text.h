@@ -10,8 +10,8 @@ namespace reprise::api {
 class LLM;
 }
 
-/// The compilation of an engine in words. `traced_launches`: those of the traced program, or 0 when
-/// they are not known, as after a cache hit.
+/// Describes the compilation of an engine. `traced_launches`: launches of the traced program; 0
+/// when unknown, for example after a cache hit.
 namespace reprise::cli {
 
 /// "3 VLLM_COMPILE"
@@ -20,7 +20,8 @@ namespace reprise::cli {
 /// "44 launches per decode step instead of 76 (-42 %)"
 [[nodiscard]] std::string launches_text(size_t compiled_launches, size_t traced_launches);
 
-/// One line: level, backend, cache, launches; or why the model runs its own code, as at level 0.
+/// One line: level, backend, cache, launches; or the reason why the model runs its own code, as it
+/// does at level 0.
 [[nodiscard]] std::string compilation_line(const api::StartupReport& report,
                                            size_t traced_launches);
 
@@ -31,7 +32,7 @@ namespace reprise::cli {
 /// out.
 [[nodiscard]] Json compilation_to_json(const api::StartupReport& report, size_t traced_launches);
 
-/// Launches of the model as traced: from the report, or by tracing it once more after a cache hit.
+/// Launches of the traced model: from the report, or by tracing the model again after a cache hit.
 [[nodiscard]] size_t find_traced_launches(api::LLM& llm);
 
 }  // namespace reprise::cli

@@ -15,8 +15,8 @@ struct Shell {
   std::string_view script;
 };
 
-// Each script asks the program itself which words fit (--help=format:completion: word, value, help,
-// separated by tabs), so none of them knows an option.
+// Each script asks the program for the words that fit (--help=format:completion: word, value, help,
+// separated by tabs), so the scripts contain no options.
 constexpr std::array kShells = {
     Shell{"bash", R"sh(# eval "$(reprise completion bash)"
 _reprise() {

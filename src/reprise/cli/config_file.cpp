@@ -16,7 +16,7 @@
 namespace reprise::cli {
 namespace {
 
-// A configuration is written by hand; more is a wrong file.
+// Configurations are written by hand; a larger file is a mistake.
 constexpr size_t kMaxBytes = size_t{1} << 20;
 // Aliases can make a short file describe a huge value.
 constexpr int kMaxNodes = 10'000;

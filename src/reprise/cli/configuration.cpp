@@ -35,7 +35,7 @@ void add_configuration_options(OptionTable& table, Request& request) {
                    request.dumps);
 }
 
-// The options of the request itself are applied at once and taken out.
+// Options about the configuration itself (--config, --dump-config) are applied here and removed.
 void take_request(std::vector<Assignment>& assignments) {
   std::erase_if(assignments, [](const Assignment& assignment) {
     const std::string& name = assignment.option->name;
@@ -45,7 +45,7 @@ void take_request(std::vector<Assignment>& assignments) {
   });
 }
 
-// Sources in order of application: the strongest last.
+// Merges the sources in the order of application: the strongest source is applied last.
 std::vector<Assignment> merge(std::array<std::vector<Assignment>, 3> sources) {
   std::vector<Assignment> merged;
   for (size_t source = 0; source < sources.size(); ++source) {

@@ -11,9 +11,9 @@
 
 namespace reprise::cli {
 
-/// What was asked of a command, merged: the command line before the environment before --config.
-/// Of each option the values of the first source that names it count, and for options that take
-/// JSON the fields of all, those of the first source last.
+/// The merged configuration of a command. Sources in order of priority: command line, environment,
+/// --config file. The first source that names an option gives its values. For an option that takes
+/// JSON the fields of all sources are merged, and the first source wins for each field.
 class Configuration {
  public:
   [[nodiscard]] std::span<const std::string> positional() const noexcept { return positional_; }
@@ -21,10 +21,10 @@ class Configuration {
   [[nodiscard]] std::span<const Assignment> assignments() const noexcept { return assignments_; }
   [[nodiscard]] const OptionTable& table() const noexcept { return table_; }
 
-  /// YAML that --config reads back: every option, its value and where that came from; defaults and
-  /// secrets as comments.
+  /// YAML that --config accepts: every option, its value and the value's source; defaults and
+  /// secrets are comments.
   [[nodiscard]] std::string to_yaml() const;
-  /// One line of JSON with what was given, without secrets.
+  /// One line of JSON with the options that were given, without secrets.
   [[nodiscard]] std::string to_line() const;
 
  private:
@@ -38,10 +38,10 @@ class Configuration {
   std::vector<Assignment> assignments_;
 };
 
-/// Parses the arguments of a command with all that stands behind them, and applies the result.
-/// Adds --config and --dump-config to the table. A first positional argument also counts as --model
-/// where the table has that. Nothing when help or the configuration was asked for, and printed.
-/// \throws InvalidArgument
+/// Parses the arguments of a command, the environment and the --config file, and applies the
+/// result. Adds --config and --dump-config to the table. A first positional argument also sets
+/// --model when the table has that option. Returns nullopt after printing help or the
+/// configuration. \throws InvalidArgument
 [[nodiscard]] std::optional<Configuration> configure(
     const OptionTable& table,
     std::span<const std::string> arguments,

@@ -20,7 +20,7 @@ class ConfigurationTest : public testing::Test {
  protected:
   ~ConfigurationTest() override { std::filesystem::remove(path_); }
 
-  // What these sources come to, in `engine` and `keys`.
+  // Applies these sources to `engine` and `keys`.
   std::optional<Configuration> load(std::vector<std::string> arguments,
                                     std::string_view yaml = "",
                                     const Variables& variables = {}) {
@@ -171,7 +171,7 @@ TEST_F(ConfigurationTest, mistakes_in_a_file_are_located) {
 TEST_F(ConfigurationTest, mistakes_in_the_environment_name_the_variable) {
   EXPECT_TRUE(refusal("", {}, {{"REPRISE_ARG_MAX_NUM_SEQS", "x"}})
                   .starts_with("REPRISE_ARG_MAX_NUM_SEQS: "));
-  // What is overridden is not looked at.
+  // A value that another source overrides is not parsed.
   EXPECT_EQ(refusal("", {"--max-num-seqs", "1"}, {{"REPRISE_ARG_MAX_NUM_SEQS", "x"}}), "accepted");
 }
 

@@ -65,7 +65,7 @@ void write_file(const std::filesystem::path& path, const std::string& content) {
   }
 }
 
-// Before anything is loaded.
+// Runs before the model is loaded, so that a bad path fails early.
 void create_folder(const std::filesystem::path& folder) {
   std::error_code failed;
   std::filesystem::create_directories(folder, failed);

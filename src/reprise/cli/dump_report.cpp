@@ -21,14 +21,14 @@ using program::Piece;
 using program::Program;
 using program::SplitProgram;
 
-// What one program of the split is, before and after.
+// One program of the split, before and after the passes.
 struct ProgramFacts {
   size_t index = 0;
   bool is_splitting = false;
-  std::vector<size_t> pieces;  // that run it
+  std::vector<size_t> pieces;  // the pieces that run this program
   const Program* before = nullptr;
   const Program* after = nullptr;
-  const compile::PipelineReport* report = nullptr;  // null: passes saw the whole, not this program
+  const compile::PipelineReport* report = nullptr;  // null: the passes ran on the whole program
   size_t launches_after = 0;
 };
 
@@ -74,7 +74,7 @@ std::vector<ProgramFacts> facts_of(const compile::CompilationStages& stages) {
   return facts;
 }
 
-// Name and value, in order: the head of both renderings.
+// Pairs of name and value, in order, for the head of both the text and the page.
 std::vector<std::pair<std::string, std::string>> head_lines(const api::CompiledModel& model) {
   const compile::CompilationReport& compilation = model.report.compilation;
   const compile::CompilationStages& stages = model.stages;
@@ -93,7 +93,7 @@ std::vector<std::pair<std::string, std::string>> head_lines(const api::CompiledM
                                  compilation.traced_launches,
                                  stages.traced.parameters.size(),
                                  stages.traced.states.size()));
-  // Without a report per program the passes saw the whole, before it was cut.
+  // When there is no report per program, the passes ran on the whole program before the split.
   const bool is_cut_afterwards = stages.reports.size() != stages.after.programs.size();
   lines.emplace_back(
       "pieces",
@@ -187,7 +187,7 @@ void append_program(std::string& text, const ProgramFacts& facts) {
   append_ops(text, "as compiled", *facts.after);
 }
 
-// The match table of all programs side by side: passes down, programs across.
+// The table of matches: one row per pass, one column per program.
 std::string match_table(const std::vector<compile::PipelineReport>& reports) {
   if (reports.empty() || reports.front().passes.empty()) return {};
   const bool is_whole = reports.size() == 1;

@@ -17,33 +17,33 @@ struct RequestOutput;
 
 namespace reprise::cli {
 
-/// The options of EngineArgs, the same for every command that loads a model.
+/// Adds the options of EngineArgs, which are the same for every command that loads a model.
 void add_engine_options(OptionTable& table, api::EngineArgs& args);
 
-/// -cc / --compilation-config and -O: also for commands that load nothing.
+/// Adds -cc / --compilation-config and -O; commands that load no model use these too.
 void add_compilation_options(OptionTable& table,
                              Json& compilation_config,
                              config::OptimizationLevel& level);
 
-/// --attention-backend and --flash-attn-version: also for commands that load nothing.
+/// Adds --attention-backend and --flash-attn-version; commands that load no model use these too.
 void add_attention_options(OptionTable& table, std::string& backend, int32_t& flash_attn_version);
 
-/// The options of SamplingParams.
+/// Adds the options of SamplingParams.
 void add_sampling_options(OptionTable& table, sampling::SamplingParams& params);
 
-/// For commands whose figures mean nothing if an answer was cut short by a failing device.
-/// \throws Error with the first failed answer's reason
+/// Checks that no answer was cut short by a failing device; benchmarks call it before they report.
+/// \throws Error with the reason of the first failed answer
 void require_complete(std::span<const api::RequestOutput> answers);
 
 /// Parses the arguments of a command that takes one MODEL, as a positional argument or as --model,
-/// with its --config and the environment. Nothing when help or the configuration was asked for, and
-/// printed. \throws InvalidArgument
+/// with its --config and the environment. Returns nullopt after printing help or the configuration.
+/// \throws InvalidArgument
 [[nodiscard]] std::optional<Configuration> configure_model_command(
     const OptionTable& table,
     std::span<const std::string> arguments,
     std::string_view command,
     std::filesystem::path& model);
-/// The same for commands that need no more than a yes.
+/// The same for commands that only need to know whether to continue.
 [[nodiscard]] bool parse_model_command(const OptionTable& table,
                                        std::span<const std::string> arguments,
                                        std::string_view command,

@@ -16,20 +16,20 @@ namespace {
 
 using Converted = std::optional<std::string>;
 
-// vLLM counts GiB, and 0 leaves the choice to it.
+// vLLM's variable counts GiB; 0 means that the program chooses.
 Converted gib_to_bytes(std::string_view value, const LookUpVariable&) {
   if (value == "0") return std::nullopt;
   (void)parse_human_integer("VLLM_CPU_KVCACHE_SPACE", value);
   return std::string(value) + "G";
 }
 
-// REPRISE_CACHE_ROOT is ours and comes first.
+// REPRISE_CACHE_ROOT is this program's own variable and has priority.
 Converted cache_below_root(std::string_view value, const LookUpVariable& look_up) {
   if (value.empty() || look_up("REPRISE_CACHE_ROOT")) return std::nullopt;
   return std::string(value) + "/reprise_compile_cache";
 }
 
-// vLLM's switches are numbers.
+// vLLM's variables for switches hold numbers.
 Converted number_to_switch(std::string_view value, const LookUpVariable&) {
   if (value == "1") return "true";
   if (value == "0" || value.empty()) return "false";
@@ -94,7 +94,7 @@ constexpr std::array kVariables = {
 
 constexpr std::string_view kPrefix = "REPRISE_ARG_";
 
-// These say where the others come from.
+// These options name the source of other options.
 bool is_about_configuration(std::string_view option) {
   return option == "config" || option == "dump-config";
 }
@@ -137,7 +137,7 @@ std::vector<Assignment> read_environment(const OptionTable& table, const LookUpV
     const std::string variable = variable_of(option.name);
     std::optional<std::string> value = look_up(variable);
     if (!value) continue;
-    // 1 and 0 are how people write switches in an environment.
+    // For a switch, the environment may hold 1 or 0.
     if (option.value_name.empty() && (*value == "1" || *value == "0"))
       value = *value == "1" ? "true" : "false";
     add(&option, variable, *value);

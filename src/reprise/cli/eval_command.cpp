@@ -42,7 +42,7 @@ OptionTable make_table(EvalArguments& arguments) {
   return table;
 }
 
-// What follows the last "####", without separators of thousands; empty when there is none.
+// The number after the last "####", without thousands separators; empty when there is none.
 std::string final_number(std::string_view text) {
   const size_t mark = text.rfind("####");
   if (mark == std::string_view::npos) return {};
@@ -84,7 +84,7 @@ struct Score {
   CudagraphMode resolved;
   size_t num_correct = 0;
   size_t num_problems = 0;
-  bool same_tokens = true;  // as the first mode, token for token
+  bool same_tokens = true;  // whether all tokens equal the first mode's
 
   [[nodiscard]] double exact_match() const {
     return static_cast<double>(num_correct) / static_cast<double>(num_problems);

@@ -5,7 +5,7 @@
 
 namespace reprise::cli {
 
-/// What the program's exit code means.
+/// The meanings of the program's exit codes.
 struct ExitCode {
   int value;
   std::string_view help;

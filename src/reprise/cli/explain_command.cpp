@@ -123,7 +123,7 @@ config::Explanation explain(ExplainArguments& arguments) {
   }
 }
 
-// What becomes of a model at this level: needs its config.json and memory for its weights.
+// Compiles a model at this level. Needs the model's config.json and memory for its weights.
 api::StartupReport compile(const ExplainArguments& arguments) {
   if (arguments.model.empty()) throw InvalidArgument("--compile: needs a MODEL");
   return api::EngineLoader::compile_only(
@@ -147,7 +147,7 @@ int run_explain(std::span<const std::string> arguments) {
   const OptionTable table = make_table(parsed);
   const std::optional<Configuration> configuration = configure(table, arguments);
   if (!configuration) return 0;
-  // A model may be named so that a serve command line can be pasted.
+  // A MODEL is accepted so that the arguments of a serve command can be pasted.
   const std::span<const std::string> positional = configuration->positional();
   if (positional.size() > 1) throw InvalidArgument("explain takes at most one MODEL");
   if (!positional.empty()) parsed.model = positional[0];

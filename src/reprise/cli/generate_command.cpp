@@ -25,7 +25,7 @@ struct GenerateArguments {
   bool json = false;
   bool stream = true;
   bool verbose = false;
-  // Sampling options are kept as given: defaults are the model's own, known only once it is loaded.
+  // Sampling options are kept as text: the defaults come from the model, which is not loaded yet.
   std::vector<std::string> sampling;
 };
 
@@ -60,8 +60,8 @@ OptionTable make_table(GenerateArguments& arguments) {
   return table;
 }
 
-// The sampling options are parsed twice: now, so that mistakes show before anything is loaded, and
-// once more on top of the model's recommendations.
+// Sampling options are parsed twice: now, so that errors show before the model is loaded, and again
+// on top of the model's recommended values.
 void add_recorded_sampling(OptionTable& table,
                            std::vector<std::string>& recorded,
                            sampling::SamplingParams& scratch) {
@@ -157,9 +157,9 @@ int run_generate(std::span<const std::string> raw_arguments) {
       prompt = llm.apply_chat_template(Json::array({{{"role", "user"}, {"content", prompt}}}));
     }
   }
-  // One prompt streams; the answers of several would be interleaved.
+  // Only a single prompt streams, because the answers of several prompts would be interleaved.
   const bool streams = arguments.stream && !arguments.json && prompts.size() == 1;
-  // The text of a completion begins with its prompt; printed only once the prompt was accepted.
+  // A completion prints its prompt first, but only after the engine accepted the prompt.
   bool prompt_shown = arguments.chat;
   const std::vector<api::RequestOutput> results =
       llm.generate(prompts, params, [&](const api::StreamDelta& delta) {

@@ -24,7 +24,7 @@ uint16_t parse_port(std::string_view text) {
   return static_cast<uint16_t>(port);
 }
 
-/// A JSON list of texts, as vLLM takes it, or one text.
+/// Parses a JSON list of texts, which vLLM also accepts, or one text.
 std::vector<std::string> parse_list(const std::string& option, std::string_view text) {
   if (!text.starts_with('[')) return {std::string(text)};
   const Json json = parse_json(text, option);
@@ -39,7 +39,7 @@ std::vector<std::string> parse_list(const std::string& option, std::string_view 
   return items;
 }
 
-/// These go into headers of answers.
+/// Parses a list whose values are sent in the headers of answers.
 std::vector<std::string> parse_visible_list(const std::string& option, std::string_view text) {
   std::vector<std::string> items = parse_list(option, text);
   for (const std::string& item : items) {

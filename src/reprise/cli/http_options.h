@@ -9,11 +9,11 @@
 
 namespace reprise::cli {
 
-/// Where and how `reprise serve` listens: address, TLS, keys, CORS, limits of connections, log of
-/// accesses. `options` must outlive `table`.
+/// Adds the options that control how `reprise serve` listens: address, TLS, keys, CORS, connection
+/// limits, access log. `options` must outlive `table`.
 void add_http_options(OptionTable& table, server::ServerOptions& options);
 
-/// \throws InvalidArgument naming where the key is from, unless it can be sent in a header
+/// \throws InvalidArgument naming the source of the key, if the key cannot be sent in a header
 void add_api_key(std::vector<std::string>& keys, std::string_view from, std::string_view key);
 
 }  // namespace reprise::cli

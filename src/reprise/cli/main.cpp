@@ -152,7 +152,7 @@ int show_manual(std::span<const std::string> arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  // A reader that went away (head, a closed pager) is not a crash.
+  // A reader that closes the pipe early (head, a pager) must not kill the program.
   std::signal(SIGPIPE, SIG_IGN);
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   try {

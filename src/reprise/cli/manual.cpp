@@ -10,7 +10,7 @@
 namespace reprise::cli {
 namespace {
 
-// Plain text as roff: a hyphen stays one that can be searched and pasted, nothing is a macro.
+// Escapes plain text for roff: a hyphen can be searched and pasted, and no line is read as a macro.
 std::string escape(std::string_view text) {
   std::string escaped;
   for (char c : text) {

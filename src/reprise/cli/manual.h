@@ -5,7 +5,7 @@
 
 namespace reprise::cli {
 
-/// A manual page in man(7) macros, put together from plain text.
+/// A manual page in man(7) macros, made from plain text.
 class ManualPage {
  public:
   /// `usage` begins with the words that name the page: "reprise bench modes MODEL [options]" makes
@@ -14,7 +14,7 @@ class ManualPage {
 
   void add_section(std::string_view title);
   void add_entry(std::string_view term, std::string_view text);
-  /// The first thing of its section.
+  /// Must come first in its section.
   void add_paragraph(std::string_view text);
 
   [[nodiscard]] const std::string& text() const noexcept { return text_; }

@@ -1,5 +1,5 @@
-// What an option table says about itself: to people, and to programs that ask for JSON, a manual
-// page or words to complete.
+// The help of an option table: as text for people, and as JSON, a manual page or a list of
+// completions.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -43,7 +43,7 @@ std::vector<std::string> groups_of(std::span<const Option> options) {
   return groups;
 }
 
-// Pages and pipes get a fixed width, so that what is generated from them does not change.
+// Output to a file or a pipe has a fixed width, so that generated pages do not change.
 size_t help_width() { return std::clamp<size_t>(terminal_width(STDOUT_FILENO, 100), 40, 120); }
 
 std::string group_list(const OptionTable& table) {
@@ -110,7 +110,7 @@ std::string json_text(const OptionTable& table) {
   return document.dump(2) + "\n";
 }
 
-// One line per word: the flag, what its value is, help. Switches come with their other form.
+// One line per option: the flag, its value, its help. A switch also gets its --no- form.
 std::string completion_lines(const OptionTable& table) {
   std::string text;
   for (const Option& option : table.options()) {

@@ -43,7 +43,7 @@ SplitArgument split(std::string_view argument) {
   return parts;
 }
 
-// What is no JSON is text: `--name.mode fast`.
+// Text that is not JSON is a string: `--name.mode fast`.
 Json parse_member(std::string_view text) {
   if (!Json::accept(text)) return std::string(text);
   return parse_json(text, "value");
@@ -153,7 +153,8 @@ const Option* OptionTable::find_flag(std::string_view flag) const {
 
 ScannedArguments OptionTable::scan(std::span<const std::string> arguments) const {
   ScannedArguments scanned;
-  // "--served-model-name a b" takes both, but never the MODEL that is still missing.
+  // "--served-model-name a b" takes both values, but not the MODEL argument if that is still
+  // missing.
   const bool model_is_named =
       std::any_of(arguments.begin(), arguments.end(), [](const std::string& argument) {
         return argument == "--model" || argument.starts_with("--model=");

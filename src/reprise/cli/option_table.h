@@ -11,34 +11,35 @@
 
 namespace reprise::cli {
 
-/// One option as users meet it: on the command line, in --help and in the reference page.
+/// One option in the form that users see: on the command line, in --help and in the reference page.
 struct Option {
   std::string name;          // "max-num-seqs"; '_' works as '-' on the command line
   std::string short_name;    // "-cc", or empty
   std::string group;         // heading in --help
   std::string value_name;    // "N"; empty = a switch, which also has a --no- form
   std::string help;          // one sentence
-  std::string default_text;  // as people would type it; empty = none
-  /// Takes the value; for a switch "true" or "false". \throws InvalidArgument
+  std::string default_text;  // in the form that users type; empty = none
+  /// Applies the value; for a switch "true" or "false". \throws InvalidArgument
   std::function<void(std::string_view)> apply;
-  /// Takes "a.b" and a value of `--name.a.b value`; empty = the option has no dotted form.
+  /// Applies `--name.a.b value`, given "a.b" and the value; empty = the option has no dotted form.
   std::function<void(std::string_view path, std::string_view value)> apply_dotted;
-  /// For options with a dotted form: all that was given so far, as JSON.
+  /// For an option with a dotted form: the merged value so far, as JSON.
   std::function<std::string()> merged;
-  std::vector<std::string> choices;  // for completion; empty = free
-  std::string example;               // a value that parses, where value_name does not suggest one
-  bool takes_several = false;        // "--name a b", as vLLM; `apply` is called for each
-  bool is_secret = false;            // never printed
-  bool adds_up = false;              // values of every source count, not only those of the first
+  std::vector<std::string> choices;  // for completion; empty = any value
+  std::string example;  // a valid value, for options whose value_name does not suggest one
+  // accepts "--name a b", the same as vLLM; `apply` is called for each value
+  bool takes_several = false;
+  bool is_secret = false;  // never printed
+  bool adds_up = false;    // the values of all sources count, not only those of the first source
 };
 
-/// Where a value came from. A later one wins.
+/// The source of a value. A later enumerator has priority over an earlier one.
 enum class Source : uint8_t { config_file, environment, command_line };
 
 /// A value for an option, not yet applied. Borrows the option from its table.
 struct Assignment {
   const Option* option = nullptr;
-  std::string path;  // of a dotted form, else empty
+  std::string path;  // the dotted path, or empty
   std::string value;
   Source source = Source::command_line;
   std::string where;  // "serve.yaml:3", "VLLM_API_KEY", "command line"
@@ -57,7 +58,7 @@ class OptionTable {
       : usage_(std::move(usage)), summary_(std::move(summary)) {}
 
   void add(Option option);
-  // Typed shorthands: the target must outlive the parse.
+  // Functions for common types. The target must outlive the parse.
   void add_switch(std::string name, std::string group, std::string help, bool& target);
   void add_integer(std::string name, std::string group, std::string help, int32_t& target);
   void add_text(std::string name,
@@ -65,25 +66,27 @@ class OptionTable {
                 std::string value_name,
                 std::string help,
                 std::string& target);
-  /// A JSON object, whole or member by member: `--name.a.b 1`. Several are merged.
+  /// Adds an option that takes a JSON object, whole or member by member: `--name.a.b 1`. Several
+  /// values are merged.
   void add_object(std::string name, std::string group, std::string help, Json& target);
 
-  /// Applies the arguments and returns the positional ones; looks at nothing else
-  /// (`configure` also reads the environment and a file).
-  /// \throws InvalidArgument: an unknown option (with the nearest name), a missing or bad value
+  /// Applies the arguments and returns the positional ones. Reads only the arguments (`configure`
+  /// also reads the environment and a file). \throws InvalidArgument for an unknown option (naming
+  /// the nearest one), a missing or bad value
   std::vector<std::string> parse(std::span<const std::string> arguments) const;
 
-  /// The first half of parse(): what the arguments say, with nothing applied.
+  /// The first half of parse(): splits the arguments into assignments without applying them.
   [[nodiscard]] ScannedArguments scan(std::span<const std::string> arguments) const;
-  /// The second half. \throws InvalidArgument that begins with the place, unless the command line
+  /// The second half of parse(). \throws InvalidArgument; the message begins with the place of the
+  /// value unless that is the command line
   static void apply(const Assignment& assignment);
 
-  /// By its name without dashes, '_' as '-'; null if there is none.
+  /// Finds an option by its name without dashes, '_' as '-'; null if there is none.
   [[nodiscard]] const Option* find(std::string_view name) const;
   /// "; did you mean 'max-num-seqs'?" or empty.
   [[nodiscard]] std::string suggestion(std::string_view name) const;
 
-  /// True when the arguments ask for help; then `help_text` answers them.
+  /// True when the arguments ask for help; help_text() then gives the answer.
   [[nodiscard]] static bool asks_for_help(std::span<const std::string> arguments);
   /// `--help` lists groups, `--help=all` everything, `--help=word` a group, an option or a search;
   /// for programs: `--help=format:json`, `format:man`, `format:completion`.

@@ -81,7 +81,7 @@ TEST(OptionTable, several_values_never_swallow_the_model) {
   EXPECT_EQ(table.parse(std::vector<std::string>{"--served-model-name", "a", "m"}),
             std::vector<std::string>{"m"});
   EXPECT_EQ(values.names, std::vector<std::string>{"a"});
-  values.names.clear();  // a number is no folder
+  values.names.clear();  // a number is not a valid folder
   EXPECT_EQ(table.parse(std::vector<std::string>{"--served-model-name", "1", "2", "m"}),
             std::vector<std::string>{"m"});
   EXPECT_EQ(values.names, (std::vector<std::string>{"1", "2"}));
@@ -128,7 +128,7 @@ TEST(ManualPage, text_cannot_become_a_macro) {
   EXPECT_NE(text.find("\n\\&.so /etc/passwd\n\\&'x \\en \\(dqq\\(dq\n"), std::string::npos) << text;
 }
 
-// Words that mean something, put together at random, and words that mean nothing.
+// Combines valid words and invalid words at random.
 TEST(OptionTable, no_arguments_whatever_do_more_than_be_refused) {
   const OptionTable table = serve_options();
   std::vector<std::string> words = {"--",

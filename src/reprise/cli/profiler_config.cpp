@@ -17,7 +17,8 @@ namespace {
 
 constexpr std::string_view kOption = "--profiler-config";
 
-/// How vLLM's profilers measure. Steps are always recorded in the same way, so these mean nothing.
+/// Fields about how vLLM's profilers measure. Steps are always recorded in the same way here, so
+/// these fields have no effect.
 constexpr auto kNoEffect = std::to_array<std::string_view>({
     "torch_profiler_with_stack",
     "torch_profiler_with_flops",

@@ -5,7 +5,7 @@
 
 namespace reprise::cli {
 
-/// vLLM's --profiler-config, as JSON or field by field. `options` must outlive `table`.
+/// Adds vLLM's --profiler-config, as JSON or field by field. `options` must outlive `table`.
 void add_profiler_config(OptionTable& table, server::ProfilerOptions& options);
 
 }  // namespace reprise::cli

@@ -22,8 +22,8 @@ std::string bar(uint64_t done, uint64_t total) {
   return fmt::format("[{:#<{}}{:.<{}}]", "", filled, "", kWidth - filled);
 }
 
-/// Replaces the last line of the terminal. A line that reached the right edge would wrap, and the
-/// next one could no longer replace it.
+/// Replaces the last line of the terminal. The text stays shorter than the terminal's width,
+/// because a wrapped line could not be replaced.
 void show_line(std::string_view text) {
   fmt::print(stderr, "\r\033[K{}", cut(text, terminal_width(STDERR_FILENO, 80) - 1));
   std::fflush(stderr);
@@ -47,7 +47,7 @@ api::StartupObserver StartupProgress::observer() {
           .on_weights = [this](uint64_t done, uint64_t total) { on_weights(done, total); }};
 }
 
-// Only a terminal shows the current stage: in a log the lines would pile up.
+// The current stage is shown only on a terminal; a log would fill with lines.
 void StartupProgress::on_stage(std::string_view name) {
   if (!is_terminal()) return;
   show_line(name == "graphs" ? "" : fmt::format("Starting: {} ...", name));
@@ -59,7 +59,7 @@ void StartupProgress::on_weights(uint64_t done, uint64_t total) {
         "Loading weights: {} {} of {}", bar(done, total), format_bytes(done), format_bytes(total)));
     return;
   }
-  // Small models load faster than this and need no progress lines.
+  // A model that loads faster than this shows no progress lines.
   constexpr auto kPatience = std::chrono::seconds(2);
   const uint64_t quarters = 4 * done / std::max<uint64_t>(total, 1);
   if (quarters <= quarters_told_ || Clock::now() - began_ < kPatience) return;

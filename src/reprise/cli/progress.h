@@ -14,14 +14,14 @@ class LLM;
 
 namespace reprise::cli {
 
-/// Start-up as people see it, on stderr: a progress bar on a terminal, plain lines elsewhere.
+/// Shows the progress of a start on stderr: a progress bar on a terminal, plain lines elsewhere.
 class StartupProgress {
  public:
   /// `verbose`: one line per captured key.
   explicit StartupProgress(bool verbose) : verbose_(verbose) {}
 
   [[nodiscard]] api::StartupObserver observer();
-  /// Warnings, what was compiled, the resolved mode with its reasons, and one line on time and
+  /// Prints warnings, the compilation, the resolved mode with its reasons, and one line on time and
   /// memory.
   void summarize(api::LLM& llm) const;
 
@@ -34,7 +34,8 @@ class StartupProgress {
 
   bool verbose_;
   Clock::time_point began_ = Clock::now();
-  uint64_t quarters_told_ = 0;  // of the weights, where there is no terminal
+  // quarters of the weights that were reported, when stderr is not a terminal
+  uint64_t quarters_told_ = 0;
 };
 
 /// "1.2 MiB"

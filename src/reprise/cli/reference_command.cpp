@@ -33,7 +33,7 @@ std::string exit_codes_page() {
   return text;
 }
 
-// Flags that have become options of our own are in the list of options instead.
+// vLLM's flags that are options of this program are in the list of options instead.
 std::string vllm_flags_page() {
   const OptionTable serve = serve_options();
   std::string text = "| flag | here | why |\n|---|---|---|\n";

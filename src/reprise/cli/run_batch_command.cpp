@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kBatch = "Batch";
 constexpr size_t kMaxLineBytes = size_t{16} << 20;
-constexpr int32_t kMaxRequestsInFlight = 1024;  // bounds memory, whatever the file
+constexpr int32_t kMaxRequestsInFlight = 1024;  // bounds the memory for any size of input file
 
 struct BatchArguments {
   api::EngineArgs engine;
@@ -54,7 +54,7 @@ OptionTable make_table(BatchArguments& arguments) {
   return table;
 }
 
-/// Lines of a file, none longer than the limit.
+/// Reads the lines of a file and refuses lines above the length limit.
 class LineReader {
  public:
   explicit LineReader(const std::string& path) : file_(path, std::ios::binary) {
@@ -62,7 +62,8 @@ class LineReader {
       throw FileError("E_BATCH", path, "", "is not a file that can be read");
     }
   }
-  /// False at the end. A line that is too long comes out empty, with `is_too_long`.
+  /// Returns false at the end. For a line that is too long, `line` is empty and `is_too_long` is
+  /// set.
   bool next(std::string& line, bool& is_too_long) {
     line.clear();
     is_too_long = false;
@@ -80,10 +81,10 @@ class LineReader {
   std::ifstream file_;
 };
 
-/// One line of the output, once it is known.
+/// The output line of one request, once its answer has arrived.
 struct Answer {
   Json custom_id = nullptr;
-  int status = 0;  // 0: not answered
+  int status = 0;  // 0: not answered yet
   std::string body;
 };
 
@@ -118,7 +119,7 @@ class BatchRun {
     while (reader_.next(line, is_too_long)) {
       ++number;
       if (line.find_first_not_of(" \t\r") == std::string::npos && !is_too_long) continue;
-      // The oldest is written first, so what is kept is never more than the window.
+      // Answers are written in order, so at most `window_` of them are kept.
       while (pending_.size() == window_) wait_and_write();
       pending_.emplace_back();
       if (is_too_long) {
@@ -137,7 +138,7 @@ class BatchRun {
   [[nodiscard]] size_t num_failed() const noexcept { return num_failed_; }
 
  private:
-  // `answer` keeps its place: a deque does not move what it holds.
+  // The address of `answer` stays valid: a deque does not move its elements.
   void submit(const std::string& line, size_t number, Answer& answer) {
     Json request;
     try {
@@ -232,7 +233,8 @@ int run_run_batch(std::span<const std::string> raw_arguments) {
   if (arguments.input_file == arguments.output_file) {
     throw InvalidArgument("--output-file: is the input file, which would be lost");
   }
-  static_cast<void>(LineReader(arguments.input_file));  // before a model is loaded
+  // checks the file before the model is loaded
+  static_cast<void>(LineReader(arguments.input_file));
 
   server::ServerOptions options;
   options.model.path = options.model.root = arguments.engine.model.string();
@@ -240,7 +242,7 @@ int run_run_batch(std::span<const std::string> raw_arguments) {
   if (options.model.names.empty()) options.model.names = {options.model.root};
   options.model.root = options.model.names[0];
   options.generations.max_num_seqs = arguments.engine.max_num_seqs;
-  // A request may ask for many answers (n): room for all that can be in flight.
+  // One request may ask for up to 256 answers (n), so the limit covers all requests in flight.
   options.generations.max_waiting_requests = kMaxRequestsInFlight * 256;
 
   StartupProgress progress(arguments.verbose);

@@ -27,7 +27,7 @@ namespace {
 
 constexpr const char* kServer = "Server";
 
-// How much people want to see.
+// The switches for the amount of log output.
 struct LogSwitches {
   bool verbose = false;
   bool quiet = false;
@@ -38,8 +38,8 @@ std::vector<std::string> as_choices(const std::vector<std::string_view>& names) 
   return {names.begin(), names.end()};
 }
 
-/// There is one backend with one behaviour. A configuration that asks for another is refused, so
-/// that no key is accepted without an effect.
+/// This server has one backend for structured output. A configuration that names another one is
+/// refused, so that no accepted key is without effect.
 void check_structured_backend(std::string_view option, std::string_view value) {
   const Json config = value.starts_with('{') ? parse_json(value, option) : Json{{"backend", value}};
   for (const auto& [key, setting] : config.items()) {
@@ -186,7 +186,7 @@ OptionTable make_table(api::EngineArgs& engine, server::ServerOptions& server, L
   table.add_switch(
       "quiet", kServer, "Of the start only warnings, and the address when it is ready.", log.quiet);
   add_engine_options(table, engine);
-  add_vllm_flags(table);  // after all options of our own
+  add_vllm_flags(table);  // after all options of this program
   return table;
 }
 
@@ -202,7 +202,7 @@ void read_serve_environment(server::ServerOptions& options, LogLevel level) {
   }
 }
 
-// VLLM_LOGGING_* and NO_COLOR, as vLLM reads them. \throws InvalidArgument
+// Reads VLLM_LOGGING_* and NO_COLOR the way vLLM does. \throws InvalidArgument
 LogOptions log_options(bool quiet) {
   LogOptions options;
   if (const auto level = look_up_process_environment("VLLM_LOGGING_LEVEL");
@@ -232,7 +232,8 @@ std::string url_of(const server::ServerOptions& options, uint16_t port) {
                      port);
 }
 
-/// Each connection is a file; the usual soft limit of 1024 is far below what the system grants.
+/// Raises the limit on open files, because each connection needs one. The usual soft limit of 1024
+/// is far below the system's hard limit.
 void raise_file_limit(size_t num_connections) {
   constexpr rlim_t kOtherFiles = 256;
   rlimit limit{};
@@ -275,16 +276,16 @@ int run_serve(std::span<const std::string> arguments) {
     throw InvalidArgument("--shutdown-timeout: must be 0 or more");
   if (options.generations.request_log.with_outputs && !options.generations.request_log.is_enabled)
     throw InvalidArgument("--enable-log-outputs: needs --enable-log-requests");
-  options.generations.log = Log(log_options(false));  // --quiet is about the start
+  options.generations.log = Log(log_options(false));  // --quiet applies only to the start
   read_serve_environment(options, log_choices.least);
   if (switches.disable_stats) options.log_stats_interval_seconds = 0;
   if (options.answers.enable_auto_tool_choice && options.answers.tool_call_parser.empty())
     throw InvalidArgument("--enable-auto-tool-choice: needs --tool-call-parser");
-  server::check_exposure(options);  // before the model is loaded
+  server::check_exposure(options);  // checked before the model is loaded
 
   options.model.path = options.model.root = engine_args.model.string();
   if (options.model.names.empty()) options.model.names.push_back(options.model.root);
-  // A name that was given also hides where the model lies.
+  // When a name is given, it also replaces the model's path in answers.
   options.model.root = options.model.names[0];
   options.version = kVersion;
   options.generations.max_num_seqs = engine_args.max_num_seqs;

@@ -48,7 +48,7 @@ void log_compilation(const Log& log, const api::StartupReport& report) {
   }
 }
 
-// Of a GPU, in vLLM's words where it has them.
+// Logs the memory profile of a GPU, in vLLM's words where vLLM has them.
 void log_memory_profile(const Log& log, const api::StartupReport& report) {
   if (!report.memory_profile) return;
   const engine::MemoryProfile& profile = *report.memory_profile;
@@ -90,7 +90,7 @@ void log_memory(const Log& log, const api::StartupReport& report) {
 }
 
 void log_kv_cache(const Log& log, const api::StartupReport& report) {
-  const int64_t usable = report.num_kv_blocks - 1;  // one is the null block
+  const int64_t usable = report.num_kv_blocks - 1;  // one block is the null block
   const int64_t per_request =
       (report.max_model_len + report.kv_block_size - 1) / report.kv_block_size;
   const double concurrency = static_cast<double>(usable) / static_cast<double>(per_request);
@@ -101,7 +101,7 @@ void log_kv_cache(const Log& log, const api::StartupReport& report) {
                        concurrency));
 }
 
-// One line per kind of batch, as vLLM's bars are when they have ended.
+// Logs one line per kind of batch, similar to vLLM's finished progress bars.
 void log_captures(const Log& log, const api::StartupReport& report) {
   using cudagraph::CaptureRecord;
   for (const auto& [mode, uniform, title] :
@@ -161,7 +161,7 @@ std::vector<StartupShare> startup_budget(const api::StartupReport& report) {
     return a.seconds > b.seconds;
   });
   shares.push_back({.name = "other", .seconds = std::max(0.0, report.total_seconds - accounted)});
-  // Each share is the difference of two rounded sums, so that all of them sum to the whole.
+  // Each share is the difference of two rounded sums, so that the shares sum to exactly 1000.
   const double total = std::max(accounted + shares.back().seconds, 1e-9);
   double sum = 0;
   int given = 0;

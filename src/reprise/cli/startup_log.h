@@ -9,8 +9,8 @@
 
 namespace reprise::cli {
 
-/// Where a start-up's time went, longest first, and the rest as "other". Shares are in tenths of a
-/// percent and sum to exactly 1000.
+/// One stage's share of the start-up time. Shares come longest first, with the remainder as
+/// "other"; they are in tenths of a percent and sum to exactly 1000.
 struct StartupShare {
   std::string name;
   double seconds = 0;
@@ -18,7 +18,7 @@ struct StartupShare {
 };
 [[nodiscard]] std::vector<StartupShare> startup_budget(const api::StartupReport& report);
 
-/// Start-up as vLLM logs it, line by line, with its words: scripts search for them.
+/// Logs the start in vLLM's lines and words, because scripts search for them.
 void log_startup(const Log& log, const api::StartupReport& report, std::string_view model);
 
 }  // namespace reprise::cli

@@ -8,13 +8,13 @@
 
 namespace reprise::cli {
 
-/// Where help lists them.
+/// The group of --help that lists these flags.
 inline constexpr const char* kVllmFlagsGroup = "vLLM flags without a meaning here";
 
-/// What becomes of a flag of `vllm serve` that is not an option here.
+/// How this program treats a flag of `vllm serve` that it does not have as an option.
 enum class VllmFlagSupport : uint8_t {
-  no_effect,   // accepted with any value: it changes no answer
-  only_equal,  // accepted with the values that say what is done anyway, refused with others
+  no_effect,   // accepted with any value, because it changes no answer
+  only_equal,  // accepted only with values that describe what this program always does
 };
 
 struct VllmFlag {
@@ -22,15 +22,15 @@ struct VllmFlag {
   std::string_view short_name;
   std::string_view value_name;  // empty = a switch
   VllmFlagSupport support;
-  std::string_view equal;  // values separated by '|', the first is vLLM's way to say it
-  std::string_view why;    // ends "... has no effect here: " and "... is not supported: "
+  std::string_view equal;  // values separated by '|', the first in vLLM's spelling
+  std::string_view why;    // completes "... has no effect here: " and "... is not supported: "
 };
 
 /// Flags of `vllm serve` that have no meaning of their own here.
 [[nodiscard]] std::span<const VllmFlag> vllm_flags();
 
-/// Adds those that the table does not have as options of its own. Each use says once, on stderr,
-/// that it has no effect, or is refused.
+/// Adds the flags that the table does not have as its own options. Each use either prints once, on
+/// stderr, that the flag has no effect, or is refused.
 void add_vllm_flags(OptionTable& table);
 
 }  // namespace reprise::cli

@@ -10,7 +10,7 @@
 namespace reprise::cli {
 namespace {
 
-// Parses on a table that has nothing but vLLM's flags; empty = accepted.
+// Parses on a table with only vLLM's flags; returns the error, or an empty text if accepted.
 std::string refusal(std::vector<std::string> arguments) {
   OptionTable table("", "");
   add_vllm_flags(table);

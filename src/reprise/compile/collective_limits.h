@@ -9,21 +9,21 @@ namespace reprise::compile {
 
 enum class Accelerator : uint8_t { cpu, cuda, xpu };
 
-/// The machine that collectives run on.
+/// The machine on which collectives run.
 struct CollectiveTarget {
   Accelerator accelerator = Accelerator::cpu;
   int compute_capability = 0;  // of CUDA: 90 is Hopper; 0 = unknown
   int64_t ranks = 1;           // of the tensor-parallel group
 };
 
-/// The least number of tokens for which sequence parallelism pays; nullopt where it never pays.
-/// \pre sizes > 0
+/// The smallest number of tokens for which sequence parallelism saves time; nullopt if it never
+/// does. \pre sizes > 0
 [[nodiscard]] std::optional<int64_t> sequence_parallel_min_token_num(const CollectiveTarget& target,
                                                                      int64_t hidden_size,
                                                                      int64_t element_bytes);
 
-/// The most tokens that one launch reduces, adds and normalises; nullopt where there is no such
-/// launch.
+/// The largest number of tokens that one launch can reduce, add and normalise; nullopt if there is
+/// no such launch.
 [[nodiscard]] std::optional<int64_t> allreduce_fusion_max_token_num(const CollectiveTarget& target,
                                                                     int64_t hidden_size,
                                                                     int64_t element_bytes);

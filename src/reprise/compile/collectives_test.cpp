@@ -1,5 +1,5 @@
-// Decoders on several ranks, each with its part of the weights, on real kernels: passes on
-// collectives change no bit on any rank. vLLM's row PAS-46, without engines.
+// Decoders on several ranks, each rank with its part of the weights, on real kernels: the passes on
+// collectives change no bit on any rank. This is vLLM's row PAS-46, without engines.
 
 #include <gtest/gtest.h>
 
@@ -38,7 +38,7 @@ const std::vector<std::vector<int32_t>> kInputs = {
     {4, 10, 11},                                               // logits_indices
     {3}};                                                      // num_logits
 
-// By rank: logits, then caches.
+// By rank: the logits, then the caches.
 using Results = std::vector<std::vector<float>>;
 
 class Ranks {
@@ -86,7 +86,7 @@ class Ranks {
     std::uniform_real_distribution<float> distribution(-0.5F, 0.5F);
     const std::mt19937 of_first_rank = random;
     for (int64_t rank = 0; rank < executor_.ranks(); ++rank) {
-      // All ranks have the same norms, and each its part of everything else.
+      // All ranks have the same norm weights; of the other weights each rank has its part.
       if (type.shape.rank() == 1) random = of_first_rank;
       auto* data = executor_.of_rank(tensor, rank).data_as<float>();
       for (int64_t i = 0; i < tensor.num_elements(); ++i) data[i] = distribution(random);

@@ -15,10 +15,10 @@ struct CompilationCounter {
   uint64_t num_piecewise_capturable_graphs_seen = 0;  // pieces that are not splitting
   uint64_t num_unique_pieces = 0;                     // capturable pieces that differ
   uint64_t num_backend_compilations = 0;              // programs that passes and backend worked on
-  uint64_t num_eager_compiles = 0;                    // of these with backend "eager", without code
-  uint64_t num_inductor_compiles = 0;                 // of these with generated code
-  uint64_t num_fused_groups = 0;                      // row groups in these programs
-  uint64_t num_generated_kernels = 0;                 // groups that code was generated for
+  uint64_t num_eager_compiles = 0;     // of these with backend "eager", which generates no code
+  uint64_t num_inductor_compiles = 0;  // of these with generated code
+  uint64_t num_fused_groups = 0;       // row groups in these programs
+  uint64_t num_generated_kernels = 0;  // groups that code was generated for
   uint64_t num_compiled_artifacts_saved = 0;
   uint64_t num_compiled_artifacts_loaded = 0;    // cache hits
   uint64_t stock_torch_compile_count = 0;        // engines at level 1

@@ -1,14 +1,15 @@
-// How often passes match in decoders: the rows PAS of vLLM's tests (fusions_e2e). Left out:
-// - PAS-03, PAS-06, PAS-10 are of four-bit floats, PAS-09 of multi-head latent attention, PAS-05 of
-// a
-//   model whose experts take quantised rows: no op here is like those;
-// - of PAS-02, GEMM and collective in one: there is no such op for quantised products;
-// - PAS-18 chooses between attention libraries, PAS-43 starts engines;
-// - PAS-26 to PAS-34 remove clones and ask what writes, PAS-38 undoes in-place rotation: programs
-// are
-//   functional, so that there is nothing to clone and nothing to undo;
+// The number of matches of passes in decoders: the rows PAS of vLLM's tests (fusions_e2e). Left
+// out:
+// - PAS-03, PAS-06 and PAS-10 use four-bit floats, PAS-09 uses multi-head latent attention, and
+//   PAS-05 uses a model whose experts take quantised rows: this project has no such ops;
+// - the part of PAS-02 about GEMM and collective in one op: there is no such op for quantised
+//   products;
+// - PAS-18 chooses between attention libraries, and PAS-43 starts engines;
+// - PAS-26 to PAS-34 remove clones and check writes, and PAS-38 undoes in-place rotation: programs
+//   are functional, so there is nothing to clone and nothing to undo;
 // - PAS-44 and PAS-45 are about Python.
-// PAS-20 to PAS-25: collective_limits_test.cpp. PAS-46: collectives_test.cpp.
+//
+// PAS-20 to PAS-25 are in collective_limits_test.cpp, PAS-46 is in collectives_test.cpp.
 
 #include <gtest/gtest.h>
 
@@ -56,7 +57,7 @@ struct CollectiveCase {
 TEST(MatchCounts, of_collectives) {
   constexpr CollectiveCase kCases[] = {
       {"PAS-01, Llama-3.1-8B", false, false, 4},
-      {"PAS-07, Qwen3-30B-A3B", true, true, 2},  // dense products only
+      {"PAS-07, Qwen3-30B-A3B", true, true, 2},  // only dense products
       {"PAS-12, gpt-oss-20b", false, true, 2},
   };
   for (const CollectiveCase& c : kCases) {
@@ -87,7 +88,7 @@ TEST(MatchCounts, PAS_02_of_quantisation) {
     EXPECT_EQ(alone.num_matches("fuse_attn_quant"), n);
     const PipelineReport reduced = compile(decoder, with_fused_all_reduce(2));
     EXPECT_EQ(reduced.num_matches("fuse_allreduce_rms"), 2 * n + 1);
-    // PAS-17: the sum over ranks has the first pick.
+    // PAS-17: the fusion with the sum over ranks has priority.
     EXPECT_EQ(reduced.num_matches("fuse_norm_quant"), 0U);
     EXPECT_EQ(reduced.num_matches("fuse_act_quant"), n);
     EXPECT_EQ(compile(decoder, with_sequence_parallelism(2)).num_matches("parallelize_sequence"),
@@ -95,8 +96,8 @@ TEST(MatchCounts, PAS_02_of_quantisation) {
   }
 }
 
-// The ranges of a budget of 8192 tokens with all-reduces fused up to 256 and sequences parallel
-// from 512: PAS-13, PAS-15, PAS-16.
+// The ranges for a budget of 8192 tokens, with fused all-reduces up to 256 tokens and sequence
+// parallelism from 512 tokens: PAS-13, PAS-15, PAS-16.
 TEST(MatchCounts, of_collectives_by_range) {
   const DecoderOptions decoder{.num_layers = 3, .ranks = 2};
   const auto counts = [&](program::TokenRange range, bool enable_sp) {

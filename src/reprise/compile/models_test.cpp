@@ -1,4 +1,4 @@
-// Real models and random programs on real kernels: passes change no bit of what is computed.
+// Real models and random programs on real kernels: passes change no bit of the results.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ using program::SymbolValues;
 using program::TracedProgram;
 using program::ValueId;
 
-// What one CPU runs with code generation, the longest list. Groups without code run op by op.
+// The passes of one CPU with code generation, the longest list. Groups without code run op by op.
 PassOptions all_passes() {
   return {.rope_kvcache_fusion_max_token_num = 0, .fuse_gemm_epilogues = true, .group_rows = true};
 }
@@ -66,7 +66,7 @@ TEST_P(CompiledModel, computes_the_bits_of_the_traced_one_after_each_pass) {
   }
 }
 
-// Level 3 compiles pieces, not the whole.
+// Level 3 compiles the pieces, not the whole program.
 TEST_P(CompiledModel, computes_the_same_bits_when_its_pieces_are_compiled) {
   const auto [architecture, dtype, isa] = GetParam();
   ModelMachine machine(kArchitectures[architecture], 3, dtype, {.isa = isa, .num_threads = 1});
@@ -105,8 +105,8 @@ INSTANTIATE_TEST_SUITE_P(
                          kernels::isa_name(std::get<2>(param_info.param)));
     });
 
-// vLLM counts matches per model in rows PAS-01 to PAS-12, which all are of quantisation or of
-// several devices: see match_counts_test.cpp. What one device has to fuse without quantisation:
+// vLLM's counts of matches per model, rows PAS-01 to PAS-12, need quantisation or several devices:
+// see match_counts_test.cpp. This test counts the fusions of one device without quantisation.
 TEST(CompiledModels, have_matches_for_each_layer) {
   for (const Architecture& architecture : kArchitectures) {
     for (int num_layers : {1, 2, 6}) {
@@ -124,7 +124,7 @@ TEST(CompiledModels, have_matches_for_each_layer) {
       EXPECT_EQ(report.num_matches("fuse_linear_add"), 0U) << "the norms have all sums";
       EXPECT_EQ(report.num_matches("sink_norm_below_gather"), 1U);
       EXPECT_EQ(report.num_matches("group_rows"), 2U) << "the first and the last norm";
-      // The model code wastes nothing.
+      // The model's code has no superfluous ops.
       EXPECT_EQ(report.num_matches("eliminate_noops"), 0U);
       EXPECT_EQ(report.num_matches("eliminate_common_subexpressions"), 0U);
       EXPECT_EQ(report.num_matches("eliminate_dead_code"), 0U);
@@ -132,7 +132,7 @@ TEST(CompiledModels, have_matches_for_each_layer) {
   }
 }
 
-// Nodes that are work for the device; a group is one launch once it has code.
+// Nodes that are work for the device; a group with code is one launch.
 size_t num_launches(const Program& program) {
   return static_cast<size_t>(
       std::count_if(program.nodes.begin(), program.nodes.end(), [](const program::Node& node) {
@@ -146,22 +146,22 @@ TEST(CompiledModels, launch_less_for_each_step) {
     SCOPED_TRACE(architecture.name);
     ModelMachine machine(architecture, kLayers, DType::bf16);
     const TracedProgram traced = machine.trace_model();
-    // embedding, gather, lm_head, last norm; per layer 2 norms, 4 products, rope, write, attention,
-    // silu_and_mul, 2 sums, and with Qwen3 2 norms of heads.
+    // Launches: embedding, gather, lm_head and the last norm; per layer 2 norms, 4 products, rope,
+    // write, attention, silu_and_mul, 2 sums, and with Qwen3 2 norms of heads.
     const size_t per_layer = std::string(architecture.name) == "Qwen3" ? 14 : 12;
     EXPECT_EQ(num_launches(traced.program), 4 + kLayers * per_layer);
     PassOptions options = all_passes();
     options.group_rows = false;
     Program without_code = traced.program;
     (void)make_pipeline(options).run(without_code);
-    // 2 norms, 3 products besides attention's, attention and what feeds it.
+    // Per layer: 2 norms, 3 products without attention's, attention and the launch of its inputs.
     EXPECT_EQ(num_launches(without_code), 4 + kLayers * 7);
     Program compiled = traced.program;
     const PipelineReport report = make_pipeline(all_passes()).run(compiled);
-    // The first norm is in the launch of embedding, the last one in that of gather.
+    // The first norm is part of the embedding's launch, the last one of the gather's.
     EXPECT_EQ(num_launches(compiled), 2 + kLayers * 7);
     if (&architecture == kArchitectures.data()) std::cout << report.to_string();
-    // The executor agrees.
+    // The executor launches the same number of kernels.
     const std::vector<Tensor> inputs = make_batch(machine, {{1, 20}});
     const uint64_t begin = machine.executor.num_launches();
     (void)program::Interpreter(without_code).run(inputs, traced.slots, machine.executor);
@@ -169,7 +169,8 @@ TEST(CompiledModels, launch_less_for_each_step) {
   }
 }
 
-// Where products take the norm before them, sums go to the product ahead: five launches a layer.
+// If products include the norm before them, the sums become part of the previous product: five
+// launches per layer.
 TEST(CompiledModels, launch_five_times_a_layer_for_few_rows_where_there_are_kernels_for_it) {
   constexpr size_t kLayers = 3;
   PassOptions options = all_passes();
@@ -191,10 +192,10 @@ TEST(CompiledModels, launch_five_times_a_layer_for_few_rows_where_there_are_kern
     Program compiled = traced.program;
     const PipelineReport report = make_pipeline(options).run(compiled);
     EXPECT_EQ(report.num_matches("fuse_rms_norm_linear"), 2 * kLayers + 1);
-    // With embedding, gather and the head.
+    // The 3 are embedding, gather and the head.
     EXPECT_EQ(num_launches(compiled), 3 + kLayers * 5);
     EXPECT_TRUE(result_of(compiled) == before) << program::print(compiled);
-    // Not for programs of more rows.
+    // Programs for more rows do not use these kernels.
     options.range.end = 9;
     Program others = traced.program;
     EXPECT_EQ(make_pipeline(options).run(others).num_matches("fuse_rms_norm_linear"), 0U);
@@ -206,7 +207,7 @@ TEST(RandomPrograms, compute_the_same_bits_after_the_pipeline) {
   Machine machine({.isa = kernels::Isa::scalar, .num_threads = 1});
   const std::vector<Tensor> inputs = make_batch(machine, {{3, 0}, {1, 20}, {2, 9}}, 1);
   const SymbolValues values{7, 4, 3};
-  // Rows beyond this count hold anything; here all are wanted.
+  // Rows beyond this count are undefined, so the test asks for all rows.
   *inputs[program::kNumLogits].data_as<int32_t>() = 7;
   const Pipeline pipeline = make_pipeline(all_passes());
   std::vector<size_t> num_matches(pipeline.passes().size());
@@ -214,7 +215,7 @@ TEST(RandomPrograms, compute_the_same_bits_after_the_pipeline) {
     const DType dtype = seed % 2 == 0 ? DType::f32 : DType::bf16;
     const Program made =
         program::random_program(seed / 4, {.dtype = dtype, .collectives = false, .num_steps = 14});
-    // Half of them with nothing fused, so that there is all the more to fuse.
+    // Half of the programs are decomposed first, so that the passes have more to fuse.
     const Program before = seed % 4 < 2 ? made : decomposed(made);
     if (!program::has_kernels(before)) continue;
     const auto results_of = [&](const Program& program) {

@@ -45,8 +45,8 @@ class Pipeline {
   [[nodiscard]] const std::vector<Pass>& passes() const& noexcept { return passes_; }
   void passes() const&& = delete;  // a loop over them would outlive the pipeline
 
-  /// Applies each pass once and verifies what it left.
-  /// \throws program::ProgramError if the program is not well formed to begin with, CompileError
+  /// Applies each pass once and verifies the program after it. \throws program::ProgramError if the
+  /// program is not well formed at the start, CompileError
   PipelineReport run(program::Program& program, const DumpCallback& dump = {}) const;
 
  private:

@@ -27,7 +27,7 @@ constexpr const char* kText = R"(program {
 }
 )";
 
-// What one CPU runs without code generation, the longest list.
+// The passes of one CPU without code generation, the longest such list.
 PassOptions everything() {
   return {.rope_kvcache_fusion_max_token_num = 0, .fuse_gemm_epilogues = true};
 }

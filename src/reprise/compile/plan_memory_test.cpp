@@ -26,8 +26,8 @@ using program::ValueId;
 
 bool never(OpCode, size_t, size_t) { return false; }
 
-// Runs a plan on a memory that remembers who wrote each byte last. No lifetimes: a value that is
-// read must be what lies there.
+// Runs a plan on a memory that remembers the last writer of each byte. The oracle needs no
+// lifetimes: the bytes of a value that is read must still belong to it.
 class MemoryOracle {
  public:
   MemoryOracle(const SplitProgram& split, const program::MemoryPlan& plan)
@@ -124,7 +124,7 @@ TEST(PlanMemory, never_overwrites_what_is_still_read) {
     live += memory.live_bytes_per_token;
     ASSERT_FALSE(HasFailure()) << "seed " << seed << "\n" << program::print(program);
   }
-  // Random programs are harder than models, for which the bound is 1.1.
+  // Random programs are harder to plan than models, but the bound 1.1 is the same.
   EXPECT_LE(static_cast<double>(planned), 1.1 * static_cast<double>(live));
 }
 

@@ -1,4 +1,5 @@
-// Random programs through all passes: well formed, done after one run, and of the same meaning.
+// Random programs through all passes: the result is well formed, a second run changes nothing, and
+// the meaning stays the same.
 
 #include <gtest/gtest.h>
 
@@ -20,8 +21,8 @@ using program::Program;
 
 constexpr program::SymbolValues kValues{5, 2, 3};
 
-// Every other one with nothing fused, so that there is all the more to fuse, and with rows that the
-// ranks divide.
+// Every other program is decomposed first, so that the passes have more to fuse, and has a number
+// of rows that the ranks divide.
 Program random_program(uint32_t seed, const PassOptions& options) {
   Program program = program::random_program(seed / 2);
   if (seed % 2 == 1) program = decomposed(program);
@@ -60,7 +61,7 @@ void check_programs(uint32_t begin, uint32_t end) {
     const size_t choice = seed / 2 % pipelines.size();
     const Program before = random_program(seed, options[choice]);
     Program after = before;
-    // As Pipeline::run(), but verified once: faults of single passes are found in their own tests.
+    // The same as Pipeline::run(), but verified once: other tests find faults of single passes.
     const Pipeline& pipeline = pipelines[choice];
     for (const Pass& pass : pipeline.passes()) {
       num_matches[std::string(pass.name)] += pass.apply(after);
@@ -77,7 +78,7 @@ void check_programs(uint32_t begin, uint32_t end) {
 
 TEST(RandomPrograms, mean_the_same_after_all_passes) { check_programs(0, 10'000); }
 
-// With --gtest_also_run_disabled_tests.
+// Runs only with --gtest_also_run_disabled_tests.
 TEST(RandomPrograms, DISABLED_mean_the_same_after_all_passes_100000_times) {
   check_programs(10'000, 110'000);
 }

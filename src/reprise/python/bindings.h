@@ -4,7 +4,7 @@
 
 namespace reprise::python {
 
-/// Each adds its classes to the module `reprise._core`.
+/// Each function adds its classes to the module `reprise._core`.
 void bind_config(nanobind::module_& module);
 void bind_engine(nanobind::module_& module);
 

@@ -24,18 +24,18 @@ namespace nb = nanobind;
 namespace reprise::python {
 namespace {
 
-/// Python's hold on a queue. Not a shared_ptr known to Python: the engine's thread drops the last
-/// reference to many a queue and must not need the GIL for it.
+/// Python's reference to a queue. Python does not hold a shared_ptr, because the engine's thread
+/// often drops a queue's last reference and must not need the GIL for that.
 struct QueueHandle {
   std::shared_ptr<OutputQueue> queue = std::make_shared<OutputQueue>();
 };
 
-/// Python's hold on what answers have to look like.
+/// Python's reference to the required form of answers.
 struct OutputConstraint {
   std::shared_ptr<const structured_output::CompiledSpec> compiled;
 };
 
-/// An AsyncEngine that Python may share and end. Everything that may wait gives the GIL up.
+/// An AsyncEngine that Python may share and end. Functions that may wait release the GIL.
 class Engine {
  public:
   Engine(const api::EngineArgs& args, std::optional<nb::callable> on_progress) {
@@ -71,7 +71,8 @@ class Engine {
     return static_cast<uint64_t>(id);
   }
 
-  /// `kind` as in OutputSpec::Kind; a choice has `choices`, everything else a text.
+  /// `kind`: a name of OutputSpec::Kind. The kind "choice" uses `choices`, every other kind uses
+  /// the text.
   [[nodiscard]] OutputConstraint compile_constraint(const std::string& kind,
                                                     std::string text,
                                                     std::vector<std::string> choices,
@@ -142,7 +143,7 @@ std::string decode(const Engine& engine,
   return engine.engine().tokenizer().decode(ids, skip_special_tokens);
 }
 
-/// The prompt of a conversation, and its tokens: what messages spell is no control token.
+/// The prompt of a conversation, and its tokens. Text in messages never becomes a control token.
 std::pair<std::string, std::vector<int32_t>> render_chat(const Engine& engine,
                                                          const std::string& messages,
                                                          const std::string& options) {
@@ -170,7 +171,7 @@ nb::dict histogram(const Histogram& from) {
   return result;
 }
 
-/// Of requests that ended, by the name of what was observed.
+/// Histograms of finished requests, by name.
 nb::dict histograms(const Engine& engine) {
   const api::EngineStats now = engine.engine().stats();
   const api::RequestHistograms& requests = now.requests;

@@ -8,7 +8,7 @@
 
 namespace reprise::python {
 
-/// Deltas on their way from the engine's thread to one reader, which blocks in `take` or watches
+/// A queue of deltas from the engine's thread to one reader, which blocks in `take` or watches
 /// `fileno`. Thread-safe.
 class OutputQueue {
  public:
@@ -19,9 +19,10 @@ class OutputQueue {
   ~OutputQueue();
 
   void put(engine::OutputDelta output);
-  /// Everything there is, in order. Waits for the first one; empty when none came in time.
+  /// Removes and returns all deltas, in order. Waits for the first one; empty when none arrived in
+  /// time.
   [[nodiscard]] std::vector<engine::OutputDelta> take(std::chrono::milliseconds patience);
-  /// Readable while there is something to take; belongs to the queue.
+  /// A descriptor that is readable while the queue is not empty; the queue owns it.
   [[nodiscard]] int fileno() const noexcept { return event_; }
 
  private:

@@ -33,9 +33,11 @@
 namespace reprise::server {
 namespace {
 
-// After the last answer of a drain was written: for slow readers.
+// After the last answer of a drain is written, the server waits this long for clients that read
+// slowly.
 constexpr int kFlushSeconds = 5;
-// A body up to this is read and tokenized within a millisecond or two; meanwhile no stream moves.
+// The I/O thread reads and tokenizes a body up to this size within one or two milliseconds. Streams
+// pause for that time.
 constexpr size_t kMaxInlineBytes = size_t{16} << 10;
 
 }  // namespace
@@ -67,12 +69,12 @@ struct ApiServer::Impl {
   Router router;
   HttpMeter meter;
   ThroughputLog throughput;
-  std::optional<CudagraphLog> graphs;  // of the thread that waits for the engine
+  std::optional<CudagraphLog> graphs;  // used by the thread that waits for the engine
   std::chrono::steady_clock::time_point throughput_at = std::chrono::steady_clock::now();
   HttpServer http;
   GenerationService generations;
   uint16_t port = 0;
-  // Last: what they run uses the others.
+  // The workers stay the last members: their tasks use the members above.
   Worker worker;   // reads large bodies
   Worker waiting;  // waits for the engine
 };
@@ -186,7 +188,7 @@ void ApiServer::Impl::prepare_on(Worker& thread,
                                  const Route& route,
                                  HttpRequest request,
                                  ExchangeRef exchange) {
-  // Nothing of the exchange may end on the worker: it belongs to the I/O thread.
+  // The exchange belongs to the I/O thread, so the worker must not destroy any part of it.
   thread.run([this,
               &route,
               request = std::make_shared<HttpRequest>(std::move(request)),

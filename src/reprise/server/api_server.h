@@ -11,20 +11,21 @@ namespace reprise::server {
 /// Why a server ended.
 enum class ServerEnd : uint8_t { signal, engine_death };
 
-/// The OpenAI API as vLLM serves it, over one engine. Lives on the I/O thread, which is the thread
-/// that calls run(); the engine's thread only posts to it.
+/// The OpenAI API in vLLM's form, over one engine. The server lives on the I/O thread, which is the
+/// thread that calls run(); the engine's thread only posts tasks to it.
 class ApiServer {
  public:
-  /// `engine` must outlive this. \throws InvalidArgument when the address cannot be had
+  /// `engine` must outlive this. \throws InvalidArgument when the server cannot listen on the
+  /// address
   ApiServer(const ServerOptions& options, api::AsyncEngine& engine);
   ApiServer(const ApiServer&) = delete;
   ApiServer& operator=(const ApiServer&) = delete;
   ~ApiServer();
 
   [[nodiscard]] uint16_t port() const noexcept;
-  /// Serves until SIGINT or SIGTERM; then /health says 503, running requests finish, and it
-  /// returns. A second signal ends it at once. Returns likewise when the engine is dead, unless the
-  /// options keep it.
+  /// Serves until SIGINT or SIGTERM. After the signal /health answers 503, running requests finish,
+  /// and run() returns. A second signal ends run() at once. run() also returns when the engine is
+  /// dead, unless the options keep the server alive.
   ServerEnd run();
 
  private:

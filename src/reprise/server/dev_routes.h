@@ -6,8 +6,8 @@
 
 namespace reprise::server {
 
-/// What vLLM serves in development mode: /server_info, /reset_prefix_cache. What is borrowed
-/// outlives `router`.
+/// Adds the routes of vLLM's development mode: /server_info and /reset_prefix_cache. `engine` and
+/// `options` must outlive `router`.
 void add_dev_routes(Router& router, api::AsyncEngine& engine, const ServerOptions& options);
 
 }  // namespace reprise::server

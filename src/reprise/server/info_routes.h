@@ -10,8 +10,8 @@
 
 namespace reprise::server {
 
-/// How the server is: /health, /ping, /version, /metrics, /load. What is borrowed outlives
-/// `router`.
+/// Adds the routes that report the server's state: /health, /ping, /version, /metrics, /load. The
+/// borrowed arguments must outlive `router`.
 void add_info_routes(Router& router,
                      const api::AsyncEngine& engine,
                      const GenerationService& generations,

@@ -7,11 +7,11 @@
 
 namespace reprise::server {
 
-/// What GET /live answers: the engine now, and what its last steps replayed. `seconds`: of a clock
-/// that only differences mean something of.
+/// The answer of GET /live: the state of the engine now, and the graphs its last steps replayed.
+/// `seconds` comes from a clock without a fixed zero; only differences are meaningful.
 [[nodiscard]] Json live_json(const api::EngineStats& stats, std::string_view model, double seconds);
 
-/// GET /live, for the chat page. What is borrowed outlives `router`.
+/// Adds GET /live, which the chat page reads. `engine` and `model` must outlive `router`.
 void add_live_routes(Router& router, const api::AsyncEngine& engine, const ServedModel& model);
 
 }  // namespace reprise::server

@@ -16,7 +16,7 @@
 namespace reprise::server {
 namespace {
 
-/// Tasks from any thread, run by one.
+/// A queue of tasks: any thread posts them, one thread runs them.
 class TaskQueue {
  public:
   void post(std::function<void()> task) {
@@ -50,7 +50,7 @@ class LocalExchange : public HttpExchange {
   }
   void begin_stream(const HttpResponse&) override {
     respond(error_response(ApiError(400, "Request must not be sent in stream mode", "stream")));
-    // Nobody is there for the rest of it.
+    // The stream was refused, so the generation is told that its client is gone.
     const auto callback = std::exchange(on_disconnect_, nullptr);
     if (callback) callback();
   }
@@ -79,7 +79,7 @@ struct LocalApi::Impl {
         router, engine, generations, model, prompts, options.answers, options.requests);
   }
 
-  TaskQueue tasks;  // the engine's thread posts to it until `generations` is gone
+  TaskQueue tasks;  // the engine's thread posts to the queue until `generations` is destroyed
   ServedModel model;
   PromptEncoder prompts;
   Router router;

@@ -11,22 +11,22 @@
 
 namespace reprise::server {
 
-/// The routes of ApiServer without sockets, for a program that has the requests itself. Everything
-/// happens on the thread that calls it. Streams are refused: there is nobody to stream to.
+/// The routes of ApiServer without sockets, for a program that already holds the requests. All work
+/// happens on the calling thread. Streaming requests are refused, because there is no connection.
 class LocalApi {
  public:
-  /// `engine` must outlive this. Of `options` only the model's names and the capacity count.
+  /// `engine` must outlive this. Only the model's names and the capacity are read from `options`.
   LocalApi(const ServerOptions& options, api::AsyncEngine& engine);
   LocalApi(const LocalApi&) = delete;
   LocalApi& operator=(const LocalApi&) = delete;
-  /// Aborts what is not answered.
+  /// Aborts the requests that are not answered yet.
   ~LocalApi();
 
-  /// Answers once: in this call (what is refused) or in a later wait().
+  /// `post` answers exactly once: in this call when the request is refused, else in a later wait().
   void post(const std::string& path,
             std::string body,
             std::function<void(const HttpResponse&)> on_answer);
-  /// Waits until the engine has brought something and handles it.
+  /// Waits until the engine has produced an event and handles it.
   void wait();
 
  private:

@@ -5,7 +5,7 @@
 namespace reprise::server {
 namespace {
 
-// Nothing from elsewhere, nothing inline, and no other page may frame this one.
+// The page loads nothing from other servers and runs no inline code; other pages may not frame it.
 constexpr const char* kContentSecurityPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -26,7 +26,8 @@ void add_file(Router& router,
                                    .headers = {{"Content-Security-Policy", kContentSecurityPolicy},
                                                {"X-Content-Type-Options", "nosniff"},
                                                {"Referrer-Policy", "no-referrer"},
-                                               // A new binary may hold a new page.
+                                               // A new version of the program may contain a new
+                                               // page, so browsers must ask again.
                                                {"Cache-Control", "no-cache"}}});
               }});
 }

@@ -4,7 +4,8 @@
 
 namespace reprise::server {
 
-/// The chat page at / and what it loads. Open: the page itself asks for a key.
+/// Adds the chat page at / and the files it loads. These routes need no key: the page itself asks
+/// for one.
 void add_page_routes(Router& router);
 
 }  // namespace reprise::server

@@ -7,7 +7,7 @@
 namespace reprise::server {
 namespace {
 
-/// A route that waits for the engine in `act`, then answers with nothing.
+/// Adds a route that waits for the engine in `act`, then answers with an empty body.
 void add(Router& router,
          const ProfilerOptions& options,
          std::string path,

@@ -6,8 +6,8 @@
 
 namespace reprise::server {
 
-/// /start_profile and /stop_profile. Without a folder for traces they answer 404, as vLLM does, and
-/// say how to get one. What is borrowed outlives `router`.
+/// Adds /start_profile and /stop_profile. Without a folder for traces they answer 404, the same as
+/// vLLM, and name the option to set. The borrowed arguments must outlive `router`.
 void add_profile_routes(Router& router,
                         api::AsyncEngine& engine,
                         const ProfilerOptions& options,

@@ -16,7 +16,7 @@ bool is_loopback(std::string_view host) {
 }  // namespace
 
 void check_exposure(const ServerOptions& options) {
-  // The permissions of its folder protect a Unix socket.
+  // A Unix socket is protected by the permissions of its folder.
   if (!options.unix_socket.empty() || is_loopback(options.host)) return;
   if (!options.api_keys.empty() || options.allow_unauthenticated) return;
   throw InvalidArgument(fmt::format(

@@ -16,9 +16,9 @@
 
 namespace reprise::server {
 
-/// Of /start_profile.
+/// The options of /start_profile.
 struct ProfilerOptions {
-  std::filesystem::path folder;  // for traces; empty: there is no profiling
+  std::filesystem::path folder;  // for traces; empty: profiling is off
   engine::StepProfilerOptions steps;
 };
 
@@ -27,22 +27,23 @@ struct ServerOptions {
   uint16_t port = 8000;  // 0: the system chooses
   ServedModelOptions model;
   std::string version;
-  std::vector<std::string> api_keys;  // empty: everyone may ask
+  std::vector<std::string> api_keys;  // empty: no key is needed
   bool allow_unauthenticated = false;
   GenerationServiceOptions generations;
   int shutdown_timeout_seconds = 30;        // for running requests after SIGTERM
-  bool keep_alive_on_engine_death = false;  // answer 503 for ever instead of ending
+  bool keep_alive_on_engine_death = false;  // answers 503 instead of ending the process
   AnswerReaderOptions answers;
-  RequestPolicy requests;   // but their sampling parameters, which the engine recommends
-  std::string unix_socket;  // path; else host and port
+  RequestPolicy requests;   // without sampling parameters, which the engine recommends
+  std::string unix_socket;  // path; when set, it replaces host and port
   CorsOptions cors;
-  bool dev_mode = false;  // more routes: of the engine's insides, and such that change it
-  bool enable_request_id_headers = false;  // on every answer; those to generations always have one
+  bool dev_mode = false;  // adds routes that show or change the engine's internal state
+  // on every answer; answers of generation routes always have one
+  bool enable_request_id_headers = false;
   bool access_log = true;
   std::vector<std::string> unlogged_paths;
   HttpOptions http;
-  int log_stats_interval_seconds = 10;  // of the line about throughput; 0: none
-  bool cudagraph_metrics = false;       // a table of graphs after that line
+  int log_stats_interval_seconds = 10;  // interval of the throughput line; 0: no line
+  bool cudagraph_metrics = false;       // logs a table of graphs after that line
   ProfilerOptions profiler;
 };
 

@@ -13,7 +13,7 @@
 namespace reprise::server {
 namespace {
 
-/// The value of a name that may be given once.
+/// The value of a query parameter that may be given at most once.
 std::string one_value(const HttpRequest& request, const std::string& name, std::string absent) {
   std::vector<std::string> values = query_values(request.query, name);
   if (values.size() > 1)
@@ -44,7 +44,7 @@ void wake_up(api::AsyncEngine& engine, api::EngineParts parts) {
   try {
     engine.wake_up(parts);
   } catch (const InvalidArgument& error) {
-    throw Error(error.what());  // bad files are not the client's fault
+    throw Error(error.what());  // a bad file is not an error of the client
   }
 }
 
@@ -54,7 +54,8 @@ void add_sleep_routes(Router& router,
                       api::AsyncEngine& engine,
                       const GenerationService& generations,
                       const Log& log) {
-  // Checks of the service are for the I/O thread, waiting for the engine is not.
+  // The service may be checked only on the I/O thread; waiting for the engine happens on another
+  // thread.
   const auto check_health = [&generations](const HttpRequest&, const ExchangeRef&) {
     generations.check_health();
   };

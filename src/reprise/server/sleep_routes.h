@@ -7,8 +7,8 @@
 
 namespace reprise::server {
 
-/// What vLLM serves for engines that can sleep: /sleep, /wake_up, /is_sleeping. What is borrowed
-/// outlives `router`.
+/// Adds vLLM's routes for engines that can sleep: /sleep, /wake_up, /is_sleeping. The borrowed
+/// arguments must outlive `router`.
 void add_sleep_routes(Router& router,
                       api::AsyncEngine& engine,
                       const GenerationService& generations,

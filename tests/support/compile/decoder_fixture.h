@@ -7,8 +7,8 @@
 /// For tests of passes only.
 namespace reprise::compile {
 
-/// What a decoder is like, besides being one of float32 with two heads of q and one of k and v per
-/// rank, each of 16 wide.
+/// The properties of a decoder of float32. Each rank has two heads of q and one head of k and of v,
+/// each 16 wide.
 struct DecoderOptions {
   int num_layers = 2;
   int64_t ranks = 1;          // more: a sum over ranks after embedding, o_proj and down_proj

@@ -45,7 +45,7 @@ class Decomposer {
   void emit(OpCode op, NodeAttributes attributes, Ids inputs, Ids outputs) {
     to_.nodes.push_back({op, attributes, std::move(inputs), std::move(outputs), location_});
   }
-  // A value like another, and one of another type.
+  // A new value with the type of another value.
   ValueId like(ValueId id) { return to_.add_value(to_.type(id)); }
   ValueId of(DType dtype, SymShape shape) { return to_.add_value({dtype, shape}); }
   ValueId product(const Node& node) {
@@ -257,7 +257,7 @@ class MeaningExecutor final : public OpExecutor {
     const program::OpSignature signature = program::signature_of(call);
     std::vector<Term> operands;
     for (size_t i = 0; i < inputs.size(); ++i) {
-      // What is overwritten is not read.
+      // An operand that is completely overwritten is not read.
       const bool is_read = inputs[i].defined() && signature.out_buffer != i;
       operands.push_back(is_read ? Term{content(inputs[i]), inputs[i].type()}
                                  : Term{.is_defined = false});

@@ -5,11 +5,11 @@
 
 #include "reprise/program/program.h"
 
-/// For tests of passes only: what fused ops stand for.
+/// For tests of passes only: the meaning of fused ops.
 namespace reprise::compile {
 
-/// The same program with every op that stands for several replaced by those, and groups by their
-/// nodes: what its kernels promise to compute, bit for bit.
+/// The same program with every fused op replaced by the ops that it combines, and every group by
+/// its nodes. The kernels of fused ops promise the same bits.
 [[nodiscard]] program::Program decomposed(const program::Program& program);
 
 /// What a run leaves behind, as fingerprints of outputs, then of states: equal for programs that

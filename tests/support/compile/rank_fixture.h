@@ -11,8 +11,8 @@
 namespace reprise::compile {
 
 /// Several ranks in lock step: each op runs for one rank after the other, and collectives really
-/// exchange and sum, in the order of ranks. A tensor is that of rank 0; those of the others lie a
-/// fixed distance behind it, with contents of their own. Float32 and integers only.
+/// exchange and sum, in the order of ranks. A tensor names the memory of rank 0; the tensors of the
+/// other ranks lie at fixed distances after it, with their own contents. Float32 and integers only.
 class RankedExecutor final : public OpExecutor {
  public:
   /// `inner` runs ops on `stream`, which this waits for. Both are borrowed.

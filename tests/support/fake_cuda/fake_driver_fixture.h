@@ -22,18 +22,18 @@ struct FakeLaunch {
   bool is_programmatic = false;  // may begin before the kernel ahead has ended
 };
 
-/// Device code on the host.
+/// A kernel as a function of the host.
 struct FakeKernel {
   size_t parameter_bytes = 0;
   std::function<void(const FakeLaunch&)> run;
 };
 
-/// A loaded image: the kernel of a function's name, if it has that function.
+/// A loaded image: returns the kernel with a function's name, if the image has that function.
 using FakeImage = std::function<std::optional<FakeKernel>(const std::string& function)>;
-/// Makes an image of the bytes at an address; an empty one if they are none.
+/// Makes an image from the bytes at an address; an empty one if the bytes are no image.
 using FakeImageReader = std::function<FakeImage(const void* image)>;
 
-/// What has been made and not yet given back.
+/// The objects that were made and not yet released.
 struct FakeResources {
   size_t contexts = 0;
   size_t allocations = 0;
@@ -67,14 +67,15 @@ class FakeDriver {
   [[nodiscard]] DriverApi api() const noexcept;
   /// Whether its GPU manages virtual memory; it does from the start.
   void set_virtual_memory(bool has_it);
-  /// By function name, for every image that read_images() does not read.
+  /// Adds a kernel, by function name, to every image that read_images() does not read.
   void add_kernel(const std::string& function, FakeKernel kernel);
-  /// Images that begin as ELF files do are read by this; without it they are as all others.
+  /// Sets the reader of images that begin like ELF files; without a reader they are treated as
+  /// other images.
   void read_images(FakeImageReader reader);
 
-  /// The next calls are numbered 1, 2, ...; number `k` returns `error`. Calls that give something
-  /// back do so and return it nevertheless, as calls do that report what earlier work did. A sticky
-  /// error is returned by all later calls too. 0 = none fails.
+  /// The next calls are numbered 1, 2, ...; call number `k` returns `error`. A call that releases
+  /// an object releases it even then, like real calls that report an error of earlier work. After a
+  /// sticky error all later calls return it too. 0 = no call fails.
   void fail_call(uint64_t k, CUresult error = CUDA_ERROR_UNKNOWN);
   [[nodiscard]] uint64_t num_calls() const noexcept;
   /// Name of the call that failed as asked; empty if none did.
@@ -89,7 +90,7 @@ class FakeDriver {
   [[nodiscard]] CUresult enter(const char* call);
   /// Runs `work` now, or records it in the stream's capture.
   [[nodiscard]] CUresult submit(CUstream stream, std::function<void()> work);
-  /// Whether the calling thread captures, on whatever stream, and is not relaxed.
+  /// Whether the calling thread captures on some stream in a mode that is not relaxed.
   [[nodiscard]] bool is_capturing() const;
   [[nodiscard]] bool owns(const void* address, size_t bytes) const;
   void add_misuse(std::string text);

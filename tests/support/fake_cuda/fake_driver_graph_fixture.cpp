@@ -11,7 +11,7 @@ CUresult graph_destroy(CUgraph graph) {
   return result;
 }
 
-// Last node first: callers must not take the order for the order of work.
+// Returns the last node first, so that callers cannot rely on the order.
 CUresult graph_get_nodes(CUgraph handle, CUgraphNode* nodes, size_t* count) {
   REPRISE_FAKE_ENTER("cuGraphGetNodes");
   const auto& all = reinterpret_cast<const Graph*>(handle)->nodes;

@@ -18,7 +18,7 @@
 #include "reprise/device/cuda/driver_api.h"
 #include "tests/support/fake_cuda/fake_driver_fixture.h"
 
-/// What the parts of the fake driver share: its objects, and the calls that they define.
+/// The state that the parts of the fake driver share: its objects, and the calls that they define.
 namespace reprise::device::cuda::fake_driver {
 
 constexpr size_t kTotalBytes = size_t{4} << 30;
@@ -101,7 +101,7 @@ struct Reservation {
   HostPages pages;  // the range lies within them
 };
 
-/// Of the GPU; there until neither a handle nor a mapping has it.
+/// Memory of the GPU; exists while a handle or a mapping refers to it.
 struct PhysicalMemory {
   PhysicalMemory(size_t size, size_t* held) : bytes(size), held_bytes(held) {}
   PhysicalMemory(const PhysicalMemory&) = delete;
@@ -148,7 +148,7 @@ class Handles {
 
 namespace reprise::device::cuda {
 
-/// Everything the fake driver knows. Members are used under `mutex`.
+/// The whole state of the fake driver. Members are used under `mutex`.
 struct FakeDriver::State {
   mutable std::recursive_mutex mutex;  // a kernel may ask nothing of the driver, a test's code may
   bool has_virtual_memory = true;
@@ -179,11 +179,11 @@ struct FakeDriver::State {
 
   /// Numbers a call. \returns the result to return at once, or CUDA_SUCCESS to go on
   CUresult enter(const char* call);
-  /// What a capture forbids on its thread, unless the thread's mode is relaxed.
+  /// Checks a call that a capture on this thread forbids, unless the thread's mode is relaxed.
   CUresult enter_unsafe();
   CUresult misuse(std::string text, CUresult result = CUDA_ERROR_INVALID_HANDLE);
 
-  /// What the driver holds for itself: a context, code, executable graphs.
+  /// The memory that the driver itself uses: a context, code, executable graphs.
   [[nodiscard]] size_t overhead_bytes() const;
   CUstreamCaptureMode& mode_of_thread();
   [[nodiscard]] bool owns(CUdeviceptr address, size_t bytes) const;
@@ -207,7 +207,7 @@ using Lock = std::lock_guard<std::recursive_mutex>;
   const Lock lock(fake->mutex);  \
   if (const CUresult failed = fake->enter(call); failed != CUDA_SUCCESS) return failed
 
-/// First line of a call that gives something back, which it does whatever `result` it returns.
+/// First line of a call that releases an object; it releases the object for every `result`.
 #define REPRISE_FAKE_RELEASE(call) \
   const Lock lock(fake->mutex);    \
   const CUresult result = fake->enter(call)

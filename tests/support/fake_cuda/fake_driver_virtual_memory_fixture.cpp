@@ -6,8 +6,8 @@
 
 #include "tests/support/fake_cuda/fake_driver_state_fixture.h"
 
-// Physical memory is a file without a name, mapping it is mapping the file: whoever touches an
-// address without memory, or without access, gets a fault, as on a GPU.
+// Physical memory is a file without a name, and mapping the memory maps the file. An access to an
+// address without memory or without permission causes a fault, the same as on a GPU.
 namespace reprise::device::cuda::fake_driver {
 namespace {
 
@@ -25,7 +25,7 @@ bool is_memory_of_the_gpu(const CUmemAllocationProp& memory) {
          memory.location.type == CU_MEM_LOCATION_TYPE_DEVICE && memory.location.id == 0;
 }
 
-/// The mappings that fill the range exactly; none if there are no such.
+/// The mappings that fill the range exactly; empty if there are none.
 std::vector<Mapping*> mappings_of(CUdeviceptr address, size_t bytes) {
   std::vector<Mapping*> found;
   const CUdeviceptr end = address + bytes;
@@ -105,7 +105,7 @@ CUresult mem_create(CUmemGenericAllocationHandle* handle,
   if (made.file < 0 || ftruncate(made.file, static_cast<off_t>(bytes)) != 0) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  // Of any content, as memory that others had before.
+  // New memory has undefined content, like memory that another process used before.
   void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, made.file, 0);
   std::memset(data, 0xFF, bytes);
   munmap(data, bytes);

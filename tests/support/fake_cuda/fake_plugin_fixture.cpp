@@ -9,8 +9,8 @@
 #include "tests/support/fake_cuda/fake_cublas_lt_fixture.h"
 #include "tests/support/fake_cuda/fake_driver_fixture.h"
 
-// A reprise_cuda.so for tests: put beside the program, it gives it a GPU on the host, over which
-// everything above the driver is what a real one would have.
+// A reprise_cuda.so for tests: placed next to the program, it provides a GPU on the host. All code
+// above the driver is the same as with a real GPU.
 namespace reprise::kernels::cuda {
 namespace {
 
@@ -19,7 +19,8 @@ struct Machine {
   FakeCublasLt cublas_lt{driver};
 };
 
-/// The context is lost once this file is beside the program, as after an illegal access.
+/// Marks the context as lost when this file appears next to the program, as after an illegal
+/// access.
 void watch_for_loss(Machine& machine, const std::filesystem::path& path) {
   std::thread([&machine, path] {
     while (!std::filesystem::exists(path))
@@ -38,7 +39,7 @@ reprise_create_accelerator(uint32_t version, std::string& reason) {
     reason = "the fake plug-in is of another version";
     return nullptr;
   }
-  // Never ended: the program's last objects may still use it.
+  // Never destroyed, because the program's last objects may still use it.
   static auto& machine = *new cuda::Machine();
   cuda::add_host_kernels(machine.driver);
   cuda::watch_for_loss(machine,

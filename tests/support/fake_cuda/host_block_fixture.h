@@ -9,9 +9,9 @@
 
 #include "reprise/base/element.h"
 
-/// For tests: thread blocks on the CPU. Every thread is a fiber of its own that runs until it has
-/// to wait for others, so barriers, shuffles and tensor core products mean what they mean on a GPU,
-/// and the source of the kernels is what runs.
+/// For tests: thread blocks on the CPU. Every thread is a separate fiber that runs until it must
+/// wait for other threads. Barriers, shuffles and tensor core products therefore work the same as
+/// on a GPU, and the kernels' own source runs.
 namespace reprise::kernels::cuda {
 
 struct HostLaunch {
@@ -23,18 +23,18 @@ struct HostLaunch {
   bool must_wait = false;  // every thread for earlier kernels
 };
 
-/// Runs `kernel` once for every thread of the blocks. Shared memory starts as NaNs. Aborts when
-/// threads wait for each other for ever: a barrier that not all of them reach; and when a thread
-/// that must wait for earlier kernels ends without having done so.
+/// Runs `kernel` once for every thread of the blocks. Shared memory starts as NaNs. Aborts on a
+/// deadlock, such as a barrier that not all threads reach, and when a thread that must wait for
+/// earlier kernels ends without waiting.
 ///
-/// Which of the threads that could run does so is drawn from the launch's order, a number. 0: by
-/// index, block after block. Any other: several blocks are alive at once, and their warps and lanes
-/// go in an order that changes at random, so that a barrier that is missing shows in some of them.
-/// A launch takes the number that its thread's last one took, plus one; with a HostOrder, the one
+/// The order of a launch, a number, decides which of the ready threads runs next. 0: by index,
+/// block after block. Other numbers: several blocks are alive at once, and their warps and lanes
+/// run in an order that changes at random, so that some orders reveal a missing barrier. A launch
+/// uses the number of its thread's previous launch plus one, or the number of a HostOrder.
 /// given.
 void run_on_host(const HostLaunch& launch, const std::function<void()>& kernel);
 
-/// While it lives, launches of its thread run in the order `number`.
+/// While this object exists, launches of its thread run in the order `number`.
 class HostOrder {
  public:
   explicit HostOrder(uint64_t number);
@@ -43,9 +43,9 @@ class HostOrder {
   ~HostOrder();
 };
 
-/// While it lives, what earlier kernels are still at work on: until a block's threads have waited
-/// for them, this memory holds NaNs, and a block that has written to it by then aborts. Blocks run
-/// one after the other.
+/// Memory that earlier kernels still write while this object exists. Until a block's threads have
+/// waited for these kernels, the memory holds NaNs, and a block that writes to it aborts. Blocks
+/// run one after the other.
 class EarlierKernelsWork {
  public:
   explicit EarlierKernelsWork(std::vector<std::span<std::byte>> memory);
@@ -54,11 +54,12 @@ class EarlierKernelsWork {
   ~EarlierKernelsWork();
 };
 
-/// How often, since the thread last asked, two of eight rows that load_fragments reads at a time
-/// lay in the same banks of the shared memory: each time costs a GPU as much as the load itself.
+/// The number of bank conflicts since the thread's last call: two of the eight rows that
+/// load_fragments reads at a time are in the same banks of shared memory. On a GPU each conflict
+/// costs as much as the load itself.
 uint64_t take_bank_conflicts();
 
-// What block.cuh asks of the GPU. Only inside run_on_host.
+// The functions that block.cuh takes from the GPU. They work only inside run_on_host.
 
 int thread_index();
 int num_threads();
@@ -73,9 +74,9 @@ bool warp_all(bool is);
 char* shared_memory();
 inline int same_again(int value) { return value; }
 uint32_t shared_address(const void* place);
-/// All threads of the block meet here.
+/// Waits for earlier kernels; all threads of the block must call it.
 void wait_for_earlier_kernels();
-/// Others may run here.
+/// Lets other threads run.
 void give_way();
 inline void fence() { give_way(); }
 inline int atomic_add(int32_t* value, int amount) {
@@ -123,8 +124,8 @@ inline void put(float* out, float x) { *out = x; }
 inline void put(BFloat16* out, float x) { store_element(out, x); }
 inline void put(Float16* out, float x) { store_element(out, x); }
 
-/// Until the calling thread has waited for it, the place holds NaNs: neither what was there nor
-/// what comes may be relied on.
+/// Until the calling thread has waited for the copy, the destination holds NaNs, because neither
+/// its old nor its new content may be used.
 void copy_words_async(void* shared, const void* from, bool there);
 void commit_copies();
 void wait_for_copies_but(int pending);
@@ -137,12 +138,12 @@ void wait_for_copies() {
 void load_fragments(uint32_t (&words)[4], uint32_t row);
 void load_fragments_transposed(uint32_t (&words)[4], uint32_t row);
 
-/// What the lanes of a warp hand each other in a product: a[16, 16] by rows, b[16, 8] by columns.
+/// The data that the lanes of a warp exchange in a product: a[16, 16] by rows, b[16, 8] by columns.
 struct HostFragments {
   float a[16][16];
   float b[8][16];
 };
-/// All lanes call it with what they fill in, and get the same, filled in by all.
+/// All lanes must call this. Each lane fills in its part and gets the parts of all lanes.
 const HostFragments& exchange_fragments(const std::function<void(HostFragments&)>& fill);
 
 /// Source of the layout: PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type".

@@ -20,7 +20,7 @@ using device::cuda::FakeImage;
 using device::cuda::FakeKernel;
 using device::cuda::FakeLaunch;
 
-// Once for the same bytes, and for good.
+// Opens equal bytes only once and never closes the library.
 void* open(std::span<const std::byte> object) {
   static std::map<std::string, void*> libraries;
   std::string bytes(reinterpret_cast<const char*>(object.data()), object.size());
@@ -35,7 +35,7 @@ void* open(std::span<const std::byte> object) {
     close(file);
     return nullptr;
   }
-  // The file stays open: to the loader the same name would be the same library.
+  // The file stays open: the loader takes an equal name for the same library.
   return libraries.emplace(std::move(bytes), library).first->second;
 }
 

@@ -7,9 +7,9 @@
 
 namespace reprise::compile {
 
-/// The host's compiler on CUDA source, as block.cuh lets it be read: a shared object for
-/// load_host_image(). Empty, and the compiler's words on stderr, if it does not compile. The same
-/// source is compiled once in a process.
+/// Compiles CUDA source with the host's compiler, through block.cuh, to a shared object for
+/// load_host_image(). If the source does not compile, the result is empty and the compiler's
+/// messages go to stderr. Each source is compiled once per process.
 [[nodiscard]] std::string compile_on_host(const std::string& source);
 
 /// An NVRTC for tests whose cubins are shared objects of the host. Its version is the build's. The

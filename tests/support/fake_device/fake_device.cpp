@@ -18,10 +18,10 @@ namespace {
 
 constexpr uint64_t kNanosecondsPerSubmission = 1000;
 
-// The log, the failure to come and the clock: what all parts of one fake device share.
+// The log, the next failure and the clock, which all parts of one fake device share.
 class Script {
  public:
-  /// Every call goes through here before it does anything. \throws DeviceError when it is its turn
+  /// Every call starts here. \throws DeviceError when this call is set to fail
   void enter(std::string call) {
     const std::lock_guard lock(mutex_);
     ++num_calls_;

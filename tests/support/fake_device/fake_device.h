@@ -9,9 +9,9 @@
 
 namespace reprise::device {
 
-/// A device for tests of everything above it: runs launches inline on a real inner CPU device with
-/// one thread, so results are right, and adds what tests need: it logs every call by name, fails
-/// the k-th one, and has a virtual clock that each launch advances.
+/// A device for tests of the layers above it. It runs launches inline on a real CPU device with one
+/// thread, so results are right. It also logs every call by name, fails the k-th call, and has a
+/// virtual clock that each launch advances.
 ///
 /// Calls that count, by the names in the log: allocate, pool_grow (a pool takes memory from the
 /// device), launch <kernel>, copy, fill, copy_from_host, copy_to_host, record, wait, synchronize,

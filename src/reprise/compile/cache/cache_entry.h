@@ -17,25 +17,25 @@ struct CacheFile {
   friend bool operator==(const CacheFile&, const CacheFile&) = default;
 };
 
-/// Why load() found nothing that may be used.
+/// The reason why load() found no entry that may be used.
 enum class MissReason : uint8_t {
   disabled,
   absent,
   foreign,       // another user could have written it
-  unreadable,    // the file system refuses; what is there may be good
-  broken,        // cut, flipped or incomplete; put aside
+  unreadable,    // the file system reports an error; the entry itself may be intact
+  broken,        // truncated, changed or incomplete; moved aside
   version,       // another format
-  key_mismatch,  // the same place, made from something else
+  key_mismatch,  // another key stored in the same place
 };
 inline constexpr size_t kNumMissReasons = 7;
 
 [[nodiscard]] std::string_view to_string(MissReason reason);
 
 struct LoadOutcome {
-  std::optional<std::vector<CacheFile>> files;  // as they were saved, in that order
+  std::optional<std::vector<CacheFile>> files;  // in the order in which they were saved
   MissReason miss = MissReason::absent;         // meaningful without files
   std::string reason;                           // for the log; empty with files
-  bool quarantined = false;                     // what was broken has been put aside
+  bool quarantined = false;                     // the broken entry was moved aside
 
   [[nodiscard]] bool is_hit() const noexcept { return files.has_value(); }
 };

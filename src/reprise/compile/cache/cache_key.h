@@ -5,8 +5,8 @@
 
 namespace reprise::compile {
 
-/// Everything that decides what an entry holds, as named fields in a fixed order. Two keys are
-/// equal when their texts are; the hash only finds the folder.
+/// Everything that decides the content of an entry, as named fields in a fixed order. Two keys are
+/// equal when their texts are equal; the hash only names the folder.
 class CacheKey {
  public:
   /// Appends a field. Any bytes are allowed in `value`; order and repetition count.

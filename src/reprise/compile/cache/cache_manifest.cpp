@@ -32,7 +32,7 @@ std::optional<uint64_t> parse_hex(const std::string& text) {
 }
 
 std::string dump(const Json& json) {
-  // ASCII, and bytes that are not UTF-8 replaced: printing cannot throw.
+  // The output is ASCII and bytes that are not UTF-8 are replaced, so printing cannot throw.
   return json.dump(1, ' ', true, Json::error_handler_t::replace) + "\n";
 }
 
@@ -158,7 +158,8 @@ ManifestReading read_manifest(std::string_view text) try {
   Manifest manifest{.key_text = read_key(array_member(json, "key")),
                     .created_by = string_member(json, "created_by"),
                     .files = read_files(array_member(json, "files"))};
-  // One comparison covers the checksum, unknown members, white space and every flipped bit.
+  // This one comparison detects a wrong checksum, unknown members, white space and every flipped
+  // bit.
   if (print_manifest(manifest) != text) throw InvalidArgument("the manifest's bytes are damaged");
   return {.manifest = std::move(manifest)};
 } catch (const InvalidArgument& error) {

@@ -11,8 +11,8 @@ namespace reprise::compile {
 
 inline constexpr int kCacheFormatVersion = 1;
 
-// A real manifest has a few dozen files and a key of some kilobytes. These bound what a broken or
-// hostile one can cost before it is refused.
+// A real manifest has a few dozen files and a key of some kilobytes. These limits bound the cost of
+// reading a broken or hostile manifest.
 inline constexpr size_t kMaxManifestBytes = size_t{1} << 20;
 inline constexpr size_t kMaxCacheFiles = 1024;
 inline constexpr size_t kMaxCacheFileName = 128;  // leaves room for the checksum below NAME_MAX
@@ -28,20 +28,22 @@ struct ManifestFile {
   uint64_t num_bytes = 0;
   uint64_t checksum = 0;
 
-  /// Name in the entry's folder. It follows from the content, so writers of different contents
-  /// never touch each other's files, and the old entry stays complete until the new manifest is in.
+  /// The file's name in the entry's folder. The name follows from the content, so writers of
+  /// different contents never touch each other's files, and the old entry stays complete until the
+  /// new manifest is in place.
   [[nodiscard]] std::string stored_name() const;
 
   friend bool operator==(const ManifestFile&, const ManifestFile&) = default;
 };
 
-/// Whether `name` looks like a result of stored_name().
+/// Whether `name` has the form of a result of stored_name().
 [[nodiscard]] bool is_stored_name(std::string_view name);
 
 /// The manifest turns a set of files into an entry.
 struct Manifest {
-  std::string key_text;    // CacheKey::text()
-  std::string created_by;  // program and version, for people; no time and no host: same bytes twice
+  std::string key_text;  // CacheKey::text()
+  // program and version, for people; no time and no host, so that equal content gives equal bytes
+  std::string created_by;
   std::vector<ManifestFile> files;
 
   friend bool operator==(const Manifest&, const Manifest&) = default;
@@ -52,12 +54,12 @@ struct Manifest {
 
 struct ManifestReading {
   std::optional<Manifest> manifest;
-  bool is_other_version = false;  // intact as far as can be seen, written by another format
+  bool is_other_version = false;  // written by another version of the format and otherwise intact
   std::string reason;             // why there is no manifest
 };
 
-/// Accepts exactly the bytes that print_manifest() writes for file names that are safe and distinct
-/// and counts within the limits above; never throws for what `text` holds.
+/// Accepts exactly the texts that print_manifest() writes, if the file names are safe and distinct
+/// and the counts are within the limits above. Never throws because of the content of `text`.
 [[nodiscard]] ManifestReading read_manifest(std::string_view text);
 
 }  // namespace reprise::compile

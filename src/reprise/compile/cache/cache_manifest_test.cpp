@@ -33,7 +33,7 @@ std::string replaced(std::string text, std::string_view from, std::string_view t
   return text.replace(at, from.size(), to);
 }
 
-/// A whole manifest around a file list that print_manifest() would not write.
+/// A complete manifest with a file list that print_manifest() would not write.
 std::string with_files(const std::string& files) {
   return R"({"format":"reprise compile cache","version":1,"created_by":"","key":[],"files":)" +
          files + R"(,"checksum":"0000000000000000"})";
@@ -47,7 +47,7 @@ TEST(CacheManifest, reads_what_it_prints) {
   }
 }
 
-// What people see when they look into the folder, and what a later version must still understand.
+// People read this text in the folder, and later versions must still understand it.
 TEST(CacheManifest, looks_like_this) {
   EXPECT_EQ(print_manifest(example()), R"({
  "format": "reprise compile cache",

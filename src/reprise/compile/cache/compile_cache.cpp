@@ -43,7 +43,8 @@ LoadOutcome CompileCache::load(const CacheKey& key) {
   LoadOutcome outcome;
   try {
     outcome = find(key);
-  } catch (const std::exception& error) {  // memory: a cache must not be what ends a start
+    // out of memory, for example: the cache must not stop a start
+  } catch (const std::exception& error) {
     outcome = {.miss = MissReason::unreadable, .reason = error.what()};
   }
   if (outcome.is_hit()) {
@@ -59,7 +60,7 @@ SaveOutcome CompileCache::save(const CacheKey& key, std::span<const CacheFile> f
   SaveOutcome outcome;
   try {
     outcome = publish(key, files);
-  } catch (const std::exception& error) {  // as in load()
+  } catch (const std::exception& error) {  // the same reason as in load()
     outcome = {.reason = error.what()};
   }
   ++(outcome.saved ? counters_.num_saved : counters_.num_not_saved);

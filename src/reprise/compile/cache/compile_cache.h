@@ -18,11 +18,11 @@ struct CompileCacheOptions {
   std::filesystem::path root;       // entries in <root>/<hash>/rank_<i>; default_cache_root()
   std::filesystem::path cache_dir;  // when set, the one entry is in <cache_dir>/rank_<i>
   int rank = 0;
-  bool is_disabled = false;  // every load misses, nothing is written
+  bool is_disabled = false;  // every load misses, and no entry is written
   std::string created_by;    // program and version, for people
-  // Larger entries are neither saved nor read. Code of a model is a few MiB.
+  // Larger entries are neither saved nor read. The code of one model is a few MiB.
   uint64_t max_entry_bytes = uint64_t{256} << 20;
-  // Longer than any save takes; leftovers of killed writers stay about this long.
+  // Longer than any save takes. Leftovers of killed writers stay for about this time.
   std::chrono::seconds stale_after = std::chrono::hours(1);
   StepHook step_hook;  // tests only
 };
@@ -41,23 +41,24 @@ struct CompileCacheCounters {
   friend bool operator==(const CompileCacheCounters&, const CompileCacheCounters&) = default;
 };
 
-/// Files of the compiler on disk, found by a key. Knows nothing about what they hold. Whatever the
-/// disk holds or refuses, the answer is a value: files that are verified to be those that were
-/// saved, or a reason. Nothing is locked, so nothing waits: any number of processes may load and
-/// save the same entry, and the last complete save wins. One object serves one thread at a time.
+/// Files of the compiler on disk, found by a key. The cache does not interpret their content.
+/// Errors of the disk never throw: the result is either verified files, equal to the saved ones, or
+/// a reason. No call takes a lock or waits: any number of processes may load and save the same
+/// entry, and the last complete save wins. One object serves one thread at a time.
 class CompileCache {
  public:
   /// \pre options.rank >= 0
   explicit CompileCache(CompileCacheOptions options);
 
-  /// Looks the entry up; creates nothing. A broken one is put aside, so that it is seen once.
+  /// Looks the entry up; creates no files. A broken entry is moved aside, so that it is reported
+  /// once.
   [[nodiscard]] LoadOutcome load(const CacheKey& key);
 
-  /// Publishes an entry, in place of one that is there. Names of `files` must be valid and
-  /// distinct, or nothing is saved.
+  /// Publishes an entry and replaces an existing one. Nothing is saved unless the names of `files`
+  /// are valid and distinct.
   [[nodiscard]] SaveOutcome save(const CacheKey& key, std::span<const CacheFile> files);
 
-  /// Where the entry is or would be; empty when the store has no place.
+  /// The folder of the entry, which may not exist yet; empty when the cache has no place.
   [[nodiscard]] std::filesystem::path entry_directory(const CacheKey& key) const;
 
   [[nodiscard]] const CompileCacheCounters& counters() const noexcept { return counters_; }

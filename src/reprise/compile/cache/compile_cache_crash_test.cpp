@@ -1,4 +1,4 @@
-// A store that is killed, or refused, at each step that the file system can see.
+// A save that is killed, or that gets an error, at each of its calls to the file system.
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -18,10 +18,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// More than one step of writing per file.
+// A file of this size takes more than one write call.
 constexpr size_t kFileBytes = 600'000;
 
-/// Does `action` before step `index`, counted from 0.
+/// Runs `action` before step `index`, counted from 0.
 StepHook at_step(int index, std::function<int()> action) {
   return [index, action = std::move(action), next = 0](std::string_view) mutable {
     return next++ == index ? action() : 0;
@@ -40,7 +40,7 @@ std::optional<uint64_t> loaded_tag(const fs::path& root) {
   return std::nullopt;
 }
 
-/// A save by somebody else later works, and removes what the killed one left.
+/// A later save by another process succeeds and removes the leftovers of the killed one.
 void expect_heals(const fs::path& root) {
   CompileCache cache({.root = root, .stale_after = std::chrono::seconds(0)});
   const SaveOutcome saved = cache.save(example_key(), tagged_files(3, kFileBytes));
@@ -109,7 +109,7 @@ TEST(CompileCacheCrash, a_reader_killed_while_it_puts_a_broken_entry_aside_harms
   }
 }
 
-// No test can cut the power; the order is what protects against it.
+// A test cannot cut the power; the order of the calls is the protection, so the order is tested.
 TEST(CompileCacheCrash, bytes_are_on_disk_before_a_name_leads_to_them_and_the_manifest_comes_last) {
   const TemporaryFolder folder;
   std::vector<std::string> steps;
@@ -202,8 +202,8 @@ TEST(CompileCacheCrash, each_error_at_each_step_of_a_load_is_an_answer_and_harms
       if (outcome.is_hit()) {
         ASSERT_EQ(tag_of(*outcome.files), 1u);
       }
-      // A file that is said not to be there is broken, and the manifest is looked for twice. No
-      // other error says anything about content.
+      // ENOENT for a listed file means that the entry is broken, and the manifest is looked up
+      // twice. Other errors say nothing about the content.
       if (error == ENOENT) {
         EXPECT_TRUE(outcome.is_hit() || was_injected);
         ASSERT_TRUE(good.save(example_key(), tagged_files(1)).saved);

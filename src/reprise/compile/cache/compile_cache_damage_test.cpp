@@ -1,4 +1,4 @@
-// What a disk, a person or an attacker can do to an entry: the answer is the saved bytes or a miss.
+// Damage to an entry by a disk, a person or an attacker: the result is the saved bytes or a miss.
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -30,7 +30,7 @@ class CompileCacheDamage : public testing::Test {
     ASSERT_TRUE(outcome.saved) << outcome.reason;
   }
 
-  /// The entry is seen as broken once, is then out of the way, and can be saved again.
+  /// The cache reports the entry as broken once and moves it aside; it can then be saved again.
   void expect_broken_and_heals() {
     const LoadOutcome first = cache_.load(example_key());
     ASSERT_FALSE(first.is_hit());
@@ -157,8 +157,8 @@ TEST_F(CompileCacheDamage, hostile_manifests_are_put_aside) {
   }
 }
 
-/// A hole: the size is real, the blocks are not. Where the file system has a smaller limit, the
-/// file stays as it is, which is just as broken.
+/// Makes a file of 1 TB without data blocks. A file system with a smaller limit leaves the file as
+/// it is, which is broken too.
 void make_a_terabyte(const fs::path& path) {
   if (::truncate(path.c_str(), off_t{1} << 40) != 0) {
     ASSERT_EQ(errno, EFBIG);
@@ -183,7 +183,7 @@ TEST_F(CompileCacheDamage, a_terabyte_is_refused_before_it_is_allocated) {
 TEST_F(CompileCacheDamage, what_is_not_a_regular_file_is_put_aside_without_waiting_for_it) {
   save(tag_);
   const auto make_socket = [](const fs::path& path) {
-    // Socket addresses are short: bind by a name relative to the folder.
+    // Addresses of sockets are short, so the test binds a name relative to the folder.
     const fs::path here = fs::current_path();
     fs::current_path(path.parent_path());
     sockaddr_un address{.sun_family = AF_UNIX};
@@ -249,7 +249,7 @@ TEST_F(CompileCacheDamage, a_broken_entry_that_cannot_be_put_aside_is_a_miss_and
   EXPECT_EQ(tag_of(*cache_.load(example_key()).files), 2u);
 }
 
-// Between each two steps of a reader that is about to put a broken entry aside, somebody saves.
+// A save happens between each two steps of a reader that is moving a broken entry aside.
 TEST_F(CompileCacheDamage, an_entry_published_while_a_broken_one_is_put_aside_survives) {
   bool was_reached = true;
   int moment = 0;

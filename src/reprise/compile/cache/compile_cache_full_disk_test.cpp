@@ -1,4 +1,4 @@
-// Limits and file systems that refuse for real, each in a child process.
+// Real limits and full file systems, each in a child process.
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -45,8 +45,8 @@ TEST(CompileCacheFullDisk, a_limit_on_file_size_means_not_saved_and_the_old_entr
   }
 }
 
-/// Runs `body` in a child that sees a small file system of its own at `place`.
-/// \returns false where mounting is not permitted
+/// Runs `body` in a child process with its own small file system at `place`. \returns false when
+/// the process may not mount file systems
 bool run_with_mount(const fs::path& place, const std::function<void()>& body) {
   const int status = wait_for(start_child([&] {
     if (::unshare(CLONE_NEWNS) != 0 ||
@@ -76,7 +76,7 @@ TEST(CompileCacheFullDisk, a_full_disk_means_not_saved_and_the_old_entry_stays) 
       ASSERT_TRUE(names_with(entry, ".tmp-").empty());
       ASSERT_EQ(tag_of(cache.load(example_key()).files.value(), kFileBytes / 2), 1u);
     }
-    // To the last byte: not even the manifest fits.
+    // The disk gets full to the last byte, so not even the manifest fits.
     for (size_t num_bytes = 4096; num_bytes > 0; num_bytes /= 4) {
       std::string filler;
       for (int i = 0; i < 400; ++i) {

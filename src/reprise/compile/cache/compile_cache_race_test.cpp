@@ -18,7 +18,7 @@ constexpr uint64_t kNumWriters = 8;
 constexpr uint64_t kNumReaders = 2;
 constexpr size_t kFileBytes = 5'000;
 
-/// Lives in memory that the processes share.
+/// This object lies in memory that the processes share.
 struct Progress {
   std::atomic<uint64_t> num_saved{0};
   std::atomic<uint64_t> num_hits{0};
@@ -42,7 +42,7 @@ class SharedProgress {
   void* memory_;
 };
 
-/// Every hit must hold files of one single save: that is the oracle, inside tag_of().
+/// Every hit must hold the files of one single save; tag_of() checks this.
 void race(CompileCacheOptions options, uint64_t num_rounds, const SharedProgress& progress) {
   std::vector<pid_t> writers;
   std::vector<pid_t> readers;
@@ -102,7 +102,8 @@ TEST(CompileCacheRace, the_first_savers_create_the_folders_together) {
   }
 }
 
-// Everybody removes everybody's files under their hands: saves and loads may fail, never lie.
+// All processes remove each other's files: saves and loads may fail but must never return wrong
+// bytes.
 TEST(CompileCacheRace, even_sweeping_without_any_grace_gives_no_wrong_byte_and_heals) {
   const TemporaryFolder folder;
   const CompileCacheOptions options{.root = folder.path(), .stale_after = std::chrono::seconds(0)};
@@ -114,7 +115,7 @@ TEST(CompileCacheRace, even_sweeping_without_any_grace_gives_no_wrong_byte_and_h
   EXPECT_EQ(tag_of(cache.load(example_key()).files.value(), kFileBytes), 7u);
 }
 
-// Two readers find the same broken entry while writers replace it.
+// Two readers find the same broken entry while writers replace the entry.
 TEST(CompileCacheRace, putting_aside_and_publishing_at_once_loses_at_most_time) {
   const TemporaryFolder folder;
   const CompileCacheOptions options{.root = folder.path()};

@@ -14,7 +14,7 @@ namespace {
 
 constexpr mode_t kDirectoryMode = 0700;
 constexpr mode_t kFileMode = 0600;
-// A killed writer or a full disk then stops in the middle of a file, as large writes do anyway.
+// Writes are cut into steps of this size, so that tests can stop a save in the middle of a file.
 constexpr size_t kWriteStepBytes = size_t{256} << 10;
 
 }  // namespace
@@ -23,7 +23,7 @@ Descriptor::~Descriptor() {
   if (number_ >= 0) ::close(number_);
 }
 
-// `call` returns what the system call does: -1 and errno, or success.
+// `call` returns the result of a system call: -1 with errno set, or success.
 template <typename Call>
 int DiskSteps::run(std::string_view step, Call call) const {
   if (*hook_) {
@@ -64,7 +64,8 @@ int DiskSteps::open_directory(int directory, const std::string& name, Descriptor
 }
 
 int DiskSteps::list(int directory, size_t max_names, std::vector<std::string>& names) const {
-  Descriptor own;  // reading moves a descriptor's position, and closedir() closes it
+  // a duplicate, because reading moves a descriptor's position and closedir() closes it
+  Descriptor own;
   if (const int error = open_directory(directory, ".", own); error != 0) return error;
   const auto close = [](DIR* stream) { ::closedir(stream); };
   const std::unique_ptr<DIR, decltype(close)> stream(::fdopendir(own.number()), close);
@@ -79,7 +80,8 @@ int DiskSteps::list(int directory, size_t max_names, std::vector<std::string>& n
 }
 
 int DiskSteps::open_file(int directory, const std::string& name, Descriptor& opened) const {
-  // O_NONBLOCK: opening a named pipe must not wait for a writer. No effect on regular files.
+  // O_NONBLOCK: opening a named pipe must not wait for a writer. The flag does not affect regular
+  // files.
   return run("open file", [&] {
     opened = Descriptor(
         ::openat(directory, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));

@@ -13,9 +13,9 @@
 
 namespace reprise::compile {
 
-/// Called before each call that reaches the file system, with a few words that name it. 0 lets the
-/// call happen; anything else is the errno that it fails with instead. Tests fail or kill a store
-/// here.
+/// Called before each call to the file system, with a few words that name the call. The result 0
+/// lets the call happen; any other result is the errno with which the call fails instead. Tests use
+/// this hook to fail or kill a save.
 using StepHook = std::function<int(std::string_view step)>;
 
 /// Owns a file descriptor.
@@ -31,26 +31,27 @@ class Descriptor {
   ~Descriptor();
 
   [[nodiscard]] int number() const noexcept { return number_; }
-  /// The caller closes it.
+  /// Releases ownership; the caller closes the descriptor.
   [[nodiscard]] int release() noexcept { return std::exchange(number_, -1); }
 
  private:
   int number_ = -1;
 };
 
-/// The system calls of the store: each passes the hook, is repeated when a signal interrupts it,
-/// never follows a link below the folder that it starts from, never waits for another process, and
-/// answers 0 or an errno. Borrows the hook.
+/// The system calls of the cache. Each one calls the hook first, is repeated when a signal
+/// interrupts it, never follows a link below its starting folder, never waits for another process,
+/// and returns 0 or an errno. Borrows the hook.
 class DiskSteps {
  public:
   explicit DiskSteps(const StepHook& hook) noexcept : hook_(&hook) {}
 
-  /// Creates a folder and its missing parents, for the owner alone. An existing one is no error.
+  /// Creates a folder and its missing parents, accessible to the owner only. An existing folder is
+  /// no error.
   [[nodiscard]] int make_directories(const std::filesystem::path& path) const;
-  /// Follows links: where the store lies may be one, and is judged by what it leads to.
+  /// Follows links: the root may be a link, and the folder it leads to is checked.
   [[nodiscard]] int open_root(const std::filesystem::path& path, Descriptor& opened) const;
 
-  /// An existing one is no error.
+  /// An existing folder is no error.
   [[nodiscard]] int make_directory(int directory, const std::string& name) const;
   [[nodiscard]] int open_directory(int directory,
                                    const std::string& name,
@@ -58,18 +59,19 @@ class DiskSteps {
   [[nodiscard]] int list(int directory, size_t max_names, std::vector<std::string>& names) const;
 
   [[nodiscard]] int open_file(int directory, const std::string& name, Descriptor& opened) const;
-  /// Up to `max_bytes` from the start; fewer when the file ends.
+  /// Reads up to `max_bytes` from the start; fewer when the file is shorter.
   [[nodiscard]] int read(const Descriptor& file, uint64_t max_bytes, std::string& bytes) const;
 
-  /// EEXIST when the name is taken. Readable and writable for the owner alone.
+  /// Returns EEXIST when the name exists. The file is readable and writable for the owner only.
   [[nodiscard]] int create_file(int directory, const std::string& name, Descriptor& opened) const;
   [[nodiscard]] int write(const Descriptor& file, std::string_view bytes) const;
   [[nodiscard]] int sync(const Descriptor& file) const;
-  /// A file system that cannot do this for folders is no error.
+  /// A file system that does not support this for folders is no error.
   [[nodiscard]] int sync_directory(int directory) const;
 
   enum class Existing { replaced, kept };
-  /// `kept` answers EEXIST when `to` exists, where the file system can tell; else it replaces.
+  /// With `kept` the call returns EEXIST when `to` exists, if the file system supports this;
+  /// otherwise it replaces `to`.
   [[nodiscard]] int rename(int directory,
                            const std::string& from,
                            const std::string& to,
@@ -77,14 +79,14 @@ class DiskSteps {
   [[nodiscard]] int remove(int directory, const std::string& name) const;
 
   [[nodiscard]] int status(int descriptor, struct stat& status) const;
-  /// Of a name, not of what a link by that name leads to.
+  /// The status of the name itself; a link is not followed.
   [[nodiscard]] int status_of(int directory, const std::string& name, struct stat& status) const;
 
  private:
   template <typename Call>
   int run(std::string_view step, Call call) const;
 
-  const StepHook* hook_;  // owned by the store
+  const StepHook* hook_;  // owned by the cache
 };
 
 }  // namespace reprise::compile

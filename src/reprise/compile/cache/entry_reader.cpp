@@ -13,7 +13,7 @@
 namespace reprise::compile {
 namespace {
 
-// Each further attempt needs another writer to publish during the one before.
+// Each further attempt means that another writer published during the previous one.
 constexpr int kMaxAttempts = 8;
 
 LoadOutcome miss(MissReason why, std::string reason) {
@@ -30,7 +30,7 @@ struct OpenFile {
   uint64_t num_bytes = 0;
 };
 
-/// A regular file that only this user can have written, or the miss that it means.
+/// Opens a regular file that only this user can have written, or returns the reason for a miss.
 std::optional<LoadOutcome> open_own_file(const DiskSteps& disk,
                                          int directory,
                                          const std::string& name,
@@ -66,7 +66,7 @@ std::optional<LoadOutcome> read_manifest_text(const DiskSteps& disk,
   text.clear();
   OpenFile file;
   if (auto refusal = open_own_file(disk, directory, name, file)) return refusal;
-  // One byte too many is enough to be refused for its size.
+  // One byte more than the limit is read, which is enough to refuse the file for its size.
   const uint64_t max_bytes = std::min<uint64_t>(file.num_bytes, kMaxManifestBytes + 1);
   const int error = disk.read(file.descriptor, max_bytes, text);
   if (error != 0) return refused_by_system(name, error);
@@ -80,7 +80,7 @@ std::optional<LoadOutcome> read_file(const DiskSteps& disk,
   const std::string name = expected.stored_name();
   OpenFile file;
   if (auto refusal = open_own_file(disk, directory, name, file)) return refusal;
-  // Before anything is allocated for a size that the manifest claims.
+  // The size is checked before memory is allocated for the size that the manifest states.
   if (file.num_bytes != expected.num_bytes) {
     return miss(
         MissReason::broken,
@@ -138,7 +138,7 @@ bool has_manifest(const DiskSteps& disk, int directory) {
   return disk.status_of(directory, std::string(kManifestName), status) != ENOENT;
 }
 
-/// The manifest is no longer the one that was read, or is gone.
+/// Whether the manifest has changed since it was read, or is gone.
 bool is_replaced(const DiskSteps& disk, int directory, const std::string& judged) {
   std::string text;
   (void)read_manifest_text(disk, directory, std::string(kManifestName), text);
@@ -158,7 +158,7 @@ int rename_to_quarantine(const DiskSteps& disk, int directory, std::string& name
 
 enum class Quarantine { done, failed, undone };
 
-/// `undone`: a writer published between the judgement and the rename; its manifest is put back.
+/// `undone`: a writer published between the check and the rename; its manifest is put back.
 Quarantine quarantine(const DiskSteps& disk,
                       int directory,
                       const std::string& judged,

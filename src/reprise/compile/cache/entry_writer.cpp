@@ -16,16 +16,16 @@ namespace reprise::compile {
 namespace {
 
 constexpr std::string_view kTemporaryPrefix = ".tmp-";
-// A folder with more names than this was not filled by us; one save looks no further.
+// This program does not fill a folder with more names than this; one save checks no further names.
 constexpr size_t kMaxSweptNames = 16'384;
 
 std::string temporary_name() {
-  // Process numbers repeat where containers share a folder.
+  // Process ids are not unique when containers share a folder.
   std::random_device random;
   return fmt::format("{}{:08x}{:08x}", kTemporaryPrefix, random(), random());
 }
 
-/// Files on their way to their names. What has not arrived when it is destroyed is removed.
+/// Temporary files that will be renamed. The destructor removes those that were not published.
 class Drafts {
  public:
   Drafts(const DiskSteps& disk, int directory) : disk_(disk), directory_(directory) {}
@@ -47,7 +47,8 @@ class Drafts {
     return disk_.sync(file);
   }
 
-  /// Renames in the order of add(); what was added last is published last, after the rest is safe.
+  /// Renames in the order of add(), so the file added last is published when the others are in
+  /// place.
   [[nodiscard]] int publish() {
     for (Draft& draft : drafts_) {
       if (&draft == &drafts_.back()) {
@@ -58,7 +59,8 @@ class Drafts {
       if (error != 0) return error;
       draft.is_on_disk = false;
     }
-    // From here readers see the entry. That a power cut may still undo it is no reason to say no.
+    // Readers see the entry from here on. A failed sync is no error, although a power cut may then
+    // undo the save.
     (void)disk_.sync_directory(directory_);
     return 0;
   }
@@ -75,12 +77,13 @@ class Drafts {
   std::vector<Draft> drafts_;
 };
 
-/// Never fails: what cannot be removed today is removed by a later save.
+/// Never fails: a file that cannot be removed now is removed by a later save.
 void sweep(const DiskSteps& disk,
            int directory,
            const Manifest& manifest,
            std::chrono::seconds stale_after) {
-  // The manifest's time, not this machine's: a file server may have another clock.
+  // Uses the time of the manifest, not of this machine, because a file server may have another
+  // clock.
   struct stat published{};
   if (disk.status_of(directory, std::string(kManifestName), published) != 0) return;
   std::unordered_set<std::string> listed;
@@ -93,8 +96,8 @@ void sweep(const DiskSteps& disk,
     struct stat status{};
     if (disk.status_of(directory, name, status) != 0) continue;
     if (published.st_mtim.tv_sec - status.st_mtim.tv_sec < stale_after.count()) continue;
-    // If a writer renames new content to this very name in this instant, its entry loses a file,
-    // and a reader answers "broken" until the next save.
+    // If a writer renames new content to this name at this moment, its entry loses a file, and a
+    // reader reports a broken entry until the next save.
     (void)disk.remove(directory, name);
   }
 }

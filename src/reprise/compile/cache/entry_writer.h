@@ -10,11 +10,11 @@
 
 namespace reprise::compile {
 
-/// Writes an entry into an open folder so that readers see the old one or the new one: everything
-/// under temporary names first, then the files get theirs, which no other content shares, and the
-/// manifest last. A failure removes what is still temporary. Afterwards temporary files and files
-/// that the manifest does not list are removed when they are older than `stale_after`; younger ones
-/// may belong to a writer or a reader at work.
+/// Writes an entry into an open folder so that readers see either the old one or the new one. All
+/// files are first written under temporary names. Then the files are renamed to their final names,
+/// which no other content shares, and the manifest is renamed last. A failure removes the temporary
+/// files. Afterwards temporary files and files that the manifest does not list are removed when
+/// they are older than `stale_after`; younger files may belong to an active writer or reader.
 /// \pre the names of `files` are valid and distinct.
 [[nodiscard]] SaveOutcome write_entry(const DiskSteps& disk,
                                       int directory,

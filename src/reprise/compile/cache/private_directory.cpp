@@ -49,7 +49,7 @@ PrivateDirectory judged(const DiskSteps& disk,
 PrivateDirectory open_root(const DiskSteps& disk,
                            const std::filesystem::path& path,
                            MissingDirectory missing) {
-  // With a slash at its end, a link would be followed before it is looked at.
+  // With a trailing slash, a link would be followed before it is checked.
   const std::filesystem::path root = path.has_filename() ? path : path.parent_path();
   struct stat link{};
   int error = disk.status_of(AT_FDCWD, root, link);
@@ -77,7 +77,7 @@ PrivateDirectory open_below(const DiskSteps& disk,
   int error = disk.open_directory(parent.number(), name, opened);
   if (error == ENOENT && missing == MissingDirectory::created) {
     error = disk.make_directory(parent.number(), name);
-    // The name must survive a power cut as well as what is in it.
+    // A power cut must not lose the folder's name, so the parent is synced too.
     if (error == 0) error = disk.sync_directory(parent.number());
     if (error == 0) error = disk.open_directory(parent.number(), name, opened);
   }
@@ -95,7 +95,7 @@ PrivateDirectory open_below(const DiskSteps& disk,
 
 std::filesystem::path default_cache_root(std::string_view home, std::string_view xdg) {
   std::filesystem::path base(xdg);
-  if (!base.is_absolute()) {  // such a value is invalid and ignored, says the XDG specification
+  if (!base.is_absolute()) {  // the XDG specification says that such a value is invalid and ignored
     base = home;
     if (!base.is_absolute()) return {};
     base /= ".cache";

@@ -30,8 +30,8 @@ using kernels::Isa;
 using program::Program;
 using Clock = std::chrono::steady_clock;
 
-/// Launches that were made once, to be made again without anything around them: what replaying a
-/// graph of the ops would cost at least.
+/// Records launches once and replays them without the cost of making them: a lower bound of the
+/// cost of replaying a graph of the ops.
 class RecordedLaunches final : public device::Stream {
  public:
   void launch(const device::Launch& launch) override {
@@ -91,7 +91,7 @@ std::vector<Case> all_cases() {
   return cases;
 }
 
-/// Of this thread: compiling is measured without what else the machine does.
+/// CPU time of this thread, so that other work on the machine does not count.
 double cpu_milliseconds() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -109,10 +109,10 @@ struct Result {
   double unfused_us = 0;
 };
 
-/// Each of the contestants in turn, `rounds` times.
+/// Runs the contestants in turn, `rounds` times.
 Result measure(int rounds, int repeats, const std::array<std::function<void()>, 3>& contestants) {
   std::array<std::vector<double>, 3> times;
-  for (int round = -1; round < rounds; ++round) {  // the first one warms up
+  for (int round = -1; round < rounds; ++round) {  // round -1 is the warm-up
     for (size_t i = 0; i < contestants.size(); ++i) {
       const auto begin = Clock::now();
       for (int repeat = 0; repeat < repeats; ++repeat) contestants[i]();
@@ -152,7 +152,7 @@ class Benchmark {
     for (const int64_t rows : {int64_t{1}, many}) run(c, body, function, rows, median(compile_ms));
   }
 
-  /// All bodies in one object, as a model's are.
+  /// Puts all bodies into one object, the same as for a model.
   void finish() const {
     std::vector<RowGroupSource> sources;
     for (size_t i = 0; i < bodies_.size(); ++i) {

@@ -12,7 +12,8 @@ namespace {
 
 using kernels::Isa;
 
-// Of the headers that the plug-in is built with; said by CMake, empty without the plug-in.
+// The version of the LLVM headers that the plug-in is built with, set by CMake; empty without the
+// plug-in.
 constexpr std::string_view kLlvmVersion = REPRISE_LLVM_VERSION;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Generated code against the interpreter over the precompiled kernels of the same instruction set:
-// the same bits, whatever the numbers.
+// Compares generated code with the interpreter over the precompiled kernels of the same instruction
+// set: the bits must be equal for any input.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -62,7 +62,7 @@ class Codegen : public testing::TestWithParam<CodegenCase> {
     const std::vector<Tensor> inputs = bench_.make_inputs(body, options);
     const std::vector<Tensor> want = bench_.interpret(body, inputs);
     const std::vector<Tensor> got = bench_.make_outputs(body, options.num_rows);
-    // Blocks of 3 rows, the last ones first.
+    // Runs blocks of 3 rows, starting with the last block.
     const auto arguments = arguments_of(inputs, got, options.num_rows, 3);
     const auto blocks = static_cast<uint32_t>((options.num_rows + 2) / 3);
     function(&arguments, {blocks / 2, blocks});

@@ -9,7 +9,7 @@ namespace reprise::kernels {
 namespace {
 
 #include "reprise/kernels/vector/avx512.inl"
-// on those vectors
+// defined on the vectors above
 #include "reprise/kernels/vector/exp.inl"
 
 #include "reprise/kernels/add/add.inl"

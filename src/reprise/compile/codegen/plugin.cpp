@@ -16,7 +16,7 @@ CodegenPlugin refused(const fs::path& path, const std::string& reason) {
 }
 
 CodegenPlugin load(const fs::path& path, kernels::Isa isa) {
-  // LOCAL: its LLVM is nobody else's. NODELETE: LLVM cannot be unloaded safely.
+  // LOCAL: other libraries must not use this LLVM. NODELETE: LLVM cannot be unloaded safely.
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (library == nullptr) return refused(path, dlerror());
   auto* entry = reinterpret_cast<PluginEntry>(dlsym(library, kPluginEntry));
@@ -54,7 +54,7 @@ std::vector<fs::path> default_codegen_plugin_paths() {
     }
   };
   add("/proc/self/exe");
-  // Inside a Python interpreter the code is not in the executable but in an extension module.
+  // Inside a Python interpreter this code is in an extension module, not in the executable.
   Dl_info image{};
   if (dladdr(reinterpret_cast<void*>(&default_codegen_plugin_paths), &image) != 0 &&
       image.dli_fname != nullptr) {

@@ -73,7 +73,7 @@ TEST(CodegenPlugin, makes_objects_that_are_refused_when_cut) {
   }
 }
 
-// What the other tests rely on: lanes and fused products show in the bits.
+// The other tests rely on this: the number of lanes and fused products change the bits.
 TEST(CodegenPlugin, makes_code_whose_bits_tell_instruction_sets_apart) {
   const auto isas = kernels::supported_isas(device::detect_cpu_features());
   const auto compiler = find_compiler(Isa::scalar);

@@ -1,4 +1,5 @@
-// Random bodies through every instruction set: the same bits as op by op, wherever the results lie.
+// Random bodies on every instruction set: the bits equal those of the single ops, for any placement
+// of the results.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

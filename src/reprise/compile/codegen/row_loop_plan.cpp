@@ -13,12 +13,13 @@
 namespace reprise::compile {
 namespace {
 
-// A value of more vectors would not fit the registers, nor its unrolled code the instruction cache.
+// A wider value would not fit into the registers, and its unrolled code not into the instruction
+// cache.
 constexpr int64_t kMaxUnrolledVectors = 16;
-// What is cheaper to compute again than to keep, when the scratch is full.
+// When the scratch is full, a value of up to so many ops is computed again instead of being kept.
 constexpr size_t kMaxRecomputedOps = 4;
 
-/// A loop while the plan is made; their order is the order of execution.
+/// The key of a loop while the plan is made; the order of keys is the order of execution.
 struct LoopKey {
   size_t nest = 0;
   size_t pass = 0;
@@ -51,7 +52,7 @@ class Planner {
   struct Place {
     size_t nest = 0;
     size_t pass = 0;
-    size_t sum_pass = 0;  // of an rms_norm: where its x is summed
+    size_t sum_pass = 0;  // of an rms_norm: the pass that sums its x
   };
 
   static std::string too_much_scratch() {
@@ -61,9 +62,9 @@ class Planner {
   // ---- which nest and which pass
 
   bool is_computed(size_t value) const { return !is_memory(values_[value].kind); }
-  /// Moved to the end: reads what is kept, in a nest of its own.
+  /// Whether the value is an output that was moved to the end: its own nest reads a kept value.
   bool is_late_copy(size_t value) const { return value >= num_body_values_; }
-  /// Whether the user's loop can compute what it reads, instead of reading it where it is kept.
+  /// Whether the user's loop computes its operand itself instead of reading a kept value.
   bool is_inlined(size_t user, const RowRef& ref) const {
     const RowValue& source = values_[ref.value];
     return is_computed(ref.value) && !is_late_copy(user) && source.kind != RowValueKind::rope &&
@@ -98,7 +99,7 @@ class Planner {
     Place& place = places_[v];
     for (const RowRef& ref : values_[v].sources) {
       if (!is_inlined(v, ref) || places_[ref.value].nest != place.nest) continue;
-      // A loop over another width is another loop, and comes after.
+      // A value of another width needs another loop, which comes later.
       const bool same_loop =
           values_[ref.value].width == ref.width &&
           (values_[v].kind == RowValueKind::rms_norm || values_[v].loop_width() == ref.width);
@@ -121,9 +122,10 @@ class Planner {
     });
   }
 
-  // ---- what is kept, and where
+  // ---- the values to keep, and their places
 
-  /// Users first, so that all loops that want a value are known when it is looked at.
+  /// Goes from users to sources, so that all loops that use a value are known before the value is
+  /// placed.
   bool choose_homes() {
     wanted_.assign(values_.size(), {});
     evaluated_.assign(values_.size(), {});
@@ -133,7 +135,7 @@ class Planner {
     for (size_t v = values_.size(); v-- > 0;) {
       if (!is_computed(v)) continue;
       if (!choose_home(v, is_read_elsewhere[v])) return false;
-      if (evaluated_[v].empty()) continue;  // dead
+      if (evaluated_[v].empty()) continue;  // not used
       for (const RowRef& ref : values_[v].sources) {
         if (!is_computed(ref.value)) continue;
         if (!is_inlined(v, ref) || places_[ref.value].nest != places_[v].nest) {
@@ -175,7 +177,7 @@ class Planner {
       value.scratch = scratch_bytes_;
       scratch_bytes_ += (bytes + 63) / 64 * 64;
     }
-    // Unrolled loops have it in registers.
+    // Unrolled loops keep the value in registers.
     if (!is_unrolled(places_[v].nest)) evaluated_[v].clear();
     evaluated_[v].insert(loop_of(v));
     return true;
@@ -189,9 +191,9 @@ class Planner {
     return ops;
   }
 
-  // ---- outputs that lie where an input lies
+  // ---- outputs that use the memory of an input
 
-  /// Loops that read an input, and how.
+  /// Calls the visitor for loops that read an input.
   template <typename Visit>
   void for_each_read(size_t input, Visit visit) const {
     for (size_t v = 0; v < values_.size(); ++v) {
@@ -221,8 +223,8 @@ class Planner {
     return found;
   }
 
-  /// An output may take the memory of an input of its type. If that input is read once more
-  /// afterwards, the output goes through the scratch.
+  /// An output may use the memory of an input of its type. If a later loop reads that input again,
+  /// the output is stored to the scratch first.
   bool move_hazardous_stores_to_the_end() {
     std::vector<size_t> hazardous;  // outputs
     for (size_t output = 0; output < outputs_.size(); ++output) {
@@ -300,7 +302,7 @@ class Planner {
   std::vector<Place> places_;        // by value
   std::vector<int64_t> nest_heads_;  // by nest
   size_t end_of_body_ = 0;           // nests from here on are late copies
-  std::vector<LoopSet> wanted_;      // by value: loops with a use for it
+  std::vector<LoopSet> wanted_;      // by value: loops that use it
   std::vector<LoopSet> evaluated_;   // by value: loops that compute it
   size_t scratch_bytes_ = 0;
 };

@@ -42,7 +42,7 @@ TEST(RowLoopPlan, norms_in_two_loops_and_reads_the_sum_back_from_the_output) {
 TEST(RowLoopPlan, keeps_what_two_loops_want_in_the_scratch) {
   const RowLoopPlan plan = plan_of(make_body("add_rms_norm_alone", {.width = 900}));
   EXPECT_EQ(kinds(plan.nests[0].loops[0]), (std::vector{keep, sum_squares}));
-  EXPECT_EQ(plan.scratch_bytes, 1856U);  // 900 bfloat16, to the next multiple of 64
+  EXPECT_EQ(plan.scratch_bytes, 1856U);  // 900 bfloat16, rounded up to a multiple of 64
 }
 
 TEST(RowLoopPlan, keeps_narrow_rows_in_registers) {
@@ -73,7 +73,7 @@ TEST(RowLoopPlan, visits_as_many_queries_as_keys_together) {
   EXPECT_EQ(plan.nests.size(), 1U);
 }
 
-// %0 may lie where %a lies, which is read once more afterwards.
+// %0 may use the memory of %a, which a later loop reads again.
 TEST(RowLoopPlan, writes_a_result_after_the_last_read_of_an_input_of_its_type) {
   const RowLoopPlan plan = plan_of(program::parse(R"(program {
     input %a: bf16[T, 512]

@@ -10,17 +10,18 @@
 
 namespace reprise::compile {
 
-/// A body as values of one row: views are gone into references, ops of two results are two values.
+/// A body as values of one row: views become references, and an op with two results becomes two
+/// values.
 struct RowValues {
   std::vector<RowValue> values;  // sources before users
-  std::vector<size_t> outputs;   // by output: a computed value, all of it
+  std::vector<size_t> outputs;   // by output: a computed value, used completely
   size_t num_inputs = 0;
 };
 
-/// Or why code generation has no words for it: a sentence.
+/// Returns the reason, as a sentence, when code generation does not support the body.
 [[nodiscard]] std::variant<RowValues, std::string> read_row_values(const program::Program& body);
 
-/// All of a value.
+/// A reference to the whole value.
 [[nodiscard]] RowRef whole(const std::vector<RowValue>& values, size_t value);
 
 }  // namespace reprise::compile

@@ -72,8 +72,8 @@ TEST(EliminateCommonSubexpressions, keeps_values_that_differ_in_op_attribute_ope
 })");
 }
 
-// The second write must happen, attention's memory must stay apart, and what reads state before and
-// after a write reads different versions.
+// The second write must happen, attention's memory must stay separate, and reads of a state before
+// and after a write read different versions.
 TEST(EliminateCommonSubexpressions, never_merges_effects_or_memory) {
   expect_leaves(kPass, R"(program {
   input %q: f32[T, 1, 16]

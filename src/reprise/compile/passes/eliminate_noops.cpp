@@ -14,7 +14,7 @@ using program::Symbol;
 using program::SymInt;
 using program::ValueId;
 
-// nullopt if the sum is not affine in one symbol.
+// Returns nullopt if the sum is not affine in one symbol.
 std::optional<SymInt> sum(const SymInt& a, const SymInt& b) {
   if (!a.is_constant() && !b.is_constant() && a.symbol() != b.symbol()) return std::nullopt;
   return SymInt(a.is_constant() ? b.symbol() : a.symbol(),
@@ -60,7 +60,7 @@ class NoopEliminator {
   // The value that a view shows unchanged: same elements, shape and strides.
   [[nodiscard]] std::optional<ValueId> shown_by(const Node& node) const {
     const std::optional<ValueId> shown = find_shown(node);
-    // A parameter cannot be returned, a view of it can.
+    // A program cannot return a parameter, but it can return a view of one.
     const bool is_parameter =
         shown && std::find(program_.parameters.begin(), program_.parameters.end(), *shown) !=
                      program_.parameters.end();
@@ -104,7 +104,7 @@ size_t eliminate_unused_memory(Program& program) {
 
 size_t eliminate_noops(Program& program) {
   const size_t num_views = NoopEliminator(program).run();
-  // Views gone, some memory may have lost its last use.
+  // After the views are removed, some memory may be unused.
   return num_views + eliminate_unused_memory(program);
 }
 

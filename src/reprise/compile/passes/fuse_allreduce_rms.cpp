@@ -31,7 +31,7 @@ class AllReduceFuser {
   }
 
  private:
-  // Stands where the all-reduce was, before all other uses of it.
+  // The fused node takes the place of the all-reduce, before all other uses of its result.
   bool fuse_norm(size_t index) {
     const Node& norm = program_.nodes[index];
     const std::optional<size_t> reduce = edit_.definition(norm.inputs[0], OpCode::all_reduce);
@@ -44,7 +44,7 @@ class AllReduceFuser {
     return true;
   }
 
-  // Stands where the norm was; a + b is b + a.
+  // The fused node takes the place of the norm. The sum may have its operands in either order.
   bool fuse_sum(size_t index) {
     const Node& norm = program_.nodes[index];
     for (size_t operand : {size_t{0}, size_t{1}}) {

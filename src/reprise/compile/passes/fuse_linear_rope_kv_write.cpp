@@ -50,7 +50,7 @@ class LinearRopeKvWriteFuser {
     return true;
   }
 
-  // The linear of which q, k and v are the columns, in this order, none left over or used twice.
+  // Finds the linear whose columns are exactly q, k and v, in this order, each used once.
   [[nodiscard]] std::optional<size_t> product_behind(const Node& rope) const {
     std::optional<ValueId> product;
     int64_t column = 0;

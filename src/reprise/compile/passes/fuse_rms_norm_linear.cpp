@@ -25,7 +25,7 @@ std::optional<OpCode> with_norm(OpCode product) {
   }
 }
 
-// One op has one epsilon.
+// An op has only one epsilon, so the norms of heads must have the same one.
 bool is_epsilon_free(const Node& product, float epsilon) {
   constexpr size_t kQNorm = 8;
   return product.op != OpCode::linear_rope_kv_write || product.inputs[kQNorm] == kNoValue ||

@@ -77,7 +77,7 @@ TEST(FuseRopeKvWrite, takes_in_the_norms_of_both) {
 }
 
 TEST(FuseRopeKvWrite, takes_in_norms_of_one_epsilon_that_only_the_rotation_uses) {
-  // Another epsilon.
+  // The two norms have different epsilons.
   expect_leaves(kNormPass, kHead + R"(  %0: bf16[T, 2, 16] = rms_norm(%q, p1) {epsilon=1e-06}
   %1: bf16[T, 1, 16] = rms_norm(%k, p2) {epsilon=1e-05}
   %2: bf16[T, 2, 16], %3: bf16[T, 1, 16] = rope(%0, %1, %positions, p0)
@@ -85,7 +85,7 @@ TEST(FuseRopeKvWrite, takes_in_norms_of_one_epsilon_that_only_the_rotation_uses)
   return %2
   keep %4, %5
 })");
-  // A norm that is returned.
+  // The program returns the result of a norm.
   expect_leaves(kNormPass,
                 kHead + kNorms +
                     R"(  %2: bf16[T, 2, 16], %3: bf16[T, 1, 16] = rope(%0, %1, %positions, p0)
@@ -93,7 +93,7 @@ TEST(FuseRopeKvWrite, takes_in_norms_of_one_epsilon_that_only_the_rotation_uses)
   return %2, %0
   keep %4, %5
 })");
-  // A norm of q only.
+  // Only q has a norm.
   expect_leaves(kNormPass, kHead + R"(  %0: bf16[T, 2, 16] = rms_norm(%q, p1) {epsilon=1e-06}
   %1: bf16[T, 2, 16], %2: bf16[T, 1, 16] = rope(%0, %k, %positions, p0)
   %3: s0, %4: s1 = kv_write(%2, %v, s0, s1, %slots)

@@ -19,7 +19,8 @@ using program::Node;
 using program::Program;
 using program::ValueId;
 
-// Ops that are to be one launch, in program order, and the place among all ops where they run.
+// Ops that will run as one launch, in program order, and the position in the program where they
+// run.
 struct Group {
   std::vector<size_t> members;
   size_t slot = 0;
@@ -58,10 +59,10 @@ class RowGrouper {
     });
   }
 
-  // Ops that read the same rows, or of which one reads what the other makes.
+  // Finds pairs of groups that read the same rows, or where one reads a result of the other.
   void find_candidates() {
     for (const auto& [rows, readers] : flow_.row_readers()) {
-      if (flow_.row_bytes(rows) == 0) continue;  // positions: all layers read them
+      if (flow_.row_bytes(rows) == 0) continue;  // positions, which all layers read
       std::set<size_t> nodes(readers.begin(), readers.end());
       const std::optional<size_t> maker = flow_.definition(rows);
       if (maker && flow_.can_be_member(*maker)) nodes.insert(*maker);
@@ -79,7 +80,7 @@ class RowGrouper {
     if (saved > 0) saved_bytes_.emplace(pair, saved);
   }
 
-  // Bytes of a row that are not written or read again if both are one loop.
+  // Bytes per row that need not be written or read again if both groups become one loop.
   [[nodiscard]] int64_t saved_bytes(const std::vector<size_t>& a,
                                     const std::vector<size_t>& b) const {
     const std::vector<size_t> both = united(a, b);
@@ -106,13 +107,13 @@ class RowGrouper {
     return both;
   }
 
-  // ---- whether they can be ----
+  // ---- whether they can be merged ----
 
   bool merge(Pair pair) {
     const auto [a, b] = pair;
     const std::vector<size_t> members = united(groups_[a].members, groups_[b].members);
     const std::optional<size_t> slot = find_slot(members);
-    if (!slot) return false;  // for now: another group may move out of the way
+    if (!slot) return false;  // later it may work: another group may move away
     if (!is_acceptable(members)) {
       saved_bytes_.erase(pair);
       return false;
@@ -120,7 +121,7 @@ class RowGrouper {
     groups_[a] = {members, *slot};
     groups_[b].members.clear();
     for (size_t member : members) group_of_[member] = a;
-    // Whatever either had in common with a third, both have.
+    // The merged group takes over the candidate pairs of both groups.
     std::set<size_t> others;
     std::erase_if(saved_bytes_, [&](const auto& candidate) {
       const auto [x, y] = candidate.first;
@@ -140,9 +141,9 @@ class RowGrouper {
     return !options_.can_compile || options_.can_compile(body->program);
   }
 
-  // The last place of a member where all operands are there and no result has been missed.
+  // The last member's position at which all operands are defined and no result has been used yet.
   [[nodiscard]] std::optional<size_t> find_slot(const std::vector<size_t>& members) const {
-    size_t first = 0;  // slots below are too early
+    size_t first = 0;  // earlier slots come before an operand
     size_t last = program_.nodes.size();
     const auto is_member = [&](size_t node) {
       return std::binary_search(members.begin(), members.end(), node);
@@ -195,7 +196,8 @@ class RowGrouper {
     return by_text_;
   }
 
-  // Views are made again right before their first use: what they show may have moved.
+  // Views are made again right before their first use, because the node whose result they show may
+  // have moved.
   void rebuild() {
     std::vector<Node> nodes;
     std::set<size_t> views;
@@ -214,7 +216,7 @@ class RowGrouper {
     }
     for (ValueId id : program_.outputs) add_views(add_views, id);
     program_.nodes = std::move(nodes);
-    ProgramEdit(program_).finish();  // numbers values anew
+    ProgramEdit(program_).finish();  // renumbers the values
   }
 
   Program& program_;
@@ -222,7 +224,7 @@ class RowGrouper {
   RowFlow flow_;
   std::vector<size_t> group_of_;  // by node
   std::vector<Group> groups_;
-  std::map<Pair, int64_t> saved_bytes_;  // by candidates that have not been refused
+  std::map<Pair, int64_t> saved_bytes_;  // candidate pairs that were not refused
   std::map<size_t, Node> made_;          // by slot
   std::set<size_t> is_gone_;
   std::map<std::string, size_t> by_text_;

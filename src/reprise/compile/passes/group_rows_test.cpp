@@ -137,7 +137,7 @@ TEST(GroupRows, takes_views_along_and_shares_equal_bodies) {
 }
 
 TEST(GroupRows, leaves_ops_alone_that_have_nothing_in_common) {
-  // Of two sizes, of weights only, with a product in between.
+  // Rows of two sizes, ops on weights only, and ops with a matrix product in between.
   expect_leaves(kPass, R"(program {
   input %x: bf16[T, 64]
   input %y: bf16[L, 64]
@@ -154,7 +154,7 @@ TEST(GroupRows, leaves_ops_alone_that_have_nothing_in_common) {
 }
 
 TEST(GroupRows, joins_no_op_with_what_it_reads_other_than_row_by_row) {
-  // Chosen rows, other rows, and rows that pass through a product.
+  // Gathered rows, other rows, and rows that pass through a matrix product.
   expect_leaves(kPass, R"(program {
   input %x: bf16[T, 64]
   input %indices: i32[T]
@@ -183,7 +183,7 @@ TEST(GroupRows, joins_no_op_with_what_it_reads_other_than_row_by_row) {
 }
 
 TEST(GroupRows, moves_nothing_but_what_it_groups) {
-  // The sum waits for attention, which is where it was; the norm waits for the sum.
+  // The sum needs the result of attention, which does not move; the norm needs the sum.
   expect_rewrites(kPass,
                   1,
                   R"(program {
@@ -229,7 +229,7 @@ TEST(GroupRows, moves_nothing_but_what_it_groups) {
 })");
 }
 
-// n sums, each of two tensors of its own and of the sum before.
+// Makes n sums; each adds two new tensors to the previous sum.
 std::string sums(int n) {
   std::string text = "program {\n  input %x: bf16[T, 64]\n";
   for (int i = 0; i < n; ++i) text += fmt::format("  input %y{}: bf16[T, 64]\n", i);

@@ -36,17 +36,17 @@ class SequenceParallelizer {
   }
 
  private:
-  // A value that every rank had as a whole, and of which each rank now has a part.
+  // A value that every rank had completely and of which each rank now has only its rows.
   struct Sum {
     ValueId whole{};
     ValueId part{};
-    size_t node = 0;  // that makes the part
+    size_t node = 0;  // makes the rows of one rank
     int64_t ranks = 0;
   };
 
   bool scatter_norm(size_t index) {
     const Node& norm = program_.nodes[index];
-    if (scattered_.contains(norm.inputs[0])) return false;  // it has a norm already
+    if (scattered_.contains(norm.inputs[0])) return false;  // the sum already has a norm
     const std::optional<size_t> reduce = divisible_all_reduce(norm.inputs[0]);
     if (!reduce) return false;
     scatter(*reduce);
@@ -85,7 +85,8 @@ class SequenceParallelizer {
     node.op = OpCode::reduce_scatter;
     node.outputs[0] = add_sum(node.outputs[0], index, node.attributes.ranks);
   }
-  // A norm computes on parts from here on: its operands are those of `scattered_`.
+  // From here on a norm computes only the rank's own rows: its operands are the values in
+  // `scattered_`.
   void scatter_outputs(size_t index, int64_t ranks) {
     Node& norm = program_.nodes[index];
     for (ValueId& id : norm.inputs) {
@@ -125,8 +126,9 @@ class SequenceParallelizer {
   Program& program_;
   ProgramEdit edit_;
   std::vector<Sum> sums_;
-  std::map<ValueId, size_t> scattered_;            // whole -> position in sums_
-  std::set<std::pair<size_t, ValueId>> on_parts_;  // nodes that use a part instead of a whole
+  std::map<ValueId, size_t> scattered_;  // whole value -> position in sums_
+  // uses that read the rank's rows instead of the whole value
+  std::set<std::pair<size_t, ValueId>> on_parts_;
 };
 
 }  // namespace

@@ -20,10 +20,10 @@ namespace reprise::compile {
 ///         residual, w) {e}                           scattered residual, w) {e}
 ///                                                %n = all_gather(%m) {ranks}
 ///
-/// Other uses of a sum get the gathered sum. The result is exact if all ranks have the same weights
-/// of norms, and if a rank sums in the same order whether it sums all rows or its own. The number
-/// of rows must be a multiple of the number of ranks: see scale_tokens(). Needs the whole program:
-/// a residual that comes from another piece is not known to be scattered.
+/// Other uses of a sum get the gathered sum. The result is exact if all ranks have the same norm
+/// weights, and if a rank sums in the same order for all rows and for its own rows. The number of
+/// rows must be a multiple of the number of ranks: see scale_tokens(). The pass needs the whole
+/// program: it cannot know that a residual from another piece is scattered.
 size_t parallelize_sequence(program::Program& program);
 
 }  // namespace reprise::compile

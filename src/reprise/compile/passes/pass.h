@@ -13,9 +13,10 @@ namespace reprise::compile {
 /// of the program stay the same, bit for bit.
 struct Pass {
   std::string_view name;  // a verb phrase, the name of its function
-  /// \pre the program is well formed \post so it is, and \returns how often the pattern was found
+  /// Rewrites the program and returns the number of matches. \pre the program is well formed \post
+  /// the program is well formed
   std::function<size_t(program::Program&)> apply;
-  program::TokenRange widest = {};  // the batch sizes it is valid for
+  program::TokenRange widest = {};  // the batch sizes for which the pass is valid
 
   [[nodiscard]] bool is_applicable(const program::TokenRange& range) const noexcept {
     return widest.contains(range);

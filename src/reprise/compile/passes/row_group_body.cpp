@@ -18,10 +18,11 @@ using program::SymInt;
 using program::SymShape;
 using program::ValueId;
 
-// kernels::kMaxRowGroupOperands: what fits into the arguments of one launch.
+// Equals kernels::kMaxRowGroupOperands, the number of operands that fit into one launch's
+// arguments.
 constexpr size_t kMaxOperandsAndResults = 15;
 constexpr size_t kMaxResults = kMaxOpOutputs;
-// More hardly gains and takes long to compile. Inductor's limit too.
+// Larger groups gain little and take long to compile. Inductor has the same limit.
 constexpr size_t kMaxNodes = 64;
 
 bool keeps_rows(const Node& view) { return view.op != OpCode::slice || view.attributes.dim != 0; }
@@ -177,7 +178,8 @@ class BodyBuilder {
     return true;
   }
 
-  // Rows that come from a node of the group, from outside, or from a view of either.
+  // The rows of a value inside the body: of a node of the group, an outside value, or a view of
+  // either.
   std::optional<ValueId> inner_rows(ValueId id) {
     if (const auto known = inner_.find(id); known != inner_.end()) return known->second;
     const std::optional<size_t> view = flow_.view(id);
@@ -216,8 +218,9 @@ class BodyBuilder {
   const RowFlow& flow_;
   std::span<const size_t> nodes_;
   RowGroupBody body_;
-  std::map<ValueId, ValueId> inner_;  // made by nodes and views: of the program -> of the body
-  std::map<ValueId, ValueId> input_;  // same, for what comes from outside
+  // values of nodes and views: the program's value -> the body's value
+  std::map<ValueId, ValueId> inner_;
+  std::map<ValueId, ValueId> input_;  // the same for values from outside the group
 };
 
 }  // namespace

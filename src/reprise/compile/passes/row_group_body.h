@@ -11,8 +11,8 @@
 
 namespace reprise::compile {
 
-/// Which nodes of a program read which rows, looking through views. For group_rows. The program is
-/// borrowed and must not change.
+/// For each node of a program, the rows it reads, with views resolved. Used by group_rows. The
+/// program is borrowed and must not change.
 class RowFlow {
  public:
   explicit RowFlow(const program::Program& program);
@@ -26,11 +26,11 @@ class RowFlow {
   [[nodiscard]] std::optional<size_t> definition(program::ValueId value) const {
     return value == program::kNoValue ? std::nullopt : definition_[index_of(value)];
   }
-  /// The value whose rows `value` shows, through views that keep rows.
+  /// The value whose rows `value` shows; looks through views that keep rows.
   [[nodiscard]] program::ValueId rows_behind(program::ValueId value) const;
 
-  /// The node is row-wise, is no view, its number of rows depends on the batch, and a result is
-  /// used.
+  /// True if the node is row-wise and not a view, its number of rows depends on the batch, and one
+  /// of its results is used.
   [[nodiscard]] bool can_be_member(size_t node) const { return can_be_member_[node]; }
   /// Whether row r of a result is computed from row r of that operand; other operands are tables or
   /// weights.
@@ -55,14 +55,14 @@ class RowFlow {
 
  private:
   void add_node(size_t node);
-  // The value that `value` shows, through views of any kind.
+  // The value that `value` shows; looks through views of any kind.
   [[nodiscard]] program::ValueId root(program::ValueId value) const;
 
   const program::Program& program_;
   std::vector<std::optional<size_t>> definition_;  // by value
-  std::vector<std::vector<size_t>> users_;         // by value: nodes that use it or views of it
-  std::vector<bool> is_returned_;                  // by value: it or views of it
-  std::vector<bool> can_be_member_;                // by node
+  std::vector<std::vector<size_t>> users_;  // by value: nodes that use the value or a view of it
+  std::vector<bool> is_returned_;           // by value: the value or a view of it is returned
+  std::vector<bool> can_be_member_;         // by node
   std::vector<std::vector<program::ValueId>> rows_read_;  // by node
   std::vector<std::vector<size_t>> before_;               // by node
   std::vector<std::vector<size_t>> after_;                // by node
@@ -72,11 +72,11 @@ class RowFlow {
 struct RowGroupBody {
   program::Program program;
   std::vector<program::ValueId> inputs;   // operands of the group's node
-  std::vector<program::ValueId> outputs;  // its results
+  std::vector<program::ValueId> outputs;  // results of the group's node
 };
 
-/// The nodes as one group; nullopt if a node reads a result of another node in a way that is not
-/// row by row, or if no operand has the rows of the results. \pre sorted
+/// Makes one group of the nodes. Returns nullopt if a node does not read a result of another node
+/// row by row, or if no operand has the rows of the results. \pre `nodes` is sorted
 [[nodiscard]] std::optional<RowGroupBody> make_body(const RowFlow& flow,
                                                     std::span<const size_t> nodes);
 

@@ -98,7 +98,7 @@ struct OpText {
   std::string type;
 };
 
-// A launch with the ops that it does; or, without a frame, ops that cost nothing.
+// A launch with its ops; or, without a frame, ops that launch nothing.
 struct Frame {
   bool is_launch = true;
   std::vector<OpText> lines;
@@ -115,7 +115,7 @@ std::string types_of(const Program& program, const Node& node) {
   std::string text;
   for (program::ValueId output : node.outputs) {
     const program::Value& value = program.value(output);
-    if (value.state) continue;  // a write: the name says it
+    if (value.state) continue;  // a write: the state's name already says it
     if (!text.empty()) text += ", ";
     text += value.type.to_string();
   }
@@ -126,7 +126,7 @@ std::vector<Frame> frames_of(const Program& program, const std::vector<bool>& ha
   std::vector<Frame> frames;
   for (const Node& node : program.nodes) {
     if (!is_launch(node.op)) {
-      // Neighbouring views share a line.
+      // Neighbouring views share one line.
       if (frames.empty() || frames.back().is_launch)
         frames.push_back({.is_launch = false, .lines = {{}}});
       std::string& names = frames.back().lines[0].name;
@@ -145,7 +145,7 @@ std::vector<Frame> frames_of(const Program& program, const std::vector<bool>& ha
     } else if (frame.lines.size() > 1) {
       frame.caption = op_name(node.op);
     }
-    // The node's place is that of all its ops together.
+    // The node's location covers all ops of its group.
     const std::string place(last_name(node.location));
     if (frame.caption.empty()) {
       frame.lines.front().place = place;
@@ -163,7 +163,7 @@ struct Column {
   std::vector<PieceRun> runs;
 
   explicit Column(std::vector<Frame> all) : frames(std::move(all)) {
-    std::map<std::string, size_t> numbers;  // by what is drawn
+    std::map<std::string, size_t> numbers;  // numbers by the drawn text
     std::vector<size_t> sequence;
     for (const Frame& frame : frames) {
       std::string drawn = frame.caption;
@@ -174,7 +174,7 @@ struct Column {
     runs = fold_runs(sequence);
   }
 
-  // Two adds in a row are not worth it.
+  // Two adds in a row are too short to fold.
   [[nodiscard]] static bool is_folded(const PieceRun& run) {
     return run.count > 1 && run.period > 2;
   }
@@ -223,7 +223,7 @@ class Picture {
   }
 
  private:
-  // Pieces are the same where both sides are.
+  // Two pieces are equal if both of their sides are equal.
   [[nodiscard]] std::vector<PieceRun> runs() const {
     std::map<std::pair<size_t, size_t>, size_t> numbers;
     std::vector<size_t> sequence;
@@ -249,7 +249,7 @@ class Picture {
     put("<text class=\"{}\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n", css, x, y, escape_xml(content));
   }
 
-  // All pieces in one strip, none folded.
+  // Draws all pieces in one strip, without folding.
   void draw_order() {
     const SplitProgram& split = *in_.after;
     const double most = kWidth - 2 * kMargin;

@@ -16,7 +16,8 @@ using program::Node;
 using program::Piece;
 using program::Program;
 
-// Longer than any pattern of layers (window, window, ..., full) in pieces, and than a layer in ops.
+// Longer than any pattern of layers (window, window, ..., full), counted in pieces, and longer than
+// a layer, counted in ops.
 constexpr size_t kLongestPeriod = 64;
 
 size_t repetitions(const std::vector<size_t>& sequence, size_t begin, size_t period) {
@@ -40,7 +41,7 @@ std::vector<PieceRun> fold_runs(const std::vector<size_t>& sequence) {
     for (size_t period = 1; period <= kLongestPeriod; ++period) {
       if (begin + 2 * period > sequence.size()) break;
       const size_t count = repetitions(sequence, begin, period);
-      // Among the periods that cover most pieces, the shortest.
+      // Chooses the shortest of the periods that cover the most pieces.
       if (count > 1 && count * period > best.count * best.period) {
         best = {.begin = begin, .period = period, .count = count};
       }

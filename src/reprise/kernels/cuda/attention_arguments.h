@@ -6,7 +6,7 @@
 
 namespace reprise::kernels::cuda {
 
-// The rows of a block's tile. A row is a query head of a token, and a warp has sixteen of them.
+// The rows of a block's tile. A row is one query head of one token; a warp has sixteen rows.
 inline constexpr int kAttentionTileRows = 64;
 inline constexpr int kAttentionWarpRows = 16;
 inline constexpr int kAttentionThreads = 128;
@@ -22,8 +22,8 @@ inline constexpr int kPrefillSlots = 3;
 /// Positions of a tile for many rows. With 64 positions of 128 elements, a thread's scores and sums
 /// would not fit into its registers (sm_80).
 constexpr int prefill_positions(int head_dim) { return head_dim <= 64 ? 64 : 48; }
-// The partial result of a split, which another block reads, has the size of the keys and values of
-// so many positions.
+// The partial result of a split, which another block reads, is as large as the keys and values of
+// this many positions.
 inline constexpr int kLeastPrefillSplit = 1024;
 
 /// Dynamic shared memory: the queries, then the ring buffer.

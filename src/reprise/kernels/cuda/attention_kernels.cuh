@@ -3,7 +3,8 @@
 #include "reprise/kernels/cuda/attention_arguments.h"
 #include "reprise/kernels/cuda/block.cuh"
 
-// Attention over the paged cache. Row = token * group_size + head, of one request and one kv head.
+// Attention over the paged cache. A row has the number token * group_size + head within one request
+// and one kv head.
 namespace reprise::kernels::cuda {
 
 inline constexpr float kLowest = -1e30F;  // stands for minus infinity, and subtracts to 0
@@ -22,12 +23,12 @@ REPRISE_DEVICE RequestTokens request_tokens(const AttentionKernelArguments& a, i
   return {request, first, next - first, a.seq_lens[request]};
 }
 
-/// The same where every request has query_len tokens.
+/// The same if every request has query_len tokens.
 REPRISE_DEVICE RequestTokens uniform_request(const AttentionKernelArguments& a, int64_t request) {
   return {request, request * a.query_len, a.query_len, a.seq_lens[request]};
 }
 
-/// Positions that token `token` of the request sees: [window_begin, context).
+/// The positions that token `token` of the request sees are [window_begin, context).
 REPRISE_DEVICE int64_t context_of(const RequestTokens& r, int64_t token) {
   return r.seq_len - r.num_tokens + token + 1;
 }
@@ -47,16 +48,16 @@ REPRISE_DEVICE const T* cache_row(const AttentionKernelArguments& a,
   return static_cast<const T*>(cache) + row * a.head_dim;
 }
 
-/// What a warp found for one head of one token: element lane + 32 j of the sums.
+/// The result of a warp for one head of one token: a lane holds elements lane + 32 j of the sums.
 struct AttentionRow {
   static constexpr int kMost = kMaxAttentionHeadDim / kWarpSize;
 
   float sums[kMost];
-  float largest;  // score
+  float largest;  // the largest score
   float total;
 };
 
-/// One position after the other of [begin, end), by a warp.
+/// A warp handles the positions [begin, end) one after the other.
 template <typename T>
 REPRISE_DEVICE AttentionRow attend_row(const AttentionKernelArguments& a,
                                        int64_t request,
@@ -103,7 +104,7 @@ REPRISE_DEVICE void store_row(const AttentionKernelArguments& a,
   }
 }
 
-/// Any type and head: a warp takes one head of one token.
+/// For any type and head size: a warp computes one head of one token.
 template <typename T, bool kUniform>
 REPRISE_DEVICE void attention_by_rows(const CudaAttentionArguments& arguments) {
   const AttentionKernelArguments& a = arguments.call;
@@ -140,9 +141,9 @@ REPRISE_DEVICE void attention_by_rows(const CudaAttentionArguments& arguments) {
 /// A block's share of the work.
 struct AttentionTile {
   RequestTokens r;
-  int64_t first_row;  // of the request's
+  int64_t first_row;  // index within the request
   int64_t num_rows;   // 0 = nothing to do
-  bool shares_rows;   // all warps work on the same sixteen rows, each on some of the positions
+  bool shares_rows;   // all warps work on the same sixteen rows, each on a part of the positions
 };
 
 REPRISE_DEVICE int64_t tiles_of(const AttentionKernelArguments& a,
@@ -151,7 +152,7 @@ REPRISE_DEVICE int64_t tiles_of(const AttentionKernelArguments& a,
   return ceil_div(request_tokens(a, request).num_tokens * a.group_size, tile_rows);
 }
 
-/// The index-th tile of the batch, found by all lanes of a warp together.
+/// Finds the index-th tile of the batch; all lanes of a warp work together.
 REPRISE_DEVICE AttentionTile find_tile(const AttentionKernelArguments& a,
                                        int64_t index,
                                        int64_t tile_rows) {
@@ -159,7 +160,8 @@ REPRISE_DEVICE AttentionTile find_tile(const AttentionKernelArguments& a,
   for (int64_t base = 0; base < a.num_reqs; base += kWarpSize) {
     const int64_t mine = base + lane_index();
     const int count = mine < a.num_reqs ? static_cast<int>(tiles_of(a, mine, tile_rows)) : 0;
-    // The chunk is found by its sum (small integers, so exact), the request by a walk.
+    // The chunk is found by its sum (exact, because the integers are small), then the request one
+    // by one.
     const auto total = static_cast<int64_t>(warp_sum(static_cast<float>(count)));
     if (index >= before + total) {
       before += total;
@@ -179,7 +181,7 @@ REPRISE_DEVICE AttentionTile find_tile(const AttentionKernelArguments& a,
   return {{0, 0, 0, 0}, 0, 0, false};
 }
 
-/// The tile of a request where every request has query_len tokens: at most one tile's rows.
+/// The tile of a request if every request has query_len tokens; the rows must fit into one tile.
 REPRISE_DEVICE AttentionTile uniform_tile(const AttentionKernelArguments& a, int64_t request) {
   const int64_t tokens = min_of(a.query_len, a.num_tokens - request * a.query_len);
   if (request >= a.num_reqs || tokens <= 0) return {{0, 0, 0, 0}, 0, 0, false};
@@ -187,7 +189,8 @@ REPRISE_DEVICE AttentionTile uniform_tile(const AttentionKernelArguments& a, int
   return {uniform_request(a, request), 0, rows, rows <= kAttentionWarpRows};
 }
 
-/// Rows of tokens from `first` on, behind the last request, are zeros; blocks share them.
+/// Fills the rows of tokens from `first` on, after the last request, with zeros; blocks share the
+/// work.
 template <typename T>
 REPRISE_DEVICE void zero_padding(const AttentionKernelArguments& a, int64_t first) {
   const int64_t heads = a.kv_heads * a.group_size;
@@ -198,24 +201,24 @@ REPRISE_DEVICE void zero_padding(const AttentionKernelArguments& a, int64_t firs
   }
 }
 
-/// Sixteen rows of one warp and what they have seen so far, in fragments of the tensor cores. Lane
-/// = 4 * group + member holds rows `group` and `group + 8`.
+/// Sixteen rows of one warp and their partial results, in fragments of the tensor cores. Lane = 4 *
+/// group + member holds rows `group` and `group + 8`.
 template <typename T, int kHeadDim>
 struct AttentionRows {
-  static constexpr int kSteps = kHeadDim / 32;   // of a product with the keys
-  static constexpr int kChunks = kHeadDim / 64;  // of the values
+  static constexpr int kSteps = kHeadDim / 32;   // of a matrix product with the keys
+  static constexpr int kChunks = kHeadDim / 64;  // of the matrix product with the values
 
   const AttentionKernelArguments& a;
   int64_t request;
   int64_t kv_head;
-  int64_t lowest;  // positions that any row sees: [lowest, highest)
+  int64_t lowest;  // positions that at least one row sees: [lowest, highest)
   int64_t highest;
   int64_t context[2];
   int64_t window_begin[2];
   Words4 q[2][kSteps];
   float sums[kChunks][8][4];  // element d = 64 * chunk + 8 * column + tile of a row
   float largest[2];           // of the scores, times log2(e)
-  float totals[2];            // of this lane's positions only
+  float totals[2];            // only of this lane's positions
 
   REPRISE_DEVICE AttentionRows(const AttentionKernelArguments& arguments,
                                const AttentionTile& tile,
@@ -256,12 +259,13 @@ struct AttentionRows {
     }
   }
 
-  /// A position whose cache row may be read: rows that nobody sees are not.
+  /// The cache row of a position, or of the nearest position that a row sees: other rows must not
+  /// be read.
   REPRISE_DEVICE const T* row_of(const void* cache, int64_t position) const {
     return cache_row<T>(a, cache, request, kv_head, max_of(lowest, min_of(position, highest - 1)));
   }
 
-  /// Takes in sixteen positions. \pre lowest < highest
+  /// Adds sixteen positions. \pre lowest < highest
   REPRISE_DEVICE void attend(int64_t first) {
     const int group = lane_index() / 4;
     const int member = lane_index() % 4;
@@ -343,7 +347,7 @@ struct AttentionRows {
     for (int chunk = 0; chunk < kChunks; ++chunk) {
       REPRISE_UNROLL
       for (int j = 0; j < 8; ++j) {
-        // The j-th element of two neighbouring positions.
+        // Joins the j-th elements of two neighbouring positions.
         const uint32_t halves = j % 2 == 0 ? 0x5410U : 0x7632U;
         const uint32_t right[2] = {
             permute_bytes(values[0][chunk].word[j / 2], values[1][chunk].word[j / 2], halves),
@@ -353,7 +357,7 @@ struct AttentionRows {
     }
   }
 
-  /// Leaves sums, largest and total of each row in `rows`: [16][kHeadDim + 2].
+  /// Writes sums, largest and total of each row to `rows`: [16][kHeadDim + 2].
   REPRISE_DEVICE void leave_in(float* rows) const {
     const int group = lane_index() / 4;
     const int member = lane_index() % 4;
@@ -381,7 +385,7 @@ struct AttentionRows {
   }
 };
 
-/// One row's element d out of `count` parts that lie `stride` floats apart, in their order.
+/// Merges element d of one row from `count` parts that lie `stride` floats apart, in their order.
 struct MergedElement {
   float sum;
   float largest;
@@ -419,7 +423,7 @@ REPRISE_DEVICE void store_attention(const AttentionKernelArguments& a,
   put(out + d, merged.total > 0 ? merged.sum / merged.total : 0.0F);
 }
 
-/// The positions that any row of a tile sees.
+/// The positions that at least one row of a tile sees.
 struct AttentionPositions {
   int64_t begin;
   int64_t end;
@@ -432,7 +436,7 @@ REPRISE_DEVICE AttentionPositions positions_of(const AttentionKernelArguments& a
           max_of(0, context_of(tile.r, last_token))};
 }
 
-/// The same in steps of sixteen.
+/// The same positions in steps of sixteen.
 struct AttentionSteps {
   int64_t first;
   int64_t count;
@@ -445,8 +449,9 @@ REPRISE_DEVICE AttentionSteps steps_of(const AttentionKernelArguments& a,
   return {first, max_of(0, ceil_div(positions.end, kAttentionWarpRows) - first)};
 }
 
-/// A block takes in the steps [begin, end) of a tile, and its threads call act(row, d, element) for
-/// what came out. Shared memory must be free; before it is used again, the block must meet.
+/// A block adds the steps [begin, end) of a tile, and its threads call act(row, d, element) for the
+/// results. Shared memory must be free before the call; the block must synchronise before it is
+/// used again.
 template <typename T, int kHeadDim, typename Act>
 REPRISE_DEVICE void attend_tile(const AttentionKernelArguments& a,
                                 const AttentionTile& tile,
@@ -480,8 +485,8 @@ REPRISE_DEVICE void attend_tile(const AttentionKernelArguments& a,
   }
 }
 
-/// After a block has left its part of a tile: if it is the last of `splits` to do so, it merges
-/// them, part_size floats apart, and stores the tile's results.
+/// Called after a block has written its part of a tile. The last of `splits` blocks merges the
+/// parts, which lie part_size floats apart, and stores the tile's results.
 template <typename T, int kHeadDim>
 REPRISE_DEVICE void merge_when_last(const AttentionKernelArguments& a,
                                     const AttentionTile& tile,
@@ -501,7 +506,8 @@ REPRISE_DEVICE void merge_when_last(const AttentionKernelArguments& a,
   for (int i = thread_index(); i < num_elements; i += num_threads()) {
     const int row = i / kHeadDim;
     const int d = i % kHeadDim;
-    // Past the first-level cache, which may hold neighbours of what others wrote since.
+    // Loads bypass the first-level cache, which may hold old values of memory that other blocks
+    // wrote.
     const auto load = [](const float* place) { return load_fresh(place); };
     store_attention<T>(
         a,
@@ -515,8 +521,8 @@ REPRISE_DEVICE void merge_when_last(const AttentionKernelArguments& a,
   if (thread_index() == 0) *arrived = 0;  // for the next launch
 }
 
-/// On the tensor cores, with the positions split over blocks; the last block of a tile to arrive
-/// merges what the others left. \pre q is aligned to 16 bytes and so are its strides
+/// Uses the tensor cores and splits the positions over blocks; the last block of a tile merges the
+/// parts of all blocks. \pre q is aligned to 16 bytes and so are its strides
 template <typename T, int kHeadDim, bool kUniform>
 REPRISE_DEVICE void attention_fragments(const CudaAttentionArguments& arguments) {
   constexpr int kRowSize = kHeadDim + 2;
@@ -529,7 +535,7 @@ REPRISE_DEVICE void attention_fragments(const CudaAttentionArguments& arguments)
       kUniform ? uniform_tile(a, tile_index) : find_tile(a, tile_index, kAttentionTileRows);
   if (tile.num_rows == 0) return;
 
-  // In as many parts as pay.
+  // Uses as many parts as are worth their cost.
   const AttentionSteps steps = steps_of(a, tile);
   const int64_t splits =
       max_of(1,

@@ -1,7 +1,7 @@
 #pragma once
 
-// What kernels need of a thread block, in words that nvcc and, through a fixture, the host's
-// compiler understand: the tests run the kernels' own source on the CPU.
+// The functions of a thread block that kernels use. nvcc compiles them, and the host's compiler
+// does with a test's header, so that tests run the kernels' own source on the CPU.
 #include <cstddef>
 #include <cstdint>
 
@@ -15,7 +15,7 @@
 #else
 #include <cmath>
 
-#include REPRISE_HOST_BLOCK_HEADER  // threads and warps of the tests, on the CPU
+#include REPRISE_HOST_BLOCK_HEADER  // threads and warps on the CPU, for tests
 #define REPRISE_DEVICE inline
 #define REPRISE_UNROLL
 #define REPRISE_UNROLL_BY_4
@@ -40,18 +40,18 @@ REPRISE_DEVICE char* shared_memory() {
   extern __shared__ __align__(256) int4 memory[];
   return reinterpret_cast<char*>(memory);
 }
-/// A number of which the compiler does not know that it is the one it was: what was computed from
-/// it is computed again, instead of staying in registers.
+/// Hides from the compiler that the result equals `value`: results computed from it are computed
+/// again instead of being kept in registers.
 REPRISE_DEVICE int same_again(int value) {
   asm volatile("" : "+r"(value));
   return value;
 }
-/// Where in the shared memory; its alignment is that of `place`, up to 256.
+/// The address in shared memory; it has the alignment of `place`, up to 256.
 REPRISE_DEVICE uint32_t shared_address(const void* place) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(place));
 }
-/// Sixteen bytes on their way to shared memory, or zeros if they are not `there`, past the
-/// registers. They are the calling thread's to read when a wait says so.
+/// Starts a copy of sixteen bytes to shared memory that bypasses the registers; copies zeros unless
+/// `there`. The calling thread may read the bytes after a wait.
 REPRISE_DEVICE void copy_words_async(void* shared, const void* from, bool there) {
   asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(
                    static_cast<uint32_t>(__cvta_generic_to_shared(shared))),
@@ -61,19 +61,20 @@ REPRISE_DEVICE void copy_words_async(void* shared, const void* from, bool there)
 }
 /// Closes a group of copies.
 REPRISE_DEVICE void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-/// All groups of the calling thread but the last kPending have arrived.
+/// Waits until all groups of the calling thread except the last kPending have arrived.
 template <int kPending>
 REPRISE_DEVICE void wait_for_copies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
-/// Everything that the calling thread wrote is visible to the whole GPU before what comes next.
+/// Makes all earlier writes of the calling thread visible to the whole GPU before its next
+/// accesses.
 REPRISE_DEVICE void fence() { __threadfence(); }
 REPRISE_DEVICE int atomic_add(int32_t* value, int amount) { return atomicAdd(value, amount); }
 REPRISE_DEVICE void atomic_add(uint64_t* value, uint64_t amount) {
   atomicAdd(reinterpret_cast<unsigned long long*>(value), static_cast<unsigned long long>(amount));
 }
 REPRISE_DEVICE float exponential_2(float x) { return exp2f(x); }
-/// To some 2 units in the last place; results below the smallest normal number are 0.
+/// Accurate to about 2 units in the last place; results below the smallest normal number become 0.
 REPRISE_DEVICE float fast_exponential_2(float x) {
   float result;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
@@ -92,17 +93,17 @@ REPRISE_DEVICE float load_fresh(const float* address) { return __ldcg(address); 
 REPRISE_DEVICE void store_words(void* address, const Words4& w) {
   *static_cast<uint4*>(address) = make_uint4(w.word[0], w.word[1], w.word[2], w.word[3]);
 }
-/// Bytes of two words, picked by the digits of `selector`, the lowest digit first.
+/// Selects bytes of two words by the digits of `selector`, the lowest digit first.
 REPRISE_DEVICE uint32_t permute_bytes(uint32_t a, uint32_t b, uint32_t selector) {
   return __byte_perm(a, b, selector);
 }
 
 REPRISE_DEVICE float float_of(uint32_t bits) { return __uint_as_float(bits); }
 REPRISE_DEVICE uint32_t bits_of(float x) { return __float_as_uint(x); }
-/// Four matrices of 8 x 8 elements of 16 bits: each lane names a row of eight by its shared
-/// address, lanes 0 to 7 those of the first. A lane gets a pair of neighbours of each: columns 2
-/// (lane % 4) and behind it of row lane / 4; transposed, rows 2 (lane % 4) and below it of column
-/// lane / 4. PTX ISA, "ldmatrix".
+/// Loads four matrices of 8 x 8 elements of 16 bits. Each lane passes the shared address of one row
+/// of eight elements; lanes 0 to 7 pass those of the first matrix. From each matrix a lane gets two
+/// neighbouring elements: columns 2 (lane % 4) and the next one of row lane / 4; transposed, rows 2
+/// (lane % 4) and the next one of column lane / 4. See PTX ISA, "ldmatrix".
 REPRISE_DEVICE void load_fragments(uint32_t (&words)[4], uint32_t row) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
@@ -116,8 +117,8 @@ REPRISE_DEVICE void load_fragments_transposed(uint32_t (&words)[4], uint32_t row
                : "memory");
 }
 
-/// c += a b of the tensor cores: a[16, 16] by rows, b[16, 8] by columns, c[16, 8]. Which elements a
-/// lane holds: PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type".
+/// c += a b on the tensor cores: a[16, 16] by rows, b[16, 8] by columns, c[16, 8]. For the elements
+/// of each lane see PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type".
 template <typename T>
 REPRISE_DEVICE void multiply_fragments(float (&c)[4],
                                        const uint32_t (&a)[4],
@@ -144,7 +145,7 @@ REPRISE_DEVICE void multiply_fragments(float (&c)[4],
 template <typename T>
 REPRISE_DEVICE uint32_t pack(float low, float high) {
 #if defined(__CUDACC__)
-  // One instruction for both, with the bits of put().
+  // One instruction converts both elements, with the same bits as put().
   uint32_t both;
   if constexpr (__is_same(T, BFloat16)) {
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
@@ -174,7 +175,7 @@ REPRISE_DEVICE bool is_aligned(const void* address) {
   return reinterpret_cast<uintptr_t>(address) % 16 == 0;
 }
 
-/// Up to kColumns elements; zeros behind `count`.
+/// Loads up to kColumns elements; elements from `count` on are zeros.
 template <typename T>
 REPRISE_DEVICE void load_columns(const T* x, int64_t count, float (&values)[kColumns]) {
   if (count >= kColumns && is_aligned(x)) {
@@ -212,8 +213,8 @@ REPRISE_DEVICE void store_columns(T* out, int64_t count, const float (&values)[k
   for (int i = 0; i < kColumns && i < count; ++i) put(out + i, values[i]);
 }
 
-/// The threads that work on one row: a warp, or the block. Which of them depends on the row's width
-/// alone, and with it the order of its sums.
+/// The threads that work on one row: a warp, or the block. The choice and so the order of the sums
+/// depend only on the row's width.
 struct Team {
   int rank;
   int size;
@@ -245,7 +246,7 @@ REPRISE_DEVICE void for_each_row(const RowTile& tile, int64_t width, const Act& 
   }
 }
 
-/// Calls act(column, count) for the team's stretches of [begin, end).
+/// Calls act(column, count) for the team's pieces of [begin, end).
 template <typename Act>
 REPRISE_DEVICE void for_each_columns(const Team& team, int64_t begin, int64_t end, const Act& act) {
   for (int64_t column = begin + int64_t{team.rank} * kColumns; column < end;

@@ -7,7 +7,7 @@ namespace reprise::kernels::cuda {
 
 LoadedCublasLt load_cublas_lt() {
   LoadedCublasLt loaded;
-  // Of the header's version: the types of another may differ.
+  // Loads the version of the header, because the types of other versions may differ.
   const std::string name = fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR);
   void* library = dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (library == nullptr) {

@@ -113,7 +113,7 @@ AttentionKernelArguments attention_arguments(const OpRun& run) {
           .out_type = AttentionOut::like_q};
 }
 
-// The first use is the one that writes.
+// The first use is the buffer that the kernel writes.
 std::array<device::BufferUse, 7> attention_uses(const OpRun& run) {
   const AttentionOperands in(run.in);
   return {writes(in["out"]),
@@ -149,7 +149,7 @@ constexpr std::array kLaunchedAsOnCpu = {
     OpCode::embedding,
     OpCode::gather_rows,
     OpCode::kv_write,
-    // Refused there: an engine has one rank.
+    // Launching these is refused: an engine has one rank.
     OpCode::all_reduce,
     OpCode::reduce_scatter,
     OpCode::all_gather,
@@ -278,7 +278,7 @@ bool CudaExecutor::linear_silu_and_mul(const NormCall& norm, const OpRun& run) {
 bool CudaExecutor::lm_head(const NormCall& norm, const OpRun& run) {
   const auto in = run.operands<OpCode::lm_head>();
   const Tensor none;
-  // The library computes all rows: only the device knows how many are wanted.
+  // The library computes all rows, because only the device knows the number of wanted rows.
   return multiply(in["x"], in["weight"], none, run.out[0]) ||
          cuda::launch_linear(stream(),
                              lm_head_kernels(in["x"].dtype()),
@@ -301,7 +301,7 @@ bool CudaExecutor::linear_rope_kv_write(const NormCall& norm, const OpRun& run) 
           stream(), options_.num_multiprocessors, x, weight, in["bias"], call, norm)) {
     return true;
   }
-  // Two launches: the product goes through memory of the pool.
+  // Uses two launches: the matrix product is stored in memory of the pool.
   const int64_t tokens = x.size(0);
   const int64_t columns = weight.size(0);
   const int64_t heads = call.q_out.size(1);
@@ -353,7 +353,7 @@ bool CudaExecutor::launch_split_attention(const OpRun& run) {
   AttentionKernelArguments& a = arguments.call;
   a.query_len = attention().query_len;
   const AttentionRoutineKernels routines = attention_kernels(q.dtype());
-  // A uniform tile is a whole request.
+  // In a uniform batch a tile is a whole request.
   const bool is_uniform = attention().kind == AttentionRoutine::Kind::uniform &&
                           a.query_len * a.group_size <= kAttentionTileRows;
   const AttentionKernels& kernels = is_uniform ? routines.uniform : routines.any_batch;

@@ -19,8 +19,8 @@
 #include "tests/support/fake_cuda/host_block_fixture.h"
 #include "tests/support/kernels/attention_plan_fixture.h"
 
-// Products, attention and what the executor decides, against the oracles of the CPU's kernels. The
-// memory of the fake driver is the host's, so oracles read the very same tensors.
+// Compares matrix products, attention and the executor's choices with the oracles of the CPU's
+// kernels. The fake driver's memory is the host's, so the oracles read the same tensors.
 namespace reprise::kernels::cuda {
 namespace {
 
@@ -150,7 +150,7 @@ TEST_P(CudaOps, fused_products_have_the_bits_of_the_ops_they_stand_for) {
   }
 }
 
-/// Heads of a model, a cache, and rows of which some have no slot.
+/// The heads of a model, a cache, and rows of which some have no slot.
 struct HeadsCase {
   int64_t heads;
   int64_t kv_heads;
@@ -162,7 +162,7 @@ TEST_P(CudaOps, rotated_and_cached_heads_have_the_bits_of_the_product_and_the_op
     for (const int64_t rows : {1, 3, 8, 9, 32, 33}) {
       SCOPED_TRACE(testing::Message()
                    << heads.heads << " heads of " << heads.head_dim << ", " << rows);
-      // Wide enough for tiles of sixteen columns; the dots have no tiles.
+      // This case is wide enough for tiles of sixteen columns; the dot kernels have no such tiles.
       if (heads.head_dim == 128 && (dtype() == DType::f32 || (rows != 3 && rows != 9))) continue;
       constexpr int64_t kDepth = 104;
       constexpr int64_t kBlockSize = 8;
@@ -217,7 +217,7 @@ TEST_P(CudaOps, rotated_and_cached_heads_have_the_bits_of_the_product_and_the_op
 }
 
 TEST_P(CudaOps, products_of_a_norm_have_the_bits_of_the_norm_and_the_product) {
-  for (const int64_t width : {72, 1024, 1096, 2056}) {  // a warp's rows, and the block's
+  for (const int64_t width : {72, 1024, 1096, 2056}) {  // widths for a warp and for a block
     for (const int64_t rows : {1, 3, 8, 9}) {
       if (width > 1024 && rows == 9) continue;
       SCOPED_TRACE(testing::Message() << rows << " x " << width);
@@ -329,7 +329,7 @@ TEST_P(CudaOps, have_the_same_bits_in_every_order_of_threads) {
   }
 }
 
-/// A batch of requests over a cache, some of whose rows nobody may read.
+/// A batch of requests over a cache in which some rows must not be read.
 struct Batch {
   std::vector<int32_t> query_lens;
   std::vector<int32_t> seq_lens;
@@ -380,7 +380,8 @@ class CudaAttention : public CudaOpsOf<CudaAttentionCase> {
     std::shuffle(table.begin(), table.end(), random_);
     const Tensor keys = random({reqs * blocks_per_req, kv_heads, block_size, head_dim});
     const Tensor values = random({reqs * blocks_per_req, kv_heads, block_size, head_dim});
-    // Rows of padding and behind a request's end hold NaNs, and its table what is no block.
+    // Padding rows and rows after a request's end hold NaNs, and the table holds invalid blocks
+    // there.
     for (int64_t r = 0; r < reqs; ++r) {
       for (int64_t p = lens[static_cast<size_t>(r)]; p < blocks_per_req * block_size; ++p) {
         const int64_t block = table[static_cast<size_t>(r * blocks_per_req + p / block_size)];
@@ -419,7 +420,8 @@ class CudaAttention : public CudaOpsOf<CudaAttentionCase> {
     }
     const size_t bytes = out.type().bytes();
     std::vector<std::byte> first_round;
-    for (int round = 0; round < 2; ++round) {  // what one launch leaves must suit the next
+    // the state that one launch leaves must suit the next
+    for (int round = 0; round < 2; ++round) {
       const std::array<Tensor, 7> inputs{
           q, keys, values, start_tensor, len_tensor, table_tensor, out};
       OpAttributes attributes;
@@ -428,7 +430,7 @@ class CudaAttention : public CudaOpsOf<CudaAttentionCase> {
       executor_.execute({.code = OpCode::attention, .attributes = attributes}, inputs, {});
       expect_close(out, want, dtype() == DType::f32 ? 1e-5 : 2.5 * unit());
       if (HasFatalFailure()) return;
-      // Rounds run their threads in orders of their own.
+      // Each round runs its threads in another order.
       const auto* result = out.data_as<std::byte>();
       if (round == 0) first_round.assign(result, result + bytes);
       ASSERT_EQ(std::memcmp(first_round.data(), result, bytes), 0);
@@ -446,7 +448,7 @@ TEST_P(CudaAttention, agrees_with_the_oracle_for_every_mix_of_requests) {
       {.query_lens = {5, 1, 30}, .seq_lens = {5, 40, 50}, .padding_tokens = 3, .padding_reqs = 1},
       {.query_lens = {40, 2}, .seq_lens = {100, 2}},
       {.query_lens = {1}, .seq_lens = {700}},          // split over blocks
-      {.query_lens = {3, 1}, .seq_lens = {600, 300}},  // likewise, with different parts
+      {.query_lens = {3, 1}, .seq_lens = {600, 300}},  // also split, into different parts
   };
   for (const int64_t head_dim : kind() == AttentionRoutine::Kind::any_batch
                                     ? std::vector<int64_t>{64, 128, 32}
@@ -467,7 +469,7 @@ TEST_P(CudaAttention, agrees_with_the_oracle_for_uniform_batches) {
       {.query_lens = {1}, .seq_lens = {700}},
       {.query_lens = {1, 1}, .seq_lens = {300, 2}, .padding_tokens = 1},
       {.query_lens = {3, 3}, .seq_lens = {600, 3}, .padding_tokens = 3, .padding_reqs = 1},
-      {.query_lens = {30, 30}, .seq_lens = {40, 30}},  // more rows than a tile has
+      {.query_lens = {30, 30}, .seq_lens = {40, 30}},  // more rows than one tile
   };
   for (const int64_t head_dim : {64, 128, 32}) {
     for (size_t i = 0; i < batches.size(); ++i) {
@@ -480,7 +482,7 @@ TEST_P(CudaAttention, agrees_with_the_oracle_for_uniform_batches) {
 
 TEST_P(CudaAttention, parts_are_merged_when_all_are_there_in_whatever_order_blocks_run) {
   if (kind() != AttentionRoutine::Kind::any_batch || dtype() == DType::f32) return;
-  // Eight parts of one tile. Each time the workspace holds another batch's.
+  // One tile has eight parts. Each time the workspace holds the values of another batch.
   for (int i = 0; i < 20; ++i) {
     expect_oracle({.query_lens = {1}, .seq_lens = {2000}}, 2, 1, 64, 16);
     if (HasFatalFailure()) return;
@@ -531,7 +533,8 @@ TEST_P(CudaAttention, a_plan_of_another_batch_gives_nan) {
   }
 }
 
-// FlashInfer's kernels played by our own, which take the same arguments.
+// The project's own kernels take the place of FlashInfer's here, because both take the same
+// arguments.
 TEST_P(CudaAttention, planned_decoding_is_flashinfers_where_it_has_kernels_for_it) {
   if (kind() != AttentionRoutine::Kind::planned || dtype() != DType::bf16) return;
   static constexpr device::Kernel kDecode{
@@ -593,7 +596,7 @@ TEST_P(CudaAttention, serves_odd_groups_blocks_and_windows) {
   for (const int64_t head_dim : {64, 40}) {
     expect_oracle(batch, 7, 1, head_dim, 16);  // a group of seven
     expect_oracle(batch, 3, 3, head_dim, 8);   // blocks shorter than a step
-    expect_oracle(batch, 2, 1, head_dim, 24);  // and of no power of two
+    expect_oracle(batch, 2, 1, head_dim, 24);  // blocks whose size is no power of two
     expect_oracle(batch, 4, 2, head_dim, 16, 1);
     expect_oracle(batch, 4, 2, head_dim, 16, 37);
     expect_oracle(batch, 20, 1, head_dim, 16);  // more heads than a warp has rows
@@ -624,12 +627,13 @@ TEST_P(CudaAttention, prompts_agree_with_the_oracle_around_the_edges_of_tiles) {
 
 TEST_P(CudaAttention, prompts_agree_with_the_oracle_for_every_group_window_and_mix) {
   if (kind() != AttentionRoutine::Kind::any_batch || dtype() == DType::f32) return;
-  // Chunks of prompts, decoding requests, ones without tokens, padding.
+  // Chunks of prompts, decoding requests, requests without tokens, and padding.
   const Batch mix{.query_lens = {50, 1, 0, 90, 1, 17},
                   .seq_lens = {50, 140, 0, 200, 1, 64},
                   .padding_tokens = 5,
                   .padding_reqs = 2};
-  const bool is_first = dtype() == DType::bf16;  // the other type differs in its products only
+  // the other type differs only in its matrix products
+  const bool is_first = dtype() == DType::bf16;
   for (const int64_t group :
        is_first ? std::vector<int64_t>{1, 2, 4, 5, 7, 8} : std::vector<int64_t>{5}) {
     SCOPED_TRACE(testing::Message() << "group of " << group);
@@ -685,7 +689,7 @@ TEST_P(CudaOps, nothing_is_loaded_or_allocated_after_construction) {
   (void)run(OpCode::rms_norm, {x, random({64})});
   const auto after = machine_.driver().resources();
   EXPECT_EQ(after.modules, before.modules);
-  EXPECT_LE(after.allocations, before.allocations + 1);  // the pool's
+  EXPECT_LE(after.allocations, before.allocations + 1);  // the one allocation is the pool's
   EXPECT_EQ(machine_.driver().misuses(), std::vector<std::string>{});
 }
 

@@ -1,5 +1,6 @@
-// FlashInfer's paged decode attention as kernels of ours: its device function, our plan, cache, and
-// launches. Compiled only with its headers (REPRISE_FLASHINFER); Apache-2.0, not part of this tree.
+// Kernels around FlashInfer's device function for paged decode attention, with this project's plan,
+// cache and launches. Compiled only if its headers are available (REPRISE_FLASHINFER); they are
+// Apache-2.0 and not part of this tree.
 #include <flashinfer/attention/decode.cuh>
 #include <flashinfer/attention/variants.cuh>
 
@@ -10,7 +11,7 @@
 namespace reprise::kernels::cuda {
 namespace {
 
-/// One value where FlashInfer reads a table.
+/// The same value for every index, where FlashInfer reads a table.
 struct Everywhere {
   uint32_t value;
 
@@ -18,7 +19,7 @@ struct Everywhere {
   __device__ uint32_t operator*() const { return value; }
 };
 
-/// The cache of one request, as FlashInfer asks for it: a batch of one.
+/// The cache of one request in the form that FlashInfer reads: a batch of one request.
 template <typename T>
 struct CacheOfRequest {
   struct PageSize {
@@ -58,7 +59,7 @@ struct CacheOfRequest {
   }
 };
 
-/// What FlashInfer calls params, of one item of a plan.
+/// The parameters ("params" in FlashInfer) of one item of a plan.
 template <typename T, typename Out>
 struct ItemParams {
   using DTypeQ = T;
@@ -146,7 +147,7 @@ __device__ void decode_item(const AttentionKernelArguments& a,
   sync_block();  // before the next item uses the shared memory
 }
 
-/// Of a part: [heads, head_dim] results, and behind them [heads] logarithms (base 2) of the
+/// The results of a part: [heads, head_dim] values, then [heads] logarithms (base 2) of the
 /// weights.
 __device__ float* results_of(const PlannedAttentionArguments& p, int64_t part) {
   return partial_of(p, part, 0);
@@ -155,14 +156,14 @@ __device__ float* weights_of(const PlannedAttentionArguments& p, int64_t part) {
   return results_of(p, part) + p.call.kv_heads * p.call.group_size * p.call.head_dim;
 }
 
-/// \pre every request has one token; heads of q, out and partials lie one after the other
+/// \pre every request has one token; the heads of q, out and partials are contiguous
 template <typename Element, uint32_t kHeadDim, uint32_t kGroupSize>
 __device__ void flashinfer_decode(const PlannedAttentionArguments& p) {
   using T = typename Native<Element>::type;
   const AttentionKernelArguments& a = p.call;
   const auto positions = static_cast<uint32_t>(AttentionPlan(p.plan).header.positions_per_part);
   for_each_item<Element>(p, [&](const PlannedItem& item, int64_t kv_head) {
-    if (item.r.num_tokens != 1) {  // not a batch for this kernel: nobody may take this for results
+    if (item.r.num_tokens != 1) {  // this kernel does not support the batch: the rows become NaN
       fill_rows<Element>(a,
                          item.r.first_token + item.begin,
                          item.r.first_token + item.end,
@@ -185,7 +186,7 @@ __device__ void flashinfer_decode(const PlannedAttentionArguments& p) {
   });
 }
 
-/// The parts of a request become its row, in the order of the positions.
+/// Merges the parts of a request into its row, in the order of the positions.
 template <typename Element>
 __device__ void flashinfer_merge(const PlannedAttentionArguments& p) {
   const AttentionKernelArguments& a = p.call;

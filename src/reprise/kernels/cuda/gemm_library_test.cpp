@@ -13,8 +13,8 @@
 #include "reprise/kernels/reference.h"
 #include "tests/support/fake_cuda/cuda_machine_fixture.h"
 
-// Products by a fake of cuBLASLt that knows nothing of rows: what is called a transpose where,
-// which strides and which algorithm, is what these tests are about.
+// Matrix products by a fake of cuBLASLt that has no notion of rows. These tests check the
+// transposed operands, the strides and the algorithm of each call.
 namespace reprise::kernels::cuda {
 namespace {
 
@@ -48,7 +48,7 @@ class CublasLt : public testing::TestWithParam<DType> {
     executor.execute({.code = code}, inputs, outputs);
     return outputs[0];
   }
-  /// The same, recorded and replayed.
+  /// The same op, recorded and replayed.
   Tensor replay(OpCode code, const std::vector<Tensor>& inputs) {
     stream_->begin_capture();
     const Tensor out = run(executor_, code, inputs);
@@ -167,7 +167,7 @@ TEST_P(CublasLt, decides_and_loads_nothing_in_a_capture) {
   expect_refused(few);
   const Tensor eager = run(executor_, OpCode::linear, {few, weight, {}});
   expect_same_bits(replay(OpCode::linear, {few, weight, {}}), eager);
-  expect_refused(x);  // planned with the others, but its code is not there yet
+  expect_refused(x);  // planned with the others, but its code is not on the GPU yet
   EXPECT_EQ(machine_.driver().misuses(), std::vector<std::string>{});
 }
 
@@ -208,7 +208,7 @@ TEST_P(CublasLtFailures, a_failing_call_loses_one_product_and_nothing_else) {
     machine_.driver().fail_call(0);
     expect_same_bits(scenario(executor), want);
   }
-  // And the constructor's own calls.
+  // This also covers the constructor's own calls.
   for (uint64_t k = 1;; ++k) {
     machine_.driver().fail_call(k);
     try {

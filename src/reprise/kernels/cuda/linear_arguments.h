@@ -13,7 +13,7 @@ struct alignas(16) CudaLinearArguments {
   const void* residual;     // [rows, columns], rows residual_stride apart, or nullptr
   int64_t residual_stride;  // elements
   RopeAndCache to;          // with rope_kv_write; without norms
-  const void* norm;  // [depth] or nullptr: the norm of up to kMostNormedRows rows of x comes first
+  const void* norm;         // [depth] or nullptr: x is normed first, in up to kMostNormedRows rows
   float epsilon;
 };
 
@@ -25,8 +25,8 @@ inline constexpr int kMostNormedRows = kFragmentRows;
 inline constexpr int kMostTileColumns = 2 * kFragmentColumns;
 inline constexpr int kMostTileRows = 4 * kFragmentRows;
 inline constexpr int kLinearWarps = 8;
-/// The weights that a warp loads ahead: 128 KiB for the two blocks of a multiprocessor. 23 KiB
-/// would keep 4.3 TB/s busy at a latency of 0.7 us. The rest covers the end of the kernel ahead.
+/// Bytes of weights that a warp loads ahead: 128 KiB for the two blocks of a multiprocessor. 23 KiB
+/// would keep 4.3 TB/s busy at a latency of 0.7 us. The rest covers the end of the previous kernel.
 inline constexpr int kWarpRingBytes = 8192;
 inline constexpr int kBlocksOfProducts = 2;  // on a multiprocessor
 /// With at most so many columns, tiles of two fragments would leave multiprocessors of a large GPU

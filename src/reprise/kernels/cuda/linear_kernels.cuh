@@ -6,17 +6,17 @@
 #include "reprise/kernels/cuda/row_kernels.cuh"
 #include "reprise/kernels/cuda/weight_stream.cuh"
 
-// Products for few rows: the weight streams past once, everything else is small. The order of a
-// result's sum depends on the depth alone, so a row has the same bits in any batch.
+// Matrix products for few rows: the weight is read once, and all other data is small. The order of
+// a result's sum depends only on the depth, so a row has the same bits in any batch.
 namespace reprise::kernels::cuda {
 
-/// Rows at and beyond it are not computed.
+/// Rows from this index on are not computed.
 REPRISE_DEVICE int64_t row_limit(const LinearArguments& a) {
   return a.num_rows == nullptr ? a.rows : min_of(a.rows, *a.num_rows);
 }
 
-/// A column of the product. With rope_kv_write the halves of a tile are the halves of a head, so
-/// that what rope turns into each other lies in one tile.
+/// A column of the product. With rope_kv_write the halves of a tile are the halves of a head, so a
+/// tile contains both elements of each pair that rope rotates.
 template <Epilogue kEpilogue, int kTileColumns>
 REPRISE_DEVICE int64_t tile_column(const CudaLinearArguments& arguments, int64_t tile, int j) {
   if constexpr (kEpilogue == Epilogue::rope_kv_write) {
@@ -30,8 +30,8 @@ REPRISE_DEVICE int64_t tile_column(const CudaLinearArguments& arguments, int64_t
   }
 }
 
-/// sum_of_squares() with its bits, of rows of whole and aligned stretches: several are asked for
-/// before the first is needed.
+/// Computes the bits of sum_of_squares() for aligned rows of whole pieces; the sums of several rows
+/// can be started before the first result is needed.
 template <typename T>
 REPRISE_DEVICE float sum_of_aligned_squares(const T* x, int64_t width, const Team& team) {
   constexpr int kAhead = 4;
@@ -57,9 +57,9 @@ REPRISE_DEVICE float sum_of_aligned_squares(const T* x, int64_t width, const Tea
   return squares;
 }
 
-/// What the norm multiplies the calling lane's row by, of up to kMostNormedRows rows, with the bits
+/// The scale of the norm of the calling lane's row, for up to kMostNormedRows rows, with the bits
 /// of rms_norm: the same threads sum the same columns, in the same order. `shared` has room for 9
-/// floats a row.
+/// floats per row.
 template <typename T>
 REPRISE_DEVICE float row_scale(const CudaLinearArguments& arguments, int64_t limit, float* shared) {
   const LinearArguments& a = arguments.product;
@@ -74,7 +74,7 @@ REPRISE_DEVICE float row_scale(const CudaLinearArguments& arguments, int64_t lim
       if (lane_index() == 0) scales[row] = scale;
     }
   } else {
-    // All rows are under way before the first is summed.
+    // The loads of all rows are started before the first row is summed.
     const Team team{thread_index(), num_threads()};
     float squares[kMostNormedRows];
     REPRISE_UNROLL
@@ -100,7 +100,7 @@ REPRISE_DEVICE float row_scale(const CudaLinearArguments& arguments, int64_t lim
   return row < limit ? scales[row] : 0;
 }
 
-/// Eight elements of a norm, as storing it would have rounded them.
+/// Eight elements of a norm, rounded the same as by a store.
 template <typename T>
 REPRISE_DEVICE Words4 normed_words(const Words4& x, const Words4& weight, float scale) {
   Words4 words;
@@ -112,12 +112,12 @@ REPRISE_DEVICE Words4 normed_words(const Words4& x, const Words4& weight, float 
   return words;
 }
 
-/// The rows of x that are a lane's to bring.
+/// The rows of x that a lane loads.
 template <typename T, int kTiles>
 struct FragmentRows {
   const T* x[kTiles];
   bool is_row[kTiles];
-  const T* norm = nullptr;  // with one tile only
+  const T* norm = nullptr;  // only with one tile
   float scale = 0;
 
   REPRISE_DEVICE FragmentRows(const LinearArguments& a, int64_t first, int64_t limit) {
@@ -128,7 +128,7 @@ struct FragmentRows {
       x[t] = static_cast<const T*>(a.x) + (is_row[t] ? row : 0) * a.x_stride;
     }
   }
-  /// Eight neighbours; zeros behind the last row and the depth.
+  /// Eight neighbouring elements; zeros beyond the last row and the depth.
   [[nodiscard]] REPRISE_DEVICE Words4 load(int t, int k, int64_t depth) const {
     if (k >= depth || !is_row[t]) return {{0, 0, 0, 0}};
     const Words4 words = load_words(x[t] + k);
@@ -139,12 +139,12 @@ struct FragmentRows {
   }
 };
 
-/// sums += weights x of one step. The weight is the left operand, so that few rows of x waste
-/// nothing.
+/// sums += weights x, for one step. The weight is the left operand, so that few rows of x waste no
+/// work.
 ///
-/// A fragment wants two pairs of neighbours along the depth from each lane. A lane brings eight
-/// neighbours at once instead and uses them as two fragments' pairs: which step of the depth is
-/// which does not matter as long as both operands agree.
+/// A fragment takes two pairs of neighbours along the depth from each lane. A lane loads eight
+/// neighbours at once and uses them as the pairs of two fragments: the order of the depth may
+/// differ from memory if both operands use the same order.
 template <typename T, int kHalves>
 REPRISE_DEVICE void multiply_step(float (&sums)[4], const Words4 (&w)[kHalves], const Words4& x) {
   REPRISE_UNROLL
@@ -158,7 +158,7 @@ REPRISE_DEVICE void multiply_step(float (&sums)[4], const Words4 (&w)[kHalves], 
   }
 }
 
-/// sums += weights x, along the warp's share of the depth.
+/// sums += weights x, over the warp's part of the depth.
 template <typename T, int kHalves, int kTiles, int kParts, typename ColumnOf>
 REPRISE_DEVICE void multiply_tile(float (&sums)[kParts][kTiles][4],
                                   WeightStream<T, kParts, kHalves>& weights,
@@ -197,11 +197,11 @@ struct TileSums {
   static constexpr int kPartSize = kHalves * kFragmentColumns * kRows;
   float* shared;
 
-  /// To be called by all threads of the block.
+  /// All threads of the block must call this.
   REPRISE_DEVICE void gather(const float (&sums)[kParts][kTiles][4]) const {
     const int group = lane_index() / 4;
     const int member = lane_index() % 4;
-    sync_block();  // those of the tile before were read
+    sync_block();  // all threads have read the previous tile's sums
     REPRISE_UNROLL
     for (int part = 0; part < kParts; ++part) {
       float* mine = shared + (warp_index() * kParts + part) * kPartSize;
@@ -226,8 +226,8 @@ struct TileSums {
   }
 };
 
-/// On the tensor cores: tiles of kHalves * 8 columns and kTiles * 8 rows, of which a block takes
-/// one after the other. Its first weights are under way before it waits for the kernels ahead. \pre
+/// Uses the tensor cores: a block computes tiles of kHalves * 8 columns and kTiles * 8 rows one
+/// after the other. It starts loading its first weights before it waits for earlier kernels. \pre
 /// depth is a multiple of 8; x, its rows and the weight are aligned to 16 bytes
 template <typename T, typename Out, int kHalves, int kTiles, Epilogue kEpilogue>
 REPRISE_DEVICE void linear_fragments(const CudaLinearArguments& arguments) {
@@ -266,7 +266,8 @@ REPRISE_DEVICE void linear_fragments(const CudaLinearArguments& arguments) {
         result.load(arguments, row, column);
         return true;
       };
-      // One for a thread at most: it is brought while the weights are.
+      // A thread has at most one result here: its other inputs are loaded together with the
+      // weights.
       constexpr bool kIsEarly = kTiles == 1;
       static_assert(!kIsEarly || kResults <= kLinearWarps * kWarpSize);
       bool has_result = false;
@@ -292,10 +293,10 @@ REPRISE_DEVICE void linear_fragments(const CudaLinearArguments& arguments) {
       }
     }
   }
-  wait_for_copies<0>();  // what is left are empty groups
+  wait_for_copies<0>();  // only empty groups remain
 }
 
-/// Any type and depth: a warp takes one column of kDotRows rows.
+/// For any type and depth: a warp computes one column of kDotRows rows.
 template <typename T, typename Out, Epilogue kEpilogue>
 REPRISE_DEVICE void linear_dots(const CudaLinearArguments& arguments) {
   constexpr int kParts = kEpilogue == Epilogue::silu_and_mul ? 2 : 1;

@@ -34,7 +34,7 @@ Choice choose_fragments(const LinearKernels& kernels,
           rows == 0 ? 0U : static_cast<uint32_t>(std::min(ceil_div(columns, tile_columns), most))};
 }
 
-/// Also true without a norm.
+/// Also true if there is no norm.
 bool can_take(const NormCall& norm, const Tensor& x, const Tensor& weight) {
   return !norm.weight.defined() || can_norm_first(x, weight, norm.weight);
 }

@@ -3,11 +3,12 @@
 #include "reprise/kernels/cuda/attention_kernels.cuh"
 #include "reprise/tensor/attention_plan.h"
 
-// Attention whose work a host cut up: the grid is fixed, the plan says how much there is to do.
-// What parts leave is merged by a second launch. See attention/planned_attention.inl, its CPU twin.
+// Attention with a plan that the host made: the grid is fixed, and the plan gives the number of
+// items. A second launch merges the parts. See attention/planned_attention.inl for the same on the
+// CPU.
 namespace reprise::kernels::cuda {
 
-/// A plan in memory, and whether it is one of this batch.
+/// A plan in memory, and whether it belongs to this batch.
 struct AttentionPlan {
   const AttentionPlanHeader& header;
   const PlannedRequest* requests;
@@ -25,7 +26,7 @@ struct AttentionPlan {
     return r.seq_len == a.seq_lens[request] && r.first_token == a.query_start_loc[request] &&
            r.first_token + r.num_tokens == a.query_start_loc[request + 1];
   }
-  /// The request of an item: the last one that starts at or before it.
+  /// The request of an item: the last request that starts at or before the item.
   REPRISE_DEVICE int64_t request_of(int64_t item) const {
     int64_t low = 0;
     int64_t high = header.num_reqs;
@@ -41,14 +42,14 @@ struct AttentionPlan {
   }
 };
 
-/// One item of a plan: tokens of a request, over all of their positions or over a part of them.
+/// One item of a plan: tokens of a request, over all of their positions or a part of them.
 struct PlannedItem {
   RequestTokens r;
-  int64_t begin;  // tokens, of the request's
+  int64_t begin;  // tokens, relative to the request's first
   int64_t end;
   int64_t part;  // -1: all positions
   int64_t first_position;
-  int64_t last_position;  // behind it
+  int64_t last_position;  // exclusive
   bool fits;
 };
 
@@ -70,14 +71,15 @@ REPRISE_DEVICE PlannedItem planned_item(const AttentionKernelArguments& a,
   return {tokens, 0, 1, r.first_part + index, first, last, fits};
 }
 
-/// Where a head of a part leaves its sums, largest score (times log2(e)) and total weight.
+/// The memory where a head of a part stores its sums, largest score (times log2(e)) and total
+/// weight.
 REPRISE_DEVICE float* partial_of(const PlannedAttentionArguments& p, int64_t part, int64_t head) {
   const int64_t heads = p.call.kv_heads * p.call.group_size;
   return p.partials + (part * heads + head) * (p.call.head_dim + 2);
 }
 
-/// Fills rows of tokens [begin, end), of heads [head_begin, head_end): with zeros, or with NaN
-/// where nobody may take them for results. By the block.
+/// Fills the rows of tokens [begin, end) and heads [head_begin, head_end) with zeros, or with NaN
+/// where they must not be taken for results. The whole block takes part.
 template <typename T>
 REPRISE_DEVICE void fill_rows(const AttentionKernelArguments& a,
                               int64_t begin,
@@ -93,7 +95,7 @@ REPRISE_DEVICE void fill_rows(const AttentionKernelArguments& a,
   }
 }
 
-/// Calls act(item, kv_head) for each of the block's, and fills the rows that no item has.
+/// Calls act(item, kv_head) for each item of the block, and fills the rows that belong to no item.
 template <typename T, typename Act>
 REPRISE_DEVICE void for_each_item(const PlannedAttentionArguments& p, const Act& act) {
   const AttentionKernelArguments& a = p.call;
@@ -122,7 +124,7 @@ REPRISE_DEVICE void for_each_item(const PlannedAttentionArguments& p, const Act&
   }
 }
 
-/// Any type and head: a warp takes one head of one token.
+/// For any type and head size: a warp computes one head of one token.
 template <typename T>
 REPRISE_DEVICE void planned_attention_by_rows(const PlannedAttentionArguments& p) {
   const AttentionKernelArguments& a = p.call;
@@ -157,7 +159,7 @@ REPRISE_DEVICE void planned_attention_by_rows(const PlannedAttentionArguments& p
   });
 }
 
-/// On the tensor cores. \pre q is aligned to 16 bytes and so are its strides
+/// Uses the tensor cores. \pre q is aligned to 16 bytes and so are its strides
 template <typename T, int kHeadDim>
 REPRISE_DEVICE void planned_attention_fragments(const PlannedAttentionArguments& p) {
   const AttentionKernelArguments& a = p.call;
@@ -190,7 +192,8 @@ REPRISE_DEVICE void planned_attention_fragments(const PlannedAttentionArguments&
   });
 }
 
-/// The parts of one head of a request become a row of the result, in the order of the positions.
+/// Merges the parts of one head of a request into a row of the result, in the order of the
+/// positions.
 template <typename T>
 REPRISE_DEVICE void merge_attention(const PlannedAttentionArguments& p) {
   const AttentionKernelArguments& a = p.call;

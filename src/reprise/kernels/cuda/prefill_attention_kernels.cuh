@@ -2,16 +2,16 @@
 
 #include "reprise/kernels/cuda/attention_kernels.cuh"
 
-// Attention for requests with many tokens: a block takes 128 rows, each warp 32 of them, over tiles
-// of keys and values that pass through shared memory. See attention_kernels.cuh for rows and parts.
-// Source: Dao, FlashAttention-2 (arXiv 2307.08691), sections 3.1 and 3.3; differs in that the heads
-// of a group are rows of one tile, and that keys and values take turns in one ring.
+// Attention for requests with many tokens: a block computes 128 rows, each warp 32 of them, over
+// tiles of keys and values that pass through shared memory. See attention_kernels.cuh for rows and
+// parts. Source: Dao, FlashAttention-2 (arXiv 2307.08691), sections 3.1 and 3.3; differs in that
+// the heads of a group are rows of one tile, and that keys and values alternate in one ring.
 namespace reprise::kernels::cuda {
 
-/// Rows of 16-bit elements in shared memory. The chunks of sixteen bytes of a row lie in another
-/// order in each of eight neighbouring rows: the same chunk of eight rows (what the tensor cores'
-/// loads read at a time) and eight chunks of one row (what eight lanes copy) then fill all 32 banks
-/// once.
+/// Rows of 16-bit elements in shared memory. The order of the sixteen-byte chunks of a row differs
+/// between eight neighbouring rows. So both access patterns use all 32 banks exactly once: the same
+/// chunk of eight rows (a load for the tensor cores) and eight chunks of one row (a copy by eight
+/// lanes).
 template <int kHeadDim>
 struct SharedRows {
   static constexpr int kChunks = kHeadDim / 8;
@@ -24,9 +24,9 @@ struct SharedRows {
   }
 };
 
-/// What a lane names to load fragments: a row of SharedRows, and a chunk of it that changes. Rows
-/// lie at multiples of their size, so the chunk is one exclusive or away, and nothing is kept for
-/// later.
+/// The address that a lane passes to load fragments: a row of SharedRows, and a chunk of it that
+/// changes. Rows lie at multiples of their size, so one exclusive or gives the chunk, and no
+/// further register is needed.
 class FragmentAddress {
  public:
   /// \pre index < 2
@@ -34,7 +34,7 @@ class FragmentAddress {
   REPRISE_DEVICE FragmentAddress(const SharedRows<kHeadDim>& rows, int row, int index)
       : first_(shared_address(rows.chunk(row, index))) {}
 
-  /// Of the row `rows_further`, a multiple of eight, and the chunk index + 2 pair.
+  /// The address in the row `rows_further` rows on (a multiple of eight), in chunk index + 2 pair.
   template <int kHeadDim>
   [[nodiscard]] REPRISE_DEVICE uint32_t at(int rows_further, int pair) const {
     return (first_ ^ static_cast<uint32_t>(pair * 32)) +
@@ -45,20 +45,20 @@ class FragmentAddress {
   uint32_t first_;
 };
 
-/// A block's rows and positions, in few registers: all of it is alive through the loop.
+/// A block's rows and positions in few registers, because all of it is alive through the loop.
 struct PrefillTile {
   int request;
   int kv_head;
-  int first_context;  // of the request's first token
-  int first_row;      // of the request's
-  int num_rows;       // 0: nothing to do
+  int first_context;  // positions that the request's first token sees
+  int first_row;      // relative to the request's first row
+  int num_rows;       // 0: no work
   int begin;          // positions
   int end;
 
   [[nodiscard]] REPRISE_DEVICE int context_of(int row, int group_size) const {
     return first_context + (first_row + row) / group_size;
   }
-  /// Where a row is in a tensor of tokens and heads.
+  /// The index of a row's first element in a tensor of tokens and heads.
   [[nodiscard]] REPRISE_DEVICE int64_t element_of(const AttentionKernelArguments& a,
                                                   int row,
                                                   int64_t token_stride,
@@ -70,18 +70,19 @@ struct PrefillTile {
   }
 };
 
-// Eight lanes copy a row, so 128 bytes of the cache's line at a time.
+// Eight lanes copy a row, so each copy covers 128 bytes, one cache line.
 inline constexpr int kCopyLanes = 8;
 inline constexpr int kCopyRows = kAttentionThreads / kCopyLanes;
 
-/// The keys and values of a tile's positions, kPositions at a time: keys, values, the next keys,
-/// ..., through a ring in shared memory. All threads of the block bring them and take them in step.
+/// Streams the keys and values of a tile, kPositions positions at a time: keys, values, the next
+/// keys, ..., through a ring in shared memory. All threads of the block load them and use them in
+/// step.
 template <typename T, int kHeadDim>
 class PrefillStream {
  public:
   using Rows = SharedRows<kHeadDim>;
 
-  /// Copies that were not committed before arrive with the first keys.
+  /// Copies that were started but not committed before this arrive with the first keys.
   REPRISE_DEVICE PrefillStream(const CudaAttentionArguments& arguments, const PrefillTile& tile)
       : a_(arguments.call), block_bits_(arguments.block_bits), tile_(tile) {
     REPRISE_UNROLL
@@ -91,7 +92,7 @@ class PrefillStream {
     }
   }
 
-  /// Those from position `first` on; nobody needs what was taken before any more.
+  /// The keys from position `first` on. Invalidates the tile that was taken before.
   REPRISE_DEVICE Rows take_keys(int first) { return take(a_.key_cache, first); }
   REPRISE_DEVICE Rows take_values(int first) { return take(a_.value_cache, first); }
 
@@ -110,7 +111,7 @@ class PrefillStream {
     wait_for_copies<kPrefillSlots - 2>();
     sync_block();
     fetch(cache, first + kAhead);
-    return next_slot();  // filled the longest time ago
+    return next_slot();  // the slot that was filled first
   }
 
   REPRISE_DEVICE void fetch(const void* cache, int first) {
@@ -140,11 +141,11 @@ class PrefillStream {
   const AttentionKernelArguments& a_;
   const int& block_bits_;
   const PrefillTile& tile_;
-  int slot_ = 0;  // that is filled next
+  int slot_ = 0;  // the slot to fill next
 };
 
-/// Two fragments of sixteen rows of one warp, and what they have seen so far. Lane = 4 * group +
-/// member holds rows `group` and `group + 8` of each.
+/// Two fragments of sixteen rows of one warp, and their partial results. Lane = 4 * group + member
+/// holds rows `group` and `group + 8` of each fragment.
 template <typename T, int kHeadDim>
 class PrefillRows {
  public:
@@ -167,19 +168,19 @@ class PrefillRows {
     }
   }
 
-  /// Whether any of the rows sees any of the tile's positions.
+  /// Whether at least one row sees at least one of the tile's positions.
   [[nodiscard]] REPRISE_DEVICE bool sees(int first) const {
     return first < last_context_ &&
            (a_.sliding_window == 0 || first + kPositions > first_context_ - a_.sliding_window);
   }
 
-  /// Weighs the tile's positions by their keys.
+  /// Computes the weights of the tile's positions from their keys.
   REPRISE_DEVICE void score(const Rows& queries, const Rows& keys, int first) {
     const int lane = lane_index();
     float scores[2][kTiles][4] = {};
     const FragmentAddress query(queries, warp_index() * kPrefillWarpRows + lane % 16, lane / 16);
     const FragmentAddress key(keys, lane / 16 * 8 + lane % 8, lane / 8 % 2);
-    REPRISE_UNROLL_BY_4  // entirely, 128 elements would take more registers than there are
+    REPRISE_UNROLL_BY_4  // a complete unrolling of 128 elements needs too many registers
         for (int step = 0; step < kHeadDim / 16; ++step) {
       uint32_t left[2][4];
       REPRISE_UNROLL
@@ -200,7 +201,7 @@ class PrefillRows {
     weigh(scores);
   }
 
-  /// Adds the values of the positions that were weighed last.
+  /// Adds the values of the positions of the last score() call.
   REPRISE_DEVICE void add(const Rows& values) {
     const FragmentAddress value(values, lane_index() % 16, lane_index() / 16);
     REPRISE_UNROLL
@@ -220,7 +221,7 @@ class PrefillRows {
     }
   }
 
-  /// Brings together what the four lanes of a row added up, each over its own positions.
+  /// Adds up the sums of the four lanes of a row, each over its own positions.
   REPRISE_DEVICE void finish() {
     REPRISE_UNROLL
     for (int fragment = 0; fragment < 2; ++fragment) {
@@ -233,7 +234,7 @@ class PrefillRows {
     }
   }
 
-  /// Leaves the results of the warp's rows in `to`.
+  /// Writes the results of the warp's rows to `to`.
   REPRISE_DEVICE void leave_results(const Rows& to) const {
     REPRISE_UNROLL
     for (int fragment = 0; fragment < 2; ++fragment) {
@@ -251,7 +252,7 @@ class PrefillRows {
     }
   }
 
-  /// Leaves sums, largest and total of each of the tile's rows in `part`: [rows][kHeadDim + 2].
+  /// Writes sums, largest and total of each of the tile's rows to `part`: [rows][kHeadDim + 2].
   REPRISE_DEVICE void leave_part(float* part) const {
     const int member = lane_index() % 4;
     REPRISE_UNROLL
@@ -285,10 +286,10 @@ class PrefillRows {
     return warp_index() * kPrefillWarpRows + fragment * 16 + half * 8 + lane_index() / 4;
   }
 
-  /// Of two: a score of one weighs so much more than a score of zero.
+  /// The exponent of 2 for a score of one: its weight relative to a score of zero.
   [[nodiscard]] REPRISE_DEVICE float exponent_of_one() const { return a_.scale * kLog2E; }
 
-  /// Two neighbouring tiles of eight columns, of both fragments of rows.
+  /// Two neighbouring tiles of eight columns, for both fragments of rows.
   template <int kCount>
   static REPRISE_DEVICE void multiply(float (&sums)[2][kCount][4],
                                       int tile,
@@ -304,7 +305,7 @@ class PrefillRows {
     }
   }
 
-  /// Rows behind the tile's last are that one again.
+  /// A row after the tile's last row gets the last row's value.
   [[nodiscard]] REPRISE_DEVICE int context_of(int row) const {
     return tile_.context_of(row < tile_.num_rows ? row : tile_.num_rows - 1,
                             static_cast<int>(a_.group_size));
@@ -332,8 +333,8 @@ class PrefillRows {
     }
   }
 
-  /// Scores become weights, relative to the largest score so far, two neighbours to a word: what a
-  /// fragment of sums holds is what one of a left operand wants.
+  /// Converts scores to weights, relative to the largest score so far, two neighbours per word: the
+  /// layout of a fragment of sums is the layout of a left operand.
   REPRISE_DEVICE void weigh(float (&scores)[2][kTiles][4]) {
     const float exponent = exponent_of_one();
     REPRISE_UNROLL
@@ -379,13 +380,13 @@ class PrefillRows {
   int first_context_;  // of the warp's rows
   int last_context_;
   float largest_[2][2];  // scores, not scaled
-  float totals_[2][2];   // of this lane's positions only
+  float totals_[2][2];   // only of this lane's positions
   uint32_t weights_[2][kTiles][2];
   float sums_[2][kColumnTiles][4] = {};
 };
 
-/// A block takes in the tile's positions, and stores the tile's results, or, if has_parts, leaves
-/// what came out in find_part(): [rows][kHeadDim + 2] floats.
+/// A block processes the tile's positions. It stores the tile's results, or, if has_parts, writes
+/// the partial results to find_part(): [rows][kHeadDim + 2] floats.
 template <typename T, int kHeadDim, typename FindPart>
 REPRISE_DEVICE void attend_prefill_tile(const CudaAttentionArguments& arguments,
                                         const PrefillTile& tile,
@@ -421,7 +422,8 @@ REPRISE_DEVICE void attend_prefill_tile(const CudaAttentionArguments& arguments,
     rows.leave_part(find_part());
     return;
   }
-  // Through the queries' places, so that a row is stored in pieces of sixteen bytes.
+  // Results pass through the queries' shared memory, so that a row is stored in pieces of sixteen
+  // bytes.
   sync_block();
   rows.leave_results(queries);
   sync_warp();
@@ -435,7 +437,7 @@ REPRISE_DEVICE void attend_prefill_tile(const CudaAttentionArguments& arguments,
   }
 }
 
-/// What a block has to do.
+/// The work of a block.
 struct PrefillShare {
   AttentionTile tile;
   int kv_head;
@@ -454,7 +456,7 @@ REPRISE_DEVICE PrefillShare prefill_share(const CudaAttentionArguments& argument
   const auto kv_heads = static_cast<int>(a.kv_heads);
   const int split = block % num_splits;
   const int kv_head = block / num_splits % kv_heads;
-  // The last tile of a prompt sees most, so it begins first.
+  // The last tile of a prompt sees the most positions, so it starts first.
   const int tile_index = static_cast<int>(arguments.max_tiles) - 1 - block / num_splits / kv_heads;
   const AttentionTile tile = find_tile(a, tile_index, kPrefillTileRows);
   const int item = tile_index * kv_heads + kv_head;
@@ -474,8 +476,8 @@ REPRISE_DEVICE PrefillShare prefill_share(const CudaAttentionArguments& argument
           min_of(begin + per_split, positions.end)};
 }
 
-/// As attention_fragments. \pre q and out are aligned to 16 bytes and so are their strides,
-/// block_size is 2 to the power of block_bits, scale > 0
+/// The same contract as attention_fragments. \pre q and out are aligned to 16 bytes and so are
+/// their strides, block_size is 2 to the power of block_bits, scale > 0
 template <typename T, int kHeadDim>
 REPRISE_DEVICE void prefill_attention(const CudaAttentionArguments& arguments) {
   const AttentionKernelArguments& a = arguments.call;

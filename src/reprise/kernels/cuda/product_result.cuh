@@ -9,12 +9,13 @@ namespace reprise::kernels::cuda {
 
 enum class Epilogue : int { none, silu_and_mul, rope_kv_write };
 
-/// Where a result of a product goes, and what it is made of besides its sums: the bias, a residual,
-/// an angle. load() and store() are apart, so that all of that is under way with the weights.
+/// The place of a result of a matrix product, and its inputs besides the sums: the bias, a
+/// residual, an angle. load() and store() are separate, so that these inputs are loaded together
+/// with the weights.
 ///
-/// With silu_and_mul a result has the sum of the gate and that of up; with rope_kv_write it is the
-/// pair that is rotated, a column and the one half a head behind it, of q's place, of the cache,
-/// or, without a slot, of nowhere. Sums are rounded as storing the product would have rounded them.
+/// With silu_and_mul a result has two sums, of the gate and of up. With rope_kv_write it is a pair
+/// that is rotated: a column and the column half a head later. Its place is in q, in the cache, or
+/// nowhere if the token has no slot. Sums are rounded the same as if the product were stored.
 template <typename T, typename Out, Epilogue kEpilogue>
 class ProductResult {
  public:

@@ -6,7 +6,7 @@
 #include "reprise/kernels/rope/rope_arguments.h"
 #include "reprise/kernels/rope_kv_write/rope_kv_write_arguments.h"
 
-// Heads of q, k and v: a warp takes one head of one token.
+// Works on heads of q, k and v: a warp computes one head of one token.
 namespace reprise::kernels::cuda {
 
 /// Clamped, so that a stale position of a padding row cannot read outside the table.
@@ -17,7 +17,7 @@ REPRISE_DEVICE const float* rope_row(const float* table,
   return table + max_of(0, min_of(position, max_position - 1)) * stride;
 }
 
-/// The element of a head after its norm, as storing the norm would have rounded it.
+/// The element of a head after its norm, rounded the same as by a store of the norm.
 template <typename T>
 REPRISE_DEVICE float normed(const T* x, const T* weight, int64_t i, float scale) {
   const float value = as_float(x[i]);
@@ -32,7 +32,7 @@ REPRISE_DEVICE void rotate_pair(float x1, float x2, float cosine, float sine, T*
 
 enum class HeadSide : int { q, k, v };
 
-/// Where one of the heads of q, then of k, then of v goes.
+/// The place where a head of q, k or v is stored; heads are numbered q first, then k, then v.
 template <typename T>
 struct HeadPlace {
   HeadSide side;
@@ -47,7 +47,7 @@ REPRISE_DEVICE HeadPlace<T> head_place(const RopeAndCache& to, int64_t token, in
   const bool is_value = head >= to.heads + to.kv_heads;
   const HeadSide side = is_value ? HeadSide::v : HeadSide::k;
   const int64_t slot = to.slot_mapping[token];
-  // A slot beyond the cache would write into foreign memory.
+  // A write to a slot beyond the cache would overwrite other memory.
   if (slot < 0 || slot >= to.num_slots) return {side, nullptr};
   const int64_t h = (head - to.heads) % to.kv_heads;
   const int64_t row =
@@ -68,7 +68,7 @@ REPRISE_DEVICE void rope_head(
   }
 }
 
-/// Calls act(token, head) for the block's tokens and their heads, by all lanes of a warp.
+/// Calls act(token, head) for the block's tokens and their heads; all lanes of a warp take part.
 template <typename Act>
 REPRISE_DEVICE void for_each_head(int64_t tokens_per_block,
                                   int64_t num_tokens,

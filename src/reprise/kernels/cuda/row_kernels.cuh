@@ -10,7 +10,7 @@
 // Ops on rows, with the arguments of the CPU kernels of the same names.
 namespace reprise::kernels::cuda {
 
-/// Of the columns that are the calling thread's.
+/// The part of the sum for the calling thread's columns.
 template <typename T>
 REPRISE_DEVICE float sum_of_squares(const T* x, int64_t width, const Team& team) {
   float squares = 0;
@@ -74,7 +74,7 @@ REPRISE_DEVICE void fused_add_rms_norm(const FusedAddRmsNormArguments& a) {
       for (int i = 0; i < kColumns; ++i) left[i] += right[i];
       store_columns(sum + column, count, left);
     });
-    // Each thread reads back only what it has written itself.
+    // Each thread reads only values that it wrote itself, so no synchronisation is needed.
     const float scale = rms_norm_scale<T>(sum, width, a.epsilon, team);
     scale_row<T>(sum,
                  static_cast<const T*>(a.weight),
@@ -85,7 +85,7 @@ REPRISE_DEVICE void fused_add_rms_norm(const FusedAddRmsNormArguments& a) {
   });
 }
 
-/// Elementwise work: the threads of the block share the tile's rows one after the other.
+/// For elementwise ops: all threads of the block work on the tile's rows one after the other.
 template <typename Act>
 REPRISE_DEVICE void for_each_tile_columns(const RowTiles& tiles, const Act& act) {
   const RowTile tile = row_tile(tiles, block_index());

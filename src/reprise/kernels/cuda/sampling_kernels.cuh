@@ -4,20 +4,21 @@
 #include "reprise/kernels/cuda/block.cuh"
 #include "reprise/kernels/cuda/sampling_arguments.h"
 
-// The token of a row of logits, by one block, without sorting them.
+// One block samples the token of one row of logits without sorting them.
 //
-// Tokens are ordered by key: the logit, then the lower id. Weights are integers, so that their sums
-// do not depend on the order of addition and a row's token is the same in every run and batch.
-// Every question is then the same one (see select()): which key is the k-th largest, at which key
-// is a share of the weight reached, at which id does a uniform number lie.
+// Tokens are ordered by key: the logit, then the lower id. Weights are integers, so their sums do
+// not depend on the order of addition, and a row's token is the same in every run and batch.
+// select() answers every question: the k-th largest key, the key at which a share of the weight is
+// reached, and the id at which a uniform number falls.
 namespace reprise::kernels::cuda {
 
-inline constexpr int kBins = 256;  // and threads
-// As many tokens of the largest weight as a vocabulary may have (row_sampler.h) do not overflow.
+inline constexpr int kBins = 256;  // equals the number of threads
+// The sum does not overflow even if all tokens of the largest vocabulary (row_sampler.h) have the
+// largest weight.
 inline constexpr int kWeightBits = 44;
 inline constexpr uint64_t kBrokenLogit = ~uint64_t{0};  // larger than every key
 
-/// Larger for larger x, and the same for both zeros.
+/// Increases with x, and is the same for both zeros.
 REPRISE_DEVICE uint32_t ordered_bits(float x) {
   const uint32_t bits = bits_of(x + 0.0F);
   return (bits >> 31) != 0 ? ~bits : bits | 0x80000000U;
@@ -43,7 +44,7 @@ REPRISE_DEVICE uint64_t weight_of(double exponent) {
   return shift >= 0 ? mantissa << shift : mantissa >> -shift;
 }
 
-/// Of one value of each thread, known to all of them. Uses the bins.
+/// Combines one value of each thread; all threads get the result. Uses the bins.
 template <typename Combine>
 REPRISE_DEVICE uint64_t reduce_block(uint64_t value, const Combine& combine) {
   auto* values = reinterpret_cast<uint64_t*>(shared_memory());
@@ -66,7 +67,8 @@ REPRISE_DEVICE uint64_t sum_of_block(uint64_t value) {
   return reduce_block(value, [](uint64_t a, uint64_t b) { return a + b; });
 }
 
-/// bins[bin] += weight, by all lanes of a warp. Often they mean the same bin, and one adds for all.
+/// bins[bin] += weight, for all lanes of a warp. If all lanes have the same bin, one lane adds for
+/// all.
 REPRISE_DEVICE void add_to_bin(uint64_t* bins, int bin, uint64_t weight) {
   if (warp_all(weight == 0)) return;
   const bool is_common = bin == shuffle_from(bin, 0);
@@ -80,22 +82,23 @@ REPRISE_DEVICE void add_to_bin(uint64_t* bins, int bin, uint64_t weight) {
 
 struct WeightedKey {
   uint64_t key;
-  uint64_t weight;  // 0: not taken part
+  uint64_t weight;  // 0: the item is left out
 };
 
 enum class Selected : int {
-  key,    // that of an item
-  bound,  // any key at or below it and above the other items: found sooner
+  key,    // the key of an item
+  bound,  // any value up to that key and above all smaller items: found sooner
 };
 
-/// The largest key such that items with it and larger ones have at least the weight `wanted`; 0 if
-/// all have less. By digits of eight bits, the highest first: each pass weighs the items of every
+/// The largest key such that the items with this or a larger key have at least the weight `wanted`;
+/// 0 if all items together have less. The search goes by digits of eight bits, the highest first:
+/// each pass sums the weights for every digit and keeps the digit at which the weight is reached.
 /// digit and keeps the one at which the weight is reached.
 template <typename Item>
 REPRISE_DEVICE uint64_t
 select(int64_t count, int num_bits, uint64_t wanted, Selected what, const Item& item) {
   auto* bins = reinterpret_cast<uint64_t*>(shared_memory());
-  uint64_t* found = bins + kBins;  // digit, weight still wanted of it, weight of it
+  uint64_t* found = bins + kBins;  // the digit, the weight still wanted from it, its weight
   const int digit = thread_index();
   uint64_t prefix = 0;
   for (int shift = num_bits - 8; shift >= 0; shift -= 8) {
@@ -127,7 +130,8 @@ select(int64_t count, int num_bits, uint64_t wanted, Selected what, const Item& 
   return prefix;
 }
 
-/// The k-th largest of the threads' keys, or 0 for large k: no more than k items can be above it.
+/// The k-th largest of the threads' largest keys, or 0 for large k: a lower bound of the k-th
+/// largest key.
 REPRISE_DEVICE uint64_t floor_of_top_k(uint64_t largest_of_thread, int k) {
   auto* keys = reinterpret_cast<uint64_t*>(shared_memory());
   uint64_t* floor = keys + kBins;
@@ -137,12 +141,12 @@ REPRISE_DEVICE uint64_t floor_of_top_k(uint64_t largest_of_thread, int k) {
   sync_block();
   int rank = 0;
   for (int other = 0; other < kBins; ++other) rank += keys[other] > largest_of_thread ? 1 : 0;
-  if (rank == k - 1) *floor = largest_of_thread;  // keys differ, unless they are zeros
+  if (rank == k - 1) *floor = largest_of_thread;  // keys differ, except zeros
   sync_block();
   return *floor;
 }
 
-/// One row's tokens that may still be drawn.
+/// The tokens of one row that may still be drawn.
 struct Candidates {
   const float* logits;
   int64_t count;
@@ -169,7 +173,7 @@ struct Candidates {
   }
 };
 
-/// Drops what is not among the k likeliest.
+/// Removes the tokens that are not among the k likeliest.
 REPRISE_DEVICE void keep_top_k(Candidates& candidates, int k, uint64_t floor) {
   const uint64_t bound = select(
       candidates.count,
@@ -183,13 +187,13 @@ REPRISE_DEVICE void keep_top_k(Candidates& candidates, int k, uint64_t floor) {
   candidates.smallest_key = bound > floor ? bound : floor;
 }
 
-/// Keeps the fewest likeliest tokens that have the share top_p of the weight.
+/// Keeps the smallest set of likeliest tokens whose share of the weight is at least top_p.
 REPRISE_DEVICE void keep_top_p(Candidates& candidates, double top_p) {
   const uint64_t total = candidates.total();
   uint64_t wanted = static_cast<uint64_t>(top_p * static_cast<double>(total));
   if (wanted < 1) wanted = 1;
   if (wanted > total) wanted = total;
-  // Tokens below this weigh, together, less than what may be left out.
+  // All tokens below this weight together have less weight than may be left out.
   candidates.smallest_weight = (total - wanted) / static_cast<uint64_t>(candidates.count);
   const uint64_t bound =
       select(candidates.count, kTokenBits + 32, wanted, Selected::bound, [&](int64_t id) {
@@ -198,7 +202,7 @@ REPRISE_DEVICE void keep_top_p(Candidates& candidates, double top_p) {
   if (bound > candidates.smallest_key) candidates.smallest_key = bound;
 }
 
-/// The first token, by ids, up to which the weight exceeds the share `uniform` of all.
+/// The first token, in the order of ids, at which the sum of weights exceeds the share `uniform`.
 REPRISE_DEVICE int64_t draw(const Candidates& candidates, double uniform) {
   const uint64_t total = candidates.total();
   uint64_t target = static_cast<uint64_t>(uniform * static_cast<double>(total));
@@ -240,7 +244,7 @@ REPRISE_DEVICE void sample_rows(const CudaSamplingArguments& a) {
   uint64_t largest = 0;
   for (int64_t id = thread_index(); id < a.vocab_size; id += kBins) {
     const float logit = logits[id];
-    // NaN compares false with everything.
+    // A comparison with NaN is false, so NaN counts as broken.
     const uint64_t key = logit <= 3.4028235e38F ? token_key(logit, id) : kBrokenLogit;
     if (key > largest) largest = key;
   }

@@ -5,21 +5,22 @@
 
 namespace reprise::kernels::cuda {
 
-// Depth that four lanes bring to a pair of fragments, eight neighbours each, and that a warp takes
-// before the next one's turn: a line of memory of each column.
+// kStepDepth: the depth that four lanes load for a pair of fragments, eight neighbours each.
+// kStretchDepth: the depth that a warp computes before the next warp's turn, one memory line of
+// each column.
 inline constexpr int kStepDepth = 32;
 inline constexpr int kStretchDepth = 64;
 
-/// The weights of a warp's share of a block's tiles, in the order of their use. A ring in shared
-/// memory keeps kWarpRingBytes of them under way; every lane fills and reads its own words of it,
-/// so no thread waits for another.
+/// The weights of a warp's part of a block's tiles, in the order of their use. A ring in shared
+/// memory keeps kWarpRingBytes of loads in flight. Every lane writes and reads only its own words
+/// of the ring, so no thread waits for another.
 ///
-/// The order of the depth is the same for all kParts and kHalves: stretch s is warp s %
-/// kLinearWarps's.
+/// The order of the depth is the same for all kParts and kHalves: warp s % kLinearWarps computes
+/// stretch s.
 template <typename T, int kParts, int kHalves>
 class WeightStream {
  public:
-  static constexpr int kSteps = kParts == 2 ? 1 : 2;  // of a slot
+  static constexpr int kSteps = kParts == 2 ? 1 : 2;  // in one slot
   static constexpr int kLoads = kSteps * kParts * kHalves;
   static constexpr int kSlots = kWarpRingBytes / (kLoads * kWarpSize * 16);
   static_assert(kSlots * kLoads * kWarpSize * 16 == kWarpRingBytes);
@@ -28,8 +29,8 @@ class WeightStream {
     Words4 words[kSteps][kParts][kHalves];
   };
 
-  /// `ring` is of the whole block. `column_of(tile, column of the tile)` is a column of the
-  /// product.
+  /// `ring` is the ring of the whole block. `column_of(tile, column of the tile)` gives a column of
+  /// the product.
   template <typename ColumnOf>
   REPRISE_DEVICE WeightStream(const LinearArguments& a,
                               int tile_rows,
@@ -46,18 +47,18 @@ class WeightStream {
     for (int slot = 0; slot < kSlots; ++slot) fetch(a, column_of);
   }
 
-  /// Slots of one tile and one set of rows.
+  /// The number of slots for one tile and one set of rows.
   [[nodiscard]] REPRISE_DEVICE int num_chunks() const { return num_chunks_; }
 
-  /// Where along the depth the calling lane's eight neighbours of a step of a chunk begin.
+  /// The start, along the depth, of the calling lane's eight neighbours in a step of a chunk.
   [[nodiscard]] REPRISE_DEVICE static int depth_of(int chunk, int step) {
-    constexpr int kChunks = 2 / kSteps;  // of a stretch
+    constexpr int kChunks = 2 / kSteps;  // of one stretch
     const int stretch = chunk / kChunks * kLinearWarps + warp_index();
     return stretch * kStretchDepth + (chunk % kChunks * kSteps + step) * kStepDepth +
            lane_index() % 4 * 8;
   }
 
-  /// The words that are due, once they are there. Call fetch() when they were used.
+  /// Waits for the next words and returns them. Call fetch() after their use.
   REPRISE_DEVICE Slot take() {
     wait_for_copies<kSlots - 1>();
     Slot slot;
@@ -75,7 +76,7 @@ class WeightStream {
     return slot;
   }
 
-  /// Asks for the words that will be due when the ring has come round.
+  /// Starts the load of the words that are due after one round of the ring.
   template <typename ColumnOf>
   REPRISE_DEVICE void fetch(const LinearArguments& a, const ColumnOf& column_of) {
     if (tile_ < num_tiles_) {
@@ -114,7 +115,7 @@ class WeightStream {
   [[nodiscard]] REPRISE_DEVICE char* slot_address() const {
     return ring_ + slot_ * (kLoads * kWarpSize * 16);
   }
-  /// A column beyond the last gives zeros.
+  /// For a column beyond the last, the words are zeros.
   template <typename ColumnOf>
   REPRISE_DEVICE void find_columns(const LinearArguments& a, const ColumnOf& column_of) {
     REPRISE_UNROLL
@@ -132,9 +133,9 @@ class WeightStream {
   char* ring_;  // the calling lane's words of the first slot's first load
   int depth_;
   int num_chunks_;
-  int uses_of_tile_;  // slots: its chunks, once for each set of rows
+  int uses_of_tile_;  // in slots: the tile's chunks, once for each set of rows
   int64_t num_tiles_;
-  // What is fetched next.
+  // The position of the next load.
   int64_t tile_;
   int chunk_ = 0;
   int uses_ = 0;

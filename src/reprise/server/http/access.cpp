@@ -7,7 +7,7 @@
 namespace reprise::server {
 namespace {
 
-/// Takes as long whatever the first difference is.
+/// The running time does not depend on the position of the first difference.
 bool equals_in_constant_time(std::string_view given, std::string_view key) {
   unsigned difference = given.size() == key.size() ? 0 : 1;
   for (size_t i = 0; i < given.size(); ++i) {
@@ -21,7 +21,8 @@ bool equals_in_constant_time(std::string_view given, std::string_view key) {
 
 void ApiKeys::check(std::string_view authorization) const {
   if (keys_.empty()) return;
-  constexpr std::string_view kBearer = "bearer ";  // schemes have no case
+  // lower case: the names of HTTP schemes ignore case
+  constexpr std::string_view kBearer = "bearer ";
   bool is_known = false;
   if (authorization.size() >= kBearer.size() &&
       std::equal(kBearer.begin(), kBearer.end(), authorization.begin(), [](char scheme, char c) {

@@ -7,13 +7,14 @@
 
 namespace reprise::server {
 
-/// The keys that let clients in. How long check() takes says nothing about how close a guess was.
+/// The API keys that are accepted. The running time of check() does not reveal how close a guess
+/// was.
 class ApiKeys {
  public:
   explicit ApiKeys(std::vector<std::string> keys) : keys_(std::move(keys)) {}
 
-  /// `authorization` is the header's value. \throws ApiError 401 unless it holds a key, or no key
-  /// was set
+  /// `authorization` is the value of the header. \throws ApiError 401 when keys are set and the
+  /// value holds none of them
   void check(std::string_view authorization) const;
 
  private:

@@ -28,14 +28,14 @@ void AccessLog::write(std::string_view peer, std::string_view request_line, int 
   }
   std::string line = fmt::format(
       "INFO:     {} - \"{}\" {} {}\n", peer, request_line, status, reason_phrase(status));
-  // What a client sent must not steer a terminal.
+  // Control characters that a client sent must not reach the terminal.
   const size_t num_bytes = line.size() - 1;
   std::replace_if(
       line.begin(),
       line.begin() + static_cast<ptrdiff_t>(num_bytes),
       [](char c) { return c < ' ' || c > '~'; },
       '?');
-  // A pipe that is ready takes at least PIPE_BUF bytes, which is more than a line.
+  // A pipe that is ready takes at least PIPE_BUF bytes, and a line is shorter than that.
   pollfd ready = {.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
   if (::poll(&ready, 1, 0) != 1 || (ready.revents & POLLOUT) == 0) return;
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());

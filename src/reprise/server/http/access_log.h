@@ -6,8 +6,8 @@
 
 namespace reprise::server {
 
-/// One line per answer on standard error, as uvicorn writes them. Never waits: a line that the
-/// reader of a pipe leaves no room for is lost.
+/// Writes one line per answer to standard error, in uvicorn's form. The log never waits: it drops a
+/// line when the pipe behind standard error has no room.
 class AccessLog {
  public:
   /// `unlogged_paths`: exact paths that get no line.

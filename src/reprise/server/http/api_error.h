@@ -10,7 +10,7 @@
 
 namespace reprise::server {
 
-/// A request that is answered with an error. `param` names the field at fault.
+/// An error that is the answer to a request. `param` names the field at fault.
 class ApiError : public Error {
  public:
   ApiError(int status, const std::string& message, std::optional<std::string> param = {})
@@ -27,14 +27,15 @@ class ApiError : public Error {
 /// vLLM's name of the kind of error behind a status: 400 is "BadRequestError".
 [[nodiscard]] std::string_view error_type(int status);
 
-/// {"error": {"message", "type", "param", "code"}} with the status as a number, as vLLM answers.
+/// {"error": {"message", "type", "param", "code"}}; "code" is the status as a number, the same as
+/// in vLLM.
 [[nodiscard]] Json error_body(const ApiError& error);
 
-/// The same as a response, with the headers that belong to the status: 401 WWW-Authenticate, 429
-/// and 503 Retry-After.
+/// The same body as a response, with the headers that the status needs: WWW-Authenticate for 401,
+/// Retry-After for 429 and 503.
 [[nodiscard]] HttpResponse error_response(const ApiError& error);
 
-/// Text of JSON; bytes that are not UTF-8 are replaced rather than thrown at.
+/// The JSON as text. Bytes that are not UTF-8 are replaced; they do not cause an exception.
 [[nodiscard]] std::string dump(const Json& json);
 
 }  // namespace reprise::server

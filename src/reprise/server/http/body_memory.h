@@ -11,8 +11,9 @@ class BodyMemory {
  public:
   explicit BodyMemory(size_t max_bytes) : max_bytes_(max_bytes) {}
 
-  /// A share that is given back with its last copy, also after this has gone; null when so much is
-  /// not left. One thread asks at a time.
+  /// Reserves a share, or returns null when less than `num_bytes` is left. The share is returned
+  /// when its last copy is destroyed, even after this object is gone. Only one thread at a time may
+  /// call share().
   [[nodiscard]] std::shared_ptr<void> share(size_t num_bytes) {
     if (used_->load() + num_bytes > max_bytes_) return nullptr;
     used_->fetch_add(num_bytes);

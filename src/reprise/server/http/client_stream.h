@@ -10,8 +10,8 @@
 
 namespace reprise::server {
 
-/// A client's byte stream: TCP or a Unix socket, with or without TLS. For Asio it is a stream like
-/// its own; one read and one write may be pending at a time. Private to http_server.cpp.
+/// A client's byte stream: TCP or a Unix socket, with or without TLS. It meets Asio's requirements
+/// for a stream; one read and one write may be pending at a time. Private to http_server.cpp.
 class ClientStream {
  public:
   using Socket = boost::asio::generic::stream_protocol::socket;
@@ -29,9 +29,9 @@ class ClientStream {
   [[nodiscard]] bool is_tls() const noexcept { return tls_.has_value(); }
   [[nodiscard]] executor_type get_executor() { return transport_.get_executor(); }
   [[nodiscard]] Socket& socket() { return transport_.socket(); }
-  /// For operations that start from now on.
+  /// Sets the time limit of operations that start after this call.
   void expires_after(std::chrono::seconds time) { transport_.expires_after(time); }
-  /// Without a farewell.
+  /// Closes the socket without a TLS shutdown message.
   void close() { transport_.close(); }
 
   /// \pre is_tls()
@@ -39,7 +39,7 @@ class ClientStream {
   void async_handshake(Handler&& handler) {
     tls_->async_handshake(boost::asio::ssl::stream_base::server, std::forward<Handler>(handler));
   }
-  /// Says farewell. \pre is_tls()
+  /// Sends the TLS shutdown message. \pre is_tls()
   template <typename Handler>
   void async_shutdown(Handler&& handler) {
     tls_->async_shutdown(std::forward<Handler>(handler));

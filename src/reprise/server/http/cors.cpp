@@ -54,7 +54,7 @@ std::optional<HttpResponse> answer_preflight(const CorsOptions& options,
 
 HttpHeaders cors_headers(const CorsOptions& options, const HttpRequest& request) {
   if (request.origin.empty() || !allows_origin(options, request.origin)) return {};
-  // Browsers take no "*" together with credentials.
+  // Browsers reject "*" together with credentials, so the answer names the origin.
   const bool names_origin = !is_all(options.allowed_origins) || options.allow_credentials;
   HttpHeaders headers = {
       {"Access-Control-Allow-Origin", names_origin ? request.origin : std::string("*")},

@@ -8,7 +8,7 @@
 
 namespace reprise::server {
 
-/// Which pages of other origins browsers may let in. "*" in a list means all.
+/// The pages of other origins that browsers may let use this server. "*" in a list means all.
 struct CorsOptions {
   std::vector<std::string> allowed_origins;  // empty: none
   std::vector<std::string> allowed_methods = {"*"};
@@ -16,12 +16,12 @@ struct CorsOptions {
   bool allow_credentials = false;
 };
 
-/// The answer to a browser's question before a request; nothing when `request` is none or no origin
-/// is allowed at all.
+/// The answer to a browser's preflight request; nullopt when `request` is not a preflight request
+/// or when no origin is allowed at all.
 [[nodiscard]] std::optional<HttpResponse> answer_preflight(const CorsOptions& options,
                                                            const HttpRequest& request);
 
-/// What any answer to `request` tells the browser.
+/// The CORS headers of the answer to `request`.
 [[nodiscard]] HttpHeaders cors_headers(const CorsOptions& options, const HttpRequest& request);
 
 }  // namespace reprise::server

@@ -9,7 +9,7 @@
 
 namespace reprise::server {
 
-/// A request as the routes see it: what they use, and nothing of the connection.
+/// A request in the form that routes read: only the parts they use, without the connection.
 struct HttpRequest {
   std::string method;  // as sent: "GET"
   std::string path;    // without the query
@@ -21,13 +21,13 @@ struct HttpRequest {
   std::string preflight_headers;  // Access-Control-Request-Headers
   std::string request_id;         // X-Request-Id; at most 128 visible characters, else empty
   std::string body;
-  std::shared_ptr<void> body_share;  // of the memory that bodies may take together
+  std::shared_ptr<void> body_share;  // the body's share of the memory limit for all bodies
 };
 
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;
 inline constexpr const char* kRequestIdHeader = "X-Request-Id";
 
-/// "Not Found".
+/// The text for a status, as in "Not Found" for 404.
 [[nodiscard]] std::string_view reason_phrase(int status);
 
 struct HttpResponse {
@@ -49,7 +49,8 @@ class HttpExchange {
   virtual void respond(HttpResponse response) = 0;
   /// Sends the head; `head.body` is ignored.
   virtual void begin_stream(const HttpResponse& head) = 0;
-  /// Sent as soon as the connection takes it. A client that lets too much pile up is disconnected.
+  /// The bytes are sent when the connection can take them. A client that leaves too many bytes
+  /// unread is disconnected.
   virtual void write(std::string_view bytes) = 0;
   virtual void finish_stream() = 0;
   [[nodiscard]] virtual bool client_is_gone() const = 0;

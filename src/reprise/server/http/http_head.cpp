@@ -17,7 +17,8 @@ using boost::system::error_code;
 
 constexpr size_t kMaxLoggedTarget = 256;
 
-/// Beast's reasons, as statuses; 0: the client went, nobody to answer.
+/// The HTTP status for an error of Beast; 0 when the client closed the connection, because then
+/// there is no answer.
 int status_of(const error_code& error) {
   if (error == http::error::body_limit) return 413;
   if (error == http::error::header_limit || error == http::error::buffer_overflow) return 431;
@@ -51,7 +52,8 @@ std::string visible_or_empty(std::string_view text) {
   return is_fine ? std::string(text) : std::string();
 }
 
-/// A name or an address, perhaps with a port: nothing that another parser could read as a path.
+/// Accepts a host name or an address, optionally with a port. Other text is refused, because
+/// another parser could read it as a path.
 bool is_host(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||

@@ -13,17 +13,19 @@ namespace reprise::server {
 
 using RequestHead = boost::beast::http::request_header<>;
 
-/// What is wrong with a request that Beast could not read; nothing when its client went: nobody is
-/// there to be answered.
+/// The error in a request that Beast could not read; nullopt when the client closed the connection,
+/// because then there is no answer.
 [[nodiscard]] std::optional<ApiError> protocol_error(const boost::system::error_code& error);
 
-/// What breaks the rules of HTTP or a limit in a head that Beast could read.
+/// The violation of an HTTP rule or of a limit in a head that Beast could read; nullopt when there
+/// is none.
 [[nodiscard]] std::optional<ApiError> check_head(const RequestHead& head, const HttpLimits& limits);
 
-/// The head as routes see it. `root_path` is taken off its path where it is there.
+/// Converts the head to the form that routes read. Removes `root_path` from the start of the path
+/// when it is there.
 [[nodiscard]] HttpRequest read_head(const RequestHead& head, std::string_view root_path);
 
-/// "GET /health HTTP/1.1", not longer than a line of the log should be.
+/// "GET /health HTTP/1.1", cut to the length that fits a log line.
 [[nodiscard]] std::string request_line(const RequestHead& head);
 
 }  // namespace reprise::server

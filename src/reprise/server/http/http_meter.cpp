@@ -7,13 +7,13 @@
 namespace reprise::server {
 namespace {
 
-// Those of the Python instrumentation, whose dashboards are in use.
+// The bounds of the Python instrumentation, so that existing dashboards work.
 constexpr auto kFineBounds = std::to_array<double>(
     {.01, .025, .05, .075, .1, .25, .5, .75, 1, 1.5, 2, 2.5, 3, 3.5, 4, 4.5, 5, 7.5, 10, 30, 60});
 constexpr auto kCoarseBounds = std::to_array<double>({.1, .5, 1});
 constexpr int kClientClosed = 499;
 
-/// Passes everything on and tells the meter once, at the end.
+/// Forwards every call to the exchange and reports to the meter once, at the end.
 class MeteredExchange : public HttpExchange {
  public:
   MeteredExchange(HttpMeter& meter,
@@ -62,7 +62,7 @@ class MeteredExchange : public HttpExchange {
                      .response_bytes = response_bytes_});
   }
 
-  HttpMeter* meter_;  // of the server, which outlives its exchanges
+  HttpMeter* meter_;  // owned by the server, which outlives its exchanges
   std::string handler_;
   std::string method_;
   size_t request_bytes_;

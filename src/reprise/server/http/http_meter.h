@@ -12,8 +12,8 @@
 
 namespace reprise::server {
 
-/// Counts answers as the instrumentation of vLLM's server does: by route, method and class of
-/// status. I/O thread only.
+/// Counts answers by route, method and class of status, the same as the instrumentation of vLLM's
+/// server. I/O thread only.
 class HttpMeter {
  public:
   using Clock = std::chrono::steady_clock;
@@ -28,7 +28,7 @@ class HttpMeter {
     size_t response_bytes = 0;
   };
   void observe(const Answered& answered);
-  /// Probes and scrapes are not counted: they would hide the rest.
+  /// Health checks and metrics requests are not counted: they would hide the other requests.
   [[nodiscard]] static bool is_counted(std::string_view handler);
 
   struct Size {
@@ -53,8 +53,8 @@ class HttpMeter {
   std::map<std::string, Size> response_sizes_;
 };
 
-/// `exchange`, whose answer `meter` will see. `meter` must outlive it; `exchange` itself is
-/// returned for what is not counted.
+/// Wraps `exchange` so that `meter` sees its answer. Returns `exchange` itself when the route is
+/// not counted. `meter` must outlive the result.
 [[nodiscard]] ExchangeRef metered(HttpMeter& meter,
                                   std::string_view handler,
                                   const HttpRequest& request,

@@ -51,17 +51,18 @@ struct HttpServer::Impl {
     if (shared.is_shutting_down && shared.open.empty()) io.stop();
   }
 
-  SharedBySessions shared;  // sessions go when `io` goes
+  SharedBySessions shared;  // after `io`: destroying `io` also destroys the sessions
   asio::io_context io{1};
   tcp::acceptor acceptor{io};
   asio::local::stream_protocol::acceptor unix_acceptor{io};
-  std::string unix_path;  // to remove in the end
+  std::string unix_path;  // removed when the server ends
   asio::signal_set signals{io};
   asio::steady_timer accept_pause{io};
 };
 
 void HttpServer::Impl::take(ClientStream::Socket socket, std::string peer) {
-  // Twice as many would be an attack, which is not worth an answer.
+  // A number of connections twice the limit is taken for an attack; further ones are closed without
+  // an answer.
   if (shared.open.size() >= 2 * shared.limits.max_connections) return;
   auto session = std::make_shared<HttpSession>(shared, std::move(socket), std::move(peer));
   if (shared.open.size() <= shared.limits.max_connections) return session->start();
@@ -74,7 +75,8 @@ void HttpServer::Impl::accept(Acceptor& from) {
   from.async_accept([this, &from](error_code error, auto socket) {
     if (shared.is_shutting_down || error == asio::error::operation_aborted) return;
     if (error) {
-      // Most likely no file descriptors are left; some will be.
+      // The usual cause is that no file descriptors are left. Accept again after a pause, when some
+      // may be free.
       accept_pause.expires_after(std::chrono::milliseconds(100));
       accept_pause.async_wait([this, &from](error_code cancelled) {
         if (!cancelled) accept(from);

@@ -12,30 +12,31 @@
 
 namespace reprise::server {
 
-/// What one client may cost. Bytes and seconds.
+/// Limits on the use of memory and time by one client, in bytes and seconds.
 struct HttpLimits {
   size_t max_target_bytes = size_t{8} << 10;       // else 414
-  size_t max_header_bytes = size_t{32} << 10;      // all of them; else 431
+  size_t max_header_bytes = size_t{32} << 10;      // of all headers together; else 431
   size_t max_headers = 100;                        // else 431
-  size_t max_header_line_bytes = size_t{8} << 10;  // name and value of one; else 431
+  size_t max_header_line_bytes = size_t{8} << 10;  // name and value of one header; else 431
   size_t max_body_bytes = size_t{16} << 20;        // else 413
   size_t max_all_body_bytes = size_t{256} << 20;   // of all requests together; else 503
   size_t max_connections = 4096;                   // else 503
-  size_t max_unsent_bytes = size_t{1} << 20;       // of a stream; else the client is disconnected
+  // unsent bytes of a stream; else the client is disconnected
+  size_t max_unsent_bytes = size_t{1} << 20;
   int header_timeout_seconds = 15;  // from the end of the last answer to the end of the header
   int body_timeout_seconds = 60;
-  int write_timeout_seconds = 30;  // for what is being sent to make it to the socket
+  int write_timeout_seconds = 30;  // for pending bytes to be accepted by the socket
 };
 
 enum class ClientCertificates { none, optional, required };
 
 /// PEM files.
 struct TlsOptions {
-  std::string certificate_file;  // with the chain
+  std::string certificate_file;  // with the certificate chain
   std::string key_file;
-  std::string ca_file;  // whose certificates clients may show
+  std::string ca_file;  // the authority whose client certificates are accepted
   ClientCertificates client_certificates = ClientCertificates::none;
-  std::string ciphers;  // of TLS 1.2, as OpenSSL writes them; empty: OpenSSL's choice
+  std::string ciphers;  // for TLS 1.2, in OpenSSL's syntax; empty: OpenSSL's default
 
   [[nodiscard]] bool is_set() const noexcept {
     return !certificate_file.empty() || !key_file.empty();
@@ -45,38 +46,40 @@ struct TlsOptions {
 struct HttpOptions {
   HttpLimits limits;
   TlsOptions tls;
-  std::string root_path;  // "/prefix" that a proxy leaves in front of paths; may be absent there
+  // "/prefix" that a proxy leaves in front of paths; a path without it is also accepted
+  std::string root_path;
 };
 
-/// What the server asks of its owner; all on the I/O thread, none may throw.
+/// The callbacks of the server. All run on the I/O thread and must not throw.
 struct HttpHandlers {
-  /// Sees the head (`body` is empty) before the body is read; an answer refuses the request.
+  /// Called with the head (`body` is empty) before the body is read. Returning a response refuses
+  /// the request.
   std::function<std::optional<HttpResponse>(const HttpRequest&)> check_head;
   std::function<void(HttpRequest, std::shared_ptr<HttpExchange>)> handle;
-  /// Headers that every answer to this request has, unless the answer brings them itself. The head
-  /// alone is there.
+  /// Headers for every answer to this request, unless the answer sets them itself. Only the head of
+  /// the request is set.
   std::function<HttpHeaders(const HttpRequest&)> headers;
-  /// An answer begins: for the log.
+  /// Called when an answer begins; used by the log.
   std::function<void(std::string_view peer, std::string_view request_line, int status)> on_answer;
-  /// SIGINT or SIGTERM arrived.
+  /// Called when SIGINT or SIGTERM arrives.
   std::function<void()> on_signal;
 };
 
-/// HTTP/1.1 with keep-alive, with or without TLS, on one thread: the one that calls run(). What
-/// breaks the rules of HTTP or a limit is answered here, with the same error bodies as everything
-/// else.
+/// HTTP/1.1 with keep-alive, with or without TLS, on one thread: the thread that calls run(). The
+/// server itself answers requests that break an HTTP rule or a limit, with the same error bodies as
+/// the routes.
 class HttpServer {
  public:
-  /// \throws InvalidArgument for TLS files that do not work
+  /// \throws InvalidArgument for TLS files that cannot be used
   HttpServer(const HttpOptions& options, HttpHandlers handlers);
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
   ~HttpServer();
 
-  /// Returns the port, which the system chooses when `port` is 0.
-  /// \throws InvalidArgument when the address cannot be had
+  /// Returns the port, which the system chooses when `port` is 0. \throws InvalidArgument when the
+  /// server cannot listen on the address
   uint16_t listen(const std::string& host, uint16_t port);
-  /// The same on a Unix socket; a socket that nobody listens on any more is replaced.
+  /// The same on a Unix socket. A stale socket file without a listener is replaced.
   void listen_unix(const std::string& path);
   /// Serves until shut_down() is done.
   void run();
@@ -85,7 +88,7 @@ class HttpServer {
   /// Ends run() now.
   void stop();
 
-  /// Runs `task` on the I/O thread. Thread-safe; tasks that are still there after run() are
+  /// Runs `task` on the I/O thread. Thread-safe; tasks that are still queued after run() are
   /// dropped.
   void post(std::function<void()> task);
   /// Runs `task` on the I/O thread, `seconds` from now.

@@ -22,8 +22,8 @@ namespace http = boost::beast::http;
 using asio::ip::tcp;
 using std::chrono::seconds;
 
-// What a client whose request was refused may still send before it is cut off: closing at once
-// would reset the connection and lose the answer.
+// A client whose request was refused may still send this many bytes before the connection is
+// closed. Closing the connection at once would reset it and lose the answer.
 constexpr size_t kLingerBytes = size_t{64} << 20;
 constexpr int kLingerSeconds = 5;
 
@@ -44,7 +44,8 @@ class HttpSession::Exchange : public HttpExchange {
     if (session_) session_->send_stream_head(head);
   }
   void write(std::string_view bytes) override {
-    // The session may disconnect, which lets go of it here.
+    // send_stream_bytes() may disconnect and so reset `session_`; this copy keeps the session
+    // alive.
     if (auto session = session_; session && !bytes.empty()) session->send_stream_bytes(bytes);
   }
   void finish_stream() override {
@@ -72,7 +73,7 @@ void HttpSession::start() {
 }
 
 void HttpSession::read_header() {
-  if (is_reading_ahead_) return;  // that read goes on here
+  if (is_reading_ahead_) return;  // the completion of that read calls read_header()
   parser_.emplace();
   extra_headers_.clear();
   parser_->header_limit(static_cast<uint32_t>(shared_->limits.max_header_bytes));
@@ -107,7 +108,7 @@ void HttpSession::on_header(const error_code& error) {
     return send_whole(*refusal);
   }
   if (parser_->is_done()) return on_body({});
-  // A body in chunks does not say how large it will be.
+  // A chunked body does not state its size.
   const auto length = parser_->content_length();
   request_.body_share = shared_->body_memory.share(
       static_cast<size_t>(length ? *length : shared_->limits.max_body_bytes));
@@ -155,7 +156,8 @@ void HttpSession::watch_for_disconnect() {
 
 void HttpSession::on_readable() {
   if (is_closed_ || !is_answering_) return;
-  // A client that pipelines is read ahead for a while, so that its going is still seen.
+  // For a client that sends further requests early, the server reads ahead up to a limit, so that
+  // it still notices a disconnect.
   if (buffer_.size() >= kReadAheadBytes) return;
   if (stream_.is_tls()) return read_ahead();
   const auto space = buffer_.prepare(discarded_.size());
@@ -174,7 +176,7 @@ void HttpSession::on_readable() {
 
 void HttpSession::read_ahead() {
   is_reading_ahead_ = true;
-  // For the rest of what TLS encrypted at once.
+  // This time limit is for the remaining bytes of a TLS record.
   stream_.expires_after(seconds(shared_->limits.header_timeout_seconds));
   stream_.async_read_some(buffer_.prepare(discarded_.size()),
                           [self = shared_from_this()](error_code error, size_t num_bytes) {
@@ -184,7 +186,8 @@ void HttpSession::read_ahead() {
                             if (error) return self->disconnect();
                             if (self->is_answering_) return self->watch_for_disconnect();
                             if (!self->is_sending_)
-                              self->read_header();  // else that comes after what is being sent
+                              // else the end of the pending write calls read_header()
+                              self->read_header();
                           });
 }
 
@@ -228,7 +231,7 @@ void HttpSession::send_whole(const HttpResponse& response) {
 void HttpSession::send_stream_head(const HttpResponse& head) {
   if (is_closed_) return;
   is_streaming_ = true;
-  // HTTP/1.0 knows no chunks: the end of the connection is the end of the answer.
+  // HTTP/1.0 has no chunked encoding, so the end of the connection marks the end of the answer.
   if (is_http_1_0_) keep_alive_ = false;
   append_head(head, is_http_1_0_ ? "" : "Transfer-Encoding: chunked\r\n");
   flush();

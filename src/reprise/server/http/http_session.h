@@ -29,9 +29,9 @@ struct SharedBySessions {
   HttpHandlers handlers;
   std::optional<boost::asio::ssl::context> tls;
   BodyMemory body_memory;
-  // Sessions own themselves by what they wait for.
+  // The pending operations of a session own it, so the pointers here do not.
   std::unordered_set<HttpSession*> open;
-  std::function<void()> on_closed;  // one of them, which is not in `open` any more
+  std::function<void()> on_closed;  // called after a session closed and was removed from `open`
   bool is_shutting_down = false;
 };
 
@@ -52,26 +52,26 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   }
 
   void start();
-  /// Answers a request that is not read to its end, then closes.
+  /// Answers a request that was not read to its end, then closes the connection.
   void refuse(const HttpResponse& response) {
     keep_alive_ = false;
     has_unread_body_ = true;
     send_whole(response);
   }
-  /// Idle connections close now, the others after their answer.
+  /// Closes an idle connection now and a busy one after its answer.
   void wind_down() {
     keep_alive_ = false;
     if (!is_answering_ && !is_sending_) close();
   }
 
-  // For its exchange.
+  // Called by the session's exchange.
   void send_whole(const HttpResponse& response);
   void send_stream_head(const HttpResponse& head);
   void send_stream_bytes(std::string_view bytes);
   void send_stream_end();
 
  private:
-  /// Of what a client sends while it is answered.
+  /// Limit on the bytes that are read from a client while its request is answered.
   static constexpr size_t kReadAheadBytes = size_t{64} << 10;
 
   class Exchange;
@@ -94,7 +94,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   void close();
   void append_head(const HttpResponse& response, std::string_view framing);
 
-  SharedBySessions* shared_;  // of the server; outlives every session
+  SharedBySessions* shared_;  // owned by the server; outlives every session
   ClientStream stream_;
   std::string peer_;          // "127.0.0.1:50000"
   std::string request_line_;  // "GET /health HTTP/1.1"
@@ -110,7 +110,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   bool keep_alive_ = false;
   bool is_http_1_0_ = false;
   bool is_head_ = false;
-  bool is_answering_ = false;  // from the whole request to the end of its answer's text
+  bool is_answering_ = false;  // from the last byte of the request to the last byte of its answer
   bool is_streaming_ = false;
   bool is_sending_ = false;
   bool is_watching_ = false;

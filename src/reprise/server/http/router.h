@@ -13,7 +13,7 @@ namespace reprise::server {
 
 using ExchangeRef = std::shared_ptr<HttpExchange>;
 
-/// Answers one request, on the I/O thread, from what was prepared.
+/// Answers one request on the I/O thread; holds the result of `prepare`.
 using Answering = std::function<void(const ExchangeRef&)>;
 
 /// A part of a request's query, for the description of the API.
@@ -32,25 +32,27 @@ struct Route {
   std::string path;
   Access access = Access::guarded;
   std::vector<QueryParameter> query;
-  std::string body_schema;  // of the JSON it takes, in api_schemas(); empty: takes none
+  // names the schema of the JSON body in api_schemas(); empty: the route takes no body
+  std::string body_schema;
   std::vector<std::string> answer_types = {"application/json"};
   std::string summary;  // one sentence
-  /// On the I/O thread; what it throws becomes the answer. For a route with a body: only checks
-  /// that throw, before anything is read; may be empty.
+  /// Runs on the I/O thread; an exception it throws becomes the answer. For a route with a body it
+  /// only checks and may throw before the body is read; may be empty.
   std::function<void(const HttpRequest&, const ExchangeRef&)> handle;
-  /// For a route with a body: reads it, perhaps on another thread.
+  /// For a route with a body: reads the body, perhaps on another thread.
   std::function<Answering(const HttpRequest&)> prepare;
-  /// `prepare` waits for the engine: it runs on a thread for such requests, one after the other.
+  /// `prepare` waits for the engine: it runs on a separate thread, one request after the other.
   bool waits_for_engine = false;
-  bool is_described = true;  // in /openapi.json; one that only says why it is not there is not
+  // in /openapi.json; false for a route that only explains why a feature is off
+  bool is_described = true;
 
   /// `path` up to its parameter; all of it when there is none.
   [[nodiscard]] std::string_view fixed_part() const;
-  /// What a request's path has in the place of the parameter, without escapes.
+  /// The part of a request's path in the place of the parameter, with escapes decoded.
   [[nodiscard]] std::string parameter_in(std::string_view request_path) const;
 };
 
-/// The path is known and takes other methods, which `allowed` lists.
+/// The path exists, but not for this method; `allowed` lists its methods.
 class MethodNotAllowed : public ApiError {
  public:
   explicit MethodNotAllowed(const std::string& allowed);
@@ -72,10 +74,10 @@ class Router {
   std::vector<Route> routes_;
 };
 
-/// 200 with nothing in it.
+/// Answers 200 with an empty body.
 void answer_empty(const ExchangeRef& exchange);
 
-/// \throws ApiError 415 for what is not application/json
+/// \throws ApiError 415 unless `content_type` is application/json
 void check_is_json(std::string_view content_type);
 
 }  // namespace reprise::server

@@ -20,7 +20,7 @@ void Worker::work(const std::stop_token& stop) {
     tasks_.pop_front();
     lock.unlock();
     task();
-    task = nullptr;  // what it holds goes before the next wait
+    task = nullptr;  // destroys the task's captures before the next wait
     lock.lock();
   }
 }

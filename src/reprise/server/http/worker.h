@@ -9,8 +9,8 @@
 
 namespace reprise::server {
 
-/// A thread for what would take the I/O thread too long. Tasks run in order, one at a time, and
-/// must not throw; those that have not begun when the worker ends are dropped.
+/// A thread for tasks that would block the I/O thread for too long. Tasks run in order, one at a
+/// time, and must not throw. Tasks that have not begun when the worker is destroyed are dropped.
 class Worker {
  public:
   Worker() : thread_([this](const std::stop_token& stop) { work(stop); }) {}
@@ -27,7 +27,7 @@ class Worker {
   std::mutex mutex_;
   std::condition_variable_any changed_;
   std::deque<std::function<void()>> tasks_;
-  std::jthread thread_;  // last: it uses the others
+  std::jthread thread_;  // last member: the thread uses the others
 };
 
 }  // namespace reprise::server

@@ -10,20 +10,21 @@
 
 namespace reprise::server {
 
-/// The table of vLLM's --cudagraph-metrics: which batch sizes ran since the table before, padded to
-/// what, replayed as what. Knows no clock and prints nothing.
+/// The table of vLLM's --cudagraph-metrics: the batch sizes that ran since the previous table, the
+/// sizes they were padded to, and the kind of graph that was replayed. The class reads no clock and
+/// prints nothing.
 class CudagraphLog {
  public:
   using Rows = std::span<const cudagraph::DispatchLedger::Row>;
 
   CudagraphLog(cudagraph::CudagraphMode mode, std::span<const int32_t> capture_sizes);
 
-  /// `since_start`: the ledger's rows. Nothing while no step ran.
+  /// `since_start`: the ledger's rows since the start. Returns nullopt when no step ran.
   [[nodiscard]] std::optional<std::string> next_table(Rows since_start);
 
  private:
   std::string settings_;
-  std::vector<cudagraph::DispatchLedger::Row> told_;  // what the tables before said, in sum
+  std::vector<cudagraph::DispatchLedger::Row> told_;  // the sum of the previous tables
 };
 
 }  // namespace reprise::server

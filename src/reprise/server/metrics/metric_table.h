@@ -15,7 +15,7 @@ namespace reprise::server {
 
 struct GenerationCounts;
 
-/// What the operating system says of this process; 0 for what it does not say.
+/// Facts about this process from the operating system; 0 for a fact that it does not provide.
 struct ProcessFacts {
   double virtual_memory_bytes = 0;
   double resident_memory_bytes = 0;
@@ -26,7 +26,7 @@ struct ProcessFacts {
 };
 [[nodiscard]] ProcessFacts read_process_facts();
 
-/// Everything that metrics are made of, at one moment. Borrowed.
+/// The sources of all metrics at one moment. All members are borrowed.
 struct MetricsSource {
   const api::EngineStats& engine;
   const api::StartupReport& startup;
@@ -44,7 +44,7 @@ struct Label {
   std::string_view value;
 };
 
-/// The samples of one family as Prometheus' text.
+/// Writes the samples of one family in Prometheus' text format.
 class FamilyWriter {
  public:
   using Labels = std::initializer_list<Label>;
@@ -66,7 +66,7 @@ class FamilyWriter {
   std::string_view common_;
 };
 
-/// One line of the table that makes /metrics and docs/reference/metrics.md.
+/// One line of the table from which /metrics and docs/reference/metrics.md are made.
 struct MetricFamily {
   std::string_view name;
   MetricType type;
@@ -75,17 +75,18 @@ struct MetricFamily {
   void (*write)(FamilyWriter& out, const MetricsSource& from);
 };
 
-/// A part of the table, with what its lines have in common.
+/// A part of the table, with the properties that its lines share.
 struct MetricGroup {
   std::string_view title;
-  enum class Scope : uint8_t { engine, process } scope;  // engine: with engine and model_name
+  // engine: its samples carry the labels engine and model_name
+  enum class Scope : uint8_t { engine, process } scope;
   std::span<const MetricFamily> families;
 };
 [[nodiscard]] MetricGroup vllm_metrics();
 [[nodiscard]] MetricGroup own_metrics();
 [[nodiscard]] MetricGroup http_metrics();
 [[nodiscard]] MetricGroup process_metrics();
-/// All of them, in the order of the page.
+/// All groups, in the order of the page.
 [[nodiscard]] std::span<const MetricGroup> metric_table();
 
 }  // namespace reprise::server

@@ -22,7 +22,8 @@ std::string escape_label(std::string_view text) {
   return escaped;
 }
 
-/// As the Python client writes bounds ("1.0", "0.25", "1e+06"): recording rules name them.
+/// Writes a bound the way the Python client does ("1.0", "0.25", "1e+06"), because recording rules
+/// contain these texts.
 std::string bound_text(double bound) {
   if (bound >= 1e6) return fmt::format("{:g}", bound);
   if (bound == std::floor(bound)) return fmt::format("{:.1f}", bound);

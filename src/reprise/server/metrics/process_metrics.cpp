@@ -19,14 +19,14 @@ using From = const MetricsSource&;
 constexpr MetricType kCounter = MetricType::counter;
 constexpr MetricType kGauge = MetricType::gauge;
 
-/// Fields of /proc/self/stat from the third on: the second may hold spaces.
+/// Reads the fields of /proc/self/stat from the third one on; the second field may contain spaces.
 void read_stat(ProcessFacts& facts) {
   std::ifstream file("/proc/self/stat");
   std::string text((std::istreambuf_iterator<char>(file)), {});
   const size_t end_of_name = text.rfind(')');
   if (end_of_name == std::string::npos) return;
   std::istringstream fields(text.substr(end_of_name + 1));
-  std::array<double, 22> value{};  // field i + 3 of proc(5)
+  std::array<double, 22> value{};  // value[i] is field i + 3 of proc(5)
   std::string state;
   fields >> state;
   for (size_t i = 1; i < value.size(); ++i) fields >> value[i];

@@ -9,15 +9,16 @@
 
 namespace reprise::server {
 
-/// vLLM's periodic line about the engine, as scripts find it. Knows no clock and prints nothing.
+/// vLLM's periodic log line about the engine, in the same words, because scripts search for it. The
+/// class reads no clock and prints nothing.
 class ThroughputLog {
  public:
-  /// What to say `seconds` after the call before; nothing while nothing runs. The line after the
-  /// last token says 0, so that a log does not end with a rate that is over.
+  /// The line for the `seconds` since the previous call; nullopt while no request runs. The first
+  /// line after the last token reports 0, so that a log does not end with an old rate.
   [[nodiscard]] std::optional<std::string> next_line(const api::EngineStats& stats, double seconds);
 
  private:
-  /// The hit rate is that of the last so many requests, as vLLM's.
+  /// The hit rate covers this many recent requests, the same as vLLM's.
   static constexpr uint64_t kRecentRequests = 1000;
   struct Interval {
     uint64_t requests = 0;

@@ -13,7 +13,7 @@ constexpr MetricType kCounter = MetricType::counter;
 constexpr MetricType kGauge = MetricType::gauge;
 constexpr MetricType kHistogram = MetricType::histogram;
 
-// Names, types, labels and buckets are vLLM's; the sentences are not.
+// Names, types, labels and buckets are the same as vLLM's; the descriptions are our own.
 constexpr auto kFamilies = std::to_array<MetricFamily>({
     {"vllm:num_requests_running",
      kGauge,

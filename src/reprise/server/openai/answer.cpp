@@ -7,7 +7,8 @@ namespace {
 
 constexpr std::string_view kEventStream = "text/event-stream; charset=utf-8";
 
-/// What a chat that is asked to echo begins with: the last message, if it is of who answers.
+/// The text that an echoed chat answer begins with: the last message, if its role is the answer's
+/// role.
 std::string text_to_echo(const GenerationRequest& request) {
   if (!request.is_chat || !request.echo || request.messages.empty()) return {};
   const Json& last = request.messages.back();
@@ -102,7 +103,7 @@ void Answer::read(const engine::OutputDelta& delta, Choice& choice) {
   if (!include_reasoning_) message.reasoning.clear();
   choice.pending.text += message.content;
   choice.pending.more = choice.message.take(message);
-  // As OpenAI: a call that the request has named is an answer like any other.
+  // A call of a tool that the request named counts as a normal answer, the same as in OpenAI's API.
   const bool is_calls = choice.message.has_calls() && !is_named_call_;
   if (delta.finished && is_calls && choice.finish_reason == "stop")
     choice.finish_reason = "tool_calls";
@@ -110,13 +111,14 @@ void Answer::read(const engine::OutputDelta& delta, Choice& choice) {
 
 void Answer::count(int index, const engine::OutputDelta& delta) {
   Choice& choice = choices_[static_cast<size_t>(index)];
-  // What the engine counted at the end is what it sampled.
+  // The last delta carries the engine's total number of sampled tokens.
   const int64_t num_new = delta.finished ? delta.num_output_tokens - choice.num_output_tokens
                                          : static_cast<int64_t>(delta.token_ids.size());
   choice.num_output_tokens += num_new;
-  // With `echo_only`, the token that had to be computed is nobody's answer.
+  // With `echo_only` one token is computed but not shown, so the usage does not count it.
   if (!wish_.echo_only) usage_.completion_tokens += num_new;
-  // A prompt is counted once, so what was cached of it is, too: for the first of its answers.
+  // The usage counts a prompt once, so its cached tokens are counted once too: with the first of
+  // its answers.
   if (!usage_.cached_tokens || index % n_ != 0) return;
   *usage_.cached_tokens += delta.num_cached_tokens - choice.num_cached_tokens;
   choice.num_cached_tokens = delta.num_cached_tokens;
@@ -137,7 +139,7 @@ void Answer::begin_stream() {
   }
 }
 
-/// A choice as a client is told it now; what was pending is told once.
+/// The part of a choice that the client has not received yet. The call clears what was pending.
 ChoicePart Answer::take_part(int index) {
   Choice& choice = choices_[static_cast<size_t>(index)];
   ChoicePart part{

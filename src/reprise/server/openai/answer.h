@@ -15,9 +15,9 @@
 
 namespace reprise::server {
 
-/// The answer to one generation request: takes what the engine produces for its choices and writes
-/// it to the client, as a stream or as one object. It knows nothing of the engine or of other
-/// requests. Ends with one finish() or fail(). I/O thread only.
+/// The answer to one generation request: takes the output of the engine for its choices and writes
+/// it to the client, as a stream or as one object. The class has no access to the engine or to
+/// other requests. Each answer ends with one finish() or fail(). I/O thread only.
 class Answer {
  public:
   /// `tokenizer` must outlive this.
@@ -29,29 +29,31 @@ class Answer {
          const tokenizer::Tokenizer& tokenizer,
          ExchangeRef exchange);
 
-  /// What one step added to the choice `index`; a finished delta is the last one of its choice.
+  /// Adds the output of one step to the choice `index`; a finished delta is the last one of its
+  /// choice.
   void take(int index, const engine::OutputDelta& delta);
-  /// All choices are finished.
+  /// Called when all choices are finished.
   void finish();
-  /// The status is sent when nothing was sent before, else the error ends the stream.
+  /// Answers with the error's status when nothing was sent before; otherwise the error ends the
+  /// stream.
   void fail(const ApiError& error);
 
  private:
-  /// What the fields of a request ask to be shown.
+  /// The parts of an answer that the request asks to be shown.
   struct Wish {
     bool logprobs = false;
     bool prompt_logprobs = false;
     bool token_ids = false;
-    bool echo = false;       // the prompt, or in a chat the message that is continued
-    bool echo_only = false;  // and nothing of what was generated
+    bool echo = false;       // repeats the prompt; in a chat, the message that is continued
+    bool echo_only = false;  // shows no generated text
     bool usage = false;
     bool continuous_usage = false;
   };
-  /// What a client is told next of a choice; of an answer that is no stream: all of it.
+  /// The part of a choice that is sent next. Without streaming, this is the whole choice.
   struct Pending {
     std::string text;
-    Json more = Json::object();             // beside it: reasoning, calls of tools; streams only
-    std::vector<int32_t> prompt_token_ids;  // that are echoed or returned
+    Json more = Json::object();  // members beside the text: reasoning, tool calls; streams only
+    std::vector<int32_t> prompt_token_ids;  // ids to echo or to return
     std::vector<int32_t> token_ids;
     std::vector<sampling::PositionLogprobs> prompt_logprobs;
     std::vector<sampling::PositionLogprobs> logprobs;
@@ -61,7 +63,7 @@ class Answer {
     std::unique_ptr<output_parsers::OutputParser> parser;  // null: the text is the content
     AnswerMessage message;
     bool has_begun = false;
-    int64_t text_offset = 0;  // in characters: where the next token begins in "text_offset"
+    int64_t text_offset = 0;  // in characters: the value of "text_offset" for the next token
     int64_t num_output_tokens = 0;
     int64_t num_cached_tokens = 0;
     std::string finish_reason;
@@ -82,10 +84,10 @@ class Answer {
   ExchangeRef exchange_;
   Wish wish_;
   TokenSpelling spelling_;
-  TokenSpelling prompt_spelling_;  // of prompt_logprobs, which have ids as keys already
+  TokenSpelling prompt_spelling_;  // for prompt_logprobs, whose keys are ids already
   std::vector<EncodedPrompt> prompts_;
   int n_;                  // choices of each prompt
-  std::string echo_text_;  // of a chat
+  std::string echo_text_;  // in a chat
   bool is_stream_;
   bool include_reasoning_;
   bool is_named_call_;

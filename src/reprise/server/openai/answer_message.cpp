@@ -7,7 +7,7 @@
 namespace reprise::server {
 namespace {
 
-/// Unlike any other, so that an answer to it finds its call.
+/// A new unique id, so that the result of a call can name its call.
 std::string new_call_id() {
   static constexpr std::string_view kLetters =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
@@ -20,7 +20,7 @@ std::string new_call_id() {
 void add_reasoning(const std::string& reasoning, Json& members) {
   if (reasoning.empty()) return;
   members["reasoning"] = reasoning;
-  members["reasoning_content"] = reasoning;  // the older name, which clients still read
+  members["reasoning_content"] = reasoning;  // the older name, which some clients still read
 }
 
 }  // namespace

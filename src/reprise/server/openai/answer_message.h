@@ -8,7 +8,7 @@
 
 namespace reprise::server {
 
-/// One choice's message as its parser has read it so far: what beside its content there is to send.
+/// The message of one choice as far as its parser has read it: the parts beside its content.
 class AnswerMessage {
  public:
   /// Members for the delta of a chunk, beside its content: reasoning, tool_calls.

@@ -4,8 +4,8 @@
 
 namespace reprise::server {
 
-/// The bodies of requests and answers as JSON Schema by name, for "components/schemas" of the API's
-/// description. A test compares the fields with those that the server reads.
+/// The JSON Schemas of the bodies of requests and answers, by name, for "components/schemas" of the
+/// API's description. A test compares the fields with the fields that the server reads.
 [[nodiscard]] Json api_schemas();
 
 }  // namespace reprise::server

@@ -15,8 +15,8 @@ namespace {
 
 constexpr std::array kRoles = {"system", "developer", "user", "assistant", "tool"};
 
-/// Content as a string; parts of text are joined by line ends, as vLLM does for templates that take
-/// strings. `place`: "messages[0].content".
+/// Reads content as a string. Several text parts are joined by line ends, the same as vLLM does for
+/// templates that take strings. `place`: "messages[0].content".
 std::string read_content(const Json& content, const std::string& place) {
   if (content.is_string()) return content.get<std::string>();
   if (!content.is_array()) refuse_type(place, "a string or an array of parts", content);

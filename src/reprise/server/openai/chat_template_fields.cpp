@@ -13,7 +13,8 @@
 namespace reprise::server {
 namespace {
 
-// Of apply_chat_template() and of this server, not of templates; or what other fields say.
+// These names are parameters of apply_chat_template(), or values that the server or other fields of
+// the request set, so a request may not set them as template variables.
 constexpr std::array kForbiddenVariables = {
     "add_generation_prompt",
     "bos_token",

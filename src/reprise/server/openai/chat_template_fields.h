@@ -6,9 +6,9 @@
 
 namespace reprise::server {
 
-/// The fields of a chat that say how it is rendered. A template of the client's own is refused
-/// unless `policy` trusts it; variables that would change more than what the template says always.
-/// \throws ApiError 400 with the field at fault
+/// Reads the fields of a chat request that control how it is rendered. A template from the client
+/// is refused unless `policy` trusts it. Variables that would change more than the rendered text
+/// are always refused. \throws ApiError 400 with the field at fault
 [[nodiscard]] api::ChatTemplateOptions read_chat_template_options(const RequestFields& fields,
                                                                   const RequestPolicy& policy);
 

@@ -10,7 +10,7 @@
 
 namespace reprise::server {
 
-/// What one step added to one choice of a generation.
+/// The output that one step added to one choice of a generation.
 struct EngineEvent {
   uint64_t generation = 0;
   int choice = 0;
@@ -18,8 +18,8 @@ struct EngineEvent {
 };
 
 /// Hands events from the engine's thread to the I/O thread, with one wake-up for all events of a
-/// step. The engine's callbacks share the queue, so events may come after the server is gone; then
-/// the queue drops them.
+/// step. The engine's callbacks share ownership of the queue, so events may arrive after the server
+/// is gone; the queue then drops them.
 class EventQueue {
  public:
   /// `wake` must be thread-safe; the woken thread calls take().
@@ -35,7 +35,7 @@ class EventQueue {
     const std::lock_guard lock(mutex_);
     return std::exchange(events_, {});
   }
-  /// From now on events are dropped.
+  /// Events that arrive after this call are dropped.
   void close() {
     const std::lock_guard lock(mutex_);
     wake_ = nullptr;

@@ -19,7 +19,8 @@ constexpr int kDefaultCompletionTokens = 16;
 constexpr size_t kAnyCount = std::numeric_limits<size_t>::max();
 constexpr size_t kMaxRequestIdBytes = 128;
 
-// Of OpenAI's and vLLM's API. Each would change the answer, so none may be passed over in silence.
+// These fields belong to OpenAI's or vLLM's API and would change the answer, so a request with one
+// of them is refused.
 constexpr std::array kUnsupportedIfPresent = {
     "audio",
     "function_call",
@@ -67,7 +68,8 @@ void read_options(const RequestFields& fields, engine::RequestOptions& options) 
   assign(options.priority, fields.int32("priority"));
   const std::optional<std::string> salt = fields.text("cache_salt");
   if (!salt) return;
-  // As vLLM: an empty salt would isolate nothing, and whoever sends one means to be isolated.
+  // An empty salt would isolate nothing, although the client asked for isolation. vLLM refuses it
+  // too.
   if (salt->empty() || salt->size() > engine::kMaxCacheSaltBytes) {
     throw ApiError(
         400,
@@ -129,7 +131,7 @@ void read_truncation(const RequestFields& fields, Truncation& truncation) {
   truncation.keeps_end = side.value_or("left") == "left";
 }
 
-/// It comes back in a header, so it must be able to stand in one.
+/// The id is returned in a header, so it must be a valid header value.
 std::optional<std::string> read_request_id(const RequestFields& fields) {
   std::optional<std::string> id = fields.text("request_id");
   if (id && (id->empty() || id->size() > kMaxRequestIdBytes ||
@@ -142,7 +144,7 @@ std::optional<std::string> read_request_id(const RequestFields& fields) {
   return id;
 }
 
-/// What both kinds of request share; the prompt is read before.
+/// Reads the fields that both kinds of request share. The caller has already read the prompt.
 void read_shared(const RequestFields& fields,
                  const RequestPolicy& policy,
                  GenerationRequest& request) {

@@ -19,20 +19,21 @@
 
 namespace reprise::server {
 
-/// What one request may ask for at most.
+/// The limits of one request.
 inline constexpr int kMaxChoices = 256;  // prompts times n
 inline constexpr int kMaxN = 128;        // OpenAI's bound
 
-/// What happens to prompts that are too long.
+/// The treatment of prompts that are too long.
 struct Truncation {
-  /// Keep so many tokens; -1: as many as fit the context; unset: refuse what does not fit.
+  /// The number of tokens to keep; -1: as many as fit the context; unset: a prompt that does not
+  /// fit is refused.
   std::optional<int64_t> num_tokens;
-  bool keeps_end = true;  // else the beginning
+  bool keeps_end = true;  // else keeps the beginning
 
   friend bool operator==(const Truncation&, const Truncation&) = default;
 };
 
-/// Text, or ids that are used as they are.
+/// Text, or token ids that are used unchanged.
 using Prompt = std::variant<std::string, std::vector<int32_t>>;
 
 /// The body of POST /v1/completions or /v1/chat/completions, checked.
@@ -40,14 +41,15 @@ struct GenerationRequest {
   bool is_chat = false;
   std::optional<std::string> model;
   std::vector<Prompt> prompts;    // completions
-  Json messages = Json::array();  // chat: for the template, content as text
+  Json messages = Json::array();  // chat: input of the template, content as text
   api::ChatTemplateOptions chat_template;
   sampling::SamplingParams params;
   engine::RequestOptions options;
   std::optional<AskedOutput> asked_output;
   ToolUse tools;
   bool include_reasoning = true;
-  /// Makes the constraint of one answer; null: any text. Set once asked_output is compiled.
+  /// Makes the constraint of one answer; null: any text is allowed. Set after asked_output was
+  /// compiled.
   std::function<std::unique_ptr<structured_output::TokenConstraint>()> make_constraint;
   CreateOutputParser create_parser;  // null: the text is the content; set by the route
   int n = 1;
@@ -65,16 +67,17 @@ struct GenerationRequest {
 
   std::string response_role = "assistant";
 
-  /// Who answers: `response_role`, or with add_generation_prompt false whoever spoke last.
+  /// The role of the answer: `response_role`, or with add_generation_prompt false the role of the
+  /// last message.
   [[nodiscard]] std::string role() const;
   [[nodiscard]] int num_choices() const noexcept {
     return n * (is_chat ? 1 : static_cast<int>(prompts.size()));
   }
 };
 
-/// Both: `policy` says what fields that are absent or null mean; fields that the API has and this
-/// server lacks are refused by name, fields that nobody knows are ignored.
-/// \throws ApiError 400 with the field at fault
+/// For both functions, `policy` gives the values of fields that are absent or null. A field of the
+/// API that this server does not support is refused by name; an unknown field is ignored. \throws
+/// ApiError 400 with the field at fault
 [[nodiscard]] GenerationRequest parse_completion_request(std::string_view body,
                                                          const RequestPolicy& policy);
 [[nodiscard]] GenerationRequest parse_chat_request(std::string_view body,

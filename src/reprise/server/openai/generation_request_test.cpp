@@ -15,7 +15,7 @@ namespace {
 
 struct BadBody {
   std::string body;
-  std::optional<std::string> param;  // nothing: the body as a whole
+  std::optional<std::string> param;  // nullopt: the error is about the whole body
 };
 
 template <typename Parse>

@@ -29,7 +29,8 @@ void add_generation_routes(Router& router,
     if (wanted.is_chat) {
       wanted.create_parser = answer_parser(answers, wanted.tools);
       if (wanted.asked_output) marks = reasoning_marks(answers, engine.tokenizer());
-      // The marks that parsers look for may be special tokens.
+      // The marks that the parsers search for may be special tokens, so special tokens stay in the
+      // text.
       const bool is_marked =
           wanted.tools.choice == ToolUse::Choice::automatic || !answers.reasoning_parser.empty();
       if (is_marked) wanted.params.skip_special_tokens = false;
@@ -47,7 +48,7 @@ void add_generation_routes(Router& router,
       }
     };
   };
-  // A server that is full says so before it works on the body.
+  // A full server refuses the request before it works on the body.
   const auto admit = [&generations](const HttpRequest&, const ExchangeRef&) {
     generations.check_room(1);
   };

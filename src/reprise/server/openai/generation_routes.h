@@ -8,8 +8,8 @@
 
 namespace reprise::server {
 
-/// /v1/completions and /v1/chat/completions. What is borrowed outlives `router`. The sampling
-/// parameters of `policy` are those that the engine recommends, whatever it says.
+/// Adds /v1/completions and /v1/chat/completions. The borrowed arguments must outlive `router`. The
+/// sampling parameters in `policy` are ignored: the engine's recommended ones replace them.
 void add_generation_routes(Router& router,
                            const api::AsyncEngine& engine,
                            GenerationService& generations,

@@ -22,7 +22,7 @@ struct GenerationService::Generation {
     LoggedOutput logged;  // empty unless outputs are logged
   };
 
-  std::string id;  // that clients know
+  std::string id;  // the id that clients see
   Answer answer;
   std::vector<Choice> choices;
   int num_unfinished = 0;
@@ -168,7 +168,8 @@ void GenerationService::submit(Key key,
     for (const EncodedPrompt& prompt : prompts) {
       for (int i = 0; i < request.n; ++i) {
         sampling::SamplingParams params = request.params;
-        // As vLLM: the i-th answer has the i-th seed, or all would be the same.
+        // The i-th answer gets the seed plus i, the same as in vLLM; otherwise all answers would be
+        // equal.
         if (params.seed) {
           params.seed =
               static_cast<int64_t>(static_cast<uint64_t>(*params.seed) + static_cast<uint64_t>(i));
@@ -202,9 +203,10 @@ void GenerationService::take_events() {
 
 void GenerationService::take_event(const EngineEvent& event) {
   const auto found = generations_.find(event.generation);
-  if (found == generations_.end()) return;  // its client went
+  if (found == generations_.end()) return;  // the client disconnected
   const engine::OutputDelta& delta = event.delta;
-  // A client that is cut off during a write is forgotten during that write.
+  // A write may disconnect the client, which removes the generation from the map; this copy keeps
+  // the generation alive.
   const std::shared_ptr<Generation> generation = found->second;
   Generation::Choice& choice = generation->choices[static_cast<size_t>(event.choice)];
   if (choice.is_finished) return;

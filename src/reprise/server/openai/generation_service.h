@@ -21,8 +21,8 @@
 
 namespace reprise::server {
 
-/// What requests asked for and got, over their answers to one prompt. Each prompt counts once, when
-/// all of its answers have ended by themselves.
+/// Statistics of requests and their answers, per prompt. Each prompt counts once, when all of its
+/// answers have ended without an abort.
 struct GenerationCounts {
   explicit GenerationCounts(int64_t max_model_len)
       : max_num_generation_tokens(api::RequestHistograms(max_model_len).generation_tokens) {}
@@ -39,14 +39,15 @@ struct GenerationServiceOptions {
   Log log;  // messages about the engine and its requests; the access log is separate
 };
 
-/// The requests that the engine works on: admits them, hands their events to their answers, aborts
-/// those whose client has gone. I/O thread only. States: admitting, draining (admits nothing more).
+/// The requests that the engine works on. The service admits requests, hands their events to their
+/// answers, and aborts requests whose client disconnected. I/O thread only. States: admitting,
+/// draining (admits no further requests).
 class GenerationService {
  public:
-  /// Runs a task on the I/O thread, from any thread.
+  /// Runs a task on the I/O thread; may be called from any thread.
   using Post = std::function<void(std::function<void()>)>;
 
-  /// Told once, with the reason, when requests fail because the engine is dead.
+  /// Called once, with the reason, when requests fail because the engine is dead.
   using OnEngineDeath = std::function<void(const std::string& reason)>;
 
   /// `engine` and `model` must outlive this.
@@ -57,24 +58,25 @@ class GenerationService {
                     OnEngineDeath on_engine_death = {});
   GenerationService(const GenerationService&) = delete;
   GenerationService& operator=(const GenerationService&) = delete;
-  /// Aborts what is not finished.
+  /// Aborts the requests that are not finished.
   ~GenerationService();
 
-  /// \throws ApiError 503 when no request can be served
+  /// \throws ApiError 503 when the server cannot serve requests
   void check_health() const;
-  /// \throws ApiError 503, 429 when the server is full, 400 when so many answers never fit
+  /// \throws ApiError 503; 429 when the server is full; 400 when the server can never run that many
+  /// choices
   void check_room(int num_choices) const;
-  /// Gives the request to the engine and answers through `exchange`. `prompts` are its prompts as
-  /// PromptEncoder gave them; an empty `request_id` means a new one. \throws as the checks, and as
-  /// AsyncEngine::submit
+  /// Gives the request to the engine and answers through `exchange`. `prompts` are the request's
+  /// prompts as PromptEncoder returned them; an empty `request_id` means a new id. \throws the
+  /// errors of the checks above and of AsyncEngine::submit
   void start(const GenerationRequest& request,
              const std::vector<EncodedPrompt>& prompts,
              const std::string& request_id,
              const ExchangeRef& exchange,
              api::TimePoint arrived);
 
-  /// As start(), once what `request.asked_output` says is compiled, which other requests do not
-  /// wait for. `marks`: where the model reasons first.
+  /// The same as start(), after `request.asked_output` was compiled; other requests do not wait for
+  /// the compilation. `marks`: the tokens around reasoning, if the model reasons first.
   void start_constrained(GenerationRequest request,
                          std::vector<EncodedPrompt> prompts,
                          std::optional<structured_output::ReasoningMarks> marks,
@@ -84,14 +86,15 @@ class GenerationService {
 
   [[nodiscard]] size_t num_requests() const noexcept { return generations_.size(); }
   [[nodiscard]] const GenerationCounts& counts() const noexcept { return counts_; }
-  /// Answers in the making: a request with n = 2 counts as two.
+  /// The number of unfinished answers: a request with n = 2 counts as two.
   [[nodiscard]] int64_t num_active() const noexcept { return num_active_; }
   [[nodiscard]] bool is_draining() const noexcept { return is_draining_; }
-  /// For a request that brings none: 32 random hexadecimal digits.
+  /// An id for a request without one: 32 random hexadecimal digits.
   [[nodiscard]] std::string new_id();
-  /// Admits no more; `when_idle` is called once nothing is active, perhaps at once.
+  /// Stops admitting requests. `when_idle` is called when no request is active, perhaps during this
+  /// call.
   void drain(std::function<void()> when_idle);
-  /// Answers everything with `error`.
+  /// Answers all requests with `error`.
   void fail_all(const ApiError& error);
 
  private:
@@ -110,17 +113,17 @@ class GenerationService {
   void fail(Key key, const ApiError& error);
   void forget(Key key);
   void note_idle();
-  /// Brings callbacks of the grammar compiler to the I/O thread while there is a service.
+  /// Brings callbacks of the grammar compiler to the I/O thread while the service exists.
   struct Door;
 
-  int64_t capacity_;  // answers in the making at a time, at most
+  int64_t capacity_;  // the largest number of unfinished answers
   bool enable_prompt_tokens_details_;
   RequestLogOptions request_log_;
   Log log_;
   api::AsyncEngine* engine_;
   const ServedModel* model_;
   std::shared_ptr<Door> door_;
-  std::shared_ptr<EventQueue> events_;  // also the engine's callbacks hold it
+  std::shared_ptr<EventQueue> events_;  // shared with the engine's callbacks
   std::unordered_map<Key, std::shared_ptr<Generation>> generations_;
   std::mt19937_64 random_ids_{std::random_device{}()};
   GenerationCounts counts_;
@@ -128,7 +131,7 @@ class GenerationService {
   int64_t num_active_ = 0;
   bool is_draining_ = false;
   std::function<void()> when_idle_;
-  OnEngineDeath on_engine_death_;  // empty once it was told
+  OnEngineDeath on_engine_death_;  // empty after it was called
 };
 
 }  // namespace reprise::server

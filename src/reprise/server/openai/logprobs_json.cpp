@@ -13,7 +13,7 @@ namespace {
 using sampling::PositionLogprobs;
 using sampling::TokenLogprob;
 
-// JSON has no infinities; vLLM writes this for what is less likely.
+// JSON has no infinities; vLLM writes this value for every smaller one.
 constexpr double kLeastLogprob = -9999.0;
 
 double shown(float logprob) {

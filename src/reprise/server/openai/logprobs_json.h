@@ -11,7 +11,7 @@
 
 namespace reprise::server {
 
-/// How an answer spells tokens: the text that one token makes by itself, or "token_id:5".
+/// The spelling of tokens in an answer: the text of the token alone, or "token_id:5".
 class TokenSpelling {
  public:
   enum class Form : uint8_t { text, id };
@@ -26,16 +26,16 @@ class TokenSpelling {
   Form form_;
 };
 
-/// One token of an answer with its log-probabilities; without for the first token of a prompt.
+/// One token of an answer with its log-probabilities; the first token of a prompt has none.
 struct ShownToken {
   int32_t token_id = 0;
   const sampling::PositionLogprobs* logprobs = nullptr;
 };
 
 /// `logprobs` of a choice of a completion: {"text_offset", "token_logprobs", "tokens",
-/// "top_logprobs"}. `text_offset` is where the first token begins, in characters, and afterwards
-/// where the next one would. Two tokens of the same spelling share an entry of "top_logprobs",
-/// which has the likelier one's value.
+/// "top_logprobs"}. On entry `text_offset` is the position of the first token, in characters; on
+/// return it is the position of the token after the last one. Two tokens of the same spelling share
+/// an entry of "top_logprobs", which has the value of the likelier one.
 [[nodiscard]] Json completion_logprobs_json(std::span<const ShownToken> tokens,
                                             const TokenSpelling& spelling,
                                             int64_t& text_offset);

@@ -41,8 +41,8 @@ TEST(LogprobsJson,
 }
 
 TEST(LogprobsJson, of_a_completion_keeps_the_likelier_of_two_tokens_with_one_spelling) {
-  // Halves of a character both look like U+FFFD; lm_eval takes the largest value for the greedy
-  // one.
+  // Both halves of a character look like U+FFFD; lm_eval takes the largest value for the greedy
+  // token.
   const PositionLogprobs position{.token = {2, -3.0F, 2}, .top = {{3, -0.125F, 1}}};
   int64_t offset = 0;
   const Json json =

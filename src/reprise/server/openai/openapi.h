@@ -7,10 +7,10 @@
 
 namespace reprise::server {
 
-/// The API as OpenAPI 3.1: what `router` serves, with the bodies of api_schemas().
+/// The API as OpenAPI 3.1: the routes of `router`, with the bodies of api_schemas().
 [[nodiscard]] Json openapi_document(const Router& router, std::string_view version);
 
-/// /openapi.json, which describes every route of `router`, also those that are added later.
+/// Adds /openapi.json, which describes every route of `router`, including routes added later.
 void add_openapi_route(Router& router, std::string_view version);
 
 }  // namespace reprise::server

@@ -92,7 +92,7 @@ bool PromptEncoder::truncate(std::vector<int32_t>& token_ids,
 std::vector<int32_t> PromptEncoder::encode_text(std::string_view text,
                                                 const GenerationRequest& request,
                                                 std::span<const size_t> plain_at) const {
-  // Nothing is gained by tokenizing megabytes to find out that they are too many.
+  // A text that is certainly too long is refused before the costly tokenization.
   if (!request.truncation.num_tokens &&
       text.size() / max_token_bytes_ > static_cast<size_t>(max_model_len_)) {
     throw ApiError(

@@ -12,20 +12,20 @@
 
 namespace reprise::server {
 
-/// One prompt as the model takes it.
+/// One prompt in the form that the model takes.
 struct EncodedPrompt {
   std::vector<int32_t> token_ids;
-  std::string text;  // what a completion with `echo` repeats; empty without
+  std::string text;  // the text that a completion with `echo` repeats; else empty
 };
 
-/// From the prompts of a request to token ids that the model can take. Constant, so thread-safe.
+/// Converts the prompts of a request to token ids that the model accepts. Constant, so thread-safe.
 class PromptEncoder {
  public:
   /// `engine` must outlive this.
   explicit PromptEncoder(const api::AsyncEngine& engine);
 
-  /// One list per prompt. \throws ApiError 400 for prompts that are empty, too long, or hold ids
-  /// that are no token; InvalidArgument for what the chat template refuses
+  /// Returns one list per prompt. \throws ApiError 400 for prompts that are empty, too long, or
+  /// contain invalid token ids; InvalidArgument when the chat template refuses the messages
   [[nodiscard]] std::vector<EncodedPrompt> encode(const GenerationRequest& request) const;
 
  private:

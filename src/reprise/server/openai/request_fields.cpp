@@ -10,7 +10,8 @@
 namespace reprise::server {
 namespace {
 
-// One more level than any message of a chat needs, many fewer than a stack.
+// The nesting limit is above the depth of any chat message and far below the depth that overflows
+// the stack.
 constexpr int kMaxDepth = 64;
 
 std::string_view type_of(const Json& json) {

@@ -10,19 +10,20 @@
 
 namespace reprise::server {
 
-inline constexpr int kMaxMembers = 1024;  // of a body
+inline constexpr int kMaxMembers = 1024;  // limit on the members of a body
 
-/// The JSON of a request body. \throws ApiError 400 with the place of what is wrong
+/// Parses the JSON of a request body. \throws ApiError 400 with the position of the error
 [[nodiscard]] Json parse_body(std::string_view body);
 
-/// Reads the members of a request body by name and type. null counts as absent, as clients expect;
-/// integers need integer syntax; nothing is converted. All throw ApiError 400 naming the field.
+/// Reads the members of a request body by name and type. null counts as absent, because clients
+/// expect this. Integers need integer syntax; no value is converted. All functions throw ApiError
+/// 400 naming the field.
 class RequestFields {
  public:
   /// `json` must outlive this.
   explicit RequestFields(const Json& json);
 
-  /// Nothing when absent or null.
+  /// Returns null when the member is absent or null.
   [[nodiscard]] const Json* find(std::string_view name) const;
   [[nodiscard]] std::optional<bool> boolean(std::string_view name) const;
   [[nodiscard]] std::optional<int64_t> integer(std::string_view name) const;
@@ -37,14 +38,14 @@ class RequestFields {
   const Json* json_;
 };
 
-/// \throws ApiError 400 unless `json` is an array of integers that can be token ids
+/// \throws ApiError 400 unless `json` is an array of integers in the range of token ids
 [[nodiscard]] std::vector<int32_t> read_token_ids(const Json& json,
                                                   std::string_view field,
                                                   size_t max_count);
 
 /// \throws ApiError 400 saying that `field` must be `expected`
 [[noreturn]] void refuse_type(std::string_view field, std::string_view expected, const Json& found);
-/// \throws ApiError 400 saying that `field` is part of the API but not of this server
+/// \throws ApiError 400 saying that `field` is part of the API but not supported by this server
 [[noreturn]] void refuse_unsupported(std::string_view field, std::string_view what = {});
 
 }  // namespace reprise::server

@@ -17,7 +17,7 @@ std::string or_none(const std::optional<T>& value) {
   return value ? fmt::format("{}", *value) : "None";
 }
 
-/// At most `length` bytes, not cut inside a character.
+/// The start of `text`, at most `length` bytes, never cut inside a character.
 std::string_view shorten(std::string_view text, int64_t length) {
   if (length < 0 || text.size() <= static_cast<size_t>(length)) return text;
   auto end = static_cast<size_t>(length);
@@ -31,7 +31,8 @@ std::span<const int32_t> shorten(std::span<const int32_t> ids, int64_t length) {
 
 std::string describe(const Prompt& prompt, int64_t max_log_len) {
   if (const auto* text = std::get_if<std::string>(&prompt)) {
-    return dump(Json(shorten(*text, max_log_len)));  // in quotes: one line, whatever it holds
+    // quoted and escaped, so that the text stays on one line
+    return dump(Json(shorten(*text, max_log_len)));
   }
   const auto& ids = std::get<std::vector<int32_t>>(prompt);
   return fmt::format("[{}]", fmt::join(shorten(ids, max_log_len), ", "));

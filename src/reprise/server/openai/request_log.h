@@ -10,16 +10,17 @@ namespace reprise::server {
 
 struct GenerationRequest;
 
-/// What --enable-log-requests says of one request: its parameters. Text of users is in only where
-/// it is asked for: prompts when the log is for debugging, answers by --enable-log-outputs.
+/// The options of --enable-log-requests, which logs the parameters of each request. The log
+/// contains user text only on demand: prompts at the debug level, answers with
+/// --enable-log-outputs.
 struct RequestLogOptions {
   bool is_enabled = false;
   bool with_prompts = false;
   bool with_outputs = false;
-  int64_t max_log_len = -1;  // characters, or token ids, of each; -1: all
+  int64_t max_log_len = -1;  // limit in characters or token ids per text; -1: no limit
 };
 
-/// As much of one answer as its line shows.
+/// The part of one answer that its log line shows.
 class LoggedOutput {
  public:
   void add(const RequestLogOptions& options, std::string_view text, std::span<const int32_t> ids);

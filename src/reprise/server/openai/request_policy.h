@@ -7,16 +7,17 @@
 
 namespace reprise::server {
 
-/// What fields of requests mean where they are absent, and what requests may say: fixed when a
-/// server starts. Flags of vLLM by their names.
+/// The values of request fields that are absent, and the limits on what requests may set. Fixed
+/// when the server starts. Members with the name of a vLLM flag mean the same as the flag.
 struct RequestPolicy {
-  sampling::SamplingParams params;                     // of completions and chats
-  Json default_chat_template_kwargs = Json::object();  // those of a request win, name by name
-  bool trust_request_chat_template = false;            // requests may bring a template
-  bool exclude_tools_when_tool_choice_none = false;    // from the prompt
-  bool enable_force_include_usage = false;             // streams end with usage, asked or not
-  bool return_tokens_as_token_ids = false;  // in log-probabilities, where requests do not say
-  std::string response_role = "assistant";  // of answers to chats
+  sampling::SamplingParams params;  // for completions and chats
+  // a request's values override these, name by name
+  Json default_chat_template_kwargs = Json::object();
+  bool trust_request_chat_template = false;          // requests may bring a template
+  bool exclude_tools_when_tool_choice_none = false;  // leaves them out of the prompt
+  bool enable_force_include_usage = false;           // streams always end with usage
+  bool return_tokens_as_token_ids = false;  // in log-probabilities; a request can override it
+  std::string response_role = "assistant";  // the role of chat answers
 };
 
 }  // namespace reprise::server

@@ -60,7 +60,7 @@ Json completion_choice_json(const ChoicePart& choice) {
   return json;
 }
 
-/// The content of a message that only calls tools is null.
+/// The content of a message that consists only of tool calls is null.
 Json message_json(const ChoicePart& choice, Json message) {
   if (choice.text.empty() && choice.more.contains("tool_calls")) message["content"] = nullptr;
   message.update(choice.more);

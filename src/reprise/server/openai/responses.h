@@ -11,31 +11,33 @@
 
 namespace reprise::server {
 
-/// What every object of one answer begins with.
+/// The members that every object of one answer begins with.
 struct AnswerHead {
   bool is_chat = false;
   std::string id;       // "cmpl-...", "chatcmpl-..."
   int64_t created = 0;  // seconds since 1970
   std::string model;
-  std::string role = "assistant";  // of a chat
+  std::string role = "assistant";  // in a chat
 };
 
 struct Usage {
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
-  std::optional<int64_t> cached_tokens;  // of the prompts; unset: not told
+  std::optional<int64_t> cached_tokens;  // of the prompts; unset: not reported
 };
 
-/// One finished answer, or what one step added to it. What is null is left out, but for logprobs.
+/// One finished answer, or the part of it that one step added. Null members are left out, except
+/// logprobs.
 struct ChoicePart {
   int index = 0;
   std::string text;
   std::string_view finish_reason;  // empty: not finished
   Json more = Json::object();      // members of the message or delta beside its content
-  const engine::StopReason* stop_reason = nullptr;  // of a finished one; null: EOS or length
+  const engine::StopReason* stop_reason = nullptr;  // of a finished choice; null: EOS or length
   Json logprobs = nullptr;
   Json token_ids = nullptr;
-  // Of its prompt. In a chat, which has one prompt, they belong to the answer as a whole.
+  // The token ids of this choice's prompt. A chat has one prompt, so its ids stand beside the
+  // choices.
   Json prompt_token_ids = nullptr;
   Json prompt_logprobs = nullptr;
 };
@@ -46,12 +48,12 @@ struct ChoicePart {
                                const std::vector<ChoicePart>& choices,
                                const Usage& usage);
 
-// Chunks of a stream, to go through sse_event().
+// Chunks of a stream; each goes through sse_event().
 [[nodiscard]] Json role_chunk(const AnswerHead& head, int index);
 [[nodiscard]] Json text_chunk(const AnswerHead& head, const ChoicePart& choice);
 [[nodiscard]] Json usage_chunk(const AnswerHead& head, const Usage& usage);
 
-/// "data: {...}\n\n". JSON escapes line ends, so one line is enough.
+/// "data: {...}\n\n". JSON escapes line ends, so an event needs only one line.
 [[nodiscard]] std::string sse_event(const Json& json);
 inline constexpr std::string_view kSseDone = "data: [DONE]\n\n";
 

@@ -51,7 +51,8 @@ std::vector<std::string> read_bad_words(const RequestFields& fields) {
   return fields.texts("bad_words");
 }
 
-/// Completions: `logprobs` is a number. Chat: `logprobs` is a switch and `top_logprobs` the number.
+/// In completions `logprobs` is a number. In a chat `logprobs` is a switch and `top_logprobs` the
+/// number.
 void read_logprobs(const RequestFields& fields, Api api, sampling::SamplingParams& params) {
   params.prompt_logprobs = fields.int32("prompt_logprobs");
   if (params.prompt_logprobs.value_or(0) != 0 && fields.boolean("stream").value_or(false)) {
@@ -88,7 +89,7 @@ void read_sampling_fields(const RequestFields& fields, Api api, sampling::Sampli
   assign(params.ignore_eos, fields.boolean("ignore_eos"));
   assign(params.include_stop_str_in_output, fields.boolean("include_stop_str_in_output"));
   assign(params.skip_special_tokens, fields.boolean("skip_special_tokens"));
-  // Of the tokenizers that are served none writes such spaces, so only the type matters.
+  // None of the supported tokenizers writes such spaces, so only the type is checked.
   (void)fields.boolean("spaces_between_special_tokens");
   params.logit_bias = read_logit_bias(fields);
   params.bad_words = read_bad_words(fields);
@@ -103,7 +104,7 @@ void check_sampling(const sampling::SamplingParams& params,
   try {
     sampling::validate(params, vocab_size, max_logprobs);
   } catch (const InvalidArgument& error) {
-    // The message begins with the field: "top_p is 2", "stop[3] is", "logit_bias key is".
+    // The error message begins with the field: "top_p is 2", "stop[3] is", "logit_bias key is".
     const std::string_view message = error.what();
     const size_t end = message.find_first_of(" [");
     std::string field(message.substr(0, end));

@@ -6,16 +6,17 @@
 namespace reprise::server {
 
 inline constexpr int kMaxLogitBiases = 1024;
-inline constexpr int kMaxTokenIdList = 1024;  // stop_token_ids
+inline constexpr int kMaxTokenIdList = 1024;  // limit on the length of stop_token_ids
 
-/// Which of the two APIs a body belongs to; they spell log-probabilities differently.
+/// The API that a body belongs to; the two APIs spell log-probabilities differently.
 enum class Api : uint8_t { completions, chat };
 
-/// Reads every sampling field but max_tokens into `params`, whose values are what absent and null
-/// mean. \throws ApiError 400 with the field at fault
+/// Reads every sampling field except max_tokens into `params`. On entry `params` holds the values
+/// of fields that are absent or null. \throws ApiError 400 with the field at fault
 void read_sampling_fields(const RequestFields& fields, Api api, sampling::SamplingParams& params);
 
-/// Ranges of all fields, those of `api` by its names. \throws ApiError 400 with the field at fault
+/// Checks the ranges of all fields, under the names of `api`. \throws ApiError 400 with the field
+/// at fault
 void check_sampling(const sampling::SamplingParams& params,
                     Api api,
                     int vocab_size,

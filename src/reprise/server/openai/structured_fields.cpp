@@ -17,7 +17,7 @@ std::string text_of(const Json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-/// A schema as an object, or as the text of one.
+/// A schema, given as an object or as JSON text.
 OutputSpec schema_spec(const Json& schema, std::string_view field) {
   if (!schema.is_object() && !schema.is_string() && !schema.is_boolean()) {
     refuse_type(field, "a JSON schema", schema);

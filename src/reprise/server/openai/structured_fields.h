@@ -8,14 +8,14 @@
 
 namespace reprise::server {
 
-/// What an answer has to look like, and the field that said so.
+/// The required form of an answer, and the field that asked for it.
 struct AskedOutput {
   structured_output::OutputSpec spec;
   std::string field;
 };
 
-/// Of response_format, structured_outputs and the older guided_*; nothing: any text.
-/// \throws ApiError 400 for more than one of them, or one that is malformed
+/// Reads response_format, structured_outputs and the older guided_* fields; nullopt: any text is
+/// allowed. \throws ApiError 400 for more than one of them, or for a malformed one
 [[nodiscard]] std::optional<AskedOutput> read_asked_output(const RequestFields& fields);
 
 }  // namespace reprise::server

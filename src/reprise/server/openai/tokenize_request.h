@@ -27,7 +27,7 @@ struct DetokenizeRequest {
   std::vector<int32_t> tokens;
 };
 
-/// Both: \throws ApiError 400 with the field at fault
+/// Both functions: \throws ApiError 400 with the field at fault
 [[nodiscard]] TokenizeRequest parse_tokenize_request(std::string_view body,
                                                      const RequestPolicy& policy = {});
 [[nodiscard]] DetokenizeRequest parse_detokenize_request(std::string_view body);

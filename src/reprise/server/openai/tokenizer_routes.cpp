@@ -35,7 +35,8 @@ Json text_or_null(const std::optional<std::string>& text) {
   return text ? Json(*text) : Json(nullptr);
 }
 
-/// What clients that tokenize through the server need: tokenizer_config.json's names.
+/// The answer for clients that tokenize through the server, with the names of
+/// tokenizer_config.json.
 Json tokenizer_info(const api::AsyncEngine& engine, const ServedModel& model) {
   const tokenizer::TokenizerConfig& config = engine.tokenizer().config();
   const std::string_view chat_template = engine.chat_template();

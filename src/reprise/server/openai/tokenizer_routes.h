@@ -7,7 +7,7 @@
 
 namespace reprise::server {
 
-/// /tokenize, /detokenize and /tokenizer_info. What is borrowed outlives `router`.
+/// Adds /tokenize, /detokenize and /tokenizer_info. The borrowed arguments must outlive `router`.
 void add_tokenizer_routes(Router& router,
                           const api::AsyncEngine& engine,
                           const ServedModel& model,

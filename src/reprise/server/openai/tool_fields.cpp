@@ -86,13 +86,13 @@ void read_choice(const Json& choice, ToolUse& use) {
 
 Json parameters_of(const Json& function) {
   const Json parameters = function.value("parameters", Json());
-  // Calls have an object of arguments, also where the schema forgets to say so.
+  // The arguments of a call are an object, even if the schema does not say so.
   if (parameters.is_null() || parameters.empty())
     return {{"type", "object"}, {"properties", Json::object()}};
   return parameters;
 }
 
-/// References into a schema that now stands at `place`.
+/// Rewrites the references inside a schema after it was moved to `place`.
 void move_references(Json& schema, const std::string& place) {
   if (schema.is_array()) {
     for (Json& item : schema) move_references(item, place);

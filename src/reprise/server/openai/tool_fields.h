@@ -10,15 +10,16 @@
 namespace reprise::server {
 
 inline constexpr size_t kMaxTools = 128;
-inline constexpr size_t kMaxToolBytes = size_t{64} << 10;  // of all tools, as JSON
+// limit on the size of all tools together, as JSON
+inline constexpr size_t kMaxToolBytes = size_t{64} << 10;
 
 /// The tools of a chat request and what the model may do with them.
 struct ToolUse {
   enum class Choice : uint8_t { none, automatic, required, named };
 
-  Json tools = Json::array();  // as given, for the template
+  Json tools = Json::array();  // unchanged, for the template
   Choice choice = Choice::none;
-  std::string name;  // of the one that is to be called
+  std::string name;  // of the tool that must be called
   bool parallel = true;
 
   [[nodiscard]] bool is_forced() const noexcept {
@@ -26,12 +27,12 @@ struct ToolUse {
   }
 };
 
-/// tools, tool_choice and parallel_tool_calls. \throws ApiError 400
+/// Reads tools, tool_choice and parallel_tool_calls. \throws ApiError 400
 [[nodiscard]] ToolUse read_tool_use(const RequestFields& fields);
-/// What a forced call has to look like: the arguments of the named tool, or an array of calls.
+/// The required form of a forced call: the arguments of the named tool, or an array of calls.
 [[nodiscard]] std::optional<AskedOutput> forced_call(const ToolUse& use);
-/// Of an assistant's message, as templates want it: with arguments as objects. `place`:
-/// "messages[0].tool_calls". \throws ApiError 400
+/// Converts the tool calls of an assistant's message to the form of chat templates, with arguments
+/// as objects. `place`: "messages[0].tool_calls". \throws ApiError 400
 [[nodiscard]] Json read_past_calls(const Json& calls, const std::string& place);
 
 }  // namespace reprise::server

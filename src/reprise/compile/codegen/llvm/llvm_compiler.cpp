@@ -31,7 +31,7 @@ std::unique_ptr<llvm::TargetMachine> create_machine(Isa isa) {
   const llvm::Target* target = llvm::TargetRegistry::lookupTarget(kTriple, error);
   if (target == nullptr) throw CodegenError("LLVM: " + error);
   llvm::TargetOptions options;
-  // Products and sums are contracted only where the kernels do it by name.
+  // A product and a sum are fused only where the kernels ask for it explicitly.
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
   std::unique_ptr<llvm::TargetMachine> machine(
       target->createTargetMachine(kTriple,

@@ -27,7 +27,8 @@ RowEmitter::RowEmitter(llvm::Module& module, const RowLoopPlan& plan, kernels::I
       pair_layout_(has_bfloat16(plan) ? Layout::even_odd : Layout::natural) {}
 
 llvm::Function* RowEmitter::emit(const std::string& symbol) {
-  // void (const void* args, BlockRange blocks): the range of two uint32_t comes in one register.
+  // The signature is void (const void* args, BlockRange blocks); the two uint32_t of the range
+  // share one register.
   auto* type = llvm::FunctionType::get(ir_.getVoidTy(), {ir_.getPtrTy(), ir_.getInt64Ty()}, false);
   auto* function =
       llvm::Function::Create(type, llvm::GlobalValue::ExternalLinkage, symbol, module_);
@@ -68,8 +69,9 @@ void RowEmitter::emit_nest(const RowNest& nest) {
   memory_.enter_head(nullptr);
   const std::span<const RowLoop> loops = nest.loops;
   if (nest.heads == 1) return emit_head(loops);
-  // A scale takes long and little else of its head can be done meanwhile. So all heads' scales come
-  // first; that they are read again costs less. Results are only stored in the second round.
+  // A scale has a long latency, and its own head offers little other work meanwhile. So the scales
+  // of all heads are computed first, although the heads are then read twice. Results are stored
+  // only in the second round.
   const size_t sums = num_leading_sum_loops(nest);
   if (sums > 0) {
     scale_memory_ = allocate_scales(nest);
@@ -109,7 +111,7 @@ size_t RowEmitter::num_leading_sum_loops(const RowNest& nest) {
   return static_cast<size_t>(end - nest.loops.begin());
 }
 
-// A place for each scale of each head.
+// Allocates memory for each scale of each head.
 std::map<size_t, Value*> RowEmitter::allocate_scales(const RowNest& nest) {
   llvm::BasicBlock& entry = ir_.GetInsertBlock()->getParent()->getEntryBlock();
   llvm::IRBuilder<> at_entry(&entry, entry.begin());
@@ -140,7 +142,7 @@ void RowEmitter::load_scales(Value* head) {
   }
 }
 
-// All heads of a row turn by the same angles; sorting those into lanes is done once.
+// All heads of a row use the same angles, so the angles are put into lanes only once.
 void RowEmitter::evaluate_shared_tables(const RowNest& nest) {
   const int pair = 2 * vectors_.lanes();
   if (!nest.is_unrolled || pair_layout_ == Layout::natural) return;
@@ -190,7 +192,7 @@ void RowEmitter::emit_pairs(const RowLoop& loop, int64_t width, std::vector<Sums
   }
 }
 
-// One pair per turn: unrolling made no code faster, and all of it slower to compile.
+// Each iteration handles one pair: unrolling made no code faster and compilation slower.
 void RowEmitter::emit_pair_loop(const RowLoop& loop, int64_t end, std::vector<Sums>& sums) {
   const int pair = 2 * vectors_.lanes();
   llvm::BasicBlock* before = ir_.GetInsertBlock();
@@ -218,7 +220,7 @@ void RowEmitter::emit_pair_loop(const RowLoop& loop, int64_t end, std::vector<Su
   tiles_ = outside;
 }
 
-// The rest is summed vector by vector into the first of the two, as in rms_norm.inl.
+// The remaining vectors are added to the first of the two sums, the same as in rms_norm.inl.
 void RowEmitter::emit_tail(const RowLoop& loop, int64_t begin, std::vector<Sums>& sums) {
   for (int64_t offset = begin; offset < loop.width; offset += vectors_.lanes()) {
     const auto elements =
@@ -227,7 +229,7 @@ void RowEmitter::emit_tail(const RowLoop& loop, int64_t begin, std::vector<Sums>
   }
 }
 
-// All that a span reads is read before it writes: an output may lie where an input lies.
+// A span reads all its inputs before it writes, because an output may use the memory of an input.
 void RowEmitter::emit_span(const RowLoop& loop, const Span& span, std::vector<Sums>& sums) {
   size_t next_sum = 0;
   for (const RowAction& action : loop.actions) {

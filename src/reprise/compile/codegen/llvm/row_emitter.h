@@ -16,26 +16,27 @@
 
 namespace reprise::compile {
 
-/// Writes the function of one row group, a CpuKernelFunction over RowGroupArguments, as its plan
-/// says: for each row the nests, for each head the loops, for each span the actions.
+/// Writes the function of one row group, a CpuKernelFunction over RowGroupArguments, from its plan:
+/// for each row the nests, for each head the loops, for each span the actions.
 class RowEmitter {
  public:
-  /// The plan must outlive it.
+  /// The plan must outlive this object.
   RowEmitter(llvm::Module& module, const RowLoopPlan& plan, kernels::Isa isa);
 
   [[nodiscard]] llvm::Function* emit(const std::string& symbol);
 
-  // What the ops (row_ops.h) are made of.
+  // Functions that the ops (row_ops.h) use.
 
   [[nodiscard]] VectorBuilder& vectors() noexcept { return vectors_; }
   [[nodiscard]] llvm::IRBuilder<>& ir() noexcept { return ir_; }
-  /// A span of what an op reads: computed here, or loaded.
+  /// A span of an op's operand: computed here, or loaded.
   [[nodiscard]] Tile evaluate(const RowRef& ref, const Span& span);
   /// The scale of an rms_norm: one number in all lanes.
   [[nodiscard]] llvm::Value* scale_of(size_t norm) const { return scales_.at(norm); }
 
  private:
-  /// Two vectors that sum up squares; their places alternate as in rms_norm.inl.
+  /// Two vectors of sums of squares; vectors are added to them in turn, the same as in
+  /// rms_norm.inl.
   using Sums = std::array<llvm::Value*, 2>;
   struct PendingStore {
     llvm::Value* pointer;
@@ -65,13 +66,13 @@ class RowEmitter {
   void finish_sums(const RowLoop& loop, const std::vector<Sums>& sums);
   void flush_stores();
 
-  /// `body` for each number from `begin` (inclusive) to `end` (exclusive), which is larger.
+  /// Emits `body` for each number from `begin` (inclusive) to `end` (exclusive). \pre begin < end
   template <typename Body>
   void emit_counted_loop(
       const char* name, llvm::Value* begin, llvm::Value* end, uint64_t step, Body body);
   [[nodiscard]] bool is_evaluated_here(size_t value) const;
   [[nodiscard]] static size_t num_sums(const RowLoop& loop);
-  /// Loops at the start of an unrolled nest that do nothing but sum up.
+  /// The number of loops at the start of an unrolled nest that only compute sums.
   [[nodiscard]] static size_t num_leading_sum_loops(const RowNest& nest);
 
   const RowLoopPlan& plan_;
@@ -82,7 +83,7 @@ class RowEmitter {
   Layout pair_layout_;
   const RowNest* nest_ = nullptr;
   const RowLoop* loop_ = nullptr;
-  std::map<TileKey, Tile> tiles_;                // what is in registers
+  std::map<TileKey, Tile> tiles_;                // the tiles that are in registers
   std::map<size_t, llvm::Value*> scales_;        // by rms_norm: in all lanes
   std::map<size_t, llvm::Value*> scale_memory_;  // by rms_norm: one for each head
   std::vector<PendingStore> stores_;

@@ -97,7 +97,7 @@ Value* RowMemory::row_of(const RowValue& value, Value* row) {
   return ir_.CreateGEP(element_of(value), operand.data, ir_.CreateMul(row, operand.row_stride));
 }
 
-// What an index outside of the table means is what it means to the precompiled kernels.
+// An index outside of the table is treated the same as in the precompiled kernels.
 Value* RowMemory::table_row(const RowValue& value, Value* row) {
   const Operand& table = operands_[value.operand];
   const Operand& indices = operands_[value.indices];
@@ -116,8 +116,8 @@ Value* RowMemory::table_row(const RowValue& value, Value* row) {
   return ir_.CreateSelect(ir_.CreateICmpULT(index, table.rows), found, zeros(bytes));
 }
 
-// A row of zeros to read in place of one that is not there. Not constant only so that it takes no
-// space in the object; where it is loaded nobody can write.
+// A row of zeros that is read in place of a missing row. The global is not constant, so that it
+// takes no space in the object; the memory is read-only after loading.
 Value* RowMemory::zeros(int64_t bytes) {
   llvm::Module& module = *ir_.GetInsertBlock()->getModule();
   const std::string name = "zeros." + std::to_string(bytes);

@@ -14,8 +14,9 @@
 
 namespace reprise::compile {
 
-/// Addresses of everything that a generated function touches: operands of its arguments, rows of
-/// tables, and the scratch. Follows the function from its start to a row and to a head.
+/// Addresses of everything that a generated function accesses: the operands in its arguments, rows
+/// of tables, and the scratch. The class follows the function from its start to a row and to a
+/// head.
 class RowMemory {
  public:
   RowMemory(llvm::IRBuilder<>& ir, const RowLoopPlan& plan);
@@ -27,11 +28,11 @@ class RowMemory {
   /// At the start of a head; nullptr where there is only one.
   void enter_head(llvm::Value* head);
 
-  /// Of rows [0, this) the function is asked for some.
+  /// The number of rows of the group; the function computes a part of them.
   [[nodiscard]] llvm::Value* num_rows() const noexcept { return num_rows_; }
   [[nodiscard]] llvm::Value* rows_per_block() const noexcept { return rows_per_block_; }
 
-  /// First element of a span of what `ref` refers to: memory, or a computed value that is kept.
+  /// The first element of a span of `ref`: memory, or a computed value that is kept.
   [[nodiscard]] llvm::Value* source(const RowRef& ref, const Span& span);
   [[nodiscard]] llvm::Value* scratch(size_t value, const Span& span);
   [[nodiscard]] llvm::Value* output(size_t output, size_t value, const Span& span);
@@ -58,10 +59,10 @@ class RowMemory {
   llvm::Value* rows_per_block_ = nullptr;
   llvm::Value* scratch_ = nullptr;
   std::vector<Operand> operands_;   // inputs, then outputs
-  std::vector<llvm::Value*> rows_;  // by value: this row of memory
+  std::vector<llvm::Value*> rows_;  // by value: the address of the current row
   std::vector<llvm::Value*> output_rows_;
   llvm::Value* head_ = nullptr;
-  // Of this head, by base address and what of the reference matters.
+  // Addresses in the current head, by base address and the parts of the reference that matter.
   std::map<std::tuple<llvm::Value*, int64_t, bool>, llvm::Value*> heads_;
 };
 

@@ -160,8 +160,9 @@ Tile VectorBuilder::round(const Tile& tile, DType dtype) {
       tile);
 }
 
-// To nearest even. The low half of every NaN is zero here (see shorten_nans), so the addition
-// cannot carry and it stays the NaN it is; narrow_bf16 of the kernels has to select.
+// Rounds to nearest even. The low half of every NaN is zero here (see shorten_nans), so the
+// addition has no carry and the NaN is unchanged. narrow_bf16 of the kernels needs a select
+// instead.
 Value* VectorBuilder::round_bfloat16(Value* vector) {
   Value* bits = as_ints(vector);
   Value* lowest = ir_.CreateAnd(ir_.CreateLShr(bits, 16), ints(1));
@@ -169,14 +170,14 @@ Value* VectorBuilder::round_bfloat16(Value* vector) {
   return as_floats(ir_.CreateAnd(sum, ints(0xffff0000U)));
 }
 
-// NaNs come out of memory or out of an instruction, which takes the bits of one of its operands or
-// makes 0xffc00000. When all that come from memory have no bits beyond those of bfloat16, none has.
+// A NaN comes from memory or from an instruction, which copies the bits of an operand or makes
+// 0xffc00000. So if the NaNs from memory have zeros below the bits of bfloat16, all NaNs have.
 Value* VectorBuilder::shorten_nans(Value* vector) {
   Value* nan = as_floats(ints(0x7fc00000));
   return ir_.CreateSelect(ir_.CreateFCmpUNO(vector, vector), nan, vector);
 }
 
-// to_float(Float16) of base/element.h.
+// The same as to_float(Float16) of base/element.h.
 Value* VectorBuilder::widen_half_in_integers(Value* bits) {
   Value* sign = ir_.CreateShl(ir_.CreateAnd(bits, ints(0x8000)), 16);
   Value* magnitude = ir_.CreateAnd(bits, ints(0x7fff));
@@ -191,7 +192,7 @@ Value* VectorBuilder::widen_half_in_integers(Value* bits) {
   return as_floats(ir_.CreateOr(sign, ir_.CreateSelect(is_finite, finite, special)));
 }
 
-// store_element(Float16*) of base/element.h.
+// The same as store_element(Float16*) of base/element.h.
 Value* VectorBuilder::narrow_half_in_integers(Value* vector) {
   Value* bits = as_ints(vector);
   Value* sign = ir_.CreateAnd(ir_.CreateLShr(bits, 16), ints(0x8000));
@@ -213,7 +214,7 @@ Value* VectorBuilder::narrow_half_in_integers(Value* vector) {
 // ---- arithmetic
 
 Value* VectorBuilder::fma(Value* a, Value* b, Value* c) {
-  // The baseline has no fused multiply-add: two roundings, as in portable.inl.
+  // The baseline has no fused multiply-add, so this rounds twice, the same as portable.inl.
   if (isa_ == Isa::scalar) return ir_.CreateFAdd(ir_.CreateFMul(a, b), c);
   return ir_.CreateIntrinsic(llvm::Intrinsic::fma, {floats_}, {a, b, c});
 }
@@ -234,7 +235,7 @@ Value* VectorBuilder::scale_by_power_of_two(Value* x, Value* n) {
         {},
         {x, n, broadcast(0), ir_.getInt16(0xffff), ir_.getInt32(kCurrentRounding)});
   }
-  // LLVM's own conversion of a NaN is undefined, the instruction's is not.
+  // LLVM leaves the conversion of a NaN undefined, but the instruction defines it.
   const auto convert = isa_ == Isa::scalar ? llvm::Intrinsic::x86_sse2_cvttps2dq
                                            : llvm::Intrinsic::x86_avx_cvt_ps2dq_256;
   Value* exponent = ir_.CreateIntrinsic(convert, {}, {n});

@@ -11,14 +11,15 @@
 
 namespace reprise::compile {
 
-/// Which element is in which lane of a pair of vectors. `even_odd` makes widening and narrowing
-/// bfloat16 a shift and a mask; a lane holds another element, and no element another value.
+/// The order of elements in the lanes of a pair of vectors. `even_odd` turns the conversion from
+/// and to bfloat16 into a shift and a mask. The order changes the lane of an element, not its
+/// value.
 enum class Layout : uint8_t { natural, even_odd };
 
-/// Neighbouring elements of a row: [index + offset, index + offset + elements). Two vectors of
-/// them, one, or the first few of one.
+/// Neighbouring elements of a row: [index + offset, index + offset + elements). A span covers two
+/// vectors, one vector, or the first elements of one vector.
 struct Span {
-  llvm::Value* index = nullptr;  // of a loop; none in straight code
+  llvm::Value* index = nullptr;  // of a loop; nullptr outside of loops
   int64_t offset = 0;
   int elements = 0;
   Layout layout = Layout::natural;  // even_odd only for two vectors
@@ -30,18 +31,18 @@ struct Span {
   }
 };
 
-/// The floats of a span. After round() they are exactly what storing and loading them would give.
+/// The floats of a span. After round() they equal the values that a store and a load would give.
 struct Tile {
   std::array<llvm::Value*, 2> vectors{};
   int count = 0;
 };
 
-/// Says in LLVM's instructions what kernels/vector/<isa>.inl says in intrinsics: the same
-/// operations with the same roundings, so that code made of them has the bits of the precompiled
+/// Builds with LLVM's instructions the same operations that kernels/vector/<isa>.inl builds with
+/// intrinsics, with the same roundings, so that generated code computes the bits of the precompiled
 /// kernels.
 class VectorBuilder {
  public:
-  /// `rounds_to_bfloat16`: whether round() to bfloat16 will be asked for.
+  /// `rounds_to_bfloat16`: whether round() to bfloat16 will be called.
   VectorBuilder(llvm::IRBuilder<>& ir, kernels::Isa isa, bool rounds_to_bfloat16);
 
   [[nodiscard]] int lanes() const noexcept { return lanes_; }
@@ -53,7 +54,7 @@ class VectorBuilder {
   void store(llvm::Value* pointer, DType dtype, const Tile& tile, const Span& span);
   [[nodiscard]] Tile round(const Tile& tile, DType dtype);
 
-  /// `function` of the vectors of one, two or three tiles.
+  /// Applies `function` to the vectors of one, two or three tiles.
   template <typename Function, typename... Tiles>
   [[nodiscard]] Tile map(Function function, const Tile& first, const Tiles&... rest) {
     Tile result{.count = first.count};
@@ -67,9 +68,9 @@ class VectorBuilder {
   [[nodiscard]] llvm::Value* fma(llvm::Value* a, llvm::Value* b, llvm::Value* c);
   [[nodiscard]] llvm::Value* exp(llvm::Value* x);
   [[nodiscard]] llvm::Value* silu(llvm::Value* x);
-  /// Scalar, by the tree of sum().
+  /// The sum of the lanes as a scalar, added in the order of sum() of the kernels.
   [[nodiscard]] llvm::Value* sum(llvm::Value* vector);
-  /// A pair of vectors of one layout in the natural one.
+  /// Converts a pair of vectors from its layout to the natural one.
   [[nodiscard]] std::array<llvm::Value*, 2> to_natural(const std::array<llvm::Value*, 2>& vectors,
                                                        Layout layout);
 

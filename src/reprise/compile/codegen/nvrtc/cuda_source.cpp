@@ -14,10 +14,10 @@ namespace {
 
 constexpr size_t kPartBytes = 64;
 constexpr size_t kWarps = kernels::kRowGroupThreads / 32;
-// What a block has without asking for more.
+// Bytes of shared memory that a block may use without a special attribute.
 constexpr size_t kMostSharedBytes = size_t{48} << 10;
 constexpr int64_t kMostReads = 256;
-// Wider norms are summed by the block, and then the whole row is its.
+// A wider norm is summed by the whole block, and then the block also computes the rest of the row.
 constexpr int64_t kWidestWarpRow = 1024;
 
 const char* type_name(DType dtype) {
@@ -33,11 +33,11 @@ const char* type_name(DType dtype) {
 
 size_t round_up(size_t bytes) { return (bytes + 15) / 16 * 16; }
 
-/// How one body is laid out: which team computes a row, and what its shared memory holds.
+/// The layout of one body: the team that computes a row, and the content of its shared memory.
 struct Layout {
   std::vector<size_t>
-      scales;  // by value: where an rms_norm's scales are, in bytes of the team's memory
-  std::vector<size_t> stages;  // by output: where its row is gathered
+      scales;  // by value: the position of an rms_norm's scales, in bytes of the team's memory
+  std::vector<size_t> stages;  // by output: the position where its row is collected
   size_t team_bytes = 0;
   bool by_warps = false;
 
@@ -100,8 +100,8 @@ class BodyWriter {
     fmt::format_to(std::back_inserter(text_), format, std::forward<Args>(args)...);
   }
 
-  /// Element `i` of head `h` of what an op reads. Computed values are functions of their position
-  /// in the row; memory has its own strides.
+  /// Element `i` of head `h` of an op's operand. A computed value is a function of the position in
+  /// the row; memory has its own strides.
   std::string read(const RowRef& ref, std::string_view h, std::string_view i) const {
     const std::string stride = ref.head_stride ? fmt::format("{}", *ref.head_stride)
                                                : fmt::format("a.operands[{}].inner_stride",
@@ -207,7 +207,7 @@ class BodyWriter {
         read(value.sources[0], "h", "i"));
   }
 
-  /// All reads of a row come before its first write: results may lie where inputs do.
+  /// All reads of a row come before its first write, because results may use the memory of inputs.
   void write_outputs() {
     const auto each = [&](const auto& say) {
       for (size_t i = 0; i < body_.outputs.size(); ++i) {
@@ -241,8 +241,9 @@ class BodyWriter {
   std::string text_;
 };
 
-/// Elements of memory that one element of the widest-reading value is made of. Values are functions
-/// of a position, computed wherever they are needed, so chains of sums may double with each link.
+/// The largest number of memory elements that are read for one element of a value. Values are
+/// functions of a position and are computed again at each use, so a chain of sums may double this
+/// number with each link.
 int64_t most_reads(const RowValues& body) {
   constexpr int64_t kEnough = int64_t{1} << 40;
   std::vector<int64_t> reads;

@@ -6,22 +6,22 @@
 
 #include "reprise/compile/codegen/compiler_interface.h"
 
-/// CUDA C++ for row groups, from the same reading of their bodies as the CPU's code
-/// (row_values.h). No CUDA here: text in, text out.
+/// Generates CUDA C++ for row groups, from the same analysis of their bodies as the CPU's code
+/// (row_values.h). This file needs no CUDA: it converts text to text.
 namespace reprise::compile {
 
-/// Why there would be no source for `body`: a sentence.
+/// The reason why no source can be generated for `body`, as a sentence; nullopt if it can.
 [[nodiscard]] std::optional<std::string> why_no_cuda_source(const program::Program& body);
 
-/// A translation unit with one kernel for each source, of the source's symbol, that takes
-/// kernels::RowGroupArguments by value. A block computes rows_per_block rows, each by a warp or, if
-/// it is wide, by the block; results go through shared memory, so that they may lie where inputs
-/// do. Sums have the order of kernels/cuda/row_kernels.cuh and values are rounded where storing
-/// them would round them: the bits of the ops one by one.
+/// A translation unit with one kernel for each source, named by the source's symbol, which takes
+/// kernels::RowGroupArguments by value. A block computes rows_per_block rows: a warp computes each
+/// row, or the whole block if the row is wide. Results go through shared memory, because they may
+/// use the memory of inputs. Sums have the order of kernels/cuda/row_kernels.cuh, and values are
+/// rounded where a store would round them, so the bits equal those of the single ops.
 ///
-/// For NVRTC it needs no header. The host's compiler reads the same kernels through block.cuh, as
-/// functions of the same names that take a pointer to the arguments, for run_on_host().
-/// \pre why_no_cuda_source() of each body is nothing
+/// NVRTC compiles the text without headers. The host's compiler reads the same kernels through
+/// block.cuh, as functions of the same names that take a pointer to the arguments, for
+/// run_on_host(). \pre why_no_cuda_source() of each body is nullopt
 [[nodiscard]] std::string cuda_source(std::span<const RowGroupSource> sources);
 
 /// Shared memory of a block of the body's kernel, bytes. It is static on a GPU.

@@ -5,8 +5,8 @@
 
 namespace reprise::compile {
 
-/// The functions of NVRTC that are called, by the binary interface that it has kept since
-/// version 11. NVRTC needs no GPU and no driver. Filled from the machine's library.
+/// The functions of NVRTC that this project calls, with the binary interface that is stable since
+/// version 11. NVRTC needs no GPU and no driver. The machine's library fills the table.
 struct NvrtcApi {
   using Program = void*;
   int (*version)(int* major, int* minor) = nullptr;
@@ -25,10 +25,10 @@ struct NvrtcApi {
   int (*cubin)(Program program, char* bytes) = nullptr;
 };
 
-/// The machine's library, or why there is none.
+/// The machine's library, or the reason why there is none.
 struct LoadedNvrtc {
   NvrtcApi api;
-  std::string reason;  // empty if there is one
+  std::string reason;  // empty if there is a library
 };
 
 /// Opens the library, which stays open.

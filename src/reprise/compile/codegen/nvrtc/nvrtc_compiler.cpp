@@ -12,8 +12,8 @@
 namespace reprise::compile {
 namespace {
 
-// As the precompiled kernels: nothing is contracted, subnormals stay, divisions and roots are
-// exact.
+// The same options as for the precompiled kernels: no fused products and sums, subnormals are kept,
+// divisions and roots are exact.
 constexpr std::array kOptions = {
     "--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true"};
 
@@ -61,7 +61,7 @@ class NvrtcCompiler final : public CompilerInterface {
   }
 
  private:
-  /// Owns a program of NVRTC's.
+  /// Owns one of NVRTC's programs.
   class Program {
    public:
     Program(const NvrtcApi& api, const std::string& text) : api_(api) {
@@ -79,7 +79,7 @@ class NvrtcCompiler final : public CompilerInterface {
       if (api_.log_size(handle_, &bytes) != 0) return {};
       std::string text(bytes, '\0');
       if (api_.log(handle_, text.data()) != 0) return {};
-      return text.c_str();  // up to its end
+      return text.c_str();  // without the terminating zero
     }
 
    private:
@@ -95,7 +95,7 @@ class NvrtcCompiler final : public CompilerInterface {
   std::string architecture_;
   std::string version_;
   std::map<std::string, std::vector<std::byte>>
-      compiled_;  // ranges of sizes mostly have equal groups
+      compiled_;  // token ranges often have equal groups, so results are reused
 };
 
 }  // namespace

@@ -9,20 +9,21 @@
 
 namespace reprise::compile {
 
-/// Compiles row groups for one GPU architecture by NVRTC: what compile() returns is a cubin, with a
-/// kernel of kernels::kRowGroupThreads threads and static shared memory for each source.
+/// Compiles row groups for one GPU architecture with NVRTC. compile() returns a cubin with one
+/// kernel for each source, of kernels::kRowGroupThreads threads and with static shared memory.
 ///
-/// `api` by value; its library stays open. `architecture`: as NVRTC names it, "sm_90"; a cubin runs
-/// on chips of its major version from this one on.
+/// `api` is copied; its library stays open. `architecture`: NVRTC's name, "sm_90"; a cubin runs on
+/// GPUs of the same major version with the same or a higher minor version.
 [[nodiscard]] std::unique_ptr<CompilerInterface> create_nvrtc_compiler(const NvrtcApi& api,
                                                                        std::string architecture);
 
-/// What compute_hash() of that compiler says where NVRTC is of this version ("13.0"): what a warm
-/// start, which does not open NVRTC, looks for.
+/// The result of compute_hash() of that compiler for this version of NVRTC ("13.0"). A warm start
+/// finds its cached code with it and need not open NVRTC.
 [[nodiscard]] std::string nvrtc_identity(std::string_view version, std::string_view architecture);
 
-/// Of the toolkit that compiled the kernels of this build, "13.0"; empty in a build without them.
-/// Generated code has their bits if NVRTC is of the same version: exponentials are the toolkit's.
+/// The version of the toolkit that compiled the kernels of this build, "13.0"; empty in a build
+/// without them. Generated code has the same bits as the kernels only if NVRTC has the same
+/// version, because exponentials come from the toolkit.
 [[nodiscard]] std::string_view nvrtc_build_version() noexcept;
 
 }  // namespace reprise::compile
