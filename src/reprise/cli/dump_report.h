@@ -2,7 +2,9 @@
 
 #include <string>
 
-#include "reprise/api/compiled_model.h"
+namespace reprise::api {
+struct CompiledModel;
+}
 
 namespace reprise::cli {
 

@@ -1,6 +1,7 @@
 #include "reprise/engine/step_thread.h"
 
 #include "reprise/base/assert.h"
+#include "reprise/runner/model_step.h"
 
 namespace reprise::engine {
 

@@ -6,9 +6,12 @@
 #include <mutex>
 #include <thread>
 
-#include "reprise/runner/model_step.h"
+#include "reprise/scheduler/scheduler.h"
 
 namespace reprise::engine {
+
+class StepComputer;
+struct ModelStep;
 
 /// Computes steps on a thread of its own, in the order of their submission, so that the caller can
 /// schedule the next step at the same time. Between submit() and wait() a step belongs to that

@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "reprise/runner/model_forward.h"
+#include "reprise/runner/ranged_forward.h"
 #include "reprise/runner/trace_forward.h"
 
 namespace reprise::engine {

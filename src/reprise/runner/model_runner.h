@@ -16,9 +16,12 @@
 #include "reprise/runner/execution.h"
 #include "reprise/runner/forward.h"
 #include "reprise/runner/input_batch.h"
-#include "reprise/runner/ranged_forward.h"
 #include "reprise/runner/step_result.h"
 #include "reprise/runner/step_times.h"
+
+namespace reprise::program {
+struct RangedPrograms;
+}
 
 namespace reprise::engine {
 
