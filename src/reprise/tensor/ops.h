@@ -59,9 +59,9 @@ class Caller<kOp, std::index_sequence<kOperands...>, std::index_sequence<kAttrib
   static constexpr size_t kNumResults = kRule.results.size;
 
  public:
-  auto operator()(TensorArgument<kOperands>... operands,
-                  AttributeArgument<kRule.attributes[kAttributes]>... attributes,
-                  Where where = Where::current()) const {
+  [[nodiscard]] auto operator()(TensorArgument<kOperands>... operands,
+                                AttributeArgument<kRule.attributes[kAttributes]>... attributes,
+                                Where where = Where::current()) const {
     OpCall call{kOp, {}, where};
     ((field_of<kRule.attributes[kAttributes]>(call.attributes) = attributes), ...);
     const std::array<Tensor, kRule.operands.size> inputs = {operands...};
