@@ -20,8 +20,9 @@
 #include "reprise/runner/step_times.h"
 
 namespace reprise::program {
+struct ParameterSlot;
 struct RangedPrograms;
-}
+}  // namespace reprise::program
 
 namespace reprise::engine {
 
