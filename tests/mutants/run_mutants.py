@@ -23,6 +23,7 @@ import time
 from pathlib import Path
 
 TEST_TIMEOUT_SECONDS = 120
+INCLUDE = re.compile(r'^#include "(/.*)"$', re.M)
 
 
 class Build:
@@ -32,19 +33,38 @@ class Build:
         self.ccache = [shutil.which("ccache")] if shutil.which("ccache") else []
         entries = json.loads((build / "compile_commands.json").read_text())
         self.commands = {Path(e["file"]): (shlex.split(e["command"]), e["directory"]) for e in entries}
+        # What the build compiles a source as: itself, or a group of sources that includes it.
+        self.unit_of = {}
+        for unit in self.commands:
+            members = INCLUDE.findall(unit.read_text()) if unit.is_relative_to(build) else [unit]
+            self.unit_of.update((Path(member), unit) for member in members)
 
     def has(self, files):
         """Whether it compiles them: without a CUDA toolkit there are none of its sources."""
-        return all(self.source / file in self.commands or not (self.source / file).exists() for file in files)
+        return all(self.source / file in self.unit_of or not (self.source / file).exists() for file in files)
 
-    def compile(self, overlay, file):
-        command, directory = self.commands[self.source / file]
-        out = overlay / (file + ".o")
+    def units(self, files):
+        return sorted({self.unit_of[self.source / file] for file in files})
+
+    def with_overlay(self, overlay, path):
+        """The overlay's copy of a source, where there is one."""
+        path = Path(path)
+        copy = overlay / path.relative_to(self.source) if path.is_relative_to(self.source) else path
+        return copy if copy.exists() else path
+
+    def compile(self, overlay, unit):
+        command, directory = self.commands[unit]
+        start = self.build if unit.is_relative_to(self.build) else self.source
+        out = overlay / (str(unit.relative_to(start)) + ".o")
         out.parent.mkdir(parents=True, exist_ok=True)
-        mutated = overlay / file
+        text = self.with_overlay(overlay, unit)
+        if start == self.build:
+            text = out.with_suffix(".cpp")
+            text.write_text(INCLUDE.sub(
+                lambda found: f'#include "{self.with_overlay(overlay, found[1])}"', unit.read_text()))
         command = list(command)
         command[command.index("-o") + 1] = str(out)
-        command[command.index("-c") + 1] = str(mutated if mutated.exists() else self.source / file)
+        command[command.index("-c") + 1] = str(text)
         # The overlay's headers win; a mutant may leave something unused.
         command[1:1] = ["-I" + str(overlay / "src")]
         run(self.ccache + command + ["-w"], directory)
@@ -75,7 +95,7 @@ class Build:
             (overlay / file).parent.mkdir(parents=True, exist_ok=True)
             (overlay / file).write_text(text)
         overlay.mkdir(parents=True, exist_ok=True)
-        objects = list(jobs.map(lambda file: self.compile(overlay, file), files))
+        objects = list(jobs.map(lambda unit: self.compile(overlay, unit), self.units(files)))
         binary = overlay / target
         self.link(target, objects, binary)
         return binary

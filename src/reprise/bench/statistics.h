@@ -1,8 +1,12 @@
 #pragma once
 
+#include <array>
 #include <span>
 
 namespace reprise::bench {
+
+/// Percentiles of the latencies that `bench latency` and `bench startup` print, as vLLM's do.
+inline constexpr std::array kLatencyPercentiles = {10, 25, 50, 75, 90, 99};
 
 // These functions give numpy's results, in the units of `values`, and 0 for no values.
 [[nodiscard]] double mean(std::span<const double> values);

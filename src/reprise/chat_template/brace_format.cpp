@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "reprise/base/text/ascii.h"
 #include "reprise/chat_template/element_access.h"
 #include "reprise/chat_template/format_spec.h"
 #include "reprise/chat_template/python_text.h"
@@ -9,7 +10,6 @@
 namespace reprise::chat_template {
 namespace {
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 FormatSpec read_brace_spec(Sandbox& sandbox, std::string_view text) {
   FormatSpec spec;

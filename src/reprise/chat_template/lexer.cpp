@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <optional>
 
+#include "reprise/base/text/ascii.h"
 #include "reprise/chat_template/unicode.h"
 
 namespace reprise::chat_template {
@@ -29,7 +30,6 @@ std::string normalize_newlines(std::string_view source) {
   return text;
 }
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_sign(char c) { return c == '-' || c == '+'; }
 
 class Lexer {

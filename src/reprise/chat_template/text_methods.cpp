@@ -202,7 +202,7 @@ Value replace(Sandbox& sandbox, const Value& self, const Bound& args) {
   return like(sandbox, self, replace_text(sandbox, bytes_of(self), old_part.bytes, by, most));
 }
 
-Value join(Sandbox& sandbox, const Value& self, const Bound& args) {
+Value join_parts(Sandbox& sandbox, const Value& self, const Bound& args) {
   std::vector<std::string> parts;
   for (const Value& item : iterate(sandbox, args[0])) {
     if (self.text()->is_markup) {
@@ -314,7 +314,7 @@ constexpr auto kMethods = std::to_array<Builtin>({
     {"isnumeric", "", 0, all_are<unicode::is_decimal>},
     {"isspace", "", 0, all_are<unicode::is_space>},
     {"isupper", "", 0, has_case<unicode::is_upper, unicode::is_lower>},
-    {"join", "/iterable", 1, join},
+    {"join", "/iterable", 1, join_parts},
     {"ljust", "/width /fill", 1, pad<Justify::left>},
     {"lower", "", 0, change_text<unicode::lower>},
     {"lstrip", "/chars", 0, strip<Side::left>},

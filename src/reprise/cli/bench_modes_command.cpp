@@ -44,7 +44,6 @@ OptionTable make_table(BenchArguments& arguments) {
       "reprise bench modes MODEL [options]",
       "Runs the same prompts in every cudagraph mode, rounds interleaved so that a noisy "
       "machine disturbs all alike, and compares medians.");
-  constexpr const char* kLoad = "Load";
   table.add_integer("batch-size", kLoad, "Prompts per round.", arguments.batch_size);
   table.add_integer("input-len", kLoad, "Tokens per prompt.", arguments.input_len);
   table.add_integer("output-len", kLoad, "Tokens per answer.", arguments.output_len);

@@ -21,9 +21,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* kLoad = "Load";
-constexpr const char* kResults = "Results";
-constexpr std::array kPercents = {10, 25, 50, 75, 90, 99};
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -97,7 +94,7 @@ int run_bench_latency(std::span<const std::string> raw_arguments) {
   }
   Json percentiles = Json::object();
   fmt::print("Avg latency: {} seconds\n", bench::mean(latencies));
-  for (const int percent : kPercents) {
+  for (const int percent : bench::kLatencyPercentiles) {
     const double value = bench::percentile(latencies, percent);
     percentiles[std::to_string(percent)] = value;
     fmt::print("{}% percentile latency: {} seconds\n", percent, value);

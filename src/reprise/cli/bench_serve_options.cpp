@@ -13,10 +13,8 @@
 namespace reprise::cli {
 namespace {
 
-constexpr const char* kServer = "Server";
 constexpr const char* kTraffic = "Traffic";
 constexpr const char* kRequests = "Requests";
-constexpr const char* kResults = "Results";
 
 void set_goodput(bench::Goodput& goodput, std::string_view text) {
   const size_t colon = text.find(':');

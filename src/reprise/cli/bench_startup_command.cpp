@@ -12,10 +12,6 @@
 namespace reprise::cli {
 namespace {
 
-constexpr const char* kLoad = "Load";
-constexpr const char* kResults = "Results";
-constexpr std::array kPercents = {10, 25, 50, 75, 90, 99};
-
 struct Part {
   const char* key;    // in a child's report
   const char* name;   // in the result's members
@@ -66,7 +62,7 @@ void print_phase(std::string_view title,
     fmt::print("Avg {}: {:.3f} seconds\n", name, bench::mean(seconds));
     percentile_lines += fmt::format("{} percentiles:\n", part.title);
     Json percentiles = Json::object();
-    for (const int percent : kPercents) {
+    for (const int percent : bench::kLatencyPercentiles) {
       percentiles[std::to_string(percent)] = bench::percentile(seconds, percent);
       percentile_lines +=
           fmt::format("  {}%: {:.3f} seconds\n", percent, bench::percentile(seconds, percent));

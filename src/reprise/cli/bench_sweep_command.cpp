@@ -23,7 +23,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kGrid = "Grid";
-constexpr const char* kResults = "Results";
 constexpr int kStopSeconds = 20;
 
 struct SweepArguments {

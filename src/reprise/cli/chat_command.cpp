@@ -18,7 +18,6 @@ namespace {
 
 using bench::Clock;
 
-constexpr const char* kServer = "Server";
 constexpr const char* kAnswers = "Answers";
 
 struct ClientArguments {

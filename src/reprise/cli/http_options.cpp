@@ -12,7 +12,6 @@
 namespace reprise::cli {
 namespace {
 
-constexpr const char* kServer = "Server";
 constexpr const char* kTls = "Server: TLS";
 constexpr const char* kCors = "Server: CORS";
 

@@ -11,6 +11,11 @@
 
 namespace reprise::cli {
 
+/// Headings in --help that several commands have.
+inline constexpr const char* kServer = "Server";
+inline constexpr const char* kLoad = "Load";
+inline constexpr const char* kResults = "Results";
+
 /// One option in the form that users see: on the command line, in --help and in the reference page.
 struct Option {
   std::string name;          // "max-num-seqs"; '_' works as '-' on the command line

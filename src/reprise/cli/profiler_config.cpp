@@ -19,7 +19,7 @@ constexpr std::string_view kOption = "--profiler-config";
 
 /// Fields about how vLLM's profilers measure. Steps are always recorded in the same way here, so
 /// these fields have no effect.
-constexpr auto kNoEffect = std::to_array<std::string_view>({
+constexpr auto kFieldsWithoutEffect = std::to_array<std::string_view>({
     "torch_profiler_with_stack",
     "torch_profiler_with_flops",
     "torch_profiler_with_memory",
@@ -65,10 +65,10 @@ void assign(server::ProfilerOptions& options, std::string_view field, const Json
     options.steps.max_iterations = read_count(field, value);
     return;
   }
-  if (std::find(kNoEffect.begin(), kNoEffect.end(), field) != kNoEffect.end()) return;
+  if (std::find(kFieldsWithoutEffect.begin(), kFieldsWithoutEffect.end(), field) != kFieldsWithoutEffect.end()) return;
   std::vector<std::string_view> known = {
       "profiler", "torch_profiler_dir", "delay_iterations", "max_iterations"};
-  known.insert(known.end(), kNoEffect.begin(), kNoEffect.end());
+  known.insert(known.end(), kFieldsWithoutEffect.begin(), kFieldsWithoutEffect.end());
   throw InvalidArgument(
       fmt::format("{}: there is no field '{}'{}", kOption, field, did_you_mean(field, known)));
 }

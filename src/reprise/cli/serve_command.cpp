@@ -25,8 +25,6 @@
 namespace reprise::cli {
 namespace {
 
-constexpr const char* kServer = "Server";
-
 // The switches for the amount of log output.
 struct LogSwitches {
   bool verbose = false;

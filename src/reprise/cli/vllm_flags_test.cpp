@@ -11,7 +11,7 @@ namespace reprise::cli {
 namespace {
 
 // Parses on a table with only vLLM's flags; returns the error, or an empty text if accepted.
-std::string refusal(std::vector<std::string> arguments) {
+std::string flag_refusal(std::vector<std::string> arguments) {
   OptionTable table("", "");
   add_vllm_flags(table);
   try {
@@ -36,22 +36,22 @@ TEST(VllmFlags, are_listed_once_each) {
 
 TEST(VllmFlags, what_is_done_anyway_is_accepted_once_and_said) {
   testing::internal::CaptureStderr();
-  EXPECT_EQ(refusal({"-tp", "1", "--no-enable-lora", "--dtype-of-nothing-else=1"}).find("unknown"),
+  EXPECT_EQ(flag_refusal({"-tp", "1", "--no-enable-lora", "--dtype-of-nothing-else=1"}).find("unknown"),
             0U);
   (void)testing::internal::GetCapturedStderr();
   testing::internal::CaptureStderr();
-  EXPECT_EQ(refusal({"--tensor-parallel-size", "1"}), "");
+  EXPECT_EQ(flag_refusal({"--tensor-parallel-size", "1"}), "");
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
             "--tensor-parallel-size 1 has no effect here: one process runs the whole model\n");
 }
 
 TEST(VllmFlags, what_would_change_results_is_refused_with_the_reason) {
   EXPECT_EQ(
-      refusal({"-tp", "2"}),
+      flag_refusal({"-tp", "2"}),
       "--tensor-parallel-size 2 is not supported: one process runs the whole model; only 1 is");
-  EXPECT_EQ(refusal({"--enable-lora"}),
+  EXPECT_EQ(flag_refusal({"--enable-lora"}),
             "--enable-lora is not supported: adapters are not implemented");
-  EXPECT_NE(refusal({"--hf-config-path", "x"}), "");
+  EXPECT_NE(flag_refusal({"--hf-config-path", "x"}), "");
 }
 
 TEST(VllmFlags, an_option_of_our_own_comes_first) {

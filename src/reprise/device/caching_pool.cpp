@@ -8,6 +8,7 @@
 
 #include "reprise/base/assert.h"
 #include "reprise/base/error.h"
+#include "reprise/device/page_size.h"
 
 namespace reprise::device {
 namespace {
@@ -18,14 +19,9 @@ constexpr size_t kAlignment = 256;
 // memory, so their number is logarithmic, up to the size where doubling would waste too much.
 constexpr size_t kSmallestSegment = size_t{1} << 20;
 constexpr size_t kLargestDoubling = size_t{32} << 20;
-constexpr size_t kHugePage = size_t{2} << 20;
 // Far above any real request; the bound keeps the rounding below free of overflow.
 constexpr size_t kLargestRequest = size_t{1} << 62;
 constexpr size_t kChunksPerSlab = 64;
-
-constexpr size_t round_up(size_t value, size_t multiple) noexcept {
-  return (value + multiple - 1) / multiple * multiple;
-}
 
 std::byte* address(const PoolBlock* block) noexcept { return static_cast<std::byte*>(block->data); }
 

@@ -9,7 +9,6 @@ namespace {
 
 // Small enough to spread a few rows over many cores. Large enough that the work of a block (about a
 // microsecond) takes longer than handing it to a thread. A grid of one block needs no barrier.
-constexpr int64_t kElementsPerBlock = 4096;
 
 device::BufferUse use(const Tensor& tensor, device::BufferUse::Access access) {
   if (!tensor.defined()) return {};

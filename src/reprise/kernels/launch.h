@@ -23,8 +23,11 @@ namespace reprise::kernels {
 [[nodiscard]] RowLayout row_layout(const Tensor& tensor);
 /// The number of rows of a tensor: the product of all dimensions except the last one.
 [[nodiscard]] int64_t num_rows(const Tensor& tensor);
-/// Divides rows of elementwise or row-wise work into blocks of about 4,096 elements. Rows are cut
-/// only with RowCut::columns.
+/// Elementwise and row-wise work is divided into blocks of about this many elements.
+inline constexpr int64_t kElementsPerBlock = 4096;
+
+/// Divides rows into blocks of about kElementsPerBlock elements. Rows are cut only with
+/// RowCut::columns.
 enum class RowCut : uint8_t { whole_rows, columns };
 [[nodiscard]] RowTiles row_tiles(int64_t rows, int64_t width, RowCut cut);
 [[nodiscard]] uint32_t num_blocks(const RowTiles& tiles);

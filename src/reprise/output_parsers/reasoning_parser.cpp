@@ -12,7 +12,7 @@
 namespace reprise::output_parsers {
 namespace {
 
-constexpr std::array<std::string_view, 3> kNames = {"deepseek_r1", "qwen3", "mistral"};
+constexpr std::array<std::string_view, 3> kReasoningParsers = {"deepseek_r1", "qwen3", "mistral"};
 
 class ReasoningParser final : public OutputParser {
  public:
@@ -62,7 +62,7 @@ class ReasoningParser final : public OutputParser {
 
 }  // namespace
 
-std::vector<std::string_view> reasoning_parser_names() { return {kNames.begin(), kNames.end()}; }
+std::vector<std::string_view> reasoning_parser_names() { return {kReasoningParsers.begin(), kReasoningParsers.end()}; }
 
 ReasoningFormat reasoning_format(std::string_view name) {
   if (name == "deepseek_r1") return {"<think>", "</think>", true};
@@ -70,8 +70,8 @@ ReasoningFormat reasoning_format(std::string_view name) {
   if (name == "mistral") return {"[THINK]", "[/THINK]", false};
   throw InvalidArgument(fmt::format("there is no reasoning parser '{}'{}; there are {}",
                                     name,
-                                    did_you_mean(name, kNames),
-                                    fmt::join(kNames, ", ")));
+                                    did_you_mean(name, kReasoningParsers),
+                                    fmt::join(kReasoningParsers, ", ")));
 }
 
 std::unique_ptr<OutputParser> create_reasoning_parser(ReasoningFormat format,

@@ -15,7 +15,7 @@
 namespace reprise::output_parsers {
 namespace {
 
-constexpr std::array<std::string_view, 5> kNames = {
+constexpr std::array<std::string_view, 5> kToolParsers = {
     "hermes", "llama3_json", "mistral", "deepseek_v3", "deepseek_v31"};
 constexpr std::string_view kBlanks = " \t\r\n";
 // The parser takes a longer call for text whose end marker is missing.
@@ -339,7 +339,7 @@ class NamedCallParser final : public OutputParser {
 
 }  // namespace
 
-std::vector<std::string_view> tool_parser_names() { return {kNames.begin(), kNames.end()}; }
+std::vector<std::string_view> tool_parser_names() { return {kToolParsers.begin(), kToolParsers.end()}; }
 
 std::unique_ptr<OutputParser> create_tool_parser(std::string_view name) {
   if (name == "hermes") return std::make_unique<MarkedCallParser>("<tool_call>", "</tool_call>");
@@ -355,8 +355,8 @@ std::unique_ptr<OutputParser> create_tool_parser(std::string_view name) {
   if (name == "deepseek_v31") return std::make_unique<DeepseekParser>(false);
   throw InvalidArgument(fmt::format("there is no tool-call parser '{}'{}; there are {}",
                                     name,
-                                    did_you_mean(name, kNames),
-                                    fmt::join(kNames, ", ")));
+                                    did_you_mean(name, kToolParsers),
+                                    fmt::join(kToolParsers, ", ")));
 }
 
 std::unique_ptr<OutputParser> create_named_call_parser(std::string name) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "reprise/base/text/ascii.h"
 #include "reprise/program/text.h"
 
 /// The characters of a program's text, for the parser.
@@ -13,9 +14,8 @@ namespace reprise::program {
 
 inline bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 inline bool is_word(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) || c == '_';
 }
-inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 /// A position in the text. It never reads past the end. Errors name the line and the column.
 class TextCursor {

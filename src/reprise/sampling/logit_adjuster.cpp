@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <limits>
+
+#include "reprise/sampling/token_filters.h"
 
 namespace reprise::sampling {
 namespace {
 
-constexpr float kNever = -std::numeric_limits<float>::infinity();
 
 void apply_mask(std::span<const uint32_t> allowed, std::span<float> row) {
   for (size_t i = 0; i < row.size(); ++i) {

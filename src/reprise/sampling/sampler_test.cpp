@@ -13,10 +13,6 @@
 namespace reprise::sampling {
 namespace {
 
-constexpr float kNever = -std::numeric_limits<float>::infinity();
-constexpr float kInf = std::numeric_limits<float>::infinity();
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-
 std::vector<float> random_logits(size_t vocab_size, uint32_t seed) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal(0.0F, 2.0F);
@@ -87,7 +83,8 @@ TEST(Sampler, top_k_one_and_tiny_top_p_equal_greedy) {
 TEST(Sampler, reports_broken_numbers_as_a_status) {
   for (const SamplingParams& params : {greedy(), SamplingParams{}}) {
     for (const size_t at : {0, 15, 16, 32, 39}) {
-      for (const float bad : {kNan, kInf}) {
+      for (const float bad : {std::numeric_limits<float>::quiet_NaN(),
+                              std::numeric_limits<float>::infinity()}) {
         std::vector<float> logits(40, 1.0F);
         logits[at] = bad;
         const SampledToken result = sample(logits, params);

@@ -1,10 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
 namespace reprise::sampling {
+
+/// The logit of a token that must not be drawn.
+inline constexpr float kNever = -std::numeric_limits<float>::infinity();
 
 /// A token that may still be drawn.
 struct Candidate {

@@ -13,7 +13,6 @@
 namespace reprise::sampling {
 namespace {
 
-constexpr float kNever = -std::numeric_limits<float>::infinity();
 
 /// The reference result by full sorts: each kept token id with its weight.
 std::map<int32_t, double> filter_ref(const std::vector<float>& logits,

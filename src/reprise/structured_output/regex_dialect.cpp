@@ -235,10 +235,10 @@ class RegexReader {
   uint32_t hex(int num_digits) {
     uint32_t value = 0;
     for (int i = 0; i < num_digits; ++i, ++next_) {
-      static constexpr std::u32string_view kDigits = U"0123456789abcdef";
+      static constexpr std::u32string_view kHexDigits = U"0123456789abcdef";
       const uint32_t c = peek();
-      const size_t digit = kDigits.find(c >= 'A' && c <= 'F' ? c | 0x20 : c);
-      if (digit == kDigits.npos) fail("an escape with too few hexadecimal digits");
+      const size_t digit = kHexDigits.find(c >= 'A' && c <= 'F' ? c | 0x20 : c);
+      if (digit == kHexDigits.npos) fail("an escape with too few hexadecimal digits");
       value = value * 16 + static_cast<uint32_t>(digit);
     }
     return value;

@@ -72,14 +72,14 @@ Json common_types(const Json& left, const Json& right) {
   return common;
 }
 
-void refuse(std::string_view keyword) {
+void refuse_keyword(std::string_view keyword) {
   throw InvalidArgument(
       fmt::format("`{}` here and in a schema joined with it cannot be enforced", keyword));
 }
 
 Json merge_properties(const Json& left, const Json& right) {
   Json merged = left;
-  if (!left.is_object() || !right.is_object()) refuse("properties");
+  if (!left.is_object() || !right.is_object()) refuse_keyword("properties");
   for (const auto& [name, value] : right.items()) {
     merged[name] = merged.contains(name) && merged[name] != value
                        ? Json{{"allOf", Json::array({merged[name], value})}}
@@ -95,7 +95,7 @@ void check_closed(const Json& closed, const Json& other) {
   const Json known = closed.value("properties", Json::object());
   const Json more = other.value("properties", Json::object());
   for (const auto& [name, value] : more.items()) {
-    if (!known.contains(name)) refuse("additionalProperties");
+    if (!known.contains(name)) refuse_keyword("additionalProperties");
   }
 }
 
@@ -156,7 +156,7 @@ Json merge_schemas(const Json& left, const Json& right) {
                name == "$id" || name == "examples") {
       continue;
     } else {
-      refuse(name);
+      refuse_keyword(name);
     }
   }
   return merged;

@@ -11,7 +11,7 @@
 namespace reprise::tokenizer {
 namespace {
 
-constexpr std::array<std::string_view, 7> kSupported = {
+constexpr std::array<std::string_view, 7> kDecoders = {
     "Sequence", "ByteLevel", "Replace", "ByteFallback", "Fuse", "Strip", "Metaspace"};
 
 std::optional<int> hex_digit(char c) {
@@ -96,7 +96,7 @@ void Decoder::add(const Component& component) {
     }
     steps_.emplace_back(std::move(step));
   } else {
-    component.at("type").fail_unknown("decoder", type, kSupported);
+    component.at("type").fail_unknown("decoder", type, kDecoders);
   }
 }
 

@@ -10,7 +10,7 @@
 namespace reprise::tokenizer {
 namespace {
 
-constexpr std::array<std::string_view, 9> kSupported = {
+constexpr std::array<std::string_view, 9> kNormalizers = {
     "Sequence", "NFC", "NFD", "NFKC", "NFKD", "Lowercase", "Prepend", "Replace", "Strip"};
 
 std::string lowercased(std::string_view text) {
@@ -46,7 +46,7 @@ std::string_view strip_right(std::string_view text) {
   return text.substr(0, end);
 }
 
-struct Apply {
+struct ApplyNormalizer {
   Normalizer::Result& result;
 
   void operator()(UnicodeForm form) const { result.text = to_unicode_form(result.text, form); }
@@ -95,13 +95,13 @@ void Normalizer::add(const Component& component) {
     steps_.emplace_back(StripSpaces{component.boolean_or("strip_left", true),
                                     component.boolean_or("strip_right", true)});
   } else {
-    component.at("type").fail_unknown("normalizer", type, kSupported);
+    component.at("type").fail_unknown("normalizer", type, kNormalizers);
   }
 }
 
 Normalizer::Result Normalizer::apply(std::string_view text) const {
   Result result{std::string(text), true};
-  for (const Step& step : steps_) std::visit(Apply{result}, step);
+  for (const Step& step : steps_) std::visit(ApplyNormalizer{result}, step);
   return result;
 }
 

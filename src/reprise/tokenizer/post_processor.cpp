@@ -9,7 +9,7 @@
 namespace reprise::tokenizer {
 namespace {
 
-constexpr std::array<std::string_view, 3> kSupported = {
+constexpr std::array<std::string_view, 3> kPostProcessors = {
     "Sequence", "TemplateProcessing", "ByteLevel"};
 
 void append_special_token(const Component& piece,
@@ -36,7 +36,7 @@ void PostProcessor::add(const Component& component) {
   } else if (type == "TemplateProcessing") {
     add_template(component);
   } else if (type != "ByteLevel") {  // it only moves offsets, which this engine does not compute
-    component.at("type").fail_unknown("post-processor", type, kSupported);
+    component.at("type").fail_unknown("post-processor", type, kPostProcessors);
   }
 }
 

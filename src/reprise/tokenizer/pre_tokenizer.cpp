@@ -9,7 +9,7 @@
 namespace reprise::tokenizer {
 namespace {
 
-constexpr std::array<std::string_view, 7> kSupported = {
+constexpr std::array<std::string_view, 7> kPreTokenizers = {
     "Sequence", "Split", "ByteLevel", "Digits", "Metaspace", "Punctuation", "WhitespaceSplit"};
 
 // Source: the expression of GPT-2's published encoder, which ByteLevel(use_regex) stands for.
@@ -50,7 +50,7 @@ void rewrite_pieces(PieceList& list, Append&& append) {
   list.text = std::move(text);
 }
 
-struct Apply {
+struct ApplyPreTokenizer {
   PieceList& list;
 
   void operator()(const SplitAtPattern& step) const {
@@ -185,12 +185,12 @@ void PreTokenizer::add(const Component& component) {
   } else if (type == "WhitespaceSplit") {
     steps_.emplace_back(SplitWhitespace{});
   } else {
-    component.at("type").fail_unknown("pre-tokenizer", type, kSupported);
+    component.at("type").fail_unknown("pre-tokenizer", type, kPreTokenizers);
   }
 }
 
 void PreTokenizer::apply(PieceList& list) const {
-  for (const Step& step : steps_) std::visit(Apply{list}, step);
+  for (const Step& step : steps_) std::visit(ApplyPreTokenizer{list}, step);
 }
 
 }  // namespace reprise::tokenizer

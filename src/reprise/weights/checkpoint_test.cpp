@@ -76,13 +76,6 @@ class CheckpointTest : public ::testing::Test {
   TempDirectory directory_;
 };
 
-std::vector<float> read_f32(const WeightSource& source, std::string_view name) {
-  const TensorSpec& spec = *source.find(name);
-  std::vector<float> values(size_bytes(spec) / dtype_bytes(spec.dtype));
-  source.read(name, DType::f32, std::as_writable_bytes(std::span(values)));
-  return values;
-}
-
 TEST_F(CheckpointTest, reads_a_single_file_in_the_stored_and_in_another_type) {
   directory_.write("model.safetensors", file_of({{"b", {1.5f, -2.0f}}, {"a", {3.0f}}}));
   const Checkpoint checkpoint = open();

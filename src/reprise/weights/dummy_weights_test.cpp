@@ -24,13 +24,6 @@ ModelConfig config_of(std::string_view architecture, int64_t hidden_size = 64) {
       .config;
 }
 
-std::vector<float> read_f32(const WeightSource& source, std::string_view name) {
-  const TensorSpec& spec = *source.find(name);
-  std::vector<float> values(size_bytes(spec) / dtype_bytes(spec.dtype));
-  source.read(name, DType::f32, std::as_writable_bytes(std::span(values)));
-  return values;
-}
-
 TEST(DummyWeights, has_exactly_what_every_architecture_needs) {
   for (const char* name :
        {"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"}) {

@@ -4,13 +4,13 @@
 
 #include "reprise/weights/config_overrides.h"
 #include "reprise/weights/config_reader.h"
+#include "reprise/weights/token_limits.h"
 
 namespace reprise::weights {
 namespace {
 
 constexpr int64_t kMaxTokenId = std::numeric_limits<int32_t>::max();
-constexpr size_t kMaxEosTokens = 64;
-constexpr uint64_t kMaxConfigBytes = uint64_t{1} << 20;
+constexpr uint64_t kMaxGenerationConfigBytes = uint64_t{1} << 20;
 // The smallest step above zero that is not lost in a float.
 constexpr double kAboveZero = 1e-6;
 
@@ -36,7 +36,7 @@ GenerationConfig load_generation_config(const ModelDirectory& directory, const J
   constexpr std::string_view kFile = "generation_config.json";
   const std::string path = directory.path_of(kFile);
   const std::string text =
-      directory.contains(kFile) ? directory.read_text(kFile, kMaxConfigBytes) : "{}";
+      directory.contains(kFile) ? directory.read_text(kFile, kMaxGenerationConfigBytes) : "{}";
   return parse_generation_config(override_config(text, path, overrides), path);
 }
 

@@ -9,6 +9,7 @@
 #include "reprise/weights/config_overrides.h"
 #include "reprise/weights/config_reader.h"
 #include "reprise/weights/tensor_spec.h"
+#include "reprise/weights/token_limits.h"
 
 namespace reprise::weights {
 namespace {
@@ -22,8 +23,6 @@ constexpr int64_t kMaxLayers = 1024;
 constexpr int64_t kMaxHeads = 1024;
 constexpr int64_t kMaxHeadDim = 1024;
 constexpr int64_t kMaxVocabSize = int64_t{1} << 21;
-constexpr int64_t kMaxPositions = int64_t{1} << 27;
-constexpr size_t kMaxEosTokens = 64;
 // The largest config.json files list a few thousand labels.
 constexpr uint64_t kMaxConfigBytes = uint64_t{4} << 20;
 

@@ -9,6 +9,7 @@
 
 #include "reprise/base/nearest_name.h"
 #include "reprise/weights/tensor_spec.h"
+#include "reprise/weights/token_limits.h"
 
 namespace reprise::weights {
 namespace {
@@ -23,7 +24,6 @@ constexpr std::array<std::pair<std::string_view, RopeType>, 3> kTypes = {{
 // double lose their meaning.
 constexpr double kMaxTheta = 1e12;
 constexpr double kMaxFactor = 1e6;
-constexpr int64_t kMaxPositions = int64_t{1} << 27;
 
 RopeType read_type(const ConfigReader& scaling) {
   const bool is_old_name = scaling.find("rope_type") == nullptr;  // transformers before 4.43

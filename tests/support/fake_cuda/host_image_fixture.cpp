@@ -21,14 +21,14 @@ using device::cuda::FakeKernel;
 using device::cuda::FakeLaunch;
 
 // Opens equal bytes only once and never closes the library.
-void* open(std::span<const std::byte> object) {
+void* open_library(std::span<const std::byte> object) {
   static std::map<std::string, void*> libraries;
   std::string bytes(reinterpret_cast<const char*>(object.data()), object.size());
   if (const auto found = libraries.find(bytes); found != libraries.end()) return found->second;
   const int file = memfd_create("row_groups.so", 0);
   if (file < 0) return nullptr;
   void* library = nullptr;
-  if (write(file, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size())) {
+  if (::write(file, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size())) {
     library = dlopen(fmt::format("/proc/self/fd/{}", file).c_str(), RTLD_NOW | RTLD_LOCAL);
   }
   if (library == nullptr) {
@@ -42,7 +42,7 @@ void* open(std::span<const std::byte> object) {
 }  // namespace
 
 FakeImage load_host_image(std::span<const std::byte> object) {
-  void* library = open(object);
+  void* library = open_library(object);
   if (library == nullptr) return {};
   return [library](const std::string& function) -> std::optional<FakeKernel> {
     auto* run = reinterpret_cast<void (*)(const void*)>(dlsym(library, function.c_str()));

@@ -7,10 +7,13 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "reprise/base/error.h"
+#include "reprise/weights/weight_source.h"
 
 namespace reprise::weights {
 
@@ -77,6 +80,14 @@ std::string message_of(Action action) {
     return error.what();
   }
   return "accepted";
+}
+
+/// All values of one tensor as float32.
+inline std::vector<float> read_f32(const WeightSource& source, std::string_view name) {
+  const TensorSpec& spec = *source.find(name);
+  std::vector<float> values(size_bytes(spec) / dtype_bytes(spec.dtype));
+  source.read(name, DType::f32, std::as_writable_bytes(std::span(values)));
+  return values;
 }
 
 }  // namespace reprise::weights

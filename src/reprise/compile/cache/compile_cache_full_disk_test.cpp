@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kFileBytes = 300'000;
+constexpr size_t kLargeFileBytes = 300'000;
 constexpr int kNotPermitted = 77;
 
 TEST(CompileCacheFullDisk, a_limit_on_file_size_means_not_saved_and_the_old_entry_stays) {
@@ -27,21 +27,21 @@ TEST(CompileCacheFullDisk, a_limit_on_file_size_means_not_saved_and_the_old_entr
     SCOPED_TRACE(limit);
     const TemporaryFolder folder;
     CompileCache cache({.root = folder.path()});
-    ASSERT_TRUE(cache.save(example_key("old"), tagged_files(1, kFileBytes)).saved);
+    ASSERT_TRUE(cache.save(example_key("old"), tagged_files(1, kLargeFileBytes)).saved);
     run_in_child([&] {
       ::signal(SIGXFSZ, SIG_IGN);
       const rlimit limits{.rlim_cur = limit, .rlim_max = limit};
       ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limits), 0);
       for (const char* model : {"old", "new"}) {
-        const SaveOutcome saved = cache.save(example_key(model), tagged_files(2, kFileBytes));
+        const SaveOutcome saved = cache.save(example_key(model), tagged_files(2, kLargeFileBytes));
         ASSERT_FALSE(saved.saved);
         ASSERT_NE(saved.reason.find("File too large"), std::string::npos) << saved.reason;
       }
     });
-    EXPECT_EQ(tag_of(cache.load(example_key("old")).files.value(), kFileBytes), 1u);
+    EXPECT_EQ(tag_of(cache.load(example_key("old")).files.value(), kLargeFileBytes), 1u);
     EXPECT_EQ(cache.load(example_key("new")).miss, MissReason::absent);
     EXPECT_TRUE(names_in(cache.entry_directory(example_key("new"))).empty());
-    EXPECT_TRUE(cache.save(example_key("new"), tagged_files(2, kFileBytes)).saved);
+    EXPECT_TRUE(cache.save(example_key("new"), tagged_files(2, kLargeFileBytes)).saved);
   }
 }
 
@@ -67,14 +67,14 @@ TEST(CompileCacheFullDisk, a_full_disk_means_not_saved_and_the_old_entry_stays) 
     CompileCache cache({.root = folder.path() / "root", .stale_after = std::chrono::seconds(0)});
     constexpr size_t kThird =
         350'000;  // of the file system, for each of an entry's two large files
-    ASSERT_TRUE(cache.save(example_key(), tagged_files(1, kFileBytes / 2)).saved);
+    ASSERT_TRUE(cache.save(example_key(), tagged_files(1, kLargeFileBytes / 2)).saved);
     const fs::path entry = cache.entry_directory(example_key());
     for (uint64_t round = 0; round < 5; ++round) {
       const SaveOutcome saved = cache.save(example_key(), tagged_files(2 + round, 2 * kThird));
       ASSERT_FALSE(saved.saved);
       ASSERT_NE(saved.reason.find("No space left"), std::string::npos) << saved.reason;
       ASSERT_TRUE(names_with(entry, ".tmp-").empty());
-      ASSERT_EQ(tag_of(cache.load(example_key()).files.value(), kFileBytes / 2), 1u);
+      ASSERT_EQ(tag_of(cache.load(example_key()).files.value(), kLargeFileBytes / 2), 1u);
     }
     // The disk gets full to the last byte, so not even the manifest fits.
     for (size_t num_bytes = 4096; num_bytes > 0; num_bytes /= 4) {
@@ -90,11 +90,11 @@ TEST(CompileCacheFullDisk, a_full_disk_means_not_saved_and_the_old_entry_stays) 
     }
     ASSERT_FALSE(cache.save(example_key(), tagged_files(9, 0)).saved);
     ASSERT_FALSE(cache.save(example_key("new"), {}).saved);
-    ASSERT_EQ(tag_of(cache.load(example_key()).files.value(), kFileBytes / 2), 1u);
+    ASSERT_EQ(tag_of(cache.load(example_key()).files.value(), kLargeFileBytes / 2), 1u);
     for (const std::string& name : names_with(folder.path(), "fill"))
       fs::remove(folder.path() / name);
-    ASSERT_TRUE(cache.save(example_key(), tagged_files(10, kFileBytes / 2)).saved);
-    ASSERT_EQ(tag_of(cache.load(example_key()).files.value(), kFileBytes / 2), 10u);
+    ASSERT_TRUE(cache.save(example_key(), tagged_files(10, kLargeFileBytes / 2)).saved);
+    ASSERT_EQ(tag_of(cache.load(example_key()).files.value(), kLargeFileBytes / 2), 10u);
   });
   if (!was_permitted) GTEST_SKIP() << "mounting is not permitted here";
 }

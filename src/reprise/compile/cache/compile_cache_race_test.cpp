@@ -16,7 +16,7 @@ namespace {
 
 constexpr uint64_t kNumWriters = 8;
 constexpr uint64_t kNumReaders = 2;
-constexpr size_t kFileBytes = 5'000;
+constexpr size_t kSmallFileBytes = 5'000;
 
 /// This object lies in memory that the processes share.
 struct Progress {
@@ -51,7 +51,7 @@ void race(CompileCacheOptions options, uint64_t num_rounds, const SharedProgress
       CompileCache cache(options);
       for (uint64_t round = 0; round < num_rounds; ++round) {
         const uint64_t tag = 1 + writer * num_rounds + round;
-        progress->num_saved += cache.save(example_key(), tagged_files(tag, kFileBytes)).saved;
+        progress->num_saved += cache.save(example_key(), tagged_files(tag, kSmallFileBytes)).saved;
       }
     }));
   }
@@ -61,7 +61,7 @@ void race(CompileCacheOptions options, uint64_t num_rounds, const SharedProgress
       while (!progress->is_over) {
         const LoadOutcome outcome = cache.load(example_key());
         if (outcome.is_hit()) {
-          ASSERT_LE(tag_of(*outcome.files, kFileBytes), kNumWriters * num_rounds);
+          ASSERT_LE(tag_of(*outcome.files, kSmallFileBytes), kNumWriters * num_rounds);
         } else {
           ++progress->num_misses;
         }
@@ -79,13 +79,13 @@ TEST(CompileCacheRace, eight_writers_all_succeed_and_readers_always_see_one_whol
   const TemporaryFolder folder;
   const CompileCacheOptions options{.root = folder.path() / "root"};
   CompileCache cache(options);
-  ASSERT_TRUE(cache.save(example_key(), tagged_files(0, kFileBytes)).saved);
+  ASSERT_TRUE(cache.save(example_key(), tagged_files(0, kSmallFileBytes)).saved);
   const SharedProgress progress;
   race(options, kNumRounds, progress);
   EXPECT_EQ(progress->num_saved, kNumWriters * kNumRounds);
   EXPECT_EQ(progress->num_misses, 0u) << "there is an entry at every moment";
   EXPECT_GT(progress->num_hits, 100u);
-  EXPECT_GT(tag_of(cache.load(example_key()).files.value(), kFileBytes), 0u);
+  EXPECT_GT(tag_of(cache.load(example_key()).files.value(), kSmallFileBytes), 0u);
   EXPECT_TRUE(names_with(cache.entry_directory(example_key()), ".tmp-").empty());
   EXPECT_TRUE(names_with(cache.entry_directory(example_key()), "quarantine").empty());
 }
@@ -111,8 +111,8 @@ TEST(CompileCacheRace, even_sweeping_without_any_grace_gives_no_wrong_byte_and_h
   race(options, 40, progress);
   EXPECT_GT(progress->num_saved, 0u);
   CompileCache cache(options);
-  ASSERT_TRUE(cache.save(example_key(), tagged_files(7, kFileBytes)).saved);
-  EXPECT_EQ(tag_of(cache.load(example_key()).files.value(), kFileBytes), 7u);
+  ASSERT_TRUE(cache.save(example_key(), tagged_files(7, kSmallFileBytes)).saved);
+  EXPECT_EQ(tag_of(cache.load(example_key()).files.value(), kSmallFileBytes), 7u);
 }
 
 // Two readers find the same broken entry while writers replace the entry.
@@ -121,14 +121,14 @@ TEST(CompileCacheRace, putting_aside_and_publishing_at_once_loses_at_most_time) 
   const CompileCacheOptions options{.root = folder.path()};
   CompileCache cache(options);
   for (int round = 0; round < 40; ++round) {
-    ASSERT_TRUE(cache.save(example_key(), tagged_files(1, kFileBytes)).saved);
+    ASSERT_TRUE(cache.save(example_key(), tagged_files(1, kSmallFileBytes)).saved);
     write_bytes(cache.entry_directory(example_key()) / "manifest.json", "{");
     const SharedProgress progress;
     race(options, 1, progress);
     EXPECT_EQ(progress->num_saved, kNumWriters);
     const LoadOutcome outcome = cache.load(example_key());
     ASSERT_TRUE(outcome.is_hit()) << outcome.reason;
-    (void)tag_of(*outcome.files, kFileBytes);
+    (void)tag_of(*outcome.files, kSmallFileBytes);
   }
 }
 

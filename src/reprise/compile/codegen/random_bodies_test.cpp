@@ -30,7 +30,7 @@ struct RandomCase {
   DType dtype = DType::f32;
 };
 
-std::vector<RandomCase> all_cases() {
+std::vector<RandomCase> random_cases() {
   std::vector<RandomCase> cases;
   for (const Isa isa : kernels::supported_isas(device::detect_cpu_features())) {
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) cases.push_back({isa, dtype});
@@ -121,7 +121,7 @@ TEST_P(RandomBodies, compile_to_the_same_bytes_twice) {
 
 INSTANTIATE_TEST_SUITE_P(AllTargets,
                          RandomBodies,
-                         testing::ValuesIn(all_cases()),
+                         testing::ValuesIn(random_cases()),
                          [](const testing::TestParamInfo<RandomCase>& target) {
                            return fmt::format("{}_{}",
                                               kernels::isa_name(target.param.isa),

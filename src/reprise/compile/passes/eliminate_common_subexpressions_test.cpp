@@ -7,10 +7,10 @@
 namespace reprise::compile {
 namespace {
 
-const Pass kPass = {"eliminate_common_subexpressions", eliminate_common_subexpressions};
+const Pass kEliminateCommonSubexpressions = {"eliminate_common_subexpressions", eliminate_common_subexpressions};
 
 TEST(EliminateCommonSubexpressions, computes_equal_values_once) {
-  expect_rewrites(kPass,
+  expect_rewrites(kEliminateCommonSubexpressions,
                   3,
                   R"(program {
   input %x: f32[T, 64]
@@ -36,7 +36,7 @@ TEST(EliminateCommonSubexpressions, computes_equal_values_once) {
 }
 
 TEST(EliminateCommonSubexpressions, merges_all_results_of_an_op) {
-  expect_rewrites(kPass,
+  expect_rewrites(kEliminateCommonSubexpressions,
                   1,
                   R"(program {
   input %q: f32[T, 2, 16]
@@ -56,7 +56,7 @@ TEST(EliminateCommonSubexpressions, merges_all_results_of_an_op) {
 }
 
 TEST(EliminateCommonSubexpressions, keeps_values_that_differ_in_op_attribute_operand_or_order) {
-  expect_leaves(kPass, R"(program {
+  expect_leaves(kEliminateCommonSubexpressions, R"(program {
   input %x: f32[T, 64]
   input %y: f32[T, 64]
   parameter p0: f32[64]
@@ -75,7 +75,7 @@ TEST(EliminateCommonSubexpressions, keeps_values_that_differ_in_op_attribute_ope
 // The second write must happen, attention's memory must stay separate, and reads of a state before
 // and after a write read different versions.
 TEST(EliminateCommonSubexpressions, never_merges_effects_or_memory) {
-  expect_leaves(kPass, R"(program {
+  expect_leaves(kEliminateCommonSubexpressions, R"(program {
   input %q: f32[T, 1, 16]
   input %slots: i32[T]
   input %starts: i32[R+1]

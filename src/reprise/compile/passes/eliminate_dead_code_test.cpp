@@ -7,10 +7,10 @@
 namespace reprise::compile {
 namespace {
 
-const Pass kPass = {"eliminate_dead_code", eliminate_dead_code};
+const Pass kEliminateDeadCode = {"eliminate_dead_code", eliminate_dead_code};
 
 TEST(EliminateDeadCode, takes_out_what_no_result_needs) {
-  expect_rewrites(kPass,
+  expect_rewrites(kEliminateDeadCode,
                   3,
                   R"(program {
   input %x: f32[T, 64]
@@ -36,7 +36,7 @@ TEST(EliminateDeadCode, takes_out_what_no_result_needs) {
 }
 
 TEST(EliminateDeadCode, keeps_all_results_of_an_op_with_one_that_is_needed) {
-  expect_leaves(kPass, R"(program {
+  expect_leaves(kEliminateDeadCode, R"(program {
   input %q: f32[T, 2, 16]
   input %positions: i32[T]
   parameter p0: f32[64, 16]
@@ -46,7 +46,7 @@ TEST(EliminateDeadCode, keeps_all_results_of_an_op_with_one_that_is_needed) {
 }
 
 TEST(EliminateDeadCode, keeps_writes_and_what_they_write) {
-  expect_rewrites(kPass,
+  expect_rewrites(kEliminateDeadCode,
                   2,
                   R"(program {
   input %q: f32[T, 1, 16]

@@ -7,10 +7,10 @@
 namespace reprise::compile {
 namespace {
 
-const Pass kPass = {"eliminate_noops", eliminate_noops};
+const Pass kEliminateNoops = {"eliminate_noops", eliminate_noops};
 
 TEST(EliminateNoops, takes_out_slices_of_everything) {
-  expect_rewrites(kPass,
+  expect_rewrites(kEliminateNoops,
                   3,
                   R"(program {
   input %x: f32[T, 64]
@@ -28,7 +28,7 @@ TEST(EliminateNoops, takes_out_slices_of_everything) {
 }
 
 TEST(EliminateNoops, keeps_slices_of_a_part) {
-  expect_leaves(kPass, R"(program {
+  expect_leaves(kEliminateNoops, R"(program {
   input %x: f32[T, 64]
   %0: f32[T, 63] = slice(%x) {dim=1, begin=0, length=63}
   %1: f32[T, 63] = slice(%x) {dim=1, begin=1, length=63}
@@ -38,7 +38,7 @@ TEST(EliminateNoops, keeps_slices_of_a_part) {
 }
 
 TEST(EliminateNoops, makes_each_view_of_a_chain_a_view_of_its_beginning) {
-  expect_rewrites(kPass,
+  expect_rewrites(kEliminateNoops,
                   3,
                   R"(program {
   input %x: f32[T, 64]
@@ -62,7 +62,7 @@ TEST(EliminateNoops, makes_each_view_of_a_chain_a_view_of_its_beginning) {
 }
 
 TEST(EliminateNoops, adds_symbolic_beginnings) {
-  expect_rewrites(kPass,
+  expect_rewrites(kEliminateNoops,
                   1,
                   R"(program {
   input %x: f32[3*T+2, 64]
@@ -79,7 +79,7 @@ TEST(EliminateNoops, adds_symbolic_beginnings) {
 }
 
 TEST(EliminateNoops, keeps_slices_of_different_dimensions) {
-  expect_leaves(kPass, R"(program {
+  expect_leaves(kEliminateNoops, R"(program {
   input %x: f32[T, 64]
   %0: f32[1, 64] = slice(%x) {dim=0, begin=0, length=1}
   %1: f32[1, 32] = slice(%0) {dim=1, begin=0, length=32}
@@ -88,7 +88,7 @@ TEST(EliminateNoops, keeps_slices_of_different_dimensions) {
 }
 
 TEST(EliminateNoops, pairs_flatten_and_unflatten_of_one_shape_only) {
-  expect_rewrites(kPass,
+  expect_rewrites(kEliminateNoops,
                   1,
                   R"(program {
   input %x: f32[T, 4, 16]
@@ -106,7 +106,7 @@ TEST(EliminateNoops, pairs_flatten_and_unflatten_of_one_shape_only) {
 }
 
 TEST(EliminateNoops, does_not_return_a_parameter) {
-  expect_rewrites(kPass,
+  expect_rewrites(kEliminateNoops,
                   1,
                   R"(program {
   parameter p0: f32[8, 64]
@@ -122,7 +122,7 @@ TEST(EliminateNoops, does_not_return_a_parameter) {
 }
 
 TEST(EliminateNoops, takes_out_memory_that_nobody_wants) {
-  expect_rewrites(kPass,
+  expect_rewrites(kEliminateNoops,
                   2,
                   R"(program {
   input %x: f32[T, 64]

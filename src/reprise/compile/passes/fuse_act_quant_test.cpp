@@ -9,10 +9,10 @@ namespace {
 
 using program::Program;
 
-const Pass kPass = {"fuse_act_quant", [](Program& p) { return fuse_act_quant(p); }};
+const Pass kFuseActQuant = {"fuse_act_quant", [](Program& p) { return fuse_act_quant(p); }};
 
 TEST(FuseActQuant, stores_no_activation_of_which_only_the_quantised_form_is_used) {
-  expect_rewrites(kPass,
+  expect_rewrites(kFuseActQuant,
                   1,
                   R"(program {
   input %x: bf16[T, 64]
@@ -28,7 +28,7 @@ TEST(FuseActQuant, stores_no_activation_of_which_only_the_quantised_form_is_used
 }
 
 TEST(FuseActQuant, leaves_activations_with_another_use) {
-  expect_leaves(kPass, R"(program {
+  expect_leaves(kFuseActQuant, R"(program {
   input %x: bf16[T, 64]
   parameter p0: f32[1]
   %0: bf16[T, 32] = silu_and_mul(%x)

@@ -7,10 +7,10 @@
 namespace reprise::compile {
 namespace {
 
-const Pass kPass = {"fuse_add_rms_norm", fuse_add_rms_norm};
+const Pass kFuseAddRmsNorm = {"fuse_add_rms_norm", fuse_add_rms_norm};
 
 TEST(FuseAddRmsNorm, computes_a_sum_and_its_norm_in_one_op) {
-  expect_rewrites(kPass,
+  expect_rewrites(kFuseAddRmsNorm,
                   1,
                   R"(program {
   input %residual: bf16[T, 64]
@@ -36,7 +36,7 @@ TEST(FuseAddRmsNorm, computes_a_sum_and_its_norm_in_one_op) {
 }
 
 TEST(FuseAddRmsNorm, fuses_a_chain_of_residuals) {
-  expect_rewrites(kPass,
+  expect_rewrites(kFuseAddRmsNorm,
                   2,
                   R"(program {
   input %x: f32[T, 64]
@@ -57,7 +57,7 @@ TEST(FuseAddRmsNorm, fuses_a_chain_of_residuals) {
 }
 
 TEST(FuseAddRmsNorm, fuses_the_first_of_several_norms) {
-  expect_rewrites(kPass,
+  expect_rewrites(kFuseAddRmsNorm,
                   1,
                   R"(program {
   input %x: f32[T, 64]
@@ -79,7 +79,7 @@ TEST(FuseAddRmsNorm, fuses_the_first_of_several_norms) {
 }
 
 TEST(FuseAddRmsNorm, leaves_norms_of_anything_but_a_sum) {
-  expect_leaves(kPass, R"(program {
+  expect_leaves(kFuseAddRmsNorm, R"(program {
   input %x: f32[T, 64]
   parameter p0: f32[64]
   parameter p1: f32[32]
@@ -92,7 +92,7 @@ TEST(FuseAddRmsNorm, leaves_norms_of_anything_but_a_sum) {
 }
 
 TEST(FuseAddRmsNorm, waits_for_no_weight_that_is_computed_later) {
-  expect_leaves(kPass, R"(program {
+  expect_leaves(kFuseAddRmsNorm, R"(program {
   input %x: f32[16]
   input %y: f32[T, 16]
   parameter p0: f32[16]
@@ -101,7 +101,7 @@ TEST(FuseAddRmsNorm, waits_for_no_weight_that_is_computed_later) {
   %2: f32[T, 16] = rms_norm(%0, %1) {epsilon=1e-05}
   return %2
 })");
-  expect_rewrites(kPass,
+  expect_rewrites(kFuseAddRmsNorm,
                   1,
                   R"(program {
   input %x: f32[16]

@@ -9,10 +9,10 @@ namespace {
 
 using program::Program;
 
-const Pass kPass = {"fuse_allreduce_rms", [](Program& p) { return fuse_allreduce_rms(p); }};
+const Pass kFuseAllreduceRms = {"fuse_allreduce_rms", [](Program& p) { return fuse_allreduce_rms(p); }};
 
 TEST(FuseAllreduceRms, norms_the_sum_over_ranks_with_and_without_a_residual) {
-  expect_rewrites(kPass,
+  expect_rewrites(kFuseAllreduceRms,
                   2,
                   R"(program {
   input %x: bf16[T, 64]
@@ -37,7 +37,7 @@ TEST(FuseAllreduceRms, norms_the_sum_over_ranks_with_and_without_a_residual) {
 }
 
 TEST(FuseAllreduceRms, leaves_sums_with_another_use_beside_the_residual) {
-  expect_leaves(kPass, R"(program {
+  expect_leaves(kFuseAllreduceRms, R"(program {
   input %x: bf16[T, 64]
   parameter p0: bf16[64]
   %0: bf16[T, 64] = all_reduce(%x) {ranks=2}
@@ -47,7 +47,7 @@ TEST(FuseAllreduceRms, leaves_sums_with_another_use_beside_the_residual) {
 }
 
 TEST(FuseAllreduceRms, waits_for_no_weight_that_is_computed_later) {
-  expect_leaves(kPass, R"(program {
+  expect_leaves(kFuseAllreduceRms, R"(program {
   input %x: f32[T, 16]
   input %y: f32[16]
   parameter p0: f32[16]

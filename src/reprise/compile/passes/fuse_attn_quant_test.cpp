@@ -9,7 +9,7 @@ namespace {
 
 using program::Program;
 
-const Pass kPass = {"fuse_attn_quant", [](Program& p) { return fuse_attn_quant(p); }};
+const Pass kFuseAttnQuant = {"fuse_attn_quant", [](Program& p) { return fuse_attn_quant(p); }};
 
 const std::string kHead = R"(program {
   input %query_start_loc: i32[R+1]
@@ -23,7 +23,7 @@ const std::string kHead = R"(program {
 )";
 
 TEST(FuseAttnQuant, lets_attention_write_what_is_used_of_it) {
-  expect_rewrites(kPass,
+  expect_rewrites(kFuseAttnQuant,
                   1,
                   kHead + R"(  %0: bf16[T, 2, 16] = empty()
   %1: bf16[T, 2, 16] = attention(%q, s0, s1, %query_start_loc, %seq_lens, %block_table, %0) {scale=0.25, sliding_window=5}
@@ -38,7 +38,7 @@ TEST(FuseAttnQuant, lets_attention_write_what_is_used_of_it) {
   return %2
   keep s0, s1
 })");
-  expect_rewrites(kPass,
+  expect_rewrites(kFuseAttnQuant,
                   1,
                   kHead + R"(  %0: bf16[T, 2, 16] = empty()
   %1: bf16[T, 2, 16] = attention(%q, s0, s1, %query_start_loc, %seq_lens, %block_table, %0) {scale=0.25}
@@ -54,7 +54,7 @@ TEST(FuseAttnQuant, lets_attention_write_what_is_used_of_it) {
 }
 
 TEST(FuseAttnQuant, leaves_attention_with_another_use) {
-  expect_leaves(kPass, kHead + R"(  %0: bf16[T, 2, 16] = empty()
+  expect_leaves(kFuseAttnQuant, kHead + R"(  %0: bf16[T, 2, 16] = empty()
   %1: bf16[T, 2, 16] = attention(%q, s0, s1, %query_start_loc, %seq_lens, %block_table, %0) {scale=0.25}
   %2: bf16[T, 32] = flatten(%1)
   %3: f8e4m3[T, 32] = quantize_static(%2, p0) {dtype=f8e4m3}
@@ -64,7 +64,7 @@ TEST(FuseAttnQuant, leaves_attention_with_another_use) {
 }
 
 TEST(FuseAttnQuant, waits_for_no_scale_that_is_computed_later) {
-  expect_leaves(kPass, kHead + R"(  %0: bf16[T, 2, 16] = empty()
+  expect_leaves(kFuseAttnQuant, kHead + R"(  %0: bf16[T, 2, 16] = empty()
   %1: bf16[T, 2, 16] = attention(%q, s0, s1, %query_start_loc, %seq_lens, %block_table, %0) {scale=0.25}
   %2: f32[1] = add(%x, p0)
   %3: bf16[T, 32] = flatten(%1)
@@ -76,7 +76,7 @@ TEST(FuseAttnQuant, waits_for_no_scale_that_is_computed_later) {
 
 // In a piece that was cut at attention, the result is the caller's memory or an input of the piece.
 TEST(FuseAttnQuant, leaves_what_was_split_at_attention) {
-  expect_leaves(kPass, R"(program {
+  expect_leaves(kFuseAttnQuant, R"(program {
   input %query_start_loc: i32[R+1]
   input %seq_lens: i32[R]
   input %block_table: i32[R, 4]
@@ -91,7 +91,7 @@ TEST(FuseAttnQuant, leaves_what_was_split_at_attention) {
   return %2
   keep s0, s1
 })");
-  expect_leaves(kPass, R"(program {
+  expect_leaves(kFuseAttnQuant, R"(program {
   input %o: bf16[T, 2, 16]
   parameter p0: f32[1]
   %0: bf16[T, 32] = flatten(%o)

@@ -9,10 +9,10 @@ namespace {
 
 using program::Program;
 
-const Pass kPass = {"fuse_gemm_comms", [](Program& p) { return fuse_gemm_comms(p); }};
+const Pass kFuseGemmComms = {"fuse_gemm_comms", [](Program& p) { return fuse_gemm_comms(p); }};
 
 TEST(FuseGemmComms, multiplies_rows_as_they_arrive_and_sends_them_as_they_are_made) {
-  expect_rewrites(kPass,
+  expect_rewrites(kFuseGemmComms,
                   2,
                   R"(program {
   input %x: bf16[T, 64]
@@ -39,7 +39,7 @@ TEST(FuseGemmComms, multiplies_rows_as_they_arrive_and_sends_them_as_they_are_ma
 }
 
 TEST(FuseGemmComms, leaves_rows_and_products_with_another_use) {
-  expect_leaves(kPass, R"(program {
+  expect_leaves(kFuseGemmComms, R"(program {
   input %x: bf16[T, 64]
   parameter p0: bf16[64, 64]
   %0: bf16[2*T, 64] = all_gather(%x) {ranks=2}

@@ -9,10 +9,10 @@ namespace {
 
 using program::Program;
 
-const Pass kPass = {"fuse_linear_add", [](Program& p) { return fuse_linear_add(p); }};
+const Pass kFuseLinearAdd = {"fuse_linear_add", [](Program& p) { return fuse_linear_add(p); }};
 
 TEST(FuseLinearAdd, adds_a_product_on_either_side) {
-  expect_rewrites(kPass,
+  expect_rewrites(kFuseLinearAdd,
                   2,
                   R"(program {
   input %x: bf16[T, 64]
@@ -35,7 +35,7 @@ TEST(FuseLinearAdd, adds_a_product_on_either_side) {
 }
 
 TEST(FuseLinearAdd, fuses_the_second_of_two_products) {
-  expect_rewrites(kPass,
+  expect_rewrites(kFuseLinearAdd,
                   1,
                   R"(program {
   input %x: bf16[T, 64]
@@ -57,7 +57,7 @@ TEST(FuseLinearAdd, fuses_the_second_of_two_products) {
 }
 
 TEST(FuseLinearAdd, leaves_products_with_another_use) {
-  expect_leaves(kPass, R"(program {
+  expect_leaves(kFuseLinearAdd, R"(program {
   input %x: bf16[T, 64]
   parameter p0: bf16[64, 64]
   %0: bf16[T, 64] = linear(%x, p0, none)

@@ -11,10 +11,10 @@ namespace {
 using program::Node;
 using program::Program;
 
-const Pass kPass = {"fuse_linear_rope_kv_write",
+const Pass kFuseLinearRopeKvWrite = {"fuse_linear_rope_kv_write",
                     [](Program& p) { return fuse_linear_rope_kv_write(p); }};
 
-const std::string kHead = R"(program {
+const std::string kLinearInputs = R"(program {
   input %positions: i32[T]
   input %slots: i32[T]
   input %x: bf16[T, 64]
@@ -48,10 +48,10 @@ std::string heads(int q, int k, int v) {
 
 TEST(FuseLinearRopeKvWrite, keeps_no_product_of_which_all_heads_are_rotated_or_cached) {
   expect_rewrites(
-      kPass,
+      kFuseLinearRopeKvWrite,
       1,
-      kHead + heads(0, 32, 48) + kTail,
-      kHead +
+      kLinearInputs + heads(0, 32, 48) + kTail,
+      kLinearInputs +
           R"(  %0: bf16[T, 2, 16], %1: s0, %2: s1 = linear_rope_kv_write(%x, p0, none, %positions, p1, s0, s1, %slots, p2, p3) {epsilon=1e-06, heads=2}  // qkv_proj
   return %0
   keep %1, %2
@@ -59,29 +59,29 @@ TEST(FuseLinearRopeKvWrite, keeps_no_product_of_which_all_heads_are_rotated_or_c
 }
 
 TEST(FuseLinearRopeKvWrite, leaves_heads_in_another_order_or_with_gaps) {
-  expect_leaves(kPass, kHead + heads(16, 0, 48) + kTail);
-  expect_leaves(kPass, kHead + heads(0, 48, 32) + kTail);
-  expect_leaves(kPass, kHead + heads(0, 32, 32) + kTail);
+  expect_leaves(kFuseLinearRopeKvWrite, kLinearInputs + heads(16, 0, 48) + kTail);
+  expect_leaves(kFuseLinearRopeKvWrite, kLinearInputs + heads(0, 48, 32) + kTail);
+  expect_leaves(kFuseLinearRopeKvWrite, kLinearInputs + heads(0, 32, 32) + kTail);
 }
 
 TEST(FuseLinearRopeKvWrite, leaves_products_of_which_columns_are_used_elsewhere) {
   expect_leaves(
-      kPass,
-      kHead + heads(0, 32, 48) +
+      kFuseLinearRopeKvWrite,
+      kLinearInputs + heads(0, 32, 48) +
           R"(  %7: bf16[T, 2, 16], %8: s0, %9: s1 = rope_kv_write(%2, %4, %6, %positions, p1, s0, s1, %slots, none, none) {epsilon=0}
   %10: bf16[T, 32] = silu_and_mul(%0)
   return %7, %10
   keep %8, %9
 })");
   expect_leaves(
-      kPass,
-      kHead + heads(0, 32, 48) +
+      kFuseLinearRopeKvWrite,
+      kLinearInputs + heads(0, 32, 48) +
           R"(  %7: bf16[T, 2, 16], %8: s0, %9: s1 = rope_kv_write(%2, %4, %6, %positions, p1, s0, s1, %slots, none, none) {epsilon=0}
   return %7, %6
   keep %8, %9
 })");
   // k and v share one head.
-  expect_leaves(kPass, kHead + R"(  %0: bf16[T, 64] = linear(%x, p0, none)
+  expect_leaves(kFuseLinearRopeKvWrite, kLinearInputs + R"(  %0: bf16[T, 64] = linear(%x, p0, none)
   %1: bf16[T, 32] = slice(%0) {dim=1, begin=0, length=32}
   %2: bf16[T, 2, 16] = unflatten(%1) {heads=2}
   %3: bf16[T, 16] = slice(%0) {dim=1, begin=32, length=16}
@@ -99,7 +99,7 @@ TEST(FuseLinearRopeKvWrite, asks_for_a_kernel) {
                              return program.type(node.inputs[5]).shape[3].constant() > 16;
                            });
                      }};
-  expect_leaves(pass, kHead + heads(0, 32, 48) + kTail);
+  expect_leaves(pass, kLinearInputs + heads(0, 32, 48) + kTail);
 }
 
 }  // namespace

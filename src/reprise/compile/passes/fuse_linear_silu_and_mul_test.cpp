@@ -10,11 +10,11 @@ namespace {
 using program::Node;
 using program::Program;
 
-const Pass kPass = {"fuse_linear_silu_and_mul",
+const Pass kFuseLinearSiluAndMul = {"fuse_linear_silu_and_mul",
                     [](Program& p) { return fuse_linear_silu_and_mul(p); }};
 
 TEST(FuseLinearSiluAndMul, keeps_no_product_that_only_the_activation_uses) {
-  expect_rewrites(kPass,
+  expect_rewrites(kFuseLinearSiluAndMul,
                   2,
                   R"(program {
   input %x: bf16[T, 64]
@@ -39,7 +39,7 @@ TEST(FuseLinearSiluAndMul, keeps_no_product_that_only_the_activation_uses) {
 }
 
 TEST(FuseLinearSiluAndMul, leaves_products_with_another_use_and_other_operands) {
-  expect_leaves(kPass, R"(program {
+  expect_leaves(kFuseLinearSiluAndMul, R"(program {
   input %x: bf16[T, 64]
   parameter p0: bf16[96, 64]
   %0: bf16[T, 96] = linear(%x, p0, none)

@@ -9,10 +9,10 @@ namespace {
 
 using program::Program;
 
-const Pass kPass = {"fuse_norm_quant", [](Program& p) { return fuse_norm_quant(p); }};
+const Pass kFuseNormQuant = {"fuse_norm_quant", [](Program& p) { return fuse_norm_quant(p); }};
 
 TEST(FuseNormQuant, stores_no_norm_of_which_only_the_quantised_form_is_used) {
-  expect_rewrites(kPass,
+  expect_rewrites(kFuseNormQuant,
                   1,
                   R"(program {
   input %x: bf16[T, 64]
@@ -36,7 +36,7 @@ TEST(FuseNormQuant, stores_no_norm_of_which_only_the_quantised_form_is_used) {
 }
 
 TEST(FuseNormQuant, keeps_the_sum_that_was_normed) {
-  expect_rewrites(kPass,
+  expect_rewrites(kFuseNormQuant,
                   1,
                   R"(program {
   input %x: bf16[T, 64]
@@ -58,7 +58,7 @@ TEST(FuseNormQuant, keeps_the_sum_that_was_normed) {
 }
 
 TEST(FuseNormQuant, leaves_norms_with_another_use_and_sums_that_are_quantised) {
-  expect_leaves(kPass, R"(program {
+  expect_leaves(kFuseNormQuant, R"(program {
   input %x: bf16[T, 64]
   parameter p0: bf16[64]
   %0: bf16[T, 64] = rms_norm(%x, p0) {epsilon=1e-06}

@@ -10,10 +10,10 @@ namespace {
 using program::Node;
 using program::Program;
 
-const Pass kPass = {"fuse_rms_norm_linear", [](Program& p) { return fuse_rms_norm_linear(p); }};
+const Pass kFuseRmsNormLinear = {"fuse_rms_norm_linear", [](Program& p) { return fuse_rms_norm_linear(p); }};
 
 TEST(FuseRmsNormLinear, gives_norms_to_the_products_that_alone_use_them) {
-  expect_rewrites(kPass,
+  expect_rewrites(kFuseRmsNormLinear,
                   2,
                   R"(program {
   input %x: bf16[T, 64]
@@ -78,13 +78,13 @@ std::string normed_heads(const std::string& norms) {
 }
 
 TEST(FuseRmsNormLinear, gives_norms_to_heads_whose_own_norms_have_the_same_epsilon) {
-  expect_rewrites(kPass, 1, heads("none, none", "0"), normed_heads("none, none"));
-  expect_rewrites(kPass, 1, heads("p3, p3", "1e-05"), normed_heads("p3, p3"));
-  expect_leaves(kPass, heads("p3, p3", "1e-06"));
+  expect_rewrites(kFuseRmsNormLinear, 1, heads("none, none", "0"), normed_heads("none, none"));
+  expect_rewrites(kFuseRmsNormLinear, 1, heads("p3, p3", "1e-05"), normed_heads("p3, p3"));
+  expect_leaves(kFuseRmsNormLinear, heads("p3, p3", "1e-06"));
 }
 
 TEST(FuseRmsNormLinear, leaves_norms_with_another_use_and_other_products) {
-  expect_leaves(kPass, R"(program {
+  expect_leaves(kFuseRmsNormLinear, R"(program {
   input %x: bf16[T, 64]
   parameter p0: bf16[64]
   parameter p1: bf16[96, 64]

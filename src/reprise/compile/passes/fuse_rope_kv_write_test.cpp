@@ -10,11 +10,11 @@ namespace {
 using program::Node;
 using program::Program;
 
-const Pass kPass = {"fuse_rope_kv_write", [](Program& p) { return fuse_rope_kv_write(p); }};
+const Pass kFuseRopeKvWrite = {"fuse_rope_kv_write", [](Program& p) { return fuse_rope_kv_write(p); }};
 const Pass kNormPass = {"fuse_qk_norm_rope_kv_write",
                         [](Program& p) { return fuse_qk_norm_rope_kv_write(p); }};
 
-const std::string kHead = R"(program {
+const std::string kInputs = R"(program {
   input %positions: i32[T]
   input %slots: i32[T]
   input %q: bf16[T, 2, 16]
@@ -31,16 +31,16 @@ const std::string kNorms = R"(  %0: bf16[T, 2, 16] = rms_norm(%q, p1) {epsilon=1
 )";
 
 TEST(FuseRopeKvWrite, writes_keys_as_they_are_rotated) {
-  expect_rewrites(kPass,
+  expect_rewrites(kFuseRopeKvWrite,
                   1,
-                  kHead + R"(  %0: bf16[T, 2, 16], %1: bf16[T, 1, 16] = rope(%q, %k, %positions, p0)
+                  kInputs + R"(  %0: bf16[T, 2, 16], %1: bf16[T, 1, 16] = rope(%q, %k, %positions, p0)
   %2: bf16[T, 1, 16] = add(%v, %v)
   %3: s0, %4: s1 = kv_write(%1, %2, s0, s1, %slots)  // layers.0
   %5: bf16[T, 32] = flatten(%0)
   return %5
   keep %3, %4
 })",
-                  kHead + R"(  %0: bf16[T, 1, 16] = add(%v, %v)
+                  kInputs + R"(  %0: bf16[T, 1, 16] = add(%v, %v)
   %1: bf16[T, 2, 16], %2: s0, %3: s1 = rope_kv_write(%q, %k, %0, %positions, p0, s0, s1, %slots, none, none) {epsilon=0}  // layers.0
   %4: bf16[T, 32] = flatten(%1)
   return %4
@@ -50,7 +50,7 @@ TEST(FuseRopeKvWrite, writes_keys_as_they_are_rotated) {
 
 TEST(FuseRopeKvWrite, takes_in_the_norms_of_both) {
   const std::string before =
-      kHead + kNorms +
+      kInputs + kNorms +
       R"(  %2: bf16[T, 2, 16], %3: bf16[T, 1, 16] = rope(%0, %1, %positions, p0)
   %4: s0, %5: s1 = kv_write(%3, %v, s0, s1, %slots)
   return %2
@@ -60,16 +60,16 @@ TEST(FuseRopeKvWrite, takes_in_the_norms_of_both) {
       kNormPass,
       1,
       before,
-      kHead +
+      kInputs +
           R"(  %0: bf16[T, 2, 16], %1: s0, %2: s1 = rope_kv_write(%q, %k, %v, %positions, p0, s0, s1, %slots, p1, p2) {epsilon=1e-06}
   return %0
   keep %1, %2
 })");
   expect_rewrites(
-      kPass,
+      kFuseRopeKvWrite,
       1,
       before,
-      kHead + kNorms +
+      kInputs + kNorms +
           R"(  %2: bf16[T, 2, 16], %3: s0, %4: s1 = rope_kv_write(%0, %1, %v, %positions, p0, s0, s1, %slots, none, none) {epsilon=0}
   return %2
   keep %3, %4
@@ -78,7 +78,7 @@ TEST(FuseRopeKvWrite, takes_in_the_norms_of_both) {
 
 TEST(FuseRopeKvWrite, takes_in_norms_of_one_epsilon_that_only_the_rotation_uses) {
   // The two norms have different epsilons.
-  expect_leaves(kNormPass, kHead + R"(  %0: bf16[T, 2, 16] = rms_norm(%q, p1) {epsilon=1e-06}
+  expect_leaves(kNormPass, kInputs + R"(  %0: bf16[T, 2, 16] = rms_norm(%q, p1) {epsilon=1e-06}
   %1: bf16[T, 1, 16] = rms_norm(%k, p2) {epsilon=1e-05}
   %2: bf16[T, 2, 16], %3: bf16[T, 1, 16] = rope(%0, %1, %positions, p0)
   %4: s0, %5: s1 = kv_write(%3, %v, s0, s1, %slots)
@@ -87,14 +87,14 @@ TEST(FuseRopeKvWrite, takes_in_norms_of_one_epsilon_that_only_the_rotation_uses)
 })");
   // The program returns the result of a norm.
   expect_leaves(kNormPass,
-                kHead + kNorms +
+                kInputs + kNorms +
                     R"(  %2: bf16[T, 2, 16], %3: bf16[T, 1, 16] = rope(%0, %1, %positions, p0)
   %4: s0, %5: s1 = kv_write(%3, %v, s0, s1, %slots)
   return %2, %0
   keep %4, %5
 })");
   // Only q has a norm.
-  expect_leaves(kNormPass, kHead + R"(  %0: bf16[T, 2, 16] = rms_norm(%q, p1) {epsilon=1e-06}
+  expect_leaves(kNormPass, kInputs + R"(  %0: bf16[T, 2, 16] = rms_norm(%q, p1) {epsilon=1e-06}
   %1: bf16[T, 2, 16], %2: bf16[T, 1, 16] = rope(%0, %k, %positions, p0)
   %3: s0, %4: s1 = kv_write(%2, %v, s0, s1, %slots)
   return %1
@@ -103,14 +103,14 @@ TEST(FuseRopeKvWrite, takes_in_norms_of_one_epsilon_that_only_the_rotation_uses)
 }
 
 TEST(FuseRopeKvWrite, leaves_keys_that_are_used_elsewhere) {
-  expect_leaves(kPass,
-                kHead + R"(  %0: bf16[T, 2, 16], %1: bf16[T, 1, 16] = rope(%q, %k, %positions, p0)
+  expect_leaves(kFuseRopeKvWrite,
+                kInputs + R"(  %0: bf16[T, 2, 16], %1: bf16[T, 1, 16] = rope(%q, %k, %positions, p0)
   %2: s0, %3: s1 = kv_write(%1, %v, s0, s1, %slots)
   return %0, %1
   keep %2, %3
 })");
-  expect_leaves(kPass,
-                kHead + R"(  %0: bf16[T, 2, 16], %1: bf16[T, 1, 16] = rope(%q, %k, %positions, p0)
+  expect_leaves(kFuseRopeKvWrite,
+                kInputs + R"(  %0: bf16[T, 2, 16], %1: bf16[T, 1, 16] = rope(%q, %k, %positions, p0)
   %2: s0, %3: s1 = kv_write(%1, %1, s0, s1, %slots)
   return %0
   keep %2, %3
@@ -118,16 +118,16 @@ TEST(FuseRopeKvWrite, leaves_keys_that_are_used_elsewhere) {
 }
 
 TEST(FuseRopeKvWrite, leaves_what_needs_the_rotated_queries_before_the_write) {
-  expect_leaves(kPass,
-                kHead + R"(  %0: bf16[T, 2, 16], %1: bf16[T, 1, 16] = rope(%q, %k, %positions, p0)
+  expect_leaves(kFuseRopeKvWrite,
+                kInputs + R"(  %0: bf16[T, 2, 16], %1: bf16[T, 1, 16] = rope(%q, %k, %positions, p0)
   %2: bf16[T, 32] = flatten(%0)
   %3: s0, %4: s1 = kv_write(%1, %v, s0, s1, %slots)
   return %2
   keep %3, %4
 })");
   // The queries are written as values.
-  expect_leaves(kPass,
-                kHead + R"(  %0: bf16[T, 1, 16], %1: bf16[T, 1, 16] = rope(%v, %k, %positions, p0)
+  expect_leaves(kFuseRopeKvWrite,
+                kInputs + R"(  %0: bf16[T, 1, 16], %1: bf16[T, 1, 16] = rope(%v, %k, %positions, p0)
   %2: s0, %3: s1 = kv_write(%1, %0, s0, s1, %slots)
   return %0
   keep %2, %3
@@ -135,13 +135,13 @@ TEST(FuseRopeKvWrite, leaves_what_needs_the_rotated_queries_before_the_write) {
 }
 
 TEST(FuseRopeKvWrite, leaves_writes_of_anything_but_rotated_keys) {
-  expect_leaves(kPass,
-                kHead + R"(  %0: bf16[T, 1, 16], %1: bf16[T, 1, 16] = rope(%k, %v, %positions, p0)
+  expect_leaves(kFuseRopeKvWrite,
+                kInputs + R"(  %0: bf16[T, 1, 16], %1: bf16[T, 1, 16] = rope(%k, %v, %positions, p0)
   %2: s0, %3: s1 = kv_write(%0, %v, s0, s1, %slots)
   return %1
   keep %2, %3
 })");
-  expect_leaves(kPass, kHead + R"(  %0: s0, %1: s1 = kv_write(%k, %v, s0, s1, %slots)
+  expect_leaves(kFuseRopeKvWrite, kInputs + R"(  %0: s0, %1: s1 = kv_write(%k, %v, s0, s1, %slots)
   return %q
   keep %0, %1
 })");
@@ -154,7 +154,7 @@ TEST(FuseRopeKvWrite, asks_for_a_kernel) {
                        });
                      }};
   expect_leaves(pass,
-                kHead + R"(  %0: bf16[T, 2, 16], %1: bf16[T, 1, 16] = rope(%q, %k, %positions, p0)
+                kInputs + R"(  %0: bf16[T, 2, 16], %1: bf16[T, 1, 16] = rope(%q, %k, %positions, p0)
   %2: s0, %3: s1 = kv_write(%1, %v, s0, s1, %slots)
   return %0
   keep %2, %3

@@ -11,10 +11,10 @@ namespace {
 
 using program::Program;
 
-const Pass kPass = {"group_rows", [](Program& p) { return group_rows(p); }};
+const Pass kGroupRows = {"group_rows", [](Program& p) { return group_rows(p); }};
 
 TEST(GroupRows, looks_up_and_norms_in_one_loop) {
-  expect_rewrites(kPass,
+  expect_rewrites(kGroupRows,
                   1,
                   R"(program {
   input %ids: i32[T]
@@ -46,7 +46,7 @@ TEST(GroupRows, looks_up_and_norms_in_one_loop) {
 }
 
 TEST(GroupRows, chooses_and_norms_rows_in_one_loop) {
-  expect_rewrites(kPass,
+  expect_rewrites(kGroupRows,
                   1,
                   R"(program {
   input %x: bf16[T, 64]
@@ -108,7 +108,7 @@ TEST(GroupRows, takes_views_along_and_shares_equal_bodies) {
                        first + 8);
   };
   expect_rewrites(
-      kPass,
+      kGroupRows,
       2,
       "program {\n" + inputs + layer(0, "a") + layer(9, "b") + R"(  return %8, %17, %6, %15
 })",
@@ -138,7 +138,7 @@ TEST(GroupRows, takes_views_along_and_shares_equal_bodies) {
 
 TEST(GroupRows, leaves_ops_alone_that_have_nothing_in_common) {
   // Rows of two sizes, ops on weights only, and ops with a matrix product in between.
-  expect_leaves(kPass, R"(program {
+  expect_leaves(kGroupRows, R"(program {
   input %x: bf16[T, 64]
   input %y: bf16[L, 64]
   parameter p0: bf16[64]
@@ -155,7 +155,7 @@ TEST(GroupRows, leaves_ops_alone_that_have_nothing_in_common) {
 
 TEST(GroupRows, joins_no_op_with_what_it_reads_other_than_row_by_row) {
   // Gathered rows, other rows, and rows that pass through a matrix product.
-  expect_leaves(kPass, R"(program {
+  expect_leaves(kGroupRows, R"(program {
   input %x: bf16[T, 64]
   input %indices: i32[T]
   parameter p0: bf16[64]
@@ -163,7 +163,7 @@ TEST(GroupRows, joins_no_op_with_what_it_reads_other_than_row_by_row) {
   %1: bf16[T, 64] = gather_rows(%0, %indices)
   return %1
 })");
-  expect_leaves(kPass, R"(program {
+  expect_leaves(kGroupRows, R"(program {
   input %x: bf16[2*T, 64]
   parameter p0: bf16[64]
   %0: bf16[2*T, 64] = rms_norm(%x, p0) {epsilon=1e-06}
@@ -171,7 +171,7 @@ TEST(GroupRows, joins_no_op_with_what_it_reads_other_than_row_by_row) {
   %2: bf16[T, 32] = silu_and_mul(%1)
   return %2
 })");
-  expect_leaves(kPass, R"(program {
+  expect_leaves(kGroupRows, R"(program {
   input %x: bf16[T, 64]
   parameter p0: bf16[64]
   parameter p1: bf16[64, 64]
@@ -184,7 +184,7 @@ TEST(GroupRows, joins_no_op_with_what_it_reads_other_than_row_by_row) {
 
 TEST(GroupRows, moves_nothing_but_what_it_groups) {
   // The sum needs the result of attention, which does not move; the norm needs the sum.
-  expect_rewrites(kPass,
+  expect_rewrites(kGroupRows,
                   1,
                   R"(program {
   input %query_start_loc: i32[R+1]

@@ -7,10 +7,10 @@
 namespace reprise::compile {
 namespace {
 
-const Pass kPass = {"parallelize_sequence", parallelize_sequence};
+const Pass kParallelizeSequence = {"parallelize_sequence", parallelize_sequence};
 
 TEST(ParallelizeSequence, norms_the_rows_of_each_rank_between_products) {
-  expect_rewrites(kPass,
+  expect_rewrites(kParallelizeSequence,
                   2,
                   R"(program {
   input %x: bf16[2*T, 64]
@@ -39,7 +39,7 @@ TEST(ParallelizeSequence, norms_the_rows_of_each_rank_between_products) {
 }
 
 TEST(ParallelizeSequence, gathers_sums_that_are_used_elsewhere) {
-  expect_rewrites(kPass,
+  expect_rewrites(kParallelizeSequence,
                   1,
                   R"(program {
   input %x: bf16[2*T, 64]
@@ -62,7 +62,7 @@ TEST(ParallelizeSequence, gathers_sums_that_are_used_elsewhere) {
 }
 
 TEST(ParallelizeSequence, leaves_rows_that_the_ranks_do_not_divide) {
-  expect_leaves(kPass, R"(program {
+  expect_leaves(kParallelizeSequence, R"(program {
   input %x: bf16[T, 64]
   input %y: bf16[2*T+1, 64]
   parameter p0: bf16[64]
@@ -75,7 +75,7 @@ TEST(ParallelizeSequence, leaves_rows_that_the_ranks_do_not_divide) {
 }
 
 TEST(ParallelizeSequence, leaves_sums_with_a_residual_that_every_rank_has_whole) {
-  expect_leaves(kPass, R"(program {
+  expect_leaves(kParallelizeSequence, R"(program {
   input %x: bf16[2*T, 64]
   input %residual: bf16[2*T, 64]
   parameter p0: bf16[64]

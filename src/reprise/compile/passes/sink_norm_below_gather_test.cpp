@@ -7,10 +7,10 @@
 namespace reprise::compile {
 namespace {
 
-const Pass kPass = {"sink_norm_below_gather", sink_norm_below_gather};
+const Pass kSinkNormBelowGather = {"sink_norm_below_gather", sink_norm_below_gather};
 
 TEST(SinkNormBelowGather, norms_only_the_rows_that_are_wanted) {
-  expect_rewrites(kPass,
+  expect_rewrites(kSinkNormBelowGather,
                   1,
                   R"(program {
   input %x: bf16[T, 64]
@@ -33,7 +33,7 @@ TEST(SinkNormBelowGather, norms_only_the_rows_that_are_wanted) {
 }
 
 TEST(SinkNormBelowGather, gathers_both_operands_of_a_sum_that_only_the_norm_uses) {
-  expect_rewrites(kPass,
+  expect_rewrites(kSinkNormBelowGather,
                   1,
                   R"(program {
   input %x: bf16[T, 64]
@@ -57,7 +57,7 @@ TEST(SinkNormBelowGather, gathers_both_operands_of_a_sum_that_only_the_norm_uses
 }
 
 TEST(SinkNormBelowGather, leaves_norms_and_sums_with_another_use) {
-  expect_leaves(kPass, R"(program {
+  expect_leaves(kSinkNormBelowGather, R"(program {
   input %x: bf16[T, 64]
   input %indices: i32[L]
   parameter p0: bf16[64]

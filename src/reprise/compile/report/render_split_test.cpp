@@ -43,7 +43,7 @@ constexpr const char* kFused = R"(
       return %2
     }
   )";
-constexpr const char* kGrouped = R"(
+constexpr const char* kGroupedRows = R"(
     program {
       group g0 {
         input %x0: f32[T, 8]
@@ -109,7 +109,7 @@ TEST(RenderSplit, layers_that_repeat_inside_a_piece_are_drawn_once) {
 }
 
 TEST(RenderSplit, equal_pieces_have_one_colour_and_split_points_none) {
-  const SplitProgram split = split_of({kTraced, kFused, kGrouped}, {0, 1, 2, 1, 0});
+  const SplitProgram split = split_of({kTraced, kFused, kGroupedRows}, {0, 1, 2, 1, 0});
   const std::string svg = render_svg({.before = &split, .after = &split, .title = "t"});
   EXPECT_EQ(count(svg, "class=\"cell-box c0\""), 2U);
   EXPECT_EQ(count(svg, "class=\"cell-box c1\""), 1U);
@@ -118,7 +118,7 @@ TEST(RenderSplit, equal_pieces_have_one_colour_and_split_points_none) {
 }
 
 TEST(RenderSplit, a_group_says_whether_it_has_code_and_counts_accordingly) {
-  const SplitProgram split = split_of({kGrouped}, {0});
+  const SplitProgram split = split_of({kGroupedRows}, {0});
   std::string svg = render_svg({.before = &split, .after = &split, .has_code = {{true}}});
   EXPECT_THAT(svg, HasSubstr("row group, one generated kernel"));
   EXPECT_THAT(svg, HasSubstr("as compiled: 1 launch per step"));

@@ -57,7 +57,7 @@ TEST(SplitOutline, order_is_told_by_programs) {
   EXPECT_EQ(describe_order(split), "0, 3 x (1 2), 1, 3");
 }
 
-constexpr const char* kGrouped = R"(
+constexpr const char* kGroupedPiece = R"(
     program {
       group g0 {
         input %x0: f32[T, 8]
@@ -96,7 +96,7 @@ TEST(SplitOutline, ops_are_printed_with_their_groups_and_places_but_without_slot
 }
 
 TEST(SplitOutline, a_launch_has_the_parts_it_was_fused_from) {
-  const program::Program program = program_of(kGrouped);
+  const program::Program program = program_of(kGroupedPiece);
   EXPECT_THAT(parts_of(program, program.nodes[0]), ElementsAre("add", "rms_norm"));
   program::Node node{.op = OpCode::linear_rope_kv_write};
   node.inputs.assign(10, program::kNoValue);

@@ -12,16 +12,12 @@
 #include <string>
 
 #include "reprise/base/error.h"
+#include "reprise/device/page_size.h"
 
 namespace reprise::device {
 namespace {
 
 constexpr size_t kPage = 4096;
-constexpr size_t kHugePage = size_t{2} << 20;
-
-constexpr size_t round_up(size_t value, size_t multiple) noexcept {
-  return (value + multiple - 1) / multiple * multiple;
-}
 
 // The bytes that a request really maps: whole huge pages when it is at least one huge page long.
 size_t mapped_bytes(size_t bytes) noexcept {

@@ -7,8 +7,8 @@
 namespace reprise::kernels {
 namespace {
 
-constexpr int64_t kBlocks = 6;
-constexpr int64_t kBlockSize = 16;
+constexpr int64_t kCacheBlocks = 6;
+constexpr int64_t kCacheBlockSize = 16;
 
 struct Heads {
   int64_t q = 2;
@@ -26,7 +26,7 @@ class LinearRopeKvWrite : public KernelTest {
     Tensor value_cache;
   };
   Results make_results(int64_t rows, const Heads& heads) {
-    const Shape cache = {kBlocks, heads.kv, kBlockSize, heads.head_dim};
+    const Shape cache = {kCacheBlocks, heads.kv, kCacheBlockSize, heads.head_dim};
     return {make({rows, heads.q, heads.head_dim}), make(cache), make(cache)};
   }
 

@@ -11,7 +11,7 @@
 namespace reprise::kernels {
 namespace {
 
-constexpr float kEpsilon = 1e-6F;
+constexpr float kQuantEpsilon = 1e-6F;
 
 class Quantize : public KernelTest {
  protected:
@@ -139,9 +139,9 @@ TEST_P(Quantize, of_a_norm_has_the_bits_of_two_kernels) {
       const Tensor x = random_strided({7, width});
       const Tensor weight = random({width});
       const Results fused = make_results(7, width, eight_bits);
-      launch_rms_norm_quant(stream_, kernels(), x, weight, kEpsilon, fused.q, fused.scales);
+      launch_rms_norm_quant(stream_, kernels(), x, weight, kQuantEpsilon, fused.q, fused.scales);
       const Tensor normed = make(x.shape());
-      launch_rms_norm(stream_, kernels(), x, weight, kEpsilon, normed);
+      launch_rms_norm(stream_, kernels(), x, weight, kQuantEpsilon, normed);
       expect_same(fused, run(normed, eight_bits));
     }
   }
@@ -161,14 +161,14 @@ TEST_P(Quantize, of_the_norm_of_a_sum_has_the_bits_of_three_kernels) {
                                       {.x = x,
                                        .residual = residual,
                                        .weight = weight,
-                                       .epsilon = kEpsilon,
+                                       .epsilon = kQuantEpsilon,
                                        .q = fused.q,
                                        .scales = fused.scales,
                                        .sum = sum});
       const Tensor sum_apart = make(x.shape());
       const Tensor normed = make(x.shape());
       launch_add(stream_, kernels(), residual, x, sum_apart);
-      launch_rms_norm(stream_, kernels(), sum_apart, weight, kEpsilon, normed);
+      launch_rms_norm(stream_, kernels(), sum_apart, weight, kQuantEpsilon, normed);
       expect_same_bits(sum, sum_apart);
       expect_same(fused, run(normed, eight_bits));
     }

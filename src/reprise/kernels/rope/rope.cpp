@@ -9,7 +9,6 @@
 namespace reprise::kernels {
 namespace {
 
-constexpr int64_t kElementsPerBlock = 4096;  // as row_tiles()
 
 RopeSide rope_side(const Tensor& x, const Tensor& out) {
   require_dense_rows(x, "rope");

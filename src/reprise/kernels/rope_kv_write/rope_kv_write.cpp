@@ -7,7 +7,6 @@
 namespace reprise::kernels {
 namespace {
 
-constexpr int64_t kElementsPerBlock = 4096;  // as row_tiles()
 
 StridedHeads strided_heads(const Tensor& x) {
   require_dense_rows(x, "rope_kv_write");

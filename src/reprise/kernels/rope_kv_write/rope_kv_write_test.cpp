@@ -8,7 +8,7 @@
 namespace reprise::kernels {
 namespace {
 
-constexpr float kEpsilon = 1e-6F;
+constexpr float kNormEpsilon = 1e-6F;
 constexpr int64_t kBlocks = 5;
 constexpr int64_t kBlockSize = 16;
 constexpr int64_t kMaxPosition = 50;
@@ -62,14 +62,14 @@ class RopeKvWrite : public KernelTest {
                           .slot_mapping = batch.slots,
                           .q_norm = batch.q_norm,
                           .k_norm = batch.k_norm,
-                          .epsilon = kEpsilon,
+                          .epsilon = kNormEpsilon,
                           .q_out = results.q});
   }
 
   Tensor normed(const Tensor& x, const Tensor& weight) {
     if (!weight.defined()) return x;
     const Tensor out = make(x.shape());
-    launch_rms_norm(stream_, kernels(), x, weight, kEpsilon, out);
+    launch_rms_norm(stream_, kernels(), x, weight, kNormEpsilon, out);
     return out;
   }
   Results run_apart(const Tensor& q, const Tensor& k, const Tensor& v, const Batch& batch) {

@@ -7,7 +7,6 @@
 namespace reprise::kernels {
 namespace {
 
-constexpr int64_t kElementsPerBlock = 4096;  // as row_tiles()
 
 RowGroupOperand operand_of(const Tensor& tensor) {
   require_dense_rows(tensor, "row_group");

@@ -75,6 +75,13 @@ struct MetricFamily {
   void (*write)(FamilyWriter& out, const MetricsSource& from);
 };
 
+// The words that the tables are written in.
+using Out = FamilyWriter&;
+using From = const MetricsSource&;
+inline constexpr MetricType kCounter = MetricType::counter;
+inline constexpr MetricType kGauge = MetricType::gauge;
+inline constexpr MetricType kHistogram = MetricType::histogram;
+
 /// A part of the table, with the properties that its lines share.
 struct MetricGroup {
   std::string_view title;

@@ -6,11 +6,6 @@
 namespace reprise::server {
 namespace {
 
-using Out = FamilyWriter&;
-using From = const MetricsSource&;
-constexpr MetricType kCounter = MetricType::counter;
-constexpr MetricType kGauge = MetricType::gauge;
-
 double num_captured(const api::StartupReport& report, cudagraph::CudagraphRuntimeMode mode) {
   const auto& records = report.capture.records;
   return static_cast<double>(std::count_if(records.begin(), records.end(), [mode](const auto& it) {
@@ -52,7 +47,7 @@ void write_step_seconds(Out out, From from) {
   }
 }
 
-constexpr auto kFamilies = std::to_array<MetricFamily>({
+constexpr auto kOwnFamilies = std::to_array<MetricFamily>({
     {"reprise:steps_total",
      kCounter,
      "",
@@ -144,7 +139,7 @@ constexpr auto kFamilies = std::to_array<MetricFamily>({
 }  // namespace
 
 MetricGroup own_metrics() {
-  return {"Graphs, compiling and steps", MetricGroup::Scope::engine, kFamilies};
+  return {"Graphs, compiling and steps", MetricGroup::Scope::engine, kOwnFamilies};
 }
 
 }  // namespace reprise::server

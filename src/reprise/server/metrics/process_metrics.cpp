@@ -14,11 +14,6 @@
 namespace reprise::server {
 namespace {
 
-using Out = FamilyWriter&;
-using From = const MetricsSource&;
-constexpr MetricType kCounter = MetricType::counter;
-constexpr MetricType kGauge = MetricType::gauge;
-
 /// Reads the fields of /proc/self/stat from the third one on; the second field may contain spaces.
 void read_stat(ProcessFacts& facts) {
   std::ifstream file("/proc/self/stat");
@@ -42,7 +37,7 @@ void read_stat(ProcessFacts& facts) {
       static_cast<double>(now.tv_sec - since_boot.tv_sec) + value[19] / ticks;
 }
 
-constexpr auto kFamilies = std::to_array<MetricFamily>({
+constexpr auto kProcessFamilies = std::to_array<MetricFamily>({
     {"process_virtual_memory_bytes",
      kGauge,
      "",
@@ -90,6 +85,6 @@ ProcessFacts read_process_facts() {
   return facts;
 }
 
-MetricGroup process_metrics() { return {"The process", MetricGroup::Scope::process, kFamilies}; }
+MetricGroup process_metrics() { return {"The process", MetricGroup::Scope::process, kProcessFamilies}; }
 
 }  // namespace reprise::server

@@ -7,14 +7,8 @@
 namespace reprise::server {
 namespace {
 
-using Out = FamilyWriter&;
-using From = const MetricsSource&;
-constexpr MetricType kCounter = MetricType::counter;
-constexpr MetricType kGauge = MetricType::gauge;
-constexpr MetricType kHistogram = MetricType::histogram;
-
 // Names, types, labels and buckets are the same as vLLM's; the descriptions are our own.
-constexpr auto kFamilies = std::to_array<MetricFamily>({
+constexpr auto kVllmFamilies = std::to_array<MetricFamily>({
     {"vllm:num_requests_running",
      kGauge,
      "",
@@ -218,7 +212,7 @@ constexpr auto kFamilies = std::to_array<MetricFamily>({
 }  // namespace
 
 MetricGroup vllm_metrics() {
-  return {"Requests and the engine, as vLLM names them", MetricGroup::Scope::engine, kFamilies};
+  return {"Requests and the engine, as vLLM names them", MetricGroup::Scope::engine, kVllmFamilies};
 }
 
 }  // namespace reprise::server
