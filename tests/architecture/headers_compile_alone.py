@@ -1,15 +1,18 @@
-"""Every header must compile as the first line of a file.
+"""Every header must compile as the first line of a file, without precompiled headers.
 
-A header that some compiled source includes first has been compiled alone by the build. The others
-get a syntax-only run each. Results are kept in the build folder under a hash of the command and of
-every byte that the header includes from this repository, so a second run does nothing.
+usage: headers_compile_alone.py BUILD_FOLDER [--all]
 
-usage: headers_compile_alone.py BUILD_FOLDER
+Checks the headers that differ from the commit named in tools/lint_baseline, whose tree was checked as a whole;
+--all checks every header (some minutes). Where git does not know that commit, all are checked. Results are kept
+in the build folder under a hash of the command and of every byte that the header includes from this repository,
+so a second run does nothing.
 """
 
+import argparse
 import hashlib
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -28,25 +31,31 @@ def path_of(include):
     return f"src/{include}"
 
 
+INCLUDE = re.compile(r'^#include "(/.*)"$', re.M)
+
+
 def compiled_sources(build_folder):
     """Source path -> compile command as a list, from CMake's record of the build."""
-    entries = json.loads((Path(build_folder) / "compile_commands.json").read_text(encoding="utf-8"))
+    root, build = source_tree.ROOT.resolve(), Path(build_folder).resolve()
     found = {}
-    for entry in entries:
-        file = Path(entry["file"]).resolve()
-        if file.is_relative_to(source_tree.ROOT.resolve()):
-            found[file.relative_to(source_tree.ROOT.resolve()).as_posix()] = shlex.split(entry["command"])
+    for entry in json.loads((build / "compile_commands.json").read_text(encoding="utf-8")):
+        unit = Path(entry["file"]).resolve()
+        # A group of sources is a file in the build folder that includes them.
+        members = INCLUDE.findall(unit.read_text(encoding="utf-8")) if unit.is_relative_to(build) else [unit]
+        for file in map(Path, members):
+            if file.is_relative_to(root):
+                found[file.relative_to(root).as_posix()] = shlex.split(entry["command"])
     return found
 
 
-def first_includes(sources, read=source_tree.read):
-    """Headers that stand first in a source, so that its compilation proves them."""
-    found = set()
-    for source in sources:
-        names = source_tree.includes(read(source))
-        if names and names[0].startswith("reprise/"):
-            found.add(path_of(names[0]))
-    return found
+def changed_since_baseline(baseline):
+    """Paths that differ from the commit, committed or not; None if git does not know it."""
+    def git(*arguments):
+        return subprocess.run(["git", *arguments], cwd=source_tree.ROOT, capture_output=True, text=True, check=False)
+
+    changed = git("diff", "--name-only", baseline)
+    new = git("ls-files", "--others", "--exclude-standard")
+    return None if changed.returncode != 0 else set((changed.stdout + new.stdout).split())
 
 
 def is_left_out(header, sources):
@@ -76,9 +85,9 @@ def flags_of(command):
             skip = False
         elif word in ("-o", "-MF", "-MT", "-MQ", "-include"):
             skip = True
-        elif word in ("-c", "-MD", "-MMD") or word.startswith(("-m", "-O", "-fsanitize")):
+        elif word in ("-c", "-MD", "-MMD", "-Winvalid-pch", "-fpch-preprocess") or word.startswith(("-m", "-O", "-fsanitize")):
             continue
-        elif word.endswith((".cpp", ".o")):
+        elif word.endswith((".cpp", ".cxx", ".o")):
             continue
         else:
             kept.append(word)
@@ -103,14 +112,20 @@ def check(header, flags, cache_folder):
     return None
 
 
-def main(build_folder):
-    sources = compiled_sources(build_folder)
-    headers = set(source_tree.files(source_tree.LIBRARY, (".h",)))
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build", type=Path)
+    parser.add_argument("--all", action="store_true", help="every header, not only the changed ones")
+    options = parser.parse_args()
+    sources = compiled_sources(options.build)
     # Flags of a target that sees every third-party header that headers may include.
     flags = flags_of(sources["src/reprise/base/json.cpp"])
+    headers = set(source_tree.files(source_tree.LIBRARY, (".h",)))
     headers = {header for header in headers if not is_left_out(header, sources)}
-    waiting = sorted(headers - first_includes(sources))
-    cache_folder = Path(build_folder) / "headers_compile_alone"
+    baseline = (source_tree.ROOT / "tools/lint_baseline").read_text(encoding="utf-8").strip()
+    changed = None if options.all else changed_since_baseline(baseline)
+    waiting = sorted(headers if changed is None else headers & changed)
+    cache_folder = options.build / "headers_compile_alone"
     cache_folder.mkdir(exist_ok=True)
     with ThreadPoolExecutor(max_workers=os.cpu_count() or 2) as pool:
         complaints = [c for c in pool.map(lambda header: check(header, flags, cache_folder), waiting) if c]
@@ -122,9 +137,9 @@ def main(build_folder):
             complaints.append("a planted header that misses an include was accepted")
     for complaint in complaints:
         print(complaint)
-    print(f"{len(headers)} headers: {len(headers) - len(waiting)} first in a source, {len(waiting)} checked here")
+    print(f"{len(waiting)} of {len(headers)} headers checked" + ("" if changed is None else f": those that differ from {baseline[:10]}"))
     return 1 if complaints else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main())
