@@ -1,6 +1,6 @@
 # One target per folder. Files are listed, never globbed.
 #
-#   reprise_library(NAME base SRCS a.cpp HDRS a.h DEPS reprise_x fmt::fmt)   -> target reprise_base
+#   reprise_library(NAME base SRCS a.cpp HDRS a.h DEPS reprise_x fmt::fmt)   -> target reprise_base, Reprise::base
 #   reprise_test(NAME base SRCS a_test.cpp DEPS reprise_base)                -> target base_test, ctest "base"
 #   reprise_binary(NAME reprise SRCS main.cpp DEPS ...)                      -> target reprise in build/bin
 
@@ -16,9 +16,15 @@ set(CMAKE_UNITY_BUILD ${REPRISE_UNITY})
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 12)
 
 option(REPRISE_WERROR "Warnings are errors; off for compilers that this project is not developed with" ON)
+# For those who link the libraries: nothing but the headers.
+add_library(reprise_headers INTERFACE)
+target_include_directories(reprise_headers INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src> $<INSTALL_INTERFACE:include>)
+target_compile_features(reprise_headers INTERFACE cxx_std_20)
+target_link_libraries(reprise_headers INTERFACE Threads::Threads)
+
+# For the sources of this project alone: warnings and code generation.
 add_library(reprise_options INTERFACE)
-target_include_directories(reprise_options INTERFACE ${PROJECT_SOURCE_DIR}/src)
-target_link_libraries(reprise_options INTERFACE Threads::Threads)
+target_link_libraries(reprise_options INTERFACE reprise_headers)
 target_compile_options(reprise_options INTERFACE
   -Wall -Wextra -Wshadow -Wnon-virtual-dtor $<$<BOOL:${REPRISE_WERROR}>:-Werror>
   # Options are structs with defaults, set by designated initialisers: leaving fields out is the point.
@@ -45,33 +51,21 @@ set(REPRISE_TEST_OPTIONS $<$<CONFIG:Release>:-O1>)
 
 include(${CMAKE_CURRENT_LIST_DIR}/PrecompiledHeaders.cmake)
 
-# A C library as PkgConfig::NAME: by pkg-config, or where there is none by its header and file.
-#   reprise_find_library(PCRE2 libpcre2-8 pcre2.h pcre2-8)
-function(reprise_find_library NAME PACKAGE HEADER LIBRARY)
-  find_package(PkgConfig QUIET)
-  if(PkgConfig_FOUND)
-    pkg_check_modules(${NAME} QUIET IMPORTED_TARGET GLOBAL ${PACKAGE})
-  endif()
-  if(NOT TARGET PkgConfig::${NAME})
-    find_path(${NAME}_HEADER_FOLDER ${HEADER} REQUIRED)
-    find_library(${NAME}_FILE ${LIBRARY} REQUIRED)
-    add_library(PkgConfig::${NAME} INTERFACE IMPORTED GLOBAL)
-    target_include_directories(PkgConfig::${NAME} INTERFACE ${${NAME}_HEADER_FOLDER})
-    target_link_libraries(PkgConfig::${NAME} INTERFACE ${${NAME}_FILE})
-  endif()
-endfunction()
+include(${CMAKE_CURRENT_LIST_DIR}/FindLibrary.cmake)
 
 function(reprise_library)
   cmake_parse_arguments(ARG "" "NAME" "SRCS;HDRS;DEPS;PRIVATE_DEPS" ${ARGN})
   set(target reprise_${ARG_NAME})
   if(ARG_SRCS)
     add_library(${target} STATIC ${ARG_SRCS} ${ARG_HDRS})
-    target_link_libraries(${target} PUBLIC reprise_options ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
+    target_link_libraries(${target} PUBLIC reprise_headers ${ARG_DEPS}
+                          PRIVATE $<BUILD_INTERFACE:reprise_options> ${ARG_PRIVATE_DEPS})
     reprise_use_precompiled_headers(${target} reprise_library_headers)
   else()
     add_library(${target} INTERFACE)
-    target_link_libraries(${target} INTERFACE reprise_options ${ARG_DEPS})
+    target_link_libraries(${target} INTERFACE reprise_headers ${ARG_DEPS})
   endif()
+  add_library(Reprise::${ARG_NAME} ALIAS ${target})
 endfunction()
 
 function(reprise_binary)

@@ -188,7 +188,8 @@ change_xgrammar(cpp/json_schema_converter.cc
 # Their list of files is theirs: it is pinned by the hash.
 file(GLOB xgrammar_files ${xgrammar_source}/cpp/*.cc ${xgrammar_source}/cpp/support/*.cc)
 add_library(xgrammar STATIC EXCLUDE_FROM_ALL ${xgrammar_files})
-target_include_directories(xgrammar SYSTEM PUBLIC ${xgrammar_source}/include ${xgrammar_source}/3rdparty/dlpack/include)
+target_include_directories(xgrammar SYSTEM PUBLIC
+  $<BUILD_INTERFACE:${xgrammar_source}/include> $<BUILD_INTERFACE:${xgrammar_source}/3rdparty/dlpack/include>)
 target_include_directories(xgrammar SYSTEM PRIVATE ${xgrammar_source}/3rdparty/picojson ${xgrammar_source}/cpp)
 target_compile_features(xgrammar PRIVATE cxx_std_17)
 target_compile_options(xgrammar PRIVATE -w)

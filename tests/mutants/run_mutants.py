@@ -88,14 +88,14 @@ class Build:
         arguments[at:at] = [str(o) for o in objects]
         run(arguments, directory)
 
-    def make(self, name, edits, files, target, jobs):
+    def make(self, name, edits, files, target):
         overlay = self.work / name
         shutil.rmtree(overlay, ignore_errors=True)
         for file, text in edits.items():
             (overlay / file).parent.mkdir(parents=True, exist_ok=True)
             (overlay / file).write_text(text)
         overlay.mkdir(parents=True, exist_ok=True)
-        objects = list(jobs.map(lambda unit: self.compile(overlay, unit), self.units(files)))
+        objects = [self.compile(overlay, unit) for unit in self.units(files)]
         binary = overlay / target
         self.link(target, objects, binary)
         return binary
@@ -149,26 +149,31 @@ def main():
         mutants.remove(mutant)
     start = time.monotonic()
 
-    survivors = []
+    def outcome(mutant):
+        """None when a test failed, as it must; else the mutant's id."""
+        binary = build.make(mutant["id"], edits[mutant["id"]], mutant["compile"], mutant["target"])
+        ran, failed = test_outcome(binary, mutant["killed_by"])
+        if failed:
+            print(f"{mutant['id']} killed by {failed[0]}" + (f" and {len(failed) - 1} more" if failed[1:] else ""), flush=True)
+        else:
+            print(f"{mutant['id']} SURVIVED {ran} tests of {mutant['killed_by']}: {mutant['description']}", flush=True)
+        shutil.rmtree(binary.parent, ignore_errors=True)
+        return None if failed else mutant["id"]
+
+    def check_baseline(target):
+        mine = [m for m in mutants if m["target"] == target]
+        files = sorted({f for m in mine for f in m["compile"]})
+        unchanged = {f: (options.source / f).read_text() for m in mine for f in edits[m["id"]]}
+        binary = build.make(f"baseline-{target}", unchanged, files, target)
+        ran, failed = test_outcome(binary, ":".join(m["killed_by"] for m in mine))
+        if ran == 0 or failed:
+            raise SystemExit(f"the baseline of {target} must pass: {ran} tests ran, failed: {failed}")
+        print(f"baseline {target}: {ran} tests pass", flush=True)
+
     with concurrent.futures.ThreadPoolExecutor(len(os.sched_getaffinity(0))) as jobs:
-        for target in sorted({m["target"] for m in mutants}):
-            mine = [m for m in mutants if m["target"] == target]
-            files = sorted({f for m in mine for f in m["compile"]})
-            unchanged = {f: (options.source / f).read_text() for m in mine for f in edits[m["id"]]}
-            binary = build.make(f"baseline-{target}", unchanged, files, target, jobs)
-            ran, failed = test_outcome(binary, ":".join(m["killed_by"] for m in mine))
-            if ran == 0 or failed:
-                raise SystemExit(f"the baseline of {target} must pass: {ran} tests ran, failed: {failed}")
-            print(f"baseline {target}: {ran} tests pass", flush=True)
-        for mutant in mutants:
-            binary = build.make(mutant["id"], edits[mutant["id"]], mutant["compile"], mutant["target"], jobs)
-            ran, failed = test_outcome(binary, mutant["killed_by"])
-            if failed:
-                print(f"{mutant['id']} killed by {failed[0]}" + (f" and {len(failed) - 1} more" if failed[1:] else ""), flush=True)
-            else:
-                survivors.append(mutant["id"])
-                print(f"{mutant['id']} SURVIVED {ran} tests of {mutant['killed_by']}: {mutant['description']}", flush=True)
-            shutil.rmtree(binary.parent, ignore_errors=True)
+        for _ in jobs.map(check_baseline, sorted({m["target"] for m in mutants})):
+            pass
+        survivors = [mutant for mutant in jobs.map(outcome, mutants) if mutant]
     print(f"{len(mutants) - len(survivors)} of {len(mutants)} mutants killed in {time.monotonic() - start:.0f} s")
     return 1 if survivors else 0
 
