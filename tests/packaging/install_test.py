@@ -1,0 +1,66 @@
+"""`cmake --install`, `find_package(Reprise)`, and what a project that embeds the sources inherits.
+
+usage: install_test.py BUILD_FOLDER SOURCE_FOLDER
+"""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+BUILD, SOURCE = Path(sys.argv.pop(1)), Path(sys.argv.pop(1))
+MODEL = str(SOURCE / "models/reprise-tiny")
+HERE = Path(__file__).resolve().parent
+
+
+def run(*command, **options):
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, **options)
+    if done.returncode != 0:
+        raise AssertionError(f"{command} exited {done.returncode}:\n{done.stdout[-4000:]}{done.stderr[-4000:]}")
+    return done.stdout
+
+
+class Install(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = Path(tempfile.mkdtemp(prefix="reprise-install-"))
+        cls.prefix = cls.folder / "prefix"
+        run("cmake", "--install", BUILD, "--prefix", cls.prefix)
+
+    @classmethod
+    def tearDownClass(cls):
+        shutil.rmtree(cls.folder)
+
+    def test_the_installed_program_runs_and_generates_code(self):
+        program = self.prefix / "bin/reprise"
+        self.assertIn("reprise", run(program, "--version"))
+        has_llvm = (BUILD / "bin/reprise_codegen_llvm.so").exists()
+        self.assertEqual(has_llvm, (self.prefix / "lib/reprise_codegen_llvm.so").exists())
+        answer = run(program, "generate", MODEL, "--prompt", "Once upon a time", "--max-tokens", "8",
+                     *(["--compilation-config.backend", "inductor"] if has_llvm else []), cwd=self.folder)
+        self.assertTrue(answer.startswith("Once upon a time"), answer)
+
+    def test_a_project_finds_the_package_and_links_the_engine(self):
+        build = self.folder / "consumer"
+        run("cmake", "-S", HERE / "consumer", "-B", build, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={self.prefix}",
+            f"-DEXAMPLES={SOURCE / 'examples'}")
+        run("cmake", "--build", build)
+        self.assertGreater(len(run(build / "llm_in_20_lines", MODEL)), 20)
+        self.assertIn("FULL_AND_PIECEWISE", run(build / "dispatcher_only"))
+
+    def test_a_project_with_the_sources_inside_inherits_no_flags(self):
+        build = self.folder / "subproject"
+        run("cmake", "-S", HERE / "subproject", "-B", build, "-G", "Ninja", f"-DREPRISE={SOURCE}",
+            f"-DEXAMPLES={SOURCE / 'examples'}")
+        inherited = dict(line.split(": ", 1) if ": " in line else (line.rstrip(":"), "")
+                         for line in (build / "inherited.txt").read_text().splitlines())
+        # fmt asks for FMT_SHARED of all who use it.
+        self.assertEqual({"options": "", "unity": ""},
+                         {key: inherited[key].strip() for key in ("options", "unity")})
+        self.assertLessEqual(set(filter(None, inherited["definitions"].split(";"))), {"FMT_SHARED"})
+
+
+if __name__ == "__main__":
+    unittest.main()
