@@ -2,8 +2,6 @@
 
 namespace reprise {
 
-std::string source_dir() {
-  return REPRISE_SOURCE_DIR;
-}
+std::string source_dir() { return REPRISE_SOURCE_DIR; }
 
 }  // namespace reprise

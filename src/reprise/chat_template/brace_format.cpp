@@ -10,7 +10,6 @@
 namespace reprise::chat_template {
 namespace {
 
-
 FormatSpec read_brace_spec(Sandbox& sandbox, std::string_view text) {
   FormatSpec spec;
   FormatReader reader(sandbox, text);

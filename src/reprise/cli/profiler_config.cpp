@@ -65,7 +65,9 @@ void assign(server::ProfilerOptions& options, std::string_view field, const Json
     options.steps.max_iterations = read_count(field, value);
     return;
   }
-  if (std::find(kFieldsWithoutEffect.begin(), kFieldsWithoutEffect.end(), field) != kFieldsWithoutEffect.end()) return;
+  if (std::find(kFieldsWithoutEffect.begin(), kFieldsWithoutEffect.end(), field) !=
+      kFieldsWithoutEffect.end())
+    return;
   std::vector<std::string_view> known = {
       "profiler", "torch_profiler_dir", "delay_iterations", "max_iterations"};
   known.insert(known.end(), kFieldsWithoutEffect.begin(), kFieldsWithoutEffect.end());

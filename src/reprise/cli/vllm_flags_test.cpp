@@ -36,8 +36,9 @@ TEST(VllmFlags, are_listed_once_each) {
 
 TEST(VllmFlags, what_is_done_anyway_is_accepted_once_and_said) {
   testing::internal::CaptureStderr();
-  EXPECT_EQ(flag_refusal({"-tp", "1", "--no-enable-lora", "--dtype-of-nothing-else=1"}).find("unknown"),
-            0U);
+  EXPECT_EQ(
+      flag_refusal({"-tp", "1", "--no-enable-lora", "--dtype-of-nothing-else=1"}).find("unknown"),
+      0U);
   (void)testing::internal::GetCapturedStderr();
   testing::internal::CaptureStderr();
   EXPECT_EQ(flag_refusal({"--tensor-parallel-size", "1"}), "");

@@ -62,7 +62,9 @@ class ReasoningParser final : public OutputParser {
 
 }  // namespace
 
-std::vector<std::string_view> reasoning_parser_names() { return {kReasoningParsers.begin(), kReasoningParsers.end()}; }
+std::vector<std::string_view> reasoning_parser_names() {
+  return {kReasoningParsers.begin(), kReasoningParsers.end()};
+}
 
 ReasoningFormat reasoning_format(std::string_view name) {
   if (name == "deepseek_r1") return {"<think>", "</think>", true};

@@ -339,7 +339,9 @@ class NamedCallParser final : public OutputParser {
 
 }  // namespace
 
-std::vector<std::string_view> tool_parser_names() { return {kToolParsers.begin(), kToolParsers.end()}; }
+std::vector<std::string_view> tool_parser_names() {
+  return {kToolParsers.begin(), kToolParsers.end()};
+}
 
 std::unique_ptr<OutputParser> create_tool_parser(std::string_view name) {
   if (name == "hermes") return std::make_unique<MarkedCallParser>("<tool_call>", "</tool_call>");

@@ -8,7 +8,6 @@
 namespace reprise::sampling {
 namespace {
 
-
 void apply_mask(std::span<const uint32_t> allowed, std::span<float> row) {
   for (size_t i = 0; i < row.size(); ++i) {
     const uint32_t word = i / 32 < allowed.size() ? allowed[i / 32] : 0;

@@ -83,8 +83,8 @@ TEST(Sampler, top_k_one_and_tiny_top_p_equal_greedy) {
 TEST(Sampler, reports_broken_numbers_as_a_status) {
   for (const SamplingParams& params : {greedy(), SamplingParams{}}) {
     for (const size_t at : {0, 15, 16, 32, 39}) {
-      for (const float bad : {std::numeric_limits<float>::quiet_NaN(),
-                              std::numeric_limits<float>::infinity()}) {
+      for (const float bad :
+           {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
         std::vector<float> logits(40, 1.0F);
         logits[at] = bad;
         const SampledToken result = sample(logits, params);

@@ -9,7 +9,6 @@
 namespace reprise::sampling {
 namespace {
 
-
 /// Logits per block in floor_of_top_k: a 150 000-token vocabulary gives 2 400 maxima, enough for
 /// any usual top_k and cheap to select from.
 constexpr size_t kBlock = 64;

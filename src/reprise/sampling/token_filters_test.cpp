@@ -13,7 +13,6 @@
 namespace reprise::sampling {
 namespace {
 
-
 /// The reference result by full sorts: each kept token id with its weight.
 std::map<int32_t, double> filter_ref(const std::vector<float>& logits,
                                      const FilterOptions& options) {

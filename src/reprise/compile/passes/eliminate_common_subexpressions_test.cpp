@@ -7,7 +7,8 @@
 namespace reprise::compile {
 namespace {
 
-const Pass kEliminateCommonSubexpressions = {"eliminate_common_subexpressions", eliminate_common_subexpressions};
+const Pass kEliminateCommonSubexpressions = {"eliminate_common_subexpressions",
+                                             eliminate_common_subexpressions};
 
 TEST(EliminateCommonSubexpressions, computes_equal_values_once) {
   expect_rewrites(kEliminateCommonSubexpressions,

@@ -9,7 +9,8 @@ namespace {
 
 using program::Program;
 
-const Pass kFuseAllreduceRms = {"fuse_allreduce_rms", [](Program& p) { return fuse_allreduce_rms(p); }};
+const Pass kFuseAllreduceRms = {"fuse_allreduce_rms",
+                                [](Program& p) { return fuse_allreduce_rms(p); }};
 
 TEST(FuseAllreduceRms, norms_the_sum_over_ranks_with_and_without_a_residual) {
   expect_rewrites(kFuseAllreduceRms,

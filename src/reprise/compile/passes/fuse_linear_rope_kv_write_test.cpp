@@ -12,7 +12,7 @@ using program::Node;
 using program::Program;
 
 const Pass kFuseLinearRopeKvWrite = {"fuse_linear_rope_kv_write",
-                    [](Program& p) { return fuse_linear_rope_kv_write(p); }};
+                                     [](Program& p) { return fuse_linear_rope_kv_write(p); }};
 
 const std::string kLinearInputs = R"(program {
   input %positions: i32[T]

@@ -11,7 +11,7 @@ using program::Node;
 using program::Program;
 
 const Pass kFuseLinearSiluAndMul = {"fuse_linear_silu_and_mul",
-                    [](Program& p) { return fuse_linear_silu_and_mul(p); }};
+                                    [](Program& p) { return fuse_linear_silu_and_mul(p); }};
 
 TEST(FuseLinearSiluAndMul, keeps_no_product_that_only_the_activation_uses) {
   expect_rewrites(kFuseLinearSiluAndMul,

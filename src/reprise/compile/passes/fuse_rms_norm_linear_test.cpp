@@ -10,7 +10,8 @@ namespace {
 using program::Node;
 using program::Program;
 
-const Pass kFuseRmsNormLinear = {"fuse_rms_norm_linear", [](Program& p) { return fuse_rms_norm_linear(p); }};
+const Pass kFuseRmsNormLinear = {"fuse_rms_norm_linear",
+                                 [](Program& p) { return fuse_rms_norm_linear(p); }};
 
 TEST(FuseRmsNormLinear, gives_norms_to_the_products_that_alone_use_them) {
   expect_rewrites(kFuseRmsNormLinear,

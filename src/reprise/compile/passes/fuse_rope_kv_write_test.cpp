@@ -10,7 +10,8 @@ namespace {
 using program::Node;
 using program::Program;
 
-const Pass kFuseRopeKvWrite = {"fuse_rope_kv_write", [](Program& p) { return fuse_rope_kv_write(p); }};
+const Pass kFuseRopeKvWrite = {"fuse_rope_kv_write",
+                               [](Program& p) { return fuse_rope_kv_write(p); }};
 const Pass kNormPass = {"fuse_qk_norm_rope_kv_write",
                         [](Program& p) { return fuse_qk_norm_rope_kv_write(p); }};
 
@@ -31,16 +32,17 @@ const std::string kNorms = R"(  %0: bf16[T, 2, 16] = rms_norm(%q, p1) {epsilon=1
 )";
 
 TEST(FuseRopeKvWrite, writes_keys_as_they_are_rotated) {
-  expect_rewrites(kFuseRopeKvWrite,
-                  1,
-                  kInputs + R"(  %0: bf16[T, 2, 16], %1: bf16[T, 1, 16] = rope(%q, %k, %positions, p0)
+  expect_rewrites(
+      kFuseRopeKvWrite,
+      1,
+      kInputs + R"(  %0: bf16[T, 2, 16], %1: bf16[T, 1, 16] = rope(%q, %k, %positions, p0)
   %2: bf16[T, 1, 16] = add(%v, %v)
   %3: s0, %4: s1 = kv_write(%1, %2, s0, s1, %slots)  // layers.0
   %5: bf16[T, 32] = flatten(%0)
   return %5
   keep %3, %4
 })",
-                  kInputs + R"(  %0: bf16[T, 1, 16] = add(%v, %v)
+      kInputs + R"(  %0: bf16[T, 1, 16] = add(%v, %v)
   %1: bf16[T, 2, 16], %2: s0, %3: s1 = rope_kv_write(%q, %k, %0, %positions, p0, s0, s1, %slots, none, none) {epsilon=0}  // layers.0
   %4: bf16[T, 32] = flatten(%1)
   return %4

@@ -62,7 +62,9 @@ bool GemmLibrary::multiply(const Tensor& x,
                            const Tensor& out) {
   const int64_t num_rows = x.size(0);
   if (num_rows < kFewestRows) return false;
-  if (!is_aligned_for_cublas(x) || !is_aligned_for_cublas(weight) || !is_aligned_for_cublas(bias) || !is_aligned_for_cublas(out)) return false;
+  if (!is_aligned_for_cublas(x) || !is_aligned_for_cublas(weight) || !is_aligned_for_cublas(bias) ||
+      !is_aligned_for_cublas(out))
+    return false;
   Plan& plan =
       plan_of({weight.size(0), x.size(1), x.stride(0), x.dtype(), out.dtype(), bias.defined()});
   const int power = std::bit_width(static_cast<uint64_t>(num_rows - 1));

@@ -9,7 +9,9 @@
 namespace reprise::kernels::cuda {
 namespace {
 
-bool is_vector_aligned(const void* address) { return reinterpret_cast<uintptr_t>(address) % 16 == 0; }
+bool is_vector_aligned(const void* address) {
+  return reinterpret_cast<uintptr_t>(address) % 16 == 0;
+}
 
 bool fits_fragments(const Tensor& x, const Tensor& weight) {
   return x.size(1) % 8 == 0 && x.stride(0) % 8 == 0 && is_vector_aligned(x.data()) &&
@@ -59,7 +61,8 @@ LinearArguments linear_arguments(const Tensor& x, const Tensor& weight, const Te
 
 bool can_norm_first(const Tensor& x, const Tensor& weight, const Tensor& norm) {
   return linear_kernels(x.dtype()).of_16_columns.for_8_rows != nullptr &&
-         x.size(0) <= kMostNormedRows && fits_fragments(x, weight) && is_vector_aligned(norm.data());
+         x.size(0) <= kMostNormedRows && fits_fragments(x, weight) &&
+         is_vector_aligned(norm.data());
 }
 
 bool launch_linear(device::Stream& stream,

@@ -9,7 +9,6 @@
 namespace reprise::kernels {
 namespace {
 
-
 RopeSide rope_side(const Tensor& x, const Tensor& out) {
   require_dense_rows(x, "rope");
   REPRISE_ASSERT(out.is_dense(), "rope: results must be dense");

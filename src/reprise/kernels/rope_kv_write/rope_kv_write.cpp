@@ -7,7 +7,6 @@
 namespace reprise::kernels {
 namespace {
 
-
 StridedHeads strided_heads(const Tensor& x) {
   require_dense_rows(x, "rope_kv_write");
   return {.x = x.data(), .token_stride = x.stride(0), .head_stride = x.stride(1)};

@@ -7,7 +7,6 @@
 namespace reprise::kernels {
 namespace {
 
-
 RowGroupOperand operand_of(const Tensor& tensor) {
   require_dense_rows(tensor, "row_group");
   const int rank = tensor.rank();

@@ -85,6 +85,8 @@ ProcessFacts read_process_facts() {
   return facts;
 }
 
-MetricGroup process_metrics() { return {"The process", MetricGroup::Scope::process, kProcessFamilies}; }
+MetricGroup process_metrics() {
+  return {"The process", MetricGroup::Scope::process, kProcessFamilies};
+}
 
 }  // namespace reprise::server
