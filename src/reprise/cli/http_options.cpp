@@ -124,20 +124,42 @@ void add_keys(OptionTable& table, server::ServerOptions& options) {
                    options.allow_unauthenticated);
 }
 
-void add_limits(OptionTable& table, server::ServerOptions& options) {
-  table.add({.name = "max-connections",
+/// Adds an option for a number from 1 to `most`; its present value is the default.
+template <typename Number>
+void add_limit(
+    OptionTable& table, const std::string& name, std::string help, int64_t most, Number& target) {
+  table.add({.name = name,
              .group = kServer,
              .value_name = "N",
-             .help = "Connections at a time; more get 503.",
-             .default_text = "4096",
-             .apply = [&options](std::string_view value) {
-               const int64_t count = parse_human_integer("--max-connections", value);
-               if (count < 1 || count > 1'000'000) {
-                 throw InvalidArgument(
-                     fmt::format("--max-connections: {} is not in 1..1000000", count));
+             .help = std::move(help),
+             .default_text = fmt::to_string(target),
+             .apply = [option = "--" + name, most, &target](std::string_view value) {
+               const int64_t number = parse_human_integer(option, value);
+               if (number < 1 || number > most) {
+                 throw InvalidArgument(fmt::format("{}: {} is not in 1..{}", option, number, most));
                }
-               options.http.limits.max_connections = static_cast<size_t>(count);
+               target = static_cast<Number>(number);
              }});
+}
+
+void add_limits(OptionTable& table, server::ServerOptions& options) {
+  constexpr int64_t kDaySeconds = 86400;
+  server::HttpLimits& limits = options.http.limits;
+  add_limit(table,
+            "max-connections",
+            "Connections at a time; more get 503.",
+            1'000'000,
+            limits.max_connections);
+  add_limit(table,
+            "header-timeout",
+            "Seconds for the header of a request, and of an idle connection.",
+            kDaySeconds,
+            limits.header_timeout_seconds);
+  add_limit(table,
+            "body-timeout",
+            "Seconds for the body of a request; more than 20 without a byte are always too many.",
+            kDaySeconds,
+            limits.body_timeout_seconds);
   table.add_switch("enable-request-id-headers",
                    kServer,
                    "X-Request-Id on every answer: the client's, else a new one.",

@@ -45,7 +45,7 @@ constexpr size_t kMaxInlineBytes = size_t{16} << 10;
 struct ApiServer::Impl {
   Impl(const ServerOptions& options, api::AsyncEngine& engine);
 
-  std::optional<HttpResponse> check_head(const HttpRequest& request);
+  HeadCheck check_head(const HttpRequest& request);
   HttpHeaders headers(const HttpRequest& request);
   HttpResponse refuse(const HttpRequest& request, std::string_view handler, HttpResponse response);
   void handle(HttpRequest request, const ExchangeRef& from_client);
@@ -139,21 +139,23 @@ HttpHeaders ApiServer::Impl::headers(const HttpRequest& request) {
   return headers;
 }
 
-std::optional<HttpResponse> ApiServer::Impl::check_head(const HttpRequest& request) {
-  if (std::optional<HttpResponse> answer = answer_preflight(cors, request)) return answer;
+HeadCheck ApiServer::Impl::check_head(const HttpRequest& request) {
+  if (std::optional<HttpResponse> answer = answer_preflight(cors, request)) {
+    return {.refusal = std::move(answer)};
+  }
   std::string_view handler = "none";
   try {
     const Route& route = router.find(request);
     handler = route.path;
     if (route.access == Access::guarded) keys.check(request.authorization);
     if (!route.body_schema.empty()) check_is_json(request.content_type);
-    return {};
+    return {.refusal = {}, .takes_body = !route.body_schema.empty()};
   } catch (const MethodNotAllowed& error) {
     HttpResponse response = error_response(error);
     response.headers.emplace_back("Allow", error.allowed());
-    return refuse(request, handler, std::move(response));
+    return {.refusal = refuse(request, handler, std::move(response))};
   } catch (const ApiError& error) {
-    return refuse(request, handler, error_response(error));
+    return {.refusal = refuse(request, handler, error_response(error))};
   }
 }
 

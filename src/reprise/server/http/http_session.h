@@ -1,9 +1,10 @@
 #pragma once
 
 #include <array>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/string_body.hpp>
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -17,6 +18,7 @@
 #include "reprise/server/http/client_stream.h"
 #include "reprise/server/http/http_exchange.h"
 #include "reprise/server/http/http_server.h"
+#include "reprise/server/http/request_body.h"
 
 namespace reprise::server {
 
@@ -41,6 +43,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   HttpSession(SharedBySessions& shared, ClientStream::Socket socket, std::string peer)
       : shared_(&shared),
         stream_(std::move(socket), shared.tls ? &*shared.tls : nullptr),
+        deadline_(stream_.get_executor()),
         peer_(std::move(peer)) {
     shared_->open.insert(this);
   }
@@ -75,16 +78,21 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   static constexpr size_t kReadAheadBytes = size_t{64} << 10;
 
   class Exchange;
-  using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
+  using Clock = std::chrono::steady_clock;
+  using Parser = boost::beast::http::request_parser<RequestBody>;
   using error_code = boost::system::error_code;
 
   void read_header();
   void read_ahead();
   void finish_connection();
   void on_header(const error_code& error);
+  void begin_body(size_t max_bytes);
   void read_body();
   void on_body(const error_code& error);
   void answer_protocol_error(const error_code& error);
+  void answer_late_header();
+  void start_deadline(Clock::time_point at);
+  [[nodiscard]] bool end_deadline();
   void watch_for_disconnect();
   void on_readable();
   void flush();
@@ -96,6 +104,10 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
 
   SharedBySessions* shared_;  // owned by the server; outlives every session
   ClientStream stream_;
+  // The time limit for reading. Unlike the stream's own limit, it leaves the connection open, so
+  // that the client gets an answer.
+  boost::asio::steady_timer deadline_;
+  Clock::time_point body_deadline_;
   std::string peer_;          // "127.0.0.1:50000"
   std::string request_line_;  // "GET /health HTTP/1.1"
   HttpHeaders extra_headers_;
@@ -116,6 +128,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   bool is_watching_ = false;
   bool is_reading_ahead_ = false;  // TLS: a read is pending while a request is answered
   bool has_unread_body_ = false;
+  bool is_too_late_ = false;  // the deadline has passed
   bool is_closed_ = false;
 };
 

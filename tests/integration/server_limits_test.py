@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""Requests that look valid and cost much: each is refused or bounded, and other clients are served meanwhile.
+
+    server_limits_test.py REPRISE_BINARY MODEL_FOLDER
+
+docs/reference/server-limits.md names the test of each limit. Only Python's standard library.
+"""
+
+import json
+import socket
+import sys
+import unittest
+
+import serve_test
+from serve_test import TIMEOUT, Server, stories
+
+MIB = 1 << 20
+
+
+def head(method, path, *lines, host="localhost"):
+    return "\r\n".join([f"{method} {path} HTTP/1.1", f"Host: {host}", *lines, "", ""]).encode("latin-1")
+
+
+def json_head(path, length):
+    return head("POST", path, "Content-Type: application/json", f"Content-Length: {length}")
+
+
+class Case(unittest.TestCase):
+    def start(self, *options, **environment):
+        server = Server(*options, **environment)
+        self.addCleanup(server.stop)
+        return server
+
+    def open(self, server, data=b""):
+        connection = socket.create_connection(("127.0.0.1", server.port), timeout=TIMEOUT)
+        self.addCleanup(connection.close)
+        connection.sendall(data)
+        return connection
+
+    def read(self, connection):
+        """What the server sends until it closes."""
+        received = b""
+        try:
+            while piece := connection.recv(65536):
+                received += piece
+        except ConnectionResetError:
+            pass
+        return received
+
+    def assert_error(self, answer, status):
+        """`answer` is one whole error in the form that every route uses."""
+        first, _, body = answer.partition(b"\r\n\r\n")
+        self.assertEqual(first[:12], b"HTTP/1.1 %d" % status, answer[:300])
+        self.assertIn(b"Content-Type: application/json", first)
+        error = json.loads(body)["error"]
+        self.assertEqual(set(error), {"message", "type", "param", "code"})
+        self.assertEqual(error["code"], status)
+        return error
+
+
+class Bodies(Case):
+    def test_a_claimed_length_takes_no_memory(self):
+        server = self.start()
+        # Together these claim more than all bodies may have.
+        for _ in range(40):
+            self.open(server, json_head("/v1/completions", 16 * MIB))
+        status, answer = server.post("/v1/completions", stories(max_tokens=1))
+        self.assertEqual(status, 200, answer)
+        large = stories(prompt="a" * MIB)
+        status, answer = server.post("/v1/completions", large)
+        self.assertEqual((status, answer["error"]["param"]), (400, "input_tokens"))
+
+    def test_bodies_that_have_arrived_in_part_do_not_lock_small_ones_out(self):
+        server = self.start()
+        for _ in range(20):  # 16 of these take all the memory
+            connection = self.open(server, json_head("/v1/completions", 16 * MIB))
+            try:
+                connection.sendall(b" " * (16 * MIB - 1))
+            except (BrokenPipeError, ConnectionResetError):
+                pass  # refused with 503
+        self.assertEqual(server.post("/v1/completions", stories(max_tokens=1))[0], 200)
+        status, answer = server.post("/v1/completions", stories(prompt="a" * 4 * MIB))
+        self.assertEqual(status, 503, answer)
+
+    def test_a_route_without_a_body_waits_for_none(self):
+        server = self.start()
+        for method, path in (("GET", "/health"), ("POST", "/ping")):
+            answer = self.read(self.open(server, head(method, path, f"Content-Length: {16 * MIB}")))
+            self.assert_error(answer, 413)
+            small = head(method, path, "Content-Length: 65536", "Connection: close") + b"x" * 65536
+            self.assertTrue(self.read(self.open(server, small)).startswith(b"HTTP/1.1 200"))
+            answer = self.read(self.open(server, head(method, path, "Content-Length: 65537")))
+            self.assert_error(answer, 413)
+            chunked = head(method, path, "Transfer-Encoding: chunked") + b"10001\r\n" + b"x" * 65537 + b"\r\n0\r\n\r\n"
+            self.assert_error(self.read(self.open(server, chunked)), 413)
+
+    def test_a_body_that_stops_is_answered_408(self):
+        server = self.start("--body-timeout", "1")
+        for data in (b"", b'{"prompt": '):
+            connection = self.open(server, json_head("/v1/completions", 100) + data)
+            self.assertEqual(self.assert_error(self.read(connection), 408)["type"], "RequestTimeoutError")
+
+
+class Headers(Case):
+    def test_a_header_that_stops_is_answered_408(self):
+        server = self.start("--header-timeout", "1")
+        for data in (b"G", b"GET /health HTTP/1.1\r\nHost: loc"):
+            self.assert_error(self.read(self.open(server, data)), 408)
+        # An idle connection is only closed, before and after a request.
+        self.assertEqual(self.read(self.open(server)), b"")
+        answer = self.read(self.open(server, head("GET", "/health")))
+        self.assertTrue(answer.startswith(b"HTTP/1.1 200"))
+        self.assertEqual(answer.count(b"HTTP/1.1"), 1)
+
+
+if __name__ == "__main__":
+    serve_test.BINARY, serve_test.MODEL = sys.argv[1:3]
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:], verbosity=2)
