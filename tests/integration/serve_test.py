@@ -393,7 +393,8 @@ class Routes(unittest.TestCase):
 
     def test_bad_requests(self):
         for method, path, expected in (("GET", "/v1/completions", 405), ("DELETE", "/health", 405),
-                                       ("POST", "/v1/nowhere", 404), ("GET", "/nothing", 404), ("BREW", "/health", 405)):
+                                       ("POST", "/v1/nowhere", 404), ("GET", "/nothing", 404), ("BREW", "/health", 501),
+                                       ("PROPFIND", "/health", 405)):
             with self.subTest(f"{method} {path}"):
                 response, text = self.server.request(method, path, b"{}" if method == "POST" else None)
                 self.assert_error(response.status, json.loads(text), expected)

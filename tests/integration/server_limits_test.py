@@ -112,6 +112,19 @@ class Headers(Case):
         self.assertTrue(answer.startswith(b"HTTP/1.1 200"))
         self.assertEqual(answer.count(b"HTTP/1.1"), 1)
 
+    def test_made_up_methods_do_not_make_metrics_grow(self):
+        server = self.start("--disable-uvicorn-access-log")
+        server.request("GET", "/nothing")
+        _, before = server.request("GET", "/metrics")
+        for number in range(200):
+            answer = self.read(self.open(server, head(f"M{number}" + "A" * 20000, "/nothing", "Connection: close")))
+            self.assert_error(answer, 501)
+        server.request("PROPFIND", "/nothing")
+        _, after = server.request("GET", "/metrics")
+        self.assertLess(len(after), len(before) + 2000)
+        self.assertNotIn(b"AAAA", after)
+        self.assertIn(b'http_requests_total{handler="none",method="other",status="4xx"} 1', after)
+
 
 if __name__ == "__main__":
     serve_test.BINARY, serve_test.MODEL = sys.argv[1:3]

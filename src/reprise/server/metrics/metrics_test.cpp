@@ -91,6 +91,24 @@ TEST(Metrics, count_http_answers_but_not_probes) {
   EXPECT_THAT(text, HasSubstr("http_request_duration_highr_seconds_count 2\n"));
 }
 
+TEST(Metrics, count_methods_and_statuses_that_do_not_exist_under_one_label) {
+  HttpMeter meter;
+  for (int i = 0; i < 100; ++i) {
+    meter.observe({.handler = "none", .method = fmt::format("MADE-UP-{}", i), .status = 405});
+    meter.observe({.handler = "none", .method = "get", .status = 1000 + i});
+  }
+  for (const char* method : {"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"}) {
+    meter.observe({.handler = "none", .method = method, .status = 404});
+  }
+  EXPECT_EQ(meter.requests().size(), 9U);
+  EXPECT_EQ(meter.durations().size(), 8U);
+  const std::string text = text_of({}, "m", meter);
+  EXPECT_THAT(
+      text,
+      HasSubstr("\nhttp_requests_total{handler=\"none\",method=\"other\",status=\"4xx\"} 100\n"));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("MADE-UP")));
+}
+
 TEST(Metrics, escape_the_name_of_the_model) {
   EXPECT_THAT(text_of({}, "a\"b\\c\nd"), HasSubstr(R"(model_name="a\"b\\c\nd")"));
 }
