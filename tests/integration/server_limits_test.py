@@ -126,6 +126,41 @@ class Headers(Case):
         self.assertIn(b'http_requests_total{handler="none",method="other",status="4xx"} 1', after)
 
 
+class Answers(Case):
+    def test_an_answer_of_very_many_log_probabilities_is_refused(self):
+        server = self.start()
+        bomb = {"prompt": [[5] * 100] * 256, "prompt_logprobs": 20, "max_tokens": 1}
+        status, answer = server.post("/v1/completions", bomb)
+        self.assertEqual(status, 400, str(answer)[:300])
+        self.assertEqual(answer["error"]["param"], "prompt_logprobs")
+        self.assertIn("--max-answer-bytes", answer["error"]["message"])
+        self.assertEqual(server.post("/v1/completions", {**bomb, "prompt_logprobs": 0, "max_tokens": 1,
+                                                         "prompt": [[5] * 1000] * 8})[0], 200)
+
+    def test_a_large_answer_is_the_same_as_its_parts(self):
+        """Large answers are written by another thread than small ones."""
+        server = self.start("--max-answer-bytes", "64M")
+        prompts = [[5 + number] * 200 for number in range(32)]
+        fields = {"prompt_logprobs": 5, "max_tokens": 2, "temperature": 0}
+        _, large = server.post("/v1/completions", {"prompt": prompts, **fields})
+        self.assertEqual(len(large["choices"]), 32)
+        for number in (0, 31):
+            _, small = server.post("/v1/completions", {"prompt": prompts[number][:20], **fields})
+            whole, part = large["choices"][number], small["choices"][0]
+            self.assertEqual(len(whole["prompt_logprobs"]), 200)
+            for ours, theirs in zip(whole["prompt_logprobs"][1:20], part["prompt_logprobs"][1:]):
+                self.assertEqual(list(ours), list(theirs))
+        self.assertEqual(large["usage"]["prompt_tokens"], 32 * 200)
+
+    def test_clients_that_leave_while_a_large_answer_is_written(self):
+        server = self.start()
+        body = json.dumps({"prompt": [[5] * 500] * 16, "prompt_logprobs": 20, "max_tokens": 1}).encode()
+        for _ in range(5):
+            self.open(server, json_head("/v1/completions", len(body)) + body).close()
+        self.assertEqual(server.post("/v1/completions", stories(max_tokens=1))[0], 200)
+        server.wait_until(lambda: server.metric("vllm:num_requests_running") == 0)
+
+
 if __name__ == "__main__":
     serve_test.BINARY, serve_test.MODEL = sys.argv[1:3]
     unittest.main(argv=sys.argv[:1] + sys.argv[3:], verbosity=2)

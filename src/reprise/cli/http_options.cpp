@@ -160,6 +160,11 @@ void add_limits(OptionTable& table, server::ServerOptions& options) {
             "Seconds for the body of a request; more than 20 without a byte are always too many.",
             kDaySeconds,
             limits.body_timeout_seconds);
+  add_limit(table,
+            "max-answer-bytes",
+            "Bytes of log-probabilities that one answer may have, at 100 for each.",
+            int64_t{1} << 40,
+            options.generations.max_answer_bytes);
   table.add_switch("enable-request-id-headers",
                    kServer,
                    "X-Request-Id on every answer: the client's, else a new one.",

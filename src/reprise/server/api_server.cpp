@@ -77,6 +77,7 @@ struct ApiServer::Impl {
   // The workers stay the last members: their tasks use the members above.
   Worker worker;   // reads large bodies
   Worker waiting;  // waits for the engine
+  Worker writer;   // writes large answers
 };
 
 ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
@@ -103,7 +104,8 @@ ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
           engine,
           model,
           [this](std::function<void()> task) { http.post(std::move(task)); },
-          [this](const std::string& reason) { on_engine_death(reason); }) {
+          [this](const std::string& reason) { on_engine_death(reason); },
+          [this](std::function<void()> task) { writer.run(std::move(task)); }) {
   check_exposure(options);
   if (options.cudagraph_metrics) {
     const config::ResolvedConfig& config = engine.startup_report().resolved;
