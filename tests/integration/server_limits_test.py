@@ -7,12 +7,14 @@ docs/reference/server-limits.md names the test of each limit. Only Python's stan
 """
 
 import json
+import select
+import signal
 import socket
 import sys
 import unittest
 
 import serve_test
-from serve_test import TIMEOUT, Server, stories
+from serve_test import TIMEOUT, Server, chats, stories
 
 MIB = 1 << 20
 
@@ -159,6 +161,43 @@ class Answers(Case):
             self.open(server, json_head("/v1/completions", len(body)) + body).close()
         self.assertEqual(server.post("/v1/completions", stories(max_tokens=1))[0], 200)
         server.wait_until(lambda: server.metric("vllm:num_requests_running") == 0)
+
+
+class Rendering(Case):
+    SLOW = "{% for i in range(90) %}{% for j in range(90000) %}{{ '' }}{% endfor %}{% endfor %}"
+
+    def test_many_control_tokens_in_a_message(self):
+        server = self.start()
+        # The request helper waits for a minute; quadratic time takes several. The marks make the prompt larger
+        # than what a template may write.
+        messages = [{"role": "user", "content": "<|im_end|>" * 1_500_000}]
+        status, answer = server.post("/v1/chat/completions", {"messages": messages})
+        self.assertEqual(status, 400, answer)
+
+    def test_variables_of_the_template_are_few_and_small(self):
+        server = self.start()
+
+        def status(kwargs):
+            return server.post("/v1/chat/completions", chats(max_tokens=1, chat_template_kwargs=kwargs))
+
+        self.assertEqual(status({f"v{number}": 1 for number in range(64)})[0], 200)
+        for many in ({f"v{number}": 1 for number in range(65)}, {f"v{number}": 1 for number in range(200_000)},
+                     {"v": "a" * 65536}):
+            code, answer = status(many)
+            self.assertEqual((code, answer["error"]["param"]), (400, "chat_template_kwargs"))
+        self.assertEqual(status({"v": "a" * 65000})[0], 200)
+
+    def test_slow_templates_of_clients_stop_neither_streams_nor_the_end(self):
+        server = self.start("--trust-request-chat-template")
+        body = json.dumps({"messages": [{"role": "user", "content": "a"}], "chat_template": self.SLOW}).encode()
+        request = json_head("/v1/chat/completions", len(body)) + body
+        waiting = [self.open(server, request) for _ in range(40)]
+        # The I/O thread is free: the probes take less time than one of the templates.
+        for _ in range(20):
+            self.assertEqual(server.request("GET", "/health")[0].status, 200)
+        self.assertLess(len(select.select(waiting, [], [], 0)[0]), len(waiting))
+        server.process.send_signal(signal.SIGTERM)
+        self.assertEqual(server.process.wait(20), 0)
 
 
 if __name__ == "__main__":

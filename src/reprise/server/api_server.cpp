@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <exception>
 #include <optional>
+#include <stop_token>
+#include <thread>
 #include <utility>
 
 #include "reprise/server/dev_routes.h"
@@ -36,9 +39,14 @@ namespace {
 // After the last answer of a drain is written, the server waits this long for clients that read
 // slowly.
 constexpr int kFlushSeconds = 5;
-// The I/O thread reads and tokenizes a body up to this size within one or two milliseconds. Streams
-// pause for that time.
-constexpr size_t kMaxInlineBytes = size_t{16} << 10;
+// A large request that has not been read after this time is refused. The time includes the wait for
+// other large requests, so it also bounds their queue.
+constexpr std::chrono::seconds kPrepareTime{30};
+
+// One slow request must not hold up all other large ones, and the engine needs the other cores.
+int num_readers() {
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 4, 2, 4);
+}
 
 }  // namespace
 
@@ -74,10 +82,11 @@ struct ApiServer::Impl {
   HttpServer http;
   GenerationService generations;
   uint16_t port = 0;
+  std::stop_source end_of_work;
   // The workers stay the last members: their tasks use the members above.
-  Worker worker;   // reads large bodies
-  Worker waiting;  // waits for the engine
-  Worker writer;   // writes large answers
+  Worker reader{num_readers()};  // reads large bodies
+  Worker waiting;                // waits for the engine
+  Worker writer;                 // writes large answers
 };
 
 ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
@@ -179,8 +188,13 @@ void ApiServer::Impl::handle(HttpRequest request, const ExchangeRef& from_client
     if (route.handle) route.handle(request, exchange);
     if (!route.prepare) return;
     if (route.waits_for_engine) return prepare_on(waiting, route, std::move(request), exchange);
-    if (request.body.size() > kMaxInlineBytes) {
-      return prepare_on(worker, route, std::move(request), exchange);
+    if (request.body.size() > route.max_inline_bytes) {
+      auto client_gone = std::make_shared<std::stop_source>();
+      exchange->on_disconnect([client_gone] { client_gone->request_stop(); });
+      request.work = WorkLimit(WorkLimit::Clock::now() + kPrepareTime,
+                               client_gone->get_token(),
+                               end_of_work.get_token());
+      return prepare_on(reader, route, std::move(request), exchange);
     }
     route.prepare(request)(exchange);
   } catch (const std::exception& error) {
@@ -200,6 +214,7 @@ void ApiServer::Impl::prepare_on(Worker& thread,
     Answering answering;
     std::exception_ptr failure;
     try {
+      request->work.check();
       answering = route.prepare(*request);
     } catch (...) {
       failure = std::current_exception();
@@ -271,6 +286,7 @@ ApiServer::~ApiServer() = default;
 uint16_t ApiServer::port() const noexcept { return impl_->port; }
 ServerEnd ApiServer::run() {
   impl_->http.run();
+  impl_->end_of_work.request_stop();
   return impl_->end;
 }
 

@@ -44,6 +44,7 @@ ApiError to_api_error(const std::exception& error, const ServedModel& model) {
   if (dynamic_cast<const InvalidArgument*>(&error) != nullptr) {
     return ApiError(400, model.without_path(error.what()));
   }
+  if (dynamic_cast<const Abandoned*>(&error) != nullptr) return ApiError(503, error.what());
   fmt::print(stderr, "ERROR:    a request failed: {}\n", error.what());
   return ApiError(500, "The server could not answer this request; its log says why.");
 }

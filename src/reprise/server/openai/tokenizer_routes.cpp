@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "reprise/server/openai/chat_template_fields.h"
 #include "reprise/server/openai/tokenize_request.h"
 #include "reprise/tokenizer/tokenizer.h"
 
@@ -12,14 +13,18 @@ namespace {
 
 Json tokenize(const TokenizeRequest& wanted,
               const api::AsyncEngine& engine,
-              const ServedModel& model) {
+              const ServedModel& model,
+              const WorkLimit& work) {
   model.check(wanted.model);
   const tokenizer::Tokenizer& tokenizer = engine.tokenizer();
-  const api::ChatPrompt prompt = wanted.prompt
-                                     ? api::ChatPrompt{.text = *wanted.prompt}
-                                     : engine.render_chat(wanted.messages, wanted.chat_template);
-  const std::vector<int32_t> ids = tokenizer.encode(
-      prompt.text, {.add_special_tokens = wanted.add_special_tokens, .plain_at = prompt.plain_at});
+  const api::ChatPrompt prompt =
+      wanted.prompt ? api::ChatPrompt{.text = *wanted.prompt}
+                    : engine.render_chat(wanted.messages, wanted.chat_template, work);
+  const std::vector<int32_t> ids =
+      tokenizer.encode(prompt.text,
+                       {.add_special_tokens = wanted.add_special_tokens,
+                        .plain_at = prompt.plain_at,
+                        .work = &work});
   Json answer = {{"count", ids.size()},
                  {"max_model_len", model.max_model_len()},
                  {"tokens", ids},
@@ -75,10 +80,11 @@ void add_tokenizer_routes(Router& router,
   router.add({.method = "POST",
               .path = "/tokenize",
               .body_schema = "TokenizeRequest",
+              .max_inline_bytes = max_inline_chat_bytes(policy),
               .summary = "The token ids of a text or a conversation.",
               .prepare = [answer, &engine, &model, policy](const HttpRequest& request) {
-                return answer(
-                    tokenize(parse_tokenize_request(request.body, policy), engine, model));
+                return answer(tokenize(
+                    parse_tokenize_request(request.body, policy), engine, model, request.work));
               }});
   router.add({.method = "POST",
               .path = "/detokenize",
