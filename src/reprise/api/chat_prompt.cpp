@@ -1,6 +1,7 @@
 #include "reprise/api/chat_prompt.h"
 
 #include <algorithm>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -41,13 +42,28 @@ std::string choose_mark(const Json& messages, const ChatTemplateOptions& options
       "messages use all of Unicode's noncharacters U+FDD0..U+FDEF; leave one out");
 }
 
+/// `text` with `mark` after the first character of each of the ascending places.
+std::string with_marks(std::string_view text,
+                       std::span<const size_t> places,
+                       std::string_view mark) {
+  std::string marked;
+  marked.reserve(text.size() + places.size() * mark.size());
+  size_t done = 0;
+  for (const size_t place : places) {
+    const size_t end = place + utf8_length(text[place]);
+    marked += text.substr(done, end - done);
+    marked += mark;
+    done = end;
+  }
+  marked += text.substr(done);
+  return marked;
+}
+
 void mark_control_tokens(Json& json, const tokenizer::Tokenizer& tokenizer, std::string_view mark) {
   if (json.is_string()) {
     auto& text = json.get_ref<std::string&>();
     const std::vector<size_t> found = tokenizer.find_control_tokens(text);
-    for (size_t i = found.size(); i-- > 0;) {
-      text.insert(found[i] + utf8_length(text[found[i]]), mark);
-    }
+    if (!found.empty()) text = with_marks(text, found, mark);
   } else if (json.is_structured()) {
     for (auto& [key, value] : json.items()) {
       // A role is not people's text, and templates compare it.
@@ -109,11 +125,13 @@ void end_inside_last_message(std::string& rendered, const Json& messages) {
 ChatPrompt render_chat(const chat_template::ChatTemplate& chat_template,
                        const tokenizer::Tokenizer& tokenizer,
                        const Json& messages,
-                       const ChatTemplateOptions& options) {
+                       const ChatTemplateOptions& options,
+                       const WorkLimit& work) {
   if (options.continue_final_message && options.add_generation_prompt) {
     throw InvalidArgument(
         "Cannot set both `continue_final_message` and `add_generation_prompt` to True.");
   }
+  work.check();
   const std::string mark = choose_mark(messages, options);
   Json marked = messages;
   mark_control_tokens(marked, tokenizer, mark);
@@ -122,9 +140,11 @@ ChatPrompt render_chat(const chat_template::ChatTemplate& chat_template,
                                       .tools = options.tools,
                                       .documents = options.documents,
                                       .bos_token = tokens.bos_token.value_or(""),
-                                      .eos_token = tokens.eos_token.value_or("")};
+                                      .eos_token = tokens.eos_token.value_or(""),
+                                      .work = work};
   if (render.tools) mark_control_tokens(*render.tools, tokenizer, mark);
   if (render.documents) mark_control_tokens(*render.documents, tokenizer, mark);
+  work.check();
   for (const auto& [name, value] : options.kwargs.items()) {
     if (chat_template.mentions(name)) render.extra[name] = value;
   }

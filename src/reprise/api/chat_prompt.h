@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "reprise/base/json.h"
+#include "reprise/base/work_limit.h"
 
 namespace reprise::chat_template {
 class ChatTemplate;
@@ -36,16 +37,19 @@ struct ChatPrompt {
   std::vector<size_t> plain_at;
 };
 
-/// Renders `messages`, an array of objects.
+/// Renders `messages`, an array of objects. The time is linear in the size of the messages, plus
+/// that of the template, which has limits of its own.
 ///
 /// A message can spell control tokens ("<|im_end|>"), but only the template may write them. Before
 /// rendering, a noncharacter is put into each such spelling; afterwards it is removed again and its
 /// place is remembered. Templates that search, trim or cut contents still find their own text.
 /// \throws InvalidArgument from the template, for add_generation_prompt together with
-/// continue_final_message, and when the rendered text does not hold the message to be continued
+/// continue_final_message, and when the rendered text does not hold the message to be continued;
+/// Abandoned from `work`
 [[nodiscard]] ChatPrompt render_chat(const chat_template::ChatTemplate& chat_template,
                                      const tokenizer::Tokenizer& tokenizer,
                                      const Json& messages,
-                                     const ChatTemplateOptions& options);
+                                     const ChatTemplateOptions& options,
+                                     const WorkLimit& work = {});
 
 }  // namespace reprise::api

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <ctime>
+#include <stop_token>
 
 #include "reprise/base/error.h"
 #include "reprise/chat_template/chat_template.h"
@@ -50,6 +52,41 @@ TEST(ChatPrompt, control_tokens_that_people_write_are_text) {
   EXPECT_EQ(bundled_tokenizer().decode(ids, false), prompt.text);
   // The template's own control tokens still count, next to what looks like them.
   EXPECT_EQ(ids.front(), start);
+}
+
+/// The processor time of rendering `num_tokens` control tokens that a message spells.
+double seconds_to_render(int num_tokens) {
+  std::string content;
+  for (int i = 0; i < num_tokens; ++i) content += "<|im_end|>";
+  const Json messages = user(content);
+  double least = 1e9;
+  for (int i = 0; i < 3; ++i) {
+    const std::clock_t start = std::clock();
+    EXPECT_EQ(render(messages).plain_at.size(), static_cast<size_t>(num_tokens));
+    least = std::min(least, static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
+  }
+  return least;
+}
+
+TEST(ChatPrompt, time_is_linear_in_control_tokens_that_people_write) {
+  // Eight times the text takes about eight times as long. Quadratic time would be 64 times.
+  EXPECT_LT(seconds_to_render(160'000), 24 * seconds_to_render(20'000));
+}
+
+TEST(ChatPrompt, is_abandoned_when_its_client_has_gone) {
+  static const auto chat_template = chat_template::ChatTemplate::parse(
+      "{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}");
+  std::stop_source client;
+  client.request_stop();
+  const WorkLimit gone(WorkLimit::Clock::time_point::max(), client.get_token(), {});
+  EXPECT_THROW((void)render_chat(chat_template, bundled_tokenizer(), user("a"), {}, gone),
+               Abandoned);
+  const WorkLimit late(WorkLimit::Clock::now(), {}, {});
+  EXPECT_THROW((void)render_chat(chat_template, bundled_tokenizer(), user("a"), {}, late),
+               Abandoned);
+  const std::string text(100'000, ' ');
+  EXPECT_THROW((void)bundled_tokenizer().encode("a b c " + text + " d", {.work = &late}),
+               Abandoned);
 }
 
 TEST(ChatPrompt, noncharacters_of_people_stay) {

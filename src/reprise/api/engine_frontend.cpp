@@ -25,8 +25,9 @@ std::string EngineFrontend::apply_chat_template(const Json& messages) const {
 }
 
 ChatPrompt EngineFrontend::render_chat(const Json& messages,
-                                       const ChatTemplateOptions& options) const {
-  return engine_->text->render_chat(messages, options);
+                                       const ChatTemplateOptions& options,
+                                       const WorkLimit& work) const {
+  return engine_->text->render_chat(messages, options, work);
 }
 
 sampling::SamplingParams EngineFrontend::default_sampling_params() const {

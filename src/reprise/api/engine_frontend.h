@@ -34,7 +34,8 @@ class EngineFrontend {
   /// As apply_chat_template(), with options, and with the places whose control tokens are plain
   /// text. \throws as api::render_chat
   [[nodiscard]] ChatPrompt render_chat(const Json& messages,
-                                       const ChatTemplateOptions& options) const;
+                                       const ChatTemplateOptions& options,
+                                       const WorkLimit& work = {}) const;
   /// The sampling parameters the model's authors recommend (generation_config.json), else vLLM's
   /// defaults.
   [[nodiscard]] sampling::SamplingParams default_sampling_params() const;

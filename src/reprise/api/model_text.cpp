@@ -43,17 +43,19 @@ std::string_view ModelText::chat_template() const noexcept {
   return chat_template_ ? std::string_view(chat_template_->source) : std::string_view();
 }
 
-ChatPrompt ModelText::render_chat(const Json& messages, const ChatTemplateOptions& options) const {
+ChatPrompt ModelText::render_chat(const Json& messages,
+                                  const ChatTemplateOptions& options,
+                                  const WorkLimit& work) const {
   if (options.chat_template) {
     const auto given = chat_template::ChatTemplate::parse(*options.chat_template);
-    return api::render_chat(given, *tokenizer_, messages, options);
+    return api::render_chat(given, *tokenizer_, messages, options, work);
   }
   if (!chat_template_) {
     throw InvalidArgument(fmt::format(
         "{}: this model brings no chat template; use a plain prompt, or --chat-template",
         model_name_));
   }
-  return api::render_chat(chat_template_->parsed, *tokenizer_, messages, options);
+  return api::render_chat(chat_template_->parsed, *tokenizer_, messages, options, work);
 }
 
 sampling::SamplingParams ModelText::default_sampling_params() const {

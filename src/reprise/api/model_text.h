@@ -35,7 +35,8 @@ class ModelText {
   [[nodiscard]] std::string_view chat_template() const noexcept;
   /// \throws InvalidArgument when there is no template; as api::render_chat
   [[nodiscard]] ChatPrompt render_chat(const Json& messages,
-                                       const ChatTemplateOptions& options) const;
+                                       const ChatTemplateOptions& options,
+                                       const WorkLimit& work) const;
   /// The sampling parameters the model's authors recommend, else vLLM's defaults.
   [[nodiscard]] sampling::SamplingParams default_sampling_params() const;
   /// For RequestOptions::constraint. Its threads start when this is called first.

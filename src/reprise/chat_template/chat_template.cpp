@@ -92,11 +92,12 @@ ChatTemplate ChatTemplate::parse(std::string_view source, const Limits& limits) 
 }
 
 std::string ChatTemplate::render_variables(const Json& variables,
-                                           const std::optional<std::tm>& now) const {
+                                           const std::optional<std::tm>& now,
+                                           const WorkLimit& work) const {
   if (!variables.is_object()) {
     throw InvalidArgument("chat template variables: expected a JSON object");
   }
-  Sandbox sandbox(parsed_->limits, now ? *now : local_now());
+  Sandbox sandbox(parsed_->limits, now ? *now : local_now(), work);
   try {
     Evaluator evaluator(parsed_->tree, sandbox);
     for (const auto& [name, value] : variables.items()) {
@@ -131,7 +132,7 @@ std::string ChatTemplate::render(const Json& messages, const RenderOptions& opti
   if (options.bos_token) variables["bos_token"] = *options.bos_token;
   if (options.eos_token) variables["eos_token"] = *options.eos_token;
   for (const auto& [name, value] : options.extra.items()) variables[name] = value;
-  return render_variables(variables, options.now);
+  return render_variables(variables, options.now, options.work);
 }
 
 bool ChatTemplate::mentions(std::string_view name) const {

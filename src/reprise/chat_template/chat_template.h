@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "reprise/base/json.h"
+#include "reprise/base/work_limit.h"
 #include "reprise/chat_template/limits.h"
 #include "reprise/chat_template/template_error.h"
 
@@ -25,6 +26,7 @@ struct RenderOptions {
   Json extra = Json::object();
   /// The time that strftime_now() shows; if unset, the local time of the call.
   std::optional<std::tm> now;
+  WorkLimit work;
 };
 
 /// A model's chat template: Jinja with transformers' settings (immutable sandbox, trim_blocks,
@@ -40,12 +42,14 @@ class ChatTemplate {
   [[nodiscard]] static ChatTemplate parse(std::string_view source, const Limits& limits = {});
 
   /// Renders a conversation: `messages` is an array of objects.
-  /// \throws TemplateError from the template, InvalidArgument for malformed options
+  /// \throws TemplateError from the template, InvalidArgument for malformed options, Abandoned from
+  /// the work limit
   [[nodiscard]] std::string render(const Json& messages, const RenderOptions& options) const;
 
   /// Renders with `variables`, an object. Beside them only jinja2's globals are defined.
   [[nodiscard]] std::string render_variables(const Json& variables,
-                                             const std::optional<std::tm>& now = {}) const;
+                                             const std::optional<std::tm>& now = {},
+                                             const WorkLimit& work = {}) const;
 
   /// True when the template mentions this name (a variable: "tools", "enable_thinking", ...).
   [[nodiscard]] bool mentions(std::string_view name) const;

@@ -3,7 +3,9 @@
 #include <pthread.h>
 
 #include <ctime>
+#include <stop_token>
 #include <string>
+#include <thread>
 
 #include "reprise/chat_template/chat_template.h"
 
@@ -54,6 +56,16 @@ TEST(HostileTemplate, F25_a_self_calling_macro_is_stopped) {
   expect_limit(
       "{% macro m() %}{{ caller() }}{% endmacro %}"
       "{% macro n() %}{% call m() %}{{ n() }}{% endcall %}{% endmacro %}{{ n() }}");
+}
+
+TEST(HostileTemplate, ends_soon_after_it_is_no_longer_wanted) {
+  // The loop takes all steps that a template may have, and the limit is set after it has begun.
+  const auto hungry = ChatTemplate::parse(
+      "{% for i in range(100000) %}{% for j in range(100000) %}{{ j }}{% endfor %}{% endfor %}");
+  std::stop_source client;
+  const WorkLimit work(WorkLimit::Clock::time_point::max(), client.get_token(), {});
+  std::jthread leaving([&client] { client.request_stop(); });
+  EXPECT_THROW((void)hungry.render_variables(Json::object(), {}, work), Abandoned);
 }
 
 TEST(HostileTemplate, F25_ten_thousand_nested_parentheses_are_refused) {

@@ -2,9 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "reprise/chat_template/unicode.h"
 
 namespace reprise::chat_template {
+namespace {
+
+// Reading the clock after so many steps costs next to nothing, and they take less than 10 ms.
+constexpr uint64_t kStepsBetweenChecks = 8192;
+
+}  // namespace
 
 Sandbox::~Sandbox() {
   for (const auto& held : namespaces_) held->attributes.clear();
@@ -16,6 +24,12 @@ void Sandbox::fail(std::string_view message) const {
 
 void Sandbox::fail_limit(std::string_view message) const {
   throw TemplateError(TemplateError::Cause::limit, at, message);
+}
+
+void Sandbox::check_work() {
+  if (steps_ > limits_.max_steps) fail_limit("too many steps");
+  work_.check();
+  next_check_ = std::min(limits_.max_steps, steps_ + kStepsBetweenChecks);
 }
 
 void Sandbox::check_text_size(uint64_t bytes) {

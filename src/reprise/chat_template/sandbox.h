@@ -4,8 +4,10 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "reprise/base/work_limit.h"
 #include "reprise/chat_template/limits.h"
 #include "reprise/chat_template/template_error.h"
 #include "reprise/chat_template/value.h"
@@ -17,16 +19,17 @@ namespace reprise::chat_template {
 /// thread; the sandbox outlives every value that it made.
 class Sandbox {
  public:
-  Sandbox(const Limits& limits, const std::tm& now) : limits_(limits), now_(now) {}
+  Sandbox(const Limits& limits, const std::tm& now, WorkLimit work = {})
+      : limits_(limits), now_(now), work_(std::move(work)) {}
   ~Sandbox();
   Sandbox(const Sandbox&) = delete;
   Sandbox& operator=(const Sandbox&) = delete;
 
-  /// Pays for `steps` units of work.
+  /// Pays for `steps` units of work. \throws Abandoned when the work limit says so
   void charge(uint64_t steps = 1) {
     steps_ += steps;
-    if (steps_ > limits_.max_steps) [[unlikely]]
-      fail_limit("too many steps");
+    if (steps_ > next_check_) [[unlikely]]
+      check_work();
   }
   /// Pays for reading `bytes` of text once.
   void charge_scan(size_t bytes) { charge(1 + bytes / 64); }
@@ -97,10 +100,13 @@ class Sandbox {
   template <typename T>
   std::shared_ptr<T> account(std::remove_const_t<T> object, size_t bytes);
   void check_extent(const Extent& extent) const;
+  void check_work();
 
   Limits limits_;
   std::tm now_;
+  WorkLimit work_;
   uint64_t steps_ = 0;
+  uint64_t next_check_ = 0;  // steps
   size_t live_bytes_ = 0;
   int eval_depth_ = 0;
   int call_depth_ = 0;

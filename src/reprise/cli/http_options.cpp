@@ -118,26 +118,76 @@ void add_keys(OptionTable& table, server::ServerOptions& options) {
              .apply = [&options](std::string_view value) {
                read_key_file(options.api_keys, std::string(value));
              }});
+  table.add({.name = "allowed-hosts",
+             .group = kServer,
+             .value_name = "JSON",
+             .help =
+                 "Names in Host under which the server answers, beside localhost and addresses: "
+                 "[\"llm.example\", \"*.svc\"], or [\"*\"].",
+             .default_text = "no other name on this machine without a key, else every name",
+             .apply = [&options](std::string_view value) {
+               options.allowed_hosts = parse_visible_list("--allowed-hosts", value);
+             }});
   table.add_switch("allow-unauthenticated",
                    kServer,
                    "Listen beyond this machine without a key.",
                    options.allow_unauthenticated);
 }
 
-void add_limits(OptionTable& table, server::ServerOptions& options) {
-  table.add({.name = "max-connections",
+/// Adds an option for a number from 1 to `most`; its present value is the default.
+template <typename Number>
+void add_limit(
+    OptionTable& table, const std::string& name, std::string help, int64_t most, Number& target) {
+  table.add({.name = name,
              .group = kServer,
              .value_name = "N",
-             .help = "Connections at a time; more get 503.",
-             .default_text = "4096",
-             .apply = [&options](std::string_view value) {
-               const int64_t count = parse_human_integer("--max-connections", value);
-               if (count < 1 || count > 1'000'000) {
-                 throw InvalidArgument(
-                     fmt::format("--max-connections: {} is not in 1..1000000", count));
+             .help = std::move(help),
+             .default_text = fmt::to_string(target),
+             .apply = [option = "--" + name, most, &target](std::string_view value) {
+               const int64_t number = parse_human_integer(option, value);
+               if (number < 1 || number > most) {
+                 throw InvalidArgument(fmt::format("{}: {} is not in 1..{}", option, number, most));
                }
-               options.http.limits.max_connections = static_cast<size_t>(count);
+               target = static_cast<Number>(number);
              }});
+}
+
+void add_limits(OptionTable& table, server::ServerOptions& options) {
+  constexpr int64_t kDaySeconds = 86400;
+  server::HttpLimits& limits = options.http.limits;
+  add_limit(table,
+            "max-connections",
+            "Connections at a time; more get 503.",
+            1'000'000,
+            limits.max_connections);
+  table.add({.name = "max-connections-per-peer",
+             .group = kServer,
+             .value_name = "N",
+             .help = "Connections of one address at a time; more get 503. Raise it behind a proxy.",
+             .default_text = "three quarters of --max-connections",
+             .apply = [&limits](std::string_view value) {
+               const int64_t number = parse_human_integer("--max-connections-per-peer", value);
+               if (number < 1 || number > 1'000'000) {
+                 throw InvalidArgument(
+                     fmt::format("--max-connections-per-peer: {} is not in 1..1000000", number));
+               }
+               limits.max_connections_per_peer = static_cast<size_t>(number);
+             }});
+  add_limit(table,
+            "header-timeout",
+            "Seconds for the header of a request, and of an idle connection.",
+            kDaySeconds,
+            limits.header_timeout_seconds);
+  add_limit(table,
+            "body-timeout",
+            "Seconds for the body of a request; more than 20 without a byte are always too many.",
+            kDaySeconds,
+            limits.body_timeout_seconds);
+  add_limit(table,
+            "max-answer-bytes",
+            "Bytes of log-probabilities that one answer may have, at 100 for each.",
+            int64_t{1} << 40,
+            options.generations.max_answer_bytes);
   table.add_switch("enable-request-id-headers",
                    kServer,
                    "X-Request-Id on every answer: the client's, else a new one.",

@@ -1,16 +1,21 @@
 #include "reprise/server/api_server.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <exception>
+#include <memory>
 #include <optional>
+#include <stop_token>
+#include <thread>
 #include <utility>
 
 #include "reprise/server/dev_routes.h"
 #include "reprise/server/http/access.h"
 #include "reprise/server/http/access_log.h"
+#include "reprise/server/http/allowed_hosts.h"
 #include "reprise/server/http/api_error.h"
 #include "reprise/server/http/http_meter.h"
 #include "reprise/server/http/router.h"
@@ -36,16 +41,21 @@ namespace {
 // After the last answer of a drain is written, the server waits this long for clients that read
 // slowly.
 constexpr int kFlushSeconds = 5;
-// The I/O thread reads and tokenizes a body up to this size within one or two milliseconds. Streams
-// pause for that time.
-constexpr size_t kMaxInlineBytes = size_t{16} << 10;
+// A large request that has not been read after this time is refused. The time includes the wait for
+// other large requests, so it also bounds their queue.
+constexpr std::chrono::seconds kPrepareTime{30};
+
+// One slow request must not hold up all other large ones, and the engine needs the other cores.
+int num_readers() {
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 4, 2, 4);
+}
 
 }  // namespace
 
 struct ApiServer::Impl {
   Impl(const ServerOptions& options, api::AsyncEngine& engine);
 
-  std::optional<HttpResponse> check_head(const HttpRequest& request);
+  HeadCheck check_head(const HttpRequest& request);
   HttpHeaders headers(const HttpRequest& request);
   HttpResponse refuse(const HttpRequest& request, std::string_view handler, HttpResponse response);
   void handle(HttpRequest request, const ExchangeRef& from_client);
@@ -61,9 +71,12 @@ struct ApiServer::Impl {
   ServerEnd end = ServerEnd::signal;
   bool enable_request_id_headers;
   CorsOptions cors;
+  std::shared_ptr<LineWriter> lines;
   Log log;
   AccessLog access_log;
   ApiKeys keys;
+  AllowedHosts hosts;
+  bool needs_key;
   ServedModel model;
   PromptEncoder prompts;
   Router router;
@@ -74,9 +87,11 @@ struct ApiServer::Impl {
   HttpServer http;
   GenerationService generations;
   uint16_t port = 0;
+  std::stop_source end_of_work;
   // The workers stay the last members: their tasks use the members above.
-  Worker worker;   // reads large bodies
-  Worker waiting;  // waits for the engine
+  Worker reader{num_readers()};  // reads large bodies
+  Worker waiting;                // waits for the engine
+  Worker writer;                 // writes large answers
 };
 
 ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
@@ -84,9 +99,12 @@ ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
       keep_alive_on_engine_death(options.keep_alive_on_engine_death),
       enable_request_id_headers(options.enable_request_id_headers),
       cors(options.cors),
+      lines(options.lines ? options.lines : std::make_shared<LineWriter>(STDERR_FILENO)),
       log(options.generations.log),
-      access_log(options.access_log, options.unlogged_paths),
+      access_log(lines, options.access_log, options.unlogged_paths),
       keys(options.api_keys),
+      hosts(allowed_hosts(options)),
+      needs_key(!options.api_keys.empty()),
       model(options.model, engine.startup_report().max_model_len),
       prompts(engine),
       http(options.http,
@@ -103,17 +121,19 @@ ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
           engine,
           model,
           [this](std::function<void()> task) { http.post(std::move(task)); },
-          [this](const std::string& reason) { on_engine_death(reason); }) {
+          [this](const std::string& reason) { on_engine_death(reason); },
+          [this](std::function<void()> task) { writer.run(std::move(task)); }) {
   check_exposure(options);
   if (options.cudagraph_metrics) {
     const config::ResolvedConfig& config = engine.startup_report().resolved;
     graphs.emplace(config.mode, config.capture_sizes.mixed);
   }
-  add_info_routes(router, engine, generations, model, meter, options.version);
+  add_info_routes(router, engine, generations, model, meter, *lines, options.version);
   add_model_routes(router, model);
   add_generation_routes(
       router, engine, generations, model, prompts, options.answers, options.requests);
-  add_tokenizer_routes(router, engine, model, options.requests);
+  add_tokenizer_routes(
+      router, engine, model, options.requests, options.generations.max_answer_bytes);
   add_live_routes(router, engine, model);
   add_page_routes(router);
   add_profile_routes(router, engine, options.profiler, log);
@@ -139,21 +159,28 @@ HttpHeaders ApiServer::Impl::headers(const HttpRequest& request) {
   return headers;
 }
 
-std::optional<HttpResponse> ApiServer::Impl::check_head(const HttpRequest& request) {
-  if (std::optional<HttpResponse> answer = answer_preflight(cors, request)) return answer;
+HeadCheck ApiServer::Impl::check_head(const HttpRequest& request) {
   std::string_view handler = "none";
   try {
+    hosts.check(request.host);
+    if (std::optional<HttpResponse> answer = answer_preflight(cors, request)) {
+      return {.refusal = std::move(answer)};
+    }
     const Route& route = router.find(request);
     handler = route.path;
     if (route.access == Access::guarded) keys.check(request.authorization);
-    if (!route.body_schema.empty()) check_is_json(request.content_type);
-    return {};
+    if (!route.body_schema.empty()) {
+      check_is_json(request.content_type);  // which pages of other origins may not send unasked
+    } else if (!needs_key && route.method != "GET") {
+      check_is_not_cross_site(request, cors);
+    }
+    return {.refusal = {}, .takes_body = !route.body_schema.empty()};
   } catch (const MethodNotAllowed& error) {
     HttpResponse response = error_response(error);
     response.headers.emplace_back("Allow", error.allowed());
-    return refuse(request, handler, std::move(response));
+    return {.refusal = refuse(request, handler, std::move(response))};
   } catch (const ApiError& error) {
-    return refuse(request, handler, error_response(error));
+    return {.refusal = refuse(request, handler, error_response(error))};
   }
 }
 
@@ -175,12 +202,17 @@ void ApiServer::Impl::handle(HttpRequest request, const ExchangeRef& from_client
     if (route.handle) route.handle(request, exchange);
     if (!route.prepare) return;
     if (route.waits_for_engine) return prepare_on(waiting, route, std::move(request), exchange);
-    if (request.body.size() > kMaxInlineBytes) {
-      return prepare_on(worker, route, std::move(request), exchange);
+    if (request.body.size() > route.max_inline_bytes) {
+      auto client_gone = std::make_shared<std::stop_source>();
+      exchange->on_disconnect([client_gone] { client_gone->request_stop(); });
+      request.work = WorkLimit(WorkLimit::Clock::now() + kPrepareTime,
+                               client_gone->get_token(),
+                               end_of_work.get_token());
+      return prepare_on(reader, route, std::move(request), exchange);
     }
     route.prepare(request)(exchange);
   } catch (const std::exception& error) {
-    exchange->respond(error_response(to_api_error(error, model)));
+    exchange->respond(error_response(to_api_error(error, model, log)));
   }
 }
 
@@ -196,6 +228,7 @@ void ApiServer::Impl::prepare_on(Worker& thread,
     Answering answering;
     std::exception_ptr failure;
     try {
+      request->work.check();
       answering = route.prepare(*request);
     } catch (...) {
       failure = std::current_exception();
@@ -206,7 +239,7 @@ void ApiServer::Impl::prepare_on(Worker& thread,
         if (failure) std::rethrow_exception(failure);
         answering(exchange);
       } catch (const std::exception& error) {
-        exchange->respond(error_response(to_api_error(error, model)));
+        exchange->respond(error_response(to_api_error(error, model, log)));
       }
     });
   });
@@ -244,12 +277,13 @@ void ApiServer::Impl::on_engine_death(const std::string& reason) {
 
 void ApiServer::Impl::on_signal() {
   if (generations.is_draining()) return stop_now();
-  fmt::print(
-      stderr, "INFO:     Shutting down; {} requests are running.\n", generations.num_active());
+  lines->write(
+      fmt::format("INFO:     Shutting down; {} requests are running.\n", generations.num_active()));
   generations.drain([this] { http.shut_down(kFlushSeconds); });
   if (generations.num_active() == 0) return;
   http.post_after(shutdown_timeout_seconds, [this] {
-    fmt::print(stderr, "WARNING:  {} requests did not finish in time.\n", generations.num_active());
+    lines->write(
+        fmt::format("WARNING:  {} requests did not finish in time.\n", generations.num_active()));
     stop_now();
   });
 }
@@ -267,6 +301,7 @@ ApiServer::~ApiServer() = default;
 uint16_t ApiServer::port() const noexcept { return impl_->port; }
 ServerEnd ApiServer::run() {
   impl_->http.run();
+  impl_->end_of_work.request_stop();
   return impl_->end;
 }
 

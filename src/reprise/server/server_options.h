@@ -2,11 +2,14 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "reprise/api/async_engine.h"
+#include "reprise/base/line_writer.h"
 #include "reprise/base/log.h"
+#include "reprise/server/http/allowed_hosts.h"
 #include "reprise/server/http/cors.h"
 #include "reprise/server/http/http_server.h"
 #include "reprise/server/openai/answer_reader.h"
@@ -29,6 +32,8 @@ struct ServerOptions {
   std::string version;
   std::vector<std::string> api_keys;  // empty: no key is needed
   bool allow_unauthenticated = false;
+  // names under which the server answers, beside addresses and localhost; see allowed_hosts()
+  std::vector<std::string> allowed_hosts;
   GenerationServiceOptions generations;
   int shutdown_timeout_seconds = 30;        // for running requests after SIGTERM
   bool keep_alive_on_engine_death = false;  // answers 503 instead of ending the process
@@ -39,6 +44,9 @@ struct ServerOptions {
   bool dev_mode = false;  // adds routes that show or change the engine's internal state
   // on every answer; answers of generation routes always have one
   bool enable_request_id_headers = false;
+  /// Where the server's lines go; the log of `generations` uses the same writer. Null: the server
+  /// makes a writer for standard error.
+  std::shared_ptr<LineWriter> lines;
   bool access_log = true;
   std::vector<std::string> unlogged_paths;
   HttpOptions http;
@@ -49,5 +57,10 @@ struct ServerOptions {
 
 /// \throws InvalidArgument when the options would open the server to other machines without a key
 void check_exposure(const ServerOptions& options);
+
+/// The host names to accept. A server that is open to everyone on this machine, or has a list,
+/// checks them. A server with keys does not need to: a page does not have the key. A server that is
+/// open to other machines cannot: the names of its proxies and services are unknown.
+[[nodiscard]] AllowedHosts allowed_hosts(const ServerOptions& options);
 
 }  // namespace reprise::server

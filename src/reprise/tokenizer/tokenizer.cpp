@@ -135,7 +135,8 @@ class Encoding {
         normalizer_(normalizer),
         pre_tokenizer_(pre_tokenizer),
         model_(model),
-        plain_at_(options.plain_at) {
+        plain_at_(options.plain_at),
+        work_(options.work) {
     set_special(options.parse_special ? AddedTokens::Special::as_token
                                       : AddedTokens::Special::as_text);
   }
@@ -188,9 +189,19 @@ class Encoding {
     pre_tokenizer_.apply(list);
     for (const PieceList::Piece& piece : list.pieces) {
       const std::string_view text = list.view(piece);
+      check_work(text.size());
       if (text.size() >= INT32_MAX) throw InvalidArgument("the normalized text is too long");
       model_.encode(text, allowed_, scratch_, ids);
     }
+  }
+
+  void check_work(size_t num_bytes) {
+    // These bytes take a few milliseconds.
+    constexpr size_t kBytesBetweenChecks = 4096;
+    num_unchecked_bytes_ += num_bytes;
+    if (work_ == nullptr || num_unchecked_bytes_ < kBytesBetweenChecks) return;
+    num_unchecked_bytes_ = 0;
+    work_->check();
   }
 
   const AddedTokens& added_;
@@ -202,6 +213,8 @@ class Encoding {
       AddedTokens::Special::as_token;  // for the stretch that is being encoded
   BpeModel::Allowed allowed_ = BpeModel::Allowed::every_token;
   BpeModel::Scratch scratch_;
+  const WorkLimit* work_;
+  size_t num_unchecked_bytes_ = 0;
 };
 
 }  // namespace
@@ -256,12 +269,14 @@ std::vector<size_t> Tokenizer::find_control_tokens(std::string_view text) const 
          impl_->added.split(text, stage, AddedTokens::Special::as_token, {})) {
       if (segment.id < 0) continue;
       const AddedToken& token = *impl_->added.find(segment.id);
-      // A token may have taken the white space before it along.
-      if (token.special) found.push_back(text.find(token.content, segment.begin));
+      if (!token.special) continue;
+      // A token may have taken the white space before it along. The search ends with the segment:
+      // else it would read the whole text once for each token that is spelled in another form.
+      const size_t at = text.substr(segment.begin, segment.end - segment.begin).find(token.content);
+      if (at != std::string_view::npos) found.push_back(segment.begin + at);
     }
   }
   std::sort(found.begin(), found.end());
-  std::erase(found, std::string_view::npos);
   return found;
 }
 

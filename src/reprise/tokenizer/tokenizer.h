@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "reprise/base/work_limit.h"
 #include "reprise/tokenizer/decoder.h"
 #include "reprise/tokenizer/tokenizer_config.h"
 
@@ -23,6 +24,7 @@ struct EncodeOptions {
   /// Ascending byte offsets at which no control token begins although the text spells one. They
   /// mark text of users inside a prompt whose other control tokens count.
   std::span<const size_t> plain_at = {};
+  const WorkLimit* work = nullptr;  // borrowed for the call; null: no limit
 };
 
 /// Text to token ids and back, as the `tokenizers` package does it for the same tokenizer.json.
@@ -48,6 +50,7 @@ class Tokenizer {
   /// Ids of `text`, in O(n log n) for every text. Bytes that are not UTF-8 count as U+FFFD.
   /// \throws InvalidArgument when `text` is longer than kMaxTextBytes
   /// \throws FileError E_REGEX when a pattern of the file backtracks too much on this text
+  /// \throws Abandoned from the work limit
   [[nodiscard]] std::vector<int32_t> encode(std::string_view text,
                                             const EncodeOptions& options = {}) const;
 

@@ -6,20 +6,46 @@
 
 namespace reprise::server {
 
-/// The memory that the bodies of all requests may take together. Thread-safe.
+/// The memory that the bodies of all requests may take together. A body takes memory only for bytes
+/// that have arrived: a client that announces a large body and sends nothing takes none.
+/// Thread-safe.
 class BodyMemory {
  public:
+  /// The first bytes of each body are not counted, so that large bodies cannot keep small ones out.
+  /// The limit on connections bounds these bytes.
+  static constexpr size_t kUncountedBytes = size_t{64} << 10;
+
   explicit BodyMemory(size_t max_bytes) : max_bytes_(max_bytes) {}
 
-  /// Reserves a share, or returns null when less than `num_bytes` is left. The share is returned
-  /// when its last copy is destroyed, even after this object is gone. Only one thread at a time may
-  /// call share().
-  [[nodiscard]] std::shared_ptr<void> share(size_t num_bytes) {
-    if (used_->load() + num_bytes > max_bytes_) return nullptr;
-    used_->fetch_add(num_bytes);
-    const auto give_back = [used = used_, num_bytes](void*) { used->fetch_sub(num_bytes); };
-    return {used_.get(), give_back};
-  }
+  /// The part of one body. Its destruction gives the memory back, even after BodyMemory is gone.
+  class Share {
+   public:
+    explicit Share(const BodyMemory& memory) : max_bytes_(memory.max_bytes_), used_(memory.used_) {}
+    Share(const Share&) = delete;
+    Share& operator=(const Share&) = delete;
+    ~Share() { used_->fetch_sub(num_bytes_); }
+
+    /// Returns false, and changes nothing, when too little memory is left for a body of
+    /// `body_bytes`.
+    [[nodiscard]] bool grow_to(size_t body_bytes) {
+      const size_t wanted = body_bytes > kUncountedBytes ? body_bytes - kUncountedBytes : 0;
+      if (wanted <= num_bytes_) return true;
+      const size_t more = wanted - num_bytes_;
+      if (used_->fetch_add(more) + more > max_bytes_) {
+        used_->fetch_sub(more);
+        return false;
+      }
+      num_bytes_ = wanted;
+      return true;
+    }
+
+   private:
+    size_t max_bytes_;
+    std::shared_ptr<std::atomic<size_t>> used_;
+    size_t num_bytes_ = 0;
+  };
+
+  [[nodiscard]] size_t used_bytes() const noexcept { return used_->load(); }
 
  private:
   size_t max_bytes_;

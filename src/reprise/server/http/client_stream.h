@@ -31,6 +31,10 @@ class ClientStream {
   [[nodiscard]] Socket& socket() { return transport_.socket(); }
   /// Sets the time limit of operations that start after this call.
   void expires_after(std::chrono::seconds time) { transport_.expires_after(time); }
+  /// Operations that start after this call have no time limit.
+  void expires_never() { transport_.expires_never(); }
+  /// Ends the pending operations with an error; the connection stays open.
+  void cancel() { transport_.cancel(); }
   /// Closes the socket without a TLS shutdown message.
   void close() { transport_.close(); }
 

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "reprise/base/work_limit.h"
+
 namespace reprise::server {
 
 /// A request in the form that routes read: only the parts they use, without the connection.
@@ -16,12 +18,15 @@ struct HttpRequest {
   std::string query;   // as sent, without the question mark
   std::string authorization;
   std::string content_type;
+  std::string host;               // Host, perhaps with a port
   std::string origin;             // Origin
+  std::string fetch_site;         // Sec-Fetch-Site; only browsers send it
   std::string preflight_method;   // Access-Control-Request-Method
   std::string preflight_headers;  // Access-Control-Request-Headers
   std::string request_id;         // X-Request-Id; at most 128 visible characters, else empty
   std::string body;
   std::shared_ptr<void> body_share;  // the body's share of the memory limit for all bodies
+  WorkLimit work;                    // of what the request makes the server compute
 };
 
 using HttpHeaders = std::vector<std::pair<std::string, std::string>>;

@@ -15,7 +15,8 @@ namespace beast = boost::beast;
 namespace http = boost::beast::http;
 using boost::system::error_code;
 
-constexpr size_t kMaxLoggedTarget = 256;
+constexpr size_t kMaxLoggedMethod = 16;
+constexpr size_t kMaxLoggedTarget = 128;
 
 /// The HTTP status for an error of Beast; 0 when the client closed the connection, because then
 /// there is no answer.
@@ -35,6 +36,8 @@ std::string_view sentence_of(int status) {
       return "The request target is too long.";
     case 431:
       return "The request's headers are too large or too many.";
+    case 501:
+      return "The request's method is not one of HTTP's.";
     case 505:
       return "Only HTTP/1.0 and HTTP/1.1 are spoken here.";
     default:
@@ -76,6 +79,7 @@ std::optional<ApiError> protocol_error(const error_code& error) {
 
 std::optional<ApiError> check_head(const RequestHead& head, const HttpLimits& limits) {
   if (head.version() != 10 && head.version() != 11) return error_of(505);
+  if (head.method() == http::verb::unknown) return error_of(501);
   if (head.target().size() > limits.max_target_bytes) return error_of(414);
   if (static_cast<size_t>(std::distance(head.begin(), head.end())) > limits.max_headers) {
     return error_of(431);
@@ -117,17 +121,20 @@ HttpRequest read_head(const RequestHead& head, std::string_view root_path) {
           .query = std::string(target.substr(std::min(end_of_path + 1, target.size()))),
           .authorization = text(http::field::authorization),
           .content_type = text(http::field::content_type),
+          .host = text(http::field::host),
           .origin = text(http::field::origin),
+          .fetch_site = std::string(head["Sec-Fetch-Site"]),
           .preflight_method = text(http::field::access_control_request_method),
           .preflight_headers = text(http::field::access_control_request_headers),
           .request_id = visible_or_empty(std::string(head[kRequestIdHeader])),
           .body = {},
-          .body_share = {}};
+          .body_share = {},
+          .work = {}};
 }
 
 std::string request_line(const RequestHead& head) {
   return fmt::format("{} {} HTTP/1.{}",
-                     std::string_view(head.method_string()),
+                     std::string_view(head.method_string()).substr(0, kMaxLoggedMethod),
                      std::string_view(head.target()).substr(0, kMaxLoggedTarget),
                      head.version() == 10 ? 0 : 1);
 }

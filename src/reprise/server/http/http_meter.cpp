@@ -13,6 +13,20 @@ constexpr auto kFineBounds = std::to_array<double>(
 constexpr auto kCoarseBounds = std::to_array<double>({.1, .5, 1});
 constexpr int kClientClosed = 499;
 
+/// The method as a label. The labels are a closed set: a client that makes up methods must not make
+/// the metrics grow.
+std::string_view method_label(std::string_view method) {
+  static constexpr auto kMethods =
+      std::to_array<std::string_view>({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"});
+  const auto* const found = std::find(kMethods.begin(), kMethods.end(), method);
+  return found == kMethods.end() ? "other" : *found;
+}
+
+/// "2xx"; "other" for a status that HTTP does not have.
+std::string status_label(int status) {
+  return status >= 100 && status < 600 ? std::to_string(status / 100) + "xx" : "other";
+}
+
 /// Forwards every call to the exchange and reports to the meter once, at the end.
 class MeteredExchange : public HttpExchange {
  public:
@@ -86,8 +100,8 @@ bool HttpMeter::is_counted(std::string_view handler) {
 void HttpMeter::observe(const Answered& answered) {
   if (!is_counted(answered.handler)) return;
   const std::string handler(answered.handler);
-  const std::string method(answered.method);
-  ++requests_[{handler, method, std::to_string(answered.status / 100) + "xx"}];
+  const std::string method(method_label(answered.method));
+  ++requests_[{handler, method, status_label(answered.status)}];
   durations_.try_emplace({handler, method}, kCoarseBounds).first->second.observe(answered.seconds);
   all_durations_.observe(answered.seconds);
   Size& request = request_sizes_[handler];

@@ -13,7 +13,7 @@
 namespace reprise::server {
 
 /// Counts answers by route, method and class of status, the same as the instrumentation of vLLM's
-/// server. I/O thread only.
+/// server. All three are closed sets, whatever clients send. I/O thread only.
 class HttpMeter {
  public:
   using Clock = std::chrono::steady_clock;
@@ -21,7 +21,7 @@ class HttpMeter {
   /// An answer that is complete, or whose client has gone.
   struct Answered {
     std::string_view handler;  // the route's path; "none" for a path that is no route
-    std::string_view method;
+    std::string_view method;   // as sent; counted as "other" when HTTP does not define it
     int status = 200;
     double seconds = 0;
     size_t request_bytes = 0;

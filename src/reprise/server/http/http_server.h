@@ -13,19 +13,27 @@
 namespace reprise::server {
 
 /// Limits on the use of memory and time by one client, in bytes and seconds.
+/// docs/reference/server-limits.md lists them for users.
 struct HttpLimits {
   size_t max_target_bytes = size_t{8} << 10;       // else 414
   size_t max_header_bytes = size_t{32} << 10;      // of all headers together; else 431
   size_t max_headers = 100;                        // else 431
   size_t max_header_line_bytes = size_t{8} << 10;  // name and value of one header; else 431
   size_t max_body_bytes = size_t{16} << 20;        // else 413
-  size_t max_all_body_bytes = size_t{256} << 20;   // of all requests together; else 503
-  size_t max_connections = 4096;                   // else 503
+  // of a request to a route that takes no body; the bytes are read and dropped; else 413
+  size_t max_unused_body_bytes = size_t{64} << 10;
+  size_t max_all_body_bytes = size_t{256} << 20;  // of all requests together; else 503
+  size_t max_connections = 4096;                  // else 503
+  // of one address, of one /64 network with IPv6; else 503. 0: three quarters of max_connections
+  size_t max_connections_per_peer = 0;
   // unsent bytes of a stream; else the client is disconnected
   size_t max_unsent_bytes = size_t{1} << 20;
-  int header_timeout_seconds = 15;  // from the end of the last answer to the end of the header
-  int body_timeout_seconds = 60;
-  int write_timeout_seconds = 30;  // for pending bytes to be accepted by the socket
+  // from the end of the last answer to the end of the header; else 408, or no answer when not even
+  // the first byte has arrived
+  int header_timeout_seconds = 15;
+  int body_timeout_seconds = 60;        // for the whole body; else 408
+  int body_stall_timeout_seconds = 20;  // between two parts of a body; else 408
+  int write_timeout_seconds = 30;       // for pending bytes to be accepted by the socket
 };
 
 enum class ClientCertificates { none, optional, required };
@@ -50,18 +58,24 @@ struct HttpOptions {
   std::string root_path;
 };
 
+/// The result of checking the head of a request.
+struct HeadCheck {
+  std::optional<HttpResponse> refusal;  // the answer to a request that is refused
+  bool takes_body = true;               // false: the route ignores a body
+};
+
 /// The callbacks of the server. All run on the I/O thread and must not throw.
 struct HttpHandlers {
-  /// Called with the head (`body` is empty) before the body is read. Returning a response refuses
-  /// the request.
-  std::function<std::optional<HttpResponse>(const HttpRequest&)> check_head;
+  /// Called with the head (`body` is empty) before the body is read.
+  std::function<HeadCheck(const HttpRequest&)> check_head;
   std::function<void(HttpRequest, std::shared_ptr<HttpExchange>)> handle;
   /// Headers for every answer to this request, unless the answer sets them itself. Only the head of
   /// the request is set.
   std::function<HttpHeaders(const HttpRequest&)> headers;
   /// Called when an answer begins; used by the log.
   std::function<void(std::string_view peer, std::string_view request_line, int status)> on_answer;
-  /// Called when SIGINT or SIGTERM arrives.
+  /// Called when SIGINT, SIGTERM or SIGHUP arrives. A SIGHUP that is ignored at the start of run()
+  /// stays ignored.
   std::function<void()> on_signal;
 };
 

@@ -76,9 +76,10 @@ void HttpSession::read_header() {
   if (is_reading_ahead_) return;  // the completion of that read calls read_header()
   parser_.emplace();
   extra_headers_.clear();
+  is_head_ = is_http_1_0_ = false;
   parser_->header_limit(static_cast<uint32_t>(shared_->limits.max_header_bytes));
   parser_->body_limit(shared_->limits.max_body_bytes);
-  stream_.expires_after(seconds(shared_->limits.header_timeout_seconds));
+  start_deadline(Clock::now() + seconds(shared_->limits.header_timeout_seconds));
   http::async_read_header(
       stream_, buffer_, *parser_, [self = shared_from_this()](error_code error, size_t) {
         self->on_header(error);
@@ -90,8 +91,37 @@ void HttpSession::answer_protocol_error(const error_code& error) {
   answer ? refuse(error_response(*answer)) : close();
 }
 
+void HttpSession::answer_late_header() {
+  // A connection without a request is idle. An answer could be taken for that of the next request.
+  if (buffer_.size() == 0 && !parser_->got_some()) return close();
+  refuse(
+      error_response(ApiError(408,
+                              fmt::format("The request's header did not arrive within {} seconds.",
+                                          shared_->limits.header_timeout_seconds))));
+}
+
+void HttpSession::start_deadline(Clock::time_point at) {
+  is_too_late_ = false;
+  stream_.expires_never();
+  deadline_.expires_at(at);
+  deadline_.async_wait([self = shared_from_this()](error_code error) {
+    // The deadline may have moved after this call was queued.
+    if (error || self->is_closed_ || self->deadline_.expiry() > Clock::now()) return;
+    self->is_too_late_ = true;
+    self->stream_.cancel();
+  });
+}
+
+/// Returns whether the deadline has passed.
+bool HttpSession::end_deadline() {
+  deadline_.expires_at(Clock::time_point::max());
+  return is_too_late_;
+}
+
 void HttpSession::on_header(const error_code& error) {
-  if (error) return answer_protocol_error(error);
+  const bool is_late = end_deadline();
+  if (is_closed_) return;
+  if (error) return is_late ? answer_late_header() : answer_protocol_error(error);
   const auto& head = parser_->get();
   is_http_1_0_ = head.version() == 10;
   is_head_ = head.method() == http::verb::head;
@@ -102,21 +132,33 @@ void HttpSession::on_header(const error_code& error) {
   if (const std::optional<ApiError> broken = check_head(head, shared_->limits)) {
     return refuse(error_response(*broken));
   }
-  if (const std::optional<HttpResponse> refusal = shared_->handlers.check_head(request_)) {
-    if (!parser_->is_done()) return refuse(*refusal);
+  const HeadCheck checked = shared_->handlers.check_head(request_);
+  if (checked.refusal) {
+    if (!parser_->is_done()) return refuse(*checked.refusal);
     is_answering_ = true;
-    return send_whole(*refusal);
+    return send_whole(*checked.refusal);
   }
   if (parser_->is_done()) return on_body({});
-  // A chunked body does not state its size.
-  const auto length = parser_->content_length();
-  request_.body_share = shared_->body_memory.share(
-      static_cast<size_t>(length ? *length : shared_->limits.max_body_bytes));
-  if (!request_.body_share) {
-    return refuse(error_response(
-        ApiError(503, "The server is reading as many large requests as it has memory for.")));
+  begin_body(checked.takes_body ? shared_->limits.max_body_bytes
+                                : shared_->limits.max_unused_body_bytes);
+}
+
+void HttpSession::begin_body(size_t max_bytes) {
+  if (parser_->content_length().value_or(0) > max_bytes) {
+    return refuse(error_response(ApiError(
+        413,
+        fmt::format("{} takes no body, and this one has {} bytes; at most {} are read and ignored.",
+                    request_.path.substr(0, 128),
+                    *parser_->content_length(),
+                    max_bytes))));
   }
-  if (!beast::iequals(head[http::field::expect], "100-continue")) return read_body();
+  RequestBody::value_type& body = parser_->get().body();
+  body.max_bytes = max_bytes;
+  body.share = std::make_shared<BodyMemory::Share>(shared_->body_memory);
+  parser_->eager(true);
+  body_deadline_ = Clock::now() + seconds(shared_->limits.body_timeout_seconds);
+  const bool waits_for_100 = beast::iequals(parser_->get()[http::field::expect], "100-continue");
+  if (!waits_for_100) return read_body();
   stream_.expires_after(seconds(shared_->limits.write_timeout_seconds));
   asio::async_write(stream_,
                     asio::buffer(std::string_view("HTTP/1.1 100 Continue\r\n\r\n")),
@@ -127,16 +169,34 @@ void HttpSession::on_header(const error_code& error) {
 }
 
 void HttpSession::read_body() {
-  stream_.expires_after(seconds(shared_->limits.body_timeout_seconds));
-  http::async_read(
+  start_deadline(
+      std::min(body_deadline_, Clock::now() + seconds(shared_->limits.body_stall_timeout_seconds)));
+  http::async_read_some(
       stream_, buffer_, *parser_, [self = shared_from_this()](error_code error, size_t) {
         self->on_body(error);
       });
 }
 
 void HttpSession::on_body(const error_code& error) {
+  const bool is_late = end_deadline();
+  if (is_closed_) return;
+  if (error && is_late) {
+    return refuse(error_response(ApiError(
+        408,
+        fmt::format("The request's body did not arrive in time: it has {} seconds, and {} seconds "
+                    "between two parts.",
+                    shared_->limits.body_timeout_seconds,
+                    shared_->limits.body_stall_timeout_seconds))));
+  }
+  if (error == boost::system::errc::not_enough_memory) {
+    return refuse(error_response(
+        ApiError(503, "The server is reading as many large requests as it has memory for.")));
+  }
   if (error) return answer_protocol_error(error);
-  request_.body = std::move(parser_->get().body());
+  if (!parser_->is_done()) return read_body();
+  RequestBody::value_type& body = parser_->get().body();
+  request_.body = std::move(body.text);
+  request_.body_share = std::move(body.share);
   is_answering_ = true;
   auto exchange = std::make_shared<Exchange>(shared_from_this());
   exchange_ = exchange;
@@ -308,6 +368,7 @@ void HttpSession::disconnect() {
 void HttpSession::close() {
   if (std::exchange(is_closed_, true)) return;
   is_answering_ = false;
+  deadline_.cancel();
   error_code ignored;
   stream_.socket().shutdown(tcp::socket::shutdown_both, ignored);
   stream_.close();

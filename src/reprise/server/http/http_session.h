@@ -1,15 +1,17 @@
 #pragma once
 
 #include <array>
+#include <boost/asio/steady_timer.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/string_body.hpp>
+#include <chrono>
 #include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
@@ -17,6 +19,7 @@
 #include "reprise/server/http/client_stream.h"
 #include "reprise/server/http/http_exchange.h"
 #include "reprise/server/http/http_server.h"
+#include "reprise/server/http/request_body.h"
 
 namespace reprise::server {
 
@@ -31,6 +34,8 @@ struct SharedBySessions {
   BodyMemory body_memory;
   // The pending operations of a session own it, so the pointers here do not.
   std::unordered_set<HttpSession*> open;
+  // by the part of the address that counts
+  std::unordered_map<std::string, size_t> num_open_by_peer;
   std::function<void()> on_closed;  // called after a session closed and was removed from `open`
   bool is_shutting_down = false;
 };
@@ -38,16 +43,26 @@ struct SharedBySessions {
 /// One connection. States: reading a request, answering it (an exchange exists), lingering, closed.
 class HttpSession : public std::enable_shared_from_this<HttpSession> {
  public:
-  HttpSession(SharedBySessions& shared, ClientStream::Socket socket, std::string peer)
+  /// `peer` is for the log. `counted_peer` is the part of the address that limits count; empty:
+  /// none.
+  HttpSession(SharedBySessions& shared,
+              ClientStream::Socket socket,
+              std::string peer,
+              std::string counted_peer)
       : shared_(&shared),
         stream_(std::move(socket), shared.tls ? &*shared.tls : nullptr),
-        peer_(std::move(peer)) {
+        deadline_(stream_.get_executor()),
+        peer_(std::move(peer)),
+        counted_peer_(std::move(counted_peer)) {
     shared_->open.insert(this);
+    ++shared_->num_open_by_peer[counted_peer_];
   }
   HttpSession(const HttpSession&) = delete;
   HttpSession& operator=(const HttpSession&) = delete;
   ~HttpSession() {
     shared_->open.erase(this);
+    const auto count = shared_->num_open_by_peer.find(counted_peer_);
+    if (--count->second == 0) shared_->num_open_by_peer.erase(count);
     shared_->on_closed();
   }
 
@@ -75,16 +90,21 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   static constexpr size_t kReadAheadBytes = size_t{64} << 10;
 
   class Exchange;
-  using Parser = boost::beast::http::request_parser<boost::beast::http::string_body>;
+  using Clock = std::chrono::steady_clock;
+  using Parser = boost::beast::http::request_parser<RequestBody>;
   using error_code = boost::system::error_code;
 
   void read_header();
   void read_ahead();
   void finish_connection();
   void on_header(const error_code& error);
+  void begin_body(size_t max_bytes);
   void read_body();
   void on_body(const error_code& error);
   void answer_protocol_error(const error_code& error);
+  void answer_late_header();
+  void start_deadline(Clock::time_point at);
+  [[nodiscard]] bool end_deadline();
   void watch_for_disconnect();
   void on_readable();
   void flush();
@@ -96,7 +116,12 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
 
   SharedBySessions* shared_;  // owned by the server; outlives every session
   ClientStream stream_;
+  // The time limit for reading. Unlike the stream's own limit, it leaves the connection open, so
+  // that the client gets an answer.
+  boost::asio::steady_timer deadline_;
+  Clock::time_point body_deadline_;
   std::string peer_;          // "127.0.0.1:50000"
+  std::string counted_peer_;  // "127.0.0.1"
   std::string request_line_;  // "GET /health HTTP/1.1"
   HttpHeaders extra_headers_;
   boost::beast::flat_buffer buffer_{2 * kReadAheadBytes};
@@ -116,6 +141,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   bool is_watching_ = false;
   bool is_reading_ahead_ = false;  // TLS: a read is pending while a request is answered
   bool has_unread_body_ = false;
+  bool is_too_late_ = false;  // the deadline has passed
   bool is_closed_ = false;
 };
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
@@ -34,12 +35,16 @@ struct Route {
   std::vector<QueryParameter> query;
   // names the schema of the JSON body in api_schemas(); empty: the route takes no body
   std::string body_schema;
+  /// The I/O thread runs `prepare` for bodies up to this size, within one or two milliseconds.
+  /// Streams pause for that time. Another thread does it for larger bodies. 0: always that thread.
+  size_t max_inline_bytes = size_t{16} << 10;
   std::vector<std::string> answer_types = {"application/json"};
   std::string summary;  // one sentence
   /// Runs on the I/O thread; an exception it throws becomes the answer. For a route with a body it
   /// only checks and may throw before the body is read; may be empty.
   std::function<void(const HttpRequest&, const ExchangeRef&)> handle;
-  /// For a route with a body: reads the body, perhaps on another thread.
+  /// For a route with a body: reads the body, perhaps on another thread. Long computations obey the
+  /// request's work limit.
   std::function<Answering(const HttpRequest&)> prepare;
   /// `prepare` waits for the engine: it runs on a separate thread, one request after the other.
   bool waits_for_engine = false;

@@ -6,17 +6,26 @@
 #include <mutex>
 #include <stop_token>
 #include <thread>
+#include <vector>
 
 namespace reprise::server {
 
-/// A thread for tasks that would block the I/O thread for too long. Tasks run in order, one at a
-/// time, and must not throw. Tasks that have not begun when the worker is destroyed are dropped.
+/// Threads for tasks that would block the I/O thread for too long. Tasks begin in order, as many at
+/// a time as there are threads, and must not throw. Tasks that have not begun when the worker is
+/// destroyed are dropped.
 class Worker {
  public:
-  Worker() : thread_([this](const std::stop_token& stop) { work(stop); }) {}
+  explicit Worker(int num_threads = 1) {
+    for (int i = 0; i < num_threads; ++i) {
+      threads_.emplace_back([this](const std::stop_token& stop) { work(stop); });
+    }
+  }
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
-  ~Worker() = default;  // joins
+  ~Worker() {
+    for (std::jthread& thread : threads_) thread.request_stop();
+    threads_.clear();  // joins
+  }
 
   /// Thread-safe.
   void run(std::function<void()> task);
@@ -27,7 +36,7 @@ class Worker {
   std::mutex mutex_;
   std::condition_variable_any changed_;
   std::deque<std::function<void()>> tasks_;
-  std::jthread thread_;  // last member: the thread uses the others
+  std::vector<std::jthread> threads_;
 };
 
 }  // namespace reprise::server

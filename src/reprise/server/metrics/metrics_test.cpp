@@ -22,6 +22,7 @@ std::string text_of(const api::EngineStats& stats,
                        .generations = generations,
                        .http = http,
                        .process = {},
+                       .dropped_log_lines = 7,
                        .model_name = model_name});
 }
 
@@ -39,6 +40,7 @@ TEST(Metrics, name_what_the_engine_counts_as_vllm_does) {
   EXPECT_THAT(text, HasSubstr(std::string("\nvllm:prompt_tokens_total") + kLabels + " 11\n"));
   EXPECT_THAT(
       text, HasSubstr(std::string("\nvllm:generation_tokens_total") + kLabels + " 12345678901\n"));
+  EXPECT_THAT(text, HasSubstr(std::string("\nreprise:dropped_log_lines_total") + kLabels + " 7\n"));
   EXPECT_THAT(
       text,
       HasSubstr(
@@ -89,6 +91,24 @@ TEST(Metrics, count_http_answers_but_not_probes) {
   EXPECT_THAT(text, HasSubstr("status=\"4xx\"} 1\n"));
   EXPECT_THAT(text, ::testing::Not(HasSubstr("handler=\"/metrics\"")));
   EXPECT_THAT(text, HasSubstr("http_request_duration_highr_seconds_count 2\n"));
+}
+
+TEST(Metrics, count_methods_and_statuses_that_do_not_exist_under_one_label) {
+  HttpMeter meter;
+  for (int i = 0; i < 100; ++i) {
+    meter.observe({.handler = "none", .method = fmt::format("MADE-UP-{}", i), .status = 405});
+    meter.observe({.handler = "none", .method = "get", .status = 1000 + i});
+  }
+  for (const char* method : {"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"}) {
+    meter.observe({.handler = "none", .method = method, .status = 404});
+  }
+  EXPECT_EQ(meter.requests().size(), 9U);
+  EXPECT_EQ(meter.durations().size(), 8U);
+  const std::string text = text_of({}, "m", meter);
+  EXPECT_THAT(
+      text,
+      HasSubstr("\nhttp_requests_total{handler=\"none\",method=\"other\",status=\"4xx\"} 100\n"));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("MADE-UP")));
 }
 
 TEST(Metrics, escape_the_name_of_the_model) {

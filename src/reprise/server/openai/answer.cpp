@@ -5,6 +5,10 @@
 namespace reprise::server {
 namespace {
 
+// The I/O thread writes the JSON of this many tokens and log-probabilities in about a millisecond.
+constexpr size_t kMaxInlineParts = 500;
+constexpr size_t kBytesPerPart = 64;  // of text
+
 constexpr std::string_view kEventStream = "text/event-stream; charset=utf-8";
 
 /// The text that an echoed chat answer begins with: the last message, if its role is the answer's
@@ -189,14 +193,36 @@ void Answer::finish() {
     exchange_->write(kSseDone);
     return exchange_->finish_stream();
   }
+  respond(whole());
+}
+
+bool Answer::is_large() const {
+  if (is_stream_) return false;
+  size_t num_parts = 0;
+  const auto add = [&num_parts](const std::vector<sampling::PositionLogprobs>& positions) {
+    for (const sampling::PositionLogprobs& position : positions) {
+      num_parts += position.top.size() + 1;
+    }
+  };
+  for (const Choice& choice : choices_) {
+    const Pending& pending = choice.pending;
+    add(pending.prompt_logprobs);
+    add(pending.logprobs);
+    num_parts += pending.token_ids.size() + pending.prompt_token_ids.size();
+    num_parts += pending.text.size() / kBytesPerPart;
+  }
+  return num_parts > kMaxInlineParts;
+}
+
+HttpResponse Answer::whole() {
   std::vector<ChoicePart> choices;
   for (size_t i = 0; i < choices_.size(); ++i) {
     choices.push_back(take_part(static_cast<int>(i)));
     choices.back().text.insert(0, echo_text_);
     choices.back().more = choices_[i].message.whole();
   }
-  exchange_->respond({.body = dump(answer_json(head_, choices, usage_)),
-                      .headers = {{kRequestIdHeader, request_id_}}});
+  return {.body = dump(answer_json(head_, choices, usage_)),
+          .headers = {{kRequestIdHeader, request_id_}}};
 }
 
 void Answer::fail(const ApiError& error) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "reprise/server/http/api_error.h"
@@ -34,6 +35,11 @@ class Answer {
   void take(int index, const engine::OutputDelta& delta);
   /// Called when all choices are finished.
   void finish();
+  /// finish() in two halves, for an answer whose JSON takes long to write. is_large() and whole()
+  /// may run on another thread; no other call may run meanwhile. whole(): \pre not a stream
+  [[nodiscard]] bool is_large() const;
+  [[nodiscard]] HttpResponse whole();
+  void respond(HttpResponse response) { exchange_->respond(std::move(response)); }
   /// Answers with the error's status when nothing was sent before; otherwise the error ends the
   /// stream.
   void fail(const ApiError& error);

@@ -32,10 +32,33 @@ constexpr std::array kForbiddenVariables = {
     "truncation",
 };
 
+// A template reads a few switches. More variables only cost time.
+constexpr size_t kMaxVariables = 64;
+constexpr size_t kMaxVariableBytes = size_t{64} << 10;
+
+void check_size(const Json& kwargs) {
+  if (kwargs.size() > kMaxVariables) {
+    throw ApiError(400,
+                   fmt::format("chat_template_kwargs has {} members; at most {} are allowed.",
+                               kwargs.size(),
+                               kMaxVariables),
+                   "chat_template_kwargs");
+  }
+  const size_t num_bytes = dump(kwargs).size();
+  if (num_bytes > kMaxVariableBytes) {
+    throw ApiError(400,
+                   fmt::format("chat_template_kwargs has {} bytes; at most {} are allowed.",
+                               num_bytes,
+                               kMaxVariableBytes),
+                   "chat_template_kwargs");
+  }
+}
+
 Json read_kwargs(const RequestFields& fields, const Json& defaults) {
   const Json* kwargs = fields.find("chat_template_kwargs");
   if (kwargs == nullptr) return defaults;
   if (!kwargs->is_object()) refuse_type("chat_template_kwargs", "an object", *kwargs);
+  check_size(*kwargs);
   for (const auto& [name, value] : kwargs->items()) {
     if (std::find(kForbiddenVariables.begin(), kForbiddenVariables.end(), name) !=
         kForbiddenVariables.end()) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "reprise/api/chat_prompt.h"
+#include "reprise/server/http/router.h"
 #include "reprise/server/openai/request_fields.h"
 #include "reprise/server/openai/request_policy.h"
 
@@ -11,5 +12,11 @@ namespace reprise::server {
 /// are always refused. \throws ApiError 400 with the field at fault
 [[nodiscard]] api::ChatTemplateOptions read_chat_template_options(const RequestFields& fields,
                                                                   const RequestPolicy& policy);
+
+/// Route::max_inline_bytes of routes that read these fields: a template that a client brings may
+/// take long although it is small.
+[[nodiscard]] inline size_t max_inline_chat_bytes(const RequestPolicy& policy) {
+  return policy.trust_request_chat_template ? 0 : Route{}.max_inline_bytes;
+}
 
 }  // namespace reprise::server

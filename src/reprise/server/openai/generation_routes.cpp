@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "reprise/server/openai/chat_template_fields.h"
 #include "reprise/server/openai/sampling_fields.h"
 #include "reprise/tokenizer/tokenizer.h"
 
@@ -19,7 +20,7 @@ void add_generation_routes(Router& router,
                            RequestPolicy policy) {
   const auto prepare =
       [&generations, &model, &prompts, &engine, answers](
-          GenerationRequest wanted, std::string request_id, api::TimePoint arrived) -> Answering {
+          GenerationRequest wanted, const HttpRequest& from, api::TimePoint arrived) -> Answering {
     model.check(wanted.model);
     check_sampling(wanted.params,
                    wanted.is_chat ? Api::chat : Api::completions,
@@ -36,10 +37,10 @@ void add_generation_routes(Router& router,
       if (is_marked) wanted.params.skip_special_tokens = false;
     }
     return [&generations,
-            encoded = prompts.encode(wanted),
+            encoded = prompts.encode(wanted, from.work),
             wanted = std::move(wanted),
             marks,
-            request_id = std::move(request_id),
+            request_id = from.request_id,
             arrived](const ExchangeRef& exchange) {
       if (wanted.asked_output) {
         generations.start_constrained(wanted, encoded, marks, request_id, exchange, arrived);
@@ -61,19 +62,18 @@ void add_generation_routes(Router& router,
               .handle = admit,
               .prepare = [prepare, policy](const HttpRequest& request) {
                 const auto arrived = std::chrono::steady_clock::now();
-                return prepare(
-                    parse_completion_request(request.body, policy), request.request_id, arrived);
+                return prepare(parse_completion_request(request.body, policy), request, arrived);
               }});
   router.add({.method = "POST",
               .path = "/v1/chat/completions",
               .body_schema = "ChatCompletionRequest",
+              .max_inline_bytes = max_inline_chat_bytes(policy),
               .answer_types = {"application/json", "text/event-stream"},
               .summary = "Answers a conversation.",
               .handle = admit,
               .prepare = [prepare, policy](const HttpRequest& request) {
                 const auto arrived = std::chrono::steady_clock::now();
-                return prepare(
-                    parse_chat_request(request.body, policy), request.request_id, arrived);
+                return prepare(parse_chat_request(request.body, policy), request, arrived);
               }});
 }
 

@@ -9,9 +9,17 @@
 #include <span>
 #include <utility>
 
+#include "reprise/server/openai/answer_size.h"
 #include "reprise/structured_output/grammar_compiler.h"
 
 namespace reprise::server {
+namespace {
+
+// Answers above this size share a limit on memory: several times the largest answer.
+constexpr int64_t kLargeAnswerBytes = int64_t{1} << 20;
+constexpr int64_t kMaxLargestAnswers = 4;
+
+}  // namespace
 
 /// A request that is being answered.
 struct GenerationService::Generation {
@@ -26,7 +34,8 @@ struct GenerationService::Generation {
   Answer answer;
   std::vector<Choice> choices;
   int num_unfinished = 0;
-  int n = 1;  // answers to each prompt
+  int n = 1;                           // answers to each prompt
+  std::shared_ptr<void> answer_share;  // of the memory for large answers; null: the answer is small
 };
 
 struct GenerationService::Door {
@@ -49,7 +58,8 @@ GenerationService::GenerationService(const GenerationServiceOptions& options,
                                      api::AsyncEngine& engine,
                                      const ServedModel& model,
                                      Post post,
-                                     OnEngineDeath on_engine_death)
+                                     OnEngineDeath on_engine_death,
+                                     RunElsewhere run_elsewhere)
     : capacity_(int64_t{options.max_num_seqs} + options.max_waiting_requests),
       enable_prompt_tokens_details_(options.enable_prompt_tokens_details),
       request_log_(options.request_log),
@@ -60,7 +70,9 @@ GenerationService::GenerationService(const GenerationServiceOptions& options,
       events_(std::make_shared<EventQueue>(
           [this, post = std::move(post)] { post([this] { take_events(); }); })),
       counts_(model.max_model_len()),
-      on_engine_death_(std::move(on_engine_death)) {}
+      on_engine_death_(std::move(on_engine_death)),
+      run_elsewhere_(std::move(run_elsewhere)),
+      max_answer_bytes_(options.max_answer_bytes) {}
 
 GenerationService::~GenerationService() {
   events_->close();
@@ -100,6 +112,9 @@ void GenerationService::start(const GenerationRequest& request,
                               api::TimePoint arrived) {
   if (exchange->client_is_gone()) return;
   check_room(request.num_choices());
+  check_answer_size(request, prompts, model_->max_model_len(), max_answer_bytes_);
+  std::shared_ptr<void> answer_share =
+      reserve_answer(answer_bytes(request, prompts, model_->max_model_len()));
   Usage usage;
   if (enable_prompt_tokens_details_) usage.cached_tokens = 0;
   for (const EncodedPrompt& prompt : prompts) {
@@ -117,11 +132,24 @@ void GenerationService::start(const GenerationRequest& request,
   auto generation = std::make_shared<Generation>(Generation{
       .id = head.id,
       .answer =
-          Answer(request, prompts, std::move(head), id, usage, engine_->tokenizer(), exchange)});
+          Answer(request, prompts, std::move(head), id, usage, engine_->tokenizer(), exchange),
+      .answer_share = std::move(answer_share)});
   const Key key = next_key_++;
   submit(key, *generation, request, prompts, arrived);
   generations_.emplace(key, std::move(generation));
   exchange->on_disconnect([this, key] { forget(key); });
+}
+
+std::shared_ptr<void> GenerationService::reserve_answer(int64_t num_bytes) {
+  if (num_bytes <= kLargeAnswerBytes) return nullptr;
+  if (*large_answer_bytes_ + num_bytes > kMaxLargestAnswers * max_answer_bytes_) {
+    throw ApiError(429,
+                   "The server prepares as many answers with many log-probabilities as it has "
+                   "memory for. Try again later.");
+  }
+  *large_answer_bytes_ += num_bytes;
+  const auto give_back = [all = large_answer_bytes_, num_bytes](void*) { *all -= num_bytes; };
+  return {large_answer_bytes_.get(), give_back};
 }
 
 void GenerationService::start_constrained(GenerationRequest request,
@@ -148,7 +176,7 @@ void GenerationService::start_constrained(GenerationRequest request,
       };
       start(request, prompts, request_id, exchange, arrived);
     } catch (const std::exception& error) {
-      exchange->respond(error_response(to_api_error(error, *model_)));
+      exchange->respond(error_response(to_api_error(error, *model_, log_)));
     }
   };
   engine_->grammar_compiler().submit(
@@ -231,7 +259,27 @@ void GenerationService::take_event(const EngineEvent& event) {
   generation->answer.take(event.choice, delta);
   if (generation->num_unfinished > 0 || generations_.erase(event.generation) == 0) return;
   observe(*generation);
-  generation->answer.finish();
+  finish(generation);
+}
+
+void GenerationService::finish(std::shared_ptr<Generation> generation) {
+  if (!run_elsewhere_ || !generation->answer.is_large()) return generation->answer.finish();
+  ++num_being_written_;
+  // The generation belongs to the I/O thread, so the other thread hands it back to be destroyed.
+  run_elsewhere_([this, door = door_, generation = std::move(generation)]() mutable {
+    HttpResponse response;
+    try {
+      response = generation->answer.whole();
+    } catch (const std::exception&) {  // memory is what may be missing here
+      response = error_response(ApiError(500, "The server could not write this answer."));
+    }
+    door->bring(
+        [this, generation = std::move(generation), response = std::move(response)]() mutable {
+          generation->answer.respond(std::move(response));
+          --num_being_written_;
+          note_idle();
+        });
+  });
 }
 
 void GenerationService::note_error(const std::string& reason) {
@@ -278,7 +326,7 @@ void GenerationService::drain(std::function<void()> when_idle) {
 }
 
 void GenerationService::note_idle() {
-  if (num_active_ > 0) return;
+  if (num_active_ + num_being_written_ > 0) return;
   if (const auto callback = std::exchange(when_idle_, nullptr)) callback();
 }
 

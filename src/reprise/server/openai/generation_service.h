@@ -32,9 +32,10 @@ struct GenerationCounts {
 };
 
 struct GenerationServiceOptions {
-  int32_t max_num_seqs = 256;                 // the engine's limit on running requests
-  int32_t max_waiting_requests = 4096;        // further requests are answered 429
-  bool enable_prompt_tokens_details = false;  // usage tells how much of a prompt was cached
+  int32_t max_num_seqs = 256;                    // the engine's limit on running requests
+  int32_t max_waiting_requests = 4096;           // further requests are answered 429
+  int64_t max_answer_bytes = int64_t{32} << 20;  // of log-probabilities; else 400
+  bool enable_prompt_tokens_details = false;     // usage tells how much of a prompt was cached
   RequestLogOptions request_log;
   Log log;  // messages about the engine and its requests; the access log is separate
 };
@@ -50,12 +51,17 @@ class GenerationService {
   /// Called once, with the reason, when requests fail because the engine is dead.
   using OnEngineDeath = std::function<void(const std::string& reason)>;
 
-  /// `engine` and `model` must outlive this.
+  /// Runs a task on another thread.
+  using RunElsewhere = std::function<void(std::function<void()>)>;
+
+  /// `engine` and `model` must outlive this. Without `run_elsewhere`, large answers are written on
+  /// the I/O thread.
   GenerationService(const GenerationServiceOptions& options,
                     api::AsyncEngine& engine,
                     const ServedModel& model,
                     Post post,
-                    OnEngineDeath on_engine_death = {});
+                    OnEngineDeath on_engine_death = {},
+                    RunElsewhere run_elsewhere = {});
   GenerationService(const GenerationService&) = delete;
   GenerationService& operator=(const GenerationService&) = delete;
   /// Aborts the requests that are not finished.
@@ -110,6 +116,8 @@ class GenerationService {
   void take_event(const EngineEvent& event);
   void note_error(const std::string& reason);
   void observe(const Generation& generation);
+  [[nodiscard]] std::shared_ptr<void> reserve_answer(int64_t num_bytes);
+  void finish(std::shared_ptr<Generation> generation);
   void fail(Key key, const ApiError& error);
   void forget(Key key);
   void note_idle();
@@ -132,6 +140,10 @@ class GenerationService {
   bool is_draining_ = false;
   std::function<void()> when_idle_;
   OnEngineDeath on_engine_death_;  // empty after it was called
+  RunElsewhere run_elsewhere_;     // may be empty
+  int64_t max_answer_bytes_;
+  std::shared_ptr<int64_t> large_answer_bytes_ = std::make_shared<int64_t>(0);
+  int num_being_written_ = 0;  // answers on another thread
 };
 
 }  // namespace reprise::server

@@ -26,14 +26,18 @@ PromptEncoder::PromptEncoder(const api::AsyncEngine& engine)
       max_model_len_(engine.startup_report().max_model_len),
       max_token_bytes_(longest_token_bytes(engine.tokenizer())) {}
 
-std::vector<EncodedPrompt> PromptEncoder::encode(const GenerationRequest& request) const {
+std::vector<EncodedPrompt> PromptEncoder::encode(const GenerationRequest& request,
+                                                 const WorkLimit& work) const {
   std::vector<EncodedPrompt> prompts;
   if (request.is_chat) {
-    const api::ChatPrompt chat = engine_->render_chat(request.messages, request.chat_template);
-    prompts.push_back({.token_ids = encode_text(chat.text, request, chat.plain_at)});
+    const api::ChatPrompt chat =
+        engine_->render_chat(request.messages, request.chat_template, work);
+    prompts.push_back({.token_ids = encode_text(chat.text, request, work, chat.plain_at)});
     truncate(prompts.back().token_ids, request);
   }
-  for (const Prompt& prompt : request.prompts) prompts.push_back(encode_prompt(prompt, request));
+  for (const Prompt& prompt : request.prompts) {
+    prompts.push_back(encode_prompt(prompt, request, work));
+  }
   for (const EncodedPrompt& prompt : prompts) {
     check_length(prompt.token_ids.size(), request.params);
   }
@@ -41,12 +45,13 @@ std::vector<EncodedPrompt> PromptEncoder::encode(const GenerationRequest& reques
 }
 
 EncodedPrompt PromptEncoder::encode_prompt(const Prompt& prompt,
-                                           const GenerationRequest& request) const {
+                                           const GenerationRequest& request,
+                                           const WorkLimit& work) const {
   const tokenizer::Tokenizer& tokenizer = engine_->tokenizer();
   const auto* text = std::get_if<std::string>(&prompt);
   EncodedPrompt encoded;
   if (text != nullptr) {
-    encoded.token_ids = encode_text(*text, request);
+    encoded.token_ids = encode_text(*text, request, work);
   } else {
     encoded.token_ids = std::get<std::vector<int32_t>>(prompt);
     for (int32_t id : encoded.token_ids) {
@@ -91,6 +96,7 @@ bool PromptEncoder::truncate(std::vector<int32_t>& token_ids,
 
 std::vector<int32_t> PromptEncoder::encode_text(std::string_view text,
                                                 const GenerationRequest& request,
+                                                const WorkLimit& work,
                                                 std::span<const size_t> plain_at) const {
   // A text that is certainly too long is refused before the costly tokenization.
   if (!request.truncation.num_tokens &&
@@ -104,7 +110,8 @@ std::vector<int32_t> PromptEncoder::encode_text(std::string_view text,
         "input_tokens");
   }
   return engine_->tokenizer().encode(
-      text, {.add_special_tokens = request.add_special_tokens, .plain_at = plain_at});
+      text,
+      {.add_special_tokens = request.add_special_tokens, .plain_at = plain_at, .work = &work});
 }
 
 void PromptEncoder::check_length(size_t num_prompt_tokens,

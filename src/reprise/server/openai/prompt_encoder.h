@@ -25,15 +25,19 @@ class PromptEncoder {
   explicit PromptEncoder(const api::AsyncEngine& engine);
 
   /// Returns one list per prompt. \throws ApiError 400 for prompts that are empty, too long, or
-  /// contain invalid token ids; InvalidArgument when the chat template refuses the messages
-  [[nodiscard]] std::vector<EncodedPrompt> encode(const GenerationRequest& request) const;
+  /// contain invalid token ids; InvalidArgument when the chat template refuses the messages;
+  /// Abandoned from `work`
+  [[nodiscard]] std::vector<EncodedPrompt> encode(const GenerationRequest& request,
+                                                  const WorkLimit& work = {}) const;
 
  private:
   [[nodiscard]] std::vector<int32_t> encode_text(std::string_view text,
                                                  const GenerationRequest& request,
+                                                 const WorkLimit& work,
                                                  std::span<const size_t> plain_at = {}) const;
   [[nodiscard]] EncodedPrompt encode_prompt(const Prompt& prompt,
-                                            const GenerationRequest& request) const;
+                                            const GenerationRequest& request,
+                                            const WorkLimit& work) const;
   bool truncate(std::vector<int32_t>& token_ids, const GenerationRequest& request) const;
   void check_length(size_t num_prompt_tokens, const sampling::SamplingParams& params) const;
 

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <chrono>
+#include <stop_token>
+#include <utility>
+
+#include "reprise/base/error.h"
+
+namespace reprise {
+
+/// A computation ended before its result was there: the result came too late, or is not wanted any
+/// more. This is neither a mistake of the caller nor a fault of the process.
+class Abandoned : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Says when a long computation should end without a result: at a deadline, when its own client has
+/// gone, or when the process ends. The computation calls check() from time to time. A value;
+/// thread-safe.
+class WorkLimit {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// No limit.
+  WorkLimit() = default;
+  WorkLimit(Clock::time_point deadline, std::stop_token client_gone, std::stop_token process_ends)
+      : deadline_(deadline),
+        client_gone_(std::move(client_gone)),
+        process_ends_(std::move(process_ends)) {}
+
+  /// \throws Abandoned
+  void check() const {
+    if (client_gone_.stop_requested()) throw Abandoned("The client has gone.");
+    if (process_ends_.stop_requested()) throw Abandoned("The server is shutting down.");
+    if (deadline_ != Clock::time_point::max() && Clock::now() >= deadline_) {
+      throw Abandoned("The server is too busy to read this request in time. Try again later.");
+    }
+  }
+
+ private:
+  Clock::time_point deadline_ = Clock::time_point::max();
+  std::stop_token client_gone_;
+  std::stop_token process_ends_;
+};
+
+}  // namespace reprise
