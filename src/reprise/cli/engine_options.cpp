@@ -8,6 +8,7 @@
 #include "reprise/api/llm.h"
 #include "reprise/attention/attention_backend.h"
 #include "reprise/base/error.h"
+#include "reprise/config/compilation_overrides.h"
 
 namespace reprise::cli {
 namespace {
