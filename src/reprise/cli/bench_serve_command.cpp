@@ -201,6 +201,101 @@ void print_failures(const bench::LoadResult& result) {
   }
 }
 
+HttpClient make_client(const ServeArguments& arguments) {
+  const bool has_url = !arguments.base_url.empty();
+  const bool is_ipv6 = arguments.host.find(':') != std::string::npos;
+  const std::string host = is_ipv6 ? fmt::format("[{}]", arguments.host) : arguments.host;
+  const std::string url =
+      has_url ? arguments.base_url : fmt::format("http://{}:{}", host, arguments.port);
+  raise_open_file_limit();
+  return HttpClient(
+      bench::parse_url(has_url ? "--base-url" : "--host", url),
+      arguments.insecure ? bench::ServerCertificate::unchecked : bench::ServerCertificate::checked);
+}
+
+bench::LoadOptions load_options(const ServeArguments& arguments, size_t num_requests) {
+  // Prompts and arrivals draw from separate random streams, so that a change of the prompts does
+  // not change the arrivals.
+  bench::RandomSource arrival_numbers(static_cast<uint64_t>(arguments.seed) ^ 0x9e3779b97f4a7c15U);
+  const bool is_chat = arguments.backend == "openai-chat";
+  return {.request = {.backend = is_chat ? Backend::chat : Backend::completions,
+                      .endpoint = arguments.endpoint,
+                      .model = arguments.served_model_name.empty() ? arguments.model
+                                                                   : arguments.served_model_name,
+                      .ignore_eos = arguments.ignore_eos,
+                      .logprobs = arguments.logprobs,
+                      .extra_body = arguments.extra_body,
+                      .headers = arguments.headers,
+                      .request_id_prefix = arguments.request_id_prefix},
+          .send_times = bench::send_times(arguments.traffic, num_requests, arrival_numbers),
+          .max_concurrency = arguments.max_concurrency};
+}
+
+void warm_up(HttpClient& client,
+             const ServeArguments& arguments,
+             const bench::LoadOptions& load,
+             const bench::SampleRequest& request) {
+  bench::RequestOptions unmeasured = load.request;
+  unmeasured.request_id_prefix += "warmup-";
+  if (arguments.ready_check_timeout_sec > 0) {
+    wait_until_ready(client, unmeasured, request, arguments.ready_check_timeout_sec);
+  }
+  if (arguments.num_warmups <= 0) return;
+  const auto count = static_cast<size_t>(arguments.num_warmups);
+  fmt::print(stderr, "Warming up with {} requests...\n", count);
+  const std::vector<bench::SampleRequest> same(count, request);
+  const bench::LoadOptions warmup{.request = unmeasured,
+                                  .send_times = std::vector<double>(count, 0.0),
+                                  .max_concurrency = arguments.max_concurrency};
+  static_cast<void>(generate_load(client, warmup, same));
+}
+
+bench::LoadResult measure(HttpClient& client,
+                          const ServeArguments& arguments,
+                          const bench::LoadOptions& load,
+                          const std::vector<bench::SampleRequest>& requests) {
+  if (arguments.profile) call_profiler(client, arguments.headers, "/start_profile");
+  fmt::print(stderr, "Starting main benchmark run...\n");
+  print_traffic(arguments);
+  ProgressBar progress(requests.size(), arguments.disable_tqdm);
+  bench::LoadResult result =
+      generate_load(client, load, requests, [&progress] { progress.step(); });
+  if (arguments.profile) call_profiler(client, arguments.headers, "/stop_profile");
+  return result;
+}
+
+void save_page(const std::string& path, const std::string& page) {
+  std::ofstream file(path, std::ios::trunc);
+  file << page;
+  file.close();
+  if (!file) throw Error(fmt::format("{}: the page cannot be written there", path));
+}
+
+// Prints and saves everything that the run measured.
+void report_result(const ServeArguments& arguments,
+                   const std::filesystem::path& tokenizer,
+                   const bench::LoadResult& result,
+                   const bench::ServingMetrics& metrics) {
+  const bench::ReportOptions report{.request_rate = arguments.traffic.request_rate,
+                                    .max_concurrency = arguments.max_concurrency,
+                                    .shows_goodput = arguments.goodput.is_asked_for(),
+                                    .metrics = split_commas(arguments.percentile_metrics)};
+  print_failures(result);
+  const std::string block = console_block(metrics, report);
+  fmt::print("{}", block);
+  std::fflush(stdout);
+  if (arguments.save_result || arguments.append_result) {
+    const std::string date = now_text();
+    const Json measured = to_json(metrics, report, result, arguments.save_detailed);
+    save(arguments, result_json(arguments, tokenizer, date, measured), date);
+  }
+  if (!arguments.plot.empty()) {
+    const std::string title =
+        fmt::format("{}: {} requests", arguments.model, result.outcomes.size());
+    save_page(arguments.plot, bench::render_page(title, block, serving_charts(result)));
+  }
+}
+
 }  // namespace
 
 int run_bench_serve(std::span<const std::string> raw_arguments) {
@@ -216,18 +311,7 @@ int run_bench_serve(std::span<const std::string> raw_arguments) {
   }
   settle(arguments);
   const std::vector<double> percents = parse_percentiles(arguments.metric_percentiles);
-  const std::string url = arguments.base_url.empty()
-                              ? fmt::format("http://{}:{}",
-                                            arguments.host.find(':') == std::string::npos
-                                                ? arguments.host
-                                                : fmt::format("[{}]", arguments.host),
-                                            arguments.port)
-                              : arguments.base_url;
-  raise_open_file_limit();
-  HttpClient client(
-      bench::parse_url(arguments.base_url.empty() ? "--host" : "--base-url", url),
-      arguments.insecure ? bench::ServerCertificate::unchecked : bench::ServerCertificate::checked);
-
+  HttpClient client = make_client(arguments);
   std::string root;
   if (arguments.model.empty()) {
     const bench::ServerModel first = first_model(client, "/v1/models", arguments.headers);
@@ -236,73 +320,19 @@ int run_bench_serve(std::span<const std::string> raw_arguments) {
   }
   const std::filesystem::path tokenizer_folder = find_tokenizer(arguments, root);
   const PromptMaker prompts(tokenizer_folder);
-  const bool is_chat = arguments.backend == "openai-chat";
-  // Prompts and arrivals draw from separate random streams, so that a change of the prompts does
-  // not change the arrivals.
   bench::RandomSource prompt_numbers(static_cast<uint64_t>(arguments.seed));
-  bench::RandomSource arrival_numbers(static_cast<uint64_t>(arguments.seed) ^ 0x9e3779b97f4a7c15U);
+  const bool is_chat = arguments.backend == "openai-chat";
   const std::vector<bench::SampleRequest> requests =
       make_requests(arguments.dataset, prompts.tools(is_chat), prompt_numbers);
-  bench::LoadOptions load{
-      .request = {.backend = is_chat ? Backend::chat : Backend::completions,
-                  .endpoint = arguments.endpoint,
-                  .model = arguments.served_model_name.empty() ? arguments.model
-                                                               : arguments.served_model_name,
-                  .ignore_eos = arguments.ignore_eos,
-                  .logprobs = arguments.logprobs,
-                  .extra_body = arguments.extra_body,
-                  .headers = arguments.headers,
-                  .request_id_prefix = arguments.request_id_prefix},
-      .send_times = bench::send_times(arguments.traffic, requests.size(), arrival_numbers),
-      .max_concurrency = arguments.max_concurrency};
-
-  bench::RequestOptions unmeasured = load.request;
-  unmeasured.request_id_prefix += "warmup-";
-  if (arguments.ready_check_timeout_sec > 0) {
-    wait_until_ready(client, unmeasured, requests[0], arguments.ready_check_timeout_sec);
-  }
-  if (arguments.num_warmups > 0) {
-    const auto count = static_cast<size_t>(arguments.num_warmups);
-    fmt::print(stderr, "Warming up with {} requests...\n", count);
-    const std::vector<bench::SampleRequest> same(count, requests[0]);
-    const bench::LoadOptions warmup{.request = unmeasured,
-                                    .send_times = std::vector<double>(count, 0.0),
-                                    .max_concurrency = arguments.max_concurrency};
-    static_cast<void>(generate_load(client, warmup, same));
-  }
-  if (arguments.profile) call_profiler(client, arguments.headers, "/start_profile");
-  fmt::print(stderr, "Starting main benchmark run...\n");
-  print_traffic(arguments);
-  ProgressBar progress(requests.size(), arguments.disable_tqdm);
-  const bench::LoadResult result =
-      generate_load(client, load, requests, [&progress] { progress.step(); });
-  if (arguments.profile) call_profiler(client, arguments.headers, "/stop_profile");
-
+  const bench::LoadOptions load = load_options(arguments, requests.size());
+  warm_up(client, arguments, load, requests[0]);
+  const bench::LoadResult result = measure(client, arguments, load, requests);
   const bench::ServingMetrics metrics =
       compute_metrics(result, percents, arguments.goodput, [&prompts](std::string_view text) {
         return static_cast<int64_t>(
             prompts.tokenizer().encode(text, {.add_special_tokens = false}).size());
       });
-  const bench::ReportOptions report{.request_rate = arguments.traffic.request_rate,
-                                    .max_concurrency = arguments.max_concurrency,
-                                    .shows_goodput = arguments.goodput.is_asked_for(),
-                                    .metrics = split_commas(arguments.percentile_metrics)};
-  print_failures(result);
-  fmt::print("{}", console_block(metrics, report));
-  std::fflush(stdout);
-  if (arguments.save_result || arguments.append_result) {
-    const std::string date = now_text();
-    const Json measured = to_json(metrics, report, result, arguments.save_detailed);
-    save(arguments, result_json(arguments, tokenizer_folder, date, measured), date);
-  }
-  if (!arguments.plot.empty()) {
-    std::ofstream page(arguments.plot, std::ios::trunc);
-    page << bench::render_page(fmt::format("{}: {} requests", arguments.model, requests.size()),
-                               console_block(metrics, report),
-                               serving_charts(result));
-    page.close();
-    if (!page) throw Error(fmt::format("{}: the page cannot be written there", arguments.plot));
-  }
+  report_result(arguments, tokenizer_folder, result, metrics);
   if (metrics.completed == 0) {
     throw Error("all requests failed; is this the right --base-url, --endpoint and --model?");
   }

@@ -75,14 +75,36 @@ std::vector<ProgramFacts> facts_of(const compile::CompilationStages& stages) {
   return facts;
 }
 
+std::string pieces_text(const compile::CompilationStages& stages) {
+  const size_t num_pieces = stages.after.pieces.size();
+  const size_t num_capturable = stages.after.num_capturable_pieces();
+  // When there is no report per program, the passes ran on the whole program before the split.
+  const bool is_cut_afterwards = stages.reports.size() != stages.after.programs.size();
+  return fmt::format("{}: {} compiled ({} unique), {} split points{}",
+                     num_pieces,
+                     num_capturable,
+                     stages.after.num_unique_capturable_pieces(),
+                     num_pieces - num_capturable,
+                     is_cut_afterwards ? "; passes saw the whole, cut afterwards" : "");
+}
+
+std::string seconds_text(const compile::CompilationSeconds& seconds) {
+  return fmt::format(
+      "{:.4f}: trace {:.4f}, split {:.4f}, passes {:.4f}, plan {:.4f}, codegen {:.4f}",
+      seconds.total(),
+      seconds.trace,
+      seconds.split,
+      seconds.passes,
+      seconds.plan,
+      seconds.codegen);
+}
+
 // Pairs of name and value, in order, for the head of both the text and the page.
 std::vector<std::pair<std::string, std::string>> head_lines(const api::CompiledModel& model) {
   const compile::CompilationReport& compilation = model.report.compilation;
   const compile::CompilationStages& stages = model.stages;
   const compile::CompilationCounter& counter = compilation.counter;
-  const compile::CompilationSeconds& seconds = compilation.seconds;
   const size_t num_pieces = stages.after.pieces.size();
-  const size_t num_capturable = stages.after.num_capturable_pieces();
   const size_t traced_ops = stages.traced.nodes.size();
   std::vector<std::pair<std::string, std::string>> lines;
   lines.emplace_back("level", level_text(model.report));
@@ -94,16 +116,7 @@ std::vector<std::pair<std::string, std::string>> head_lines(const api::CompiledM
                                  compilation.traced_launches,
                                  stages.traced.parameters.size(),
                                  stages.traced.states.size()));
-  // When there is no report per program, the passes ran on the whole program before the split.
-  const bool is_cut_afterwards = stages.reports.size() != stages.after.programs.size();
-  lines.emplace_back(
-      "pieces",
-      fmt::format("{}: {} compiled ({} unique), {} split points{}",
-                  num_pieces,
-                  num_capturable,
-                  stages.after.num_unique_capturable_pieces(),
-                  num_pieces - num_capturable,
-                  is_cut_afterwards ? "; passes saw the whole, cut afterwards" : ""));
+  lines.emplace_back("pieces", pieces_text(stages));
   const size_t num_ranges = counter.num_piecewise_graphs_seen / std::max<size_t>(num_pieces, 1);
   if (num_ranges > 1) {
     lines.emplace_back(
@@ -126,15 +139,7 @@ std::vector<std::pair<std::string, std::string>> head_lines(const api::CompiledM
                                  counter.num_fused_groups,
                                  counter.num_generated_kernels,
                                  format_bytes(stages.object_bytes)));
-  lines.emplace_back("seconds",
-                     fmt::format("{:.4f}: trace {:.4f}, split {:.4f}, passes {:.4f}, plan {:.4f}, "
-                                 "codegen {:.4f}",
-                                 seconds.total(),
-                                 seconds.trace,
-                                 seconds.split,
-                                 seconds.passes,
-                                 seconds.plan,
-                                 seconds.codegen));
+  lines.emplace_back("seconds", seconds_text(compilation.seconds));
   return lines;
 }
 

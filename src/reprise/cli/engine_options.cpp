@@ -8,6 +8,7 @@
 #include "reprise/api/llm.h"
 #include "reprise/attention/attention_backend.h"
 #include "reprise/base/error.h"
+#include "reprise/config/compilation_overrides.h"
 
 namespace reprise::cli {
 namespace {
@@ -71,11 +72,7 @@ void add_float(OptionTable& table, std::string name, std::string help, float& ta
              }});
 }
 
-}  // namespace
-
-void add_compilation_options(OptionTable& table,
-                             Json& compilation_config,
-                             config::OptimizationLevel& level) {
+void add_compilation_config(OptionTable& table, Json& compilation_config) {
   table.add({.name = "compilation-config",
              .short_name = "-cc",
              .group = kGraphs,
@@ -96,6 +93,9 @@ void add_compilation_options(OptionTable& table,
                  },
              .merged = [&compilation_config] { return compilation_config.dump(); },
              .example = "{}"});
+}
+
+void add_capture_sizes(OptionTable& table, Json& compilation_config) {
   add_sizes(table,
             compilation_config,
             "cudagraph-capture-sizes",
@@ -113,6 +113,9 @@ void add_compilation_options(OptionTable& table,
                compilation_config["max_cudagraph_capture_size"] =
                    parse_human_integer("--max-cudagraph-capture-size", value);
              }});
+}
+
+void add_levels(OptionTable& table, Json& compilation_config, config::OptimizationLevel& level) {
   table.add(
       {.name = "level",
        .group = kGraphs,
@@ -135,6 +138,16 @@ void add_compilation_options(OptionTable& table,
        .apply =
            [&level](std::string_view value) { level = config::parse_optimization_level(value); },
        .choices = {"0", "1", "2", "3"}});
+}
+
+}  // namespace
+
+void add_compilation_options(OptionTable& table,
+                             Json& compilation_config,
+                             config::OptimizationLevel& level) {
+  add_compilation_config(table, compilation_config);
+  add_capture_sizes(table, compilation_config);
+  add_levels(table, compilation_config, level);
 }
 
 void add_attention_options(OptionTable& table, std::string& backend, int32_t& flash_attn_version) {
@@ -171,7 +184,11 @@ void add_attention_options(OptionTable& table, std::string& backend, int32_t& fl
              .choices = {"2", "3"}});
 }
 
-void add_engine_options(OptionTable& table, api::EngineArgs& args) {
+namespace {
+
+// One function or two per heading of --help, in the order of the headings.
+
+void add_model_files(OptionTable& table, api::EngineArgs& args) {
   table.add({.name = "model",
              .group = kModel,
              .value_name = "DIR",
@@ -205,6 +222,9 @@ void add_engine_options(OptionTable& table, api::EngineArgs& args) {
                    kModel,
                    "Members that replace those of generation_config.json.",
                    args.override_generation_config);
+}
+
+void add_model_settings(OptionTable& table, api::EngineArgs& args) {
   table.add_integer("max-logprobs",
                     kModel,
                     "Log-probabilities that a request may ask for per token; -1 is all.",
@@ -239,6 +259,9 @@ void add_engine_options(OptionTable& table, api::EngineArgs& args) {
              .apply = [&args](std::string_view value) {
                args.seed = static_cast<uint64_t>(parse_human_integer("--seed", value));
              }});
+}
+
+void add_scheduler_options(OptionTable& table, api::EngineArgs& args) {
   table.add_integer("max-num-seqs", kScheduler, "Most requests in one step.", args.max_num_seqs);
   table.add_integer("max-num-batched-tokens",
                     kScheduler,
@@ -264,6 +287,9 @@ void add_engine_options(OptionTable& table, api::EngineArgs& args) {
                    kScheduler,
                    "Schedule a step while the one before it is computed.",
                    args.async_scheduling);
+}
+
+void add_cache_options(OptionTable& table, api::EngineArgs& args) {
   table.add_switch("enable-prefix-caching",
                    kCache,
                    "Requests with the same beginning share its computed blocks.",
@@ -293,6 +319,9 @@ void add_engine_options(OptionTable& table, api::EngineArgs& args) {
              .apply = [&args](std::string_view value) {
                args.gpu_memory_utilization = parse_number("--gpu-memory-utilization", value);
              }});
+}
+
+void add_graph_options(OptionTable& table, api::EngineArgs& args) {
   table.add_switch("enforce-eager", kGraphs, "No graphs and no compiler.", args.enforce_eager);
   add_attention_options(table, args.attention_backend, args.flash_attn_version);
   add_compilation_options(table, args.compilation_config, args.optimization_level);
@@ -309,6 +338,9 @@ void add_engine_options(OptionTable& table, api::EngineArgs& args) {
                    kGraphs,
                    "Compile anew, and keep nothing.",
                    args.disable_compile_cache);
+}
+
+void add_device_options(OptionTable& table, api::EngineArgs& args) {
   table.add({.name = "device",
              .group = kDevice,
              .value_name = "DEVICE",
@@ -320,6 +352,17 @@ void add_engine_options(OptionTable& table, api::EngineArgs& args) {
       "num-threads", kDevice, "Worker threads; 0 = one per usable core.", args.num_threads);
   table.add_text(
       "cpu-isa", kDevice, "ISA", "auto, scalar, avx2, avx512 or avx512_bf16.", args.cpu_isa);
+}
+
+}  // namespace
+
+void add_engine_options(OptionTable& table, api::EngineArgs& args) {
+  add_model_files(table, args);
+  add_model_settings(table, args);
+  add_scheduler_options(table, args);
+  add_cache_options(table, args);
+  add_graph_options(table, args);
+  add_device_options(table, args);
 }
 
 void add_sampling_options(OptionTable& table, sampling::SamplingParams& params) {

@@ -151,77 +151,105 @@ const Option* OptionTable::find_flag(std::string_view flag) const {
   return found == options_.end() ? nullptr : &*found;
 }
 
-ScannedArguments OptionTable::scan(std::span<const std::string> arguments) const {
-  ScannedArguments scanned;
+// Walks once over the arguments of a command line.
+class OptionTable::Scanner {
+ public:
+  Scanner(const OptionTable& table, std::span<const std::string> arguments)
+      : table_(table),
+        arguments_(arguments),
+        model_is_named_(
+            std::any_of(arguments.begin(), arguments.end(), [](const std::string& argument) {
+              return argument == "--model" || argument.starts_with("--model=");
+            })) {}
+
+  ScannedArguments scan() {
+    bool options_ended = false;
+    while (next_ < arguments_.size()) {
+      const std::string& argument = arguments_[next_++];
+      if (options_ended || is_value(argument)) {
+        scanned_.positional.push_back(argument);
+      } else if (argument == "--") {
+        options_ended = true;
+      } else {
+        scan_option(argument);
+      }
+    }
+    return std::move(scanned_);
+  }
+
+ private:
+  static bool is_value(const std::string& argument) {
+    return argument == "-" || !argument.starts_with('-');
+  }
+
   // "--served-model-name a b" takes both values, but not the MODEL argument if that is still
   // missing.
-  const bool model_is_named =
-      std::any_of(arguments.begin(), arguments.end(), [](const std::string& argument) {
-        return argument == "--model" || argument.starts_with("--model=");
-      });
-  const auto is_value = [](const std::string& argument) {
-    return argument == "-" || !argument.starts_with('-');
-  };
-  const auto may_take_more = [&](const std::string& argument) {
+  [[nodiscard]] bool may_take_more(const std::string& argument) const {
     const bool is_number =
         std::all_of(argument.begin(), argument.end(), [](char c) { return c >= '0' && c <= '9'; });
-    return is_value(argument) && (model_is_named || !scanned.positional.empty() || is_number);
-  };
-  bool options_ended = false;
-  for (size_t i = 0; i < arguments.size(); ++i) {
-    const std::string& argument = arguments[i];
-    if (options_ended || is_value(argument)) {
-      scanned.positional.push_back(argument);
-      continue;
-    }
-    if (argument == "--") {
-      options_ended = true;
-      continue;
-    }
+    return is_value(argument) && (model_is_named_ || !scanned_.positional.empty() || is_number);
+  }
+
+  void scan_option(const std::string& argument) {
     SplitArgument parts = split(argument);
-    const auto give = [&](const Option& option, std::string_view value) {
-      scanned.assignments.push_back({.option = &option,
-                                     .path = std::string(parts.path),
-                                     .value = std::string(value),
-                                     .source = Source::command_line,
-                                     .where = "command line"});
-    };
-    const Option* option = find_flag(parts.name);
-    if (option == nullptr && parts.name.starts_with("--no-")) {
-      option = find(parts.name.substr(5));
-      if (option != nullptr && option->value_name.empty() && !parts.has_value &&
-          parts.path.empty()) {
-        give(*option, "false");
-        continue;
+    const Option* option = table_.find_flag(parts.name);
+    if (option == nullptr) {
+      if (const Option* negated = find_negated(parts)) {
+        give(*negated, parts, "false");
+        return;
       }
-      option = nullptr;
     }
     // "-O2" is written without a space.
     if (option == nullptr && argument.size() > 2 && !argument.starts_with("--")) {
-      option = find_flag(argument.substr(0, 2));
+      option = table_.find_flag(argument.substr(0, 2));
       if (option != nullptr)
         parts = {
             .name = parts.name, .value = std::string_view(argument).substr(2), .has_value = true};
     }
-    if (option == nullptr) refuse(argument);
-    if (!parts.path.empty() && !option->apply_dotted) refuse(argument);
-    if (option->value_name.empty()) {
-      give(*option, parts.has_value ? parts.value : "true");
-      continue;
+    if (option == nullptr) table_.refuse(argument);
+    if (!parts.path.empty() && !option->apply_dotted) table_.refuse(argument);
+    take_values(*option, parts);
+  }
+
+  // The switch that `--no-name` turns off; null if the argument is not of that form.
+  [[nodiscard]] const Option* find_negated(const SplitArgument& parts) const {
+    if (!parts.name.starts_with("--no-") || parts.has_value || !parts.path.empty()) return nullptr;
+    const Option* option = table_.find(parts.name.substr(5));
+    return option != nullptr && option->value_name.empty() ? option : nullptr;
+  }
+
+  void take_values(const Option& option, const SplitArgument& parts) {
+    if (option.value_name.empty()) {
+      give(option, parts, parts.has_value ? parts.value : "true");
+      return;
     }
-    if (!parts.has_value) {
-      if (i + 1 >= arguments.size()) {
-        throw InvalidArgument(
-            fmt::format("--{}: needs a value ({})", option->name, option->value_name));
-      }
-      parts.value = arguments[++i];
+    if (!parts.has_value && next_ >= arguments_.size()) {
+      throw InvalidArgument(
+          fmt::format("--{}: needs a value ({})", option.name, option.value_name));
     }
-    give(*option, parts.value);
-    while (option->takes_several && i + 1 < arguments.size() && may_take_more(arguments[i + 1])) {
-      give(*option, arguments[++i]);
+    give(option, parts, parts.has_value ? parts.value : arguments_[next_++]);
+    while (option.takes_several && next_ < arguments_.size() && may_take_more(arguments_[next_])) {
+      give(option, parts, arguments_[next_++]);
     }
   }
-  return scanned;
+
+  void give(const Option& option, const SplitArgument& parts, std::string_view value) {
+    scanned_.assignments.push_back({.option = &option,
+                                    .path = std::string(parts.path),
+                                    .value = std::string(value),
+                                    .source = Source::command_line,
+                                    .where = "command line"});
+  }
+
+  const OptionTable& table_;
+  std::span<const std::string> arguments_;
+  bool model_is_named_;
+  size_t next_ = 0;  // index of the argument that is read next
+  ScannedArguments scanned_;
+};
+
+ScannedArguments OptionTable::scan(std::span<const std::string> arguments) const {
+  return Scanner(*this, arguments).scan();
 }
 
 void OptionTable::apply(const Assignment& assignment) {

@@ -102,6 +102,8 @@ class OptionTable {
   [[nodiscard]] const std::string& summary() const noexcept { return summary_; }
 
  private:
+  class Scanner;
+
   [[nodiscard]] const Option* find_flag(std::string_view flag) const;
   [[noreturn]] void refuse(std::string_view argument) const;
 

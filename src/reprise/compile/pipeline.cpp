@@ -91,9 +91,8 @@ struct Entry {
   Pass pass;
 };
 
-}  // namespace
-
-Pipeline make_pipeline(const PassOptions& options) {
+// All passes in their order, each with whether the options ask for it.
+std::vector<Entry> pipeline_entries(const PassOptions& options) {
   const PassOptions& on = options;
   const auto with_kernels = [&](Apply apply) {
     return [apply, has_kernel = options.has_kernel](Program& program) {
@@ -108,7 +107,7 @@ Pipeline make_pipeline(const PassOptions& options) {
                                  on.range.end <= on.norm_prologue_max_token_num;
   const bool early_linear_add = on.fuse_gemm_epilogues && on.prefer_linear_add;
   const bool late_linear_add = on.fuse_gemm_epilogues && !on.prefer_linear_add;
-  std::vector<Entry> entries = {
+  return {
       {on.eliminate_noops, {"eliminate_noops", eliminate_noops}},
       {true, {"eliminate_common_subexpressions", eliminate_common_subexpressions}},
       // Before the fusions, so that no fusion takes a norm whose result is never read.
@@ -147,7 +146,13 @@ Pipeline make_pipeline(const PassOptions& options) {
                                           .group_single_ops = options.group_single_ops}](
             Program& program) { return group_rows(program, group_options); }}},
   };
+}
+
+}  // namespace
+
+Pipeline make_pipeline(const PassOptions& options) {
   std::vector<Pass> passes;
+  std::vector<Entry> entries = pipeline_entries(options);
   for (Entry& entry : entries) {
     if (entry.is_enabled && entry.pass.is_applicable(options.range)) {
       passes.push_back(std::move(entry.pass));

@@ -86,74 +86,100 @@ class Planner {
     }
   }
 
+  // Where the values of the piece that is walked over lie, by the value's index in its program.
+  struct PieceValues {
+    std::vector<size_t> allocation_of;
+    std::vector<bool> is_whole;  // lies at its allocation's start
+  };
+
   void walk_piece(const Piece& piece, const std::vector<Allocation>* lifetimes) {
     const Program& program = split_.programs[piece.program];
-    std::vector<size_t> allocation_of(program.values.size(), kNone);
-    std::vector<bool> is_whole(program.values.size(), false);  // lies at its allocation's start
+    PieceValues values{.allocation_of = std::vector<size_t>(program.values.size(), kNone),
+                       .is_whole = std::vector<bool>(program.values.size(), false)};
     for (size_t i = 0; i < piece.inputs.size(); ++i) {
       const size_t value = index_of(program.inputs[i].value);
-      allocation_of[value] = boundary_[piece.inputs[i]];
-      is_whole[value] = true;
+      values.allocation_of[value] = boundary_[piece.inputs[i]];
+      values.is_whole[value] = true;
     }
-    for (const Node& node : program.nodes) {
-      ++time_;
-      for (ValueId id : node.inputs) {
-        if (id == kNoValue || allocation_of[index_of(id)] == kNone) continue;
-        Allocation& used = allocations_[allocation_of[index_of(id)]];
-        used.last = std::max(used.last, time_);
-      }
-      const program::OpSignature signature = program::signature_of(program, node);
-      if (is_view(node.op)) {
-        allocation_of[index_of(node.outputs[0])] = allocation_of[index_of(node.inputs[0])];
-        continue;
-      }
-      if (signature.out_buffer) {
-        const size_t buffer = index_of(node.inputs[*signature.out_buffer]);
-        allocation_of[index_of(node.outputs[0])] = allocation_of[buffer];
-        is_whole[index_of(node.outputs[0])] = is_whole[buffer];
-        continue;
-      }
-      std::vector<size_t> taken;  // by results of this node
-      for (size_t i = 0; i < signature.num_results; ++i) {
-        const size_t value = index_of(node.outputs[i]);
-        const std::optional<Placement> size = size_of(program.type(node.outputs[i]));
-        const size_t number = num_results_++;
-        if (lifetimes == nullptr) numbers_.push_back(kNone);
-        if (!size) continue;
-        is_whole[value] = true;
-        size_t shared = kNone;
-        if (lifetimes != nullptr) {
-          shared = place_of_operand(program, node, i, allocation_of, is_whole, *lifetimes);
-        }
-        if (shared != kNone && std::find(taken.begin(), taken.end(), shared) == taken.end()) {
-          allocation_of[value] = shared;
-          allocations_[shared].last = std::max(allocations_[shared].last, time_);
-        } else {
-          allocation_of[value] = allocations_.size();
-          allocations_.push_back({.size = *size, .first = time_, .last = time_});
-        }
-        taken.push_back(allocation_of[value]);
-        if (lifetimes == nullptr) numbers_[number] = allocation_of[value];
-        remember(allocation_of[value], number);
-      }
-    }
+    for (const Node& node : program.nodes) walk_node(program, node, values, lifetimes);
     for (size_t i = 0; i < piece.outputs.size(); ++i) {
-      boundary_[piece.outputs[i]] = allocation_of[index_of(program.outputs[i])];
+      boundary_[piece.outputs[i]] = values.allocation_of[index_of(program.outputs[i])];
       // The value is used at least by the piece that takes it over.
-      if (boundary_[piece.outputs[i]] != kNone) {
-        Allocation& given = allocations_[boundary_[piece.outputs[i]]];
-        given.last = std::max(given.last, time_);
-      }
+      if (boundary_[piece.outputs[i]] != kNone) use(boundary_[piece.outputs[i]]);
     }
+    by_piece_.push_back(allocations_of_results(program, values));
+  }
+
+  // The allocation is in use at the present time.
+  void use(size_t allocation) {
+    Allocation& used = allocations_[allocation];
+    used.last = std::max(used.last, time_);
+  }
+
+  void walk_node(const Program& program,
+                 const Node& node,
+                 PieceValues& values,
+                 const std::vector<Allocation>* lifetimes) {
+    ++time_;
+    for (ValueId id : node.inputs) {
+      if (id == kNoValue || values.allocation_of[index_of(id)] == kNone) continue;
+      use(values.allocation_of[index_of(id)]);
+    }
+    const program::OpSignature signature = program::signature_of(program, node);
+    if (is_view(node.op)) {
+      values.allocation_of[index_of(node.outputs[0])] =
+          values.allocation_of[index_of(node.inputs[0])];
+      return;
+    }
+    if (signature.out_buffer) {
+      const size_t buffer = index_of(node.inputs[*signature.out_buffer]);
+      values.allocation_of[index_of(node.outputs[0])] = values.allocation_of[buffer];
+      values.is_whole[index_of(node.outputs[0])] = values.is_whole[buffer];
+      return;
+    }
+    allocate_results(program, node, signature.num_results, values, lifetimes);
+  }
+
+  void allocate_results(const Program& program,
+                        const Node& node,
+                        size_t num_results,
+                        PieceValues& values,
+                        const std::vector<Allocation>* lifetimes) {
+    std::vector<size_t> taken;  // by results of this node
+    for (size_t i = 0; i < num_results; ++i) {
+      const size_t value = index_of(node.outputs[i]);
+      const std::optional<Placement> size = size_of(program.type(node.outputs[i]));
+      const size_t number = num_results_++;
+      if (lifetimes == nullptr) numbers_.push_back(kNone);
+      if (!size) continue;
+      values.is_whole[value] = true;
+      size_t shared = kNone;
+      if (lifetimes != nullptr) shared = place_of_operand(program, node, i, values, *lifetimes);
+      if (shared != kNone && std::find(taken.begin(), taken.end(), shared) == taken.end()) {
+        values.allocation_of[value] = shared;
+        use(shared);
+      } else {
+        values.allocation_of[value] = allocations_.size();
+        allocations_.push_back({.size = *size, .first = time_, .last = time_});
+      }
+      taken.push_back(values.allocation_of[value]);
+      if (lifetimes == nullptr) numbers_[number] = values.allocation_of[value];
+      remember(values.allocation_of[value], number);
+    }
+  }
+
+  // By value: the allocation of each result that gets memory of its own here, else kNone.
+  static std::vector<size_t> allocations_of_results(const Program& program,
+                                                    const PieceValues& values) {
     std::vector<size_t> placed(program.values.size(), kNone);
     for (const Node& node : program.nodes) {
       const program::OpSignature signature = program::signature_of(program, node);
       if (is_view(node.op) || signature.out_buffer) continue;
       for (size_t i = 0; i < signature.num_results; ++i) {
-        placed[index_of(node.outputs[i])] = allocation_of[index_of(node.outputs[i])];
+        placed[index_of(node.outputs[i])] = values.allocation_of[index_of(node.outputs[i])];
       }
     }
-    by_piece_.push_back(std::move(placed));
+    return placed;
   }
 
   // In the second walk: which results of the first one lived in an allocation, to ask for its end.
@@ -166,15 +192,14 @@ class Planner {
   size_t place_of_operand(const Program& program,
                           const Node& node,
                           size_t result,
-                          const std::vector<size_t>& allocation_of,
-                          const std::vector<bool>& is_whole,
+                          const PieceValues& values,
                           const std::vector<Allocation>& lifetimes) const {
     for (size_t operand = 0; operand < node.inputs.size(); ++operand) {
       const ValueId id = node.inputs[operand];
       if (id == kNoValue || can_alias_ == nullptr || !can_alias_(node.op, operand, result))
         continue;
-      const size_t allocation = allocation_of[index_of(id)];
-      if (allocation == kNone || !is_whole[index_of(id)]) continue;
+      const size_t allocation = values.allocation_of[index_of(id)];
+      if (allocation == kNone || !values.is_whole[index_of(id)]) continue;
       if (program.type(id) != program.type(node.outputs[result])) continue;
       const size_t number = latest_result_[allocation];
       const Allocation& alone = lifetimes[numbers_[number]];

@@ -1,137 +1,23 @@
 #include "reprise/config/compilation_config.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
-#include <cctype>
-#include <span>
 #include <utility>
 
 #include "reprise/base/error.h"
 #include "reprise/base/nearest_name.h"
 #include "reprise/config/custom_ops.h"
+#include "reprise/config/enum_names.h"
 #include "reprise/config/legacy_compilation_keys.h"
+#include "reprise/config/wrong_type.h"
 
 namespace reprise::config {
 namespace {
 
 // The bound on capture sizes, which index dense tables: it is above every scheduler budget.
 constexpr int32_t kLargestSize = 1 << 20;
-
-template <class Enum>
-struct EnumName {
-  std::string_view name;
-  Enum value;
-};
-
-// A value may have several names; the first one is printed.
-constexpr std::array<EnumName<CompilationMode>, 8> kCompilationModes = {{
-    {"NONE", CompilationMode::NONE},
-    {"STOCK_TORCH_COMPILE", CompilationMode::STOCK_TORCH_COMPILE},
-    {"DYNAMO_TRACE_ONCE", CompilationMode::DYNAMO_TRACE_ONCE},
-    {"VLLM_COMPILE", CompilationMode::VLLM_COMPILE},
-    {"NO_COMPILATION", CompilationMode::NONE},
-    {"DYNAMO_AS_IS", CompilationMode::STOCK_TORCH_COMPILE},
-    {"DYNAMO_ONCE", CompilationMode::DYNAMO_TRACE_ONCE},
-    {"PIECEWISE", CompilationMode::VLLM_COMPILE},
-}};
-constexpr std::array<EnumName<cudagraph::CudagraphMode>, 5> kCudagraphModes = {{
-    {"NONE", cudagraph::CudagraphMode::NONE},
-    {"PIECEWISE", cudagraph::CudagraphMode::PIECEWISE},
-    {"FULL", cudagraph::CudagraphMode::FULL},
-    {"FULL_DECODE_ONLY", cudagraph::CudagraphMode::FULL_DECODE_ONLY},
-    {"FULL_AND_PIECEWISE", cudagraph::CudagraphMode::FULL_AND_PIECEWISE},
-}};
-constexpr std::array<EnumName<cudagraph::CaptureSizeRule>, 3> kCaptureSizeRules = {{
-    {"reprise", cudagraph::CaptureSizeRule::reprise},
-    {"vllm", cudagraph::CaptureSizeRule::vllm},
-    {"atom", cudagraph::CaptureSizeRule::atom},
-}};
-constexpr std::array<EnumName<DynamicShapesType>, 3> kDynamicShapesTypes = {{
-    {"backed", DynamicShapesType::backed},
-    {"unbacked", DynamicShapesType::unbacked},
-    {"backed_size_oblivious", DynamicShapesType::backed_size_oblivious},
-}};
-
-template <class Enum>
-struct EnumTraits;
-template <>
-struct EnumTraits<CompilationMode> {
-  static constexpr std::span<const EnumName<CompilationMode>> names = kCompilationModes;
-  static constexpr int64_t largest_integer = 3;
-};
-template <>
-struct EnumTraits<cudagraph::CudagraphMode> {
-  static constexpr std::span<const EnumName<cudagraph::CudagraphMode>> names = kCudagraphModes;
-  static constexpr int64_t largest_integer = 2;  // dual modes have no number
-};
-template <>
-struct EnumTraits<cudagraph::CaptureSizeRule> {
-  static constexpr std::span<const EnumName<cudagraph::CaptureSizeRule>> names = kCaptureSizeRules;
-  static constexpr int64_t largest_integer = -1;
-};
-template <>
-struct EnumTraits<DynamicShapesType> {
-  static constexpr std::span<const EnumName<DynamicShapesType>> names = kDynamicShapesTypes;
-  static constexpr int64_t largest_integer = -1;
-};
-
-bool equal_ignoring_case(std::string_view a, std::string_view b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](unsigned char x, unsigned char y) {
-    return std::toupper(x) == std::toupper(y);
-  });
-}
-
-template <class Enum>
-std::vector<std::string_view> enum_names() {
-  std::vector<std::string_view> names;
-  for (const auto& entry : EnumTraits<Enum>::names) names.push_back(entry.name);
-  return names;
-}
-
-template <class Enum>
-std::string expected_values() {
-  std::string text = fmt::format("one of {}", fmt::join(enum_names<Enum>(), ", "));
-  if (EnumTraits<Enum>::largest_integer >= 0) {
-    text += fmt::format(" or an integer 0 to {}", EnumTraits<Enum>::largest_integer);
-  }
-  return text;
-}
-
-template <class Enum>
-Enum enum_from_integer(std::string_view field, int64_t value) {
-  if (value < 0 || value > EnumTraits<Enum>::largest_integer) {
-    throw InvalidArgument(
-        fmt::format("{}: expected {}, got {}", field, expected_values<Enum>(), value));
-  }
-  return static_cast<Enum>(value);
-}
-
-template <class Enum>
-Enum enum_from_text(std::string_view field, std::string_view text) {
-  for (const auto& entry : EnumTraits<Enum>::names) {
-    if (equal_ignoring_case(entry.name, text)) return entry.value;
-  }
-  if (text.size() == 1 && std::isdigit(static_cast<unsigned char>(text[0])) != 0) {
-    return enum_from_integer<Enum>(field, text[0] - '0');
-  }
-  const auto names = enum_names<Enum>();
-  throw InvalidArgument(fmt::format("{}: unknown value '{}'{}; expected {}",
-                                    field,
-                                    text,
-                                    did_you_mean(text, names),
-                                    expected_values<Enum>()));
-}
-
-template <class Enum>
-std::string_view enum_name(Enum value) noexcept {
-  for (const auto& entry : EnumTraits<Enum>::names) {
-    if (entry.value == value) return entry.name;
-  }
-  return "?";
-}
 
 // ---- one list of fields per struct, visited by the reader, the writer and the name check ----
 
@@ -215,17 +101,6 @@ std::vector<std::string_view> field_names() {
 
 // ---- reading ----
 
-std::string shown(const Json& value) {
-  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-  constexpr size_t kLongestShown = 60;
-  if (text.size() > kLongestShown) text = text.substr(0, kLongestShown) + "...";
-  return fmt::format("{} {}", value.type_name(), text);
-}
-
-[[noreturn]] void throw_type(std::string_view field, std::string_view expected, const Json& got) {
-  throw InvalidArgument(fmt::format("{}: expected {}, got {}", field, expected, shown(got)));
-}
-
 // Declared first, because the readers of structs and lists call each other.
 template <class Value>
 void read(std::string_view field, const Json& value, std::optional<Value>& out);
@@ -233,21 +108,21 @@ template <class Element>
 void read(std::string_view field, const Json& value, std::vector<Element>& out);
 
 void read(std::string_view field, const Json& value, bool& out) {
-  if (!value.is_boolean()) throw_type(field, "true or false", value);
+  if (!value.is_boolean()) throw_wrong_type(field, "true or false", value);
   out = value.get<bool>();
 }
 
 void read(std::string_view field, const Json& value, int32_t& out) {
-  if (!value.is_number_integer()) throw_type(field, "an integer", value);
+  if (!value.is_number_integer()) throw_wrong_type(field, "an integer", value);
   const bool too_large = value.is_number_unsigned() && value.get<uint64_t>() > INT32_MAX;
   if (too_large || value.get<int64_t>() > INT32_MAX || value.get<int64_t>() < INT32_MIN) {
-    throw_type(field, "an integer of at most 32 bits", value);
+    throw_wrong_type(field, "an integer of at most 32 bits", value);
   }
   out = value.get<int32_t>();
 }
 
 void read(std::string_view field, const Json& value, double& out) {
-  if (!value.is_number()) throw_type(field, "a number", value);
+  if (!value.is_number()) throw_wrong_type(field, "a number", value);
   out = value.get<double>();
 }
 
@@ -256,7 +131,7 @@ void read(std::string_view field, const Json& value, std::string& out) {
     out.clear();
     return;
   }
-  if (!value.is_string()) throw_type(field, "text", value);
+  if (!value.is_string()) throw_wrong_type(field, "text", value);
   out = value.get<std::string>();
 }
 
@@ -268,13 +143,13 @@ void read(std::string_view field, const Json& value, Enum& out) {
   } else if (value.is_number_integer() && EnumTraits<Enum>::largest_integer >= 0) {
     out = enum_from_integer<Enum>(field, value.get<int64_t>());
   } else {
-    throw_type(field, expected_values<Enum>(), value);
+    throw_wrong_type(field, expected_values<Enum>(), value);
   }
 }
 
 template <class Element>
 void read(std::string_view field, const Json& value, std::vector<Element>& out) {
-  if (!value.is_array()) throw_type(field, "a list", value);
+  if (!value.is_array()) throw_wrong_type(field, "a list", value);
   out.clear();
   for (size_t i = 0; i < value.size(); ++i) {
     read(fmt::format("{}[{}]", field, i), value[i], out.emplace_back());
@@ -291,7 +166,7 @@ void read(std::string_view field, const Json& value, CompileSizes& out) {
     } else if (entry.is_number_integer()) {
       read(field, entry, out.sizes.emplace_back());
     } else {
-      throw_type(field, kExpected, entry);
+      throw_wrong_type(field, kExpected, entry);
     }
   };
   if (!value.is_array()) {
@@ -302,13 +177,13 @@ void read(std::string_view field, const Json& value, CompileSizes& out) {
 }
 
 void read(std::string_view field, const Json& value, Json& out) {
-  if (!value.is_object()) throw_type(field, "an object", value);
+  if (!value.is_object()) throw_wrong_type(field, "an object", value);
   out = value;
 }
 
 template <HasFields Config>
 void read(std::string_view field, const Json& value, Config& out) {
-  if (!value.is_object()) throw_type(field, "an object", value);
+  if (!value.is_object()) throw_wrong_type(field, "an object", value);
   const auto names = field_names<Config>();
   for (const auto& [key, member] : value.items()) {
     if (std::find(names.begin(), names.end(), key) == names.end()) {
@@ -421,29 +296,6 @@ void check_sizes(std::string_view field, const std::vector<int32_t>& sizes) {
   }
 }
 
-Json parse_value(std::string_view text) {
-  try {
-    return parse_json(text, "value");
-  } catch (const InvalidArgument&) {
-    return std::string(text);
-  }
-}
-
-void append_to_list(Json& list, std::string_view field, std::string_view text) {
-  if (list.is_null()) list = Json::array();
-  if (!list.is_array()) throw_type(field, "a list to append to", list);
-  if (Json value = parse_value(text); value.is_array()) {
-    for (Json& element : value) list.push_back(std::move(element));
-    return;
-  }
-  while (true) {
-    const size_t comma = text.find(',');
-    list.push_back(parse_value(text.substr(0, comma)));
-    if (comma == std::string_view::npos) return;
-    text.remove_prefix(comma + 1);
-  }
-}
-
 }  // namespace
 
 std::string_view to_string(CompilationMode mode) noexcept { return enum_name(mode); }
@@ -472,7 +324,8 @@ CompilationMode parse_compilation_mode(std::string_view text) {
 ParsedCompilationConfig parse_compilation_config(const Json& document) {
   if (document.is_string()) {
     const Json held = parse_json(document.get_ref<const std::string&>(), "compilation_config");
-    if (held.is_string()) throw_type("compilation_config", "an object or a level 0 to 3", held);
+    if (held.is_string())
+      throw_wrong_type("compilation_config", "an object or a level 0 to 3", held);
     return parse_compilation_config(held);
   }
   ParsedCompilationConfig parsed;
@@ -482,7 +335,7 @@ ParsedCompilationConfig parse_compilation_config(const Json& document) {
     return parsed;
   }
   if (!document.is_object()) {
-    throw_type("compilation_config", "an object or a level 0 to 3", document);
+    throw_wrong_type("compilation_config", "an object or a level 0 to 3", document);
   }
   check_top_level_keys(document);
   Json current = document;
@@ -491,55 +344,6 @@ ParsedCompilationConfig parse_compilation_config(const Json& document) {
   validate(parsed.config);
   warn_about_fields_without_effect(parsed.config, parsed.warnings);
   return parsed;
-}
-
-void assign_compilation_field(Json& document, std::string_view assignment) {
-  const size_t equals = assignment.find('=');
-  if (equals == std::string_view::npos || equals == 0) {
-    throw InvalidArgument(
-        fmt::format("compilation_config: expected <field>=<value>, got '{}'", assignment));
-  }
-  std::string_view path = assignment.substr(0, equals);
-  const std::string_view text = assignment.substr(equals + 1);
-  const std::string field(path);
-  const bool append = path.ends_with('+');
-  if (append) path.remove_suffix(1);
-
-  if (document.is_null()) document = Json::object();
-  Json* node = &document;
-  while (true) {
-    if (!node->is_object()) throw_type(field, "an object on the way", *node);
-    const size_t dot = path.find('.');
-    std::string key(path.substr(0, dot));
-    std::replace(key.begin(), key.end(), '-', '_');
-    if (key.empty()) {
-      throw InvalidArgument(
-          fmt::format("compilation_config: empty name in the path of '{}'", assignment));
-    }
-    node = &(*node)[key];
-    if (dot == std::string_view::npos) break;
-    if (node->is_null()) *node = Json::object();
-    path.remove_prefix(dot + 1);
-  }
-  if (append) {
-    append_to_list(*node, field, text);
-  } else {
-    *node = parse_value(text);
-  }
-}
-
-void merge_compilation_json(Json& document, const Json& overrides) {
-  if (!document.is_object() || !overrides.is_object()) {
-    document = overrides;
-    return;
-  }
-  for (const auto& [key, value] : overrides.items()) {
-    if (value.is_object() && document.contains(key)) {
-      merge_compilation_json(document[key], value);
-    } else {
-      document[key] = value;
-    }
-  }
 }
 
 Json to_json(const CompilationConfig& config) { return written(config); }

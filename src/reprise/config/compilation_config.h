@@ -118,15 +118,6 @@ struct ParsedCompilationConfig {
 /// got), or two settings that contradict each other (naming both).
 [[nodiscard]] ParsedCompilationConfig parse_compilation_config(const Json& document);
 
-/// Folds one `-cc.<path>=<value>` argument into `document` before it is parsed:
-/// "cudagraph_mode=FULL", "pass_config.enable_sp=true", "custom_ops+=+rms_norm,-silu_and_mul". The
-/// value is JSON when it reads as JSON, text otherwise; a path that ends in '+' appends to a list.
-/// A later assignment wins. \throws InvalidArgument
-void assign_compilation_field(Json& document, std::string_view assignment);
-
-/// Merges `overrides` into `document`; objects are merged member by member, other values replaced.
-void merge_compilation_json(Json& document, const Json& overrides);
-
 /// Writes every field, unset ones as null; parse_compilation_config reads the result back
 /// unchanged.
 [[nodiscard]] Json to_json(const CompilationConfig& config);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "reprise/base/error.h"
+#include "reprise/config/compilation_overrides.h"
 #include "reprise/config/custom_ops.h"
 #include "reprise/config/splitting_ops.h"
 

@@ -22,71 +22,11 @@ constexpr int32_t kPlaceholder = 0;
 /// number of waiting requests.
 constexpr uint64_t kPromotionInterval = 16;
 
-void require_at_least(std::string_view option, int value, int low) {
-  if (value < low) {
-    throw InvalidArgument(
-        fmt::format("scheduler: {} is {}, expected at least {}", option, value, low));
-  }
-}
-
-void check_config(const SchedulerConfig& config, int max_model_len) {
-  require_at_least("max_num_seqs", config.max_num_seqs, 1);
-  require_at_least("max_num_batched_tokens", config.max_num_batched_tokens, 1);
-  require_at_least("max_model_len", config.max_model_len, 2);  // one prompt and one output token
-  require_at_least("long_prefill_token_threshold", config.long_prefill_token_threshold, 0);
-  require_at_least("max_prompt_logits", config.max_prompt_logits, 1);
-  require_at_least("decode_query_len", config.decode_query_len, 1);
-  require_at_least("vocab_size", config.vocab_size, 1);
-  require_at_least("max_priority_wait_steps", config.max_priority_wait_steps, 1);
-  if (config.max_num_batched_tokens < config.max_num_seqs) {
-    throw InvalidArgument(fmt::format(
-        "scheduler: max_num_batched_tokens ({}) is smaller than max_num_seqs ({}): a step of only "
-        "decodes would not fit; raise the first or lower the second",
-        config.max_num_batched_tokens,
-        config.max_num_seqs));
-  }
-  if (config.enable_chunked_prefill) return;
-  if (config.max_num_batched_tokens < max_model_len) {
-    throw InvalidArgument(fmt::format(
-        "scheduler: enable_chunked_prefill is off and max_num_batched_tokens ({}) is smaller than "
-        "max_model_len ({}): a long prompt could never run; raise the first, lower the second or "
-        "enable chunked prefill",
-        config.max_num_batched_tokens,
-        max_model_len));
-  }
-  if (config.long_prefill_token_threshold > 0) {
-    throw InvalidArgument(
-        fmt::format("scheduler: long_prefill_token_threshold ({}) cuts prompts into chunks and "
-                    "enable_chunked_prefill is off; set one of them",
-                    config.long_prefill_token_threshold));
-  }
-}
-
 int effective_max_model_len(const SchedulerConfig& config, const kv_cache::KvCacheManager& cache) {
   return static_cast<int>(std::min<int64_t>(config.max_model_len, cache.capacity_tokens() + 1));
 }
 
-auto batch_key(const ScheduledRequest& entry, int decode_query_len) {
-  const bool is_uniform_decode =
-      !entry.is_in_prefill && entry.num_scheduled_tokens == decode_query_len;
-  return std::tuple(!is_uniform_decode, entry.num_scheduled_tokens, entry.num_computed_tokens == 0);
-}
-
 }  // namespace
-
-void sort_batch(std::span<ScheduledRequest> batch, int decode_query_len) {
-  // Insertion sort: it is stable, works in place (std::stable_sort allocates), and is linear for
-  // the usual batch, whose decodes are in front already.
-  for (size_t i = 1; i < batch.size(); ++i) {
-    const ScheduledRequest entry = batch[i];
-    const auto key = batch_key(entry, decode_query_len);
-    size_t place = i;
-    for (; place > 0 && key < batch_key(batch[place - 1], decode_query_len); --place) {
-      batch[place] = batch[place - 1];
-    }
-    batch[place] = entry;
-  }
-}
 
 Scheduler::Scheduler(SchedulerConfig config, kv_cache::KvCacheManager& kv_cache_manager)
     : config_(std::move(config)),
@@ -451,112 +391,6 @@ void Scheduler::preempt_last_running() {
   victim.queued_at_step_ = num_schedules_;
   enqueue_again(victim);
   output_->preempted.push_back(&victim);
-}
-
-std::span<const RequestUpdate> Scheduler::update_from_output(
-    std::span<const sampling::SampledToken> sampled) {
-  REPRISE_ASSERT(num_in_flight_ > 0 || sampled.empty(), "results of a step that was not scheduled");
-  updates_.clear();
-  if (num_in_flight_ == 0) return updates_;
-  const SchedulerOutput& step = oldest_in_flight();
-  REPRISE_ASSERT(sampled.size() == static_cast<size_t>(step.num_sampling_requests),
-                 "{} sampled tokens for {} sampling requests",
-                 sampled.size(),
-                 step.num_sampling_requests);
-  size_t next_sample = 0;
-  for (const ScheduledRequest& entry : step.scheduled) {
-    const sampling::SampledToken* sample = entry.samples ? &sampled[next_sample++] : nullptr;
-    // The request ended while this step ran, so its result is dropped.
-    if (entry.request->is_finished()) continue;
-    const RequestUpdate update = apply_results(entry, sample);
-    if (update.new_token_id || update.finished) updates_.push_back(update);
-  }
-  end_step();
-  return updates_;
-}
-
-RequestUpdate Scheduler::apply_results(const ScheduledRequest& entry,
-                                       const sampling::SampledToken* sampled) {
-  Request& request = *entry.request;
-  RequestUpdate update{.request = &request};
-  const int num_tokens_before = request.num_tokens();
-  if (sampled != nullptr) append_token(request, *sampled);
-  if (request.status_ != RequestStatus::finished_error) {
-    publish_blocks(request, entry.num_computed_tokens + entry.num_scheduled_tokens);
-  }
-  if (request.num_tokens() > num_tokens_before) {
-    update.new_token_id = request.token_ids().back();
-    update.sampled = sampled;
-  }
-  update.finished = request.is_finished();
-  return update;
-}
-
-std::span<const RequestUpdate> Scheduler::fail_scheduled(std::string_view reason) {
-  updates_.clear();
-  if (num_in_flight_ == 0) return updates_;
-  for (const ScheduledRequest& entry : oldest_in_flight().scheduled) {
-    if (entry.request->is_finished()) continue;
-    fail(*entry.request, reason);
-    updates_.push_back({.request = entry.request, .finished = true});
-  }
-  end_step();
-  return updates_;
-}
-
-void Scheduler::end_step() {
-  if (!updates_.empty()) {
-    std::erase_if(running_, [](const Request* request) { return request->is_finished(); });
-  }
-  for (const ScheduledRequest& entry : oldest_in_flight().scheduled) {
-    --entry.request->num_steps_in_flight_;
-    if (entry.request->is_finished() && !entry.request->is_in_flight()) release(*entry.request);
-  }
-  oldest_ = (oldest_ + 1) % kMaxStepsInFlight;
-  --num_in_flight_;
-}
-
-/// Publishes the blocks that a step has filled, so that later requests find them.
-void Scheduler::publish_blocks(Request& request, int num_computed_tokens) {
-  request.block_hashes_.extend(request.token_ids().first(static_cast<size_t>(num_computed_tokens)));
-  kv_cache_manager_->publish(request.block_table_, request.block_hashes_, num_computed_tokens);
-}
-
-void Scheduler::append_token(Request& request, const sampling::SampledToken& sampled) {
-  if (sampled.status != sampling::SamplingStatus::ok) {
-    fail(request, to_string(sampled.status));
-    return;
-  }
-  if (sampled.token_id < 0 || sampled.token_id >= config_.vocab_size) {
-    fail(request,
-         fmt::format("sampled token {} is outside the vocabulary of {}",
-                     sampled.token_id,
-                     config_.vocab_size));
-    return;
-  }
-  int32_t& placeholder = request.token_ids_[static_cast<size_t>(request.num_tokens())];
-  // When the token is already there, the next step may be reading it on another thread.
-  if (placeholder != sampled.token_id) placeholder = sampled.token_id;
-  --request.num_placeholders_;
-  if (const std::optional<Stop> stop = stop_checker_.check(request)) {
-    request.status_ = stop->status;
-    if (stop->stop_token_id) request.stop_reason_ = *stop->stop_token_id;
-  }
-  if (sampled.ends_answer) request.status_ = RequestStatus::finished_stopped;
-}
-
-void Scheduler::fail(Request& request, std::string_view message) {
-  request.status_ = RequestStatus::finished_error;
-  request.error_ = fmt::format("after {} tokens: {}", request.num_tokens(), message);
-  // A step that failed may have written anything into these blocks, and so may a step whose logits
-  // were not numbers.
-  kv_cache_manager_->unpublish(request.block_table_);
-}
-
-void Scheduler::release(Request& request) {
-  kv_cache_manager_->free(request.block_table_);
-  request.scheduler_ = nullptr;
-  finished_since_schedule_.push_back(request.id_);
 }
 
 }  // namespace reprise::engine

@@ -13,91 +13,11 @@
 #include "reprise/sampling/sampler.h"
 #include "reprise/scheduler/request.h"
 #include "reprise/scheduler/request_queue.h"
-#include "reprise/scheduler/scheduling_policy.h"
+#include "reprise/scheduler/scheduler_config.h"
+#include "reprise/scheduler/scheduler_output.h"
 #include "reprise/scheduler/stop_checker.h"
 
 namespace reprise::engine {
-
-/// vLLM's names and defaults.
-struct SchedulerConfig {
-  int max_num_seqs = 128;             // requests per step
-  int max_num_batched_tokens = 2048;  // tokens per step
-  int max_model_len = 2048;           // prompt + output of one request
-  bool enable_chunked_prefill = true;
-  /// A step computes at most this many tokens of one prefill; 0 = no limit.
-  int long_prefill_token_threshold = 0;
-  /// A waiting request is admitted only when the free blocks can hold all its known tokens, not
-  /// just the first chunk. This keeps half-computed prompts from preempting each other.
-  bool scheduler_reserve_full_isl = true;
-  /// A step computes at most this many rows of logits for log-probabilities of prompts, which
-  /// bounds the memory of the step. Longer prompts that want log-probabilities are cut into chunks,
-  /// even when chunked prefill is off.
-  int max_prompt_logits = 128;
-  /// Tokens of one request in a decode step: 1 + speculative tokens. The order of the batch depends
-  /// on it.
-  int decode_query_len = 1;
-  SchedulingPolicy policy = SchedulingPolicy::fcfs;
-  /// Only for the policy `priority`: the bound that keeps a request from waiting for ever. A
-  /// request that has waited this many steps in total, preemptions included, is promoted: it is
-  /// served before all requests that are not promoted, and promoted requests are served first come,
-  /// first served. The default is a minute or two at usual step times. vLLM has no such bound.
-  int max_priority_wait_steps = 4096;
-  /// A step may be scheduled while the one before it has no results yet.
-  bool async_scheduling = false;
-  std::vector<int32_t> eos_token_ids;
-  int vocab_size = 0;                         // >= 1; bounds prompt and sampled token ids
-  int max_logprobs = sampling::kMaxLogprobs;  // the most that a request may ask
-};
-
-/// One request's part of a step: tokens [num_computed_tokens, num_computed_tokens +
-/// num_scheduled_tokens) of `request->token_ids_with_placeholders()`.
-struct ScheduledRequest {
-  Request* request = nullptr;  // owned by the caller of add_request
-  int num_scheduled_tokens = 0;
-  int num_computed_tokens = 0;  // before this step
-  bool samples = false;         // the step computes the last known token and samples the next
-  bool is_in_prefill = false;   // computed < prefill length; a state, not a shape
-  // The tokens of this part whose logits are wanted for log-probabilities of the prompt.
-  int first_prompt_logit = 0;  // counts from num_computed_tokens
-  int num_prompt_logits = 0;
-  /// Where the sampled token belongs; the next step may read it there. A caller that computes steps
-  /// ahead of update_from_output() must write it, and writes any valid token id if there is no
-  /// sampled token. Null unless `samples`.
-  int32_t* placeholder = nullptr;
-
-  [[nodiscard]] std::span<const int32_t> token_ids() const noexcept {
-    return request->token_ids_with_placeholders().subspan(
-        static_cast<size_t>(num_computed_tokens), static_cast<size_t>(num_scheduled_tokens));
-  }
-  /// The sampler's view of the request in this step. \pre samples
-  [[nodiscard]] sampling::SamplingInput sampling_input(std::span<const float> logits) const {
-    return request->sampling_input(logits, num_computed_tokens + num_scheduled_tokens);
-  }
-};
-
-/// Order: uniform decodes first, then by the number of tokens (shorter remainders, then longer
-/// prefills). Among equals, requests with computed context come first; the rest keeps its order.
-/// Source: vLLM V2 sort_batch_req_ids; differs in that a prefill chunk of decode_query_len tokens
-/// never sorts among the decodes.
-void sort_batch(std::span<ScheduledRequest> batch, int decode_query_len);
-
-/// One step's batch. It belongs to the scheduler, which overwrites it after the step's results are
-/// applied.
-struct SchedulerOutput {
-  std::vector<ScheduledRequest> scheduled;  // in batch order
-  int total_num_scheduled_tokens = 0;
-  int num_sampling_requests = 0;  // entries of `scheduled` with `samples`
-  int num_logits = 0;             // rows of logits: the rows that sample, and the rows of prompts
-  int max_query_len = 0;          // largest num_scheduled_tokens
-  bool any_prefill = false;
-  std::vector<Request*> preempted;  // preempted by this schedule(): they have lost their blocks
-  /// Requests that finished (also by abort) and left their last step since the previous schedule().
-  /// The receiver drops what it keeps for them; the scheduler no longer uses their Request objects.
-  std::vector<RequestId> finished_request_ids;
-
-  [[nodiscard]] bool empty() const noexcept { return scheduled.empty(); }
-  [[nodiscard]] int num_reqs() const noexcept { return static_cast<int>(scheduled.size()); }
-};
 
 /// The changes that a step made to one request.
 struct RequestUpdate {

@@ -8,12 +8,12 @@
 #include <utility>
 
 #include "reprise/compile/report/launch_count.h"
+#include "reprise/compile/report/launch_frames.h"
 #include "reprise/compile/report/split_outline.h"
 
 namespace reprise::compile {
 namespace {
 
-using program::Node;
 using program::Piece;
 using program::Program;
 using program::SplitProgram;
@@ -85,87 +85,19 @@ std::string launches_text(size_t launches) {
   return fmt::format("{} {}", launches, launches == 1 ? "launch" : "launches");
 }
 
-// "model.layers.0.mlp.down_proj" -> "down_proj"
-std::string_view last_name(std::string_view location) {
-  const size_t dot = location.rfind('.');
-  return dot == std::string_view::npos ? location : location.substr(dot + 1);
-}
-
-// One line of a frame: what it does, where in the model, and what comes out.
-struct OpText {
-  std::string name;
-  std::string place;
-  std::string type;
-};
-
-// A launch with its ops; or, without a frame, ops that launch nothing.
-struct Frame {
-  bool is_launch = true;
-  std::vector<OpText> lines;
-  std::string caption;  // over the lines of a group
-  std::string tooltip;
-
-  [[nodiscard]] int height() const {
-    const size_t lines_of_text = lines.size() + (caption.empty() ? 0 : 1);
-    return static_cast<int>(lines_of_text) * kLine + (is_launch ? 2 * kPadding : 0);
-  }
-};
-
-std::string types_of(const Program& program, const Node& node) {
-  std::string text;
-  for (program::ValueId output : node.outputs) {
-    const program::Value& value = program.value(output);
-    if (value.state) continue;  // a write: the state's name already says it
-    if (!text.empty()) text += ", ";
-    text += value.type.to_string();
-  }
-  return text;
-}
-
-std::vector<Frame> frames_of(const Program& program, const std::vector<bool>& has_code) {
-  std::vector<Frame> frames;
-  for (const Node& node : program.nodes) {
-    if (!is_launch(node.op)) {
-      // Neighbouring views share one line.
-      if (frames.empty() || frames.back().is_launch)
-        frames.push_back({.is_launch = false, .lines = {{}}});
-      std::string& names = frames.back().lines[0].name;
-      names += (names.empty() ? "" : " ") + std::string(op_name(node.op));
-      continue;
-    }
-    Frame frame{.tooltip = node.location};
-    for (std::string_view part : parts_of(program, node))
-      frame.lines.push_back({.name = std::string(part)});
-    if (frame.lines.empty()) frame.lines.push_back({.name = std::string(op_name(node.op))});
-    frame.lines.back().type = types_of(program, node);
-    if (node.op == OpCode::row_group) {
-      const size_t group = node.attributes.group;
-      const bool is_generated = group < has_code.size() && has_code[group];
-      frame.caption = is_generated ? "row group, one generated kernel" : "row group, run op by op";
-    } else if (frame.lines.size() > 1) {
-      frame.caption = op_name(node.op);
-    }
-    // The node's location covers all ops of its group.
-    const std::string place(last_name(node.location));
-    if (frame.caption.empty()) {
-      frame.lines.front().place = place;
-    } else if (!place.empty()) {
-      frame.caption += " \xC2\xB7 " + place;
-    }
-    frames.push_back(std::move(frame));
-  }
-  return frames;
+int height_of(const LaunchFrame& frame) {
+  return static_cast<int>(frame.num_text_lines()) * kLine + (frame.is_launch ? 2 * kPadding : 0);
 }
 
 // The frames of one side of a piece; layers that repeat inside it are drawn once.
 struct Column {
-  std::vector<Frame> frames;
+  std::vector<LaunchFrame> frames;
   std::vector<PieceRun> runs;
 
-  explicit Column(std::vector<Frame> all) : frames(std::move(all)) {
+  explicit Column(std::vector<LaunchFrame> all) : frames(std::move(all)) {
     std::map<std::string, size_t> numbers;  // numbers by the drawn text
     std::vector<size_t> sequence;
-    for (const Frame& frame : frames) {
+    for (const LaunchFrame& frame : frames) {
       std::string drawn = frame.caption;
       for (const OpText& op : frame.lines)
         drawn += '\n' + op.name + '\t' + op.place + '\t' + op.type;
@@ -184,7 +116,7 @@ struct Column {
   [[nodiscard]] int height() const {
     int height = 0;
     for (const PieceRun& run : runs) {
-      for (size_t i = 0; i < num_drawn(run); ++i) height += frames[run.begin + i].height() + kGap;
+      for (size_t i = 0; i < num_drawn(run); ++i) height += height_of(frames[run.begin + i]) + kGap;
       if (is_folded(run)) height += kLine + kGap;
     }
     return std::max(height - kGap, kLine);
@@ -330,8 +262,8 @@ class Picture {
     const Program& after = in_.after->programs[piece.program];
     const Program* before =
         has_before_ ? &in_.before->programs[in_.before->pieces[index].program] : nullptr;
-    const Column right(frames_of(after, code_of(piece.program)));
-    const Column left(before == nullptr ? std::vector<Frame>{} : frames_of(*before, {}));
+    const Column right(launch_frames(after, code_of(piece.program)));
+    const Column left(before == nullptr ? std::vector<LaunchFrame>{} : launch_frames(*before, {}));
     const int height = kHeader + std::max(left.height(), right.height()) + 10;
     put("<g class=\"piece\">\n<rect class=\"card{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" "
         "rx=\"6\"/>\n<rect class=\"{}\" x=\"{}\" y=\"{}\" width=\"5\" height=\"{}\" rx=\"2\"/>\n",
@@ -377,9 +309,9 @@ class Picture {
     for (const PieceRun& run : column.runs) {
       const int top = y;
       for (size_t i = 0; i < Column::num_drawn(run); ++i) {
-        const Frame& frame = column.frames[run.begin + i];
+        const LaunchFrame& frame = column.frames[run.begin + i];
         draw_frame(frame, x, y, color);
-        y += frame.height() + kGap;
+        y += height_of(frame) + kGap;
       }
       if (!Column::is_folded(run)) continue;
       put("<path class=\"bracket\" d=\"M{} {} v{}\"/>\n", x - 4, top, y - kGap - top);
@@ -391,7 +323,7 @@ class Picture {
     }
   }
 
-  void draw_frame(const Frame& frame, int x, int y, const std::string& color) {
+  void draw_frame(const LaunchFrame& frame, int x, int y, const std::string& color) {
     if (frame.is_launch) {
       put("<rect class=\"frame {} f{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" rx=\"4\">"
           "<title>{}</title></rect>\n",
@@ -400,7 +332,7 @@ class Picture {
           x,
           y,
           kColumnWidth,
-          frame.height(),
+          height_of(frame),
           escape_xml(frame.tooltip));
       y += kPadding;
     }
@@ -414,7 +346,7 @@ class Picture {
     }
   }
 
-  void draw_op(const OpText& op, const Frame& frame, int x, int y) {
+  void draw_op(const OpText& op, const LaunchFrame& frame, int x, int y) {
     const int indent = frame.caption.empty() ? 8 : 20;
     const double type_width = static_cast<double>(op.type.size()) * kCharacter;
     const double name_x = x + indent;

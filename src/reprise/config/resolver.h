@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "reprise/config/resolution.h"
+
+namespace reprise::config {
+
+inline bool is_set(const std::optional<bool>& flag) { return flag.value_or(false); }
+
+/// Carries out the stages of the resolution, for resolve() only. Each step reads and changes one
+/// state; the order of the calls in resolve() is the policy.
+class Resolver {
+ public:
+  explicit Resolver(const ResolutionInputs& inputs);
+
+  void enforce_eager();
+  void choose_compile_level();
+  void choose_default_mode();
+  void choose_default_passes();
+  void drop_piecewise_without_pieces();
+  void settle_sequence_parallelism();
+  void respect_platform();
+  void respect_model_kind();
+  void choose_warmups();
+  void compute_sizes_before_splitting();
+  void choose_splitting_ops();
+  void drop_piecewise(std::string_view rule, std::string_view because);
+  void warn_about_cascade();
+  void check_pieces_exist();
+  void respect_attention_support();
+  void check_recurrent_state_blocks();
+  void compute_final_sizes();
+  void expand_compile_sizes();
+
+  ResolvedConfig take() && { return std::move(out_); }
+
+ private:
+  enum class Loudness : uint8_t { info, warning };
+
+  void set_mode(std::string_view rule,
+                cudagraph::CudagraphMode mode,
+                Loudness loudness,
+                std::string text);
+  void note(std::string_view rule, std::string text);
+  void warn(std::string_view rule, std::string text);
+  void warn_disabled_passes(std::string text);
+  void split_nowhere(std::string_view rule, std::string_view because);
+
+  [[nodiscard]] bool uses_partition() const {
+    return in_.compilation.use_inductor_graph_partition.value_or(false);
+  }
+  [[nodiscard]] bool compiles() const {
+    return out_.compilation_mode == CompilationMode::VLLM_COMPILE;
+  }
+  /// Splitting rules apply only when the compiler or a breakable capture splits the model.
+  [[nodiscard]] bool splits() const { return compiles() || in_.breakable; }
+  [[nodiscard]] bool sequence_parallel() const { return is_set(out_.pass_config.enable_sp); }
+  /// "A" of the support table: attention stays outside the pieces.
+  [[nodiscard]] bool attention_is_split() const;
+  /// "P" of the support table: PIECEWISE can stand in for FULL.
+  [[nodiscard]] bool piecewise_possible() const {
+    return attention_is_split() || (compiles() && uses_partition());
+  }
+  [[nodiscard]] bool vllm_rule() const {
+    return in_.compilation.capture_size_rule == cudagraph::CaptureSizeRule::vllm;
+  }
+  [[nodiscard]] cudagraph::CaptureSizeInputs size_inputs() const;
+  void compute_sizes();
+
+  const ResolutionInputs& in_;
+  ResolvedConfig out_;
+  bool mode_is_known_ = false;  // false until the user's mode or the default mode is set
+};
+
+}  // namespace reprise::config

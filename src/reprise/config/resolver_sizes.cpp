@@ -1,0 +1,67 @@
+#include "reprise/config/resolver.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+// Sizes to capture and to compile.
+namespace reprise::config {
+
+cudagraph::CaptureSizeInputs Resolver::size_inputs() const {
+  return {.max_num_seqs = in_.max_num_seqs,
+          .max_num_batched_tokens = in_.max_num_batched_tokens,
+          .uniform_decode_query_len = out_.uniform_decode_query_len,
+          .tensor_parallel_size = in_.tensor_parallel_size,
+          .sequence_parallelism = sequence_parallel(),
+          .performance_mode = in_.performance_mode,
+          .default_max_capture_size = in_.default_max_capture_size};
+}
+
+void Resolver::compute_sizes() {
+  out_.capture_sizes = cudagraph::compute_capture_sizes(in_.compilation, size_inputs(), out_.mode);
+  for (const std::string& warning : out_.capture_sizes.warnings) warn("S", warning);
+}
+
+// vLLM computes its sizes before it applies the splitting rules, so a mode that these rules turn
+// into NONE keeps its list of sizes.
+void Resolver::compute_sizes_before_splitting() {
+  if (vllm_rule() && out_.mode != cudagraph::CudagraphMode::NONE) compute_sizes();
+}
+
+void Resolver::compute_final_sizes() {
+  out_.piecewise_available = attention_is_split();
+  if (!vllm_rule()) {
+    compute_sizes();
+    return;
+  }
+  cudagraph::CaptureSizes& sizes = out_.capture_sizes;
+  const int32_t q = out_.uniform_decode_query_len;
+  if (decode_mode(out_.mode) == cudagraph::CudagraphRuntimeMode::FULL && q > 1) {
+    const std::vector<int32_t> rounded = cudagraph::adjust_sizes_for_spec_decode(
+        sizes.mixed, q, in_.tensor_parallel_size, sequence_parallel());
+    if (rounded != sizes.mixed) {
+      sizes.mixed = rounded;
+      note("C6", fmt::format("capture sizes were rounded to multiples of query length {}", q));
+    }
+  }
+  sizes.decode.clear();
+  if (separate_routine(out_.mode)) {
+    sizes.decode = cudagraph::decode_sizes_within(sizes.mixed, q, in_.max_num_seqs);
+  }
+}
+
+void Resolver::expand_compile_sizes() {
+  if (!in_.compilation.compile_sizes) return;
+  std::vector<int32_t> sizes = in_.compilation.compile_sizes->sizes;
+  if (in_.compilation.compile_sizes->include_capture_sizes) {
+    const auto& captured =
+        out_.capture_sizes.mixed.empty() ? out_.capture_sizes.decode : out_.capture_sizes.mixed;
+    sizes.insert(sizes.end(), captured.begin(), captured.end());
+  }
+  std::sort(sizes.begin(), sizes.end());
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  out_.compile_sizes = std::move(sizes);
+}
+
+}  // namespace reprise::config

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "reprise/sampling/sampler.h"
+#include "reprise/scheduler/scheduling_policy.h"
+
+namespace reprise::engine {
+
+/// vLLM's names and defaults.
+struct SchedulerConfig {
+  int max_num_seqs = 128;             // requests per step
+  int max_num_batched_tokens = 2048;  // tokens per step
+  int max_model_len = 2048;           // prompt + output of one request
+  bool enable_chunked_prefill = true;
+  /// A step computes at most this many tokens of one prefill; 0 = no limit.
+  int long_prefill_token_threshold = 0;
+  /// A waiting request is admitted only when the free blocks can hold all its known tokens, not
+  /// just the first chunk. This keeps half-computed prompts from preempting each other.
+  bool scheduler_reserve_full_isl = true;
+  /// A step computes at most this many rows of logits for log-probabilities of prompts, which
+  /// bounds the memory of the step. Longer prompts that want log-probabilities are cut into chunks,
+  /// even when chunked prefill is off.
+  int max_prompt_logits = 128;
+  /// Tokens of one request in a decode step: 1 + speculative tokens. The order of the batch depends
+  /// on it.
+  int decode_query_len = 1;
+  SchedulingPolicy policy = SchedulingPolicy::fcfs;
+  /// Only for the policy `priority`: the bound that keeps a request from waiting for ever. A
+  /// request that has waited this many steps in total, preemptions included, is promoted: it is
+  /// served before all requests that are not promoted, and promoted requests are served first come,
+  /// first served. The default is a minute or two at usual step times. vLLM has no such bound.
+  int max_priority_wait_steps = 4096;
+  /// A step may be scheduled while the one before it has no results yet.
+  bool async_scheduling = false;
+  std::vector<int32_t> eos_token_ids;
+  int vocab_size = 0;                         // >= 1; bounds prompt and sampled token ids
+  int max_logprobs = sampling::kMaxLogprobs;  // the most that a request may ask
+};
+
+/// `max_model_len`: the effective limit, which the KV cache may lower.
+/// \throws InvalidArgument for options that cannot work (it says which and why)
+void check_config(const SchedulerConfig& config, int max_model_len);
+
+}  // namespace reprise::engine

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "reprise/sampling/sampler.h"
+#include "reprise/scheduler/request.h"
+
+namespace reprise::engine {
+
+/// One request's part of a step: tokens [num_computed_tokens, num_computed_tokens +
+/// num_scheduled_tokens) of `request->token_ids_with_placeholders()`.
+struct ScheduledRequest {
+  Request* request = nullptr;  // owned by the caller of add_request
+  int num_scheduled_tokens = 0;
+  int num_computed_tokens = 0;  // before this step
+  bool samples = false;         // the step computes the last known token and samples the next
+  bool is_in_prefill = false;   // computed < prefill length; a state, not a shape
+  // The tokens of this part whose logits are wanted for log-probabilities of the prompt.
+  int first_prompt_logit = 0;  // counts from num_computed_tokens
+  int num_prompt_logits = 0;
+  /// Where the sampled token belongs; the next step may read it there. A caller that computes steps
+  /// ahead of update_from_output() must write it, and writes any valid token id if there is no
+  /// sampled token. Null unless `samples`.
+  int32_t* placeholder = nullptr;
+
+  [[nodiscard]] std::span<const int32_t> token_ids() const noexcept {
+    return request->token_ids_with_placeholders().subspan(
+        static_cast<size_t>(num_computed_tokens), static_cast<size_t>(num_scheduled_tokens));
+  }
+  /// The sampler's view of the request in this step. \pre samples
+  [[nodiscard]] sampling::SamplingInput sampling_input(std::span<const float> logits) const {
+    return request->sampling_input(logits, num_computed_tokens + num_scheduled_tokens);
+  }
+};
+
+/// Order: uniform decodes first, then by the number of tokens (shorter remainders, then longer
+/// prefills). Among equals, requests with computed context come first; the rest keeps its order.
+/// Source: vLLM V2 sort_batch_req_ids; differs in that a prefill chunk of decode_query_len tokens
+/// never sorts among the decodes.
+void sort_batch(std::span<ScheduledRequest> batch, int decode_query_len);
+
+/// One step's batch. It belongs to the scheduler, which overwrites it after the step's results are
+/// applied.
+struct SchedulerOutput {
+  std::vector<ScheduledRequest> scheduled;  // in batch order
+  int total_num_scheduled_tokens = 0;
+  int num_sampling_requests = 0;  // entries of `scheduled` with `samples`
+  int num_logits = 0;             // rows of logits: the rows that sample, and the rows of prompts
+  int max_query_len = 0;          // largest num_scheduled_tokens
+  bool any_prefill = false;
+  std::vector<Request*> preempted;  // preempted by this schedule(): they have lost their blocks
+  /// Requests that finished (also by abort) and left their last step since the previous schedule().
+  /// The receiver drops what it keeps for them; the scheduler no longer uses their Request objects.
+  std::vector<RequestId> finished_request_ids;
+
+  [[nodiscard]] bool empty() const noexcept { return scheduled.empty(); }
+  [[nodiscard]] int num_reqs() const noexcept { return static_cast<int>(scheduled.size()); }
+};
+
+}  // namespace reprise::engine
