@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -66,8 +67,13 @@ void assign(server::ProfilerOptions& options, std::string_view field, const Json
     return;
   }
   if (std::find(kFieldsWithoutEffect.begin(), kFieldsWithoutEffect.end(), field) !=
-      kFieldsWithoutEffect.end())
+      kFieldsWithoutEffect.end()) {
+    fmt::print(stderr,
+               "{}: {} has no effect here: every step is recorded in the same way\n",
+               kOption,
+               field);
     return;
+  }
   std::vector<std::string_view> known = {
       "profiler", "torch_profiler_dir", "delay_iterations", "max_iterations"};
   known.insert(known.end(), kFieldsWithoutEffect.begin(), kFieldsWithoutEffect.end());

@@ -270,6 +270,29 @@ void warn_about_fields_without_effect(const CompilationConfig& config,
   warn(config.inductor_compile_config != defaults.inductor_compile_config,
        "inductor_compile_config");
   warn(config.inductor_passes != defaults.inductor_passes, "inductor_passes");
+  warn(config.dynamic_shapes_config != defaults.dynamic_shapes_config, "dynamic_shapes_config");
+  warn(config.compile_cache_save_format != defaults.compile_cache_save_format,
+       "compile_cache_save_format");
+  warn(!config.cudagraph_specialize_lora, "cudagraph_specialize_lora");
+  const PassConfig& passes = config.pass_config;
+  // The fused kernels that read the next two limits in vLLM work at every size here.
+  warn(passes.rope_kvcache_fusion_max_token_num !=
+           defaults.pass_config.rope_kvcache_fusion_max_token_num,
+       "pass_config.rope_kvcache_fusion_max_token_num");
+  warn(passes.fi_allreduce_fusion_max_size_mb.has_value(),
+       "pass_config.fi_allreduce_fusion_max_size_mb");
+  // An engine of one process reduces nothing between processes.
+  warn(passes.fuse_allreduce_rms.value_or(false), "pass_config.fuse_allreduce_rms");
+  warn(passes.sp_min_token_num && !passes.enable_sp && !passes.fuse_gemm_comms,
+       "pass_config.sp_min_token_num without enable_sp");
+  warn(passes.fuse_act_padding.value_or(false), "pass_config.fuse_act_padding");
+  warn(passes.fuse_mla_dual_rms_norm.value_or(false), "pass_config.fuse_mla_dual_rms_norm");
+  warn(passes.fuse_rope_kvcache_cat_mla.value_or(false), "pass_config.fuse_rope_kvcache_cat_mla");
+  if (passes.fuse_attn_quant.value_or(false)) {
+    warnings.push_back(
+        "pass_config.fuse_attn_quant finds no quantised attention in the models of this engine; it "
+        "only decides that attention stays inside the compiled program");
+  }
 }
 
 void check_top_level_keys(const Json& document) {

@@ -243,6 +243,37 @@ TEST(CompilationConfig, fields_without_effect_are_accepted_and_said) {
   EXPECT_THAT(parse_compilation_config(R"({"cudagraph_mode": "FULL"})").warnings, IsEmpty());
 }
 
+TEST(CompilationConfig, each_field_without_a_reader_is_named_in_one_warning) {
+  for (const auto& [text, field] : {
+           std::pair{R"({"compile_mm_encoder": true})", "compile_mm_encoder"},
+           {R"({"cudagraph_mm_encoder": true})", "cudagraph_mm_encoder"},
+           {R"({"encoder_cudagraph_token_budgets": [1]})", "encoder_cudagraph_token_budgets"},
+           {R"({"encoder_cudagraph_max_vision_items_per_batch": 1})", "max_vision_items_per_batch"},
+           {R"({"encoder_cudagraph_max_frames_per_batch": 1})", "max_frames_per_batch"},
+           {R"({"ir_enable_torch_wrap": true})", "ir_enable_torch_wrap"},
+           {R"({"fast_moe_cold_start": true})", "fast_moe_cold_start"},
+           {R"({"inductor_passes": {"a": 1}})", "inductor_passes"},
+           {R"({"dynamic_shapes_config": {"type": "unbacked"}})", "dynamic_shapes_config"},
+           {R"({"dynamic_shapes_config": {"evaluate_guards": true}})", "dynamic_shapes_config"},
+           {R"({"compile_cache_save_format": "unpacked"})", "compile_cache_save_format"},
+           {R"({"cudagraph_specialize_lora": false})", "cudagraph_specialize_lora"},
+           {R"({"pass_config": {"rope_kvcache_fusion_max_token_num": 8}})",
+            "rope_kvcache_fusion_max_token_num"},
+           {R"({"pass_config": {"fi_allreduce_fusion_max_size_mb": 0.5}})",
+            "fi_allreduce_fusion_max_size_mb"},
+           {R"({"pass_config": {"fuse_allreduce_rms": true}})", "fuse_allreduce_rms"},
+           {R"({"pass_config": {"fuse_act_padding": true}})", "fuse_act_padding"},
+           {R"({"pass_config": {"fuse_mla_dual_rms_norm": true}})", "fuse_mla_dual_rms_norm"},
+           {R"({"pass_config": {"fuse_rope_kvcache_cat_mla": true}})", "fuse_rope_kvcache_cat_mla"},
+           {R"({"pass_config": {"sp_min_token_num": 8}})", "sp_min_token_num"},
+           {R"({"pass_config": {"fuse_attn_quant": true}})", "fuse_attn_quant"},
+       }) {
+    const std::vector<std::string> warnings = parse_compilation_config(text).warnings;
+    ASSERT_EQ(warnings.size(), 1U) << text;
+    EXPECT_THAT(warnings[0], HasSubstr(field)) << text;
+  }
+}
+
 TEST(CompilationConfig, prints_and_reads_back_unchanged) {
   for (std::string_view text :
        {"{}",
