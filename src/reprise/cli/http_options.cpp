@@ -188,6 +188,9 @@ void add_limits(OptionTable& table, server::ServerOptions& options) {
             "Bytes of log-probabilities that one answer may have, at 100 for each.",
             int64_t{1} << 40,
             options.generations.max_answer_bytes);
+}
+
+void add_routes_and_logs(OptionTable& table, server::ServerOptions& options) {
   table.add_switch("enable-request-id-headers",
                    kServer,
                    "X-Request-Id on every answer: the client's, else a new one.",
@@ -284,6 +287,7 @@ void add_http_options(OptionTable& table, server::ServerOptions& options) {
   add_address(table, options);
   add_keys(table, options);
   add_limits(table, options);
+  add_routes_and_logs(table, options);
   add_tls(table, options.http.tls);
   add_cors(table, options.cors);
 }

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "reprise/server/http/api_error.h"
-#include "reprise/server/server_options.h"
 
 namespace reprise::server {
 namespace {
@@ -49,30 +48,6 @@ TEST(AllowedHosts, hold_the_names_of_the_list_and_names_below_them) {
   }
   EXPECT_TRUE(AllowedHosts({"*"}).holds("any.example"));
   EXPECT_TRUE(AllowedHosts().holds("any.example"));
-}
-
-TEST(AllowedHosts, are_checked_where_no_key_protects_the_server_from_pages) {
-  const auto answers_page = [](const auto& change) {
-    ServerOptions options;
-    change(options);
-    return allowed_hosts(options).holds("evil.example");
-  };
-  EXPECT_FALSE(answers_page([](ServerOptions&) {}));
-  EXPECT_TRUE(answers_page([](ServerOptions& options) { options.api_keys = {"key"}; }));
-  EXPECT_TRUE(answers_page([](ServerOptions& options) { options.unix_socket = "/run/a.sock"; }));
-  // Names of a service or of a proxy are unknown to the server.
-  EXPECT_TRUE(answers_page([](ServerOptions& options) {
-    options.host = "0.0.0.0";
-    options.allow_unauthenticated = true;
-  }));
-  ServerOptions listed;
-  listed.host = "box.local";
-  listed.api_keys = {"key"};
-  listed.allowed_hosts = {"llm.example"};
-  EXPECT_FALSE(allowed_hosts(listed).holds("evil.example"));
-  EXPECT_TRUE(allowed_hosts(listed).holds("llm.example"));
-  // The name that the server was told to listen on is its own.
-  EXPECT_TRUE(allowed_hosts(listed).holds("box.local:8000"));
 }
 
 int status_for(const HttpRequest& request, const CorsOptions& cors = {}) {
