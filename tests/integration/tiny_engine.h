@@ -276,7 +276,7 @@ class TestBatch {
     }
   }
 
-  [[nodiscard]] std::span<const engine::BatchRow> rows() const { return rows_; }
+  [[nodiscard]] std::span<const engine::BatchRequest> rows() const { return rows_; }
   [[nodiscard]] cudagraph::BatchFacts facts() const {
     int32_t tokens = 0;
     for (const auto& row : tokens_) tokens += static_cast<int32_t>(row.size());
@@ -317,7 +317,7 @@ class TestBatch {
   std::vector<std::vector<kv_cache::BlockId>> blocks_;
   std::vector<int32_t> computed_;
   std::vector<bool> samples_;
-  std::vector<engine::BatchRow> rows_;
+  std::vector<engine::BatchRequest> rows_;
 };
 
 }  // namespace reprise::testing

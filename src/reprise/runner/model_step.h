@@ -41,9 +41,9 @@ struct ModelStep {
 
   const SchedulerOutput* scheduled = nullptr;  // owned by the scheduler
   cudagraph::BatchFacts facts;
-  std::vector<BatchRow> rows;   // in the order of `scheduled`
-  std::vector<LogitsUse> uses;  // in the order of `scheduled`
-  TimePoint began;              // when the scheduler began to schedule the step
+  std::vector<BatchRequest> requests;  // in the order of `scheduled`
+  std::vector<LogitsUse> uses;         // in the order of `scheduled`
+  TimePoint began;                     // when the scheduler began to schedule the step
 
   // Results.
   std::vector<sampling::SampledToken> sampled;  // one per sampling request, then unused entries
