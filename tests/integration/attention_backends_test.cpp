@@ -145,9 +145,9 @@ class MistakenBackend final : public AttentionBackend {
   explicit MistakenBackend(const attention::BackendResources& resources)
       : planned_(attention::create_planned_backend(resources)) {}
 
-  AttentionRoutine plan(const attention::AttentionMetadata& metadata,
-                        const cudagraph::BatchDescriptor& descriptor,
-                        device::Stream& stream) override {
+  AttentionPath prepare_step(const attention::AttentionMetadata& metadata,
+                             const cudagraph::BatchDescriptor& descriptor,
+                             device::Stream& stream) override {
     if (mistake == Mistake::not_written && descriptor == last_descriptor_) return last_;
     cudagraph::BatchDescriptor taken_for = descriptor;
     if (mistake == Mistake::another_size && descriptor.num_reqs) {
@@ -161,7 +161,7 @@ class MistakenBackend final : public AttentionBackend {
  private:
   std::unique_ptr<AttentionBackend> planned_;
   cudagraph::BatchDescriptor last_descriptor_;
-  AttentionRoutine last_;
+  AttentionPath last_;
 };
 
 class WrongPlan : public ::testing::Test {
