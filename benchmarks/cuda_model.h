@@ -207,7 +207,7 @@ class Engine {
   std::unique_ptr<engine::ModelRunner> runner_;
   cudagraph::CaptureReport capture_;
   std::vector<int32_t> tokens_;
-  std::vector<engine::BatchRow> rows_;
+  std::vector<engine::BatchRequest> rows_;
 };
 
 }  // namespace reprise::benchmark

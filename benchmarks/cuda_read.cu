@@ -2,7 +2,7 @@
 
 using reprise::benchmark::ReadArguments;
 
-/// Reads all words once, eight loads under way in each thread; what they come to keeps the compiler
+/// Reads all words once, eight loads in flight in each thread; what they come to keeps the compiler
 /// from leaving them out.
 extern "C" __global__ void __launch_bounds__(512) read_all(const ReadArguments a) {
   constexpr int kAhead = 8;

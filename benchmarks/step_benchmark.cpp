@@ -164,7 +164,7 @@ class Server {
   kv_cache::KvCacheManager cache_;
   engine::Scheduler scheduler_;
   std::vector<std::unique_ptr<engine::Request>> requests_;
-  std::vector<engine::BatchRow> rows_;
+  std::vector<engine::BatchRequest> rows_;
   std::vector<sampling::SampledToken> sampled_;
 };
 

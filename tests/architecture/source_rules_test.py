@@ -4,6 +4,7 @@ import re
 import unittest
 
 import source_tree
+from functions import functions
 
 BANNED = {
     "alloca": "the stack has no limit that can be reported",
@@ -36,6 +37,10 @@ TEXT_SUFFIXES = (
     ".h .cpp .inl .cu .cuh .py .sh .md .cmake .txt .yml .yaml .toml .jinja .jsonl .csv".split()
 )
 MAX_README_LINES = 25
+MAX_FILE_LINES = 450
+MAX_FUNCTION_LINES = 60
+# Longer functions that are to be cut: path and name.
+LONG_FUNCTIONS = {("src/reprise/server/openai/generation_routes.cpp", "add_generation_routes")}
 
 _CALL = re.compile(r"(?<![\w.>:~])(?:std::|::)?(%s)\s*\(" % "|".join(BANNED))
 
@@ -54,6 +59,18 @@ def banned_calls(path, text):
             found.append(f"{path}: <{name}>: {BANNED_HEADERS[name]}")
     if re.search(r"#\s*pragma\s+omp", text):
         found.append(f"{path}: #pragma omp: {BANNED_HEADERS['omp.h']}")
+    return found
+
+
+def too_long(path, text):
+    found = []
+    num_lines = len(text.splitlines())
+    if num_lines > MAX_FILE_LINES:
+        found.append(f"{path}: {num_lines} lines, more than {MAX_FILE_LINES}: give one of its concepts its own file")
+    for line, num_lines, declaration in functions(text):
+        is_known = any(path == file and f"{name}(" in declaration for file, name in LONG_FUNCTIONS)
+        if num_lines > MAX_FUNCTION_LINES and not is_known:
+            found.append(f"{path}:{line}: {num_lines} lines, more than {MAX_FUNCTION_LINES}: {declaration[:90]}")
     return found
 
 
@@ -107,6 +124,31 @@ class SourceRules(unittest.TestCase):
             with self.subTest(harmless):
                 self.assertEqual(banned_calls(path, harmless), [])
         self.assertEqual(banned_calls("src/reprise/cli/x.cpp", "std::getenv(\"NO_COLOR\");"), [])
+
+    def test_no_product_file_and_no_function_in_it_is_too_long(self):
+        paths = [path for path in source_tree.code_files() if not source_tree.is_test(path)]
+        texts = {path: source_tree.read(path) for path in paths}
+        self.assertGreater(sum(len(functions(text)) for text in texts.values()), 1000)
+        self.assert_none([s for path, text in texts.items() for s in too_long(path, text)])
+
+    def test_a_planted_long_file_and_a_planted_long_function_are_found(self):
+        path = "src/reprise/base/x.cpp"
+        self.assertEqual(too_long(path, "int a;\n" * 450), [])
+        self.assertEqual(len(too_long(path, "int a;\n" * 451)), 1)
+        planted = {
+            "a function": "namespace a {\nint f(int x) {\n%s}\n}\n",
+            "a method of a class template": "template <class T>\nclass A : B<T> {\n public:\n  T f() const {\n%s}\n};\n",
+            "a constructor": "namespace {\nA::A(int x)\n    : a_{x},\n      b_(x) {\n%s}\n}\n",
+            "a trailing return type": "auto f(int x = 3)\n    -> std::pair<int, int> {\n%s}\n",
+            "an operator": "bool operator==(A a, A b) {\n%s}\n",
+        }
+        for what, text in planted.items():
+            with self.subTest(what):
+                self.assertEqual(len(too_long(path, text % ("  g();\n" * 60))), 1)
+                self.assertEqual(too_long(path, text % ("  if (x) { g(\"{\"); }  // {\n" * 56)), [])
+        with self.subTest("a table is no function"):
+            table = "constexpr auto kRows = std::to_array<Row>({\n%s});\n" % ("  {1, f(2)},\n" * 99)
+            self.assertEqual(too_long(path, table), [])
 
     def test_no_folder_or_file_has_a_vague_name(self):
         found = []

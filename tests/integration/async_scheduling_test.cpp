@@ -312,7 +312,7 @@ TEST(AsyncSchedulingSteps, that_nobody_waits_for_any_more_do_not_keep_the_cache_
   ASSERT_EQ(core->step().size(), 1U);
   EXPECT_FALSE(core->reset_prefix_cache()) << "a request runs";
   ASSERT_TRUE(core->abort_request(id));
-  EXPECT_TRUE(core->has_unfinished_requests()) << "a step is under way";
+  EXPECT_TRUE(core->has_unfinished_requests()) << "a step is in flight";
   EXPECT_LT(core->kv_cache_manager().num_free_blocks(), 23);
   EXPECT_TRUE(core->reset_prefix_cache());
   EXPECT_FALSE(core->has_unfinished_requests());

@@ -115,7 +115,7 @@ TEST(AttentionBackends, split_contexts_far_from_those_at_capture_in_float32_with
     std::vector<kv_cache::BlockId> blocks;
     for (int32_t b = 0; b * TinyEngine::kBlockSize <= context; ++b)
       blocks.push_back(kv_cache::BlockId{b + 1});
-    const engine::BatchRow row{
+    const engine::BatchRequest row{
         .token_ids = tokens, .num_computed_tokens = context, .block_ids = blocks, .samples = true};
     const cudagraph::Decision decision =
         planned.runner().dispatcher().dispatch({.num_tokens = 1, .num_reqs = 1, .uniform = true});
@@ -145,9 +145,9 @@ class MistakenBackend final : public AttentionBackend {
   explicit MistakenBackend(const attention::BackendResources& resources)
       : planned_(attention::create_planned_backend(resources)) {}
 
-  AttentionRoutine plan(const attention::AttentionMetadata& metadata,
-                        const cudagraph::BatchDescriptor& descriptor,
-                        device::Stream& stream) override {
+  AttentionPath prepare_step(const attention::AttentionMetadata& metadata,
+                             const cudagraph::BatchDescriptor& descriptor,
+                             device::Stream& stream) override {
     if (mistake == Mistake::not_written && descriptor == last_descriptor_) return last_;
     cudagraph::BatchDescriptor taken_for = descriptor;
     if (mistake == Mistake::another_size && descriptor.num_reqs) {
@@ -161,7 +161,7 @@ class MistakenBackend final : public AttentionBackend {
  private:
   std::unique_ptr<AttentionBackend> planned_;
   cudagraph::BatchDescriptor last_descriptor_;
-  AttentionRoutine last_;
+  AttentionPath last_;
 };
 
 class WrongPlan : public ::testing::Test {
@@ -187,7 +187,7 @@ TEST_F(WrongPlan, for_another_batch_size_is_refused_and_the_step_runs_without_it
   const std::vector<std::byte> kv = engine_.save_kv();
   const auto step = [&] {
     engine_.restore_kv(kv);
-    const engine::StepResult& result = engine_.runner().execute(batch.rows(), batch.facts());
+    const engine::StepResult& result = engine_.runner().execute(batch.requests(), batch.facts());
     return std::pair{result.decision.mode, engine_.logits(result)};
   };
   const auto [mode, want] = step();
@@ -204,18 +204,18 @@ TEST_F(WrongPlan, of_the_step_before_gives_no_logits_to_requests_that_took_other
   // Simulates the batch after a preemption: the same number of requests with other lengths.
   const TestBatch before(Mix::uniform_decode, 4, 16, 7);
   const TestBatch after(Mix::uniform_decode, 4, 16, 8);
-  (void)engine_.runner().execute(before.rows(), before.facts());
+  (void)engine_.runner().execute(before.requests(), before.facts());
   mistake = Mistake::not_written;
-  const engine::StepResult& stale = engine_.runner().execute(after.rows(), after.facts());
+  const engine::StepResult& stale = engine_.runner().execute(after.requests(), after.facts());
   ASSERT_EQ(stale.decision.mode, CudagraphRuntimeMode::FULL);
   for (int32_t row = 0; row < stale.num_logits; ++row) {
     const auto r = static_cast<size_t>(row);
     const bool is_other =
-        before.rows()[r].num_computed_tokens != after.rows()[r].num_computed_tokens;
+        before.requests()[r].num_computed_tokens != after.requests()[r].num_computed_tokens;
     EXPECT_EQ(std::isnan(engine_.runner().logits_row(stale, row)[0]), is_other) << row;
   }
   mistake = Mistake::none;
-  for (float logit : engine_.logits(engine_.runner().execute(after.rows(), after.facts()))) {
+  for (float logit : engine_.logits(engine_.runner().execute(after.requests(), after.facts()))) {
     EXPECT_TRUE(std::isfinite(logit));
   }
 }

@@ -100,10 +100,10 @@ class GoldenRunner {
 
  private:
   std::vector<float> step(std::span<const int32_t> tokens, size_t computed, bool uniform) {
-    const engine::BatchRow row{.token_ids = tokens,
-                               .num_computed_tokens = static_cast<int32_t>(computed),
-                               .block_ids = blocks_,
-                               .samples = true};
+    const engine::BatchRequest row{.token_ids = tokens,
+                                   .num_computed_tokens = static_cast<int32_t>(computed),
+                                   .block_ids = blocks_,
+                                   .samples = true};
     const engine::StepResult& result = engine_.runner().execute(
         {&row, 1},
         {.num_tokens = static_cast<int32_t>(tokens.size()), .num_reqs = 1, .uniform = uniform});
@@ -174,7 +174,7 @@ TEST_P(Goldens, f32_greedy_tokens_are_those_of_transformers_with_all_prompts_in_
     std::vector<size_t> computed(cases.size(), 0);
     // All prompts in the first step, then uniform decode steps.
     for (size_t step = 0; step < cases[0].continuation.size(); ++step) {
-      std::vector<engine::BatchRow> rows;
+      std::vector<engine::BatchRequest> rows;
       int32_t num_tokens = 0;
       for (size_t i = 0; i < texts.size(); ++i) {
         rows.push_back({.token_ids = std::span<const int32_t>(texts[i]).subspan(computed[i]),

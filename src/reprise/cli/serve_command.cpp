@@ -125,6 +125,35 @@ void add_request_options(OptionTable& table, server::RequestPolicy& requests) {
                    requests.return_tokens_as_token_ids);
 }
 
+void add_log_options(OptionTable& table, server::ServerOptions& server, LogSwitches& log) {
+  table.add_switch(
+      "disable-log-stats", kServer, "No periodic line about throughput.", log.disable_stats);
+  table.add_switch("cudagraph-metrics",
+                   kServer,
+                   "After that line, a table of the batches that ran: tokens, padding, graph.",
+                   server.cudagraph_metrics);
+  table.add_switch(
+      "enable-log-requests",
+      kServer,
+      "Log the parameters of each request; its text only with VLLM_LOGGING_LEVEL=DEBUG.",
+      server.generations.request_log.is_enabled);
+  table.add_switch("enable-log-outputs",
+                   kServer,
+                   "Log the text of each answer when it ends; needs --enable-log-requests.",
+                   server.generations.request_log.with_outputs);
+  table.add({.name = "max-log-len",
+             .group = kServer,
+             .value_name = "N",
+             .help = "Characters, or token ids, of a logged prompt or answer.",
+             .default_text = "all",
+             .apply = [&server](std::string_view value) {
+               server.generations.request_log.max_log_len =
+                   parse_human_integer("--max-log-len", value);
+               if (server.generations.request_log.max_log_len < 0)
+                 throw InvalidArgument("--max-log-len: must be 0 or more");
+             }});
+}
+
 OptionTable make_table(api::EngineArgs& engine, server::ServerOptions& server, LogSwitches& log) {
   OptionTable table(
       "reprise serve MODEL [options]",
@@ -154,32 +183,7 @@ OptionTable make_table(api::EngineArgs& engine, server::ServerOptions& server, L
                     kServer,
                     "Seconds that running requests have after SIGTERM.",
                     server.shutdown_timeout_seconds);
-  table.add_switch(
-      "disable-log-stats", kServer, "No periodic line about throughput.", log.disable_stats);
-  table.add_switch("cudagraph-metrics",
-                   kServer,
-                   "After that line, a table of the batches that ran: tokens, padding, graph.",
-                   server.cudagraph_metrics);
-  table.add_switch(
-      "enable-log-requests",
-      kServer,
-      "Log the parameters of each request; its text only with VLLM_LOGGING_LEVEL=DEBUG.",
-      server.generations.request_log.is_enabled);
-  table.add_switch("enable-log-outputs",
-                   kServer,
-                   "Log the text of each answer when it ends; needs --enable-log-requests.",
-                   server.generations.request_log.with_outputs);
-  table.add({.name = "max-log-len",
-             .group = kServer,
-             .value_name = "N",
-             .help = "Characters, or token ids, of a logged prompt or answer.",
-             .default_text = "all",
-             .apply = [&server](std::string_view value) {
-               server.generations.request_log.max_log_len =
-                   parse_human_integer("--max-log-len", value);
-               if (server.generations.request_log.max_log_len < 0)
-                 throw InvalidArgument("--max-log-len: must be 0 or more");
-             }});
+  add_log_options(table, server, log);
   add_answer_options(table, server.answers);
   add_profiler_config(table, server.profiler);
   table.add_switch("verbose", kServer, "Say more about start-up.", log.verbose);

@@ -150,7 +150,7 @@ void CudagraphDispatcher::plan_decode_keys(int32_t lora_case) {
                      descriptor,
                      kFullUniform,
                      lora_case,
-                     is_legacy() ? size : num_reqs,
+                     follows_vllm_rule() ? size : num_reqs,
                      KeyState::planned,
                      {}});
   }
@@ -162,15 +162,15 @@ void CudagraphDispatcher::build_tables(Ladder& ladder) const {
   if (ladder.rungs.empty()) return;
   const auto need_of = [&](int32_t key) { return keys_[static_cast<size_t>(key)].need; };
   const PaddingTable padding =
-      is_legacy() ? PaddingTable(options_.mixed_capture_sizes) : PaddingTable();
-  const int32_t largest = is_legacy() ? padding.max() : need_of(ladder.rungs.back());
+      follows_vllm_rule() ? PaddingTable(options_.mixed_capture_sizes) : PaddingTable();
+  const int32_t largest = follows_vllm_rule() ? padding.max() : need_of(ladder.rungs.back());
   ladder.planned.assign(static_cast<size_t>(largest) + 1, -1);
   size_t rung = 0;
   for (int32_t need = 1; need <= largest; ++need) {
     while (rung < ladder.rungs.size() && need_of(ladder.rungs[rung]) < need) ++rung;
     if (rung == ladder.rungs.size()) break;
     const int32_t key = ladder.rungs[rung];
-    if (!is_legacy() || need_of(key) == padding.padded(need)) {
+    if (!follows_vllm_rule() || need_of(key) == padding.padded(need)) {
       ladder.planned[static_cast<size_t>(need)] = key;
     }
   }
@@ -181,7 +181,7 @@ void CudagraphDispatcher::refresh_live_table(Ladder& ladder) const {
   const auto is_live = [&](int32_t key) {
     return key >= 0 && keys_[static_cast<size_t>(key)].state == KeyState::captured;
   };
-  if (is_legacy()) {
+  if (follows_vllm_rule()) {
     for (size_t need = 0; need < ladder.planned.size(); ++need) {
       ladder.live[need] = is_live(ladder.planned[need]) ? ladder.planned[need] : -1;
     }
@@ -207,7 +207,7 @@ CudagraphDispatcher::LookUp CudagraphDispatcher::look_up(LadderKind kind,
 CudagraphDispatcher::LookUp CudagraphDispatcher::look_up_full(const BatchFacts& batch,
                                                               int32_t lora_case) const noexcept {
   const LadderKind kind = takes_decode_routine(batch) ? kFullUniform : kFullGeneral;
-  if (is_legacy()) return look_up(kind, lora_case, batch.num_tokens);
+  if (follows_vllm_rule()) return look_up(kind, lora_case, batch.num_tokens);
   // A FULL graph has a fixed number of requests, so the batch must fit in both dimensions.
   if (batch.num_reqs > options_.max_num_seqs) return {};
   if (kind == kFullGeneral) {

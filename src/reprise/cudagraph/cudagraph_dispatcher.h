@@ -193,7 +193,9 @@ class CudagraphDispatcher {
   [[nodiscard]] DispatchReason eager_reason(const BatchFacts& batch,
                                             LookUp full,
                                             LookUp piecewise) const noexcept;
-  [[nodiscard]] bool is_legacy() const noexcept { return options_.rule == CaptureSizeRule::vllm; }
+  [[nodiscard]] bool follows_vllm_rule() const noexcept {
+    return options_.rule == CaptureSizeRule::vllm;
+  }
 
   void plan_mixed_keys(int32_t lora_case);
   void plan_decode_keys(int32_t lora_case);

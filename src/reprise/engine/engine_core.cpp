@@ -146,7 +146,7 @@ void EngineCore::drop_steps() {
 }
 
 bool EngineCore::reset_prefix_cache() {
-  // A step whose requests have all ended may still be under way.
+  // A step whose requests have all ended may still be in flight.
   if (scheduler_.num_running() + scheduler_.num_waiting() == 0) drop_steps();
   return kv_cache_manager_.reset_prefix_cache();
 }

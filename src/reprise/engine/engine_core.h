@@ -78,17 +78,17 @@ class EngineCore {
   /// call. A step that throws ends its own requests as finished_error, with the reason; the others
   /// go on with the next step.
   /// \throws device::DeviceError when the device is lost (is_sticky()). Then the requests of all
-  /// steps under way have ended, and the others can only be aborted.
+  /// steps in flight have ended, and the others can only be aborted.
   std::span<const Update> step();
 
   /// Ends a request at any point and gives its last update, which lives until the next step.
   /// nullopt when the request is unknown or had finished. The request's blocks are free as soon as
-  /// no step under way has the request.
+  /// no step in flight has the request.
   std::optional<Update> abort_request(RequestId id);
   /// Ends a request because its text is complete (a stop string was found).
   void finish_request(RequestId id, const std::string& stop_string);
 
-  /// Waits for the steps under way and drops their results. Requests that had not ended end as
+  /// Waits for the steps in flight and drops their results. Requests that had not ended end as
   /// finished_error, without an update, so call this when all requests have ended.
   void drop_steps();
   /// Forgets all cached prefixes. Returns false and changes nothing while any request has blocks.
@@ -131,7 +131,7 @@ class EngineCore {
   EngineCoreCounters counters_;
   StepClock clock_;
   cudagraph::DispatchLedger ledger_;
-  // A ring: the steps under way, and the step whose updates the caller has.
+  // A ring: the steps in flight, and the step whose updates the caller has.
   std::vector<ModelStep> steps_;
   size_t oldest_ = 0;
   size_t num_under_way_ = 0;

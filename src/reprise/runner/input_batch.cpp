@@ -42,14 +42,14 @@ InputBatch::InputBatch(const BatchLimits& limits, device::Device& device, OpExec
       host_(layout_.total),
       table_rows_(to_size(limits.max_num_reqs)) {}
 
-void InputBatch::stage(std::span<const BatchRow> rows,
+void InputBatch::stage(std::span<const BatchRequest> requests,
                        const StagedShape& shape,
                        device::Stream& stream) {
   REPRISE_ASSERT(shape.num_tokens <= limits_.max_num_tokens &&
                      shape.num_reqs <= limits_.max_num_reqs &&
-                     rows.size() <= to_size(shape.num_reqs),
-                 "{} rows staged as {} tokens of {} requests; the limits are {} and {}",
-                 rows.size(),
+                     requests.size() <= to_size(shape.num_reqs),
+                 "{} requests staged as {} tokens of {} requests; the limits are {} and {}",
+                 requests.size(),
                  shape.num_tokens,
                  shape.num_reqs,
                  limits_.max_num_tokens,
@@ -57,54 +57,56 @@ void InputBatch::stage(std::span<const BatchRow> rows,
   shape_ = shape;
   int32_t num_tokens = 0;
   int32_t num_logits = 0;
-  int32_t row_index = 0;
-  for (const BatchRow& row : rows) {
-    num_tokens += stage_row(row, row_index++, num_tokens);
-    num_logits = stage_logits_indices(row, num_tokens, num_logits);
+  int32_t index = 0;
+  for (const BatchRequest& request : requests) {
+    num_tokens += stage_request(request, index++, num_tokens);
+    num_logits = stage_logits_indices(request, num_tokens, num_logits);
   }
-  num_real_reqs_ = row_index;
-  pad(row_index, num_tokens, num_logits);
+  num_real_reqs_ = index;
+  pad(index, num_tokens, num_logits);
   upload(stream);
 }
 
-int32_t InputBatch::stage_logits_indices(const BatchRow& row,
+int32_t InputBatch::stage_logits_indices(const BatchRequest& request,
                                          int32_t end_token,
                                          int32_t num_logits) {
-  REPRISE_ASSERT(num_logits + row.num_logits() <= shape_.num_logits_rows,
+  REPRISE_ASSERT(num_logits + request.num_logits() <= shape_.num_logits_rows,
                  "more logits than the {} rows staged",
                  shape_.num_logits_rows);
   int32_t* indices = host(layout_.logits_indices);
-  const int32_t first_token = end_token - static_cast<int32_t>(row.token_ids.size());
-  for (int32_t i = 0; i < row.num_prompt_logits; ++i) {
-    indices[num_logits++] = first_token + row.first_prompt_logit + i;
+  const int32_t first_token = end_token - static_cast<int32_t>(request.token_ids.size());
+  for (int32_t i = 0; i < request.num_prompt_logits; ++i) {
+    indices[num_logits++] = first_token + request.first_prompt_logit + i;
   }
-  if (row.samples) indices[num_logits++] = end_token - 1;
+  if (request.samples) indices[num_logits++] = end_token - 1;
   return num_logits;
 }
 
-int32_t InputBatch::stage_row(const BatchRow& row, int32_t row_index, int32_t first_token) {
-  const auto query_len = static_cast<int32_t>(row.token_ids.size());
-  const int32_t seq_len = row.num_computed_tokens + query_len;
+int32_t InputBatch::stage_request(const BatchRequest& request, int32_t index, int32_t first_token) {
+  const auto query_len = static_cast<int32_t>(request.token_ids.size());
+  const int32_t seq_len = request.num_computed_tokens + query_len;
   REPRISE_ASSERT(first_token + query_len <= shape_.num_tokens &&
-                     row.block_ids.size() <= to_size(limits_.max_blocks_per_req) &&
-                     row.block_ids.size() * to_size(limits_.block_size) >= to_size(seq_len),
-                 "row {}: {} tokens at {} with {} blocks do not fit {} staged tokens",
-                 row_index,
+                     request.block_ids.size() <= to_size(limits_.max_blocks_per_req) &&
+                     request.block_ids.size() * to_size(limits_.block_size) >= to_size(seq_len),
+                 "request {}: {} tokens at {} with {} blocks do not fit {} staged tokens",
+                 index,
                  query_len,
                  first_token,
-                 row.block_ids.size(),
+                 request.block_ids.size(),
                  shape_.num_tokens);
-  std::copy(row.token_ids.begin(), row.token_ids.end(), host(layout_.input_ids) + first_token);
+  std::copy(
+      request.token_ids.begin(), request.token_ids.end(), host(layout_.input_ids) + first_token);
   for (int32_t i = 0; i < query_len; ++i) {
-    const int32_t position = row.num_computed_tokens + i;
-    const auto block = static_cast<int32_t>(row.block_ids[to_size(position / limits_.block_size)]);
+    const int32_t position = request.num_computed_tokens + i;
+    const auto block =
+        static_cast<int32_t>(request.block_ids[to_size(position / limits_.block_size)]);
     host(layout_.positions)[first_token + i] = position;
     host(layout_.slot_mapping)[first_token + i] =
         block * limits_.block_size + position % limits_.block_size;
   }
-  host(layout_.query_start_loc)[row_index] = first_token;
-  host(layout_.seq_lens)[row_index] = seq_len;
-  stage_table_row(row_index, row.block_ids);
+  host(layout_.query_start_loc)[index] = first_token;
+  host(layout_.seq_lens)[index] = seq_len;
+  stage_table_row(index, request.block_ids);
   return query_len;
 }
 

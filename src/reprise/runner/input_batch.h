@@ -26,7 +26,7 @@ struct BatchLimits {
 };
 
 /// One request's part of a step, in the form the model reads it. Borrows from the request.
-struct BatchRow {
+struct BatchRequest {
   std::span<const int32_t> token_ids;  // the new tokens of this step, at least one
   int32_t num_computed_tokens = 0;     // positions already in the cache
   std::span<const kv_cache::BlockId> block_ids;
@@ -59,8 +59,10 @@ class InputBatch {
  public:
   InputBatch(const BatchLimits& limits, device::Device& device, OpExecutor& executor);
 
-  /// Writes one step. Does not allocate. \pre the rows fit `shape`, `shape` fits the limits.
-  void stage(std::span<const BatchRow> rows, const StagedShape& shape, device::Stream& stream);
+  /// Writes one step. Does not allocate. \pre the requests fit `shape`, `shape` fits the limits.
+  void stage(std::span<const BatchRequest> requests,
+             const StagedShape& shape,
+             device::Stream& stream);
 
   /// Writes a made-up batch of exactly `shape`: the tokens are spread evenly over the requests, no
   /// cache slot is written, contexts are as long as the queries. No request gets more tokens than
@@ -103,10 +105,10 @@ class InputBatch {
   static Layout make_layout(const BatchLimits& limits);
   [[nodiscard]] int32_t* host(size_t offset) noexcept { return host_.data() + offset; }
   [[nodiscard]] Tensor view(size_t offset, Shape shape) const;
-  int32_t stage_row(const BatchRow& row, int32_t row_index, int32_t first_token);
+  int32_t stage_request(const BatchRequest& request, int32_t index, int32_t first_token);
   void stage_table_row(int32_t row_index, std::span<const kv_cache::BlockId> block_ids);
   void pad(int32_t num_rows, int32_t num_tokens, int32_t num_logits);
-  int32_t stage_logits_indices(const BatchRow& row, int32_t end_token, int32_t num_logits);
+  int32_t stage_logits_indices(const BatchRequest& request, int32_t end_token, int32_t num_logits);
   void upload(device::Stream& stream);
 
   BatchLimits limits_;

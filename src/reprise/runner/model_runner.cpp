@@ -32,7 +32,7 @@ std::unique_ptr<attention::AttentionBackend> create_attention(const ModelRunnerO
                          .max_num_reqs = options.limits.max_num_reqs,
                          .num_kv_heads = options.kv_cache.num_kv_heads,
                          .max_partial_size = max_partial_size,
-                         .split = options.split_plan});
+                         .plan = options.attention_plan});
 }
 
 }  // namespace
@@ -155,14 +155,14 @@ StagedShape ModelRunner::staged_shape(const cudagraph::Decision& decision,
   return shape;
 }
 
-const StepResult& ModelRunner::execute(std::span<const BatchRow> rows,
+const StepResult& ModelRunner::execute(std::span<const BatchRequest> requests,
                                        const cudagraph::BatchFacts& facts) {
   const cudagraph::Decision decision = dispatcher_.dispatch(facts);
   result_.decision = decision;
   result_.retired.reset();
   spans_.clear();
   try {
-    const StepResult& result = run(rows, decision, decision.mode);
+    const StepResult& result = run(requests, decision, decision.mode);
     if (facts.uniform) last_decode_launches_ = last_launches_;
     return result;
   } catch (const cudagraph::StaleAddressError& error) {
@@ -174,18 +174,18 @@ const StepResult& ModelRunner::execute(std::span<const BatchRow> rows,
   const cudagraph::Decision eager{.descriptor = {.num_tokens = facts.num_tokens},
                                   .reason = cudagraph::DispatchReason::key_retired};
   result_.decision = eager;
-  return run(rows, eager, CudagraphRuntimeMode::NONE);
+  return run(requests, eager, CudagraphRuntimeMode::NONE);
 }
 
-const StepResult& ModelRunner::run(std::span<const BatchRow> rows,
+const StepResult& ModelRunner::run(std::span<const BatchRequest> requests,
                                    const cudagraph::Decision& decision,
                                    CudagraphRuntimeMode run_as) {
   int32_t num_logits = 0;
-  for (const BatchRow& row : rows) num_logits += row.num_logits();
+  for (const BatchRequest& request : requests) num_logits += request.num_logits();
   {
     const PhaseTimer timer(spans_, StepPhase::prepare);
-    batch_.stage(rows,
-                 staged_shape(decision, static_cast<int32_t>(rows.size()), num_logits),
+    batch_.stage(requests,
+                 staged_shape(decision, static_cast<int32_t>(requests.size()), num_logits),
                  execution_->stream());
   }
   const PhaseTimer timer(spans_, StepPhase::launch);
@@ -202,11 +202,11 @@ void ModelRunner::run_staged(const cudagraph::BatchDescriptor& descriptor,
   result_.logits = Tensor{};
   outputs_.clear();
   metadata_ = batch_.attention_metadata();
-  const AttentionRoutine routine = attention_->plan(metadata_, descriptor, execution_->stream());
-  execution_->executor().set_attention(routine);
+  const AttentionPath path = attention_->prepare_step(metadata_, descriptor, execution_->stream());
+  execution_->executor().set_attention(path);
   // A graph reads the plan it was recorded with, so the wrapper must notice when the plan's memory
   // moves.
-  bindings_[plan_binding_] = routine.plan.defined() ? routine.plan.extent() : device::BufferView{};
+  bindings_[plan_binding_] = path.plan.defined() ? path.plan.extent() : device::BufferView{};
   inputs_ = {batch_.input_ids(),
              batch_.positions(),
              metadata_.slot_mapping,

@@ -33,7 +33,7 @@ struct ModelRunnerOptions {
   /// Must support the modes that the dispatcher's options use; nullptr: the backend that "auto"
   /// means.
   const attention::BackendInfo* attention = nullptr;
-  attention::SplitPlanOptions split_plan;
+  attention::AttentionPlanOptions attention_plan;
   int num_warmups = 0;       // eager runs before each capture
   bool copy_inputs = false;  // cudagraph_copy_inputs
 };
@@ -94,11 +94,12 @@ class ModelRunner {
   /// Runs one step: dispatch, stage, run. When a graph's memory has moved, the graph is retired and
   /// the step runs eagerly instead. In the steady state a step neither allocates nor captures.
   /// \throws device::DeviceError
-  const StepResult& execute(std::span<const BatchRow> rows, const cudagraph::BatchFacts& facts);
+  const StepResult& execute(std::span<const BatchRequest> requests,
+                            const cudagraph::BatchFacts& facts);
 
   /// Runs a batch staged at the shape of `decision`. `run_as` is the mode of the decision, or NONE
   /// for the same launches eagerly. A replay must equal that eager run bit for bit.
-  const StepResult& run(std::span<const BatchRow> rows,
+  const StepResult& run(std::span<const BatchRequest> requests,
                         const cudagraph::Decision& decision,
                         cudagraph::CudagraphRuntimeMode run_as);
 

@@ -31,25 +31,25 @@ LogitsUse logits_use(const ScheduledRequest& entry) {
 
 ModelStep::ModelStep(const SchedulerConfig& config) {
   const auto max_num_seqs = static_cast<size_t>(config.max_num_seqs);
-  rows.reserve(max_num_seqs);
+  requests.reserve(max_num_seqs);
   uses.reserve(max_num_seqs);
   sampled.resize(max_num_seqs);
 }
 
 void ModelStep::prepare(const SchedulerOutput& output, const SchedulerConfig& config) {
   scheduled = &output;
-  rows.clear();
+  requests.clear();
   uses.clear();
   prompt_logprobs.clear();
   error = nullptr;
   num_sampled_on_device = 0;
   for (const ScheduledRequest& entry : output.scheduled) {
-    rows.push_back({.token_ids = entry.token_ids(),
-                    .num_computed_tokens = entry.num_computed_tokens,
-                    .block_ids = entry.request->block_ids(),
-                    .samples = entry.samples,
-                    .first_prompt_logit = entry.first_prompt_logit,
-                    .num_prompt_logits = entry.num_prompt_logits});
+    requests.push_back({.token_ids = entry.token_ids(),
+                        .num_computed_tokens = entry.num_computed_tokens,
+                        .block_ids = entry.request->block_ids(),
+                        .samples = entry.samples,
+                        .first_prompt_logit = entry.first_prompt_logit,
+                        .num_prompt_logits = entry.num_prompt_logits});
     uses.push_back(logits_use(entry));
   }
   facts = {.num_tokens = output.total_num_scheduled_tokens,
@@ -75,7 +75,7 @@ StepComputer::StepComputer(ModelRunner& runner,
 void StepComputer::compute(ModelStep& step) noexcept {
   StepSpans& spans = runner_->spans();
   try {
-    const StepResult& result = runner_->execute(step.rows, step.facts);
+    const StepResult& result = runner_->execute(step.requests, step.facts);
     sample_on_device(step, result);
     if (!device_sampling_.empty()) {
       const PhaseTimer timer(spans, StepPhase::wait);

@@ -19,7 +19,7 @@ namespace reprise::engine {
 class ModelRunner;
 
 /// The use of a step's logits for one request. Borrows from the request, but reads only data of it
-/// that does not change while the step is under way.
+/// that does not change while the step is in flight.
 struct LogitsUse {
   // First the rows for log-probabilities of the prompt, one row of logits each.
   std::span<const int32_t> next_prompt_token_ids;  // for each row, the token after it
@@ -41,9 +41,9 @@ struct ModelStep {
 
   const SchedulerOutput* scheduled = nullptr;  // owned by the scheduler
   cudagraph::BatchFacts facts;
-  std::vector<BatchRow> rows;   // in the order of `scheduled`
-  std::vector<LogitsUse> uses;  // in the order of `scheduled`
-  TimePoint began;              // when the scheduler began to schedule the step
+  std::vector<BatchRequest> requests;  // in the order of `scheduled`
+  std::vector<LogitsUse> uses;         // in the order of `scheduled`
+  TimePoint began;                     // when the scheduler began to schedule the step
 
   // Results.
   std::vector<sampling::SampledToken> sampled;  // one per sampling request, then unused entries

@@ -79,7 +79,7 @@ class Request {
   [[nodiscard]] std::span<const int32_t> token_ids() const noexcept {
     return token_ids_with_placeholders().first(static_cast<size_t>(num_tokens()));
   }
-  /// token_ids() and then one placeholder for each token that a step under way samples. A
+  /// token_ids() and then one placeholder for each token that a step in flight samples. A
   /// placeholder holds 0 until the step that samples it writes the real token there
   /// (ScheduledRequest::placeholder). The elements never move.
   [[nodiscard]] std::span<const int32_t> token_ids_with_placeholders() const noexcept {
@@ -97,7 +97,7 @@ class Request {
   [[nodiscard]] int num_prompt_tokens() const noexcept { return num_prompt_tokens_; }
   [[nodiscard]] int num_output_tokens() const noexcept { return num_tokens() - num_prompt_tokens_; }
 
-  /// Tokens whose KV entries are in the cache when the steps under way are done.
+  /// Tokens whose KV entries are in the cache when the steps in flight are done.
   [[nodiscard]] int num_computed_tokens() const noexcept { return num_computed_tokens_; }
   /// Tokens that the current prefill has to compute: the prompt. After a preemption the output so
   /// far belongs to them too, because it is recomputed like a prompt.

@@ -174,7 +174,7 @@ bool Scheduler::schedule_running(int& token_budget) {
   for (size_t i = 0; i < running_.size() && token_budget > 0; ++i) {
     Request& request = *running_[i];
     const int num_new_tokens = tokens_to_schedule(request, token_budget);
-    // Earlier requests have taken the step's rows of logits, or a step under way samples this
+    // Earlier requests have taken the step's rows of logits, or a step in flight samples this
     // request's last token.
     if (num_new_tokens == 0) continue;
     while (kv_cache_manager_->allocate_slots(request.block_table_,
@@ -182,7 +182,7 @@ bool Scheduler::schedule_running(int& token_budget) {
            kv_cache::SlotResult::no_blocks) {
       const Request& victim = *running_.back();
       const bool is_own_victim = &victim == &request;
-      // The victim's blocks are in use by a step under way, or blocks of ended requests come back
+      // The victim's blocks are in use by a step in flight, or blocks of ended requests come back
       // when that step is done.
       if (victim.is_in_flight() || (is_own_victim && num_in_flight_ > 0)) return false;
       REPRISE_ASSERT(running_.size() > 1, "one request does not fit into the empty KV cache");

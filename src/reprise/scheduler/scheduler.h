@@ -25,7 +25,7 @@ struct RequestUpdate {
   std::optional<int32_t> new_token_id;              // already in request->output_token_ids()
   const sampling::SampledToken* sampled = nullptr;  // for new_token_id; owned by the engine core
   /// Status, finish_reason and stop_reason are final, and this is the last update. The request may
-  /// still be part of a step under way: see SchedulerOutput::finished_request_ids.
+  /// still be part of a step in flight: see SchedulerOutput::finished_request_ids.
   bool finished = false;
 };
 
@@ -39,7 +39,7 @@ struct PrefixCacheStats {
 /// When the scheduler forgets an aborted request.
 enum class AbortResult : uint8_t {
   released,             // now: the owner may destroy it
-  released_after_step,  // a step under way has it; see finished_request_ids
+  released_after_step,  // a step in flight has it; see finished_request_ids
   already_finished,     // nothing to do
 };
 
@@ -63,7 +63,7 @@ enum class AbortResult : uint8_t {
 /// order of the steps. The second step may then contain a request whose last token is not known yet
 /// (a placeholder), but no request is scheduled beyond its length limit. When the first step ends
 /// such a request by another rule, the second step's result for it is dropped, and the request
-/// keeps its blocks until that step is done. Preemption never takes blocks that a step under way
+/// keeps its blocks until that step is done. Preemption never takes blocks that a step in flight
 /// uses.
 ///
 /// The scheduler borrows a request from add_request until its id is among finished_request_ids or
@@ -94,15 +94,15 @@ class Scheduler {
   AbortResult finish_request(Request& request, RequestStatus status, StopReason stop_reason = {});
 
   /// Chooses the next step's batch. It is empty when no request can run, or none can run before the
-  /// results of the step under way. \pre can_schedule()
+  /// results of the step in flight. \pre can_schedule()
   const SchedulerOutput& schedule();
-  /// Whether one more step may be under way.
+  /// Whether one more step may be in flight.
   [[nodiscard]] bool can_schedule() const noexcept {
     return num_in_flight_ < (config_.async_scheduling ? kMaxStepsInFlight : 1);
   }
   static constexpr size_t kMaxStepsInFlight = 2;
 
-  /// Applies the results of the oldest step under way: the sampled tokens and the stop rules. Frees
+  /// Applies the results of the oldest step in flight: the sampled tokens and the stop rules. Frees
   /// the blocks of requests that finished and are in no other step. `sampled` has one entry per
   /// scheduled request with `samples`, in batch order. A status other than ok, or an id outside the
   /// vocabulary, ends that request as finished_error and leaves the others alone.
@@ -117,7 +117,7 @@ class Scheduler {
   /// that had not finished before.
   std::span<const RequestUpdate> fail_scheduled(std::string_view reason);
 
-  /// Whether requests run or wait, or steps are under way.
+  /// Whether requests run or wait, or steps are in flight.
   [[nodiscard]] bool has_unfinished_requests() const noexcept {
     return !running_.empty() || !waiting_.empty() || num_in_flight_ > 0;
   }
@@ -165,7 +165,7 @@ class Scheduler {
 
   RequestQueue waiting_;
   std::vector<Request*> running_;                           // ordered by rank, like waiting_
-  std::array<SchedulerOutput, kMaxStepsInFlight> outputs_;  // a ring of steps under way
+  std::array<SchedulerOutput, kMaxStepsInFlight> outputs_;  // a ring of steps in flight
   size_t oldest_ = 0;
   size_t num_in_flight_ = 0;
   SchedulerOutput* output_ = &outputs_[0];  // the step being scheduled

@@ -65,7 +65,7 @@ TEST(AsyncScheduler, drops_what_was_computed_after_the_end_and_frees_the_blocks_
   EXPECT_EQ(request.block_ids().size(), 2U) << "the second step writes there";
   EXPECT_EQ(bench.cache.num_free_blocks(), 98);
   EXPECT_EQ(bench.scheduler.num_running(), 0U);
-  EXPECT_TRUE(bench.scheduler.has_unfinished_requests()) << "a step is under way";
+  EXPECT_TRUE(bench.scheduler.has_unfinished_requests()) << "a step is in flight";
   EXPECT_THAT(bench.scheduler.schedule().finished_request_ids, IsEmpty());
 
   EXPECT_TRUE(bench.update(second).empty());
@@ -99,7 +99,7 @@ TEST(AsyncScheduler, preempts_nobody_who_is_in_a_step_under_way) {
   Request& second = bench.add(16);
   const SchedulerOutput& prefills = bench.scheduler.schedule();
   ASSERT_EQ(prefills.num_reqs(), 2);
-  EXPECT_TRUE(bench.scheduler.schedule().empty()) << "both are in the step under way";
+  EXPECT_TRUE(bench.scheduler.schedule().empty()) << "both are in the step in flight";
   EXPECT_EQ(second.status(), RequestStatus::running);
   bench.update(prefills);
   const SchedulerOutput& next = bench.scheduler.schedule();

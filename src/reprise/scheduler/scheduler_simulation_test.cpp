@@ -211,7 +211,7 @@ class Simulation {
         EXPECT_LT(rank(*entry.request), rank(*request)) << "a preemption for somebody below";
       }
       EXPECT_EQ(request->status(), RequestStatus::preempted) << "admitted again in the same step";
-      EXPECT_FALSE(request->is_in_flight()) << "it lost blocks that a step under way uses";
+      EXPECT_FALSE(request->is_in_flight()) << "it lost blocks that a step in flight uses";
       live_.at(request->id()).num_computed = 0;
       live_.at(request->id()).is_running = false;
     }
@@ -371,7 +371,7 @@ class Simulation {
       if (request->is_finished()) continue;
       if (live.is_running && (first == nullptr || rank(*request) < rank(*first))) first = request;
     }
-    // While another step is under way the first request may have to wait: for blocks, or because
+    // While another step is in flight the first request may have to wait: for blocks, or because
     // its last step is already scheduled.
     ASSERT_TRUE(first == nullptr || !under_way_.empty() ||
                 std::ranges::any_of(output.scheduled,
@@ -467,7 +467,7 @@ class Simulation {
     const Live& live = live_.at(request.id());
     if (request.status() != RequestStatus::finished_aborted) {
       ++num_completed_;
-      // The token that ended the request may have been computed already by a step under way.
+      // The token that ended the request may have been computed already by a step in flight.
       EXPECT_GE(live.num_computed, request.num_tokens() - 1);
       EXPECT_LE(live.num_computed, request.num_tokens() - (request.is_in_flight() ? 0 : 1));
       EXPECT_EQ(live.num_prompt_logits, request.num_prompt_logits()) << "each once, cached or not";

@@ -5,7 +5,7 @@
 #include <variant>
 #include <vector>
 
-#include "reprise/compile/codegen/row_loop_plan.h"
+#include "reprise/compile/codegen/row_loops.h"
 #include "reprise/program/program.h"
 
 namespace reprise::compile {

@@ -226,6 +226,22 @@ struct TileSums {
   }
 };
 
+/// Stores the i-th result of a tile. The second sum of a rotated pair lies half a tile later.
+template <typename T, typename Out, Epilogue kEpilogue, int kHalves, int kTiles, int kParts>
+REPRISE_DEVICE void store_result(const ProductResult<T, Out, kEpilogue>& result,
+                                 const CudaLinearArguments& arguments,
+                                 const TileSums<kHalves, kTiles, kParts>& sums,
+                                 int i) {
+  if constexpr (kEpilogue == Epilogue::rope_kv_write) {
+    constexpr int kResults = TileSums<kHalves, kTiles, kParts>::kPartSize / 2;
+    result.store(arguments, {sums.total(0, i), sums.total(0, kResults + i)});
+  } else if constexpr (kParts == 2) {
+    result.store(arguments, {sums.total(0, i), sums.total(1, i)});
+  } else {
+    result.store(arguments, {sums.total(0, i)});
+  }
+}
+
 /// Uses the tensor cores: a block computes tiles of kHalves * 8 columns and kTiles * 8 rows one
 /// after the other. It starts loading its first weights before it waits for earlier kernels. \pre
 /// depth is a multiple of 8; x, its rows and the weight are aligned to 16 bytes
@@ -283,13 +299,7 @@ REPRISE_DEVICE void linear_fragments(const CudaLinearArguments& arguments) {
       for (int i = thread_index(); i < kResults; i += num_threads()) {
         if constexpr (!kIsEarly) has_result = load_result(i);
         if (!has_result) continue;
-        if constexpr (kIsRotated) {
-          result.store(arguments, {sums.total(0, i), sums.total(0, kResults + i)});
-        } else if constexpr (kParts == 2) {
-          result.store(arguments, {sums.total(0, i), sums.total(1, i)});
-        } else {
-          result.store(arguments, {sums.total(0, i)});
-        }
+        store_result(result, arguments, sums, i);
       }
     }
   }

@@ -13,7 +13,7 @@
 
 #include "reprise/compile/codegen/codegen_target.h"
 #include "reprise/compile/codegen/llvm/row_emitter.h"
-#include "reprise/compile/codegen/row_loop_plan.h"
+#include "reprise/compile/codegen/row_loops.h"
 
 namespace reprise::compile {
 namespace {
@@ -61,12 +61,12 @@ void verify(const llvm::Module& module) {
   }
 }
 
-RowLoopPlan plan_of(const RowGroupSource& source, Isa isa) {
-  auto plan = plan_row_loops(*source.body, lanes_of(isa));
-  if (const auto* reason = std::get_if<std::string>(&plan)) {
+RowLoops loops_of(const RowGroupSource& source, Isa isa) {
+  auto loops = choose_row_loops(*source.body, lanes_of(isa));
+  if (const auto* reason = std::get_if<std::string>(&loops)) {
     throw CodegenError(fmt::format("no code for {}: {}", source.symbol, *reason));
   }
-  return std::move(std::get<RowLoopPlan>(plan));
+  return std::move(std::get<RowLoops>(loops));
 }
 
 }  // namespace
@@ -76,8 +76,8 @@ LlvmCompiler::LlvmCompiler(Isa isa) : isa_(isa), machine_(create_machine(isa)) {
 std::string LlvmCompiler::compute_hash() const { return codegen_identity(isa_); }
 
 std::optional<std::string> LlvmCompiler::why_not(const program::Program& body) const {
-  auto plan = plan_row_loops(body, lanes_of(isa_));
-  if (auto* reason = std::get_if<std::string>(&plan)) return std::move(*reason);
+  auto loops = choose_row_loops(body, lanes_of(isa_));
+  if (auto* reason = std::get_if<std::string>(&loops)) return std::move(*reason);
   return std::nullopt;
 }
 
@@ -88,8 +88,8 @@ std::unique_ptr<llvm::Module> LlvmCompiler::make_module(llvm::LLVMContext& conte
   module->setDataLayout(machine_->createDataLayout());
   module->setPICLevel(llvm::PICLevel::SmallPIC);
   for (const RowGroupSource& source : sources) {
-    const RowLoopPlan plan = plan_of(source, isa_);
-    set_target(*RowEmitter(*module, plan, isa_).emit(source.symbol), isa_);
+    const RowLoops loops = loops_of(source, isa_);
+    set_target(*RowEmitter(*module, loops, isa_).emit(source.symbol), isa_);
   }
   verify(*module);
   return module;

@@ -11,20 +11,20 @@ namespace {
 
 using llvm::Value;
 
-bool has_bfloat16(const RowLoopPlan& plan) {
-  return std::ranges::any_of(plan.values,
+bool has_bfloat16(const RowLoops& loops) {
+  return std::ranges::any_of(loops.values,
                              [](const RowValue& value) { return value.dtype == DType::bf16; });
 }
 
 }  // namespace
 
-RowEmitter::RowEmitter(llvm::Module& module, const RowLoopPlan& plan, kernels::Isa isa)
-    : plan_(plan),
+RowEmitter::RowEmitter(llvm::Module& module, const RowLoops& loops, kernels::Isa isa)
+    : loops_(loops),
       module_(module),
       ir_(module.getContext()),
-      vectors_(ir_, isa, has_bfloat16(plan)),
-      memory_(ir_, plan),
-      pair_layout_(has_bfloat16(plan) ? Layout::even_odd : Layout::natural) {}
+      vectors_(ir_, isa, has_bfloat16(loops)),
+      memory_(ir_, loops),
+      pair_layout_(has_bfloat16(loops) ? Layout::even_odd : Layout::natural) {}
 
 llvm::Function* RowEmitter::emit(const std::string& symbol) {
   // The signature is void (const void* args, BlockRange blocks); the two uint32_t of the range
@@ -60,7 +60,7 @@ void RowEmitter::emit_rows(Value* begin, Value* end) {
 
 void RowEmitter::emit_row(Value* row) {
   memory_.enter_row(row);
-  for (const RowNest& nest : plan_.nests) emit_nest(nest);
+  for (const RowNest& nest : loops_.nests) emit_nest(nest);
 }
 
 void RowEmitter::emit_nest(const RowNest& nest) {
@@ -149,7 +149,7 @@ void RowEmitter::evaluate_shared_tables(const RowNest& nest) {
   for (const RowLoop& loop : nest.loops) {
     loop_ = &loop;
     for (const size_t id : loop.evaluated) {
-      const RowValue& value = plan_.values[id];
+      const RowValue& value = loops_.values[id];
       if (value.kind != RowValueKind::rope) continue;
       for (int64_t offset = 0; offset + pair <= loop.width; offset += pair) {
         const Span span = {.offset = offset, .elements = pair, .layout = pair_layout_};
@@ -237,7 +237,7 @@ void RowEmitter::emit_span(const RowLoop& loop, const Span& span, std::vector<Su
       emit_store(action, span);
       continue;
     }
-    const Tile x = evaluate(plan_.values[action.value].sources[0], span);
+    const Tile x = evaluate(loops_.values[action.value].sources[0], span);
     Sums& sum = sums[next_sum++];
     for (size_t i = 0; i < static_cast<size_t>(x.count); ++i) {
       sum[i] = vectors_.fma(x.vectors[i], x.vectors[i], sum[i]);
@@ -247,7 +247,7 @@ void RowEmitter::emit_span(const RowLoop& loop, const Span& span, std::vector<Su
 }
 
 void RowEmitter::emit_store(const RowAction& action, const Span& span) {
-  const RowValue& value = plan_.values[action.value];
+  const RowValue& value = loops_.values[action.value];
   const auto add = [&](const Tile& tile, const Span& place) {
     Value* pointer = action.kind == RowAction::Kind::keep
                          ? memory_.scratch(action.value, place)
@@ -268,7 +268,7 @@ void RowEmitter::finish_sums(const RowLoop& loop, const std::vector<Sums>& sums)
   size_t next_sum = 0;
   for (const RowAction& action : loop.actions) {
     if (action.kind != RowAction::Kind::sum_squares) continue;
-    const RowValue& norm = plan_.values[action.value];
+    const RowValue& norm = loops_.values[action.value];
     const auto number = [&](float value) {
       return llvm::ConstantFP::get(ir_.getFloatTy(), static_cast<double>(value));
     };
@@ -292,7 +292,7 @@ void RowEmitter::flush_stores() {
 // ---- values
 
 Tile RowEmitter::evaluate(const RowRef& ref, const Span& span) {
-  const RowValue& value = plan_.values[ref.value];
+  const RowValue& value = loops_.values[ref.value];
   const bool is_loaded = is_memory(value.kind) || !is_evaluated_here(ref.value);
   const Span place = span.shifted(ref.begin);
   const TileKey key = {ref.value,

@@ -12,16 +12,16 @@
 
 #include "reprise/compile/codegen/llvm/row_memory.h"
 #include "reprise/compile/codegen/llvm/vector_builder.h"
-#include "reprise/compile/codegen/row_loop_plan.h"
+#include "reprise/compile/codegen/row_loops.h"
 
 namespace reprise::compile {
 
-/// Writes the function of one row group, a CpuKernelFunction over RowGroupArguments, from its plan:
-/// for each row the nests, for each head the loops, for each span the actions.
+/// Writes the function of one row group, a CpuKernelFunction over RowGroupArguments, from its
+/// loops: for each row the nests, for each head the loops, for each span the actions.
 class RowEmitter {
  public:
-  /// The plan must outlive this object.
-  RowEmitter(llvm::Module& module, const RowLoopPlan& plan, kernels::Isa isa);
+  /// The loops must outlive this object.
+  RowEmitter(llvm::Module& module, const RowLoops& loops, kernels::Isa isa);
 
   [[nodiscard]] llvm::Function* emit(const std::string& symbol);
 
@@ -75,7 +75,7 @@ class RowEmitter {
   /// The number of loops at the start of an unrolled nest that only compute sums.
   [[nodiscard]] static size_t num_leading_sum_loops(const RowNest& nest);
 
-  const RowLoopPlan& plan_;
+  const RowLoops& loops_;
   llvm::Module& module_;
   llvm::IRBuilder<> ir_;
   VectorBuilder vectors_;

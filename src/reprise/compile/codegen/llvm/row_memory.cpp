@@ -11,13 +11,13 @@ using kernels::RowGroupArguments;
 using kernels::RowGroupOperand;
 using llvm::Value;
 
-RowMemory::RowMemory(llvm::IRBuilder<>& ir, const RowLoopPlan& plan) : ir_(ir), plan_(plan) {}
+RowMemory::RowMemory(llvm::IRBuilder<>& ir, const RowLoops& loops) : ir_(ir), loops_(loops) {}
 
 void RowMemory::enter_function(Value* arguments) {
   llvm::Type* integer = ir_.getInt64Ty();
   num_rows_ = load_argument(arguments, offsetof(RowGroupArguments, rows), integer);
   rows_per_block_ = load_argument(arguments, offsetof(RowGroupArguments, rows_per_block), integer);
-  for (size_t i = 0; i < plan_.num_inputs + plan_.num_outputs; ++i) {
+  for (size_t i = 0; i < loops_.num_inputs + loops_.num_outputs; ++i) {
     const size_t offset = offsetof(RowGroupArguments, operands) + i * sizeof(RowGroupOperand);
     const auto field = [&](size_t place, llvm::Type* type) {
       return load_argument(arguments, offset + place, type);
@@ -27,25 +27,26 @@ void RowMemory::enter_function(Value* arguments) {
                          .row_stride = field(offsetof(RowGroupOperand, row_stride), integer),
                          .inner_stride = field(offsetof(RowGroupOperand, inner_stride), integer)});
   }
-  if (plan_.scratch_bytes > 0) {
-    auto* scratch = ir_.CreateAlloca(ir_.getInt8Ty(), ir_.getInt64(plan_.scratch_bytes), "scratch");
+  if (loops_.scratch_bytes > 0) {
+    auto* scratch =
+        ir_.CreateAlloca(ir_.getInt8Ty(), ir_.getInt64(loops_.scratch_bytes), "scratch");
     scratch->setAlignment(llvm::Align(64));
     scratch_ = scratch;
   }
 }
 
 void RowMemory::enter_row(Value* row) {
-  rows_.assign(plan_.values.size(), nullptr);
-  for (size_t i = 0; i < plan_.values.size(); ++i) {
-    if (is_memory(plan_.values[i].kind)) rows_[i] = row_of(plan_.values[i], row);
+  rows_.assign(loops_.values.size(), nullptr);
+  for (size_t i = 0; i < loops_.values.size(); ++i) {
+    if (is_memory(loops_.values[i].kind)) rows_[i] = row_of(loops_.values[i], row);
   }
-  output_rows_.assign(plan_.num_outputs, nullptr);
-  for (const RowNest& nest : plan_.nests) {
+  output_rows_.assign(loops_.num_outputs, nullptr);
+  for (const RowNest& nest : loops_.nests) {
     for (const RowLoop& loop : nest.loops) {
       for (const RowAction& action : loop.actions) {
         if (action.kind != RowAction::Kind::store) continue;
-        const Operand& operand = operands_[plan_.num_inputs + action.output];
-        output_rows_[action.output] = ir_.CreateGEP(element_of(plan_.values[action.value]),
+        const Operand& operand = operands_[loops_.num_inputs + action.output];
+        output_rows_[action.output] = ir_.CreateGEP(element_of(loops_.values[action.value]),
                                                     operand.data,
                                                     ir_.CreateMul(row, operand.row_stride));
       }
@@ -60,7 +61,7 @@ void RowMemory::enter_head(Value* head) {
 }
 
 Value* RowMemory::source(const RowRef& ref, const Span& span) {
-  const RowValue& value = plan_.values[ref.value];
+  const RowValue& value = loops_.values[ref.value];
   Value* base = rows_[ref.value];
   if (value.scratch) {
     base = ir_.CreateConstGEP1_64(ir_.getInt8Ty(), scratch_, *value.scratch);
@@ -72,12 +73,12 @@ Value* RowMemory::source(const RowRef& ref, const Span& span) {
 }
 
 Value* RowMemory::scratch(size_t value, const Span& span) {
-  const RowValue& kept = plan_.values[value];
+  const RowValue& kept = loops_.values[value];
   return source({.value = value, .heads = kept.heads, .head_stride = kept.width}, span);
 }
 
 Value* RowMemory::output(size_t output, size_t value, const Span& span) {
-  const RowValue& stored = plan_.values[value];
+  const RowValue& stored = loops_.values[value];
   const RowRef all = {.value = value, .heads = stored.heads, .head_stride = stored.width};
   return element(head_of(output_rows_[output], all), stored, span);
 }
@@ -138,7 +139,7 @@ Value* RowMemory::head_of(Value* base, const RowRef& ref) {
   if (!follows_heads && ref.head_begin == 0) return base;
   Value*& found = heads_[{base, ref.head_begin, follows_heads}];
   if (found != nullptr) return found;
-  const RowValue& value = plan_.values[ref.value];
+  const RowValue& value = loops_.values[ref.value];
   Value* stride = ref.head_stride
                       ? static_cast<Value*>(ir_.getInt64(static_cast<uint64_t>(*ref.head_stride)))
                       : operands_[value.operand].inner_stride;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "reprise/compile/codegen/llvm/vector_builder.h"
-#include "reprise/compile/codegen/row_loop_plan.h"
+#include "reprise/compile/codegen/row_loops.h"
 
 namespace reprise::compile {
 
@@ -19,7 +19,7 @@ namespace reprise::compile {
 /// head.
 class RowMemory {
  public:
-  RowMemory(llvm::IRBuilder<>& ir, const RowLoopPlan& plan);
+  RowMemory(llvm::IRBuilder<>& ir, const RowLoops& loops);
 
   /// At the start of the function: reads the operands. `arguments` points to RowGroupArguments.
   void enter_function(llvm::Value* arguments);
@@ -54,7 +54,7 @@ class RowMemory {
   [[nodiscard]] llvm::Value* element(llvm::Value* base, const RowValue& value, const Span& span);
 
   llvm::IRBuilder<>& ir_;
-  const RowLoopPlan& plan_;
+  const RowLoops& loops_;
   llvm::Value* num_rows_ = nullptr;
   llvm::Value* rows_per_block_ = nullptr;
   llvm::Value* scratch_ = nullptr;

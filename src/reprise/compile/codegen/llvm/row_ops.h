@@ -4,14 +4,14 @@
 #include <utility>
 
 #include "reprise/compile/codegen/llvm/vector_builder.h"
-#include "reprise/compile/codegen/row_loop_plan.h"
+#include "reprise/compile/codegen/row_loops.h"
 
 namespace reprise::compile {
 
 class RowEmitter;
 
-/// Computes a span of the value at position `id` of the plan, rounded to its type. \pre the value
-/// is computed by an op other than rope
+/// Computes a span of the value at position `id` of the loops' values, rounded to its type. \pre
+/// the value is computed by an op other than rope
 [[nodiscard]] Tile emit_row_op(RowEmitter& emitter,
                                const RowValue& value,
                                size_t id,

@@ -1,4 +1,4 @@
-#include "reprise/compile/codegen/row_loop_plan.h"
+#include "reprise/compile/codegen/row_loops.h"
 
 #include <fmt/format.h>
 
@@ -19,7 +19,7 @@ constexpr int64_t kMaxUnrolledVectors = 16;
 // When the scratch is full, a value of up to so many ops is computed again instead of being kept.
 constexpr size_t kMaxRecomputedOps = 4;
 
-/// The key of a loop while the plan is made; the order of keys is the order of execution.
+/// The key of a loop while the loops are chosen; the order of keys is the order of execution.
 struct LoopKey {
   size_t nest = 0;
   size_t pass = 0;
@@ -29,16 +29,16 @@ struct LoopKey {
 };
 using LoopSet = std::set<LoopKey>;
 
-class Planner {
+class LoopChooser {
  public:
-  Planner(RowValues body, int lanes)
+  LoopChooser(RowValues body, int lanes)
       : values_(std::move(body.values)),
         outputs_(std::move(body.outputs)),
         num_inputs_(body.num_inputs),
         lanes_(lanes),
         num_body_values_(values_.size()) {}
 
-  std::variant<RowLoopPlan, std::string> plan() {
+  std::variant<RowLoops, std::string> choose() {
     place_values();
     if (!choose_homes()) return too_much_scratch();
     if (move_hazardous_stores_to_the_end()) {
@@ -250,27 +250,27 @@ class Planner {
 
   // ---- the result
 
-  RowLoopPlan assemble() {
+  RowLoops assemble() {
     std::set<LoopKey> keys;
     for (const LoopSet& loops : evaluated_) keys.insert(loops.begin(), loops.end());
     for (size_t v = 0; v < values_.size(); ++v) {
       if (is_summed(v)) keys.insert(sum_loop_of(v));
     }
-    RowLoopPlan plan;
+    RowLoops loops;
     std::optional<size_t> nest;
     for (const LoopKey& key : keys) {
       if (nest != key.nest) {
-        plan.nests.push_back(
+        loops.nests.push_back(
             {.heads = nest_heads_[key.nest], .is_unrolled = is_unrolled(key.nest)});
       }
       nest = key.nest;
-      plan.nests.back().loops.push_back(assemble_loop(key));
+      loops.nests.back().loops.push_back(assemble_loop(key));
     }
-    plan.num_inputs = num_inputs_;
-    plan.num_outputs = outputs_.size();
-    plan.scratch_bytes = scratch_bytes_;
-    plan.values = std::move(values_);
-    return plan;
+    loops.num_inputs = num_inputs_;
+    loops.num_outputs = outputs_.size();
+    loops.scratch_bytes = scratch_bytes_;
+    loops.values = std::move(values_);
+    return loops;
   }
 
   bool is_summed(size_t v) const {
@@ -309,11 +309,11 @@ class Planner {
 
 }  // namespace
 
-std::variant<RowLoopPlan, std::string> plan_row_loops(const program::Program& body, int lanes) {
+std::variant<RowLoops, std::string> choose_row_loops(const program::Program& body, int lanes) {
   REPRISE_ASSERT(lanes > 0, "vectors of {} lanes", lanes);
   auto values = read_row_values(body);
   if (auto* reason = std::get_if<std::string>(&values)) return std::move(*reason);
-  return Planner(std::move(std::get<RowValues>(values)), lanes).plan();
+  return LoopChooser(std::move(std::get<RowValues>(values)), lanes).choose();
 }
 
 }  // namespace reprise::compile

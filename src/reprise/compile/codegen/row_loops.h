@@ -16,7 +16,7 @@ namespace reprise::compile {
 /// The part of a value that an op reads, after slice, unflatten and flatten. Element i of head h
 /// lies at (h + head_begin) * head_stride + begin + i of the value's row.
 struct RowRef {
-  size_t value = 0;  // position in RowLoopPlan::values
+  size_t value = 0;  // position in RowLoops::values
   int64_t heads = 1;
   int64_t width = 0;
   int64_t head_begin = 0;
@@ -97,7 +97,7 @@ struct RowNest {
 };
 
 /// The work for each row of the launch: the nests, in order.
-struct RowLoopPlan {
+struct RowLoops {
   std::vector<RowValue> values;  // sources before users
   std::vector<RowNest> nests;
   size_t num_inputs = 0;
@@ -109,12 +109,12 @@ struct RowLoopPlan {
 inline constexpr size_t kMaxRowScratchBytes = size_t{24} << 10;
 inline constexpr size_t kMaxRowGroupNodes = 64;
 
-/// The plan for vectors of `lanes` floats, or the reason why there is none, as a sentence.
+/// The loops for vectors of `lanes` floats, or the reason why there are none, as a sentence.
 ///
 /// An output may use exactly the memory of any input that has rows of the same type, because the
-/// plan reads each element before it overwrites it. An output must not share the memory of a table
-/// or a weight.
-[[nodiscard]] std::variant<RowLoopPlan, std::string> plan_row_loops(const program::Program& body,
-                                                                    int lanes);
+/// function reads each element before it overwrites it. An output must not share the memory of a
+/// table or a weight.
+[[nodiscard]] std::variant<RowLoops, std::string> choose_row_loops(const program::Program& body,
+                                                                   int lanes);
 
 }  // namespace reprise::compile

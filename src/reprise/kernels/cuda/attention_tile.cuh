@@ -1,0 +1,125 @@
+#pragma once
+
+#include "reprise/kernels/cuda/attention_arguments.h"
+#include "reprise/kernels/cuda/block.cuh"
+
+// Which tokens, rows and positions a block works on. A row has the number token * group_size + head
+// within one request and one kv head.
+namespace reprise::kernels::cuda {
+
+struct RequestTokens {
+  int64_t request;
+  int64_t first_token;  // in the batch
+  int64_t num_tokens;
+  int64_t seq_len;
+};
+
+REPRISE_DEVICE RequestTokens request_tokens(const AttentionKernelArguments& a, int64_t request) {
+  const int64_t first = a.query_start_loc[request];
+  const int64_t next = a.query_start_loc[request + 1];
+  return {request, first, next - first, a.seq_lens[request]};
+}
+
+/// The same if every request has query_len tokens.
+REPRISE_DEVICE RequestTokens uniform_request(const AttentionKernelArguments& a, int64_t request) {
+  return {request, request * a.query_len, a.query_len, a.seq_lens[request]};
+}
+
+/// The positions that token `token` of the request sees are [window_begin, context).
+REPRISE_DEVICE int64_t context_of(const RequestTokens& r, int64_t token) {
+  return r.seq_len - r.num_tokens + token + 1;
+}
+REPRISE_DEVICE int64_t window_begin_of(const AttentionKernelArguments& a, int64_t context) {
+  return a.sliding_window > 0 ? max_of(0, context - a.sliding_window) : 0;
+}
+
+/// The keys or values of one position of a request.
+template <typename T>
+REPRISE_DEVICE const T* cache_row(const AttentionKernelArguments& a,
+                                  const void* cache,
+                                  int64_t request,
+                                  int64_t kv_head,
+                                  int64_t position) {
+  const int64_t block = a.block_table[request * a.block_table_stride + position / a.block_size];
+  const int64_t row = (block * a.kv_heads + kv_head) * a.block_size + position % a.block_size;
+  return static_cast<const T*>(cache) + row * a.head_dim;
+}
+
+/// A block's share of the work.
+struct AttentionTile {
+  RequestTokens r;
+  int64_t first_row;  // index within the request
+  int64_t num_rows;   // 0 = nothing to do
+  bool shares_rows;   // all warps work on the same sixteen rows, each on a part of the positions
+};
+
+REPRISE_DEVICE int64_t tiles_of(const AttentionKernelArguments& a,
+                                int64_t request,
+                                int64_t tile_rows) {
+  return ceil_div(request_tokens(a, request).num_tokens * a.group_size, tile_rows);
+}
+
+/// Finds the index-th tile of the batch; all lanes of a warp work together.
+REPRISE_DEVICE AttentionTile find_tile(const AttentionKernelArguments& a,
+                                       int64_t index,
+                                       int64_t tile_rows) {
+  int64_t before = 0;
+  for (int64_t base = 0; base < a.num_reqs; base += kWarpSize) {
+    const int64_t mine = base + lane_index();
+    const int count = mine < a.num_reqs ? static_cast<int>(tiles_of(a, mine, tile_rows)) : 0;
+    // The chunk is found by its sum (exact, because the integers are small), then the request one
+    // by one.
+    const auto total = static_cast<int64_t>(warp_sum(static_cast<float>(count)));
+    if (index >= before + total) {
+      before += total;
+      continue;
+    }
+    for (int lane = 0; lane < kWarpSize; ++lane) {
+      const int tiles = shuffle_from(count, lane);
+      if (index < before + tiles) {
+        const RequestTokens r = request_tokens(a, base + lane);
+        const int64_t rows = r.num_tokens * a.group_size;
+        const int64_t first = (index - before) * tile_rows;
+        return {r, first, min_of(tile_rows, rows - first), rows <= kAttentionWarpRows};
+      }
+      before += tiles;
+    }
+  }
+  return {{0, 0, 0, 0}, 0, 0, false};
+}
+
+/// The tile of a request if every request has query_len tokens; the rows must fit into one tile.
+REPRISE_DEVICE AttentionTile uniform_tile(const AttentionKernelArguments& a, int64_t request) {
+  const int64_t tokens = min_of(a.query_len, a.num_tokens - request * a.query_len);
+  if (request >= a.num_reqs || tokens <= 0) return {{0, 0, 0, 0}, 0, 0, false};
+  const int64_t rows = tokens * a.group_size;
+  return {uniform_request(a, request), 0, rows, rows <= kAttentionWarpRows};
+}
+
+/// The positions that at least one row of a tile sees.
+struct AttentionPositions {
+  int64_t begin;
+  int64_t end;
+};
+
+REPRISE_DEVICE AttentionPositions positions_of(const AttentionKernelArguments& a,
+                                               const AttentionTile& tile) {
+  const int64_t last_token = (tile.first_row + tile.num_rows - 1) / a.group_size;
+  return {window_begin_of(a, max_of(0, context_of(tile.r, tile.first_row / a.group_size))),
+          max_of(0, context_of(tile.r, last_token))};
+}
+
+/// The same positions in steps of sixteen.
+struct AttentionSteps {
+  int64_t first;
+  int64_t count;
+};
+
+REPRISE_DEVICE AttentionSteps steps_of(const AttentionKernelArguments& a,
+                                       const AttentionTile& tile) {
+  const AttentionPositions positions = positions_of(a, tile);
+  const int64_t first = positions.begin / kAttentionWarpRows;
+  return {first, max_of(0, ceil_div(positions.end, kAttentionWarpRows) - first)};
+}
+
+}  // namespace reprise::kernels::cuda
