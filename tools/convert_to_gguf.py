@@ -50,9 +50,10 @@ def gguf_name(name: str) -> str:
 
 class Checkpoint:
     def __init__(self, folder: Path):
-        self.file = (folder / "model.safetensors").open("rb")
-        (length,) = struct.unpack("<Q", self.file.read(8))
-        self.tensors = json.loads(self.file.read(length))
+        self.path = folder / "model.safetensors"
+        with self.path.open("rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            self.tensors = json.loads(file.read(length))
         self.tensors.pop("__metadata__", None)
         self.data_begin = 8 + length
 
@@ -60,8 +61,9 @@ class Checkpoint:
         """The elements as an array of float32."""
         entry = self.tensors[name]
         begin, end = entry["data_offsets"]
-        self.file.seek(self.data_begin + begin)
-        raw = self.file.read(end - begin)
+        with self.path.open("rb") as file:
+            file.seek(self.data_begin + begin)
+            raw = file.read(end - begin)
         if entry["dtype"] == "F32":
             return numpy.frombuffer(raw, "<f4") if numpy else array.array("f", raw)
         if entry["dtype"] == "BF16":
