@@ -46,6 +46,9 @@ std::optional<SourcedChatTemplate> load_chat_template(const std::optional<std::s
     return SourcedChatTemplate{.source = std::move(source), .parsed = std::move(parsed)};
   } catch (const InvalidArgument& error) {
     if (given) throw InvalidArgument(fmt::format("--chat-template: {}", error.what()));
+    if (!std::filesystem::is_directory(folder)) {  // a GGUF file
+      throw FileError("E_TEMPLATE", folder.string(), "tokenizer.chat_template", error.what());
+    }
     const bool has_own_file = std::filesystem::exists(folder / "chat_template.jinja");
     const char* file = has_own_file ? "chat_template.jinja" : "tokenizer_config.json";
     throw FileError("E_TEMPLATE", (folder / file).string(), "chat_template", error.what());

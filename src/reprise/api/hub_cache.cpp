@@ -61,7 +61,8 @@ fs::path hub_cache_folder() {
 fs::path find_model_folder(const fs::path& model, const fs::path& hub_cache) {
   std::error_code error;
   const std::string name = model.string();
-  if (fs::exists(model, error) || !is_hub_name(name)) return model;
+  // A file "folder/name.gguf" looks like a hub name, and hub names have no such ending.
+  if (fs::exists(model, error) || !is_hub_name(name) || name.ends_with(".gguf")) return model;
   const size_t slash = name.find('/');
   const fs::path repository =
       hub_cache / fmt::format("models--{}--{}", name.substr(0, slash), name.substr(slash + 1));

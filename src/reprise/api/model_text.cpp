@@ -4,23 +4,22 @@
 
 #include <utility>
 
+#include "reprise/api/tokenizer_source.h"
 #include "reprise/base/error.h"
 #include "reprise/structured_output/token_bytes.h"
+#include "reprise/weights/gguf/gguf_model.h"
 #include "reprise/weights/model_directory.h"
 
 namespace reprise::api {
 namespace {
 
-std::filesystem::path tokenizer_folder(const EngineArgs& args) {
-  if (args.tokenizer) return *args.tokenizer;
-  const weights::ModelDirectory directory(args.model);
-  if (!directory.contains("tokenizer.json")) {
-    throw FileError("E_TOKENIZER",
-                    directory.path_of("tokenizer.json"),
-                    "",
-                    "no such file; --tokenizer DIR uses the tokenizer of another folder");
+/// The recommendations of a model folder or of a GGUF file.
+weights::GenerationConfig generation_config_of(const std::filesystem::path& model,
+                                               const Json& overrides = Json::object()) {
+  if (weights::gguf::is_gguf_path(model)) {
+    return weights::gguf::GgufModel::open(model)->generation_config(overrides);
   }
-  return directory.path();
+  return weights::load_generation_config(weights::ModelDirectory(model), overrides);
 }
 
 }  // namespace
@@ -33,9 +32,8 @@ ModelText::ModelText(const EngineArgs& args,
       recommended_(std::move(recommended)),
       end_token_ids_(std::move(end_token_ids)),
       vocab_size_(vocab_size) {
-  const std::filesystem::path tokenizer_path = tokenizer_folder(args);
-  tokenizer_ =
-      std::make_shared<const tokenizer::Tokenizer>(tokenizer::Tokenizer::load(tokenizer_path));
+  const std::filesystem::path tokenizer_path = args.tokenizer.value_or(args.model);
+  tokenizer_ = std::make_shared<const tokenizer::Tokenizer>(load_tokenizer(tokenizer_path));
   chat_template_ = load_chat_template(args.chat_template, tokenizer_->config(), tokenizer_path);
 }
 
@@ -87,17 +85,15 @@ structured_output::GrammarCompiler& ModelText::grammar_compiler() const {
 
 weights::GenerationConfig load_generation_config(const EngineArgs& args) {
   const Json& overrides = args.override_generation_config;
-  const weights::ModelDirectory model(args.model);
-  if (args.generation_config == "auto") return weights::load_generation_config(model, overrides);
+  if (args.generation_config == "auto") return generation_config_of(args.model, overrides);
   if (args.generation_config != "vllm") {
-    const weights::ModelDirectory folder(args.generation_config);
-    return weights::load_generation_config(folder, overrides);
+    return generation_config_of(args.generation_config, overrides);
   }
   weights::GenerationConfig config =
       weights::parse_generation_config(overrides.dump(), "--override-generation-config");
   // The tokens that end an answer are no recommendation: they stay the model's, as in vLLM.
   if (config.eos_token_ids.empty()) {
-    config.eos_token_ids = weights::load_generation_config(model).eos_token_ids;
+    config.eos_token_ids = generation_config_of(args.model).eos_token_ids;
   }
   return config;
 }

@@ -9,10 +9,18 @@
 #include "reprise/api/model_text.h"
 #include "reprise/base/error.h"
 #include "reprise/device/cpu/cpu_features.h"
+#include "reprise/weights/gguf/gguf_model.h"
 #include "reprise/weights/model_directory.h"
 
 namespace reprise::api {
 namespace {
+
+weights::LoadedModelConfig load_config(const EngineArgs& args) {
+  if (weights::gguf::is_gguf_path(args.model)) {
+    return weights::gguf::GgufModel::open(args.model)->config(args.hf_overrides);
+  }
+  return weights::load_model_config(weights::ModelDirectory(args.model), args.hf_overrides);
+}
 
 DType resolve_dtype(std::string_view text) {
   if (text == "auto") return DType::bf16;
@@ -96,8 +104,7 @@ ResolvedOptions resolve_options(const EngineArgs& args) {
   require_positive("--block-size", args.block_size);
   // Errors in the options come before errors in the model's files.
   resolve_graphs(args, options);
-  weights::LoadedModelConfig loaded =
-      weights::load_model_config(weights::ModelDirectory(args.model), args.hf_overrides);
+  weights::LoadedModelConfig loaded = load_config(args);
   append(options.warnings, loaded.warnings);
   options.config = std::move(loaded.config);
   options.generation = load_generation_config(args);

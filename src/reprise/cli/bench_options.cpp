@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "reprise/api/tokenizer_source.h"
 #include "reprise/base/error.h"
 
 namespace reprise::cli {
@@ -194,7 +195,7 @@ double parse_rate(std::string_view option, std::string_view text) {
 }
 
 PromptMaker::PromptMaker(const std::filesystem::path& folder)
-    : folder_(folder), tokenizer_(tokenizer::Tokenizer::load(folder)) {
+    : folder_(folder), tokenizer_(api::load_tokenizer(folder)) {
   const std::string_view source = tokenizer_.config().chat_template();
   if (!source.empty()) chat_template_ = chat_template::ChatTemplate::parse(source);
 }

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <thread>
 
+#include "reprise/api/tokenizer_source.h"
 #include "reprise/base/error.h"
 #include "reprise/bench/first_model.h"
 #include "reprise/bench/serving_charts.h"
@@ -42,9 +43,7 @@ std::vector<double> parse_percentiles(const std::string& text) {
 
 std::filesystem::path find_tokenizer(const ServeArguments& arguments, const std::string& root) {
   for (const std::string& folder : {arguments.tokenizer, arguments.model, root}) {
-    if (!folder.empty() &&
-        std::filesystem::exists(std::filesystem::path(folder) / "tokenizer.json"))
-      return folder;
+    if (!folder.empty() && api::has_tokenizer(folder)) return folder;
     if (!folder.empty() && folder == arguments.tokenizer) break;
   }
   throw InvalidArgument(fmt::format(

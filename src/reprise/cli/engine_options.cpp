@@ -192,13 +192,13 @@ void add_model_files(OptionTable& table, api::EngineArgs& args) {
   table.add({.name = "model",
              .group = kModel,
              .value_name = "DIR",
-             .help = "Folder with config.json, tokenizer.json and safetensors; may also be given "
-                     "without the option name.",
+             .help = "Folder with config.json, tokenizer.json and safetensors, or a GGUF file; may "
+                     "also be given without the option name.",
              .apply = [&args](std::string_view value) { args.model = value; }});
   table.add({.name = "tokenizer",
              .group = kModel,
              .value_name = "DIR",
-             .help = "Folder with another tokenizer.",
+             .help = "Folder with another tokenizer, or a GGUF file.",
              .apply = [&args](std::string_view value) { args.tokenizer = value; }});
   table.add_object("hf-overrides",
                    kModel,

@@ -32,7 +32,7 @@ struct GenerateArguments {
 OptionTable make_table(GenerateArguments& arguments) {
   OptionTable table(
       "reprise generate MODEL --prompt TEXT [options]",
-      "Loads a model folder and streams its answer. Several --prompt run as one batch.");
+      "Loads a model folder or a GGUF file and streams its answer. Several --prompt run as one batch.");
   constexpr const char* kPrompts = "Prompts and output";
   table.add({.name = "prompt",
              .short_name = "-p",

@@ -10,12 +10,14 @@ namespace {
 // frequencies of long wavelengths are divided by `factor`, those of short wavelengths stay, and
 // those between are blended. The results are rounded to float32 where the reference uses it, so
 // that the tables agree almost to the last bit.
-double scaled_frequency(const weights::RopeParameters& rope, double frequency) {
+double scaled_frequency(const weights::RopeParameters& rope, size_t pair, double frequency) {
   switch (rope.type) {
     case weights::RopeType::standard:
       return frequency;
     case weights::RopeType::linear:
       return frequency / rope.factor;
+    case weights::RopeType::factors:
+      return frequency / rope.frequency_factors[pair];
     case weights::RopeType::llama3:
       break;
   }
@@ -37,8 +39,8 @@ std::vector<float> make_rope_table(const weights::RopeParameters& rope,
   std::vector<float> frequencies;
   for (int64_t i = 0; i < half; ++i) {
     const double exponent = static_cast<double>(2 * i) / static_cast<double>(head_dim);
-    frequencies.push_back(
-        static_cast<float>(scaled_frequency(rope, std::pow(rope.theta, -exponent))));
+    frequencies.push_back(static_cast<float>(
+        scaled_frequency(rope, static_cast<size_t>(i), std::pow(rope.theta, -exponent))));
   }
   std::vector<float> table(static_cast<size_t>(max_positions * head_dim));
   for (int64_t position = 0; position < max_positions; ++position) {

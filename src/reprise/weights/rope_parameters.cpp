@@ -75,7 +75,7 @@ std::string_view rope_type_name(RopeType type) noexcept {
   for (const auto& [name, candidate] : kTypes) {
     if (candidate == type) return name;
   }
-  return "";
+  return "factors";
 }
 
 RopeParameters read_rope_parameters(const ConfigReader& config,

@@ -9,8 +9,9 @@
 
 namespace reprise::weights {
 
-/// How rotary frequencies are derived. `standard` is the type that configs call "default".
-enum class RopeType : uint8_t { standard, linear, llama3 };
+/// How rotary frequencies are derived. `standard` is the type that configs call "default";
+/// `factors` is the one of GGUF files, which no config.json names.
+enum class RopeType : uint8_t { standard, linear, llama3, factors };
 
 [[nodiscard]] std::string_view rope_type_name(RopeType type) noexcept;
 
@@ -22,6 +23,7 @@ struct RopeParameters {
   double low_freq_factor = 1.0;                  // llama3: > 0
   double high_freq_factor = 4.0;                 // llama3: > low_freq_factor
   int64_t original_max_position_embeddings = 0;  // llama3: positions of the unscaled model
+  std::vector<double> frequency_factors;         // factors: divisor of each frequency, > 0
 
   bool operator==(const RopeParameters&) const = default;
 };

@@ -1,0 +1,184 @@
+#include "reprise/weights/gguf/gguf_config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "reprise/base/error.h"
+#include "reprise/weights/tensor_spec.h"
+#include "reprise/weights/token_limits.h"
+
+namespace reprise::weights::gguf {
+namespace {
+
+// Names of general.architecture. Mistral models of the kind that this engine runs are "llama".
+constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kArchitectures = {{
+    {"llama", "LlamaForCausalLM"},
+    {"qwen2", "Qwen2ForCausalLM"},
+    {"qwen3", "Qwen3ForCausalLM"},
+}};
+
+// Wide: parse_model_config() checks the range of each member.
+constexpr int64_t kMost = int64_t{1} << 40;
+
+std::string_view class_of(const Metadata& metadata) {
+  constexpr std::string_view kKey = "general.architecture";
+  const std::string* name = metadata.string(kKey);
+  if (name == nullptr) metadata.fail(kKey, "is required: the name of the architecture");
+  for (const auto& [known, model_class] : kArchitectures) {
+    if (known == *name) return model_class;
+  }
+  metadata.fail(kKey,
+                fmt::format("'{}' is not supported in a GGUF file; supported: llama, qwen2, qwen3",
+                            visible(*name)));
+}
+
+/// Keys of the architecture: "llama.block_count".
+class ArchitectureKeys {
+ public:
+  explicit ArchitectureKeys(const Metadata& metadata)
+      : metadata_(metadata), prefix_(*metadata.string("general.architecture") + ".") {}
+
+  [[nodiscard]] std::string key(std::string_view name) const { return prefix_ + std::string(name); }
+  [[nodiscard]] int64_t required(std::string_view name) const {
+    return metadata_.required_integer(key(name), 1, kMost);
+  }
+  [[nodiscard]] std::optional<int64_t> integer(std::string_view name) const {
+    return metadata_.integer(key(name), 0, kMost);
+  }
+  [[nodiscard]] std::optional<double> number(std::string_view name) const {
+    return metadata_.number(key(name));
+  }
+  [[nodiscard]] const std::string* string(std::string_view name) const {
+    return metadata_.string(key(name));
+  }
+  [[noreturn]] void fail(std::string_view name, std::string_view message) const {
+    metadata_.fail(key(name), message);
+  }
+
+ private:
+  const Metadata& metadata_;
+  std::string prefix_;
+};
+
+void refuse_unsupported(const ArchitectureKeys& keys) {
+  if (keys.integer("expert_count").value_or(0) != 0) {
+    keys.fail("expert_count", "mixtures of experts are not supported");
+  }
+  for (const std::string_view name : {"attention.clamp_kqv", "logit_scale"}) {
+    if (keys.number(name).value_or(0) != 0) keys.fail(name, "is not supported");
+  }
+}
+
+int64_t read_head_dim(const ArchitectureKeys& keys, int64_t hidden_size, int64_t num_heads) {
+  const int64_t head_dim =
+      keys.integer("attention.key_length").value_or(num_heads == 0 ? 0 : hidden_size / num_heads);
+  for (const std::string_view name : {"attention.value_length", "rope.dimension_count"}) {
+    if (const int64_t other = keys.integer(name).value_or(head_dim); other != head_dim) {
+      keys.fail(name,
+                fmt::format("is {}, only that of the keys, {}, is supported", other, head_dim));
+    }
+  }
+  return head_dim;
+}
+
+void read_rope(const ArchitectureKeys& keys, Json& config) {
+  config["rope_theta"] = keys.number("rope.freq_base").value_or(10000.0);
+  const std::string* type = keys.string("rope.scaling.type");
+  if (type != nullptr && *type != "none" && *type != "linear") {
+    keys.fail("rope.scaling.type",
+              fmt::format("'{}' is not supported; supported: none, linear", visible(*type)));
+  }
+  double factor = keys.number("rope.scale_linear").value_or(1.0);  // of files before 2024
+  if (type != nullptr && *type == "linear") {
+    factor = keys.number("rope.scaling.factor").value_or(factor);
+  }
+  if (factor != 1.0) config["rope_scaling"] = {{"rope_type", "linear"}, {"factor", factor}};
+}
+
+std::vector<int64_t> end_token_ids(const Metadata& metadata) {
+  std::vector<int64_t> ids;
+  const auto add = [&](int64_t id) {
+    if (std::find(ids.begin(), ids.end(), id) == ids.end() && ids.size() < kMaxEosTokens) {
+      ids.push_back(id);
+    }
+  };
+  for (const std::string_view name : {"eos", "eot", "eom"}) {
+    const auto id = metadata.integer(
+        fmt::format("tokenizer.ggml.{}_token_id", name), 0, std::numeric_limits<int32_t>::max());
+    if (id) add(*id);
+  }
+  // Files rarely name more than one end token; the others are known by their text, as in llama.cpp.
+  constexpr std::array<std::string_view, 4> kEndTokens = {
+      "<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|eom_id|>"};
+  const std::vector<std::string>* tokens = metadata.strings("tokenizer.ggml.tokens");
+  if (tokens == nullptr) return ids;
+  for (size_t id = 0; id < tokens->size(); ++id) {
+    const std::string& token = (*tokens)[id];
+    if (token.starts_with("<|") &&
+        std::find(kEndTokens.begin(), kEndTokens.end(), token) != kEndTokens.end()) {
+      add(static_cast<int64_t>(id));
+    }
+  }
+  return ids;
+}
+
+}  // namespace
+
+Json config_json(const Metadata& metadata, const GgufConfigTraits& traits) {
+  Json config;
+  config["architectures"] = Json::array({std::string(class_of(metadata))});
+  const ArchitectureKeys keys(metadata);
+  refuse_unsupported(keys);
+  if (traits.vocab_size == 0) {
+    throw FileError("E_MISSING",
+                    metadata.path(),
+                    "token_embd.weight",
+                    "the file has no such tensor; is it a vocabulary or an adapter only?");
+  }
+  config["vocab_size"] = traits.vocab_size;
+  config["hidden_size"] = keys.required("embedding_length");
+  config["intermediate_size"] = keys.required("feed_forward_length");
+  config["num_hidden_layers"] = keys.required("block_count");
+  config["num_attention_heads"] = keys.required("attention.head_count");
+  config["num_key_value_heads"] =
+      keys.integer("attention.head_count_kv").value_or(keys.required("attention.head_count"));
+  config["max_position_embeddings"] = keys.required("context_length");
+  config["head_dim"] =
+      read_head_dim(keys, keys.required("embedding_length"), keys.required("attention.head_count"));
+  const std::optional<double> epsilon = keys.number("attention.layer_norm_rms_epsilon");
+  if (!epsilon) keys.fail("attention.layer_norm_rms_epsilon", "is required: a number");
+  config["rms_norm_eps"] = *epsilon;
+  config["tie_word_embeddings"] = !traits.has_lm_head;
+  config["attention_bias"] = traits.has_attention_bias;
+  config["mlp_bias"] = traits.has_mlp_bias;
+  read_rope(keys, config);
+  config["eos_token_id"] = end_token_ids(metadata);
+  return config;
+}
+
+Json generation_config_json(const Metadata& metadata) {
+  Json config = Json::object();
+  config["eos_token_id"] = end_token_ids(metadata);
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kNumbers = {{
+      {"general.sampling.temp", "temperature"},
+      {"general.sampling.top_p", "top_p"},
+      {"general.sampling.min_p", "min_p"},
+      {"general.sampling.penalty_repeat", "repetition_penalty"},
+  }};
+  for (const auto& [key, member] : kNumbers) {
+    if (const auto value = metadata.number(key)) config[std::string(member)] = *value;
+  }
+  constexpr std::string_view kTopK = "general.sampling.top_k";
+  if (const auto top_k = metadata.integer(kTopK, -1, std::numeric_limits<int32_t>::max())) {
+    config["top_k"] = *top_k;
+  }
+  return config;
+}
+
+}  // namespace reprise::weights::gguf

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+
+#include "reprise/base/json.h"
+#include "reprise/weights/gguf/metadata.h"
+
+namespace reprise::weights::gguf {
+
+/// What only the list of tensors tells about a model.
+struct GgufConfigTraits {
+  int64_t vocab_size = 0;  // rows of the embedding; 0 when there is none
+  bool has_lm_head = false;
+  bool has_attention_bias = false;
+  bool has_mlp_bias = false;
+};
+
+/// The config.json that a model with this metadata would have. \throws FileError E_CONFIG naming
+/// the metadata key
+[[nodiscard]] Json config_json(const Metadata& metadata, const GgufConfigTraits& traits);
+
+/// The generation_config.json: end tokens, and sampling parameters under general.sampling.
+[[nodiscard]] Json generation_config_json(const Metadata& metadata);
+
+}  // namespace reprise::weights::gguf

@@ -1,0 +1,138 @@
+#include "reprise/weights/gguf/gguf_model.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "reprise/base/error.h"
+#include "reprise/weights/config_overrides.h"
+#include "reprise/weights/gguf/dequantize.h"
+#include "reprise/weights/gguf/gguf_config.h"
+#include "reprise/weights/gguf/gguf_tokenizer.h"
+#include "reprise/weights/tensor_spec.h"
+
+namespace reprise::weights::gguf {
+namespace {
+
+constexpr int64_t kMaxParts = 1024;  // one descriptor each; the usual soft limit of a process
+
+/// The ending that llama-gguf-split gives to part `part`, counted from 0.
+std::string part_ending(int64_t part, int64_t num_parts) {
+  return fmt::format("-{:05}-of-{:05}.gguf", part + 1, num_parts);
+}
+
+}  // namespace
+
+bool is_gguf_path(const std::filesystem::path& path) { return path.extension() == ".gguf"; }
+
+std::shared_ptr<const GgufModel> GgufModel::open(const std::filesystem::path& path) {
+  std::shared_ptr<GgufModel> model(new GgufModel);
+  model->files_.push_back(std::make_unique<const GgufFile>(InputFile::open(path)));
+  model->add_parts(path);
+  return model;
+}
+
+void GgufModel::add_parts(const std::filesystem::path& path) {
+  const int64_t num_parts = metadata().integer("split.count", 0, kMaxParts).value_or(1);
+  if (num_parts <= 1) return;
+  const std::string name = path.filename().string();
+  const std::string ending = part_ending(0, num_parts);
+  if (metadata().required_integer("split.no", 0, num_parts - 1) != 0 || !name.ends_with(ending)) {
+    throw FileError(
+        "E_SPLIT",
+        this->path(),
+        "split.no",
+        fmt::format(
+            "is one of {} parts; pass the first, whose name ends in {}", num_parts, ending));
+  }
+  const std::string stem = name.substr(0, name.size() - ending.size());
+  size_t num_tensors = files_.front()->tensors().size();
+  for (int64_t part = 1; part < num_parts; ++part) {
+    files_.push_back(std::make_unique<const GgufFile>(
+        InputFile::open(path.parent_path() / (stem + part_ending(part, num_parts)))));
+    const GgufFile& file = *files_.back();
+    num_tensors += file.tensors().size();
+    if (file.metadata().integer("split.no", 0, kMaxParts) != part ||
+        file.metadata().integer("split.count", 0, kMaxParts) != num_parts) {
+      throw FileError("E_SPLIT",
+                      file.path(),
+                      "split.no",
+                      fmt::format("is not part {} of {}, which its name says", part, num_parts));
+    }
+  }
+  const auto expected = metadata().integer("split.tensors.count", 0, int64_t{1} << 32);
+  if (expected && *expected != static_cast<int64_t>(num_tensors)) {
+    throw FileError("E_SPLIT",
+                    this->path(),
+                    "split.tensors.count",
+                    fmt::format("is {}, the {} parts have {} tensors; do they belong together?",
+                                *expected,
+                                num_parts,
+                                num_tensors));
+  }
+}
+
+GgufModel::FoundTensor GgufModel::find(std::string_view name) const {
+  for (const std::unique_ptr<const GgufFile>& file : files_) {
+    for (const TensorInfo& tensor : file->tensors()) {
+      if (tensor.name == name) return {.file = file.get(), .tensor = &tensor};
+    }
+  }
+  return {};
+}
+
+std::vector<double> GgufModel::rope_factors(int64_t head_dim) const {
+  const auto [file, tensor] = find(kRopeFactorsTensor);
+  if (tensor == nullptr) return {};
+  if (tensor->format != BlockFormat::f32 || tensor->shape != std::vector<int64_t>{head_dim / 2}) {
+    throw FileError("E_SHAPE",
+                    file->path(),
+                    tensor->name,
+                    fmt::format("must be F32 [{}], is {} {}",
+                                head_dim / 2,
+                                block_format_name(tensor->format),
+                                shape_text(tensor->shape)));
+  }
+  std::vector<float> factors(static_cast<size_t>(head_dim / 2));
+  file->read(*tensor, 0, std::as_writable_bytes(std::span(factors)));
+  for (const float factor : factors) {
+    if (!(factor >= 1e-6F && factor <= 1e6F)) {
+      throw FileError("E_VALUE",
+                      file->path(),
+                      tensor->name,
+                      fmt::format("has a factor of {}, expected 1e-6 to 1e6", factor));
+    }
+  }
+  return {factors.begin(), factors.end()};
+}
+
+LoadedModelConfig GgufModel::config(const Json& overrides) const {
+  const GgufConfigTraits traits{.vocab_size = find("token_embd.weight").tensor == nullptr
+                                                  ? 0
+                                                  : find("token_embd.weight").tensor->shape.front(),
+                                .has_lm_head = find("output.weight").tensor != nullptr,
+                                .has_attention_bias = find("blk.0.attn_q.bias").tensor != nullptr,
+                                .has_mlp_bias = find("blk.0.ffn_gate.bias").tensor != nullptr};
+  const Json json = gguf::config_json(metadata(), traits);
+  LoadedModelConfig loaded =
+      parse_model_config(override_config(json.dump(), path(), overrides), path());
+  std::vector<double> factors = rope_factors(loaded.config.head_dim);
+  if (!factors.empty()) {
+    loaded.config.rope.type = RopeType::factors;
+    loaded.config.rope.frequency_factors = std::move(factors);
+  }
+  return loaded;
+}
+
+GenerationConfig GgufModel::generation_config(const Json& overrides) const {
+  const Json json = gguf::generation_config_json(metadata());
+  return parse_generation_config(override_config(json.dump(), path(), overrides), path());
+}
+
+std::string GgufModel::tokenizer_json() const { return gguf::tokenizer_json(metadata()); }
+
+std::string GgufModel::tokenizer_config_json() const {
+  return gguf::tokenizer_config_json(metadata());
+}
+
+}  // namespace reprise::weights::gguf

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reprise/base/json.h"
+#include "reprise/weights/generation_config.h"
+#include "reprise/weights/gguf/gguf_file.h"
+#include "reprise/weights/model_config.h"
+
+namespace reprise::weights::gguf {
+
+/// Divisors of the rotary frequencies, one per pair of elements (Llama 3.1 and later).
+inline constexpr std::string_view kRopeFactorsTensor = "rope_freqs.weight";
+
+/// Whether `path` names a GGUF file, by its ending.
+[[nodiscard]] bool is_gguf_path(const std::filesystem::path& path);
+
+/// A model in one GGUF file, or in all parts of a split one. Immutable; thread-safe.
+class GgufModel {
+ public:
+  /// `path`: the file, or the first of the files "NAME-00001-of-0000N.gguf".
+  /// \throws FileError as GgufFile, and E_SPLIT when the parts do not fit together
+  [[nodiscard]] static std::shared_ptr<const GgufModel> open(const std::filesystem::path& path);
+
+  /// The configuration. Errors name the metadata key or, for a value out of range, the member of
+  /// config.json that the key stands for. `overrides`: see override_config.
+  [[nodiscard]] LoadedModelConfig config(const Json& overrides = Json::object()) const;
+  /// End tokens and recommended sampling parameters.
+  [[nodiscard]] GenerationConfig generation_config(const Json& overrides = Json::object()) const;
+  /// The text of the tokenizer.json and of the tokenizer_config.json (names of control tokens, chat
+  /// template) that this model would have. \throws FileError E_TOKENIZER
+  [[nodiscard]] std::string tokenizer_json() const;
+  [[nodiscard]] std::string tokenizer_config_json() const;
+
+  /// Metadata of the first file.
+  [[nodiscard]] const Metadata& metadata() const { return files_.front()->metadata(); }
+  [[nodiscard]] const std::vector<std::unique_ptr<const GgufFile>>& files() const { return files_; }
+  [[nodiscard]] const std::string& path() const { return files_.front()->path(); }
+
+ private:
+  struct FoundTensor {
+    const GgufFile* file = nullptr;
+    const TensorInfo* tensor = nullptr;  // nullptr when no file has it
+  };
+
+  GgufModel() = default;
+  void add_parts(const std::filesystem::path& path);
+  [[nodiscard]] FoundTensor find(std::string_view name) const;
+  [[nodiscard]] std::vector<double> rope_factors(int64_t head_dim) const;
+
+  std::vector<std::unique_ptr<const GgufFile>> files_;
+};
+
+}  // namespace reprise::weights::gguf

@@ -1,0 +1,218 @@
+#include "reprise/weights/gguf/gguf_model.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "reprise/base/json.h"
+#include "reprise/weights/gguf/gguf_weights.h"
+#include "reprise/weights/gguf/tensor_names.h"
+#include "tests/support/weights/gguf_fixture.h"
+#include "tests/support/weights/weights_fixture.h"
+
+namespace reprise::weights::gguf {
+namespace {
+
+using Floats = std::vector<float>;
+
+std::string bytes_of(const Floats& values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
+}
+
+Floats counting(size_t count, float first) {
+  Floats values(count);
+  for (size_t i = 0; i < count; ++i) values[i] = first + static_cast<float>(i);
+  return values;
+}
+
+/// Two heads of four rows for q, one for k.
+GgufBytes model_file(std::string_view architecture = "llama") {
+  const std::string prefix = std::string(architecture) + ".";
+  GgufBytes file;
+  file.string("general.architecture", architecture)
+      .integer(prefix + "block_count", 1)
+      .integer(prefix + "context_length", 64)
+      .integer(prefix + "embedding_length", 8)
+      .integer(prefix + "feed_forward_length", 16)
+      .integer(prefix + "attention.head_count", 2)
+      .integer(prefix + "attention.head_count_kv", 1)
+      .real(prefix + "attention.layer_norm_rms_epsilon", 1e-5F)
+      .real(prefix + "rope.freq_base", 5e5F)
+      .string("tokenizer.ggml.model", "gpt2")
+      .string("tokenizer.ggml.pre", "qwen2")
+      .strings("tokenizer.ggml.tokens", {"a", "b", "ab", "<|im_end|>"})
+      .numbers<int32_t>("tokenizer.ggml.token_type", 5, {1, 1, 1, 3})
+      .strings("tokenizer.ggml.merges", {"a b"})
+      .integer("tokenizer.ggml.eos_token_id", 2)
+      .string("tokenizer.chat_template", "{{ 1 }}")
+      .real("general.sampling.temp", 0.5F)
+      .tensor("token_embd.weight", 0, {4, 8}, bytes_of(counting(32, 0)))
+      .tensor("blk.0.attn_q.weight", 0, {8, 8}, bytes_of(counting(64, 100)))
+      .tensor("blk.0.attn_k.weight", 0, {4, 8}, bytes_of(counting(32, 200)))
+      .tensor("blk.0.attn_q.bias", 0, {8}, bytes_of(counting(8, 0)));
+  return file;
+}
+
+Floats read(const WeightSource& source, std::string_view name, size_t count) {
+  Floats values(count);
+  source.read(name, DType::f32, std::as_writable_bytes(std::span(values)));
+  return values;
+}
+
+class GgufModelTest : public testing::Test {
+ protected:
+  std::shared_ptr<const GgufModel> open(const GgufBytes& file) {
+    return GgufModel::open(directory_.write("model.gguf", file.bytes()));
+  }
+  std::string code_of_config(const GgufBytes& file) {
+    return code_of([&] { static_cast<void>(open(file)->config()); });
+  }
+  std::string message_of_tokenizer(const GgufBytes& file) {
+    return message_of([&] { static_cast<void>(open(file)->tokenizer_json()); });
+  }
+
+  TempDirectory directory_;
+};
+
+TEST_F(GgufModelTest, gives_the_configuration_that_a_folder_would_have) {
+  const ModelConfig config = open(model_file())->config().config;
+  EXPECT_EQ(config.architecture, Architecture::llama);
+  EXPECT_EQ(config.vocab_size, 4);
+  EXPECT_EQ(config.head_dim, 4);
+  EXPECT_EQ(config.num_key_value_heads, 1);
+  EXPECT_EQ(config.rope.theta, 5e5);
+  EXPECT_TRUE(config.tie_word_embeddings);
+  EXPECT_TRUE(config.qkv_bias);
+  EXPECT_FLOAT_EQ(static_cast<float>(config.rms_norm_eps), 1e-5F);
+  EXPECT_EQ(open(model_file("qwen3"))->config().config.qk_norm, true);
+  EXPECT_EQ(open(model_file())->config({{"num_hidden_layers", 7}}).config.num_hidden_layers, 7);
+  // "<|im_end|>" ends answers although the file names another token.
+  const GenerationConfig generation = open(model_file())->generation_config();
+  EXPECT_EQ(generation.eos_token_ids, (std::vector<int64_t>{2, 3}));
+  EXPECT_EQ(generation.temperature, 0.5);
+}
+
+TEST_F(GgufModelTest, gives_the_frequency_factors_of_llama_3) {
+  GgufBytes file = model_file();
+  file.tensor("rope_freqs.weight", 0, {2}, bytes_of({1, 8}));
+  const RopeParameters rope = open(file)->config().config.rope;
+  EXPECT_EQ(rope.type, RopeType::factors);
+  EXPECT_EQ(rope.frequency_factors, (std::vector<double>{1, 8}));
+  GgufBytes wrong = model_file();
+  wrong.tensor("rope_freqs.weight", 0, {3}, bytes_of({1, 8, 8}));
+  EXPECT_EQ(code_of_config(wrong), "E_SHAPE");
+  GgufBytes zero = model_file();
+  zero.tensor("rope_freqs.weight", 0, {2}, bytes_of({1, 0}));
+  EXPECT_EQ(code_of_config(zero), "E_VALUE");
+}
+
+TEST_F(GgufModelTest, names_the_key_that_is_not_supported) {
+  EXPECT_EQ(code_of_config(GgufBytes()), "E_CONFIG");
+  const auto message = [&](const GgufBytes& file) {
+    return message_of([&] { static_cast<void>(open(file)->config()); });
+  };
+  EXPECT_NE(message(model_file("gemma3")).find("general.architecture: 'gemma3' is not supported"),
+            std::string::npos);
+  EXPECT_NE(message(model_file().integer("llama.expert_count", 8)).find("llama.expert_count"),
+            std::string::npos);
+  EXPECT_NE(message(model_file().string("llama.rope.scaling.type", "yarn")).find("yarn"),
+            std::string::npos);
+  EXPECT_EQ(code_of_config(model_file().integer("llama.rope.dimension_count", 2)), "E_CONFIG");
+  GgufBytes no_embedding;
+  no_embedding.string("general.architecture", "llama");
+  EXPECT_EQ(code_of_config(no_embedding), "E_MISSING");
+}
+
+// Oracle: the rows that convert_hf_to_gguf.py puts at a place, from its reshape and swapaxes.
+TEST_F(GgufModelTest, puts_the_rows_of_q_and_k_back_in_order) {
+  const auto model = open(model_file());
+  const GgufWeights weights(model, model->config().config);
+  const Floats q = read(weights, "model.layers.0.self_attn.q_proj.weight", 64);
+  const std::vector<float> from = {0, 2, 1, 3, 4, 6, 5, 7};  // row of the file, by row of the model
+  for (size_t row = 0; row < 8; ++row) {
+    EXPECT_EQ(q[row * 8], 100 + from[row] * 8) << row;
+    EXPECT_EQ(q[row * 8 + 7], 107 + from[row] * 8) << row;
+  }
+  EXPECT_EQ(read(weights, "model.layers.0.self_attn.q_proj.bias", 8), from);
+  const Floats k = read(weights, "model.layers.0.self_attn.k_proj.weight", 32);
+  EXPECT_EQ(k[8], 216);
+  EXPECT_EQ(read(weights, "model.embed_tokens.weight", 32), counting(32, 0));
+
+  const auto qwen = open(model_file("qwen2"));
+  const GgufWeights as_stored(qwen, qwen->config().config);
+  EXPECT_EQ(read(as_stored, "model.layers.0.self_attn.q_proj.weight", 64), counting(64, 100));
+}
+
+TEST_F(GgufModelTest, names_every_tensor_as_the_models_do) {
+  EXPECT_EQ(hugging_face_name("blk.12.ffn_down.weight"), "model.layers.12.mlp.down_proj.weight");
+  EXPECT_EQ(hugging_face_name("blk.0.attn_k_norm.weight"),
+            "model.layers.0.self_attn.k_norm.weight");
+  EXPECT_EQ(hugging_face_name("output.weight"), "lm_head.weight");
+  for (const char* unknown : {"blk.0.ssm_a", "blk.0.weight", "blk.", "", "x.weight", "."}) {
+    EXPECT_EQ(hugging_face_name(unknown), unknown);
+  }
+}
+
+TEST_F(GgufModelTest, joins_the_parts_of_a_split_model) {
+  const auto part = [](uint32_t number, uint32_t count, uint32_t num_tensors) {
+    GgufBytes file = number == 0 ? model_file() : GgufBytes();
+    return file.integer("split.no", number)
+        .integer("split.count", count)
+        .integer("split.tensors.count", num_tensors);
+  };
+  GgufBytes second = part(1, 2, 5);
+  second.tensor("output_norm.weight", 0, {8}, bytes_of(counting(8, 7)));
+  const auto first_path = directory_.write("m-00001-of-00002.gguf", part(0, 2, 5).bytes());
+  const auto second_path = directory_.write("m-00002-of-00002.gguf", second.bytes());
+  const auto model = GgufModel::open(first_path);
+  const GgufWeights weights(model, model->config().config);
+  EXPECT_EQ(weights.names().size(), 5u);
+  EXPECT_EQ(read(weights, "model.norm.weight", 8), counting(8, 7));
+
+  const auto code = [](const std::filesystem::path& path) {
+    return code_of([&] { static_cast<void>(GgufModel::open(path)); });
+  };
+  EXPECT_EQ(code(second_path), "E_SPLIT");
+  directory_.write("m-00001-of-00002.gguf", part(0, 2, 9).bytes());
+  EXPECT_EQ(code(first_path), "E_SPLIT");
+  directory_.write("m-00001-of-00002.gguf", part(0, 2, 5).bytes());
+  directory_.write("m-00002-of-00002.gguf", part(0, 2, 5).bytes());
+  EXPECT_EQ(code(first_path), "E_SPLIT");
+  std::filesystem::remove(second_path);
+  EXPECT_EQ(code(first_path), "E_MISSING");
+}
+
+TEST_F(GgufModelTest, writes_a_tokenizer_and_names_what_it_cannot) {
+  const Json tokenizer = parse_json(open(model_file())->tokenizer_json(), "tokenizer");
+  EXPECT_EQ(tokenizer["model"]["vocab"]["ab"], 2);
+  EXPECT_EQ(tokenizer["model"]["merges"], Json::array({"a b"}));
+  EXPECT_EQ(tokenizer["added_tokens"][0]["content"], "<|im_end|>");
+  const Json config = parse_json(open(model_file())->tokenizer_config_json(), "config");
+  EXPECT_EQ(config["eos_token"], "ab");
+  EXPECT_EQ(config["chat_template"][0]["template"], "{{ 1 }}");
+
+  const auto tokenizer_file = [](std::string_view model, std::string_view pre) {
+    return GgufBytes()
+        .string("tokenizer.ggml.model", model)
+        .string("tokenizer.ggml.pre", pre)
+        .strings("tokenizer.ggml.tokens", {"a"});
+  };
+  EXPECT_NE(message_of_tokenizer(tokenizer_file("t5", "")).find("'t5' is not supported"),
+            std::string::npos);
+  EXPECT_NE(message_of_tokenizer(tokenizer_file("gpt2", "chatglm-bpe")).find("'chatglm-bpe'"),
+            std::string::npos);
+  EXPECT_NE(message_of_tokenizer(tokenizer_file("llama", "")).find("tokenizer.ggml.scores"),
+            std::string::npos);
+  GgufBytes types = tokenizer_file("gpt2", "qwen2");
+  types.numbers<int32_t>("tokenizer.ggml.token_type", 5, {1, 1});
+  EXPECT_NE(message_of_tokenizer(types).find("tokenizer.ggml.token_type"), std::string::npos);
+  GgufBytes bytes;
+  bytes.string("tokenizer.ggml.model", "gpt2").string("tokenizer.ggml.pre", "qwen2");
+  bytes.strings("tokenizer.ggml.tokens", {"\xff"});
+  EXPECT_NE(message_of_tokenizer(bytes).find("is no UTF-8"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace reprise::weights::gguf

@@ -1,0 +1,288 @@
+#include "reprise/weights/gguf/gguf_tokenizer.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+
+#include "reprise/base/json.h"
+#include "reprise/base/text/utf8.h"
+#include "reprise/weights/gguf/vocabulary.h"
+#include "reprise/weights/tensor_spec.h"
+
+namespace reprise::weights::gguf {
+namespace {
+
+constexpr std::string_view kModelKey = "tokenizer.ggml.model";
+constexpr std::string_view kPreKey = "tokenizer.ggml.pre";
+constexpr std::string_view kMergesKey = "tokenizer.ggml.merges";
+constexpr std::string_view kSpaceMark = "\u2581";
+
+/// How the text is cut before merging, by the value of tokenizer.ggml.pre.
+struct PreTokenizer {
+  std::string_view name;
+  std::string_view pattern;  // empty: GPT-2's own
+  bool splits_digits = false;
+  bool composes = false;  // Unicode NFC first
+  bool ignores_merges = false;
+  bool adds_bos = false;  // when the file does not say
+};
+
+// The expressions are those of the models' tokenizer.json; src/llama-vocab.cpp of
+// https://github.com/ggml-org/llama.cpp tells which name means which.
+constexpr std::string_view kLlama3Pattern =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kQwen2Pattern =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kTekkenPattern =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::array<PreTokenizer, 8> kPreTokenizers = {{
+    {.name = "llama-bpe", .pattern = kLlama3Pattern, .ignores_merges = true, .adds_bos = true},
+    {.name = "llama3", .pattern = kLlama3Pattern, .ignores_merges = true, .adds_bos = true},
+    {.name = "llama-v3", .pattern = kLlama3Pattern, .ignores_merges = true, .adds_bos = true},
+    {.name = "qwen2", .pattern = kQwen2Pattern, .composes = true},
+    {.name = "deepseek-r1-qwen", .pattern = kQwen2Pattern, .composes = true},
+    {.name = "tekken", .pattern = kTekkenPattern, .ignores_merges = true, .adds_bos = true},
+    {.name = "gpt-2", .pattern = ""},
+    {.name = "smollm", .pattern = "", .splits_digits = true},
+}};
+
+const PreTokenizer& find_pre_tokenizer(const Metadata& metadata) {
+  const std::string* name = metadata.string(kPreKey);
+  std::string supported;
+  for (const PreTokenizer& known : kPreTokenizers) {
+    if (name != nullptr && known.name == *name) return known;
+    supported += fmt::format("{}{}", supported.empty() ? "" : ", ", known.name);
+  }
+  fail_tokenizer(metadata,
+                 kPreKey,
+                 name == nullptr ? fmt::format("is required; supported: {}", supported)
+                                 : fmt::format("pre-tokenizer '{}' is not supported; supported: {}",
+                                               visible(*name),
+                                               supported));
+}
+
+std::string json_text(std::string_view text) { return Json(std::string(text)).dump(); }
+
+// The vocabulary as JSON. Unused tokens pad it and have no text that could be encoded.
+std::string vocabulary_json(const Vocabulary& vocabulary) {
+  std::string json = "{";
+  for (size_t id = 0; id < vocabulary.tokens->size(); ++id) {
+    if (vocabulary.types[id] == TokenType::unused) continue;
+    json +=
+        fmt::format("{}{}:{}", json.size() > 1 ? "," : "", json_text((*vocabulary.tokens)[id]), id);
+  }
+  return json + "}";
+}
+
+std::string listed_merges_json(const Metadata& metadata) {
+  const std::vector<std::string>* merges = metadata.strings(kMergesKey);
+  if (merges == nullptr) fail_tokenizer(metadata, kMergesKey, "is required: the list of merges");
+  std::string json = "[";
+  for (const std::string& merge : *merges) {
+    if (!is_valid_utf8(merge)) fail_tokenizer(metadata, kMergesKey, "a merge is no UTF-8");
+    json += fmt::format("{}{}", json.size() > 1 ? "," : "", json_text(merge));
+  }
+  return json + "]";
+}
+
+std::string scored_merges_json(const Vocabulary& vocabulary) {
+  std::string json = "[";
+  for (const Merge& merge : merges_by_score(vocabulary)) {
+    json += fmt::format(
+        "{}[{},{}]", json.size() > 1 ? "," : "", json_text(merge.left), json_text(merge.right));
+  }
+  return json + "]";
+}
+
+Json added_tokens_json(const Vocabulary& vocabulary) {
+  Json added = Json::array();
+  for (size_t id = 0; id < vocabulary.tokens->size(); ++id) {
+    const TokenType type = vocabulary.types[id];
+    const bool is_special = type == TokenType::control || type == TokenType::unknown;
+    if (!is_special && type != TokenType::user_defined) continue;
+    added.push_back({{"id", id},
+                     {"content", (*vocabulary.tokens)[id]},
+                     {"single_word", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"normalized", false},
+                     {"special", is_special}});
+  }
+  return added;
+}
+
+Json byte_level_json(bool uses_gpt2_pattern) {
+  return {{"type", "ByteLevel"},
+          {"add_prefix_space", false},
+          {"trim_offsets", true},
+          {"use_regex", uses_gpt2_pattern}};
+}
+
+Json pre_tokenizer_json(const PreTokenizer& pre) {
+  Json steps = Json::array();
+  if (pre.splits_digits) steps.push_back({{"type", "Digits"}, {"individual_digits", true}});
+  if (!pre.pattern.empty()) {
+    steps.push_back({{"type", "Split"},
+                     {"pattern", {{"Regex", std::string(pre.pattern)}}},
+                     {"behavior", "Isolated"},
+                     {"invert", false}});
+  }
+  steps.push_back(byte_level_json(pre.pattern.empty()));
+  return {{"type", "Sequence"}, {"pretokenizers", steps}};
+}
+
+// What a prompt begins and ends with.
+Json post_processor_json(const Metadata& metadata, const Vocabulary& vocabulary, bool adds_bos) {
+  Json single = Json::array({{{"Sequence", {{"id", "A"}, {"type_id", 0}}}}});
+  Json special_tokens = Json::object();
+  const auto add = [&](std::string_view end, bool by_default) {
+    const std::string key = fmt::format("tokenizer.ggml.add_{}_token", end);
+    const std::optional<bool> says = metadata.boolean(key);
+    if (!says.value_or(by_default)) return;
+    const std::string id_key = fmt::format("tokenizer.ggml.{}_token_id", end);
+    const auto id = token_id(metadata, id_key, vocabulary);
+    if (!id) {
+      if (!says) return;
+      fail_tokenizer(metadata, id_key, fmt::format("is required, because {} is true", key));
+    }
+    const std::string& text = (*vocabulary.tokens)[static_cast<size_t>(*id)];
+    special_tokens[text] = {
+        {"id", text}, {"ids", Json::array({*id})}, {"tokens", Json::array({text})}};
+    const Json piece = {{"SpecialToken", {{"id", text}, {"type_id", 0}}}};
+    end == "bos" ? static_cast<void>(single.insert(single.begin(), piece))
+                 : single.push_back(piece);
+  };
+  add("bos", adds_bos);
+  add("eos", false);
+  if (special_tokens.empty()) return nullptr;
+  return {{"type", "TemplateProcessing"},
+          {"single", single},
+          {"pair", Json::array()},
+          {"special_tokens", special_tokens}};
+}
+
+/// The parts of a tokenizer.json. The tables are text, because they are large.
+struct Parts {
+  Json added_tokens;
+  Json normalizer;
+  Json pre_tokenizer;
+  Json post_processor;
+  Json decoder;
+  Json model;  // without its tables
+  std::string vocabulary;
+  std::string merges;
+};
+
+std::string join(const Parts& parts) {
+  std::string model = parts.model.dump();
+  model.pop_back();
+  return fmt::format(
+      R"({{"version":"1.0","added_tokens":{},"normalizer":{},"pre_tokenizer":{},"post_processor":{},"decoder":{},"model":{},"vocab":{},"merges":{}}}}})",
+      parts.added_tokens.dump(),
+      parts.normalizer.dump(),
+      parts.pre_tokenizer.dump(),
+      parts.post_processor.dump(),
+      parts.decoder.dump(),
+      model,
+      parts.vocabulary,
+      parts.merges);
+}
+
+Parts byte_level_parts(const Metadata& metadata, const Vocabulary& vocabulary) {
+  const PreTokenizer& pre = find_pre_tokenizer(metadata);
+  return {.added_tokens = added_tokens_json(vocabulary),
+          .normalizer = pre.composes ? Json{{"type", "NFC"}} : Json(nullptr),
+          .pre_tokenizer = pre_tokenizer_json(pre),
+          .post_processor = post_processor_json(metadata, vocabulary, pre.adds_bos),
+          .decoder = byte_level_json(true),
+          .model = {{"type", "BPE"}, {"ignore_merges", pre.ignores_merges}},
+          .vocabulary = vocabulary_json(vocabulary),
+          .merges = listed_merges_json(metadata)};
+}
+
+Parts sentencepiece_parts(const Metadata& metadata, const Vocabulary& vocabulary) {
+  if (vocabulary.scores.empty()) {
+    fail_tokenizer(metadata, "tokenizer.ggml.scores", "is required: a score for each token");
+  }
+  const bool prefixes = metadata.boolean("tokenizer.ggml.add_space_prefix").value_or(true);
+  const std::string mark(kSpaceMark);
+  Json normalizers = Json::array();
+  Json decoders =
+      Json::array({{{"type", "Replace"}, {"pattern", {{"String", mark}}}, {"content", " "}},
+                   {{"type", "ByteFallback"}},
+                   {{"type", "Fuse"}}});
+  if (prefixes) {
+    normalizers.push_back({{"type", "Prepend"}, {"prepend", mark}});
+    decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
+  }
+  normalizers.push_back({{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", mark}});
+  Json model = {{"type", "BPE"}, {"fuse_unk", true}, {"byte_fallback", true}};
+  const auto unknown = token_id(metadata, "tokenizer.ggml.unknown_token_id", vocabulary);
+  model["unk_token"] = (*vocabulary.tokens)[static_cast<size_t>(unknown.value_or(0))];
+  return {.added_tokens = added_tokens_json(vocabulary),
+          .normalizer = {{"type", "Sequence"}, {"normalizers", normalizers}},
+          .pre_tokenizer = nullptr,
+          .post_processor = post_processor_json(metadata, vocabulary, true),
+          .decoder = {{"type", "Sequence"}, {"decoders", decoders}},
+          .model = model,
+          .vocabulary = vocabulary_json(vocabulary),
+          .merges = scored_merges_json(vocabulary)};
+}
+
+void add_chat_templates(const Metadata& metadata, Json& config) {
+  constexpr std::string_view kKey = "tokenizer.chat_template";
+  Json templates = Json::array();
+  const auto add = [&](const std::string& name, const std::string& key) {
+    const std::string* source = metadata.string(key);
+    if (source == nullptr) return;
+    if (!is_valid_utf8(*source) || !is_valid_utf8(name)) {
+      fail_tokenizer(metadata, key, "is no UTF-8");
+    }
+    templates.push_back({{"name", name}, {"template", *source}});
+  };
+  add("default", std::string(kKey));
+  if (const std::vector<std::string>* names = metadata.strings("tokenizer.chat_templates")) {
+    for (const std::string& name : *names) add(name, fmt::format("{}.{}", kKey, name));
+  }
+  if (!templates.empty()) config["chat_template"] = templates;
+}
+
+}  // namespace
+
+std::string tokenizer_json(const Metadata& metadata) {
+  const std::string* model = metadata.string(kModelKey);
+  if (model == nullptr) {
+    fail_tokenizer(metadata, kModelKey, "is required; supported: gpt2, llama");
+  }
+  if (*model != "gpt2" && *model != "llama") {
+    fail_tokenizer(metadata,
+                   kModelKey,
+                   fmt::format("'{}' is not supported; supported: gpt2 (byte-level BPE), llama "
+                               "(SentencePiece BPE)",
+                               visible(*model)));
+  }
+  const Vocabulary vocabulary = Vocabulary::read(metadata);
+  return join(*model == "gpt2" ? byte_level_parts(metadata, vocabulary)
+                               : sentencepiece_parts(metadata, vocabulary));
+}
+
+std::string tokenizer_config_json(const Metadata& metadata) {
+  Json config = Json::object();
+  const Vocabulary vocabulary = Vocabulary::read(metadata);
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 4> kTokens = {{
+      {"tokenizer.ggml.bos_token_id", "bos_token"},
+      {"tokenizer.ggml.eos_token_id", "eos_token"},
+      {"tokenizer.ggml.padding_token_id", "pad_token"},
+      {"tokenizer.ggml.unknown_token_id", "unk_token"},
+  }};
+  for (const auto& [key, member] : kTokens) {
+    if (const auto id = token_id(metadata, key, vocabulary)) {
+      config[std::string(member)] = (*vocabulary.tokens)[static_cast<size_t>(*id)];
+    }
+  }
+  add_chat_templates(metadata, config);
+  return config.dump();
+}
+
+}  // namespace reprise::weights::gguf

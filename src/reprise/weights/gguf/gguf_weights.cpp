@@ -1,0 +1,158 @@
+#include "reprise/weights/gguf/gguf_weights.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "reprise/base/assert.h"
+#include "reprise/base/error.h"
+#include "reprise/weights/convert.h"
+#include "reprise/weights/gguf/dequantize.h"
+#include "reprise/weights/gguf/tensor_names.h"
+
+namespace reprise::weights::gguf {
+namespace {
+
+DType stored_dtype(BlockFormat format) {
+  if (format == BlockFormat::f16) return DType::f16;
+  if (format == BlockFormat::bf16) return DType::bf16;
+  return DType::f32;
+}
+
+bool is_quantised(BlockFormat format) {
+  return format != BlockFormat::f32 && format != BlockFormat::f16 && format != BlockFormat::bf16;
+}
+
+// Turns rows of one tensor, as stored, into rows of one element type.
+class RowDecoder {
+ public:
+  RowDecoder(const TensorInfo& tensor, DType stored, DType dtype)
+      : tensor_(tensor), stored_(stored), dtype_(dtype) {
+    if (is_quantised(tensor.format)) values_.resize(static_cast<size_t>(tensor.row_elements()));
+  }
+
+  void decode(std::span<const std::byte> row, std::span<std::byte> dst) {
+    if (values_.empty()) return convert(stored_, row, dtype_, dst);
+    dequantize(tensor_.format, row, values_);
+    convert(DType::f32, std::as_bytes(std::span(values_)), dtype_, dst);
+  }
+
+ private:
+  const TensorInfo& tensor_;
+  DType stored_;
+  DType dtype_;
+  std::vector<float> values_;
+};
+
+}  // namespace
+
+GgufWeights::GgufWeights(std::shared_ptr<const GgufModel> model, const ModelConfig& config)
+    : model_(std::move(model)) {
+  for (const std::unique_ptr<const GgufFile>& file : model_->files()) {
+    for (const TensorInfo& tensor : file->tensors()) add(*file, tensor, config);
+  }
+}
+
+void GgufWeights::add(const GgufFile& file, const TensorInfo& tensor, const ModelConfig& config) {
+  // Part of the rotary embedding: ModelConfig has it.
+  if (tensor.name == kRopeFactorsTensor) return;
+  const auto [entry, is_new] = tensors_.try_emplace(
+      hugging_face_name(tensor.name),
+      Location{.spec = {.dtype = stored_dtype(tensor.format), .shape = tensor.shape},
+               .file = &file,
+               .tensor = &tensor,
+               .num_interleaved_heads = num_interleaved_heads(tensor.name, config)});
+  const Location& location = entry->second;
+  if (!is_new) {
+    throw FileError("E_DUPLICATE",
+                    file.path(),
+                    visible(tensor.name),
+                    "is also stored in " + location.file->path());
+  }
+  const int64_t heads = location.num_interleaved_heads;
+  if (heads != 0 && tensor.shape.front() % (2 * heads) != 0) {
+    throw FileError(
+        "E_SHAPE",
+        file.path(),
+        visible(tensor.name),
+        fmt::format(
+            "has {} rows, which are no pairs of rows for {} heads", tensor.shape.front(), heads));
+  }
+}
+
+const TensorSpec* GgufWeights::find(std::string_view name) const {
+  const auto found = tensors_.find(name);
+  return found == tensors_.end() ? nullptr : &found->second.spec;
+}
+
+std::vector<std::string_view> GgufWeights::names() const {
+  std::vector<std::string_view> names;
+  names.reserve(tensors_.size());
+  for (const auto& [name, location] : tensors_) names.push_back(name);
+  return names;
+}
+
+void GgufWeights::read(std::string_view name, DType dtype, std::span<std::byte> dst) const {
+  const auto found = tensors_.find(name);
+  if (found == tensors_.end()) {
+    throw FileError("E_MISSING", model_->path(), visible(name), "no such tensor in this file");
+  }
+  const Location& location = found->second;
+  const TensorInfo& tensor = *location.tensor;
+  if (!is_convertible(location.spec.dtype, dtype)) {
+    throw FileError("E_DTYPE",
+                    location.file->path(),
+                    visible(tensor.name),
+                    fmt::format("is stored as {} and cannot be read as {}",
+                                block_format_name(tensor.format),
+                                dtype_name(dtype)));
+  }
+  // A bias is a matrix with one element per row: its rows are interleaved too.
+  const bool is_vector = tensor.shape.size() == 1 && !is_quantised(tensor.format);
+  const uint64_t stored_bytes = is_vector ? block_size(tensor.format).bytes : tensor.row_bytes();
+  const uint64_t row_elements = is_vector ? 1 : static_cast<uint64_t>(tensor.row_elements());
+  const uint64_t num_rows = tensor.bytes / stored_bytes;
+  const uint64_t dst_bytes = row_elements * dtype_bytes(dtype);
+  REPRISE_ASSERT(dst.size() == num_rows * dst_bytes,
+                 "{}: {} rows of {} bytes into {} bytes",
+                 name,
+                 num_rows,
+                 dst_bytes,
+                 dst.size());
+  // Large enough to hide the system call, small enough for the second cache level.
+  constexpr uint64_t kChunkBytes = uint64_t{256} << 10;
+  const uint64_t chunk_rows = std::clamp<uint64_t>(kChunkBytes / stored_bytes, 1, num_rows);
+  std::vector<std::byte> chunk(chunk_rows * stored_bytes);
+  RowDecoder decoder(tensor, location.spec.dtype, dtype);
+  for (uint64_t row = 0; row < num_rows; ++row) {
+    const uint64_t in_chunk = row % chunk_rows;
+    if (in_chunk == 0) {
+      const uint64_t count = std::min(chunk_rows, num_rows - row);
+      location.file->read(tensor, row * stored_bytes, std::span(chunk).first(count * stored_bytes));
+    }
+    const uint64_t to = location.num_interleaved_heads == 0
+                            ? row
+                            : static_cast<uint64_t>(checkpoint_row(static_cast<int64_t>(row),
+                                                                   static_cast<int64_t>(num_rows),
+                                                                   location.num_interleaved_heads));
+    decoder.decode(std::span(chunk).subspan(in_chunk * stored_bytes, stored_bytes),
+                   dst.subspan(to * dst_bytes, dst_bytes));
+  }
+}
+
+std::string GgufWeights::quantised_formats() const {
+  std::map<BlockFormat, int> counts;
+  for (const auto& [name, location] : tensors_) {
+    if (is_quantised(location.tensor->format)) ++counts[location.tensor->format];
+  }
+  std::string text;
+  for (const auto& [format, count] : counts) {
+    text += fmt::format(
+        "{}{} tensors in {}", text.empty() ? "" : ", ", count, block_format_name(format));
+  }
+  return text;
+}
+
+}  // namespace reprise::weights::gguf

@@ -1,0 +1,349 @@
+#!/usr/bin/env python3
+"""Writes the model of a Hugging Face folder as a GGUF file, with nothing but the standard library.
+
+    tools/convert_to_gguf.py models/reprise-tiny /tmp/tiny.gguf --outtype q8_0
+    tools/convert_to_gguf.py models/reprise-tiny /tmp/tiny.gguf --outtype f32 --parts 3
+
+For tests and measurements: Llama, Mistral, Qwen2 and Qwen3 with one safetensors file, float weights, and the
+tokenizers of tests. Names, metadata and row order are those of llama.cpp's convert_hf_to_gguf.py; embeddings and
+matrices get the type, vectors stay F32, and a matrix whose rows are no multiple of 32 is F16 in the quantised
+types. Large models are converted faster where numpy is installed, with the same result.
+"""
+
+import argparse
+import array
+import json
+import math
+import re
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+try:
+    import numpy
+except ImportError:
+    numpy = None
+
+ARCHITECTURES = {"LlamaForCausalLM": "llama", "MistralForCausalLM": "llama", "Qwen2ForCausalLM": "qwen2",
+                 "Qwen3ForCausalLM": "qwen3"}
+F32, F16, Q4_0, Q8_0, BF16 = 0, 1, 2, 8, 30
+OUTTYPES = {"f32": F32, "f16": F16, "bf16": BF16, "q8_0": Q8_0, "q4_0": Q4_0}
+U32, I32, FLOAT, BOOL, STRING, ARRAY, U64 = 4, 5, 6, 7, 8, 9, 10
+NAMES = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+LAYER_NAMES = {
+    "input_layernorm": "attn_norm", "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v", "self_attn.o_proj": "attn_output", "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm", "post_attention_layernorm": "ffn_norm", "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up", "mlp.down_proj": "ffn_down",
+}
+ALIGNMENT = 32
+
+
+def gguf_name(name: str) -> str:
+    module, _, leaf = name.rpartition(".")
+    layer = re.fullmatch(r"model\.layers\.(\d+)\.(.+)", module)
+    return f"blk.{layer[1]}.{LAYER_NAMES[layer[2]]}.{leaf}" if layer else f"{NAMES[module]}.{leaf}"
+
+
+# ---------------------------------------------------------------------------------------------- tensors
+
+
+class Checkpoint:
+    def __init__(self, folder: Path):
+        self.path = folder / "model.safetensors"
+        with self.path.open("rb") as file:
+            (length,) = struct.unpack("<Q", file.read(8))
+            self.tensors = json.loads(file.read(length))
+        self.tensors.pop("__metadata__", None)
+        self.data_begin = 8 + length
+
+    def floats(self, name: str):
+        """The elements as an array of float32."""
+        entry = self.tensors[name]
+        begin, end = entry["data_offsets"]
+        with self.path.open("rb") as file:
+            file.seek(self.data_begin + begin)
+            raw = file.read(end - begin)
+        if entry["dtype"] == "F32":
+            return numpy.frombuffer(raw, "<f4") if numpy else array.array("f", raw)
+        if entry["dtype"] == "BF16":
+            if numpy:
+                return (numpy.frombuffer(raw, "<u2").astype("<u4") << 16).view("<f4")
+            return array.array("f", array.array("I", (bits << 16 for bits in array.array("H", raw))).tobytes())
+        if entry["dtype"] == "F16":
+            return array.array("f", struct.unpack(f"<{len(raw) // 2}e", raw))
+        raise SystemExit(f"{name}: {entry['dtype']} cannot be converted")
+
+
+def permuted(values, num_rows: int, num_heads: int):
+    """Interleaves the two halves of each head's rows: what llama.cpp's rotary embedding expects."""
+    row = len(values) // num_rows
+    head_rows = num_rows // num_heads
+    if numpy:
+        values = numpy.asarray(values).reshape(num_heads, 2, head_rows // 2, row)
+        return numpy.ascontiguousarray(values.swapaxes(1, 2)).reshape(-1)
+    result = array.array("f")
+    for head in range(num_heads):
+        for pair in range(head_rows // 2):
+            for half in range(2):
+                at = (head * head_rows + half * (head_rows // 2) + pair) * row
+                result.extend(values[at : at + row])
+    return result
+
+
+def float32(value: float) -> float:
+    return struct.unpack("<f", struct.pack("<f", value))[0]
+
+
+def rounded_half_away(value: float) -> int:
+    return int(math.copysign(math.floor(abs(value) + 0.5), value))
+
+
+def block_q8_0(block) -> bytes:
+    scale = float32(max(map(abs, block)) / 127)
+    inverse = float32(1 / scale) if scale else 0.0
+    codes = [rounded_half_away(float32(value * inverse)) for value in block]
+    return struct.pack("<e32b", scale, *codes)
+
+
+def block_q4_0(block) -> bytes:
+    largest = max(block, key=abs)
+    scale = float32(largest / -8)
+    inverse = float32(1 / scale) if scale else 0.0
+    codes = [min(15, int(float32(float32(value * inverse) + 8.5))) for value in block]
+    return struct.pack("<e", scale) + bytes(codes[j] | codes[j + 16] << 4 for j in range(16))
+
+
+def blocks_numpy(values, kind: int) -> bytes:
+    blocks = numpy.asarray(values, "<f4").reshape(-1, 32)
+    if kind == Q8_0:
+        scale = numpy.abs(blocks).max(axis=1, keepdims=True) / numpy.float32(127)
+    else:
+        at = numpy.abs(blocks).argmax(axis=1)[:, None]
+        scale = numpy.take_along_axis(blocks, at, 1) / numpy.float32(-8)
+    with numpy.errstate(divide="ignore"):
+        inverse = numpy.where(scale == 0, 0, numpy.float32(1) / scale).astype("<f4")
+    scaled = blocks * inverse
+    if kind == Q8_0:
+        codes = (numpy.sign(scaled) * numpy.floor(numpy.abs(scaled) + 0.5)).astype("i1").view("u1")
+    else:
+        codes = (scaled + numpy.float32(8.5)).astype("u1").clip(0, 15)
+        codes = codes[:, :16] | codes[:, 16:] << 4
+    return numpy.concatenate([scale.astype("<f2").view("u1"), codes], axis=1).tobytes()
+
+
+def encoded(values, kind: int) -> bytes:
+    if kind == F32:
+        return values.tobytes()
+    if kind == F16:
+        return values.astype("<f2").tobytes() if hasattr(values, "astype") else struct.pack(f"<{len(values)}e", *values)
+    if kind == BF16:  # only used for weights that are bf16 already
+        return numpy.asarray(values, "<f4").view("<u2")[1::2].tobytes() if numpy else b"".join(
+            raw[2:4] for raw in struct.iter_unpack("4s", values.tobytes()) for raw in raw)
+    if numpy:
+        return blocks_numpy(values, kind)
+    quantise = block_q8_0 if kind == Q8_0 else block_q4_0
+    return b"".join(quantise(values[at : at + 32]) for at in range(0, len(values), 32))
+
+
+def llama3_factors(config: dict) -> list[float] | None:
+    """What convert_hf_to_gguf.py stores as rope_freqs.weight."""
+    rope = config.get("rope_scaling") or {}
+    if rope.get("rope_type", rope.get("type")) != "llama3":
+        return None
+    head_dim = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+    low, high, old = rope["low_freq_factor"], rope["high_freq_factor"], rope["original_max_position_embeddings"]
+    factors = []
+    for i in range(0, head_dim, 2):
+        wavelength = 2 * math.pi * config["rope_theta"] ** (i / head_dim)
+        if wavelength < old / high:
+            factors.append(1.0)
+        elif wavelength > old / low:
+            factors.append(rope["factor"])
+        else:
+            smooth = (old / wavelength - low) / (high - low)
+            factors.append(1 / ((1 - smooth) / rope["factor"] + smooth))
+    return factors
+
+
+def tensors_of(folder: Path, config: dict, outtype: int) -> Iterator[tuple[str, list[int], int, bytes]]:
+    """Name, shape (outermost extent first), type and bytes."""
+    checkpoint = Checkpoint(folder)
+    permutes = ARCHITECTURES[config["architectures"][0]] == "llama"
+    heads = {"self_attn.q_proj": config["num_attention_heads"], "self_attn.k_proj": config["num_key_value_heads"]}
+    factors = llama3_factors(config)
+    if factors:
+        yield "rope_freqs.weight", [len(factors)], F32, array.array("f", factors).tobytes()
+    for name, entry in checkpoint.tensors.items():
+        if name == "lm_head.weight" and config.get("tie_word_embeddings"):
+            continue
+        shape, values = entry["shape"], checkpoint.floats(name)
+        for module, num_heads in heads.items():
+            if permutes and f".{module}." in name:
+                values = permuted(values, shape[0], num_heads)
+        kind = F32 if len(shape) == 1 else outtype
+        if kind in (Q4_0, Q8_0) and shape[-1] % 32 != 0:
+            kind = F16
+        yield gguf_name(name), shape, kind, encoded(values, kind)
+
+
+# --------------------------------------------------------------------------------------------- metadata
+
+
+def config_keys(config: dict) -> list[tuple[str, int, object]]:
+    name = ARCHITECTURES[config["architectures"][0]]
+    heads = config["num_attention_heads"]
+    head_dim = config.get("head_dim") or config["hidden_size"] // heads
+    keys = [
+        ("general.architecture", STRING, name),
+        (f"{name}.block_count", U32, config["num_hidden_layers"]),
+        (f"{name}.context_length", U32, config["max_position_embeddings"]),
+        (f"{name}.embedding_length", U32, config["hidden_size"]),
+        (f"{name}.feed_forward_length", U32, config["intermediate_size"]),
+        (f"{name}.attention.head_count", U32, heads),
+        (f"{name}.attention.head_count_kv", U32, config.get("num_key_value_heads", heads)),
+        (f"{name}.attention.layer_norm_rms_epsilon", FLOAT, config["rms_norm_eps"]),
+        (f"{name}.attention.key_length", U32, head_dim),
+        (f"{name}.attention.value_length", U32, head_dim),
+        (f"{name}.rope.freq_base", FLOAT, config["rope_theta"]),
+    ]
+    rope = config.get("rope_scaling") or {}
+    if rope.get("rope_type", rope.get("type")) == "linear":
+        keys += [(f"{name}.rope.scaling.type", STRING, "linear"), (f"{name}.rope.scaling.factor", FLOAT, rope["factor"])]
+    return keys
+
+
+PATTERNS = {r"\p{N}{1,3}": "llama-bpe", r"|\p{N}|": "qwen2"}
+
+
+def pre_of(tokenizer: dict) -> str:
+    text = json.dumps(tokenizer["pre_tokenizer"]).replace("\\\\", "\\")
+    return next((name for pattern, name in PATTERNS.items() if pattern in text), "gpt-2")
+
+
+def token_type(text: str, added: dict | None, is_sentencepiece: bool) -> int:
+    if added is not None:
+        return 2 if is_sentencepiece and text == "<unk>" else 3 if added["special"] else 4
+    return 6 if is_sentencepiece and re.fullmatch("<0x[0-9A-F]{2}>", text) else 1
+
+
+def tokenizer_keys(folder: Path) -> list[tuple[str, int, object]]:
+    path = folder / "tokenizer.json"
+    if not path.exists():
+        return []
+    tokenizer = json.loads(path.read_text(encoding="utf-8"))
+    model = tokenizer["model"]
+    texts = {token: id for token, id in model["vocab"].items()}
+    added = {item["id"]: item for item in tokenizer["added_tokens"]}
+    texts.update({item["content"]: id for id, item in added.items()})
+    by_id = {id: text for text, id in texts.items()}
+    tokens = [by_id.get(id, f"[PAD{id}]") for id in range(max(by_id) + 1)]
+    is_sentencepiece = bool(model.get("byte_fallback"))
+    types = [5 if id not in by_id else token_type(text, added.get(id), is_sentencepiece)
+             for id, text in enumerate(tokens)]
+    merges = [tuple(merge.split(" ", 1)) if isinstance(merge, str) else tuple(merge) for merge in model["merges"]]
+    keys = [
+        ("tokenizer.ggml.model", STRING, "llama" if is_sentencepiece else "gpt2"),
+        ("tokenizer.ggml.tokens", ARRAY, (STRING, tokens)),
+        ("tokenizer.ggml.token_type", ARRAY, (I32, types)),
+    ]
+    if is_sentencepiece:  # a token is as good as the first merge that makes it
+        ranks: dict[str, int] = {}
+        for rank, (left, right) in enumerate(merges):
+            ranks.setdefault(left + right, rank)
+        scores = [-float(ranks.get(token, 0)) for token in tokens]
+        keys.append(("tokenizer.ggml.scores", ARRAY, (FLOAT, scores)))
+    else:
+        keys += [("tokenizer.ggml.pre", STRING, pre_of(tokenizer)),
+                 ("tokenizer.ggml.merges", ARRAY, (STRING, [" ".join(merge) for merge in merges]))]
+    return keys + special_token_keys(folder, tokenizer, texts)
+
+
+def special_token_keys(folder: Path, tokenizer: dict, ids: dict) -> list[tuple[str, int, object]]:
+    path = folder / "tokenizer_config.json"
+    config = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    keys = []
+    for member, name in (("bos_token", "bos"), ("eos_token", "eos"), ("pad_token", "padding"), ("unk_token", "unknown")):
+        token = config.get(member)
+        token = token["content"] if isinstance(token, dict) else token
+        if token is not None:
+            keys.append((f"tokenizer.ggml.{name}_token_id", U32, ids[token]))
+    if '"bos_token"' not in json.dumps(config) or config.get("bos_token") is None:
+        keys.append(("tokenizer.ggml.add_bos_token", BOOL, False))
+    else:
+        keys.append(("tokenizer.ggml.add_bos_token", BOOL, "SpecialToken" in json.dumps(tokenizer["post_processor"])))
+    if isinstance(config.get("chat_template"), str):
+        keys.append(("tokenizer.chat_template", STRING, config["chat_template"]))
+    path = folder / "generation_config.json"
+    generation = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    if generation.get("do_sample") is False:
+        keys.append(("general.sampling.temp", FLOAT, 0.0))
+    return keys
+
+
+# ------------------------------------------------------------------------------------------------- file
+
+
+def text_bytes(text: str) -> bytes:
+    raw = text.encode()
+    return struct.pack("<Q", len(raw)) + raw
+
+
+def value_bytes(kind: int, value) -> bytes:
+    if kind == STRING:
+        return text_bytes(value)
+    if kind == ARRAY:
+        inner, values = value
+        return struct.pack("<IQ", inner, len(values)) + b"".join(value_bytes(inner, item) for item in values)
+    return struct.pack({U32: "<I", I32: "<i", FLOAT: "<f", BOOL: "<?", U64: "<Q", 2: "<H"}[kind], value)
+
+
+def padding(length: int) -> bytes:
+    return b"\0" * (-length % ALIGNMENT)
+
+
+def write_file(path: Path, keys: list, tensors: list) -> None:
+    head = struct.pack("<4sIQQ", b"GGUF", 3, len(tensors), len(keys))
+    for key, kind, value in keys:
+        head += text_bytes(key) + struct.pack("<I", kind) + value_bytes(kind, value)
+    offset = 0
+    for name, shape, kind, raw in tensors:
+        head += text_bytes(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *reversed(shape), kind, offset)
+        offset += len(raw) + len(padding(len(raw)))
+    with path.open("wb") as file:
+        file.write(head + padding(len(head)))
+        for _, _, _, raw in tensors:
+            file.write(raw)
+            file.write(padding(len(raw)))
+
+
+def convert(folder: Path, target: Path, outtype: str, num_parts: int = 1) -> list[Path]:
+    """Returns the files, the first of which is the model."""
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    keys = config_keys(config) + tokenizer_keys(folder)
+    tensors = list(tensors_of(folder, config, OUTTYPES[outtype]))
+    if num_parts == 1:
+        write_file(target, keys, tensors)
+        return [target]
+    paths = []
+    for part in range(num_parts):
+        mine = tensors[part * len(tensors) // num_parts : (part + 1) * len(tensors) // num_parts]
+        split = [("split.no", 2, part), ("split.count", 2, num_parts), ("split.tensors.count", I32, len(tensors))]
+        paths.append(target.with_name(f"{target.stem}-{part + 1:05}-of-{num_parts:05}.gguf"))
+        write_file(paths[-1], (keys if part == 0 else []) + split, mine)
+    return paths
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("target", type=Path)
+    parser.add_argument("--outtype", choices=OUTTYPES, default="f32")
+    parser.add_argument("--parts", type=int, default=1)
+    arguments = parser.parse_args()
+    for path in convert(arguments.folder, arguments.target, arguments.outtype, arguments.parts):
+        print(f"{path}: {path.stat().st_size} bytes")
+
+
+if __name__ == "__main__":
+    main()
