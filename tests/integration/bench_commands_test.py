@@ -118,6 +118,19 @@ class BenchCommands(unittest.TestCase):
                                  ("PIECEWISE", "2"), ("FULL_AND_PIECEWISE", "2"), ("NONE", "2")])
         self.assertIn("| NONE | PIECEWISE | FULL_AND_PIECEWISE |", run.stdout)
 
+    def test_servers_take_turns_when_asked_to(self):
+        options = ("--serve-cmd", f"serve '{MODEL}' --kv-cache-memory-bytes 64M", "--bench-cmd",
+                   "--num-prompts 2 --random-input-len 8 --random-output-len 3", "--output-dir", self.folder)
+        run = self.bench("sweep", *options, "--num-runs", 1, "--interleave", "--show-stdout", "--server-ready-timeout", 60)
+        self.assertIn("Serving Benchmark Result", run.stderr)
+        self.assertIn("servers taking turns", run.stdout + run.stderr)
+        run = self.bench("sweep", *options, "--num-runs", 1, "--server-ready-timeout", 0, expect=1)
+        self.assertIn("was not ready in time", run.stderr)
+
+    def test_one_start_prints_its_times(self):
+        times = json.loads(self.bench("startup", MODEL, "--one-start").stdout)
+        self.assertTrue(all(value >= 0 for value in times.values() if isinstance(value, (int, float))), times)
+
     def test_bad_sweeps(self):
         for options, word in (((), "--serve-cmd"), (("--preset", "x", "--serve-cmd", "m"), "--preset"),
                               (("--serve-cmd", "m 'x"), "--serve-cmd"),

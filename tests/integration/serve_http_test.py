@@ -141,6 +141,18 @@ class Tls(Case):
         self.assertEqual(connection.getresponse().status, 200)
         connection.close()
 
+    def test_ciphers_are_those_of_the_list(self):
+        chosen = "ECDHE-RSA-AES128-GCM-SHA256"
+        server = self.start_tls("--ssl-ciphers", chosen)
+        context = self.trust()
+        context.maximum_version = ssl.TLSVersion.TLSv1_2  # the list is about TLS 1.2
+        connection = self.connect(server, context)
+        connection.connect()
+        self.assertEqual(connection.sock.cipher()[0], chosen)
+        connection.close()
+        files = ("--ssl-certfile", f"{self.path}/server.pem", "--ssl-keyfile", f"{self.path}/server.key")
+        self.assertIn("NO-SUCH", self.refused(*files, "--ssl-ciphers", "NO-SUCH"))
+
     def test_files_that_do_not_work_are_named(self):
         self.assertIn("--ssl-keyfile", self.refused("--ssl-certfile", f"{self.path}/server.pem"))
         told = self.refused("--ssl-certfile", f"{self.path}/none.pem", "--ssl-keyfile", f"{self.path}/server.key")
@@ -193,6 +205,15 @@ class Browsers(Case):
         self.assertEqual(response.status, 200)
         self.assertEqual(response.getheader("Access-Control-Allow-Origin"), "*")
 
+    def test_only_the_allowed_headers(self):
+        server = self.start("--allowed-origins", '["*"]', "--allowed-headers", '["X-One", "Content-Type"]')
+        response, _ = self.preflight(server, self.ORIGIN)
+        self.assertEqual(response.status, 200)
+        self.assertEqual(response.getheader("Access-Control-Allow-Headers").lower(), "x-one, content-type")
+        response, _ = self.ask(server, "OPTIONS", "/v1/completions", Origin=self.ORIGIN,
+                               Access_Control_Request_Method="POST", Access_Control_Request_Headers="x-two")
+        self.assertEqual(response.status, 400)
+
     def test_methods_and_credentials(self):
         server = self.start("--allowed-origins", '["*"]', "--allowed-methods", '["GET"]', "--allow-credentials")
         response, _ = self.preflight(server, self.ORIGIN)
@@ -221,6 +242,17 @@ class Listening(Case):
             for method, operation in operations.items():
                 response, _ = server.request(method.upper(), path.replace("{model_id}", NAME), "{}")
                 self.assertEqual(response.status == 401, "security" in operation, path)
+
+    def test_a_key_of_the_environment(self):
+        server = self.start(REPRISE_API_KEY="secret")
+        for header, status in (({}, 401), ({"Authorization": "Bearer secret"}, 200)):
+            response, _ = server.request("GET", "/v1/models", headers=header)
+            self.assertEqual(response.status, status)
+
+    def test_other_backends_of_structured_output_are_refused(self):
+        for option in ("--guided-decoding-backend", "--structured-outputs-config.backend"):
+            self.assertIn("xgrammar", self.refused(option, "outlines"))
+        self.start("--guided-decoding-backend", "xgrammar", "--structured-outputs-config", '{"backend": "auto"}')
 
     def test_a_unix_socket(self):
         path = os.path.join(self.folder(), "reprise.sock")

@@ -86,7 +86,7 @@ class RunBatch(unittest.TestCase):
         self.assertEqual(self.run_batch("\n \n"), [])
 
     def test_bad_options(self):
-        for options, word in ((["-i", "nowhere.jsonl", "-o", "x"], "nowhere.jsonl"), (["-o", "x"], "--input-file"),
+        for options, word in ((["--input-file", "nowhere.jsonl", "--output-file", "x"], "nowhere.jsonl"), (["-o", "x"], "--input-file"),
                               (["-i", "http://x/y", "-o", "x"], "URL"), (["-i", "x", "-o", "x"], "input file")):
             run = subprocess.run([BINARY, "run-batch", MODEL, *options], capture_output=True, text=True, timeout=TIMEOUT,
                                  check=False)
