@@ -155,7 +155,7 @@ class MistakenBackend final : public AttentionBackend {
       *taken_for.num_reqs *= 2;
     }
     last_descriptor_ = descriptor;
-    return last_ = planned_->plan(metadata, taken_for, stream);
+    return last_ = planned_->prepare_step(metadata, taken_for, stream);
   }
 
  private:
