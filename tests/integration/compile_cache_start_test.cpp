@@ -259,6 +259,7 @@ TEST_F(CompileCacheKey, changes_with_all_that_decides_the_program) {
          k.options_.model.layer_types[1] = weights::LayerType::sliding_attention;
        }},
       {"dtype", [](Open& k) { k.options_.dtype = DType::f32; }},
+      {"packed weights", [](Open& k) { k.options_.packed_weights = "down_proj:34"; }},
       {"isa", [](Open& k) { k.options_.isa = kernels::Isa::avx512; }},
       {"max_model_len", [](Open& k) { k.options_.max_model_len = 256; }},
       {"block_size", [](Open& k) { k.options_.block_size = 32; }},

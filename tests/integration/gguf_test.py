@@ -10,6 +10,7 @@ import http.client
 import json
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -41,6 +42,18 @@ def write_byte_tokenizer(folder):
         "model": {"type": "BPE", "vocab": {letter: i for i, letter in enumerate(byte_letters())}, "merges": []},
     }
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
+
+
+def decoded(blocks, outtype):
+    """The values of Q8_0 or Q4_0 blocks."""
+    values = []
+    if outtype == "q8_0":
+        for scale, *codes in struct.iter_unpack("<e32b", blocks):
+            values += [scale * code for code in codes]
+    else:
+        for scale, *pairs in struct.iter_unpack("<e16B", blocks):
+            values += [scale * ((pair & 15) - 8) for pair in pairs] + [scale * ((pair >> 4) - 8) for pair in pairs]
+    return values
 
 
 class Case(unittest.TestCase):
@@ -118,6 +131,64 @@ class Generate(Case):
             self.assertEqual(run.returncode, 2)
             self.assertIn(model.name, run.stderr)
             self.assertIn(words, run.stderr)
+
+
+class Packed(Case):
+    """Q8_0 and Q4_0 weights stay packed: other kernels, and activations quantised row by row."""
+
+    PROMPTS = ("--prompt", PROMPT, "--prompt", "Once upon a time", "--prompt", "What is 2 plus 3?")
+
+    def test_gives_the_same_tokens_in_every_mode_and_batch(self):
+        for outtype in ("q8_0", "q4_0"):
+            path = self.gguf(MODEL, outtype)
+            options = (path, *self.PROMPTS, "--ignore-eos", "--temperature", "0")
+            expected = self.tokens(*options, "--enforce-eager")
+            for mode in ("NONE", "PIECEWISE", "FULL", "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE"):
+                with self.subTest(f"{outtype} in {mode}"):
+                    self.assertEqual(self.tokens(*options, "-cc.cudagraph_mode", mode), expected)
+            with self.subTest(f"{outtype} in small chunks"):
+                chunked = self.tokens(*options, "--max-num-batched-tokens", "5", "--max-num-seqs", "4")
+                self.assertEqual(chunked, expected)
+            for i, prompt in enumerate(self.PROMPTS[1::2]):
+                with self.subTest(f"{outtype}, prompt {i} alone"):
+                    alone = self.tokens(path, "--prompt", prompt, "--ignore-eos", "--temperature", "0")
+                    self.assertEqual(alone, expected[i : i + 1])
+
+    def test_gives_the_tokens_of_the_dequantised_weights(self):
+        """For prompts on which no step is close; the weights alone differ from those before quantisation."""
+        options = ("--prompt", "Once upon a time", "--prompt", "The cat sat", "--ignore-eos", "--temperature", "0",
+                   "--dtype", "float32")
+        for outtype in ("q8_0", "q4_0"):
+            with self.subTest(outtype):
+                expected = self.tokens(self.dequantised_folder(outtype), *options)
+                self.assertEqual(self.tokens(self.gguf(MODEL, outtype), *options), expected)
+
+    def dequantised_folder(self, outtype):
+        """The bundled model with matrices that were quantised, and are float32 again."""
+        import convert_to_gguf
+
+        folder = self.folder / f"dequantised-{outtype}"
+        shutil.copytree(MODEL, folder, ignore=shutil.ignore_patterns("eval", "*.safetensors"))
+        checkpoint = convert_to_gguf.Checkpoint(Path(MODEL))
+        header, data = {}, b""
+        for name, entry in checkpoint.tensors.items():
+            values = checkpoint.floats(name)
+            if len(entry["shape"]) == 2:
+                values = decoded(convert_to_gguf.encoded(values, convert_to_gguf.OUTTYPES[outtype]), outtype)
+            raw = struct.pack(f"<{len(values)}f", *values)
+            header[name] = {"dtype": "F32", "shape": entry["shape"], "data_offsets": [len(data), len(data) + len(raw)]}
+            data += raw
+        text = json.dumps(header).encode()
+        (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
+        return folder
+
+    def test_warns_of_no_tensor_when_all_stay_packed(self):
+        folder = self.folder / "odd"
+        shutil.copytree(SOURCE / "tests" / "goldens" / "tiny-qwen2", folder)
+        write_byte_tokenizer(folder)
+        run = self.run_cli("generate", self.gguf(folder, "q4_0"), "--prompt", "x", "--max-tokens", "2")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertNotIn("dequantised", run.stderr)
 
 
 class Serve(Case):

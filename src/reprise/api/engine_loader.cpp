@@ -126,10 +126,12 @@ void EngineLoader::load_model() {
   report.cpu_isa = device.is_gpu() ? "cuda" : kernels::isa_name(device.isa);
 
   const Clock::time_point start = Clock::now();
-  check_weights_fit(report.num_parameters * static_cast<int64_t>(dtype_bytes(options.dtype)),
-                    *device.device);
   std::unique_ptr<weights::WeightSource> source =
       open_weights(engine_->args, options.config, report.warnings);
+  // The kernels of packed weights are the CPU's.
+  const auto packing =
+      device.is_gpu() ? models::Parameters::Packing::dequantise : models::Parameters::Packing::keep;
+  check_weights_fit(weight_bytes(*source, options.config, options.dtype, packing), *device.device);
   if (observer_.on_weights) {
     source = std::make_unique<weights::WatchedWeights>(std::move(source), observer_.on_weights);
   }
@@ -138,7 +140,8 @@ void EngineLoader::load_model() {
                                                              options.dtype,
                                                              *device.device,
                                                              device.execution->stream(),
-                                                             device.execution->executor());
+                                                             device.execution->executor(),
+                                                             packing);
   engine_->model =
       models::create_model(options.config, options.max_model_len, *engine_->parameters);
   engine_->parameters->finish_loading();
@@ -233,6 +236,7 @@ void EngineLoader::compile(engine::ModelRunner& runner) {
         .model = options.config,
         .isa = options.isa,
         .dtype = options.dtype,
+        .packed_weights = engine_->parameters->packed_weights(),
         .max_model_len = options.max_model_len,
         .block_size = args.block_size,
         .generator = device.code_generator(),

@@ -8,6 +8,7 @@
 
 #include "reprise/api/resolved_options.h"
 #include "reprise/base/error.h"
+#include "reprise/weights/expected_tensors.h"
 
 namespace reprise::api {
 namespace {
@@ -29,6 +30,25 @@ std::string size_text(double bytes) {
 }
 
 }  // namespace
+
+int64_t weight_bytes(const weights::WeightSource& source,
+                     const weights::ModelConfig& config,
+                     DType dtype,
+                     models::Parameters::Packing packing) {
+  int64_t total = 0;
+  for (const weights::ExpectedTensor& tensor : weights::expected_tensors(config)) {
+    if (tensor.presence == weights::Presence::optional) continue;
+    int64_t elements = 1;
+    for (const int64_t extent : tensor.shape) elements *= extent;
+    const bool is_embedding = tensor.name == "model.embed_tokens.weight";
+    const bool may_be_packed = packing == models::Parameters::Packing::keep &&
+                               (!is_embedding || config.tie_word_embeddings);
+    const auto format = may_be_packed ? source.panel_format(tensor.name) : std::nullopt;
+    if (format) total += elements / kPanelBlock * panel_block_bytes(*format);
+    if (!format || is_embedding) total += elements * static_cast<int64_t>(dtype_bytes(dtype));
+  }
+  return total;
+}
 
 void check_weights_fit(int64_t weight_bytes, const device::Device& device) {
   const size_t free = device.memory().free;

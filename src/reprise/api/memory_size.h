@@ -7,10 +7,19 @@
 #include "reprise/api/engine_args.h"
 #include "reprise/device/device.h"
 #include "reprise/kv_cache/tensors/kv_cache_tensors.h"
+#include "reprise/models/parameters.h"
 #include "reprise/runner/memory_report.h"
+#include "reprise/weights/model_config.h"
 
 /// How much memory weights and KV cache may take, and what fits into it.
 namespace reprise::api {
+
+/// What the parameters of a model will take: all in `dtype`, but for matrices that stay packed. A
+/// tied embedding that stays packed is held in both forms.
+[[nodiscard]] int64_t weight_bytes(const weights::WeightSource& source,
+                                   const weights::ModelConfig& config,
+                                   DType dtype,
+                                   models::Parameters::Packing packing);
 
 /// \throws OutOfMemory when the weights alone are larger than the memory that is free
 void check_weights_fit(int64_t weight_bytes, const device::Device& device);

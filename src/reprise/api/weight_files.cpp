@@ -16,10 +16,10 @@ std::unique_ptr<weights::WeightSource> open_gguf(const EngineArgs& args,
                                                  std::vector<std::string>& warnings) {
   auto source = std::make_unique<weights::gguf::GgufWeights>(
       weights::gguf::GgufModel::open(args.model), config);
-  if (const std::string formats = source->quantised_formats(); !formats.empty()) {
+  if (const std::string formats = source->formats_without_panels(); !formats.empty()) {
     warnings.push_back(
-        fmt::format("{}: {} are dequantised while loading: they take as much memory as "
-                    "unquantised weights",
+        fmt::format("{}: {}: dequantised while loading, so they take as much memory as unquantised "
+                    "weights",
                     args.model.string(),
                     formats));
   }

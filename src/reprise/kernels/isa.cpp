@@ -42,7 +42,8 @@ bool is_supported(Isa isa, const device::CpuFeatures& features) noexcept {
     case Isa::avx512:
       return avx512;
     case Isa::avx512_bf16:
-      return avx512 && features.avx512_bf16;
+      // Every CPU with the one has the other; the integer products use it.
+      return avx512 && features.avx512_bf16 && features.avx512_vnni;
   }
 #else
   (void)features;

@@ -35,6 +35,8 @@ TEST(Isa, every_needed_feature_counts) {
   features.avx512dq = true;
   EXPECT_EQ(best_isa(features), Isa::avx512);
   features.avx512_bf16 = true;
+  EXPECT_EQ(best_isa(features), Isa::avx512);
+  features.avx512_vnni = true;
   EXPECT_EQ(best_isa(features), Isa::avx512_bf16);
   features.avx2 = false;
   EXPECT_EQ(best_isa(features), Isa::scalar);

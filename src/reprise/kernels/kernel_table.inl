@@ -20,7 +20,9 @@
   X(merge_attention)           \
   X(linear_add)                \
   X(linear_silu_and_mul)       \
-  X(linear_rope_kv_write)
+  X(linear_rope_kv_write)      \
+  X(quantize_blocks)           \
+  X(block_linear)
 
 // Between the float types and the types of eight bits.
 #define REPRISE_QUANT_KERNELS(X) \

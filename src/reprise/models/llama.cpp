@@ -5,6 +5,7 @@
 #include <array>
 #include <utility>
 
+#include "reprise/models/projection.h"
 #include "reprise/models/rope_table.h"
 #include "reprise/tensor/ops.h"
 
@@ -30,6 +31,22 @@ Tensor load_stacked(Parameters& parameters, const std::array<std::string, kCount
   return parameters.load_stacked(views);
 }
 
+template <size_t kCount>
+Tensor load_projections(Parameters& parameters, const std::array<std::string, kCount>& names) {
+  std::array<std::string_view, kCount> views;
+  for (size_t i = 0; i < kCount; ++i) views[i] = names[i];
+  return parameters.load_projection(views);
+}
+
+// The weight that logits are computed with. A tied embedding that is packed is held twice: rows of
+// the embedding are looked up as numbers.
+Tensor load_lm_head(bool is_tied, const Tensor& embedding, Parameters& parameters) {
+  if (!is_tied) return parameters.load_projection("lm_head.weight");
+  constexpr std::string_view kEmbedding = "model.embed_tokens.weight";
+  return parameters.is_packed({&kEmbedding, 1}) ? parameters.load_projection(kEmbedding)
+                                                : embedding;
+}
+
 Tensor load_if(bool wanted, Parameters& parameters, const std::string& name) {
   return wanted ? parameters.load(name) : Tensor{};
 }
@@ -52,17 +69,17 @@ LlamaAttention::LlamaAttention(const weights::ModelConfig& config,
                   .sliding_window = config.window_of_layer(layer).value_or(0)},
                  layer) {
   const LayerNames name(layer);
-  qkv_weight_ = load_stacked<3>(parameters,
-                                {name("self_attn.q_proj.weight"),
-                                 name("self_attn.k_proj.weight"),
-                                 name("self_attn.v_proj.weight")});
+  qkv_weight_ = load_projections<3>(parameters,
+                                    {name("self_attn.q_proj.weight"),
+                                     name("self_attn.k_proj.weight"),
+                                     name("self_attn.v_proj.weight")});
   if (config.qkv_bias) {
     qkv_bias_ = load_stacked<3>(parameters,
                                 {name("self_attn.q_proj.bias"),
                                  name("self_attn.k_proj.bias"),
                                  name("self_attn.v_proj.bias")});
   }
-  o_weight_ = parameters.load(name("self_attn.o_proj.weight"));
+  o_weight_ = parameters.load_projection(name("self_attn.o_proj.weight"));
   o_bias_ = load_if(config.o_bias, parameters, name("self_attn.o_proj.bias"));
   q_norm_ = load_if(config.qk_norm, parameters, name("self_attn.q_norm.weight"));
   k_norm_ = load_if(config.qk_norm, parameters, name("self_attn.k_norm.weight"));
@@ -71,7 +88,7 @@ LlamaAttention::LlamaAttention(const weights::ModelConfig& config,
 Tensor LlamaAttention::forward(cudagraph::ForwardContext& context,
                                const Tensor& hidden,
                                const Tensor& positions) const {
-  const Tensor qkv = ops::linear(hidden, qkv_weight_, qkv_bias_);
+  const Tensor qkv = project(hidden, qkv_weight_, qkv_bias_);
   Tensor q = ops::unflatten(ops::slice(qkv, 1, 0, q_size_), num_heads_);
   Tensor k = ops::unflatten(ops::slice(qkv, 1, q_size_, kv_size_), num_kv_heads_);
   const Tensor v = ops::unflatten(ops::slice(qkv, 1, q_size_ + kv_size_, kv_size_), num_kv_heads_);
@@ -81,24 +98,24 @@ Tensor LlamaAttention::forward(cudagraph::ForwardContext& context,
   }
   std::tie(q, k) = ops::rope(q, k, positions, rope_table_);
   const Tensor attended = attention_(context, q, k, v);
-  return ops::linear(ops::flatten(attended), o_weight_, o_bias_);
+  return project(ops::flatten(attended), o_weight_, o_bias_);
 }
 
 LlamaMlp::LlamaMlp(const weights::ModelConfig& config, int64_t layer, Parameters& parameters) {
   const LayerNames name(layer);
   gate_up_weight_ =
-      load_stacked<2>(parameters, {name("mlp.gate_proj.weight"), name("mlp.up_proj.weight")});
+      load_projections<2>(parameters, {name("mlp.gate_proj.weight"), name("mlp.up_proj.weight")});
   if (config.mlp_bias) {
     gate_up_bias_ =
         load_stacked<2>(parameters, {name("mlp.gate_proj.bias"), name("mlp.up_proj.bias")});
   }
-  down_weight_ = parameters.load(name("mlp.down_proj.weight"));
+  down_weight_ = parameters.load_projection(name("mlp.down_proj.weight"));
   down_bias_ = load_if(config.mlp_bias, parameters, name("mlp.down_proj.bias"));
 }
 
 Tensor LlamaMlp::forward(const Tensor& hidden) const {
-  const Tensor gate_up = ops::linear(hidden, gate_up_weight_, gate_up_bias_);
-  return ops::linear(ops::silu_and_mul(gate_up), down_weight_, down_bias_);
+  const Tensor gate_up = project(hidden, gate_up_weight_, gate_up_bias_);
+  return project(ops::silu_and_mul(gate_up), down_weight_, down_bias_);
 }
 
 LlamaDecoderLayer::LlamaDecoderLayer(const weights::ModelConfig& config,
@@ -136,7 +153,7 @@ LlamaForCausalLM::LlamaForCausalLM(const weights::ModelConfig& config,
     attention_layers_.push_back(&layers_.back()->attention());
   }
   norm_ = parameters.load("model.norm.weight");
-  lm_head_ = config.tie_word_embeddings ? embedding_ : parameters.load("lm_head.weight");
+  lm_head_ = load_lm_head(config.tie_word_embeddings, embedding_, parameters);
 }
 
 Tensor LlamaForCausalLM::forward(cudagraph::ForwardContext& context,
@@ -150,7 +167,7 @@ Tensor LlamaForCausalLM::forward(cudagraph::ForwardContext& context,
 Tensor LlamaForCausalLM::compute_logits(const Tensor& hidden,
                                         const Tensor& logits_indices,
                                         const Tensor& num_logits) {
-  return ops::lm_head(ops::gather_rows(hidden, logits_indices), lm_head_, num_logits);
+  return project_to_logits(ops::gather_rows(hidden, logits_indices), lm_head_, num_logits);
 }
 
 }  // namespace reprise::models

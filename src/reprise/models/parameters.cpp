@@ -38,14 +38,35 @@ std::string stacked_name(std::span<const std::string_view> names) {
 }  // namespace
 
 Tensor Parameters::load_stacked(std::span<const std::string_view> names) {
-  const TensorType type = stacked_type(*source_, names);
-  origins_.push_back(
-      {.buffer = buffers_.size(), .type = type, .names = {names.begin(), names.end()}});
-  return upload(stacked_name(names), type, read_stacked(*source_, names, type));
+  return load(names, Storage::elements);
+}
+
+Tensor Parameters::load_projection(std::span<const std::string_view> names) {
+  return load(names, is_packed(names) ? Storage::panels : Storage::elements);
+}
+
+bool Parameters::is_packed(std::span<const std::string_view> names) const {
+  if (packing_ == Packing::dequantise) return false;
+  const std::optional<PanelFormat> format = source_->panel_format(names[0]);
+  return format && std::all_of(names.begin(), names.end(), [&](std::string_view name) {
+           return source_->panel_format(name) == format;
+         });
+}
+
+Tensor Parameters::load(std::span<const std::string_view> names, Storage storage) {
+  const TensorType type = stacked_type(*source_, names, storage);
+  origins_.push_back({.buffer = buffers_.size(),
+                      .type = type,
+                      .storage = storage,
+                      .names = {names.begin(), names.end()}});
+  // A tied embedding may be held in both forms.
+  const char* suffix = storage == Storage::panels ? " (packed)" : "";
+  return upload(stacked_name(names) + suffix, type, read_stacked(*source_, names, type, storage));
 }
 
 TensorType Parameters::stacked_type(const weights::WeightSource& source,
-                                    std::span<const std::string_view> names) const {
+                                    std::span<const std::string_view> names,
+                                    Storage storage) const {
   TensorType type{.dtype = dtype_};
   for (std::string_view name : names) {
     const weights::TensorSpec* spec = source.find(name);
@@ -64,21 +85,48 @@ TensorType Parameters::stacked_type(const weights::WeightSource& source,
       type.shape[0] += shape[0];
     }
   }
+  if (storage == Storage::panels) {
+    const std::optional<PanelFormat> format = source.panel_format(names[0]);
+    if (!format) {
+      throw FileError("E_DTYPE", source.description(), names[0], "the tensor was packed before");
+    }
+    type.dtype = DType::i8;
+    type.shape[1] = type.shape[1] / kPanelBlock * panel_block_bytes(*format);
+  }
   return type;
 }
 
 std::span<const std::byte> Parameters::read_stacked(const weights::WeightSource& source,
                                                     std::span<const std::string_view> names,
-                                                    const TensorType& type) {
+                                                    const TensorType& type,
+                                                    Storage storage) {
   staging_.resize(type.bytes());
   size_t offset = 0;
   for (std::string_view name : names) {
-    const Shape shape{std::span<const int64_t>(source.find(name)->shape)};
-    const size_t bytes = TensorType{dtype_, shape}.bytes();
-    source.read(name, dtype_, std::span(staging_).subspan(offset, bytes));
-    offset += bytes;
+    TensorType part{type.dtype, Shape{std::span<const int64_t>(source.find(name)->shape)}};
+    if (storage == Storage::panels) part.shape[1] = type.shape[1];
+    const std::span<std::byte> dst = std::span(staging_).subspan(offset, part.bytes());
+    if (storage == Storage::panels) {
+      source.read_panels(name, dst);
+    } else {
+      source.read(name, dtype_, dst);
+    }
+    offset += dst.size();
   }
   return std::span(staging_).first(type.bytes());
+}
+
+std::string Parameters::packed_weights() const {
+  uint64_t digest = 0xcbf29ce484222325ULL;  // FNV-1a
+  size_t count = 0;
+  for (const Origin& origin : origins_) {
+    if (origin.storage != Storage::panels) continue;
+    ++count;
+    for (const char c : fmt::format("{}:{};", names_[origin.buffer], origin.type.shape[1])) {
+      digest = (digest ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+    }
+  }
+  return count == 0 ? std::string() : fmt::format("{}:{:016x}", count, digest);
 }
 
 void Parameters::copy_to_host() {
@@ -119,13 +167,14 @@ void Parameters::restore(device::DiscardableMemory& memory) {
 void Parameters::reload(const weights::WeightSource& source) {
   for (const Origin& origin : origins_) {
     const std::vector<std::string_view> names(origin.names.begin(), origin.names.end());
-    if (stacked_type(source, names) != origin.type) {
+    if (stacked_type(source, names, origin.storage) != origin.type) {
       throw FileError("E_SHAPE",
                       source.description(),
                       names[0],
                       "the shape is not that of the model that was loaded");
     }
-    const std::span<const std::byte> bytes = read_stacked(source, names, origin.type);
+    const std::span<const std::byte> bytes =
+        read_stacked(source, names, origin.type, origin.storage);
     stream_->copy_from_host(buffers_[origin.buffer].data(), bytes.data(), bytes.size());
   }
   staging_ = {};

@@ -18,13 +18,22 @@ namespace reprise::models {
 /// on. Also makes the tables that a model derives (rotary embedding).
 class Parameters {
  public:
+  /// Whether weights that kernels can read as the file has them stay packed.
+  enum class Packing : uint8_t { keep, dequantise };
+
   /// `source` is borrowed until finish_loading(); the other references must outlive this object.
   Parameters(const weights::WeightSource& source,
              DType dtype,
              device::Device& device,
              device::Stream& stream,
-             OpExecutor& executor)
-      : source_(&source), dtype_(dtype), device_(&device), stream_(&stream), executor_(&executor) {}
+             OpExecutor& executor,
+             Packing packing = Packing::dequantise)
+      : source_(&source),
+        dtype_(dtype),
+        packing_(packing),
+        device_(&device),
+        stream_(&stream),
+        executor_(&executor) {}
 
   /// One tensor by its Hugging Face name.
   [[nodiscard]] Tensor load(std::string_view name) { return load_stacked({&name, 1}); }
@@ -32,6 +41,15 @@ class Parameters {
   /// Loads several tensors with equal inner dimensions as one, their rows one after the other, so
   /// that projections that read the same input become one matrix product.
   [[nodiscard]] Tensor load_stacked(std::span<const std::string_view> names);
+
+  /// The same for weights of matrix products, which stay packed (int8, tensor/block_panels.h) if
+  /// the source has all of them in one packed format. models::project() takes either.
+  [[nodiscard]] Tensor load_projection(std::span<const std::string_view> names);
+  [[nodiscard]] Tensor load_projection(std::string_view name) {
+    return load_projection({&name, 1});
+  }
+  /// Whether load_projection() would give a packed weight.
+  [[nodiscard]] bool is_packed(std::span<const std::string_view> names) const;
 
   /// Adds a float32 table that was computed on the host; the name is for messages.
   [[nodiscard]] Tensor add_table(std::string_view name,
@@ -59,34 +77,43 @@ class Parameters {
   /// of the first source. \throws FileError; the weights that were read before the error stay
   void reload(const weights::WeightSource& source);
 
+  /// Which weights are packed and how, as a short text that differs where they differ. Empty: none.
+  [[nodiscard]] std::string packed_weights() const;
   [[nodiscard]] DType dtype() const noexcept { return dtype_; }
   [[nodiscard]] size_t total_bytes() const noexcept { return total_bytes_; }
   /// Every address that a graph may have been recorded with.
   [[nodiscard]] std::vector<device::BufferView> memory() const;
   /// The name that the tensor was loaded under: "model.layers.0.mlp.down_proj.weight", or for
-  /// stacked ones "model.layers.0.mlp.gate_proj+up_proj.weight". Empty for tensors of other owners.
+  /// stacked ones "model.layers.0.mlp.gate_proj+up_proj.weight"; packed ones end in " (packed)".
+  /// Empty for tensors of other owners.
   [[nodiscard]] std::string_view name_of(const Tensor& tensor) const noexcept;
   /// The memory of the tensor of that name; empty if there is none.
   [[nodiscard]] device::BufferView find(std::string_view name) const noexcept;
 
  private:
+  enum class Storage : uint8_t { elements, panels };
   /// The source of a buffer, for loading it again.
   struct Origin {
     size_t buffer = 0;  // into buffers_
     TensorType type;
+    Storage storage = Storage::elements;
     std::vector<std::string> names;  // in the source
   };
 
+  [[nodiscard]] Tensor load(std::span<const std::string_view> names, Storage storage);
   [[nodiscard]] TensorType stacked_type(const weights::WeightSource& source,
-                                        std::span<const std::string_view> names) const;
+                                        std::span<const std::string_view> names,
+                                        Storage storage) const;
   /// Reads the tensors' bytes one after the other, into memory that the next call uses again.
   [[nodiscard]] std::span<const std::byte> read_stacked(const weights::WeightSource& source,
                                                         std::span<const std::string_view> names,
-                                                        const TensorType& type);
+                                                        const TensorType& type,
+                                                        Storage storage);
   Tensor upload(std::string name, const TensorType& type, std::span<const std::byte> bytes);
 
   const weights::WeightSource* source_;  // null after finish_loading()
   DType dtype_;
+  Packing packing_;
   device::Device* device_;
   device::Stream* stream_;
   OpExecutor* executor_;

@@ -135,6 +135,15 @@ X(silu_and_mul_quant,
 X(scaled_linear,
   "(x q8[T, K], scale f32[T|1], weight q8[N, K], weight_scale f32[N], bias dtype[N]?; dtype) -> "
   "dtype[T, N]")
+// Weights that stay packed in blocks of 32 elements (block_panels.h), int8 all of them: rows of x
+// become blocks of codes with a scale and a sum, 40 bytes each; a packed weight has W bytes a row.
+X(quantize_blocks, "(x[T, 4*8*B]; dtype) -> q8[T, 5*8*B]")
+X(block_linear,
+  "(x q8[T, 5*8*B], weight q8[N, W], bias dtype[N]?; dtype) -> dtype[T, N]",
+  .check = check_packed_weight)
+X(block_lm_head,
+  "(x q8[R, 5*8*B], weight q8[V, W], num_rows i32[1]) -> f32[R, V]",
+  .check = check_packed_weight)
 X(attention_quant,
   "(q[T, G*N, D], state key_cache[B, N, S, D], state value_cache[B, N, S, D], "
   "query_start_loc i32[R+1], seq_lens i32[R], block_table i32[>=R, M], scale f32[1], "

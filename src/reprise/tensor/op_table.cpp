@@ -3,6 +3,7 @@
 #include <array>
 
 #include "reprise/tensor/aliasing.h"
+#include "reprise/tensor/block_panels.h"
 #include "reprise/tensor/custom_op.h"
 
 namespace reprise {
@@ -64,6 +65,14 @@ const char* check_rotation(OpCode code, std::span<const Tensor> inputs) {
   return has_q_norm == inputs[operand_index(rule, "k_norm")].defined()
              ? nullptr
              : "the norms of q and k come together";
+}
+
+const char* check_packed_weight(OpCode, std::span<const Tensor> inputs) {
+  if (inputs[0].dtype() != DType::i8) return "packed weights are multiplied with int8";
+  if (inputs[1].size(0) % kPanelColumns != 0) return "a packed weight has a multiple of 16 rows";
+  return panel_format_of(inputs[1].size(1), inputs[0].size(1))
+             ? nullptr
+             : "the weight is packed in no format of this width";
 }
 
 constexpr std::array<OpDefinition, kNumOpCodes> kDefinitions = {

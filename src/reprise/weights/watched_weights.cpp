@@ -17,6 +17,19 @@ std::vector<std::string_view> WatchedWeights::names() const { return source_->na
 
 void WatchedWeights::read(std::string_view name, DType dtype, std::span<std::byte> dst) const {
   source_->read(name, dtype, dst);
+  count(name);
+}
+
+std::optional<PanelFormat> WatchedWeights::panel_format(std::string_view name) const {
+  return source_->panel_format(name);
+}
+
+void WatchedWeights::read_panels(std::string_view name, std::span<std::byte> dst) const {
+  source_->read_panels(name, dst);
+  count(name);
+}
+
+void WatchedWeights::count(std::string_view name) const {
   const uint64_t bytes = size_bytes(*source_->find(name));
   on_read_(bytes_done_.fetch_add(bytes) + bytes, bytes_total_);
 }

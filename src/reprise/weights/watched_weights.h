@@ -21,9 +21,13 @@ class WatchedWeights final : public WeightSource {
   [[nodiscard]] const TensorSpec* find(std::string_view name) const override;
   [[nodiscard]] std::vector<std::string_view> names() const override;
   void read(std::string_view name, DType dtype, std::span<std::byte> dst) const override;
+  [[nodiscard]] std::optional<PanelFormat> panel_format(std::string_view name) const override;
+  void read_panels(std::string_view name, std::span<std::byte> dst) const override;
   [[nodiscard]] std::string description() const override;
 
  private:
+  void count(std::string_view name) const;
+
   std::unique_ptr<WeightSource> source_;
   OnRead on_read_;
   uint64_t bytes_total_ = 0;

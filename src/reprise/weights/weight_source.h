@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "reprise/tensor/block_panels.h"
 #include "reprise/weights/tensor_spec.h"
 
 namespace reprise::weights {
@@ -28,6 +30,14 @@ class WeightSource {
   /// \pre dst.size() is exactly the tensor's element count times dtype_bytes(dtype).
   /// \throws FileError E_MISSING, E_TRUNCATED, E_IO, E_DTYPE (no such conversion).
   virtual void read(std::string_view name, DType dtype, std::span<std::byte> dst) const = 0;
+
+  /// The layout in which kernels can read the tensor as it is stored, or nothing: then it is read
+  /// as numbers only. Its rows are whole blocks, and their number is a multiple of kPanelColumns.
+  [[nodiscard]] virtual std::optional<PanelFormat> panel_format(std::string_view name) const;
+  /// Writes the whole tensor to `dst`, packed (tensor/block_panels.h).
+  /// \pre panel_format(name), and dst.size() is exactly the rows times their packed bytes.
+  /// \throws FileError E_TRUNCATED, E_IO
+  virtual void read_panels(std::string_view name, std::span<std::byte> dst) const;
 
   /// A path or a phrase that names the source in messages.
   [[nodiscard]] virtual std::string description() const = 0;

@@ -40,6 +40,7 @@ CacheKey model_cache_key(const ModelCompilerOptions& options) {
       .add("qk_norm", fmt::to_string(model.qk_norm))
       .add("windows", fmt::format("{}", fmt::join(windows, ",")))
       .add("dtype", dtype_name(options.dtype))
+      .add("packed_weights", options.packed_weights)
       .add("max_model_len", fmt::to_string(options.max_model_len))
       .add("block_size", fmt::to_string(options.block_size))
       .add("level", config::to_string(options.resolved.compilation_mode))

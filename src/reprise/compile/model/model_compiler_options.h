@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <string>
 
 #include "reprise/compile/model/code_generator.h"
 #include "reprise/config/resolved_config.h"
@@ -19,8 +20,9 @@ struct ModelCompilerOptions {
   weights::ModelConfig model;
   kernels::Isa isa = kernels::Isa::scalar;
   DType dtype = DType::bf16;
-  int32_t max_model_len = 0;  // the model's rope table and the width of block tables, in tokens
-  int32_t block_size = 16;    // tokens of a KV cache block
+  std::string packed_weights;  // Parameters::packed_weights(): their types are in the program
+  int32_t max_model_len = 0;   // the model's rope table and the width of block tables, in tokens
+  int32_t block_size = 16;     // tokens of a KV cache block
   /// For the device that the engine runs on; nullopt: ops run one by one, without row groups.
   std::optional<CodeGenerator> generator;
   /// Of the executor: batches of up to so many tokens get a program of their own, whose matrix

@@ -6,6 +6,7 @@ namespace reprise::kernels {
 namespace {
 
 #define REPRISE_ISA_HAS_BF16
+#define REPRISE_ISA_HAS_VNNI
 #define REPRISE_ISA avx512_bf16
 #include "reprise/kernels/vector/avx512.inl"
 

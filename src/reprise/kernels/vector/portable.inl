@@ -152,3 +152,68 @@ constexpr int kSingleRowColumns = 4;
 // Register tile of attention's weighted sum of values: rows x vectors.
 constexpr int kValueRows = 2;
 constexpr int kValueVecs = 4;
+
+/// Sums of 16 outputs, from codes of four elements each (tensor/block_panels.h).
+struct Panel {
+  struct Codes {
+    uint8_t of[64];
+  };
+  struct Sums {
+    int32_t of[16];
+  };
+  struct Floats {
+    float of[16] = {};
+  };
+  static REPRISE_INLINE Codes load(const uint8_t* p) {
+    Codes codes;
+    __builtin_memcpy(codes.of, p, sizeof(codes.of));
+    return codes;
+  }
+  static REPRISE_INLINE Codes low_halves(const Codes& pairs) {
+    Codes codes;
+    for (int i = 0; i < 64; ++i) codes.of[i] = pairs.of[i] & 15U;
+    return codes;
+  }
+  static REPRISE_INLINE Codes high_halves(const Codes& pairs) {
+    Codes codes;
+    for (int i = 0; i < 64; ++i) codes.of[i] = static_cast<uint8_t>(pairs.of[i] >> 4);
+    return codes;
+  }
+  static REPRISE_INLINE Sums start(int32_t value) {
+    Sums sums;
+    for (int i = 0; i < 16; ++i) sums.of[i] = value;
+    return sums;
+  }
+  static constexpr int32_t kOffsetQ8 = 128;
+  static REPRISE_INLINE Sums add_q8(Sums sums, const Codes& codes, const int8_t* x) {
+    for (int i = 0; i < 16; ++i) {
+      for (int j = 0; j < 4; ++j) sums.of[i] += codes.of[4 * i + j] * x[j];
+    }
+    return sums;
+  }
+  static REPRISE_INLINE Sums add_q4(Sums sums, const Codes& codes, const int8_t* x) {
+    return add_q8(sums, codes, x);
+  }
+  static REPRISE_INLINE Floats load_scales(const uint8_t* p) {
+    Floats scales;
+    for (int i = 0; i < 16; ++i) {
+      Float16 scale;
+      __builtin_memcpy(&scale, p + 2 * i, sizeof(scale));
+      scales.of[i] = to_float(scale);
+    }
+    return scales;
+  }
+  static REPRISE_INLINE Floats accumulate(const Sums& sums,
+                                          const Floats& scales,
+                                          float scale,
+                                          Floats total) {
+    for (int i = 0; i < 16; ++i) {
+      total.of[i] += static_cast<float>(sums.of[i]) * (scales.of[i] * scale);
+    }
+    return total;
+  }
+  static REPRISE_INLINE void store(float* p, const Floats& v) {
+    __builtin_memcpy(p, v.of, sizeof(v.of));
+  }
+};
+constexpr int kPanelRows = 2;

@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "reprise/base/element.h"
 #include "reprise/base/json.h"
+#include "reprise/tensor/block_panels.h"
 #include "reprise/weights/gguf/gguf_weights.h"
 #include "reprise/weights/gguf/tensor_names.h"
 #include "tests/support/weights/gguf_fixture.h"
@@ -143,6 +145,54 @@ TEST_F(GgufModelTest, puts_the_rows_of_q_and_k_back_in_order) {
   const auto qwen = open(model_file("qwen2"));
   const GgufWeights as_stored(qwen, qwen->config().config);
   EXPECT_EQ(read(as_stored, "model.layers.0.self_attn.q_proj.weight", 64), counting(64, 100));
+}
+
+// The value of a packed Q8_0 or Q4_0 weight, by the description in tensor/block_panels.h.
+double packed_value(
+    std::string_view panels, PanelFormat format, int64_t depth, int64_t row, int64_t i) {
+  const int64_t block_bytes = 16 * panel_block_bytes(format);
+  const char* block = panels.data() + row / 16 * (depth / 32 * block_bytes) + i / 32 * block_bytes;
+  Float16 scale;
+  std::memcpy(&scale, block + block_bytes - 32 + 2 * (row % 16), sizeof scale);
+  const int64_t in_block = i % 32;
+  const int64_t group = (format == PanelFormat::q8_0 ? in_block : in_block % 16) / 4;
+  const int code = static_cast<uint8_t>(block[group * 64 + row % 16 * 4 + in_block % 4]);
+  if (format == PanelFormat::q8_0) return to_float(scale) * (code - 128);
+  return to_float(scale) * ((in_block < 16 ? code & 15 : code >> 4) - 8);
+}
+
+TEST_F(GgufModelTest, packs_the_values_that_it_would_read) {
+  for (const PanelFormat format : {PanelFormat::q8_0, PanelFormat::q4_0}) {
+    const auto block_bytes = static_cast<size_t>(panel_block_bytes(format));
+    std::string blocks(size_t{32} * 2 * block_bytes, '\0');  // 32 rows of 64 elements
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      // A scale between 0.25 and 2, by its second byte.
+      blocks[i] = static_cast<char>(i % block_bytes == 1 ? 0x34 + i / 64 % 12 : i * 89 + i / 256);
+    }
+    GgufBytes file = model_file();
+    const uint32_t number = format == PanelFormat::q8_0 ? 8 : 2;
+    file.tensor("blk.1.attn_q.weight", number, {32, 64}, blocks)
+        .tensor("blk.1.ffn_up.weight", number, {24, 64}, blocks.substr(0, 24 * 2 * block_bytes))
+        .tensor("blk.1.ffn_gate.weight", 6, {16, 32}, std::string(16 * 22, 'x'));
+    const auto model = open(file);
+    const GgufWeights weights(model, model->config().config);
+    const std::string name = "model.layers.1.self_attn.q_proj.weight";
+    EXPECT_EQ(weights.panel_format(name), format);
+    EXPECT_EQ(weights.panel_format("model.layers.1.mlp.up_proj.weight"), std::nullopt);  // 24 rows
+    EXPECT_EQ(weights.panel_format("model.layers.1.mlp.gate_proj.weight"), std::nullopt);  // Q5_0
+    EXPECT_EQ(weights.panel_format("model.embed_tokens.weight"), std::nullopt);
+    EXPECT_NE(weights.formats_without_panels().find("1 tensor in Q5_0"), std::string::npos);
+    std::string panels(blocks.size(), '\0');
+    weights.read_panels(name, std::as_writable_bytes(std::span(panels)));
+    const Floats values = read(weights, name, 32 * 64);
+    for (int64_t row = 0; row < 32; ++row) {
+      for (int64_t i = 0; i < 64; ++i) {
+        ASSERT_EQ(packed_value(panels, format, 64, row, i),
+                  values[static_cast<size_t>(row * 64 + i)])
+            << row << ", " << i;
+      }
+    }
+  }
 }
 
 TEST_F(GgufModelTest, names_every_tensor_as_the_models_do) {

@@ -10,6 +10,7 @@
 #include "reprise/base/error.h"
 #include "reprise/weights/convert.h"
 #include "reprise/weights/gguf/dequantize.h"
+#include "reprise/weights/gguf/pack_panels.h"
 #include "reprise/weights/gguf/tensor_names.h"
 
 namespace reprise::weights::gguf {
@@ -94,12 +95,39 @@ std::vector<std::string_view> GgufWeights::names() const {
   return names;
 }
 
-void GgufWeights::read(std::string_view name, DType dtype, std::span<std::byte> dst) const {
+const GgufWeights::Location& GgufWeights::location_of(std::string_view name) const {
   const auto found = tensors_.find(name);
   if (found == tensors_.end()) {
     throw FileError("E_MISSING", model_->path(), visible(name), "no such tensor in this file");
   }
-  const Location& location = found->second;
+  return found->second;
+}
+
+void GgufWeights::for_each_row(const Location& location, const TakeRow& take_row) const {
+  const TensorInfo& tensor = *location.tensor;
+  const uint64_t row_bytes = location.row_bytes();
+  const uint64_t num_rows = tensor.bytes / row_bytes;
+  // Large enough to hide the system call, small enough for the second cache level.
+  constexpr uint64_t kChunkBytes = uint64_t{256} << 10;
+  const uint64_t chunk_rows = std::clamp<uint64_t>(kChunkBytes / row_bytes, 1, num_rows);
+  std::vector<std::byte> chunk(chunk_rows * row_bytes);
+  for (uint64_t row = 0; row < num_rows; ++row) {
+    const uint64_t in_chunk = row % chunk_rows;
+    if (in_chunk == 0) {
+      const uint64_t count = std::min(chunk_rows, num_rows - row);
+      location.file->read(tensor, row * row_bytes, std::span(chunk).first(count * row_bytes));
+    }
+    const auto stored_row = static_cast<int64_t>(row);
+    take_row(location.num_interleaved_heads == 0
+                 ? stored_row
+                 : checkpoint_row(
+                       stored_row, static_cast<int64_t>(num_rows), location.num_interleaved_heads),
+             std::span(chunk).subspan(in_chunk * row_bytes, row_bytes));
+  }
+}
+
+void GgufWeights::read(std::string_view name, DType dtype, std::span<std::byte> dst) const {
+  const Location& location = location_of(name);
   const TensorInfo& tensor = *location.tensor;
   if (!is_convertible(location.spec.dtype, dtype)) {
     throw FileError("E_DTYPE",
@@ -109,48 +137,53 @@ void GgufWeights::read(std::string_view name, DType dtype, std::span<std::byte> 
                                 block_format_name(tensor.format),
                                 dtype_name(dtype)));
   }
-  // A bias is a matrix with one element per row: its rows are interleaved too.
-  const bool is_vector = tensor.shape.size() == 1 && !is_quantised(tensor.format);
-  const uint64_t stored_bytes = is_vector ? block_size(tensor.format).bytes : tensor.row_bytes();
-  const uint64_t row_elements = is_vector ? 1 : static_cast<uint64_t>(tensor.row_elements());
-  const uint64_t num_rows = tensor.bytes / stored_bytes;
-  const uint64_t dst_bytes = row_elements * dtype_bytes(dtype);
-  REPRISE_ASSERT(dst.size() == num_rows * dst_bytes,
-                 "{}: {} rows of {} bytes into {} bytes",
+  const uint64_t dst_bytes = location.row_elements() * dtype_bytes(dtype);
+  REPRISE_ASSERT(dst.size() == tensor.bytes / location.row_bytes() * dst_bytes,
+                 "{}: rows of {} bytes into {} bytes",
                  name,
-                 num_rows,
                  dst_bytes,
                  dst.size());
-  // Large enough to hide the system call, small enough for the second cache level.
-  constexpr uint64_t kChunkBytes = uint64_t{256} << 10;
-  const uint64_t chunk_rows = std::clamp<uint64_t>(kChunkBytes / stored_bytes, 1, num_rows);
-  std::vector<std::byte> chunk(chunk_rows * stored_bytes);
   RowDecoder decoder(tensor, location.spec.dtype, dtype);
-  for (uint64_t row = 0; row < num_rows; ++row) {
-    const uint64_t in_chunk = row % chunk_rows;
-    if (in_chunk == 0) {
-      const uint64_t count = std::min(chunk_rows, num_rows - row);
-      location.file->read(tensor, row * stored_bytes, std::span(chunk).first(count * stored_bytes));
-    }
-    const uint64_t to = location.num_interleaved_heads == 0
-                            ? row
-                            : static_cast<uint64_t>(checkpoint_row(static_cast<int64_t>(row),
-                                                                   static_cast<int64_t>(num_rows),
-                                                                   location.num_interleaved_heads));
-    decoder.decode(std::span(chunk).subspan(in_chunk * stored_bytes, stored_bytes),
-                   dst.subspan(to * dst_bytes, dst_bytes));
-  }
+  for_each_row(location, [&](int64_t row, std::span<const std::byte> stored) {
+    decoder.decode(stored, dst.subspan(static_cast<uint64_t>(row) * dst_bytes, dst_bytes));
+  });
 }
 
-std::string GgufWeights::quantised_formats() const {
+std::optional<PanelFormat> GgufWeights::panel_format(std::string_view name) const {
+  const auto found = tensors_.find(name);
+  if (found == tensors_.end()) return std::nullopt;
+  const TensorInfo& tensor = *found->second.tensor;
+  const bool has_panels = tensor.shape.size() == 2 && tensor.shape[0] % kPanelColumns == 0;
+  return has_panels ? panel_format_of(tensor.format) : std::nullopt;
+}
+
+void GgufWeights::read_panels(std::string_view name, std::span<std::byte> dst) const {
+  const Location& location = location_of(name);
+  const std::optional<PanelFormat> format = panel_format(name);
+  REPRISE_ASSERT(format.has_value() && dst.size() == location.tensor->bytes,
+                 "{}: {} bytes into {} bytes",
+                 name,
+                 location.tensor->bytes,
+                 dst.size());
+  for_each_row(location, [&](int64_t row, std::span<const std::byte> stored) {
+    pack_row(*format, stored, row, dst);
+  });
+}
+
+std::string GgufWeights::formats_without_panels() const {
   std::map<BlockFormat, int> counts;
   for (const auto& [name, location] : tensors_) {
-    if (is_quantised(location.tensor->format)) ++counts[location.tensor->format];
+    if (is_quantised(location.tensor->format) && !panel_format(name)) {
+      ++counts[location.tensor->format];
+    }
   }
   std::string text;
   for (const auto& [format, count] : counts) {
-    text += fmt::format(
-        "{}{} tensors in {}", text.empty() ? "" : ", ", count, block_format_name(format));
+    text += fmt::format("{}{} tensor{} in {}",
+                        text.empty() ? "" : ", ",
+                        count,
+                        count == 1 ? "" : "s",
+                        block_format_name(format));
   }
   return text;
 }

@@ -15,7 +15,8 @@
 namespace reprise::weights::gguf {
 
 /// The weights of a GGUF model under their Hugging Face names, with rows in the order of the
-/// checkpoint. Quantised tensors say they are float32 and are dequantised while they are read.
+/// checkpoint. Quantised tensors say they are float32: read() dequantises them, and read_panels()
+/// packs those of formats that kernels read.
 class GgufWeights final : public WeightSource {
  public:
   /// `config` tells how many heads the rows of q and k are interleaved by.
@@ -25,17 +26,37 @@ class GgufWeights final : public WeightSource {
   [[nodiscard]] const TensorSpec* find(std::string_view name) const override;
   [[nodiscard]] std::vector<std::string_view> names() const override;
   void read(std::string_view name, DType dtype, std::span<std::byte> dst) const override;
+  [[nodiscard]] std::optional<PanelFormat> panel_format(std::string_view name) const override;
+  void read_panels(std::string_view name, std::span<std::byte> dst) const override;
   [[nodiscard]] std::string description() const override { return model_->path(); }
 
-  /// "169 tensors in Q4_0, 1 in Q6_K"; empty when no tensor is quantised. For a log line.
-  [[nodiscard]] std::string quantised_formats() const;
+  /// "12 tensors in Q4_K, 1 tensor in Q6_K": the quantised tensors that no kernel reads as they are
+  /// stored. Empty when there are none. For a log line.
+  [[nodiscard]] std::string formats_without_panels() const;
 
  private:
+  struct Location;
+  /// Called with a row of the checkpoint and its bytes as stored.
+  using TakeRow = std::function<void(int64_t row, std::span<const std::byte> stored)>;
+  void for_each_row(const Location& location, const TakeRow& take_row) const;
+  [[nodiscard]] const Location& location_of(std::string_view name) const;
+
   struct Location {
     TensorSpec spec;
     const GgufFile* file = nullptr;      // owned by model_
     const TensorInfo* tensor = nullptr;  // owned by *file
     int64_t num_interleaved_heads = 0;
+
+    // A bias has a row per element: its rows are interleaved too.
+    [[nodiscard]] bool is_list_of_elements() const {
+      return tensor->shape.size() == 1 && block_size(tensor->format).num_elements == 1;
+    }
+    [[nodiscard]] uint64_t row_bytes() const {
+      return is_list_of_elements() ? block_size(tensor->format).bytes : tensor->row_bytes();
+    }
+    [[nodiscard]] uint64_t row_elements() const {
+      return is_list_of_elements() ? 1 : static_cast<uint64_t>(tensor->row_elements());
+    }
   };
 
   void add(const GgufFile& file, const TensorInfo& tensor, const ModelConfig& config);

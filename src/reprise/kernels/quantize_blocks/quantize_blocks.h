@@ -1,0 +1,19 @@
+#pragma once
+
+#include "reprise/device/device.h"
+#include "reprise/kernels/kernel_table.h"
+#include "reprise/tensor/tensor.h"
+
+namespace reprise::kernels {
+
+/// Quantises rows to int8 in blocks of 32 elements, each with the scale max|x| / 127. Codes are
+/// rounded to nearest even. A row has the same bits in any batch.
+bool launch_quantize_blocks(device::Stream& stream,
+                            const KernelTable& kernels,
+                            const Tensor& x,     // [num_tokens, 32 * B], rows may be strided
+                            const Tensor& out);  // int8 [num_tokens, 40 * B], ActivationBlocks
+
+/// Oracle, in double but for the scale, which is float32.
+void quantize_blocks_ref(const Tensor& x, const Tensor& out);
+
+}  // namespace reprise::kernels

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "reprise/kernels/rows.h"
+#include "reprise/tensor/block_panels.h"
+
+namespace reprise::kernels {
+
+/// Rows cut into blocks of kPanelBlock elements, each with a scale of its own.
+struct alignas(16) QuantizeBlocksArguments {
+  const void* x;  // rows in x_layout, of tiles.width elements
+  ActivationBlock* out;
+  RowLayout x_layout;
+  RowTiles tiles;
+};
+
+}  // namespace reprise::kernels

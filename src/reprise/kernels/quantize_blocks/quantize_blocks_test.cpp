@@ -1,0 +1,82 @@
+#include "reprise/kernels/quantize_blocks/quantize_blocks.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "reprise/tensor/block_panels.h"
+#include "tests/support/kernels/kernel_test_fixture.h"
+
+namespace reprise::kernels {
+namespace {
+
+class QuantizeBlocks : public KernelTest {
+ protected:
+  Tensor quantize(const Tensor& x) {
+    const Tensor out = make({x.size(0), x.size(1) / 32 * 40}, DType::i8);
+    launch_quantize_blocks(stream_, kernels(), x, out);
+    return out;
+  }
+  static const ActivationBlock& block(const Tensor& q, int64_t row, int64_t index) {
+    return q.data_as<ActivationBlock>()[row * q.size(1) / 40 + index];
+  }
+};
+
+TEST_P(QuantizeBlocks, agrees_with_the_reference) {
+  for (int64_t rows : {1, 3, 33}) {
+    for (int64_t width : {32, 64, 896}) {
+      const Tensor x = random_strided({rows, width});
+      const Tensor got = quantize(x);
+      const Tensor want = make({rows, width / 32 * 40}, DType::i8);
+      quantize_blocks_ref(x, want);
+      for (int64_t row = 0; row < rows; ++row) {
+        for (int64_t b = 0; b < width / 32; ++b) {
+          EXPECT_EQ(block(got, row, b).scale, block(want, row, b).scale);
+          int32_t sum = 0;
+          for (int i = 0; i < 32; ++i) {
+            // A quotient beside the middle of two codes may round to either.
+            EXPECT_NEAR(block(got, row, b).codes[i], block(want, row, b).codes[i], 1);
+            EXPECT_NEAR(block(got, row, b).codes[i] * block(got, row, b).scale,
+                        element(x, row, b * 32 + i),
+                        0.5001 * block(got, row, b).scale);
+            sum += block(got, row, b).codes[i];
+          }
+          EXPECT_EQ(block(got, row, b).sum, sum);
+        }
+      }
+    }
+  }
+}
+
+TEST_P(QuantizeBlocks, gives_a_block_of_zeros_the_scale_zero) {
+  const Tensor x = make({1, 64});
+  for (int64_t i = 0; i < 64; ++i) set_element(x, 0.0, 0, i);
+  const Tensor q = quantize(x);
+  EXPECT_EQ(block(q, 0, 0).scale, 0.0F);
+  EXPECT_EQ(block(q, 0, 1).sum, 0);
+}
+
+TEST_P(QuantizeBlocks, gives_a_row_the_same_bits_in_every_batch) {
+  const Tensor x = random({9, 96});
+  const Tensor all = quantize(x);
+  for (int64_t row = 0; row < 9; ++row) {
+    const Tensor alone = quantize(x.with_layout({1, 96}, {96, 1}, row * 96));
+    expect_same_row(alone, 0, all, row);
+  }
+}
+
+TEST_P(QuantizeBlocks, keeps_a_nan_in_its_own_block) {
+  const Tensor x = random({2, 64});
+  set_element(x, NAN, 1, 40);
+  const Tensor q = quantize(x);
+  EXPECT_TRUE(std::isnan(block(q, 1, 1).scale));
+  EXPECT_FALSE(std::isnan(block(q, 1, 0).scale));
+  EXPECT_FALSE(std::isnan(block(q, 0, 1).scale));
+}
+
+INSTANTIATE_TEST_SUITE_P(AllKernels,
+                         QuantizeBlocks,
+                         testing::ValuesIn(all_kernel_cases()),
+                         case_name);
+
+}  // namespace
+}  // namespace reprise::kernels

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "reprise/tensor/tensor.h"
+
+namespace reprise::models {
+
+/// x @ weight^T + bias, for a weight of Parameters::load_projection(). A packed weight is
+/// multiplied with x quantised in blocks of 32 elements.
+[[nodiscard]] Tensor project(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
+
+/// Logits of the rows below num_logits[0], for such a weight.
+[[nodiscard]] Tensor project_to_logits(const Tensor& x,
+                                       const Tensor& weight,
+                                       const Tensor& num_logits);
+
+}  // namespace reprise::models

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+
+#include "reprise/tensor/block_panels.h"
+#include "reprise/weights/gguf/block_format.h"
+
+namespace reprise::weights::gguf {
+
+/// The layout in which kernels read rows of this format, or nothing: they are dequantised.
+[[nodiscard]] std::optional<PanelFormat> panel_format_of(BlockFormat format) noexcept;
+
+/// Writes row `row` of a packed weight (tensor/block_panels.h), from the row's blocks as the file
+/// has them. `panels` is the memory of the whole weight.
+void pack_row(PanelFormat format,
+              std::span<const std::byte> blocks,
+              int64_t row,
+              std::span<std::byte> panels);
+
+}  // namespace reprise::weights::gguf

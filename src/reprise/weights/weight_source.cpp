@@ -1,0 +1,15 @@
+#include "reprise/weights/weight_source.h"
+
+#include "reprise/base/assert.h"
+
+namespace reprise::weights {
+
+std::optional<PanelFormat> WeightSource::panel_format(std::string_view) const {
+  return std::nullopt;
+}
+
+void WeightSource::read_panels(std::string_view name, std::span<std::byte>) const {
+  REPRISE_ASSERT(false, "{}: the source packs no tensor", name);
+}
+
+}  // namespace reprise::weights
