@@ -173,6 +173,61 @@ change_xgrammar(cpp/earley_parser.cc
         ch <= static_cast<uint8_t>(sub_sequence[i + 1])) {"
   "if (sub_sequence[i] <= static_cast<int32_t>(ch) && static_cast<int32_t>(ch) <= sub_sequence[i + 1]) {")
 
+# The loops of the matcher count their work, and stop at the limit of the thread (structured_output/work_limit.h): their
+# cost grows with the square of the ways to read a text, and has no end for some grammars.
+change_xgrammar(cpp/config.cc
+  "namespace xgrammar {
+"
+  "#include \"reprise/structured_output/work_limit.h\"
+reprise::structured_output::WorkLimit*& reprise::structured_output::work_limit_of_thread() noexcept {
+  static thread_local WorkLimit* limit = nullptr;
+  return limit;
+}
+namespace xgrammar {
+")
+change_xgrammar(cpp/earley_parser.h
+  "#include \"grammar_impl.h\"
+"
+  "#include \"grammar_impl.h\"
+#include \"reprise/structured_output/work_limit.h\"
+")
+change_xgrammar(cpp/support/compact_2d_array.h
+  "  friend std::size_t MemorySize(const Compact2DArray<DataType>& arr) {"
+  "  std::size_t num_elements() const { return data_.size(); }
+  friend std::size_t MemorySize(const Compact2DArray<DataType>& arr) {")
+change_xgrammar(cpp/earley_parser.cc
+  "  // Scan all the scanable states.
+"
+  "  // Scan all the scanable states.
+  reprise::structured_output::count_work(1 + latest_states.size());
+")
+change_xgrammar(cpp/earley_parser.cc
+  "    tmp_process_state_queue_.pop();
+"
+  "    tmp_process_state_queue_.pop();
+    reprise::structured_output::count_work(1);
+")
+# Four comparisons of states take about as long as one step of the other loops.
+change_xgrammar(cpp/earley_parser.cc
+  "  for (const auto& [ref_id, parent_state] : parent_states_map) {"
+  "  reprise::structured_output::count_work(parent_states_map.size() / 4);
+  for (const auto& [ref_id, parent_state] : parent_states_map) {")
+change_xgrammar(cpp/earley_parser.cc
+  "in_vec = [&](const ParserState& state_) {"
+  "in_vec = [&](const ParserState& state_) {
+        reprise::structured_output::count_work(1 + rule_id_to_completable_states_.Back().size() / 4);")
+change_xgrammar(cpp/earley_parser.cc
+  "std::vector<std::pair<int32_t, ParserState>> to_added_states;"
+  "reprise::structured_output::count_work(parent_states_map.size() / 4);
+      std::vector<std::pair<int32_t, ParserState>> to_added_states;")
+change_xgrammar(cpp/earley_parser.cc
+  "  scanable_state_history_.PushBack(tmp_states_to_be_added_);
+"
+  "  scanable_state_history_.PushBack(tmp_states_to_be_added_);
+  reprise::structured_output::check_states(
+      scanable_state_history_.num_elements() + rule_id_to_completable_states_.num_elements());
+")
+
 # Ranges of numbers are ours (structured_output/xgrammar_ranges.cpp): theirs let -1491 through for -1490..-1453.
 change_xgrammar(cpp/json_schema_converter.cc
   "std::string range_regex = GenerateRangeRegex(start, end);

@@ -70,6 +70,22 @@ def expect_refused(specs):
         assert "error" in result, (str(spec)[:200], str(result)[:200])
 
 
+def recursive_grammar(num_rules):
+    """6 KB in which every rule begins with several others or with nothing: the ways to read a text multiply."""
+    rules = ["root ::= r0"]
+    for i in range(num_rules):
+        choices = [f"r{(i + j) % num_rules} r{(i * j + 1) % num_rules} r{(j * 3) % num_rules}" for j in range(4)]
+        rules.append(f"r{i} ::= " + " | ".join([*choices, '"a"', '""']))
+    return "\n".join(rules)
+
+
+def expect_limits():
+    """Such specs compile in no time; the cost comes with the length of the answer."""
+    specs = [("regex", ".*" * 200 + "☃"), ("regex", "(.*a)*" * 60 + "☃"), ("grammar", recursive_grammar(100))]
+    for (_, spec), result in run(specs, answers=1):
+        assert "structured output: the grammar or pattern is too" in result.get("error", ""), (spec[:80], str(result)[:300])
+
+
 def random_schema(source, depth=0):
     """Without regard to sense: some of these are refused."""
     kind = source.choice(["leaf", "leaf", "object", "array", "anyOf", "enum", "ref"] if depth < 4 else ["leaf"])
@@ -114,6 +130,7 @@ def main():
     expect_refused([("regex", regex) for regex in corpus.REFUSED_REGEXES])
     expect_refused([("grammar", text) for text in corpus.REFUSED_GRAMMARS])
     expect_refused([("choice", choices) for choices in corpus.REFUSED_CHOICES])
+    expect_limits()
 
     source = random.Random(5)
     definitions = {"one": {"enum": [1, 2]}, "two": {"type": "array", "items": {"$ref": "#/$defs/one"}, "maxItems": 2}}

@@ -126,6 +126,21 @@ class ToolsAndStructure(unittest.TestCase):
         self.assertGreater(len(texts), 1)
         self.assertGreater(self.server.metric("vllm:num_preemptions_total"), 0)
 
+    def test_an_expensive_pattern_fails_alone(self):
+        """The pattern is short and compiles at once; its cost grows with the answer."""
+        results = []
+        hostile = completion(structured_outputs={"regex": ".*" * 200 + "\u2603"}, n=16)
+        attacker = threading.Thread(target=lambda: results.append(self.server.post(COMPLETIONS, hostile)))
+        alone = self.post(COMPLETIONS, completion(max_tokens=200, ignore_eos=True))
+        attacker.start()
+        for _ in range(3):
+            self.assertEqual(self.post(COMPLETIONS, completion(max_tokens=200, ignore_eos=True)), alone)
+            validate(PERSON, self.post(CHAT, chat(response_format=schema_format(PERSON)))[0]["message"]["content"])
+        attacker.join()
+        (status, answer), = results
+        self.assertEqual((status, answer["error"]["type"]), (400, "BadRequestError"), answer)
+        self.assertIn("structured output: the grammar or pattern is too", answer["error"]["message"])
+
     def test_a_named_call(self):
         choice, = self.post(CHAT, chat(tools=TOOLS, tool_choice=NAMED))
         call, = choice["message"]["tool_calls"]

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -44,6 +45,10 @@ struct SchedulerConfig {
   int max_priority_wait_steps = 4096;
   /// A step may be scheduled while the one before it has no results yet.
   bool async_scheduling = false;
+  /// Constraints on answers get so much time in a step. When it is over, the answers whose turn has
+  /// not come get their token in a later step, so that expensive constraints do not hold up the
+  /// other requests. Usual constraints need 0.1 ms per token.
+  std::chrono::nanoseconds constraint_time_per_step = std::chrono::milliseconds(20);
   std::vector<int32_t> eos_token_ids;
   int vocab_size = 0;                         // >= 1; bounds prompt and sampled token ids
   int max_logprobs = sampling::kMaxLogprobs;  // the most that a request may ask
@@ -184,8 +189,9 @@ class Scheduler {
 
   /// Applies the results of the oldest step under way: the sampled tokens and the stop rules. Frees
   /// the blocks of requests that finished and are in no other step. `sampled` has one entry per
-  /// scheduled request with `samples`, in batch order. A status other than ok, or an id outside the
-  /// vocabulary, ends that request as finished_error and leaves the others alone.
+  /// scheduled request with `samples`, in batch order. Of the statuses other than ok, postponed
+  /// lets the request sample again in a later step, no_allowed_token ends its answer, and the
+  /// others, or an id outside the vocabulary, end it as finished_error. The other requests go on.
   /// Returns one entry per scheduled request that got a token or finished in this call; valid until
   /// the next call.
   std::span<const RequestUpdate> update_from_output(
@@ -234,7 +240,9 @@ class Scheduler {
   void publish_blocks(Request& request, int num_computed_tokens);
   RequestUpdate apply_results(const ScheduledRequest& entry, const sampling::SampledToken* sampled);
   void append_token(Request& request, const sampling::SampledToken& sampled);
-  void fail(Request& request, std::string_view message);
+  static void postpone(Request& request);
+  static void end_without_token(Request& request, const sampling::SampledToken& sampled);
+  void fail(Request& request, std::string_view message, ErrorKind kind = ErrorKind::internal);
   void end_step();
   void release(Request& request);
 

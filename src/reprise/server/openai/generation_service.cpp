@@ -222,7 +222,8 @@ void GenerationService::take_event(const EngineEvent& event) {
     --num_active_;
     if (delta.finish_reason == "error") {
       note_error(delta.error);
-      return fail(event.generation, ApiError(500, model_->without_path(delta.error)));
+      const int status = delta.error_kind == engine::ErrorKind::request ? 400 : 500;
+      return fail(event.generation, ApiError(status, model_->without_path(delta.error)));
     }
     if (delta.finish_reason == "abort") {
       return fail(event.generation, ApiError(503, "The request was aborted by the server."));
