@@ -83,8 +83,8 @@ TEST(Sampler, top_k_one_and_tiny_top_p_equal_greedy) {
 TEST(Sampler, reports_broken_numbers_as_a_status) {
   for (const SamplingParams& params : {greedy(), SamplingParams{}}) {
     for (const size_t at : {0, 15, 16, 32, 39}) {
-      for (const float bad : {std::numeric_limits<float>::quiet_NaN(),
-                              std::numeric_limits<float>::infinity()}) {
+      for (const float bad :
+           {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
         std::vector<float> logits(40, 1.0F);
         logits[at] = bad;
         const SampledToken result = sample(logits, params);
@@ -122,6 +122,16 @@ TEST(Sampler, never_ends_a_bad_word) {
   EXPECT_EQ(sample(logits, params, {1, 1}).token_id, 1);
   EXPECT_EQ(sample(logits, params, {1, 1, 0}).token_id, 2) << "the word was left";
   EXPECT_EQ(sample(logits, params, {}, {1, 1}).token_id, 2) << "a prompt begins no word";
+}
+
+TEST(Sampler, survives_a_repetition_penalty_that_divides_beyond_the_largest_float) {
+  for (SamplingParams params : {greedy(), SamplingParams{}}) {
+    params.repetition_penalty = std::numeric_limits<float>::denorm_min();
+    params.frequency_penalty = 2.0F;
+    const SampledToken result = sample({4.0F, 3.0F, -9.0F}, params, /*output=*/{1}, /*prompt=*/{2});
+    EXPECT_EQ(result.status, SamplingStatus::ok);
+    EXPECT_EQ(result.token_id, 1);
+  }
 }
 
 TEST(Sampler, applies_bias_and_penalties_as_vllm) {
