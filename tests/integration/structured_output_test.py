@@ -70,6 +70,17 @@ def expect_refused(specs):
         assert "error" in result, (str(spec)[:200], str(result)[:200])
 
 
+def expect_format():
+    """A length that the format implies does not switch the format off."""
+    lengths = {"minLength": 2, "maxLength": 36}
+    formats = {"date": r"\d{4}-\d\d-\d\d", "uuid": r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"}
+    specs = [("json", {"type": "string", "format": name, **lengths}) for name in formats]
+    for (_, spec), result in run(specs):
+        assert result.get("answers"), (spec, result)
+        for text in result["answers"]:
+            assert re.fullmatch(formats[spec["format"]], json.loads(text)), (spec, text)
+
+
 def recursive_grammar(num_rules):
     """6 KB in which every rule begins with several others or with nothing: the ways to read a text multiply."""
     rules = ["root ::= r0"]
@@ -130,6 +141,7 @@ def main():
     expect_refused([("regex", regex) for regex in corpus.REFUSED_REGEXES])
     expect_refused([("grammar", text) for text in corpus.REFUSED_GRAMMARS])
     expect_refused([("choice", choices) for choices in corpus.REFUSED_CHOICES])
+    expect_format()
     expect_limits()
 
     source = random.Random(5)
