@@ -19,8 +19,16 @@ if(NOT found_hash STREQUAL xgrammar_hash)
                       "Remove the file and run scripts/setup.sh again.")
 endif()
 set(xgrammar_source ${CMAKE_BINARY_DIR}/third_party/${xgrammar_name})
-if(NOT EXISTS ${xgrammar_source}/LICENSE)
-  file(ARCHIVE_EXTRACT INPUT ${xgrammar_archive} DESTINATION ${CMAKE_BINARY_DIR}/third_party
+# The changes below are made to their own source, not to what an older version of this file has left there.
+set(xgrammar_stamp ${xgrammar_source}/changes.sha256)
+file(SHA256 ${CMAKE_CURRENT_LIST_FILE} changes_hash)
+set(made_changes_hash "")
+if(EXISTS ${xgrammar_stamp})
+  file(READ ${xgrammar_stamp} made_changes_hash)
+endif()
+if(NOT made_changes_hash STREQUAL changes_hash)
+  file(REMOVE_RECURSE ${xgrammar_source})
+  file(ARCHIVE_EXTRACT INPUT ${xgrammar_archive} DESTINATION ${CMAKE_BINARY_DIR}/third_party TOUCH
        PATTERNS ${xgrammar_name}/cpp/* ${xgrammar_name}/include/* ${xgrammar_name}/3rdparty/picojson/*
                 ${xgrammar_name}/3rdparty/dlpack/include/* ${xgrammar_name}/LICENSE ${xgrammar_name}/NOTICE)
 endif()
@@ -133,13 +141,36 @@ change_xgrammar(cpp/grammar_compiler.cc
   return mask;
 }
 
+// Masks are made ahead only for speed. A mask that takes too long is left to the text that needs it.
+static bool MakeMask(const CompiledGrammar::Impl& grammar, const ParserState& state) {
+  using namespace reprise::structured_output;
+  WorkLimit limit;
+  limit.num_steps_left = int64_t{1} << 22;
+  if (work_limit_of_thread() != nullptr) limit.is_cancelled = work_limit_of_thread()->is_cancelled;
+  const WorkLimitScope scope(limit);
+  try {
+    grammar.MaskOf(state);
+    return true;
+  } catch (const WorkLimitReached&) {
+    return false;
+  }
+}
+
 CompiledGrammar GrammarCompilerSub::MultiThreadCompileGrammar(Grammar grammar_unoptimized) {")
+change_xgrammar(cpp/grammar_compiler.cc
+  "    std::unordered_set<int> reachable_states;
+    rule_fsm->GetReachableStates(&reachable_states);
+"
+  "    if (std::chrono::steady_clock::now() >= last_mask) break;
+    std::unordered_set<int> reachable_states;
+    rule_fsm->GetReachableStates(&reachable_states);
+")
 change_xgrammar(cpp/grammar_compiler.cc
   "      add_task_adaptive_token_mask(cur_stack_element, rule_id == root_rule_id);
     }
   }
 "
-  "      if (std::chrono::steady_clock::now() < last_mask) compiled_grammar_impl->MaskOf(cur_stack_element);
+  "      if (std::chrono::steady_clock::now() < last_mask && !MakeMask(*compiled_grammar_impl, cur_stack_element)) break;
     }
   }
 ")
@@ -163,6 +194,10 @@ change_xgrammar(cpp/grammar_matcher.cc
 change_xgrammar(cpp/grammar_matcher.cc
   "adaptive_token_mask_it->second;"
   "*adaptive_token_mask_it;")
+# The rules share one machine of states, which counted once for every rule: 50 optional properties had 96 MiB.
+change_xgrammar(cpp/fsm.cc
+  "  return MemorySize(self.fsm_) + MemorySize(self.ends_);"
+  "  return MemorySize(self.ends_);")
 # Repetitions of up to 512 become states of one rule, whose masks are exact; behind those that are counted, the matcher
 # has to try every token.
 change_xgrammar(cpp/grammar_parser.cc "static const int64_t kUnzipThreshold = 128;" "static const int64_t kUnzipThreshold = 512;")
@@ -227,6 +262,51 @@ change_xgrammar(cpp/earley_parser.cc
   reprise::structured_output::check_states(
       scanable_state_history_.num_elements() + rule_id_to_completable_states_.num_elements());
 ")
+# So do the loops of the compiler whose cost grows with the square of a specification.
+change_xgrammar(cpp/fsm.cc
+  "#include \"fsm.h\"
+"
+  "#include \"fsm.h\"
+#include \"reprise/structured_output/work_limit.h\"
+")
+change_xgrammar(cpp/fsm.cc
+  "  while (changed) {
+"
+  "  while (changed) {
+    reprise::structured_output::count_work(4 * result.NumStates());
+")
+change_xgrammar(cpp/fsm.cc
+  "    for (const auto& [transition, precursors] : possible_transitions) {
+"
+  "    for (const auto& [transition, precursors] : possible_transitions) {
+      reprise::structured_output::count_work(partitions.size() + now_fsm.NumStates());
+")
+change_xgrammar(cpp/fsm.cc
+  "    for (const auto& interval : intervals) {
+"
+  "    for (const auto& interval : intervals) {
+      reprise::structured_output::count_work(closures.size() / 4 + closures[now_process].size());
+")
+change_xgrammar(cpp/grammar_functor.cc
+  "    bool found = false;
+    for (int i = 0; i < static_cast<int>(base_grammar_->NumRules()); ++i) {
+"
+  "    bool found = false;
+    reprise::structured_output::count_work(base_grammar_->NumRules());
+    for (int i = 0; i < static_cast<int>(base_grammar_->NumRules()); ++i) {
+")
+change_xgrammar(cpp/grammar_builder.h
+  "  int32_t AddGrammarExpr(const GrammarExpr& grammar_expr) {
+"
+  "  int32_t AddGrammarExpr(const GrammarExpr& grammar_expr) {
+    reprise::structured_output::count_work(1 + grammar_expr.data_len / 8);
+")
+change_xgrammar(cpp/grammar_builder.h
+  "#include \"grammar_impl.h\"
+"
+  "#include \"grammar_impl.h\"
+#include \"reprise/structured_output/work_limit.h\"
+")
 
 # Ranges of numbers are ours (structured_output/xgrammar_ranges.cpp): theirs let -1491 through for -1490..-1453.
 change_xgrammar(cpp/json_schema_converter.cc
@@ -239,6 +319,8 @@ change_xgrammar(cpp/json_schema_converter.cc
     return RegexToEBNF(range_regex, false);"
   "std::string RangeOfNumbers(double low, double high);
     return RangeOfNumbers(start.value(), end.value());")
+
+file(WRITE ${xgrammar_stamp} ${changes_hash})
 
 # Their list of files is theirs: it is pinned by the hash.
 file(GLOB xgrammar_files ${xgrammar_source}/cpp/*.cc ${xgrammar_source}/cpp/support/*.cc)

@@ -90,6 +90,8 @@ SCHEMAS = [
     {"type": "string", "format": "duration"},
     {"type": "string", "format": "uri"},
     {"type": "string", "format": "made-up"},
+    obj({f"p{i}": {"type": "boolean"} for i in range(60)}, ["p3"]),
+    obj({f"p{i}": {"type": "integer", "minimum": 0, "maximum": 9} for i in range(120)}, [f"p{i}" for i in range(120)]),
     {"type": "string", "format": "made-up", "pattern": "^[0-9]{1,4}$"},
     {"type": "string", "format": "date", "minLength": 10, "maxLength": 10},
     {"type": "string", "format": "ipv4", "minLength": 1, "maxLength": 15},

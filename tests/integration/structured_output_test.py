@@ -70,6 +70,25 @@ def expect_refused(specs):
         assert "error" in result, (str(spec)[:200], str(result)[:200])
 
 
+def expect_prices():
+    """Each of these took a compiling thread seconds to minutes."""
+    names = [f"p{i}" for i in range(300)]
+    integers = {"type": "object", "properties": {name: {"type": "integer"} for name in names}}
+    too_large = {
+        "properties": [integers, {**integers, "required": names},
+                       {"anyOf": [{"type": "object", "properties": {name: {} for name in names[:200]}}] * 2}],
+        "bytes of one value of enum or const": [{"enum": [[["x" * 50] * 10] * 10] * 12}, {"const": "x" * 1100},
+                                                {"type": "array", "items": {"enum": ["y" * 4000]}}],
+        "bytes of enum and const": [{"enum": ["x" * 100 + str(i) for i in range(300)]}],
+    }
+    for limit, schemas in too_large.items():
+        for (_, spec), result in run([("json", schema) for schema in schemas]):
+            assert limit + ", at most" in result.get("error", ""), (str(spec)[:80], str(result)[:300])
+    # What no price foresees ends at the limit of steps.
+    (_, result), = run([("choice", ["x" * 2000 + str(i) for i in range(30)])])
+    assert "steps" in result.get("error", ""), str(result)[:300]
+
+
 def expect_format():
     """A length that the format implies does not switch the format off."""
     lengths = {"minLength": 2, "maxLength": 36}
@@ -142,6 +161,7 @@ def main():
     expect_refused([("grammar", text) for text in corpus.REFUSED_GRAMMARS])
     expect_refused([("choice", choices) for choices in corpus.REFUSED_CHOICES])
     expect_format()
+    expect_prices()
     expect_limits()
 
     source = random.Random(5)

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -13,6 +14,8 @@ namespace reprise::structured_output {
 struct WorkLimit {
   int64_t num_steps_left = std::numeric_limits<int64_t>::max();
   size_t max_states = std::numeric_limits<size_t>::max();  // that a matcher may keep
+  /// Set by another thread: stop now. Outlives the limit; null: never.
+  const std::atomic<bool>* is_cancelled = nullptr;
 };
 
 /// The backend's loops throw this when the limit of their thread is reached. The object that they
@@ -51,7 +54,10 @@ inline void count_work(size_t num_steps) {
   WorkLimit* const limit = work_limit_of_thread();
   if (limit == nullptr) return;
   limit->num_steps_left -= static_cast<int64_t>(num_steps);
-  if (limit->num_steps_left < 0) throw WorkLimitReached(WorkLimitReached::Which::steps);
+  const bool is_cancelled =
+      limit->is_cancelled != nullptr && limit->is_cancelled->load(std::memory_order_relaxed);
+  if (limit->num_steps_left < 0 || is_cancelled)
+    throw WorkLimitReached(WorkLimitReached::Which::steps);
 }
 
 /// \throws WorkLimitReached

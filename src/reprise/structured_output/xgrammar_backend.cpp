@@ -21,9 +21,9 @@ namespace {
 constexpr int kMaxWhitespace = 4;
 
 /// Steps of the matcher (WorkLimit) for one mask or token. A mask that is made by trying the whole
-/// vocabulary takes about kStepsPerVocabularyToken steps per token; the rest allows a few hundred
-/// states with a small vocabulary.
-constexpr int64_t kStepsPerVocabularyToken = 32;
+/// vocabulary takes about 4 steps per token; ambiguous patterns take some more. The rest allows a
+/// few hundred states with a small vocabulary.
+constexpr int64_t kStepsPerVocabularyToken = 64;
 constexpr int64_t kStepsOfSmallVocabulary = int64_t{1} << 20;
 /// An answer may save the steps that it did not need, up to so many calls; each token earns one
 /// part of a call.
@@ -201,11 +201,14 @@ class XgrammarBackend final : public GrammarBackend {
                 static_cast<int>(vocabulary.tokens.size()),
                 vocabulary.end_token_ids) {}
 
-  std::shared_ptr<const CompiledSpec> compile(const OutputSpec& given) override {
+  std::shared_ptr<const CompiledSpec> compile(const OutputSpec& given, WorkLimit& limit) override {
     const OutputSpec spec = normalise_spec(given);
+    const WorkLimitScope scope(limit);
     try {
       return std::make_shared<Compiled>(compile_normal(spec));
     } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const WorkLimitReached&) {
       throw;
     } catch (const std::exception& error) {
       throw InvalidArgument(fmt::format("{}: {}", to_string(spec.kind), error.what()));

@@ -140,6 +140,7 @@ void GenerationService::start_constrained(GenerationRequest request,
                 exchange,
                 arrived](const structured_output::CompileResult& result) mutable {
     try {
+      if (result.is_busy) throw ApiError(503, result.error);
       if (!result.compiled) throw ApiError(400, result.error, request.asked_output->field);
       request.make_constraint = [compiled = result.compiled, marks] {
         std::unique_ptr<structured_output::TokenConstraint> constraint = compiled->start();
