@@ -388,6 +388,21 @@ class BadInput(unittest.TestCase):
                 self.assertEqual(outcome.code, 0, outcome.stderr)
                 self.assertIn(expected, outcome.stderr)
 
+    def test_an_answer_that_fails_fails_the_command(self):
+        def not_numbers(header, data):
+            start, end = header["model.norm.weight"]["data_offsets"]
+            return header, data[:start] + b"\xc0\x7f" * ((end - start) // 2) + data[end:]  # NaN in bfloat16
+
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = Path(scratch) / "model"
+            shutil.copytree(MODEL, folder)
+            weights(not_numbers)(folder)
+            for options in ([], ["--json"], ["--prompt", "Two"]):
+                with self.subTest(options):
+                    outcome = generate(folder, *options)
+                    self.assertEqual(outcome.code, 1, outcome.stderr)
+                    self.assertIn("NaN" if options != ["--json"] else "", outcome.stderr)
+
 
 if __name__ == "__main__":
     SANITIZED = "--sanitized" in sys.argv
