@@ -11,9 +11,21 @@
 namespace reprise::api {
 namespace {
 
+/// Refuses files of the tokenizer that are links to somewhere else, as ModelDirectory does for
+/// weights: a folder from a stranger must not make the server read and show other files.
+void check_tokenizer_files(const weights::ModelDirectory& directory) {
+  for (const char* name : {"tokenizer.json",
+                           "tokenizer_config.json",
+                           "special_tokens_map.json",
+                           "chat_template.jinja"}) {
+    if (directory.contains(name)) (void)directory.open(name);
+  }
+}
+
 std::filesystem::path tokenizer_folder(const EngineArgs& args) {
+  const weights::ModelDirectory directory(args.tokenizer ? *args.tokenizer : args.model);
+  check_tokenizer_files(directory);
   if (args.tokenizer) return *args.tokenizer;
-  const weights::ModelDirectory directory(args.model);
   if (!directory.contains("tokenizer.json")) {
     throw FileError("E_TOKENIZER",
                     directory.path_of("tokenizer.json"),
