@@ -46,6 +46,29 @@ if(REPRISE_SANITIZE)
 endif()
 
 
+# Mitigations for the case that a memory error is there after all. They hold for every target of this build, third-party
+# sources and precompiled headers included: a program is as hard as its softest object. tests/integration/hardening_test.py
+# reads them from the built program. Not under sanitizers, which bring checks of their own that FORTIFY would hide.
+option(REPRISE_HARDEN "FORTIFY, stack clash protection, CET, immediate binding and read-only relocations" ON)
+if(REPRISE_HARDEN AND NOT REPRISE_SANITIZE)
+  include(CheckCXXCompilerFlag)
+  foreach(option -fstack-clash-protection -fcf-protection=full)
+    string(MAKE_C_IDENTIFIER "REPRISE_HAS${option}" has_option)
+    check_cxx_compiler_flag(${option} ${has_option})
+    if(${has_option})
+      add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:${option}>)
+    endif()
+  endforeach()
+  # FORTIFY needs optimisation. Some distributions define a level of their own.
+  set(REPRISE_FORTIFY 2)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 12)
+    set(REPRISE_FORTIFY 3)
+  endif()
+  add_compile_options($<$<AND:$<COMPILE_LANGUAGE:C,CXX>,$<NOT:$<CONFIG:Debug>>>:-U_FORTIFY_SOURCE>
+                      $<$<AND:$<COMPILE_LANGUAGE:C,CXX>,$<NOT:$<CONFIG:Debug>>>:-D_FORTIFY_SOURCE=${REPRISE_FORTIFY}>)
+  add_link_options(LINKER:-z,relro LINKER:-z,now LINKER:-z,noexecstack)
+endif()
+
 # The bodies of tests run once: optimising them takes longer than they do.
 set(REPRISE_TEST_OPTIONS $<$<CONFIG:Release>:-O1>)
 

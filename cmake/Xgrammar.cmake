@@ -19,8 +19,16 @@ if(NOT found_hash STREQUAL xgrammar_hash)
                       "Remove the file and run scripts/setup.sh again.")
 endif()
 set(xgrammar_source ${CMAKE_BINARY_DIR}/third_party/${xgrammar_name})
-if(NOT EXISTS ${xgrammar_source}/LICENSE)
-  file(ARCHIVE_EXTRACT INPUT ${xgrammar_archive} DESTINATION ${CMAKE_BINARY_DIR}/third_party
+# The changes below are made to their own source, not to what an older version of this file has left there.
+set(xgrammar_stamp ${xgrammar_source}/changes.sha256)
+file(SHA256 ${CMAKE_CURRENT_LIST_FILE} changes_hash)
+set(made_changes_hash "")
+if(EXISTS ${xgrammar_stamp})
+  file(READ ${xgrammar_stamp} made_changes_hash)
+endif()
+if(NOT made_changes_hash STREQUAL changes_hash)
+  file(REMOVE_RECURSE ${xgrammar_source})
+  file(ARCHIVE_EXTRACT INPUT ${xgrammar_archive} DESTINATION ${CMAKE_BINARY_DIR}/third_party TOUCH
        PATTERNS ${xgrammar_name}/cpp/* ${xgrammar_name}/include/* ${xgrammar_name}/3rdparty/picojson/*
                 ${xgrammar_name}/3rdparty/dlpack/include/* ${xgrammar_name}/LICENSE ${xgrammar_name}/NOTICE)
 endif()
@@ -133,13 +141,36 @@ change_xgrammar(cpp/grammar_compiler.cc
   return mask;
 }
 
+// Masks are made ahead only for speed. A mask that takes too long is left to the text that needs it.
+static bool MakeMask(const CompiledGrammar::Impl& grammar, const ParserState& state) {
+  using namespace reprise::structured_output;
+  WorkLimit limit;
+  limit.num_steps_left = int64_t{1} << 22;
+  if (work_limit_of_thread() != nullptr) limit.is_cancelled = work_limit_of_thread()->is_cancelled;
+  const WorkLimitScope scope(limit);
+  try {
+    grammar.MaskOf(state);
+    return true;
+  } catch (const WorkLimitReached&) {
+    return false;
+  }
+}
+
 CompiledGrammar GrammarCompilerSub::MultiThreadCompileGrammar(Grammar grammar_unoptimized) {")
+change_xgrammar(cpp/grammar_compiler.cc
+  "    std::unordered_set<int> reachable_states;
+    rule_fsm->GetReachableStates(&reachable_states);
+"
+  "    if (std::chrono::steady_clock::now() >= last_mask) break;
+    std::unordered_set<int> reachable_states;
+    rule_fsm->GetReachableStates(&reachable_states);
+")
 change_xgrammar(cpp/grammar_compiler.cc
   "      add_task_adaptive_token_mask(cur_stack_element, rule_id == root_rule_id);
     }
   }
 "
-  "      if (std::chrono::steady_clock::now() < last_mask) compiled_grammar_impl->MaskOf(cur_stack_element);
+  "      if (std::chrono::steady_clock::now() < last_mask && !MakeMask(*compiled_grammar_impl, cur_stack_element)) break;
     }
   }
 ")
@@ -163,6 +194,10 @@ change_xgrammar(cpp/grammar_matcher.cc
 change_xgrammar(cpp/grammar_matcher.cc
   "adaptive_token_mask_it->second;"
   "*adaptive_token_mask_it;")
+# The rules share one machine of states, which counted once for every rule: 50 optional properties had 96 MiB.
+change_xgrammar(cpp/fsm.cc
+  "  return MemorySize(self.fsm_) + MemorySize(self.ends_);"
+  "  return MemorySize(self.ends_);")
 # Repetitions of up to 512 become states of one rule, whose masks are exact; behind those that are counted, the matcher
 # has to try every token.
 change_xgrammar(cpp/grammar_parser.cc "static const int64_t kUnzipThreshold = 128;" "static const int64_t kUnzipThreshold = 512;")
@@ -172,6 +207,106 @@ change_xgrammar(cpp/earley_parser.cc
   "if (static_cast<uint8_t>(sub_sequence[i]) <= ch &&
         ch <= static_cast<uint8_t>(sub_sequence[i + 1])) {"
   "if (sub_sequence[i] <= static_cast<int32_t>(ch) && static_cast<int32_t>(ch) <= sub_sequence[i + 1]) {")
+
+# The loops of the matcher count their work, and stop at the limit of the thread (structured_output/work_limit.h): their
+# cost grows with the square of the ways to read a text, and has no end for some grammars.
+change_xgrammar(cpp/config.cc
+  "namespace xgrammar {
+"
+  "#include \"reprise/structured_output/work_limit.h\"
+reprise::structured_output::WorkLimit*& reprise::structured_output::work_limit_of_thread() noexcept {
+  static thread_local WorkLimit* limit = nullptr;
+  return limit;
+}
+namespace xgrammar {
+")
+change_xgrammar(cpp/earley_parser.h
+  "#include \"grammar_impl.h\"
+"
+  "#include \"grammar_impl.h\"
+#include \"reprise/structured_output/work_limit.h\"
+")
+change_xgrammar(cpp/support/compact_2d_array.h
+  "  friend std::size_t MemorySize(const Compact2DArray<DataType>& arr) {"
+  "  std::size_t num_elements() const { return data_.size(); }
+  friend std::size_t MemorySize(const Compact2DArray<DataType>& arr) {")
+change_xgrammar(cpp/earley_parser.cc
+  "  // Scan all the scanable states.
+"
+  "  // Scan all the scanable states.
+  reprise::structured_output::count_work(1 + latest_states.size());
+")
+change_xgrammar(cpp/earley_parser.cc
+  "    tmp_process_state_queue_.pop();
+"
+  "    tmp_process_state_queue_.pop();
+    reprise::structured_output::count_work(1);
+")
+# Four comparisons of states take about as long as one step of the other loops.
+change_xgrammar(cpp/earley_parser.cc
+  "  for (const auto& [ref_id, parent_state] : parent_states_map) {"
+  "  reprise::structured_output::count_work(parent_states_map.size() / 4);
+  for (const auto& [ref_id, parent_state] : parent_states_map) {")
+change_xgrammar(cpp/earley_parser.cc
+  "in_vec = [&](const ParserState& state_) {"
+  "in_vec = [&](const ParserState& state_) {
+        reprise::structured_output::count_work(1 + rule_id_to_completable_states_.Back().size() / 4);")
+change_xgrammar(cpp/earley_parser.cc
+  "std::vector<std::pair<int32_t, ParserState>> to_added_states;"
+  "reprise::structured_output::count_work(parent_states_map.size() / 4);
+      std::vector<std::pair<int32_t, ParserState>> to_added_states;")
+change_xgrammar(cpp/earley_parser.cc
+  "  scanable_state_history_.PushBack(tmp_states_to_be_added_);
+"
+  "  scanable_state_history_.PushBack(tmp_states_to_be_added_);
+  reprise::structured_output::check_states(
+      scanable_state_history_.num_elements() + rule_id_to_completable_states_.num_elements());
+")
+# So do the loops of the compiler whose cost grows with the square of a specification.
+change_xgrammar(cpp/fsm.cc
+  "#include \"fsm.h\"
+"
+  "#include \"fsm.h\"
+#include \"reprise/structured_output/work_limit.h\"
+")
+change_xgrammar(cpp/fsm.cc
+  "  while (changed) {
+"
+  "  while (changed) {
+    reprise::structured_output::count_work(4 * result.NumStates());
+")
+change_xgrammar(cpp/fsm.cc
+  "    for (const auto& [transition, precursors] : possible_transitions) {
+"
+  "    for (const auto& [transition, precursors] : possible_transitions) {
+      reprise::structured_output::count_work(partitions.size() + now_fsm.NumStates());
+")
+change_xgrammar(cpp/fsm.cc
+  "    for (const auto& interval : intervals) {
+"
+  "    for (const auto& interval : intervals) {
+      reprise::structured_output::count_work(closures.size() / 4 + closures[now_process].size());
+")
+change_xgrammar(cpp/grammar_functor.cc
+  "    bool found = false;
+    for (int i = 0; i < static_cast<int>(base_grammar_->NumRules()); ++i) {
+"
+  "    bool found = false;
+    reprise::structured_output::count_work(base_grammar_->NumRules());
+    for (int i = 0; i < static_cast<int>(base_grammar_->NumRules()); ++i) {
+")
+change_xgrammar(cpp/grammar_builder.h
+  "  int32_t AddGrammarExpr(const GrammarExpr& grammar_expr) {
+"
+  "  int32_t AddGrammarExpr(const GrammarExpr& grammar_expr) {
+    reprise::structured_output::count_work(1 + grammar_expr.data_len / 8);
+")
+change_xgrammar(cpp/grammar_builder.h
+  "#include \"grammar_impl.h\"
+"
+  "#include \"grammar_impl.h\"
+#include \"reprise/structured_output/work_limit.h\"
+")
 
 # Ranges of numbers are ours (structured_output/xgrammar_ranges.cpp): theirs let -1491 through for -1490..-1453.
 change_xgrammar(cpp/json_schema_converter.cc
@@ -184,6 +319,8 @@ change_xgrammar(cpp/json_schema_converter.cc
     return RegexToEBNF(range_regex, false);"
   "std::string RangeOfNumbers(double low, double high);
     return RangeOfNumbers(start.value(), end.value());")
+
+file(WRITE ${xgrammar_stamp} ${changes_hash})
 
 # Their list of files is theirs: it is pinned by the hash.
 file(GLOB xgrammar_files ${xgrammar_source}/cpp/*.cc ${xgrammar_source}/cpp/support/*.cc)

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -168,18 +169,22 @@ class Machine {
     return static_cast<int32_t>(tiny_.config().vocab_size);
   }
 
-  [[nodiscard]] std::unique_ptr<EngineCore> make_core(Scheduling scheduling) {
+  [[nodiscard]] std::unique_ptr<EngineCore> make_core(
+      Scheduling scheduling,
+      std::chrono::nanoseconds constraint_time_per_step = std::chrono::hours(1)) {
     return std::make_unique<EngineCore>(
         tiny_.runner(),
-        engine::EngineCoreOptions{.scheduler = {.max_num_seqs = 6,
-                                                .max_num_batched_tokens = 48,
-                                                .max_model_len = 160,
-                                                // A request starts when its first chunk fits.
-                                                .scheduler_reserve_full_isl = false,
-                                                .max_prompt_logits = 16,
-                                                .async_scheduling = scheduling == Scheduling::async,
-                                                .eos_token_ids = {1, 2},
-                                                .vocab_size = vocab_size()}});
+        engine::EngineCoreOptions{
+            .scheduler = {.max_num_seqs = 6,
+                          .max_num_batched_tokens = 48,
+                          .max_model_len = 160,
+                          // A request starts when its first chunk fits.
+                          .scheduler_reserve_full_isl = false,
+                          .max_prompt_logits = 16,
+                          .async_scheduling = scheduling == Scheduling::async,
+                          .constraint_time_per_step = constraint_time_per_step,
+                          .eos_token_ids = {1, 2},
+                          .vocab_size = vocab_size()}});
   }
 
   /// Submits ten requests at once, and the others as these end.
@@ -261,6 +266,30 @@ TEST_P(AsyncScheduling, changes_nothing_that_any_request_is_told) {
              async->scheduler().num_preemptions(),
              async->counters().num_steps,
              sync->counters().num_steps);
+}
+
+TEST_P(AsyncScheduling, changes_nothing_when_answers_wait_for_the_turn_of_their_constraint) {
+  Machine machine(GetParam());
+  Load load(/*seed=*/6, machine.vocab_size());
+  std::vector<Spec> specs;
+  for (int i = 0; i < 180 / kLess; ++i) {
+    specs.push_back(load.next(i));
+    if (i % 3 != 0 && specs.back().constraint_length == 0) specs.back().constraint_length = 9;
+  }
+  const auto unhurried = machine.make_core(Scheduling::sync);
+  const std::vector<Answer> expected = machine.answer(*unhurried, specs);
+  EXPECT_EQ(unhurried->counters().postponed_tokens, 0U);
+  for (const Scheduling scheduling : {Scheduling::sync, Scheduling::async}) {
+    // Without any time, one constraint has its turn in each step.
+    const auto core = machine.make_core(scheduling, std::chrono::nanoseconds(0));
+    const std::vector<Answer> answers = machine.answer(*core, specs);
+    for (size_t i = 0; i < specs.size(); ++i) ASSERT_EQ(answers[i], expected[i]) << "request " << i;
+    EXPECT_GT(core->counters().postponed_tokens, 100U / kLess);
+    EXPECT_EQ(core->counters().generation_tokens, unhurried->counters().generation_tokens);
+    if (scheduling == Scheduling::sync) {
+      EXPECT_EQ(core->counters().dropped_tokens, 0U);
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(modes,

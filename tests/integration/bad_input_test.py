@@ -182,6 +182,18 @@ def normalizers(depth):
     return apply
 
 
+def moved_outside(name):
+    """The file is complete, but it lies beside the folder."""
+
+    def apply(folder):
+        if not (folder / name).exists():
+            (folder / name).write_text("{}")
+        shutil.move(folder / name, folder.parent / name)
+        (folder / name).symlink_to(folder.parent / name)
+
+    return apply
+
+
 def symlink_outside(folder):
     (folder / "model.safetensors").unlink()
     (folder / "model.safetensors").symlink_to("/etc/passwd")
@@ -237,6 +249,9 @@ FILE_CASES = [
     ("F13 index leads to the root", index(all_in("/etc/passwd")), [I, "E_PATH", "/etc/passwd"]),
     ("F13 index leads into a folder", index(all_in("eval/problems.jsonl")), [I, "E_PATH"]),
     ("F13 link out of the folder", symlink_outside, [W, "E_PATH"]),
+    *((f"F13 {name} leads out of the folder", moved_outside(name), [name, "E_PATH"])
+      for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja",
+                   "config.json", "generation_config.json")),
     ("F13 weights are a folder", directory_as_weights, [W, "E_NOT_REGULAR"]),
     ("F13 weights are a pipe", fifo_as_weights, [W, "E_NOT_REGULAR"]),
     ("F14 shard missing", index(all_in("gone.safetensors")), ["gone.safetensors", "E_MISSING"]),
@@ -387,6 +402,21 @@ class BadInput(unittest.TestCase):
                 outcome = generate(folder)
                 self.assertEqual(outcome.code, 0, outcome.stderr)
                 self.assertIn(expected, outcome.stderr)
+
+    def test_an_answer_that_fails_fails_the_command(self):
+        def not_numbers(header, data):
+            start, end = header["model.norm.weight"]["data_offsets"]
+            return header, data[:start] + b"\xc0\x7f" * ((end - start) // 2) + data[end:]  # NaN in bfloat16
+
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = Path(scratch) / "model"
+            shutil.copytree(MODEL, folder)
+            weights(not_numbers)(folder)
+            for options in ([], ["--json"], ["--prompt", "Two"]):
+                with self.subTest(options):
+                    outcome = generate(folder, *options)
+                    self.assertEqual(outcome.code, 1, outcome.stderr)
+                    self.assertIn("NaN" if options != ["--json"] else "", outcome.stderr)
 
 
 if __name__ == "__main__":

@@ -70,6 +70,52 @@ def expect_refused(specs):
         assert "error" in result, (str(spec)[:200], str(result)[:200])
 
 
+def expect_prices():
+    """Each of these took a compiling thread seconds to minutes."""
+    names = [f"p{i}" for i in range(300)]
+    integers = {"type": "object", "properties": {name: {"type": "integer"} for name in names}}
+    too_large = {
+        "properties": [integers, {**integers, "required": names},
+                       {"anyOf": [{"type": "object", "properties": {name: {} for name in names[:200]}}] * 2}],
+        "bytes of one value of enum or const": [{"enum": [[["x" * 50] * 10] * 10] * 12}, {"const": "x" * 1100},
+                                                {"type": "array", "items": {"enum": ["y" * 4000]}}],
+        "bytes of enum and const": [{"enum": ["x" * 100 + str(i) for i in range(300)]}],
+    }
+    for limit, schemas in too_large.items():
+        for (_, spec), result in run([("json", schema) for schema in schemas]):
+            assert limit + ", at most" in result.get("error", ""), (str(spec)[:80], str(result)[:300])
+    # What no price foresees ends at the limit of steps.
+    (_, result), = run([("choice", ["x" * 2000 + str(i) for i in range(30)])])
+    assert "steps" in result.get("error", ""), str(result)[:300]
+
+
+def expect_format():
+    """A length that the format implies does not switch the format off."""
+    lengths = {"minLength": 2, "maxLength": 36}
+    formats = {"date": r"\d{4}-\d\d-\d\d", "uuid": r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"}
+    specs = [("json", {"type": "string", "format": name, **lengths}) for name in formats]
+    for (_, spec), result in run(specs):
+        assert result.get("answers"), (spec, result)
+        for text in result["answers"]:
+            assert re.fullmatch(formats[spec["format"]], json.loads(text)), (spec, text)
+
+
+def recursive_grammar(num_rules):
+    """6 KB in which every rule begins with several others or with nothing: the ways to read a text multiply."""
+    rules = ["root ::= r0"]
+    for i in range(num_rules):
+        choices = [f"r{(i + j) % num_rules} r{(i * j + 1) % num_rules} r{(j * 3) % num_rules}" for j in range(4)]
+        rules.append(f"r{i} ::= " + " | ".join([*choices, '"a"', '""']))
+    return "\n".join(rules)
+
+
+def expect_limits():
+    """Such specs compile in no time; the cost comes with the length of the answer."""
+    specs = [("regex", ".*" * 200 + "☃"), ("regex", "(.*a)*" * 60 + "☃"), ("grammar", recursive_grammar(100))]
+    for (_, spec), result in run(specs, answers=1):
+        assert "structured output: the grammar or pattern is too" in result.get("error", ""), (spec[:80], str(result)[:300])
+
+
 def random_schema(source, depth=0):
     """Without regard to sense: some of these are refused."""
     kind = source.choice(["leaf", "leaf", "object", "array", "anyOf", "enum", "ref"] if depth < 4 else ["leaf"])
@@ -114,6 +160,9 @@ def main():
     expect_refused([("regex", regex) for regex in corpus.REFUSED_REGEXES])
     expect_refused([("grammar", text) for text in corpus.REFUSED_GRAMMARS])
     expect_refused([("choice", choices) for choices in corpus.REFUSED_CHOICES])
+    expect_format()
+    expect_prices()
+    expect_limits()
 
     source = random.Random(5)
     definitions = {"one": {"enum": [1, 2]}, "two": {"type": "array", "items": {"$ref": "#/$defs/one"}, "maxItems": 2}}

@@ -126,6 +126,36 @@ class ToolsAndStructure(unittest.TestCase):
         self.assertGreater(len(texts), 1)
         self.assertGreater(self.server.metric("vllm:num_preemptions_total"), 0)
 
+    def test_parameters_that_leave_no_token_are_refused_or_end_the_answer(self):
+        digits = {"structured_outputs": {"regex": "[0-9]{3}"}}
+        status, answer = self.server.post(COMPLETIONS, completion(allowed_token_ids=[2], min_tokens=2))
+        self.assertEqual(status, 400, answer)
+        self.assertIn("min_tokens", answer["error"]["message"])
+        self.post(COMPLETIONS, completion(repetition_penalty=1e-45, max_tokens=20))
+        _, letters = self.server.post("/tokenize", {"prompt": "x", "add_special_tokens": False})
+        choice, = self.post(COMPLETIONS, completion(allowed_token_ids=letters["tokens"], **digits))
+        self.assertEqual((choice["finish_reason"], choice["stop_reason"], choice["text"]), ("length", "no_allowed_token", ""))
+        # The only token that the grammar allows is EOS, which min_tokens forbids.
+        choice, = self.post(COMPLETIONS, completion(structured_outputs={"grammar": 'root ::= ""'}, min_tokens=4))
+        self.assertEqual((choice["finish_reason"], choice["text"]), ("stop", ""))
+        choice, = self.post(COMPLETIONS, completion(min_tokens=9, **digits))
+        self.assertRegex(choice["text"], r"\A[0-9]{3}\Z")
+
+    def test_an_expensive_pattern_fails_alone(self):
+        """The pattern is short and compiles at once; its cost grows with the answer."""
+        results = []
+        hostile = completion(structured_outputs={"regex": ".*" * 200 + "\u2603"}, n=16)
+        attacker = threading.Thread(target=lambda: results.append(self.server.post(COMPLETIONS, hostile)))
+        alone = self.post(COMPLETIONS, completion(max_tokens=200, ignore_eos=True))
+        attacker.start()
+        for _ in range(3):
+            self.assertEqual(self.post(COMPLETIONS, completion(max_tokens=200, ignore_eos=True)), alone)
+            validate(PERSON, self.post(CHAT, chat(response_format=schema_format(PERSON)))[0]["message"]["content"])
+        attacker.join()
+        (status, answer), = results
+        self.assertEqual((status, answer["error"]["type"]), (400, "BadRequestError"), answer)
+        self.assertIn("structured output: the grammar or pattern is too", answer["error"]["message"])
+
     def test_a_named_call(self):
         choice, = self.post(CHAT, chat(tools=TOOLS, tool_choice=NAMED))
         call, = choice["message"]["tool_calls"]

@@ -7,6 +7,20 @@
 #include "reprise/weights/model_directory.h"
 
 namespace reprise::api {
+namespace {
+
+/// Refuses files of the tokenizer that are links to somewhere else, as ModelDirectory does for
+/// weights: a folder from a stranger must not make the server read and show other files.
+void check_tokenizer_files(const weights::ModelDirectory& directory) {
+  for (const char* name : {"tokenizer.json",
+                           "tokenizer_config.json",
+                           "special_tokens_map.json",
+                           "chat_template.jinja"}) {
+    if (directory.contains(name)) (void)directory.open(name);
+  }
+}
+
+}  // namespace
 
 tokenizer::Tokenizer load_tokenizer(const std::filesystem::path& model) {
   if (weights::gguf::is_gguf_path(model)) {
@@ -17,6 +31,7 @@ tokenizer::Tokenizer load_tokenizer(const std::filesystem::path& model) {
         tokenizer::TokenizerConfig::from_json(file->tokenizer_config_json(), file->path()));
   }
   const weights::ModelDirectory directory(model);
+  check_tokenizer_files(directory);
   if (!directory.contains("tokenizer.json")) {
     throw FileError("E_TOKENIZER",
                     directory.path_of("tokenizer.json"),

@@ -1,12 +1,18 @@
+#include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <array>
+#include <exception>
+#include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "reprise/base/error.h"
 #include "reprise/base/json.h"
 #include "reprise/base/log.h"
 #include "reprise/base/nearest_name.h"
+#include "reprise/base/shared_library.h"
 
 namespace reprise {
 namespace {
@@ -126,6 +132,33 @@ TEST(Log, levels_have_vllms_names) {
   EXPECT_EQ(parse_log_level("debug"), LogLevel::debug);
   EXPECT_EQ(parse_log_level("WARN"), LogLevel::warning);
   EXPECT_THROW((void)parse_log_level("LOUD"), InvalidArgument);
+}
+
+TEST(SharedLibrary, is_loadable_when_all_of_it_is_there) {
+  namespace fs = std::filesystem;
+  Dl_info image{};
+  ASSERT_NE(dladdr(reinterpret_cast<void*>(&std::terminate), &image), 0);
+  const fs::path whole = fs::canonical(image.dli_fname);
+  EXPECT_EQ(why_not_loadable(whole), "") << whole;
+  const fs::path part =
+      fs::temp_directory_path() / ("reprise_cut_library_" + std::to_string(getpid()) + ".so");
+  fs::copy_file(whole, part, fs::copy_options::overwrite_existing);
+  const uintmax_t num_bytes = fs::file_size(whole);
+  for (const uintmax_t size : {num_bytes - 1,
+                               num_bytes / 2,
+                               num_bytes / 16,
+                               uintmax_t{4096},
+                               uintmax_t{64},
+                               uintmax_t{63},
+                               uintmax_t{0}}) {
+    fs::resize_file(part, size);
+    EXPECT_NE(why_not_loadable(part), "") << size << " of " << num_bytes;
+  }
+  std::ofstream(part) << std::string(10000, 'x');
+  EXPECT_EQ(why_not_loadable(part), "is no shared library");
+  fs::remove(part);
+  EXPECT_NE(why_not_loadable(part), "");
+  EXPECT_NE(why_not_loadable(fs::temp_directory_path()), "");
 }
 
 }  // namespace

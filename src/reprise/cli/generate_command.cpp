@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 #include <iterator>
@@ -85,6 +86,7 @@ Json to_json(const api::RequestOutput& result) {
           {"token_ids", result.output.token_ids},
           {"num_prompt_tokens", result.prompt_token_ids.size()},
           {"finish_reason", result.output.finish_reason},
+          {"error", result.output.error.empty() ? Json() : Json(result.output.error)},
           {"ttft_ms", result.metrics.time_to_first_token * 1e3},
           {"tpot_ms", result.metrics.time_per_output_token() * 1e3},
           {"tokens_per_second",
@@ -169,6 +171,9 @@ int run_generate(std::span<const std::string> raw_arguments) {
         if (delta.finished) fmt::print("\n");
         std::fflush(stdout);
       });
+  const bool has_failed = std::any_of(results.begin(), results.end(), [](const auto& result) {
+    return result.output.finish_reason == "error";
+  });
   if (arguments.json) {
     Json document = {{"outputs", Json::array()}};
     for (const api::RequestOutput& result : results) document["outputs"].push_back(to_json(result));
@@ -176,7 +181,7 @@ int run_generate(std::span<const std::string> raw_arguments) {
     document["graphs"] = graphs_to_json(llm);
     document["compilation"] = compilation_to_json(llm.startup_report(), find_traced_launches(llm));
     fmt::print("{}\n", document.dump(2, ' ', false, Json::error_handler_t::replace));
-    return 0;
+    return has_failed ? 1 : 0;
   }
   print_plain(results, streams);
   const api::RequestMetrics& first = results[0].metrics;
@@ -189,7 +194,7 @@ int run_generate(std::span<const std::string> raw_arguments) {
              llm.ledger().steps(cudagraph::CudagraphRuntimeMode::FULL),
              llm.ledger().steps(cudagraph::CudagraphRuntimeMode::PIECEWISE),
              llm.ledger().steps(cudagraph::CudagraphRuntimeMode::NONE));
-  return 0;
+  return has_failed ? 1 : 0;
 }
 
 }  // namespace reprise::cli

@@ -163,9 +163,11 @@ void EngineCore::count(const ModelStep& step, std::span<const Update> updates) {
     if (update.new_token_id) ++counters_.generation_tokens;
   }
   counters_.tokens_sampled_on_device += static_cast<uint64_t>(step.num_sampled_on_device);
-  // Each request that sampled has an update, unless it had ended before.
-  counters_.dropped_tokens +=
-      static_cast<uint64_t>(step.scheduled->num_sampling_requests) - updates.size();
+  counters_.postponed_tokens += static_cast<uint64_t>(step.num_postponed);
+  // Each request that sampled a token has an update, unless it had ended before.
+  const auto num_sampled =
+      static_cast<size_t>(step.scheduled->num_sampling_requests - step.num_postponed);
+  counters_.dropped_tokens += num_sampled - std::min(num_sampled, updates.size());
 }
 
 // Counts the decision of a step and the time of its phases.

@@ -26,6 +26,7 @@ struct OutputDelta {
   std::string finish_reason;  // "stop", "length", "abort", "error"
   StopReason stop_reason;     // the reason that stopped it, other than EOS
   std::string error;          // why finish_reason is "error"
+  ErrorKind error_kind = ErrorKind::internal;
 };
 
 }  // namespace reprise::engine

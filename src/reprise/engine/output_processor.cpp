@@ -62,6 +62,7 @@ std::optional<OutputDelta> OutputProcessor::process(const RequestUpdate& update)
     delta.finish_reason = request.finish_reason();
     delta.stop_reason = request.stop_reason();
     delta.error = request.error();
+    delta.error_kind = request.error_kind();
   }
   delta.num_prompt_tokens = request.num_prompt_tokens();
   delta.num_output_tokens = state.num_tokens;

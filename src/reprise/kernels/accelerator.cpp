@@ -5,6 +5,8 @@
 
 #include <system_error>
 
+#include "reprise/base/shared_library.h"
+
 namespace reprise::kernels {
 namespace {
 
@@ -12,6 +14,10 @@ namespace fs = std::filesystem;
 
 LoadedAccelerator load(const fs::path& path) {
   LoadedAccelerator loaded{.accelerator = nullptr, .reason = {}, .has_plugin = true};
+  if (const std::string reason = why_not_loadable(path); !reason.empty()) {
+    loaded.reason = fmt::format("{}: {}", path.string(), reason);
+    return loaded;
+  }
   // LOCAL: the executable has most of the plug-in's symbols too. NODELETE: a driver cannot be
   // unloaded.
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);

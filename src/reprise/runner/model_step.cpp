@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <exception>
+#include <utility>
 
 #include "reprise/base/error.h"
 #include "reprise/runner/model_runner.h"
@@ -10,6 +13,14 @@
 
 namespace reprise::engine {
 namespace {
+
+using sampling::SamplingStatus;
+using Turn = structured_output::TokenConstraint::Turn;
+
+/// Cheap answers come first; an expensive one comes closer with every step that it waits.
+std::chrono::nanoseconds rank_of(const Turn& turn) {
+  return turn.last_cost / (int64_t{1} << std::min(turn.num_steps_waited, 40));
+}
 
 LogitsUse logits_use(const ScheduledRequest& entry) {
   const Request& request = *entry.request;
@@ -43,6 +54,7 @@ void ModelStep::prepare(const SchedulerOutput& output, const SchedulerConfig& co
   prompt_logprobs.clear();
   error = nullptr;
   num_sampled_on_device = 0;
+  num_postponed = 0;
   for (const ScheduledRequest& entry : output.scheduled) {
     requests.push_back({.token_ids = entry.token_ids(),
                         .num_computed_tokens = entry.num_computed_tokens,
@@ -67,9 +79,11 @@ StepComputer::StepComputer(ModelRunner& runner,
                            kernels::RowSampler* row_sampler)
     : runner_(&runner),
       eos_token_ids_(config.eos_token_ids),
+      constraint_time_per_step_(config.constraint_time_per_step),
       sampler_(config.vocab_size),
       device_sampling_(row_sampler) {
   is_on_device_.reserve(static_cast<size_t>(config.max_num_seqs));
+  constrained_.reserve(static_cast<size_t>(config.max_num_seqs));
 }
 
 void StepComputer::compute(ModelStep& step) noexcept {
@@ -113,6 +127,7 @@ void StepComputer::sample_on_device(const ModelStep& step, const StepResult& res
 void StepComputer::use_logits(ModelStep& step, const StepResult& result) {
   int32_t row = 0;
   size_t num_sampled = 0;
+  constrained_.clear();
   for (const LogitsUse& use : step.uses) {
     for (const int32_t next : use.next_prompt_token_ids) {
       step.prompt_logprobs.push_back(sampling::position_logprobs(
@@ -120,44 +135,96 @@ void StepComputer::use_logits(ModelStep& step, const StepResult& result) {
     }
     if (use.placeholder == nullptr) continue;
     sampling::SampledToken& sampled = step.sampled[num_sampled];
+    sampled.problem.clear();
     if (is_on_device_[num_sampled++]) {
       device_sampling_.take(sampled);
       ++step.num_sampled_on_device;
       ++row;
+    } else if (use.constraint != nullptr) {
+      constrained_.push_back(
+          {.use = &use, .logits = runner_->logits_row(result, row++), .sampled = &sampled});
+      continue;
     } else {
-      sample(use, runner_->logits_row(result, row++), sampled);
+      sampling::SamplingInput input = use.sampling;
+      input.logits = runner_->logits_row(result, row++);
+      sampler_.sample(input, sampled);
     }
-    if (sampled.status == sampling::SamplingStatus::ok) *use.placeholder = sampled.token_id;
+    if (sampled.status == SamplingStatus::ok) *use.placeholder = sampled.token_id;
+  }
+  sample_constrained(step);
+}
+
+/// The tokens of a request do not depend on the order: each row has its own random numbers.
+void StepComputer::sample_constrained(ModelStep& step) {
+  std::sort(constrained_.begin(), constrained_.end(), [](const auto& a, const auto& b) {
+    return rank_of(a.use->constraint->turn) < rank_of(b.use->constraint->turn);
+  });
+  const TimePoint begin = std::chrono::steady_clock::now();
+  TimePoint now = begin;
+  for (const ConstrainedRow& row : constrained_) {
+    Turn& turn = row.use->constraint->turn;
+    row.sampled->status = SamplingStatus::postponed;
+    // A step that was scheduled behind a token which was then postponed has the wrong logits.
+    const bool is_behind =
+        std::cmp_not_equal(turn.num_accepted, row.use->sampling.output_token_ids.size());
+    if (is_behind || now - begin > constraint_time_per_step_) {
+      turn.num_steps_waited += static_cast<int>(!is_behind);
+      ++step.num_postponed;
+      continue;
+    }
+    sample_within(row);
+    const TimePoint before = std::exchange(now, std::chrono::steady_clock::now());
+    turn.last_cost = now - before;
+    turn.num_steps_waited = 0;
+    if (row.sampled->status == SamplingStatus::ok) *row.use->placeholder = row.sampled->token_id;
   }
 }
 
-void StepComputer::sample(const LogitsUse& use,
-                          std::span<const float> logits,
-                          sampling::SampledToken& sampled) {
-  sampling::SamplingInput input = use.sampling;
-  input.logits = logits;
-  if (use.constraint == nullptr) return sampler_.sample(input, sampled);
-  sample_within(use, input, sampled);
+/// A constraint that cannot go on ends its own request and no other one of the step.
+void StepComputer::sample_within(const ConstrainedRow& row) {
+  sampling::SampledToken& sampled = *row.sampled;
+  const auto end = [&sampled](SamplingStatus status, const std::exception& error) {
+    sampled.status = status;
+    sampled.token_id = -1;
+    sampled.problem = error.what();
+  };
+  try {
+    choose_within(row);
+  } catch (const InvalidArgument& error) {
+    end(SamplingStatus::refused, error);
+  } catch (const std::exception& error) {
+    end(SamplingStatus::failed, error);
+  }
 }
 
-/// When the answer was already complete one step ago, the constraint allows no token any more; the
-/// sample of this step is then dropped.
-void StepComputer::sample_within(const LogitsUse& use,
-                                 const sampling::SamplingInput& unconstrained,
-                                 sampling::SampledToken& sampled) {
-  sampling::SamplingInput input = unconstrained;
-  input.allowed_mask = use.constraint->allowed_tokens();
+void StepComputer::choose_within(const ConstrainedRow& row) {
+  structured_output::TokenConstraint& constraint = *row.use->constraint;
+  sampling::SampledToken& sampled = *row.sampled;
+  sampling::SamplingInput input = row.use->sampling;
+  input.logits = row.logits;
+  input.allowed_mask = constraint.allowed_tokens();
   sampler_.sample(input, sampled);
-  if (sampled.status != sampling::SamplingStatus::ok) return;
-  if (!use.constraint->accept(sampled.token_id)) {
+  if (sampled.status == SamplingStatus::no_allowed_token) {
+    // The answer may end here, but min_tokens or another parameter forbids the token that says so.
+    // An answer that was complete one step ago allows no token; this sample is then dropped.
+    sampled.ends_answer =
+        std::any_of(eos_token_ids_.begin(), eos_token_ids_.end(), [&input](int32_t id) {
+          return structured_output::contains(input.allowed_mask, id);
+        });
+  }
+  if (sampled.status != SamplingStatus::ok) return;
+  if (!constraint.accept(sampled.token_id)) {
     throw Error(fmt::format("the constraint on the answer allows token {} and refuses it",
                             sampled.token_id));
   }
-  // An end-of-text token ends the request by itself and adds no text.
-  const bool is_end = !use.ignores_eos &&
-                      std::find(eos_token_ids_.begin(), eos_token_ids_.end(), sampled.token_id) !=
-                          eos_token_ids_.end();
-  sampled.ends_answer = !is_end && use.constraint->is_complete();
+  ++constraint.turn.num_accepted;
+  sampled.ends_answer = !is_end(*row.use, sampled.token_id) && constraint.is_complete();
+}
+
+/// An end-of-text token ends the request by itself and adds no text.
+bool StepComputer::is_end(const LogitsUse& use, int32_t token_id) const {
+  return !use.ignores_eos &&
+         std::find(eos_token_ids_.begin(), eos_token_ids_.end(), token_id) != eos_token_ids_.end();
 }
 
 }  // namespace reprise::engine

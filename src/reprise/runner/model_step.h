@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <optional>
@@ -48,6 +49,7 @@ struct ModelStep {
   // Results.
   std::vector<sampling::SampledToken> sampled;  // one per sampling request, then unused entries
   int num_sampled_on_device = 0;                // how many of `sampled` the device sampled
+  int num_postponed = 0;                        // how many of `sampled` have no token yet
   std::vector<sampling::PositionLogprobs> prompt_logprobs;
   cudagraph::Decision decision;                // see StepResult::decision
   std::optional<cudagraph::Decision> retired;  // see StepResult::retired
@@ -71,16 +73,24 @@ class StepComputer {
  private:
   void sample_on_device(const ModelStep& step, const StepResult& result);
   void use_logits(ModelStep& step, const StepResult& result);
-  void sample(const LogitsUse& use, std::span<const float> logits, sampling::SampledToken& sampled);
-  void sample_within(const LogitsUse& use,
-                     const sampling::SamplingInput& input,
-                     sampling::SampledToken& sampled);
+  /// A row of logits whose request has a constraint.
+  struct ConstrainedRow {
+    const LogitsUse* use = nullptr;
+    std::span<const float> logits;  // [vocab_size]
+    sampling::SampledToken* sampled = nullptr;
+  };
+  void sample_constrained(ModelStep& step);
+  void sample_within(const ConstrainedRow& row);
+  void choose_within(const ConstrainedRow& row);
+  [[nodiscard]] bool is_end(const LogitsUse& use, int32_t token_id) const;
 
   ModelRunner* runner_;
   std::vector<int32_t> eos_token_ids_;
+  std::chrono::nanoseconds constraint_time_per_step_;
   sampling::Sampler sampler_;
   DeviceSampling device_sampling_;
-  std::vector<bool> is_on_device_;  // one per sampling request of the step, in batch order
+  std::vector<bool> is_on_device_;           // one per sampling request of the step, in batch order
+  std::vector<ConstrainedRow> constrained_;  // of the step
 };
 
 }  // namespace reprise::engine

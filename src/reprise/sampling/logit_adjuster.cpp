@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
 
 #include "reprise/sampling/token_filters.h"
 
@@ -82,7 +83,12 @@ void LogitAdjuster::apply_penalties(const SamplingParams& params,
   for (const int32_t id : seen_) {
     float& logit = row_[static_cast<size_t>(id)];
     Occurrence& occurrence = occurrences_[static_cast<size_t>(id)];
-    logit = logit > 0.0F ? logit / params.repetition_penalty : logit * params.repetition_penalty;
+    // A tiny penalty divides beyond the largest float; a token that was allowed stays drawable.
+    if (logit > 0.0F) {
+      logit = std::min(logit / params.repetition_penalty, std::numeric_limits<float>::max());
+    } else {
+      logit *= params.repetition_penalty;
+    }
     if (occurrence.in_output > 0) {
       logit -= params.frequency_penalty * static_cast<float>(occurrence.in_output);
       logit -= params.presence_penalty;

@@ -65,6 +65,12 @@ std::string_view to_string(SamplingStatus status) {
       return "the model produced NaN or infinite logits";
     case SamplingStatus::no_allowed_token:
       return "no token is allowed: all logits are -inf";
+    case SamplingStatus::postponed:
+      return "postponed";
+    case SamplingStatus::refused:
+      return "the constraint on the answer has reached its limits";
+    case SamplingStatus::failed:
+      return "the constraint on the answer failed";
   }
   return "unknown";
 }
@@ -77,6 +83,7 @@ void Sampler::sample(const SamplingInput& input, SampledToken& result) {
                  max_vocab_size_);
   result.token_id = -1;
   result.ends_answer = false;
+  result.problem.clear();
   result.logprob = {};
   result.top_logprobs.clear();
   RowSummary summary = summarise(input.logits);

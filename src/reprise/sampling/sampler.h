@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -33,6 +34,10 @@ enum class SamplingStatus : uint8_t {
   ok,
   non_finite_logits,  // NaN or +inf: the model's numbers are broken
   no_allowed_token,   // every token was masked out
+  // Set by the caller of the sampler, for answers with a constraint:
+  postponed,  // the answer gets its token in a later step
+  refused,    // the constraint cannot go on within its limits; see SampledToken::problem
+  failed,     // the constraint contradicts itself, or threw; see SampledToken::problem
 };
 [[nodiscard]] std::string_view to_string(SamplingStatus status);
 
@@ -47,6 +52,7 @@ struct SampledToken {
   /// The answer is complete with this token. The caller that sets allowed_mask sets this member;
   /// the sampler clears it.
   bool ends_answer = false;
+  std::string problem;  // a sentence; empty unless status is `refused` or `failed`
 };
 
 /// Chooses the next token of one row of logits.

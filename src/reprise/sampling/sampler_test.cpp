@@ -124,6 +124,16 @@ TEST(Sampler, never_ends_a_bad_word) {
   EXPECT_EQ(sample(logits, params, {}, {1, 1}).token_id, 2) << "a prompt begins no word";
 }
 
+TEST(Sampler, survives_a_repetition_penalty_that_divides_beyond_the_largest_float) {
+  for (SamplingParams params : {greedy(), SamplingParams{}}) {
+    params.repetition_penalty = std::numeric_limits<float>::denorm_min();
+    params.frequency_penalty = 2.0F;
+    const SampledToken result = sample({4.0F, 3.0F, -9.0F}, params, /*output=*/{1}, /*prompt=*/{2});
+    EXPECT_EQ(result.status, SamplingStatus::ok);
+    EXPECT_EQ(result.token_id, 1);
+  }
+}
+
 TEST(Sampler, applies_bias_and_penalties_as_vllm) {
   // Repetition divides positive and multiplies negative logits of prompt and output tokens.
   SamplingParams params = greedy();

@@ -73,6 +73,7 @@ class Request {
   [[nodiscard]] const StopReason& stop_reason() const noexcept { return stop_reason_; }
   /// Why the status is finished_error; empty for every other status.
   [[nodiscard]] std::string_view error() const noexcept { return error_; }
+  [[nodiscard]] ErrorKind error_kind() const noexcept { return error_kind_; }
 
   /// The prompt, then the output: all tokens that the model must have computed before the next
   /// token is sampled.
@@ -155,9 +156,11 @@ class Request {
   RequestStatus status_ = RequestStatus::waiting;
   StopReason stop_reason_;
   std::string error_;
+  ErrorKind error_kind_ = ErrorKind::internal;
 
   std::vector<int32_t> token_ids_;  // the last num_placeholders_ tokens are not known yet
   int num_placeholders_ = 0;
+  bool is_postponed_ = false;  // the last step that should have sampled gave no token
   int num_prompt_tokens_;
   int num_computed_tokens_ = 0;
   int num_prefill_tokens_;

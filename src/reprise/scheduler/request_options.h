@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <variant>
 
 namespace reprise::structured_output {
@@ -17,6 +18,16 @@ enum class RequestId : uint64_t {};
 
 /// The reason that stopped a request, other than EOS: a stop token id, a stop string, or none.
 using StopReason = std::variant<std::monostate, int32_t, std::string>;
+
+/// The stop reason, with finish reason "length", of an answer whose parameters and constraint
+/// together allow no next token.
+inline constexpr std::string_view kNoAllowedToken = "no_allowed_token";
+
+/// Who can mend the reason why a request ended as finished_error.
+enum class ErrorKind : uint8_t {
+  internal,  // the server: HTTP 500
+  request,   // the sender, with another request: HTTP 400
+};
 
 /// The options of a request for the scheduler and the cache. Except for `constraint`, no option
 /// changes the tokens of the answer.

@@ -9,6 +9,7 @@
 
 #include "reprise/base/assert.h"
 #include "reprise/base/error.h"
+#include "reprise/scheduler/allowed_tokens.h"
 
 namespace reprise::engine {
 namespace {
@@ -78,6 +79,7 @@ void Scheduler::check_admissible(std::span<const int32_t> prompt_token_ids,
     }
   }
   sampling::validate(params, config_.vocab_size, config_.max_logprobs);
+  check_some_token_is_allowed(params, config_.eos_token_ids);
   if (options.priority != 0 && config_.policy != SchedulingPolicy::priority) {
     throw InvalidArgument(fmt::format(
         "priority is {}, but this engine serves first come, first served; start it with "
@@ -259,6 +261,8 @@ void Scheduler::count_prefix_lookup(Request& request) {
 }
 
 int Scheduler::tokens_to_schedule(const Request& request, int token_budget) const {
+  // A step in flight was scheduled behind the token that the request did not get.
+  if (request.is_postponed_ && request.is_in_flight()) return 0;
   // The last token that the length limit allows is never computed: it only ends the request.
   const auto num_known = static_cast<int>(request.token_ids_with_placeholders().size());
   int num_tokens =

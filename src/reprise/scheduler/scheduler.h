@@ -104,8 +104,9 @@ class Scheduler {
 
   /// Applies the results of the oldest step in flight: the sampled tokens and the stop rules. Frees
   /// the blocks of requests that finished and are in no other step. `sampled` has one entry per
-  /// scheduled request with `samples`, in batch order. A status other than ok, or an id outside the
-  /// vocabulary, ends that request as finished_error and leaves the others alone.
+  /// scheduled request with `samples`, in batch order. Of the statuses other than ok, postponed
+  /// lets the request sample again in a later step, no_allowed_token ends its answer, and the
+  /// others, or an id outside the vocabulary, end it as finished_error. The other requests go on.
   /// Returns one entry per scheduled request that got a token or finished in this call; valid until
   /// the next call.
   std::span<const RequestUpdate> update_from_output(
@@ -154,7 +155,9 @@ class Scheduler {
   void publish_blocks(Request& request, int num_computed_tokens);
   RequestUpdate apply_results(const ScheduledRequest& entry, const sampling::SampledToken* sampled);
   void append_token(Request& request, const sampling::SampledToken& sampled);
-  void fail(Request& request, std::string_view message);
+  static void postpone(Request& request);
+  static void end_without_token(Request& request, const sampling::SampledToken& sampled);
+  void fail(Request& request, std::string_view message, ErrorKind kind = ErrorKind::internal);
   void end_step();
   void release(Request& request);
 

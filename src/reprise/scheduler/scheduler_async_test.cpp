@@ -91,6 +91,27 @@ TEST(AsyncScheduler, keeps_an_aborted_request_through_both_steps_that_have_it) {
   EXPECT_EQ(request.num_output_tokens(), 0);
 }
 
+TEST(AsyncScheduler, drops_the_step_behind_a_token_that_was_postponed) {
+  Bench bench(async_config());
+  Request& request = bench.add(5);
+  const std::vector<sampling::SampledToken> none = {
+      {.status = sampling::SamplingStatus::postponed}};
+  (void)bench.scheduler.schedule();
+  (void)bench.scheduler.schedule();
+  EXPECT_TRUE(bench.scheduler.update_from_output(none).empty());
+  EXPECT_TRUE(bench.scheduler.schedule().empty()) << "the second step still has the request";
+  EXPECT_TRUE(bench.scheduler.update_from_output(none).empty());
+  const SchedulerOutput& again = bench.scheduler.schedule();
+  ASSERT_EQ(again.num_reqs(), 1);
+  EXPECT_EQ(again.scheduled[0].num_computed_tokens, 4);
+  EXPECT_EQ(again.scheduled[0].num_scheduled_tokens, 1);
+  EXPECT_TRUE(bench.scheduler.schedule().empty()) << "nothing runs ahead until there is a token";
+  EXPECT_EQ(bench.update(again, 9)[0].new_token_id, 9);
+  EXPECT_THAT(request.output_token_ids(), ElementsAre(9));
+  EXPECT_EQ(bench.scheduler.schedule().num_reqs(), 1);
+  EXPECT_EQ(bench.scheduler.schedule().num_reqs(), 1) << "the next step runs ahead again";
+}
+
 TEST(AsyncScheduler, preempts_nobody_who_is_in_a_step_under_way) {
   // Two requests of one block each, and no third block: the first request that needs a block would
   // take the other's.

@@ -288,6 +288,51 @@ TEST(Scheduler, fails_only_the_request_whose_numbers_are_broken) {
   EXPECT_THAT(scheduled_ids(bench.scheduler.schedule()), ElementsAre(2));
 }
 
+TEST(Scheduler, ends_a_request_that_no_token_is_allowed_for) {
+  Bench bench;
+  for (int i = 0; i < 2; ++i) bench.add(5);
+  bench.scheduler.schedule();
+  const auto updates = bench.scheduler.update_from_output(std::vector<sampling::SampledToken>{
+      {.status = sampling::SamplingStatus::no_allowed_token},
+      {.status = sampling::SamplingStatus::no_allowed_token, .ends_answer = true}});
+  ASSERT_EQ(updates.size(), 2U);
+  EXPECT_TRUE(updates[0].finished && updates[1].finished);
+  EXPECT_EQ(bench.requests[0]->finish_reason(), "length");
+  EXPECT_EQ(bench.requests[0]->stop_reason(), StopReason(std::string("no_allowed_token")));
+  EXPECT_EQ(bench.requests[1]->finish_reason(), "stop");
+  EXPECT_EQ(bench.requests[1]->num_output_tokens(), 0);
+}
+
+TEST(Scheduler, refuses_parameters_that_allow_no_first_token) {
+  Bench bench;
+  const auto add = [&bench](sampling::SamplingParams params) { bench.add(5, std::move(params)); };
+  EXPECT_THROW(add({.min_tokens = 2, .allowed_token_ids = {kEos}}), InvalidArgument);
+  EXPECT_THROW(add({.min_tokens = 2, .stop_token_ids = {9}, .allowed_token_ids = {9, kEos}}),
+               InvalidArgument);
+  EXPECT_THROW(add({.allowed_token_ids = {9}, .bad_words_token_ids = {{9}}}), InvalidArgument);
+  add({.allowed_token_ids = {kEos}});
+  add({.min_tokens = 2, .allowed_token_ids = {9, kEos}});
+  add({.allowed_token_ids = {9}, .bad_words_token_ids = {{9, 9}}});
+}
+
+TEST(Scheduler, computes_the_last_token_again_for_a_request_that_had_no_turn) {
+  Bench bench;
+  for (int i = 0; i < 2; ++i) bench.add(5);
+  bench.scheduler.schedule();
+  const auto first = bench.scheduler.update_from_output(std::vector<sampling::SampledToken>{
+      {.status = sampling::SamplingStatus::postponed}, {.token_id = 9}});
+  ASSERT_EQ(first.size(), 1U);
+  EXPECT_EQ(first[0].request, bench.requests[1].get());
+  EXPECT_EQ(bench.requests[0]->num_tokens(), 5);
+  const SchedulerOutput& next = bench.scheduler.schedule();
+  ASSERT_EQ(next.num_reqs(), 2);
+  for (const ScheduledRequest& entry : next.scheduled) {
+    EXPECT_EQ(entry.num_scheduled_tokens, 1);
+    EXPECT_TRUE(entry.samples);
+    EXPECT_EQ(entry.num_computed_tokens, entry.request == bench.requests[0].get() ? 4 : 5);
+  }
+}
+
 TEST(Scheduler, reports_only_requests_that_changed) {
   Bench bench;
   bench.add(50);

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "reprise/base/assert.h"
@@ -37,6 +38,10 @@ RequestUpdate Scheduler::apply_results(const ScheduledRequest& entry,
   Request& request = *entry.request;
   RequestUpdate update{.request = &request};
   const int num_tokens_before = request.num_tokens();
+  if (sampled != nullptr && sampled->status == sampling::SamplingStatus::postponed) {
+    postpone(request);
+    return update;
+  }
   if (sampled != nullptr) append_token(request, *sampled);
   if (request.status_ != RequestStatus::finished_error) {
     publish_blocks(request, entry.num_computed_tokens + entry.num_scheduled_tokens);
@@ -79,10 +84,35 @@ void Scheduler::publish_blocks(Request& request, int num_computed_tokens) {
   kv_cache_manager_->publish(request.block_table_, request.block_hashes_, num_computed_tokens);
 }
 
-void Scheduler::append_token(Request& request, const sampling::SampledToken& sampled) {
-  if (sampled.status != sampling::SamplingStatus::ok) {
-    fail(request, to_string(sampled.status));
+/// Takes the placeholder back. The next step computes the last known token once more, because only
+/// its logits sample the next token.
+void Scheduler::postpone(Request& request) {
+  request.token_ids_.pop_back();
+  --request.num_placeholders_;
+  --request.num_computed_tokens_;
+  request.is_postponed_ = true;
+}
+
+/// The parameters and the constraint of the request together allow no next token.
+void Scheduler::end_without_token(Request& request, const sampling::SampledToken& sampled) {
+  if (sampled.ends_answer) {
+    request.status_ = RequestStatus::finished_stopped;
     return;
+  }
+  request.status_ = RequestStatus::finished_length;
+  request.stop_reason_ = std::string(kNoAllowedToken);
+}
+
+void Scheduler::append_token(Request& request, const sampling::SampledToken& sampled) {
+  using sampling::SamplingStatus;
+  if (sampled.status == SamplingStatus::no_allowed_token) {
+    return end_without_token(request, sampled);
+  }
+  if (sampled.status == SamplingStatus::refused) {
+    return fail(request, sampled.problem, ErrorKind::request);
+  }
+  if (sampled.status != SamplingStatus::ok) {
+    return fail(request, sampled.problem.empty() ? to_string(sampled.status) : sampled.problem);
   }
   if (sampled.token_id < 0 || sampled.token_id >= config_.vocab_size) {
     fail(request,
@@ -95,6 +125,7 @@ void Scheduler::append_token(Request& request, const sampling::SampledToken& sam
   // When the token is already there, the next step may be reading it on another thread.
   if (placeholder != sampled.token_id) placeholder = sampled.token_id;
   --request.num_placeholders_;
+  request.is_postponed_ = false;
   if (const std::optional<Stop> stop = stop_checker_.check(request)) {
     request.status_ = stop->status;
     if (stop->stop_token_id) request.stop_reason_ = *stop->stop_token_id;
@@ -102,8 +133,9 @@ void Scheduler::append_token(Request& request, const sampling::SampledToken& sam
   if (sampled.ends_answer) request.status_ = RequestStatus::finished_stopped;
 }
 
-void Scheduler::fail(Request& request, std::string_view message) {
+void Scheduler::fail(Request& request, std::string_view message, ErrorKind kind) {
   request.status_ = RequestStatus::finished_error;
+  request.error_kind_ = kind;
   request.error_ = fmt::format("after {} tokens: {}", request.num_tokens(), message);
   // A step that failed may have written anything into these blocks, and so may a step whose logits
   // were not numbers.

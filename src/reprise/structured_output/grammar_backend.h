@@ -8,6 +8,7 @@
 #include "reprise/structured_output/output_spec.h"
 #include "reprise/structured_output/token_bytes.h"
 #include "reprise/structured_output/token_constraint.h"
+#include "reprise/structured_output/work_limit.h"
 
 namespace reprise::structured_output {
 
@@ -25,9 +26,11 @@ class CompiledSpec {
 class GrammarBackend {
  public:
   virtual ~GrammarBackend() = default;
-  /// Compiling may take long: see GrammarCompiler.
+  /// Compiling may take long: see GrammarCompiler. Counts its work in `limit`.
   /// \throws InvalidArgument when the spec is not well-formed, too large, or nothing can satisfy it
-  [[nodiscard]] virtual std::shared_ptr<const CompiledSpec> compile(const OutputSpec& spec) = 0;
+  /// \throws WorkLimitReached
+  [[nodiscard]] virtual std::shared_ptr<const CompiledSpec> compile(const OutputSpec& spec,
+                                                                    WorkLimit& limit) = 0;
 };
 
 /// Empty when this build has a backend, else a sentence that says how to get one.

@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <exception>
 #include <future>
 #include <list>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -20,14 +23,21 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kPatienceAtTheEnd{1000};
 
+/// The jobs that a thread takes.
+enum class Lane : uint8_t { all, quick };
+
 }  // namespace
 
 struct GrammarCompiler::Shared {
   struct Job {
     OutputSpec spec;
-    Clock::time_point deadline;
+    Clock::time_point deadline;       // of waiting, then of being compiled
     std::vector<OnCompiled> waiting;  // the thread that answers moves them out
+    bool is_slow = false;             // the first attempt was given up
+    bool is_running = false;
+    std::atomic<bool> is_cancelled = false;
   };
+  using Jobs = std::deque<std::shared_ptr<Job>>;
   struct Cached {
     OutputSpec spec;
     std::shared_ptr<const CompiledSpec> compiled;
@@ -40,7 +50,8 @@ struct GrammarCompiler::Shared {
   mutable std::mutex mutex;  // guards everything below; never held while compiling or calling back
   std::condition_variable work;
   std::condition_variable idle;
-  std::deque<std::shared_ptr<Job>> queue;
+  Jobs quick;
+  Jobs slow;
   std::list<std::shared_ptr<Job>> running;
   std::list<Cached> cache;  // last used first
   size_t cache_bytes = 0;
@@ -87,45 +98,82 @@ struct GrammarCompiler::Shared {
     count(cache.front());
   }
 
-  CompileResult compile(const OutputSpec& spec) {
+  /// nullopt: the first attempt was given up.
+  std::optional<CompileResult> compile(const Job& job) {
+    WorkLimit limit{.num_steps_left = job.is_slow ? options.max_steps : options.quick_steps,
+                    .is_cancelled = &job.is_cancelled};
     try {
       std::call_once(created, [this] { backend = create(); });
-      CompileResult result{.compiled = backend->compile(spec)};
+      CompileResult result{.compiled = backend->compile(job.spec, limit)};
       if (result.compiled->memory_bytes() > options.max_compiled_bytes) {
-        return {.error = fmt::format(
-                    "the grammar is too complex: compiled it has {} MiB, at most {} are allowed",
-                    result.compiled->memory_bytes() >> 20U,
-                    options.max_compiled_bytes >> 20U)};
+        return CompileResult{
+            .error = fmt::format("the grammar is too complex: compiled it has {} MiB, at most {} "
+                                 "are allowed",
+                                 result.compiled->memory_bytes() >> 20U,
+                                 options.max_compiled_bytes >> 20U)};
       }
       return result;
+    } catch (const WorkLimitReached&) {
+      if (!job.is_slow && !job.is_cancelled) return std::nullopt;
+      return CompileResult{.error = job.is_cancelled ? too_slow() : too_many_steps()};
     } catch (const InvalidArgument& error) {
-      return {.error = error.what()};
+      return CompileResult{.error = error.what()};
     } catch (const std::bad_alloc&) {
-      return {.error = "the grammar is too complex: memory for it could not be had"};
+      return CompileResult{.error = "the grammar is too complex: memory for it could not be had"};
     } catch (const std::exception& error) {
-      return {.error = fmt::format("the grammar could not be compiled: {}", error.what())};
+      return CompileResult{.error =
+                               fmt::format("the grammar could not be compiled: {}", error.what())};
     }
   }
 
-  void work_off() {
+  [[nodiscard]] std::string too_many_steps() const {
+    return fmt::format("the grammar is too complex: compiling it takes more than {} steps",
+                       options.max_steps);
+  }
+
+  /// The queue from which a thread takes its next job; null: none. A single thread serves the quick
+  /// jobs first.
+  Jobs* next_queue(Lane lane) {
+    const bool takes_slow = lane == Lane::all && !slow.empty();
+    if (takes_slow && (options.num_threads > 1 || quick.empty())) return &slow;
+    return quick.empty() ? nullptr : &quick;
+  }
+
+  void work_off(Lane lane) {
     std::unique_lock lock(mutex);
     for (;;) {
-      work.wait(lock, [this] { return stop || !queue.empty(); });
+      work.wait(lock, [&] { return stop || next_queue(lane) != nullptr; });
       if (stop) return;
+      Jobs& queue = *next_queue(lane);
       const std::shared_ptr<Job> job = queue.front();
       queue.pop_front();
+      job->is_running = true;
+      job->deadline = Clock::now() + options.time_limit;
       running.push_back(job);
+      work.notify_all();  // the watching thread has a new deadline
       lock.unlock();
-      const CompileResult result = compile(job->spec);
+      const std::optional<CompileResult> result = compile(*job);
       lock.lock();
       running.remove(job);
+      job->is_running = false;
       idle.notify_all();
-      if (result.compiled && find(job->spec) == nullptr) keep(job->spec, result.compiled);
+      if (!result) {
+        try_again(job);
+        continue;
+      }
+      if (result->compiled && find(job->spec) == nullptr) keep(job->spec, result->compiled);
       std::vector<OnCompiled> waiting = std::move(job->waiting);
       lock.unlock();
-      answer(std::move(waiting), result);
+      answer(std::move(waiting), *result);
       lock.lock();
     }
+  }
+
+  void try_again(const std::shared_ptr<Job>& job) {
+    job->is_slow = true;
+    job->deadline = Clock::now() + options.time_limit;
+    slow.push_back(job);
+    work.notify_all();
   }
 
   /// Answers the specs that have run or waited for too long.
@@ -133,26 +181,55 @@ struct GrammarCompiler::Shared {
     std::unique_lock lock(mutex);
     while (!stop) {
       Clock::time_point next = Clock::now() + options.time_limit;
-      std::vector<OnCompiled> late;
+      const CompileResult slow_result{.error = too_slow()};
+      const CompileResult busy_result = busy();
+      std::vector<std::pair<OnCompiled, const CompileResult*>> late;
       const auto look = [&](Job& job) {
         if (job.deadline > Clock::now()) {
           if (!job.waiting.empty()) next = std::min(next, job.deadline);
           return;
         }
-        for (OnCompiled& on_compiled : job.waiting) late.push_back(std::move(on_compiled));
+        job.is_cancelled = true;
+        for (OnCompiled& on_compiled : job.waiting) {
+          late.emplace_back(std::move(on_compiled), job.is_running ? &slow_result : &busy_result);
+        }
         job.waiting.clear();
       };
       for (const auto& job : running) look(*job);
-      for (const auto& job : queue) look(*job);
-      std::erase_if(queue, [](const auto& job) { return job->waiting.empty(); });
+      for (Jobs* const jobs : {&quick, &slow}) {
+        for (const auto& job : *jobs) look(*job);
+        std::erase_if(*jobs, [](const auto& job) { return job->waiting.empty(); });
+      }
       if (late.empty()) {
         work.wait_until(lock, next);
         continue;
       }
       lock.unlock();
-      answer(std::move(late), {.error = too_slow()});
+      for (const auto& [on_compiled, result] : late) on_compiled(*result);
       lock.lock();
     }
+  }
+
+  [[nodiscard]] CompileResult busy() const {
+    return {.error = fmt::format("the server is busy: {} grammars wait to be compiled; try again "
+                                 "later",
+                                 quick.size() + slow.size()),
+            .is_busy = true};
+  }
+
+  /// The job that has this spec and is not answered yet, or null.
+  std::shared_ptr<Job> find_job(const OutputSpec& spec) {
+    const auto is_same = [&spec](const auto& job) {
+      return job->spec == spec && !job->waiting.empty();
+    };
+    for (const auto& job : running) {
+      if (is_same(job)) return job;
+    }
+    for (const Jobs* const jobs : {&quick, &slow}) {
+      const auto found = std::find_if(jobs->begin(), jobs->end(), is_same);
+      if (found != jobs->end()) return *found;
+    }
+    return nullptr;
   }
 };
 
@@ -162,7 +239,8 @@ GrammarCompiler::GrammarCompiler(std::function<std::unique_ptr<GrammarBackend>()
   shared_->create = std::move(create);
   shared_->options = options;
   for (int i = 0; i < options.num_threads; ++i) {
-    std::thread([shared = shared_] { shared->work_off(); }).detach();
+    const Lane lane = i == 0 ? Lane::all : Lane::quick;
+    std::thread([shared = shared_, lane] { shared->work_off(lane); }).detach();
   }
   std::thread([shared = shared_] { shared->watch(); }).detach();
 }
@@ -173,17 +251,19 @@ GrammarCompiler::~GrammarCompiler() {
     std::unique_lock lock(shared_->mutex);
     shared_->stop = true;
     shared_->work.notify_all();
-    for (const auto& job : shared_->queue) {
-      for (OnCompiled& on_compiled : job->waiting) waiting.push_back(std::move(on_compiled));
-    }
-    shared_->queue.clear();
+    for (const auto& job : shared_->running) job->is_cancelled = true;
     shared_->idle.wait_for(lock, kPatienceAtTheEnd, [this] { return shared_->running.empty(); });
-    for (const auto& job : shared_->running) {
-      for (OnCompiled& on_compiled : job->waiting) waiting.push_back(std::move(on_compiled));
-      job->waiting.clear();
-    }
+    const auto take = [&waiting](const auto& jobs) {
+      for (const auto& job : jobs) {
+        for (OnCompiled& on_compiled : job->waiting) waiting.push_back(std::move(on_compiled));
+        job->waiting.clear();
+      }
+    };
+    take(shared_->quick);
+    take(shared_->slow);
+    take(shared_->running);
   }
-  Shared::answer(std::move(waiting), {.error = "the server is shutting down"});
+  Shared::answer(std::move(waiting), {.error = "the server is shutting down", .is_busy = true});
 }
 
 void GrammarCompiler::submit(const OutputSpec& spec, OnCompiled on_compiled) {
@@ -192,31 +272,20 @@ void GrammarCompiler::submit(const OutputSpec& spec, OnCompiled on_compiled) {
     const std::lock_guard lock(shared_->mutex);
     result.compiled = shared_->find(spec);
     if (!result.compiled) {
-      const auto same = [&spec](const auto& job) {
-        return job->spec == spec && !job->waiting.empty();
-      };
-      for (auto* jobs : {&shared_->queue}) {
-        for (const auto& job : *jobs) {
-          if (!same(job)) continue;
-          job->waiting.push_back(std::move(on_compiled));
-          return;
-        }
-      }
-      for (const auto& job : shared_->running) {
-        if (!same(job)) continue;
+      if (const auto job = shared_->find_job(spec); job != nullptr) {
         job->waiting.push_back(std::move(on_compiled));
         return;
       }
-      if (shared_->queue.size() < shared_->options.max_waiting) {
+      if (shared_->quick.size() + shared_->slow.size() < shared_->options.max_waiting) {
         auto job = std::make_shared<Shared::Job>();
         job->spec = spec;
         job->deadline = Clock::now() + shared_->options.time_limit;
         job->waiting.push_back(std::move(on_compiled));
-        shared_->queue.push_back(std::move(job));
+        shared_->quick.push_back(std::move(job));
         shared_->work.notify_all();
         return;
       }
-      result.error = "too many grammars wait to be compiled; try again later";
+      result = shared_->busy();
     }
   }
   on_compiled(result);

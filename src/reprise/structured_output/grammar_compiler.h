@@ -11,27 +11,32 @@
 namespace reprise::structured_output {
 
 struct GrammarCompilerOptions {
+  /// The first one compiles the specs that took more than quick_steps; the others never do, so such
+  /// specs cannot keep other specs from being compiled.
   int num_threads = 2;
-  std::chrono::milliseconds time_limit{2000};  // from submit to result
+  std::chrono::milliseconds time_limit{2000};  // to wait, and again to be compiled
+  int64_t quick_steps = int64_t{1} << 20;      // steps (WorkLimit) of the first attempt
+  int64_t max_steps = int64_t{1} << 24;        // steps of the second attempt
   size_t cache_bytes = size_t{256} << 20;
   size_t max_compiled_bytes = size_t{64} << 20;  // limit for one spec
   size_t max_waiting = 256;
 };
 
-/// The result of a spec: exactly one member is set.
+/// The result of a spec: exactly one of `compiled` and `error` is set.
 struct CompileResult {
   std::shared_ptr<const CompiledSpec> compiled;
-  std::string error;  // a sentence for the sender of the spec
+  std::string error;     // a sentence for the sender of the spec
+  bool is_busy = false;  // the error is no fault of the spec; the sender may try again
 };
 
 /// Compiles specs on its own threads and keeps the most recently used ones, up to a number of
 /// bytes.
 ///
-/// Thread-safe. A running compilation cannot be stopped. A compilation that exceeds the time limit
-/// is answered with an error, and its thread is lost until the compilation ends. Later requests
-/// that find no thread in time fail too. normalise_spec() refuses the specs with which a user could
-/// cause this. Destruction waits a moment for running compilations and then leaves them to the end
-/// of the process.
+/// Thread-safe. A spec that needs more steps than a quick one is given up and compiled again by the
+/// thread for such specs, up to the limit of steps or of time; then it is given up for good, and
+/// the thread is free for the next spec. The backend counts its steps only in the loops that are
+/// known to be long: normalise_spec() refuses the specs for which others would be. Destruction
+/// waits a moment for running compilations and then leaves them to the end of the process.
 class GrammarCompiler {
  public:
   using OnCompiled = std::function<void(const CompileResult&)>;

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "reprise/base/error.h"
 #include "reprise/structured_output/grammar_backend.h"
 #include "tests/support/structured_output/synthetic_vocabulary.h"
 
@@ -94,46 +95,59 @@ int32_t draw(std::span<const uint32_t> mask, std::mt19937_64& random, std::vecto
 void measure(GrammarBackend& backend, const Case& one, int num_answers) {
   std::vector<double> compile_us;
   std::shared_ptr<const CompiledSpec> compiled;
+  int64_t num_steps = 0;
   for (int i = 0; i < kNumCompilations; ++i) {
+    WorkLimit limit;
     const double start = now();
-    compiled = backend.compile(one.spec);
+    compiled = backend.compile(one.spec, limit);
     compile_us.push_back(now() - start);
+    num_steps = WorkLimit{}.num_steps_left - limit.num_steps_left;
   }
   std::mt19937_64 random(1);
   std::vector<double> mask_us;
   std::vector<double> accept_us;
   std::vector<int32_t> ids;
-  for (int answer = 0; answer < num_answers; ++answer) {
-    const std::unique_ptr<TokenConstraint> constraint = compiled->start();
+  int num_refused = 0;
+  const auto sample = [&](TokenConstraint& constraint) {
     for (int i = 0; i < kMaxTokens; ++i) {
       double start = now();
-      if (constraint->is_complete()) break;
-      const std::span<const uint32_t> mask = constraint->allowed_tokens();
+      if (constraint.is_complete()) return;
+      const std::span<const uint32_t> mask = constraint.allowed_tokens();
       mask_us.push_back(now() - start);
       const int32_t id = draw(mask, random, ids);
       start = now();
-      if (id < 0 || !constraint->accept(id)) break;
+      if (id < 0 || !constraint.accept(id)) return;
       accept_us.push_back(now() - start);
     }
+  };
+  for (int answer = 0; answer < num_answers; ++answer) {
+    try {
+      sample(*compiled->start());
+    } catch (const InvalidArgument&) {  // beyond its budget
+      ++num_refused;
+    }
   }
-  fmt::print("| {} | {:.1f} | {:.0f} | {} | {:.0f} | {:.0f} | {:.0f} | {:.1f} |\n",
+  fmt::print("| {} | {:.1f} | {} | {:.0f} | {} | {:.0f} | {:.0f} | {:.0f} | {:.1f} | {} |\n",
              one.name,
              quantile(compile_us, 0.5) / 1000,
+             num_steps,
              static_cast<double>(compiled->memory_bytes()) / 1024,
              mask_us.size(),
              quantile(mask_us, 0.5),
              quantile(mask_us, 0.99),
              quantile(mask_us, 1),
-             quantile(accept_us, 0.5));
+             quantile(accept_us, 0.5),
+             num_refused);
   std::fflush(stdout);
 }
 
 int run(int32_t num_tokens, int num_answers) {
   const auto backend = create_grammar_backend(synthetic_vocabulary(num_tokens, 1));
   fmt::print(
-      "| {} tokens | compile ms | KiB | masks | mask us: median | p99 | most | accept us |\n",
+      "| {} tokens | compile ms | steps | KiB | masks | mask us: median | p99 | most | accept us "
+      "| refused |\n",
       num_tokens);
-  fmt::print("|---|---|---|---|---|---|---|---|\n");
+  fmt::print("|---|---|---|---|---|---|---|---|---|---|\n");
   for (const Case& one : cases()) measure(*backend, one, num_answers);
   return 0;
 }

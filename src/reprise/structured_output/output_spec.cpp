@@ -9,6 +9,7 @@
 #include "reprise/base/text/utf8.h"
 #include "reprise/structured_output/json_schema.h"
 #include "reprise/structured_output/regex_dialect.h"
+#include "reprise/structured_output/schema_price.h"
 #include "reprise/structured_output/structural_tag.h"
 
 namespace reprise::structured_output {
@@ -99,9 +100,12 @@ OutputSpec normalise_spec(const OutputSpec& spec) {
     case OutputSpec::Kind::json_object:
       normal.text = R"({"type":"object","additionalProperties":true})";
       break;
-    case OutputSpec::Kind::json_schema:
-      normal.text = normalise_schema(parse(spec.text, "JSON schema")).dump();
+    case OutputSpec::Kind::json_schema: {
+      const Json schema = parse(spec.text, "JSON schema");
+      check_price(schema);
+      normal.text = normalise_schema(schema).dump();
       break;
+    }
     case OutputSpec::Kind::regex:
       normal.text = normalise_regex(spec.text, PatternContext::plain).text;
       break;

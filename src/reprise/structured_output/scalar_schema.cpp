@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 #include <string_view>
 
 #include "reprise/base/error.h"
@@ -14,9 +15,22 @@
 namespace reprise::structured_output {
 namespace {
 
+/// A format that the backend enforces, and bounds on the characters of its texts.
+struct Format {
+  std::string_view name;
+  int64_t least = 0;
+  std::optional<int64_t> most;  // unset: none
+};
 // The formats whose patterns stay inside a JSON string. All other formats are annotations.
-constexpr std::array<std::string_view, 9> kFormats = {
-    "date", "time", "date-time", "duration", "ipv4", "ipv6", "hostname", "uuid", "email"};
+constexpr std::array<Format, 9> kFormats = {{{"date", 10, 10},
+                                             {"time", 9, {}},
+                                             {"date-time", 20, {}},
+                                             {"duration", 3, {}},
+                                             {"ipv4", 7, 15},
+                                             {"ipv6", 2, 45},
+                                             {"hostname", 1, {}},
+                                             {"uuid", 36, 36},
+                                             {"email", 3, {}}}};
 
 constexpr double kMostInteger = 9e15;  // above it, doubles do not tell integers apart
 constexpr const char* kAnyCharacter = "[^\\x7f]";
@@ -37,6 +51,37 @@ Json pattern_string(const Json& pattern, int64_t least, std::optional<int64_t> m
   }
   if (regex.text.empty()) return {{"enum", Json::array({""})}};
   return {{"type", "string"}, {"pattern", regex.text}};
+}
+
+/// Null when there is no format or when it is an annotation.
+const Format* enforced_format(const Json& given) {
+  const auto name = given.find("format");
+  if (name == given.end()) return nullptr;
+  if (!name->is_string()) refuse("format must be a string");
+  const auto* const found =
+      std::find_if(kFormats.begin(), kFormats.end(), [&name](const Format& format) {
+        return format.name == name->get_ref<const std::string&>();
+      });
+  return found == kFormats.end() ? nullptr : found;
+}
+
+/// The backend enforces either a format or a pattern, and a length is a pattern.
+Json format_string(const Format& format,
+                   const Json& given,
+                   int64_t least,
+                   std::optional<int64_t> most) {
+  if (given.contains("pattern")) {
+    refuse(
+        fmt::format("`format` {} and `pattern` cannot be enforced together; leave one of them out",
+                    format.name));
+  }
+  const bool implies_most = !most || (format.most && *format.most <= *most);
+  if (least > format.least || !implies_most) {
+    refuse(fmt::format("`format` {} and `{}` cannot be enforced together; leave one of them out",
+                       format.name,
+                       implies_most ? "minLength" : "maxLength"));
+  }
+  return {{"type", "string"}, {"format", format.name}};
 }
 
 // The closed bound within the given ones. Bounds of integers are whole; other bounds lie on the
@@ -84,20 +129,16 @@ Json string_schema(const Json& given) {
   const int64_t least = count_member(given, "minLength").value_or(0);
   const std::optional<int64_t> most = count_member(given, "maxLength");
   if (most && *most < least) refuse("maxLength is below minLength");
+  if (const Format* const format = enforced_format(given); format != nullptr) {
+    return format_string(*format, given, least, most);
+  }
   if (given.contains("pattern")) return pattern_string(given["pattern"], least, most);
   if (least > 0 || most) {
     if (most == 0) return {{"enum", Json::array({""})}};
     return pattern_string(
         fmt::format("{}{{{},{}}}", kAnyCharacter, least, most ? std::to_string(*most) : ""), 0, {});
   }
-  Json written = {{"type", "string"}};
-  if (const auto format = given.find("format"); format != given.end()) {
-    if (!format->is_string()) refuse("format must be a string");
-    const auto& name = format->get_ref<const std::string&>();
-    if (std::find(kFormats.begin(), kFormats.end(), name) != kFormats.end())
-      written["format"] = name;
-  }
-  return written;
+  return {{"type", "string"}};
 }
 
 Json pattern_schema(const Json& pattern) { return pattern_string(pattern, 0, {}); }

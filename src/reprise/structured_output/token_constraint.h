@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <span>
 
@@ -7,7 +8,8 @@ namespace reprise::structured_output {
 
 /// The state of a compiled spec after the tokens of one answer; it decides which tokens may follow.
 /// One object per answer, used by one thread. No token is ever taken back: a preempted request
-/// keeps its tokens, and so its state.
+/// keeps its tokens, and so its state. The functions throw InvalidArgument when the answer needs
+/// more work or memory than the constraint may use; the answer then cannot go on.
 class TokenConstraint {
  public:
   virtual ~TokenConstraint() = default;
@@ -20,6 +22,15 @@ class TokenConstraint {
   [[nodiscard]] virtual bool accept(int32_t token_id) = 0;
   /// True when only an end-of-text token can follow, or when it has come.
   [[nodiscard]] virtual bool is_complete() = 0;
+
+  /// Notes of the thread that uses this object. They decide when the answer has its turn, not what
+  /// its tokens are.
+  struct Turn {
+    int64_t num_accepted = 0;
+    std::chrono::nanoseconds last_cost{0};
+    int num_steps_waited = 0;  // since the last accepted token
+  };
+  Turn turn;
 };
 
 [[nodiscard]] inline bool contains(std::span<const uint32_t> mask, int32_t token_id) noexcept {

@@ -11,6 +11,7 @@
 
 #include "reprise/base/error.h"
 #include "reprise/structured_output/grammar_backend.h"
+#include "reprise/structured_output/work_limit.h"
 
 namespace reprise::structured_output {
 namespace {
@@ -19,35 +20,102 @@ namespace {
 /// has begun to write blanks may never stop. The number of a grammar's states grows with the limit.
 constexpr int kMaxWhitespace = 4;
 
+/// Steps of the matcher (WorkLimit) for one mask or token. A mask that is made by trying the whole
+/// vocabulary takes about 4 steps per token; ambiguous patterns take some more. The rest allows a
+/// few hundred states with a small vocabulary.
+constexpr int64_t kStepsPerVocabularyToken = 64;
+constexpr int64_t kStepsOfSmallVocabulary = int64_t{1} << 20;
+/// An answer may save the steps that it did not need, up to so many calls; each token earns one
+/// part of a call.
+constexpr int64_t kMaxSavedCalls = 8;
+constexpr int64_t kTokensThatEarnACall = 4;
+/// States of the matcher, about 32 bytes each: a base, and for each byte of the answer.
+constexpr size_t kStates = size_t{1} << 16;
+constexpr size_t kStatesPerByte = 48;
+
 class Constraint final : public TokenConstraint {
  public:
-  Constraint(const xgrammar::CompiledGrammar& grammar, bool has_end_tokens)
-      : matcher_(grammar, std::nullopt, !has_end_tokens),
+  Constraint(xgrammar::CompiledGrammar grammar, bool has_end_tokens)
+      : grammar_(std::move(grammar)),
+        steps_of_call_(kStepsOfSmallVocabulary +
+                       kStepsPerVocabularyToken * grammar_.GetTokenizerInfo().GetVocabSize()),
+        steps_saved_(kMaxSavedCalls * steps_of_call_),
         mask_(static_cast<size_t>(
-            xgrammar::GetBitmaskSize(grammar.GetTokenizerInfo().GetVocabSize()))),
+            xgrammar::GetBitmaskSize(grammar_.GetTokenizerInfo().GetVocabSize()))),
         has_end_tokens_(has_end_tokens) {}
 
   std::span<const uint32_t> allowed_tokens() override {
-    fill();
+    within_limits([this] { fill(); });
     return mask_;
   }
 
   bool accept(int32_t token_id) override {
-    if (!matcher_.AcceptToken(token_id)) return false;
+    bool accepts = false;
+    within_limits([&] { accepts = matcher().AcceptToken(token_id); });
+    if (!accepts) return false;
     is_filled_ = false;
+    const auto& tokens = grammar_.GetTokenizerInfo().GetDecodedVocab();
+    num_bytes_ += tokens[static_cast<size_t>(token_id)].size();
+    steps_saved_ = std::min(steps_saved_ + steps_of_call_ / kTokensThatEarnACall,
+                            kMaxSavedCalls * steps_of_call_);
     return true;
   }
 
   bool is_complete() override {
-    if (has_end_tokens_ && matcher_.IsTerminated()) return true;
-    fill();
+    if (is_terminated()) return true;
+    within_limits([this] { fill(); });
     return is_complete_;
   }
 
  private:
+  /// Made at the first use and not in the constructor: beginning to match costs work too, and the
+  /// thread that starts an answer has no turn for it.
+  xgrammar::GrammarMatcher& matcher() {
+    if (!matcher_) matcher_.emplace(grammar_, std::nullopt, !has_end_tokens_);
+    return *matcher_;
+  }
+
+  template <class Call>
+  void within_limits(const Call& call) {
+    if (is_broken_) throw InvalidArgument("this answer cannot go on: it has reached its limits");
+    WorkLimit limit{.num_steps_left = std::min(steps_of_call_, steps_saved_),
+                    .max_states = kStates + kStatesPerByte * num_bytes_};
+    const int64_t given = limit.num_steps_left;
+    try {
+      const WorkLimitScope scope(limit);
+      call();
+    } catch (const WorkLimitReached& reached) {
+      is_broken_ = true;
+      throw InvalidArgument(too_expensive(reached.which(), limit.max_states));
+    }
+    steps_saved_ -= given - limit.num_steps_left;
+  }
+
+  [[nodiscard]] std::string too_expensive(WorkLimitReached::Which which, size_t max_states) const {
+    if (which == WorkLimitReached::Which::states) {
+      return fmt::format(
+          "structured output: the grammar or pattern is too ambiguous. Matching {} bytes of the "
+          "answer needs more than {} states; use fewer repetitions that can match the same text",
+          num_bytes_,
+          max_states);
+    }
+    return fmt::format(
+        "structured output: the grammar or pattern is too expensive. The next token of the answer "
+        "({} bytes so far) needs more work than the budget of {} steps per token and {} steps "
+        "saved; use fewer repetitions that can match the same text, or shorter ones",
+        num_bytes_,
+        steps_of_call_,
+        steps_saved_);
+  }
+
+  [[nodiscard]] bool is_terminated() const {
+    return has_end_tokens_ && matcher_ && matcher_->IsTerminated();
+  }
+
   void fill() {
-    if (std::exchange(is_filled_, true)) return;
-    if (has_end_tokens_ && matcher_.IsTerminated()) {
+    if (is_filled_) return;
+    is_filled_ = true;
+    if (is_terminated()) {
       std::fill(mask_.begin(), mask_.end(), 0U);
       is_complete_ = true;
       return;
@@ -60,13 +128,13 @@ class Constraint final : public TokenConstraint {
                   .shape = &num_words,
                   .strides = nullptr,
                   .byte_offset = 0};
-    matcher_.FillNextTokenBitmask(&view);
+    matcher().FillNextTokenBitmask(&view);
     is_complete_ = can_only_end();
   }
 
   [[nodiscard]] bool can_only_end() const {
-    std::vector<int32_t> ends = matcher_.GetStopTokenIds();
-    const bool can_end = has_end_tokens_ ? contains(mask_, ends.front()) : matcher_.IsTerminated();
+    std::vector<int32_t> ends = matcher_->GetStopTokenIds();
+    const bool can_end = has_end_tokens_ ? contains(mask_, ends.front()) : matcher_->IsTerminated();
     if (!can_end) return false;
     std::sort(ends.begin(), ends.end());
     ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
@@ -76,11 +144,16 @@ class Constraint final : public TokenConstraint {
     return num_allowed == 0;
   }
 
-  xgrammar::GrammarMatcher matcher_;
+  xgrammar::CompiledGrammar grammar_;
+  std::optional<xgrammar::GrammarMatcher> matcher_;
+  int64_t steps_of_call_;
+  int64_t steps_saved_;
+  size_t num_bytes_ = 0;  // of the accepted tokens
   std::vector<uint32_t> mask_;
   bool has_end_tokens_;
   bool is_filled_ = false;
   bool is_complete_ = false;
+  bool is_broken_ = false;  // the matcher has stopped in the middle of its work
 };
 
 class Compiled final : public CompiledSpec {
@@ -128,11 +201,14 @@ class XgrammarBackend final : public GrammarBackend {
                 static_cast<int>(vocabulary.tokens.size()),
                 vocabulary.end_token_ids) {}
 
-  std::shared_ptr<const CompiledSpec> compile(const OutputSpec& given) override {
+  std::shared_ptr<const CompiledSpec> compile(const OutputSpec& given, WorkLimit& limit) override {
     const OutputSpec spec = normalise_spec(given);
+    const WorkLimitScope scope(limit);
     try {
       return std::make_shared<Compiled>(compile_normal(spec));
     } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const WorkLimitReached&) {
       throw;
     } catch (const std::exception& error) {
       throw InvalidArgument(fmt::format("{}: {}", to_string(spec.kind), error.what()));

@@ -213,6 +213,20 @@ TEST_F(CompileCacheDamage, what_is_not_a_regular_file_is_put_aside_without_waiti
   }
 }
 
+TEST_F(CompileCacheDamage, a_folder_in_place_of_a_file_gives_way_to_the_same_entry) {
+  save(tag_);
+  for (const std::string& name : names_of_entry()) {
+    SCOPED_TRACE(name);
+    fs::remove(entry_ / name);
+    fs::create_directories(entry_ / name / "theirs");
+    EXPECT_FALSE(cache_.load(example_key()).is_hit());
+    save(tag_);
+    const LoadOutcome healed = cache_.load(example_key());
+    ASSERT_TRUE(healed.is_hit()) << healed.reason;
+    EXPECT_EQ(tag_of(*healed.files), tag_);
+  }
+}
+
 TEST_F(CompileCacheDamage, a_link_in_place_of_a_file_is_not_followed_even_to_the_right_bytes) {
   save(tag_);
   const fs::path file = entry_ / names_of_entry()[1];

@@ -54,8 +54,8 @@ class Drafts {
       if (&draft == &drafts_.back()) {
         if (const int error = disk_.sync_directory(directory_)) return error;
       }
-      const int error =
-          disk_.rename(directory_, draft.temporary_name, draft.name, DiskSteps::Existing::replaced);
+      int error = rename(draft);
+      if (error == EISDIR && put_aside(draft.name) == 0) error = rename(draft);
       if (error != 0) return error;
       draft.is_on_disk = false;
     }
@@ -71,6 +71,17 @@ class Drafts {
     std::string name;
     bool is_on_disk = false;
   };
+
+  [[nodiscard]] int rename(const Draft& draft) const {
+    return disk_.rename(
+        directory_, draft.temporary_name, draft.name, DiskSteps::Existing::replaced);
+  }
+
+  /// A file cannot replace a folder. The folder may be someone's: it gets another name and stays.
+  [[nodiscard]] int put_aside(const std::string& name) const {
+    return disk_.rename(
+        directory_, name, fmt::format("{}{}", name, temporary_name()), DiskSteps::Existing::kept);
+  }
 
   const DiskSteps& disk_;
   int directory_;

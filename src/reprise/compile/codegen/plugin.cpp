@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <system_error>
 
+#include "reprise/base/shared_library.h"
+
 namespace reprise::compile {
 namespace {
 
@@ -16,6 +18,9 @@ CodegenPlugin refused(const fs::path& path, const std::string& reason) {
 }
 
 CodegenPlugin load(const fs::path& path, kernels::Isa isa) {
+  if (const std::string reason = why_not_loadable(path); !reason.empty()) {
+    return refused(path, reason);
+  }
   // LOCAL: other libraries must not use this LLVM. NODELETE: LLVM cannot be unloaded safely.
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (library == nullptr) return refused(path, dlerror());

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <set>
 
@@ -32,6 +33,24 @@ TEST(CodegenPlugin, is_an_answer_when_it_cannot_be_loaded) {
   EXPECT_EQ(plugin.compiler, nullptr);
   EXPECT_FALSE(plugin.reason.empty());
   std::filesystem::remove(path);
+}
+
+TEST(CodegenPlugin, is_an_answer_when_it_was_cut_short) {
+  namespace fs = std::filesystem;
+  const std::vector<fs::path> paths = default_codegen_plugin_paths();
+  const auto whole = std::find_if(
+      paths.begin(), paths.end(), [](const fs::path& path) { return fs::exists(path); });
+  if (whole == paths.end()) GTEST_SKIP() << "built without LLVM 19";
+  const fs::path part =
+      fs::temp_directory_path() / ("reprise_cut_plugin_" + std::to_string(getpid()) + ".so");
+  fs::copy_file(*whole, part, fs::copy_options::overwrite_existing);
+  for (const uintmax_t num_bytes : {fs::file_size(part) - 1, fs::file_size(part) / 2}) {
+    fs::resize_file(part, num_bytes);
+    const CodegenPlugin plugin = load_codegen_plugin({&part, 1}, Isa::scalar);
+    EXPECT_EQ(plugin.compiler, nullptr);
+    EXPECT_NE(plugin.reason.find("cut short"), std::string::npos) << plugin.reason;
+  }
+  fs::remove(part);
 }
 
 TEST(CodegenPlugin, has_the_identity_that_is_known_without_it) {

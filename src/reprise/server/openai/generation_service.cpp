@@ -168,6 +168,7 @@ void GenerationService::start_constrained(GenerationRequest request,
                 exchange,
                 arrived](const structured_output::CompileResult& result) mutable {
     try {
+      if (result.is_busy) throw ApiError(503, result.error);
       if (!result.compiled) throw ApiError(400, result.error, request.asked_output->field);
       request.make_constraint = [compiled = result.compiled, marks] {
         std::unique_ptr<structured_output::TokenConstraint> constraint = compiled->start();
@@ -250,7 +251,8 @@ void GenerationService::take_event(const EngineEvent& event) {
     --num_active_;
     if (delta.finish_reason == "error") {
       note_error(delta.error);
-      return fail(event.generation, ApiError(500, model_->without_path(delta.error)));
+      const int status = delta.error_kind == engine::ErrorKind::request ? 400 : 500;
+      return fail(event.generation, ApiError(status, model_->without_path(delta.error)));
     }
     if (delta.finish_reason == "abort") {
       return fail(event.generation, ApiError(503, "The request was aborted by the server."));

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <limits>
+#include <utility>
+
+namespace reprise::structured_output {
+
+/// What a call into the backend may still cost. Work is counted in steps of the backend's loops,
+/// not in time, so the same request fails at the same place on every machine.
+struct WorkLimit {
+  int64_t num_steps_left = std::numeric_limits<int64_t>::max();
+  size_t max_states = std::numeric_limits<size_t>::max();  // that a matcher may keep
+  /// Set by another thread: stop now. Outlives the limit; null: never.
+  const std::atomic<bool>* is_cancelled = nullptr;
+};
+
+/// The backend's loops throw this when the limit of their thread is reached. The object that they
+/// worked on is then in no defined state.
+class WorkLimitReached final : public std::exception {
+ public:
+  enum class Which : uint8_t { steps, states };
+  explicit WorkLimitReached(Which which) : which_(which) {}
+  [[nodiscard]] Which which() const noexcept { return which_; }
+  [[nodiscard]] const char* what() const noexcept override { return "the work limit is reached"; }
+
+ private:
+  Which which_;
+};
+
+/// The limit that holds for this thread; null: no limit. Defined in the backend's source
+/// (cmake/Xgrammar.cmake): its loops are far below its interfaces, which have no place for a
+/// parameter.
+[[nodiscard]] WorkLimit*& work_limit_of_thread() noexcept;
+
+/// Sets the limit of this thread while the object lives. `limit` outlives the object.
+class WorkLimitScope {
+ public:
+  explicit WorkLimitScope(WorkLimit& limit)
+      : before_(std::exchange(work_limit_of_thread(), &limit)) {}
+  WorkLimitScope(const WorkLimitScope&) = delete;
+  WorkLimitScope& operator=(const WorkLimitScope&) = delete;
+  ~WorkLimitScope() { work_limit_of_thread() = before_; }
+
+ private:
+  WorkLimit* before_;
+};
+
+/// \throws WorkLimitReached
+inline void count_work(size_t num_steps) {
+  WorkLimit* const limit = work_limit_of_thread();
+  if (limit == nullptr) return;
+  limit->num_steps_left -= static_cast<int64_t>(num_steps);
+  const bool is_cancelled =
+      limit->is_cancelled != nullptr && limit->is_cancelled->load(std::memory_order_relaxed);
+  if (limit->num_steps_left < 0 || is_cancelled)
+    throw WorkLimitReached(WorkLimitReached::Which::steps);
+}
+
+/// \throws WorkLimitReached
+inline void check_states(size_t num_states) {
+  const WorkLimit* const limit = work_limit_of_thread();
+  if (limit != nullptr && num_states > limit->max_states) {
+    throw WorkLimitReached(WorkLimitReached::Which::states);
+  }
+}
+
+}  // namespace reprise::structured_output
