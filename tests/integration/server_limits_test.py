@@ -6,10 +6,14 @@
 docs/reference/server-limits.md names the test of each limit. Only Python's standard library.
 """
 
+import http.client
 import json
+import os
+import re
 import select
 import signal
 import socket
+import subprocess
 import sys
 import unittest
 
@@ -198,6 +202,34 @@ class Rendering(Case):
         self.assertLess(len(select.select(waiting, [], [], 0)[0]), len(waiting))
         server.process.send_signal(signal.SIGTERM)
         self.assertEqual(server.process.wait(20), 0)
+
+
+class Logs(Case):
+    def test_a_log_that_is_not_read_stops_nothing(self):
+        arguments = [serve_test.BINARY, "serve", serve_test.MODEL, "--port", "0", "--enable-log-requests"]
+        process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                   env={**os.environ, "VLLM_LOGGING_LEVEL": "DEBUG"})
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.kill)
+        for line in process.stderr:
+            if b"API server on" in line:
+                port = int(line.rsplit(b":", 1)[1])
+            if b"startup complete" in line:
+                break
+        # From here on nobody reads the log, which gets each prompt.
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT)
+        body = json.dumps({"prompt": "It was a dark night. " * 100, "max_tokens": 1, "temperature": 0})
+        for _ in range(700):
+            connection.request("POST", "/v1/completions", body, {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            self.assertEqual((response.status, response.read() != b""), (200, True))
+        connection.request("GET", "/metrics")
+        metrics = connection.getresponse().read().decode()
+        connection.close()
+        dropped = float(re.search(r"^reprise:dropped_log_lines_total\{.*\} (\d+)", metrics, re.M).group(1))
+        self.assertGreater(dropped, 0)
+        process.send_signal(signal.SIGTERM)
+        self.assertEqual(process.wait(20), 0)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 #include <array>
 #include <cctype>
 #include <ctime>
+#include <utility>
 
 #include "reprise/base/error.h"
 
@@ -46,15 +47,16 @@ void Log::write(LogLevel level, std::string_view text, const std::source_locatio
   std::strftime(time.data(), time.size(), "%m-%d %H:%M:%S", &local);
   std::string_view file = place.file_name();
   file = file.substr(file.rfind('/') + 1);
-  const std::string line = fmt::format("{}{}{}{} {} [{}:{}] {}\n",
-                                       options_.prefix,
-                                       options_.has_colors ? name.color : "",
-                                       name.name,
-                                       options_.has_colors ? "\033[0m" : "",
-                                       time.data(),
-                                       file,
-                                       place.line(),
-                                       text);
+  std::string line = fmt::format("{}{}{}{} {} [{}:{}] {}\n",
+                                 options_.prefix,
+                                 options_.has_colors ? name.color : "",
+                                 name.name,
+                                 options_.has_colors ? "\033[0m" : "",
+                                 time.data(),
+                                 file,
+                                 place.line(),
+                                 text);
+  if (lines_) return lines_->write(std::move(line));
   std::fwrite(line.data(), 1, line.size(), file_);
   std::fflush(file_);
 }

@@ -2,10 +2,13 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <memory>
 #include <source_location>
 #include <string>
 #include <string_view>
 #include <utility>
+
+#include "reprise/base/line_writer.h"
 
 namespace reprise {
 
@@ -25,10 +28,13 @@ struct LogOptions {
 ///     INFO 11-21 14:00:00 [serve_command.cpp:97] GPU KV cache size: 16,384 tokens
 ///
 /// One write per line, so lines of several threads do not mix. Thread-safe; the file is borrowed.
+/// With a LineWriter, no call waits for the reader of the log.
 class Log {
  public:
   explicit Log(LogOptions options = {}, std::FILE* file = stderr)
       : options_(std::move(options)), file_(file) {}
+  Log(LogOptions options, std::shared_ptr<LineWriter> lines)
+      : options_(std::move(options)), file_(nullptr), lines_(std::move(lines)) {}
 
   [[nodiscard]] bool has(LogLevel level) const noexcept { return level >= options_.least; }
 
@@ -54,6 +60,7 @@ class Log {
 
   LogOptions options_;
   std::FILE* file_;
+  std::shared_ptr<LineWriter> lines_;  // instead of the file; shared by all copies of this log
 };
 
 }  // namespace reprise

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 
 #include "reprise/api/async_engine.h"
 #include "reprise/base/error.h"
+#include "reprise/base/line_writer.h"
 #include "reprise/base/log.h"
 #include "reprise/cli/commands.h"
 #include "reprise/cli/engine_options.h"
@@ -274,7 +276,9 @@ int run_serve(std::span<const std::string> arguments) {
     throw InvalidArgument("--shutdown-timeout: must be 0 or more");
   if (options.generations.request_log.with_outputs && !options.generations.request_log.is_enabled)
     throw InvalidArgument("--enable-log-outputs: needs --enable-log-requests");
-  options.generations.log = Log(log_options(false));  // --quiet applies only to the start
+  // From now on no log line keeps a request waiting. --quiet applies only to the start.
+  options.lines = std::make_shared<LineWriter>(STDERR_FILENO);
+  options.generations.log = Log(log_options(false), options.lines);
   read_serve_environment(options, log_choices.least);
   if (switches.disable_stats) options.log_stats_interval_seconds = 0;
   if (options.answers.enable_auto_tool_choice && options.answers.tool_call_parser.empty())
@@ -306,7 +310,7 @@ int run_serve(std::span<const std::string> arguments) {
              "INFO:     Application startup complete.\n",
              url_of(options, server.port()));
   const server::ServerEnd end = server.run();
-  fmt::print(stderr, "INFO:     Application shutdown complete.\n");
+  options.lines->write("INFO:     Application shutdown complete.\n");
   return end == server::ServerEnd::signal ? 0 : 1;
 }
 

@@ -1,11 +1,12 @@
 #include "reprise/server/api_server.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <stop_token>
 #include <thread>
@@ -69,6 +70,7 @@ struct ApiServer::Impl {
   ServerEnd end = ServerEnd::signal;
   bool enable_request_id_headers;
   CorsOptions cors;
+  std::shared_ptr<LineWriter> lines;
   Log log;
   AccessLog access_log;
   ApiKeys keys;
@@ -94,8 +96,9 @@ ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
       keep_alive_on_engine_death(options.keep_alive_on_engine_death),
       enable_request_id_headers(options.enable_request_id_headers),
       cors(options.cors),
+      lines(options.lines ? options.lines : std::make_shared<LineWriter>(STDERR_FILENO)),
       log(options.generations.log),
-      access_log(options.access_log, options.unlogged_paths),
+      access_log(lines, options.access_log, options.unlogged_paths),
       keys(options.api_keys),
       model(options.model, engine.startup_report().max_model_len),
       prompts(engine),
@@ -120,7 +123,7 @@ ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
     const config::ResolvedConfig& config = engine.startup_report().resolved;
     graphs.emplace(config.mode, config.capture_sizes.mixed);
   }
-  add_info_routes(router, engine, generations, model, meter, options.version);
+  add_info_routes(router, engine, generations, model, meter, *lines, options.version);
   add_model_routes(router, model);
   add_generation_routes(
       router, engine, generations, model, prompts, options.answers, options.requests);
@@ -198,7 +201,7 @@ void ApiServer::Impl::handle(HttpRequest request, const ExchangeRef& from_client
     }
     route.prepare(request)(exchange);
   } catch (const std::exception& error) {
-    exchange->respond(error_response(to_api_error(error, model)));
+    exchange->respond(error_response(to_api_error(error, model, log)));
   }
 }
 
@@ -225,7 +228,7 @@ void ApiServer::Impl::prepare_on(Worker& thread,
         if (failure) std::rethrow_exception(failure);
         answering(exchange);
       } catch (const std::exception& error) {
-        exchange->respond(error_response(to_api_error(error, model)));
+        exchange->respond(error_response(to_api_error(error, model, log)));
       }
     });
   });
@@ -263,12 +266,13 @@ void ApiServer::Impl::on_engine_death(const std::string& reason) {
 
 void ApiServer::Impl::on_signal() {
   if (generations.is_draining()) return stop_now();
-  fmt::print(
-      stderr, "INFO:     Shutting down; {} requests are running.\n", generations.num_active());
+  lines->write(
+      fmt::format("INFO:     Shutting down; {} requests are running.\n", generations.num_active()));
   generations.drain([this] { http.shut_down(kFlushSeconds); });
   if (generations.num_active() == 0) return;
   http.post_after(shutdown_timeout_seconds, [this] {
-    fmt::print(stderr, "WARNING:  {} requests did not finish in time.\n", generations.num_active());
+    lines->write(
+        fmt::format("WARNING:  {} requests did not finish in time.\n", generations.num_active()));
     stop_now();
   });
 }

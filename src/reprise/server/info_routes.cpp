@@ -12,6 +12,7 @@ void add_info_routes(Router& router,
                      const GenerationService& generations,
                      const ServedModel& model,
                      const HttpMeter& meter,
+                     const LineWriter& lines,
                      const std::string& version) {
   const auto health = [&generations](const HttpRequest&, const ExchangeRef& exchange) {
     generations.check_health();
@@ -38,13 +39,14 @@ void add_info_routes(Router& router,
               .access = Access::open,
               .answer_types = {"text/plain"},
               .summary = "Metrics for Prometheus.",
-              .handle = [&engine, &generations, &model, &meter](const HttpRequest&,
-                                                                const ExchangeRef& exchange) {
+              .handle = [&engine, &generations, &model, &meter, &lines](
+                            const HttpRequest&, const ExchangeRef& exchange) {
                 exchange->respond({.body = metrics_text({.engine = engine.stats(),
                                                          .startup = engine.startup_report(),
                                                          .generations = generations.counts(),
                                                          .http = meter,
                                                          .process = read_process_facts(),
+                                                         .dropped_log_lines = lines.num_dropped(),
                                                          .model_name = model.name()}),
                                    .content_type = std::string(kMetricsContentType)});
               }});

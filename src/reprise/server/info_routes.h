@@ -3,6 +3,7 @@
 #include <string>
 
 #include "reprise/api/async_engine.h"
+#include "reprise/base/line_writer.h"
 #include "reprise/server/http/http_meter.h"
 #include "reprise/server/http/router.h"
 #include "reprise/server/openai/generation_service.h"
@@ -17,6 +18,7 @@ void add_info_routes(Router& router,
                      const GenerationService& generations,
                      const ServedModel& model,
                      const HttpMeter& meter,
+                     const LineWriter& lines,
                      const std::string& version);
 
 }  // namespace reprise::server

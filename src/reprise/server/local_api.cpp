@@ -70,7 +70,8 @@ class LocalExchange : public HttpExchange {
 
 struct LocalApi::Impl {
   Impl(const ServerOptions& options, api::AsyncEngine& engine)
-      : model(options.model, engine.startup_report().max_model_len),
+      : log(options.generations.log),
+        model(options.model, engine.startup_report().max_model_len),
         prompts(engine),
         generations(options.generations, engine, model, [this](std::function<void()> task) {
           tasks.post(std::move(task));
@@ -80,6 +81,7 @@ struct LocalApi::Impl {
   }
 
   TaskQueue tasks;  // the engine's thread posts to the queue until `generations` is destroyed
+  Log log;
   ServedModel model;
   PromptEncoder prompts;
   Router router;
@@ -101,7 +103,7 @@ void LocalApi::post(const std::string& path,
     if (route.handle) route.handle(request, exchange);
     if (route.prepare) route.prepare(request)(exchange);
   } catch (const std::exception& error) {
-    exchange->respond(error_response(to_api_error(error, impl_->model)));
+    exchange->respond(error_response(to_api_error(error, impl_->model, impl_->log)));
   }
 }
 

@@ -2,10 +2,12 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "reprise/api/async_engine.h"
+#include "reprise/base/line_writer.h"
 #include "reprise/base/log.h"
 #include "reprise/server/http/cors.h"
 #include "reprise/server/http/http_server.h"
@@ -39,6 +41,9 @@ struct ServerOptions {
   bool dev_mode = false;  // adds routes that show or change the engine's internal state
   // on every answer; answers of generation routes always have one
   bool enable_request_id_headers = false;
+  /// Where the server's lines go; the log of `generations` uses the same writer. Null: the server
+  /// makes a writer for standard error.
+  std::shared_ptr<LineWriter> lines;
   bool access_log = true;
   std::vector<std::string> unlogged_paths;
   HttpOptions http;

@@ -1,10 +1,9 @@
 #include "reprise/server/http/access_log.h"
 
 #include <fmt/format.h>
-#include <poll.h>
-#include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "reprise/server/http/http_exchange.h"
 
@@ -35,10 +34,7 @@ void AccessLog::write(std::string_view peer, std::string_view request_line, int 
       line.begin() + static_cast<ptrdiff_t>(num_bytes),
       [](char c) { return c < ' ' || c > '~'; },
       '?');
-  // A pipe that is ready takes at least PIPE_BUF bytes, and a line is shorter than that.
-  pollfd ready = {.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
-  if (::poll(&ready, 1, 0) != 1 || (ready.revents & POLLOUT) == 0) return;
-  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+  lines_->write(std::move(line));
 }
 
 }  // namespace reprise::server

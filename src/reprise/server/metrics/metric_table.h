@@ -33,6 +33,7 @@ struct MetricsSource {
   const GenerationCounts& generations;
   const HttpMeter& http;
   ProcessFacts process;
+  uint64_t dropped_log_lines = 0;
   std::string_view model_name;
 };
 

@@ -22,6 +22,7 @@ std::string text_of(const api::EngineStats& stats,
                        .generations = generations,
                        .http = http,
                        .process = {},
+                       .dropped_log_lines = 7,
                        .model_name = model_name});
 }
 
@@ -39,6 +40,7 @@ TEST(Metrics, name_what_the_engine_counts_as_vllm_does) {
   EXPECT_THAT(text, HasSubstr(std::string("\nvllm:prompt_tokens_total") + kLabels + " 11\n"));
   EXPECT_THAT(
       text, HasSubstr(std::string("\nvllm:generation_tokens_total") + kLabels + " 12345678901\n"));
+  EXPECT_THAT(text, HasSubstr(std::string("\nreprise:dropped_log_lines_total") + kLabels + " 7\n"));
   EXPECT_THAT(
       text,
       HasSubstr(

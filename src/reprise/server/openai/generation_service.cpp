@@ -176,7 +176,7 @@ void GenerationService::start_constrained(GenerationRequest request,
       };
       start(request, prompts, request_id, exchange, arrived);
     } catch (const std::exception& error) {
-      exchange->respond(error_response(to_api_error(error, *model_)));
+      exchange->respond(error_response(to_api_error(error, *model_, log_)));
     }
   };
   engine_->grammar_compiler().submit(

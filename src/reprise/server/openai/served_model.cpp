@@ -39,13 +39,13 @@ std::string ServedModel::without_path(std::string text) const {
   return text;
 }
 
-ApiError to_api_error(const std::exception& error, const ServedModel& model) {
+ApiError to_api_error(const std::exception& error, const ServedModel& model, const Log& log) {
   if (const auto* known = dynamic_cast<const ApiError*>(&error)) return *known;
   if (dynamic_cast<const InvalidArgument*>(&error) != nullptr) {
     return ApiError(400, model.without_path(error.what()));
   }
   if (dynamic_cast<const Abandoned*>(&error) != nullptr) return ApiError(503, error.what());
-  fmt::print(stderr, "ERROR:    a request failed: {}\n", error.what());
+  log.error(fmt::format("a request failed: {}", error.what()));
   return ApiError(500, "The server could not answer this request; its log says why.");
 }
 

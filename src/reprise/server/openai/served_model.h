@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "reprise/base/json.h"
+#include "reprise/base/log.h"
 #include "reprise/server/http/api_error.h"
 
 namespace reprise::server {
@@ -44,8 +45,10 @@ class ServedModel {
   int64_t created_;  // seconds since 1970
 };
 
-/// The answer for an exception: bad input gets the reason, without paths; any other exception is
-/// logged and answered with 500.
-[[nodiscard]] ApiError to_api_error(const std::exception& error, const ServedModel& model);
+/// The answer for an exception: bad input gets the reason, without paths; abandoned work gets 503;
+/// any other exception is logged and answered with 500.
+[[nodiscard]] ApiError to_api_error(const std::exception& error,
+                                    const ServedModel& model,
+                                    const Log& log);
 
 }  // namespace reprise::server
