@@ -118,7 +118,7 @@ class Tls(Case):
     def test_plain_text_is_not_answered(self):
         server = self.start_tls()
         with socket.create_connection(("127.0.0.1", server.port), timeout=TIMEOUT) as plain:
-            plain.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+            plain.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
             received = plain.recv(4096)
         self.assertNotIn(b"HTTP", received)
 
@@ -234,7 +234,7 @@ class Listening(Case):
                         connection.close()
                         self.assertLess(time.monotonic(), deadline)
                         time.sleep(0.05)
-                connection.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
                 self.assertTrue(connection.recv(4096).startswith(b"HTTP/1.1 200"))
                 connection.close()
             finally:
@@ -269,7 +269,7 @@ class Listening(Case):
         server = self.start("--disable-access-log-for-endpoints", "/metrics,/health")
         for path in ("/health", "/v1/models?x=1", "/none", "/metrics"):
             server.request("GET", path)
-        server.raw(b"GET /\xff\x80 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        server.raw(b"GET /\xff\x80 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         server.wait_until(lambda: "/??" in server.text())
         self.assertRegex(server.text(), r'INFO:     127\.0\.0\.1:\d+ - "GET /v1/models\?x=1 HTTP/1\.1" 200 OK\n')
         self.assertIn('"GET /none HTTP/1.1" 404 Not Found\n', server.text())
@@ -309,7 +309,7 @@ class Hostile(Case):
     def test_a_client_that_goes_while_its_text_is_read(self):
         server = self.start()
         body = json.dumps(stories(prompt="a " * 200000)).encode()
-        head = f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        head = f"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         for _ in range(10):
             with socket.create_connection(("127.0.0.1", server.port), timeout=TIMEOUT) as connection:
                 connection.sendall(head.encode() + body)
@@ -319,7 +319,7 @@ class Hostile(Case):
         server = self.start("--disable-uvicorn-access-log")
         chance = random.Random(5)
         body = json.dumps(stories(max_tokens=1)).encode()
-        good = (b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: "
+        good = (b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: "
                 + str(len(body)).encode() + b"\r\n\r\n" + body)
         for number in range(400):
             kind = number % 4

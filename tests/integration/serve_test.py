@@ -304,11 +304,11 @@ class Routes(unittest.TestCase):
         connection.close()
 
     def test_pipelined_requests_are_answered_in_order(self):
-        one = b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n"
+        one = b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n"
         body = json.dumps(stories(max_tokens=4)).encode()
-        post = (b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+        post = (b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
                 % len(body)) + body
-        last = b"GET /nowhere HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        last = b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         answer = self.server.raw(post + one + last)
         self.assertEqual(re.findall(rb"HTTP/1.1 (\d+)", answer), [b"200", b"200", b"404"])
 
@@ -363,7 +363,7 @@ class Routes(unittest.TestCase):
         with socket.socket() as connection:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             connection.connect(("127.0.0.1", self.server.port))
-            connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                                b"Content-Length: %d\r\n\r\n" % len(body) + body)
             self.server.wait_until(
                 lambda: self.server.metric("vllm:request_success_total", 'finished_reason="abort"') > before)
@@ -415,12 +415,12 @@ class Routes(unittest.TestCase):
         status, answer = self.server.post("/v1/completions", b" " * (16 * 1024 * 1024 + 1))
         self.assert_error(status, answer, 413)
         chunk = b"10000\r\n" + b" " * 65536 + b"\r\n"
-        head = (b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        head = (b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
                 b"Transfer-Encoding: chunked\r\n\r\n")
         self.assertTrue(self.server.raw(head + chunk * 260 + b"0\r\n\r\n").startswith(b"HTTP/1.1 413"))
 
     def test_broken_http(self):
-        host = b"Host: x\r\n"
+        host = b"Host: localhost\r\n"
         cases = [
             (b"nonsense\r\n\r\n", b"400"),
             (b"GET /health HTTP/1.1\r\n\r\n", b"400"),
@@ -461,7 +461,7 @@ class Routes(unittest.TestCase):
 
     def test_expect_100_continue(self):
         body = json.dumps(stories(max_tokens=1)).encode()
-        head = (b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n"
+        head = (b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Type: application/json\r\n"
                 b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(body))
         with socket.create_connection(("127.0.0.1", self.server.port), timeout=TIMEOUT) as connection:
             connection.sendall(head)
@@ -593,7 +593,7 @@ class Life(unittest.TestCase):
                 seen.add(new[0])
         self.assertEqual(len(seen), 9)
         # One connection, two requests; the second has no Host.
-        text = server.raw(b"GET /health HTTP/1.1\r\nHost: x\r\nX-Request-Id: first\r\n\r\n"
+        text = server.raw(b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Request-Id: first\r\n\r\n"
                           b"GET /health HTTP/1.1\r\nX-Request-Id: second\r\n\r\n").decode()
         self.assertEqual(re.findall(r"^HTTP/1.1 (\d+)", text, re.M), ["200", "400"])
         self.assertEqual(re.findall(r"X-Request-Id: (\w+)", text), ["first", "second"])

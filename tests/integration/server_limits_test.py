@@ -167,6 +167,42 @@ class Answers(Case):
         server.wait_until(lambda: server.metric("vllm:num_requests_running") == 0)
 
 
+class Pages(Case):
+    def test_a_name_that_a_page_chose_is_not_answered(self):
+        server = self.start("--dev")
+        for path in ("/health", "/v1/models", "/metrics", "/"):
+            for host, status in (("localhost", 200), ("127.0.0.1:8000", 200), ("[::1]", 200), ("evil.example", 403),
+                                 ("localhost.evil.example:80", 403)):
+                answer = self.read(self.open(server, head("GET", path, "Connection: close", host=host)))
+                self.assertEqual(answer[:12], b"HTTP/1.1 %d" % status, (path, host))
+        error = self.assert_error(self.read(self.open(server, head(
+            "POST", "/v1/completions", "Origin: http://evil.example", "Connection: close", host="evil.example"))), 403)
+        self.assertEqual(error["type"], "PermissionDeniedError")
+        self.assertIn("--allowed-hosts", error["message"])
+
+    def test_names_that_were_allowed_are_answered(self):
+        for options, host, status in ((("--allowed-hosts", '["llm.example"]'), "llm.example", 200),
+                                      (("--allowed-hosts", '["llm.example"]'), "evil.example", 403),
+                                      (("--allowed-hosts", '["*"]'), "any.example", 200),
+                                      (("--api-key", "secret"), "any.example", 200)):
+            server = self.start(*options)
+            answer = self.read(self.open(server, head("GET", "/health", "Connection: close", host=host)))
+            self.assertEqual(answer[:12], b"HTTP/1.1 %d" % status, (options, host))
+
+    def test_a_page_of_another_origin_changes_nothing(self):
+        server = self.start("--dev")
+        own = f"http://127.0.0.1:{server.port}"
+        for path in ("/sleep", "/wake_up", "/reset_prefix_cache", "/start_profile", "/ping"):
+            for headers in ({"Origin": "https://evil.example"}, {"Origin": "null"}, {"Sec-Fetch-Site": "cross-site"}):
+                for kind in ("text/plain", "application/json"):
+                    response, _ = server.request("POST", path, headers={**headers, "Content-Type": kind})
+                    self.assertEqual(response.status, 403, (path, headers))
+        self.assertEqual(json.loads(server.request("GET", "/is_sleeping")[1]), {"is_sleeping": False})
+        for headers in ({}, {"Origin": own, "Sec-Fetch-Site": "same-origin"}):  # a program; the server's own page
+            self.assertEqual(server.request("POST", "/sleep?level=0", headers=headers)[0].status, 200)
+            self.assertEqual(server.request("POST", "/wake_up", headers=headers)[0].status, 200)
+
+
 class Rendering(Case):
     SLOW = "{% for i in range(90) %}{% for j in range(90000) %}{{ '' }}{% endfor %}{% endfor %}"
 

@@ -65,7 +65,7 @@ def request(max_tokens, number):
         "model": "tiny", "prompt": f"Once upon a time there were {number} ", "max_tokens": max_tokens,
         "ignore_eos": True, "temperature": 0, "stream": True,
     }).encode()
-    return (b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: "
+    return (b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: "
             + str(len(body)).encode() + b"\r\n\r\n" + body)
 
 

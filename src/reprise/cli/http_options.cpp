@@ -118,6 +118,16 @@ void add_keys(OptionTable& table, server::ServerOptions& options) {
              .apply = [&options](std::string_view value) {
                read_key_file(options.api_keys, std::string(value));
              }});
+  table.add({.name = "allowed-hosts",
+             .group = kServer,
+             .value_name = "JSON",
+             .help =
+                 "Names in Host under which the server answers, beside localhost and addresses: "
+                 "[\"llm.example\", \"*.svc\"], or [\"*\"].",
+             .default_text = "no other name on this machine without a key, else every name",
+             .apply = [&options](std::string_view value) {
+               options.allowed_hosts = parse_visible_list("--allowed-hosts", value);
+             }});
   table.add_switch("allow-unauthenticated",
                    kServer,
                    "Listen beyond this machine without a key.",

@@ -15,6 +15,7 @@
 #include "reprise/server/dev_routes.h"
 #include "reprise/server/http/access.h"
 #include "reprise/server/http/access_log.h"
+#include "reprise/server/http/allowed_hosts.h"
 #include "reprise/server/http/api_error.h"
 #include "reprise/server/http/http_meter.h"
 #include "reprise/server/http/router.h"
@@ -74,6 +75,8 @@ struct ApiServer::Impl {
   Log log;
   AccessLog access_log;
   ApiKeys keys;
+  AllowedHosts hosts;
+  bool needs_key;
   ServedModel model;
   PromptEncoder prompts;
   Router router;
@@ -100,6 +103,8 @@ ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
       log(options.generations.log),
       access_log(lines, options.access_log, options.unlogged_paths),
       keys(options.api_keys),
+      hosts(allowed_hosts(options)),
+      needs_key(!options.api_keys.empty()),
       model(options.model, engine.startup_report().max_model_len),
       prompts(engine),
       http(options.http,
@@ -154,15 +159,20 @@ HttpHeaders ApiServer::Impl::headers(const HttpRequest& request) {
 }
 
 HeadCheck ApiServer::Impl::check_head(const HttpRequest& request) {
-  if (std::optional<HttpResponse> answer = answer_preflight(cors, request)) {
-    return {.refusal = std::move(answer)};
-  }
   std::string_view handler = "none";
   try {
+    hosts.check(request.host);
+    if (std::optional<HttpResponse> answer = answer_preflight(cors, request)) {
+      return {.refusal = std::move(answer)};
+    }
     const Route& route = router.find(request);
     handler = route.path;
     if (route.access == Access::guarded) keys.check(request.authorization);
-    if (!route.body_schema.empty()) check_is_json(request.content_type);
+    if (!route.body_schema.empty()) {
+      check_is_json(request.content_type);  // which pages of other origins may not send unasked
+    } else if (!needs_key && route.method != "GET") {
+      check_is_not_cross_site(request, cors);
+    }
     return {.refusal = {}, .takes_body = !route.body_schema.empty()};
   } catch (const MethodNotAllowed& error) {
     HttpResponse response = error_response(error);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <string_view>
+#include <utility>
 
 #include "reprise/base/error.h"
 
@@ -23,6 +24,15 @@ void check_exposure(const ServerOptions& options) {
       "--host {} lets other machines in, and no --api-key protects the server; give one (or set "
       "VLLM_API_KEY), listen on 127.0.0.1, or say --allow-unauthenticated",
       options.host));
+}
+
+AllowedHosts allowed_hosts(const ServerOptions& options) {
+  const bool is_open_to_pages =
+      options.unix_socket.empty() && options.api_keys.empty() && is_loopback(options.host);
+  if (options.allowed_hosts.empty() && !is_open_to_pages) return {};
+  std::vector<std::string> names = options.allowed_hosts;
+  names.push_back(options.host);
+  return AllowedHosts(std::move(names));
 }
 
 }  // namespace reprise::server

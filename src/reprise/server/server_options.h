@@ -9,6 +9,7 @@
 #include "reprise/api/async_engine.h"
 #include "reprise/base/line_writer.h"
 #include "reprise/base/log.h"
+#include "reprise/server/http/allowed_hosts.h"
 #include "reprise/server/http/cors.h"
 #include "reprise/server/http/http_server.h"
 #include "reprise/server/openai/answer_reader.h"
@@ -31,6 +32,8 @@ struct ServerOptions {
   std::string version;
   std::vector<std::string> api_keys;  // empty: no key is needed
   bool allow_unauthenticated = false;
+  // names under which the server answers, beside addresses and localhost; see allowed_hosts()
+  std::vector<std::string> allowed_hosts;
   GenerationServiceOptions generations;
   int shutdown_timeout_seconds = 30;        // for running requests after SIGTERM
   bool keep_alive_on_engine_death = false;  // answers 503 instead of ending the process
@@ -54,5 +57,10 @@ struct ServerOptions {
 
 /// \throws InvalidArgument when the options would open the server to other machines without a key
 void check_exposure(const ServerOptions& options);
+
+/// The host names to accept. A server that is open to everyone on this machine, or has a list,
+/// checks them. A server with keys does not need to: a page does not have the key. A server that is
+/// open to other machines cannot: the names of its proxies and services are unknown.
+[[nodiscard]] AllowedHosts allowed_hosts(const ServerOptions& options);
 
 }  // namespace reprise::server

@@ -6,6 +6,8 @@ std::string_view error_type(int status) {
   switch (status) {
     case 401:
       return "AuthenticationError";
+    case 403:
+      return "PermissionDeniedError";
     case 404:
       return "NotFoundError";
     case 405:

@@ -17,11 +17,11 @@ bool holds(const std::vector<std::string>& list, std::string_view item) {
 }
 bool is_all(const std::vector<std::string>& list) { return holds(list, "*"); }
 
+}  // namespace
+
 bool allows_origin(const CorsOptions& options, std::string_view origin) {
   return is_all(options.allowed_origins) || holds(options.allowed_origins, origin);
 }
-
-}  // namespace
 
 std::optional<HttpResponse> answer_preflight(const CorsOptions& options,
                                              const HttpRequest& request) {

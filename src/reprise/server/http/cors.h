@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "reprise/server/http/http_exchange.h"
@@ -15,6 +16,9 @@ struct CorsOptions {
   std::vector<std::string> allowed_headers = {"*"};
   bool allow_credentials = false;
 };
+
+/// Whether pages of `origin` may use the server.
+[[nodiscard]] bool allows_origin(const CorsOptions& options, std::string_view origin);
 
 /// The answer to a browser's preflight request; nullopt when `request` is not a preflight request
 /// or when no origin is allowed at all.

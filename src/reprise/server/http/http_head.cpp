@@ -121,12 +121,15 @@ HttpRequest read_head(const RequestHead& head, std::string_view root_path) {
           .query = std::string(target.substr(std::min(end_of_path + 1, target.size()))),
           .authorization = text(http::field::authorization),
           .content_type = text(http::field::content_type),
+          .host = text(http::field::host),
           .origin = text(http::field::origin),
+          .fetch_site = std::string(head["Sec-Fetch-Site"]),
           .preflight_method = text(http::field::access_control_request_method),
           .preflight_headers = text(http::field::access_control_request_headers),
           .request_id = visible_or_empty(std::string(head[kRequestIdHeader])),
           .body = {},
-          .body_share = {}};
+          .body_share = {},
+          .work = {}};
 }
 
 std::string request_line(const RequestHead& head) {
