@@ -147,6 +147,11 @@ class Tls(Case):
         self.assertIn("none.pem", told)
         told = self.refused("--ssl-certfile", f"{self.path}/server.pem", "--ssl-keyfile", f"{self.path}/client.key")
         self.assertIn("client.key", told)
+        # A key of another kind than the certificate's.
+        subprocess.run(["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", f"{self.path}/ec.key"],
+                       check=True, capture_output=True)
+        told = self.refused("--ssl-certfile", f"{self.path}/server.pem", "--ssl-keyfile", f"{self.path}/ec.key")
+        self.assertIn("ec.key", told)
 
 
 class Browsers(Case):

@@ -29,6 +29,11 @@ ssl::context make_tls_context(const TlsOptions& options) {
   require(error, "--ssl-certfile", options.certificate_file);
   context.use_private_key_file(options.key_file, ssl::context::pem, error);
   require(error, "--ssl-keyfile", options.key_file);
+  if (SSL_CTX_check_private_key(context.native_handle()) != 1) {
+    throw InvalidArgument(fmt::format("--ssl-keyfile {}: is not the key of --ssl-certfile {}",
+                                      options.key_file,
+                                      options.certificate_file));
+  }
   if (!options.ca_file.empty()) {
     context.load_verify_file(options.ca_file, error);
     require(error, "--ssl-ca-certs", options.ca_file);
