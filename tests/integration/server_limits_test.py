@@ -167,6 +167,25 @@ class Answers(Case):
         server.wait_until(lambda: server.metric("vllm:num_requests_running") == 0)
 
 
+class Messages(Case):
+    def test_an_error_does_not_send_the_input_back(self):
+        server = self.start()
+        for body in (b'{"prompt": "' + b"a" * MIB, b'{"prompt": "' + b"a" * MIB + b"\n\"}",
+                     b'{"' + b"a" * MIB + b'": 1, "' + b"a" * MIB + b'": 2}', b'{"prompt": ' + b"1" * MIB + b"x}",
+                     b'{"prompt": "a", "model": "' + b"m" * MIB + b'"}',
+                     b'{"prompt": "a", "structured_outputs": {"regex": "(' + b"r" * 60000 + b'"}}'):
+            response, text = server.request("POST", "/v1/completions", body)
+            self.assertIn(response.status, (400, 404), body[:40])
+            message = json.loads(text)["error"]["message"]
+            self.assertLess(len(message), 2100, body[:40])
+            self.assertLess(max(len(run) for run in re.findall(r"a+|1+|m+", message)), 257, message[:300])
+
+    def test_versions_that_are_not_spoken(self):
+        server = self.start()
+        answer = self.read(self.open(server, b"GET /health HTTP/3.0\r\nHost: localhost\r\n\r\n"))
+        self.assertEqual(self.assert_error(answer, 505)["type"], "HTTPVersionNotSupportedError")
+
+
 class Pages(Case):
     def test_a_name_that_a_page_chose_is_not_answered(self):
         server = self.start("--dev")

@@ -11,6 +11,21 @@
 namespace reprise {
 namespace {
 
+// The bytes of the document that a message quotes at most.
+constexpr size_t kMaxQuotedBytes = 100;
+
+/// nlohmann quotes all of the token that it could not read: "...; last read: '"aaaa'". Only the end
+/// of the token matters.
+std::string with_short_quote(std::string_view message) {
+  constexpr std::string_view kQuote = "last read: '";
+  const size_t at = message.find(kQuote);
+  if (at == std::string_view::npos) return std::string(message.substr(0, 2 * kMaxQuotedBytes));
+  const size_t begin = at + kQuote.size();
+  if (message.size() - begin <= kMaxQuotedBytes) return std::string(message);
+  return fmt::format(
+      "{}...{}", message.substr(0, begin), message.substr(message.size() - kMaxQuotedBytes));
+}
+
 // Builds the document itself so that depth and repeated names are seen while parsing, before any
 // memory is spent on what lies deeper.
 class StrictBuilder : public nlohmann::json_sax<Json> {
@@ -33,7 +48,9 @@ class StrictBuilder : public nlohmann::json_sax<Json> {
 
   bool key(string_t& name) override {
     Frame& frame = frames_.back();
-    if (!frame.names.insert(name).second) return fail(fmt::format("repeated member '{}'", name));
+    if (!frame.names.insert(name).second) {
+      return fail(fmt::format("repeated member '{}'", name.substr(0, kMaxQuotedBytes)));
+    }
     frame.pending_key = std::move(name);
     return true;
   }
@@ -45,7 +62,8 @@ class StrictBuilder : public nlohmann::json_sax<Json> {
     std::string_view text = error.what();
     if (const size_t end = text.find("] "); end != std::string_view::npos)
       text.remove_prefix(end + 2);
-    throw InvalidArgument(fmt::format("{}: not valid JSON at byte {}: {}", where_, position, text));
+    throw InvalidArgument(
+        fmt::format("{}: not valid JSON at byte {}: {}", where_, position, with_short_quote(text)));
   }
 
   Json take() { return std::move(root_); }

@@ -1,6 +1,17 @@
 #include "reprise/server/http/api_error.h"
 
 namespace reprise::server {
+namespace {
+
+// A message quotes what a client sent. It must not send megabytes back.
+constexpr size_t kMaxMessageBytes = 2048;
+
+std::string shorten(std::string_view message) {
+  if (message.size() <= kMaxMessageBytes) return std::string(message);
+  return std::string(message.substr(0, kMaxMessageBytes)) + "...";
+}
+
+}  // namespace
 
 std::string_view error_type(int status) {
   switch (status) {
@@ -26,6 +37,8 @@ std::string_view error_type(int status) {
       return "NotImplementedError";
     case 503:
       return "ServiceUnavailableError";
+    case 505:
+      return "HTTPVersionNotSupportedError";
     default:
       return status >= 500 ? "InternalServerError" : "BadRequestError";
   }
@@ -33,7 +46,7 @@ std::string_view error_type(int status) {
 
 Json error_body(const ApiError& error) {
   return {{"error",
-           {{"message", error.what()},
+           {{"message", shorten(error.what())},
             {"type", error_type(error.status())},
             {"param", error.param() ? Json(*error.param()) : Json(nullptr)},
             {"code", error.status()}}}};
