@@ -186,6 +186,24 @@ class Messages(Case):
         self.assertEqual(self.assert_error(answer, 505)["type"], "HTTPVersionNotSupportedError")
 
 
+class Tokens(Case):
+    def test_answers_about_tokens_are_bounded(self):
+        server = self.start("--max-answer-bytes", "100k")
+        words = "It was a dark night. "
+        status, answer = server.post("/tokenize", {"prompt": words * 100, "return_token_strs": True})
+        self.assertEqual(status, 200)
+        self.assertEqual(len(answer["tokens"]), answer["count"])
+        self.assertEqual(len(answer["token_strs"]), answer["count"])
+        for path, body, param in (("/tokenize", {"prompt": words * 10000}, "prompt"),
+                                  ("/tokenize", {"prompt": words * 1500, "return_token_strs": True}, "prompt"),
+                                  ("/detokenize", {"tokens": answer["tokens"] * 100}, "tokens")):
+            status, refusal = server.post(path, body)
+            self.assertEqual((status, refusal["error"]["param"]), (400, param), str(refusal)[:200])
+            self.assertIn("--max-answer-bytes", refusal["error"]["message"])
+        status, text = server.post("/detokenize", {"tokens": answer["tokens"]})
+        self.assertEqual((status, text["prompt"]), (200, words * 100))
+
+
 class Pages(Case):
     def test_a_name_that_a_page_chose_is_not_answered(self):
         server = self.start("--dev")

@@ -132,7 +132,8 @@ ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
   add_model_routes(router, model);
   add_generation_routes(
       router, engine, generations, model, prompts, options.answers, options.requests);
-  add_tokenizer_routes(router, engine, model, options.requests);
+  add_tokenizer_routes(
+      router, engine, model, options.requests, options.generations.max_answer_bytes);
   add_live_routes(router, engine, model);
   add_page_routes(router);
   add_profile_routes(router, engine, options.profiler, log);

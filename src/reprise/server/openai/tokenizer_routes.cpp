@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <optional>
+#include <span>
+#include <string>
+#include <utility>
 
 #include "reprise/server/openai/chat_template_fields.h"
 #include "reprise/server/openai/tokenize_request.h"
@@ -11,10 +14,44 @@
 namespace reprise::server {
 namespace {
 
-Json tokenize(const TokenizeRequest& wanted,
-              const api::AsyncEngine& engine,
-              const ServedModel& model,
-              const WorkLimit& work) {
+void check_size(size_t num_bytes, int64_t max_bytes, const char* field) {
+  if (num_bytes <= static_cast<size_t>(max_bytes)) return;
+  throw ApiError(400,
+                 fmt::format("The answer would have more than {} bytes (--max-answer-bytes). Send "
+                             "the input in parts.",
+                             max_bytes),
+                 field);
+}
+
+/// The body of the answer. It is written at once: a million tokens as Json take 30 times the
+/// memory. `spelled_by` is null when the spellings of the tokens are not wanted.
+std::string tokens_json(std::span<const int32_t> ids,
+                        const tokenizer::Tokenizer* spelled_by,
+                        const ServedModel& model,
+                        int64_t max_bytes) {
+  std::string json = fmt::format(
+      R"({{"count":{},"max_model_len":{},"tokens":[)", ids.size(), model.max_model_len());
+  const auto append_each = [&](const auto& text_of) {
+    for (size_t i = 0; i < ids.size(); ++i) {
+      if (i > 0) json += ',';
+      json += text_of(ids[i]);
+      check_size(json.size(), max_bytes, "prompt");
+    }
+  };
+  append_each([](int32_t id) { return fmt::to_string(id); });
+  json += R"(],"token_strs":)";
+  if (spelled_by == nullptr) return json + "null}";
+  json += '[';
+  append_each(
+      [spelled_by](int32_t id) { return dump(Json(spelled_by->id_to_token(id).value_or(""))); });
+  return json + "]}";
+}
+
+std::string tokenize(const TokenizeRequest& wanted,
+                     const api::AsyncEngine& engine,
+                     const ServedModel& model,
+                     int64_t max_bytes,
+                     const WorkLimit& work) {
   model.check(wanted.model);
   const tokenizer::Tokenizer& tokenizer = engine.tokenizer();
   const api::ChatPrompt prompt =
@@ -25,15 +62,7 @@ Json tokenize(const TokenizeRequest& wanted,
                        {.add_special_tokens = wanted.add_special_tokens,
                         .plain_at = prompt.plain_at,
                         .work = &work});
-  Json answer = {{"count", ids.size()},
-                 {"max_model_len", model.max_model_len()},
-                 {"tokens", ids},
-                 {"token_strs", nullptr}};
-  if (wanted.return_token_strs) {
-    answer["token_strs"] = Json::array();
-    for (int32_t id : ids) answer["token_strs"].push_back(tokenizer.id_to_token(id).value_or(""));
-  }
-  return answer;
+  return tokens_json(ids, wanted.return_token_strs ? &tokenizer : nullptr, model, max_bytes);
 }
 
 Json text_or_null(const std::optional<std::string>& text) {
@@ -57,12 +86,16 @@ Json tokenizer_info(const api::AsyncEngine& engine, const ServedModel& model) {
 
 Json detokenize(const DetokenizeRequest& wanted,
                 const api::AsyncEngine& engine,
-                const ServedModel& model) {
+                const ServedModel& model,
+                int64_t max_bytes) {
   model.check(wanted.model);
   const tokenizer::Tokenizer& tokenizer = engine.tokenizer();
+  size_t num_bytes = 0;
   for (int32_t id : wanted.tokens) {
     if (id >= tokenizer.vocab_size())
       throw ApiError(400, fmt::format("Token id {} is out of vocabulary.", id), "tokens");
+    num_bytes += tokenizer.id_to_token(id).value_or("").size();
+    check_size(num_bytes, max_bytes, "tokens");
   }
   constexpr bool kSkipSpecialTokens = false;
   return {{"prompt", tokenizer.decode(wanted.tokens, kSkipSpecialTokens)}};
@@ -73,25 +106,33 @@ Json detokenize(const DetokenizeRequest& wanted,
 void add_tokenizer_routes(Router& router,
                           const api::AsyncEngine& engine,
                           const ServedModel& model,
-                          const RequestPolicy& policy) {
-  const auto answer = [](const Json& json) -> Answering {
-    return [body = dump(json)](const ExchangeRef& exchange) { exchange->respond({.body = body}); };
+                          const RequestPolicy& policy,
+                          int64_t max_answer_bytes) {
+  const auto answer = [](std::string json) -> Answering {
+    return [body = std::move(json)](const ExchangeRef& exchange) {
+      exchange->respond({.body = body});
+    };
   };
-  router.add({.method = "POST",
-              .path = "/tokenize",
-              .body_schema = "TokenizeRequest",
-              .max_inline_bytes = max_inline_chat_bytes(policy),
-              .summary = "The token ids of a text or a conversation.",
-              .prepare = [answer, &engine, &model, policy](const HttpRequest& request) {
-                return answer(tokenize(
-                    parse_tokenize_request(request.body, policy), engine, model, request.work));
-              }});
+  router.add(
+      {.method = "POST",
+       .path = "/tokenize",
+       .body_schema = "TokenizeRequest",
+       .max_inline_bytes = max_inline_chat_bytes(policy),
+       .summary = "The token ids of a text or a conversation.",
+       .prepare = [answer, &engine, &model, policy, max_answer_bytes](const HttpRequest& request) {
+         return answer(tokenize(parse_tokenize_request(request.body, policy),
+                                engine,
+                                model,
+                                max_answer_bytes,
+                                request.work));
+       }});
   router.add({.method = "POST",
               .path = "/detokenize",
               .body_schema = "DetokenizeRequest",
               .summary = "The text of token ids.",
-              .prepare = [answer, &engine, &model](const HttpRequest& request) {
-                return answer(detokenize(parse_detokenize_request(request.body), engine, model));
+              .prepare = [answer, &engine, &model, max_answer_bytes](const HttpRequest& request) {
+                return answer(dump(detokenize(
+                    parse_detokenize_request(request.body), engine, model, max_answer_bytes)));
               }});
   router.add({.method = "GET",
               .path = "/tokenizer_info",

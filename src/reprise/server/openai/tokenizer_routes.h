@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include "reprise/api/async_engine.h"
 #include "reprise/server/http/router.h"
 #include "reprise/server/openai/request_policy.h"
@@ -7,10 +9,12 @@
 
 namespace reprise::server {
 
-/// Adds /tokenize, /detokenize and /tokenizer_info. The borrowed arguments must outlive `router`.
+/// Adds /tokenize, /detokenize and /tokenizer_info. Answers of more than `max_answer_bytes` are
+/// refused with 400. The borrowed arguments must outlive `router`.
 void add_tokenizer_routes(Router& router,
                           const api::AsyncEngine& engine,
                           const ServedModel& model,
-                          const RequestPolicy& policy);
+                          const RequestPolicy& policy,
+                          int64_t max_answer_bytes);
 
 }  // namespace reprise::server
