@@ -167,6 +167,75 @@ class Answers(Case):
         server.wait_until(lambda: server.metric("vllm:num_requests_running") == 0)
 
 
+class Connections(Case):
+    def probe(self, connection):
+        connection.sendall(head("GET", "/health"))
+        return connection.recv(65536)
+
+    def test_one_address_does_not_get_all_connections(self):
+        server = self.start("--max-connections", "8", "--max-connections-per-peer", "3")
+        held = [self.open(server) for _ in range(3)]
+        for connection in held:
+            self.assertTrue(self.probe(connection).startswith(b"HTTP/1.1 200"))
+        error = self.assert_error(self.read(self.open(server)), 503)
+        self.assertIn("this address", error["message"])
+        held.pop().close()
+
+        def is_let_in():
+            with socket.create_connection(("127.0.0.1", server.port), timeout=TIMEOUT) as connection:
+                try:
+                    return self.probe(connection).startswith(b"HTTP/1.1 200")
+                except ConnectionResetError:  # refused while we were sending
+                    return False
+
+        server.wait_until(is_let_in)
+        # 127.0.0.2 is another address of this machine.
+        other = socket.create_connection(("127.0.0.1", server.port), TIMEOUT, source_address=("127.0.0.2", 0))
+        self.addCleanup(other.close)
+        self.assertTrue(self.probe(other).startswith(b"HTTP/1.1 200"))
+
+    def test_all_connections_together(self):
+        server = self.start("--max-connections", "4", "--max-connections-per-peer", "100")
+        held = [self.open(server) for _ in range(4)]
+        for connection in held:
+            self.assertTrue(self.probe(connection).startswith(b"HTTP/1.1 200"))
+        self.assert_error(self.read(self.open(server)), 503)
+
+    def test_a_quarter_of_the_connections_is_for_other_addresses(self):
+        server = self.start("--max-connections", "8")
+        held = [self.open(server) for _ in range(6)]
+        for connection in held:
+            self.assertTrue(self.probe(connection).startswith(b"HTTP/1.1 200"))
+        self.assert_error(self.read(self.open(server)), 503)
+
+
+class Ends(Case):
+    def test_a_terminal_that_goes_lets_running_requests_finish(self):
+        server = self.start("--shutdown-timeout", str(TIMEOUT))
+        connection = server.connect()
+        self.addCleanup(connection.close)
+        body = json.dumps(stories(max_tokens=900, ignore_eos=True, temperature=1, n=8))
+        connection.request("POST", "/v1/completions", body, {"Content-Type": "application/json"})
+        server.wait_until(lambda: server.metric("vllm:num_requests_running") > 0)
+        server.process.send_signal(signal.SIGHUP)
+        response = connection.getresponse()
+        self.assertEqual(response.status, 200)
+        self.assertEqual(len(json.loads(response.read())["choices"]), 8)
+        self.assertEqual(server.process.wait(TIMEOUT), 0)
+        self.assertIn("Application shutdown complete.", server.text())
+
+    def test_a_server_under_nohup_stays(self):
+        before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # children inherit it
+        try:
+            server = self.start()
+        finally:
+            signal.signal(signal.SIGHUP, before)
+        server.process.send_signal(signal.SIGHUP)
+        self.assertEqual(server.post("/v1/completions", stories(max_tokens=1))[0], 200)
+        self.assertIsNone(server.process.poll())
+        self.assertNotIn("Shutting down", server.text())
+
+
 class Messages(Case):
     def test_an_error_does_not_send_the_input_back(self):
         server = self.start()

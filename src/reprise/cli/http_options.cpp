@@ -160,6 +160,19 @@ void add_limits(OptionTable& table, server::ServerOptions& options) {
             "Connections at a time; more get 503.",
             1'000'000,
             limits.max_connections);
+  table.add({.name = "max-connections-per-peer",
+             .group = kServer,
+             .value_name = "N",
+             .help = "Connections of one address at a time; more get 503. Raise it behind a proxy.",
+             .default_text = "three quarters of --max-connections",
+             .apply = [&limits](std::string_view value) {
+               const int64_t number = parse_human_integer("--max-connections-per-peer", value);
+               if (number < 1 || number > 1'000'000) {
+                 throw InvalidArgument(
+                     fmt::format("--max-connections-per-peer: {} is not in 1..1000000", number));
+               }
+               limits.max_connections_per_peer = static_cast<size_t>(number);
+             }});
   add_limit(table,
             "header-timeout",
             "Seconds for the header of a request, and of an idle connection.",
@@ -175,6 +188,9 @@ void add_limits(OptionTable& table, server::ServerOptions& options) {
             "Bytes of log-probabilities that one answer may have, at 100 for each.",
             int64_t{1} << 40,
             options.generations.max_answer_bytes);
+}
+
+void add_routes_and_logs(OptionTable& table, server::ServerOptions& options) {
   table.add_switch("enable-request-id-headers",
                    kServer,
                    "X-Request-Id on every answer: the client's, else a new one.",
@@ -271,6 +287,7 @@ void add_http_options(OptionTable& table, server::ServerOptions& options) {
   add_address(table, options);
   add_keys(table, options);
   add_limits(table, options);
+  add_routes_and_logs(table, options);
   add_tls(table, options.http.tls);
   add_cors(table, options.cors);
 }

@@ -23,9 +23,9 @@ class ApiServer {
   ~ApiServer();
 
   [[nodiscard]] uint16_t port() const noexcept;
-  /// Serves until SIGINT or SIGTERM. After the signal /health answers 503, running requests finish,
-  /// and run() returns. A second signal ends run() at once. run() also returns when the engine is
-  /// dead, unless the options keep the server alive.
+  /// Serves until SIGINT, SIGTERM or SIGHUP. After the signal /health answers 503, running requests
+  /// finish, and run() returns. A second signal ends run() at once. run() also returns when the
+  /// engine is dead, unless the options keep the server alive.
   ServerEnd run();
 
  private:

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
@@ -29,6 +30,22 @@ using asio::ip::tcp;
 using boost::system::error_code;
 using std::chrono::seconds;
 
+/// The part of an address that one client cannot choose freely: all of IPv4, the network of IPv6.
+std::string counted_part(const asio::ip::address& address) {
+  if (!address.is_v6() || address.is_loopback()) return address.to_string();
+  const asio::ip::address_v6 v6 = address.to_v6();
+  if (v6.is_v4_mapped()) return asio::ip::make_address_v4(asio::ip::v4_mapped, v6).to_string();
+  asio::ip::address_v6::bytes_type bytes = v6.to_bytes();
+  std::fill(bytes.begin() + bytes.size() / 2, bytes.end(), 0);
+  return asio::ip::address_v6(bytes).to_string();
+}
+
+/// A signal that was ignored from the start stays ignored, as programs under nohup expect.
+bool is_ignored(int signal) {
+  struct sigaction action{};
+  return ::sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
 }  // namespace
 
 struct HttpServer::Impl {
@@ -39,13 +56,15 @@ struct HttpServer::Impl {
                .tls = {},
                .body_memory = BodyMemory(options.limits.max_all_body_bytes),
                .open = {},
+               .num_open_by_peer = {},
                .on_closed = [this] { stop_after_the_last(); }} {
     if (options.tls.is_set()) shared.tls.emplace(make_tls_context(options.tls));
   }
 
   template <typename Acceptor>
   void accept(Acceptor& from);
-  void take(ClientStream::Socket socket, std::string peer);
+  void take(ClientStream::Socket socket, std::string peer, std::string counted_peer);
+  [[nodiscard]] size_t max_per_peer() const;
   void wait_for_signal();
   void stop_after_the_last() {
     if (shared.is_shutting_down && shared.open.empty()) io.stop();
@@ -60,14 +79,33 @@ struct HttpServer::Impl {
   asio::steady_timer accept_pause{io};
 };
 
-void HttpServer::Impl::take(ClientStream::Socket socket, std::string peer) {
+size_t HttpServer::Impl::max_per_peer() const {
+  const HttpLimits& limits = shared.limits;
+  if (limits.max_connections_per_peer > 0) return limits.max_connections_per_peer;
+  return std::max<size_t>(1, limits.max_connections - limits.max_connections / 4);
+}
+
+void HttpServer::Impl::take(ClientStream::Socket socket,
+                            std::string peer,
+                            std::string counted_peer) {
+  const auto known = shared.num_open_by_peer.find(counted_peer);
+  const bool is_counted = !counted_peer.empty();
+  const size_t num_of_peer =
+      is_counted && known != shared.num_open_by_peer.end() ? known->second : 0;
   // A number of connections twice the limit is taken for an attack; further ones are closed without
   // an answer.
   if (shared.open.size() >= 2 * shared.limits.max_connections) return;
-  auto session = std::make_shared<HttpSession>(shared, std::move(socket), std::move(peer));
-  if (shared.open.size() <= shared.limits.max_connections) return session->start();
-  if (!shared.tls)
-    session->refuse(error_response(ApiError(503, "There are too many connections.")));
+  if (num_of_peer >= 2 * max_per_peer()) return;
+  auto session = std::make_shared<HttpSession>(
+      shared, std::move(socket), std::move(peer), std::move(counted_peer));
+  const bool are_too_many = shared.open.size() > shared.limits.max_connections;
+  const bool are_too_many_of_peer = num_of_peer >= max_per_peer();
+  if (!are_too_many && !are_too_many_of_peer) return session->start();
+  if (shared.tls) return;
+  session->refuse(
+      error_response(ApiError(503,
+                              are_too_many ? "There are too many connections."
+                                           : "There are too many connections from this address.")));
 }
 
 template <typename Acceptor>
@@ -84,13 +122,15 @@ void HttpServer::Impl::accept(Acceptor& from) {
       return;
     }
     std::string peer = "unix:";
+    std::string counted_peer;
     if constexpr (std::is_same_v<decltype(socket), tcp::socket>) {
       error_code ignored;
       socket.set_option(tcp::no_delay(true), ignored);
       const tcp::endpoint endpoint = socket.remote_endpoint(ignored);
       peer = fmt::format("{}:{}", endpoint.address().to_string(), endpoint.port());
+      counted_peer = counted_part(endpoint.address());
     }
-    take(std::move(socket), std::move(peer));
+    take(std::move(socket), std::move(peer), std::move(counted_peer));
     accept(from);
   });
 }
@@ -155,6 +195,8 @@ void HttpServer::listen_unix(const std::string& path) {
 void HttpServer::run() {
   impl_->signals.add(SIGINT);
   impl_->signals.add(SIGTERM);
+  // The terminal or the service manager has gone. Running requests still get their answers.
+  if (!is_ignored(SIGHUP)) impl_->signals.add(SIGHUP);
   impl_->wait_for_signal();
   if (impl_->acceptor.is_open()) impl_->accept(impl_->acceptor);
   if (impl_->unix_acceptor.is_open()) impl_->accept(impl_->unix_acceptor);

@@ -24,6 +24,8 @@ struct HttpLimits {
   size_t max_unused_body_bytes = size_t{64} << 10;
   size_t max_all_body_bytes = size_t{256} << 20;  // of all requests together; else 503
   size_t max_connections = 4096;                  // else 503
+  // of one address, of one /64 network with IPv6; else 503. 0: three quarters of max_connections
+  size_t max_connections_per_peer = 0;
   // unsent bytes of a stream; else the client is disconnected
   size_t max_unsent_bytes = size_t{1} << 20;
   // from the end of the last answer to the end of the header; else 408, or no answer when not even
@@ -72,7 +74,8 @@ struct HttpHandlers {
   std::function<HttpHeaders(const HttpRequest&)> headers;
   /// Called when an answer begins; used by the log.
   std::function<void(std::string_view peer, std::string_view request_line, int status)> on_answer;
-  /// Called when SIGINT or SIGTERM arrives.
+  /// Called when SIGINT, SIGTERM or SIGHUP arrives. A SIGHUP that is ignored at the start of run()
+  /// stays ignored.
   std::function<void()> on_signal;
 };
 

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
@@ -33,6 +34,8 @@ struct SharedBySessions {
   BodyMemory body_memory;
   // The pending operations of a session own it, so the pointers here do not.
   std::unordered_set<HttpSession*> open;
+  // by the part of the address that counts
+  std::unordered_map<std::string, size_t> num_open_by_peer;
   std::function<void()> on_closed;  // called after a session closed and was removed from `open`
   bool is_shutting_down = false;
 };
@@ -40,17 +43,26 @@ struct SharedBySessions {
 /// One connection. States: reading a request, answering it (an exchange exists), lingering, closed.
 class HttpSession : public std::enable_shared_from_this<HttpSession> {
  public:
-  HttpSession(SharedBySessions& shared, ClientStream::Socket socket, std::string peer)
+  /// `peer` is for the log. `counted_peer` is the part of the address that limits count; empty:
+  /// none.
+  HttpSession(SharedBySessions& shared,
+              ClientStream::Socket socket,
+              std::string peer,
+              std::string counted_peer)
       : shared_(&shared),
         stream_(std::move(socket), shared.tls ? &*shared.tls : nullptr),
         deadline_(stream_.get_executor()),
-        peer_(std::move(peer)) {
+        peer_(std::move(peer)),
+        counted_peer_(std::move(counted_peer)) {
     shared_->open.insert(this);
+    ++shared_->num_open_by_peer[counted_peer_];
   }
   HttpSession(const HttpSession&) = delete;
   HttpSession& operator=(const HttpSession&) = delete;
   ~HttpSession() {
     shared_->open.erase(this);
+    const auto count = shared_->num_open_by_peer.find(counted_peer_);
+    if (--count->second == 0) shared_->num_open_by_peer.erase(count);
     shared_->on_closed();
   }
 
@@ -109,6 +121,7 @@ class HttpSession : public std::enable_shared_from_this<HttpSession> {
   boost::asio::steady_timer deadline_;
   Clock::time_point body_deadline_;
   std::string peer_;          // "127.0.0.1:50000"
+  std::string counted_peer_;  // "127.0.0.1"
   std::string request_line_;  // "GET /health HTTP/1.1"
   HttpHeaders extra_headers_;
   boost::beast::flat_buffer buffer_{2 * kReadAheadBytes};
