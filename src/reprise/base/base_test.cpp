@@ -35,6 +35,37 @@ TEST(Json, keeps_member_order_and_all_value_kinds) {
   EXPECT_TRUE(document.contains("a"));
 }
 
+TEST(Json, counts_members_arrays_and_objects_but_not_numbers) {
+  const auto accepts = [](std::string_view text, size_t max_parts) {
+    try {
+      (void)parse_json(text, "test", {.max_parts = max_parts});
+      return true;
+    } catch (const InvalidArgument&) {
+      return false;
+    }
+  };
+  EXPECT_TRUE(accepts("[1,2,3,4,5,6,7,8,9]", 1));
+  EXPECT_FALSE(accepts("[[],[]]", 2));
+  EXPECT_TRUE(accepts("[[],[]]", 3));
+  EXPECT_FALSE(accepts(R"({"a":{"b":1}})", 3));
+  EXPECT_TRUE(accepts(R"({"a":{"b":1}})", 4));
+}
+
+TEST(Json, quotes_little_of_what_it_cannot_read) {
+  const std::string long_text(1'000'000, 'a');
+  for (const std::string& text : {"\"" + long_text,
+                                  "[" + std::string(1'000'000, '1') + "x]",
+                                  "{\"" + long_text + "\":1,\"" + long_text + "\":2}"}) {
+    try {
+      (void)parse_json(text, "test");
+      ADD_FAILURE() << "accepted";
+    } catch (const InvalidArgument& error) {
+      EXPECT_LT(std::string_view(error.what()).size(), 400U);
+      EXPECT_TRUE(std::string_view(error.what()).starts_with("test: not valid JSON"));
+    }
+  }
+}
+
 TEST(Json, refuses_what_rfc_8259_refuses_and_repeated_members) {
   for (const char* text : {"",
                            "{",

@@ -47,6 +47,7 @@ class StrictBuilder : public nlohmann::json_sax<Json> {
   bool end_array() override { return close(); }
 
   bool key(string_t& name) override {
+    count_part();
     Frame& frame = frames_.back();
     if (!frame.names.insert(name).second) {
       return fail(fmt::format("repeated member '{}'", name.substr(0, kMaxQuotedBytes)));
@@ -79,7 +80,14 @@ class StrictBuilder : public nlohmann::json_sax<Json> {
     throw InvalidArgument(fmt::format("{}: not valid JSON: {}", where_, reason));
   }
 
+  void count_part() {
+    if (++num_parts_ > limits_.max_parts) {
+      fail(fmt::format("more than {} members, arrays and objects", limits_.max_parts));
+    }
+  }
+
   bool open(Json container) {
+    count_part();
     if (static_cast<int>(frames_.size()) >= limits_.max_depth) {
       fail(fmt::format("nested deeper than {} levels", limits_.max_depth));
     }
@@ -113,6 +121,7 @@ class StrictBuilder : public nlohmann::json_sax<Json> {
 
   std::string_view where_;
   JsonLimits limits_;
+  size_t num_parts_ = 0;
   std::vector<Frame> frames_;
   Json root_;
 };

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -12,6 +13,9 @@ using Json = nlohmann::ordered_json;
 struct JsonLimits {
   size_t max_bytes = size_t{256} << 20;
   int max_depth = 64;
+  // members of objects, arrays and objects together; a document of few bytes can hold millions,
+  // each of which takes some hundred bytes of memory
+  size_t max_parts = std::numeric_limits<size_t>::max();
 };
 
 /// Parses RFC 8259 JSON strictly: UTF-8 only, no byte-order mark, no repeated member name, no

@@ -15,6 +15,16 @@ constexpr const char* kMaxAgeSeconds = "600";
 bool holds(const std::vector<std::string>& list, std::string_view item) {
   return std::find(list.begin(), list.end(), item) != list.end();
 }
+
+// What a client sends must not fill the headers of the answer.
+constexpr size_t kMaxEchoedOrigin = 256;
+constexpr size_t kMaxEchoedHeaders = 1024;
+
+bool may_be_echoed(std::string_view text, size_t max_bytes) {
+  return text.size() <= max_bytes &&
+         std::all_of(text.begin(), text.end(), [](char c) { return c >= ' ' && c < 127; });
+}
+
 bool is_all(const std::vector<std::string>& list) { return holds(list, "*"); }
 
 }  // namespace
@@ -47,13 +57,17 @@ std::optional<HttpResponse> answer_preflight(const CorsOptions& options,
   const std::string headers = all_headers
                                   ? request.preflight_headers
                                   : fmt::format("{}", fmt::join(options.allowed_headers, ", "));
-  if (!headers.empty()) response.headers.emplace_back("Access-Control-Allow-Headers", headers);
+  if (!headers.empty() && (!all_headers || may_be_echoed(headers, kMaxEchoedHeaders)))
+    response.headers.emplace_back("Access-Control-Allow-Headers", headers);
   response.headers.emplace_back("Access-Control-Max-Age", kMaxAgeSeconds);
   return response;
 }
 
 HttpHeaders cors_headers(const CorsOptions& options, const HttpRequest& request) {
-  if (request.origin.empty() || !allows_origin(options, request.origin)) return {};
+  if (request.origin.empty() || !allows_origin(options, request.origin) ||
+      !may_be_echoed(request.origin, kMaxEchoedOrigin)) {
+    return {};
+  }
   // Browsers reject "*" together with credentials, so the answer names the origin.
   const bool names_origin = !is_all(options.allowed_origins) || options.allow_credentials;
   HttpHeaders headers = {

@@ -13,6 +13,8 @@ namespace {
 // The nesting limit is above the depth of any chat message and far below the depth that overflows
 // the stack.
 constexpr int kMaxDepth = 64;
+// Far more than tools, messages and schemas of real requests have. Token ids do not count.
+constexpr size_t kMaxParts = 200'000;
 
 std::string_view type_of(const Json& json) {
   if (json.is_number_float()) return "a number with a fraction or exponent";
@@ -36,7 +38,9 @@ Json parse_body(std::string_view body) {
   try {
     return parse_json(body,
                       "request body",
-                      {.max_bytes = std::numeric_limits<size_t>::max(), .max_depth = kMaxDepth});
+                      {.max_bytes = std::numeric_limits<size_t>::max(),
+                       .max_depth = kMaxDepth,
+                       .max_parts = kMaxParts});
   } catch (const InvalidArgument& error) {
     throw ApiError(400, error.what());
   }
