@@ -259,10 +259,11 @@ class Metrics(unittest.TestCase):
             server = serve_test.Server("--enable-log-requests", VLLM_LOG_STATS_INTERVAL="1", **environment)
             try:
                 server.post("/v1/completions", {"prompt": "Once", "max_tokens": 2})
+                log = server.log_so_far()
                 if expected:
-                    self.assertRegex(server.text(), expected)
+                    self.assertRegex(log, expected)
                 else:
-                    self.assertNotIn("Received request", server.text())
+                    self.assertNotIn("Received request", log)
             finally:
                 server.stop()
 
@@ -276,9 +277,10 @@ class Metrics(unittest.TestCase):
             server = serve_test.Server("--disable-log-stats", *options, **environment)
             try:
                 server.post("/v1/completions", body)
-                self.assertEqual("Received request cmpl-" in server.text(), has_line)
-                self.assertEqual('prompt: "my secret"' in server.text(), has_prompt)
-                self.assertNotIn("secret word", server.text())
+                log = server.log_so_far()
+                self.assertEqual("Received request cmpl-" in log, has_line)
+                self.assertEqual('prompt: "my secret"' in log, has_prompt)
+                self.assertNotIn("secret word", log)
             finally:
                 server.stop()
 
@@ -289,10 +291,11 @@ class Metrics(unittest.TestCase):
             server = serve_test.Server("--disable-log-stats", "--enable-log-requests", "--enable-log-outputs", *options)
             try:
                 answer = server.post("/v1/completions", body)[1]
+                log = server.log_so_far()
                 for choice in answer["choices"]:
                     self.assertIn(f'Generated response {answer["id"]}: index: {choice["index"]}, output: '
                                   f'{json.dumps(choice["text"][:length], ensure_ascii=False)}, output_token_ids: '
-                                  f'{choice["token_ids"][:length]}, finish_reason: length\n', server.text())
+                                  f'{choice["token_ids"][:length]}, finish_reason: length\n', log)
             finally:
                 server.stop()
 

@@ -178,7 +178,7 @@ class Profile(unittest.TestCase):
         status, text = self.call("/stop_profile")
         self.assertEqual(status, 500)
         self.assertNotIn(self.folder.name.encode(), text)
-        self.assertIn(f"cannot be written to {file}", self.server.text())
+        self.server.wait_until(lambda: f"cannot be written to {file}" in self.server.text())
         self.assertEqual(self.server.request("GET", "/health")[0].status, 200)
 
     def test_without_a_folder_it_is_not_there(self):

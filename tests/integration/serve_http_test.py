@@ -316,6 +316,7 @@ class Listening(Case):
     def test_no_access_lines(self):
         server = self.start("--disable-uvicorn-access-log")
         server.request("GET", "/health")
+        server.stop()  # writes what is left of the log
         self.assertNotIn("GET", server.text())
 
 

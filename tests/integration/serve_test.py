@@ -46,6 +46,13 @@ class Server:
             return self.last_words
         return os.pread(self.log.fileno(), 1 << 20, 0).decode("utf-8", "replace")
 
+    def log_so_far(self):
+        """The log with every line up to now; a thread of the server writes lines in their order."""
+        marker = f"/version?log={time.monotonic_ns()}"
+        self.request("GET", marker)
+        self.wait_until(lambda: marker in self.text())
+        return self.text()
+
     def connect(self):
         return http.client.HTTPConnection("127.0.0.1", self.port, timeout=TIMEOUT)
 
@@ -646,7 +653,7 @@ class Life(unittest.TestCase):
         try:
             self.assertEqual(probe.getresponse().status, 503)
         except (ConnectionError, http.client.HTTPException):
-            self.assertIn("Shutting down; 16 requests", server.text())  # it was quicker than we are
+            server.wait_until(lambda: "Shutting down; 16 requests" in server.text())  # it was quicker than we are
         response = connection.getresponse()
         self.assertEqual(response.status, 200)
         choices = json.loads(response.read())["choices"]

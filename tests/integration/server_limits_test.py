@@ -233,7 +233,7 @@ class Ends(Case):
         server.process.send_signal(signal.SIGHUP)
         self.assertEqual(server.post("/v1/completions", stories(max_tokens=1))[0], 200)
         self.assertIsNone(server.process.poll())
-        self.assertNotIn("Shutting down", server.text())
+        self.assertNotIn("Shutting down", server.log_so_far())
 
 
 class Messages(Case):

@@ -22,7 +22,7 @@ class LineWriterTest : public ::testing::Test {
   LineWriterTest() { EXPECT_EQ(::pipe(ends_.data()), 0); }
   ~LineWriterTest() override {
     close_reader();
-    ::close(ends_[1]);
+    if (ends_[1] >= 0) ::close(ends_[1]);
   }
 
   void close_reader() {
@@ -76,7 +76,7 @@ TEST_F(LineWriterTest, drops_lines_of_a_log_that_is_not_read_and_says_how_many) 
     }
   }
   EXPECT_EQ(num_told, num_dropped);
-  EXPECT_TRUE(text.ends_with("were dropped, because it was not read.\n")) << text;
+  EXPECT_EQ(num_seen, kNumLines - num_dropped);
   // The log goes on.
   lines.write("later\n");
   EXPECT_EQ(read_lines(1), "later\n");
@@ -95,6 +95,7 @@ TEST_F(LineWriterTest, ends_although_its_log_is_not_read) {
   for (int i = 0; i < 20000; ++i) lines->write("a line that nobody reads\n");
   EXPECT_FALSE(lines->flush(milliseconds(1)));
   lines.reset();  // returns
+  ends_[1] = -1;  // stays open for the thread that is left behind
   close_reader();
 }
 
