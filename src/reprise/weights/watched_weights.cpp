@@ -1,5 +1,6 @@
 #include "reprise/weights/watched_weights.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace reprise::weights {
@@ -7,7 +8,7 @@ namespace reprise::weights {
 WatchedWeights::WatchedWeights(std::unique_ptr<WeightSource> source, OnRead on_read)
     : source_(std::move(source)), on_read_(std::move(on_read)) {
   for (const std::string_view name : source_->names()) {
-    bytes_total_ += size_bytes(*source_->find(name));
+    bytes_total_ += source_->stored_bytes(name);
   }
 }
 
@@ -29,9 +30,13 @@ void WatchedWeights::read_panels(std::string_view name, std::span<std::byte> dst
   count(name);
 }
 
+uint64_t WatchedWeights::stored_bytes(std::string_view name) const {
+  return source_->stored_bytes(name);
+}
+
 void WatchedWeights::count(std::string_view name) const {
-  const uint64_t bytes = size_bytes(*source_->find(name));
-  on_read_(bytes_done_.fetch_add(bytes) + bytes, bytes_total_);
+  const uint64_t bytes = source_->stored_bytes(name);
+  on_read_(std::min(bytes_done_.fetch_add(bytes) + bytes, bytes_total_), bytes_total_);
 }
 
 std::string WatchedWeights::description() const { return source_->description(); }

@@ -10,7 +10,8 @@
 namespace reprise::weights {
 
 /// Wraps another source and reports how much of it was read, in stored bytes. The total includes
-/// tensors that are never read, and a tensor that is read twice counts twice.
+/// tensors that are never read. A tensor that is read twice counts twice, but never beyond the
+/// total.
 class WatchedWeights final : public WeightSource {
  public:
   /// Called after each tensor, by the thread that read it.
@@ -23,6 +24,7 @@ class WatchedWeights final : public WeightSource {
   void read(std::string_view name, DType dtype, std::span<std::byte> dst) const override;
   [[nodiscard]] std::optional<PanelFormat> panel_format(std::string_view name) const override;
   void read_panels(std::string_view name, std::span<std::byte> dst) const override;
+  [[nodiscard]] uint64_t stored_bytes(std::string_view name) const override;
   [[nodiscard]] std::string description() const override;
 
  private:

@@ -12,4 +12,6 @@ void WeightSource::read_panels(std::string_view name, std::span<std::byte>) cons
   REPRISE_ASSERT(false, "{}: the source packs no tensor", name);
 }
 
+uint64_t WeightSource::stored_bytes(std::string_view name) const { return size_bytes(*find(name)); }
+
 }  // namespace reprise::weights

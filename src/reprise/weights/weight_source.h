@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -38,6 +39,9 @@ class WeightSource {
   /// \pre panel_format(name), and dst.size() is exactly the rows times their packed bytes.
   /// \throws FileError E_TRUNCATED, E_IO
   virtual void read_panels(std::string_view name, std::span<std::byte> dst) const;
+
+  /// Bytes of the tensor as the source has it, for reports. \pre has(name)
+  [[nodiscard]] virtual uint64_t stored_bytes(std::string_view name) const;
 
   /// A path or a phrase that names the source in messages.
   [[nodiscard]] virtual std::string description() const = 0;

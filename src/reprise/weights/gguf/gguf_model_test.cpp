@@ -11,6 +11,7 @@
 #include "reprise/tensor/block_panels.h"
 #include "reprise/weights/gguf/gguf_weights.h"
 #include "reprise/weights/gguf/tensor_names.h"
+#include "reprise/weights/watched_weights.h"
 #include "tests/support/weights/gguf_fixture.h"
 #include "tests/support/weights/weights_fixture.h"
 
@@ -183,7 +184,19 @@ TEST_F(GgufModelTest, packs_the_values_that_it_would_read) {
     EXPECT_EQ(weights.panel_format("model.embed_tokens.weight"), std::nullopt);
     EXPECT_NE(weights.formats_without_panels().find("1 tensor in Q5_0"), std::string::npos);
     std::string panels(blocks.size(), '\0');
-    weights.read_panels(name, std::as_writable_bytes(std::span(panels)));
+    // Through the source that reports progress: as bytes of the file, and not beyond their sum.
+    uint64_t done = 0;
+    const WatchedWeights watched(std::make_unique<GgufWeights>(model, model->config().config),
+                                 [&](uint64_t so_far, uint64_t total) {
+                                   done = so_far;
+                                   EXPECT_LE(so_far, total);
+                                 });
+    EXPECT_EQ(watched.panel_format(name), format);
+    watched.read_panels(name, std::as_writable_bytes(std::span(panels)));
+    EXPECT_EQ(done, blocks.size());
+    for (int i = 0; i < 3; ++i) {
+      watched.read_panels(name, std::as_writable_bytes(std::span(panels)));
+    }
     const Floats values = read(weights, name, 32 * 64);
     for (int64_t row = 0; row < 32; ++row) {
       for (int64_t i = 0; i < 64; ++i) {

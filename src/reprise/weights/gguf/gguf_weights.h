@@ -28,6 +28,9 @@ class GgufWeights final : public WeightSource {
   void read(std::string_view name, DType dtype, std::span<std::byte> dst) const override;
   [[nodiscard]] std::optional<PanelFormat> panel_format(std::string_view name) const override;
   void read_panels(std::string_view name, std::span<std::byte> dst) const override;
+  [[nodiscard]] uint64_t stored_bytes(std::string_view name) const override {
+    return location_of(name).tensor->bytes;
+  }
   [[nodiscard]] std::string description() const override { return model_->path(); }
 
   /// "12 tensors in Q4_K, 1 tensor in Q6_K": the quantised tensors that no kernel reads as they are
