@@ -145,9 +145,9 @@ class MistakenBackend final : public AttentionBackend {
   explicit MistakenBackend(const attention::BackendResources& resources)
       : planned_(attention::create_planned_backend(resources)) {}
 
-  AttentionRoutine plan(const attention::AttentionMetadata& metadata,
-                        const cudagraph::BatchDescriptor& descriptor,
-                        device::Stream& stream) override {
+  AttentionPath prepare_step(const attention::AttentionMetadata& metadata,
+                             const cudagraph::BatchDescriptor& descriptor,
+                             device::Stream& stream) override {
     if (mistake == Mistake::not_written && descriptor == last_descriptor_) return last_;
     cudagraph::BatchDescriptor taken_for = descriptor;
     if (mistake == Mistake::another_size && descriptor.num_reqs) {
@@ -155,13 +155,13 @@ class MistakenBackend final : public AttentionBackend {
       *taken_for.num_reqs *= 2;
     }
     last_descriptor_ = descriptor;
-    return last_ = planned_->plan(metadata, taken_for, stream);
+    return last_ = planned_->prepare_step(metadata, taken_for, stream);
   }
 
  private:
   std::unique_ptr<AttentionBackend> planned_;
   cudagraph::BatchDescriptor last_descriptor_;
-  AttentionRoutine last_;
+  AttentionPath last_;
 };
 
 class WrongPlan : public ::testing::Test {

@@ -46,7 +46,7 @@ struct TinyEngineOptions {
   DType dtype = DType::bf16;
   const attention::BackendInfo* attention = nullptr;  // default: the backend that "auto" chooses
   /// Chosen so that the contexts in the tests are split into parts.
-  attention::SplitPlanOptions split_plan = {
+  attention::AttentionPlanOptions attention_plan = {
       .wanted_items = 16, .least_positions = 32, .tokens_per_item = 8};
   bool copy_inputs = false;
   int num_warmups = 0;  // eager runs before each capture
@@ -110,7 +110,7 @@ class TinyEngine {
                          .dtype = options.dtype},
             .dispatcher = config::dispatcher_options(inputs, resolved_),
             .attention = &backend,
-            .split_plan = options.split_plan,
+            .attention_plan = options.attention_plan,
             .num_warmups = options.num_warmups,
             .copy_inputs = options.copy_inputs});
     if (resolved_.compilation_mode != config::CompilationMode::NONE)

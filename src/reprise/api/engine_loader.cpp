@@ -215,7 +215,7 @@ std::unique_ptr<engine::ModelRunner> EngineLoader::create_runner(
           .dispatcher = dispatcher,
           .attention = options.attention,
           // A GPU runs several hundred blocks of threads at the same time.
-          .split_plan = {.wanted_items = is_gpu ? 512 : 128},
+          .attention_plan = {.wanted_items = is_gpu ? 512 : 128},
           .num_warmups = warms_up ? options.graphs.num_of_warmups : 0,
           .copy_inputs = options.graph_inputs.compilation.cudagraph_copy_inputs});
 }

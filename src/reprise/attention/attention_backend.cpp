@@ -14,12 +14,12 @@ namespace {
 
 using cudagraph::AttentionCGSupport;
 
-constexpr std::string_view kUnified = "one routine for every batch";
-constexpr std::string_view kSeparate = "separate routines for uniform and other batches";
+constexpr std::string_view kUnified = "one path for every batch";
+constexpr std::string_view kSeparate = "separate paths for uniform and other batches";
 constexpr std::string_view kPlanned = "work planned before each step, long contexts in parts";
 
 // The support levels are those of vLLM's backends. FLASH_ATTN 2 could support more, but its level
-// is limited on purpose: in mode FULL its decode batches would replay graphs of the other routine.
+// is limited on purpose: in mode FULL its decode batches would replay graphs of the other path.
 constexpr std::array kBackends = {
     BackendInfo{"UNIFIED", 0, kUnified, AttentionCGSupport::ALWAYS, create_unified_backend},
     BackendInfo{"FLASH_ATTN", 3, kUnified, AttentionCGSupport::ALWAYS, create_unified_backend},

@@ -6,11 +6,11 @@
 #include <string_view>
 
 #include "reprise/attention/attention_metadata.h"
-#include "reprise/attention/split_plan.h"
+#include "reprise/attention/write_attention_plan.h"
 #include "reprise/cudagraph/attention_support.h"
 #include "reprise/cudagraph/batch_descriptor.h"
 #include "reprise/device/device.h"
-#include "reprise/tensor/attention_routine.h"
+#include "reprise/tensor/attention_path.h"
 #include "reprise/tensor/tensor.h"
 
 namespace reprise::attention {
@@ -23,15 +23,15 @@ class AttentionBackend {
  public:
   virtual ~AttentionBackend() = default;
 
-  /// Plans one step and returns its routine, whose tensors are owned by this backend and live as
+  /// Prepares one step and returns its path, whose tensors are owned by this backend and live as
   /// long as it does. A descriptor with a number of requests belongs to a FULL graph: all its steps
-  /// get the routine that was recorded, and only the content of memory may differ. In other steps
+  /// get the path that was recorded, and only the content of memory may differ. In other steps
   /// attention runs outside graphs. Work that the backend submits to `stream` comes before the
   /// step's work. Allocates nothing for a descriptor that it has seen.
   /// \throws Error when the declared support excludes the FULL graph: see planned_backend.cpp
-  [[nodiscard]] virtual AttentionRoutine plan(const AttentionMetadata& metadata,
-                                              const cudagraph::BatchDescriptor& descriptor,
-                                              device::Stream& stream) = 0;
+  [[nodiscard]] virtual AttentionPath prepare_step(const AttentionMetadata& metadata,
+                                                   const cudagraph::BatchDescriptor& descriptor,
+                                                   device::Stream& stream) = 0;
 
  protected:
   AttentionBackend() = default;
@@ -46,7 +46,7 @@ struct BackendResources {
   int32_t max_num_reqs = 0;
   int64_t num_kv_heads = 0;
   int64_t max_partial_size = 0;  // float32 values of the widest part: heads * (head_dim + 2)
-  SplitPlanOptions split;
+  AttentionPlanOptions plan;
 };
 
 /// One line of the list of backends.
@@ -69,10 +69,10 @@ struct BackendInfo {
 [[nodiscard]] const BackendInfo& find_attention_backend(std::string_view name,
                                                         int flash_attn_version = 0);
 
-/// One routine for every batch: each token finds its request and its position on the device.
+/// One path for every batch: each token finds its request and its position on the device.
 [[nodiscard]] std::unique_ptr<AttentionBackend> create_unified_backend(const BackendResources&);
-/// One routine for batches whose requests all have the same number of tokens, another for all other
-/// batches. The descriptor of a FULL graph decides which routine the graph holds.
+/// One path for batches whose requests all have the same number of tokens, another for all other
+/// batches. The descriptor of a FULL graph decides which path the graph holds.
 [[nodiscard]] std::unique_ptr<AttentionBackend> create_separate_backend(const BackendResources&);
 /// The host divides the attention of each step into items, long contexts into parts, and writes
 /// this plan into a persistent buffer. There is one buffer for each captured batch size, and one

@@ -13,7 +13,7 @@ namespace {
 
 using cudagraph::AttentionCGSupport;
 using cudagraph::BatchDescriptor;
-using Kind = AttentionRoutine::Kind;
+using Kind = AttentionPath::Kind;
 
 class NoExecutor final : public OpExecutor {
  public:
@@ -55,16 +55,16 @@ class Steps {
                               .num_kv_heads = 2,
                               .max_partial_size = 36})) {}
 
-  AttentionRoutine plan(const std::vector<int32_t>& query_lens,
-                        const BatchDescriptor& descriptor,
-                        int32_t context = 100) {
+  AttentionPath plan(const std::vector<int32_t>& query_lens,
+                     const BatchDescriptor& descriptor,
+                     int32_t context = 100) {
     starts_ = {0};
     lens_.assign(query_lens.size(), context);
     for (int32_t len : query_lens) starts_.push_back(starts_.back() + len);
-    const AttentionRoutine routine = backend_->plan(
+    const AttentionPath path = backend_->prepare_step(
         {.host_query_start_loc = starts_, .host_seq_lens = lens_}, descriptor, *stream_);
     stream_->synchronize();
-    return routine;
+    return path;
   }
 
  private:
@@ -76,7 +76,7 @@ class Steps {
   std::vector<int32_t> lens_;
 };
 
-TEST(SeparateBackend, takes_the_uniform_routine_for_uniform_batches_outside_of_graphs) {
+TEST(SeparateBackend, takes_the_uniform_path_for_uniform_batches_outside_of_graphs) {
   Steps steps("FLASH_ATTN", 2);
   EXPECT_EQ(steps.plan({1, 1, 1}, {.num_tokens = 4}).kind, Kind::uniform);
   EXPECT_EQ(steps.plan({3, 3}, {.num_tokens = 6}).query_len, 3);
@@ -90,8 +90,7 @@ TEST(SeparateBackend, lets_the_descriptor_of_a_full_graph_decide) {
   // A graph for mixed batches may get a uniform batch, and a graph for uniform batches may get
   // fewer rows.
   EXPECT_EQ(steps.plan({1, 1}, {.num_tokens = 8, .num_reqs = 8}).kind, Kind::any_batch);
-  const AttentionRoutine decode =
-      steps.plan({1}, {.num_tokens = 8, .num_reqs = 8, .uniform = true});
+  const AttentionPath decode = steps.plan({1}, {.num_tokens = 8, .num_reqs = 8, .uniform = true});
   EXPECT_EQ(decode.kind, Kind::uniform);
   EXPECT_EQ(decode.query_len, 1);
   EXPECT_EQ(steps.plan({2}, {.num_tokens = 8, .num_reqs = 4, .uniform = true}).query_len, 2);
@@ -101,15 +100,15 @@ TEST(PlannedBackend, keeps_a_buffer_per_captured_batch_size_and_writes_it_anew_i
   Steps steps("FLASHINFER");
   const BatchDescriptor four{.num_tokens = 4, .num_reqs = 4, .uniform = true};
   const BatchDescriptor eight{.num_tokens = 8, .num_reqs = 8, .uniform = true};
-  const AttentionRoutine first = steps.plan({1, 1, 1, 1}, four);
-  const AttentionRoutine other = steps.plan({1, 1, 1, 1, 1}, eight);
+  const AttentionPath first = steps.plan({1, 1, 1, 1}, four);
+  const AttentionPath other = steps.plan({1, 1, 1, 1, 1}, eight);
   EXPECT_NE(first.plan.data(), other.plan.data());
   EXPECT_EQ(first.query_len, 1);
   EXPECT_EQ(steps.plan({1, 1, 1}, {.num_tokens = 8}).query_len, 1);
-  const AttentionRoutine uncaptured = steps.plan({7, 1}, {.num_tokens = 8});
+  const AttentionPath uncaptured = steps.plan({7, 1}, {.num_tokens = 8});
   EXPECT_EQ(uncaptured.query_len, 0) << "a prompt is among them";
   EXPECT_NE(uncaptured.plan.data(), first.plan.data());
-  const AttentionRoutine again = steps.plan({1, 1}, four);
+  const AttentionPath again = steps.plan({1, 1}, four);
   EXPECT_EQ(again.plan.data(), first.plan.data());
   AttentionPlanHeader header;
   std::memcpy(&header, again.plan.data(), sizeof header);

@@ -18,7 +18,7 @@ struct AttentionShape {
 };
 
 /// Attention of one layer, as a model calls it: writes this step's keys and values to the cache,
-/// then computes attention with the routine that the step's executor was given (see
+/// then computes attention with the path that the step's executor was given (see
 /// AttentionBackend). The write stays in the captured piece; attention itself is the split point.
 class AttentionLayer {
  public:

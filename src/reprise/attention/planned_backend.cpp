@@ -21,11 +21,11 @@ class PlanBuffer {
   void write(const AttentionMetadata& metadata,
              const BackendResources& resources,
              device::Stream& stream) {
-    write_split_plan(metadata.host_query_start_loc,
-                     metadata.host_seq_lens,
-                     resources.num_kv_heads,
-                     resources.split,
-                     host_);
+    write_attention_plan(metadata.host_query_start_loc,
+                         metadata.host_seq_lens,
+                         resources.num_kv_heads,
+                         resources.plan,
+                         host_);
     const auto used =
         static_cast<size_t>(plan_size(static_cast<int64_t>(metadata.host_seq_lens.size())));
     stream.copy_from_host(buffer_.data(), host_.data(), used * sizeof(int32_t));
@@ -48,16 +48,16 @@ class PlannedBackend final : public AttentionBackend {
             {DType::f32, {num_partial_values(resources)}}, partials_.data(), *resources.executor)),
         uncaptured_(resources.max_num_reqs, resources) {}
 
-  AttentionRoutine plan(const AttentionMetadata& metadata,
-                        const cudagraph::BatchDescriptor& descriptor,
-                        device::Stream& stream) override {
+  AttentionPath prepare_step(const AttentionMetadata& metadata,
+                             const cudagraph::BatchDescriptor& descriptor,
+                             device::Stream& stream) override {
     PlanBuffer& buffer = descriptor.num_reqs ? captured_buffer(descriptor) : uncaptured_;
     buffer.write(metadata, resources_, stream);
-    // The routine of a graph depends only on its key.
+    // The path of a graph depends only on its key.
     const bool is_decode =
         descriptor.num_reqs ||
         static_cast<size_t>(metadata.host_query_start_loc.back()) == metadata.host_seq_lens.size();
-    return {.kind = AttentionRoutine::Kind::planned,
+    return {.kind = AttentionPath::Kind::planned,
             .query_len = is_decode ? 1 : 0,
             .plan = buffer.tensor(),
             .partials = partials_tensor_};
@@ -65,7 +65,7 @@ class PlannedBackend final : public AttentionBackend {
 
  private:
   static int64_t num_partial_values(const BackendResources& resources) {
-    return most_parts(resources.split, resources.num_kv_heads) * resources.max_partial_size;
+    return most_parts(resources.plan, resources.num_kv_heads) * resources.max_partial_size;
   }
 
   /// Returns the buffer of a captured batch size, and makes it at the first capture of that size.

@@ -3,13 +3,13 @@
 namespace reprise::attention {
 namespace {
 
-// Requests with more tokens than this are prompts; the routine for any batch divides prompts
+// Requests with more tokens than this are prompts; the path for any batch divides prompts
 // better.
 constexpr int32_t kLongestUniformQuery = 16;
 
-AttentionRoutine routine_of(int32_t uniform_query_len) {
+AttentionPath path_of(int32_t uniform_query_len) {
   if (uniform_query_len < 1 || uniform_query_len > kLongestUniformQuery) return {};
-  return {.kind = AttentionRoutine::Kind::uniform, .query_len = uniform_query_len};
+  return {.kind = AttentionPath::Kind::uniform, .query_len = uniform_query_len};
 }
 
 /// The number of tokens that every request has; 0 if they differ or there are none.
@@ -24,16 +24,16 @@ int32_t common_query_len(std::span<const int32_t> query_start_loc) {
 
 class SeparateBackend final : public AttentionBackend {
  public:
-  AttentionRoutine plan(const AttentionMetadata& metadata,
-                        const cudagraph::BatchDescriptor& descriptor,
-                        device::Stream&) override {
+  AttentionPath prepare_step(const AttentionMetadata& metadata,
+                             const cudagraph::BatchDescriptor& descriptor,
+                             device::Stream&) override {
     // The descriptor of a graph decides, never the batch of this step: a graph for mixed batches is
     // also captured and replayed with uniform batches.
     if (descriptor.num_reqs) {
-      return descriptor.uniform ? routine_of(descriptor.num_tokens / *descriptor.num_reqs)
-                                : AttentionRoutine{};
+      return descriptor.uniform ? path_of(descriptor.num_tokens / *descriptor.num_reqs)
+                                : AttentionPath{};
     }
-    return routine_of(common_query_len(metadata.host_query_start_loc));
+    return path_of(common_query_len(metadata.host_query_start_loc));
   }
 };
 

@@ -5,10 +5,10 @@ namespace {
 
 class UnifiedBackend final : public AttentionBackend {
  public:
-  AttentionRoutine plan(const AttentionMetadata&,
-                        const cudagraph::BatchDescriptor&,
-                        device::Stream&) override {
-    return {.kind = AttentionRoutine::Kind::any_batch};
+  AttentionPath prepare_step(const AttentionMetadata&,
+                             const cudagraph::BatchDescriptor&,
+                             device::Stream&) override {
+    return {.kind = AttentionPath::Kind::any_batch};
   }
 };
 

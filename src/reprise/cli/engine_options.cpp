@@ -171,7 +171,7 @@ void add_attention_options(OptionTable& table, std::string& backend, int32_t& fl
   table.add({.name = "flash-attn-version",
              .group = kGraphs,
              .value_name = "2|3",
-             .help = "Of FLASH_ATTN: 3 has one routine for every batch, 2 separate ones.",
+             .help = "Of FLASH_ATTN: 3 has one path for every batch, 2 separate ones.",
              .default_text = "3",
              .apply =
                  [&flash_attn_version](std::string_view value) {

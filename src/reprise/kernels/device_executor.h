@@ -8,7 +8,7 @@
 #include "reprise/device/memory_pool.h"
 #include "reprise/kernels/kernel_table.h"
 #include "reprise/kernels/op_run.h"
-#include "reprise/tensor/attention_routine.h"
+#include "reprise/tensor/attention_path.h"
 #include "reprise/tensor/op.h"
 
 namespace reprise::kernels {
@@ -38,8 +38,8 @@ class DeviceExecutor : public OpExecutor {
   /// its own. 0: the norm always needs one.
   [[nodiscard]] virtual int64_t norm_prologue_max_token_num() const noexcept { return 0; }
   /// Later attention ops use these kernels: the choice of an attention backend for a step.
-  void set_attention(const AttentionRoutine& routine) { attention_ = routine; }
-  [[nodiscard]] const AttentionRoutine& attention() const noexcept { return attention_; }
+  void set_attention(const AttentionPath& path) { attention_ = path; }
+  [[nodiscard]] const AttentionPath& attention() const noexcept { return attention_; }
 
   /// Memory of the current pool.
   [[nodiscard]] Tensor allocate(const TensorType& type);
@@ -73,7 +73,7 @@ class DeviceExecutor : public OpExecutor {
   device::MemoryPool* pool_;
   const KernelTable* kernels_;
   const LaunchTable* launches_;
-  AttentionRoutine attention_;
+  AttentionPath attention_;
   std::array<uint64_t, kNumOpCodes> num_ops_{};
   std::array<uint64_t, kNumOpCodes> num_launches_{};
 };

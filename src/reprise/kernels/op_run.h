@@ -5,7 +5,7 @@
 
 #include "reprise/device/device.h"
 #include "reprise/kernels/kernel_table.h"
-#include "reprise/tensor/attention_routine.h"
+#include "reprise/tensor/attention_path.h"
 #include "reprise/tensor/op_table.h"
 
 namespace reprise::kernels {
@@ -18,7 +18,7 @@ struct OpRun {
   DeviceExecutor& executor;
   device::Stream& stream;
   const KernelTable& kernels;
-  const AttentionRoutine& attention;  // which kernels serve attention in this step
+  const AttentionPath& attention;  // which kernels serve attention in this step
   const OpCall& call;
   std::span<const Tensor> in;
   std::span<const Tensor> out;

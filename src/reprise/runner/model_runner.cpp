@@ -32,7 +32,7 @@ std::unique_ptr<attention::AttentionBackend> create_attention(const ModelRunnerO
                          .max_num_reqs = options.limits.max_num_reqs,
                          .num_kv_heads = options.kv_cache.num_kv_heads,
                          .max_partial_size = max_partial_size,
-                         .split = options.split_plan});
+                         .plan = options.attention_plan});
 }
 
 }  // namespace
@@ -202,11 +202,11 @@ void ModelRunner::run_staged(const cudagraph::BatchDescriptor& descriptor,
   result_.logits = Tensor{};
   outputs_.clear();
   metadata_ = batch_.attention_metadata();
-  const AttentionRoutine routine = attention_->plan(metadata_, descriptor, execution_->stream());
-  execution_->executor().set_attention(routine);
+  const AttentionPath path = attention_->prepare_step(metadata_, descriptor, execution_->stream());
+  execution_->executor().set_attention(path);
   // A graph reads the plan it was recorded with, so the wrapper must notice when the plan's memory
   // moves.
-  bindings_[plan_binding_] = routine.plan.defined() ? routine.plan.extent() : device::BufferView{};
+  bindings_[plan_binding_] = path.plan.defined() ? path.plan.extent() : device::BufferView{};
   inputs_ = {batch_.input_ids(),
              batch_.positions(),
              metadata_.slot_mapping,

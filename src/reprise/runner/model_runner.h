@@ -33,7 +33,7 @@ struct ModelRunnerOptions {
   /// Must support the modes that the dispatcher's options use; nullptr: the backend that "auto"
   /// means.
   const attention::BackendInfo* attention = nullptr;
-  attention::SplitPlanOptions split_plan;
+  attention::AttentionPlanOptions attention_plan;
   int num_warmups = 0;       // eager runs before each capture
   bool copy_inputs = false;  // cudagraph_copy_inputs
 };

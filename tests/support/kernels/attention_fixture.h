@@ -102,10 +102,10 @@ class AttentionTest : public KernelTest {
             .sliding_window = model.sliding_window};
   }
 
-  Tensor run(const Model& model, const Batch& batch, const AttentionRoutine* routine = nullptr) {
+  Tensor run(const Model& model, const Batch& batch, const AttentionPath* path = nullptr) {
     const Tensor out = make(batch.q.shape());
     AttentionCall call = call_of(model, batch, out);
-    call.routine = routine;
+    call.path = path;
     launch_attention(stream_, kernels(), call);
     return out;
   }

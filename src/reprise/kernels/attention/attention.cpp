@@ -147,7 +147,7 @@ bool launch_any_batch(device::Stream& stream,
 
 bool launch_uniform(device::Stream& stream, const KernelTable& kernels, const AttentionCall& call) {
   AttentionKernelArguments arguments = arguments_of(call);
-  arguments.query_len = call.routine->query_len;
+  arguments.query_len = call.path->query_len;
   const int64_t blocks =
       arguments.num_tokens == 0 ? 0 : std::max<int64_t>(1, arguments.num_reqs) * arguments.kv_heads;
   return launch(stream,
@@ -158,8 +158,8 @@ bool launch_uniform(device::Stream& stream, const KernelTable& kernels, const At
 }
 
 bool launch_planned(device::Stream& stream, const KernelTable& kernels, const AttentionCall& call) {
-  const Tensor& plan = call.routine->plan;
-  const Tensor& partials = call.routine->partials;
+  const Tensor& plan = call.path->plan;
+  const Tensor& partials = call.path->partials;
   const PlannedAttentionArguments arguments = {.call = arguments_of(call),
                                                .plan = plan.data_as<int32_t>(),
                                                .partials = partials.data_as<float>(),
@@ -187,12 +187,12 @@ bool launch_attention(device::Stream& stream,
                       const KernelTable& kernels,
                       const AttentionCall& call) {
   require_supported(call);
-  switch (call.routine == nullptr ? AttentionRoutine::Kind::any_batch : call.routine->kind) {
-    case AttentionRoutine::Kind::any_batch:
+  switch (call.path == nullptr ? AttentionPath::Kind::any_batch : call.path->kind) {
+    case AttentionPath::Kind::any_batch:
       return launch_any_batch(stream, kernels, call);
-    case AttentionRoutine::Kind::uniform:
+    case AttentionPath::Kind::uniform:
       return launch_uniform(stream, kernels, call);
-    case AttentionRoutine::Kind::planned:
+    case AttentionPath::Kind::planned:
       return launch_planned(stream, kernels, call);
   }
   return false;
@@ -229,7 +229,7 @@ AttentionCall attention_call(const OpRun& run) {
           .out = in["out"],
           .scale = run.call.attributes.scale,
           .sliding_window = run.call.attributes.sliding_window,
-          .routine = &run.attention};
+          .path = &run.attention};
 }
 
 }  // namespace

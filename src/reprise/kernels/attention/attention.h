@@ -4,7 +4,7 @@
 
 #include "reprise/device/device.h"
 #include "reprise/kernels/kernel_table.h"
-#include "reprise/tensor/attention_routine.h"
+#include "reprise/tensor/attention_path.h"
 #include "reprise/tensor/tensor.h"
 
 namespace reprise::kernels {
@@ -31,7 +31,7 @@ struct AttentionCall {
   /// launch_quantize_static after an attention into the type of q.
   const Tensor* out_scale = nullptr;
   /// The kernels to use. nullptr: the kernels for any batch.
-  const AttentionRoutine* routine = nullptr;
+  const AttentionPath* path = nullptr;
 };
 
 /// The bits of a row depend only on its query and its context: not on the batch, on the block size,

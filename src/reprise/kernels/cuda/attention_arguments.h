@@ -10,9 +10,9 @@ namespace reprise::kernels::cuda {
 inline constexpr int kAttentionTileRows = 64;
 inline constexpr int kAttentionWarpRows = 16;
 inline constexpr int kAttentionThreads = 128;
-// With fewer positions per split, splitting costs more than it gains.
-inline constexpr int kLeastSplitPositions = 256;
-inline constexpr int kMostSplits = 64;
+// With fewer positions per part, more parts cost more than they save.
+inline constexpr int kLeastPartPositions = 256;
+inline constexpr int kMostParts = 64;
 
 // The same for requests with many rows, and the number of tiles of keys or values in the ring
 // buffer. With three tiles, two blocks fit on a multiprocessor with 164 KB.
@@ -22,9 +22,9 @@ inline constexpr int kPrefillSlots = 3;
 /// Positions of a tile for many rows. With 64 positions of 128 elements, a thread's scores and sums
 /// would not fit into its registers (sm_80).
 constexpr int prefill_positions(int head_dim) { return head_dim <= 64 ? 64 : 48; }
-// The partial result of a split, which another block reads, is as large as the keys and values of
+// The partial result of a part, which another block reads, is as large as the keys and values of
 // this many positions.
-inline constexpr int kLeastPrefillSplit = 1024;
+inline constexpr int kLeastPrefillPart = 1024;
 
 /// Dynamic shared memory: the queries, then the ring buffer.
 constexpr uint32_t prefill_shared_bytes(int head_dim) {
@@ -34,13 +34,13 @@ constexpr uint32_t prefill_shared_bytes(int head_dim) {
 static_assert(2 * (prefill_shared_bytes(128) + 1024) <= 164 * 1024);
 
 /// Paged attention that divides its work on the device. The grid is max_tiles * kv_heads *
-/// num_splits, fixed for a shape, and blocks without work end at once.
+/// max_parts, fixed for a shape, and blocks without work end at once.
 struct alignas(16) CudaAttentionArguments {
   AttentionKernelArguments call;
-  float* partials;   // [max_tiles, kv_heads, num_splits, rows of a tile, head_dim + 2]
+  float* partials;   // [max_tiles, kv_heads, max_parts, rows of a tile, head_dim + 2]
   int32_t* arrived;  // [max_tiles, kv_heads], zero before and after
   int64_t max_tiles;
-  int64_t num_splits;
+  int64_t max_parts;
   int32_t block_bits;  // prefill kernel: block_size is 2 to this power
 };
 

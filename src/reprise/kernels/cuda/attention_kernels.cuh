@@ -182,20 +182,20 @@ REPRISE_DEVICE void attend_tile(const AttentionKernelArguments& a,
   }
 }
 
-/// Called after a block has written its part of a tile. The last of `splits` blocks merges the
+/// Called after a block has written its part of a tile. The last of `num_parts` blocks merges the
 /// parts, which lie part_size floats apart, and stores the tile's results.
 template <typename T, int kHeadDim>
 REPRISE_DEVICE void merge_when_last(const AttentionKernelArguments& a,
                                     const AttentionTile& tile,
                                     int64_t kv_head,
-                                    int64_t splits,
+                                    int64_t num_parts,
                                     const float* parts,
                                     int64_t part_size,
                                     int32_t* arrived) {
   fence();
   sync_block();
   auto* is_last = reinterpret_cast<int*>(shared_memory());
-  if (thread_index() == 0) *is_last = atomic_add(arrived, 1) == splits - 1 ? 1 : 0;
+  if (thread_index() == 0) *is_last = atomic_add(arrived, 1) == num_parts - 1 ? 1 : 0;
   sync_block();
   if (*is_last == 0) return;
   fence();
@@ -213,57 +213,56 @@ REPRISE_DEVICE void merge_when_last(const AttentionKernelArguments& a,
         row,
         d,
         merge_parts<kHeadDim>(
-            parts + row * (kHeadDim + 2), part_size, static_cast<int>(splits), d, load));
+            parts + row * (kHeadDim + 2), part_size, static_cast<int>(num_parts), d, load));
   }
   if (thread_index() == 0) *arrived = 0;  // for the next launch
 }
 
-/// Uses the tensor cores and splits the positions over blocks; the last block of a tile merges the
-/// parts of all blocks. \pre q is aligned to 16 bytes and so are its strides
+/// Uses the tensor cores and divides the positions among blocks; the last block of a tile merges
+/// the parts of all blocks. \pre q is aligned to 16 bytes and so are its strides
 template <typename T, int kHeadDim, bool kUniform>
 REPRISE_DEVICE void attention_fragments(const CudaAttentionArguments& arguments) {
   constexpr int kRowSize = kHeadDim + 2;
   const AttentionKernelArguments& a = arguments.call;
   zero_padding<T>(a, kUniform ? a.num_reqs * a.query_len : a.query_start_loc[a.num_reqs]);
-  const int64_t split = block_index() % arguments.num_splits;
-  const int64_t kv_head = block_index() / arguments.num_splits % a.kv_heads;
-  const int64_t tile_index = block_index() / arguments.num_splits / a.kv_heads;
+  const int64_t part = block_index() % arguments.max_parts;
+  const int64_t kv_head = block_index() / arguments.max_parts % a.kv_heads;
+  const int64_t tile_index = block_index() / arguments.max_parts / a.kv_heads;
   const AttentionTile tile =
       kUniform ? uniform_tile(a, tile_index) : find_tile(a, tile_index, kAttentionTileRows);
   if (tile.num_rows == 0) return;
 
   // Uses as many parts as are worth their cost.
   const AttentionSteps steps = steps_of(a, tile);
-  const int64_t splits =
-      max_of(1,
-             min_of(arguments.num_splits,
-                    ceil_div(steps.count * kAttentionWarpRows, kLeastSplitPositions)));
-  if (split >= splits) return;
-  const int64_t steps_per_split = ceil_div(steps.count, splits);
+  const int64_t num_parts = max_of(
+      1,
+      min_of(arguments.max_parts, ceil_div(steps.count * kAttentionWarpRows, kLeastPartPositions)));
+  if (part >= num_parts) return;
+  const int64_t steps_per_part = ceil_div(steps.count, num_parts);
 
   const int64_t part_size = int64_t{kAttentionTileRows} * kRowSize;
   const int64_t item = tile_index * a.kv_heads + kv_head;
-  float* partials = arguments.partials + item * arguments.num_splits * part_size;
+  float* partials = arguments.partials + item * arguments.max_parts * part_size;
   attend_tile<T, kHeadDim>(a,
                            tile,
                            kv_head,
-                           steps.first + split * steps_per_split,
-                           steps.first + min_of(steps.count, (split + 1) * steps_per_split),
+                           steps.first + part * steps_per_part,
+                           steps.first + min_of(steps.count, (part + 1) * steps_per_part),
                            [&](int row, int d, const MergedElement& merged) {
-                             if (splits == 1) {
+                             if (num_parts == 1) {
                                store_attention<T>(a, tile, kv_head, row, d, merged);
                                return;
                              }
-                             float* part = partials + split * part_size + row * kRowSize;
-                             part[d] = merged.sum;
+                             float* place = partials + part * part_size + row * kRowSize;
+                             place[d] = merged.sum;
                              if (d == 0) {
-                               part[kHeadDim] = merged.largest;
-                               part[kHeadDim + 1] = merged.total;
+                               place[kHeadDim] = merged.largest;
+                               place[kHeadDim + 1] = merged.total;
                              }
                            });
-  if (splits > 1) {
+  if (num_parts > 1) {
     merge_when_last<T, kHeadDim>(
-        a, tile, kv_head, splits, partials, part_size, arguments.arrived + item);
+        a, tile, kv_head, num_parts, partials, part_size, arguments.arrived + item);
   }
 }
 

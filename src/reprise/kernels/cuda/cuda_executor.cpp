@@ -30,16 +30,16 @@ constexpr int64_t kLargestFragmentHead = 128;
 static_assert(GemmLibrary::kFewestRows == kMostTileRows + 1,
               "with more than one tile the project's own kernels read the weight again");
 
-/// The number of splits of the positions, for a launch with so many tiles and heads.
-int64_t num_splits(int64_t tiles, int64_t wanted_blocks) {
-  return std::clamp<int64_t>(ceil_div(wanted_blocks, tiles), 1, kMostSplits);
+/// The number of parts of the positions, for a launch with so many tiles and heads.
+int64_t max_parts(int64_t tiles, int64_t wanted_blocks) {
+  return std::clamp<int64_t>(ceil_div(wanted_blocks, tiles), 1, kMostParts);
 }
 
 /// The largest number of rows of partial results in a launch. With more tiles than wanted blocks
-/// there is only one split, which leaves no partial results.
+/// there is only one part, which leaves no partial results.
 int64_t most_partial_rows(int num_multiprocessors) {
   const auto rows = [&](int64_t blocks, int64_t tile_rows) {
-    return (2 * blocks * num_multiprocessors + kMostSplits) * tile_rows;
+    return (2 * blocks * num_multiprocessors + kMostParts) * tile_rows;
   };
   return std::max(rows(kBlocksPerMultiprocessor, kAttentionTileRows),
                   rows(kPrefillBlocksPerMultiprocessor, kPrefillTileRows));
@@ -336,11 +336,11 @@ bool CudaExecutor::launch_attention(const OpRun& run) {
   require_dense_rows(q, "attention");
   require_dense_rows(out, "attention");
   if (q.size(0) == 0) return false;
-  return attention().kind == AttentionRoutine::Kind::planned ? launch_planned_attention(run)
-                                                             : launch_split_attention(run);
+  return attention().kind == AttentionPath::Kind::planned ? launch_planned_attention(run)
+                                                          : launch_divided_attention(run);
 }
 
-bool CudaExecutor::launch_split_attention(const OpRun& run) {
+bool CudaExecutor::launch_divided_attention(const OpRun& run) {
   const AttentionOperands in(run.in);
   const Tensor& q = in["q"];
   CudaAttentionArguments arguments = {
@@ -348,28 +348,28 @@ bool CudaExecutor::launch_split_attention(const OpRun& run) {
       .partials = static_cast<float*>(partials_.data()),
       .arrived = static_cast<int32_t*>(arrived_.data()),
       .max_tiles = 0,
-      .num_splits = 1,
+      .max_parts = 1,
       .block_bits = std::countr_zero(static_cast<uint64_t>(in["key_cache"].size(2)))};
   AttentionKernelArguments& a = arguments.call;
   a.query_len = attention().query_len;
-  const AttentionRoutineKernels routines = attention_kernels(q.dtype());
+  const AttentionPathKernels paths = attention_kernels(q.dtype());
   // In a uniform batch a tile is a whole request.
-  const bool is_uniform = attention().kind == AttentionRoutine::Kind::uniform &&
+  const bool is_uniform = attention().kind == AttentionPath::Kind::uniform &&
                           a.query_len * a.group_size <= kAttentionTileRows;
-  const AttentionKernels& kernels = is_uniform ? routines.uniform : routines.any_batch;
+  const AttentionKernels& kernels = is_uniform ? paths.uniform : paths.any_batch;
   const device::Kernel* prefill =
-      is_uniform ? nullptr : prefill_kernel(routines.prefill, a, q, in["out"]);
+      is_uniform ? nullptr : prefill_kernel(paths.prefill, a, q, in["out"]);
   const device::Kernel* kernel = prefill != nullptr ? prefill : fragment_kernel(kernels, q);
   int64_t blocks = 0;
   if (kernel != nullptr) {
     arguments.max_tiles =
         is_uniform ? std::max<int64_t>(a.num_reqs, 1)
                    : most_tiles(a, prefill != nullptr ? kPrefillTileRows : kAttentionTileRows);
-    arguments.num_splits = num_splits(
+    arguments.max_parts = max_parts(
         arguments.max_tiles * a.kv_heads,
         options_.num_multiprocessors *
             (prefill != nullptr ? kPrefillBlocksPerMultiprocessor : kBlocksPerMultiprocessor));
-    blocks = arguments.max_tiles * a.kv_heads * arguments.num_splits;
+    blocks = arguments.max_tiles * a.kv_heads * arguments.max_parts;
   } else {
     kernel = kernels.by_rows;
     blocks =
@@ -388,17 +388,17 @@ bool CudaExecutor::launch_planned_attention(const OpRun& run) {
                                                .plan = plan.data_as<int32_t>(),
                                                .partials = partials.data_as<float>(),
                                                .grid_size = blocks};
-  const AttentionRoutineKernels routines = attention_kernels(q.dtype());
+  const AttentionPathKernels paths = attention_kernels(q.dtype());
   const FlashInferKernels* flashinfer = flashinfer_for(run);
   const device::Kernel* kernel =
-      flashinfer != nullptr ? flashinfer->decode : fragment_kernel(routines.planned, q);
-  const device::Kernel* merge = flashinfer != nullptr ? flashinfer->merge : routines.merge;
+      flashinfer != nullptr ? flashinfer->decode : fragment_kernel(paths.planned, q);
+  const device::Kernel* merge = flashinfer != nullptr ? flashinfer->merge : paths.merge;
   std::array<device::BufferUse, 9> uses;
   std::ranges::copy(attention_uses(run), uses.begin());
   uses[7] = reads(plan);
   uses[8] = writes(partials);
   (void)launch(
-      stream(), kernel != nullptr ? *kernel : *routines.planned.by_rows, blocks, arguments, uses);
+      stream(), kernel != nullptr ? *kernel : *paths.planned.by_rows, blocks, arguments, uses);
   // The second launch writes the rows of requests with parts and keeps the other rows.
   uses[0].access = device::BufferUse::Access::read_write;
   uses[8] = reads(partials);

@@ -69,14 +69,14 @@ class CudaExecutor final : public DeviceExecutor {
                   const Tensor& out);
 
   bool launch_attention(const OpRun& run);
-  bool launch_split_attention(const OpRun& run);
+  bool launch_divided_attention(const OpRun& run);
   bool launch_planned_attention(const OpRun& run);
   /// nullptr: the project's own kernels serve the call.
   [[nodiscard]] const FlashInferKernels* flashinfer_for(const OpRun& run) const;
 
   CudaExecutorOptions options_;
-  device::Buffer partials_;            // split attention: results of parts of the positions
-  device::Buffer arrived_;             // split attention: how many parts of a tile are done
+  device::Buffer partials_;            // results of parts of the positions
+  device::Buffer arrived_;             // how many parts of a tile are done
   std::unique_ptr<GemmLibrary> gemm_;  // nullptr: the machine has no library
 };
 

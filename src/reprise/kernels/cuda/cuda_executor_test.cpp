@@ -337,12 +337,12 @@ struct Batch {
   int32_t padding_reqs = 0;
 };
 
-using CudaAttentionCase = std::tuple<DType, AttentionRoutine::Kind>;
+using CudaAttentionCase = std::tuple<DType, AttentionPath::Kind>;
 
 class CudaAttention : public CudaOpsOf<CudaAttentionCase> {
  protected:
   [[nodiscard]] DType dtype() const override { return std::get<0>(GetParam()); }
-  [[nodiscard]] AttentionRoutine::Kind kind() const { return std::get<1>(GetParam()); }
+  [[nodiscard]] AttentionPath::Kind kind() const { return std::get<1>(GetParam()); }
 
   void use_plan(std::span<const PlannedLengths> lengths,
                 const PlanOptions& options,
@@ -350,12 +350,12 @@ class CudaAttention : public CudaOpsOf<CudaAttentionCase> {
                 int64_t head_dim) {
     const TestPlan plan = make_test_plan(lengths, options);
     executor_.set_attention(
-        {.kind = AttentionRoutine::Kind::planned,
+        {.kind = AttentionPath::Kind::planned,
          .plan = ints({static_cast<int64_t>(plan.words.size())}, plan.words),
          .partials = make({std::max(plan.num_parts, 1) * heads * (head_dim + 2)}, DType::f32)});
   }
 
-  [[nodiscard]] bool is_uniform_only() const { return kind() == AttentionRoutine::Kind::uniform; }
+  [[nodiscard]] bool is_uniform_only() const { return kind() == AttentionPath::Kind::uniform; }
 
   void expect_oracle(const Batch& batch,
                      int64_t heads,
@@ -409,7 +409,7 @@ class CudaAttention : public CudaOpsOf<CudaAttentionCase> {
                    .out = want,
                    .scale = scale,
                    .sliding_window = window});
-    if (kind() == AttentionRoutine::Kind::planned) {
+    if (kind() == AttentionPath::Kind::planned) {
       std::vector<PlannedLengths> lengths;
       for (size_t r = 0; r < batch.query_lens.size(); ++r) {
         lengths.push_back({batch.query_lens[r], batch.seq_lens[r]});
@@ -447,10 +447,10 @@ TEST_P(CudaAttention, agrees_with_the_oracle_for_every_mix_of_requests) {
       {.query_lens = {1, 1, 1}, .seq_lens = {5, 64, 33}, .padding_tokens = 5, .padding_reqs = 5},
       {.query_lens = {5, 1, 30}, .seq_lens = {5, 40, 50}, .padding_tokens = 3, .padding_reqs = 1},
       {.query_lens = {40, 2}, .seq_lens = {100, 2}},
-      {.query_lens = {1}, .seq_lens = {700}},          // split over blocks
-      {.query_lens = {3, 1}, .seq_lens = {600, 300}},  // also split, into different parts
+      {.query_lens = {1}, .seq_lens = {700}},          // in parts, by several blocks
+      {.query_lens = {3, 1}, .seq_lens = {600, 300}},  // also in parts, of other sizes
   };
-  for (const int64_t head_dim : kind() == AttentionRoutine::Kind::any_batch
+  for (const int64_t head_dim : kind() == AttentionPath::Kind::any_batch
                                     ? std::vector<int64_t>{64, 128, 32}
                                     : std::vector<int64_t>{128, 32}) {
     for (size_t i = 0; i < batches.size(); ++i) {
@@ -481,7 +481,7 @@ TEST_P(CudaAttention, agrees_with_the_oracle_for_uniform_batches) {
 }
 
 TEST_P(CudaAttention, parts_are_merged_when_all_are_there_in_whatever_order_blocks_run) {
-  if (kind() != AttentionRoutine::Kind::any_batch || dtype() == DType::f32) return;
+  if (kind() != AttentionPath::Kind::any_batch || dtype() == DType::f32) return;
   // One tile has eight parts. Each time the workspace holds the values of another batch.
   for (int i = 0; i < 20; ++i) {
     expect_oracle({.query_lens = {1}, .seq_lens = {2000}}, 2, 1, 64, 16);
@@ -490,7 +490,7 @@ TEST_P(CudaAttention, parts_are_merged_when_all_are_there_in_whatever_order_bloc
 }
 
 TEST_P(CudaAttention, planned_parts_agree_with_the_oracle_at_edges_and_windows) {
-  if (kind() != AttentionRoutine::Kind::planned) return;
+  if (kind() != AttentionPath::Kind::planned) return;
   const Batch batch{.query_lens = {1, 1, 9, 1}, .seq_lens = {32, 33, 60, 300}, .padding_tokens = 2};
   for (const int64_t head_dim : {64, 40}) {
     for (const int64_t window : {0, 1, 33, 100}) {
@@ -502,7 +502,7 @@ TEST_P(CudaAttention, planned_parts_agree_with_the_oracle_at_edges_and_windows) 
 }
 
 TEST_P(CudaAttention, a_plan_of_another_batch_gives_nan) {
-  if (kind() != AttentionRoutine::Kind::planned) return;
+  if (kind() != AttentionPath::Kind::planned) return;
   for (const int64_t head_dim : {64, 40}) {
     const Tensor q = random({3, 2, head_dim});
     const Tensor keys = random({8, 1, 16, head_dim});
@@ -536,7 +536,7 @@ TEST_P(CudaAttention, a_plan_of_another_batch_gives_nan) {
 // The project's own kernels take the place of FlashInfer's here, because both take the same
 // arguments.
 TEST_P(CudaAttention, planned_decoding_is_flashinfers_where_it_has_kernels_for_it) {
-  if (kind() != AttentionRoutine::Kind::planned || dtype() != DType::bf16) return;
+  if (kind() != AttentionPath::Kind::planned || dtype() != DType::bf16) return;
   static constexpr device::Kernel kDecode{
       .name = "decode",
       .cuda = {.image = "flashinfer", .function = "decode", .threads_per_block = 256}};
@@ -563,7 +563,7 @@ TEST_P(CudaAttention, planned_decoding_is_flashinfers_where_it_has_kernels_for_i
         num_launches = 0;
         const TestPlan plan = make_test_plan(std::vector<PlannedLengths>{{1, 40}, {1, 20}}, {});
         executor.set_attention(
-            {.kind = AttentionRoutine::Kind::planned,
+            {.kind = AttentionPath::Kind::planned,
              .query_len = query_len,
              .plan = ints({static_cast<int64_t>(plan.words.size())}, plan.words),
              .partials = make({std::max(plan.num_parts, 1) * heads * (head_dim + 2)}, DType::f32)});
@@ -604,7 +604,7 @@ TEST_P(CudaAttention, serves_odd_groups_blocks_and_windows) {
 }
 
 TEST_P(CudaAttention, prompts_agree_with_the_oracle_around_the_edges_of_tiles) {
-  if (kind() != AttentionRoutine::Kind::any_batch || dtype() == DType::f32) return;
+  if (kind() != AttentionPath::Kind::any_batch || dtype() == DType::f32) return;
   (void)take_bank_conflicts();
   for (const int32_t tokens : {15, 16, 17, 31, 33, 63, 64, 65, 127, 128, 129}) {
     const bool is_even = tokens % 2 == 0;
@@ -626,7 +626,7 @@ TEST_P(CudaAttention, prompts_agree_with_the_oracle_around_the_edges_of_tiles) {
 }
 
 TEST_P(CudaAttention, prompts_agree_with_the_oracle_for_every_group_window_and_mix) {
-  if (kind() != AttentionRoutine::Kind::any_batch || dtype() == DType::f32) return;
+  if (kind() != AttentionPath::Kind::any_batch || dtype() == DType::f32) return;
   // Chunks of prompts, decoding requests, requests without tokens, and padding.
   const Batch mix{.query_lens = {50, 1, 0, 90, 1, 17},
                   .seq_lens = {50, 140, 0, 200, 1, 64},
@@ -649,7 +649,7 @@ TEST_P(CudaAttention, prompts_agree_with_the_oracle_for_every_group_window_and_m
 }
 
 TEST_P(CudaAttention, parts_of_long_contexts_of_prompts_are_merged) {
-  if (kind() != AttentionRoutine::Kind::any_batch || dtype() == DType::f32) return;
+  if (kind() != AttentionPath::Kind::any_batch || dtype() == DType::f32) return;
   for (int i = 0; i < 2; ++i) {
     expect_oracle({.query_lens = {30, 1}, .seq_lens = {2500, 1300}}, 1, 1, 64, 16);
     expect_oracle({.query_lens = {20}, .seq_lens = {2100}}, 2, 1, 128, 32, i == 0 ? 0 : 1700);
@@ -700,12 +700,12 @@ INSTANTIATE_TEST_SUITE_P(Types,
                          CudaOps,
                          testing::Values(DType::f32, DType::bf16, DType::f16),
                          name_of);
-INSTANTIATE_TEST_SUITE_P(TypesAndRoutines,
+INSTANTIATE_TEST_SUITE_P(TypesAndPaths,
                          CudaAttention,
                          testing::Combine(testing::Values(DType::f32, DType::bf16, DType::f16),
-                                          testing::Values(AttentionRoutine::Kind::any_batch,
-                                                          AttentionRoutine::Kind::uniform,
-                                                          AttentionRoutine::Kind::planned)));
+                                          testing::Values(AttentionPath::Kind::any_batch,
+                                                          AttentionPath::Kind::uniform,
+                                                          AttentionPath::Kind::planned)));
 
 }  // namespace
 }  // namespace reprise::kernels::cuda

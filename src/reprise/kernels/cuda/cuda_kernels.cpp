@@ -94,8 +94,8 @@ LinearKernels linear_rope_kv_write_kernels(DType dtype) {
        .of_16_columns = {&linear_rope_kv_write_16x8_f16, &linear_rope_kv_write_16x32_f16}});
 }
 
-AttentionRoutineKernels attention_kernels(DType dtype) {
-  return pick<AttentionRoutineKernels>(
+AttentionPathKernels attention_kernels(DType dtype) {
+  return pick<AttentionPathKernels>(
       dtype,
       {.any_batch = {.by_rows = &attention_by_rows_f32},
        .uniform = {.by_rows = &uniform_attention_by_rows_f32},

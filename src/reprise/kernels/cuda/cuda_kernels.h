@@ -29,8 +29,8 @@ struct AttentionKernels {
   const device::Kernel* by_rows = nullptr;
 };
 
-/// The attention kernels of one type, by the routine that an attention backend chooses.
-struct AttentionRoutineKernels {
+/// The attention kernels of one type, by the path that an attention backend chooses.
+struct AttentionPathKernels {
   AttentionKernels any_batch;
   AttentionKernels uniform;
   AttentionKernels planned;
@@ -48,7 +48,7 @@ struct AttentionRoutineKernels {
 [[nodiscard]] LinearKernels linear_silu_and_mul_kernels(DType dtype);
 /// Without `dots`: where the tensor-core kernels do not fit, the op takes two launches.
 [[nodiscard]] LinearKernels linear_rope_kv_write_kernels(DType dtype);
-[[nodiscard]] AttentionRoutineKernels attention_kernels(DType dtype);
+[[nodiscard]] AttentionPathKernels attention_kernels(DType dtype);
 
 [[nodiscard]] const device::Kernel& sampling_kernel();
 

@@ -68,8 +68,8 @@ struct PrefillShare {
   AttentionTile tile;
   int kv_head;
   int item;  // tile and head
-  int split;
-  int splits;
+  int part;
+  int num_parts;
   int64_t begin;  // positions
   int64_t end;
 };
@@ -78,28 +78,28 @@ template <int kHeadDim>
 REPRISE_DEVICE PrefillShare prefill_share(const CudaAttentionArguments& arguments, int block) {
   constexpr int kPositions = prefill_positions(kHeadDim);
   const AttentionKernelArguments& a = arguments.call;
-  const auto num_splits = static_cast<int>(arguments.num_splits);
+  const auto max_parts = static_cast<int>(arguments.max_parts);
   const auto kv_heads = static_cast<int>(a.kv_heads);
-  const int split = block % num_splits;
-  const int kv_head = block / num_splits % kv_heads;
+  const int part = block % max_parts;
+  const int kv_head = block / max_parts % kv_heads;
   // The last tile of a prompt sees the most positions, so it starts first.
-  const int tile_index = static_cast<int>(arguments.max_tiles) - 1 - block / num_splits / kv_heads;
+  const int tile_index = static_cast<int>(arguments.max_tiles) - 1 - block / max_parts / kv_heads;
   const AttentionTile tile = find_tile(a, tile_index, kPrefillTileRows);
   const int item = tile_index * kv_heads + kv_head;
   if (tile.num_rows == 0) return {tile, kv_head, item, 0, 0, 0, 0};
 
   const AttentionPositions positions = positions_of(a, tile);
   const int64_t count = positions.end - positions.begin;
-  const int64_t splits = max_of(1, min_of(num_splits, ceil_div(count, kLeastPrefillSplit)));
-  const int64_t per_split = ceil_div(ceil_div(count, splits), kPositions) * kPositions;
-  const int64_t begin = positions.begin + split * per_split;
+  const int64_t num_parts = max_of(1, min_of(max_parts, ceil_div(count, kLeastPrefillPart)));
+  const int64_t per_part = ceil_div(ceil_div(count, num_parts), kPositions) * kPositions;
+  const int64_t begin = positions.begin + part * per_part;
   return {tile,
           kv_head,
           item,
-          split,
-          static_cast<int>(splits),
+          part,
+          static_cast<int>(num_parts),
           begin,
-          min_of(begin + per_split, positions.end)};
+          min_of(begin + per_part, positions.end)};
 }
 
 /// The same contract as attention_fragments. \pre q and out are aligned to 16 bytes and so are
@@ -110,10 +110,10 @@ REPRISE_DEVICE void prefill_attention(const CudaAttentionArguments& arguments) {
   zero_padding<T>(a, a.query_start_loc[a.num_reqs]);
   const auto block = static_cast<int>(block_index());
   const PrefillShare share = prefill_share<kHeadDim>(arguments, block);
-  if (share.split >= share.splits) return;
+  if (share.part >= share.num_parts) return;
   constexpr int kPartSize = kPrefillTileRows * (kHeadDim + 2);
   const auto parts_of = [&](const PrefillShare& s) {
-    return arguments.partials + s.item * arguments.num_splits * kPartSize;
+    return arguments.partials + s.item * arguments.max_parts * kPartSize;
   };
   const PrefillTile tile = {static_cast<int>(share.tile.r.request),
                             share.kv_head,
@@ -122,15 +122,15 @@ REPRISE_DEVICE void prefill_attention(const CudaAttentionArguments& arguments) {
                             static_cast<int>(share.tile.num_rows),
                             static_cast<int>(share.begin),
                             static_cast<int>(share.end)};
-  const bool has_parts = share.splits > 1;
+  const bool has_parts = share.num_parts > 1;
   attend_prefill_tile<T, kHeadDim>(arguments, tile, has_parts, [&] {
     const PrefillShare s = prefill_share<kHeadDim>(arguments, same_again(block));
-    return parts_of(s) + s.split * kPartSize;
+    return parts_of(s) + s.part * kPartSize;
   });
   if (has_parts) {
     const PrefillShare s = prefill_share<kHeadDim>(arguments, same_again(block));
     merge_when_last<T, kHeadDim>(
-        a, s.tile, s.kv_head, s.splits, parts_of(s), kPartSize, arguments.arrived + s.item);
+        a, s.tile, s.kv_head, s.num_parts, parts_of(s), kPartSize, arguments.arrived + s.item);
   }
 }
 

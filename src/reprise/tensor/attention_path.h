@@ -7,8 +7,8 @@
 namespace reprise {
 
 /// The kernels that an executor launches for the attention ops of a step, as an attention backend
-/// chose them. The choice is the same for every device. An AttentionRoutine borrows its tensors.
-struct AttentionRoutine {
+/// chose them. The choice is the same for every device. An AttentionPath borrows its tensors.
+struct AttentionPath {
   enum class Kind : uint8_t {
     any_batch,  // each token finds its request on the device
     uniform,    // every request has query_len tokens: token t belongs to request t / query_len

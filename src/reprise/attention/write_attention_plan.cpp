@@ -1,4 +1,4 @@
-#include "reprise/attention/split_plan.h"
+#include "reprise/attention/write_attention_plan.h"
 
 #include <algorithm>
 #include <cstring>
@@ -10,7 +10,7 @@ namespace {
 
 int32_t ceil_div(int32_t a, int32_t b) { return (a + b - 1) / b; }
 
-int32_t wanted_items_per_head(const SplitPlanOptions& options, int64_t num_kv_heads) {
+int32_t wanted_items_per_head(const AttentionPlanOptions& options, int64_t num_kv_heads) {
   return std::max<int32_t>(
       1, options.wanted_items / static_cast<int32_t>(std::max<int64_t>(1, num_kv_heads)));
 }
@@ -42,7 +42,9 @@ int32_t num_items(const Lengths& lengths, int32_t positions, int32_t tokens_per_
 /// Returns the positions per part: the smallest multiple of least_positions with which the batch
 /// has at most `wanted` items. If the batch has enough items without parts, the result covers the
 /// longest context, so no context is cut.
-int32_t choose_positions(const Lengths& lengths, int32_t wanted, const SplitPlanOptions& options) {
+int32_t choose_positions(const Lengths& lengths,
+                         int32_t wanted,
+                         const AttentionPlanOptions& options) {
   int32_t longest = 1;
   for (size_t r = 0; r < lengths.num_reqs(); ++r) {
     if (lengths.may_have_parts(r)) longest = std::max(longest, lengths.seq_lens[r]);
@@ -62,15 +64,15 @@ int32_t choose_positions(const Lengths& lengths, int32_t wanted, const SplitPlan
 
 }  // namespace
 
-int32_t most_parts(const SplitPlanOptions& options, int64_t num_kv_heads) {
+int32_t most_parts(const AttentionPlanOptions& options, int64_t num_kv_heads) {
   return wanted_items_per_head(options, num_kv_heads);
 }
 
-void write_split_plan(std::span<const int32_t> query_start_loc,
-                      std::span<const int32_t> seq_lens,
-                      int64_t num_kv_heads,
-                      const SplitPlanOptions& options,
-                      std::span<int32_t> plan) {
+void write_attention_plan(std::span<const int32_t> query_start_loc,
+                          std::span<const int32_t> seq_lens,
+                          int64_t num_kv_heads,
+                          const AttentionPlanOptions& options,
+                          std::span<int32_t> plan) {
   const Lengths lengths{query_start_loc, seq_lens};
   REPRISE_ASSERT(
       query_start_loc.size() == seq_lens.size() + 1 &&

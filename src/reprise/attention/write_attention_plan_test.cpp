@@ -1,4 +1,4 @@
-#include "reprise/attention/split_plan.h"
+#include "reprise/attention/write_attention_plan.h"
 
 #include <gtest/gtest.h>
 
@@ -25,10 +25,10 @@ struct Batch {
   }
 };
 
-ReadPlan plan_of(const Batch& batch, int64_t kv_heads, const SplitPlanOptions& options) {
+ReadPlan plan_of(const Batch& batch, int64_t kv_heads, const AttentionPlanOptions& options) {
   const auto num_reqs = static_cast<int64_t>(batch.lens.size());
   std::vector<int32_t> words(static_cast<size_t>(plan_size(num_reqs)) + 1, 77);
-  write_split_plan(batch.starts, batch.lens, kv_heads, options, words);
+  write_attention_plan(batch.starts, batch.lens, kv_heads, options, words);
   EXPECT_EQ(words.back(), 77) << "wrote behind its end";
   ReadPlan plan;
   plan.requests.resize(batch.lens.size());
@@ -73,7 +73,7 @@ void expect_covers(const ReadPlan& plan, const Batch& batch, int32_t most) {
   EXPECT_LE(parts, most);
 }
 
-TEST(SplitPlan, covers_random_batches_and_never_has_more_parts_than_there_is_room_for) {
+TEST(WriteAttentionPlan, covers_random_batches_and_never_has_more_parts_than_there_is_room_for) {
   std::mt19937 random(5);
   const auto up_to = [&random](int32_t limit) {
     return static_cast<int32_t>(random() % static_cast<uint32_t>(limit)) + 1;
@@ -86,14 +86,14 @@ TEST(SplitPlan, covers_random_batches_and_never_has_more_parts_than_there_is_roo
       batch.add(query, query + up_to(random() % 2 == 0 ? 100 : 40000));
     }
     const int64_t kv_heads = up_to(16);
-    const SplitPlanOptions options{
+    const AttentionPlanOptions options{
         .wanted_items = up_to(300), .least_positions = 32 * up_to(8), .tokens_per_item = up_to(40)};
     expect_covers(plan_of(batch, kv_heads, options), batch, most_parts(options, kv_heads));
     if (HasFailure()) return;
   }
 }
 
-TEST(SplitPlan, cuts_one_long_context_into_as_many_parts_as_are_wanted) {
+TEST(WriteAttentionPlan, cuts_one_long_context_into_as_many_parts_as_are_wanted) {
   Batch batch;
   batch.add(1, 32768);
   const ReadPlan plan = plan_of(batch, 8, {.wanted_items = 128, .least_positions = 256});
@@ -101,7 +101,7 @@ TEST(SplitPlan, cuts_one_long_context_into_as_many_parts_as_are_wanted) {
   EXPECT_EQ(plan.header.positions_per_part, 2048);
 }
 
-TEST(SplitPlan, leaves_short_contexts_and_large_batches_whole) {
+TEST(WriteAttentionPlan, leaves_short_contexts_and_large_batches_whole) {
   Batch one;
   one.add(1, 256);
   EXPECT_EQ(plan_of(one, 1, {}).header.num_parts, 0);
@@ -110,7 +110,7 @@ TEST(SplitPlan, leaves_short_contexts_and_large_batches_whole) {
   EXPECT_EQ(plan_of(many, 8, {}).header.num_parts, 0);
 }
 
-TEST(SplitPlan, does_not_cut_prompts) {
+TEST(WriteAttentionPlan, does_not_cut_prompts) {
   Batch batch;
   batch.add(40, 4000);
   const ReadPlan plan = plan_of(batch, 1, {.tokens_per_item = 16});
