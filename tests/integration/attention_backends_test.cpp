@@ -187,7 +187,7 @@ TEST_F(WrongPlan, for_another_batch_size_is_refused_and_the_step_runs_without_it
   const std::vector<std::byte> kv = engine_.save_kv();
   const auto step = [&] {
     engine_.restore_kv(kv);
-    const engine::StepResult& result = engine_.runner().execute(batch.rows(), batch.facts());
+    const engine::StepResult& result = engine_.runner().execute(batch.requests(), batch.facts());
     return std::pair{result.decision.mode, engine_.logits(result)};
   };
   const auto [mode, want] = step();
@@ -204,18 +204,18 @@ TEST_F(WrongPlan, of_the_step_before_gives_no_logits_to_requests_that_took_other
   // Simulates the batch after a preemption: the same number of requests with other lengths.
   const TestBatch before(Mix::uniform_decode, 4, 16, 7);
   const TestBatch after(Mix::uniform_decode, 4, 16, 8);
-  (void)engine_.runner().execute(before.rows(), before.facts());
+  (void)engine_.runner().execute(before.requests(), before.facts());
   mistake = Mistake::not_written;
-  const engine::StepResult& stale = engine_.runner().execute(after.rows(), after.facts());
+  const engine::StepResult& stale = engine_.runner().execute(after.requests(), after.facts());
   ASSERT_EQ(stale.decision.mode, CudagraphRuntimeMode::FULL);
   for (int32_t row = 0; row < stale.num_logits; ++row) {
     const auto r = static_cast<size_t>(row);
     const bool is_other =
-        before.rows()[r].num_computed_tokens != after.rows()[r].num_computed_tokens;
+        before.requests()[r].num_computed_tokens != after.requests()[r].num_computed_tokens;
     EXPECT_EQ(std::isnan(engine_.runner().logits_row(stale, row)[0]), is_other) << row;
   }
   mistake = Mistake::none;
-  for (float logit : engine_.logits(engine_.runner().execute(after.rows(), after.facts()))) {
+  for (float logit : engine_.logits(engine_.runner().execute(after.requests(), after.facts()))) {
     EXPECT_TRUE(std::isfinite(logit));
   }
 }

@@ -86,7 +86,7 @@ void expect_the_bits_of_level_0(const char* config, kernels::Isa isa, DType dtyp
         const auto outcome_of = [&](TinyEngine& engine) {
           engine.restore_kv(kv_before);
           std::vector<float> logits = engine.logits(
-              engine.runner().run(batch.rows(), decision, CudagraphRuntimeMode::NONE));
+              engine.runner().run(batch.requests(), decision, CudagraphRuntimeMode::NONE));
           return std::pair(std::move(logits), engine.save_kv());
         };
         const auto expected = outcome_of(eager);

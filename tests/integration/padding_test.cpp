@@ -28,9 +28,10 @@ class StagedPadding : public ::testing::Test {
   StagedPadding() {
     engine::InputBatch& batch = engine_.runner().input_batch();
     const TestBatch full(Mix::uniform_decode, 16, 16, 1);
-    batch.stage(full.rows(), {.num_tokens = 16, .num_reqs = 16, .num_logits_rows = 16}, stream());
+    batch.stage(
+        full.requests(), {.num_tokens = 16, .num_reqs = 16, .num_logits_rows = 16}, stream());
     const TestBatch small(Mix::uniform_decode, 3, 16, 2);
-    batch.stage(small.rows(), {.num_tokens = 8, .num_reqs = 8, .num_logits_rows = 8}, stream());
+    batch.stage(small.requests(), {.num_tokens = 8, .num_reqs = 8, .num_logits_rows = 8}, stream());
     metadata_ = batch.attention_metadata();
   }
   device::Stream& stream() { return engine_.execution().stream(); }
@@ -163,13 +164,13 @@ TEST_P(PaddingReachesNothing, no_bit_of_a_real_row_or_a_live_block_changes) {
       engine.restore_kv(kv_before);
       const cudagraph::Decision bare{.descriptor = {.num_tokens = num_tokens}};
       const std::vector<float> expected =
-          engine.logits(engine.runner().run(batch.rows(), bare, CudagraphRuntimeMode::NONE));
+          engine.logits(engine.runner().run(batch.requests(), bare, CudagraphRuntimeMode::NONE));
       const std::vector<std::byte> expected_kv = live_kv(engine, batch.num_blocks_used());
 
       engine.restore_kv(kv_before);
       poison(engine, pattern, batch.num_blocks_used());
       const std::vector<float> actual =
-          engine.logits(engine.runner().run(batch.rows(), decision, decision.mode));
+          engine.logits(engine.runner().run(batch.requests(), decision, decision.mode));
       const std::string what = fmt::format(
           "{} of {} tokens as {}", to_string(mix), num_tokens, to_string(decision.mode));
       ASSERT_EQ(actual.size(), expected.size());

@@ -120,7 +120,7 @@ TEST_P(MovedInputs, retire_the_graph_and_the_step_still_computes_the_right_logit
   const std::vector<std::byte> kv_before = engine.save_kv();
   const TestBatch batch(Mix::uniform_decode, 3, 16, 77);
   const cudagraph::BatchFacts facts = batch.facts();
-  const engine::StepResult& replayed = engine.runner().execute(batch.rows(), facts);
+  const engine::StepResult& replayed = engine.runner().execute(batch.requests(), facts);
   const cudagraph::Decision decision = replayed.decision;
   ASSERT_NE(decision.mode, CudagraphRuntimeMode::NONE);
   const std::vector<float> expected = engine.logits(replayed);
@@ -136,7 +136,7 @@ TEST_P(MovedInputs, retire_the_graph_and_the_step_still_computes_the_right_logit
   ASSERT_NE(inputs.memory().data, old_address);
 
   engine.restore_kv(kv_before);
-  const engine::StepResult& result = engine.runner().execute(batch.rows(), facts);
+  const engine::StepResult& result = engine.runner().execute(batch.requests(), facts);
   EXPECT_EQ(result.decision.mode, CudagraphRuntimeMode::NONE);
   EXPECT_EQ(result.decision.reason, cudagraph::DispatchReason::key_retired);
   EXPECT_EQ(engine.logits(result), expected);
@@ -151,7 +151,7 @@ TEST_P(MovedInputs, retire_the_graph_and_the_step_still_computes_the_right_logit
   // The other graphs are also outdated: they are retired step by step, and the logits stay right.
   for (int step = 0; step < 10; ++step) {
     engine.restore_kv(kv_before);
-    ASSERT_EQ(engine.logits(engine.runner().execute(batch.rows(), facts)), expected)
+    ASSERT_EQ(engine.logits(engine.runner().execute(batch.requests(), facts)), expected)
         << "step " << step;
   }
 }

@@ -250,7 +250,7 @@ class TestBatch {
   /// \pre num_tokens >= 1; a mixed batch needs room for at most `max_num_reqs` requests
   TestBatch(Mix mix, int32_t num_tokens, int32_t max_num_reqs, uint32_t seed) : random_(seed) {
     if (mix == Mix::uniform_decode) {
-      for (int32_t i = 0; i < num_tokens; ++i) add_row(1, pick(1, 60), true);
+      for (int32_t i = 0; i < num_tokens; ++i) add_request(1, pick(1, 60), true);
     } else if (mix == Mix::prefill) {
       const int32_t reqs = std::min(max_num_reqs, std::max(1, num_tokens / 7));
       add_split(num_tokens, reqs, [](int32_t) { return 0; }, [](int32_t) { return true; });
@@ -263,25 +263,26 @@ class TestBatch {
           [](int32_t row) { return row % 2 == 0; });
     } else {
       const int32_t decodes = std::min(max_num_reqs - 1, num_tokens / 2);
-      for (int32_t i = 0; i < decodes; ++i) add_row(1, pick(1, 60), true);
-      add_row(num_tokens - decodes, pick(0, 20), true);
+      for (int32_t i = 0; i < decodes; ++i) add_request(1, pick(1, 60), true);
+      add_request(num_tokens - decodes, pick(0, 20), true);
     }
     uniform_ = mix == Mix::uniform_decode;
-    rows_.reserve(tokens_.size());
+    requests_.reserve(tokens_.size());
     for (size_t i = 0; i < tokens_.size(); ++i) {
-      rows_.push_back({.token_ids = tokens_[i],
-                       .num_computed_tokens = computed_[i],
-                       .block_ids = blocks_[i],
-                       .samples = samples_[i]});
+      requests_.push_back({.token_ids = tokens_[i],
+                           .num_computed_tokens = computed_[i],
+                           .block_ids = blocks_[i],
+                           .samples = samples_[i]});
     }
   }
 
-  [[nodiscard]] std::span<const engine::BatchRequest> rows() const { return rows_; }
+  [[nodiscard]] std::span<const engine::BatchRequest> requests() const { return requests_; }
   [[nodiscard]] cudagraph::BatchFacts facts() const {
     int32_t tokens = 0;
     for (const auto& row : tokens_) tokens += static_cast<int32_t>(row.size());
-    return {
-        .num_tokens = tokens, .num_reqs = static_cast<int32_t>(rows_.size()), .uniform = uniform_};
+    return {.num_tokens = tokens,
+            .num_reqs = static_cast<int32_t>(requests_.size()),
+            .uniform = uniform_};
   }
   [[nodiscard]] int32_t num_blocks_used() const { return next_block_ - 1; }
 
@@ -294,10 +295,10 @@ class TestBatch {
     for (int32_t row = 0; row < reqs; ++row) {
       const int32_t begin = num_tokens * row / reqs;
       const int32_t end = num_tokens * (row + 1) / reqs;
-      add_row(end - begin, computed(row), samples(row));
+      add_request(end - begin, computed(row), samples(row));
     }
   }
-  void add_row(int32_t query_len, int32_t computed, bool samples) {
+  void add_request(int32_t query_len, int32_t computed, bool samples) {
     std::vector<int32_t> ids;
     for (int32_t i = 0; i < query_len; ++i) ids.push_back(pick(0, 96));
     std::vector<kv_cache::BlockId> blocks;
@@ -317,7 +318,7 @@ class TestBatch {
   std::vector<std::vector<kv_cache::BlockId>> blocks_;
   std::vector<int32_t> computed_;
   std::vector<bool> samples_;
-  std::vector<engine::BatchRequest> rows_;
+  std::vector<engine::BatchRequest> requests_;
 };
 
 }  // namespace reprise::testing
