@@ -67,6 +67,24 @@ def example_of(option):
     return by_name.get(option["value_name"], "word")
 
 
+
+class Attention(Case):
+    def attention(self, *options, **environment):
+        return re.search(r"^attention +(.*)$", self.ok("explain", *options, **environment), re.M)[1]
+
+    def test_backend_and_version_are_chosen_by_option_and_by_variable(self):
+        chosen = {self.attention(*options, **environment) for options, environment in (
+            (("--flash-attn-version", "2"), {}),
+            (("--attention-backend", "FLASH_ATTN", "--flash-attn-version", "2"), {}),
+            ((), {"VLLM_FLASH_ATTN_VERSION": "2"}),
+            ((), {"VLLM_ATTENTION_BACKEND": "FLASH_ATTN", "VLLM_FLASH_ATTN_VERSION": "2"}),
+        )}
+        self.assertEqual(chosen, {"FLASH_ATTN, support UNIFORM_BATCH"})
+        self.assertNotIn(self.attention(), chosen)
+        self.assertIn("'4'", self.refused("explain", "--flash-attn-version", "4"))
+        self.assertIn("VLLM_ATTENTION_BACKEND", self.refused("explain", VLLM_ATTENTION_BACKEND="NO_SUCH"))
+
+
 class EveryFlag(Case):
     def test_every_documented_option_of_serve_parses_in_every_form(self):
         refusals = set()

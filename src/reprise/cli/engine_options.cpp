@@ -311,14 +311,20 @@ void add_cache_options(OptionTable& table, api::EngineArgs& args) {
                args.num_gpu_blocks_override =
                    parse_human_integer("--num-gpu-blocks-override", value);
              }});
-  table.add({.name = "gpu-memory-utilization",
-             .group = kCache,
-             .value_name = "X",
-             .help = "Part of a GPU's memory to use, between 0 and 1.",
-             .default_text = "0.9",
-             .apply = [&args](std::string_view value) {
-               args.gpu_memory_utilization = parse_number("--gpu-memory-utilization", value);
-             }});
+  table.add(
+      {.name = "gpu-memory-utilization",
+       .group = kCache,
+       .value_name = "X",
+       .help = "Part of a GPU's memory to use, between 0 and 1.",
+       .default_text = "0.9",
+       .apply = [&args](std::string_view value) {
+         const double part = parse_number("--gpu-memory-utilization", value);
+         if (!(part > 0 && part <= 1)) {
+           throw InvalidArgument(fmt::format(
+               "--gpu-memory-utilization: expected more than 0 and at most 1, got {}", value));
+         }
+         args.gpu_memory_utilization = part;
+       }});
 }
 
 void add_graph_options(OptionTable& table, api::EngineArgs& args) {

@@ -31,9 +31,9 @@ struct GenerateArguments {
 };
 
 OptionTable make_table(GenerateArguments& arguments) {
-  OptionTable table(
-      "reprise generate MODEL --prompt TEXT [options]",
-      "Loads a model folder or a GGUF file and streams its answer. Several --prompt run as one batch.");
+  OptionTable table("reprise generate MODEL --prompt TEXT [options]",
+                    "Loads a model folder or a GGUF file and streams its answer. Several --prompt "
+                    "run as one batch.");
   constexpr const char* kPrompts = "Prompts and output";
   table.add({.name = "prompt",
              .short_name = "-p",
@@ -133,6 +133,19 @@ void print_plain(const std::vector<api::RequestOutput>& results, bool streamed) 
   }
 }
 
+void print_counts(const api::RequestMetrics& first, const api::LLM& llm) {
+  using cudagraph::CudagraphRuntimeMode;
+  fmt::print(stderr,
+             "{} tokens, first after {:.1f} ms, then {:.3f} ms each; replayed FULL {}, PIECEWISE "
+             "{}, eager {} steps\n",
+             first.num_output_tokens,
+             first.time_to_first_token * 1e3,
+             first.time_per_output_token() * 1e3,
+             llm.ledger().steps(CudagraphRuntimeMode::FULL),
+             llm.ledger().steps(CudagraphRuntimeMode::PIECEWISE),
+             llm.ledger().steps(CudagraphRuntimeMode::NONE));
+}
+
 }  // namespace
 
 int run_generate(std::span<const std::string> raw_arguments) {
@@ -184,16 +197,7 @@ int run_generate(std::span<const std::string> raw_arguments) {
     return has_failed ? 1 : 0;
   }
   print_plain(results, streams);
-  const api::RequestMetrics& first = results[0].metrics;
-  fmt::print(stderr,
-             "{} tokens, first after {:.1f} ms, then {:.3f} ms each; replayed FULL {}, PIECEWISE "
-             "{}, eager {} steps\n",
-             first.num_output_tokens,
-             first.time_to_first_token * 1e3,
-             first.time_per_output_token() * 1e3,
-             llm.ledger().steps(cudagraph::CudagraphRuntimeMode::FULL),
-             llm.ledger().steps(cudagraph::CudagraphRuntimeMode::PIECEWISE),
-             llm.ledger().steps(cudagraph::CudagraphRuntimeMode::NONE));
+  print_counts(results[0].metrics, llm);
   return has_failed ? 1 : 0;
 }
 

@@ -79,11 +79,8 @@ inline void panel_product(
 }
 
 template <typename Out>
-inline void store_panel(const BlockLinearArguments& a,
-                        int64_t row,
-                        int64_t rows,
-                        int64_t column,
-                        const float* sums) {
+inline void store_panel(
+    const BlockLinearArguments& a, int64_t row, int64_t rows, int64_t column, const float* sums) {
   for (int64_t r = 0; r < rows; ++r) {
     Out* out = static_cast<Out*>(a.out) + (row + r) * a.columns + column;
     for (int64_t c = 0; c < kPanelColumns; ++c) {

@@ -248,8 +248,8 @@ struct Panel {
   static REPRISE_INLINE Sums add_q8(Sums sums, Codes codes, const int8_t* x) {
     const __m512i weight = _mm512_xor_si512(codes, _mm512_set1_epi8(-128));
     const __m512i four = broadcast_four(x);
-    const __m512i with_sign = _mm512_mask_sub_epi8(
-        four, _mm512_movepi8_mask(weight), _mm512_setzero_si512(), four);
+    const __m512i with_sign =
+        _mm512_mask_sub_epi8(four, _mm512_movepi8_mask(weight), _mm512_setzero_si512(), four);
     return add_pairs(sums, _mm512_abs_epi8(weight), with_sign);
   }
   static REPRISE_INLINE Sums add_q4(Sums sums, Codes codes, const int8_t* x) {
