@@ -52,15 +52,18 @@ compiled() { "$tools/python" -c '
 import json, os, sys
 for entry in json.load(open("build/tidy/compile_commands.json")):
     print(os.path.relpath(entry["file"]))' | sort -u; }
-if $all || ! git cat-file -e "$baseline^{commit}" 2>/dev/null; then
+changed() {
+  git diff --name-only --diff-filter=d "$baseline"
+  git ls-files --others --exclude-standard
+}
+if $all; then
   chosen() { compiled; }
   python3 -B tests/architecture/headers_compile_alone.py build/tidy --all
-else
-  changed() {
-    git diff --name-only --diff-filter=d "$baseline"
-    git ls-files --others --exclude-standard
-  }
+elif git cat-file -e "$baseline^{commit}" 2>/dev/null; then
   chosen() { comm -12 <(compiled) <(changed | sort -u); }
+else
+  echo "This clone does not know the commit of tools/lint_baseline ($baseline): clang-tidy is left out; try --all"
+  chosen() { :; }
 fi
 count="$(chosen | wc -l)"
 if [[ "$count" -gt 0 ]]; then
