@@ -27,7 +27,7 @@ class StreamReader {
 
   /// \throws InvalidArgument when one event grows beyond 16 MiB
   void feed(std::string_view piece);
-  /// The rest of the body that no empty line has ended.
+  /// Call at the end of the body: handles the last event if no empty line followed it.
   void finish();
 
   [[nodiscard]] bool is_done() const noexcept { return is_done_; }

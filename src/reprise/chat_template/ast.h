@@ -48,8 +48,8 @@ struct Unary {
   UnaryOp op;
   ExprPtr operand;
 };
-/// Operators from left to right, first op operand op operand ..., in one flat node, so that long
-/// sums do not nest.
+/// A chain of binary operators, evaluated from left to right: `first`, then pairs of operator and
+/// operand. One flat node, so that a long sum does not become a deep tree.
 struct Chain {
   ExprPtr first;
   std::vector<std::pair<BinaryOp, ExprPtr>> rest;

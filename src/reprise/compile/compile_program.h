@@ -21,8 +21,8 @@ using DumpSink = std::function<void(std::string_view name, std::string_view cont
 struct CompileOptions {
   /// Ops at which the program is split; none: the program is one piece.
   program::SplittingOps splitting_ops;
-  /// True: each capturable piece becomes a graph of its own (level 3). False: one capture breaks at
-  /// the splitting ops.
+  /// True: each capturable piece is captured as its own graph (compilation level 3). False: a
+  /// single capture covers the program and pauses at each splitting op.
   bool wrap_pieces = true;
   /// True: passes see the whole program, which is split afterwards (use_inductor_graph_partition).
   /// False: each unique piece is compiled.

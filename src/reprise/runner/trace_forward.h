@@ -21,7 +21,8 @@ namespace reprise::engine {
 /// The model's own code as a function of these inputs. The model is borrowed.
 [[nodiscard]] program::TracedFunction forward_function(models::CausalLM& model);
 
-/// The parameter slots of a traced forward, matched by name.
+/// The parameter slots of a traced forward pass, each with the name of its parameter in
+/// `parameters`.
 [[nodiscard]] std::vector<program::ParameterSlot> parameter_slots(
     const program::TracedProgram& traced, const models::Parameters& parameters);
 

@@ -14,7 +14,8 @@ TEST(ServerOptions, names_are_checked_where_no_key_protects_the_server_from_page
   EXPECT_FALSE(answers_page([](ServerOptions&) {}));
   EXPECT_TRUE(answers_page([](ServerOptions& options) { options.api_keys = {"key"}; }));
   EXPECT_TRUE(answers_page([](ServerOptions& options) { options.unix_socket = "/run/a.sock"; }));
-  // Names of a service or of a proxy are unknown to the server.
+  // On a wildcard address, clients may use the name of a service or of a proxy. The server cannot
+  // know these names, so it accepts every host.
   EXPECT_TRUE(answers_page([](ServerOptions& options) {
     options.host = "0.0.0.0";
     options.allow_unauthenticated = true;

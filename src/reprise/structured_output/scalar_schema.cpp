@@ -152,7 +152,8 @@ Json number_schema(const std::string& type, const Json& given) {
   const std::optional<double> most = bound(type, given, "maximum", "exclusiveMaximum", -1);
   if (least && most && *least > *most) refuse("no number is between minimum and maximum");
   if (!least && !most) return {{"type", type}};
-  // Always both ends: backends then know exactly which numbers lie between (number_range.h).
+  // Always give both the minimum and the maximum, so that backends know exactly which numbers are
+  // allowed (number_range.h).
   const double low = least.value_or(-kMostInteger);
   const double high = most.value_or(kMostInteger);
   if (type == "number") return {{"type", type}, {"minimum", low}, {"maximum", high}};

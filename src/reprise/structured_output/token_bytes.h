@@ -15,7 +15,8 @@ struct VocabularyBytes {
   std::vector<int32_t> end_token_ids;  // end of text
 };
 
-/// `vocab_size` is the model's: ids beyond the tokenizer's add nothing.
+/// `vocab_size` is the size of the model's vocabulary. Ids that the tokenizer does not have get
+/// empty texts.
 [[nodiscard]] VocabularyBytes vocabulary_bytes(const tokenizer::Tokenizer& tokenizer,
                                                int32_t vocab_size,
                                                std::span<const int32_t> end_token_ids);

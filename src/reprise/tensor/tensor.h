@@ -76,7 +76,8 @@ class Tensor {
 
   /// The same memory with another shape and strides; ownership is shared.
   [[nodiscard]] Tensor with_layout(Shape shape, Shape strides, int64_t element_offset) const;
-  /// The same view without ownership: the pool may reuse the memory, while the address stays valid.
+  /// The same view without ownership. The pool may reuse the memory for other data, but the address
+  /// stays valid.
   /// A graph keeps its outputs in this form.
   [[nodiscard]] Tensor without_ownership() const {
     return Tensor(dtype_, shape_, strides_, data_, executor_, {});

@@ -114,8 +114,8 @@ void read_heads(const ConfigReader& reader, ModelConfig& config) {
   }
 }
 
-// Which projections carry a bias and which heads a norm is a property of the model class; only
-// some classes let the config choose. Source: transformers, modeling_{llama,mistral,qwen2,qwen3}.py
+// The model class decides which projections have a bias and which heads have a norm. Only some
+// classes let the config choose. Source: transformers, modeling_{llama,mistral,qwen2,qwen3}.py
 void read_biases(const ConfigReader& reader, ModelConfig& config) {
   const bool attention_bias = reader.boolean("attention_bias").value_or(false);
   const bool mlp_bias = reader.boolean("mlp_bias").value_or(false);

@@ -36,7 +36,8 @@ class UnknownKeyError : public Error {
 };
 
 struct CudagraphWrapperOptions {
-  /// The capture breaks at split points (PIECEWISE without a compiler).
+  /// True: the capture pauses at each split point and continues after it. This is PIECEWISE without
+  /// a compiler.
   bool break_at_split_points = false;
   /// Inputs are copied into buffers of the wrapper before each replay, for callers whose input
   /// addresses change (`cudagraph_copy_inputs`; PIECEWISE only).

@@ -25,7 +25,7 @@ size_t mapped_bytes(size_t bytes) noexcept {
   return round_up(std::max<size_t>(bytes, 1), kPage);
 }
 
-// The memory limit of the container, or the largest value without a limit.
+// The memory limit of the container. If there is none, the largest size_t.
 size_t cgroup_bytes(const char* file) {
   size_t bytes = 0;
   if (std::ifstream in(file); in >> bytes) return bytes;

@@ -246,7 +246,8 @@ REPRISE_DEVICE void for_each_row(const RowTile& tile, int64_t width, const Act& 
   }
 }
 
-/// Calls act(column, count) for the team's pieces of [begin, end).
+/// Calls act(column, count) for each piece of [begin, end) that belongs to this thread of the team.
+/// `count` is the number of columns from `column` to `end`.
 template <typename Act>
 REPRISE_DEVICE void for_each_columns(const Team& team, int64_t begin, int64_t end, const Act& act) {
   for (int64_t column = begin + int64_t{team.rank} * kColumns; column < end;

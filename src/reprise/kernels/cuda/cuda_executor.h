@@ -42,7 +42,8 @@ class CudaExecutor final : public DeviceExecutor {
   }
 
  private:
-  /// Launches a product, after the norm of x if the norm has a weight.
+  /// A function that launches a matrix product. If `norm` has a weight, x is normalised first;
+  /// otherwise x is used as it is.
   using LaunchProduct = bool (CudaExecutor::*)(const NormCall& norm, const OpRun& run);
   template <LaunchProduct kLaunch>
   static bool launch_product(const OpRun& run);

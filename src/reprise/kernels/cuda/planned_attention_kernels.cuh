@@ -42,7 +42,8 @@ struct AttentionPlan {
   }
 };
 
-/// One item of a plan: tokens of a request, over all of their positions or a part of them.
+/// One item of a plan: some query tokens of a request, and the key and value positions that they
+/// attend to in this item (all positions, or one part).
 struct PlannedItem {
   RequestTokens r;
   int64_t begin;  // tokens, relative to the request's first

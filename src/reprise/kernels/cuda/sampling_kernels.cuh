@@ -130,8 +130,8 @@ select(int64_t count, int num_bits, uint64_t wanted, Selected what, const Item& 
   return prefix;
 }
 
-/// The k-th largest of the threads' largest keys, or 0 for large k: a lower bound of the k-th
-/// largest key.
+/// A lower bound of the k-th largest key: the k-th largest among each thread's largest key, or 0 if
+/// k is larger than the number of threads.
 REPRISE_DEVICE uint64_t floor_of_top_k(uint64_t largest_of_thread, int k) {
   auto* keys = reinterpret_cast<uint64_t*>(shared_memory());
   uint64_t* floor = keys + kBins;
@@ -202,7 +202,8 @@ REPRISE_DEVICE void keep_top_p(Candidates& candidates, double top_p) {
   if (bound > candidates.smallest_key) candidates.smallest_key = bound;
 }
 
-/// The first token, in the order of ids, at which the sum of weights exceeds the share `uniform`.
+/// Adds up the weights in the order of ids and returns the first token at which the sum exceeds
+/// `uniform` times the total weight.
 REPRISE_DEVICE int64_t draw(const Candidates& candidates, double uniform) {
   const uint64_t total = candidates.total();
   uint64_t target = static_cast<uint64_t>(uniform * static_cast<double>(total));

@@ -37,7 +37,7 @@ class LinearRopeKvWrite : public KernelTest {
     Tensor norm;
   };
   enum class Norms : uint8_t { none, both };
-  // Every fifth token, and those for which there is no room, have no slot.
+  // Every fifth token has no slot.
   Batch make_batch(int64_t rows, const Heads& heads, Norms norms) {
     std::vector<int> positions;
     std::vector<int> slots;

@@ -99,7 +99,8 @@ REPRISE_INLINE __m128 fold(Vec v) {
   const __m256 half = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
   return _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
 }
-/// Four sums, each in the order of one tree: halves, quarters, then lanes 0+2 and 1+3, then both.
+/// The sums of four vectors. Each is added in the same fixed order: the two halves, then the two
+/// quarters, then lanes 0+2 and 1+3, then these two sums.
 REPRISE_INLINE void sum4(Vec a, Vec b, Vec c, Vec d, float* out) {
   const __m128 fa = fold(a);
   const __m128 fb = fold(b);

@@ -23,7 +23,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 3> kArchitec
     {"qwen3", "Qwen3ForCausalLM"},
 }};
 
-// Wide: parse_model_config() checks the range of each member.
+// A generous limit: parse_model_config() later checks the exact range of each member.
 constexpr int64_t kMost = int64_t{1} << 40;
 
 std::string_view class_of(const Metadata& metadata) {
