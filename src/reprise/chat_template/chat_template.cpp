@@ -67,8 +67,9 @@ std::tm local_now() {
   return local;
 }
 
-// transformers fills `reasoning_content` and `thinking` from the first of the three names that a
-// message has. Source: transformers 5.23, utils/chat_template_utils.py, _alias_reasoning_fields.
+// transformers fills `reasoning_content` and `thinking` from the first of `reasoning_content`,
+// `thinking` and `reasoning` that a message has. Source: transformers 5.23,
+// utils/chat_template_utils.py, _alias_reasoning_fields.
 Json alias_reasoning(const Json& message) {
   static constexpr std::array<const char*, 3> kNames = {
       "reasoning_content", "thinking", "reasoning"};

@@ -1,9 +1,9 @@
 // The kernels with one function for each type of elements, by name: the members of KernelTable and
 // the entries of every instruction set's table are made of these lists.
 
-// On rows: CUDA has kernels with the same arguments and grids. Calls
-// REPRISE_ROW_KERNEL(context, name, Arguments, bytes of CUDA shared memory: a float per warp, or
-// 0).
+// Kernels that work on rows; CUDA has them too, with the same arguments and grids. Calls
+// REPRISE_ROW_KERNEL(context, name, Arguments, shared_bytes) for each. shared_bytes is the shared
+// memory on CUDA: one float per warp, or 0 if the kernel needs none.
 #define REPRISE_ROW_KERNELS(REPRISE_ROW_KERNEL, context)                        \
   REPRISE_ROW_KERNEL(context, rms_norm, RmsNormArguments, 64)                   \
   REPRISE_ROW_KERNEL(context, fused_add_rms_norm, FusedAddRmsNormArguments, 64) \

@@ -15,13 +15,13 @@ namespace reprise::device {
 /// A persistent team of threads that run one piece of work together. The thread that calls run() is
 /// worker 0.
 ///
-/// Work is a sequence of phases with a barrier between each two. In every phase each worker runs
-/// its *lane*: a fixed share of every grid. A worker holds its lane while it makes progress. A
-/// worker that waits, sleeps or has not woken up yet leaves its lane open. When worker 0 would have
-/// to wait for an open lane, it runs that lane's part itself. A core that the system takes away
-/// therefore costs only its share of speed: the team waits for a thread that is not running only if
-/// that thread lost its core in the middle of a kernel. Results are equal bit for bit whichever
-/// thread runs a lane.
+/// Work is a sequence of phases with a barrier between consecutive phases. In every phase each
+/// worker runs its *lane*: a fixed share of every grid. A worker holds its lane while it makes
+/// progress. A worker that waits, sleeps or has not woken up yet leaves its lane open. When worker
+/// 0 would have to wait for an open lane, it runs that lane's part itself. A core that the system
+/// takes away therefore costs only its share of speed: the team waits for a thread that is not
+/// running only if that thread lost its core in the middle of a kernel. Results are equal bit for
+/// bit whichever thread runs a lane.
 ///
 /// A waiting worker spins, then yields, then sleeps on a futex, so it does not hold a core that
 /// another process needs. The team allocates only in its constructor.
@@ -29,7 +29,8 @@ namespace reprise::device {
 /// Thread-safe: runs of different threads follow one another. Work must not call run().
 ///
 /// Floating point: work always runs with round-to-nearest and denormals kept, whatever the calling
-/// thread or the embedding program has set, so that results do not depend on the thread of a block.
+/// thread or the embedding program has set, so that results do not depend on which thread runs a
+/// block.
 class WorkerTeam {
  public:
   struct Options {

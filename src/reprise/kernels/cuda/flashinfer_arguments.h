@@ -7,7 +7,8 @@ namespace reprise::kernels::cuda {
 
 /// How FlashInfer's decode kernel for one head size and group size divides a block. q, keys and
 /// values have elements of two bytes. Source: flashinfer 0.7.2 attention/decode.cuh,
-/// BatchDecodeWithPagedKVCacheDispatched. It differs in counting threads in one dimension.
+/// BatchDecodeWithPagedKVCacheDispatched. Unlike the source, threads are counted in one dimension
+/// here.
 struct FlashInferBlock {
   uint32_t head_dim;
   uint32_t group_size;  // query heads per key/value head
