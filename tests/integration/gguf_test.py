@@ -243,7 +243,7 @@ class Serve(Case):
             path = self.folder / f"{kind}.gguf"
             convert_to_gguf.write_file(path, keys, [("token_embd.weight", [1024, 64], 0, bytes(4 * 1024 * 64))])
             post = self.serve(path, "--load-format", "dummy", "--max-model-len", "512", "--enforce-eager")
-            # What a file cannot say: spaces around added tokens, and whether they are whole words.
+            # A GGUF file does not store the spaces around added tokens, nor whether they are whole words.
             odd = [unicodedata.normalize("NFC", token["content"]) for token in tokenizer["added_tokens"]
                    if token["lstrip"] or token["rstrip"] or token["single_word"] or token["normalized"]]
             golden = json.loads((goldens / "tokenizers" / f"{kind}.golden.json").read_text(encoding="utf-8"))

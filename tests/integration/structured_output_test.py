@@ -84,7 +84,7 @@ def expect_prices():
     for limit, schemas in too_large.items():
         for (_, spec), result in run([("json", schema) for schema in schemas]):
             assert limit + ", at most" in result.get("error", ""), (str(spec)[:80], str(result)[:300])
-    # What no price foresees ends at the limit of steps.
+    # A request whose cost its price underestimates ends at the limit of steps.
     (_, result), = run([("choice", ["x" * 2000 + str(i) for i in range(30)])])
     assert "steps" in result.get("error", ""), str(result)[:300]
 

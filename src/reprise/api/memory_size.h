@@ -14,8 +14,8 @@
 /// How much memory weights and KV cache may take, and what fits into it.
 namespace reprise::api {
 
-/// What the parameters of a model will take: all in `dtype`, but for matrices that stay packed. A
-/// tied embedding that stays packed is held in both forms.
+/// Bytes that the parameters of a model will take. Matrices that stay packed count as they are, all
+/// other parameters count in `dtype`. A tied embedding that stays packed is held in both forms.
 [[nodiscard]] int64_t weight_bytes(const weights::WeightSource& source,
                                    const weights::ModelConfig& config,
                                    DType dtype,

@@ -8,7 +8,7 @@
 #include "reprise/base/assert.h"
 #include "reprise/scheduler/scheduler.h"
 
-// What the scheduler does with the results of a step.
+// The part of the scheduler that applies the results of a step.
 namespace reprise::engine {
 
 std::span<const RequestUpdate> Scheduler::update_from_output(

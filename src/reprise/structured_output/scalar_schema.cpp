@@ -53,7 +53,7 @@ Json pattern_string(const Json& pattern, int64_t least, std::optional<int64_t> m
   return {{"type", "string"}, {"pattern", regex.text}};
 }
 
-/// Null when there is no format or when it is an annotation.
+/// The format that answers must have. Null if the schema has none, or one that only annotates.
 const Format* enforced_format(const Json& given) {
   const auto name = given.find("format");
   if (name == given.end()) return nullptr;

@@ -9,8 +9,8 @@
 
 namespace reprise::structured_output {
 
-/// What a call into the backend may still cost. Work is counted in steps of the backend's loops,
-/// not in time, so the same request fails at the same place on every machine.
+/// The work that a call into the backend may still do. It is counted in steps of the backend's
+/// loops, not in time, so the same request fails at the same place on every machine.
 struct WorkLimit {
   int64_t num_steps_left = std::numeric_limits<int64_t>::max();
   size_t max_states = std::numeric_limits<size_t>::max();  // that a matcher may keep

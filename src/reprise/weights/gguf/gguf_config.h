@@ -7,7 +7,7 @@
 
 namespace reprise::weights::gguf {
 
-/// What only the list of tensors tells about a model.
+/// Facts about a model that are not in the metadata: the list of tensors tells them.
 struct GgufConfigTraits {
   int64_t vocab_size = 0;  // rows of the embedding; 0 when there is none
   bool has_lm_head = false;
