@@ -134,6 +134,9 @@ constexpr Field kChatTemplate[] = {
     {"add_generation_prompt", kBoolean, "Whether the assistant's turn begins."},
     {"continue_final_message", kBoolean, "The answer continues the last message."},
     {"chat_template_kwargs", R"({"type": "object"})", "Variables of the chat template."},
+    {"reasoning_effort",
+     R"({"type": "string", "enum": ["none", "minimal", "low", "medium", "high", "xhigh", "max"]})",
+     "A variable of the chat template."},
     {"documents", R"({"type": "array", "items": {"type": "object"}})"},
 };
 constexpr Field kChat[] = {

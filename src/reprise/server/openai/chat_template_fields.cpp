@@ -6,6 +6,7 @@
 #include <array>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "reprise/server/http/api_error.h"
@@ -72,6 +73,24 @@ Json read_kwargs(const RequestFields& fields, const Json& defaults) {
   return all;
 }
 
+// Like vLLM, the server passes reasoning_effort to the template as a variable of the same name, and
+// the field outweighs a member of chat_template_kwargs. The template decides what the value means.
+Json with_reasoning_effort(const RequestFields& fields, Json variables) {
+  constexpr std::array<std::string_view, 7> kEfforts = {
+      "none", "minimal", "low", "medium", "high", "xhigh", "max"};
+  const std::optional<std::string> effort = fields.text("reasoning_effort");
+  if (!effort) return variables;
+  if (std::find(kEfforts.begin(), kEfforts.end(), *effort) == kEfforts.end()) {
+    throw ApiError(
+        400,
+        fmt::format(
+            "reasoning_effort is '{}'; expected one of {}.", *effort, fmt::join(kEfforts, ", ")),
+        "reasoning_effort");
+  }
+  variables["reasoning_effort"] = *effort;
+  return variables;
+}
+
 }  // namespace
 
 api::ChatTemplateOptions read_chat_template_options(const RequestFields& fields,
@@ -87,7 +106,8 @@ api::ChatTemplateOptions read_chat_template_options(const RequestFields& fields,
       .chat_template = std::move(own_template),
       .add_generation_prompt = fields.boolean("add_generation_prompt").value_or(true),
       .continue_final_message = fields.boolean("continue_final_message").value_or(false),
-      .kwargs = read_kwargs(fields, policy.default_chat_template_kwargs)};
+      .kwargs =
+          with_reasoning_effort(fields, read_kwargs(fields, policy.default_chat_template_kwargs))};
   if (options.continue_final_message && options.add_generation_prompt) {
     throw ApiError(400,
                    "Cannot set both `continue_final_message` and `add_generation_prompt` to True.",

@@ -29,7 +29,6 @@ constexpr std::array kUnsupportedIfPresent = {
     "modalities",
     "prediction",
     "prompt_embeds",
-    "reasoning_effort",
     "repetition_detection",
     "suffix",
     "thinking_token_budget",

@@ -250,6 +250,8 @@ TEST(GenerationRequest, refuses_what_is_not_supported_by_name) {
       {chat_with(R"("chat_template_kwargs": {"tokenize": true})"), "chat_template_kwargs"},
       {chat_with(R"("chat_template_kwargs": [1])"), "chat_template_kwargs"},
       {chat_with(R"("documents": ["a"])"), "documents"},
+      {chat_with(R"("reasoning_effort": "very")"), "reasoning_effort"},
+      {chat_with(R"("reasoning_effort": 3)"), "reasoning_effort"},
       {chat_with(R"("continue_final_message": true)"), "continue_final_message"},
   };
   for (const BadBody& body : bad_chats) expect_refused(chat, body);
@@ -276,6 +278,19 @@ TEST(GenerationRequest, reads_what_is_shown_of_prompts_and_tokens) {
   EXPECT_EQ(shown.chat_template.kwargs, (Json{{"enable_thinking", false}}));
   EXPECT_EQ(shown.role(), "user");
   EXPECT_EQ(chat(chat_with(R"("n": 2)")).role(), "assistant");
+}
+
+TEST(GenerationRequest, passes_the_reasoning_effort_to_the_template) {
+  const auto kwargs = [](const char* fields) {
+    const RequestPolicy policy = {.default_chat_template_kwargs = {{"reasoning_effort", "low"}}};
+    return parse_chat_request(chat_with(fields), policy).chat_template.kwargs;
+  };
+  EXPECT_EQ(kwargs(R"("reasoning_effort": "high")"), (Json{{"reasoning_effort", "high"}}));
+  EXPECT_EQ(kwargs(R"("reasoning_effort": null)"), (Json{{"reasoning_effort", "low"}}));
+  EXPECT_EQ(kwargs(R"("reasoning_effort": "high",
+                      "chat_template_kwargs": {"reasoning_effort": "medium"})"),
+            (Json{{"reasoning_effort", "high"}}))
+      << "as in vLLM, the field outweighs the variable";
 }
 
 TEST(GenerationRequest, follows_the_policy_where_requests_do_not_say) {
