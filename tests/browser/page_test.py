@@ -184,11 +184,45 @@ class ChatPage(unittest.TestCase):
         browser.screenshot("chat-dark")
         browser.resize(390, 844, 2, True)
         browser.screenshot("chat-phone")
+        self.assert_composer_is_at_the_bottom(844)
         browser.click("toggle-live")
         browser.wait("getComputedStyle(document.getElementById('live')).display === 'block'")
         browser.screenshot("chat-phone-live")
+        self.assert_composer_is_at_the_bottom(844)
         self.assertLessEqual(browser.evaluate("document.documentElement.scrollWidth"), 390)
         self.assertEqual(browser.violations, [])
+
+    def test_a_conversation_as_in_the_picture_of_the_docs(self):
+        """docs/images/chat-page.png is the screenshot "conversation" of this test."""
+        browser = self.browser
+        self.serve()
+        browser.evaluate("document.getElementById('temperature').value = '0'")
+        for turn, question in enumerate((
+                "Tom has 14 apples. He buys 23 more. How many apples does Tom have now?", "Tell me a story about a mouse.")):
+            browser.type_into("prompt", question)
+            browser.press_enter()
+            browser.wait(f"document.querySelectorAll('.message.assistant .text').length === {turn + 1} && " + IS_IDLE)
+            if turn == 0:
+                self.assertIn("37", browser.evaluate(LAST_ANSWER))
+        self.assertIn("mouse", browser.evaluate(LAST_ANSWER))
+        browser.wait("Number(document.getElementById('step-count').textContent.split(' ')[0]) > 100")
+        browser.wait("document.getElementById('running').textContent === '0'")
+        browser.screenshot("conversation")
+
+    def test_on_a_phone_the_composer_is_at_the_bottom_before_the_first_message_and_after_many(self):
+        browser = self.browser
+        browser.resize(390, 844, 2, True)
+        self.serve()
+        browser.screenshot("phone-empty")
+        self.assert_composer_is_at_the_bottom(844)
+        browser.evaluate("for (let i = 0; i < 40; ++i) addMessage('assistant', 'Line ' + i)")
+        self.assert_composer_is_at_the_bottom(844)
+        browser.resize(390, 420, 2, True)  # the keyboard of the phone is open
+        self.assert_composer_is_at_the_bottom(420)
+
+    def assert_composer_is_at_the_bottom(self, height):
+        bottom = self.browser.evaluate("document.getElementById('composer').getBoundingClientRect().bottom")
+        self.assertAlmostEqual(bottom, height, delta=1)
 
     def stop_an_answer(self):
         """Asks for a long answer of a new server and stops it. False if all of it was there by then."""
