@@ -12,36 +12,73 @@ from typing import Any
 from reprise import _core
 from reprise.config import CompilationConfig, config_json
 
-# vLLM's arguments that change nothing here when they have these values.
-_WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
-    "tensor_parallel_size": (1,),
-    "pipeline_parallel_size": (1,),
+# vLLM's arguments that the engine does not have, with the values that ask for nothing. Any other
+# value is refused, because it would change what the engine does.
+_NOT_THERE: dict[str, tuple[Any, ...]] = {
+    "allowed_local_media_path": ("",),
+    "code_revision": (None,),
+    "config_format": ("auto", "hf"),
+    "convert": ("auto", "none"),
+    "cpu_offload_gb": (0,),
     "data_parallel_size": (1,),
-    "quantization": (None,),
-    "trust_remote_code": (True, False),
-    "disable_log_stats": (True, False),
-    "tokenizer_mode": ("auto",),
-    "skip_tokenizer_init": (False,),
     "distributed_executor_backend": (None, "uni", "mp"),
-    "device": ("auto", "cpu"),
+    "enable_expert_parallel": (False,),
     "enable_lora": (False,),
+    "enable_prompt_embeds": (False,),
+    "hf_config_path": (None,),
+    "hf_token": (None, False),
+    "kv_cache_dtype": ("auto",),
+    "kv_transfer_config": (None,),
+    "limit_mm_per_prompt": (None, {}),
+    "logits_processors": (None, []),
+    "mm_processor_kwargs": (None, {}),
+    "model_impl": ("auto",),
+    "pipeline_parallel_size": (1,),
+    "pooler_config": (None,),
+    "quantization": (None,),
+    "revision": (None, "main"),
+    "runner": ("auto", "generate"),
+    "skip_tokenizer_init": (False,),
+    "speculative_config": (None,),
+    "structured_outputs_config": (None, {}),
+    "swap_space": (0, 4),
+    "task": ("auto", "generate"),
+    "tensor_parallel_size": (1,),
+    "tokenizer_mode": ("auto", "hf"),
+    "tokenizer_revision": (None, "main"),
 }
+# vLLM's arguments that change no answer of this engine, whatever their value.
+_WITHOUT_EFFECT = frozenset(
+    {"disable_async_output_proc", "disable_custom_all_reduce", "disable_log_stats", "trust_remote_code"}
+)
 
 
 @dataclasses.dataclass
 class EngineArgs:
     """Names and defaults are vLLM's; None leaves a value to the model or the machine."""
 
-    model: str | os.PathLike[str]  # a folder in the Hugging Face layout
+    model: str | os.PathLike[str]  # a folder, a .gguf file, or a Hub name in the local cache
     tokenizer: str | os.PathLike[str] | None = None
+    hf_overrides: dict[str, Any] | None = None  # members that replace those of config.json
+    generation_config: str = "auto"  # auto, vllm, or a folder with generation_config.json
+    override_generation_config: dict[str, Any] | None = None
+    chat_template: str | None = None  # a file or the template itself
+    device: str = "auto"  # cpu, cuda
+    gpu_memory_utilization: float = 0.9
     dtype: str = "auto"
     seed: int = 0
     max_model_len: int | None = None
     max_num_seqs: int = 256
     max_num_batched_tokens: int = 2048
     enable_chunked_prefill: bool = True
+    long_prefill_token_threshold: int = 0  # the most tokens of one prompt in a step; 0: no limit
+    scheduling_policy: str = "fcfs"  # or priority
+    async_scheduling: bool = False
+    enable_prefix_caching: bool = True
     block_size: int = 16
     kv_cache_memory_bytes: int | None = None
+    num_gpu_blocks_override: int | None = None  # blocks of the KV cache, on any device
+    max_logprobs: int = 20  # that a request may ask for; -1: the whole vocabulary
     load_format: str = "auto"
     attention_backend: str = dataclasses.field(default_factory=lambda: os.environ.get("VLLM_ATTENTION_BACKEND") or "auto")
     flash_attn_version: int = 0  # of FLASH_ATTN: 2 or 3
@@ -59,6 +96,11 @@ class EngineArgs:
             value = getattr(self, field.name)
             if field.name == "compilation_config":
                 value = config_json(value)
+            elif field.name in ("hf_overrides", "override_generation_config"):
+                try:
+                    value = json.dumps(value or {})
+                except TypeError as error:
+                    raise ValueError(f"{field.name}: {error}") from error
             elif isinstance(value, os.PathLike):
                 value = os.fspath(value)
             try:
@@ -69,23 +111,24 @@ class EngineArgs:
 
     @classmethod
     def from_arguments(cls, model: str | os.PathLike[str], arguments: dict[str, Any]) -> EngineArgs:
-        """Of keyword arguments by vLLM's names. Those without effect here are warned of once.
+        """Reads keyword arguments by vLLM's names.
 
-        Raises TypeError for an unknown name (with the nearest one) and ValueError for one of
-        vLLM's that would change what the engine does and that it does not have.
+        An argument without an effect on this engine gives a warning. Raises TypeError for an
+        unknown name, with the nearest known one, and ValueError for an argument of vLLM that would
+        change what the engine does but that this engine does not have.
         """
         known = {field.name for field in dataclasses.fields(cls)}
         ours = {}
         for name, value in arguments.items():
             if name in known:
                 ours[name] = value
-            elif name == "gpu_memory_utilization":
-                warnings.warn("gpu_memory_utilization has no effect on a CPU; see kv_cache_memory_bytes", stacklevel=4)
             elif name in _WITHOUT_EFFECT:
-                if value not in _WITHOUT_EFFECT[name]:
+                warnings.warn(f"{name} has no effect on this engine", stacklevel=4)
+            elif name in _NOT_THERE:
+                if value not in _NOT_THERE[name]:
                     raise ValueError(f"{name}={json.dumps(value, default=str)} is not supported")
             else:
-                near = difflib.get_close_matches(name, known | set(_WITHOUT_EFFECT), n=1)
+                near = difflib.get_close_matches(name, known | set(_NOT_THERE), n=1)
                 hint = f"; did you mean '{near[0]}'?" if near else ""
                 raise TypeError(f"LLM() has no argument '{name}'{hint}")
         return cls(model=model, **ours)

@@ -1,5 +1,6 @@
 """The offline engine through the package, as a script uses it."""
 
+import dataclasses
 import math
 import multiprocessing
 import os
@@ -13,6 +14,7 @@ import time
 import pytest
 import reprise
 from reprise import SamplingParams
+from reprise.engine_args import EngineArgs
 
 GREEDY = SamplingParams(temperature=0, max_tokens=32)
 LONG = SamplingParams(temperature=0, max_tokens=400, ignore_eos=True)
@@ -79,6 +81,56 @@ def test_stop_strings_end_the_text(llm, apples):
     assert choice.stop_reason == word and choice.finish_reason == "stop"
 
 
+# The named arguments of vLLM 0.32's LLM(), and those of its EngineArgs that its documents use.
+VLLM_ARGUMENTS = """
+    model runner convert tokenizer tokenizer_mode skip_tokenizer_init trust_remote_code allowed_local_media_path
+    tensor_parallel_size dtype quantization revision tokenizer_revision seed gpu_memory_utilization cpu_offload_gb
+    enforce_eager disable_custom_all_reduce hf_token hf_overrides mm_processor_kwargs pooler_config
+    structured_outputs_config kv_cache_memory_bytes compilation_config logits_processors attention_backend
+    async_scheduling block_size code_revision config_format data_parallel_size disable_log_stats
+    distributed_executor_backend enable_chunked_prefill enable_expert_parallel enable_lora enable_prefix_caching
+    enable_prompt_embeds generation_config hf_config_path kv_cache_dtype kv_transfer_config limit_mm_per_prompt
+    load_format long_prefill_token_threshold max_logprobs max_model_len max_num_batched_tokens max_num_seqs
+    model_impl num_gpu_blocks_override override_generation_config pipeline_parallel_size scheduling_policy
+    speculative_config
+""".split()
+
+
+@pytest.mark.parametrize("name", VLLM_ARGUMENTS)
+def test_an_argument_of_vllm_is_taken_or_refused_by_name(model_path, name):
+    class Nonsense:
+        pass
+
+    if name in {field.name for field in dataclasses.fields(EngineArgs)}:
+        if name not in ("model", "compilation_config"):
+            with pytest.raises((ValueError, TypeError), match=name):
+                EngineArgs.from_arguments(model_path, {name: Nonsense()}).for_engine()
+    elif name in ("trust_remote_code", "disable_custom_all_reduce", "disable_log_stats"):
+        with pytest.warns(UserWarning, match=f"{name} has no effect"):
+            EngineArgs.from_arguments(model_path, {name: True})
+    else:
+        with pytest.raises(ValueError, match=f"{name}=.* is not supported"):
+            EngineArgs.from_arguments(model_path, {name: Nonsense()})
+
+
+def test_arguments_reach_the_engine(model_path):
+    arguments = {
+        "hf_overrides": {"max_position_embeddings": 96}, "override_generation_config": {"temperature": 0.0},
+        "enable_prefix_caching": False, "scheduling_policy": "priority", "num_gpu_blocks_override": 40,
+        "max_logprobs": 2, "async_scheduling": True, "long_prefill_token_threshold": 8, "max_num_seqs": 2,
+    }
+    with reprise.LLM(model=model_path, **arguments) as engine:
+        report = engine.startup_report()
+        assert report["max_model_len"] == 96
+        assert engine.get_default_sampling_params().temperature == 0.0
+        with pytest.raises(ValueError, match="logprobs"):
+            engine.generate(["Anna"], SamplingParams(logprobs=3), use_tqdm=False)
+        prompt = [list(range(40, 80))]
+        for _ in range(2):
+            engine.generate(prompt, GREEDY, use_tqdm=False)
+        assert engine.stats()["prefix_cache_hits"] == 0, "prefix caching is off"
+
+
 def test_what_cannot_run_is_refused_by_name(llm, model_path):
     with pytest.raises(ValueError, match="temperature"):
         SamplingParams(temperature=-1)
@@ -96,6 +148,8 @@ def test_what_cannot_run_is_refused_by_name(llm, model_path):
         llm.generate([1.5], GREEDY, use_tqdm=False)
     with pytest.raises(TypeError, match="did you mean 'max_num_seqs'"):
         reprise.LLM(model=model_path, max_num_seq=3)
+    with pytest.raises(ValueError, match="scheduling_policy: expected fcfs or priority, got 'lifo'"):
+        reprise.LLM(model=model_path, scheduling_policy="lifo")
     with pytest.raises(ValueError, match="tensor_parallel_size=2"):
         reprise.LLM(model=model_path, tensor_parallel_size=2)
     with pytest.raises(ValueError, match="no-such-folder"):

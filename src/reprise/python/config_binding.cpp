@@ -34,11 +34,11 @@ void bind_cudagraph_mode(nb::module_& module) {
       .def(
           "decode_mode",
           [](CudagraphMode mode) { return as_mode(cudagraph::decode_mode(mode)); },
-          "The routine of uniform decode batches.")
+          "The mode of uniform decode batches.")
       .def(
           "mixed_mode",
           [](CudagraphMode mode) { return as_mode(cudagraph::mixed_mode(mode)); },
-          "The routine of every other batch.")
+          "The mode of all other batches.")
       .def(
           "has_mode",
           [](CudagraphMode mode, CudagraphMode component) {
@@ -46,15 +46,15 @@ void bind_cudagraph_mode(nb::module_& module) {
                    as_mode(cudagraph::mixed_mode(mode)) == component;
           },
           nb::arg("mode"),
-          "Whether either routine is `mode`.")
+          "Whether one of the two modes is `mode`.")
       .def("separate_routine",
            &cudagraph::separate_routine,
-           "Whether uniform decode and other batches take different routines.")
+           "Whether uniform decode batches have a mode of their own.")
       .def("requires_piecewise_compilation", &cudagraph::requires_piecewise_compilation)
       .def(
           "max_cudagraph_mode",
           [](CudagraphMode mode) { return as_mode(cudagraph::max_cudagraph_mode(mode)); },
-          "The larger of the two routines.")
+          "The larger of the two modes.")
       .def("has_full_cudagraphs", &cudagraph::has_full_cudagraphs);
 }
 
@@ -89,14 +89,50 @@ void bind_engine_args(nb::module_& module) {
                                     text + "'");
             }
           })
+      .def_prop_rw(
+          "hf_overrides",
+          [](const EngineArgs& args) { return args.hf_overrides.dump(); },
+          [](EngineArgs& args, const std::string& json) {
+            args.hf_overrides = parse_json(json, "hf_overrides");
+          },
+          "As JSON text.")
+      .def_rw("generation_config", &EngineArgs::generation_config)
+      .def_prop_rw(
+          "override_generation_config",
+          [](const EngineArgs& args) { return args.override_generation_config.dump(); },
+          [](EngineArgs& args, const std::string& json) {
+            args.override_generation_config = parse_json(json, "override_generation_config");
+          },
+          "As JSON text.")
+      .def_rw("chat_template", &EngineArgs::chat_template, nb::arg().none())
+      .def_rw("device", &EngineArgs::device)
+      .def_rw("gpu_memory_utilization", &EngineArgs::gpu_memory_utilization)
       .def_rw("dtype", &EngineArgs::dtype)
       .def_rw("seed", &EngineArgs::seed)
       .def_rw("max_model_len", &EngineArgs::max_model_len, nb::arg().none())
       .def_rw("max_num_seqs", &EngineArgs::max_num_seqs)
       .def_rw("max_num_batched_tokens", &EngineArgs::max_num_batched_tokens)
       .def_rw("enable_chunked_prefill", &EngineArgs::enable_chunked_prefill)
+      .def_rw("long_prefill_token_threshold", &EngineArgs::long_prefill_token_threshold)
+      .def_prop_rw(
+          "scheduling_policy",
+          [](const EngineArgs& args) {
+            return args.scheduling_policy == engine::SchedulingPolicy::fcfs ? "fcfs" : "priority";
+          },
+          [](EngineArgs& args, const std::string& text) {
+            if (text != "fcfs" && text != "priority") {
+              throw InvalidArgument("scheduling_policy: expected fcfs or priority, got '" + text +
+                                    "'");
+            }
+            args.scheduling_policy = text == "fcfs" ? engine::SchedulingPolicy::fcfs
+                                                    : engine::SchedulingPolicy::priority;
+          })
+      .def_rw("async_scheduling", &EngineArgs::async_scheduling)
+      .def_rw("enable_prefix_caching", &EngineArgs::enable_prefix_caching)
       .def_rw("block_size", &EngineArgs::block_size)
       .def_rw("kv_cache_memory_bytes", &EngineArgs::kv_cache_memory_bytes, nb::arg().none())
+      .def_rw("num_gpu_blocks_override", &EngineArgs::num_gpu_blocks_override, nb::arg().none())
+      .def_rw("max_logprobs", &EngineArgs::max_logprobs)
       .def_rw("attention_backend", &EngineArgs::attention_backend)
       .def_rw("flash_attn_version", &EngineArgs::flash_attn_version)
       .def_rw("enforce_eager", &EngineArgs::enforce_eager)
