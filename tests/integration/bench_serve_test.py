@@ -84,6 +84,14 @@ class WithServer(unittest.TestCase):
             failures.append(wrong)
         self.fail(f"figures differ by more than 2 %: {failures}")
 
+    def test_the_default_load_of_1000_requests_at_once_loses_none(self):
+        """The number of requests and their rate are the defaults of both sides. Only lengths are short."""
+        _, result, _ = bench(self.port, "--random-input-len", 8, "--random-output-len", 2, "--ignore-eos",
+                             folder=self.folder)
+        self.assertEqual((result["num_prompts"], result["completed"], result["failed"]), (1000, 1000, 0))
+        self.assertEqual(result["request_rate"], "inf")
+        self.assertEqual(result["total_output_tokens"], 2000)
+
     def test_figures_follow_from_the_requests(self):
         """No clock of ours: what is reported is recomputed from what each request measured."""
         block, result, _ = bench(
