@@ -65,7 +65,7 @@ if(REPRISE_PCH)
     target_link_libraries(reprise_test_headers PRIVATE GTest::gtest GTest::gmock)
     # Tests are executables, and executables are compiled with -fPIE where libraries are with -fPIC.
     set_target_properties(reprise_test_headers PROPERTIES POSITION_INDEPENDENT_CODE OFF)
-    target_compile_options(reprise_test_headers PRIVATE ${CMAKE_CXX_COMPILE_OPTIONS_PIE} ${REPRISE_TEST_OPTIONS})
+    target_compile_options(reprise_test_headers PRIVATE ${CMAKE_CXX_COMPILE_OPTIONS_PIE} ${REPRISE_COLD_CODE_OPTIONS})
   endif()
 endif()
 

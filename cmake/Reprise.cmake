@@ -69,8 +69,8 @@ if(REPRISE_HARDEN AND NOT REPRISE_SANITIZE)
   add_link_options(LINKER:-z,relro LINKER:-z,now LINKER:-z,noexecstack)
 endif()
 
-# The bodies of tests run once: optimising them takes longer than they do.
-set(REPRISE_TEST_OPTIONS $<$<CONFIG:Release>:-O1>)
+# For code that runs once, such as tests and the command line: optimising it takes longer than running it.
+set(REPRISE_COLD_CODE_OPTIONS $<$<CONFIG:Release>:-O1>)
 
 include(${CMAKE_CURRENT_LIST_DIR}/PrecompiledHeaders.cmake)
 
@@ -108,7 +108,7 @@ function(reprise_test)
   add_executable(${target} ${ARG_SRCS})
   target_link_libraries(${target} PRIVATE reprise_options ${ARG_DEPS} reprise_source_dir GTest::gtest GTest::gmock GTest::gtest_main)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR})  # "tests/support/..."
-  target_compile_options(${target} PRIVATE ${REPRISE_TEST_OPTIONS})
+  target_compile_options(${target} PRIVATE ${REPRISE_COLD_CODE_OPTIONS})
   reprise_use_precompiled_headers(${target} reprise_test_headers)
   add_test(NAME ${ARG_NAME} COMMAND ${target})
   if(NOT ARG_TIMEOUT)
