@@ -1,4 +1,4 @@
-"""What can be asked of an engine when it starts."""
+"""The options of an engine's start."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from reprise import _core
 from reprise.config import CompilationConfig, config_json
 
-# vLLM's arguments that change nothing here when they have these values.
+# vLLM's arguments that have no effect here if they have one of these values.
 _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
     "tensor_parallel_size": (1,),
     "pipeline_parallel_size": (1,),
@@ -30,7 +30,7 @@ _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
 
 @dataclasses.dataclass
 class EngineArgs:
-    """Names and defaults are vLLM's; None leaves a value to the model or the machine."""
+    """Names and defaults are vLLM's. None leaves the value to the model or the machine."""
 
     model: str | os.PathLike[str]  # a folder in the Hugging Face layout
     tokenizer: str | os.PathLike[str] | None = None
@@ -44,7 +44,7 @@ class EngineArgs:
     kv_cache_memory_bytes: int | None = None
     load_format: str = "auto"
     attention_backend: str = dataclasses.field(default_factory=lambda: os.environ.get("VLLM_ATTENTION_BACKEND") or "auto")
-    flash_attn_version: int = 0  # of FLASH_ATTN: 2 or 3
+    flash_attn_version: int = 0  # for FLASH_ATTN: 2 or 3
     enforce_eager: bool = False
     optimization_level: int = 2
     compilation_config: CompilationConfig | dict[str, Any] | int | None = None
@@ -69,10 +69,10 @@ class EngineArgs:
 
     @classmethod
     def from_arguments(cls, model: str | os.PathLike[str], arguments: dict[str, Any]) -> EngineArgs:
-        """Of keyword arguments by vLLM's names. Those without effect here are warned of once.
+        """Makes EngineArgs from keyword arguments with vLLM's names.
 
-        Raises TypeError for an unknown name (with the nearest one) and ValueError for one of
-        vLLM's that would change what the engine does and that it does not have.
+        Warns once of arguments without effect. Raises TypeError for an unknown name (with the nearest known one), and
+        ValueError for an argument of vLLM that would change what the engine does but is not supported.
         """
         known = {field.name for field in dataclasses.fields(cls)}
         ours = {}
