@@ -3,12 +3,11 @@
 // measured again in a second round.
 //
 //   cuda_benchmark WHAT [OUT.json]
-//     0.5b, 1b, 8b   decoding by mode and number of requests, with programmatic dependent launch
-//     and
-//                    without, and a prefill
-//     launch NAME    decoding with programmatic dependent launch and without, alone
+//     0.5b, 1b, 8b   decoding by mode and number of requests; decoding with and without
+//                    programmatic dependent launch; a prefill
+//     launch NAME    only decoding with and without programmatic dependent launch
 //     serving        requests that arrive at random, by mode, 1B shape
-//     parts          attention of decoding and of a prompt, products, update of a graph
+//     parts          attention of decoding and of a prompt, matrix products, update of a graph
 //     config NAME    prints the shape of 0.5b, 1b or 8b
 #include <fmt/format.h>
 

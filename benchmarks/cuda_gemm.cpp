@@ -7,7 +7,7 @@ namespace reprise::benchmark {
 namespace {
 
 /// Fills the tensor with random numbers, because chips multiply zeros faster. One block of numbers
-/// repeats; its odd length gives neighbouring rows different numbers.
+/// repeats; its length is no multiple of a row, so neighbouring rows get different numbers.
 void fill(device::Stream& stream, const Tensor& tensor) {
   constexpr size_t kElements = (size_t{1} << 20) + 24;
   std::mt19937 random(5);

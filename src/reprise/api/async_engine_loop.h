@@ -24,7 +24,7 @@ struct EngineCoreCounters;
 namespace reprise::api {
 
 /// The thread of an AsyncEngine: takes submitted requests, runs a step, delivers deltas; sleeps
-/// when there is no work. It is a class of its own so that tests can run it over any engine core.
+/// when there is no work. It is separate from AsyncEngine so that tests can run it over any core.
 ///
 /// Borrows core and tokenizer. While this object lives, no other code may use the core and the
 /// runner below it. Life-cycle: serving -> dead (the device is lost; every request ends with an
