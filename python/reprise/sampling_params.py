@@ -30,7 +30,7 @@ _ENGINE_FIELDS = (
 
 
 class RequestOutputKind(enum.Enum):
-    """What an AsyncLLM yields: the whole answer so far, only the new part, or only the end result."""
+    """The outputs that an AsyncLLM yields: the whole answer so far, only the new part, or only the end result."""
 
     CUMULATIVE = 0
     DELTA = 1

@@ -116,7 +116,7 @@ class AsyncEngineLoop {
   std::string death_;     // why the engine is dead; empty while it lives
   bool is_paused_ = false;
   std::vector<Submission> held_;                   // submitted while paused
-  std::vector<std::promise<void>> wait_for_idle_;  // waiting pause() calls
+  std::vector<std::promise<void>> wait_for_idle_;  // one per waiting pause()
 
   mutable std::mutex mutex_;  // guards the members below, except the thread
   std::condition_variable wake_;

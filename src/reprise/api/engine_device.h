@@ -22,7 +22,7 @@ struct EngineDevice {
   kernels::CodeTarget code_target;  // of the accelerator
   std::unique_ptr<engine::Execution> execution;
   kernels::Isa isa = kernels::Isa::scalar;  // instruction set of the CPU's kernels
-  std::string fallback_reason;              // why a usable GPU is not used; may be empty
+  std::string fallback_reason;              // why a supported GPU is not used; may be empty
   std::vector<std::string> warnings;        // for example: a library that this machine lacks
 
   [[nodiscard]] bool is_gpu() const noexcept { return accelerator != nullptr; }

@@ -13,7 +13,7 @@ enum class SleepLevel : uint8_t {
   discard = 2,  // KV cache and weights; the weights are read again when the engine wakes
 };
 
-/// What happens to unfinished requests when the engine is sent to sleep.
+/// How unfinished requests end when the engine is sent to sleep.
 enum class SleepMode : uint8_t {
   abort,  // end them as aborted
   wait,   // wait until they have ended by themselves

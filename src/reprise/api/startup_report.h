@@ -28,7 +28,7 @@ struct StartupStage {
 /// Decisions and measurements of an engine's start. Times in seconds.
 struct StartupReport {
   std::string device;
-  std::string device_reason;  // why a usable device is not used; may be empty
+  std::string device_reason;  // why a supported device is not used; may be empty
   std::string cpu_isa;
   std::string dtype;
   int64_t num_parameters = 0;

@@ -6,7 +6,7 @@
 
 namespace reprise::output_parsers {
 
-/// What a piece of text adds to one tool call. The first delta of a call has the name.
+/// The part of one tool call that a piece of text adds. The first delta of a call has the name.
 struct ToolCallDelta {
   int index = 0;
   std::string name;       // empty: an earlier delta had the name
@@ -15,7 +15,7 @@ struct ToolCallDelta {
   friend bool operator==(const ToolCallDelta&, const ToolCallDelta&) = default;
 };
 
-/// What a piece of a model's text adds to the message.
+/// The content, reasoning and tool calls that a piece of a model's text adds to the message.
 struct MessageDelta {
   std::string reasoning;
   std::string content;

@@ -23,7 +23,7 @@ using StopReason = std::variant<std::monostate, int32_t, std::string>;
 /// is then this text, its finish reason "length".
 inline constexpr std::string_view kNoAllowedToken = "no_allowed_token";
 
-/// Tells whether the server or the sender has to correct what ended a request as finished_error.
+/// Whether the server or the sender has to correct the error that ended a request.
 enum class ErrorKind : uint8_t {
   internal,  // the server: HTTP 500
   request,   // the sender, with another request: HTTP 400

@@ -19,7 +19,7 @@
 
 namespace reprise::engine {
 
-/// What one step changed in one request.
+/// The changes that one step made to one request.
 struct RequestUpdate {
   Request* request = nullptr;
   std::optional<int32_t> new_token_id;              // already in request->output_token_ids()

@@ -9,7 +9,7 @@
 
 namespace reprise::tokenizer {
 
-/// What happens to the matches when a text is split at them.
+/// How the matches are treated when a text is split at them.
 enum class SplitBehavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
 
 [[nodiscard]] SplitBehavior parse_split_behavior(const Component& component);

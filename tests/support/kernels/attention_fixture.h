@@ -27,8 +27,8 @@ struct Model {
 /// Makes batches over caches. The parts of a cache that no request uses hold poison values.
 class AttentionTest : public KernelTest {
  protected:
-  // One batch with its caches. The blocks of a request are scattered. Cache rows of no request, and
-  // block table entries after a request's last block, hold poison values.
+  // One batch with its caches. The blocks of a request are scattered. Cache rows that belong to no
+  // request, and block table entries after a request's last block, hold poison values.
   struct Batch {
     Tensor q;
     Tensor key_cache;
