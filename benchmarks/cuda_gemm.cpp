@@ -7,7 +7,7 @@ namespace reprise::benchmark {
 namespace {
 
 /// Fills the tensor with random numbers, because chips multiply zeros faster. One block of numbers
-/// repeats; its length is no multiple of a row, so neighbouring rows get different numbers.
+/// repeats; its length is not a multiple of a row, so rows differ.
 void fill(device::Stream& stream, const Tensor& tensor) {
   constexpr size_t kElements = (size_t{1} << 20) + 24;
   std::mt19937 random(5);
