@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""`reprise bench throughput` with and without --async-scheduling, in turns.
+"""Compares `reprise bench throughput` with and without --async-scheduling, in alternating runs.
 
     async_scheduling.py REPRISE MODEL [--rounds N] [-- options of bench throughput]
 
-Prints, per mode, the median of output tokens per second and of the time of a step by phase, and the median of
-the ratios of neighbouring runs, which a busy machine changes least. Standard library only.
+Prints for each mode the median of output tokens per second and of a step's time by phase. Also prints the median of
+the ratios of neighbouring runs: a busy machine disturbs this number least. Needs only Python's standard library.
 """
 
 import argparse

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Decode speed of Reprise and of Hugging Face transformers on the same folder, rounds interleaved.
+"""Compares the decode speed of Reprise and Hugging Face transformers on the same model folder.
 
-Both run greedy decoding of the same prompt for the same number of tokens, in bfloat16, with the same
-number of threads, on the CPU. Each round runs one after the other; medians over rounds. The time per
-output token leaves out the first token, so that loading and prefill are not counted.
+Both run greedy decoding of the same prompt for the same number of tokens on the CPU, in bfloat16, with the same
+number of threads. Each round runs one after the other; the result is the median over the rounds. The time per output
+token excludes the first token, so loading and prefill do not count.
 
 usage: compare_transformers.py REPRISE_BINARY MODEL [--rounds N] [--tokens N] [--threads N]
+
 Needs torch and transformers from PyPI.
 """
 
@@ -34,7 +35,7 @@ class Transformers:
 
     @torch.no_grad()
     def tpot_ms(self, tokens):
-        """A plain greedy loop over the model with its KV cache: no generate() overhead."""
+        """A plain greedy loop with the model's KV cache, without the overhead of generate()."""
         out = self.model(self.ids, use_cache=True)
         token = out.logits[:, -1:].argmax(-1)
         start = time.perf_counter()

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Decode speed of Hugging Face transformers on the GPU, for comparison with cuda_benchmark's.
 
-A model of random bfloat16 weights in the shape that `cuda_benchmark config NAME` prints, a static
-cache, and the decoding step compiled with mode="reduce-overhead" (CUDA graphs). Batch 1, greedy,
-contexts from 256 on, as cuda_benchmark decodes. Prints and writes {"tokens_per_second": ...}, or
-{"skipped": why} where torch, transformers or a GPU is missing: then there is nothing to compare with.
+It runs a model of random bfloat16 weights in the shape that `cuda_benchmark config NAME` prints, with a static cache
+and a decoding step compiled with mode="reduce-overhead" (CUDA graphs). Batch 1, greedy, contexts from 256 on, the
+same as in cuda_benchmark. Prints and writes {"tokens_per_second": ...}, or {"skipped": reason} if torch, transformers
+or a GPU is missing.
 
 usage: compare_transformers_cuda.py CUDA_BENCHMARK OUT.json [--shapes 0.5b 8b] [--seconds N] [--device cpu]
 """
@@ -22,7 +22,7 @@ WARM_UP = 20
 
 
 def skipped(arguments):
-    """Why nothing can be measured, or None."""
+    """The reason why nothing can be measured, or None."""
     try:
         import torch
         import transformers  # noqa: F401
@@ -63,7 +63,7 @@ def tokens_per_second(config, device, tokens=TOKENS):
         for i in range(WARM_UP + tokens):
             position = torch.tensor([CONTEXT + i], device=device)
             start = time.perf_counter()
-            # The graph's own output is overwritten by its next replay.
+            # The next replay overwrites the graph's output, so the token is copied.
             token = compiled(token.clone(), position)
             synchronize()
             if i >= WARM_UP:

@@ -1,14 +1,13 @@
-// What a GPU does with whole models of random weights and with single parts. Needs the CUDA plug-in
-// and a driver. Every figure is a median; modes are measured in one process each, one after the
-// other, and again in a second round.
+// Measures whole models of random weights and single parts on a GPU. Needs the CUDA plug-in and a
+// driver. Every figure is a median. Each mode is measured in its own process; all modes are then
+// measured again in a second round.
 //
 //   cuda_benchmark WHAT [OUT.json]
-//     0.5b, 1b, 8b   decoding by mode and number of requests, with programmatic dependent launch
-//     and
-//                    without, and a prefill
-//     launch NAME    decoding with programmatic dependent launch and without, alone
+//     0.5b, 1b, 8b   decoding by mode and number of requests; decoding with and without
+//                    programmatic dependent launch; a prefill
+//     launch NAME    only decoding with and without programmatic dependent launch
 //     serving        requests that arrive at random, by mode, 1B shape
-//     parts          attention of decoding and of a prompt, products, update of a graph
+//     parts          attention of decoding and of a prompt, matrix products, update of a graph
 //     config NAME    prints the shape of 0.5b, 1b or 8b
 #include <fmt/format.h>
 
@@ -42,7 +41,8 @@ Json measure_decode(Engine& engine, int32_t requests, double bandwidth) {
     engine.stream().synchronize();
   }
   const double step = median(steps);
-  // Weights once; the embedding's rows and the cache of so short a context are left out.
+  // The weights are read once per step. The embedding's rows and the cache of this short context
+  // are not counted.
   const double weight_share =
       static_cast<double>(engine.parameters().total_bytes()) / step / bandwidth;
   return {{"requests", requests},
@@ -53,8 +53,8 @@ Json measure_decode(Engine& engine, int32_t requests, double bandwidth) {
           {"launches", engine.launches()}};
 }
 
-/// FULL, one request, with programmatic dependent launch and without, in turns over the same
-/// weights.
+/// Measures one request in FULL mode with and without programmatic dependent launch, in turns over
+/// the same weights.
 Json measure_programmatic_launch(const Gpu& gpu,
                                  Engine& engine,
                                  const weights::ModelConfig& config,
@@ -121,8 +121,8 @@ Json measure_model(const Gpu& gpu, const char* text) {
     prefill.push_back(seconds_of([&] { engine->step(1, kPrefill); }));
   }
   const double seconds = median(prefill);
-  // Products of all rows: the embedding multiplies nothing, the head only the last row. Attention
-  // is left out, so the share of the peak is a lower bound.
+  // Counts the matrix products of all rows: the embedding multiplies nothing, the head only the
+  // last row. Attention is not counted, so the share of the peak is a lower bound.
   const int64_t tables =
       config.vocab_size * config.hidden_size * (config.tie_word_embeddings ? 1 : 2);
   const double weights =
@@ -142,8 +142,9 @@ constexpr int64_t kHeads = 32;
 constexpr int64_t kKvHeads = 8;
 constexpr int64_t kHeadDim = 128;
 
-/// Attention alone, of the last `query_len` tokens of each context, several times in one graph.
-/// \returns seconds of one
+/// Measures attention alone, for the last `query_len` tokens of each context. One graph runs the op
+/// several times.
+/// \returns seconds of one run
 double time_attention(const Gpu& gpu, int32_t requests, int32_t context, int32_t query_len) {
   constexpr int kRepeats = 20;
   engine::Execution execution(*gpu.device, executor_of(gpu));
@@ -167,7 +168,7 @@ double time_attention(const Gpu& gpu, int32_t requests, int32_t context, int32_t
   const Tensor q = make(DType::bf16, tokens);
   const Tensor keys = make(DType::bf16, cache);
   const Tensor values = make(DType::bf16, cache);
-  // 0x3c3c is a small number; memory as it comes would be zeros.
+  // Fills the memory with a small number (0x3c3c); fresh memory would be zeros.
   for (const Tensor& tensor : {q, keys, values}) {
     execution.stream().fill(tensor.data(), std::byte{0x3c}, tensor.type().bytes());
   }
@@ -198,7 +199,7 @@ double time_attention(const Gpu& gpu, int32_t requests, int32_t context, int32_t
 
 Json measure_decode_attention(const Gpu& gpu, int32_t requests, int32_t context, double bandwidth) {
   const double once = time_attention(gpu, requests, context, 1);
-  // Keys and values of 16 bits, each read once.
+  // Keys and values have 16 bits, and each is read once.
   const double bytes = 2.0 * 2.0 * kKvHeads * kHeadDim * requests * context;
   return {{"requests", requests},
           {"context", context},
@@ -206,14 +207,15 @@ Json measure_decode_attention(const Gpu& gpu, int32_t requests, int32_t context,
           {"share_of_bandwidth", bytes / once / bandwidth}};
 }
 
-/// A prompt's, of which each token sees those before it: half of all products.
+/// Measures attention of a prompt. Each token sees only the tokens before it, which halves the
+/// products.
 Json measure_prompt_attention(const Gpu& gpu, int32_t tokens) {
   const double once = time_attention(gpu, 1, tokens, tokens);
   const double flops = 4.0 * kHeads * kHeadDim * tokens * tokens / 2;
   return {{"tokens", tokens}, {"microseconds", once * 1e6}, {"flops_per_second", flops / once}};
 }
 
-/// Time to give an executable graph of many small launches other arguments.
+/// Measures the time to change the arguments in an executable graph of many small launches.
 Json measure_update(const Gpu& gpu) {
   constexpr int kNodes = 200;
   engine::Execution execution(*gpu.device, executor_of(gpu));

@@ -6,14 +6,14 @@
 namespace reprise::benchmark {
 namespace {
 
-/// Random numbers, since chips multiply zeros faster; one block of them again and again, moved by
-/// an odd number of rows' parts.
+/// Fills the tensor with random numbers, because chips multiply zeros faster. One block of numbers
+/// repeats; its length is not a multiple of a row, so rows differ.
 void fill(device::Stream& stream, const Tensor& tensor) {
   constexpr size_t kElements = (size_t{1} << 20) + 24;
   std::mt19937 random(5);
   std::uniform_int_distribution<uint32_t> mantissa(0, 0xff);
   std::vector<uint16_t> block(kElements);
-  // 0.5 to 2 and their negatives
+  // 0.5 to 2, positive and negative.
   for (uint16_t& element : block) {
     element = static_cast<uint16_t>(0x3f00 + mantissa(random) + (random() % 2 << 15));
   }

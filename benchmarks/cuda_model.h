@@ -18,7 +18,7 @@
 #include "reprise/weights/dummy_weights.h"
 #include "reprise/weights/model_config.h"
 
-// What the parts of cuda_benchmark share: a GPU, the shapes, and a model of random weights.
+// Common parts of cuda_benchmark's measurements: a GPU, the shapes, and a model of random weights.
 namespace reprise::benchmark {
 
 using Clock = std::chrono::steady_clock;
@@ -88,7 +88,7 @@ inline engine::Execution::MakeExecutor executor_of(const Gpu& gpu) {
   };
 }
 
-/// A model of random weights with one kind of graphs.
+/// A model of random weights with graphs of one mode.
 class Engine {
  public:
   Engine(const Gpu& gpu,
@@ -107,7 +107,7 @@ class Engine {
     set_mode(config, mode, max_num_tokens);
   }
 
-  /// Graphs of another kind over the same weights.
+  /// Replaces the graphs by graphs of another mode over the same weights.
   void set_mode(const weights::ModelConfig& config, CudagraphMode mode, int32_t max_num_tokens) {
     runner_.reset();
     config::ResolutionInputs inputs;
@@ -138,7 +138,7 @@ class Engine {
     capture_ = runner_->capture({});
   }
 
-  /// One step of `requests` requests of `tokens` tokens each, until its results are there.
+  /// Runs one step of `requests` requests with `tokens` tokens each and waits for the results.
   void step(int32_t requests, int32_t tokens) {
     submit(requests, tokens);
     execution_.stream().synchronize();
@@ -185,7 +185,7 @@ class Engine {
          .disable_cache = true});
     api::compile_runner(compiler, *runner_);
     const compile::CompilationReport& report = compiler.report();
-    // Without its programs the model would run, only slower.
+    // Without compiled programs the model would run more slowly, and the figures would be wrong.
     if (!report.refused.empty()) throw InvalidArgument("not compiled: " + report.refused);
     for (const std::string& warning : compiler.warnings()) fmt::print("{}\n", warning);
     fmt::print("{} of {} row groups generated, backend {}, {:.3f} s\n",
@@ -198,7 +198,7 @@ class Engine {
   static constexpr int32_t kBlocksPerReq = 4096 / kBlockSize;
   static constexpr int32_t kMaxModelLen = 8192;
 
-  const Gpu* gpu_;  // outlives this
+  const Gpu* gpu_;  // must outlive this object
   engine::Execution execution_;
   weights::DummyWeights weights_;
   models::Parameters parameters_;

@@ -13,7 +13,7 @@ namespace reprise::benchmark {
 namespace {
 
 constexpr uint32_t kThreads = 512;
-constexpr uint32_t kBlocks = 8 * 132;  // some waves of a large GPU
+constexpr uint32_t kBlocks = 8 * 132;  // several waves of thread blocks on a large GPU
 constexpr size_t kBytes = size_t{1} << 30;
 
 constinit const device::Kernel kReadAll{
@@ -29,7 +29,7 @@ double read_bandwidth(device::Device& device) {
   const device::Buffer memory = device.allocate(kBytes);
   const device::Buffer out = device.allocate(sizeof(uint32_t));
   stream->fill(memory.data(), std::byte{0x3c}, kBytes);
-  // The words of such memory cancel out, so their bits come to nothing.
+  // All words are equal, so their XOR is 0 and never equals `impossible`.
   const ReadArguments arguments{.memory = memory.data(),
                                 .num_words = kBytes / 16,
                                 .impossible = 1,

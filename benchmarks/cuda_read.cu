@@ -2,8 +2,8 @@
 
 using reprise::benchmark::ReadArguments;
 
-/// Reads all words once, eight loads in flight in each thread; what they come to keeps the compiler
-/// from leaving them out.
+/// Reads all words once, with eight loads in flight per thread. The comparison at the end keeps the
+/// compiler from removing the loads.
 extern "C" __global__ void __launch_bounds__(512) read_all(const ReadArguments a) {
   constexpr int kAhead = 8;
   const auto* words = static_cast<const uint4*>(a.memory);

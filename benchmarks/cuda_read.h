@@ -4,8 +4,9 @@
 
 namespace reprise::benchmark {
 
-/// Bytes per second that a kernel reads, of memory that no cache holds: what a step that reads its
-/// weights once can reach at most. Median of seven. Takes 1 GiB meanwhile. \throws DeviceError
+/// Bytes per second at which a kernel reads memory that no cache holds. This is an upper bound for
+/// a step that reads its weights once. Median of seven runs. Uses 1 GiB for the time of the call.
+/// \throws DeviceError
 [[nodiscard]] double read_bandwidth(device::Device& device);
 
 }  // namespace reprise::benchmark

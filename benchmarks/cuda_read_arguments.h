@@ -6,8 +6,8 @@ namespace reprise::benchmark {
 
 struct ReadArguments {
   const void* memory = nullptr;
-  uint64_t num_words = 0;   // of 16 bytes
-  uint32_t impossible = 0;  // what the bits do not come to
+  uint64_t num_words = 0;   // a word has 16 bytes
+  uint32_t impossible = 0;  // a value that the words never give
   uint32_t* out = nullptr;
 };
 

@@ -26,8 +26,8 @@ struct TimedRequest {
   std::vector<double> token_times;
 };
 
-/// The same requests in every mode: Poisson arrivals, lengths from half to one and a half of the
-/// mean.
+/// Makes the same requests for every mode: Poisson arrivals, and lengths between half and one and a
+/// half of the mean.
 std::vector<TimedRequest> make_requests(int64_t vocab_size) {
   std::mt19937_64 random(7);
   std::exponential_distribution<double> gap(kRequestsPerSecond);
@@ -46,7 +46,7 @@ std::vector<TimedRequest> make_requests(int64_t vocab_size) {
   return requests;
 }
 
-/// Runs all of them; how long that took.
+/// Runs all requests. \returns the seconds that this took
 double serve(engine::EngineCore& core, std::vector<TimedRequest>& requests) {
   const Clock::time_point start = Clock::now();
   const auto now = [&] { return std::chrono::duration<double>(Clock::now() - start).count(); };

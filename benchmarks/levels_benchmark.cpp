@@ -1,6 +1,6 @@
-// What compiling costs and what it brings: starts in fresh processes, and decode steps of the
-// levels side by side. Prints text for people; every figure is a median with its smallest and
-// largest.
+// Measures the cost and the gain of compiling: starts in fresh processes, and decode steps of all
+// levels in turns. Prints text for people; every figure is a median with its smallest and largest
+// value.
 //
 //   levels_benchmark MODEL_WITH_TOKENIZER [rounds]
 #include <fmt/format.h>
@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 using reprise::api::EngineArgs;
 using reprise::api::LLM;
 
-// Qwen2.5-0.5B's shape; weights are random, which changes no time.
+// The shape of Qwen2.5-0.5B. Random weights do not change the times.
 constexpr const char* kHalfBillion = R"({
   "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_size": 896,
   "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14,
@@ -58,7 +58,8 @@ EngineArgs half_billion(const fs::path& folder, const fs::path& tokenizer, int l
   return args;
 }
 
-// Seconds of each stage of one start, in a process of its own: LLVM is loaded once per process.
+// Seconds of each stage of one start. Each start has its own process, because a process loads LLVM
+// once.
 std::vector<double> measured_start(const EngineArgs& args) {
   int ends[2];
   if (pipe(ends) != 0) std::abort();

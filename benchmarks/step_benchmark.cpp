@@ -1,9 +1,9 @@
-// What one decode step costs on the host beside the model: scheduling, dispatching, staging the
-// batch and applying its results, with all requests running. Prints text for people.
+// Measures the host's work for one decode step besides the model: scheduling, dispatching, staging
+// the batch and applying its results, with all requests running. Prints text for people.
 //
 //   step_benchmark [num_requests] [max_model_len]
 //
-// Times are CPU time of the thread, so that other jobs on the machine count only by what they do to
+// Times are CPU times of the thread, so other jobs on the machine matter only by their effect on
 // its caches.
 #include <fmt/format.h>
 
@@ -30,7 +30,7 @@ using namespace reprise;
 constexpr int kBlockSize = 16;
 constexpr int kPromptTokens = 200;
 constexpr int kWarmups = 64;
-constexpr int kSteps = 1000;  // blocks fill every 16 steps, for all requests at different ones
+constexpr int kSteps = 1000;  // each request fills a block every 16 steps, each at another step
 
 double thread_microseconds() {
   timespec now{};
@@ -38,7 +38,7 @@ double thread_microseconds() {
   return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) * 1e-3;
 }
 
-/// 0 for what is no number.
+/// 0 if the text is not a number.
 int number(std::string_view text) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -60,7 +60,7 @@ void print(Part& part) {
       "{:<28} {:8.1f} {:8.1f} {:8.1f} {:8.1f}\n", part.name, at(0), at(0.5), at(0.9), at(0.99));
 }
 
-/// The persistent state of a server whose requests all decode.
+/// The persistent state of a server in which all requests decode.
 class Server {
  public:
   Server(int num_requests, int max_model_len)
@@ -91,7 +91,7 @@ class Server {
     dispatcher_.mark_all_captured();
     rows_.reserve(static_cast<size_t>(num_requests));
     for (int i = 0; i < num_requests; ++i) {
-      // Different lengths: in every step some requests fill a block.
+      // The prompts differ in length, so that in every step some requests fill a block.
       std::vector<int32_t> prompt(static_cast<size_t>(kPromptTokens - i % kBlockSize), i);
       requests_.push_back(std::make_unique<engine::Request>(
           engine::RequestId{static_cast<uint64_t>(i)},
@@ -101,7 +101,7 @@ class Server {
     }
   }
 
-  /// Everything up to where all requests decode.
+  /// Runs steps until all requests decode.
   void prefill() {
     for (;;) {
       const engine::SchedulerOutput& output = scheduler_.schedule();
@@ -135,7 +135,7 @@ class Server {
   }
 
  private:
-  /// As ModelStep::prepare.
+  /// Does the same as ModelStep::prepare.
   cudagraph::Decision dispatch(const engine::SchedulerOutput& output) {
     rows_.clear();
     for (const engine::ScheduledRequest& entry : output.scheduled) {

@@ -4,18 +4,18 @@
 #     compiles a.cu for REPRISE_CUDA_ARCHITECTURES and adds it to t as `const unsigned char name[]`
 set(REPRISE_CUDA AUTO CACHE STRING "Build the CUDA plug-in: AUTO (when nvcc is found), ON or OFF")
 set_property(CACHE REPRISE_CUDA PROPERTY STRINGS AUTO ON OFF)
-# Machine code for these, and PTX of the first for everything newer.
+# Machine code is made for these architectures, and PTX of the first one for newer GPUs.
 set(REPRISE_CUDA_ARCHITECTURES "80;90a" CACHE STRING "GPU architectures to compile for")
 
-# Folders separated by semicolons; see docs/gpu.md.
+# A list separated by semicolons; see docs/gpu.md.
 set(REPRISE_FLASHINFER "" CACHE STRING "Include folders of FlashInfer's headers (and of a CCCL that they need): the FLASHINFER backend then decodes with its kernels")
 
 set(REPRISE_HAS_CUDA FALSE)
 if(NOT REPRISE_CUDA STREQUAL "OFF")
-  # nvcc in the PATH or under CUDA_PATH; the compiler is run directly, so CMake's own check of it,
-  # which takes seconds, is not needed.
+  # Finds nvcc in the PATH or under CUDA_PATH. The build runs the compiler directly, so CMake's own check of it, which
+  # takes seconds, is not needed.
   find_package(CUDAToolkit 12 QUIET)
-  # Headers only: the libraries are opened at run time.
+  # Only headers are needed: the libraries are opened at run time.
   find_path(REPRISE_CUBLASLT_INCLUDE_DIR cublasLt.h PATHS ${CUDAToolkit_INCLUDE_DIRS} NO_DEFAULT_PATH)
   mark_as_advanced(REPRISE_CUBLASLT_INCLUDE_DIR)
   if(CUDAToolkit_FOUND AND CUDAToolkit_NVCC_EXECUTABLE AND REPRISE_CUBLASLT_INCLUDE_DIR)
@@ -29,9 +29,9 @@ if(NOT REPRISE_CUDA STREQUAL "OFF")
 endif()
 
 if(REPRISE_HAS_CUDA)
-  # The toolkit's libraries (cuBLASLt, NVRTC) are opened at run time: by whoever does, after the system's.
+  # The program opens the toolkit's libraries (cuBLASLt, NVRTC) at run time, after it has tried the system's.
   list(APPEND CMAKE_BUILD_RPATH ${CUDAToolkit_LIBRARY_DIR})
-  # The driver's header only: the driver itself is opened at run time.
+  # Only the driver's header is needed: the driver is opened at run time.
   add_library(reprise_cuda_headers INTERFACE)
   target_include_directories(reprise_cuda_headers SYSTEM INTERFACE ${CUDAToolkit_INCLUDE_DIRS})
 endif()
@@ -46,7 +46,7 @@ function(reprise_cuda_image)
   set(image ${CMAKE_CURRENT_BINARY_DIR}/${ARG_SYMBOL}.fatbin)
   set(source ${CMAKE_CURRENT_SOURCE_DIR}/${ARG_SOURCE})
   list(TRANSFORM ARG_INCLUDES PREPEND -I)
-  # Products and sums are contracted only where a kernel says fma, as on the CPU; or anywhere (CONTRACTS).
+  # Without CONTRACTS, the compiler fuses a product and a sum only where a kernel calls fma, as on the CPU.
   set(fmad -fmad=false)
   if(ARG_CONTRACTS)
     set(fmad -fmad=true)
@@ -56,7 +56,7 @@ function(reprise_cuda_image)
     OUTPUT ${image}
     COMMAND ${CUDAToolkit_NVCC_EXECUTABLE} -fatbin -O3 -std=c++20 ${fmad} --expt-relaxed-constexpr
             --threads 2 -lineinfo -Xptxas -v -I${PROJECT_SOURCE_DIR}/src ${ARG_INCLUDES} ${codes} -o ${image} ${source}
-            # Registers and spills of every kernel, for a test; shown when it fails.
+            # The log has the registers and spills of every kernel, for a test. It is shown when the compiler fails.
             2> ${image}.log || awk "1; END { exit 1 }" ${image}.log
     DEPENDS ${source} ${ARG_DEPENDS}
     COMMENT "Compiling ${ARG_SOURCE} for sm ${REPRISE_CUDA_ARCHITECTURES}"

@@ -1,6 +1,6 @@
-# Writes a header with the text of files, each as a constant string_view. Run as a script:
+# Writes a header with the text of files, each as a constant string_view: index.html becomes kIndexHtml. Run as a
+# script:
 #   cmake -DNAMESPACE=reprise::server -DFOLDER=... -DOUT=... -DFILES="index.html;chat.js" -P EmbedFiles.cmake
-# index.html becomes kIndexHtml.
 set(text "#pragma once\n\n#include <string_view>\n\n/// Made by cmake/EmbedFiles.cmake.\nnamespace ${NAMESPACE} {\n")
 foreach(file ${FILES})
   file(READ ${FOLDER}/${file} content)

@@ -1,4 +1,5 @@
-# A C library as PkgConfig::NAME: by pkg-config, or where there is none by its header and file.
+# Finds a C library as PkgConfig::NAME: with pkg-config, or without it by its header and library
+# file.
 #   reprise_find_library(PCRE2 libpcre2-8 pcre2.h pcre2-8)
 function(reprise_find_library NAME PACKAGE HEADER LIBRARY)
   find_package(PkgConfig QUIET)

@@ -6,14 +6,14 @@ set(package_folder lib/cmake/Reprise)
 if(TARGET reprise)
   install(TARGETS reprise RUNTIME DESTINATION bin COMPONENT program)
 endif()
-# The program looks for its plug-ins beside itself and in ../lib.
+# The program looks for its plug-ins in its own folder and in ../lib.
 foreach(plugin reprise_codegen_llvm reprise_cuda)
   if(TARGET ${plugin})
     install(TARGETS ${plugin} LIBRARY DESTINATION lib COMPONENT program)
   endif()
 endforeach()
 
-# reprise_add_installed(TARGET): the library and all libraries of this project that it links.
+# reprise_add_installed(TARGET) installs the library and all libraries of this project that it links.
 set(installed "")
 function(reprise_add_installed target)
   if(target IN_LIST installed)

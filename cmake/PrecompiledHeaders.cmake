@@ -1,11 +1,11 @@
-# Third-party headers that are parsed once for all targets. Headers of this project are not among them, so
-# that a change of one compiles only the files that include it, and so that the mutants, which replace
-# headers, see their replacements.
+# Third-party headers that are parsed once for all targets. Headers of this project are not precompiled, for two
+# reasons: a change of one then compiles only the files that include it, and the mutants, which replace headers, see
+# their replacements.
 #
 #   reprise_use_precompiled_headers(TARGET reprise_library_headers)   std, fmt, nlohmann/json
 #   reprise_use_precompiled_headers(TARGET reprise_test_headers)      the same and GoogleTest
 #
-# REPRISE_PCH=OFF builds without them; such a build also finds includes that a file has forgotten.
+# REPRISE_PCH=OFF builds without precompiled headers; such a build also finds missing includes.
 option(REPRISE_PCH "Precompile the headers of third parties" ON)
 
 set(REPRISE_PRECOMPILED_HEADERS
@@ -15,8 +15,8 @@ set(REPRISE_PRECOMPILED_HEADERS
   <fmt/format.h> <fmt/ranges.h> <nlohmann/json.hpp>)
 
 # The literals of nlohmann/json.hpp ("..."_json) are not used here, but their definitions make the compiler
-# instantiate the parser in every file that includes the header: 0.7 s each, even when it is precompiled.
-# This writes a copy of the header without the literals and has all targets find it first.
+# instantiate the parser in every file that includes the header: 0.7 s each, even when the header is precompiled. This
+# function writes a copy of the header without the literals and makes all targets use the copy.
 function(reprise_drop_json_literals)
   get_target_property(folders nlohmann_json::nlohmann_json INTERFACE_INCLUDE_DIRECTORIES)
   find_path(REPRISE_JSON_HEADER_FOLDER nlohmann/json.hpp HINTS ${folders})
@@ -39,11 +39,11 @@ endfunction()
 reprise_drop_json_literals()
 
 if(REPRISE_PCH)
-  # A precompiled header serves only files with the same definitions of what it has read.
+  # The compiler uses a precompiled header only for files that have the same macro definitions.
   target_compile_definitions(reprise_options INTERFACE $<TARGET_PROPERTY:fmt::fmt,INTERFACE_COMPILE_DEFINITIONS>)
-  # ccache needs -fpch-preprocess to tell one precompiled header from another. Behind a precompiled header GCC 12
-  # no longer knows that a function it has inlined is the standard library's, and so reports its own wrong guesses
-  # about std::string and std::vector (its bugs 105329 and 105651). Builds with REPRISE_PCH=OFF keep these warnings.
+  # ccache needs -fpch-preprocess to tell one precompiled header from another. After a precompiled header, GCC 12 no
+  # longer knows that an inlined function belongs to the standard library, and gives wrong warnings about std::string
+  # and std::vector (its bugs 105329 and 105651). Builds with REPRISE_PCH=OFF keep these warnings.
   target_compile_options(reprise_options INTERFACE
     $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread
                              -Wno-maybe-uninitialized>)
@@ -63,7 +63,7 @@ if(REPRISE_PCH)
     find_package(GTest REQUIRED)
     reprise_add_precompiled_headers(reprise_test_headers <gtest/gtest.h> <gmock/gmock.h>)
     target_link_libraries(reprise_test_headers PRIVATE GTest::gtest GTest::gmock)
-    # Tests are executables, and executables are compiled with -fPIE where libraries are with -fPIC.
+    # Tests are executables, which are compiled with -fPIE; libraries are compiled with -fPIC.
     set_target_properties(reprise_test_headers PROPERTIES POSITION_INDEPENDENT_CODE OFF)
     target_compile_options(reprise_test_headers PRIVATE ${CMAKE_CXX_COMPILE_OPTIONS_PIE} ${REPRISE_COLD_CODE_OPTIONS})
   endif()
@@ -74,7 +74,7 @@ function(reprise_use_precompiled_headers target headers)
     return()
   endif()
   target_precompile_headers(${target} REUSE_FROM ${headers})
-  # Files with options of their own (instruction sets) cannot use what was compiled without them.
+  # Files with their own options (instruction sets) cannot use a header that was precompiled without them.
   get_target_property(sources ${target} SOURCES)
   foreach(source ${sources})
     get_source_file_property(options ${source} COMPILE_OPTIONS)

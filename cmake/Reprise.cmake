@@ -4,40 +4,40 @@
 #   reprise_test(NAME base SRCS a_test.cpp DEPS reprise_base)                -> target base_test, ctest "base"
 #   reprise_binary(NAME reprise SRCS main.cpp DEPS ...)                      -> target reprise in build/bin
 
-# -O2: only kernels gain from -O3, and ask for it themselves.
+# Only kernels gain from -O3, and their files set it.
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 
-# Most of the time of a build goes into reading headers. A group of sources reads them once, so the whole
-# build takes a third of the time; a change of one source compiles its group again. Names in unnamed
-# namespaces must therefore be unique within a folder. Files with options of their own stay alone.
+# Most of a build's time goes into reading headers. A group of sources reads them once, so the whole build takes a
+# third of the time; a change of one source compiles its group again. Names in unnamed namespaces must therefore be
+# unique within a folder. Files with their own compiler options are not grouped.
 option(REPRISE_UNITY "Compile the sources of a target in groups" ON)
 set(CMAKE_UNITY_BUILD ${REPRISE_UNITY})
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 12)
 
 option(REPRISE_WERROR "Warnings are errors; off for compilers that this project is not developed with" ON)
-# For those who link the libraries: nothing but the headers.
+# For projects that link the libraries: only the include folder.
 add_library(reprise_headers INTERFACE)
 target_include_directories(reprise_headers INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src> $<INSTALL_INTERFACE:include>)
 target_compile_features(reprise_headers INTERFACE cxx_std_20)
 target_link_libraries(reprise_headers INTERFACE Threads::Threads)
 
-# For the sources of this project alone: warnings and code generation.
+# For the sources of this project: warnings and code generation.
 add_library(reprise_options INTERFACE)
 target_link_libraries(reprise_options INTERFACE reprise_headers)
 target_compile_options(reprise_options INTERFACE
   -Wall -Wextra -Wshadow -Wnon-virtual-dtor $<$<BOOL:${REPRISE_WERROR}>:-Werror>
-  # Options are structs with defaults, set by designated initialisers: leaving fields out is the point.
+  # Options are structs with defaults, and designated initialisers set only some fields on purpose.
   -Wno-missing-field-initializers
-  # GCC 12 sees overlapping copies in every inlined std::string operator+ (its bug 105651).
+  # GCC 12 warns of overlapping copies in every inlined std::string operator+ (its bug 105651).
   $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>
-  # In a group each source counts as a header, where a member of an unnamed type would be a mistake.
+  # GCC treats the sources of a group like headers and warns of members with a type from an unnamed namespace.
   $<$<AND:$<CXX_COMPILER_ID:GNU>,$<BOOL:${REPRISE_UNITY}>>:-Wno-subobject-linkage>
-  # Products and sums are contracted only where a kernel says fma: an interpreter, a generated
-  # kernel and a hand-written one must be able to agree bit for bit.
+  # The compiler fuses a product and a sum only where a kernel calls fma: interpreted, generated and hand-written
+  # kernels must be able to give the same bits.
   -ffp-contract=off
   -fstack-protector-strong)
-# GLIBCXX assertions stay on in Release: out-of-range is a located abort, never a silent read.
+# GLIBCXX assertions stay on in Release: an access out of range aborts with its place and never reads silently.
 target_compile_definitions(reprise_options INTERFACE _GLIBCXX_ASSERTIONS)
 if(REPRISE_SANITIZE)
   target_compile_options(reprise_options INTERFACE
@@ -46,9 +46,10 @@ if(REPRISE_SANITIZE)
 endif()
 
 
-# Mitigations for the case that a memory error is there after all. They hold for every target of this build, third-party
-# sources and precompiled headers included: a program is as hard as its softest object. tests/integration/hardening_test.py
-# reads them from the built program. Not under sanitizers, which bring checks of their own that FORTIFY would hide.
+# Mitigations that limit the damage of a memory error. They apply to every target of this build, also to third-party
+# sources and precompiled headers, because one unprotected object is enough for an attacker.
+# tests/integration/hardening_test.py checks the built program. Not used with sanitizers: FORTIFY would hide their
+# checks.
 option(REPRISE_HARDEN "FORTIFY, stack clash protection, CET, immediate binding and read-only relocations" ON)
 if(REPRISE_HARDEN AND NOT REPRISE_SANITIZE)
   include(CheckCXXCompilerFlag)
@@ -59,7 +60,7 @@ if(REPRISE_HARDEN AND NOT REPRISE_SANITIZE)
       add_compile_options($<$<COMPILE_LANGUAGE:C,CXX>:${option}>)
     endif()
   endforeach()
-  # FORTIFY needs optimisation. Some distributions define a level of their own.
+  # FORTIFY needs optimisation. Some distributions already define a level.
   set(REPRISE_FORTIFY 2)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 12)
     set(REPRISE_FORTIFY 3)
@@ -97,7 +98,7 @@ function(reprise_binary)
   target_link_libraries(${ARG_NAME} PRIVATE reprise_options ${ARG_DEPS})
 endfunction()
 
-# One gtest binary per folder. LABELS select suites ("tsan": also meaningful under ThreadSanitizer).
+# Makes one gtest binary per folder. LABELS select suites ("tsan": also run under ThreadSanitizer).
 function(reprise_test)
   cmake_parse_arguments(ARG "" "NAME;TIMEOUT" "SRCS;DEPS;LABELS" ${ARGN})
   if(NOT REPRISE_BUILD_TESTS)

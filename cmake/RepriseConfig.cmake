@@ -1,5 +1,5 @@
-# find_package(Reprise) gives Reprise::api (the engine), Reprise::config (mode resolution) and
-# Reprise::cudagraph (dispatcher, wrapper, capture). The libraries that they were built with must be there.
+# find_package(Reprise) gives Reprise::api (the engine), Reprise::config (mode resolution) and Reprise::cudagraph
+# (dispatcher, wrapper, capture). The libraries that these targets link must be installed too.
 include(CMakeFindDependencyMacro)
 find_dependency(Threads)
 find_dependency(fmt)

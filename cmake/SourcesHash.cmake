@@ -1,5 +1,5 @@
-# Writes build_identity.h: a hash of the sources that decide what a compiled program is, so that the
-# compile cache of another build is not found. Run as a script:
+# Writes build_identity.h: a hash of the sources that determine compiled programs. A build with
+# another hash does not use the entries in the compile cache. Run as a script:
 #   cmake -DROOT=... -DOUT=... -DFILES="a;b" -P SourcesHash.cmake
 set(all "")
 foreach(file ${FILES})

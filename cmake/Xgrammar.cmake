@@ -1,5 +1,5 @@
-# xgrammar's C++ core as the static library `xgrammar`, from the source archive that scripts/setup.sh
-# has downloaded. Sets XGRAMMAR_FOUND. Nothing is downloaded here.
+# Builds xgrammar's C++ core as the static library `xgrammar`, from the source archive that scripts/setup.sh
+# downloads. Sets XGRAMMAR_FOUND. This file downloads nothing.
 set(REPRISE_DOWNLOADS ${PROJECT_SOURCE_DIR}/build/downloads CACHE PATH "Where scripts/setup.sh puts source archives")
 set(XGRAMMAR_FOUND FALSE)
 set_property(DIRECTORY ${PROJECT_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/cmake/xgrammar.txt)
@@ -19,7 +19,8 @@ if(NOT found_hash STREQUAL xgrammar_hash)
                       "Remove the file and run scripts/setup.sh again.")
 endif()
 set(xgrammar_source ${CMAKE_BINARY_DIR}/third_party/${xgrammar_name})
-# The changes below are made to their own source, not to what an older version of this file has left there.
+# The changes below apply to xgrammar's original source, so a source changed by an older version of this file is
+# replaced.
 set(xgrammar_stamp ${xgrammar_source}/changes.sha256)
 file(SHA256 ${CMAKE_CURRENT_LIST_FILE} changes_hash)
 set(made_changes_hash "")
@@ -32,7 +33,7 @@ if(NOT made_changes_hash STREQUAL changes_hash)
        PATTERNS ${xgrammar_name}/cpp/* ${xgrammar_name}/include/* ${xgrammar_name}/3rdparty/picojson/*
                 ${xgrammar_name}/3rdparty/dlpack/include/* ${xgrammar_name}/LICENSE ${xgrammar_name}/NOTICE)
 endif()
-# A change of one place in their source. Fails when the place is not there, for then nobody has looked at it.
+# Changes one place in xgrammar's source. Fails if the place does not exist, because the change then needs a review.
 function(change_xgrammar file from to)
   file(READ ${xgrammar_source}/${file} text)
   string(FIND "${text}" "${to}" changed_at)
@@ -45,12 +46,13 @@ function(change_xgrammar file from to)
   endif()
   file(WRITE ${xgrammar_source}/${file} "${changed}")
 endfunction()
-# Decimals in their shortest form: 0.07, not 0.070000000000000007.
+# Prints decimals in their shortest form: 0.07, not 0.070000000000000007.
 change_xgrammar(3rdparty/picojson/picojson.h
   "\"%.f\" : \"%.17g\","
   "\"%.f\" : [this] { char shorter[64]; snprintf(shorter, sizeof shorter, \"%.15g\", u_.number_); return strtod(shorter, nullptr) == u_.number_; }() ? \"%.15g\" : \"%.17g\",")
-# States that the same text reaches may be made one, and so may states that the same text leaves to an end,
-# but not both at once: 219|220 would let 210 through. Nor may the start be made one with what comes after.
+# Merging states is correct for states that the same text reaches, and for states from which the same texts lead to
+# the end, but not for both kinds at once: 219|220 would then also accept 210. The start state must not be merged with
+# a later state.
 change_xgrammar(cpp/fsm.cc
   "bool is_equiv_precursor = false;"
   "bool is_equiv_precursor = false, has_merged_successors = is_equiv_successor;")
@@ -64,15 +66,15 @@ change_xgrammar(cpp/fsm.cc
   "if (sibling <= i || previous_states[sibling].size() != 1 ||"
   "if (sibling <= i || previous_states[sibling].size() != 1 || sibling == result.GetStart() ||")
 
-# Of characters of three bytes with the same first byte, all second bytes, not those from 0x00: it lost Hangul from
-# every range up to U+D7FF, and left a state behind 0xED that nothing leads out of.
+# For characters of three bytes, the second byte begins at 0x80. From 0x00 on, every range up to U+D7FF lost Hangul,
+# and 0xED led to a state without exit.
 change_xgrammar(cpp/grammar_functor.cc
   "AddSameLengthCharacterRange(fsm, tmp_state_max, to, 0x0080, (max & 0x00FFFF));"
   "AddSameLengthCharacterRange(fsm, tmp_state_max, to, 0x8080, (max & 0x00FFFF));")
-# Taken by reference, so they need a definition: without optimisation it did not link.
+# These constants are used by reference, so they need a definition; an unoptimised build did not link.
 change_xgrammar(cpp/grammar_functor.cc "static const int16_t k" "static constexpr int16_t k")
-# What a set of characters holds is ours (structured_output/xgrammar_grammar.cpp): their complements were of ASCII only,
-# and let through what is no UTF-8. So is the cutting of what leads to no end.
+# Our code computes the characters of a set (structured_output/xgrammar_grammar.cpp): xgrammar's complements covered
+# ASCII only and accepted bytes that are not UTF-8. Our code also removes states that lead to no end.
 change_xgrammar(cpp/grammar_functor.cc
   "  if (is_negative) {
     result_fsm = BuildNegativeCharacterClass(expr);
@@ -94,8 +96,8 @@ change_xgrammar(cpp/grammar_functor.cc
     CutDeadEnds(*grammar, per_rule_fsms, complete_fsm);
     // Compress to compact fsm
 ")
-# Masks of states are made while compiling for 0.3 s at most, the others when a text first gets there: with 150,000
-# tokens all of them took seconds. They are shared by all texts of a grammar, up to a number of bytes.
+# Masks of states are made for at most 0.3 s while compiling, the others when a text first reaches their state: with
+# 150,000 tokens, all masks took seconds. All texts of a grammar share the masks, up to a number of bytes.
 change_xgrammar(cpp/compiled_grammar_impl.h
   "  Grammar GetGrammar() const { return grammar; }
 "
@@ -194,22 +196,22 @@ change_xgrammar(cpp/grammar_matcher.cc
 change_xgrammar(cpp/grammar_matcher.cc
   "adaptive_token_mask_it->second;"
   "*adaptive_token_mask_it;")
-# The rules share one machine of states, which counted once for every rule: 50 optional properties had 96 MiB.
+# All rules share one automaton, but its memory was counted for every rule: 96 MiB for 50 optional properties.
 change_xgrammar(cpp/fsm.cc
   "  return MemorySize(self.fsm_) + MemorySize(self.ends_);"
   "  return MemorySize(self.ends_);")
-# Repetitions of up to 512 become states of one rule, whose masks are exact; behind those that are counted, the matcher
-# has to try every token.
+# Repetitions of up to 512 become states of one rule with exact masks. For a larger repetition, which is counted, the
+# matcher has to try every token.
 change_xgrammar(cpp/grammar_parser.cc "static const int64_t kUnzipThreshold = 128;" "static const int64_t kUnzipThreshold = 512;")
 
-# Whether an ASCII character is in a range is no question of the last byte of its ends: + is not in \u0100-\u0436.
+# Compares the whole character, not only its last byte: + is not in \u0100-\u0436.
 change_xgrammar(cpp/earley_parser.cc
   "if (static_cast<uint8_t>(sub_sequence[i]) <= ch &&
         ch <= static_cast<uint8_t>(sub_sequence[i + 1])) {"
   "if (sub_sequence[i] <= static_cast<int32_t>(ch) && static_cast<int32_t>(ch) <= sub_sequence[i + 1]) {")
 
-# The loops of the matcher count their work, and stop at the limit of the thread (structured_output/work_limit.h): their
-# cost grows with the square of the ways to read a text, and has no end for some grammars.
+# The matcher's loops count their work and stop at the thread's limit (structured_output/work_limit.h): the work grows
+# with the square of the ways to read a text, and for some grammars it has no end.
 change_xgrammar(cpp/config.cc
   "namespace xgrammar {
 "
@@ -242,7 +244,7 @@ change_xgrammar(cpp/earley_parser.cc
   "    tmp_process_state_queue_.pop();
     reprise::structured_output::count_work(1);
 ")
-# Four comparisons of states take about as long as one step of the other loops.
+# Four comparisons of states take about as long as one step of the other loops, so they count as one.
 change_xgrammar(cpp/earley_parser.cc
   "  for (const auto& [ref_id, parent_state] : parent_states_map) {"
   "  reprise::structured_output::count_work(parent_states_map.size() / 4);
@@ -262,7 +264,7 @@ change_xgrammar(cpp/earley_parser.cc
   reprise::structured_output::check_states(
       scanable_state_history_.num_elements() + rule_id_to_completable_states_.num_elements());
 ")
-# So do the loops of the compiler whose cost grows with the square of a specification.
+# The compiler's loops whose cost grows with the square of a specification also count their work.
 change_xgrammar(cpp/fsm.cc
   "#include \"fsm.h\"
 "
@@ -308,7 +310,8 @@ change_xgrammar(cpp/grammar_builder.h
 #include \"reprise/structured_output/work_limit.h\"
 ")
 
-# Ranges of numbers are ours (structured_output/xgrammar_ranges.cpp): theirs let -1491 through for -1490..-1453.
+# Our code makes ranges of numbers (structured_output/xgrammar_ranges.cpp): for -1490..-1453, xgrammar's accepted
+# -1491.
 change_xgrammar(cpp/json_schema_converter.cc
   "std::string range_regex = GenerateRangeRegex(start, end);
     return RegexToEBNF(range_regex, false);"
@@ -322,7 +325,7 @@ change_xgrammar(cpp/json_schema_converter.cc
 
 file(WRITE ${xgrammar_stamp} ${changes_hash})
 
-# Their list of files is theirs: it is pinned by the hash.
+# This list comes from xgrammar's folders; the archive's hash fixes their content.
 file(GLOB xgrammar_files ${xgrammar_source}/cpp/*.cc ${xgrammar_source}/cpp/support/*.cc)
 add_library(xgrammar STATIC EXCLUDE_FROM_ALL ${xgrammar_files})
 target_include_directories(xgrammar SYSTEM PUBLIC
@@ -330,9 +333,9 @@ target_include_directories(xgrammar SYSTEM PUBLIC
 target_include_directories(xgrammar SYSTEM PRIVATE ${xgrammar_source}/3rdparty/picojson ${xgrammar_source}/cpp)
 target_compile_features(xgrammar PRIVATE cxx_std_17)
 target_compile_options(xgrammar PRIVATE -w)
-# Its files are large: small groups end at the same time as the other targets.
+# xgrammar's files are large. Small groups keep its build from taking longer than that of the other targets.
 set_target_properties(xgrammar PROPERTIES UNITY_BUILD_BATCH_SIZE 4)
-# What it has to say comes to us (structured_output/xgrammar_messages.cpp), not to stderr.
+# Our code gets xgrammar's messages (structured_output/xgrammar_messages.cpp), so they do not go to stderr.
 target_compile_definitions(xgrammar PRIVATE XGRAMMAR_ENABLE_CPPTRACE=0 XGRAMMAR_ENABLE_INTERNAL_CHECK=0
                            XGRAMMAR_LOG_CUSTOMIZE=1)
 target_link_libraries(xgrammar PUBLIC Threads::Threads)

@@ -2,7 +2,7 @@
 //
 // The "model" has two kernels over a batch of numbers: y = x * x, then y = y + position. A graph
 // reads its input from persistent buffers, which are filled before each step. The arguments of a
-// kernel are bound when the graph is recorded and never change.
+// kernel are bound when the graph is captured and never change.
 #include <fmt/format.h>
 
 #include <array>
@@ -68,7 +68,8 @@ class SquareModel {
   }
 
  private:
-  // A launch names the memory that it reads and writes. Barriers between launches come from this.
+  // A launch names the memory that it reads and writes. The device derives the barriers between
+  // launches from this.
   void launch(device::Stream& stream,
               const device::Kernel& kernel,
               uint32_t num_blocks,
@@ -119,8 +120,8 @@ int main() {
     model.stream().synchronize();
   };
 
-  // Start-up: every key of the capture plan is recorded once, the largest first. Then the
-  // permission to capture is sealed.
+  // Start-up: every key of the capture plan is captured once, the largest first. After that,
+  // further captures are forbidden (sealed).
   const cudagraph::CaptureReport report = cudagraph::run_capture_session(
       dispatcher,
       permission,

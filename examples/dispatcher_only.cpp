@@ -1,5 +1,5 @@
-// The dispatcher alone: integers in, decision out. It knows no device, so it works with graphs of
-// any engine. Mode resolution comes from reprise_config.
+// The dispatcher alone: integers in, decision out. It knows no device, so it works with the graphs
+// of any engine. Mode resolution comes from the library reprise_config.
 #include <fmt/format.h>
 
 #include "reprise/config/resolution.h"

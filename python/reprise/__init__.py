@@ -1,7 +1,6 @@
 """Reprise: a native LLM engine with CUDA-graph capture, dispatch and replay.
 
-The names are vLLM's, so `import reprise as vllm` is the whole migration of a script that uses `LLM`,
-`SamplingParams` or `AsyncLLM`.
+The names are vLLM's: a script that uses `LLM`, `SamplingParams` or `AsyncLLM` only needs `import reprise as vllm`.
 """
 
 from reprise.async_llm import AsyncEngineArgs, AsyncLLM, AsyncLLMEngine

@@ -1,4 +1,4 @@
-"""From the steps of an engine to the answers of a request."""
+"""Builds a request's answers from the results of the engine's steps."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from reprise.sampling_params import SamplingParams
 
 
 class GenerationError(RuntimeError):
-    """The engine failed while it computed this request; others are not affected."""
+    """The engine failed while it computed this request. Other requests are not affected."""
 
 
 class PendingRequest:
-    """A prompt whose answers are being computed: `n` requests of the engine."""
+    """A prompt whose `n` answers are being computed. Each answer is one request of the engine."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class PendingRequest:
             finished=False,
             metrics=self.metrics,
         )
-        # By the engine's number of the request. All are submitted or none.
+        # The key is the engine's number of the request. If one submission fails, the others are aborted.
         self.choices: dict[int, CompletionOutput] = {}
         try:
             asked = params.structured_outputs
@@ -69,7 +69,7 @@ class PendingRequest:
                 self.engine.abort(number)
 
     def apply(self, step: _core.StepOutput) -> None:
-        """Takes over what one step brought. Raises GenerationError when the request failed."""
+        """Adds the result of one step. Raises GenerationError if the request failed."""
         choice = self.choices[step.request_id]
         choice.text += step.text
         choice.token_ids += step.token_ids
@@ -82,7 +82,7 @@ class PendingRequest:
                 choice.logprobs.append(self._position(position))
                 choice.cumulative_logprob = (choice.cumulative_logprob or 0.0) + position.token.logprob
         if self.params.prompt_logprobs is not None and step.prompt_logprobs:
-            # The first token of a prompt follows nothing.
+            # The first prompt token has no log-probability, because no token precedes it.
             self.output.prompt_logprobs = [None, *map(self._position, step.prompt_logprobs)]
         if not step.finished:
             return

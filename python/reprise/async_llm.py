@@ -20,10 +20,9 @@ AsyncEngineArgs = EngineArgs
 
 
 class AsyncLLM:
-    """Many requests at once, each an asynchronous stream of RequestOutput.
+    """Runs many requests at once; each is an asynchronous stream of RequestOutput.
 
-    Use it from one event loop. Leaving the `async for` early, or cancelling its task, aborts the
-    request.
+    Use the object from one event loop. Leaving the `async for` early, or cancelling its task, aborts the request.
     """
 
     def __init__(self, args: EngineArgs) -> None:
@@ -31,7 +30,7 @@ class AsyncLLM:
         self._guard = ProcessGuard()
         self._queue = _core.OutputQueue()
         self._loop: asyncio.AbstractEventLoop | None = None
-        # What waits for steps, by the engine's number and by the caller's name of a request.
+        # The queues of results by the engine's number of the request, and the requests by the caller's name.
         self._steps: dict[int, asyncio.Queue[_core.StepOutput]] = {}
         self._pending: dict[str, PendingRequest] = {}
 
@@ -46,15 +45,15 @@ class AsyncLLM:
         request_id: str,
         priority: int = 0,
     ) -> AsyncIterator[RequestOutput]:
-        """Yields the growing answer, as `sampling_params.output_kind` asks.
+        """Yields the growing answer in the form that `sampling_params.output_kind` asks for.
 
-        Raises ValueError for a request that can never run or a name in use, GenerationError when
-        the engine failed on it.
+        Raises ValueError for a request that can never run or whose name is in use, and GenerationError if the engine
+        failed on the request.
         """
         self._guard.check()
         self._attach()
         if sampling_params.structured_outputs is not None:
-            # Compiled elsewhere; the request finds it in the engine's cache.
+            # This compiles the constraint on another thread; the request then finds it in the engine's cache.
             await asyncio.to_thread(sampling_params.structured_outputs.compile, self._engine)
         if request_id in self._pending:
             raise ValueError(f"request_id: '{request_id}' is in use by an unfinished request")
@@ -91,7 +90,7 @@ class AsyncLLM:
             self._pending[request_id].abort()
 
     async def check_health(self) -> None:
-        """Raises GenerationError when the engine can run nothing any more."""
+        """Raises GenerationError if the engine can run no more requests."""
         if self._engine.stats()["is_dead"]:
             raise GenerationError("the device is lost; restart the process")
 
@@ -102,7 +101,7 @@ class AsyncLLM:
         return self._engine.stats()
 
     def shutdown(self) -> None:
-        """Aborts what is unfinished and frees the model."""
+        """Aborts unfinished requests and frees the model."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.remove_reader(self._queue.fileno())
         self._engine.shutdown()
@@ -118,7 +117,7 @@ class AsyncLLM:
 
     def _hand_out(self) -> None:
         for step in self._queue.take(0):
-            # Nobody waits for what an aborted request still brings.
+            # An aborted request has no reader for its remaining results.
             if step.request_id in self._steps:
                 self._steps[step.request_id].put_nowait(step)
 
@@ -127,7 +126,7 @@ AsyncLLMEngine = AsyncLLM
 
 
 def _since(output: RequestOutput, before: list[tuple[int, int]]) -> RequestOutput:
-    """A copy of `output` with only the text and tokens after those lengths."""
+    """A copy of `output` that has only the text and tokens after the given lengths."""
     new = copy.deepcopy(output)
     for choice, (num_characters, num_tokens) in zip(new.outputs, before):
         choice.text = choice.text[num_characters:]

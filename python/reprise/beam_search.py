@@ -1,4 +1,4 @@
-"""Beam search as vLLM does it: one token a step, log-probabilities from the engine."""
+"""Beam search like vLLM's: one token per step, with log-probabilities from the engine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from reprise.sampling_params import BeamSearchParams, SamplingParams
 
 @dataclasses.dataclass
 class BeamSearchSequence:
-    """A beam. `tokens` and `text` begin with the prompt, as vLLM's do."""
+    """A beam. As in vLLM, `tokens` and `text` begin with the prompt."""
 
     tokens: list[int]
     logprobs: list[PositionLogprobs]
@@ -25,7 +25,7 @@ class BeamSearchSequence:
 
 @dataclasses.dataclass
 class BeamSearchOutput:
-    """The best first."""
+    """The best sequence comes first."""
 
     sequences: list[BeamSearchSequence]
 
@@ -42,8 +42,10 @@ def search(
     eos_token_id: int | None,
     generate: Callable[[list[TokensPrompt], SamplingParams], list[RequestOutput]],
 ) -> list[BeamSearchOutput]:
-    """Each step is one batch of all beams of all prompts. Twice as many continuations as beams are
-    looked at: so many may end, and a full beam is left."""
+    """Runs the search. Each step is one batch of all beams of all prompts.
+
+    A step considers 2 * beam_width continuations: even if beam_width of them end, beam_width remain.
+    """
     one_token = SamplingParams(
         logprobs=2 * params.beam_width, max_tokens=1, temperature=params.temperature, ignore_eos=True, detokenize=False
     )

@@ -14,7 +14,7 @@ def render_chat(
     tools: list[dict[str, Any]] | None = None,
     chat_template_kwargs: dict[str, Any] | None = None,
 ) -> tuple[str, list[int]]:
-    """The prompt that the model's chat template makes of a conversation, and its tokens."""
+    """The prompt that the model's chat template makes from a conversation, and its tokens."""
     options: dict[str, Any] = {
         "add_generation_prompt": add_generation_prompt,
         "continue_final_message": continue_final_message,

@@ -1,4 +1,4 @@
-"""How a model is compiled and captured; vLLM's `vllm.config` by its names."""
+"""How a model is compiled and captured, with the names of `vllm.config`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["CUDAGraphMode", "CompilationConfig", "CompilationMode"]
 
 
 class CompilationMode(enum.IntEnum):
-    """The compile level; `level` and `mode` of a CompilationConfig take it."""
+    """The compile level: a value for `level` and `mode` of a CompilationConfig."""
 
     NONE = 0
     STOCK_TORCH_COMPILE = 1
@@ -25,9 +25,9 @@ class CompilationMode(enum.IntEnum):
 
 @dataclasses.dataclass
 class CompilationConfig:
-    """What a user may say about compiling and capturing; None leaves a field to the engine.
+    """Options for compiling and capturing. None leaves the choice to the engine.
 
-    Raises ValueError for a value that no engine would take. `extra` holds further fields of the
+    Raises ValueError for a value that every engine would refuse. `extra` holds more fields of the
     configuration by name.
     """
 
@@ -62,7 +62,7 @@ class CompilationConfig:
 
 
 def config_json(config: CompilationConfig | dict[str, Any] | int | None) -> str:
-    """The JSON text the engine reads; enumerations become their names."""
+    """The JSON text that the engine reads, with enumerations as their names."""
     if config is None:
         return "{}"
     if isinstance(config, CompilationConfig):

@@ -1,4 +1,4 @@
-"""What can be asked of an engine when it starts."""
+"""The options of an engine's start."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _WITHOUT_EFFECT = frozenset(
 
 @dataclasses.dataclass
 class EngineArgs:
-    """Names and defaults are vLLM's; None leaves a value to the model or the machine."""
+    """Names and defaults are vLLM's. None leaves the value to the model or the machine."""
 
     model: str | os.PathLike[str]  # a folder, a .gguf file, or a Hub name in the local cache
     tokenizer: str | os.PathLike[str] | None = None
@@ -81,7 +81,7 @@ class EngineArgs:
     max_logprobs: int = 20  # that a request may ask for; -1: the whole vocabulary
     load_format: str = "auto"
     attention_backend: str = dataclasses.field(default_factory=lambda: os.environ.get("VLLM_ATTENTION_BACKEND") or "auto")
-    flash_attn_version: int = 0  # of FLASH_ATTN: 2 or 3
+    flash_attn_version: int = 0  # for FLASH_ATTN: 2 or 3
     enforce_eager: bool = False
     optimization_level: int = 2
     compilation_config: CompilationConfig | dict[str, Any] | int | None = None

@@ -22,15 +22,15 @@ from reprise.prompts import Prompt, as_prompts, text_and_token_ids
 from reprise.sampling_params import BeamSearchParams, SamplingParams
 from reprise.tokenizer import Tokenizer
 
-# Python looks for Ctrl-C this often while the engine works.
+# While the engine works, Python checks for Ctrl-C this often.
 _PATIENCE_MS = 100
 
 
 class LLM:
-    """Loads a model once and generates as often as wanted.
+    """Loads a model once and generates as often as you like.
 
-    `model` is a folder in the Hugging Face layout. Further arguments are those of EngineArgs.
-    Raises ValueError for what cannot be, with the reason; nothing is downloaded.
+    `model` is a folder in the Hugging Face layout. The other arguments are those of EngineArgs. Raises ValueError
+    with the reason for options that cannot work. Downloads nothing.
     """
 
     def __init__(
@@ -59,10 +59,10 @@ class LLM:
         lora_request: None = None,
         priority: Sequence[int] | None = None,
     ) -> list[RequestOutput]:
-        """Answers to all prompts, batched, in the order of the prompts.
+        """Answers all prompts in batches; the answers have the order of the prompts.
 
-        A prompt is text, a list of token ids, or a dict with `prompt` or `prompt_token_ids`. One
-        SamplingParams is for all prompts, a list has one for each. Ctrl-C aborts the requests.
+        A prompt is text, a list of token ids, or a dict with `prompt` or `prompt_token_ids`. One SamplingParams
+        applies to all prompts; a list has one per prompt. Ctrl-C aborts the requests.
         """
         self._guard.check()
         if lora_request is not None:
@@ -98,9 +98,9 @@ class LLM:
         tools: list[dict[str, Any]] | None = None,
         chat_template_kwargs: dict[str, Any] | None = None,
     ) -> list[RequestOutput]:
-        """Answers to one conversation or several, rendered with the model's chat template.
+        """Answers one conversation or several, rendered with the model's chat template.
 
-        `tools` are JSON schemas as in the OpenAI API; `chat_template_kwargs` further variables.
+        `tools` are JSON schemas as in the OpenAI API; `chat_template_kwargs` are more variables for the template.
         """
         self._guard.check()
         if chat_template is not None:
@@ -121,7 +121,7 @@ class LLM:
         lora_request: None = None,
         use_tqdm: bool = False,
     ) -> list[BeamSearchOutput]:
-        """The likeliest answers to each prompt that a search of `beam_width` finds, best first."""
+        """The best answers to each prompt that a beam search of `beam_width` finds, best first."""
         if lora_request is not None:
             raise ValueError("lora_request: adapters are not supported")
         token_ids = [text_and_token_ids(self._engine, prompt)[1] for prompt in as_prompts(prompts)]
@@ -141,7 +141,7 @@ class LLM:
         return Tokenizer(self._engine)
 
     def get_default_sampling_params(self) -> SamplingParams:
-        """What the model's authors recommend, else vLLM's defaults."""
+        """The sampling parameters that the model's authors recommend, else vLLM's defaults."""
         return SamplingParams.from_engine(self._engine.default_sampling_params())
 
     def stats(self) -> dict[str, Any]:
@@ -149,28 +149,31 @@ class LLM:
         return self._engine.stats()
 
     def get_metrics(self) -> list[Metric]:
-        """Of now, with the names of the server's /metrics."""
+        """The current metrics, with the names of the server's /metrics."""
         return metrics_of(self._engine, {"model_name": self._model, "engine": "0"})
 
     def reset_prefix_cache(self) -> bool:
-        """Forgets all cached prefixes. False, and nothing happens, while a request runs."""
+        """Drops all cached prefixes. Returns False and changes nothing while a request runs."""
         return self._engine.reset_prefix_cache()
 
     def start_profile(self) -> None:
-        """Records steps until stop_profile()."""
+        """Starts a recording of steps, which stop_profile() ends."""
         if not self._engine.start_profile():
             raise RuntimeError("steps are being recorded already; stop_profile() ends that")
 
     def stop_profile(self, folder: str | os.PathLike[str] | None = None) -> str | None:
-        """Writes a trace into `folder`, else VLLM_TORCH_PROFILER_DIR, else here; its path, or None."""
+        """Writes the trace into `folder`, else VLLM_TORCH_PROFILER_DIR, else the current folder.
+
+        Returns the path, or None if no recording was active.
+        """
         return self._engine.stop_profile(os.fspath(folder or os.environ.get("VLLM_TORCH_PROFILER_DIR") or "."))
 
     def startup_report(self) -> dict[str, Any]:
-        """What was decided and measured at the start; times in seconds."""
+        """Decisions and measurements of the start; times in seconds."""
         return self._engine.startup_report()
 
     def shutdown(self) -> None:
-        """Frees the model now. Also happens when the object goes."""
+        """Frees the model now, not only when the object is destroyed."""
         self._engine.shutdown()
 
     def __enter__(self) -> LLM:

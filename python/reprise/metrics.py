@@ -1,4 +1,4 @@
-"""Counts of an engine as vLLM's metric objects."""
+"""The engine's statistics as vLLM's metric objects."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ class Metric:
 
 @dataclasses.dataclass
 class Counter(Metric):
-    """Only ever grows."""
+    """A number that never decreases."""
 
     value: int
 
 
 @dataclasses.dataclass
 class Vector(Metric):
-    """Counters in order, one for each position."""
+    """A list of counters, one per position."""
 
     values: list[int]
 
 
 @dataclasses.dataclass
 class Gauge(Metric):
-    """A value of now."""
+    """The current value of a quantity."""
 
     value: float
 
 
 @dataclasses.dataclass
 class Histogram(Metric):
-    """`buckets` counts observations up to its key, "+Inf" all of them."""
+    """`buckets[b]` counts the observations up to `b`; "+Inf" counts all."""
 
     count: int
     sum: float
@@ -60,7 +60,7 @@ _COUNTERS = {
 
 
 def metrics_of(engine: _core.Engine, labels: dict[str, str]) -> list[Metric]:
-    """The names are those of the server's /metrics, counters without `_total`."""
+    """Returns the metrics. The names are those of /metrics; counters have no `_total`."""
     stats = engine.stats()
     metrics: list[Metric] = [Gauge(name, labels, float(stats[key])) for name, key in _GAUGES.items()]
     metrics += [Counter(name, labels, stats[key]) for name, key in _COUNTERS.items()]

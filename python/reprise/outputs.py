@@ -1,4 +1,4 @@
-"""Answers, as vLLM's `vllm.outputs` names them."""
+"""Answers, with the names of `vllm.outputs`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import dataclasses
 
 @dataclasses.dataclass
 class Logprob:
-    """How likely a token was. `rank`: 1 is the most likely."""
+    """The log-probability of a token. `rank` 1 is the most likely token."""
 
     logprob: float
     rank: int | None = None
     decoded_token: str | None = None
 
 
-# By token id: the token that is there, and the likeliest ones.
+# Token id -> log-probability, for the token at this position and for the likeliest tokens.
 PositionLogprobs = dict[int, Logprob]
 
 
@@ -27,8 +27,8 @@ class CompletionOutput:
     token_ids: list[int]
     cumulative_logprob: float | None = None
     logprobs: list[PositionLogprobs] | None = None
-    finish_reason: str | None = None  # "stop", "length", "abort"; None while it grows
-    stop_reason: int | str | None = None  # the stop token or string, if it was not EOS
+    finish_reason: str | None = None  # "stop", "length", "abort"; None until the answer ends
+    stop_reason: int | str | None = None  # the stop token or string; None for EOS
 
     def finished(self) -> bool:
         return self.finish_reason is not None
@@ -36,7 +36,7 @@ class CompletionOutput:
 
 @dataclasses.dataclass
 class RequestMetrics:
-    """When things happened, in seconds of time.monotonic()."""
+    """Times of a request's events, in seconds of time.monotonic()."""
 
     arrival_time: float
     first_token_time: float | None = None

@@ -1,4 +1,4 @@
-"""What may stand for a prompt."""
+"""The forms that a prompt may have."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Prompt = Union[str, "list[int]", TextPrompt, TokensPrompt]
 
 
 def text_and_token_ids(engine: _core.Engine, prompt: Prompt) -> tuple[str | None, list[int]]:
-    """The prompt's text, if it has one, and its tokens."""
+    """The prompt's text, if known, and its tokens."""
     if isinstance(prompt, str):
         return prompt, engine.encode(prompt)
     if isinstance(prompt, dict):
@@ -46,7 +46,7 @@ def text_and_token_ids(engine: _core.Engine, prompt: Prompt) -> tuple[str | None
 
 
 def as_prompts(prompts: Any) -> list[Prompt]:
-    """One prompt or several become several. A list of integers is one."""
+    """Makes a list of prompts from one prompt or several. A list of integers is one prompt."""
     if isinstance(prompts, (str, dict)):
         return [cast(Prompt, prompts)]
     prompts = list(prompts)

@@ -1,4 +1,4 @@
-"""How tokens are chosen; vLLM's `SamplingParams`, field by field."""
+"""How tokens are chosen: vLLM's `SamplingParams`, field by field."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from reprise import _core
 from reprise.structured_outputs import StructuredOutputsParams
 
-# Fields that the engine has under the same name.
+# Fields with the same name in the engine.
 _ENGINE_FIELDS = (
     "temperature",
     "top_p",
@@ -30,7 +30,7 @@ _ENGINE_FIELDS = (
 
 
 class RequestOutputKind(enum.Enum):
-    """What an AsyncLLM yields: everything so far, what is new, or only the end."""
+    """The outputs that an AsyncLLM yields: the whole answer so far, only the new part, or only the end result."""
 
     CUMULATIVE = 0
     DELTA = 1
@@ -39,7 +39,7 @@ class RequestOutputKind(enum.Enum):
 
 @dataclasses.dataclass
 class SamplingParams:
-    """Names, defaults and meaning are vLLM's. Raises ValueError naming a field out of range."""
+    """Names, defaults and meaning are vLLM's. Raises ValueError with the name of a bad field."""
 
     n: int = 1
     presence_penalty: float = 0.0
@@ -67,7 +67,7 @@ class SamplingParams:
     bad_words: list[str] | None = None
     extra_args: dict[str, Any] | None = None
     structured_outputs: StructuredOutputsParams | None = None
-    guided_decoding: StructuredOutputsParams | None = None  # its former name
+    guided_decoding: StructuredOutputsParams | None = None  # the older name of structured_outputs
 
     def __post_init__(self) -> None:
         if self.guided_decoding is not None:
@@ -85,7 +85,7 @@ class SamplingParams:
         return copy.deepcopy(self)
 
     def choices(self) -> list[_core.SamplingParams]:
-        """What the engine gets, for each of the `n` answers. A seed gives each answer its own."""
+        """The engine's parameters for each of the `n` answers. With a seed, each gets its own seed."""
         return [self._choice(index) for index in range(self.n)]
 
     def _choice(self, index: int) -> _core.SamplingParams:
@@ -108,7 +108,7 @@ class SamplingParams:
 
     @classmethod
     def from_engine(cls, params: _core.SamplingParams) -> SamplingParams:
-        """The Python form of parameters that the engine recommends."""
+        """Makes SamplingParams from parameters that the engine recommends."""
         fields = {name: getattr(params, name) for name in _ENGINE_FIELDS}
         return cls(**fields, top_k=params.top_k, stop=list(params.stop), stop_token_ids=list(params.stop_token_ids))
 
@@ -125,7 +125,7 @@ class BeamSearchParams:
     include_stop_str_in_output: bool = False
 
     def __post_init__(self) -> None:
-        # A step looks at twice as many log-probabilities, of which the engine gives 20.
+        # A step asks for log-probabilities of 2 * beam_width tokens, and the engine gives at most 20.
         if not 1 <= self.beam_width <= 10:
             raise ValueError(f"beam_width: expected 1 to 10, got {self.beam_width!r}")
         if self.max_tokens < 1:

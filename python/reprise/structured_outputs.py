@@ -1,4 +1,4 @@
-"""What an answer has to look like; vLLM's `StructuredOutputsParams`."""
+"""The required form of an answer: vLLM's `StructuredOutputsParams`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _KINDS = ("json", "regex", "choice", "grammar", "json_object", "structural_tag")
 
 @dataclasses.dataclass
 class StructuredOutputsParams:
-    """Exactly one of the kinds. `json` and `structural_tag` may be text or its Python form."""
+    """Exactly one field is set. `json` and `structural_tag` may be text or Python objects."""
 
     json: str | dict[str, Any] | None = None
     regex: str | None = None
@@ -30,7 +30,7 @@ class StructuredOutputsParams:
         self._kind = given[0]
 
     def compile(self, engine: _core.Engine) -> _core.OutputConstraint:
-        """Raises ValueError for what no answer can be held to."""
+        """Compiles the constraint. Raises ValueError if it is not a valid specification."""
         value = getattr(self, self._kind)
         any_whitespace = not self.disable_any_whitespace
         if self._kind == "choice":

@@ -15,7 +15,7 @@ def engine(model_path):
 
 
 def run(engine, work):
-    """Each test has an event loop of its own, one after the other."""
+    """Each test runs in its own event loop; the loops follow each other."""
 
     async def bounded():
         return await asyncio.wait_for(work(), 60)

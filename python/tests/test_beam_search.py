@@ -1,4 +1,4 @@
-"""Beam search against Transformers, and against the textbook, written here over 20 tokens for each beam."""
+"""Compares beam search with Transformers, and with a plain implementation over 20 tokens per beam."""
 
 import pytest
 import reprise
@@ -7,8 +7,8 @@ from reprise import BeamSearchParams, SamplingParams
 PROMPTS = ["Anna has", "Once upon a time"]
 
 
-# transformers 5 in float32: generate(num_beams=4, num_return_sequences=4, max_new_tokens=8, length_penalty=1.0,
-# eos_token_id=None); tokens behind the prompt and the mean log-probability of the first.
+# Made with transformers 5 in float32: generate(num_beams=4, num_return_sequences=4, max_new_tokens=8,
+# length_penalty=1.0, eos_token_id=None). The tokens follow the prompt; the number is the mean log-probability.
 TRANSFORMERS = {
     "Anna has": (
         [[223, 282, 267, 223, 19, 19, 259, 223], [223, 282, 267, 223, 259, 223, 19, 21], [223, 282, 267, 223, 19, 20, 259, 223], [223, 282, 267, 223, 23, 259, 223, 24]],
@@ -42,7 +42,7 @@ def next_logprobs(llm, tokens):
 
 
 def textbook(llm, prompt, width, steps, penalty, ignore_eos):
-    """The likeliest continuations of all beams are scored; ended ones compete at the end."""
+    """The likeliest continuations of all beams are scored; beams that ended compete at the end."""
     eos = llm.get_tokenizer().eos_token_id
 
     def score(beam):

@@ -1,4 +1,4 @@
-"""Compilation configurations, and the example of vLLM's CUDA-graph page."""
+"""Compilation configurations, and the example on vLLM's page about CUDA graphs."""
 
 import pytest
 import reprise

@@ -1,4 +1,4 @@
-"""What an LLM can do besides generating."""
+"""Methods of LLM other than generate()."""
 
 import json
 

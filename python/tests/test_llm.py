@@ -1,4 +1,4 @@
-"""The offline engine through the package, as a script uses it."""
+"""The offline engine, used through the package like in a script."""
 
 import dataclasses
 import math
@@ -154,7 +154,7 @@ def test_what_cannot_run_is_refused_by_name(llm, model_path):
         reprise.LLM(model=model_path, tensor_parallel_size=2)
     with pytest.raises(ValueError, match="no-such-folder"):
         reprise.LLM(model="no-such-folder")
-    # Nothing of a refused batch goes on running.
+    # After a refusal no request of the batch may still run.
     with pytest.raises(ValueError):
         llm.generate(["Anna has", [2**30]], LONG, use_tqdm=False)
     deadline = time.monotonic() + 20

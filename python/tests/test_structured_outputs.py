@@ -1,4 +1,4 @@
-"""Answers are held to what was asked for; json and re are the judges."""
+"""Answers have the required form, checked with Python's json and re."""
 
 import json
 import re

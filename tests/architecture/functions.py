@@ -1,4 +1,4 @@
-"""Functions of a C++ file and their lengths, by counting braces; no parser, so templates and macros are read alike."""
+"""Finds the functions of a C++ file and their lengths by counting braces, so that templates and macros work too."""
 
 import re
 from typing import NamedTuple
@@ -13,7 +13,7 @@ _ACCESS = re.compile(r"(?:public|private|protected)\s*$")
 
 
 class Function(NamedTuple):
-    line: int  # where its declaration begins
+    line: int  # the first line of the declaration
     num_lines: int
     declaration: str
 
@@ -25,12 +25,12 @@ def _kind(head, parent):
         return "scope"
     if "operator" not in head and _INITIALIZER.search(head):
         return "inner"
-    # What follows a member initialiser `a_{1}` of a constructor is empty or begins with a comma.
+    # After a member initialiser `a_{1}` of a constructor comes nothing or a comma.
     return "function" if "(" in head or head == "" or head.startswith(",") else "inner"
 
 
 def functions(text):
-    """Functions at the scope of a namespace or class. \\throws ValueError when braces do not match."""
+    """Functions at the scope of a namespace or class. \\throws ValueError if braces are not balanced."""
     text = source_tree.without_comments_and_strings(text)
     text = _DIRECTIVE.sub(lambda match: "\n" * match.group(0).count("\n"), text)
     found, open_braces, start = [], [], 0

@@ -2,10 +2,10 @@
 
 usage: headers_compile_alone.py BUILD_FOLDER [--all]
 
-Checks the headers that differ from the commit named in tools/lint_baseline, whose tree was checked as a whole;
---all checks every header (some minutes). Where git does not know that commit, all are checked. Results are kept
-in the build folder under a hash of the command and of every byte that the header includes from this repository,
-so a second run does nothing.
+Checks the headers that differ from the commit named in tools/lint_baseline, because all headers of that commit were
+checked. --all checks every header (some minutes). If git does not know that commit, all headers are checked. Results
+are stored in the build folder under a hash of the command and of every byte that the header includes from this
+repository, so a second run does no work.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from pathlib import Path
 import source_tree
 
 
-# Folders that are only built where the library that their headers include is installed.
+# Folders that are only built if the library that their headers include is installed.
 OPTIONAL_FOLDERS = ("src/reprise/compile/codegen/llvm/", "src/reprise/python/", "src/reprise/device/cuda/", "src/reprise/kernels/cuda/")
 
 
@@ -35,12 +35,12 @@ INCLUDE = re.compile(r'^#include "(/.*)"$', re.M)
 
 
 def compiled_sources(build_folder):
-    """Source path -> compile command as a list, from CMake's record of the build."""
+    """Reads CMake's record of the build: source path -> compile command as a list."""
     root, build = source_tree.ROOT.resolve(), Path(build_folder).resolve()
     found = {}
     for entry in json.loads((build / "compile_commands.json").read_text(encoding="utf-8")):
         unit = Path(entry["file"]).resolve()
-        # A group of sources is a file in the build folder that includes them.
+        # A group of sources is a file in the build folder that includes the sources.
         members = INCLUDE.findall(unit.read_text(encoding="utf-8")) if unit.is_relative_to(build) else [unit]
         for file in map(Path, members):
             if file.is_relative_to(root):
@@ -49,7 +49,7 @@ def compiled_sources(build_folder):
 
 
 def changed_since_baseline(baseline):
-    """Paths that differ from the commit, committed or not; None if git does not know it."""
+    """Paths that differ from the commit, committed or not; None if git does not know the commit."""
     def git(*arguments):
         return subprocess.run(["git", *arguments], cwd=source_tree.ROOT, capture_output=True, text=True, check=False)
 
@@ -59,7 +59,7 @@ def changed_since_baseline(baseline):
 
 
 def is_left_out(header, sources):
-    """Of an optional folder that this build has not built."""
+    """Whether the header is in an optional folder that this build did not build."""
     folders = [folder for folder in OPTIONAL_FOLDERS if header.startswith(folder)]
     return any(not any(source.startswith(folder) for source in sources) for folder in folders)
 
@@ -95,7 +95,7 @@ def flags_of(command):
 
 
 def check(header, flags, cache_folder):
-    """The compiler's complaint, or None. `header` is a path below the root."""
+    """The compiler's error message, or None. `header` is a path below the root."""
     key = hashlib.sha256("\0".join(flags).encode())
     for path in closure(header):
         key.update(path.encode() + b"\0" + (source_tree.ROOT / path).read_bytes())
@@ -118,7 +118,7 @@ def main():
     parser.add_argument("--all", action="store_true", help="every header, not only the changed ones")
     options = parser.parse_args()
     sources = compiled_sources(options.build)
-    # Flags of a target that sees every third-party header that headers may include.
+    # These flags contain the include folders of all third-party headers that headers may include.
     flags = flags_of(sources["src/reprise/base/json.cpp"])
     headers = set(source_tree.files(source_tree.LIBRARY, (".h",)))
     headers = {header for header in headers if not is_left_out(header, sources)}
@@ -129,7 +129,7 @@ def main():
     cache_folder.mkdir(exist_ok=True)
     with ThreadPoolExecutor(max_workers=os.cpu_count() or 2) as pool:
         complaints = [c for c in pool.map(lambda header: check(header, flags, cache_folder), waiting) if c]
-    # A test that cannot fail is no test.
+    # Plants an error, to show that the check can fail.
     with tempfile.NamedTemporaryFile("w", suffix=".h", dir=cache_folder) as planted:
         planted.write("#pragma once\ninline std::vector<int> needs_include;\n")
         planted.flush()

@@ -1,11 +1,11 @@
-"""Which folder may include which. The table is the architecture; docs/architecture.md draws it."""
+"""Which folder may include which. The table defines the architecture; docs/architecture.md draws it."""
 
 
 import source_tree
 
-# A layer is a folder and what lies below it, unless a folder below it is a layer of its own. Each layer is one
-# CMake library. A layer includes itself and these. Not transitive: an edge that is used is an edge that is
-# written.
+# A layer is a folder with its subfolders, except for subfolders that are layers themselves. Each layer is one CMake
+# library. A layer may include itself and the layers listed here. The list is not transitive: every edge that is used
+# must be listed.
 BELOW_RUNNER = {
     "base",
     "device",
@@ -27,10 +27,10 @@ ALLOWED = {
     "base": set(),
     "device": {"base"},
     "tensor": {"base", "device"},
-    # decides: integers in, decision out; links alone into other engines
+    # makes decisions: integers in, decision out; other engines can link it alone
     "cudagraph": {"base"},
     "cudagraph/capture": {"base", "device", "tensor", "cudagraph"},
-    # what users ask for and what comes of it: JSON and text stay here
+    # what users ask for and what the engine makes of it; JSON and text stay in this layer
     "config": {"base", "cudagraph"},
     "kernels": {"base", "device", "tensor"},
     "kv_cache": {"base"},
@@ -46,13 +46,13 @@ ALLOWED = {
     "program": {"base", "device", "tensor"},
     "compile": {"base", "tensor", "program", "compile/codegen"},
     "compile/report": {"base", "tensor", "program", "compile"},
-    # the artifact store knows no program: a warm start links it without the compiler
+    # the artifact store does not know programs: a start from the cache links it without the compiler
     "compile/cache": {"base"},
-    # made for the binary interface of kernels; LLVM is only in the plug-in
+    # generated code uses the kernels' binary interface; LLVM is only in the plug-in
     "compile/codegen": {"base", "device", "tensor", "kernels", "program"},
     "compile/codegen/llvm": {"base", "tensor", "kernels", "program", "compile/codegen"},
     "compile/codegen/nvrtc": {"base", "device", "tensor", "kernels", "program", "compile/codegen"},
-    # chooses passes, ranges and cache entries for a model: the only part that knows the configuration
+    # chooses passes, ranges and cache entries for a model: the only part of the compiler that knows the configuration
     "compile/model": {
         "base", "device", "tensor", "config", "kernels", "weights", "program", "compile", "compile/report",
         "compile/cache", "compile/codegen", "compile/codegen/nvrtc",
@@ -80,13 +80,13 @@ ALLOWED = {
         "base", "tokenizer", "cudagraph", "cudagraph/capture", "config", "sampling", "structured_output", "engine", "api",
     },
 }
-# Tests and benchmarks may include more than the code beside them: they put parts together.
+# Tests and benchmarks may include more than the product's code, because they combine parts.
 ALLOWED_TO_TESTS = {
     "program": {"cudagraph/capture", "kernels", "kv_cache/tensors", "weights", "attention", "models"},
     "compile": {"cudagraph/capture", "device", "kernels", "kv_cache/tensors", "weights", "attention", "models"},
     "scheduler": {"cudagraph"},
 }
-# Narrower than the table: these files of a layer include from the other layer at most these headers.
+# Stricter than the table: these files of a layer may include only these headers of the other layer.
 ONLY_THROUGH = {
     ("models", "cudagraph/capture"): {"reprise/cudagraph/capture/forward_context.h"},
     ("program", "device"): {"reprise/device/code_loader.h"},
@@ -96,7 +96,7 @@ ONLY_THROUGH = {
 
 
 def layer_of(path):
-    """Layer of "reprise/cudagraph/capture_sizes.h" or "src/reprise/compile/cache/entry_reader.cpp"."""
+    """The layer of "reprise/cudagraph/capture_sizes.h" or "src/reprise/compile/cache/entry_reader.cpp"."""
     folders = path.removeprefix("src/").split("/")[1:-1]
     for length in range(len(folders), 0, -1):
         if "/".join(folders[:length]) in ALLOWED:
@@ -105,7 +105,7 @@ def layer_of(path):
 
 
 def violations(path, text):
-    """Sentences, one per include of `path` that the table forbids."""
+    """One sentence for each include of `path` that the table forbids."""
     layer = layer_of(path)
     if layer not in ALLOWED:
         return [f"{path}: folder '{layer}' is not in the table of tests/architecture/include_edges.py"]
@@ -115,7 +115,7 @@ def violations(path, text):
         if name.startswith("tests/") and not source_tree.is_test(path):
             found.append(f"{path}: the product includes {name}")
         if not name.startswith("reprise/"):
-            # Full include paths only: a relative one would go around this test.
+            # Requires full include paths: this test would not see the layer in a relative one.
             if name.endswith((".h", ".inl")) and "/" not in name and (
                 source_tree.ROOT / path
             ).parent.joinpath(name).exists():
@@ -134,7 +134,7 @@ def violations(path, text):
 
 
 def cycles():
-    """Layers that the table lets include each other, directly or around corners."""
+    """Layers that may include each other by the table, directly or through other layers."""
 
     def reachable(start):
         seen, waiting = set(), [start]

@@ -1,4 +1,4 @@
-"""How much a header brings along: files behind the public API, and the longest chain of includes."""
+"""Limits the number of files behind the public headers and the longest chain of includes."""
 
 import functools
 import unittest
@@ -17,7 +17,7 @@ def own_includes(path):
 
 
 def behind(path):
-    """Own files that `path` includes, directly or through others."""
+    """Files of this project that `path` includes, directly or through others."""
     seen, waiting = set(), [path]
     while waiting:
         for included in own_includes(waiting.pop()):
@@ -29,7 +29,7 @@ def behind(path):
 
 @functools.cache
 def longest_chain(path):
-    """Files from `path` to the end of its longest chain of includes."""
+    """The files of the longest chain of includes that begins with `path`."""
     return [path] + max((longest_chain(included) for included in own_includes(path)), key=len, default=[])
 
 

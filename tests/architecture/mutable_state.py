@@ -1,7 +1,7 @@
 """Finds variables that outlive a call: non-const globals, function statics, thread_local.
 
-A reader of C++, not a parser: it follows braces and looks at the words before them. It knows the
-shapes that this code base uses; mutable_state_test.py lists them.
+It does not parse C++: it follows braces and looks at the words before them. It knows the forms that this code base
+uses; mutable_state_test.py lists them.
 """
 
 import re
@@ -31,7 +31,7 @@ def _without_preprocessor(text):
 
 
 def _declarator(statement):
-    """What stands before the initialiser."""
+    """The part of the statement before the initialiser."""
     without_templates = statement
     while True:
         shorter = re.sub(r"<[^<>;{}]*>", "", without_templates)
@@ -59,7 +59,7 @@ def _is_variable_that_stays(statement, scope):
     if scope in ("function", "class") and not is_static:
         return False
     if "(" in declarator and scope != "function":
-        return False  # a function, or a macro that tests are written with
+        return False  # a function, or a macro that declares a test
     if len(re.findall(r"[A-Za-z_]\w*", declarator)) < 2:
         return False  # `name;` declares nothing
     return not _is_immutable(declarator)
@@ -86,13 +86,13 @@ def _kind_of_scope(statement, outer):
 
 
 def find(text):
-    """Variables of one file that keep state from call to call."""
+    """Variables of one file that keep their value from call to call."""
     text = _without_preprocessor(source_tree.without_comments_and_strings(text))
     found = []
     scopes = ["namespace"]
     statement = ""
     statement_line = line = 1
-    pending = []  # statements whose initialiser is open
+    pending = []  # statements whose initialiser has not ended
 
     def end_statement():
         nonlocal statement

@@ -3,7 +3,8 @@ import unittest
 import mutable_state
 import source_tree
 
-# What people touch may keep state; nothing below may (every engine of a process stands alone).
+# The folders that users call may keep state; the folders below may not, so that several engines fit
+# in one process.
 ABOVE = ("src/reprise/api/", "src/reprise/cli/")
 
 

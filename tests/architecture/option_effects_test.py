@@ -1,8 +1,7 @@
 """No option, environment variable or configuration key is accepted without an effect or a warning.
 
-Reads the lists that the program works with and holds each name against the tests: a test must use the name, in
-the spelling that a user gives it. A name that is new has no such test and fails here. What the tests then show,
-an effect or a warning, they say themselves.
+Reads the program's own lists of names. For each name, some test must use it in the spelling of a user; a new name
+without a test fails here. That test itself shows the effect or the warning.
 """
 
 import re
@@ -24,8 +23,9 @@ def compilation_keys():
 
 
 def options():
-    """Names of options, from the reference that the program writes, without the flags that only vLLM has: these
-    are one table, whose lines vllm_flags_test.cpp walks."""
+    """Names of options in the reference page that the program writes, without the flags that only vLLM has. Those are
+    one table, and vllm_flags_test.cpp tests its lines.
+    """
     text = source_tree.read("docs/reference/cli.md")
     names = set(re.findall(r"^ +(?:-[A-Za-z]+, )?--([a-z][a-z0-9-]+)", text, re.M))
     return sorted(names - set(re.findall(r"^\| `--([a-z0-9-]+)", source_tree.read("docs/reference/vllm-flags.md"), re.M)))
@@ -37,7 +37,7 @@ def variables():
 
 
 def words_of(text):
-    """Names as tests write them: max_num_seqs, --max-num-seqs, pass_config.enable_sp as two."""
+    """Names in the spellings of tests: max_num_seqs, --max-num-seqs; pass_config.enable_sp counts as two names."""
     return set(re.findall(r"[A-Za-z][\w]*(?:-[A-Za-z0-9]\w*)*", text))
 
 

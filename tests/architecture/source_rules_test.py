@@ -1,4 +1,4 @@
-"""Rules on the text of the tree: banned calls, folder names, READMEs, paths, links, dead files."""
+"""Rules on the text of the repository: banned calls, folder names, READMEs, paths, links, dead files."""
 
 import re
 import unittest
@@ -31,7 +31,7 @@ BANNED_HEADERS = {
     "omp.h": "one worker team serves the step; OpenMP would bring a second",
 }
 VAGUE_NAMES = re.compile(r"^(?:.*_)?(?:utils?|common|misc|helpers?)$")
-# A path of somebody's machine.
+# An absolute path on one developer's machine.
 PRIVATE_PATH = re.compile(r"(?<![\w.~/-])/(?:work|home|root|Users|mnt)/[\w.-]")
 TEXT_SUFFIXES = (
     ".h .cpp .inl .cu .cuh .py .sh .md .cmake .txt .yml .yaml .toml .jinja .jsonl .csv".split()
@@ -39,7 +39,7 @@ TEXT_SUFFIXES = (
 MAX_README_LINES = 25
 MAX_FILE_LINES = 450
 MAX_FUNCTION_LINES = 60
-# Longer functions that are to be cut: path and name.
+# Longer functions that still have to be split: path and name.
 LONG_FUNCTIONS = {("src/reprise/server/openai/generation_routes.cpp", "add_generation_routes")}
 
 _CALL = re.compile(r"(?<![\w.>:~])(?:std::|::)?(%s)\s*\(" % "|".join(BANNED))
@@ -75,7 +75,7 @@ def too_long(path, text):
 
 
 def heading_anchors(markdown):
-    """Anchors that headings of a page get, as common renderers of Markdown make them."""
+    """The anchors that common Markdown renderers give to the headings of a page."""
     anchors = set()
     in_fence = False
     for line in markdown.splitlines():
@@ -169,7 +169,7 @@ class SourceRules(unittest.TestCase):
         self.assert_none(found)
 
     def test_every_source_file_is_named_in_a_cmake_file(self):
-        """A test that is not built passes for ever."""
+        """A test that is not built never fails."""
         found = []
         for path in source_tree.files("src", (".cpp",)) + source_tree.files("tests", (".cpp",)):
             folder = (source_tree.ROOT / path).parent
@@ -177,11 +177,11 @@ class SourceRules(unittest.TestCase):
                 folder = folder.parent
             name = (source_tree.ROOT / path).relative_to(folder).as_posix()
             text = (folder / "CMakeLists.txt").read_text(encoding="utf-8")
-            # A list of folders OP may stand for OP/OP.cpp and OP/OP_test.cpp.
+            # A CMake list of folder names OP stands for OP/OP.cpp and OP/OP_test.cpp.
             in_folder = re.fullmatch(r"(\w+)/\1((?:_test)?\.cpp)", name)
             if in_folder and "${op}/${op}" + in_folder[2] in text:
                 name = in_folder[1]
-            # Names may be put together, as in ${subject}_fuzz.cpp.
+            # CMake may build a name from parts, as in ${subject}_fuzz.cpp.
             pattern = re.escape(name) + r"|\$\{\w+\}_" + re.escape(name.rsplit("_", 1)[-1])
             if not re.search(rf"(?<![\w/]){pattern}|(?<=\s){pattern}", text):
                 found.append(f"{path}: not in {folder.relative_to(source_tree.ROOT)}/CMakeLists.txt")

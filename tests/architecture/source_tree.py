@@ -1,4 +1,4 @@
-"""The repository as the architecture tests see it: which files, which includes, where the root is."""
+"""The repository for the architecture tests: its root, its files and their includes."""
 
 import os
 import re
@@ -7,14 +7,14 @@ from pathlib import Path
 ROOT = Path(os.environ.get("REPRISE_SOURCE_DIR", Path(__file__).resolve().parents[2]))
 LIBRARY = "src/reprise"
 CODE_SUFFIXES = (".h", ".cpp", ".inl", ".cu", ".cuh")
-# Names that a folder only gets from building or from an editor.
+# Folders that only a build or an editor makes.
 SKIPPED_FOLDERS = re.compile(r"^(build.*|\..*|__pycache__)$")
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 
 
 def files(below=".", suffixes=None, root=ROOT):
-    """Paths relative to `root`, sorted."""
+    """All paths, relative to `root` and sorted."""
     found = []
     for folder, folders, names in os.walk(root / below):
         folders[:] = sorted(name for name in folders if not SKIPPED_FOLDERS.match(name))
@@ -34,19 +34,19 @@ def read(path, root=ROOT):
 
 
 def includes(text):
-    """Names between quotes or angle brackets, in order."""
+    """The names in quotes or angle brackets, in order."""
     return [name for _, name in _INCLUDE.findall(text)]
 
 
 def is_test(path):
-    """Tests, benchmarks, fuzz targets and what supports them: code that no user links."""
+    """Whether the file is a test, a benchmark, a fuzz target or support code: no user links it."""
     name = Path(path).stem
     words = ("_test", "_benchmark", "_fuzz", "_fixture", "test_support", "test_bench", "host_allocations")
     return any(word in name for word in words)
 
 
 def without_comments_and_strings(text):
-    """Same line numbers, with comments and the contents of literals blanked."""
+    """The text with comments and the contents of literals blanked; line numbers stay the same."""
     pattern = re.compile(
         r'R"(?P<fence>[^()\s\\]{0,16})\(.*?\)(?P=fence)"'
         r"|//[^\n]*|/\*.*?\*/"

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-/// The arguments and computations of the suite's kernels, for both host and device compilers.
+/// The arguments and computations of the suite's kernels; host and device compilers read this file.
 namespace reprise::device::conformance {
 
 /// Adds `amount` to one element per block: counts how often each block ran.

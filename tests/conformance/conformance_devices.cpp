@@ -13,7 +13,8 @@ std::vector<DeviceUnderTest> devices_under_test() {
   return {
       {.name = "cpu", .create = cpu(0), .exclusions = {}},
       {.name = "cpu_1_thread", .create = cpu(1), .exclusions = {}},
-      // These thread counts use both kinds of barriers, even on machines with fewer cores.
+      // With these numbers of threads both kinds of barriers are used, also on machines with fewer
+      // cores.
       {.name = "cpu_3_threads", .create = cpu(3), .exclusions = {}},
       {.name = "cpu_7_threads", .create = cpu(7), .exclusions = {}},
       {.name = "fake", .create = [] { return create_fake_device(); }, .exclusions = {}},

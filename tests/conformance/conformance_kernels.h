@@ -13,7 +13,7 @@ namespace reprise::device::conformance {
 extern const Kernel kAdd;
 extern const Kernel kMix;
 
-/// The same computation as the kernel, for all blocks, on the host.
+/// Does the kernel's computation for all blocks on the host.
 void mix_reference(const MixArgs& args) noexcept;
 
 /// Owns device memory for `count` numbers.

@@ -26,7 +26,7 @@ namespace {
 
 DEVICE_CASE(launch_runs_every_block_exactly_once) {
   for (const uint32_t grid : {0u, 1u, 2u, 3u, 31u, 32u, 33u, 64u, 1000u, 100'003u}) {
-    // There is one element more than blocks; no block may change it.
+    // The array has one element more than there are blocks; no block may change this element.
     DeviceArray counts(subject, grid + 1);
     launch_add(*subject.stream, counts.data(), grid, 1);
     std::vector<uint32_t> expected(grid + 1, 1);
@@ -107,7 +107,7 @@ DEVICE_CASE(stream_knows_its_device) {
 
 DEVICE_CASE(buffers_are_zeroed_and_aligned) {
   for (const size_t count : {size_t{1}, size_t{1000}, size_t{1} << 20}) {
-    for (int round = 0; round < 2; ++round) {  // the second time the memory may be recycled
+    for (int round = 0; round < 2; ++round) {  // in the second round the memory may be recycled
       DeviceArray values(subject, count);
       EXPECT_EQ(reinterpret_cast<uintptr_t>(values.data()) % 4096, 0u);
       EXPECT_EQ(values.download(), std::vector<uint32_t>(count, 0));
@@ -120,7 +120,7 @@ DEVICE_CASE(buffers_are_zeroed_and_aligned) {
 DEVICE_CASE(memory_can_be_given_back_while_graphs_hold_its_address) {
   DiscardableMemory* memory = discardable_memory(*subject.device);
   if (memory == nullptr) GTEST_SKIP() << "this device keeps its memory";
-  // Sizes: a multiple of a device's granule, slightly more, and much less.
+  // The sizes are a multiple of a device's granule, slightly more than that, and much less.
   for (const size_t count : {size_t{4} << 20, (size_t{4} << 20) + 1, size_t{3}}) {
     DeviceArray neighbour(subject, count);
     DeviceArray values(subject, count);
@@ -376,7 +376,7 @@ DEVICE_CASE(update_takes_over_the_arguments_of_a_graph_of_the_same_shape) {
         launch_add(*subject.stream, second.data(), grid, 10);
         return std::move(capture).finish();
       };
-  // Independent launches become dependent ones, so the barriers must change.
+  // Launches that did not conflict now do, so the barriers must change.
   const auto exec = subject.device->instantiate(*capture_graph(a, b, 70));
   EXPECT_TRUE(exec->update(*capture_graph(b, b, 70)));
   exec->launch(*subject.stream);
@@ -407,7 +407,8 @@ std::vector<MixArgs> random_program(std::mt19937& random, uint32_t* memory, uint
     const auto [f, fn] = stretch();
     const auto [s, sn] = stretch();
     const auto fits = [&](uint32_t begin, uint32_t n) { return begin + n <= count; };
-    // Sources must not overlap the destination: blocks of one launch do not depend on each other.
+    // A source must not overlap the destination: blocks of one launch must not depend on each
+    // other.
     const auto apart = [](uint32_t a, uint32_t an, uint32_t b, uint32_t bn) {
       return a + an <= b || b + bn <= a;
     };

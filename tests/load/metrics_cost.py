@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What /metrics costs a server at work: how long a scrape takes, and what steps pay for being watched.
+"""Measures the cost of /metrics: how long a scrape takes, and by how much scrapes slow steps down.
 
     metrics_cost.py REPRISE_BINARY MODEL_FOLDER [--rounds N]
 
-Rounds of one second with and without twenty scrapes; then a profile, whose gaps between steps hold the
-picture of the statistics that each step leaves behind. Uses only Python's standard library.
+Measures seconds with and without twenty scrapes. Then records a profile: the gaps between steps include the time in
+which each step publishes its statistics. Uses only Python's standard library.
 """
 
 import argparse
@@ -28,7 +28,7 @@ def quantile(values, fraction):
 
 
 def step_seconds(server, scrape_times):
-    """Mean time of a step over a second; scrapes meanwhile, if there is a list for their times."""
+    """Mean time of a step over one second. If `scrape_times` is a list, scrapes and appends their times."""
     before = metrics_test.scrape(server)[1]
     end = time.monotonic() + 1
     while time.monotonic() < end:
@@ -43,7 +43,7 @@ def step_seconds(server, scrape_times):
 
 
 def gaps_between_steps(server, folder):
-    """Microseconds from the end of a step to the begin of the next."""
+    """Microseconds from the end of a step to the start of the next one."""
     server.request("POST", "/start_profile")
     time.sleep(3)
     server.request("POST", "/stop_profile")

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""A storm over HTTP: priorities, shared prefixes, constraints, clients that go, a cache that is too small.
+"""Many different HTTP requests at once: priorities, shared prefixes, constraints, clients that leave, a small cache.
 
     serve_storm.py REPRISE_BINARY MODEL_FOLDER [--requests N] [--clients N]
 
-Every answer must be that of the same request alone, every constrained one valid, and nothing may be left
-behind. Uses only Python's standard library.
+Every answer must equal the answer to the same request alone, every constrained answer must be valid, and no request
+or cache block may be left. Uses only Python's standard library.
 """
 
 import argparse
@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "integration"))
 import serve_test
 
 PREFIXES = ["", "Once upon a time there was a small fox. " * 3, "The king of the hill had a red hat. " * 6]
-# 72 blocks of 16 tokens of the bundled model; thirty requests want three times as many.
+# 72 blocks of 16 tokens of the bundled model. Thirty requests together want three times as many.
 CACHE_BYTES = 72 * 24 * 1024
 CONSTRAINTS = [
     ({"structured_outputs": {"regex": "[a-f]{3,9}-[0-9]{2}"}}, lambda text: re.fullmatch("[a-f]{3,9}-[0-9]{2}", text)),
@@ -46,7 +46,7 @@ def make_request(index, has_constraints):
 
 
 def ask(server, body, goes_after=None):
-    """The answer's text and why it ended; None for a client that went."""
+    """The answer's text and finish reason; None for a client that left early."""
     connection = server.connect()
     try:
         connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
@@ -84,7 +84,7 @@ def run_storm(server, requests, num_clients):
             body, _, goes_after = requests[index]
             try:
                 answers[index] = ask(server, body, goes_after)
-            except Exception as error:  # whatever it is, the storm has failed
+            except Exception as error:  # every exception is a failure of the test
                 failures.append((index, body, error))
 
     clients = [threading.Thread(target=client) for _ in range(num_clients)]

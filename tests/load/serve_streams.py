@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Thousands of streams of one server, and streams beside clients that never read.
+"""Thousands of streams from one server, and streams beside clients that never read their answers.
 
     serve_streams.py REPRISE_BINARY MODEL_FOLDER [--full] [--streams N] [--stalled N] [--repeats N]
 
-Fails unless every stream is complete. Without --full it is a smoke test that judges no time.
+Fails unless every stream is complete. Without --full this is a smoke test that checks no times.
 """
 
 import argparse
@@ -21,7 +21,7 @@ import tempfile
 import time
 
 TIMEOUT = 600
-NUM_READERS = 32  # whose inter-token times are compared
+NUM_READERS = 32  # the number of streams whose inter-token times are compared
 
 
 class Server:
@@ -119,7 +119,7 @@ async def many(server, num_streams, max_tokens):
 
 
 async def beside(server, num_others, others_read, max_tokens):
-    """The 99th percentile of the time between tokens of streams beside others, in milliseconds."""
+    """The 99th percentile of the time between tokens, in milliseconds, of streams that run beside other streams."""
     stalled, reading = [], []
     for number in range(num_others):
         if others_read:
@@ -136,7 +136,7 @@ async def beside(server, num_others, others_read, max_tokens):
     await asyncio.gather(*reading)
     for connection in stalled:
         connection.close()
-    await asyncio.sleep(0.3)  # what they left is aborted
+    await asyncio.sleep(0.3)  # gives the server time to abort the closed streams
     return 1000 * gaps[int(len(gaps) * 0.99)]
 
 
@@ -155,7 +155,7 @@ async def run(server, options):
         "median_ratio": round(statistics.median(pair[1] / pair[0] for pair in pairs), 3),
         "rss_mib": round(server.rss_mib(), 1),
     }))
-    await stream(server.port, 4, 0)  # all is well
+    await stream(server.port, 4, 0)  # the server still answers
 
 
 def main():
@@ -168,7 +168,7 @@ def main():
     parser.add_argument("--repeats", type=int)
     options = parser.parse_args()
     server = Server(options.binary, options.model, options.streams or 2000)
-    # The server has raised its own limit.
+    # The server has raised its own limit on open files; this client needs one too.
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 16384), hard))
     try:

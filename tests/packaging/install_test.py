@@ -1,4 +1,4 @@
-"""`cmake --install`, `find_package(Reprise)`, and what a project that embeds the sources inherits.
+"""Tests `cmake --install` and `find_package(Reprise)`, and what a project inherits that embeds the sources.
 
 usage: install_test.py BUILD_FOLDER SOURCE_FOLDER
 """
@@ -56,7 +56,7 @@ class Install(unittest.TestCase):
             f"-DEXAMPLES={SOURCE / 'examples'}")
         inherited = dict(line.split(": ", 1) if ": " in line else (line.rstrip(":"), "")
                          for line in (build / "inherited.txt").read_text().splitlines())
-        # fmt asks for FMT_SHARED of all who use it.
+        # The target fmt passes FMT_SHARED on to all targets that link it.
         self.assertEqual({"options": "", "unity": ""},
                          {key: inherited[key].strip() for key in ("options", "unity")})
         self.assertLessEqual(set(filter(None, inherited["definitions"].split(";"))), {"FMT_SHARED"})

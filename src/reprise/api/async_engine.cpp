@@ -24,7 +24,7 @@ constexpr int32_t kAwake = -1;
 struct AsyncEngine::Impl {
   explicit Impl(LoadedEngine& engine) : loop(*engine.core, engine.text->tokenizer()) {}
 
-  std::mutex sleep_mutex;  // one change of sleep at a time
+  std::mutex sleep_mutex;  // held by the thread that puts the engine to sleep or wakes it
   std::atomic<int32_t> sleep_level = kAwake;
   AsyncEngineLoop loop;
 };

@@ -21,15 +21,16 @@
 
 namespace reprise::api {
 
-/// Takes what each step added to one request. Called on the engine's thread: it must not block,
-/// throw or call back into the engine except for abort(). The deltas of one request come in order,
-/// the finished one is the last, and the callback is destroyed after it, on the engine's thread
-/// too. When a callback throws, its request is aborted and the callback is not called again.
+/// Gets what each step added to one request. It is called on the engine's thread, so it must not
+/// block or throw, and it may call no function of the engine except abort(). The deltas of a
+/// request come in order; the delta with `finished` is the last one, and the engine's thread then
+/// destroys the callback. When a callback throws, its request is aborted and the callback is not
+/// called again.
 using OnDelta = std::function<void(engine::OutputDelta&&)>;
 
-/// An engine with a thread of its own: requests come from any thread and answers go to callbacks.
-/// A step that fails ends the requests that were in it, with a reason, and the engine goes on. When
-/// the device is lost, all requests and every later one end at once.
+/// An engine with its own thread: any thread submits requests, and callbacks get the answers. A
+/// step that fails ends its requests with a reason, and the engine goes on. When the device is
+/// lost, all requests end, and so does every later request.
 class AsyncEngine : public EngineFrontend {
  public:
   /// Loads an engine and starts the thread. \throws as EngineLoader::load
@@ -37,43 +38,45 @@ class AsyncEngine : public EngineFrontend {
   explicit AsyncEngine(std::unique_ptr<LoadedEngine> engine);
   AsyncEngine(const AsyncEngine&) = delete;
   AsyncEngine& operator=(const AsyncEngine&) = delete;
-  /// Aborts what is unfinished (each request still gets its last delta) and joins.
+  /// Aborts unfinished requests (each still gets its last delta) and joins the thread.
   ~AsyncEngine();
 
-  /// Thread-safe. The first delta may come before this returns. `arrived`: when the request
-  /// reached the caller; statistics count from there.
+  /// Thread-safe. The first delta may come before this function returns. `arrived`: when the
+  /// request reached the caller; statistics count from this time.
   /// \throws InvalidArgument when the request can never run
   engine::RequestId submit(std::vector<int32_t> prompt_token_ids,
                            const sampling::SamplingParams& params,
                            OnDelta on_delta,
                            engine::RequestOptions options = {},
                            TimePoint arrived = std::chrono::steady_clock::now());
-  /// Thread-safe; within one step. Unknown and finished ids are ignored.
+  /// Thread-safe. The request ends after one more step at most. Unknown and finished ids are
+  /// ignored.
   void abort(engine::RequestId id);
   /// Thread-safe.
   [[nodiscard]] EngineStats stats() const;
-  /// How often each size of batch ran as which graph since the start, most frequent first.
-  /// Threads: as reset_prefix_cache().
+  /// For each batch size, how often it ran with which graph since the start; the most frequent rows
+  /// come first. Threads: as reset_prefix_cache().
   [[nodiscard]] std::vector<cudagraph::DispatchLedger::Row> dispatch_rows();
-  /// Forgets all cached prefixes, before any request submitted later is looked at. Returns false
-  /// and changes nothing while a request holds blocks. Thread-safe; waits for the step in progress,
-  /// so it must not be called from a callback.
+  /// Drops all cached prefixes before any request submitted later is scheduled. Returns false and
+  /// changes nothing while a request holds cache blocks. Thread-safe. The function waits for the
+  /// step in progress, so a callback must not call it.
   [[nodiscard]] bool reset_prefix_cache();
-  /// Records steps from the next one on; false when a recording runs already. Threads: as
+  /// Starts a recording with the next step; false when a recording is already active. Threads: as
   /// reset_prefix_cache().
   [[nodiscard]] bool start_profile(const engine::StepProfilerOptions& options = {});
   /// Ends the recording and writes it as a new trace file in `folder`, while steps go on. nullopt
-  /// when nothing was recorded. Threads: as reset_prefix_cache(). \throws Error when the file
+  /// when no recording was active. Threads: as reset_prefix_cache(). \throws Error when the file
   /// cannot be written
   [[nodiscard]] std::optional<std::filesystem::path> stop_profile(
       const std::filesystem::path& folder);
 
-  /// Gives memory back until wake_up(). Present requests end by `mode` first; requests that are
-  /// submitted later wait. Returns when the engine sleeps. An engine that sleeps can only sleep
-  /// deeper. Threads: as reset_prefix_cache(). \throws as LoadedEngine::sleep, and the engine goes
-  /// on; Error when the engine is dead
+  /// Gives memory back until wake_up(). Unfinished requests first end as `mode` says; requests that
+  /// are submitted later wait. Returns when the engine sleeps. A sleeping engine can change to a
+  /// deeper level only. Threads: as reset_prefix_cache().
+  /// \throws as LoadedEngine::sleep, and the engine goes on; Error when the engine is dead
   void sleep(SleepLevel level, SleepMode mode);
-  /// Wakes these parts; when no part sleeps, requests go on. Threads: as reset_prefix_cache().
+  /// Wakes these parts. When no part sleeps any more, requests go on. Threads: as
+  /// reset_prefix_cache().
   /// \throws as LoadedEngine::wake_up
   void wake_up(EngineParts parts = EngineParts::all());
   /// Thread-safe; waits for nothing.

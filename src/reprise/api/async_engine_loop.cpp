@@ -113,7 +113,7 @@ void AsyncEngineLoop::run() {
     try {
       serve(inbox);
     } catch (const std::exception& error) {
-      // The core reports the failure of a step as an update; an exception means that nothing works.
+      // The core reports a failed step as an update, so an exception means that the device is lost.
       die(error.what());
     }
     if (inbox.stop) break;
@@ -127,7 +127,7 @@ void AsyncEngineLoop::serve(Inbox& inbox) {
   for (Submission& submission : inbox.submissions) {
     is_paused_ ? held_.push_back(std::move(submission)) : add(submission);
   }
-  // An abort names a request that came earlier, or with it.
+  // An abort names a request that was submitted before it, maybe in this same inbox.
   for (const engine::RequestId id : inbox.aborts) {
     abort_live(id);
     abort_held(id);
@@ -160,7 +160,7 @@ void AsyncEngineLoop::observe_step(TimePoint ended, const engine::EngineCoreCoun
     const auto live = live_.find(static_cast<uint64_t>(entry.request->id()));
     if (live != live_.end()) live->second.timeline.schedule(step.began);
   }
-  // A step that was scheduled ahead waited until the one before it had ended.
+  // A step that was scheduled ahead begins only when the step before it has ended.
   const TimePoint began = std::max(step.began, std::exchange(step_ended_, ended));
   const engine::EngineCoreCounters& after = core_->counters();
   current_.tokens_per_step.observe(static_cast<double>(after.prompt_tokens - before.prompt_tokens +
@@ -179,7 +179,7 @@ void AsyncEngineLoop::observe_step(TimePoint ended, const engine::EngineCoreCoun
 AsyncEngineLoop::Inbox AsyncEngineLoop::take_inbox() {
   std::unique_lock lock(mutex_);
   if (!core_->has_unfinished_requests()) wake_.wait(lock, [this] { return !inbox_.empty(); });
-  // The statistics count these requests as waiting until they are published again.
+  // Counts these requests as waiting until the next publication of the statistics.
   stats_.num_requests_waiting += static_cast<int64_t>(inbox_.submissions.size());
   return std::exchange(inbox_, {});
 }
@@ -196,7 +196,8 @@ void AsyncEngineLoop::add(Submission& submission) {
                           std::move(submission.options));
     place = std::move(request);
   } catch (const std::exception& error) {
-    // submit() has asked the scheduler, so only memory can be missing here.
+    // submit() has already asked the scheduler whether the request can run, so this can only be
+    // lack of memory.
     live_.erase(key);
     end(request, "error", error.what());
   }
@@ -268,7 +269,7 @@ void AsyncEngineLoop::end_all(const std::string& finish_reason, const std::strin
 
 void AsyncEngineLoop::end_live(const std::string& finish_reason, const std::string& error) {
   LiveRequests all = std::exchange(live_, {});
-  // All blocks are free before the first delta is delivered.
+  // Aborts all requests first, so that all blocks are free before the first delta is delivered.
   for (const auto& [id, live] : all) (void)requests_.abort_request(engine::RequestId{id});
   core_->drop_steps();
   for (auto& [id, live] : all) end(live, finish_reason, error);
@@ -300,7 +301,7 @@ void AsyncEngineLoop::deliver(OnDelta& on_delta, engine::OutputDelta&& delta) {
   try {
     on_delta(std::move(delta));
   } catch (...) {
-    // One bad callback must not end the engine of all others.
+    // A callback that throws must not end the engine for the other requests.
     on_delta = nullptr;
     if (!is_last) abort(id);
   }

@@ -23,20 +23,20 @@ struct EngineCoreCounters;
 
 namespace reprise::api {
 
-/// The thread of an AsyncEngine: takes requests over, runs a step, delivers deltas; waits when
-/// there is nothing to do. Apart from AsyncEngine so that it runs over any engine core.
+/// The thread of an AsyncEngine: takes submitted requests, runs a step, delivers deltas; sleeps
+/// when there is no work. It is separate from AsyncEngine so that tests can run it over any core.
 ///
-/// Borrows core and tokenizer. From construction to destruction no other code may use the core and
-/// the runner below it. Life-cycle: serving -> dead (the device is lost; every request ends with an
-/// error) -> destroyed. Other threads leave submissions and aborts in an inbox; its mutex is held
-/// to move them and to copy the statistics, never during a step or a callback.
+/// Borrows core and tokenizer. While this object lives, no other code may use the core and the
+/// runner below it. Life-cycle: serving -> dead (the device is lost; every request ends with an
+/// error) -> destroyed. Other threads put submissions and aborts into an inbox. The inbox's mutex
+/// is held only to move its content and to copy the statistics, never during a step or a callback.
 class AsyncEngineLoop {
  public:
   /// Starts the thread.
   AsyncEngineLoop(engine::EngineCore& core, const tokenizer::Tokenizer& tokenizer);
   AsyncEngineLoop(const AsyncEngineLoop&) = delete;
   AsyncEngineLoop& operator=(const AsyncEngineLoop&) = delete;
-  /// Aborts unfinished requests, each of which still gets its last delta, and joins the thread.
+  /// Aborts unfinished requests (each still gets its last delta) and joins the thread.
   ~AsyncEngineLoop();
 
   // See AsyncEngine.
@@ -47,11 +47,11 @@ class AsyncEngineLoop {
                            TimePoint arrived = std::chrono::steady_clock::now());
   void abort(engine::RequestId id);
   [[nodiscard]] EngineStats stats() const;
-  /// Runs `task` on the engine's thread, before requests that are submitted later, and waits for it
-  /// and for the step in progress. Thread-safe, but must not be called from a callback. \throws
-  /// what `task` throws
+  /// Runs `task` on the engine's thread after the step in progress and before requests that are
+  /// submitted later, and waits for it. Thread-safe, but a callback must not call it.
+  /// \throws what `task` throws
   void run_between_steps(const std::function<void(engine::EngineCore&)>& task);
-  /// Admits no more requests: those submitted from now on wait for resume(). Returns when no
+  /// Admits no more requests: requests submitted from now on wait for resume(). Returns when no
   /// request runs any more. Threads: as run_between_steps().
   void pause(SleepMode mode);
   void resume();
@@ -108,15 +108,15 @@ class AsyncEngineLoop {
 
   engine::EngineCore* core_;
 
-  // Used by the engine's thread alone.
+  // Used by the engine's thread only.
   engine::StepLoop requests_;
   LiveRequests live_;
   EngineStats current_;
   TimePoint step_ended_;  // end of the last step
-  std::string death_;     // why the engine is dead; empty while it is not
+  std::string death_;     // why the engine is dead; empty while it lives
   bool is_paused_ = false;
   std::vector<Submission> held_;                   // submitted while paused
-  std::vector<std::promise<void>> wait_for_idle_;  // made by pause()
+  std::vector<std::promise<void>> wait_for_idle_;  // one per waiting pause()
 
   mutable std::mutex mutex_;  // guards the members below, except the thread
   std::condition_variable wake_;

@@ -13,7 +13,7 @@
 namespace reprise::api {
 namespace {
 
-// Unicode's noncharacters for internal use: 32 in a row, of which one is not in any message.
+// Unicode has 32 noncharacters in a row for internal use. One that no message contains is the mark.
 constexpr char32_t kFirstMark = 0xFDD0;
 constexpr char32_t kLastMark = 0xFDEF;
 
@@ -42,7 +42,7 @@ std::string choose_mark(const Json& messages, const ChatTemplateOptions& options
       "messages use all of Unicode's noncharacters U+FDD0..U+FDEF; leave one out");
 }
 
-/// `text` with `mark` after the first character of each of the ascending places.
+/// `text` with `mark` inserted after the first character of each of the ascending places.
 std::string with_marks(std::string_view text,
                        std::span<const size_t> places,
                        std::string_view mark) {
@@ -66,7 +66,7 @@ void mark_control_tokens(Json& json, const tokenizer::Tokenizer& tokenizer, std:
     if (!found.empty()) text = with_marks(text, found, mark);
   } else if (json.is_structured()) {
     for (auto& [key, value] : json.items()) {
-      // A role is not people's text, and templates compare it.
+      // A role is not a user's text, and templates compare it with names: do not mark it.
       if (!json.is_object() || key != "role") mark_control_tokens(value, tokenizer, mark);
     }
   }
@@ -93,8 +93,8 @@ std::string_view trim(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kSpaces) - begin + 1);
 }
 
-/// Cuts what the template wrote after the last message, as transformers does: the message keeps
-/// spaces at its end only if the template kept them.
+/// Removes what the template wrote after the last message, like transformers. Spaces at the end of
+/// the message stay only if the template kept them.
 void end_inside_last_message(std::string& rendered, const Json& messages) {
   const Json* content = nullptr;
   if (!messages.empty()) {

@@ -18,31 +18,31 @@ class Tokenizer;
 
 namespace reprise::api {
 
-/// How a conversation becomes a prompt; names and defaults are vLLM's.
+/// Options for turning a conversation into a prompt; names and defaults are vLLM's.
 struct ChatTemplateOptions {
-  std::optional<std::string> chat_template;  // instead of the model's
+  std::optional<std::string> chat_template;  // used instead of the model's template
   bool add_generation_prompt = true;
   bool continue_final_message = false;  // the prompt ends inside the last message
   std::optional<Json> tools;            // array of JSON schemas
   std::optional<Json> documents;        // array of objects
-  /// Further variables; variables that the template does not mention are left out.
+  /// More variables for the template; variables that it does not mention are dropped.
   Json kwargs = Json::object();
 };
 
-/// A conversation as a prompt.
+/// A conversation rendered as a prompt.
 struct ChatPrompt {
   std::string text;
-  /// Places in `text` where a message spells a control token, which is plain text there. For
-  /// tokenizer::EncodeOptions::plain_at.
+  /// Byte offsets in `text` at which a message spells a control token: it is plain text there.
+  /// Passed to the tokenizer as tokenizer::EncodeOptions::plain_at.
   std::vector<size_t> plain_at;
 };
 
 /// Renders `messages`, an array of objects. The time is linear in the size of the messages, plus
-/// that of the template, which has limits of its own.
+/// the time of the template, which is limited separately (chat_template::Limits).
 ///
 /// A message can spell control tokens ("<|im_end|>"), but only the template may write them. Before
-/// rendering, a noncharacter is put into each such spelling; afterwards it is removed again and its
-/// place is remembered. Templates that search, trim or cut contents still find their own text.
+/// rendering, a noncharacter is inserted into each such spelling in a message; after rendering, it
+/// is removed and its place is recorded. Templates that search, trim or cut contents still work.
 /// \throws InvalidArgument from the template, for add_generation_prompt together with
 /// continue_final_message, and when the rendered text does not hold the message to be continued;
 /// Abandoned from `work`

@@ -50,7 +50,7 @@ TEST(ChatPrompt, control_tokens_that_people_write_are_text) {
   EXPECT_EQ(count(ids, end), count(harmless, end));
   EXPECT_EQ(count(ids, start), count(harmless, start));
   EXPECT_EQ(bundled_tokenizer().decode(ids, false), prompt.text);
-  // The template's own control tokens still count, next to what looks like them.
+  // The template's control tokens still become tokens, also next to text that spells the same.
   EXPECT_EQ(ids.front(), start);
 }
 

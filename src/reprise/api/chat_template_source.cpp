@@ -18,7 +18,7 @@ std::string read_given(const std::string& given) {
   const std::filesystem::path path = given;
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) {
-    // No path has these, and few templates lack all of them.
+    // A path never contains these characters, and nearly every template contains one of them.
     if (given.find_first_of("{}\n") != std::string::npos) return given;
     throw InvalidArgument(fmt::format(
         "--chat-template: '{}' is no file, and no template either: it has no braces", given));
@@ -46,7 +46,7 @@ std::optional<SourcedChatTemplate> load_chat_template(const std::optional<std::s
     return SourcedChatTemplate{.source = std::move(source), .parsed = std::move(parsed)};
   } catch (const InvalidArgument& error) {
     if (given) throw InvalidArgument(fmt::format("--chat-template: {}", error.what()));
-    if (!std::filesystem::is_directory(folder)) {  // a GGUF file
+    if (!std::filesystem::is_directory(folder)) {  // the model is a GGUF file
       throw FileError("E_TEMPLATE", folder.string(), "tokenizer.chat_template", error.what());
     }
     const bool has_own_file = std::filesystem::exists(folder / "chat_template.jinja");

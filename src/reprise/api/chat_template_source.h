@@ -9,15 +9,17 @@
 
 namespace reprise::api {
 
-/// The template that conversations are rendered with, and its text.
+/// The template that renders conversations, and its source text.
 struct SourcedChatTemplate {
   std::string source;
   chat_template::ChatTemplate parsed;
 };
 
-/// `given`, a file or the template itself (as vLLM: told apart by braces and line breaks), else the
-/// one that the tokenizer in `folder` brings; nullopt when there is neither.
-/// \throws InvalidArgument for what was given, FileError E_TEMPLATE for the tokenizer's
+/// The template in `given`, which is a file or the template itself (as in vLLM, braces or line
+/// breaks mark a template). Without `given`, the template of the tokenizer in `folder`; nullopt
+/// when it has none.
+/// \throws InvalidArgument for an error in `given`, FileError E_TEMPLATE for one in the tokenizer's
+/// template
 [[nodiscard]] std::optional<SourcedChatTemplate> load_chat_template(
     const std::optional<std::string>& given,
     const tokenizer::TokenizerConfig& config,

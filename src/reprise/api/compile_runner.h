@@ -7,13 +7,13 @@
 
 namespace reprise::api {
 
-/// Gives the runner the compiled programs of its model. A model that the compiler refuses keeps
-/// running its own code. \pre nothing is captured yet
+/// Gives the runner the compiled programs of its model. If the compiler refuses the model, the
+/// runner keeps the model's own code. \pre nothing is captured yet
 void compile_runner(compile::ModelCompiler& compiler, engine::ModelRunner& runner);
 
-/// Where compiled programs are kept: `root`, else REPRISE_CACHE_ROOT, else the user's cache folder.
+/// The folder of the compile cache: `root`, else REPRISE_CACHE_ROOT, else the user's cache folder.
 [[nodiscard]] std::filesystem::path compile_cache_root(const std::filesystem::path& root);
-/// Whether the environment switches the cache of compiled programs off.
+/// Whether the environment disables the compile cache.
 [[nodiscard]] bool is_compile_cache_disabled();
 
 }  // namespace reprise::api

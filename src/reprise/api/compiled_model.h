@@ -5,10 +5,10 @@
 
 namespace reprise::api {
 
-/// The result of EngineLoader::compile_only: nothing is captured and nothing runs.
+/// The result of EngineLoader::compile_only. No graph is captured and no step runs.
 struct CompiledModel {
   StartupReport report;
-  /// Empty where the level compiles nothing or the model was refused.
+  /// Empty if the level compiles nothing or the compiler refused the model.
   compile::CompilationStages stages;
 };
 

@@ -15,10 +15,11 @@ namespace reprise::api {
 /// The source of the weights. `automatic`: safetensors in the model folder. `dummy`: random values.
 enum class LoadFormat : uint8_t { automatic, safetensors, dummy };
 
-/// EngineArgs::max_model_len: as many tokens as the KV cache holds, up to the model's own limit.
+/// A value of EngineArgs::max_model_len: the model's limit, or less if the KV cache holds fewer
+/// tokens.
 inline constexpr int32_t kLongestThatFits = -1;
 
-/// Everything that can be asked of an engine; names and defaults are vLLM's where it has them.
+/// All options of an engine. Names and defaults are vLLM's if vLLM has the option.
 struct EngineArgs {
   std::filesystem::path model;                     // folder in the Hugging Face layout
   std::optional<std::filesystem::path> tokenizer;  // folder; default: the model's
@@ -30,8 +31,8 @@ struct EngineArgs {
   std::optional<std::string>
       chat_template;  // a file, or the template itself; default: the tokenizer's
   LoadFormat load_format = LoadFormat::automatic;
-  std::string device = "auto";  // cpu, cuda; auto = cuda where it can be used
-  /// Part of a GPU's memory for weights, cache, activations and graphs.
+  std::string device = "auto";  // cpu, cuda; auto = cuda if it can be used
+  /// Fraction of a GPU's memory that weights, cache, activations and graphs may use together.
   double gpu_memory_utilization = 0.9;
   std::string dtype = "auto";  // auto = bfloat16 on CPUs; float32, float16
   uint64_t seed = 0;
@@ -55,9 +56,9 @@ struct EngineArgs {
   bool enforce_eager = false;
   config::OptimizationLevel optimization_level = config::OptimizationLevel::O2;
   Json compilation_config = Json::object();  // see config::parse_compilation_config
-  /// Where compiled programs are kept; empty: REPRISE_CACHE_ROOT, else ~/.cache/reprise.
+  /// The folder of the compile cache; empty: REPRISE_CACHE_ROOT, else ~/.cache/reprise.
   std::filesystem::path compile_cache_root;
-  bool disable_compile_cache = false;  // compile at each start and keep nothing
+  bool disable_compile_cache = false;  // compile at each start and store nothing
   int32_t num_threads = 0;             // 0 = one per usable core
   std::string cpu_isa = "auto";        // scalar, avx2, avx512, avx512_bf16
 };

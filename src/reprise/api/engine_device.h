@@ -14,19 +14,19 @@
 
 namespace reprise::api {
 
-/// The device of an engine and the stream, memory pools and executor on it.
+/// The device of an engine, with the stream, memory pools and executor on it.
 struct EngineDevice {
-  // In order of dependence: each borrows from those above it.
+  // Each member borrows from the members above it.
   std::unique_ptr<kernels::Accelerator> accelerator;  // nullptr: the device is the CPU
   std::unique_ptr<device::Device> device;
-  kernels::CodeTarget code_target;  // of an accelerator
+  kernels::CodeTarget code_target;  // of the accelerator
   std::unique_ptr<engine::Execution> execution;
-  kernels::Isa isa = kernels::Isa::scalar;  // of the CPU's kernels
-  std::string fallback_reason;  // why a GPU that this build supports is not used; may be empty
-  std::vector<std::string> warnings;  // what this machine lacks
+  kernels::Isa isa = kernels::Isa::scalar;  // instruction set of the CPU's kernels
+  std::string fallback_reason;              // why a supported GPU is not used; may be empty
+  std::vector<std::string> warnings;        // for example: a library that this machine lacks
 
   [[nodiscard]] bool is_gpu() const noexcept { return accelerator != nullptr; }
-  /// What generates code for this device; nullopt where nothing does.
+  /// The code generator for this device; nullopt if there is none.
   [[nodiscard]] std::optional<compile::CodeGenerator> code_generator() const;
 };
 

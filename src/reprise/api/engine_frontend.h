@@ -21,25 +21,26 @@ namespace reprise::api {
 
 struct LoadedEngine;
 
-/// What LLM and AsyncEngine have in common: the loaded engine that they own, and what it says about
-/// its model. All of that is constant after the start, so thread-safe.
+/// The part that LLM and AsyncEngine have in common: they own a loaded engine and report facts
+/// about its model. These facts are constant after the start, so reading them is thread-safe.
 class EngineFrontend {
  public:
   [[nodiscard]] const tokenizer::Tokenizer& tokenizer() const noexcept;
-  /// The template that conversations are rendered with; empty when there is none.
+  /// The source of the template that renders conversations; empty when there is none.
   [[nodiscard]] std::string_view chat_template() const noexcept;
-  /// The prompt that the chat template makes of [{"role": ..., "content": ...}, ...].
-  /// \throws InvalidArgument when the model has no template or the template refuses
+  /// The prompt that the chat template makes from [{"role": ..., "content": ...}, ...].
+  /// \throws InvalidArgument when the model has no template or the template refuses the messages
   [[nodiscard]] std::string apply_chat_template(const Json& messages) const;
-  /// As apply_chat_template(), with options, and with the places whose control tokens are plain
-  /// text. \throws as api::render_chat
+  /// Like apply_chat_template(), with options. The result also has the places at which control
+  /// tokens are plain text. \throws as api::render_chat
   [[nodiscard]] ChatPrompt render_chat(const Json& messages,
                                        const ChatTemplateOptions& options,
                                        const WorkLimit& work = {}) const;
-  /// The sampling parameters the model's authors recommend (generation_config.json), else vLLM's
-  /// defaults.
+  /// The sampling parameters that the model's authors recommend (generation_config.json); vLLM's
+  /// defaults for those that they do not name.
   [[nodiscard]] sampling::SamplingParams default_sampling_params() const;
-  /// For RequestOptions::constraint. Its threads start when this is called first.
+  /// Makes constraints for RequestOptions::constraint. The first call starts the compiler's
+  /// threads.
   [[nodiscard]] structured_output::GrammarCompiler& grammar_compiler() const;
   [[nodiscard]] const StartupReport& startup_report() const noexcept;
 

@@ -60,7 +60,7 @@ std::unique_ptr<LoadedEngine> EngineLoader::load(const EngineArgs& args,
                                                  const StartupObserver& observer) {
   const Clock::time_point start = Clock::now();
   EngineLoader loader(args, observer);
-  // Cheap checks come first: a mistyped option must not wait for gigabytes of weights.
+  // Cheap checks come first: a mistyped option is reported before gigabytes of weights are loaded.
   loader.run_stage("options", [&] { loader.resolve(); });
   loader.run_stage("tokenizer", [&] { loader.load_text(); });
   loader.run_stage("weights", [&] { loader.load_model(); });
@@ -85,7 +85,7 @@ CompiledModel EngineLoader::compile_only(const EngineArgs& args) {
   loader.compile();
   CompiledModel result{.report = std::move(loader.engine_->report), .stages = {}};
   if (loader.compiler_) result.stages = std::move(loader.compiler_->stages());
-  // The report says nothing about a cache: it was not asked, as opposed to switched off.
+  // compile_only() does not use the cache, so the report must not say that the cache is disabled.
   result.report.compilation.cache_outcome.clear();
   result.report.compilation.cache_saved.clear();
   result.report.total_seconds = seconds_since(start);
@@ -128,7 +128,7 @@ void EngineLoader::load_model() {
   const Clock::time_point start = Clock::now();
   std::unique_ptr<weights::WeightSource> source =
       open_weights(engine_->args, options.config, report.warnings);
-  // The kernels of packed weights are the CPU's.
+  // Only the CPU has kernels for packed weights.
   const auto packing =
       device.is_gpu() ? models::Parameters::Packing::dequantise : models::Parameters::Packing::keep;
   check_weights_fit(weight_bytes(*source, options.config, options.dtype, packing), *device.device);
@@ -179,8 +179,8 @@ CacheMemory EngineLoader::cache_memory() {
   if (!device.is_gpu() || args.kv_cache_memory_bytes || args.num_gpu_blocks_override) {
     return cpu_cache_memory(args, device.device->memory());
   }
-  // A runner cannot change its cache, so a runner with a tiny cache is made for the profile. The
-  // programs compiled for it serve the real runner too.
+  // A runner cannot change its cache, so a runner with a tiny cache is made for the memory profile.
+  // The real runner reuses the programs compiled for it.
   const size_t budget = gpu_memory_budget(args, device.device->memory());
   const ResolvedOptions& options = *engine_->options;
   const cudagraph::DispatcherOptions dispatcher =
@@ -200,8 +200,9 @@ std::unique_ptr<engine::ModelRunner> EngineLoader::create_runner(
   const EngineArgs& args = engine_->args;
   const ResolvedOptions& options = *engine_->options;
   const bool is_gpu = engine_->device->is_gpu();
-  // vLLM warms up once per size because a GPU loads kernels lazily. Ours are loaded already, but
-  // those of a library may not be. On a CPU a warm-up would only compute, so it runs on request.
+  // vLLM warms up once per size because a GPU loads kernels lazily. Reprise's kernels are already
+  // loaded, but those of a library may not be. On a CPU a warm-up has no such effect, so it runs
+  // only on request.
   const bool warms_up = is_gpu || args.compilation_config.contains("cudagraph_num_of_warmups");
   return std::make_unique<engine::ModelRunner>(
       *engine_->device->execution,
@@ -217,7 +218,7 @@ std::unique_ptr<engine::ModelRunner> EngineLoader::create_runner(
           .kv_cache = layout,
           .dispatcher = dispatcher,
           .attention = options.attention,
-          // A GPU runs several hundred blocks of threads at the same time.
+          // A GPU runs several hundred thread blocks at the same time.
           .attention_plan = {.wanted_items = is_gpu ? 512 : 128},
           .num_warmups = warms_up ? options.graphs.num_of_warmups : 0,
           .copy_inputs = options.graph_inputs.compilation.cudagraph_copy_inputs});

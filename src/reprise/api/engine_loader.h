@@ -29,16 +29,15 @@ struct CacheMemory;
 struct CompiledModel;
 struct LoadedEngine;
 
-/// Loads engines, stage by stage: options, tokenizer, weights, KV cache, compile, scheduler,
-/// graphs.
+/// Loads an engine in stages: options, tokenizer, weights, KV cache, compile, scheduler, graphs.
 class EngineLoader {
  public:
   /// Loads, compiles, captures and seals.
   /// \throws InvalidArgument (bad options, files), OutOfMemory, device::DeviceError
   [[nodiscard]] static std::unique_ptr<LoadedEngine> load(const EngineArgs& args,
                                                           const StartupObserver& observer = {});
-  /// Loads and compiles as load() does, but never from the compile cache, and leaves nothing in it.
-  /// Needs no tokenizer. \throws as load()
+  /// Loads and compiles like load(), but neither reads nor writes the compile cache. Needs no
+  /// tokenizer. \throws as load()
   [[nodiscard]] static CompiledModel compile_only(const EngineArgs& args);
 
  private:

@@ -39,7 +39,7 @@ void EngineMemory::wake_up(EngineParts parts, const ReadWeights& read_weights) {
   sleeping_.weights = sleeping_.weights && !parts.weights;
   if (parts.kv_cache && sleeping_.kv_cache) memory_->restore(kv_cache_);
   sleeping_.kv_cache = sleeping_.kv_cache && !parts.kv_cache;
-  // As in vLLM, waking the memory also wakes the scheduler, even when it was not named.
+  // As in vLLM, scheduling also wakes when all memory is awake, even if it was not named.
   const bool has_memory = !sleeping_.weights && !sleeping_.kv_cache;
   sleeping_.scheduling = sleeping_.scheduling && !has_memory;
 }

@@ -9,11 +9,11 @@
 
 namespace reprise::api {
 
-/// The memory that an engine gives back while it sleeps: weights and KV cache. On waking both get
-/// other memory at the same addresses, so that captured graphs stay valid.
+/// The memory that an engine gives back while it sleeps: weights and KV cache. When they wake, they
+/// get other memory at the same addresses, so captured graphs stay valid.
 ///
-/// On a CPU, level 1 leaves the weights where they are. Not thread-safe; no work may be in flight
-/// during a call, and no step may run while a part sleeps. Borrows the device and the weights.
+/// On a CPU, level 1 leaves the weights in place. Not thread-safe. No work may be in flight during
+/// a call, and no step may run while a part sleeps. Borrows the device and the weights.
 class EngineMemory {
  public:
   /// Reads the weights again from their source.
@@ -23,12 +23,12 @@ class EngineMemory {
 
   /// Sleeps at this level, or stays at a deeper one. Level 1 first copies the weights to the host.
   /// \throws InvalidArgument when the device cannot give memory back, OutOfMemory when the host has
-  /// no room for the weights, DeviceError when the weights cannot be copied; then nothing has
-  /// changed
+  /// no room for the weights, DeviceError when the weights cannot be copied. After an exception
+  /// nothing has changed.
   void sleep(SleepLevel level);
-  /// Wakes these parts; scheduling wakes with the last of weights and cache. \throws OutOfMemory
-  /// when the memory is in use elsewhere now, DeviceError, and what `read_weights` throws: that
-  /// part still sleeps then, and this may be called again
+  /// Wakes these parts. Scheduling wakes when weights and cache are both awake.
+  /// \throws OutOfMemory when the memory is now in use elsewhere, DeviceError, and what
+  /// `read_weights` throws. The part that failed then still sleeps, and the caller may try again.
   void wake_up(EngineParts parts, const ReadWeights& read_weights);
   /// The parts that sleep.
   [[nodiscard]] EngineParts sleeping() const noexcept { return sleeping_; }
@@ -37,7 +37,7 @@ class EngineMemory {
   void wake_weights(const ReadWeights& read_weights);
 
   device::Device* device_;
-  device::DiscardableMemory* memory_;  // the device; nullptr when it cannot give memory back
+  device::DiscardableMemory* memory_;  // the device, or nullptr if it cannot give memory back
   models::Parameters* parameters_;
   device::BufferView kv_cache_;
   EngineParts sleeping_;

@@ -15,7 +15,7 @@ namespace reprise::api {
 
 using TimePoint = std::chrono::steady_clock::time_point;
 
-/// vLLM's buckets, which users' dashboards and alerts are made for.
+/// vLLM's buckets, because users' dashboards and alerts expect them.
 namespace buckets {
 inline constexpr auto kTimeToFirstToken =
     std::to_array<double>({.001, .005, .01, .02, .04, .06, .08, .1, .25, .5,  .75,
@@ -26,32 +26,33 @@ inline constexpr auto kRequestTime = std::to_array<double>(
     {.3, .5, .8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680});
 inline constexpr auto kTokensPerStep =
     std::to_array<double>({1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384});
-/// Numbers of tokens of a request; a histogram has those up to the model's length.
+/// For token counts of a request; a histogram uses the bounds up to the model's length.
 inline constexpr auto kOneTwoFive = std::to_array<double>(
     {1,    2,     5,     10,    20,     50,     100,    200,     500,     1000,    2000,
      5000, 10000, 20000, 50000, 100000, 200000, 500000, 1000000, 2000000, 5000000, 10000000});
-/// Answers to one prompt.
+/// For the number of answers to one prompt.
 inline constexpr auto kAnswers = std::to_array<double>({1, 2, 5, 10, 20});
 }  // namespace buckets
 
-/// How long requests took and how large they were. Times in seconds. Values of whole requests are
-/// observed when a request ends by itself ("stop", "length"); aborted requests would distort them.
+/// Histograms of the durations (in seconds) and sizes of requests. Whole-request values are
+/// recorded only for requests that end by themselves ("stop", "length"): aborted requests would
+/// distort them.
 struct RequestHistograms {
-  Histogram time_to_first_token{buckets::kTimeToFirstToken};  // from its arrival
+  Histogram time_to_first_token{buckets::kTimeToFirstToken};  // from arrival
   Histogram inter_token_latency{buckets::kTimePerToken};      // between two tokens of a request
   Histogram time_per_output_token{buckets::kTimePerToken};  // mean of a request, without its first
   Histogram e2e_latency{buckets::kRequestTime};             // from its arrival to its last token
-  Histogram queue_time{buckets::kRequestTime};              // until it was first scheduled
-  Histogram prefill_time{buckets::kRequestTime};            // from there to its first token
-  Histogram decode_time{buckets::kRequestTime};             // from its first to its last token
-  Histogram inference_time{buckets::kRequestTime};          // both
+  Histogram queue_time{buckets::kRequestTime};  // from arrival at the engine to the first schedule
+  Histogram prefill_time{buckets::kRequestTime};    // from the first schedule to the first token
+  Histogram decode_time{buckets::kRequestTime};     // from the first to the last token
+  Histogram inference_time{buckets::kRequestTime};  // prefill and decode
   Histogram prompt_tokens{buckets::kOneTwoFive};
   Histogram generation_tokens{buckets::kOneTwoFive};
   Histogram params_max_tokens{buckets::kOneTwoFive};        // of requests that have a max_tokens
-  Histogram prefill_computed_tokens{buckets::kOneTwoFive};  // of the prompt, without cached ones
+  Histogram prefill_computed_tokens{buckets::kOneTwoFive};  // prompt tokens without cached ones
 
   RequestHistograms() = default;
-  /// Buckets of tokens end at `max_model_len`, as vLLM's do.
+  /// The bounds of token counts end at `max_model_len`, as in vLLM.
   explicit RequestHistograms(int64_t max_model_len);
 };
 
@@ -72,29 +73,29 @@ inline constexpr size_t kNumStepRecords = 64;
 struct EngineStats {
   int64_t num_requests_running = 0;
   int64_t num_requests_waiting = 0;
-  double kv_cache_usage = 0;          // 0..1, of the blocks that requests can have
-  uint64_t prompt_tokens = 0;         // of requests that got their first token, each once
+  double kv_cache_usage = 0;   // 0..1, of the blocks that requests can use
+  uint64_t prompt_tokens = 0;  // of requests that got their first token; each request counts once
   uint64_t prompt_tokens_cached = 0;  // of these, found in the prefix cache
   uint64_t generation_tokens = 0;     // sampled since the start
   uint64_t dropped_tokens = 0;        // sampled ahead for requests that had ended; not in the above
-  uint64_t prefix_cache_queries = 0;  // tokens looked up, and found
+  uint64_t prefix_cache_queries = 0;  // tokens that were looked up
   uint64_t prefix_cache_hits = 0;
   uint64_t num_preemptions = 0;
-  uint64_t num_steps = 0;  // that were computed; one that failed was not
+  uint64_t num_steps = 0;  // computed steps; failed steps do not count
   uint64_t num_failed_steps = 0;
   uint64_t num_finished_stop = 0;
   uint64_t num_finished_length = 0;
   uint64_t num_finished_abort = 0;
   uint64_t num_finished_error = 0;
-  uint64_t steps_full = 0;  // replayed as FULL, as PIECEWISE, or run eagerly
+  uint64_t steps_full = 0;  // steps replayed as FULL, replayed as PIECEWISE, and run eagerly
   uint64_t steps_piecewise = 0;
   uint64_t steps_eager = 0;
   uint64_t padding_tokens = 0;
-  bool is_dead = false;                   // the device is lost, and no request will run
-  std::optional<SleepLevel> sleep_level;  // while it sleeps
+  bool is_dead = false;                   // the device is lost, so no request can run
+  std::optional<SleepLevel> sleep_level;  // unset while the engine is awake
 
   std::vector<cudagraph::DispatchLedger::DecisionCount> decisions;
-  uint64_t num_retired_graphs = 0;  // while serving
+  uint64_t num_retired_graphs = 0;  // since the start of serving
   engine::StepTimes step_times;
   Histogram tokens_per_step{buckets::kTokensPerStep};
   RequestHistograms requests;

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// "owner/name" as the hub allows it: letters, digits, '-', '_' and '.'.
+/// Whether `name` is "owner/name" in the hub's alphabet: letters, digits, '-', '_' and '.'.
 bool is_hub_name(std::string_view name) {
   const size_t slash = name.find('/');
   if (slash == std::string_view::npos || name.find('/', slash + 1) != std::string_view::npos) {
@@ -36,7 +36,7 @@ fs::path folder_in(const char* variable, const char* below) {
   return value == nullptr || *value == '\0' ? fs::path() : fs::path(value) / below;
 }
 
-/// The commit that refs/main names; empty when there is none.
+/// The commit in refs/main; empty when there is none.
 std::string main_revision(const fs::path& repository) {
   std::ifstream file(repository / "refs" / "main");
   std::string revision;
@@ -61,7 +61,7 @@ fs::path hub_cache_folder() {
 fs::path find_model_folder(const fs::path& model, const fs::path& hub_cache) {
   std::error_code error;
   const std::string name = model.string();
-  // A file "folder/name.gguf" looks like a hub name, and hub names have no such ending.
+  // A file "folder/name.gguf" looks like a hub name, but no hub name ends in .gguf.
   if (fs::exists(model, error) || !is_hub_name(name) || name.ends_with(".gguf")) return model;
   const size_t slash = name.find('/');
   const fs::path repository =

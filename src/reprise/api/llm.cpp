@@ -17,7 +17,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Adds what one step gave a request to its answer.
+// Adds what one step produced for a request to the request's answer.
 void append(engine::OutputDelta& delta, double seconds, RequestOutput& result) {
   CompletionOutput& output = result.output;
   output.text += delta.text;
@@ -77,7 +77,7 @@ std::vector<RequestOutput> LLM::generate_token_ids(
       ids.push_back(id);
     }
   } catch (...) {
-    // One bad prompt refuses the call; the others must not stay in the queue.
+    // If one prompt is refused, the call fails: remove the other prompts from the queue.
     for (engine::RequestId id : ids) (void)loop_->abort_request(id);
     throw;
   }

@@ -28,10 +28,10 @@ class StepLoop;
 
 namespace reprise::api {
 
-/// Times of one request, in seconds. `time_to_first_token` counts from generate().
+/// Times of one request, in seconds. `time_to_first_token` counts from the call of generate().
 struct RequestMetrics {
   double time_to_first_token = 0;
-  double latency = 0;  // until the last token
+  double latency = 0;  // from the call of generate() to the last token
   int32_t num_output_tokens = 0;
 
   /// Mean time per output token after the first; 0 for fewer than two.
@@ -46,28 +46,30 @@ struct CompletionOutput {
   std::vector<int32_t> token_ids;
   std::vector<sampling::PositionLogprobs> logprobs;  // of each token; empty unless asked for
   std::string finish_reason;                         // "stop", "length", "abort", "error"
-  engine::StopReason stop_reason;                    // what stopped it, other than EOS
+  engine::StopReason stop_reason;                    // why the answer stopped, other than EOS
   std::string error;                                 // why finish_reason is "error"
 };
 
 struct RequestOutput {
   std::string prompt;
   std::vector<int32_t> prompt_token_ids;
-  /// For prompt tokens 1, 2, ...: the first has none. Empty unless asked for.
+  /// Entry i belongs to prompt token i + 1: the first token has no log-probability. Empty unless
+  /// asked for.
   std::vector<sampling::PositionLogprobs> prompt_logprobs;
   CompletionOutput output;
   int32_t num_cached_tokens = 0;  // prompt tokens found in the prefix cache, so not computed
   RequestMetrics metrics;
 };
 
-/// Text that one request gained in one step. `prompt_index` counts the prompts of the call.
+/// The text that one step added to one answer. `prompt_index` is the index in the call's prompts.
 struct StreamDelta {
   size_t prompt_index = 0;
   std::string_view text;
   bool finished = false;
 };
 
-/// An engine for offline use: load once, generate as often as wanted. One thread at a time.
+/// An engine for offline use: load it once, then generate as often as you like. One thread at a
+/// time.
 class LLM : public EngineFrontend {
  public:
   /// \throws as EngineLoader::load
@@ -77,8 +79,9 @@ class LLM : public EngineFrontend {
   LLM& operator=(LLM&&) noexcept;
   ~LLM();
 
-  /// Answers to all prompts, batched, in the order of the prompts. Text in a prompt that spells a
-  /// control token counts as that token, as in vLLM. `on_delta` gets text as it comes.
+  /// Answers all prompts in batches; the answers have the order of the prompts. As in vLLM, text in
+  /// a prompt that spells a control token becomes that token. `on_delta` gets the text while it is
+  /// generated.
   /// \throws InvalidArgument when a prompt or parameter can never run
   std::vector<RequestOutput> generate(std::span<const std::string> prompts,
                                       const sampling::SamplingParams& params,
@@ -88,13 +91,13 @@ class LLM : public EngineFrontend {
       const sampling::SamplingParams& params,
       const std::function<void(const StreamDelta&)>& on_delta = {});
 
-  /// See LoadedEngine.
+  /// See LoadedEngine::sleep and LoadedEngine::wake_up.
   void sleep(SleepLevel level = SleepLevel::offload);
   void wake_up(EngineParts parts = EngineParts::all());
   [[nodiscard]] EngineParts sleeping() const noexcept;
 
   [[nodiscard]] const cudagraph::DispatchLedger& ledger() const noexcept;
-  /// For code that drives steps itself or looks below this class.
+  /// For code that runs steps itself or needs the classes below LLM.
   [[nodiscard]] LoadedEngine& loaded() noexcept { return *engine_; }
 
  private:

@@ -22,7 +22,7 @@ void LoadedEngine::sleep(SleepLevel level) {
     throw InvalidArgument(
         "an engine with unfinished requests cannot sleep; finish or abort them first");
   }
-  runner->wait();  // the last step may have launched work that no request waited for
+  runner->wait();  // no request waits for the work that the last step may have launched
   memory->sleep(level);
   // No request holds a cache block here. Freeing the blocks also drops the cached prefixes.
   if (!core->reset_prefix_cache()) throw Error("blocks of the KV cache are held by no request");

@@ -29,33 +29,34 @@ class EngineMemory;
 class ModelText;
 struct ResolvedOptions;
 
-/// Everything that one start has loaded: a model with its weights, its graphs, and an engine core
-/// ready for requests. LLM and AsyncEngine serve requests over it; code that drives steps itself
-/// uses `core` and `runner` directly. One thread at a time, except for `text` and `report`, which
-/// are constant after the start.
+/// The result of a start: a model with its weights and graphs, and an engine core ready for
+/// requests. LLM and AsyncEngine serve requests with it; code that runs steps itself uses `core`
+/// and `runner` directly. One thread at a time, except for `text` and `report`, which are constant
+/// after the start.
 struct LoadedEngine {
   LoadedEngine();
   LoadedEngine(const LoadedEngine&) = delete;
   LoadedEngine& operator=(const LoadedEngine&) = delete;
   ~LoadedEngine();
 
-  /// Gives memory back until wake_up(); no step may run until then. Addresses stay, so graphs do
-  /// too; the prefix cache is emptied. An engine that sleeps can only sleep deeper.
-  /// \throws InvalidArgument while a request is unfinished, or where the device cannot give memory
-  /// back; otherwise as EngineMemory::sleep. Then nothing has changed
+  /// Gives memory back until wake_up(); no step may run until then. Addresses stay the same, so
+  /// graphs stay valid; the prefix cache is emptied. A sleeping engine can change to a deeper level
+  /// only.
+  /// \throws InvalidArgument while a request is unfinished or if the device cannot give memory
+  /// back; otherwise as EngineMemory::sleep. After an exception nothing has changed.
   void sleep(SleepLevel level);
-  /// Wakes these parts; discarded weights are read again. The engine is awake when no part sleeps.
-  /// \throws FileError when weights cannot be read; otherwise as EngineMemory::wake_up. Then that
-  /// part still sleeps
+  /// Wakes these parts and reads discarded weights again. The engine is awake when no part sleeps.
+  /// \throws FileError when weights cannot be read; otherwise as EngineMemory::wake_up. The part
+  /// that failed then still sleeps.
   void wake_up(EngineParts parts);
   /// The parts that sleep.
   [[nodiscard]] EngineParts sleeping() const noexcept;
 
   EngineArgs args;
   StartupReport report;
-  // In order of dependence: each borrows from those above it.
+  // Each member borrows from the members above it.
   std::unique_ptr<ResolvedOptions> options;
-  std::unique_ptr<ModelText> text;  // nullptr: only compiled, see EngineLoader::compile_only
+  std::unique_ptr<ModelText> text;  // nullptr after EngineLoader::compile_only
   std::unique_ptr<EngineDevice> device;
   std::unique_ptr<models::Parameters> parameters;
   std::unique_ptr<models::CausalLM> model;

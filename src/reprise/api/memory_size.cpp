@@ -13,7 +13,7 @@
 namespace reprise::api {
 namespace {
 
-// vLLM's VLLM_CPU_KVCACHE_SPACE default.
+// The default of vLLM's VLLM_CPU_KVCACHE_SPACE.
 constexpr int64_t kDefaultKvCacheBytes = int64_t{4} << 30;
 
 int64_t num_blocks_of_override(int64_t num_blocks) {
@@ -104,7 +104,7 @@ KvCacheSize size_kv_cache(const EngineArgs& args,
     option = "--num-gpu-blocks-override";
     num_blocks = num_blocks_of_override(*args.num_gpu_blocks_override);
   } else {
-    const int64_t useful = blocks_per_request * args.max_num_seqs + 1;  // and the null block
+    const int64_t useful = blocks_per_request * args.max_num_seqs + 1;  // + 1: the null block
     num_blocks = std::min(useful, memory.bytes / bytes_per_block);
   }
   if (num_blocks < 2) {
@@ -120,7 +120,7 @@ KvCacheSize size_kv_cache(const EngineArgs& args,
   if (args.max_model_len == kLongestThatFits) {
     return {.num_blocks = num_blocks, .max_model_len = static_cast<int32_t>(longest)};
   }
-  // vLLM's sentence, with this program's options.
+  // vLLM's sentence, but with the names of this program's options.
   throw InvalidArgument(fmt::format(
       "To serve at least one request with the model's max seq len ({}), {} of KV cache are needed, "
       "which is larger than the available KV cache memory ({}). Based on the available memory, the "

@@ -13,7 +13,7 @@
 namespace reprise::api {
 namespace {
 
-/// The recommendations of a model folder or of a GGUF file.
+/// The recommended sampling parameters of a model folder or of a GGUF file.
 weights::GenerationConfig generation_config_of(const std::filesystem::path& model,
                                                const Json& overrides = Json::object()) {
   if (weights::gguf::is_gguf_path(model)) {
@@ -73,7 +73,7 @@ sampling::SamplingParams ModelText::default_sampling_params() const {
 
 structured_output::GrammarCompiler& ModelText::grammar_compiler() const {
   std::call_once(grammar_compiler_made_, [this] {
-    // The captures are copies: a compilation that never ends outlives the engine.
+    // The lambda captures copies, because a compilation that never ends outlives the engine.
     auto make = [tokenizer = tokenizer_, vocab_size = vocab_size_, end = end_token_ids_] {
       return structured_output::create_grammar_backend(
           structured_output::vocabulary_bytes(*tokenizer, vocab_size, end));
@@ -91,7 +91,8 @@ weights::GenerationConfig load_generation_config(const EngineArgs& args) {
   }
   weights::GenerationConfig config =
       weights::parse_generation_config(overrides.dump(), "--override-generation-config");
-  // The tokens that end an answer are no recommendation: they stay the model's, as in vLLM.
+  // The tokens that end an answer are not a recommendation: as in vLLM, they always come from the
+  // model.
   if (config.eos_token_ids.empty()) {
     config.eos_token_ids = generation_config_of(args.model).eos_token_ids;
   }

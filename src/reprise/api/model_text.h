@@ -31,19 +31,20 @@ class ModelText {
             int32_t vocab_size);
 
   [[nodiscard]] const tokenizer::Tokenizer& tokenizer() const noexcept { return *tokenizer_; }
-  /// The template that conversations are rendered with; empty when there is none.
+  /// The source of the template that renders conversations; empty when there is none.
   [[nodiscard]] std::string_view chat_template() const noexcept;
   /// \throws InvalidArgument when there is no template; as api::render_chat
   [[nodiscard]] ChatPrompt render_chat(const Json& messages,
                                        const ChatTemplateOptions& options,
                                        const WorkLimit& work) const;
-  /// The sampling parameters the model's authors recommend, else vLLM's defaults.
+  /// The sampling parameters that the model's authors recommend; vLLM's defaults for the others.
   [[nodiscard]] sampling::SamplingParams default_sampling_params() const;
-  /// For RequestOptions::constraint. Its threads start when this is called first.
+  /// Makes constraints for RequestOptions::constraint. The first call starts the compiler's
+  /// threads.
   [[nodiscard]] structured_output::GrammarCompiler& grammar_compiler() const;
 
  private:
-  std::string model_name_;                                 // for messages
+  std::string model_name_;                                 // used in messages
   std::shared_ptr<const tokenizer::Tokenizer> tokenizer_;  // shared with the grammar compiler
   std::optional<SourcedChatTemplate> chat_template_;
   weights::GenerationConfig recommended_;

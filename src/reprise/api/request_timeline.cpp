@@ -7,7 +7,7 @@ double seconds_between(TimePoint begin, TimePoint end) {
   return std::chrono::duration<double>(end - begin).count();
 }
 
-// The bounds of the 1-2-5 series up to `largest`.
+// A histogram with the bounds of the 1-2-5 series up to `largest`.
 Histogram histogram_up_to(int64_t largest) {
   const auto& all = buckets::kOneTwoFive;
   const auto end = std::upper_bound(all.begin(), all.end(), static_cast<double>(largest));

@@ -8,22 +8,22 @@
 
 namespace reprise::api {
 
-/// When things happened to one request, and what that adds to the histograms. vLLM's intervals:
-/// being preempted starts none of them anew. A value; knows no clock.
+/// The times of one request's events, and what they add to the histograms. The intervals are
+/// vLLM's: a preemption restarts none of them. A value; the caller passes the times.
 class RequestTimeline {
  public:
   RequestTimeline() = default;
-  /// `arrived`: where the request came in, before tokenising. `queued`: the engine got it.
+  /// `arrived`: the server got the request, before tokenizing. `queued`: the engine got it.
   RequestTimeline(TimePoint arrived, TimePoint queued) : arrived_(arrived), queued_(queued) {}
 
   [[nodiscard]] bool was_scheduled() const noexcept { return scheduled_.has_value(); }
   [[nodiscard]] bool has_tokens() const noexcept { return first_token_.has_value(); }
 
-  /// Only the first time counts.
+  /// Only the first call counts.
   void schedule(TimePoint now) noexcept {
     if (!scheduled_) scheduled_ = now;
   }
-  /// A step gave the request a token.
+  /// A step gave the request one token.
   void take_token(TimePoint now, RequestHistograms& histograms) noexcept;
 
   struct Sizes {
@@ -32,7 +32,7 @@ class RequestTimeline {
     int64_t generation_tokens = 0;
     std::optional<int64_t> max_tokens;
   };
-  /// The request ended by itself.
+  /// The request ended by itself ("stop", "length").
   void finish(TimePoint now, const Sizes& sizes, RequestHistograms& histograms) const noexcept;
 
  private:

@@ -42,7 +42,7 @@ TEST(RequestTimeline, measures_the_intervals_of_vllm) {
   timeline.schedule(at(2));
   timeline.take_token(at(4), histograms);
   timeline.take_token(at(4.5), histograms);
-  timeline.schedule(at(6));  // preempted and recomputed: its queue does not begin anew
+  timeline.schedule(at(6));  // preempted and recomputed: this does not restart the queue time
   timeline.take_token(at(7), histograms);
   timeline.finish(
       at(7.5),

@@ -102,7 +102,7 @@ ResolvedOptions resolve_options(const EngineArgs& args) {
   require_positive("--max-num-seqs", args.max_num_seqs);
   require_positive("--max-num-batched-tokens", args.max_num_batched_tokens);
   require_positive("--block-size", args.block_size);
-  // Errors in the options come before errors in the model's files.
+  // Reports errors in the options before errors in the model's files.
   resolve_graphs(args, options);
   weights::LoadedModelConfig loaded = load_config(args);
   append(options.warnings, loaded.warnings);

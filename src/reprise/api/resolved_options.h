@@ -14,7 +14,7 @@
 
 namespace reprise::api {
 
-/// What EngineArgs mean for one model, decided before anything large is read.
+/// The meaning of EngineArgs for one model, decided before any large file is read.
 struct ResolvedOptions {
   weights::ModelConfig config;
   weights::GenerationConfig generation;

@@ -6,20 +6,21 @@
 
 namespace reprise::api {
 
-/// How much an engine gives away while it sleeps, by vLLM's numbers.
+/// How much memory an engine gives back while it sleeps; the numbers are vLLM's.
 enum class SleepLevel : uint8_t {
-  pause = 0,    // no memory; the engine only runs no steps
-  offload = 1,  // the KV cache; the weights move to host memory, where a CPU has them anyway
+  pause = 0,    // gives back nothing; the engine only runs no steps
+  offload = 1,  // KV cache; the weights move to host memory (on a CPU they stay)
   discard = 2,  // KV cache and weights; the weights are read again when the engine wakes
 };
 
-/// How the requests end that an engine has when it is sent to sleep.
+/// How unfinished requests end when the engine is sent to sleep.
 enum class SleepMode : uint8_t {
-  abort,  // they end as aborted
-  wait,   // they end by themselves first
+  abort,  // end them as aborted
+  wait,   // wait until they have ended by themselves
 };
 
-/// Parts of an engine, by vLLM's names: the parts that sleep, or the parts to wake.
+/// Parts of an engine, with vLLM's names: the parts that sleep, or the parts that wake_up() should
+/// wake.
 struct EngineParts {
   bool weights = false;
   bool kv_cache = false;
@@ -31,7 +32,8 @@ struct EngineParts {
   friend bool operator==(const EngineParts&, const EngineParts&) = default;
 };
 
-/// "weights", "kv_cache", "scheduling"; none means all. \throws InvalidArgument for another name
+/// Reads "weights", "kv_cache", "scheduling"; no tag means all parts. \throws InvalidArgument for
+/// another name
 [[nodiscard]] EngineParts parse_engine_parts(std::span<const std::string> tags);
 
 }  // namespace reprise::api

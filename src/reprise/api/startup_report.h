@@ -25,10 +25,10 @@ struct StartupStage {
   double seconds = 0;
 };
 
-/// What was decided and measured while an engine started. Times in seconds.
+/// Decisions and measurements of an engine's start. Times in seconds.
 struct StartupReport {
   std::string device;
-  std::string device_reason;  // why a device that this build supports is not used; may be empty
+  std::string device_reason;  // why a supported device is not used; may be empty
   std::string cpu_isa;
   std::string dtype;
   int64_t num_parameters = 0;
@@ -42,24 +42,23 @@ struct StartupReport {
   double weights_seconds = 0;
   double compile_seconds = 0;  // tracing and compiling, or loading from the compile cache
   double total_seconds = 0;
-  std::vector<StartupStage> stages;                   // in order; together almost total_seconds
+  std::vector<StartupStage> stages;                   // in order; they sum to almost total_seconds
   const attention::BackendInfo* attention = nullptr;  // an entry of the list of backends
   config::ResolvedConfig resolved;
   compile::CompilationReport compilation;
   cudagraph::CaptureReport capture;
-  size_t graph_bytes = 0;  // executables and their memory pool
-  /// On a GPU; nullopt where a profile did not decide the size of the cache.
+  size_t graph_bytes = 0;  // executable graphs and their memory pool
+  /// On a GPU; nullopt if the size of the cache did not come from a profile.
   std::optional<engine::MemoryProfile> memory_profile;
   std::optional<engine::MemoryParts> memory;  // on a GPU, after the captures
   std::vector<std::string> warnings;
 };
 
-/// Called while an engine starts; each function may be empty.
+/// Callbacks during the start of an engine; each may be empty.
 struct StartupObserver {
   std::function<void(const cudagraph::CaptureRecord&, size_t done, size_t total)> on_capture;
   std::function<void(std::string_view name)> on_stage;  // when a stage begins
-  /// Bytes of weights as they are stored. Tied weights are never read, so `done` may end below
-  /// `total`.
+  /// Bytes of weights in the file. Tied weights are not read, so `done` may stay below `total`.
   std::function<void(uint64_t done, uint64_t total)> on_weights;
 };
 

@@ -9,7 +9,7 @@
 namespace reprise::api {
 namespace {
 
-/// Refuses files of the tokenizer that are links to somewhere else, as ModelDirectory does for
+/// Refuses files of the tokenizer that are links out of the folder, as ModelDirectory does for
 /// weights: a folder from a stranger must not make the server read and show other files.
 void check_tokenizer_files(const weights::ModelDirectory& directory) {
   for (const char* name : {"tokenizer.json",

@@ -10,8 +10,8 @@
 
 namespace reprise::api {
 
-/// The weights that `args` select: the model folder's files, or random values. Warnings about the
-/// files are added to `warnings`. \throws FileError
+/// The weights that `args` select: the model folder's files, or random values. Appends warnings
+/// about the files to `warnings`. \throws FileError
 [[nodiscard]] std::unique_ptr<weights::WeightSource> open_weights(
     const EngineArgs& args, const weights::ModelConfig& config, std::vector<std::string>& warnings);
 

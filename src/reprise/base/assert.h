@@ -14,8 +14,9 @@ namespace reprise::internal {
 
 }  // namespace reprise::internal
 
-/// Programmer mistakes only: never reachable by user input, no side effects in the condition.
-/// REPRISE_ASSERT(condition, "format {}", value): stays on in Release.
+/// For mistakes of the programmer only: user input must never make the condition false. The
+/// condition has no side effects.
+/// REPRISE_ASSERT(condition, "format {}", value) is also checked in Release builds.
 #define REPRISE_ASSERT(condition, ...)                                 \
   do {                                                                 \
     if (!(condition)) [[unlikely]] {                                   \

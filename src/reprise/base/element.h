@@ -18,8 +18,8 @@ struct Float8E4M3 {
 };
 
 // Scalar conversions that round to nearest even. They are `static` because this header is compiled
-// for every instruction set: the linker could take the AVX-512 body of a shared inline function for
-// the baseline.
+// once per instruction set: of a shared inline function the linker could keep the AVX-512 body, and
+// code for the baseline would then call it.
 
 static constexpr float bits_to_float(uint32_t bits) { return __builtin_bit_cast(float, bits); }
 static constexpr uint32_t float_to_bits(float value) { return __builtin_bit_cast(uint32_t, value); }
@@ -54,7 +54,8 @@ static constexpr void store_element(float* out, float value) { *out = value; }
 static constexpr void store_element(BFloat16* out, float value) {
   const uint32_t bits = float_to_bits(value);
   const uint32_t rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
-  // The quiet bit keeps a NaN whose payload lies in the dropped half from becoming an infinity.
+  // A NaN whose payload lies in the dropped bits would become an infinity: the quiet bit prevents
+  // this.
   const uint32_t nan = (bits >> 16) | 0x0040U;
   out->bits = static_cast<uint16_t>((bits & 0x7fffffffU) > 0x7f800000U ? nan : rounded);
 }
@@ -64,7 +65,7 @@ static constexpr void store_element(Float16* out, float value) {
   const uint32_t magnitude = bits & 0x7fffffffU;
   const uint32_t normal =
       (magnitude - ((127U - 15U) << 23) + 0x0fffU + ((magnitude >> 13) & 1U)) >> 13;
-  // One ulp of 0.5f is 2^-24, the smallest float16: the float addition does the rounding.
+  // Adding 0.5f rounds to the smallest float16, 2^-24, because one ulp of 0.5f is 2^-24.
   const uint32_t subnormal = float_to_bits(bits_to_float(magnitude) + 0.5F) - float_to_bits(0.5F);
   const uint32_t nan = 0x7e00U | ((magnitude >> 13) & 0x03ffU);
   const uint32_t finite = magnitude < 0x38800000U ? subnormal : normal;  // below 2^-14
@@ -76,7 +77,7 @@ static constexpr void store_element(Float16* out, float value) {
 // becomes 0 in int8, which has no NaN.
 static constexpr void store_element(int8_t* out, float value) {
   const float bounded = value < -128.0F ? -128.0F : (value > 127.0F ? 127.0F : value);
-  // One ulp of 1.5 * 2^23 is 1: the float addition does the rounding.
+  // Adding 1.5 * 2^23 rounds to an integer, because one ulp of this constant is 1.
   const uint32_t rounded = float_to_bits(bounded + 0x1.8p23F);
   *out = static_cast<int8_t>(value == value ? rounded : 0U);
 }
@@ -86,7 +87,7 @@ static constexpr void store_element(Float8E4M3* out, float value) {
   const uint32_t magnitude = bits & 0x7fffffffU;
   const uint32_t normal =
       (magnitude - ((127U - 7U) << 23) + 0x7ffffU + ((magnitude >> 20) & 1U)) >> 20;
-  // One ulp of 2^14 is 2^-9, the smallest float8: the float addition does the rounding.
+  // Adding 2^14 rounds to the smallest float8, 2^-9, because one ulp of 2^14 is 2^-9.
   const uint32_t subnormal =
       float_to_bits(bits_to_float(magnitude) + 16384.0F) - float_to_bits(16384.0F);
   const uint32_t finite = magnitude < 0x3c800000U ? subnormal : normal;  // below 2^-6

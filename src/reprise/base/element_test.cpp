@@ -7,7 +7,8 @@
 namespace reprise {
 namespace {
 
-// Checks the float halfway between each two neighbours of a 16-bit format, and those next to it.
+// For each two neighbouring values of a 16-bit format, checks the float halfway between them and
+// the floats next to this one.
 template <typename T>
 void expect_nearest_even(uint32_t largest_finite) {
   for (uint32_t bits = 0; bits < largest_finite; ++bits) {

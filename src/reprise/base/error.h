@@ -14,8 +14,8 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// The caller asked for something that cannot be: a bad flag, field, file or request. The process
-/// is healthy; the command line maps it to exit code 2 and the server to a 4xx.
+/// The caller asked for something impossible: a bad flag, field, file or request. The process is
+/// healthy; the command line maps this error to exit code 2, the server maps it to a 4xx status.
 class InvalidArgument : public Error {
  public:
   using Error::Error;

@@ -10,20 +10,21 @@
 
 namespace reprise {
 
-/// Observations counted into buckets, as Prometheus' histograms. A value of fixed size: to copy one
-/// is a memcpy. Not thread-safe.
+/// Counts observations in buckets, like a histogram of Prometheus. The object has a fixed size, so
+/// a copy is a memcpy. Not thread-safe.
 class Histogram {
  public:
   static constexpr size_t kMaxBounds = 24;  // the longest list in use has 22
 
   Histogram() = default;
-  /// `bounds`: ascending upper bounds, each part of its bucket; +Inf is added. Must outlive this.
+  /// `bounds`: ascending upper bounds; a value equal to a bound falls into its bucket. A bucket up
+  /// to +Inf is added. `bounds` must outlive this object.
   explicit Histogram(std::span<const double> bounds) : bounds_(bounds) {
     REPRISE_ASSERT(bounds.size() <= kMaxBounds, "{} buckets", bounds.size());
   }
 
   void observe(double value) noexcept { observe(value, 1); }
-  /// The same value `times` times.
+  /// Counts the same value `times` times.
   void observe(double value, uint64_t times) noexcept {
     const auto bucket = std::lower_bound(bounds_.begin(), bounds_.end(), value) - bounds_.begin();
     counts_[static_cast<size_t>(bucket)] += times;
@@ -32,7 +33,8 @@ class Histogram {
   }
 
   [[nodiscard]] std::span<const double> bounds() const noexcept { return bounds_; }
-  /// Observations in each bucket alone, not cumulated; the last one is above all bounds.
+  /// The count of each bucket alone, not cumulated. The last bucket holds the values above all
+  /// bounds.
   [[nodiscard]] std::span<const uint64_t> counts() const noexcept {
     return std::span(counts_).first(bounds_.size() + 1);
   }

@@ -11,7 +11,7 @@
 namespace reprise {
 namespace {
 
-// The bytes of the document that a message quotes at most.
+// An error message quotes at most this many bytes of the document.
 constexpr size_t kMaxQuotedBytes = 100;
 
 /// nlohmann quotes all of the token that it could not read: "...; last read: '"aaaa'". Only the end
@@ -26,8 +26,8 @@ std::string with_short_quote(std::string_view message) {
       "{}...{}", message.substr(0, begin), message.substr(message.size() - kMaxQuotedBytes));
 }
 
-// Builds the document itself so that depth and repeated names are seen while parsing, before any
-// memory is spent on what lies deeper.
+// Builds the document while parsing. A document that is too deep or repeats a name is then refused
+// before memory is spent on its deeper values.
 class StrictBuilder : public nlohmann::json_sax<Json> {
  public:
   StrictBuilder(std::string_view where, const JsonLimits& limits)
@@ -109,7 +109,8 @@ class StrictBuilder : public nlohmann::json_sax<Json> {
     }
     Frame& frame = frames_.back();
     if (frame.value.is_object()) {
-      // Names are already known to be distinct: append instead of ordered_json's linear search.
+      // The names are known to be distinct, so a plain append replaces ordered_json's linear
+      // search.
       auto& members = frame.value.get_ref<Json::object_t&>();
       members.Json::object_t::Container::emplace_back(std::move(frame.pending_key),
                                                       Json(std::forward<Value>(value)));
@@ -137,7 +138,7 @@ Json parse_json(std::string_view text, std::string_view where, const JsonLimits&
     throw InvalidArgument(
         fmt::format("{}: starts with a byte-order mark; save it as plain UTF-8", where));
   }
-  // The lexer below takes a NUL byte for the end of the text and would ignore what follows.
+  // The lexer below takes a NUL byte for the end of the text and would ignore the bytes after it.
   if (const size_t nul = text.find('\0'); nul != std::string_view::npos) {
     throw InvalidArgument(fmt::format("{}: not valid JSON at byte {}: a NUL byte", where, nul));
   }

@@ -9,12 +9,12 @@ namespace reprise {
 
 using Json = nlohmann::ordered_json;
 
-/// Limits on the memory and the nesting that a hostile document may cause.
+/// Limits on the memory and the nesting of a hostile document.
 struct JsonLimits {
   size_t max_bytes = size_t{256} << 20;
   int max_depth = 64;
-  // members of objects, arrays and objects together; a document of few bytes can hold millions,
-  // each of which takes some hundred bytes of memory
+  // Members of objects, arrays and objects together. A short document can hold very many parts
+  // ("[],[],..."), and each part takes some hundred bytes of memory.
   size_t max_parts = std::numeric_limits<size_t>::max();
 };
 

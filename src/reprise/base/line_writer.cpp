@@ -17,10 +17,10 @@ namespace reprise {
 namespace {
 
 constexpr std::chrono::seconds kTimeAtTheEnd{2};
-// One write takes up to this much, so that a busy log needs few of them.
+// One write() call takes up to this many bytes, so that a busy log needs few calls.
 constexpr size_t kMaxWriteBytes = size_t{64} << 10;
 
-/// Returns when all is written, or when the reader is gone.
+/// Returns when all bytes are written, or when the reader has closed its end.
 void write_all(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = ::write(fd, text.data(), text.size());
@@ -47,7 +47,7 @@ struct LineWriter::Shared {
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<std::string> lines;
-  size_t num_waiting_bytes = 0;  // of `lines`
+  size_t num_waiting_bytes = 0;  // size of `lines`
   uint64_t num_dropped = 0;
   uint64_t num_dropped_told = 0;
   bool is_writing = false;
@@ -88,7 +88,8 @@ LineWriter::LineWriter(int fd, size_t max_waiting_bytes) : shared_(std::make_sha
   shared_->fd = fd;
   shared_->max_waiting_bytes = max_waiting_bytes;
   thread_ = std::thread([shared = shared_] {
-    // Signals belong to the other threads. A reader that is gone is an error code here.
+    // The other threads handle signals. In this thread a write to a closed pipe gives an error
+    // code.
     sigset_t all;
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, nullptr);

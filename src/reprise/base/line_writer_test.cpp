@@ -60,7 +60,7 @@ TEST_F(LineWriterTest, writes_lines_in_order) {
 
 TEST_F(LineWriterTest, drops_lines_of_a_log_that_is_not_read_and_says_how_many) {
   LineWriter lines(ends_[1], 1000);
-  constexpr uint64_t kNumLines = 20000;  // more than a pipe and the queue hold
+  constexpr uint64_t kNumLines = 20000;  // more than the pipe and the queue hold together
   for (uint64_t i = 0; i < kNumLines; ++i) lines.write(fmt::format("line {}\n", i));
   const uint64_t num_dropped = lines.num_dropped();
   ASSERT_GT(num_dropped, 0U);
@@ -77,7 +77,6 @@ TEST_F(LineWriterTest, drops_lines_of_a_log_that_is_not_read_and_says_how_many) 
   }
   EXPECT_EQ(num_told, num_dropped);
   EXPECT_EQ(num_seen, kNumLines - num_dropped);
-  // The log goes on.
   lines.write("later\n");
   EXPECT_EQ(read_lines(1), "later\n");
 }
@@ -94,8 +93,8 @@ TEST_F(LineWriterTest, ends_although_its_log_is_not_read) {
   auto lines = std::make_unique<LineWriter>(ends_[1]);
   for (int i = 0; i < 20000; ++i) lines->write("a line that nobody reads\n");
   EXPECT_FALSE(lines->flush(milliseconds(1)));
-  lines.reset();  // returns
-  ends_[1] = -1;  // stays open for the thread that is left behind
+  lines.reset();  // the destructor returns although nothing reads the pipe
+  ends_[1] = -1;  // keeps the descriptor open for the thread that still writes to it
   close_reader();
 }
 

@@ -14,16 +14,16 @@ namespace reprise {
 
 enum class LogLevel : uint8_t { debug, info, warning, error };
 
-/// "debug", "WARNING", ...; WARN and CRITICAL too. \throws InvalidArgument
+/// Reads "debug", "WARNING", ...; also WARN and CRITICAL. \throws InvalidArgument
 [[nodiscard]] LogLevel parse_log_level(std::string_view text);
 
 struct LogOptions {
   LogLevel least = LogLevel::info;
   bool has_colors = false;
-  std::string prefix;  // stands in front of every line
+  std::string prefix;  // written at the start of every line
 };
 
-/// Lines for people and their scripts, in vLLM's form:
+/// Writes lines for people and their scripts, in vLLM's form:
 ///
 ///     INFO 11-21 14:00:00 [serve_command.cpp:97] GPU KV cache size: 16,384 tokens
 ///

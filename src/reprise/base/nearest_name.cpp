@@ -33,8 +33,8 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string_view nearest_name(std::string_view name, std::span<const std::string_view> candidates) {
-  // Names longer than every name of this project cannot be typing mistakes. The cap also bounds the
-  // work.
+  // A name longer than every name of this project cannot be a typing mistake. The limit also bounds
+  // the work.
   constexpr size_t kLongestPlausibleName = 128;
   if (name.empty() || name.size() > kLongestPlausibleName) return {};
   std::string_view best;
@@ -46,8 +46,7 @@ std::string_view nearest_name(std::string_view name, std::span<const std::string
       best_distance = distance;
     }
   }
-  // One mistake per three characters still reads as the same word, if both begin alike; otherwise
-  // one per four.
+  // Accepts one mistake per three characters when both names begin alike, otherwise one per four.
   constexpr size_t kBeginning = 3;
   const bool begins_alike =
       edit_distance(name.substr(0, kBeginning), best.substr(0, kBeginning)) == 0;

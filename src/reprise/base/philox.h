@@ -28,7 +28,7 @@ namespace reprise {
   return counter;
 }
 
-/// The use that a random number of one (key, position) pair serves.
+/// Values of `stream`: one for each use of random numbers.
 inline constexpr uint32_t kTokenStream = 0;
 inline constexpr uint32_t kSeedStream = 1;
 

@@ -52,7 +52,7 @@ std::string why_not_loadable(const std::filesystem::path& path) {
     if (segment.p_type == PT_LOAD && !lies_within(segment.p_offset, 1, segment.p_filesz, num_bytes))
       return cut_short("segments", num_bytes);
   }
-  // Linkers write the table of sections last, so its place tells whether the end is there.
+  // Linkers write the section table last. If it lies within the file, the file was not cut short.
   if (!lies_within(header.e_shoff, header.e_shentsize, header.e_shnum, num_bytes)) {
     return cut_short("sections' headers", num_bytes);
   }

@@ -8,16 +8,16 @@
 
 namespace reprise {
 
-/// A computation ended before its result was there: the result came too late, or is not wanted any
-/// more. This is neither a mistake of the caller nor a fault of the process.
+/// A computation ended without a result, because its time was over or because the result is no
+/// longer wanted. The caller made no mistake, and the process has no fault.
 class Abandoned : public Error {
  public:
   using Error::Error;
 };
 
-/// Says when a long computation should end without a result: at a deadline, when its own client has
-/// gone, or when the process ends. The computation calls check() from time to time. A value;
-/// thread-safe.
+/// Says when a long computation should end without a result: at a deadline, when its client has
+/// disconnected, or when the process ends. The computation calls check() from time to time. A
+/// value; thread-safe.
 class WorkLimit {
  public:
   using Clock = std::chrono::steady_clock;
@@ -29,7 +29,7 @@ class WorkLimit {
         client_gone_(std::move(client_gone)),
         process_ends_(std::move(process_ends)) {}
 
-  /// \throws Abandoned
+  /// \throws Abandoned when the computation should end
   void check() const {
     if (client_gone_.stop_requested()) throw Abandoned("The client has gone.");
     if (process_ends_.stop_requested()) throw Abandoned("The server is shutting down.");

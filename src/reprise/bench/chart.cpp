@@ -49,7 +49,7 @@ std::string escape(std::string_view text) {
   return safe;
 }
 
-/// From values to pixels along one axis, beginning at 0, ending at a round number.
+/// Maps values to pixels along one axis, which begins at 0 and ends at a round number.
 struct Axis {
   double end = 1;
   double step = 0.2;

@@ -6,7 +6,7 @@
 
 namespace reprise::bench {
 
-/// One line or cloud of points of a chart.
+/// One line of a chart, or one cloud of points.
 struct Series {
   std::string name;
   std::vector<std::pair<double, double>> points;
@@ -19,13 +19,13 @@ struct Chart {
   std::string x_label;
   std::string y_label;
   Marks marks = Marks::line;
-  std::vector<Series> series;  // told apart by colour; at most eight
+  std::vector<Series> series;  // each has its own colour; at most eight
 };
 
-/// The chart as an SVG element, sized for a page.
+/// Renders the chart as an SVG element, sized for a page.
 [[nodiscard]] std::string render_chart(const Chart& chart);
 
-/// A page that loads nothing else. `text` stands above the charts, unchanged.
+/// Renders a page that loads no other file. `text` stands unchanged above the charts.
 [[nodiscard]] std::string render_page(const std::string& title,
                                       const std::string& text,
                                       const std::vector<Chart>& charts);

@@ -19,13 +19,13 @@ struct DatasetOptions {
   std::filesystem::path path;  // only for datasets that are files
   int32_t num_prompts = 1000;
   bool no_oversample =
-      false;  // sends fewer requests when the file has fewer, instead of repeating them
+      false;  // sends fewer requests when the file is short, instead of repeating requests
   bool disable_shuffle = false;
 
   int32_t random_input_len = 1024;
   int32_t random_output_len = 128;
   double random_range_ratio = 0;  // lengths vary by this share, evenly
-  int32_t random_prefix_len = 0;  // tokens that all prompts begin with, on top of the length
+  int32_t random_prefix_len = 0;  // tokens at the start of all prompts, added to the length
 
   std::optional<int32_t> sharegpt_output_len;  // unset: the length of the answer in the file
 
@@ -42,12 +42,12 @@ struct DatasetOptions {
   int32_t prefix_repetition_output_len = 128;
 };
 
-/// Everything beside the options that the making of prompts needs.
+/// The inputs besides the options that prompts are made from.
 struct DatasetTools {
-  const tokenizer::Tokenizer* tokenizer = nullptr;  // outlives the call
+  const tokenizer::Tokenizer* tokenizer = nullptr;  // must outlive the call
   /// Renders one user's message with the model's template.
   std::function<std::string(const std::string& content)> apply_chat_template;
-  bool sends_messages = false;  // the server applies the template: prompts stay plain
+  bool sends_messages = false;  // the server applies the template, so prompts stay plain text
 };
 
 /// \throws InvalidArgument naming the option, FileError naming the file and the line
@@ -55,7 +55,7 @@ struct DatasetTools {
                                                        const DatasetTools& tools,
                                                        RandomSource& random);
 
-/// The names that --dataset-name takes.
+/// The values of --dataset-name.
 [[nodiscard]] std::string dataset_names();
 
 }  // namespace reprise::bench

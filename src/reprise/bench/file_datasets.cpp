@@ -19,12 +19,12 @@ using tokenizer::Tokenizer;
 constexpr int64_t kMinLen = 4;
 constexpr int64_t kMaxPromptLen = 1024;
 constexpr int64_t kMaxTotalLen = 2048;
-// Candidates that are kept for each wanted request, because some will be too short or too long.
+// This many candidates are kept per wanted request, because some will be too short or too long.
 constexpr size_t kCandidatesPerRequest = 4;
 constexpr size_t kMinCandidates = 256;
-// No prompt within the rules has more bytes. The limit bounds the memory of the candidates.
+// No prompt that the rules allow has more bytes. The limit bounds the memory of the candidates.
 constexpr size_t kMaxCandidateBytes = size_t{64} << 10;
-// Limit on a file of lines from which prompts are drawn.
+// Largest text file from which prompts are drawn.
 constexpr size_t kMaxTextBytes = size_t{64} << 20;
 constexpr int kMaxMisses = 10000;
 
@@ -36,7 +36,7 @@ int64_t count_tokens(const Tokenizer& tokenizer, const std::string& text) {
   return static_cast<int64_t>(tokenizer.encode(text).size());
 }
 
-/// A fair sample of a stream of unknown length (algorithm R).
+/// Takes a uniform random sample of a stream of unknown length (algorithm R).
 template <typename T>
 class Reservoir {
  public:
@@ -174,7 +174,7 @@ std::vector<SampleRequest> make_sonnet_requests(const DatasetOptions& options,
     }
     std::string whole = tools.apply_chat_template(prompt);
     const int64_t prompt_len = count_tokens(tokenizer, whole);
-    // Lines differ in length, so a draw that is too long is repeated.
+    // Lines differ in length, so a prompt may become too long: then draw again.
     if (prompt_len > options.sonnet_input_len) {
       if (++misses < kMaxMisses) continue;
       throw InvalidArgument(fmt::format(

@@ -6,19 +6,20 @@
 
 namespace reprise::bench {
 
-/// A JSON array of conversations: the first turn is the prompt, the second sets the length. A fair
-/// sample of a file of any size, in bounded memory; turns too short or too long are left out.
+/// Reads a JSON array of conversations: the first turn is the prompt, the length of the second turn
+/// is the output length. Takes a uniform random sample of a file of any size, in bounded memory;
+/// drops turns that are too short or too long.
 [[nodiscard]] std::vector<SampleRequest> make_sharegpt_requests(const DatasetOptions& options,
                                                                 const DatasetTools& tools,
                                                                 RandomSource& random);
 
-/// Prompts of random lines of a text file, up to the wanted length. All prompts share the first
-/// lines.
+/// Makes prompts of random lines of a text file, up to the wanted length. All prompts begin with
+/// the same first lines of the file.
 [[nodiscard]] std::vector<SampleRequest> make_sonnet_requests(const DatasetOptions& options,
                                                               const DatasetTools& tools,
                                                               RandomSource& random);
 
-/// JSON lines with "prompt", and "output_tokens" where --custom-output-len is -1.
+/// Reads JSON lines with "prompt"; if --custom-output-len is -1, also with "output_tokens".
 [[nodiscard]] std::vector<SampleRequest> make_custom_requests(const DatasetOptions& options,
                                                               const DatasetTools& tools,
                                                               RandomSource& random);

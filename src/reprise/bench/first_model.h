@@ -13,7 +13,7 @@ struct ServerModel {
   std::string root;  // the place from which the server loaded it, if the server says so; else `id`
 };
 
-/// The model that a server names first; `target` is its route for models.
+/// Asks the server for its models at the path `target` and returns the first one.
 /// \throws Error when the server names no model
 [[nodiscard]] ServerModel first_model(
     HttpClient& client,

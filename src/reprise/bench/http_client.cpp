@@ -48,7 +48,7 @@ struct Connection {
     if (context != nullptr) tls.emplace(stream, *context);
   }
 
-  /// Calls `use` with the stream that carries HTTP: plain or TLS.
+  /// Calls `use` with the stream that carries HTTP, either plain or TLS.
   template <typename Use>
   void over(const Use& use) {
     if (tls) {
@@ -132,8 +132,8 @@ struct HttpClient::Impl {
   BaseUrl server;
   ServerCertificate certificate;
   std::optional<ssl::context> tls;  // for https
-  // The handlers that wait in `io` own the exchanges and timers. `io` stands after the two sets, so
-  // it is destroyed before them.
+  // Waiting handlers are stored in `io` and own the exchanges and timers. `io` is declared after
+  // the two sets, so it is destroyed before them.
   std::unordered_set<Exchange*> exchanges;
   std::unordered_set<asio::steady_timer*> timers;
   asio::io_context io{1};
@@ -141,7 +141,7 @@ struct HttpClient::Impl {
   std::vector<std::unique_ptr<Connection>> idle;
 };
 
-/// One call and its answer: connecting, sending, reading, ended.
+/// One request and its answer, in the states connecting, sending, reading and ended.
 class HttpClient::Impl::Exchange : public std::enable_shared_from_this<Exchange> {
  public:
   Exchange(Impl& client, HttpCall call, HttpHandlers handlers)
@@ -213,7 +213,8 @@ class HttpClient::Impl::Exchange : public std::enable_shared_from_this<Exchange>
     const std::string& host = client_->server.host;
     error_code error;
     asio::ip::make_address(host, error);
-    // A server of several hosts chooses the host by its name (SNI), which an address cannot give.
+    // A machine with several hosts finds the right one by its name (SNI). An IP address is not sent
+    // as one.
     if (error) SSL_set_tlsext_host_name(tls.native_handle(), host.c_str());
     if (client_->certificate == ServerCertificate::checked) {
       tls.set_verify_callback(ssl::host_name_verification(host));
@@ -293,7 +294,7 @@ class HttpClient::Impl::Exchange : public std::enable_shared_from_this<Exchange>
   }
 
   void fail(const error_code& error) {
-    // A server may close an idle connection in the moment in which the client uses it again.
+    // The server may have closed this idle connection just before the client used it again.
     if (connection_ && connection_->was_used && !has_answer_) {
       connection_.reset();
       return start(false);
@@ -354,7 +355,7 @@ bool HttpClient::run_interruptible() {
     cancel("interrupted");
   });
   impl_->io.restart();
-  // Waiting for the signal alone must not keep run() going: only the answers count.
+  // Waits for answers only: the wait for the signal must not keep run() from returning.
   while (!impl_->exchanges.empty() && impl_->io.run_one() > 0) {
   }
   signals.cancel();
@@ -365,7 +366,7 @@ bool HttpClient::run_interruptible() {
 
 void HttpClient::cancel(const std::string& error) {
   for (asio::steady_timer* timer : impl_->timers) timer->cancel();
-  // The end of one exchange may start another.
+  // When one exchange ends, another may start, so the set is copied first.
   const std::vector<Impl::Exchange*> all(impl_->exchanges.begin(), impl_->exchanges.end());
   for (Impl::Exchange* exchange : all) {
     if (impl_->exchanges.contains(exchange)) exchange->cancel(error);

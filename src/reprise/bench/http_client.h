@@ -33,7 +33,7 @@ struct HttpCall {
   std::string body;  // JSON when not empty
 };
 
-/// All handlers run on the thread that calls run(). `on_end` runs exactly once, as the last one.
+/// All handlers run on the thread that calls run(). `on_end` runs exactly once, after all others.
 struct HttpHandlers {
   std::function<void(int status, std::string_view reason)> on_head;
   std::function<void(std::string_view piece)> on_piece;
@@ -47,13 +47,14 @@ struct HttpReply {
   std::string body;
 };
 
-/// Whether a server's certificate must name that host and be signed by an authority that this
-/// machine trusts (OpenSSL's default places; SSL_CERT_FILE and SSL_CERT_DIR name other places).
+/// With `checked`, the server's certificate must name the host and be signed by an authority that
+/// this machine trusts (OpenSSL's default places; SSL_CERT_FILE and SSL_CERT_DIR name other
+/// places).
 enum class ServerCertificate : uint8_t { checked, unchecked };
 
 /// An HTTP/1.1 client of one server, with TLS for an https URL. It reads any number of answers at
-/// once and reuses connections. Everything runs on the thread that calls run(). Handlers may send
-/// more requests.
+/// the same time and reuses connections. All work runs on the thread that calls run(). Handlers may
+/// send more requests.
 class HttpClient {
  public:
   /// \throws Error when TLS is needed and cannot be set up
@@ -63,17 +64,17 @@ class HttpClient {
   ~HttpClient();
 
   void send(HttpCall call, HttpHandlers handlers);
-  /// Makes run() call `task`, not before `time`.
+  /// Makes run() call `task` at `time` or later.
   void at(Clock::time_point time, std::function<void()> task);
-  /// Runs until no answer is open and no task waits. Passes on an exception of a handler.
+  /// Runs until all answers have ended and all tasks have run. Passes on an exception of a handler.
   void run();
   /// Works like run(), but SIGINT ends all answers instead of the program. Returns true when that
   /// happened.
   bool run_interruptible();
-  /// Ends every answer with this error, and forgets the tasks.
+  /// Ends every open answer with this error and drops the waiting tasks.
   void cancel(const std::string& error);
 
-  /// Waits for one small answer. \throws Error when there is none, or when it exceeds 64 MiB
+  /// Waits for one small answer. \throws Error when no answer arrives, or when it exceeds 64 MiB
   HttpReply fetch(HttpCall call);
 
  private:

@@ -65,8 +65,8 @@ bool JsonStream::next_line(JsonRecord& record) {
   }
 }
 
-// Finds the end of the value: the place outside strings where as many brackets have closed as
-// opened. The parser then decides whether the value is JSON.
+// Finds the end of the value: the place outside strings where all open brackets are closed. The
+// parser then checks that the value is JSON.
 std::string JsonStream::read_element(int first, size_t line) {
   std::string text;
   int depth = 0;

@@ -10,7 +10,7 @@
 
 namespace reprise::bench {
 
-/// One value of a file that holds many, and the line on which the value begins.
+/// One of the values in a file, and the line on which it begins.
 struct JsonRecord {
   Json value;
   size_t line = 0;  // counted from 1
@@ -26,10 +26,10 @@ class JsonStream {
   JsonStream(const std::filesystem::path& path, Form form);
 
   /// Reads the next value; returns false at the end of the file. Skips empty lines.
-  /// \throws FileError when the value is no JSON, too long (16 MiB) or too deep
+  /// \throws FileError when the value is not JSON, longer than 16 MiB or nested too deep
   bool next(JsonRecord& record);
 
-  // The limit for one value.
+  // The largest size of one value.
   static constexpr size_t kMaxRecordBytes = size_t{16} << 20;
 
  private:

@@ -15,8 +15,8 @@ namespace {
 constexpr size_t kMaxErrorBytes =
     4096;  // bytes kept of an answer that is not 200, as the reason of the failure
 
-/// One run. A request waits for its send time, then for a free slot (max_concurrency), and is then
-/// answered.
+/// One run. A request first waits for its send time, then for a free slot (max_concurrency), and is
+/// then sent.
 class Run {
  public:
   Run(HttpClient& client,
@@ -58,7 +58,7 @@ class Run {
     return std::chrono::duration<double>(Clock::now() - begin_).count();
   }
 
-  // Keeps one timer: sends all requests that are due, then waits for the next one.
+  // Sends all requests that are due, then sets the run's only timer to the next send time.
   void wait_for_arrival(size_t index) {
     while (index < requests_->size() && options_->send_times[index] <= seconds_since_begin()) {
       arrive(index++);

@@ -15,7 +15,7 @@ namespace reprise::bench {
 
 enum class Backend : uint8_t { completions, chat };
 
-/// How every request of a run is sent.
+/// How a run sends its requests.
 struct RequestOptions {
   Backend backend = Backend::completions;
   std::string endpoint = "/v1/completions";
@@ -33,16 +33,16 @@ struct RequestOptions {
 struct LoadOptions {
   RequestOptions request;
   std::vector<double> send_times;          // seconds, one per request, ascending
-  std::optional<int32_t> max_concurrency;  // further requests wait in the client, in their order
+  std::optional<int32_t> max_concurrency;  // more requests than this wait in the client, in order
 };
 
 struct LoadResult {
   std::vector<RequestOutcome> outcomes;  // in the order of the requests
-  double duration = 0;                   // seconds, from the first to the end of the last
+  double duration = 0;                   // seconds, from the start to the end of the last request
 };
 
-/// Sends `requests` at their times and waits for all answers, on this thread. A failed request is
-/// an outcome like any other. `on_finished` runs after each request.
+/// Sends `requests` at their times and waits for all answers, on this thread. A failed request also
+/// gives an outcome. `on_finished` runs after each request.
 [[nodiscard]] LoadResult generate_load(HttpClient& client,
                                        const LoadOptions& options,
                                        const std::vector<SampleRequest>& requests,

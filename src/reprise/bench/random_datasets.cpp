@@ -13,7 +13,7 @@ namespace {
 
 using tokenizer::Tokenizer;
 
-// Some vocabularies merge pieces in such a way that no cut reaches a length exactly.
+// In some vocabularies the pieces merge so that no cut gives exactly the wanted length.
 constexpr int kMaxTries = 10;
 
 void require_length(std::string_view option, int64_t value, int64_t lowest) {
@@ -26,8 +26,8 @@ std::vector<int32_t> plain_encode(const Tokenizer& tokenizer, const std::string&
   return tokenizer.encode(text, {.add_special_tokens = false});
 }
 
-// Ids that may stand in a prompt: tokens of whole text that tokenize to themselves. Half a
-// character would become more tokens each time its prompt is tokenized.
+// Ids that a prompt may contain: tokens whose text is whole characters and tokenizes to the same
+// id. A token with half a character would become several tokens when its text is tokenized again.
 std::vector<int32_t> plain_token_ids(const Tokenizer& tokenizer) {
   std::vector<int32_t> ids;
   std::vector<int32_t> lasting;
@@ -41,8 +41,8 @@ std::vector<int32_t> plain_token_ids(const Tokenizer& tokenizer) {
   return lasting.empty() ? ids : lasting;
 }
 
-// Text of `length` tokens. Neighbouring tokens may merge or split when their text is tokenized
-// again, so the text is cut or extended until the count is right, as in vLLM.
+// Text that tokenizes to `length` tokens. Neighbouring tokens may merge or split when their text is
+// tokenized again, so the text is cut or extended until the number is right, as in vLLM.
 SampleRequest exact_prompt(const Tokenizer& tokenizer,
                            std::vector<int32_t> ids,
                            std::span<const int32_t> filler,
@@ -98,7 +98,7 @@ std::vector<SampleRequest> make_random_requests(const DatasetOptions& options,
   require_length("--random-prefix-len", options.random_prefix_len, 0);
   const Tokenizer& tokenizer = *tools.tokenizer;
   const std::vector<int32_t> plain = plain_token_ids(tokenizer);
-  // The server adds these special tokens, and they count as input.
+  // The server adds these special tokens to each prompt, and they count as input.
   const auto num_special = static_cast<int64_t>(tokenizer.encode("").size());
   const Range inputs =
       range_around(std::max<int64_t>(options.random_input_len - num_special, 0), ratio);

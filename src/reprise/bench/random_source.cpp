@@ -10,8 +10,8 @@ double RandomSource::uniform() { return static_cast<double>(engine_() >> 11) * 0
 int64_t RandomSource::integer(int64_t low, int64_t high) {
   const uint64_t count = static_cast<uint64_t>(high - low) + 1;
   if (count == 0) return static_cast<int64_t>(engine_());
-  // Numbers above the largest multiple of `count` are drawn again, because they would favour small
-  // results.
+  // Without this limit, small results would be more likely: numbers from the largest multiple of
+  // `count` on are drawn again.
   const uint64_t limit = UINT64_MAX - UINT64_MAX % count;
   uint64_t draw = engine_();
   while (draw >= limit) draw = engine_();

@@ -8,8 +8,9 @@
 
 namespace reprise::bench {
 
-/// Seeded random numbers that are the same with every compiler and standard library, unlike the
-/// distributions of <random>. Options and seed therefore name a workload completely.
+/// Seeded random numbers that are the same with every compiler and standard library; the
+/// distributions of <random> are not. Options and seed together therefore define a workload
+/// exactly.
 class RandomSource {
  public:
   explicit RandomSource(uint64_t seed) : engine_(seed) {}
@@ -31,7 +32,7 @@ class RandomSource {
   }
 
  private:
-  std::mt19937_64 engine_;  // the standard fixes its numbers
+  std::mt19937_64 engine_;  // the standard defines its numbers
 };
 
 }  // namespace reprise::bench

@@ -6,7 +6,7 @@
 namespace reprise::bench {
 namespace {
 
-constexpr size_t kMaxPoints = 4000;  // points per series: the page of a long run stays small
+constexpr size_t kMaxPoints = 4000;  // points per series: keeps the page of a long run small
 
 Series cumulative(std::string name, std::vector<double> milliseconds) {
   std::sort(milliseconds.begin(), milliseconds.end());

@@ -95,7 +95,7 @@ ServingMetrics compute_metrics(const LoadResult& result,
     metrics.output_lens.push_back(output_len);
     metrics.total_input += outcome.prompt_len;
     metrics.total_output += output_len;
-    double tpot = 0;  // 0 for an answer of one token; only goodput uses it
+    double tpot = 0;  // 0 for an answer of one token; such a value counts only for goodput
     if (output_len > 1) {
       tpot = (outcome.latency - outcome.ttft) / static_cast<double>(output_len - 1);
       tpots.push_back(tpot);

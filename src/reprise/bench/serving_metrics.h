@@ -14,10 +14,11 @@ struct Distribution {
   double mean = 0;
   double median = 0;
   double std = 0;
-  std::vector<double> percentiles;  // one per selected percent
+  std::vector<double> percentiles;  // one value per selected percent
 };
 
-/// Limits in milliseconds under which a request counts as good; a negative limit is off.
+/// Limits in milliseconds. A request within all limits counts as good; a negative limit is not
+/// used.
 struct Goodput {
   double ttft_ms = -1;
   double tpot_ms = -1;
@@ -41,17 +42,17 @@ struct ServingMetrics {
   double total_token_throughput = 0;
   double max_output_tokens_per_s = 0;
   int64_t max_concurrent_requests = 0;
-  std::vector<double> percents;  // the selected ones
+  std::vector<double> percents;  // the selected percents
   Distribution ttft;
   Distribution tpot;
   Distribution itl;
   Distribution e2el;
   Distribution client_queue_time;
   Distribution e2el_including_client_queue;
-  std::vector<int64_t> output_lens;  // one per request; 0 for one that failed
+  std::vector<int64_t> output_lens;  // one per request; 0 for a failed request
 };
 
-/// `count_tokens` counts the tokens of a text when the server sent no usage.
+/// `count_tokens` counts the tokens of an answer if the server sent no usage.
 [[nodiscard]] ServingMetrics compute_metrics(
     const LoadResult& result,
     const std::vector<double>& percents,

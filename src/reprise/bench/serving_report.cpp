@@ -32,7 +32,7 @@ constexpr Section kWithQueueSection = {"e2el_including_client_queue",
                                        "Queue-inclusive End-to-end Latency",
                                        &ServingMetrics::e2el_including_client_queue};
 
-// The queue's sections appear when their names are selected, as in vLLM, and when they have values.
+// As in vLLM, the sections about the queue are printed if they are selected and have values.
 std::vector<Section> sections_of(const ReportOptions& options) {
   std::vector<Section> found;
   const auto add = [&](const Section& section) {
@@ -144,7 +144,7 @@ Json to_json(const ServingMetrics& metrics,
   }
   json["max_output_tokens_per_s"] = metrics.max_output_tokens_per_s;
   json["max_concurrent_requests"] = metrics.max_concurrent_requests;
-  json["rtfx"] = 0.0;  // a figure of speech benchmarks; scripts expect every member
+  json["rtfx"] = 0.0;  // a metric of speech benchmarks; scripts expect the member
   for (const Section& section : sections_of(options)) {
     const Distribution& values = metrics.*section.values;
     json[fmt::format("mean_{}_ms", section.key)] = values.mean;

@@ -20,7 +20,7 @@ struct ReportOptions {
 /// \throws InvalidArgument that names the unknown metric
 void check_metric_names(const std::vector<std::string>& names);
 
-/// vLLM's block of results on the console. People compare it by eye, and scripts read it.
+/// vLLM's block of results on the console, in vLLM's layout, which scripts read.
 [[nodiscard]] std::string console_block(const ServingMetrics& metrics,
                                         const ReportOptions& options);
 

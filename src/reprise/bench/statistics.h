@@ -5,10 +5,10 @@
 
 namespace reprise::bench {
 
-/// Percentiles of the latencies that `bench latency` and `bench startup` print, as vLLM's do.
+/// The percentiles that `bench latency` and `bench startup` print, the same as vLLM's.
 inline constexpr std::array kLatencyPercentiles = {10, 25, 50, 75, 90, 99};
 
-// These functions give numpy's results, in the units of `values`, and 0 for no values.
+// These functions give numpy's results, in the unit of `values`; 0 if there are no values.
 [[nodiscard]] double mean(std::span<const double> values);
 [[nodiscard]] double median(std::span<const double> values);
 /// Standard deviation of the population (ddof 0).

@@ -10,7 +10,7 @@
 namespace reprise::bench {
 namespace {
 
-// The expected numbers are numpy 2's for the same values.
+// The expected numbers were computed with numpy 2 from the same values.
 const std::vector<double> kValues = {3.5, 1.25, 9.0, 2.0, 2.0, 7.75, 0.5};
 
 TEST(Statistics, agree_with_numpy) {

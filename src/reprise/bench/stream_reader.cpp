@@ -14,8 +14,8 @@ namespace {
 constexpr size_t kMaxEventBytes = size_t{16} << 20;
 constexpr size_t kMaxDepth = 64;
 
-/// Picks the few needed members out of a chunk without building a JSON tree. The client often
-/// shares its machine with the server, and reading chunks is most of its work.
+/// Reads the few needed members of a chunk without building a JSON tree. The client often runs on
+/// the server's machine, and reading chunks is most of the client's work.
 class MessageSax : public nlohmann::json_sax<Json> {
  public:
   explicit MessageSax(StreamMessage& message) : message_(&message) {}
@@ -51,8 +51,8 @@ class MessageSax : public nlohmann::json_sax<Json> {
   bool end_array() override { return close(); }
 
   bool key(string_t& name) override {
-    // The next key of a frame overwrites the last one, so `keys_` holds the path to the current
-    // value.
+    // A key overwrites the previous key of the same object, so `keys_` always holds the path to the
+    // current value.
     keys_.resize(frames_.back() + 1);
     keys_.back() = std::move(name);
     return true;
@@ -82,8 +82,8 @@ class MessageSax : public nlohmann::json_sax<Json> {
   }
 
   StreamMessage* message_;
-  std::vector<std::string> keys_;  // names on the way to the current value; arrays have none
-  std::vector<size_t> frames_;     // per open object or array: how many names lead to it
+  std::vector<std::string> keys_;  // names on the path to the current value; arrays add none
+  std::vector<size_t> frames_;     // per open object or array: the length of its path
   size_t depth_ = 0;
   int num_choices_ = 0;
 };

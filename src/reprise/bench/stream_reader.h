@@ -8,15 +8,15 @@
 
 namespace reprise::bench {
 
-/// The content of one event of an OpenAI stream that a measuring client needs.
+/// The parts of one event of an OpenAI stream that a benchmark client needs.
 struct StreamMessage {
   bool has_choice = false;
   std::string text;  // of the first choice
   std::optional<int64_t> completion_tokens;
   std::string error;
 };
-/// Reads an event of completions ("text") or of chats ("delta"). \throws InvalidArgument when the
-/// event is no JSON
+/// Reads an event of a completion ("text") or of a chat ("delta"). \throws InvalidArgument when the
+/// event is not JSON
 [[nodiscard]] StreamMessage parse_stream_message(std::string_view json);
 
 /// Cuts a body into server-sent events. Comments and "[DONE]" give no event.
@@ -37,7 +37,7 @@ class StreamReader {
 
   std::function<void(std::string_view)> on_data_;
   std::string buffer_;
-  bool is_done_ = false;  // "[DONE]" came
+  bool is_done_ = false;  // "[DONE]" was received
 };
 
 }  // namespace reprise::bench

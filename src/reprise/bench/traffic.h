@@ -11,7 +11,7 @@ namespace reprise::bench {
 
 enum class RampUp : uint8_t { none, linear, exponential };
 
-/// The times at which requests are sent; the members are named like vLLM's options.
+/// When requests are sent; the members are named like vLLM's options.
 struct Traffic {
   double request_rate = std::numeric_limits<double>::infinity();  // per second; infinite: at once
   double burstiness = 1;  // shape of the gamma distribution; 1: Poisson, infinite: evenly spaced
@@ -24,7 +24,7 @@ struct Traffic {
 void check(const Traffic& traffic);
 
 /// Seconds after the start at which each request is sent, ascending. With a fixed rate the last
-/// comes at num_requests / rate exactly, so that seeds do not change the load.
+/// request is sent exactly at num_requests / rate, so that all seeds give the same load.
 [[nodiscard]] std::vector<double> send_times(const Traffic& traffic,
                                              size_t num_requests,
                                              RandomSource& random);

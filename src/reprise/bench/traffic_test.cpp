@@ -32,7 +32,7 @@ TEST(Traffic, the_last_request_comes_at_count_over_rate_whatever_the_seed) {
   }
 }
 
-// The coefficient of variation of gamma is 1 / sqrt(shape).
+// The coefficient of variation of a gamma variable is 1 / sqrt(shape).
 TEST(Traffic, burstiness_sets_how_much_gaps_vary) {
   for (const double burstiness : {0.25, 1.0, 16.0}) {
     RandomSource random(5);

@@ -49,12 +49,12 @@ struct Unary {
   ExprPtr operand;
 };
 /// A chain of binary operators, evaluated from left to right: `first`, then pairs of operator and
-/// operand. One flat node, so that a long sum does not become a deep tree.
+/// operand. A long sum is one node with many operands, not a deep tree.
 struct Chain {
   ExprPtr first;
   std::vector<std::pair<BinaryOp, ExprPtr>> rest;
 };
-/// `and` / `or`: the value is that of the first operand that decides.
+/// `and` / `or`: the value is the first operand that decides the result.
 struct Logical {
   bool is_and;
   Exprs operands;
@@ -124,7 +124,7 @@ struct Expr {
                Test>
       node;
   Position at;
-  int depth = 1;  // of the tree of this node
+  int depth = 1;  // depth of the tree below and with this node
 };
 
 /// The target of an assignment: a name, a namespace attribute, or a tuple of these.
@@ -154,7 +154,7 @@ struct For {
   ExprPtr iterable;
   ExprPtr condition;  // null: every item
   Body body;
-  Body otherwise;  // runs when no iteration ended normally
+  Body otherwise;  // runs when no iteration reached its end
 };
 struct Set {
   Target target;
@@ -170,7 +170,7 @@ struct Parameter {
   std::string text;
   ExprPtr default_value;  // null: undefined when not passed
 };
-/// The function of a macro or call block; shared with the closures made from it.
+/// The function of a macro or call block. Each closure made from the function points to it.
 struct Function {
   std::string name;
   std::vector<Parameter> parameters;
@@ -222,7 +222,7 @@ struct Stmt {
   Position at;
 };
 
-/// Names with a fixed meaning. They are interned first, so their ids are known.
+/// Names with a fixed meaning. They are interned first, so their ids are the values of this enum.
 enum WellKnown : NameId { kLoop, kCaller, kVarargs, kKwargs };
 
 struct Template {

@@ -100,7 +100,7 @@ class BraceFormatter {
   std::string field(FormatReader& reader, int depth) {
     std::string_view name = reader.until("!:}{[");
     std::string path;
-    while (reader.peek() == '[') {  // an index may hold ! and :
+    while (reader.peek() == '[') {  // an index may contain ! and :
       path += reader.until("]");
       path += reader.take();
       path += reader.until("!:}{[");
@@ -124,7 +124,7 @@ class BraceFormatter {
     return apply_spec(sandbox_, value, spec);
   }
 
-  // Takes the text up to the brace that closes the field.
+  // Takes the text up to the brace that closes the replacement field.
   std::string_view spec_text(FormatReader& reader) {
     const std::string_view rest = reader.rest();
     int open = 0;

@@ -9,8 +9,8 @@
 
 #include "reprise/chat_template/sandbox.h"
 
-/// The fixed vocabulary of a template: filters, tests, methods and global functions. Each of them
-/// is one line of a table in its file.
+/// The filters, tests, methods and global functions that a template can use. Each is one line of a
+/// table in its file.
 namespace reprise::chat_template {
 
 /// The arguments of a call, in the order of the template's text.
@@ -19,7 +19,7 @@ struct Args {
   std::vector<std::pair<std::string, Value>> named;
 };
 
-/// Arguments after matching them with a Builtin's parameters.
+/// The arguments of a call, matched with the parameters of a Builtin.
 class Bound {
  public:
   Bound(Sandbox& sandbox, const Builtin& builtin, const Args& args);
@@ -37,12 +37,12 @@ class Bound {
     return has(index) ? *values_[index] : std::move(fallback);
   }
   [[nodiscard]] bool truthy(size_t index) const { return has(index) && is_truthy(*values_[index]); }
-  /// The unmatched arguments, for variadic functions.
+  /// The arguments before matching, for variadic functions.
   [[nodiscard]] const Args& raw() const { return *raw_; }
 
  private:
   std::vector<std::optional<Value>> values_;
-  const Args* raw_;  // the caller's, alive during the call
+  const Args* raw_;  // owned by the caller, alive during the call
 };
 
 struct Builtin {
@@ -50,8 +50,7 @@ struct Builtin {
   /// Parameter names, space separated; "/name" is positional only; "*" takes anything.
   std::string_view params;
   size_t required;
-  /// `subject` is the filtered or tested value, or the method's object; it is none for global
-  /// functions.
+  /// `subject` is the value left of the filter, test or dot; none for global functions.
   Value (*function)(Sandbox& sandbox, const Value& subject, const Bound& args);
 };
 
@@ -60,14 +59,14 @@ struct Builtin {
                          const Value& subject,
                          const Args& args);
 
-// Null when there is none of that name.
+// Null when there is no filter with this name.
 [[nodiscard]] const Builtin* find_filter(std::string_view name);
 [[nodiscard]] const Builtin* find_test(std::string_view name);
 [[nodiscard]] const Builtin* find_global(std::string_view name);
 [[nodiscard]] const Builtin* find_in(std::span<const Builtin> table, std::string_view name);
 
-/// The message for an unknown filter. It differs for filters that jinja2 has and this engine does
-/// not.
+/// The message for an unknown filter. A filter that jinja2 has and this engine lacks gets its own
+/// message.
 [[nodiscard]] std::string no_filter_message(std::string_view name);
 
 }  // namespace reprise::chat_template

@@ -67,8 +67,8 @@ std::tm local_now() {
   return local;
 }
 
-// transformers fills `reasoning_content` and `thinking` from the first of `reasoning_content`,
-// `thinking` and `reasoning` that a message has. Source: transformers 5.23,
+// Like transformers, fills `reasoning_content` and `thinking` from the first of
+// `reasoning_content`, `thinking` and `reasoning` that the message has. Source: transformers 5.23,
 // utils/chat_template_utils.py, _alias_reasoning_fields.
 Json alias_reasoning(const Json& message) {
   static constexpr std::array<const char*, 3> kNames = {

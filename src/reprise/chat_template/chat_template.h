@@ -18,13 +18,13 @@ struct RenderOptions {
   bool add_generation_prompt = false;
   std::optional<Json> tools;      // array of JSON schemas; unset: `tools` is none
   std::optional<Json> documents;  // array of objects; unset: `documents` is none
-  // If unset, these names are undefined in the template.
+  // An unset token is an undefined name in the template.
   std::optional<std::string> bos_token;
   std::optional<std::string> eos_token;
-  /// Further variables by name (enable_thinking, other special tokens, ...). They override all
-  /// members above; "messages" is refused.
+  /// More variables by name (enable_thinking, other special tokens, ...). They override the members
+  /// above; "messages" is refused.
   Json extra = Json::object();
-  /// The time that strftime_now() shows; if unset, the local time of the call.
+  /// The time that strftime_now() shows; if unset, the local time at the call of render().
   std::optional<std::tm> now;
   WorkLimit work;
 };
@@ -34,8 +34,8 @@ struct RenderOptions {
 /// HTML escapes). The same template and variables give the same bytes as in transformers.
 ///
 /// A value. It is immutable after parse(), copies share the tree, and any number of threads may
-/// render at once. The template is treated as hostile: see Limits. Only JSON goes in and only text
-/// comes out, so a template can reach no object of the program.
+/// render at the same time. The template is treated as hostile: see Limits. A template gets JSON
+/// and gives text, so it can reach no object of the program.
 class ChatTemplate {
  public:
   /// \throws TemplateError with line and column
@@ -46,12 +46,13 @@ class ChatTemplate {
   /// the work limit
   [[nodiscard]] std::string render(const Json& messages, const RenderOptions& options) const;
 
-  /// Renders with `variables`, an object. Beside them only jinja2's globals are defined.
+  /// Renders with `variables`, an object. The template sees these and jinja2's globals, nothing
+  /// else.
   [[nodiscard]] std::string render_variables(const Json& variables,
                                              const std::optional<std::tm>& now = {},
                                              const WorkLimit& work = {}) const;
 
-  /// True when the template mentions this name (a variable: "tools", "enable_thinking", ...).
+  /// True when the template uses this name ("tools", "enable_thinking", ...).
   [[nodiscard]] bool mentions(std::string_view name) const;
 
  private:

@@ -129,8 +129,8 @@ Value slice(Sandbox& sandbox,
     return require_integer(sandbox, value, "slice indices");
   };
   const int64_t length = *length_of(object);
-  // A step beyond the length selects the same items as one of length + 1, which keeps the sums
-  // below in range.
+  // A step larger than the length selects the same items as length + 1. The smaller step keeps the
+  // sums below from overflowing.
   int64_t by = bound(step).value_or(1);
   if (by == 0) sandbox.fail("slice step cannot be zero");
   by = std::clamp(by, -length - 1, length + 1);

@@ -36,7 +36,7 @@ void Frame::set(NameId name, Value value) {
   variables.emplace_back(name, std::move(value));
 }
 
-/// Makes `frame` the current scope while it lives.
+/// Makes `frame` the current scope while this object lives.
 class Evaluator::ScopeSwitch {
  public:
   ScopeSwitch(Evaluator& evaluator, std::shared_ptr<Frame> frame)
@@ -53,7 +53,7 @@ class Evaluator::ScopeSwitch {
   std::shared_ptr<Frame> outer_;
 };
 
-/// Collects output while it lives.
+/// Collects output while this object lives.
 class Evaluator::Capture {
  public:
   explicit Capture(Evaluator& evaluator)
@@ -74,7 +74,7 @@ class Evaluator::Capture {
     evaluator_.sandbox_.release_buffer(text_.size());
     evaluator_.out_ = std::exchange(outer_, this_is_over());
   }
-  // The mark is not null, because the outermost capture has a null outer buffer.
+  // Returns a mark that is not null, because the outermost capture has a null outer buffer.
   std::string* this_is_over() { return &text_; }
 
   Evaluator& evaluator_;
@@ -140,8 +140,8 @@ Evaluator::Flow Evaluator::exec_node(const For& node) {
   std::vector<Value> items = iterate(sandbox_, eval(*node.iterable));
   std::function<bool(const Value&)> accepts;
   if (node.condition) {
-    // The condition runs between the iterations in its own scope, where `loop` is that of the outer
-    // loop.
+    // The condition is evaluated between two iterations, in its own scope; `loop` there is the
+    // outer loop's.
     accepts = [this, &node, outer = frame_](const Value& item) {
       const ScopeSwitch scope(*this, std::make_shared<Frame>(Frame{outer, {}}));
       assign(node.target, item);
@@ -159,8 +159,8 @@ Evaluator::Flow Evaluator::exec_node(const For& node) {
     ScopeSwitch scope(*this);
     while (auto item = loop->advance()) {
       sandbox_.charge();
-      // Every iteration starts without variables. A macro may still hold those of the last
-      // iteration.
+      // Every iteration starts without variables. If a macro holds the scope of the last iteration,
+      // this one needs a new scope.
       if (frame_.use_count() == 1) {
         frame_->variables.clear();
       } else {
@@ -168,7 +168,7 @@ Evaluator::Flow Evaluator::exec_node(const For& node) {
       }
       const Flow flow = exec_iteration(node, Value(loop), *item);
       if (flow == Flow::broken) break;
-      // Like in jinja2, `else` also runs when no iteration reached its end.
+      // As in jinja2, `else` runs when no iteration reached its end, even if there were iterations.
       if (flow == Flow::normal) completed_one = true;
     }
   }
@@ -305,7 +305,8 @@ Value Evaluator::call_macro(const MacroClosure& macro, Args args) {
   return capture.take_value();
 }
 
-// Templates can observe the order of the steps. Source: Macro.__call__ of jinja2's runtime.py.
+// Templates can observe the order of these steps, so it follows Macro.__call__ of jinja2's
+// runtime.py.
 void Evaluator::bind_parameters(const Function& function, Args& args) {
   const auto& parameters = function.parameters;
   const auto take_named = [&](std::string_view name) -> std::optional<Value> {

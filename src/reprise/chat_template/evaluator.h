@@ -98,9 +98,9 @@ class Evaluator {
   Sandbox& sandbox_;
   std::shared_ptr<Frame> frame_ = std::make_shared<Frame>();
   std::string* out_ = nullptr;
-  Value block_text_;  // the subject of a filter that names none
-  // The scopes that macros close over. A macro that is stored in its own scope forms a cycle, which
-  // the destructor breaks.
+  Value block_text_;  // the subject of a filter that has no operand
+  // The scopes that macros hold. A macro stored in the scope that it holds is a cycle of shared
+  // pointers, which the destructor breaks.
   std::vector<std::shared_ptr<Frame>> captured_frames_;
 };
 

@@ -13,8 +13,8 @@
 namespace reprise::chat_template {
 
 /// Names and the grammar of expressions, by recursive descent. Two limits bound the depth: enter()
-/// while the parser descends, and the depth of each node for chains that loops build (x|a|b|c,
-/// x.a.b.c).
+/// limits the recursion of the parser, and each node's depth limits the chains that loops build
+/// (x|a|b|c, x.a.b.c).
 class ExpressionParser : protected TokenStream {
  public:
   ExpressionParser(std::vector<Token> tokens, const Limits& limits);
@@ -29,7 +29,7 @@ class ExpressionParser : protected TokenStream {
     bool with_namespace = false;  // ns.x may be assigned
     bool ends_with_in = false;
   };
-  /// Special names that the body of the current macro mentions.
+  /// Special names that the body of the current macro uses.
   struct SpecialNames {
     bool caller = false, varargs = false, kwargs = false;
   };
@@ -50,7 +50,7 @@ class ExpressionParser : protected TokenStream {
    private:
     int& count_;
   };
-  /// Goes one level deeper, for as long as the result lives.
+  /// Goes one level deeper while the result lives.
   [[nodiscard]] Counter enter();
   /// While the result lives, an unknown filter or test is an error only when it is evaluated.
   [[nodiscard]] Counter soften() { return Counter(soft_levels_); }
@@ -68,12 +68,12 @@ class ExpressionParser : protected TokenStream {
   void check_depth(int depth) const;
 
   using Operand = ast::ExprPtr (ExpressionParser::*)();
-  /// Parses operand (operator operand)*; returns a lone operand or a Node. `take` passes an
-  /// operator and returns it.
+  /// Parses operand (operator operand)*. Without an operator the result is the operand itself, else
+  /// a Node. `take` consumes an operator and returns it.
   template <typename Node, typename Take>
   ast::ExprPtr parse_chain(Take take, Operand parse_operand);
-  /// Parses operand (separator operand)*; returns a lone operand or `node`. `take` passes a
-  /// separator.
+  /// Parses operand (separator operand)*. Without a separator the result is the operand itself,
+  /// else `node`. `take` consumes a separator.
   template <typename Node, typename Take>
   ast::ExprPtr parse_joined(Node node, Take take, Operand parse_operand);
   std::optional<Comparison> take_comparison();

@@ -24,7 +24,7 @@ const std::string& bytes_of(const Value& value) { return value.text()->bytes; }
 
 // ---- text ----
 
-// Words start after white space and ( { [ < -, unlike those of str.title().
+// A word starts after white space or one of ( { [ < -. str.title() has another rule.
 std::string title_words(std::string_view text) {
   std::string result;
   bool starts_word = true;
@@ -75,7 +75,7 @@ Value replace(Sandbox& sandbox, const Value& subject, const Bound& args) {
                                    count));
 }
 
-// A text indents as it is, a number by that many blanks.
+// The indentation is a text, or a number of blanks.
 std::string indent_text(Sandbox& sandbox, const Value& given, std::string_view what) {
   if (given.is_text()) return bytes_of(given);
   const int64_t width = std::max<int64_t>(0, require_integer(sandbox, given, what));
@@ -180,7 +180,7 @@ std::optional<double> parse_float(std::string_view text) {
   if (number.empty() || number.front() == '+' || number.front() == '-') return std::nullopt;
   double value = 0;
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), value);
-  if (error == std::errc::result_out_of_range) {  // too large is inf, too small is 0
+  if (error == std::errc::result_out_of_range) {  // too large gives inf, too small gives 0
     value = std::strtod(std::string(number).c_str(), nullptr);
   } else if (error != std::errc{}) {
     return std::nullopt;
@@ -244,7 +244,7 @@ Value to_int(Sandbox& sandbox, const Value& subject, const Bound& args) {
       if (const auto integer = parse_int(sandbox, bytes_of(subject), base)) return Value(*integer);
     }
     number = parse_float(bytes_of(subject));
-    // jinja2 catches the error of int(float("inf")) only for texts.
+    // For a text, jinja2 catches the error of int(float("inf")); for a number it does not.
     if (number && std::isinf(*number)) return fallback;
   }
   if (!number || std::isnan(*number)) return fallback;
@@ -327,7 +327,7 @@ Value length(Sandbox& sandbox, const Value& subject, const Bound&) {
 
 Value attr(Sandbox& sandbox, const Value& subject, const Bound& args) {
   const std::string& name = require_text(sandbox, args[0], "attribute name").bytes;
-  // Unlike `subject.name`, this filter never falls back to the element.
+  // Looks for the attribute only. `subject.name` would also look for an element.
   if (subject.dict() != nullptr && subject.dict()->find(name) != nullptr) {
     Value found = attribute(sandbox, subject, name);
     if (found.callable() == nullptr) {

@@ -12,7 +12,7 @@
 namespace reprise::chat_template {
 namespace {
 
-// Digits beyond the precision of a double are zeros. The cap keeps the buffer small.
+// A double has no digits beyond this precision, only zeros. The limit keeps the buffer small.
 constexpr int64_t kMaxPrecision = 1000;
 
 std::string group_digits(const std::string& digits, char separator) {

@@ -14,7 +14,7 @@ namespace reprise::chat_template {
 /// One conversion of `text % values` or of text.format().
 struct FormatSpec {
   std::string fill = " ";
-  char align = 0;  // one of < > ^ =; 0: the type decides
+  char align = 0;  // one of < > ^ =; 0: the default of the type
   char sign = '-';
   bool is_alternate = false;
   int64_t width = 0;
@@ -48,7 +48,7 @@ class FormatReader {
     offset_ = end;
     return part;
   }
-  /// Takes the decimal number here, if there is one.
+  /// Takes the decimal number at the current position, if there is one.
   std::optional<int64_t> number() {
     int64_t value = 0;
     const char* begin = text_.data() + offset_;

@@ -16,7 +16,7 @@ Value raise_exception(Sandbox& sandbox, const Value&, const Bound& args) {
   throw TemplateError(TemplateError::Cause::raised, sandbox.at, to_str(sandbox, args[0]));
 }
 
-// Handles the directives of Python's strftime that the C library lacks, for a time without zone.
+// Expands the directives of Python's strftime that the C library lacks, for a time without a zone.
 std::string expand_python_directives(std::string_view format) {
   std::string expanded;
   for (size_t i = 0; i < format.size(); ++i) {
@@ -40,8 +40,8 @@ Value strftime_now(Sandbox& sandbox, const Value&, const Bound& args) {
   if (format.size() > 1024) sandbox.fail_limit("the format of strftime_now is too long");
   const std::string expanded = expand_python_directives(format);
   if (expanded.empty()) return sandbox.text("");
-  // No directive of the C locale expands 2 bytes to more than 64. Widths ("%9999d") may exceed the
-  // buffer; strftime then returns 0 and the text is empty.
+  // In the C locale, a directive of 2 bytes gives at most 64 bytes. A width ("%9999d") may need
+  // more than the buffer; strftime then returns 0 and the text is empty.
   std::string buffer(expanded.size() * 32 + 64, '\0');
   buffer.resize(std::strftime(buffer.data(), buffer.size(), expanded.c_str(), &sandbox.now()));
   return sandbox.text(std::move(buffer));
@@ -72,8 +72,8 @@ Value range(Sandbox& sandbox, const Value&, const Bound& args) {
   return sandbox.sequence(std::move(sequence));
 }
 
-// Collects the entries of dict(...) and namespace(...): those of a mapping or of pairs, then the
-// named arguments.
+// Collects the entries of dict(...) or namespace(...): the entries of a mapping or of pairs, then
+// the named arguments.
 Dict collect(Sandbox& sandbox, const Args& args, std::string_view who) {
   if (args.positional.size() > 1) {
     sandbox.fail(

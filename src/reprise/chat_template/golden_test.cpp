@@ -1,4 +1,4 @@
-// The expected texts come from jinja2 with transformers' settings, for the same templates
+// The expected texts are those of jinja2 with transformers' settings for the same templates
 // (tests/goldens/chat_templates/make_chat_template_goldens.py).
 #include <gtest/gtest.h>
 

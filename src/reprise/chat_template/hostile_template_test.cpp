@@ -1,4 +1,4 @@
-// A template from a model folder may come from an attacker (reliability catalogue, F25 and F26).
+// A model folder, and so its template, may come from an attacker.
 #include <gtest/gtest.h>
 #include <pthread.h>
 
@@ -23,7 +23,7 @@ std::string repeat(std::string_view part, int count) {
   return static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
 }
 
-// Parses and renders; the template must reach a limit within the time.
+// Parses and renders. The template must reach a limit within the time of the test.
 void expect_limit(const std::string& source, const Json& variables = Json::object()) {
   const std::string shown = source.substr(0, 80);
   [[maybe_unused]] const auto start = std::clock();
@@ -59,7 +59,8 @@ TEST(HostileTemplate, F25_a_self_calling_macro_is_stopped) {
 }
 
 TEST(HostileTemplate, ends_soon_after_it_is_no_longer_wanted) {
-  // The loop takes all steps that a template may have, and the limit is set after it has begun.
+  // Without the stop request the loop would run until the step limit. The request usually comes
+  // after the loop has begun.
   const auto hungry = ChatTemplate::parse(
       "{% for i in range(100000) %}{% for j in range(100000) %}{{ j }}{% endfor %}{% endfor %}");
   std::stop_source client;
@@ -220,7 +221,8 @@ TEST(HostileTemplate, chains_of_finished_loops_end_without_deep_recursion) {
 }
 
 TEST(HostileTemplate, evaluation_fits_into_a_small_native_stack) {
-  // Deepest expression in the deepest block in the deepest macro recursion, on 1 MiB of stack.
+  // The deepest expression in the deepest block in the deepest recursion of a macro, on 1 MiB of
+  // stack.
   const std::string deep = "{% macro m(x) %}" + repeat("{% if 1 %}", 100) + "{{ " +
                            repeat("(0 or ", 50) + "m(x)" + repeat(")", 50) + " }}" +
                            repeat("{% endif %}", 100) + "{% endmacro %}{{ m(1) }}";

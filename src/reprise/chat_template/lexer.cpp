@@ -160,7 +160,7 @@ class Lexer {
     fail("Missing end of comment tag");
   }
 
-  // The offset at which the body of {%- raw -%} begins, or nullopt when the tag is another one.
+  // The offset at which the body of {%- raw -%} begins, or nullopt when this tag is not a raw tag.
   [[nodiscard]] std::optional<size_t> match_raw_begin() const {
     if (peek(1) != '%') return std::nullopt;
     size_t at = skip_space(offset_ + (is_sign(peek(2)) ? 3 : 2));
@@ -193,7 +193,7 @@ class Lexer {
     std::string open_brackets;
     while (true) {
       offset_ = skip_space(offset_);
-      if (offset_ >= source_.size()) return;  // the parser reports the missing delimiter
+      if (offset_ >= source_.size()) return;  // the parser reports the missing end
       if (open_brackets.empty()) {
         if (const auto end = match_end(is_variable ? "}}" : "%}", offset_)) {
           push(is_variable ? TokenKind::variable_end : TokenKind::block_end, "");
@@ -288,7 +288,7 @@ class Lexer {
         return (is_digit(c) || ((c | 0x20) >= 'a' && (c | 0x20) <= 'f')) && value < base;
       });
     }
-    if (end <= first) {  // no such prefix: "0", then a name
+    if (end <= first) {  // no digit after the prefix: "0", then a name
       base = 10;
       first = offset_;
       end = peek() == '0' ? skip_digits(offset_, [](char c) { return c == '0'; })
@@ -368,7 +368,7 @@ class Lexer {
         i += append_code(text, raw.substr(i), digits, 8) - 1;
       } else if (c == 'N') {
         fail("\\N{...} escapes are not supported");
-      } else if (c != '\n') {  // an escaped newline vanishes; an unknown escape stays unchanged
+      } else if (c != '\n') {  // an escaped newline is dropped, an unknown escape is kept
         text += '\\';
         text += c;
       }
@@ -394,7 +394,7 @@ class Lexer {
 
   std::string source_;
   size_t offset_ = 0;
-  bool starts_line_ = true;  // the last tag ended with a newline, or there was none
+  bool starts_line_ = true;  // the last tag ended with a newline, or no tag came yet
   std::vector<Token> tokens_;
 
   mutable size_t counted_ = 0;

@@ -25,7 +25,7 @@ enum class TokenKind {
 
 struct Token {
   TokenKind kind = TokenKind::end;
-  std::string text;  // data: the text; name, op: as written; string: unescaped
+  std::string text;  // data: the text; name, op: as in the source; string: unescaped
   int64_t integer = 0;
   double floating = 0;
   Position at;
@@ -38,8 +38,8 @@ struct Token {
   }
 };
 
-/// Cuts a template into tokens, like jinja2 with trim_blocks and lstrip_blocks on. White space
-/// control, raw blocks and comments are resolved here. The last token is `end`.
+/// Cuts a template into tokens, like jinja2 with trim_blocks and lstrip_blocks. The lexer applies
+/// white space control and raw blocks, and drops comments. The last token is `end`.
 /// \throws TemplateError (syntax)
 [[nodiscard]] std::vector<Token> tokenize(std::string_view source);
 

@@ -122,7 +122,7 @@ std::optional<Value> loop_attribute(Loop& loop, std::string_view name) {
   if (name == "length") return integer(loop.length());
   if (name == "revindex") return integer(loop.length() - loop.index0);
   if (name == "revindex0") return integer(loop.length() - loop.index0 - 1);
-  if (name == "depth") return integer(1);  // loops are never recursive here
+  if (name == "depth") return integer(1);  // no loop is recursive here
   if (name == "depth0") return integer(0);
   if (name == "previtem") {
     return loop.index0 > 0 ? *loop.previous : Sandbox::undefined("there is no previous item");
@@ -140,7 +140,7 @@ std::optional<Value> find_attribute(Sandbox& sandbox, const Value& object, std::
   sandbox.charge();
   const bool is_internal = name.starts_with("__") && name.ends_with("__");
   if (is_internal || is_mutator(object, name)) {
-    // A dict may have such a key, but Python finds its own attribute first.
+    // A dict may have this key, but Python finds the dict's own attribute first.
     return Sandbox::undefined(
         fmt::format("access to attribute '{}' of '{}' object is unsafe.", name, type_name(object)));
   }

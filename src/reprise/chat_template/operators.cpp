@@ -77,7 +77,7 @@ Value integer_binary(Sandbox& sandbox, BinaryOp op, int64_t left, int64_t right)
       break;
   }
   if (right == 0) sandbox.fail("integer division or modulo by zero");
-  if (right == -1) {  // INT64_MIN / -1 traps
+  if (right == -1) {  // the CPU traps on INT64_MIN / -1
     if (op == BinaryOp::modulo) return Value(int64_t{0});
     if (__builtin_sub_overflow(int64_t{0}, left, &result)) fail_overflow(sandbox);
     return Value(result);
@@ -238,7 +238,7 @@ Value posit(Sandbox& sandbox, const Value& operand) {
 
 namespace {
 
-// Python's order of two values of one ordered kind: -1, 0 or 1; 2 means unordered (NaN).
+// Compares two values of one ordered type: -1, 0 or 1; 2 means unordered (NaN).
 int order(Sandbox& sandbox, Comparison asked, const Value& left, const Value& right) {
   require_defined(sandbox, left);
   require_defined(sandbox, right);
@@ -249,7 +249,7 @@ int order(Sandbox& sandbox, Comparison asked, const Value& left, const Value& ri
     return x < y ? -1 : x > y ? 1 : 0;
   }
   if (left.is_text() && right.is_text()) {
-    // The bytes of UTF-8 sort in the same order as its code points.
+    // Texts are compared as UTF-8 bytes, which have the same order as the code points.
     sandbox.charge_scan(std::min(left.text()->bytes.size(), right.text()->bytes.size()));
     const int order = left.text()->bytes.compare(right.text()->bytes);
     return order < 0 ? -1 : order > 0 ? 1 : 0;

@@ -4,10 +4,10 @@
 
 #include "reprise/chat_template/sandbox.h"
 
-/// Python's operators over values, with Python's errors.
+/// Python's operators on values, with Python's error messages.
 namespace reprise::chat_template {
 
-// Tables of symbols in operators.cpp have the order of these enumerators.
+// The tables of symbols in operators.cpp have the same order as these enumerators.
 enum class BinaryOp { add, subtract, multiply, divide, floor_divide, modulo, power };
 enum class Comparison { equal, not_equal, less, less_equal, greater, greater_equal, in, not_in };
 
@@ -21,10 +21,10 @@ enum class Comparison { equal, not_equal, less, less_equal, greater, greater_equ
                            const Value& right);
 [[nodiscard]] bool contains(Sandbox& sandbox, const Value& container, const Value& item);
 
-/// Throws the message of `value` when the value is undefined.
+/// Throws the message of `value` if the value is undefined.
 void require_defined(const Sandbox& sandbox, const Value& value);
-/// The text of `value`; throws an error like Python's when the value is no text. `what` names the
-/// value in the message.
+/// The text of `value`. If the value is not a text, throws an error like Python's in which `what`
+/// names the value.
 [[nodiscard]] const Text& require_text(const Sandbox& sandbox,
                                        const Value& value,
                                        std::string_view what);

@@ -20,7 +20,7 @@ namespace {
 
 using namespace ast;  // NOLINT: the grammar reads better without prefixes
 
-/// The grammar of statements. The base class has that of expressions.
+/// The grammar of statements. The base class has the grammar of expressions.
 class Parser : public ExpressionParser {
  public:
   using ExpressionParser::ExpressionParser;
@@ -33,8 +33,8 @@ class Parser : public ExpressionParser {
  private:
   using EndTags = std::vector<std::string_view>;
 
-  // Parses up to one of `end_tags`, which stays the current token, or to the end of input when
-  // `end_tags` is empty.
+  // Parses up to one of `end_tags`, which stays the current token. When `end_tags` is empty, parses
+  // to the end of the input.
   Body parse_body(const EndTags& end_tags) {
     const auto level = enter();
     Body body;
@@ -74,12 +74,12 @@ class Parser : public ExpressionParser {
 
   // Parses "%}" and a body up to an end tag, which stays the current token.
   Body parse_block(const EndTags& end_tags) {
-    (void)take_op(":");  // authors used to Python write a colon here
+    (void)take_op(":");  // Python users write a colon here
     expect(TokenKind::block_end, "end of statement block");
     return parse_body(end_tags);
   }
 
-  // Does the same and also passes the end tag.
+  // The same as parse_block(), but also consumes the end tag.
   Body parse_block_to(std::string_view end_tag) {
     Body body = parse_block({end_tag});
     advance();
@@ -131,7 +131,7 @@ class Parser : public ExpressionParser {
 
   If parse_if() {
     If node;
-    const auto soft = soften();  // unknown filters matter only if reached
+    const auto soft = soften();  // an unknown filter is an error only if it is reached
     while (true) {
       TupleOptions options;
       options.with_conditional = false;
@@ -207,8 +207,8 @@ class Parser : public ExpressionParser {
     advance();
   }
 
-  // Parses the body of a macro or call block. break and continue inside cannot leave a loop around
-  // it.
+  // Parses the body of a macro or call block. break and continue inside the body cannot leave a
+  // loop around it.
   void parse_function_body(Function& function, std::string_view end_tag) {
     const SpecialNames outer = std::exchange(special_names(), {});
     const int outer_loops = std::exchange(open_loops_, 0);
@@ -263,8 +263,8 @@ class Parser : public ExpressionParser {
     }
   }
 
-  int open_loops_ = 0;    // number of loops that break and continue can leave
-  int loops_around_ = 0;  // number of loops around the text, also through macros
+  int open_loops_ = 0;    // number of enclosing loops that break and continue can leave
+  int loops_around_ = 0;  // number of enclosing loops, also outside of macros
 };
 
 }  // namespace

@@ -34,8 +34,8 @@ bool is_loop_or_iterable(const Value& value) {
   return value.loop() != nullptr || is_iterable(value);
 }
 
-// A sequence is a value with len() and [], by Python's protocol. So dicts and undefined count, and
-// views do not.
+// Python counts a value with len() and [] as a sequence: dicts and undefined are sequences, views
+// are not.
 bool is_sequence(const Value& value) {
   const Sequence* sequence = value.sequence();
   return value.is_text() || value.dict() != nullptr || value.is_undefined() ||

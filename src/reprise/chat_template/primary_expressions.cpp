@@ -4,8 +4,8 @@
 
 #include "reprise/chat_template/expression_parser.h"
 
-/// The part of ExpressionParser below the operators: literals, names, and what follows them
-/// (attributes, brackets, calls).
+/// The part of ExpressionParser that binds tighter than operators: literals, names, and the
+/// attributes, brackets and calls after them.
 namespace reprise::chat_template {
 
 using namespace ast;  // NOLINT: the grammar reads better without prefixes

@@ -32,7 +32,7 @@ std::string float_repr(double value) {
   std::erase(digits, '.');
   const int count = static_cast<int>(digits.size());
 
-  if (exponent < -4 || exponent >= 16) {  // the bounds of Python's repr
+  if (exponent < -4 || exponent >= 16) {  // when Python's repr uses an exponent
     std::string mantissa = digits.substr(0, 1);
     if (count > 1) mantissa += "." + digits.substr(1);
     return fmt::format(
@@ -75,7 +75,7 @@ std::string text_repr(std::string_view text) {
 
 namespace {
 
-/// Appends to one string and checks its size as it grows.
+/// Appends to one string and checks its size before it grows.
 class Output {
  public:
   explicit Output(Sandbox& sandbox) : sandbox_(sandbox) {}
@@ -152,7 +152,7 @@ class Printer : public Output {
             sequence.step == 1
                 ? fmt::format("range({}, {})", sequence.start, sequence.stop)
                 : fmt::format("range({}, {}, {})", sequence.start, sequence.stop, sequence.step));
-      default:  // the views: dict_keys([...])
+      default:  // the views of a dict: dict_keys([...])
         break;
     }
     append(type_name);
@@ -173,7 +173,7 @@ class Printer : public Output {
     append("}");
   }
 
-  // Python shows an address here. An address says nothing and differs from run to run.
+  // Python shows an address here. This engine leaves it out, because it differs from run to run.
   void repr_object(const Value& value) {
     if (const Namespace* ns = value.name_space()) {
       append("<Namespace {");

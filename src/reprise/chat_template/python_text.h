@@ -13,10 +13,10 @@ namespace reprise::chat_template {
 /// Python's repr() of a text, with Python's choice of quotes and escapes.
 [[nodiscard]] std::string text_repr(std::string_view text);
 
-/// str(value); a text is copied.
+/// str(value) as a new string, also for a text.
 [[nodiscard]] std::string to_str(Sandbox& sandbox, const Value& value);
 [[nodiscard]] std::string to_repr(Sandbox& sandbox, const Value& value);
-/// str(value) as a value: a text is shared, markup stays markup.
+/// str(value) as a value: the result shares the bytes of a text, and markup stays markup.
 [[nodiscard]] Value to_text(Sandbox& sandbox, const Value& value);
 
 /// json.dumps() parameters. The defaults are those of transformers' `tojson`, not jinja2's.

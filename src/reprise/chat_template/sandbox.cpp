@@ -9,7 +9,7 @@
 namespace reprise::chat_template {
 namespace {
 
-// Reading the clock after so many steps costs next to nothing, and they take less than 10 ms.
+// This many steps take less than 10 ms, and the cost of reading the clock after them is negligible.
 constexpr uint64_t kStepsBetweenChecks = 8192;
 
 }  // namespace
@@ -47,8 +47,8 @@ void Sandbox::check_item_count(uint64_t count) {
 
 void Sandbox::check_extent(const Extent& extent) const {
   if (extent.depth > limits_.max_value_depth) fail_limit("lists or dicts nest too deep");
-  // No operation could read a larger value within the step limit. The check also keeps x = [x, x]
-  // from doubling for ever.
+  // Within the step limit, no operation could read a larger value. This check also ends the
+  // doubling of x = [x, x].
   if (extent.weight > limits_.max_steps) fail_limit("a list or dict is too large");
 }
 

@@ -14,9 +14,9 @@
 
 namespace reprise::chat_template {
 
-/// Keeps account of one render: steps, live bytes, recursion. The sandbox makes every value of the
-/// template, so it checks the limit before it takes the memory. Each render has one sandbox, on one
-/// thread; the sandbox outlives every value that it made.
+/// Counts what one render uses: steps, live bytes, recursion. The sandbox makes every value of the
+/// template, so it checks the limit before it allocates. Each render has one sandbox, on one
+/// thread; the sandbox outlives all values that it made.
 class Sandbox {
  public:
   Sandbox(const Limits& limits, const std::tm& now, WorkLimit work = {})
@@ -25,24 +25,24 @@ class Sandbox {
   Sandbox(const Sandbox&) = delete;
   Sandbox& operator=(const Sandbox&) = delete;
 
-  /// Pays for `steps` units of work. \throws Abandoned when the work limit says so
+  /// Adds `steps` units of work. \throws TemplateError at the limit, Abandoned from the work limit
   void charge(uint64_t steps = 1) {
     steps_ += steps;
     if (steps_ > next_check_) [[unlikely]]
       check_work();
   }
-  /// Pays for reading `bytes` of text once.
+  /// Adds the cost of reading `bytes` of text once.
   void charge_scan(size_t bytes) { charge(1 + bytes / 64); }
-  /// Pays for reading `bytes` of text code point by code point.
+  /// Adds the cost of reading `bytes` of text code point by code point.
   void charge_decode(size_t bytes) { charge(1 + bytes / 16); }
-  /// Pays for a walk over everything in `value`.
+  /// Adds the cost of visiting everything in `value`.
   void charge_walk(const Value& value) { charge(extent_of(value).weight); }
 
-  /// Throws when a string of `bytes` would exceed the limit. Callers check before they build a long
+  /// Throws if a string of `bytes` would exceed the limit. Callers check before they build a long
   /// string.
   void check_text_size(uint64_t bytes);
-  /// Throws when a sequence of `count` items would exceed the limit. Callers check before they
-  /// build a long sequence.
+  /// Throws if a sequence of `count` items would exceed the limit. Callers check before they build
+  /// a long sequence.
   void check_item_count(uint64_t count);
 
   [[nodiscard]] Value text(std::string bytes, bool is_markup = false);
@@ -59,10 +59,10 @@ class Sandbox {
   [[nodiscard]] Value callable(Callable callable);
   [[nodiscard]] static Value undefined(std::string message);
 
-  /// Accounts for the growth or the end of an output buffer. grow_buffer() also checks its size.
+  /// Adds or removes the bytes of an output buffer. grow_buffer() also checks the buffer's size.
   void grow_buffer(size_t by, size_t new_size);
   void release_buffer(size_t size) noexcept { live_bytes_ -= size; }
-  /// Accounts for `bytes` that stay in use until the render ends.
+  /// Counts `bytes` as used until the render ends.
   void hold(size_t bytes);
 
   /// Scope of one level of native recursion, or of one macro call.
@@ -87,7 +87,7 @@ class Sandbox {
     return {*this, call_depth_, limits_.max_call_depth, "macros call each other too deep"};
   }
 
-  /// The place that is being evaluated; errors carry it.
+  /// The place that is being evaluated. Errors report it.
   Position at;
   [[noreturn]] void fail(std::string_view message) const;
   [[noreturn]] void fail_limit(std::string_view message) const;
@@ -106,11 +106,12 @@ class Sandbox {
   std::tm now_;
   WorkLimit work_;
   uint64_t steps_ = 0;
-  uint64_t next_check_ = 0;  // steps
+  uint64_t next_check_ = 0;  // number of steps
   size_t live_bytes_ = 0;
   int eval_depth_ = 0;
   int call_depth_ = 0;
-  // Namespaces may refer to each other in a cycle, so the destructor empties them.
+  // Namespaces may refer to each other in a cycle of shared pointers, so the destructor empties
+  // them.
   std::vector<std::shared_ptr<Namespace>> namespaces_;
 };
 

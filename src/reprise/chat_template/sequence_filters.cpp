@@ -140,7 +140,7 @@ Value map(Sandbox& sandbox, const Value& subject, const Bound& args) {
   const Builtin* filter = find_filter(name);
   if (filter == nullptr) sandbox.fail(no_filter_message(name));
   given.positional.erase(given.positional.begin());
-  const auto level = sandbox.enter_eval();  // map("map", "map", ...)
+  const auto level = sandbox.enter_eval();  // map("map", "map", ...) recurses
   for (const Value& item : iterate(sandbox, subject)) {
     results.push_back(call(sandbox, *filter, item, given));
   }

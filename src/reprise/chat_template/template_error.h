@@ -7,7 +7,7 @@
 
 namespace reprise::chat_template {
 
-/// Place in a template's source, both counted from 1; {0, 0} means "not tied to a place".
+/// A place in a template's source, counted from 1; {0, 0} means that there is no place.
 struct Position {
   int line = 0;
   int column = 0;  // in bytes
@@ -15,15 +15,15 @@ struct Position {
   bool operator==(const Position&) const = default;
 };
 
-/// The template is malformed, asked for something impossible, called raise_exception(), or reached
-/// a limit. The fault lies in the request or in the model folder, not in the engine.
+/// The template is malformed, asked for something impossible, called raise_exception() or reached a
+/// limit. The cause is the request or the model folder, not the engine.
 class TemplateError : public InvalidArgument {
  public:
   enum class Cause {
     syntax,   // found while parsing
     runtime,  // found while rendering
     raised,   // the template itself called raise_exception(message)
-    limit,    // a cap of Limits was reached
+    limit,    // a limit in Limits was reached
   };
 
   TemplateError(Cause cause, Position at, std::string_view message)

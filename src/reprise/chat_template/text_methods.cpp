@@ -82,7 +82,7 @@ std::vector<std::string_view> split_on(std::string_view text, std::string_view s
   return parts;
 }
 
-// Overlapping separators are resolved from the right, so the search runs over the reversed text.
+// rsplit() finds overlapping separators from the right, so the search runs on the reversed text.
 std::vector<std::string_view> rsplit_on(std::string_view text,
                                         std::string_view separator,
                                         uint64_t max) {
@@ -112,7 +112,7 @@ Value split(Sandbox& sandbox, const Value& self, const Bound& args) {
   if (separator.bytes.empty()) sandbox.fail("empty separator");
   if (from_right) return list_like(sandbox, self, rsplit_on(text, separator.bytes, most));
   auto parts = split_on(text, separator.bytes);
-  if (parts.size() - 1 > most) {  // the last part runs to the end
+  if (parts.size() - 1 > most) {  // the last part is the whole rest of the text
     const char* begin = parts[most].data();
     parts.resize(most + 1);
     parts.back() = std::string_view(begin, static_cast<size_t>(text.data() + text.size() - begin));
@@ -125,7 +125,7 @@ Value splitlines(Sandbox& sandbox, const Value& self, const Bound& args) {
   return list_like(sandbox, self, split_lines(bytes_of(self), args.truthy(0)));
 }
 
-// The part text[start:end] that find(), count() and startswith() look at.
+// The part text[start:end] that find(), count() and startswith() search.
 struct Window {
   std::string_view bytes;
   int64_t start = 0;     // in code points
@@ -282,7 +282,7 @@ Value all_are(Sandbox& sandbox, const Value& self, const Bound&) {
 
 bool is_alphanumeric(char32_t c) { return unicode::is_letter(c) || unicode::is_decimal(c); }
 
-// True when the text has letters of the wanted case and none of the other.
+// True when the text has letters of the wanted case and no letter of the other case.
 template <bool (*wanted)(char32_t), bool (*other)(char32_t)>
 Value has_case(Sandbox& sandbox, const Value& self, const Bound&) {
   const std::string& text = bytes_of(self);

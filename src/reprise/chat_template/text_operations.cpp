@@ -17,7 +17,7 @@ std::string replace_text(Sandbox& sandbox,
     sandbox.check_text_size(result.size() + part.size());
     result.append(part);
   };
-  if (old_part.empty()) {  // before every code point and at the end
+  if (old_part.empty()) {  // an empty text occurs before every code point and at the end
     for (; left > 0; --left) {
       append(new_part);
       if (offset == text.size()) return result;
@@ -110,7 +110,8 @@ std::string pad_text(Sandbox& sandbox,
   uint64_t left = 0;
   if (justify == Justify::right) left = missing;
   if (justify == Justify::format_center) left = missing / 2;
-  // Source: str.center of CPython: the odd blank goes left when the width is odd.
+  // Source: str.center of CPython. If the padding is odd, the extra blank goes left for an odd
+  // width.
   if (justify == Justify::center) left = missing / 2 + (missing & static_cast<uint64_t>(width) & 1);
   std::string result;
   for (uint64_t i = 0; i < left; ++i) result += fill;

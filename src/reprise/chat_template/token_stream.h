@@ -18,17 +18,17 @@ class TokenStream {
   [[nodiscard]] const Token& current() const { return tokens_[next_]; }
   [[nodiscard]] const Token& look_ahead() const;
   void advance();
-  /// Passes the current token if it is this operator or this name.
+  /// Consumes the current token if it is this operator or this name.
   bool take_op(std::string_view symbol);
   bool take_name(std::string_view word);
-  /// Passes the current token, which must be of this kind; `what` names it in the error.
+  /// Consumes the current token, which must be of this kind; `what` names the kind in the error.
   Token expect(TokenKind kind, std::string_view what);
   void expect_op(std::string_view symbol);
   void expect_name(std::string_view word);
 
   /// \throws TemplateError (syntax) at the current token
   [[noreturn]] void fail(std::string_view message) const;
-  /// The token in the words of jinja2's messages.
+  /// Names the token in the words of jinja2's messages.
   [[nodiscard]] static std::string describe(const Token& token);
 
  private:

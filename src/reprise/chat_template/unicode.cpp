@@ -22,13 +22,13 @@ bool is_space(char32_t c) {
 
 bool is_printable(char32_t c) {
   if (c < 0x7F) return c >= 0x20;
-  // utf8proc orders the categories: Zs, Zl, Zp, Cc, Cf, Cs, Co stand together at the end.
+  // In utf8proc's enum the categories Zs, Zl, Zp, Cc, Cf, Cs, Co are the last ones.
   const auto kind = category(c);
   return kind != UTF8PROC_CATEGORY_CN && kind < UTF8PROC_CATEGORY_ZS;
 }
 
 bool is_letter(char32_t c) {
-  const auto kind = category(c);  // Lu, Ll, Lt, Lm, Lo stand together
+  const auto kind = category(c);  // Lu, Ll, Lt, Lm, Lo are neighbours in the enum
   return kind >= UTF8PROC_CATEGORY_LU && kind <= UTF8PROC_CATEGORY_LO;
 }
 
@@ -41,7 +41,7 @@ bool is_word(char32_t c) {
 }
 
 void append_upper(std::string& text, char32_t c) {
-  // The one full (one-to-many) mapping that occurs in ordinary prose; the rest are simple.
+  // The only mapping to several characters that ordinary texts need; all others map one to one.
   if (c == 0xDF) {
     text += "SS";
   } else {
@@ -97,7 +97,7 @@ std::string_view strip_if(std::string_view text, Side side, Predicate strips) {
       size_t start = std::max(begin, previous_boundary(text, end));
       size_t after = start;
       char32_t c = next_code_point(text, after);
-      if (after != end) {  // no valid sequence ends here, so the last byte counts alone
+      if (after != end) {  // the bytes before `end` are not a valid sequence: take one byte
         start = end - 1;
         c = kReplacementCharacter;
       }

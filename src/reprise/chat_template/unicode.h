@@ -6,8 +6,8 @@
 
 #include "reprise/base/text/utf8.h"
 
-/// Python's knowledge about code points: classes, case, search. Strings are UTF-8 bytes here and
-/// code points in Python; base/text/utf8.h converts between the two.
+/// Python's functions on code points: classes, case, search. Strings here are UTF-8 bytes, strings
+/// in Python are code points; base/text/utf8.h converts between them.
 namespace reprise::chat_template::unicode {
 
 /// True for the white space of Python's str.isspace() and of the regular expression \s.
@@ -28,13 +28,14 @@ void append_title(std::string& text, char32_t c);
 [[nodiscard]] std::string upper(std::string_view text);
 [[nodiscard]] std::string lower(std::string_view text);
 
-/// The ends that strip() works on.
+/// The ends of a text that strip() strips.
 enum class Side { left, right, both };
 [[nodiscard]] std::string_view strip(std::string_view text, Side side = Side::both);
 /// Strips every code point that occurs in `chars`.
 [[nodiscard]] std::string_view strip(std::string_view text, std::string_view chars, Side side);
 
-/// First occurrence at or after `from`, or npos. Takes linear time for hostile needles too.
+/// First occurrence at or after `from`, or npos. Takes linear time for every needle, also a hostile
+/// one.
 [[nodiscard]] size_t find(std::string_view text, std::string_view needle, size_t from = 0);
 /// Last occurrence, or npos. Takes linear time.
 [[nodiscard]] size_t rfind(std::string_view text, std::string_view needle);

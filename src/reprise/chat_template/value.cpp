@@ -135,8 +135,8 @@ int64_t Loop::length() {
 }
 
 void Loop::finish() {
-  // All members are cleared: loop objects that hold each other would otherwise form a chain as long
-  // as the render.
+  // Loop objects may refer to each other. Clearing all members keeps them from forming a chain that
+  // grows until the render ends.
   items_.clear();
   position_ = 0;
   accepts_ = nullptr;
@@ -218,8 +218,8 @@ bool equals(const Value& left, const Value& right) {
 
 namespace {
 
-// std::hash of an integer is the integer itself: the items of range(0, n, bucket_count) would all
-// fall into one bucket.
+// std::hash of an integer is the integer itself, so the items of range(0, n, bucket_count) would
+// all be in one bucket.
 size_t hash_integer(int64_t value) {  // Source: splitmix64, Steele et al. 2014
   uint64_t z = static_cast<uint64_t>(value) + 0x9E3779B97F4A7C15;
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
@@ -255,7 +255,7 @@ Extent extent_of(const Value& value) {
     extent.add(extent_of(callable->self));
     return extent;
   }
-  return {};  // the owners of namespaces and loops empty them, so their content does not count
+  return {};  // namespaces and loops are emptied by their owners, so their content is not counted
 }
 
 }  // namespace reprise::chat_template

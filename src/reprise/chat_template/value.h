@@ -31,9 +31,9 @@ struct Undefined {
 };
 struct None {};
 
-/// The value of an expression in a template: Python's values as far as a template can see them.
-/// Cheap to copy; strings, sequences and dicts are immutable and shared. No object of the host
-/// program can be reached from a value.
+/// The value of an expression in a template: the kinds of Python values that a template can use.
+/// Cheap to copy; strings, sequences and dicts are immutable and shared. No value gives access to
+/// an object of the host program.
 class Value {
  public:
   Value() : data_(None{}) {}
@@ -55,7 +55,7 @@ class Value {
   [[nodiscard]] bool is_none() const { return std::holds_alternative<None>(data_); }
   [[nodiscard]] bool is_bool() const { return std::holds_alternative<bool>(data_); }
   [[nodiscard]] bool is_float() const { return std::holds_alternative<double>(data_); }
-  /// An int proper; Python's bool is an int too, see as_integer().
+  /// True for an int but not for a bool, although Python's bool is an int; see as_integer().
   [[nodiscard]] bool is_int() const { return std::holds_alternative<int64_t>(data_); }
   [[nodiscard]] bool is_number() const { return is_int() || is_float() || is_bool(); }
   [[nodiscard]] bool is_text() const { return text() != nullptr; }
@@ -84,9 +84,9 @@ class Value {
   [[nodiscard]] Namespace* name_space() const { return pointee<Namespace>(); }
   [[nodiscard]] Iterator* iterator() const { return pointee<Iterator>(); }
   [[nodiscard]] Loop* loop() const { return pointee<Loop>(); }
-  /// Identity of a shared object (`is sameas`), null for plain values.
+  /// The address of a shared object (for `is sameas`); null for plain values.
   [[nodiscard]] const void* identity() const;
-  /// Index of the alternative: equal kinds have equal indices.
+  /// Index of the variant's alternative: values of the same kind have the same index.
   [[nodiscard]] size_t kind() const { return data_.index(); }
 
  private:
@@ -111,11 +111,12 @@ class Value {
       data_;
 };
 
-/// The size of a value with everything in it; a shared part counts each time it occurs. The depth
-/// bounds the recursion over the value, the weight the cost of comparing, printing or hashing it.
+/// The size of a value with everything in it. A shared part counts each time it occurs. The depth
+/// bounds the recursion over the value; the weight bounds the cost of comparing, printing or
+/// hashing it.
 struct Extent {
   int depth = 0;
-  uint64_t weight = 1;  // saturates far above every budget
+  uint64_t weight = 1;  // saturates far above every limit
 
   void add(const Extent& part);
 };
@@ -159,7 +160,7 @@ class Dict {
   [[nodiscard]] const Extent& extent() const { return extent_; }
 
  private:
-  // Below this size a scan is faster than hashing.
+  // With fewer entries a linear scan is faster than hashing.
   static constexpr size_t kIndexFrom = 9;
   [[nodiscard]] size_t position(const Value& key) const;
 
@@ -176,7 +177,7 @@ struct Namespace {
   void set(std::string_view name, Value value);
 };
 
-/// The result of map, select, reverse, ...: each item can be read once.
+/// The result of map, select, reverse, ...: a template can read each item once.
 struct Iterator {
   std::vector<Value> items;
   size_t next = 0;
@@ -194,8 +195,8 @@ struct Callable {
   std::shared_ptr<const MacroClosure> macro;  // null for builtins
 };
 
-/// The variable `loop`. It pulls items one by one, so that the loop's `if` sees the effects of the
-/// body.
+/// The variable `loop`. It takes items one by one, so the loop's `if` sees the effects of the body
+/// on earlier items.
 class Loop {
  public:
   Loop(std::vector<Value> items, std::function<bool(const Value&)> accepts)
@@ -206,7 +207,7 @@ class Loop {
   /// The item after the current one, without moving.
   const std::optional<Value>& peek();
   [[nodiscard]] int64_t length();
-  /// Ends the loop: no more items are pulled, although the object may live on.
+  /// Ends the loop: takes no more items, although the object may live on.
   void finish();
 
   int64_t index0 = -1;
@@ -219,7 +220,7 @@ class Loop {
 
   std::vector<Value> items_;
   size_t position_ = 0;
-  std::function<bool(const Value&)> accepts_;  // empty: every item
+  std::function<bool(const Value&)> accepts_;  // empty: accepts every item
   std::optional<std::optional<Value>> after_;  // the outer optional is set after peek()
   std::optional<int64_t> length_;
 };
@@ -228,13 +229,13 @@ class Loop {
 [[nodiscard]] std::string_view type_name(const Value& value);
 [[nodiscard]] bool is_truthy(const Value& value);
 [[nodiscard]] bool is_hashable(const Value& value);
-/// Python's `==`. Its cost is up to the smaller weight; compare() of operators.h charges for it.
+/// Python's `==`. The cost is at most the smaller weight; compare() of operators.h charges it.
 [[nodiscard]] bool equals(const Value& left, const Value& right);
 [[nodiscard]] size_t hash(const Value& value);
 [[nodiscard]] Extent extent_of(const Value& value);
 
-/// Makes a value outside of a render (literal of the AST, converted JSON); no Sandbox accounts for
-/// it.
+/// Makes a value outside of a render (a literal of the AST, converted JSON), which no Sandbox
+/// counts.
 [[nodiscard]] Value make_text(std::string bytes, bool is_markup = false);
 
 }  // namespace reprise::chat_template

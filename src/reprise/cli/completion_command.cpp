@@ -15,8 +15,8 @@ struct Shell {
   std::string_view script;
 };
 
-// Each script asks the program for the words that fit (--help=format:completion: word, value, help,
-// separated by tabs), so the scripts contain no options.
+// Each script calls the program to get the matching words (--help=format:completion prints word,
+// value and help, separated by tabs), so the scripts contain no options.
 constexpr std::array kShells = {
     Shell{"bash", R"sh(# eval "$(reprise completion bash)"
 _reprise() {

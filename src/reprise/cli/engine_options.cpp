@@ -43,7 +43,7 @@ config::CompilationMode parse_level(std::string_view text) {
   }
 }
 
-// The first value begins a new list, so that the sizes of a file do not mix with these.
+// The first value starts a new list, so that sizes on the command line replace those of the file.
 void add_sizes(OptionTable& table, Json& compilation_config, std::string flag, std::string help) {
   std::string key = flag;
   std::replace(key.begin(), key.end(), '-', '_');

@@ -11,12 +11,12 @@
 
 namespace reprise::cli {
 
-/// Looks a variable up in the environment or in a test's. nullopt: the variable is not set.
+/// Looks up a variable in the environment, or in a test's map. nullopt: the variable is not set.
 using LookUpVariable = std::function<std::optional<std::string>(std::string_view name)>;
 
 [[nodiscard]] std::optional<std::string> look_up_process_environment(std::string_view name);
 
-/// A variable that the program reads. A test compares the list with the source code.
+/// A variable that the program reads. A test compares the list of variables with the source code.
 struct Variable {
   std::string_view name;
   std::string_view help;

@@ -81,7 +81,7 @@ TEST(OptionTable, several_values_never_swallow_the_model) {
   EXPECT_EQ(table.parse(std::vector<std::string>{"--served-model-name", "a", "m"}),
             std::vector<std::string>{"m"});
   EXPECT_EQ(values.names, std::vector<std::string>{"a"});
-  values.names.clear();  // a number is not a valid folder
+  values.names.clear();  // forgets the names of the first parse
   EXPECT_EQ(table.parse(std::vector<std::string>{"--served-model-name", "1", "2", "m"}),
             std::vector<std::string>{"m"});
   EXPECT_EQ(values.names, (std::vector<std::string>{"1", "2"}));

@@ -34,7 +34,7 @@ class StartupProgress {
 
   bool verbose_;
   Clock::time_point began_ = Clock::now();
-  // quarters of the weights that were reported, when stderr is not a terminal
+  // How many quarters of the weights were reported; used when stderr is not a terminal.
   uint64_t quarters_told_ = 0;
 };
 

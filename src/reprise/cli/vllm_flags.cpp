@@ -15,7 +15,7 @@ namespace {
 constexpr VllmFlagSupport kNoEffect = VllmFlagSupport::no_effect;
 constexpr VllmFlagSupport kOnly = VllmFlagSupport::only_equal;
 
-// Reasons that several flags share.
+// Reasons that several flags have in common.
 constexpr std::string_view kOneDevice = "one process runs the whole model";
 constexpr std::string_view kTextOnly = "models read text only";
 constexpr std::string_view kNoLora = "adapters are not implemented";

@@ -26,7 +26,7 @@ struct VllmFlag {
   std::string_view why;    // completes "... has no effect here: " and "... is not supported: "
 };
 
-/// Flags of `vllm serve` that have no meaning of their own here.
+/// Flags of `vllm serve` that this program does not have as options.
 [[nodiscard]] std::span<const VllmFlag> vllm_flags();
 
 /// Adds the flags that the table does not have as its own options. Each use either prints once, on

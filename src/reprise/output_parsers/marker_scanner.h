@@ -5,11 +5,11 @@
 
 namespace reprise::output_parsers {
 
-/// The text in front of a marker, while the marker may still be cut in two.
+/// Finds a marker in streamed text, also when the marker is cut between two pieces.
 class MarkerScanner {
  public:
-  /// Appends to `before` the text that certainly stands before `marker`. Returns true when the
-  /// marker was found: the marker is then removed, and the text after it stays.
+  /// Appends to `before` the text that is known to precede `marker`. Returns true when the marker
+  /// was found: the marker is then removed, and the text after it stays.
   bool take_until(std::string_view marker, std::string& before);
 
   void push(std::string_view text) { held_ += text; }
@@ -21,11 +21,11 @@ class MarkerScanner {
   std::string held_;
 };
 
-/// Length of the longest end of `text` with which `marker` begins; the whole marker does not count.
+/// Length of the longest end of `text` that is a beginning of `marker`, but not the whole marker.
 [[nodiscard]] size_t partial_marker(std::string_view text, std::string_view marker);
 
 /// The end of the JSON object or array at the start of `text`: one past its last bracket, or npos
-/// while the value is open. The function only looks at brackets and strings.
+/// while the value is incomplete. Only brackets and strings are looked at.
 [[nodiscard]] size_t end_of_json(std::string_view text);
 
 }  // namespace reprise::output_parsers

@@ -6,16 +6,16 @@
 
 namespace reprise::output_parsers {
 
-/// The part that a piece of text adds to one tool call. The first delta of a call carries its name.
+/// The part of one tool call that a piece of text adds. The first delta of a call has the name.
 struct ToolCallDelta {
   int index = 0;
-  std::string name;       // empty: the call was begun before
+  std::string name;       // empty: an earlier delta had the name
   std::string arguments;  // JSON text, to be appended
 
   friend bool operator==(const ToolCallDelta&, const ToolCallDelta&) = default;
 };
 
-/// The meaning of a piece of a model's text.
+/// The content, reasoning and tool calls that a piece of a model's text adds to the message.
 struct MessageDelta {
   std::string reasoning;
   std::string content;
@@ -26,14 +26,14 @@ struct MessageDelta {
   }
 };
 
-/// Reads a model's text piece by piece and appends its meaning. All results together do not depend
-/// on the places where the text was cut. No text is an error: text that looks like a tool call and
-/// is none becomes content. One object reads one answer.
+/// Reads a model's text piece by piece and appends its meaning. The sum of the results does not
+/// depend on the places where the text was cut. No text is an error: text that only looks like a
+/// tool call becomes content. One object reads one answer.
 class OutputParser {
  public:
   virtual ~OutputParser() = default;
   virtual void push(std::string_view text, MessageDelta& out) = 0;
-  /// Ends the text: the parser gives out all text that it has held back.
+  /// Ends the text: appends everything that the parser has held back.
   virtual void finish(MessageDelta& out) = 0;
 };
 

@@ -14,7 +14,7 @@ namespace {
 
 using Create = std::function<std::unique_ptr<OutputParser>()>;
 
-/// All results of one text, with the deltas of each call joined.
+/// All results of one text, with the deltas of each call joined into one.
 MessageDelta joined(const MessageDelta& delta) {
   MessageDelta result{.reasoning = delta.reasoning, .content = delta.content};
   for (const ToolCallDelta& call : delta.tool_calls) {

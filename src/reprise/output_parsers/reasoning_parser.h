@@ -14,8 +14,8 @@ namespace reprise::output_parsers {
 struct ReasoningFormat {
   std::string start;  // "<think>"
   std::string end;    // "</think>"
-  /// True when the template has opened the reasoning: the text then begins inside it, with or
-  /// without `start`.
+  /// True when the chat template has already written `start` into the prompt: the model's text then
+  /// begins inside the reasoning, and it may repeat `start`.
   bool begins_inside = false;
 };
 
@@ -23,8 +23,8 @@ struct ReasoningFormat {
 [[nodiscard]] ReasoningFormat reasoning_format(std::string_view name);
 [[nodiscard]] std::vector<std::string_view> reasoning_parser_names();
 
-/// Splits the reasoning from the rest of the text, which goes on to `rest`; without a `rest` it is
-/// content.
+/// Separates the reasoning from the other text, which the parser `rest` then reads. If `rest` is
+/// null, the other text is content.
 [[nodiscard]] std::unique_ptr<OutputParser> create_reasoning_parser(
     ReasoningFormat format, std::unique_ptr<OutputParser> rest);
 

@@ -18,7 +18,7 @@ namespace {
 constexpr std::array<std::string_view, 5> kToolParsers = {
     "hermes", "llama3_json", "mistral", "deepseek_v3", "deepseek_v31"};
 constexpr std::string_view kBlanks = " \t\r\n";
-// The parser takes a longer call for text whose end marker is missing.
+// A call longer than this is taken for text that lacks the end marker.
 constexpr size_t kMaxCallBytes = size_t{1} << 20;
 
 std::string_view trimmed(std::string_view text) {
@@ -63,7 +63,7 @@ std::optional<Call> call_of(std::string_view text) {
   return json ? call_of(*json) : std::nullopt;
 }
 
-/// Counts calls, and keeps blanks between them out of the content.
+/// Counts calls, and removes blanks between calls from the content.
 class CallWriter {
  public:
   void add(Call call, MessageDelta& out) {
@@ -85,10 +85,10 @@ class CallWriter {
 
  private:
   int num_calls_ = 0;
-  std::string held_blanks_;  // blanks after a call
+  std::string held_blanks_;  // blanks after a call: content only if text follows
 };
 
-/// Calls that each stand between two markers: hermes, DeepSeek.
+/// Parses calls that stand between a start and an end marker: hermes, DeepSeek.
 class MarkedCallParser : public OutputParser {
  public:
   MarkedCallParser(std::string_view begin, std::string_view end) : begin_(begin), end_(end) {}
@@ -120,7 +120,8 @@ class MarkedCallParser : public OutputParser {
   void finish(MessageDelta& out) override {
     if (!in_call_) return add_content(scanner_.take_all(), out);
     call_ += scanner_.take_all();
-    // Models stop after the JSON, and the end marker may be their stop token.
+    // The end marker may be missing: models stop after the JSON, and the marker may be their stop
+    // token.
     if (std::optional<Call> call = read(call_)) {
       writer_.add(std::move(*call), out);
     } else {
@@ -151,8 +152,8 @@ class MarkedCallParser : public OutputParser {
   bool in_call_ = false;
 };
 
-/// <｜tool▁calls▁begin｜> around calls of `type<｜tool▁sep｜>name`, a line end and the arguments in
-/// a fenced block; newer models write only `name<｜tool▁sep｜>` and the arguments.
+/// <｜tool▁calls▁begin｜> around calls. A call is `type<｜tool▁sep｜>name`, a line end and the
+/// arguments in a fenced block; in newer models it is `name<｜tool▁sep｜>` and the arguments.
 class DeepseekParser final : public MarkedCallParser {
  public:
   explicit DeepseekParser(bool has_type)
@@ -180,7 +181,7 @@ class DeepseekParser final : public MarkedCallParser {
     return Call{std::string(name), dump(*json)};
   }
 
-  /// The markers around all calls are no content.
+  /// The markers around all calls are not content.
   void add_content(std::string_view text, MessageDelta& out) override {
     constexpr std::string_view kBegin = "<｜tool▁calls▁begin｜>";
     constexpr std::string_view kEnd = "<｜tool▁calls▁end｜>";
@@ -202,11 +203,12 @@ class DeepseekParser final : public MarkedCallParser {
   }
 
  private:
-  std::string around_;  // may become a marker
+  std::string around_;  // may be the beginning of a marker
   bool has_type_;
 };
 
-/// A series of objects, each of which is a call: the whole answer, or the text after a marker.
+/// Parses a series of objects, each of which is a call: the whole answer, or the text after a
+/// marker.
 class ObjectListParser final : public OutputParser {
  public:
   struct Style {
@@ -334,7 +336,7 @@ class NamedCallParser final : public OutputParser {
   }
 
  private:
-  std::string name_;  // cleared once it was given out
+  std::string name_;  // empty after it was reported
 };
 
 }  // namespace

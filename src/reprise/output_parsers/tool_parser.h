@@ -9,16 +9,15 @@
 
 namespace reprise::output_parsers {
 
-/// Finds the tool calls that a family of models writes: "hermes" (also Qwen's), "llama3_json",
-/// "mistral", "deepseek_v3", "deepseek_v31". The parser gives out a call as a whole, when the call
-/// is closed.
+/// Finds tool calls in the format of a family of models: "hermes" (also Qwen's), "llama3_json",
+/// "mistral", "deepseek_v3", "deepseek_v31". A call is reported as a whole, when its end was read.
 /// \throws InvalidArgument with the known names
 [[nodiscard]] std::unique_ptr<OutputParser> create_tool_parser(std::string_view name);
 [[nodiscard]] std::vector<std::string_view> tool_parser_names();
 
-/// The answer is the arguments of one call of `name`, and nothing else: tool_choice named it.
+/// For a tool_choice with a name: the whole answer is the arguments of one call of `name`.
 [[nodiscard]] std::unique_ptr<OutputParser> create_named_call_parser(std::string name);
-/// The answer is an array of {"name": ..., "parameters": {...}}: tool_choice "required".
+/// For tool_choice "required": the whole answer is an array of {"name": ..., "parameters": {...}}.
 [[nodiscard]] std::unique_ptr<OutputParser> create_required_calls_parser();
 
 }  // namespace reprise::output_parsers

@@ -30,12 +30,13 @@ struct QueueHandle {
   std::shared_ptr<OutputQueue> queue = std::make_shared<OutputQueue>();
 };
 
-/// Python's reference to the required form of answers.
+/// Python's reference to a compiled constraint on answers.
 struct OutputConstraint {
   std::shared_ptr<const structured_output::CompiledSpec> compiled;
 };
 
-/// An AsyncEngine that Python may share and end. Functions that may wait release the GIL.
+/// An AsyncEngine that several Python objects share and any of them may shut down. Functions that
+/// may wait release the GIL.
 class Engine {
  public:
   Engine(const api::EngineArgs& args, std::optional<nb::callable> on_progress) {
@@ -143,7 +144,7 @@ std::string decode(const Engine& engine,
   return engine.engine().tokenizer().decode(ids, skip_special_tokens);
 }
 
-/// The prompt of a conversation, and its tokens. Text in messages never becomes a control token.
+/// The prompt of a conversation, and its tokens. Text in a message never becomes a control token.
 std::pair<std::string, std::vector<int32_t>> render_chat(const Engine& engine,
                                                          const std::string& messages,
                                                          const std::string& options) {

@@ -25,7 +25,7 @@ void OutputQueue::put(engine::OutputDelta output) {
   outputs_.push_back(std::move(output));
   if (outputs_.size() > 1) return;
   const uint64_t one = 1;
-  // The write cannot fail, because the counter is 0.
+  // The write cannot block or overflow, because the counter is 0.
   [[maybe_unused]] const auto written = ::write(event_, &one, sizeof one);
 }
 

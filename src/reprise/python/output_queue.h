@@ -8,7 +8,7 @@
 
 namespace reprise::python {
 
-/// A queue of deltas from the engine's thread to one reader, which blocks in `take` or watches
+/// A queue of deltas from the engine's thread to one reader. The reader blocks in `take`, or polls
 /// `fileno`. Thread-safe.
 class OutputQueue {
  public:
@@ -19,8 +19,8 @@ class OutputQueue {
   ~OutputQueue();
 
   void put(engine::OutputDelta output);
-  /// Removes and returns all deltas, in order. Waits for the first one; empty when none arrived in
-  /// time.
+  /// Removes and returns all deltas, in order. Waits up to `patience` for the first one; empty when
+  /// none arrived.
   [[nodiscard]] std::vector<engine::OutputDelta> take(std::chrono::milliseconds patience);
   /// A descriptor that is readable while the queue is not empty; the queue owns it.
   [[nodiscard]] int fileno() const noexcept { return event_; }

@@ -83,7 +83,8 @@ void LogitAdjuster::apply_penalties(const SamplingParams& params,
   for (const int32_t id : seen_) {
     float& logit = row_[static_cast<size_t>(id)];
     Occurrence& occurrence = occurrences_[static_cast<size_t>(id)];
-    // A tiny penalty divides beyond the largest float; a token that was allowed stays drawable.
+    // Division by a tiny penalty may overflow to infinity. The clamp keeps an allowed token
+    // drawable.
     if (logit > 0.0F) {
       logit = std::min(logit / params.repetition_penalty, std::numeric_limits<float>::max());
     } else {

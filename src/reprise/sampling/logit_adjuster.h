@@ -9,15 +9,15 @@
 namespace reprise::sampling {
 
 /// Changes a row of logits before the greedy choice and the filters, in vLLM's order: allowed ids,
-/// suppressed ids, a mask, bad words, logit bias, repetition penalty (prompt and output; divides
-/// positive logits, multiplies others), frequency and presence penalty (output). Scratch is sized
-/// at construction; not thread-safe.
+/// suppressed ids, a mask, bad words, logit bias, repetition penalty (over prompt and output;
+/// divides positive logits, multiplies others), frequency and presence penalty (over output). The
+/// constructor allocates all scratch memory. Not thread-safe.
 class LogitAdjuster {
  public:
   explicit LogitAdjuster(int max_vocab_size);
 
-  /// The adjusted row: a view of own storage until the next call, or `logits` itself when these
-  /// parameters change nothing. \pre all token ids index logits.
+  /// Returns the adjusted row: a view of this object's memory until the next call, or `logits`
+  /// itself when these parameters change nothing. \pre all token ids index logits.
   std::span<const float> apply(std::span<const float> logits,  // [vocab_size]
                                const SamplingParams& params,
                                std::span<const int32_t> suppressed_token_ids,
@@ -40,8 +40,8 @@ class LogitAdjuster {
   };
 
   std::vector<float> row_;
-  std::vector<Occurrence> occurrences_;  // by token id; all reset between calls
-  std::vector<int32_t> seen_;            // ids with is_seen, for the reset; each once
+  std::vector<Occurrence> occurrences_;  // by token id; reset after each call
+  std::vector<int32_t> seen_;            // ids with is_seen, each once; the reset clears only these
 };
 
 }  // namespace reprise::sampling

@@ -31,7 +31,7 @@ void top_logprobs(std::span<const float> logits,
   const size_t limit = std::min(static_cast<size_t>(count), logits.size());
   if (limit == 0) return;
   result.reserve(limit);
-  // A short insertion-sorted list: count is at most 20, and a random row rarely inserts.
+  // Keeps a short sorted list: count is at most 20, and few logits of a row enter the list.
   for (size_t i = 0; i < logits.size(); ++i) {
     const float logit = logits[i];
     if (result.size() == limit) {

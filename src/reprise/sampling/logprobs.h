@@ -13,7 +13,7 @@ struct TokenLogprob {
   friend bool operator==(const TokenLogprob&, const TokenLogprob&) = default;
 };
 
-/// Log-probabilities at one position: of the token that stands there and of the likeliest tokens.
+/// Log-probabilities at one position: of the token at this position and of the likeliest tokens.
 struct PositionLogprobs {
   TokenLogprob token;
   std::vector<TokenLogprob> top;  // most likely first; may hold `token` too
@@ -28,14 +28,15 @@ struct PositionLogprobs {
                                          double log_normaliser,
                                          int32_t token_id);
 
-/// The `count` most likely tokens, most likely first (all when there are fewer), into `result`.
+/// Writes the `count` most likely tokens into `result`, most likely first; all tokens when there
+/// are fewer.
 void top_logprobs(std::span<const float> logits,  // [vocab_size]
                   double log_normaliser,
                   int count,
                   std::vector<TokenLogprob>& result);
 
-/// Log-probabilities of the chosen token and of the likeliest tokens of one row. \pre the
-/// conditions of log_sum_exp() and token_logprob()
+/// Log-probabilities of the chosen token and of the likeliest tokens of one row. \pre those of
+/// log_sum_exp() and token_logprob()
 [[nodiscard]] PositionLogprobs position_logprobs(std::span<const float> logits,  // [vocab_size]
                                                  int32_t token_id,
                                                  int num_top);

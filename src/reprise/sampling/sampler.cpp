@@ -20,7 +20,7 @@ struct RowSummary {
 };
 
 RowSummary summarise(std::span<const float> logits) {
-  // Independent lanes, so that the compiler may use vector registers.
+  // The lanes are independent, so that the compiler can use vector registers.
   constexpr size_t kLanes = 16;
   std::array<float, kLanes> max;
   max.fill(-kInfinity);

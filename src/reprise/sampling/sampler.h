@@ -18,8 +18,8 @@ struct SamplingInput {
   std::span<const float> logits;  // [vocab_size]; -inf is allowed and means "never"
   const SamplingParams* params = nullptr;
   std::span<const int32_t> prompt_token_ids;
-  /// Tokens generated so far; their count is also the position that keys the random number, so a
-  /// request that was preempted and recomputed gives the same tokens as without preemption.
+  /// Tokens generated so far. Their number is the position that selects the random number, so a
+  /// request that was preempted and recomputed gets the same tokens as without preemption.
   std::span<const int32_t> output_token_ids;
   /// Tokens that must not be chosen in this step: EOS and stop ids while the output is shorter than
   /// min_tokens.
@@ -27,16 +27,16 @@ struct SamplingInput {
   /// Bit i % 32 of word i / 32 allows token i. Ids beyond the span are not allowed. An empty span
   /// allows every token.
   std::span<const uint32_t> allowed_mask;
-  uint64_t seed = 0;  // params->seed, or the request's own from `derive_seed`
+  uint64_t seed = 0;  // params->seed, or the result of `derive_seed`
 };
 
 enum class SamplingStatus : uint8_t {
   ok,
   non_finite_logits,  // NaN or +inf: the model's numbers are broken
   no_allowed_token,   // every token was masked out
-  // Set by the caller of the sampler, for answers with a constraint:
+  // Set by the caller of the sampler, for answers with a constraint.
   postponed,  // the answer gets its token in a later step
-  refused,    // the constraint cannot go on within its limits; see SampledToken::problem
+  refused,    // the constraint exceeds its limits; see SampledToken::problem
   failed,     // the constraint contradicts itself, or threw; see SampledToken::problem
 };
 [[nodiscard]] std::string_view to_string(SamplingStatus status);
@@ -49,8 +49,8 @@ struct SampledToken {
   /// set when params->logprobs is set.
   TokenLogprob logprob;
   std::vector<TokenLogprob> top_logprobs;  // most likely first; size min(*logprobs, vocab_size)
-  /// The answer is complete with this token. The caller that sets allowed_mask sets this member;
-  /// the sampler clears it.
+  /// True if the answer is complete with this token. The sampler sets false; the caller that passes
+  /// allowed_mask sets true.
   bool ends_answer = false;
   std::string problem;  // a sentence; empty unless status is `refused` or `failed`
 };
@@ -58,15 +58,16 @@ struct SampledToken {
 /// Chooses the next token of one row of logits.
 ///
 /// Order of operations (vLLM V1): raw logprobs, allowed_token_ids, suppressed ids, logit_bias,
-/// penalties, then greedy: the first maximal index; or: temperature, min_p, top_k, top_p, draw. The
-/// draw is an inverse CDF over the kept tokens in ascending id order, with one Philox4x32-10 number
-/// keyed by (seed, position): a row's result does not depend on the other rows of the batch, on the
-/// order of the rows, or on how often rows are sampled. Ties at a top_k or top_p edge keep the
-/// lower id, so exactly k tokens stay and top_k = 1 equals greedy (vLLM keeps all tokens with equal
-/// logits).
+/// penalties. Then the greedy choice, which is the first maximal index; or temperature, min_p,
+/// top_k, top_p and a draw. The draw inverts the CDF over the kept tokens in ascending id order,
+/// with one Philox4x32-10 number for (seed, position). A row's result therefore does not depend on
+/// the other rows of the batch, on their order, or on how often rows are sampled. Among equal
+/// logits at the edge of top_k or top_p the lower ids stay, so exactly k tokens stay and top_k = 1
+/// equals greedy (vLLM keeps all tokens with equal logits).
 ///
-/// Scratch is sized at construction; nothing allocates afterwards except growth of a caller's
-/// `top_logprobs`. Not thread-safe: one per thread. Bad numbers are a status, never an exception.
+/// The constructor allocates all scratch memory; later only a caller's `top_logprobs` can grow. Not
+/// thread-safe: each thread needs its own. Logits that are not finite give a status, never an
+/// exception.
 class Sampler {
  public:
   explicit Sampler(int max_vocab_size)
@@ -83,8 +84,8 @@ class Sampler {
   int max_vocab_size_;
 };
 
-/// The seed of a request without its own: a function of only the engine's seed and the request's
-/// number.
+/// The seed of a request without its own seed. It depends only on the engine's seed and the
+/// request's number.
 [[nodiscard]] uint64_t derive_seed(uint64_t engine_seed, uint64_t request_number) noexcept;
 
 }  // namespace reprise::sampling

@@ -193,7 +193,8 @@ TEST(Sampler, is_reproducible_by_seed_and_position) {
 }
 
 TEST(Sampler, pins_its_random_numbers) {
-  // 1000 equal logits: the token is floor(1000 u). A change here changes every seeded answer.
+  // With 1000 equal logits the token is floor(1000 u). If these tokens change, every seeded answer
+  // changes.
   const std::vector<float> logits(1000, 0.0F);
   std::vector<int32_t> tokens;
   for (size_t position = 0; position < 5; ++position) {
@@ -237,8 +238,9 @@ TEST(Sampler, result_of_a_row_does_not_depend_on_the_batch) {
   }
 }
 
-/// Chi-square of `num_draws` seeded draws against the exact probabilities; classes expected below 5
-/// are pooled. Returns the statistic over its 1 - 1e-6 quantile (Wilson-Hilferty): below 1 is good.
+/// Compares `num_draws` seeded draws with the exact probabilities by a chi-square test; classes
+/// with an expected count below 5 are pooled. Returns the statistic divided by its 1 - 1e-6
+/// quantile (Wilson-Hilferty): a value below 1 passes.
 double chi_square_ratio(const std::vector<float>& logits,
                         const SamplingParams& params,
                         const std::vector<double>& probabilities,

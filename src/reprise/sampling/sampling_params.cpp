@@ -16,7 +16,7 @@ template <typename Value>
   throw InvalidArgument(fmt::format("{} is {}, expected {}", field, value, expected));
 }
 
-/// The comparison is written in this form so that NaN fails it.
+/// A NaN fails this form of the comparison.
 void require_in(std::string_view field, float value, float low, float high) {
   if (!(value >= low && value <= high)) {
     refuse(field, value, fmt::format("a number in [{}, {}]", low, high));

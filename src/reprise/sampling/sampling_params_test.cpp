@@ -36,7 +36,7 @@ struct Field {
   std::vector<float> bad;
 };
 
-// The sampling rows P28-P30 of the malformed-request corpus, plus the edges of every range.
+// Entries P28-P30 of the list of malformed requests, and the edges of every range.
 TEST(SamplingParams, refuses_numbers_outside_their_range_by_name_and_value) {
   const std::vector<Field> fields = {
       {"temperature",
@@ -96,7 +96,7 @@ TEST(SamplingParams, takes_minus_one_and_zero_as_top_k_off) {
   EXPECT_THAT(error_of(params), AllOf(HasSubstr("top_k"), HasSubstr("-2")));
 }
 
-// Row P24. Without max_tokens the answer may fill the context.
+// Entry P24. Without max_tokens the answer may fill the context.
 TEST(SamplingParams, bounds_token_counts) {
   SamplingParams params;
   for (const int max_tokens : {0, -1}) {
@@ -114,7 +114,7 @@ TEST(SamplingParams, bounds_token_counts) {
   EXPECT_THAT(error_of(params), HasSubstr("min_tokens"));
 }
 
-// Rows P31 and P33.
+// Entries P31 and P33.
 TEST(SamplingParams, bounds_logprobs_and_stop_strings) {
   SamplingParams params;
   for (const int logprobs : {0, 20}) {
@@ -135,7 +135,7 @@ TEST(SamplingParams, bounds_logprobs_and_stop_strings) {
   }
 }
 
-// Row P32 and the token-id lists.
+// Entry P32, and lists of token ids.
 TEST(SamplingParams, refuses_token_ids_outside_the_vocabulary) {
   for (const int32_t id : {-1, kVocabSize, std::numeric_limits<int32_t>::max()}) {
     SamplingParams params;

@@ -9,14 +9,14 @@
 namespace reprise::sampling {
 namespace {
 
-/// Logits per block in floor_of_top_k: a 150 000-token vocabulary gives 2 400 maxima, enough for
-/// any usual top_k and cheap to select from.
+/// Logits per block in floor_of_top_k. With 64, a vocabulary of 150 000 tokens gives 2 400 maxima:
+/// enough for any usual top_k, and cheap to select from.
 constexpr size_t kBlock = 64;
 
-/// Candidates that keep_top_p sorts instead of bisecting further.
+/// keep_top_p sorts this many candidates directly instead of bisecting further.
 constexpr ptrdiff_t kSortedAtOnce = 32;
 
-/// A strict total order, so no result depends on the way a selection algorithm treats equal
+/// A strict total order. The result then does not depend on how a selection algorithm treats equal
 /// elements.
 bool is_likelier(const Candidate& a, const Candidate& b) {
   return a.logit != b.logit ? a.logit > b.logit : a.token_id < b.token_id;
@@ -51,8 +51,9 @@ std::span<const Candidate> TokenFilter::apply(std::span<const float> logits,
   return kept_;
 }
 
-/// A lower bound of the top_k-th largest logit: the top_k-th largest of the maxima of disjoint
-/// blocks. Tokens below the bound can be skipped. Returns -inf when a bound would not help.
+/// Returns a lower bound of the top_k-th largest logit: the top_k-th largest of the maxima of
+/// disjoint blocks. Tokens below the bound can be skipped. Returns -inf when a bound would not
+/// help.
 float TokenFilter::floor_of_top_k(std::span<const float> logits, int top_k) {
   const auto k = static_cast<size_t>(std::max(top_k, 0));
   if (k == 0 || k > logits.size() / kBlock) return kNever;
@@ -84,23 +85,22 @@ void TokenFilter::weigh(float max_logit, float temperature) {
   std::erase_if(kept_, [](const Candidate& candidate) { return candidate.weight == 0.0; });
 }
 
-/// Keeps the smallest set of likeliest tokens with at least the share top_p of the weight.
+/// Keeps the smallest set of likeliest tokens whose weights sum to at least the share top_p.
 void TokenFilter::keep_top_p(float top_p) {
   if (top_p >= 1.0F) return;
   double total = 0.0;
   for (const Candidate& candidate : kept_) total += candidate.weight;
   const double wanted = static_cast<double>(top_p) * total;
-  // Tokens below this bound together weigh less than the share that may be left out, so the edge
-  // lies above them.
+  // All tokens below this bound together weigh less than the share that top_p removes, so the edge
+  // is above them.
   const double negligible = (total - wanted) / static_cast<double>(kept_.size());
   ordered_.clear();
   for (const Candidate& candidate : kept_) {
     if (candidate.weight >= negligible) ordered_.push_back(candidate);
   }
-  if (ordered_.empty()) return;  // rounding, at a top_p just below 1
+  if (ordered_.empty()) return;  // possible by rounding when top_p is just below 1
 
-  // Bisects by mass: every token before `first` belongs to the set, and no token from `last` on
-  // does.
+  // Bisects by weight: every token before `first` is in the set, and no token from `last` on is.
   auto first = ordered_.begin();
   auto last = ordered_.end();
   double mass = 0.0;
@@ -134,7 +134,7 @@ int32_t draw(std::span<const Candidate> candidates, double uniform) noexcept {
     cumulated += candidate.weight;
     if (cumulated > target) return candidate.token_id;
   }
-  return candidates.back().token_id;  // uniform * total rounded up to total
+  return candidates.back().token_id;  // reached when uniform * total is rounded up to total
 }
 
 }  // namespace reprise::sampling

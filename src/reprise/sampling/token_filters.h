@@ -13,7 +13,7 @@ inline constexpr float kNever = -std::numeric_limits<float>::infinity();
 /// A token that may still be drawn.
 struct Candidate {
   int32_t token_id = 0;
-  float logit = 0.0F;   // before temperature: the order of tokens does not depend on it
+  float logit = 0.0F;   // before temperature, which does not change the order
   double weight = 0.0;  // exp((logit - max logit) / temperature): in (0, 1], not normalised
 };
 
@@ -24,10 +24,10 @@ struct FilterOptions {
   float top_p = 1.0F;        // (0, 1]; 1 = off
 };
 
-/// Temperature, min_p, top_k and top_p, in this order, without sorting the vocabulary: thresholds
-/// come from nth_element, and top_p bisects by mass. Each filter sees the renormalised distribution
-/// that the filter before it left. At an edge between equal logits the lower id stays. Storage is
-/// sized at construction; not thread-safe.
+/// Applies temperature, min_p, top_k and top_p, in this order, without sorting the vocabulary:
+/// thresholds come from nth_element, and top_p bisects by weight. Each filter sees the renormalised
+/// distribution that the previous filter left. Among equal logits at an edge the lower id stays.
+/// The constructor allocates all memory. Not thread-safe.
 class TokenFilter {
  public:
   explicit TokenFilter(int max_vocab_size);
@@ -49,8 +49,8 @@ class TokenFilter {
   std::vector<float> block_max_;    // scratch of floor_of_top_k
 };
 
-/// Draws by inverse CDF: the first candidate whose cumulated weight exceeds uniform * total.
-/// \pre candidates not empty; 0 <= uniform < 1.
+/// Draws by inverting the CDF: returns the first candidate whose cumulated weight exceeds uniform *
+/// total. \pre candidates not empty; 0 <= uniform < 1.
 [[nodiscard]] int32_t draw(std::span<const Candidate> candidates, double uniform) noexcept;
 
 }  // namespace reprise::sampling

@@ -13,7 +13,7 @@
 namespace reprise::sampling {
 namespace {
 
-/// The reference result by full sorts: each kept token id with its weight.
+/// The reference result, computed by full sorts: each kept token id with its weight.
 std::map<int32_t, double> filter_ref(const std::vector<float>& logits,
                                      const FilterOptions& options) {
   std::vector<int32_t> order(logits.size());

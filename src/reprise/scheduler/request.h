@@ -21,7 +21,8 @@ namespace reprise::engine {
 
 class Scheduler;
 
-/// vLLM's RequestStatus. waiting -> running <-> preempted; any of them -> one finished_*; final.
+/// vLLM's RequestStatus. A request goes waiting -> running <-> preempted, and from any of these to
+/// one finished_* status, which is final.
 enum class RequestStatus : uint8_t {
   waiting,
   running,
@@ -45,7 +46,7 @@ enum class RequestStatus : uint8_t {
 /// Address-stable: the scheduler keeps pointers until the request is reported finished.
 class Request {
  public:
-  /// A request without a seed of its own samples with `derive_seed(engine_seed, id)`.
+  /// A request without its own seed samples with `derive_seed(engine_seed, id)`.
   Request(RequestId id,
           std::vector<int32_t> prompt_token_ids,
           sampling::SamplingParams params,
@@ -62,7 +63,8 @@ class Request {
     return options_.constraint.get();
   }
   [[nodiscard]] std::string_view cache_salt() const noexcept { return options_.cache_salt; }
-  /// The request has waited so long that it comes before all priorities (see SchedulerConfig).
+  /// The request has waited so long that it is served before requests of every priority (see
+  /// SchedulerConfig).
   [[nodiscard]] bool is_promoted() const noexcept { return is_promoted_; }
   /// 0, 1, 2 ... in the order of `Scheduler::add_request`.
   [[nodiscard]] uint64_t arrival_order() const noexcept { return arrival_order_; }
@@ -98,12 +100,13 @@ class Request {
   [[nodiscard]] int num_prompt_tokens() const noexcept { return num_prompt_tokens_; }
   [[nodiscard]] int num_output_tokens() const noexcept { return num_tokens() - num_prompt_tokens_; }
 
-  /// Tokens whose KV entries are in the cache when the steps in flight are done.
+  /// Number of tokens whose KV entries are in the cache once the steps in flight are done.
   [[nodiscard]] int num_computed_tokens() const noexcept { return num_computed_tokens_; }
-  /// Tokens that the current prefill has to compute: the prompt. After a preemption the output so
-  /// far belongs to them too, because it is recomputed like a prompt.
+  /// Number of tokens that the current prefill computes: the prompt. After a preemption the output
+  /// so far is counted too, because it is recomputed like a prompt.
   [[nodiscard]] int num_prefill_tokens() const noexcept { return num_prefill_tokens_; }
-  /// The state decides, not the shape: a prompt chunk of one token is a prefill.
+  /// Depends on num_computed_tokens(), not on the size of the chunk: a prompt chunk of one token is
+  /// prefill.
   [[nodiscard]] bool is_in_prefill() const noexcept {
     return num_computed_tokens_ < num_prefill_tokens_;
   }
@@ -115,8 +118,8 @@ class Request {
   [[nodiscard]] int num_cached_tokens() const noexcept { return num_cached_tokens_; }
   [[nodiscard]] int num_preemptions() const noexcept { return num_preemptions_; }
 
-  /// Prompt positions whose logits are wanted: all but the last, whose logits sample the first
-  /// output token.
+  /// Number of prompt positions whose logits give log-probabilities: all but the last position,
+  /// whose logits sample the first output token.
   [[nodiscard]] int num_prompt_logits() const noexcept {
     return params_.prompt_logprobs ? num_prompt_tokens_ - 1 : 0;
   }
@@ -125,18 +128,18 @@ class Request {
   [[nodiscard]] std::span<const sampling::PositionLogprobs> prompt_logprobs() const noexcept {
     return prompt_logprobs_;
   }
-  /// Called by the engine core, which sees the logits.
+  /// The engine core calls this function, because it has the logits.
   void add_prompt_logprobs(sampling::PositionLogprobs logprobs) {
     prompt_logprobs_.push_back(std::move(logprobs));
   }
   /// num_tokens never exceeds this number, placeholders included. It is the smallest of three
   /// limits: the model length, the cache capacity and max_tokens. `Scheduler::add_request` sets it.
   [[nodiscard]] int max_total_tokens() const noexcept { return max_total_tokens_; }
-  /// Steps that were scheduled with this request and have no results yet.
+  /// Whether a step with this request is scheduled and has no results yet.
   [[nodiscard]] bool is_in_flight() const noexcept { return num_steps_in_flight_ > 0; }
 
-  /// The sampler's view of this request after its first `num_tokens` tokens, placeholders included,
-  /// for one row of logits; borrows from both.
+  /// The sampler's input for the token after the first `num_tokens` tokens, placeholders included,
+  /// and for one row of logits. Borrows from the request and from `logits`.
   [[nodiscard]] sampling::SamplingInput sampling_input(std::span<const float> logits,
                                                        int num_tokens) const;
 
@@ -160,7 +163,7 @@ class Request {
 
   std::vector<int32_t> token_ids_;  // the last num_placeholders_ tokens are not known yet
   int num_placeholders_ = 0;
-  bool is_postponed_ = false;  // the last step that should have sampled gave no token
+  bool is_postponed_ = false;  // the last step should have sampled a token, but did not
   int num_prompt_tokens_;
   int num_computed_tokens_ = 0;
   int num_prefill_tokens_;

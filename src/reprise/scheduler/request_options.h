@@ -16,21 +16,21 @@ namespace reprise::engine {
 /// Identity of a request inside one engine, unique for the engine's life.
 enum class RequestId : uint64_t {};
 
-/// The reason that stopped a request, other than EOS: a stop token id, a stop string, or none.
+/// The reason that stopped a request: a stop token id, a stop string, or none (for example EOS).
 using StopReason = std::variant<std::monostate, int32_t, std::string>;
 
-/// The stop reason, with finish reason "length", of an answer whose parameters and constraint
-/// together allow no next token.
+/// The parameters and the constraint of an answer together allowed no next token: its stop reason
+/// is then this text, its finish reason "length".
 inline constexpr std::string_view kNoAllowedToken = "no_allowed_token";
 
-/// Who can mend the reason why a request ended as finished_error.
+/// Whether the server or the sender has to correct the error that ended a request.
 enum class ErrorKind : uint8_t {
   internal,  // the server: HTTP 500
   request,   // the sender, with another request: HTTP 400
 };
 
-/// The options of a request for the scheduler and the cache. Except for `constraint`, no option
-/// changes the tokens of the answer.
+/// The options of a request that concern the scheduler and the cache. Except for `constraint`, no
+/// option changes the tokens of the answer.
 struct RequestOptions {
   int priority = 0;  // lower runs first; a value other than 0 needs SchedulingPolicy::priority
   /// Requests share cached prompt prefixes only with requests of the same salt, so that the time of

@@ -14,7 +14,8 @@
 namespace reprise::engine {
 namespace {
 
-/// Usual number of finished requests in a step; more of them (a mass abort) just grow the vector.
+/// Memory is reserved for this many finished requests of a step. More of them (a mass abort) make
+/// the vector grow.
 constexpr size_t kUsualFinished = 256;
 /// A token id that every model has. A step computes this token when the step before it sampled
 /// none.
@@ -112,7 +113,7 @@ void Scheduler::add_request(Request& request) {
   request.block_hashes_.extend(request.token_ids());
   request.all_stop_token_ids_ = params.stop_token_ids;
   for (const int32_t id : config_.eos_token_ids) {
-    // A configuration may name special tokens that the model has no logits for.
+    // A configuration may name special tokens for which the model has no logits.
     if (id >= 0 && id < config_.vocab_size) request.all_stop_token_ids_.push_back(id);
   }
   request.arrival_order_ = next_arrival_order_++;
@@ -163,8 +164,8 @@ const SchedulerOutput& Scheduler::schedule() {
   int token_budget = config_.max_num_batched_tokens;
   prompt_logits_budget_ = config_.max_prompt_logits;
   const bool has_blocks = schedule_running(token_budget);
-  // A request that lost its blocks in this step, or waits for blocks, is served before the waiting
-  // requests when blocks are free again.
+  // When a running request lost its blocks in this step or waits for blocks, no waiting request is
+  // admitted: the running request is served first when blocks are free again.
   if (has_blocks && output_->preempted.empty()) schedule_waiting(token_budget);
   finish_batch();
   return *output_;
@@ -176,16 +177,16 @@ bool Scheduler::schedule_running(int& token_budget) {
   for (size_t i = 0; i < running_.size() && token_budget > 0; ++i) {
     Request& request = *running_[i];
     const int num_new_tokens = tokens_to_schedule(request, token_budget);
-    // Earlier requests have taken the step's rows of logits, or a step in flight samples this
-    // request's last token.
+    // No token can be scheduled: earlier requests have taken all rows of logits of this step, or a
+    // step in flight samples this request's last token.
     if (num_new_tokens == 0) continue;
     while (kv_cache_manager_->allocate_slots(request.block_table_,
                                              request.num_computed_tokens_ + num_new_tokens) ==
            kv_cache::SlotResult::no_blocks) {
       const Request& victim = *running_.back();
       const bool is_own_victim = &victim == &request;
-      // The victim's blocks are in use by a step in flight, or blocks of ended requests come back
-      // when that step is done.
+      // The request has to wait: a step in flight still uses the victim's blocks, or blocks of
+      // ended requests become free when that step is done.
       if (victim.is_in_flight() || (is_own_victim && num_in_flight_ > 0)) return false;
       REPRISE_ASSERT(running_.size() > 1, "one request does not fit into the empty KV cache");
       preempt_last_running();
@@ -238,8 +239,9 @@ bool Scheduler::admit(Request& request, int token_budget) {
 }
 
 kv_cache::KvCacheManager::CachedPrefix Scheduler::find_prefix(const Request& request) const {
-  // The last token is always computed, because its logits sample the next token. A prompt whose
-  // logits are wanted is computed from the first position without logits.
+  // The last token is always computed, because its logits sample the next token. A request that
+  // wants log-probabilities of its prompt is computed from the first position whose logits are not
+  // scheduled yet.
   const int max_tokens = wants_prompt_logits(request) ? request.num_prompt_logits_scheduled_
                                                       : request.num_tokens() - 1;
   return kv_cache_manager_->find_prefix(request.block_hashes_,
@@ -261,9 +263,10 @@ void Scheduler::count_prefix_lookup(Request& request) {
 }
 
 int Scheduler::tokens_to_schedule(const Request& request, int token_budget) const {
-  // A step in flight was scheduled behind the token that the request did not get.
+  // The request got no token in its last step, but a later step was already scheduled as if it had.
+  // Wait until that step is done.
   if (request.is_postponed_ && request.is_in_flight()) return 0;
-  // The last token that the length limit allows is never computed: it only ends the request.
+  // The last token that the length limit allows is never computed: no token follows it.
   const auto num_known = static_cast<int>(request.token_ids_with_placeholders().size());
   int num_tokens =
       std::min(num_known, request.max_total_tokens_ - 1) - request.num_computed_tokens_;
@@ -274,7 +277,7 @@ int Scheduler::tokens_to_schedule(const Request& request, int token_budget) cons
 }
 
 int Scheduler::limit_to_prompt_logits(const Request& request, int num_tokens) const {
-  // Recomputing after a preemption does not ask again for rows that were scheduled before.
+  // Rows of logits that were scheduled before a preemption are not scheduled again after it.
   const int first = std::max(request.num_computed_tokens_, request.num_prompt_logits_scheduled_);
   if (request.num_prompt_logits() - first <= prompt_logits_budget_) return num_tokens;
   return std::min(num_tokens, first + prompt_logits_budget_ - request.num_computed_tokens_);
@@ -336,7 +339,7 @@ bool Scheduler::ranks_before(const Request& a, const Request& b) const {
   return rank(a) < rank(b);
 }
 
-/// For a new request: its place is near the end.
+/// For a new request: searches from the end, because the place is near the end.
 void Scheduler::enqueue(Request& request) {
   Request* next = nullptr;
   for (Request* prev = waiting_.back(); prev != nullptr && ranks_before(request, *prev);
@@ -346,7 +349,8 @@ void Scheduler::enqueue(Request& request) {
   waiting_.insert_before(next, request);
 }
 
-/// For a request that was running or promoted: its place is near the front.
+/// For a request that was running or promoted: searches from the front, because the place is near
+/// the front.
 void Scheduler::enqueue_again(Request& request) {
   Request* next = waiting_.front();
   while (next != nullptr && ranks_before(*next, request)) next = RequestQueue::next(*next);
@@ -378,8 +382,8 @@ void Scheduler::promote_waiting() {
   }
 }
 
-/// Preemption by recomputation. The victim is never in the batch yet: the batch is filled by rank,
-/// and the victim is the request that needs a block or ranks after it.
+/// Preempts by recomputation. The victim is not yet in the batch: the batch is filled by rank, and
+/// the victim is the request that needs a block or a request that ranks after it.
 void Scheduler::preempt_last_running() {
   Request& victim = *running_.back();
   REPRISE_ASSERT(!victim.is_in_flight(),

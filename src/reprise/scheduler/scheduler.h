@@ -19,7 +19,7 @@
 
 namespace reprise::engine {
 
-/// The changes that a step made to one request.
+/// The changes that one step made to one request.
 struct RequestUpdate {
   Request* request = nullptr;
   std::optional<int32_t> new_token_id;              // already in request->output_token_ids()
@@ -29,17 +29,17 @@ struct RequestUpdate {
   bool finished = false;
 };
 
-/// Counted in tokens since the start. A request counts when it is first admitted, unless it may not
-/// use the cache. These are vLLM's prefix_cache_queries and prefix_cache_hits.
+/// Counts tokens since the start, like vLLM's prefix_cache_queries and prefix_cache_hits. The
+/// tokens of a request are counted when it is first admitted, unless it may not use the cache.
 struct PrefixCacheStats {
   uint64_t queries = 0;  // prompt tokens that were looked up
   uint64_t hits = 0;     // prompt tokens that were found
 };
 
-/// When the scheduler forgets an aborted request.
+/// Tells the owner of an aborted request when it may destroy the request.
 enum class AbortResult : uint8_t {
-  released,             // now: the owner may destroy it
-  released_after_step,  // a step in flight has it; see finished_request_ids
+  released,             // now
+  released_after_step,  // a step in flight uses the request; see finished_request_ids
   already_finished,     // nothing to do
 };
 
@@ -71,8 +71,8 @@ enum class AbortResult : uint8_t {
 /// add_request does.
 class Scheduler {
  public:
-  /// `kv_cache_manager` must outlive the scheduler and serve it alone.
-  /// \throws InvalidArgument for options that cannot work (it says which and why).
+  /// `kv_cache_manager` must outlive the scheduler, and no other object may allocate from it.
+  /// \throws InvalidArgument for options that cannot work (the message says which and why).
   Scheduler(SchedulerConfig config, kv_cache::KvCacheManager& kv_cache_manager);
 
   /// Checks whether a request can ever run. Reads only constant data, so any thread may call it at
@@ -84,8 +84,8 @@ class Scheduler {
                         const sampling::SamplingParams& params,
                         const RequestOptions& options = {}) const;
 
-  /// Queues a new request. \throws InvalidArgument like check_admissible(); the request is then not
-  /// kept
+  /// Queues a new request. \throws InvalidArgument like check_admissible(); the scheduler then does
+  /// not keep the request
   void add_request(Request& request);
 
   /// Ends a request at any time, also between schedule() and update_from_output().
@@ -93,8 +93,8 @@ class Scheduler {
   /// Ends a request with `status` (finished_*), e.g. because a stop string was found in its text.
   AbortResult finish_request(Request& request, RequestStatus status, StopReason stop_reason = {});
 
-  /// Chooses the next step's batch. It is empty when no request can run, or none can run before the
-  /// results of the step in flight. \pre can_schedule()
+  /// Chooses the batch of the next step. The batch is empty when no request can run, or when all of
+  /// them need the results of the step in flight first. \pre can_schedule()
   const SchedulerOutput& schedule();
   /// Whether one more step may be in flight.
   [[nodiscard]] bool can_schedule() const noexcept {
@@ -102,13 +102,13 @@ class Scheduler {
   }
   static constexpr size_t kMaxStepsInFlight = 2;
 
-  /// Applies the results of the oldest step in flight: the sampled tokens and the stop rules. Frees
-  /// the blocks of requests that finished and are in no other step. `sampled` has one entry per
-  /// scheduled request with `samples`, in batch order. Of the statuses other than ok, postponed
-  /// lets the request sample again in a later step, no_allowed_token ends its answer, and the
-  /// others, or an id outside the vocabulary, end it as finished_error. The other requests go on.
-  /// Returns one entry per scheduled request that got a token or finished in this call; valid until
-  /// the next call.
+  /// Applies the results of the oldest step in flight: appends the sampled tokens and applies the
+  /// stop rules. Frees the blocks of requests that finished and are in no other step. `sampled` has
+  /// one entry per scheduled request with `samples`, in batch order. A request with status
+  /// `postponed` samples again in a later step. The status `no_allowed_token` ends the answer.
+  /// Every other status except `ok`, and an id outside the vocabulary, ends the request as
+  /// finished_error. The other requests go on. Returns one entry per scheduled request that got a
+  /// token or finished in this call; valid until the next call.
   std::span<const RequestUpdate> update_from_output(
       std::span<const sampling::SampledToken> sampled);
 
@@ -174,7 +174,7 @@ class Scheduler {
   SchedulerOutput* output_ = &outputs_[0];  // the step being scheduled
   std::vector<RequestId> finished_since_schedule_;
   std::vector<RequestUpdate> updates_;
-  int prompt_logits_budget_ = 0;  // left in the step being scheduled
+  int prompt_logits_budget_ = 0;  // rows of logits left in the step being scheduled
   uint64_t num_schedules_ = 0;
   uint64_t next_arrival_order_ = 0;
   int64_t num_preemptions_ = 0;

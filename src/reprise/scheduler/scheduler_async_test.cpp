@@ -113,8 +113,8 @@ TEST(AsyncScheduler, drops_the_step_behind_a_token_that_was_postponed) {
 }
 
 TEST(AsyncScheduler, preempts_nobody_who_is_in_a_step_under_way) {
-  // Two requests of one block each, and no third block: the first request that needs a block would
-  // take the other's.
+  // Each request fills one block, and there is no third block: the first request that needs a
+  // second block could only take the block of the other request.
   Bench bench(async_config(), /*num_blocks=*/3);
   Request& first = bench.add(16);
   Request& second = bench.add(16);
@@ -137,8 +137,8 @@ TEST(AsyncScheduler, waits_for_blocks_that_an_ended_request_still_has) {
   bench.update(bench.scheduler.schedule());
   const SchedulerOutput& under_way = bench.scheduler.schedule();
   EXPECT_EQ(bench.scheduler.abort_request(first), AbortResult::released_after_step);
-  // The second request needs a block and is the only one that runs; no block is free before the
-  // step is over.
+  // The second request needs a block. It is the only request that runs, so no block becomes free
+  // before the step is over.
   EXPECT_TRUE(bench.scheduler.schedule().empty());
   EXPECT_EQ(second.status(), RequestStatus::running);
   bench.update(under_way);

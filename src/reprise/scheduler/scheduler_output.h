@@ -16,28 +16,29 @@ struct ScheduledRequest {
   int num_scheduled_tokens = 0;
   int num_computed_tokens = 0;  // before this step
   bool samples = false;         // the step computes the last known token and samples the next
-  bool is_in_prefill = false;   // computed < prefill length; a state, not a shape
-  // The tokens of this part whose logits are wanted for log-probabilities of the prompt.
+  bool is_in_prefill = false;   // computed < prefill length, whatever the number of tokens
+  // The prompt tokens of this part whose logits are wanted for log-probabilities.
   int first_prompt_logit = 0;  // counts from num_computed_tokens
   int num_prompt_logits = 0;
-  /// Where the sampled token belongs; the next step may read it there. A caller that computes steps
-  /// ahead of update_from_output() must write it, and writes any valid token id if there is no
-  /// sampled token. Null unless `samples`.
+  /// Where the sampled token is written; the next step may read it there. A caller that computes
+  /// steps ahead of update_from_output() must write it. If no token was sampled, the caller writes
+  /// any valid token id. Null unless `samples`.
   int32_t* placeholder = nullptr;
 
   [[nodiscard]] std::span<const int32_t> token_ids() const noexcept {
     return request->token_ids_with_placeholders().subspan(
         static_cast<size_t>(num_computed_tokens), static_cast<size_t>(num_scheduled_tokens));
   }
-  /// The sampler's view of the request in this step. \pre samples
+  /// The sampler's input for the request in this step. \pre samples
   [[nodiscard]] sampling::SamplingInput sampling_input(std::span<const float> logits) const {
     return request->sampling_input(logits, num_computed_tokens + num_scheduled_tokens);
   }
 };
 
-/// Order: uniform decodes first, then by the number of tokens (shorter remainders, then longer
-/// prefills). Among equals, requests with computed context come first; the rest keeps its order.
-/// Source: vLLM V2 sort_batch_req_ids; differs in that a prefill chunk of decode_query_len tokens
+/// Puts uniform decodes first. The others follow by their number of tokens: shorter remainders of
+/// prompts, then longer prefills. Among equals, requests with computed context come first;
+/// otherwise the order is kept.
+/// Source: vLLM V2 sort_batch_req_ids. The difference: a prefill chunk of decode_query_len tokens
 /// never sorts among the decodes.
 void sort_batch(std::span<ScheduledRequest> batch, int decode_query_len);
 
@@ -51,8 +52,9 @@ struct SchedulerOutput {
   int max_query_len = 0;          // largest num_scheduled_tokens
   bool any_prefill = false;
   std::vector<Request*> preempted;  // preempted by this schedule(): they have lost their blocks
-  /// Requests that finished (also by abort) and left their last step since the previous schedule().
-  /// The receiver drops what it keeps for them; the scheduler no longer uses their Request objects.
+  /// Requests that finished (also by abort) and since the previous schedule() are in no step any
+  /// more. The receiver drops what it keeps for them; the scheduler no longer uses their Request
+  /// objects.
   std::vector<RequestId> finished_request_ids;
 
   [[nodiscard]] bool empty() const noexcept { return scheduled.empty(); }

@@ -84,7 +84,7 @@ class Simulation {
       run_step();
     }
     if (::testing::Test::HasFatalFailure()) return;
-    // Each step computes at least one token of the oldest request, so this loop ends.
+    // Each step computes at least one token of the request that ranks first, so this loop ends.
     int num_left = 0;
     for (const auto& [id, live] : live_) num_left += 2 * live.request->max_total_tokens();
     for (int step = 0; scheduler_->has_unfinished_requests(); ++step) {
@@ -119,7 +119,7 @@ class Simulation {
     std::optional<int64_t> deadline = {};  // in steps; set when the request is promoted
   };
 
-  /// A step as the model gets it: the scheduler decided what the step may read and write.
+  /// A step as the model gets it: these blocks and lengths say what the step may read and write.
   struct Step {
     struct Part {
       Request* request = nullptr;
@@ -146,7 +146,7 @@ class Simulation {
     dispatcher_.mark_all_captured();
   }
 
-  /// The load alternates between bursts and pauses of a tenth of a second each.
+  /// Bursts and pauses of requests alternate, a tenth of a second each.
   int64_t time_to_next_arrival() {
     const double mean_us = now_us_ / 100'000 % 2 == 0 ? 400 : 5'000;
     const double uniform = (1.0 + below(1 << 20)) / (1 << 20);
@@ -228,7 +228,7 @@ class Simulation {
     if (::testing::Test::HasFatalFailure()) return false;
     now_us_ += dispatch(output);
     keep(output);
-    // Sometimes the computing thread is fast: all scheduled steps are already computed.
+    // The computing thread is sometimes fast: all scheduled steps are then computed already.
     if (below(3) == 0) compute_first(under_way_.size());
     if (below(30) == 0) abort_one();
     return true;
@@ -385,7 +385,8 @@ class Simulation {
     check_order(output);
   }
 
-  /// Checks the number of cached tokens of an admitted request; compute() checks their content.
+  /// Checks how many tokens of an admitted request come from the cache; compute() checks their
+  /// content.
   void check_cached_prefix(const ScheduledRequest& entry) {
     const Request& request = *entry.request;
     ASSERT_EQ(entry.num_computed_tokens % cache_->block_size(), 0) << "whole blocks only";
@@ -467,7 +468,7 @@ class Simulation {
     const Live& live = live_.at(request.id());
     if (request.status() != RequestStatus::finished_aborted) {
       ++num_completed_;
-      // The token that ended the request may have been computed already by a step in flight.
+      // A step in flight may already have computed the token that ended the request.
       EXPECT_GE(live.num_computed, request.num_tokens() - 1);
       EXPECT_LE(live.num_computed, request.num_tokens() - (request.is_in_flight() ? 0 : 1));
       EXPECT_EQ(live.num_prompt_logits, request.num_prompt_logits()) << "each once, cached or not";
@@ -476,7 +477,7 @@ class Simulation {
     }
   }
 
-  /// The output of a run of this request alone, by the definition of the stop rules.
+  /// Checks that the output is the one that this request would have if it ran alone.
   static void check_output(const Request& request) {
     std::vector<int32_t> tokens(request.prompt_token_ids().begin(),
                                 request.prompt_token_ids().end());

@@ -393,7 +393,8 @@ TEST(SortBatch, puts_a_prefill_chunk_of_decode_length_after_the_decodes) {
   EXPECT_EQ(sorted_names({{'p', 1, 0, true}, {'d', 1, 1, false}, {'t', 1, 1, true}}, 1), "dtp");
 }
 
-// Row V2D-07, checked through the scheduler: the state decides, not the shape.
+// V2D-07, checked through the scheduler: the number of computed tokens makes a prefill, not its
+// length.
 TEST(Scheduler, calls_a_one_token_prompt_a_prefill) {
   Bench bench;
   bench.add(1);

@@ -84,8 +84,8 @@ void Scheduler::publish_blocks(Request& request, int num_computed_tokens) {
   kv_cache_manager_->publish(request.block_table_, request.block_hashes_, num_computed_tokens);
 }
 
-/// Takes the placeholder back. The next step computes the last known token once more, because only
-/// its logits sample the next token.
+/// Removes the placeholder. The next step computes the last known token once more, because only the
+/// logits of this token sample the next one.
 void Scheduler::postpone(Request& request) {
   request.token_ids_.pop_back();
   --request.num_placeholders_;
@@ -122,7 +122,8 @@ void Scheduler::append_token(Request& request, const sampling::SampledToken& sam
     return;
   }
   int32_t& placeholder = request.token_ids_[static_cast<size_t>(request.num_tokens())];
-  // When the token is already there, the next step may be reading it on another thread.
+  // When the token is already there, another thread may be reading it for the next step: do not
+  // write.
   if (placeholder != sampled.token_id) placeholder = sampled.token_id;
   --request.num_placeholders_;
   request.is_postponed_ = false;
@@ -137,8 +138,7 @@ void Scheduler::fail(Request& request, std::string_view message, ErrorKind kind)
   request.status_ = RequestStatus::finished_error;
   request.error_kind_ = kind;
   request.error_ = fmt::format("after {} tokens: {}", request.num_tokens(), message);
-  // A step that failed may have written anything into these blocks, and so may a step whose logits
-  // were not numbers.
+  // The blocks may hold anything if the step failed or if its logits were not numbers.
   kv_cache_manager_->unpublish(request.block_table_);
 }
 

@@ -30,8 +30,8 @@ StopStringMatcher::StopStringMatcher(std::span<const std::string> stop, IncludeS
   }
 }
 
-/// Number of bytes at the end of the input that may begin a later match. A whole pattern can still
-/// be matched here only after a piece with Check::off.
+/// Number of bytes at the end of the input that may begin a later match. After a piece with
+/// Check::off a whole pattern may have been matched and ignored.
 uint32_t StopStringMatcher::Pattern::num_open() const noexcept {
   return num_matched == text.size() ? failure[num_matched] : num_matched;
 }

@@ -13,11 +13,11 @@ namespace reprise::engine {
 /// Finds stop strings in streamed text and says which part of it may be shown already.
 ///
 /// The matcher holds back the longest suffix that could still become a stop string, so shown text
-/// never has to be taken back. The result does not depend on how the text is cut into pieces: the
-/// match that *ends* first wins; among matches that end together, the stop string listed first wins
-/// (vLLM: the one listed first within a piece). There is one Knuth-Morris-Pratt automaton per stop
-/// string, so the cost is O(bytes x stop strings) for any text. The shown part never ends inside a
-/// UTF-8 character if text and stop strings are valid UTF-8.
+/// is never taken back. The result does not depend on how the text is cut into pieces: the match
+/// that *ends* first wins; among matches that end together, the stop string listed first wins (in
+/// vLLM, the first in the list among those within a piece). There is one Knuth-Morris-Pratt
+/// automaton per stop string, so the cost is O(bytes x stop strings) for any text. The shown part
+/// never ends inside a UTF-8 character if text and stop strings are valid UTF-8.
 class StopStringMatcher {
  public:
   enum class IncludeStop : uint8_t { no, yes };  // SamplingParams::include_stop_str_in_output

@@ -13,16 +13,16 @@
 
 namespace reprise::tokenizer {
 
-/// A token that is cut out of the text before the model splits the rest.
+/// A token that is cut out of the text before the rest is split for the model.
 struct AddedToken {
   int32_t id = 0;
   std::string content;
-  /// The text that decoding starts from: `content`, normalized when the token is searched for in
-  /// normalized text. A space that normalization wrote into the token then comes back.
+  /// The text that decode() starts from: `content`, or its normalized form for a token that is
+  /// searched for in normalized text. A space that normalization added is then part of the output.
   std::string piece;
   bool special = false;  // control token: decode() can skip it, and parse_special decides whether
                          // encode() finds it
-  bool single_word = false;  // matches only where no word character touches it
+  bool single_word = false;  // matches only where no word character is next to it
   bool lstrip = false;       // also takes the white space before it
   bool rstrip = false;       // also takes the white space after it
   bool normalized = true;    // searched for in the normalized text, else in the original text
@@ -38,22 +38,24 @@ struct TextSegment {
 /// The "added_tokens" of tokenizer.json. Finds them in a text.
 class AddedTokens {
  public:
-  // The longest published token has about 40 bytes. Each search costs the token's length at each
-  // byte.
+  // The longest published token has about 40 bytes. A search may compare this many bytes at each
+  // byte of the text.
   static constexpr size_t kMaxContentBytes = 512;
   static constexpr size_t kMaxTotalBytes = size_t{4} << 20;
 
   AddedTokens() = default;
   /// `component`: the array. \throws FileError E_TOKENIZER
   AddedTokens(const Component& component, const Normalizer& normalizer);
-  // The index views the strings of tokens_, which a move keeps in place and a copy would not.
+  // The index holds views of the strings in tokens_. A move keeps these strings in place, a copy
+  // would not.
   AddedTokens(AddedTokens&&) = default;
   AddedTokens& operator=(AddedTokens&&) = default;
 
   enum class Stage { raw_text, normalized_text };
   enum class Special { as_token, as_text };
-  /// Cuts `text` at the tokens of this stage; segments of text are never empty. `plain_at` holds
-  /// ascending offsets at which no control token begins.
+  /// Cuts `text` at the tokens that are searched for at this stage (in original or in normalized
+  /// text). Segments of text are never empty. `plain_at` holds ascending offsets at which no
+  /// control token begins.
   [[nodiscard]] std::vector<TextSegment> split(std::string_view text,
                                                Stage stage,
                                                Special special,

@@ -71,7 +71,8 @@ void BpeModel::spell(std::string_view piece, Allowed allowed, Scratch& scratch) 
     if (options_.byte_fallback && std::all_of(character.begin(), character.end(), [&](char byte) {
           return byte_id(byte) != kMissing && !is_refused(byte_id(byte), allowed);
         })) {
-      // An unknown token that waits stays waiting here: this gives the reference's order.
+      // An unknown token that is pending stays pending here: this gives the order of the reference
+      // (the `tokenizers` package).
       for (const char byte : character) add(byte_id(byte));
       continue;
     }
@@ -111,9 +112,9 @@ void BpeModel::merge(Allowed allowed, Scratch& scratch) const {
     const auto left = static_cast<size_t>(top.order & UINT32_MAX);
     if (symbols[left].id == kRemoved || symbols[left].next < 0) continue;
     const auto right = static_cast<size_t>(symbols[left].next);
-    // An entry is stale unless the pair still becomes the same token. The reference compares only
-    // the token and not the rank, so a pair that changed into another spelling of the same token
-    // merges early.
+    // An entry is stale unless the pair still becomes the same token. Like the reference, this
+    // compares only the token and not the rank: a pair whose parts changed but that still becomes
+    // the same token merges at its old, earlier rank.
     const MergeRule* rule = merges_.find(symbols[left].id, symbols[right].id);
     if (rule == nullptr || rule->result != top.result) continue;
     symbols[left].id = top.result;

@@ -13,13 +13,13 @@ namespace reprise::tokenizer {
 
 struct BpeOptions {
   std::optional<int32_t> unknown_id;
-  bool fuse_unknown = false;   // a run of unknown characters is one unknown token
-  bool byte_fallback = false;  // an unknown character is spelled in <0xNN> tokens
-  bool ignore_merges = false;  // a piece that is in the vocabulary as a whole is that token
+  bool fuse_unknown = false;   // a run of unknown characters becomes one unknown token
+  bool byte_fallback = false;  // an unknown character becomes one <0xNN> token per byte
+  bool ignore_merges = false;  // a piece that is in the vocabulary is not split
 };
 
-/// Byte-pair encoding of one piece of text, in O(n log n): neighbours are merged in order of rank,
-/// then of position, from a heap. Immutable; threads bring their own Scratch.
+/// Byte-pair encoding of one piece of text, in O(n log n): a heap gives the neighbours to merge by
+/// rank, then by position. Immutable; each thread uses its own Scratch.
 class BpeModel {
  public:
   /// Memory that encode() reuses from piece to piece.
@@ -31,7 +31,7 @@ class BpeModel {
    private:
     friend class BpeModel;
     struct Symbol {
-      uint32_t id;  // kRemoved once it is part of the symbol before it
+      uint32_t id;  // kRemoved once this symbol was merged into the previous one
       int32_t previous;
       int32_t next;
     };
@@ -47,7 +47,7 @@ class BpeModel {
   /// The tokens that encode() may give.
   enum class Allowed { every_token, no_control_tokens };
 
-  /// `is_control[id]` marks the ids that `no_control_tokens` keeps out.
+  /// `is_control[id]` is true for the ids that `no_control_tokens` excludes.
   BpeModel(Vocabulary vocabulary,
            MergeTable merges,
            const BpeOptions& options,
@@ -79,7 +79,7 @@ class BpeModel {
   BpeOptions options_;
   std::vector<bool> is_control_;
   std::vector<uint32_t> character_ids_;   // by code point below kEndOfDirectTable
-  std::array<uint32_t, 256> byte_ids_{};  // of the <0xNN> tokens
+  std::array<uint32_t, 256> byte_ids_{};  // ids of the <0xNN> tokens
 };
 
 }  // namespace reprise::tokenizer

@@ -13,8 +13,8 @@ namespace reprise::tokenizer {
 /// error names the file and the JSON pointer. Borrows the document.
 class Component {
  public:
-  /// Published files nest a Sequence once. Readers of components recurse, so this limit also bounds
-  /// their stack.
+  /// Published files nest at most one Sequence. Readers of components recurse, so this limit also
+  /// bounds their stack.
   static constexpr int kMaxNesting = 8;
 
   Component(const Json& value, std::string_view file, std::string pointer, int nesting = 0);

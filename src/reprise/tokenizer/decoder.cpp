@@ -27,7 +27,7 @@ std::optional<char> byte_of(std::string_view token) {
   const auto high = hex_digit(token[3]);
   const auto low = hex_digit(token[4]);
   if (!low) return std::nullopt;
-  // The reference parses with a function that accepts a sign, so "<0x+A>" is a byte too.
+  // The reference accepts a sign in this number, so "<0x+A>" is a byte too.
   if (token[3] == '+') return static_cast<char>(*low);
   if (!high) return std::nullopt;
   return static_cast<char>(*high * 16 + *low);
@@ -80,7 +80,7 @@ void Decoder::add(const Component& component) {
   } else if (type == "Strip") {
     StripCharacter step;
     append_utf8(component.at("content").character(), step.character);
-    // Published files strip one space. The limit bounds the text that a stream holds back.
+    // Published files strip one space. The limit bounds the text that a stream has to hold back.
     step.start = component.at("start").integer(1024);
     step.stop = component.at("stop").integer(1024);
     step.is_fused = is_fused_;
@@ -172,7 +172,7 @@ void DecodeStream::flush_byte_pieces(size_t index, std::string& out) {
   std::string bytes = std::exchange(states_[index].held, {});
   if (bytes.empty()) return;
   if (!is_valid_utf8(bytes)) {
-    // The reference replaces the whole run: one U+FFFD for each of its bytes.
+    // The bytes are not UTF-8. The reference then replaces the whole run: one U+FFFD for each byte.
     const size_t count = bytes.size();
     bytes.clear();
     for (size_t i = 0; i < count; ++i) append_utf8(kReplacementCharacter, bytes);
@@ -209,7 +209,7 @@ void DecodeStream::finish_step(size_t index, std::string& out) {
     state.utf8.finish(text);
     if (!text.empty()) feed(index + 1, text, out);
   }
-  state = State{};  // the text that StripCharacter still holds is stripped from the end
+  state = State{};  // the text that StripCharacter still holds is at the end, so it is stripped
 }
 
 void DecodeStream::finish(std::string& out) {

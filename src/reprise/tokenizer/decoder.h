@@ -11,22 +11,22 @@
 
 namespace reprise::tokenizer {
 
-struct JoinWithSpaces {};  // the decoder of a file that names none
+struct JoinWithSpaces {};  // used when the file names no decoder
 struct ReplaceInToken {
   Pattern pattern;
   std::string replacement;
 };
-struct JoinBytePieces {};  // runs of <0xNN> become text: "ByteFallback"
+struct JoinBytePieces {};  // "ByteFallback": turns runs of <0xNN> tokens into text
 struct FuseTokens {};
 struct StripCharacter {
   std::string character;
-  size_t start = 0;       // most characters stripped from the front
-  size_t stop = 0;        // and from the back
-  bool is_fused = false;  // strips the whole text instead of each token
+  size_t start = 0;       // number of characters stripped from the front at most
+  size_t stop = 0;        // the same from the back
+  bool is_fused = false;  // strips the ends of the whole text instead of each token's
 };
 struct MetaspaceToSpaces {
   std::string replacement;
-  bool drops_first = true;  // marks of the first token vanish instead of becoming spaces
+  bool drops_first = true;  // word marks of the first token vanish instead of becoming spaces
 };
 struct LettersToBytes {};  // "ByteLevel"
 
@@ -51,7 +51,7 @@ class Decoder {
   void add(const Component& component);
 
   std::vector<Step> steps_;
-  bool is_fused_ = false;  // the steps so far give one text, not one text per token
+  bool is_fused_ = false;  // the steps so far give one text for all tokens, not one text per token
 };
 
 /// Runs a Decoder over tokens one at a time. push() and finish() append well-formed UTF-8. All
@@ -67,13 +67,13 @@ class DecodeStream {
 
  private:
   struct State {
-    Utf8Stream utf8;         // LettersToBytes
+    Utf8Stream utf8;         // used by LettersToBytes
     std::string held;        // byte pieces or trailing characters that may still change
-    size_t num_taken = 0;    // StripCharacter: taken off the front so far
+    size_t num_taken = 0;    // StripCharacter: number of characters stripped from the front so far
     bool has_input = false;  // a token (StripCharacter: a kept character) has been seen
   };
 
-  /// Gives `token` to step `index`, or to the output behind the last step.
+  /// Gives `token` to step `index`; after the last step, to the output.
   void feed(size_t index, std::string_view token, std::string& out);
   void finish_step(size_t index, std::string& out);
   void flush_byte_pieces(size_t index, std::string& out);

@@ -9,7 +9,7 @@ namespace {
 
 using Pieces = std::vector<std::string>;
 
-/// The texts that each push() and finally finish() append.
+/// The texts that each push() appends, then the text that finish() appends.
 Pieces streamed(std::string_view json, const Pieces& tokens) {
   const Json parsed = parse_json(json, "test");
   const Decoder decoder(Component(parsed, "tokenizer.json", "/decoder"));

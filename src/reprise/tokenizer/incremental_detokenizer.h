@@ -9,10 +9,10 @@
 
 namespace reprise::tokenizer {
 
-/// Text of a growing list of ids, piece by piece, for streaming. Each piece is well-formed UTF-8;
-/// all pieces and flush() together equal Tokenizer::decode() of the whole list. The detokenizer
-/// holds text back while the next id can still change it: the bytes of an unfinished character and,
-/// where the tokenizer spells characters in <0xNN> tokens, the whole run of them.
+/// Turns a growing list of ids into text, piece by piece, for streaming. Each piece is well-formed
+/// UTF-8; all pieces and flush() together equal Tokenizer::decode() of the whole list. The
+/// detokenizer holds text back while the next id can still change it: the bytes of an unfinished
+/// character and, if the tokenizer has <0xNN> tokens, a whole run of these.
 ///
 /// One object per stream; not thread-safe. The Tokenizer must outlive it.
 class IncrementalDetokenizer {

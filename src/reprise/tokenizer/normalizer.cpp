@@ -19,7 +19,7 @@ std::string lowercased(std::string_view text) {
   for (size_t position = 0; position < text.size();) {
     const char32_t c = next_code_point(text, position);
     if (c == 0x130) {
-      out.append("i\u0307");  // the one character whose lower case is two
+      out.append("i\u0307");  // the only character whose lower case has two code points
     } else {
       append_utf8(static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))), out);
     }

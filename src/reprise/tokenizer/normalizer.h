@@ -33,7 +33,8 @@ class Normalizer {
 
   struct Result {
     std::string text;
-    /// False when the start of the text was stripped: the rest then does not begin the input.
+    /// False when the start of the text was stripped: the result then does not count as the start
+    /// of the input.
     bool keeps_start = true;
   };
   /// \pre `text` is well-formed UTF-8

@@ -7,7 +7,7 @@
 
 namespace reprise::tokenizer {
 
-/// The "post_processor" of tokenizer.json for one sequence: the ids that go around it.
+/// The "post_processor" of tokenizer.json for one sequence: the ids before and after the prompt.
 struct PostProcessor {
   std::vector<int32_t> prefix;
   std::vector<int32_t> suffix;

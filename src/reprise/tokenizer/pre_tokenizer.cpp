@@ -12,7 +12,7 @@ namespace {
 constexpr std::array<std::string_view, 7> kPreTokenizers = {
     "Sequence", "Split", "ByteLevel", "Digits", "Metaspace", "Punctuation", "WhitespaceSplit"};
 
-// Source: the expression of GPT-2's published encoder, which ByteLevel(use_regex) stands for.
+// Source: GPT-2's published encoder; ByteLevel(use_regex) means this expression.
 constexpr std::string_view kGpt2Words =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
@@ -143,7 +143,7 @@ MetaspaceMarks parse_metaspace(const Component& component) {
   if (component.has("prepend_scheme")) {
     step.prepend = parse_prepend_scheme(component.at("prepend_scheme"));
   } else if (!component.boolean_or("add_prefix_space", true)) {
-    step.prepend = PrependScheme::never;  // the older spelling
+    step.prepend = PrependScheme::never;  // the older name of prepend_scheme
   }
   step.split = component.boolean_or("split", true);
   return step;

@@ -10,7 +10,7 @@
 
 namespace reprise::tokenizer {
 
-/// A text on its way to the model and the pieces it is cut into so far; the model never merges
+/// A text and the pieces into which the steps so far have cut it. The model never merges tokens
 /// across the border of a piece.
 struct PieceList {
   struct Piece {
@@ -51,7 +51,7 @@ struct MetaspaceMarks {
 };
 [[nodiscard]] PrependScheme parse_prepend_scheme(const Component& component);
 
-/// The "pre_tokenizer" of tokenizer.json: cuts text into pieces, a flat list of steps.
+/// The "pre_tokenizer" of tokenizer.json: a flat list of steps that cut text into pieces.
 class PreTokenizer {
  public:
   PreTokenizer() = default;

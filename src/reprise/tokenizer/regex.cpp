@@ -13,13 +13,15 @@
 namespace reprise::tokenizer {
 namespace {
 
-// Real patterns are below 1 KB; PCRE2 needs time and memory that grow with the pattern.
+// Published patterns have less than 1 KB. The time and memory of PCRE2 grow with the pattern.
 constexpr size_t kMaxPatternBytes = 16384;
-// Published patterns step back over one run of characters at most once, so a constant per byte
-// is generous; an exponential pattern meets the constant part on a text of thirty characters.
+// Patterns of published files backtrack over a run of characters at most once, so a fixed number of
+// steps per byte is ample. A pattern of exponential cost reaches even the constant part on a text
+// of thirty characters.
 constexpr size_t kMatchStepsAtLeast = 1'000'000;
 constexpr size_t kMatchStepsPerByte = 16;
-// A repeated group keeps state for each round; a megabyte of rounds fits.
+// A repeated group keeps state for each repetition; this stack is enough for a megabyte of
+// repetitions.
 constexpr size_t kMaxStackBytes = size_t{64} << 20;
 constexpr uint32_t kMaxHeapKiB = 64 * 1024;
 
@@ -56,8 +58,8 @@ struct Regex::MatchState {
     pcre2_jit_stack_free(stack);
   }
 
-  /// Gives the JIT more stack than its own 32 KiB. Returns false when the JIT has that stack
-  /// already.
+  /// Gives the JIT more stack than its own 32 KiB. Returns false when it already has the larger
+  /// stack.
   bool grow_stack() {
     if (stack != nullptr) return false;
     stack = pcre2_jit_stack_create(1 << 16, kMaxStackBytes, nullptr);
@@ -103,12 +105,12 @@ Regex::Regex(const Component& component) : file_(component.file()), pointer_(com
   uint32_t num_back_references = 0;
   pcre2_pattern_info(compiled, PCRE2_INFO_BACKREFMAX, &num_back_references);
   if (num_back_references > 0) component.fail("a back-reference is not supported", "E_REGEX");
-  // Without the JIT, PCRE2's interpreter gives the same matches.
+  // If the JIT is not available, PCRE2's interpreter gives the same matches.
   pcre2_jit_compile(compiled, PCRE2_JIT_COMPLETE);
 
-  // Most patterns of exponential cost already explode on a short run of one character. This trial
-  // finds them at load and not at the first request. The tail holds characters that the pattern may
-  // require; without them PCRE2 would not even start.
+  // Most patterns of exponential cost already exceed the limit on a short run of one character.
+  // This trial finds them at load, before the first request. The tail holds characters that the
+  // pattern may require; without them PCRE2 would give up before it tries to match.
   std::string tail = "\x01";
   for (char c = ' '; c <= '~'; ++c) tail.push_back(c);
   std::vector<MatchSpan> spans;
@@ -120,7 +122,8 @@ Regex::Regex(const Component& component) : file_(component.file()), pointer_(com
 
 bool Regex::search(std::string_view text, size_t start, MatchState& state) const {
   const auto match = [&](uint32_t options) {
-    // Without NO_UTF_CHECK each call would check the whole text again, in quadratic time.
+    // Without NO_UTF_CHECK each call would check the whole text again, so the cost would be
+    // quadratic.
     return pcre2_match(code_->value,
                        reinterpret_cast<PCRE2_SPTR>(text.data()),
                        text.size(),
@@ -154,8 +157,8 @@ void Regex::split(std::string_view text, std::vector<MatchSpan>& spans) const {
   while (search_from <= text.size() && !text.empty() && search(text, search_from, state)) {
     const size_t begin = offsets[0];
     const size_t end = offsets[1];
-    // begin >= search_from holds for every pattern except a lookbehind with \K. Such a pattern
-    // would loop for ever here.
+    // begin >= search_from holds for every pattern except a lookbehind with \K. That pattern would
+    // make this loop endless.
     if (begin < search_from || end < begin) {
       throw FileError(
           "E_REGEX", file_, pointer_, "the pattern moves backwards (\\K in a lookbehind)");

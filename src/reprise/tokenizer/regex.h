@@ -16,14 +16,15 @@ struct MatchSpan {
   bool is_match = false;
 };
 
-/// A compiled pattern of tokenizer.json. Immutable, so threads may share it. Matching runs under
-/// a limit that grows with the text: a pattern that backtracks without end is an error, no hang.
+/// A compiled pattern of tokenizer.json. Immutable, so threads may share it. Matching has a limit
+/// that grows with the text: a pattern that backtracks too much gives an error and does not hang.
 class Regex {
  public:
   /// Compiles the text of `component`. \throws FileError E_REGEX that points at it
   explicit Regex(const Component& component);
 
-  /// Appends spans that cover `text`, matches and gaps in turn; nothing when `text` is empty.
+  /// Appends spans that cover `text`: matches and the gaps between them, in order. Appends nothing
+  /// when `text` is empty.
   /// \pre `text` is well-formed UTF-8. \throws FileError E_REGEX when the limit is reached
   void split(std::string_view text, std::vector<MatchSpan>& spans) const;
 
@@ -48,7 +49,7 @@ class Pattern {
   [[nodiscard]] std::string replace_all(std::string_view text, std::string_view replacement) const;
 
  private:
-  std::string literal_;  // when regex_ is empty
+  std::string literal_;  // used when regex_ is empty
   std::vector<Regex> regex_;
 };
 

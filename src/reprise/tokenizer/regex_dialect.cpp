@@ -110,7 +110,7 @@ class Translator {
       in_class_ = true;
       copy(1);
       if (position_ < pattern_.size() && pattern_[position_] == '^') copy(1);
-      if (position_ < pattern_.size() && pattern_[position_] == ']') copy(1);  // literal when first
+      if (position_ < pattern_.size() && pattern_[position_] == ']') copy(1);  // a first ] is plain
       return;
     }
     if (c == '(' && pattern_.substr(position_, 2) == "(?") {

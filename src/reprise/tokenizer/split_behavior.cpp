@@ -17,7 +17,7 @@ void merge_neighbours(std::vector<MatchSpan>& spans, Joins&& joins) {
   for (size_t i = 0; i < spans.size(); ++i) {
     const MatchSpan span = spans[i];
     if (kept > 0 && joins(span.is_match, before)) {
-      // Spans run forwards or, for merged_with_next, backwards.
+      // Spans are in text order or, for merged_with_next, in reverse order.
       spans[kept - 1].begin = std::min(spans[kept - 1].begin, span.begin);
       spans[kept - 1].end = std::max(spans[kept - 1].end, span.end);
     } else {

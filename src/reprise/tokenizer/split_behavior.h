@@ -9,16 +9,17 @@
 
 namespace reprise::tokenizer {
 
-/// The treatment of the matches when a text is split at them.
+/// How the matches are treated when a text is split at them.
 enum class SplitBehavior { removed, isolated, merged_with_previous, merged_with_next, contiguous };
 
 [[nodiscard]] SplitBehavior parse_split_behavior(const Component& component);
 
-/// Turns the matches and gaps that cover a text into its pieces, in place (`is_match` of the
-/// result means nothing). A piece may be empty.
+/// Turns the matches and gaps that cover a text into its pieces, in place. A piece may be empty;
+/// `is_match` has no meaning in the result.
 void apply_split_behavior(SplitBehavior behavior, std::vector<MatchSpan>& spans);
 
-/// Covers `text` with its characters for which `is_separator` holds and the gaps between them.
+/// Covers `text` with the characters for which `is_separator` holds, as matches, and with the gaps
+/// between them.
 template <typename Predicate>
 void split_at_characters(std::string_view text,
                          std::vector<MatchSpan>& spans,

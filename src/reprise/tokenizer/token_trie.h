@@ -8,7 +8,8 @@
 
 namespace reprise::tokenizer {
 
-/// A set of strings, searched for in a text: the leftmost occurrence, there the longest string.
+/// A set of strings to be searched for in a text: the leftmost match wins and, at the same place,
+/// the longest string.
 class TokenTrie {
  public:
   TokenTrie() { root_.fill(0); }

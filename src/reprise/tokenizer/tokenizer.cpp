@@ -123,7 +123,8 @@ struct Tokenizer::Impl {
 
 namespace {
 
-/// One call of encode(): the text goes through the stages, and the last stage collects the ids.
+/// One call of encode(): each stage passes text to the next one, and the last stage collects the
+/// ids.
 class Encoding {
  public:
   Encoding(const AddedTokens& added,
@@ -149,7 +150,8 @@ class Encoding {
         ids.push_back(segment.id);
         continue;
       }
-      // Offsets do not apply to normalized text, so such a stretch counts as plain text as a whole.
+      // `plain_at` has offsets of the original text, not of normalized text. A segment with such an
+      // offset is therefore plain text as a whole.
       set_special(has_plain_token(segment) ? AddedTokens::Special::as_text : special);
       const std::string_view raw = text.substr(segment.begin, segment.end - segment.begin);
       encode_raw(raw, segment.begin == 0, ids);
@@ -196,7 +198,7 @@ class Encoding {
   }
 
   void check_work(size_t num_bytes) {
-    // These bytes take a few milliseconds.
+    // Encoding this many bytes takes a few milliseconds.
     constexpr size_t kBytesBetweenChecks = 4096;
     num_unchecked_bytes_ += num_bytes;
     if (work_ == nullptr || num_unchecked_bytes_ < kBytesBetweenChecks) return;
@@ -210,7 +212,7 @@ class Encoding {
   const BpeModel& model_;
   std::span<const size_t> plain_at_;
   AddedTokens::Special special_ =
-      AddedTokens::Special::as_token;  // for the stretch that is being encoded
+      AddedTokens::Special::as_token;  // for the segment that is being encoded
   BpeModel::Allowed allowed_ = BpeModel::Allowed::every_token;
   BpeModel::Scratch scratch_;
   const WorkLimit* work_;
@@ -270,8 +272,8 @@ std::vector<size_t> Tokenizer::find_control_tokens(std::string_view text) const 
       if (segment.id < 0) continue;
       const AddedToken& token = *impl_->added.find(segment.id);
       if (!token.special) continue;
-      // A token may have taken the white space before it along. The search ends with the segment:
-      // else it would read the whole text once for each token that is spelled in another form.
+      // The match may begin with white space that the token took. The search ends with the segment:
+      // without this limit it would read the whole text once for each token whose spelling differs.
       const size_t at = text.substr(segment.begin, segment.end - segment.begin).find(token.content);
       if (at != std::string_view::npos) found.push_back(segment.begin + at);
     }

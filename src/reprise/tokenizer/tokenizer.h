@@ -16,23 +16,25 @@
 namespace reprise::tokenizer {
 
 struct EncodeOptions {
-  /// Adds what the file's post-processor puts around a prompt (BOS, EOS).
+  /// Adds the tokens that the file's post-processor puts around a prompt (BOS, EOS).
   bool add_special_tokens = true;
-  /// When false, text that spells a control token ("<|im_end|>") is plain text: no id that is
-  /// special in the file can come out, except the unknown token and what add_special_tokens adds.
+  /// When false, text that spells a control token ("<|im_end|>") is plain text: encode() then gives
+  /// no id that the file marks as special, except the unknown token and those that
+  /// add_special_tokens adds.
   bool parse_special = true;
   /// Ascending byte offsets at which no control token begins although the text spells one. They
-  /// mark text of users inside a prompt whose other control tokens count.
+  /// mark text of users inside a prompt; control tokens at other offsets count.
   std::span<const size_t> plain_at = {};
   const WorkLimit* work = nullptr;  // borrowed for the call; null: no limit
 };
 
-/// Text to token ids and back, as the `tokenizers` package does it for the same tokenizer.json.
+/// Turns text into token ids and back, with the results of the `tokenizers` package for the same
+/// tokenizer.json.
 ///
-/// It supports byte-level and SentencePiece-style BPE. At load it refuses every other part of the
-/// file with a FileError that names the part. Immutable after load: any number of threads may share
-/// one object. The object may be moved; Before a move, all its IncrementalDetokenizers must be
-/// destroyed.
+/// It supports byte-level and SentencePiece-style BPE. When loading, it refuses every other part of
+/// the file with a FileError that names the part. Immutable after loading: any number of threads
+/// may share one object. The object may be moved, but only after all its IncrementalDetokenizers
+/// are destroyed.
 class Tokenizer {
  public:
   /// Reads tokenizer.json of `model_dir` and the files beside it (see TokenizerConfig).
@@ -70,15 +72,15 @@ class Tokenizer {
   [[nodiscard]] int32_t vocab_size() const;
   [[nodiscard]] bool is_special(int32_t id) const;
 
-  /// Ids of the tokens that the config names; nothing when it names none or the name is unknown.
+  /// The ids of the tokens that the config names; nothing when it names none or an unknown token.
   [[nodiscard]] std::optional<int32_t> bos_id() const;
   [[nodiscard]] std::optional<int32_t> eos_id() const;
   [[nodiscard]] const TokenizerConfig& config() const;
 
-  /// IncrementalDetokenizer reads the decoder.
+  /// For IncrementalDetokenizer.
   [[nodiscard]] const Decoder& decoder() const;
 
-  // Normalization may grow text elevenfold; pieces stay below 2 GiB.
+  // Normalization can make a text eleven times as long; a piece then still has less than 2 GiB.
   static constexpr size_t kMaxTextBytes = size_t{64} << 20;
 
  private:

@@ -13,7 +13,7 @@ constexpr size_t kMaxConfigBytes = size_t{32} << 20;
 constexpr size_t kMaxTemplateBytes = size_t{1} << 20;
 
 Json parse(std::string_view text, std::string_view path) {
-  JsonCursor cursor(text, path, {"E_TOKENIZER"});  // finds truncated and too deep documents
+  JsonCursor cursor(text, path, {"E_TOKENIZER"});  // refuses truncated and too deep documents
   static_cast<void>(cursor.skip_value());
   cursor.expect_end();
   try {
@@ -26,7 +26,7 @@ Json parse(std::string_view text, std::string_view path) {
   }
 }
 
-/// A token is a string or, in older files, an object with its content.
+/// Reads a token: a string or, in older files, an object with the member "content".
 void read_token(const Component& root, std::string_view name, std::optional<std::string>& token) {
   if (token || !root.has(name)) return;
   const Component member = root.at(name);

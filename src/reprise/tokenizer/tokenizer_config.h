@@ -9,7 +9,7 @@
 namespace reprise::tokenizer {
 
 struct NamedChatTemplate {
-  std::string name;    // "default" where the file gives one template without a name
+  std::string name;    // "default" when the file has one template without a name
   std::string source;  // Jinja
 };
 

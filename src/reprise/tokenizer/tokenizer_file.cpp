@@ -18,7 +18,7 @@ constexpr std::array<std::string_view, 1> kSupportedModels = {"BPE"};
 
 struct Member {
   std::string name;
-  size_t begin = 0;  // of its value in the document
+  size_t begin = 0;  // offset of the value in the document
   std::string_view value;
 };
 
@@ -105,7 +105,7 @@ class Reader {
   }
 
   static void check_type(const Component& component) {
-    if (!component.has("type")) return;  // files older than this member hold BPE
+    if (!component.has("type")) return;  // files written before this member existed hold BPE
     const std::string type = component.type();
     if (type != "BPE") component.at("type").fail_unknown("tokenizer model", type, kSupportedModels);
   }
@@ -129,10 +129,11 @@ class Reader {
 
   void read_vocabulary(const Member& member, Vocabulary& vocabulary) const {
     JsonCursor cursor(text_, path_, {"E_TOKENIZER"}, member.begin);
-    // Published files spend 12 to 20 bytes on an entry.
+    // In published files an entry has 12 to 20 bytes.
     vocabulary.reserve(member.value.size() / 16, member.value.size() / 2);
     cursor.for_each_member([&](std::string_view token) {
-      // `token` may lie in the cursor's own storage, which stays put while a number is read.
+      // `token` may be a view of the cursor's storage; reading a number does not change that
+      // storage.
       const auto id = static_cast<uint32_t>(cursor.read_unsigned(Vocabulary::kMaxId - 1));
       switch (vocabulary.add(token, id)) {
         case Vocabulary::AddResult::added:

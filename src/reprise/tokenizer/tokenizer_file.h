@@ -8,12 +8,13 @@
 
 namespace reprise::tokenizer {
 
-/// tokenizer.json, read and checked: the large tables are filled, the small components are JSON.
+/// The content of tokenizer.json, read and checked: large tables are filled, small components stay
+/// JSON.
 struct TokenizerFile {
   Vocabulary vocabulary;
   MergeTable merges;
   BpeOptions bpe;
-  // Null where the file has none.
+  // Null when the file has no such member.
   Json added_tokens;
   Json normalizer;
   Json pre_tokenizer;

@@ -35,7 +35,7 @@ std::string fixture(std::string_view kind) {
       fmt::format("{}/tests/goldens/tokenizers/{}.tokenizer.json", source_dir(), kind));
 }
 
-/// A small sound file with `patch` (RFC 7386) applied.
+/// A small valid file with `patch` (RFC 7386) applied.
 std::string patched(std::string_view patch) {
   Json json =
       parse_json(R"({"version":"1.0","added_tokens":[{"id":4,"content":"<s>","special":true}],
@@ -113,7 +113,7 @@ TEST(TokenizerFile, refuses_bad_added_tokens) {
   expect_failure(with(R"({"id":4,"content":""})"), "E_TOKENIZER", "/added_tokens/0/content");
   expect_failure(with(R"({"id":-4,"content":"x"})"), "E_TOKENIZER", "/added_tokens/0/id");
   expect_failure(with(R"({"id":4})"), "E_TOKENIZER", "/added_tokens/0");
-  expect_failure(with(R"({"id":1,"content":"x"})"), "E_TOKENIZER", "/added_tokens");  // "b" has it
+  expect_failure(with(R"({"id":1,"content":"x"})"), "E_TOKENIZER", "/added_tokens");  // id of "b"
   expect_failure(with(R"({"id":9,"content":"a"})"), "E_TOKENIZER", "/added_tokens");  // "a" is 0
   expect_failure(with(R"({"id":9999999,"content":"x"})"), "E_TOKENIZER", "/added_tokens");
   expect_failure(

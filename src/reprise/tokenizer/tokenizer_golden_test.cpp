@@ -25,7 +25,7 @@ std::string fixture(std::string_view kind, std::string_view suffix) {
   return fmt::format("{}/tests/goldens/tokenizers/{}.{}", source_dir(), kind, suffix);
 }
 
-/// FNV-1a over whole ids, like in the script.
+/// FNV-1a over whole ids, like in make_tokenizer_goldens.py.
 std::string digest(const Ids& ids) {
   uint64_t value = 0xcbf29ce484222325ull;
   for (const int32_t id : ids) value = (value ^ static_cast<uint32_t>(id)) * 0x100000001b3ull;

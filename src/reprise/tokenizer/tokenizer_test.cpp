@@ -78,7 +78,7 @@ TEST(Tokenizer, knows_its_tokens_both_ways) {
   for (int32_t id = 0; id < tokenizer.vocab_size(); ++id) {
     const auto token = tokenizer.id_to_token(id);
     ASSERT_TRUE(token.has_value());
-    if (*token == "caf\u00e9") continue;  // normalized: found by the text it was added with
+    if (*token == "caf\u00e9") continue;  // normalized: found by its original text
     EXPECT_EQ(tokenizer.token_to_id(*token), id);
   }
   EXPECT_EQ(tokenizer.token_to_id("no such token"), std::nullopt);

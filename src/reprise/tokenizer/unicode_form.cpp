@@ -18,7 +18,7 @@ class FormWriter {
   explicit FormWriter(UnicodeForm form)
       : options_(UTF8PROC_STABLE),
         composes_(form == UnicodeForm::nfc || form == UnicodeForm::nfkc) {
-    // Without COMPOSE or DECOMPOSE utf8proc leaves characters whole.
+    // utf8proc decomposes nothing unless COMPOSE or DECOMPOSE is set.
     options_ |= UTF8PROC_DECOMPOSE;
     if (form == UnicodeForm::nfkc || form == UnicodeForm::nfkd) options_ |= UTF8PROC_COMPAT;
   }
@@ -49,7 +49,7 @@ class FormWriter {
       code_points_.push_back(static_cast<utf8proc_int32_t>(code_point));
       return;
     }
-    // No code point decomposes to more than 18 (U+FDFA).
+    // A code point decomposes into 18 code points at most (U+FDFA).
     utf8proc_int32_t parts[32];
     int last_boundclass = 0;
     const utf8proc_ssize_t count =

@@ -8,12 +8,13 @@
 
 namespace reprise::tokenizer {
 
-/// Pieces of text and their ids, both ways. All text lies in one buffer and the index is one flat
-/// table: a vocabulary of 150 000 fills in about 15 ms.
+/// Maps pieces of text to ids and back. All text lies in one buffer and the index is one flat
+/// table, so a vocabulary of 150 000 pieces is filled in about 15 ms.
 class Vocabulary {
  public:
-  /// The table of ids is as long as the highest id. An id above this limit plus eight per piece
-  /// means that the file is damaged. The largest published vocabularies have about 300 000.
+  /// The table of ids is as long as the highest id. A file with an id above this limit plus eight
+  /// times the number of pieces is refused as damaged. The largest published vocabularies have
+  /// about 300 000 ids.
   static constexpr uint32_t kMaxSparseId = 1u << 21;
   static constexpr uint32_t kMaxId = 1u << 24;
 
@@ -44,7 +45,7 @@ class Vocabulary {
   [[nodiscard]] std::string_view text_of(const Entry& entry) const {
     return std::string_view(text_).substr(entry.offset, entry.length);
   }
-  /// Slot that holds `token`, or the empty one where it belongs. \pre slots_ has room
+  /// The slot that holds `token`, or the empty slot where it belongs. \pre slots_ has room
   [[nodiscard]] size_t slot_of(std::string_view token, uint32_t hash) const;
   void rehash(size_t num_slots);
 

@@ -68,9 +68,9 @@ uint32_t any_float_bits(std::mt19937& random) {
       return kSpecial[random() % kSpecial.size()];
     case 1:
       return random();
-    case 2:  // subnormal
+    case 2:  // subnormal numbers
       return random() & 0x807fffffU;
-    default: {  // moderate
+    default: {  // ordinary numbers
       std::normal_distribution<float> normal(0.0F, 2.0F);
       return std::bit_cast<uint32_t>(normal(random));
     }
@@ -79,7 +79,7 @@ uint32_t any_float_bits(std::mt19937& random) {
 
 uint16_t any_half_bits(std::mt19937& random, DType dtype) {
   if (dtype == DType::bf16) return static_cast<uint16_t>(any_float_bits(random) >> 16);
-  if (random() % 4 != 0) {  // within a few powers of two around one
+  if (random() % 4 != 0) {  // a number within a few powers of two around 1
     return static_cast<uint16_t>((random() & 0x83ffU) | ((13 + random() % 4) << 10));
   }
   return static_cast<uint16_t>(random());
@@ -99,7 +99,7 @@ GroupBench::GroupBench(kernels::Isa isa, uint32_t seed)
       executor_(*stream_, *pool_, kernels::kernel_table(isa)) {}
 
 Tensor GroupBench::make(const TensorType& type, Rows rows) {
-  Shape shape = type.shape;  // of the memory around the tensor
+  Shape shape = type.shape;  // shape of the memory that contains the tensor
   if (rows == Rows::strided) {
     for (int dim = 1; dim < shape.rank(); ++dim) shape[dim] += 2 * dim + 1;
   }
@@ -175,7 +175,7 @@ std::vector<Tensor> GroupBench::interpret(const Program& body, std::span<const T
   return outputs;
 }
 
-// An output may be a view of an input, which a test may overwrite.
+// An output may be a view of an input, and the test may overwrite the input: copy it.
 Tensor GroupBench::copy(const Tensor& tensor) {
   const Tensor result = make(tensor.type(), Rows::dense);
   const size_t bytes = dtype_bytes(tensor.dtype());

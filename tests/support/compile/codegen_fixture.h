@@ -18,16 +18,17 @@
 /// For tests and benchmarks of generated code only.
 namespace reprise::compile {
 
-/// The compiler for that instruction set from the plug-in beside the executable; nullptr without.
+/// The compiler for this instruction set, from the plug-in in the program's folder; nullptr if
+/// there is none.
 [[nodiscard]] std::unique_ptr<CompilerInterface> find_compiler(kernels::Isa isa);
 
-/// What the values of inputs are like.
+/// The values that inputs get.
 enum class Numbers : uint8_t {
   ordinary,  // normally distributed
-  any_bits,  // NaNs, infinities, subnormals, numbers next to a tie
+  any_bits,  // NaNs, infinities, subnormals, numbers next to a rounding tie
 };
 
-/// How tensors with rows lie in memory.
+/// How the rows of a tensor lie in memory.
 enum class Rows : uint8_t { dense, strided };
 
 /// Memory for one call of a body, and both ways to compute it.
@@ -36,18 +37,18 @@ class GroupBench {
   explicit GroupBench(kernels::Isa isa, uint32_t seed = 1);
 
   struct Options {
-    int64_t num_rows = 1;     // value of every symbol that outputs have rows of
+    int64_t num_rows = 1;     // value of every symbol that is a number of rows of an output
     int64_t table_rows = 37;  // value of the other symbols
     Numbers numbers = Numbers::ordinary;
     Rows rows = Rows::dense;
   };
-  /// New inputs of the body's types. Ids are sometimes outside of any table.
+  /// Makes new inputs with the body's types. Some ids are outside of every table.
   [[nodiscard]] std::vector<Tensor> make_inputs(const program::Program& body,
                                                 const Options& options);
-  /// New outputs, full of a pattern that no result has.
+  /// Makes new outputs, filled with a pattern that no result contains.
   [[nodiscard]] std::vector<Tensor> make_outputs(const program::Program& body, int64_t num_rows);
 
-  /// Op by op, by the precompiled kernels of the instruction set.
+  /// Runs the body op by op with the precompiled kernels of the instruction set.
   [[nodiscard]] std::vector<Tensor> interpret(const program::Program& body,
                                               std::span<const Tensor> inputs);
   [[nodiscard]] kernels::CpuExecutor& executor() noexcept { return executor_; }
@@ -66,17 +67,17 @@ class GroupBench {
   std::vector<std::unique_ptr<std::byte[]>> memory_;
 };
 
-/// Arguments of a call over all rows of the outputs.
+/// The arguments of a call that computes all rows of the outputs.
 [[nodiscard]] kernels::RowGroupArguments arguments_of(std::span<const Tensor> inputs,
                                                       std::span<const Tensor> outputs,
                                                       int64_t num_rows,
                                                       int64_t rows_per_block);
 
-/// Where the first difference is, as a sentence; empty if there is none. Two NaNs are equal.
+/// Describes the first difference in a sentence; empty if there is none. Two NaNs count as equal.
 [[nodiscard]] std::string difference(const Tensor& got, const Tensor& want);
 
-/// Bodies by name: "add_rms_norm", "silu_and_mul" ... of rows with `width` elements. For those with
-/// heads that is the size of a head, of which there are `heads`.
+/// Makes a body by name: "add_rms_norm", "silu_and_mul", ... Its rows have `width` elements; in a
+/// body with `heads`, each head has `width` elements.
 struct BodyOptions {
   DType dtype = DType::bf16;
   int64_t width = 64;

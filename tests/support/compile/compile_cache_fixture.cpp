@@ -97,7 +97,7 @@ void make_older(const std::filesystem::path& path, int64_t seconds) {
 }
 
 pid_t start_child(const std::function<void()>& body) {
-  std::fflush(nullptr);  // or the child prints it again
+  std::fflush(nullptr);  // otherwise the child would print the buffered text again
   const pid_t child = ::fork();
   if (child != 0) return child;
   try {
@@ -106,7 +106,7 @@ pid_t start_child(const std::function<void()>& body) {
     ADD_FAILURE() << error.what();
   }
   std::fflush(nullptr);
-  ::_exit(testing::Test::HasFailure() ? 1 : 0);  // no destructors: the folder is the parent's
+  ::_exit(testing::Test::HasFailure() ? 1 : 0);  // runs no destructors: the parent owns the folder
 }
 
 int wait_for(pid_t child) {

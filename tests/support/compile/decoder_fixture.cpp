@@ -85,7 +85,7 @@ class DecoderBuilder {
     return result;
   }
   ValueId normed(ValueId x) {
-    const SymShape shape = program_.type(x).shape;  // a new parameter moves the values
+    const SymShape shape = program_.type(x).shape;  // copied: a new parameter moves the values
     return add(
         OpCode::rms_norm, {.epsilon = kEpsilon}, {x, parameter({shape[shape.rank() - 1]})}, shape);
   }

@@ -7,20 +7,20 @@
 /// For tests of passes only.
 namespace reprise::compile {
 
-/// The properties of a decoder of float32. Each rank has two heads of q and one head of k and of v,
-/// each 16 wide.
+/// Options of a float32 decoder. Each rank has `num_heads` heads of q and one head of k and of v,
+/// each with 16 elements.
 struct DecoderOptions {
   int num_layers = 2;
-  int64_t ranks = 1;          // more: a sum over ranks after embedding, o_proj and down_proj
-  int64_t num_heads = 2;      // of q
-  bool has_qk_norm = false;   // as Qwen3
-  bool has_experts = false;   // a custom op instead of gate_up_proj, silu_and_mul and down_proj
-  bool is_quantized = false;  // products of int8: activations per token, after attention static
+  int64_t ranks = 1;          // more than 1: sums over ranks follow embedding, o_proj and down_proj
+  int64_t num_heads = 2;      // heads of q
+  bool has_qk_norm = false;   // like Qwen3
+  bool has_experts = false;   // a custom op replaces gate_up_proj, silu_and_mul and down_proj
+  bool is_quantized = false;  // int8 matrix products: activations per token, after attention static
 };
 
-/// A decoder with the inputs of a forward (input_ids, positions, slot_mapping, query_start_loc,
-/// seq_lens, block_table, logits_indices, num_logits), as tracing would give it, each rank with its
-/// part of the weights. Returns logits.
+/// Makes the program that tracing would make of a decoder, with the inputs of a forward (input_ids,
+/// positions, slot_mapping, query_start_loc, seq_lens, block_table, logits_indices, num_logits).
+/// Each rank has its part of the weights. The program returns logits.
 [[nodiscard]] program::Program make_decoder(const DecoderOptions& options);
 
 }  // namespace reprise::compile

@@ -142,7 +142,7 @@ class Decomposer {
     }
   }
 
-  // q, k and v of the product of a linear_rope_kv_write.
+  // Returns the heads of q, k and v in the product of a linear_rope_kv_write.
   Ids heads_of(const Node& node) {
     const SymShape cache = to_.type(node.inputs[5]).shape;
     const ValueId p = product(node);
@@ -212,11 +212,11 @@ class Hash {
   uint64_t value_ = 0;
 };
 
-// Memory of a tensor: a view shows part of a content.
+// The memory of a tensor. A view shows a part of another tensor's content.
 struct Cell {
   uint64_t content = 0;
   int64_t num_elements = 0;
-  int64_t offset = 0;  // of a view
+  int64_t offset = 0;  // of a view within its base
 };
 
 struct Term {
@@ -285,12 +285,12 @@ class MeaningExecutor final : public OpExecutor {
     const int64_t offset =
         call.code == OpCode::slice ? call.attributes.begin * x.stride(call.attributes.dim) : 0;
     cells_.push_back({seen.content, seen.num_elements, seen.offset + offset});
-    // Only layouts are asked for, so that any address does.
+    // Only the layout matters here, so any address will do.
     const Shape strides = make_view(call, x).strides();
     return Tensor::borrow(type, &cells_.back(), *this).with_layout(type.shape, strides, 0);
   }
 
-  // The content of a result.
+  // Returns the fingerprint of a result.
   uint64_t meaning(const OpCall& call, std::vector<Term> operands, size_t result) {
     if (call.code == OpCode::gather_rows || call.code == OpCode::all_gather) {
       if (const std::optional<uint64_t> found = gather(call, operands)) return *found;
@@ -322,8 +322,8 @@ class MeaningExecutor final : public OpExecutor {
     return hash.value();
   }
 
-  // Rows of a norm or a sum are the norm or the sum of rows; what is scattered and gathered again
-  // is whole.
+  // Norms and sums work row by row, so norms and sums of gathered rows equal the gathered rows of
+  // norms and sums. A tensor that is scattered and gathered again is unchanged.
   std::optional<uint64_t> gather(const OpCall& call, const std::vector<Term>& operands) {
     const auto found = origins_.find(operands[0].content);
     if (found == origins_.end()) return std::nullopt;

@@ -5,17 +5,18 @@
 
 #include "reprise/program/program.h"
 
-/// For tests of passes only: the meaning of fused ops.
+/// For tests of passes only: explains fused ops by the ops that they combine.
 namespace reprise::compile {
 
-/// The same program with every fused op replaced by the ops that it combines, and every group by
-/// its nodes. The kernels of fused ops promise the same bits.
+/// Returns the same program with every fused op replaced by the ops that it combines, and every
+/// group by its nodes. The kernels of fused ops promise the same bits.
 [[nodiscard]] program::Program decomposed(const program::Program& program);
 
-/// What a run leaves behind, as fingerprints of outputs, then of states: equal for programs that
-/// compute the same for reasons that hold for every op. Unlike program::fingerprints() it knows
-/// what fused ops stand for, that views of views are views, that a + b is b + a, that quantising to
-/// a given scale goes element by element, and that norms and sums go row by row.
+/// Fingerprints of the outputs of a run, then of the states. Two programs have equal fingerprints
+/// if they compute the same by rules that hold for every op. Unlike program::fingerprints(), this
+/// function knows which ops a fused op combines, that a view of a view is a view, that a + b equals
+/// b + a, that quantising with a given scale works element by element, and that norms and sums work
+/// row by row.
 [[nodiscard]] std::vector<uint64_t> meaning_of(const program::Program& program,
                                                const program::SymbolValues& values);
 

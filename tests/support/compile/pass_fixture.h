@@ -8,8 +8,9 @@
 /// For tests of passes only.
 namespace reprise::compile {
 
-/// Applies a pass to one text: expects the other text, that many matches, a well-formed result, and
-/// nothing to do the second time. Texts begin at "program {", as raw strings indent them.
+/// Applies a pass to one text and expects: the other text, this number of matches, a well-formed
+/// result, and no match when the pass runs again. Texts begin with "program {" and may be indented
+/// like raw strings.
 void expect_rewrites(const Pass& pass,
                      size_t num_matches,
                      const std::string& before,

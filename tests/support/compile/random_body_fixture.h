@@ -14,7 +14,7 @@ namespace reprise::compile {
 
 inline constexpr std::array<int64_t, 8> kHeadWidths = {2, 6, 16, 30, 32, 64, 66, 128};
 
-/// A handful of ops over rows of some width, by chance also in heads.
+/// Makes a body of a few random ops over rows of a random width; some ops work on heads.
 class RandomBody {
   using Node = program::Node;
   using NodeAttributes = program::NodeAttributes;
@@ -27,7 +27,7 @@ class RandomBody {
     head_ = kHeadWidths[random_() % kHeadWidths.size()];
     heads_ = 1 + random_() % 3;
     width_ = head_ * heads_;
-    if (random_() % 4 == 0) {  // one head that is wide enough for a loop
+    if (random_() % 4 == 0) {  // one head, wide enough for a loop in the generated code
       heads_ = 1;
       width_ = head_ = 2 * (100 + random_() % 400);
     }
@@ -93,7 +93,7 @@ class RandomBody {
     }
   }
 
-  // A part of a wider input, at some offset.
+  // Adds a part of a wider input, at a random offset.
   void add_part() {
     const ValueId wide = input({Symbol::num_tokens, width_ + 24});
     const auto begin = static_cast<int64_t>(random_() % 25);
@@ -103,7 +103,7 @@ class RandomBody {
                         {.dim = 1, .begin = begin, .length = width_}));
   }
 
-  // In heads: norm, rotation or both.
+  // Adds ops on heads: norm, rotation or both.
   void add_heads() {
     const program::SymShape in_heads = {Symbol::num_tokens, heads_, head_};
     const auto split = [&] {

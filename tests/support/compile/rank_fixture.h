@@ -10,21 +10,22 @@
 /// For tests of collectives only.
 namespace reprise::compile {
 
-/// Several ranks in lock step: each op runs for one rank after the other, and collectives really
-/// exchange and sum, in the order of ranks. A tensor names the memory of rank 0; the tensors of the
-/// other ranks lie at fixed distances after it, with their own contents. Float32 and integers only.
+/// Runs several ranks in lock step: each op runs for one rank after the other, and collectives
+/// really exchange and sum, in the order of ranks. A tensor refers to the memory of rank 0. The
+/// tensors of the other ranks follow at fixed distances, with their own content. Only float32 and
+/// integers.
 class RankedExecutor final : public OpExecutor {
  public:
-  /// `inner` runs ops on `stream`, which this waits for. Both are borrowed.
+  /// `inner` runs ops on `stream`; this executor waits for the stream. Both are borrowed.
   RankedExecutor(int64_t ranks, OpExecutor& inner, device::Stream& stream, size_t bytes_per_rank);
 
   void execute(const OpCall& call,
                std::span<const Tensor> inputs,
                std::span<Tensor> outputs) override;
 
-  /// A tensor of zeros on each rank.
+  /// Makes a tensor of zeros on each rank.
   [[nodiscard]] Tensor make(const TensorType& type);
-  /// The tensor of one rank.
+  /// Returns the tensor of one rank.
   [[nodiscard]] Tensor of_rank(const Tensor& tensor, int64_t rank);
   [[nodiscard]] int64_t ranks() const noexcept { return ranks_; }
 

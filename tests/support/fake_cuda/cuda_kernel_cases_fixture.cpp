@@ -1,8 +1,9 @@
 #include "tests/support/fake_cuda/host_kernels_fixture.h"
 #include "tests/support/kernels/kernel_test_fixture.h"
 
-// The cases of the kernels' tests: the CUDA kernels on the host. Their sums run in an order of
-// their own, so the oracle is what they are held to, as every instruction set is.
+// The cases of the kernels' tests: the CUDA kernels on the host. They sum in their own order. So
+// they are compared with the reference, like every instruction set, and not bit for bit with the
+// CPU's kernels.
 namespace reprise::kernels {
 
 const KernelTable& kernels_of(const KernelCase& /*test_case*/) {

@@ -11,8 +11,8 @@
 #include "tests/support/fake_cuda/host_image_fixture.h"
 #include "tests/support/fake_cuda/host_kernels_fixture.h"
 
-/// For tests: the CUDA device over a fake driver whose kernels are the real ones' source on the
-/// host.
+/// For tests: the CUDA device over a fake driver. The fake driver runs the source of the real
+/// kernels on the host.
 namespace reprise::kernels::cuda {
 
 inline void add_host_kernels(device::cuda::FakeDriver& driver) {

@@ -35,13 +35,13 @@ struct Layout {
 
 struct Preference {
   uint64_t workspace_bytes = 0;
-  uint32_t alignment = 256;  // the least of the four
+  uint32_t alignment = 256;  // the smallest alignment of the four matrices
   uint32_t reduction_schemes = CUBLASLT_REDUCTION_SCHEME_MASK;
 };
 
-/// What an algorithm was found for.
+/// The operation and layouts for which an algorithm was found.
 struct Search {
-  Operation operation;  // its bias is not looked at
+  Operation operation;  // the bias does not matter
   Layout left;
   Layout right;
   Layout out;
@@ -80,7 +80,7 @@ void write(void* data, cudaDataType_t type, int64_t index, float value) {
   }
 }
 
-/// One product with everything that it was called with.
+/// One matrix product with all arguments of its call.
 struct Product {
   Operation operation;
   const void* left = nullptr;
@@ -128,14 +128,14 @@ struct Product {
 struct FakeCublasLt::State {
   explicit State(device::cuda::FakeDriver& driver_of_streams) : driver(&driver_of_streams) {}
 
-  device::cuda::FakeDriver* driver;  // the constructor's
+  device::cuda::FakeDriver* driver;  // the driver that the constructor got
   CublasLtApi api;
   std::vector<Search> searches;
   uint64_t num_products = 0;
   size_t num_objects = 0;
   bool refuses = false;
 
-  /// The status to return at once, or success to go on.
+  /// Returns the status that the call must return at once, or success to continue.
   cublasStatus_t enter(const char* call, bool is_allowed_in_captures = false) {
     if (!is_allowed_in_captures && driver->is_capturing()) {
       driver->add_misuse(fmt::format("{} in a capture", call));
@@ -172,7 +172,7 @@ cublasStatus_t make(Handle* handle, Object object) {
   ++fake->num_objects;
   return CUBLAS_STATUS_SUCCESS;
 }
-// Gives back whatever it returns.
+// Destroys the object of a handle, whatever status is returned.
 template <typename Object, typename Handle>
 cublasStatus_t destroy_object(Handle handle, const char* call) {
   delete reinterpret_cast<Object*>(handle);
@@ -319,7 +319,7 @@ cublasStatus_t algo_get_heuristic(cublasLtHandle_t,
   return CUBLAS_STATUS_SUCCESS;
 }
 
-/// Whether the algorithm was found for this, with as many columns of the result or fewer.
+/// Whether the algorithm was found for this operation, with as many columns of the result or more.
 bool serves(
     const Search& search, Operation operation, const Layout& left, Layout right, Layout out) {
   operation.bias = search.operation.bias;

@@ -8,15 +8,16 @@
 
 namespace reprise::kernels::cuda {
 
-/// cuBLASLt for tests, on the host and on a fake driver's streams. Matrices are by columns,
-/// whatever the callers mean by them, and sums are taken in the order of the depth, in float32. An
-/// algorithm serves the shape that it was found for with at most as many columns of the result, on
-/// addresses that are as aligned as it was told; anything else is a misuse of the driver. So is, in
-/// a capture, every call but products and descriptions, and an algorithm's first use, which would
-/// load its code.
+/// A fake cuBLASLt for tests, on the host and on a fake driver's streams. It reads all matrices as
+/// column-major and sums over the depth in order, in float32. An algorithm may be used for the
+/// shape for which it was found, with at most as many columns of the result, and for addresses with
+/// at least the given alignment; any other use is a misuse of the driver. During a capture, only
+/// products and descriptions are allowed, and the first use of an algorithm is a misuse too,
+/// because it would load code.
 ///
-/// Calls are numbered together with the driver's, so FakeDriver::fail_call() fails them too. The
-/// library's functions know no object: there is at most one at a time. Must outlive its graphs.
+/// Calls are numbered together with the driver's calls, so FakeDriver::fail_call() fails them too.
+/// The library's functions have no object parameter, so at most one FakeCublasLt may exist at a
+/// time. It must outlive its graphs.
 ///
 /// Source of the rules: cuBLAS library documentation of CUDA 13, "Using the cuBLASLt API".
 class FakeCublasLt {
@@ -27,12 +28,12 @@ class FakeCublasLt {
   ~FakeCublasLt();
 
   [[nodiscard]] const CublasLtApi& api() const noexcept;
-  /// Products submitted or recorded, and how often algorithms were asked for.
+  /// The number of products that were submitted or recorded, and of searches for algorithms.
   [[nodiscard]] uint64_t num_products() const noexcept;
   [[nodiscard]] uint64_t num_searches() const noexcept;
-  /// Handles, descriptors and preferences not yet given back.
+  /// The number of handles, descriptors and preferences that were not destroyed.
   [[nodiscard]] size_t num_objects() const noexcept;
-  /// Whether it has no algorithm for anything.
+  /// With true, a search finds no algorithm for any shape.
   void refuse(bool refuses) noexcept;
 
   struct State;

@@ -79,7 +79,7 @@ CUresult device_primary_ctx_release(CUdevice) {
 
 CUresult ctx_set_current(CUcontext context) {
   const Lock lock(fake->mutex);
-  if (fake->is_lost) return fake->error;  // not worth a number: it precedes every call
+  if (fake->is_lost) return fake->error;  // not numbered: this call precedes every other
   fake->current[std::this_thread::get_id()] = context;
   return CUDA_SUCCESS;
 }

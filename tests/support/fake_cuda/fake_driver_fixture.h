@@ -13,13 +13,13 @@
 
 namespace reprise::device::cuda {
 
-/// One launch of a kernel as the driver is asked for it.
+/// The arguments of one kernel launch.
 struct FakeLaunch {
-  const void* parameter = nullptr;  // the kernel's one parameter
+  const void* parameter = nullptr;  // the only parameter of the kernel
   uint32_t num_blocks = 0;
   uint32_t threads_per_block = 0;
   uint32_t shared_bytes = 0;
-  bool is_programmatic = false;  // may begin before the kernel ahead has ended
+  bool is_programmatic = false;  // the kernel may begin before the previous kernel has ended
 };
 
 /// A kernel as a function of the host.
@@ -28,12 +28,13 @@ struct FakeKernel {
   std::function<void(const FakeLaunch&)> run;
 };
 
-/// A loaded image: returns the kernel with a function's name, if the image has that function.
+/// A loaded image: returns the kernel with this function name, if the image has one.
 using FakeImage = std::function<std::optional<FakeKernel>(const std::string& function)>;
-/// Makes an image from the bytes at an address; an empty one if the bytes are no image.
+/// Makes an image from the bytes at an address; returns an empty function if the bytes are not an
+/// image.
 using FakeImageReader = std::function<FakeImage(const void* image)>;
 
-/// The objects that were made and not yet released.
+/// The numbers of objects that were made and not yet released.
 struct FakeResources {
   size_t contexts = 0;
   size_t allocations = 0;
@@ -50,13 +51,14 @@ struct FakeResources {
   friend bool operator==(const FakeResources&, const FakeResources&) = default;
 };
 
-/// A CUDA driver for tests, in this process: streams, thread-local captures, graphs and memory as
-/// the driver's documentation describes them, with kernels that are host functions. Work runs when
-/// it is submitted. Functions of a DriverApi know no object, so there is at most one at a time.
+/// A CUDA driver for tests, in this process: streams, thread-local captures, graphs and memory
+/// behave as the driver's documentation says; kernels are host functions. Work runs when it is
+/// submitted. The functions of a DriverApi have no object parameter, so at most one FakeDriver may
+/// exist at a time.
 ///
 /// Thread-safe. Source of the rules: CUDA 13 driver API reference, "Stream Management", "Graph
-/// Management" and "Virtual Memory Management"; differs in that nothing is asynchronous and that a
-/// captured event which was never joined counts only when work stands behind it.
+/// Management" and "Virtual Memory Management". Two differences: nothing is asynchronous, and a
+/// captured event that was never joined is an error only if work follows it.
 class FakeDriver {
  public:
   FakeDriver();
@@ -65,7 +67,7 @@ class FakeDriver {
   ~FakeDriver();
 
   [[nodiscard]] DriverApi api() const noexcept;
-  /// Whether its GPU manages virtual memory; it does from the start.
+  /// Whether the fake GPU supports virtual memory; true at first.
   void set_virtual_memory(bool has_it);
   /// Adds a kernel, by function name, to every image that read_images() does not read.
   void add_kernel(const std::string& function, FakeKernel kernel);
@@ -73,24 +75,26 @@ class FakeDriver {
   /// other images.
   void read_images(FakeImageReader reader);
 
-  /// The next calls are numbered 1, 2, ...; call number `k` returns `error`. A call that releases
-  /// an object releases it even then, like real calls that report an error of earlier work. After a
-  /// sticky error all later calls return it too. 0 = no call fails.
+  /// Numbers the following calls 1, 2, ...; call number `k` returns `error`. A call that releases
+  /// an object releases it even when it fails, like real calls that report an error of earlier
+  /// work. After a sticky error all later calls return it too. 0 = no call fails.
   void fail_call(uint64_t k, CUresult error = CUDA_ERROR_UNKNOWN);
   [[nodiscard]] uint64_t num_calls() const noexcept;
-  /// Name of the call that failed as asked; empty if none did.
+  /// Name of the call that fail_call() made fail; empty if none has failed yet.
   [[nodiscard]] std::string failed_call() const;
   [[nodiscard]] FakeResources resources() const;
-  /// Calls that no program may make: an unknown handle, work outside its memory. Empty in order.
+  /// Descriptions of forbidden calls, such as an unknown handle or access outside of memory. Empty
+  /// if there were none.
   [[nodiscard]] std::vector<std::string> misuses() const;
 
-  // For fakes of libraries that work on the driver's streams.
+  // The functions below are for fakes of libraries that work on the driver's streams.
 
-  /// Gives a library's call a number too. \returns the error it must report, or CUDA_SUCCESS
+  /// Numbers a call of a library like a call of the driver. \returns the error that it must report,
+  /// or CUDA_SUCCESS
   [[nodiscard]] CUresult enter(const char* call);
   /// Runs `work` now, or records it in the stream's capture.
   [[nodiscard]] CUresult submit(CUstream stream, std::function<void()> work);
-  /// Whether the calling thread captures on some stream in a mode that is not relaxed.
+  /// Whether the calling thread captures on a stream in a mode other than relaxed.
   [[nodiscard]] bool is_capturing() const;
   [[nodiscard]] bool owns(const void* address, size_t bytes) const;
   void add_misuse(std::string text);

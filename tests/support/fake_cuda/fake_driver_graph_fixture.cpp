@@ -11,7 +11,7 @@ CUresult graph_destroy(CUgraph graph) {
   return result;
 }
 
-// Returns the last node first, so that callers cannot rely on the order.
+// Returns the nodes in reverse order, so that callers cannot rely on the order.
 CUresult graph_get_nodes(CUgraph handle, CUgraphNode* nodes, size_t* count) {
   REPRISE_FAKE_ENTER("cuGraphGetNodes");
   const auto& all = reinterpret_cast<const Graph*>(handle)->nodes;

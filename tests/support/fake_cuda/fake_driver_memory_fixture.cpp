@@ -16,7 +16,7 @@ CUresult mem_alloc(CUdeviceptr* address, size_t bytes) {
   if (const CUresult result = fake->enter_unsafe(); result != CUDA_SUCCESS) return result;
   if (bytes == 0) return CUDA_ERROR_INVALID_VALUE;
   if (fake->allocated_bytes + bytes > kTotalBytes) return CUDA_ERROR_OUT_OF_MEMORY;
-  // The address is misaligned for every larger alignment.
+  // Makes an address that no larger alignment divides.
   HostMemory memory(std::aligned_alloc(8192, (bytes + kAlignment + 8191) / 8192 * 8192));
   const CUdeviceptr base = reinterpret_cast<CUdeviceptr>(memory.get()) + kAlignment;
   std::memset(reinterpret_cast<void*>(base), 0xFF, bytes);

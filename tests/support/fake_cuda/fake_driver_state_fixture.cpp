@@ -3,7 +3,7 @@
 #include <cstring>
 
 namespace reprise::device::cuda {
-using namespace fake_driver;  // the state's parts
+using namespace fake_driver;  // for the parts of the state
 
 CUresult FakeDriver::State::enter(const char* call) {
   ++num_calls;
@@ -47,7 +47,7 @@ bool FakeDriver::State::owns(CUdeviceptr address, size_t bytes) const {
     --next;
     if (address + bytes <= next->first + next->second.bytes) return true;
   }
-  // Mappings that follow each other are as good as one.
+  // Consecutive mappings count as one mapping.
   const CUdeviceptr end = address + bytes;
   auto next = mappings.upper_bound(address);
   if (next == mappings.begin()) return false;

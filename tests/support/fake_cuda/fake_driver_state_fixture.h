@@ -18,7 +18,8 @@
 #include "reprise/device/cuda/driver_api.h"
 #include "tests/support/fake_cuda/fake_driver_fixture.h"
 
-/// The state that the parts of the fake driver share: its objects, and the calls that they define.
+/// The state that the parts of the fake driver share: its objects, and the calls that the parts
+/// define.
 namespace reprise::device::cuda::fake_driver {
 
 constexpr size_t kTotalBytes = size_t{4} << 30;
@@ -36,7 +37,7 @@ struct Node {
   unsigned char value = 0;
   size_t bytes = 0;
   std::vector<size_t> waits_for;
-  std::function<void()> work;  // of a library
+  std::function<void()> work;  // work of a library; empty for a kernel
 };
 
 struct Graph {
@@ -54,15 +55,15 @@ struct Capture {
   std::unique_ptr<Graph> graph = std::make_unique<Graph>();
   std::vector<Stream*> streams;
 
-  /// Whether every node lies on the way to the origin's last ones.
+  /// Whether the origin stream's last nodes depend on every node of the capture.
   [[nodiscard]] bool is_joined() const;
-  /// Takes all streams out of it.
+  /// Removes all streams from the capture.
   void end();
 };
 
 struct Stream {
   std::shared_ptr<Capture> capture;
-  std::vector<size_t> frontier;  // nodes that the next one waits for
+  std::vector<size_t> frontier;  // the nodes on which the next node depends
 };
 
 struct Event {
@@ -77,7 +78,7 @@ struct Function {
 
 struct Module {
   FakeImage image;
-  std::map<std::string, Function> functions;  // those that were asked for
+  std::map<std::string, Function> functions;  // functions that were looked up
 };
 
 struct FreeMemory {
@@ -86,7 +87,7 @@ struct FreeMemory {
 using HostMemory = std::unique_ptr<void, FreeMemory>;
 
 struct Allocation {
-  HostMemory memory;  // the address lies within it
+  HostMemory memory;  // contains the address
   size_t bytes = 0;
 };
 
@@ -98,10 +99,10 @@ using HostPages = std::unique_ptr<void, UnmapPages>;
 
 struct Reservation {
   size_t bytes = 0;
-  HostPages pages;  // the range lies within them
+  HostPages pages;  // contain the range
 };
 
-/// Memory of the GPU; exists while a handle or a mapping refers to it.
+/// Memory of the GPU. It exists while a handle or a mapping refers to it.
 struct PhysicalMemory {
   PhysicalMemory(size_t size, size_t* held) : bytes(size), held_bytes(held) {}
   PhysicalMemory(const PhysicalMemory&) = delete;
@@ -109,7 +110,7 @@ struct PhysicalMemory {
   ~PhysicalMemory() { *held_bytes -= bytes; }
 
   size_t bytes;
-  size_t* held_bytes;  // of the GPU in all
+  size_t* held_bytes;  // of the whole GPU
 };
 
 struct PhysicalHandle {
@@ -148,7 +149,7 @@ class Handles {
 
 namespace reprise::device::cuda {
 
-/// The whole state of the fake driver. Members are used under `mutex`.
+/// The whole state of the fake driver. `mutex` guards its members.
 struct FakeDriver::State {
   mutable std::recursive_mutex mutex;  // a kernel may ask nothing of the driver, a test's code may
   bool has_virtual_memory = true;
@@ -163,7 +164,7 @@ struct FakeDriver::State {
 
   size_t contexts = 0;
   std::map<CUdeviceptr, fake_driver::Allocation> allocations;
-  size_t allocated_bytes = 0;  // plain and physical
+  size_t allocated_bytes = 0;  // plain and physical memory
   std::map<CUdeviceptr, fake_driver::Reservation> reservations;
   CUmemGenericAllocationHandle last_physical = 0;
   std::map<CUmemGenericAllocationHandle, fake_driver::PhysicalHandle> physical;
@@ -177,13 +178,15 @@ struct FakeDriver::State {
   std::map<std::thread::id, CUstreamCaptureMode> modes;
   std::map<std::thread::id, CUcontext> current;
 
-  /// Numbers a call. \returns the result to return at once, or CUDA_SUCCESS to go on
+  /// Numbers a call. \returns the result that the call must return at once, or CUDA_SUCCESS to
+  /// continue
   CUresult enter(const char* call);
-  /// Checks a call that a capture on this thread forbids, unless the thread's mode is relaxed.
+  /// Does the same for a call that is forbidden during a capture unless the thread's mode is
+  /// relaxed.
   CUresult enter_unsafe();
   CUresult misuse(std::string text, CUresult result = CUDA_ERROR_INVALID_HANDLE);
 
-  /// The memory that the driver itself uses: a context, code, executable graphs.
+  /// The memory that the driver itself uses for contexts, code and executable graphs.
   [[nodiscard]] size_t overhead_bytes() const;
   CUstreamCaptureMode& mode_of_thread();
   [[nodiscard]] bool owns(CUdeviceptr address, size_t bytes) const;
@@ -197,22 +200,23 @@ struct FakeDriver::State {
 
 namespace reprise::device::cuda::fake_driver {
 
-/// The functions of the driver know no object: there is one fake at a time.
+/// The driver's functions have no object parameter, so they use the only fake driver.
 extern FakeDriver::State* fake;
 
 using Lock = std::lock_guard<std::recursive_mutex>;
 
-/// First line of a call: takes its number, and fails if that was asked for.
+/// The first line of a call: numbers the call, and returns if the call must fail.
 #define REPRISE_FAKE_ENTER(call) \
   const Lock lock(fake->mutex);  \
   if (const CUresult failed = fake->enter(call); failed != CUDA_SUCCESS) return failed
 
-/// First line of a call that releases an object; it releases the object for every `result`.
+/// The first line of a call that releases an object: the object is released even if the call must
+/// fail.
 #define REPRISE_FAKE_RELEASE(call) \
   const Lock lock(fake->mutex);    \
   const CUresult result = fake->enter(call)
 
-/// Every call of the table, by its member's name. Defined by the file of its subject.
+/// Declares every call of the table by its member's name. The file of its subject defines it.
 #define REPRISE_FAKE_CALL(member, symbol) decltype(::symbol) member;
 REPRISE_CUDA_DRIVER_FUNCTIONS(REPRISE_FAKE_CALL)
 #undef REPRISE_FAKE_CALL

@@ -123,7 +123,7 @@ CUresult stream_end_capture(CUstream handle, CUgraph* graph) {
 }
 
 CUresult thread_exchange_capture_mode(CUstreamCaptureMode* mode) {
-  const Lock lock(fake->mutex);  // swaps a variable of the thread: nothing that could fail
+  const Lock lock(fake->mutex);  // has no number: swapping a variable of the thread cannot fail
   std::swap(*mode, fake->mode_of_thread());
   return CUDA_SUCCESS;
 }

@@ -6,12 +6,13 @@
 
 #include "tests/support/fake_cuda/fake_driver_state_fixture.h"
 
-// Physical memory is a file without a name, and mapping the memory maps the file. An access to an
-// address without memory or without permission causes a fault, the same as on a GPU.
+// Physical memory is an unnamed file, and mapping the memory maps the file. As on a GPU, an access
+// to an address without memory or without permission causes a fault.
 namespace reprise::device::cuda::fake_driver {
 namespace {
 
-// As aligned as its file's pages need, and larger, so that engines of a test have several of them.
+// A multiple of the file's page size, and small enough that the engines of tests have several
+// granules.
 constexpr size_t kGranularity = size_t{16} << 10;
 
 CUresult invalid(std::string text) {
@@ -25,7 +26,7 @@ bool is_memory_of_the_gpu(const CUmemAllocationProp& memory) {
          memory.location.type == CU_MEM_LOCATION_TYPE_DEVICE && memory.location.id == 0;
 }
 
-/// The mappings that fill the range exactly; empty if there are none.
+/// The mappings that together fill the range exactly; empty if there are none.
 std::vector<Mapping*> mappings_of(CUdeviceptr address, size_t bytes) {
   std::vector<Mapping*> found;
   const CUdeviceptr end = address + bytes;

@@ -9,8 +9,8 @@
 #include "tests/support/fake_cuda/fake_cublas_lt_fixture.h"
 #include "tests/support/fake_cuda/fake_driver_fixture.h"
 
-// A reprise_cuda.so for tests: placed next to the program, it provides a GPU on the host. All code
-// above the driver is the same as with a real GPU.
+// A reprise_cuda.so for tests: in the program's folder, it provides a fake GPU on the host. All
+// code above the driver is the same as with a real GPU.
 namespace reprise::kernels::cuda {
 namespace {
 
@@ -19,8 +19,8 @@ struct Machine {
   FakeCublasLt cublas_lt{driver};
 };
 
-/// Marks the context as lost when this file appears next to the program, as after an illegal
-/// access.
+/// Marks the context as lost, like after an illegal access, when this file appears in the program's
+/// folder.
 void watch_for_loss(Machine& machine, const std::filesystem::path& path) {
   std::thread([&machine, path] {
     while (!std::filesystem::exists(path))

@@ -21,9 +21,9 @@ namespace {
 
 constexpr int kLanes = 32;
 constexpr size_t kStackBytes = size_t{128} << 10;
-// Blocks that are alive at once, where the order is not by index.
+// The number of blocks that exist at the same time if the order is random.
 constexpr size_t kMostAlive = 4;
-// From this priority on, a warp goes on only when no other one can.
+// A warp with this priority or a higher number runs only when no other warp can run.
 constexpr uint32_t kStraggler = 1U << 30;
 
 struct Group {
@@ -38,10 +38,10 @@ struct LaneWords {
 
 struct Warp {
   Group barrier{.size = kLanes};
-  uint32_t priority = 0;         // the lowest number goes first
-  bool waits_for_block = false;  // none of its lanes can run before a barrier of the block opens
+  uint32_t priority = 0;         // the lowest number runs first
+  bool waits_for_block = false;  // no lane can run before a barrier of the block opens
   uint64_t generation = 0;       // of the block's barriers
-  // Two of each, so that one wait per use is enough.
+  // Two buffers, used in turns, so that each exchange needs only one wait.
   std::array<LaneWords, 2> words;
   std::array<HostFragments, 2> fragments;
 };
@@ -55,7 +55,7 @@ struct Copy {
   const void* from;  // nullptr: zeros
 };
 
-/// Memory that earlier kernels still write, and what will be there.
+/// Memory that earlier kernels still write, and the content that they will write.
 class UnfinishedMemory {
  public:
   void set(std::vector<std::span<std::byte>> memory) { memory_ = std::move(memory); }
@@ -90,12 +90,12 @@ struct Fiber {
   bool is_made = false;
   bool is_done = true;
   int thread = 0;
-  int uses = 0;             // of the warp's words
+  int uses = 0;             // how often the warp's words were used
   bool has_waited = false;  // for earlier kernels
   Block* block = nullptr;
   Warp* warp = nullptr;
   const Group* waits_for = nullptr;
-  uint64_t generation = 0;  // of the group it waits for
+  uint64_t generation = 0;  // of the group's barrier that the thread waits for
   std::vector<Copy> copies;
   std::deque<std::vector<Copy>> committed;
 
@@ -111,7 +111,7 @@ struct Block {
   std::vector<Sixteen> shared;
   Group barrier;
   Group earlier;
-  size_t num_left = 0;  // threads
+  size_t num_left = 0;  // threads that have not ended
 
   [[nodiscard]] uint64_t barriers_opened() const { return barrier.generation + earlier.generation; }
 
@@ -138,7 +138,7 @@ struct Block {
   }
 };
 
-/// A launch in a thread of the host.
+/// One launch, run by a thread of the host.
 class Grid {
  public:
   void run(const HostLaunch& launch, uint64_t order, const std::function<void()>& kernel) {
@@ -156,7 +156,7 @@ class Grid {
     if (is_mixed_) {
       std::ranges::shuffle(waiting, random_);
     } else {
-      std::ranges::reverse(waiting);  // the last one is taken first
+      std::ranges::reverse(waiting);  // run_on_host takes the last block first
     }
     const size_t most_alive = is_mixed_ && unfinished_.empty() ? kMostAlive : 1;
     while (blocks_.size() < most_alive) blocks_.push_back(std::make_unique<Block>());
@@ -207,10 +207,10 @@ class Grid {
   }
 
  private:
-  /// The first warp that can run goes on to where its lanes wait; at times its place among the
-  /// others changes. Source: Burckhardt et al., A Randomized Scheduler with Probabilistic
-  /// Guarantees of Finding Bugs (ASPLOS 2010); differs in that places change at random times
-  /// without end.
+  /// Runs the first warp that can run until its lanes wait; sometimes changes the warp's priority
+  /// at random. Source: Burckhardt et al., A Randomized Scheduler with Probabilistic Guarantees of
+  /// Finding Bugs (ASPLOS 2010). The difference: here priorities change at random times without
+  /// limit.
   void step() {
     turns_.clear();
     for (Block* block : alive_) {
@@ -238,7 +238,7 @@ class Grid {
     Warp* warp;
   };
 
-  /// Whether any lane could run.
+  /// Returns whether any lane could run.
   bool run_warp(const Turn& turn) {
     const size_t first = static_cast<size_t>(turn.warp - turn.block->warps.data()) * kLanes;
     const uint32_t flipped = is_mixed_ ? random_() % kLanes : 0;
@@ -288,13 +288,14 @@ class Grid {
   jmp_buf scheduler_;
 };
 
-// Kernels ask for their thread without naming a grid, as they do on a GPU.
+// A kernel asks for its thread without naming a grid, as on a GPU, so the grid is a global
+// variable.
 thread_local Grid grid;
 thread_local uint64_t next_order = 0;
 thread_local std::optional<uint64_t> fixed_order;
 thread_local uint64_t bank_conflicts = 0;
 
-// A fiber runs one thread after the other.
+// One fiber runs several GPU threads, one after the other.
 void Grid::enter() {
   while (true) {
     (*grid.kernel_)();
@@ -317,7 +318,7 @@ LaneWords& my_words() {
   return fiber.warp->words[static_cast<size_t>(fiber.uses++ % 2)];
 }
 
-/// The words that all lanes of the caller's warp brought.
+/// Returns the words that all lanes of the caller's warp passed.
 template <size_t kCount>
 const LaneWords& exchange(const std::array<uint32_t, kCount>& mine) {
   LaneWords& words = my_words();
@@ -326,7 +327,7 @@ const LaneWords& exchange(const std::array<uint32_t, kCount>& mine) {
   return words;
 }
 
-/// The rows of four matrices of 8 x 8 elements, one from each lane.
+/// Exchanges the row addresses of four matrices of 8 x 8 elements, one address per lane.
 const LaneWords& exchange_rows(uint32_t row) {
   REPRISE_ASSERT(row % 16 == 0 && row + 16 <= grid.launch().shared_bytes,
                  "sixteen bytes at {} of {} bytes of shared memory",

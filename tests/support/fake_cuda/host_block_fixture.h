@@ -9,29 +9,29 @@
 
 #include "reprise/base/element.h"
 
-/// For tests: thread blocks on the CPU. Every thread is a separate fiber that runs until it must
-/// wait for other threads. Barriers, shuffles and tensor core products therefore work the same as
-/// on a GPU, and the kernels' own source runs.
+/// For tests: runs thread blocks on the CPU. Every GPU thread is a fiber that runs until it must
+/// wait for other threads. Barriers, shuffles and tensor core products therefore behave as on a
+/// GPU, and the unchanged source of the kernels runs.
 namespace reprise::kernels::cuda {
 
 struct HostLaunch {
   uint32_t num_blocks = 0;
-  uint32_t first_block = 0;  // of those that run
+  uint32_t first_block = 0;  // of the blocks to run
   uint32_t last_block = 0;
   uint32_t threads_per_block = 0;
   uint32_t shared_bytes = 0;
-  bool must_wait = false;  // every thread for earlier kernels
+  bool must_wait = false;  // every thread must wait for earlier kernels
 };
 
 /// Runs `kernel` once for every thread of the blocks. Shared memory starts as NaNs. Aborts on a
 /// deadlock, such as a barrier that not all threads reach, and when a thread that must wait for
 /// earlier kernels ends without waiting.
 ///
-/// The order of a launch, a number, decides which of the ready threads runs next. 0: by index,
-/// block after block. Other numbers: several blocks are alive at once, and their warps and lanes
-/// run in an order that changes at random, so that some orders reveal a missing barrier. A launch
-/// uses the number of its thread's previous launch plus one, or the number of a HostOrder.
-/// given.
+/// The order number of a launch decides which of the ready threads runs next. 0: by index, block
+/// after block. Other numbers: several blocks exist at the same time, and their warps and lanes run
+/// in a random order that depends on the number, so that some orders reveal a missing barrier. A
+/// launch uses the number of a HostOrder; without one, the number of its host thread's previous
+/// launch plus one.
 void run_on_host(const HostLaunch& launch, const std::function<void()>& kernel);
 
 /// While this object exists, launches of its thread run in the order `number`.
@@ -43,9 +43,9 @@ class HostOrder {
   ~HostOrder();
 };
 
-/// Memory that earlier kernels still write while this object exists. Until a block's threads have
-/// waited for these kernels, the memory holds NaNs, and a block that writes to it aborts. Blocks
-/// run one after the other.
+/// While this object exists, earlier kernels still write this memory. Until the threads of a block
+/// have waited for these kernels, the memory holds NaNs, and a block that writes to it aborts.
+/// Blocks run one after the other.
 class EarlierKernelsWork {
  public:
   explicit EarlierKernelsWork(std::vector<std::span<std::byte>> memory);
@@ -54,12 +54,12 @@ class EarlierKernelsWork {
   ~EarlierKernelsWork();
 };
 
-/// The number of bank conflicts since the thread's last call: two of the eight rows that
-/// load_fragments reads at a time are in the same banks of shared memory. On a GPU each conflict
-/// costs as much as the load itself.
+/// The number of bank conflicts since the host thread's last call. A conflict: two of the eight
+/// rows that load_fragments reads together are in the same banks of shared memory. On a GPU each
+/// conflict costs as much as the load itself.
 uint64_t take_bank_conflicts();
 
-// The functions that block.cuh takes from the GPU. They work only inside run_on_host.
+// The functions that block.cuh otherwise takes from the GPU. They work only inside run_on_host.
 
 int thread_index();
 int num_threads();
@@ -124,8 +124,8 @@ inline void put(float* out, float x) { *out = x; }
 inline void put(BFloat16* out, float x) { store_element(out, x); }
 inline void put(Float16* out, float x) { store_element(out, x); }
 
-/// Until the calling thread has waited for the copy, the destination holds NaNs, because neither
-/// its old nor its new content may be used.
+/// Copies asynchronously: until the calling thread has waited for the copy, the destination holds
+/// NaNs, because neither its old nor its new content may be used.
 void copy_words_async(void* shared, const void* from, bool there);
 void commit_copies();
 void wait_for_copies_but(int pending);
@@ -163,7 +163,7 @@ void multiply_fragments(float (&c)[4], const uint32_t (&a)[4], const uint32_t (&
     for (int i = 0; i < 4; ++i) {
       const float* row = all.a[group + i / 2 * 8];
       const float* column = all.b[pair + i % 2];
-      float sums[4] = {};  // four, so that the host has something to do at once
+      float sums[4] = {};  // four sums, so that the host can compute in parallel
       for (int k = 0; k < 16; ++k) sums[k % 4] += row[k] * column[k];
       c[i] += (sums[0] + sums[1]) + (sums[2] + sums[3]);
     }

@@ -20,7 +20,7 @@ using device::cuda::FakeImage;
 using device::cuda::FakeKernel;
 using device::cuda::FakeLaunch;
 
-// Opens equal bytes only once and never closes the library.
+// Opens equal bytes only once. Libraries are never closed.
 void* open_library(std::span<const std::byte> object) {
   static std::map<std::string, void*> libraries;
   std::string bytes(reinterpret_cast<const char*>(object.data()), object.size());
@@ -35,7 +35,8 @@ void* open_library(std::span<const std::byte> object) {
     close(file);
     return nullptr;
   }
-  // The file stays open: the loader takes an equal name for the same library.
+  // Does not close the file: the next file would get the same path, and the loader would take it
+  // for this library.
   return libraries.emplace(std::move(bytes), library).first->second;
 }
 

@@ -8,15 +8,17 @@
 
 #include "tests/support/fake_cuda/fake_driver_fixture.h"
 
-/// For tests: generated kernels that the host's compiler made into a shared object, run thread by
-/// thread. The program that loads one exports what host_block_fixture.h declares.
+/// For tests: runs generated kernels, compiled by the host's compiler into a shared object, thread
+/// by thread. A program that loads such an object must export the functions of
+/// host_block_fixture.h.
 namespace reprise::kernels::cuda {
 
-/// Kernels of a shared object's bytes, by name; empty if they are none. Stays loaded.
+/// The kernels in a shared object, by name; an empty function if the bytes are not one. The object
+/// stays loaded.
 [[nodiscard]] device::cuda::FakeImage load_host_image(std::span<const std::byte> object);
 
-/// The same for bytes of which only the address is known, as the driver is told: they end behind
-/// the ELF file's table of sections.
+/// Does the same if only the address of the bytes is known, as for a driver. The bytes end with the
+/// section table of the ELF file.
 [[nodiscard]] device::cuda::FakeImage read_host_image(const void* object);
 
 }  // namespace reprise::kernels::cuda

@@ -11,14 +11,14 @@ namespace reprise::kernels::cuda {
 
 struct HostKernel {
   size_t argument_bytes = 0;
-  /// (arguments, blocks in all, first, behind the last)
+  /// (arguments, number of blocks, first block, one past the last block)
   std::function<void(const void*, uint32_t, uint32_t, uint32_t)> run;
 };
 
-/// By function name of the image.
+/// Kernels by the function names in the image.
 [[nodiscard]] const std::map<std::string, HostKernel>& host_kernels();
 
-/// row_kernels() with functions of the CPU, for the tests of the CPU's kernels.
+/// The row_kernels() table with host functions, for running the tests of the CPU's kernels on them.
 [[nodiscard]] const KernelTable& row_kernels_on_host();
 
 }  // namespace reprise::kernels::cuda

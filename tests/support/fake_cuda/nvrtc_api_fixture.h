@@ -12,8 +12,9 @@ namespace reprise::compile {
 /// messages go to stderr. Each source is compiled once per process.
 [[nodiscard]] std::string compile_on_host(const std::string& source);
 
-/// An NVRTC for tests whose cubins are shared objects of the host. Its version is the build's. The
-/// library's functions know no object, so there is at most one at a time. One thread.
+/// A fake NVRTC for tests. Its cubins are shared objects of the host, and its version is the one of
+/// this build. The library's functions have no object parameter, so at most one FakeNvrtc may exist
+/// at a time. Use it on one thread.
 class FakeNvrtc {
  public:
   FakeNvrtc();
@@ -22,11 +23,12 @@ class FakeNvrtc {
   ~FakeNvrtc();
 
   [[nodiscard]] LoadedNvrtc open();
-  /// Calls of any function since the last fail_call(); of them, number `k` fails. 0 = none.
+  /// Numbers the following calls 1, 2, ...; call number `k` fails. 0 = no call fails.
   void fail_call(uint64_t k);
   [[nodiscard]] uint64_t num_calls() const noexcept;
   [[nodiscard]] bool has_failed() const noexcept;
-  /// Times it was opened, programs that were compiled, and programs that were not given back.
+  /// How often the library was opened, how many programs were compiled, and how many were not
+  /// destroyed.
   [[nodiscard]] uint64_t num_opened() const noexcept;
   [[nodiscard]] uint64_t num_compilations() const noexcept;
   [[nodiscard]] uint64_t num_programs() const noexcept;

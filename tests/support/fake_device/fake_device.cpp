@@ -18,7 +18,7 @@ namespace {
 
 constexpr uint64_t kNanosecondsPerSubmission = 1000;
 
-// The log, the next failure and the clock, which all parts of one fake device share.
+// The call log, the planned failure and the clock of one fake device, which its parts share.
 class Script {
  public:
   /// Every call starts here. \throws DeviceError when this call is set to fail
@@ -139,7 +139,7 @@ class FakeStream final : public Stream {
     try {
       script_->enter("end_capture");
     } catch (const DeviceError&) {
-      inner_.abort_capture();  // the stream is idle after end_capture in any case
+      inner_.abort_capture();  // the stream must be idle after end_capture, also when it throws
       throw;
     }
     return inner_.end_capture();
@@ -169,8 +169,8 @@ class FakeStream final : public Stream {
     script_->advance_clock(inner_.counters().submissions() - before);
   }
 
-  Device* device_;  // the fake device, which made this stream
-  Script* script_;  // owned by it
+  Device* device_;  // the fake device that made this stream
+  Script* script_;  // owned by the device
   CpuStream inner_;
 };
 

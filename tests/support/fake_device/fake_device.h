@@ -19,9 +19,9 @@ namespace reprise::device {
 /// is not a call. The counting is thread-safe, call_log() is not.
 class FakeDevice : public Device {
  public:
-  /// The next calls are numbered 1, 2, ...; call number `k` throws DeviceError (of that severity)
-  /// as a real device would, whatever it is; during a capture this invalidates the capture. After a
-  /// sticky failure every call fails, until fail_call() pretends a restart. 0 = never.
+  /// Numbers the following calls 1, 2, ...; call number `k` throws DeviceError with this severity,
+  /// as a real device would. During a capture this invalidates the capture. After a sticky failure
+  /// every call fails until the next fail_call(), which stands for a restart. 0 = no call fails.
   virtual void fail_call(uint64_t k,
                          DeviceError::Severity severity = DeviceError::Severity::transient) = 0;
   /// Calls seen since the last fail_call(), so a test can loop until its scenario passes.
@@ -29,7 +29,7 @@ class FakeDevice : public Device {
   /// Names of the calls since the last clear: "launch rms_norm_bf16", "graph_launch", "allocate".
   [[nodiscard]] virtual const std::vector<std::string>& call_log() const noexcept = 0;
   virtual void clear_call_log() = 0;
-  /// Nanoseconds of pretended time: +1000 per submission (LaunchCounters::submissions).
+  /// A virtual clock in nanoseconds: +1000 per submission (LaunchCounters::submissions).
   [[nodiscard]] virtual uint64_t virtual_time_ns() const noexcept = 0;
 };
 

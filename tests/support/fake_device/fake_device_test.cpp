@@ -37,7 +37,7 @@ void launch_add(Stream& stream, void* values, int amount) {
 
 int first_value(const Buffer& buffer) { return *static_cast<const int*>(buffer.data()); }
 
-// What a wrapper does with a device: eager work, capture, replay, with a pool and joined streams.
+// Uses a device like a wrapper: eager work, capture and replay, with a pool and joined streams.
 void run_scenario(Device& device, Stream& stream, void* values) {
   const Buffer scratch = device.allocate(kCount * sizeof(int));
   const auto pool = device.create_pool();
@@ -122,7 +122,7 @@ TEST_P(FakeDeviceFailures, any_call_may_fail_and_the_device_recovers) {
       run_scenario(*device, *stream, values.data());
     } catch (const DeviceError& error) {
       failed = true;
-      // A capture that lost a call says so at its end, as a CaptureError of its own.
+      // If a capture has lost a call, end_capture throws a CaptureError.
       EXPECT_EQ(error.is_sticky(), GetParam() == DeviceError::Severity::sticky) << k;
     }
     EXPECT_FALSE(stream->is_capturing()) << k;

@@ -13,7 +13,7 @@
 #include "reprise/tensor/tensor.h"
 #include "tests/support/fake_device/fake_device.h"
 
-/// A device with one buffer and one kernel, for tests of the graph layer alone.
+/// A device with one buffer and one kernel, for tests of the graph layer.
 namespace reprise::cudagraph::testing {
 
 struct ScaleAddArgs {
@@ -32,7 +32,7 @@ inline void scale_add(const void* args, device::BlockRange blocks) noexcept {
 
 inline constexpr device::Kernel kScaleAdd{.name = "scale_add", .cpu = scale_add};
 
-/// Ops are not used here: tensors only need an executor to be defined.
+/// These tests run no ops, but a tensor needs an executor to be defined.
 class NoOps final : public OpExecutor {
  public:
   void execute(const OpCall&, std::span<const Tensor>, std::span<Tensor>) override {}

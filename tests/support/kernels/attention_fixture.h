@@ -13,7 +13,7 @@ namespace reprise::kernels {
 
 struct Request {
   int query;    // tokens of this step
-  int context;  // positions in the cache including them
+  int context;  // positions in the cache, with the tokens of this step
 };
 
 struct Model {
@@ -24,11 +24,11 @@ struct Model {
   int64_t sliding_window = 0;
 };
 
-/// Batches over caches whose unused parts are poison.
+/// Makes batches over caches. The parts of a cache that no request uses hold poison values.
 class AttentionTest : public KernelTest {
  protected:
-  // One batch with its caches. Blocks of a request are scattered; cache rows that no request
-  // covers, and table entries behind the last block, are poison.
+  // One batch with its caches. The blocks of a request are scattered. Cache rows that belong to no
+  // request, and block table entries after a request's last block, hold poison values.
   struct Batch {
     Tensor q;
     Tensor key_cache;
@@ -60,7 +60,7 @@ class AttentionTest : public KernelTest {
         .value_cache = make({num_blocks, model.kv_heads, model.block_size, model.head_dim}),
         .query_start_loc = ints(starts),
         .seq_lens = ints(lens),
-        // An entry that is read by mistake leads far outside the memory.
+        // If a kernel reads this entry by mistake, its address is far outside of the memory.
         .block_table = ints({num_reqs, max_blocks},
                             std::vector<int>(static_cast<size_t>(num_reqs * max_blocks), 1 << 30))};
     std::vector<int> free_blocks(static_cast<size_t>(num_blocks));

@@ -8,18 +8,18 @@
 
 #include "reprise/tensor/attention_plan.h"
 
-/// For tests of attention kernels only: plans made without looking at a batch.
+/// For tests of attention kernels only: attention plans that do not come from a batch.
 namespace reprise::kernels {
 
 struct PlannedLengths {
   int32_t query;    // tokens of the step
-  int32_t context;  // positions including them
+  int32_t context;  // positions in the cache, with the tokens of this step
 };
 
 struct PlanOptions {
   int32_t positions_per_part = 32;
   int32_t tokens_per_item = 4;
-  bool parts = true;  // for requests with one token
+  bool parts = true;  // whether contexts of requests with one token are divided into parts
 };
 
 struct TestPlan {

@@ -1,4 +1,4 @@
-// A file of its own: where the compiler sees both new and its malloc, it warns of a mismatch.
+// A separate file: a compiler that sees both operator new and its malloc warns of a mismatch.
 #include "tests/support/kernels/host_allocations.h"
 
 #include <cstddef>

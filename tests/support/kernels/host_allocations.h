@@ -2,10 +2,10 @@
 
 #include <cstdint>
 
-/// For tests only. A program that links this file counts its calls of operator new.
+/// For tests only. In a program that links this file, every call of operator new is counted.
 namespace reprise::kernels {
 
-/// The number of allocations of the calling thread.
+/// The number of allocations that the calling thread has made.
 [[nodiscard]] uint64_t num_host_allocations() noexcept;
 
 }  // namespace reprise::kernels

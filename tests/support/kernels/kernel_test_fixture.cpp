@@ -10,7 +10,7 @@ namespace {
 constexpr size_t kGapBytes = 64;
 constexpr size_t kMemoryBytes = size_t{64} << 20;
 
-// Bytes of memory that some use covers.
+// Marks the bytes of the memory that at least one use covers.
 std::vector<bool> covered_bytes(std::span<const std::byte> memory,
                                 std::span<const device::BufferUse> uses,
                                 bool only_writes) {
@@ -33,11 +33,12 @@ int64_t dense_row_bytes(const Tensor& tensor) {
 
 }  // namespace
 
-// Not touched before it is taken: most tests need little.
+// The memory is not initialised here, because most tests use only a small part of it.
 TestMemory::TestMemory() : memory_(new std::byte[kMemoryBytes]) {}
 
 void* TestMemory::take(size_t bytes, size_t alignment) {
-  // Aligned to `alignment` but to nothing more, so that no kernel relies on more.
+  // The address is aligned to `alignment` and to no larger power of two, so that no kernel relies
+  // on more.
   const size_t start = (used_ + kGapBytes + 63) / 64 * 64 + alignment;
   const size_t end = start + bytes + kGapBytes;
   REPRISE_ASSERT(end <= kMemoryBytes, "the test needs more than {} bytes", kMemoryBytes);

@@ -18,13 +18,13 @@
 /// For tests of kernels only.
 namespace reprise::kernels {
 
-/// All tensors of one test, in one stretch of memory filled with 0xFF (NaN, or -1), so that a
-/// stream can see whatever a launch touches.
+/// All tensors of one test, in one range of memory filled with 0xFF (NaN, or -1), so that a stream
+/// can check every byte that a launch may touch.
 class TestMemory {
  public:
   TestMemory();
 
-  /// Memory with gaps around it, aligned to `alignment` and no more.
+  /// Returns memory with gaps around it, aligned to `alignment` and to no larger power of two.
   [[nodiscard]] void* take(size_t bytes, size_t alignment);
   [[nodiscard]] std::span<std::byte> used() noexcept { return {memory_.get(), used_}; }
 
@@ -33,10 +33,10 @@ class TestMemory {
   size_t used_ = 0;
 };
 
-/// Runs each launch twice on the calling thread and checks what it declared:
-/// first block by block, last block first; then in a few larger ranges, with all memory that the
-/// launch did not declare overwritten by NaNs. Both must write the same bits, and neither may
-/// change a byte outside the declared writes.
+/// Runs each launch twice on the calling thread and checks what the launch declared. The first run
+/// is block by block, the last block first. The second run is in a few larger ranges, with NaNs in
+/// all memory that the launch did not declare. Both runs must write the same bits, and neither may
+/// change a byte outside of the declared writes.
 class CheckedStream final : public device::Stream {
  public:
   explicit CheckedStream(TestMemory& memory) : memory_(memory) {}
@@ -65,7 +65,7 @@ class CheckedStream final : public device::Stream {
   device::LaunchCounters counters_;
 };
 
-/// Tensors of the tests need an executor to be defined; nobody asks this one for anything.
+/// A tensor needs an executor to be defined, but the tests never use this one.
 class NoExecutor final : public OpExecutor {
  public:
   void execute(const OpCall&, std::span<const Tensor>, std::span<Tensor>) override { FAIL(); }
@@ -78,8 +78,8 @@ struct KernelCase {
 };
 /// "avx2_bfloat16"
 [[nodiscard]] std::string case_name(const ::testing::TestParamInfo<KernelCase>& info);
-/// Every instruction set of this machine with every float type. (These two are in a file of their
-/// own: the tests also run over kernels of another device.)
+/// Every instruction set of this machine with every float type. (This function and case_name are in
+/// a separate file, because the tests also run over kernels of another device.)
 [[nodiscard]] std::vector<KernelCase> all_kernel_cases();
 [[nodiscard]] const KernelTable& kernels_of(const KernelCase& test_case);
 
@@ -89,16 +89,17 @@ class KernelTest : public ::testing::TestWithParam<KernelCase> {
   [[nodiscard]] const KernelTable& kernels() const { return kernels_of(GetParam()); }
   [[nodiscard]] DType dtype() const { return GetParam().dtype; }
 
-  /// Dense, holding NaNs; of the case's type, or for results of the oracles in float32.
+  /// Makes a dense tensor of NaNs, of the case's type or, for results of the reference, of float32.
   [[nodiscard]] Tensor make(Shape shape) { return make(shape, dtype()); }
   [[nodiscard]] Tensor make_ref(Shape shape) { return make(shape, DType::f32); }
   [[nodiscard]] Tensor make(Shape shape, DType type);
-  /// Dense, normally distributed.
+  /// Makes a dense tensor of normally distributed values.
   [[nodiscard]] Tensor random(Shape shape, double deviation = 1.0) {
     return random(shape, dtype(), deviation);
   }
   [[nodiscard]] Tensor random(Shape shape, DType type, double deviation);
-  /// A view into a larger tensor of NaNs: rows, and heads if there are any, lie apart.
+  /// Makes a view into a larger tensor of NaNs: there are gaps between rows and, if the shape has
+  /// heads, between heads.
   [[nodiscard]] Tensor random_strided(Shape shape);
   [[nodiscard]] Tensor ints(const std::vector<int>& values);
   [[nodiscard]] Tensor ints(Shape shape, const std::vector<int>& values);
@@ -111,15 +112,16 @@ class KernelTest : public ::testing::TestWithParam<KernelCase> {
   std::mt19937 random_{42};
 };
 
-/// Half an ulp of the type at 1: what storing a result costs.
+/// Half an ulp of the type at 1: the largest relative error of storing a result.
 [[nodiscard]] double rounding_error(DType dtype);
-/// Half of the type's smallest step: what storing a result near zero costs.
+/// Half of the type's smallest step: the largest error of storing a result near zero.
 [[nodiscard]] double underflow_error(DType dtype);
 
-/// For each element of two tensors of one shape: |got - want| <= absolute + relative * |want| ; NaN
-/// only where both have it. A reference result in float32 costs no rounding of its own.
+/// For each element of two tensors of the same shape: |got - want| <= absolute + relative * |want|;
+/// a NaN only where both have it. A reference result in float32 has no rounding error of its own.
 void expect_close(const Tensor& got, const Tensor& want, double relative, double absolute);
-/// Row `got_row` of one has the bits of row `want_row` of the other (dense tensors of rank >= 2).
+/// Row `got_row` of `got` has the same bits as row `want_row` of `want` (dense tensors of rank >=
+/// 2).
 void expect_same_row(const Tensor& got, int64_t got_row, const Tensor& want, int64_t want_row);
 void expect_same_bits(const Tensor& got, const Tensor& want);
 

@@ -28,13 +28,13 @@ struct MachineOptions {
   int num_threads = 2;
 };
 
-/// A device, and whatever integers a batch needs.
+/// A device, and the tensors of integers that a batch needs.
 class Machine {
  public:
   explicit Machine(const MachineOptions& options = {});
 
   [[nodiscard]] Tensor ints(const Shape& shape, std::vector<int32_t> values);
-  /// The elements in order, if it is a view.
+  /// The elements in order, also if the tensor is a strided view.
   [[nodiscard]] Bytes bytes_of(const Tensor& tensor);
 
   std::unique_ptr<device::Device> device;
@@ -63,13 +63,14 @@ enum Input : size_t {
   kNumLogits
 };
 
-/// `padding` more rows of tokens and of requests than the batch has. Ids are those of all models
-/// and random programs.
+/// Makes the inputs for a batch, with `padding` more rows of tokens and of requests than the batch
+/// has. The ids are valid for all models and random programs.
 [[nodiscard]] std::vector<Tensor> make_batch(Machine& machine,
                                              const std::vector<Request>& requests,
                                              int64_t padding = 0);
 
-/// Random programs also do with eight-bit values what only floats have kernels for.
+/// Whether kernels exist for all ops: random programs also use eight-bit values in ops that have
+/// only float kernels.
 [[nodiscard]] bool has_kernels(const Program& program);
 
 struct Batch {
@@ -77,12 +78,12 @@ struct Batch {
   std::vector<Request> requests;
   int64_t padding = 0;
 };
-/// One of each kind.
+/// One batch of each kind.
 [[nodiscard]] const std::vector<Batch>& all_batches();
 
 struct Architecture {
   const char* name;
-  const char* members;  // of config.json, besides the common ones
+  const char* members;  // of config.json, in addition to the common members
 };
 inline constexpr std::array kArchitectures = {
     Architecture{"Llama",
@@ -92,7 +93,7 @@ inline constexpr std::array kArchitectures = {
     Architecture{"Qwen2", R"("model_type": "qwen2", "num_key_value_heads": 1)"},
     Architecture{"Qwen3", R"("model_type": "qwen3", "num_key_value_heads": 2)"}};
 
-/// A small model with made-up weights, and its cache.
+/// A small model with random weights, and its cache.
 class ModelMachine : public Machine {
  public:
   ModelMachine(const Architecture& architecture,
@@ -100,11 +101,11 @@ class ModelMachine : public Machine {
                DType dtype = DType::bf16,
                const MachineOptions& options = {});
 
-  /// The model itself; eager or traced is the inputs' business.
+  /// Runs the model's forward. The executor of `inputs` decides whether it computes or traces.
   [[nodiscard]] std::vector<Tensor> forward(std::span<const Tensor> inputs);
   [[nodiscard]] TracedProgram trace_model();
 
-  /// Logits and cache after a run from the same earlier cache.
+  /// Logits and cache after a run. Every run starts from the same cache.
   template <typename Run>
   [[nodiscard]] Bytes result_of(Run&& run) {
     fill_cache();
@@ -115,7 +116,7 @@ class ModelMachine : public Machine {
   }
 
  private:
-  // Contexts of requests that were not run: small numbers of both signs.
+  // Fills the contexts of requests with small numbers of both signs instead of computing them.
   void fill_cache();
 
   weights::ModelConfig config_;

@@ -49,7 +49,7 @@ Fingerprint fingerprint_of(const OpCall& call, std::span<const Tensor> inputs) {
   print.add(static_cast<uint64_t>(call.attributes.ranks));
   const OpSignature signature = signature_of(call);
   for (size_t i = 0; i < inputs.size(); ++i) {
-    // What is overwritten is not read.
+    // An operand that is completely overwritten is not read.
     const bool is_read = inputs[i].defined() && signature.out_buffer != i;
     print.add(is_read ? FingerprintExecutor::content(inputs[i]) : i);
     if (inputs[i].defined()) print.add(inputs[i].type());
@@ -68,7 +68,7 @@ std::vector<Tensor> make_tensors(FingerprintExecutor& executor,
   return tensors;
 }
 
-// Runs whole or in pieces on equal tensors.
+// Runs the program whole or in pieces, with equal tensors.
 template <typename Run>
 std::vector<uint64_t> fingerprints_of(const Program& program,
                                       const SymbolValues& values,
@@ -93,7 +93,8 @@ constexpr int64_t kMaxBlocks = 4;
 constexpr int64_t kVocab = 50;
 constexpr int64_t kMaxPosition = 64;
 
-// Adds nodes whose result types follow from the op's own rule, at several sizes at once.
+// Adds nodes. The op's own rule gives their result types; it runs at several sizes, to find
+// symbolic shapes.
 class RandomBuilder {
  public:
   RandomBuilder(uint32_t seed, const RandomProgramOptions& options)
@@ -132,7 +133,7 @@ class RandomBuilder {
   ValueId parameter(SymShape shape) {
     return sampled(program_.add_parameter({options_.dtype, shape}));
   }
-  // Makes the dense tensors that stand for a value.
+  // Makes dense tensors of several sizes for a value.
   ValueId sampled(ValueId id) {
     samples_.resize(program_.values.size());
     for (size_t i = 0; i < kPoints.size(); ++i) {
@@ -144,7 +145,8 @@ class RandomBuilder {
   const Shape& shape(ValueId id) { return samples_[index_of(id)][0].shape(); }
   const SymInt& rows(ValueId id) { return program_.type(id).shape[0]; }
 
-  // The first result, which also joins the pool; nothing if the operands do not fit.
+  // Adds an op and returns its first result, which also becomes an operand for later ops; nothing
+  // if the operands do not fit.
   std::optional<ValueId> add(OpCode op,
                              const NodeAttributes& attributes,
                              std::vector<ValueId> inputs) {
@@ -221,7 +223,7 @@ class RandomBuilder {
         (void)add_linear(x, pick_width());
         return;
       case 5:
-        // The indices are those of tokens.
+        // The indices must be token indices.
         if (rows(x) == SymInt(Symbol::num_tokens))
           add(OpCode::gather_rows, {}, {x, logits_indices_});
         return;
@@ -258,7 +260,8 @@ class RandomBuilder {
         add_attention_layer(x);
     }
   }
-  // An op that takes nothing but activations: new ones join the random programs by their row.
+  // Returns an op that takes only activations. A new op gets into random programs by its row in the
+  // table of ops.
   OpCode pick_unary_op() {
     std::vector<OpCode> unary;
     for (OpCode op : all_ops()) {
@@ -325,7 +328,7 @@ class RandomBuilder {
         return;
       }
       case 1:
-        // Rows that the ranks divide for every batch.
+        // The number of ranks divides these rows for every batch.
         if (add(OpCode::all_gather, {.ranks = 2}, {x})) {
           add(OpCode::reduce_scatter, {.ranks = 2}, {program_.nodes.back().outputs[0]});
         }
@@ -345,7 +348,7 @@ class RandomBuilder {
         }
     }
   }
-  // A value of the same type.
+  // Returns a value of the same type.
   ValueId alike(ValueId x) {
     std::vector<ValueId> same;
     std::copy_if(pool_.begin(), pool_.end(), std::back_inserter(same), [&](ValueId id) {
@@ -376,7 +379,7 @@ class RandomBuilder {
   }
   void add_slice(ValueId x) {
     const int dim = pick(0, shape(x).rank() - 1);
-    if (dim == 0) {  // one row is in every batch
+    if (dim == 0) {  // every batch has at least one row
       add(OpCode::slice,
           {.dim = 0, .begin = 0, .length = pick(0, 1) == 0 ? SymInt(1) : rows(x)},
           {x});
@@ -406,14 +409,15 @@ class RandomBuilder {
       add(OpCode::kv_write, {}, {k, v, current(pair), current(pair + 1), slots_});
     }
     if (pick(0, 3) == 0) return;
-    // Not by add(): the type is no attribute, and nothing but attention may use it.
+    // Does not use add(): no attribute gives this type, and only attention may use the value.
     const ValueId out = sampled(program_.add_value(program_.type(q)));
     program_.nodes.push_back({.op = OpCode::empty, .outputs = {out}});
     add(OpCode::attention,
         {.scale = 0.25F, .sliding_window = pick(0, 3) == 0 ? 5 : 0},
         {q, current(pair), current(pair + 1), query_start_loc_, seq_lens_, block_table_, out});
   }
-  // Two heads of q, one of k and of v, each of 16, as one op writes them to the cache.
+  // Writes two heads of q and one head of k and of v, with 16 elements each, to the cache with one
+  // op.
   void add_fused_attention(ValueId x) {
     if (program_.type(x).dtype != options_.dtype) return;
     const size_t pair = pick_state_pair();

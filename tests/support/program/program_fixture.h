@@ -13,10 +13,10 @@
 /// For tests of programs only.
 namespace reprise::program {
 
-/// Computes no numbers but fingerprints: a tensor's content is a hash of the op that made it, its
-/// attributes and the content of its operands. Writes into states and buffers change content in
-/// place, so lost, doubled or reordered effects show in every later result. Runs any program that
-/// type-checks, at any size, without memory.
+/// Computes fingerprints instead of numbers: a tensor's content is a hash of the op that made it,
+/// of the op's attributes and of the content of its operands. Writes into states and buffers change
+/// the content in place, so lost, doubled or reordered effects change every later result. Runs
+/// every program that type-checks, at any size, without allocating tensors.
 class FingerprintExecutor final : public OpExecutor {
  public:
   void execute(const OpCall& call,
@@ -36,27 +36,28 @@ class FingerprintExecutor final : public OpExecutor {
   size_t num_ops_ = 0;
 };
 
-/// What a run leaves behind: fingerprints of outputs, then of states.
+/// Fingerprints of the outputs of a run, then of the states.
 [[nodiscard]] std::vector<uint64_t> fingerprints(const Program& program,
                                                  const SymbolValues& values);
-/// The same by way of pieces. \pre `program` was split at these ops
+/// The same for a program that is split into pieces. \pre `program` was split at these ops
 [[nodiscard]] std::vector<uint64_t> split_fingerprints(const Program& program,
                                                        std::span<const OpCode> splitting_ops,
                                                        const SymbolValues& values);
 
 struct RandomProgramOptions {
   DType dtype = DType::f32;
-  bool collectives = true;  // ops that need other ranks
-  bool fused = true;        // ops that only the compiler makes, and eight-bit ones
+  bool collectives = true;  // ops that need several ranks
+  bool fused = true;        // ops that only the compiler makes, and eight-bit ops
   int num_steps = 12;       // each adds one op, or the few ops of an attention layer
 };
 
-/// A well-formed program over a batch of tokens with the inputs of a decoder (input_ids, positions,
-/// slot_mapping, query_start_loc, seq_lens, block_table, logits_indices, num_logits): every op,
-/// views of views, several writes and reads of one state, dead code. Equal seeds, equal programs.
+/// Makes a well-formed program over a batch of tokens with the inputs of a decoder (input_ids,
+/// positions, slot_mapping, query_start_loc, seq_lens, block_table, logits_indices, num_logits).
+/// The program may contain every op, views of views, several writes and reads of one state, and
+/// dead code. Equal seeds give equal programs.
 [[nodiscard]] Program random_program(uint32_t seed, const RandomProgramOptions& options = {});
 
-/// parse(), with lines as they stand in a raw string.
+/// parse() for text with the indentation of a raw string.
 [[nodiscard]] Program program_of(const std::string& text);
 
 }  // namespace reprise::program

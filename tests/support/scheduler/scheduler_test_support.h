@@ -15,7 +15,7 @@ namespace reprise::engine::testing {
 
 inline constexpr int kVocabSize = 1000;
 inline constexpr int32_t kEos = 2;
-/// A token that stops nothing.
+/// A token that ends no request.
 inline constexpr int32_t kPlain = 7;
 
 [[nodiscard]] inline SchedulerConfig small_config() {
@@ -26,7 +26,7 @@ inline constexpr int32_t kPlain = 7;
           .vocab_size = kVocabSize};
 }
 
-/// A scheduler with its cache and the requests it was given.
+/// A scheduler with its cache and its requests.
 struct Bench {
   explicit Bench(SchedulerConfig config = small_config(),
                  int num_blocks = 101,
@@ -47,7 +47,7 @@ struct Bench {
     return *requests.back();
   }
 
-  /// Answers every sampling request of the step with `token`.
+  /// Gives `token` to every request that samples in the step.
   std::span<const RequestUpdate> update(const SchedulerOutput& output, int32_t token = kPlain) {
     return scheduler.update_from_output(std::vector<sampling::SampledToken>(
         static_cast<size_t>(output.num_sampling_requests), {.token_id = token}));

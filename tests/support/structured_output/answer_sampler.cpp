@@ -1,11 +1,11 @@
-// Random answers under compiled specs, for tests/integration/structured_output_test.py.
+// Makes random answers under compiled specs, for tests/integration/structured_output_test.py.
 //
 // answer_sampler VOCABULARY SEED NUM_ANSWERS < specs
 //
-// VOCABULARY is the folder of a model, or a number: that many made-up tokens. Each line of input is
-// {"kind": "json" | "regex" | "choice" | "grammar" | "json_object", "spec": ...}; the line of
-// output for it {"answers": [...]} or {"error": "..."}. Tokens are drawn evenly from the allowed
-// ones, unlike a model's tokens, so a token that a mask wrongly allows soon shows up.
+// VOCABULARY is a model folder, or a number of made-up tokens. Each input line is {"kind": "json" |
+// "regex" | "choice" | "grammar" | "json_object", "spec": ...}; its output line is {"answers":
+// [...]} or {"error": "..."}. Tokens are drawn uniformly from the allowed tokens. A model would
+// prefer some tokens; a uniform draw soon finds a token that a mask allows by mistake.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -82,7 +82,7 @@ class AnswerSampler {
   }
 
  private:
-  /// After a while closing tokens become likelier, because an even choice would nest without end.
+  /// After a while closing tokens become likelier, because a uniform draw would nest without end.
   double weight(std::span<const uint32_t> mask, size_t id, int num_tokens) const {
     const auto token_id = static_cast<int32_t>(id);
     if (!contains(mask, token_id)) return 0;
@@ -110,8 +110,8 @@ VocabularyBytes vocabulary_of(const std::string& name) {
 
 int run(const std::string& name, uint64_t seed, int num_answers) {
   const VocabularyBytes vocabulary = vocabulary_of(name);
-  // Compiling is slow in instrumented builds and on busy machines, and this tool does not test its
-  // time.
+  // Compiling is slow in instrumented builds and on busy machines. This tool does not test compile
+  // times, so it allows more time.
   GrammarCompiler compiler([&vocabulary] { return create_grammar_backend(vocabulary); },
                            {.time_limit = std::chrono::minutes(1)});
   std::string line;

@@ -48,7 +48,7 @@ VocabularyBytes synthetic_vocabulary(int32_t num_tokens, uint64_t seed) {
       append_utf8(random_character(random), token);
       append_utf8(random_character(random), token);
     } else {
-      // Early tokens are part of most merges.
+      // Prefers early tokens, which are part of most merges in real vocabularies.
       token = tokens[random() % (random() % tokens.size() + 1)];
     }
     const uint64_t dice = random() % 16;

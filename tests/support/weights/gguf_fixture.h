@@ -8,7 +8,7 @@
 
 namespace reprise::weights::gguf {
 
-/// Puts the bytes of a GGUF file together, correct or not.
+/// Builds the bytes of a GGUF file, valid or not.
 class GgufBytes {
  public:
   template <typename T>
@@ -47,7 +47,8 @@ class GgufBytes {
     return key(name, 9, bytes);
   }
 
-  /// `shape`: outermost extent first. The data follows the tensors before, aligned to 32.
+  /// Adds a tensor. `shape`: outermost extent first. The data follows the previous tensor's data,
+  /// aligned to 32.
   GgufBytes& tensor(std::string_view name,
                     uint32_t format,
                     const std::vector<uint64_t>& shape,

@@ -17,7 +17,7 @@
 
 namespace reprise::weights {
 
-/// A folder for one test, removed at its end.
+/// A folder for one test, removed with its content at the end.
 class TempDirectory {
  public:
   TempDirectory() {
@@ -52,12 +52,13 @@ inline std::string length_prefix(uint64_t length) {
   return prefix;
 }
 
-/// The bytes of a safetensors file with this header text, correct or not.
+/// The bytes of a safetensors file with this header text, valid or not.
 inline std::string safetensors_bytes(std::string_view header, std::string_view data) {
   return length_prefix(header.size()).append(header).append(data);
 }
 
-/// The stable code of the FileError that `action` throws, or what happened instead.
+/// The stable code of the FileError that `action` throws, or a description of what happened
+/// instead.
 template <typename Action>
 std::string code_of(Action action) {
   try {

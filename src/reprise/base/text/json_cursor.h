@@ -25,14 +25,14 @@ class JsonCursor {
  public:
   static constexpr int kMaxDepth = 64;
 
-  /// Borrows all views for its life. `path` names the document in errors.
+  /// Borrows all views while the cursor lives. `path` names the document in errors.
   JsonCursor(std::string_view text,
              std::string_view path,
              const JsonErrorCodes& codes,
              size_t position = 0)
       : text_(text), path_(path), codes_(codes), position_(position) {}
 
-  /// Visits the members of the object here: `visit(name)` must consume the value.
+  /// Visits the members of the object at the cursor: `visit(name)` must consume the value.
   template <typename Visit>
   void for_each_member(Visit&& visit) {
     expect('{');
@@ -46,7 +46,7 @@ class JsonCursor {
     expect('}');
   }
 
-  /// Visits the elements of the array here: `visit()` must consume the value.
+  /// Visits the elements of the array at the cursor: `visit()` must consume the value.
   template <typename Visit>
   void for_each_element(Visit&& visit) {
     expect('[');
@@ -57,14 +57,15 @@ class JsonCursor {
     expect(']');
   }
 
-  /// The string here; a view of the document when it has no escapes, else of `storage`.
+  /// Reads the string at the cursor. The result is a view of the document, or of `storage` when the
+  /// string has escapes.
   [[nodiscard]] std::string_view read_string(std::string& storage);
-  /// The number here, which must be an integer from 0 to `limit`. A value that is none fails with
-  /// `code`, or with the code of malformed text when `code` is empty.
+  /// Reads the integer at the cursor, from 0 to `limit`. Any other value fails with `code`, or with
+  /// the code of malformed text when `code` is empty.
   [[nodiscard]] uint64_t read_unsigned(uint64_t limit, std::string_view code = {});
-  /// The text of the value here, of any kind.
+  /// Skips the value at the cursor, of any kind, and returns its text.
   [[nodiscard]] std::string_view skip_value();
-  /// First character of the next value without consuming it.
+  /// Returns the first character of the next value without consuming it.
   [[nodiscard]] char peek();
   void expect_end();
 

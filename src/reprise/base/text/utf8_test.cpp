@@ -34,7 +34,7 @@ TEST(Utf8, refuses_overlong_surrogate_and_out_of_range_sequences) {
   }
 }
 
-// The template engine and the tokenizer share this decoder: hostile bytes must not stop it.
+// The template engine and the tokenizer share this decoder, and both get bytes from hostile users.
 TEST(Utf8, reads_a_byte_that_starts_no_character_as_one_replacement_character) {
   const std::string_view text = "a\xE4\xB8z\xFF\xED\xA0\x80中";
   std::u32string read;
