@@ -53,7 +53,7 @@ struct OpAttributes {
   int64_t begin = 0;   // of a slice
   int64_t length = 0;  // of a slice; also the attribute `heads`
   float scale = 0;     // of attention: the factor of each product q.k
-  // number of positions that a token sees, itself included; 0: all positions up to its own
+  // Number of positions that a token sees, itself included; 0: all positions up to its own.
   int64_t sliding_window = 0;
   int64_t ranks = 0;                    // size of the group of a collective op
   const RowGroup* row_group = nullptr;  // owned by the compiled program

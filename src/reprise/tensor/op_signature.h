@@ -84,7 +84,7 @@ struct OperandRule {
 
 struct ResultRule {
   TypeRule type;
-  // bit i is set: the result may be written into the memory of operand i
+  // Bit i is set: the result may be written into the memory of operand i.
   uint32_t may_lie_over = 0;
 };
 
