@@ -12,8 +12,8 @@ namespace reprise::engine {
 /// inside. Times are microseconds since the start of the profile, with three decimals.
 void write_trace(const StepProfile& profile, std::ostream& out);
 
-/// Writes the trace as a new file in `folder`, which is created if it is missing. The file appears
-/// only when it is complete. Returns its path. \throws Error when it cannot be written
+/// Writes the trace as a new file in `folder` and returns its path. Creates the folder if it is
+/// missing. The file appears only when it is complete. \throws Error when it cannot be written
 std::filesystem::path save_trace(const StepProfile& profile, const std::filesystem::path& folder);
 
 }  // namespace reprise::engine
