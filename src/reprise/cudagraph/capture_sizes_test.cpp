@@ -26,7 +26,7 @@ using Sizes = std::vector<int32_t>;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// The grid of section 3.1 in the form the reference prints it: both ends of a list, and its length.
+// The token grid of section 3.1. The reference gives only its first and last sizes and its length.
 Sizes grid(int32_t max) {
   Sizes sizes;
   for (int32_t n : {1, 2, 4}) {
@@ -134,7 +134,7 @@ std::vector<SizeRow> vllm_rows() {
       {"DVS-30", in(256, 8192), 255, none, grid(248), Warns::truncating},
       {"DVS-32", in(256, 8192), 263, none, grid(256), Warns::truncating},
       {"DVS-33", in(1, 8192, 6), none, none, list({1, 2, 4, 8})},
-      // Worked examples of section 3.2.
+      // The examples of section 3.2.
       {"3.2 S=256", in(256, 8192), none, none, grid(512)},
       {"3.2 S=1024", on_family_100(in(1024, 8192)), none, none, grid(1024)},
       {"3.2 S=1", in(1, 2048), none, none, list({1, 2})},
