@@ -18,8 +18,9 @@ constexpr std::string_view kUnified = "one path for every batch";
 constexpr std::string_view kSeparate = "separate paths for uniform and other batches";
 constexpr std::string_view kPlanned = "work planned before each step, long contexts in parts";
 
-// The support levels are those of vLLM's backends. FLASH_ATTN 2 could support more, but its level
-// is limited on purpose: in mode FULL its decode batches would replay graphs of the other path.
+// The support levels are those of vLLM's backends. FLASH_ATTN 2 could declare more, but its level
+// is lower on purpose: with ALWAYS, decode batches in mode FULL would replay graphs for mixed
+// batches, which use the other attention path.
 constexpr std::array kBackends = {
     BackendInfo{"UNIFIED", 0, kUnified, AttentionCGSupport::ALWAYS, create_unified_backend},
     BackendInfo{"FLASH_ATTN", 3, kUnified, AttentionCGSupport::ALWAYS, create_unified_backend},
@@ -33,7 +34,7 @@ constexpr std::array kBackends = {
                 create_planned_backend},
 };
 
-// Names that vLLM accepts and that mean the unified backend here.
+// Names of vLLM backends for which this engine uses the unified backend.
 constexpr std::array<std::string_view, 4> kSameAsUnified = {
     "auto", "CPU_ATTN", "TORCH_SDPA", "XFORMERS"};
 
@@ -46,7 +47,7 @@ const BackendInfo& find_attention_backend(std::string_view name, int flash_attn_
     throw InvalidArgument(
         fmt::format("--flash-attn-version: {} is neither 2 nor 3", flash_attn_version));
   }
-  // vLLM's flag chooses between versions of FLASH_ATTN, so with the flag "auto" means FLASH_ATTN.
+  // vLLM's flag selects a version of FLASH_ATTN, so "auto" together with the flag means FLASH_ATTN.
   if (name == "auto" && flash_attn_version != 0) name = "FLASH_ATTN";
   if (std::ranges::find(kSameAsUnified, name) != kSameAsUnified.end()) return kBackends.front();
   std::vector<std::string_view> known(kSameAsUnified.begin(), kSameAsUnified.end());

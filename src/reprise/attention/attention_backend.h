@@ -15,20 +15,21 @@
 
 namespace reprise::attention {
 
-/// Chooses, before each step, the attention kernels of the step, and updates the data that they
-/// read. The kernels themselves belong to the executor, so a backend is the same on every device.
+/// Chooses the attention path of each step, and updates the data that the attention kernels read.
+/// The executor has the kernels, so the same backends work on every device.
 ///
-/// Belongs to one model runner and one thread; owns its workspace, at addresses that never change.
+/// Belongs to one model runner and one thread. Owns its workspace, whose addresses never change.
 class AttentionBackend {
  public:
   virtual ~AttentionBackend() = default;
 
-  /// Prepares one step and returns its path, whose tensors are owned by this backend and live as
-  /// long as it does. A descriptor with a number of requests belongs to a FULL graph: all its steps
-  /// get the path that was recorded, and only the content of memory may differ. In other steps
-  /// attention runs outside graphs. Work that the backend submits to `stream` comes before the
-  /// step's work. Allocates nothing for a descriptor that it has seen.
-  /// \throws Error when the declared support excludes the FULL graph: see planned_backend.cpp
+  /// Prepares one step and returns its attention path. This backend owns the tensors of the path;
+  /// they live as long as the backend. If the descriptor has num_reqs, the step runs a FULL graph:
+  /// every step with this descriptor gets the path that was captured, and only the contents of its
+  /// tensors change. Otherwise attention runs outside of graphs. What the backend submits to
+  /// `stream` runs before the step. Allocates nothing for a descriptor that it has seen before.
+  /// \throws Error if the backend's declared support excludes this FULL graph, see
+  /// planned_backend.cpp
   [[nodiscard]] virtual AttentionPath prepare_step(const AttentionMetadata& metadata,
                                                    const cudagraph::BatchDescriptor& descriptor,
                                                    device::Stream& stream) = 0;
@@ -39,44 +40,48 @@ class AttentionBackend {
   AttentionBackend& operator=(const AttentionBackend&) = delete;
 };
 
-/// The resources of a backend: the device and executor, which outlive it, and the largest step.
+/// What a backend is created with: a device and an executor, which must outlive it, and the sizes
+/// of the largest step.
 struct BackendResources {
   device::Device* device = nullptr;
   OpExecutor* executor = nullptr;
   int32_t max_num_reqs = 0;
   int64_t num_kv_heads = 0;
-  int64_t max_partial_size = 0;  // float32 values of the widest part: heads * (head_dim + 2)
+  // Number of float32 values of the largest part: heads * (head_dim + 2).
+  int64_t max_partial_size = 0;
   AttentionPlanOptions plan;
 };
 
-/// One line of the list of backends.
+/// One entry in the list of backends.
 struct BackendInfo {
   std::string_view name;  // the name that users type
   int version = 0;        // the version of FLASH_ATTN, 2 or 3; 0 for the others
   std::string_view role;  // description for the log
-  /// The support of the backend's kernels. A level that is too high corrupts results silently.
+  /// Which FULL graphs can hold this backend's kernels. A level that is too high gives wrong
+  /// results without an error.
   cudagraph::AttentionCGSupport support = cudagraph::AttentionCGSupport::NEVER;
   std::unique_ptr<AttentionBackend> (*create)(const BackendResources& resources) = nullptr;
 };
 
-/// All backends; "auto" means the first one.
+/// All backends. "auto" stands for the first one.
 [[nodiscard]] std::span<const BackendInfo> attention_backends();
 
-/// Finds a backend by the name that users type (--attention-backend, VLLM_ATTENTION_BACKEND):
-/// "auto", a name in the list, or another name of vLLM that means the unified backend.
-/// `flash_attn_version` chooses between the two versions of FLASH_ATTN; 0 is the newer one.
+/// Finds a backend by the name that a user gives (--attention-backend, VLLM_ATTENTION_BACKEND):
+/// "auto", a name in the list, or a vLLM name that stands for the unified backend.
+/// `flash_attn_version` selects version 2 or 3 of FLASH_ATTN; 0 selects the newer one.
 /// \throws InvalidArgument that lists the known names
 [[nodiscard]] const BackendInfo& find_attention_backend(std::string_view name,
                                                         int flash_attn_version = 0);
 
-/// One path for every batch: each token finds its request and its position on the device.
+/// Uses one path for every batch: kernels find the request and the position of each token on the
+/// device.
 [[nodiscard]] std::unique_ptr<AttentionBackend> create_unified_backend(const BackendResources&);
-/// One path for batches whose requests all have the same number of tokens, another for all other
-/// batches. The descriptor of a FULL graph decides which path the graph holds.
+/// Uses one path for uniform batches and another path for all other batches. For a FULL graph, the
+/// descriptor decides which of the two is captured.
 [[nodiscard]] std::unique_ptr<AttentionBackend> create_separate_backend(const BackendResources&);
-/// The host divides the attention of each step into items, long contexts into parts, and writes
-/// this plan into a persistent buffer. There is one buffer for each captured batch size, and one
-/// for steps without a FULL graph.
+/// Uses attention plans. The host divides the attention of each step into work items, cuts long
+/// contexts into parts, and writes the plan into a persistent buffer. Each captured batch size has
+/// its own buffer, and all steps without a FULL graph share one.
 [[nodiscard]] std::unique_ptr<AttentionBackend> create_planned_backend(const BackendResources&);
 
 }  // namespace reprise::attention

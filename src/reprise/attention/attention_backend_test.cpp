@@ -44,7 +44,7 @@ TEST(AttentionBackends, are_refused_by_name_if_there_are_none) {
   EXPECT_THROW((void)find_attention_backend("FLASH_ATTN", 4), InvalidArgument);
 }
 
-/// Plans steps of one backend on a CPU device.
+/// Prepares steps with one backend on a CPU device.
 class Steps {
  public:
   explicit Steps(std::string_view name, int version = 0)
@@ -87,8 +87,8 @@ TEST(SeparateBackend, takes_the_uniform_path_for_uniform_batches_outside_of_grap
 
 TEST(SeparateBackend, lets_the_descriptor_of_a_full_graph_decide) {
   Steps steps("TRITON_ATTN");
-  // A graph for mixed batches may get a uniform batch, and a graph for uniform batches may get
-  // fewer rows.
+  // A graph for mixed batches may also serve a uniform batch, and a graph for uniform batches may
+  // serve fewer requests than it was captured for.
   EXPECT_EQ(steps.plan({1, 1}, {.num_tokens = 8, .num_reqs = 8}).kind, Kind::any_batch);
   const AttentionPath decode = steps.plan({1}, {.num_tokens = 8, .num_reqs = 8, .uniform = true});
   EXPECT_EQ(decode.kind, Kind::uniform);

@@ -11,16 +11,16 @@ Tensor AttentionLayer::operator()(cudagraph::ForwardContext& context,
                                   const Tensor& q,
                                   const Tensor& k,
                                   const Tensor& v) const {
-  // Allocated here, inside the piece: the work at the split point may only write to memory that the
-  // next piece was recorded to read.
+  // `out` is allocated here, in the piece before the split point. Attention runs eagerly at the
+  // split point and must write to the memory that the graph of the next piece reads.
   Tensor out = ops::empty_like(q);
   if (context.attention == nullptr || cache_ == nullptr) return out;
 
   const Tensor& keys = cache_->keys(layer_index_);
   const Tensor& values = cache_->values(layer_index_);
   ops::kv_write(k, v, keys, values, context.attention->slot_mapping);
-  // A breakable capture stores this call. It holds addresses without ownership, and takes each
-  // step's metadata from the context of that step.
+  // A breakable capture stores this call and repeats it in each replay. So the tensors do not own
+  // their memory, and the metadata comes from the context of the current step.
   cudagraph::split_point(
       context,
       [this, q = q.without_ownership(), keys, values, out = out.without_ownership()](

@@ -9,7 +9,7 @@
 
 namespace reprise::attention {
 
-/// Constants of one attention layer.
+/// The constants of one attention layer.
 struct AttentionShape {
   int64_t num_heads = 0;
   int64_t num_kv_heads = 0;
@@ -17,24 +17,25 @@ struct AttentionShape {
   int64_t sliding_window = 0;  // 0 = none
 };
 
-/// Attention of one layer, as a model calls it: writes this step's keys and values to the cache,
-/// then computes attention with the path that the step's executor was given (see
-/// AttentionBackend). The write stays in the captured piece; attention itself is the split point.
+/// The attention of one layer. It writes this step's keys and values to the cache, then computes
+/// attention with the path that the AttentionBackend chose for this step. The write is part of the
+/// captured piece; only attention itself is a split point.
 class AttentionLayer {
  public:
-  /// \pre bind_cache before the first call.
+  /// \pre bind_cache() is called before the first operator()
   AttentionLayer(const AttentionShape& shape, int64_t layer_index)
       : shape_(shape), layer_index_(layer_index) {}
 
-  /// Binds the cache, which exists only after its size is known; `cache` must outlive the layer.
+  /// Sets the cache. Its size is known only after the model exists. `cache` must outlive the layer.
   void bind_cache(const kv_cache::KvCacheTensors* cache) noexcept { cache_ = cache; }
 
-  /// Without a cache or metadata (a profile run) attention is not computed and the result is
-  /// undefined memory: such a run measures only the work around attention.
+  /// Returns the attention of q. In a profile run there is no cache or no metadata: then attention
+  /// is not computed and the result is uninitialised, because only the memory of the other work is
+  /// measured.
   [[nodiscard]] Tensor operator()(cudagraph::ForwardContext& context,
                                   const Tensor& q,         // [num_tokens, num_heads, head_dim]
                                   const Tensor& k,         // [num_tokens, num_kv_heads, head_dim]
-                                  const Tensor& v) const;  // like k
+                                  const Tensor& v) const;  // same shape as k
 
   [[nodiscard]] const AttentionShape& shape() const noexcept { return shape_; }
 

@@ -7,14 +7,15 @@
 
 namespace reprise::attention {
 
-/// The facts about one step's batch that attention needs. The tensors are views of persistent
-/// buffers; their sizes are the padded ones in a FULL step and the real ones otherwise.
+/// What attention needs to know about one step's batch. The tensors are views of persistent
+/// buffers. Their sizes include padding only in a FULL step.
 struct AttentionMetadata {
   Tensor query_start_loc;  // int32[num_reqs + 1]; padding repeats the last real value
   Tensor seq_lens;         // int32[num_reqs]; padding is 0
   Tensor block_table;      // int32[num_reqs, max_blocks_per_req]; padding is the null block
   Tensor slot_mapping;     // int32[num_tokens]; padding is -1
-  /// The same lengths on the host, without padding, for backends that plan; empty while tracing.
+  /// The same lengths on the host, without padding. Backends that write attention plans read them.
+  /// Empty while a model is traced.
   std::span<const int32_t> host_query_start_loc;  // [real requests + 1]
   std::span<const int32_t> host_seq_lens;         // [real requests]
 };

@@ -9,7 +9,7 @@
 namespace reprise::attention {
 namespace {
 
-/// A plan on the host, and the device buffer from which kernels read it.
+/// An attention plan on the host, and the device buffer from which kernels read it.
 class PlanBuffer {
  public:
   PlanBuffer(int32_t max_num_reqs, const BackendResources& resources)
@@ -53,7 +53,7 @@ class PlannedBackend final : public AttentionBackend {
                              device::Stream& stream) override {
     PlanBuffer& buffer = descriptor.num_reqs ? captured_buffer(descriptor) : uncaptured_;
     buffer.write(metadata, resources_, stream);
-    // The path of a graph depends only on its key.
+    // The path of a FULL graph may depend only on its key, so every FULL graph counts as decode.
     const bool is_decode =
         descriptor.num_reqs ||
         static_cast<size_t>(metadata.host_query_start_loc.back()) == metadata.host_seq_lens.size();
@@ -68,7 +68,7 @@ class PlannedBackend final : public AttentionBackend {
     return most_parts(resources.plan, resources.num_kv_heads) * resources.max_partial_size;
   }
 
-  /// Returns the buffer of a captured batch size, and makes it at the first capture of that size.
+  /// Returns the buffer of a captured batch size. The first capture of that size creates it.
   PlanBuffer& captured_buffer(const cudagraph::BatchDescriptor& descriptor) {
     const int32_t num_reqs = *descriptor.num_reqs;
     if (!descriptor.uniform || descriptor.num_tokens != num_reqs) {
@@ -85,7 +85,7 @@ class PlannedBackend final : public AttentionBackend {
   device::Buffer partials_;
   Tensor partials_tensor_;
   PlanBuffer uncaptured_;
-  std::map<int32_t, PlanBuffer> captured_;  // by the number of requests; nodes never move
+  std::map<int32_t, PlanBuffer> captured_;  // by number of requests; map nodes keep their addresses
 };
 
 }  // namespace

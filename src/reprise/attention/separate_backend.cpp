@@ -3,8 +3,7 @@
 namespace reprise::attention {
 namespace {
 
-// Requests with more tokens than this are prompts; the path for any batch divides prompts
-// better.
+// Requests with more tokens are prompts. The path for any batch divides prompts better.
 constexpr int32_t kLongestUniformQuery = 16;
 
 AttentionPath path_of(int32_t uniform_query_len) {
@@ -12,7 +11,7 @@ AttentionPath path_of(int32_t uniform_query_len) {
   return {.kind = AttentionPath::Kind::uniform, .query_len = uniform_query_len};
 }
 
-/// The number of tokens that every request has; 0 if they differ or there are none.
+/// The number of tokens that every request has; 0 if the numbers differ or there are no requests.
 int32_t common_query_len(std::span<const int32_t> query_start_loc) {
   if (query_start_loc.size() < 2) return 0;
   const int32_t first = query_start_loc[1] - query_start_loc[0];
@@ -27,8 +26,8 @@ class SeparateBackend final : public AttentionBackend {
   AttentionPath prepare_step(const AttentionMetadata& metadata,
                              const cudagraph::BatchDescriptor& descriptor,
                              device::Stream&) override {
-    // The descriptor of a graph decides, never the batch of this step: a graph for mixed batches is
-    // also captured and replayed with uniform batches.
+    // For a FULL graph the descriptor decides, and not the batch of this step: uniform batches also
+    // occur in captures and replays of graphs for mixed batches.
     if (descriptor.num_reqs) {
       return descriptor.uniform ? path_of(descriptor.num_tokens / *descriptor.num_reqs)
                                 : AttentionPath{};

@@ -39,8 +39,8 @@ int32_t num_items(const Lengths& lengths, int32_t positions, int32_t tokens_per_
   return items;
 }
 
-/// Returns the positions per part: the smallest multiple of least_positions with which the batch
-/// has at most `wanted` items. If the batch has enough items without parts, the result covers the
+/// Returns the number of positions per part: the smallest multiple of least_positions that gives at
+/// most `wanted` items. If the batch has enough items without parts, the result is at least the
 /// longest context, so no context is cut.
 int32_t choose_positions(const Lengths& lengths,
                          int32_t wanted,

@@ -39,7 +39,8 @@ ReadPlan plan_of(const Batch& batch, int64_t kv_heads, const AttentionPlanOption
   return plan;
 }
 
-// Every token and position of every request is in exactly one item, and no part is empty.
+// Expects that every token and position of every request is in exactly one item, and that no part
+// is empty.
 void expect_covers(const ReadPlan& plan, const Batch& batch, int32_t most) {
   int32_t items = 0;
   int32_t parts = 0;

@@ -14,8 +14,8 @@ struct Limit {
   int64_t bytes;
 };
 
-// Source of these three tables: vLLM@7cfb97e, passes/fusion/sequence_parallelism.py and
-// allreduce_rms_fusion.py. The numbers were measured there, not by us.
+// The source of the three tables is vLLM@7cfb97e, passes/fusion/sequence_parallelism.py and
+// allreduce_rms_fusion.py. We did not measure these numbers ourselves.
 constexpr Limit kFusedAllReduce[] = {
     {90, 2, 64 * kMiB},
     {90, 4, 2 * kMiB},
@@ -57,7 +57,8 @@ std::optional<int64_t> find(std::span<const Limit> limits, const CollectiveTarge
   return std::nullopt;
 }
 
-// Bytes per rank. Below this size a norm costs less than the additional exchange.
+// In bytes per rank. For smaller sums, sequence parallelism saves less time in norms than its
+// additional exchange costs.
 std::optional<int64_t> sequence_parallel_min_bytes(const CollectiveTarget& target,
                                                    int64_t hidden_size) {
   if (target.accelerator == Accelerator::xpu) {

@@ -8,7 +8,7 @@ namespace {
 constexpr int64_t kMiB = int64_t{1} << 20;
 
 struct ThresholdCase {
-  const char* row;  // of vLLM's tests
+  const char* row;  // name of the row in vLLM's tests
   CollectiveTarget target;
   int64_t hidden_size;
   int64_t element_bytes;
@@ -57,7 +57,7 @@ TEST(CollectiveLimits, fused_all_reduces_end_at_vllms_sizes) {
 TEST(CollectiveLimits, small_tensors_are_reduced_in_one_shot) {
   using enum AllReduceWorkspace;
   const CollectiveTarget four{Accelerator::cuda, 100, 4};
-  // PAS-20: the library chooses.
+  // PAS-20: for this workspace the library chooses.
   EXPECT_EQ(uses_one_shot_all_reduce(multi_node_nvlink, {Accelerator::cuda, 103, 8}, 2 * kMiB),
             std::nullopt);
   EXPECT_EQ(uses_one_shot_all_reduce(trtllm, four, 4 * kMiB), true) << "PAS-23";

@@ -1,5 +1,6 @@
-// Decoders on several ranks, each rank with its part of the weights, on real kernels: the passes on
-// collectives change no bit on any rank. This is vLLM's row PAS-46, without engines.
+// Runs decoders on several ranks with real kernels; each rank has its part of the weights. Passes
+// on collective ops must not change any bit on any rank. This is vLLM's row PAS-46, without
+// engines.
 
 #include <gtest/gtest.h>
 
@@ -26,7 +27,7 @@ using program::Program;
 using program::SymbolValues;
 using program::ValueId;
 
-// Two requests with prompts and one token of a third, twelve tokens in all.
+// A batch of twelve tokens: the prompts of two requests, and one token of a third request.
 constexpr int64_t kTokens = 12;
 const std::vector<std::vector<int32_t>> kInputs = {
     {5, 18, 31, 44, 7, 20, 33, 46, 9, 22, 35, 48},             // input_ids
@@ -86,7 +87,7 @@ class Ranks {
     std::uniform_real_distribution<float> distribution(-0.5F, 0.5F);
     const std::mt19937 of_first_rank = random;
     for (int64_t rank = 0; rank < executor_.ranks(); ++rank) {
-      // All ranks have the same norm weights; of the other weights each rank has its part.
+      // All ranks have the same norm weights. Of other weights, each rank has its own part.
       if (type.shape.rank() == 1) random = of_first_rank;
       auto* data = executor_.of_rank(tensor, rank).data_as<float>();
       for (int64_t i = 0; i < tensor.num_elements(); ++i) data[i] = distribution(random);

@@ -20,7 +20,7 @@ std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// One compilation, one function per stage.
+// One compilation, with one function per stage.
 class Compilation {
  public:
   Compilation(const CompileOptions& options,
@@ -88,7 +88,7 @@ class Compilation {
         compiled;
   }
 
-  // Equal groups of different programs share one function.
+  // Equal groups of different programs share one generated function.
   void generate_code() {
     const StageTimer timer(seconds_.codegen);
     const SplitProgram& split = result_.program.split;

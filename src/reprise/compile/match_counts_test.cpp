@@ -57,7 +57,7 @@ struct CollectiveCase {
 TEST(MatchCounts, of_collectives) {
   constexpr CollectiveCase kCases[] = {
       {"PAS-01, Llama-3.1-8B", false, false, 4},
-      {"PAS-07, Qwen3-30B-A3B", true, true, 2},  // only dense products
+      {"PAS-07, Qwen3-30B-A3B", true, true, 2},  // only the products that are not in experts
       {"PAS-12, gpt-oss-20b", false, true, 2},
   };
   for (const CollectiveCase& c : kCases) {
@@ -88,7 +88,7 @@ TEST(MatchCounts, PAS_02_of_quantisation) {
     EXPECT_EQ(alone.num_matches("fuse_attn_quant"), n);
     const PipelineReport reduced = compile(decoder, with_fused_all_reduce(2));
     EXPECT_EQ(reduced.num_matches("fuse_allreduce_rms"), 2 * n + 1);
-    // PAS-17: the fusion with the sum over ranks has priority.
+    // PAS-17: the fusion with the all-reduce takes precedence.
     EXPECT_EQ(reduced.num_matches("fuse_norm_quant"), 0U);
     EXPECT_EQ(reduced.num_matches("fuse_act_quant"), n);
     EXPECT_EQ(compile(decoder, with_sequence_parallelism(2)).num_matches("parallelize_sequence"),
@@ -96,8 +96,8 @@ TEST(MatchCounts, PAS_02_of_quantisation) {
   }
 }
 
-// The ranges for a budget of 8192 tokens, with fused all-reduces up to 256 tokens and sequence
-// parallelism from 512 tokens: PAS-13, PAS-15, PAS-16.
+// PAS-13, PAS-15 and PAS-16: the token ranges for a budget of 8192 tokens, if all-reduces are fused
+// up to 256 tokens and sequence parallelism begins at 512 tokens.
 TEST(MatchCounts, of_collectives_by_range) {
   const DecoderOptions decoder{.num_layers = 3, .ranks = 2};
   const auto counts = [&](program::TokenRange range, bool enable_sp) {

@@ -1,4 +1,5 @@
-// Real models and random programs on real kernels: passes change no bit of the results.
+// Runs real models and random programs on real kernels, and expects that passes change no bit of
+// the results.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -37,7 +38,7 @@ using program::SymbolValues;
 using program::TracedProgram;
 using program::ValueId;
 
-// The passes of one CPU with code generation, the longest list. Groups without code run op by op.
+// All passes that exist for a single CPU with code generation. Groups without code run op by op.
 PassOptions all_passes() {
   return {.rope_kvcache_fusion_max_token_num = 0, .fuse_gemm_epilogues = true, .group_rows = true};
 }
@@ -66,7 +67,7 @@ TEST_P(CompiledModel, computes_the_bits_of_the_traced_one_after_each_pass) {
   }
 }
 
-// Level 3 compiles the pieces, not the whole program.
+// At level 3 each piece is compiled separately.
 TEST_P(CompiledModel, computes_the_same_bits_when_its_pieces_are_compiled) {
   const auto [architecture, dtype, isa] = GetParam();
   ModelMachine machine(kArchitectures[architecture], 3, dtype, {.isa = isa, .num_threads = 1});
@@ -105,8 +106,8 @@ INSTANTIATE_TEST_SUITE_P(
                          kernels::isa_name(std::get<2>(param_info.param)));
     });
 
-// vLLM's counts of matches per model, rows PAS-01 to PAS-12, need quantisation or several devices:
-// see match_counts_test.cpp. This test counts the fusions of one device without quantisation.
+// vLLM's numbers of matches per model (PAS-01 to PAS-12) need quantisation or several devices: see
+// match_counts_test.cpp. This test counts the fusions on one device without quantisation.
 TEST(CompiledModels, have_matches_for_each_layer) {
   for (const Architecture& architecture : kArchitectures) {
     for (int num_layers : {1, 2, 6}) {
@@ -124,7 +125,7 @@ TEST(CompiledModels, have_matches_for_each_layer) {
       EXPECT_EQ(report.num_matches("fuse_linear_add"), 0U) << "the norms have all sums";
       EXPECT_EQ(report.num_matches("sink_norm_below_gather"), 1U);
       EXPECT_EQ(report.num_matches("group_rows"), 2U) << "the first and the last norm";
-      // The model's code has no superfluous ops.
+      // The models contain no superfluous ops.
       EXPECT_EQ(report.num_matches("eliminate_noops"), 0U);
       EXPECT_EQ(report.num_matches("eliminate_common_subexpressions"), 0U);
       EXPECT_EQ(report.num_matches("eliminate_dead_code"), 0U);
@@ -146,19 +147,22 @@ TEST(CompiledModels, launch_less_for_each_step) {
     SCOPED_TRACE(architecture.name);
     ModelMachine machine(architecture, kLayers, DType::bf16);
     const TracedProgram traced = machine.trace_model();
-    // Launches: embedding, gather, lm_head and the last norm; per layer 2 norms, 4 products, rope,
-    // write, attention, silu_and_mul, 2 sums, and with Qwen3 2 norms of heads.
+    // The 4 launches outside of layers: embedding, gather, lm_head and the last norm. The launches
+    // per layer: 2 norms, 4 products, rope, write, attention, silu_and_mul, 2 sums, and for Qwen3
+    // also the 2 norms of heads.
     const size_t per_layer = std::string(architecture.name) == "Qwen3" ? 14 : 12;
     EXPECT_EQ(num_launches(traced.program), 4 + kLayers * per_layer);
     PassOptions options = all_passes();
     options.group_rows = false;
     Program without_code = traced.program;
     (void)make_pipeline(options).run(without_code);
-    // Per layer: 2 norms, 3 products without attention's, attention and the launch of its inputs.
+    // Seven launches per layer: 2 norms, 3 products, attention, and one launch that computes its q,
+    // k and v.
     EXPECT_EQ(num_launches(without_code), 4 + kLayers * 7);
     Program compiled = traced.program;
     const PipelineReport report = make_pipeline(all_passes()).run(compiled);
-    // The first norm is part of the embedding's launch, the last one of the gather's.
+    // The first norm is now part of the embedding's launch, and the last norm is part of the
+    // gather's.
     EXPECT_EQ(num_launches(compiled), 2 + kLayers * 7);
     if (&architecture == kArchitectures.data()) std::cout << report.to_string();
     // The executor launches the same number of kernels.
@@ -169,8 +173,8 @@ TEST(CompiledModels, launch_less_for_each_step) {
   }
 }
 
-// If products include the norm before them, the sums become part of the previous product: five
-// launches per layer.
+// If matrix products include the norm before them, and sums become part of the product before them,
+// each layer needs five launches.
 TEST(CompiledModels, launch_five_times_a_layer_for_few_rows_where_there_are_kernels_for_it) {
   constexpr size_t kLayers = 3;
   PassOptions options = all_passes();
@@ -192,7 +196,7 @@ TEST(CompiledModels, launch_five_times_a_layer_for_few_rows_where_there_are_kern
     Program compiled = traced.program;
     const PipelineReport report = make_pipeline(options).run(compiled);
     EXPECT_EQ(report.num_matches("fuse_rms_norm_linear"), 2 * kLayers + 1);
-    // The 3 are embedding, gather and the head.
+    // The 3 other launches are embedding, gather and lm_head.
     EXPECT_EQ(num_launches(compiled), 3 + kLayers * 5);
     EXPECT_TRUE(result_of(compiled) == before) << program::print(compiled);
     // Programs for more rows do not use these kernels.
@@ -207,7 +211,7 @@ TEST(RandomPrograms, compute_the_same_bits_after_the_pipeline) {
   Machine machine({.isa = kernels::Isa::scalar, .num_threads = 1});
   const std::vector<Tensor> inputs = make_batch(machine, {{3, 0}, {1, 20}, {2, 9}}, 1);
   const SymbolValues values{7, 4, 3};
-  // Rows beyond this count are undefined, so the test asks for all rows.
+  // Rows of logits beyond num_logits are undefined, so the test asks for all seven rows.
   *inputs[program::kNumLogits].data_as<int32_t>() = 7;
   const Pipeline pipeline = make_pipeline(all_passes());
   std::vector<size_t> num_matches(pipeline.passes().size());
@@ -215,13 +219,14 @@ TEST(RandomPrograms, compute_the_same_bits_after_the_pipeline) {
     const DType dtype = seed % 2 == 0 ? DType::f32 : DType::bf16;
     const Program made =
         program::random_program(seed / 4, {.dtype = dtype, .collectives = false, .num_steps = 14});
-    // Half of the programs are decomposed first, so that the passes have more to fuse.
+    // Half of the programs are decomposed first (fused ops become single ops), so that the passes
+    // have more to fuse.
     const Program before = seed % 4 < 2 ? made : decomposed(made);
     if (!program::has_kernels(before)) continue;
     const auto results_of = [&](const Program& program) {
       std::mt19937 random(seed);
       std::deque<std::vector<uint16_t>> memory;
-      // Numbers around 1 in bf16, and in f32 with any low half.
+      // Two bytes 0x3E00 to 0x3FFF: a bf16 number around 1, or the high half of an f32 around 1.
       const auto make = [&](ValueId id) {
         const TensorType type = program.type(id).evaluate(values);
         memory.emplace_back((type.bytes() + 1) / 2);

@@ -7,11 +7,11 @@
 
 namespace reprise::compile {
 
-/// Everything that a pipeline depends on: which passes run, for which batches and which kernels.
-/// The names of vLLM's pass_config keep their meaning; docs/reference/passes.md says which pass
-/// each option switches.
+/// Everything that decides the list of passes: switches, the batch sizes, and the available
+/// kernels. Options with names of vLLM's pass_config have vLLM's meaning; docs/reference/passes.md
+/// says which pass each option switches.
 struct PassOptions {
-  /// The batch sizes that the program is compiled for. A pass that is not valid for all of them is
+  /// The batch sizes for which the program is compiled. A pass that is not valid for all of them is
   /// left out.
   program::TokenRange range;
 
@@ -31,22 +31,23 @@ struct PassOptions {
   // Options of this project.
   bool fuse_add_rms_norm = true;
   bool fuse_gemm_epilogues = false;  // the CPU has kernels for them
-  /// The sum of a residual and a matrix product becomes part of the product, not of the norm that
-  /// follows.
+  /// true: the sum of a residual and a matrix product is fused into the product. false: it is fused
+  /// into the norm after it.
   bool prefer_linear_add = false;
-  /// In batches of up to so many tokens, matrix products include the norm before them. 0: there are
-  /// no kernels for that. Needs fuse_gemm_epilogues and prefer_linear_add, which leave the norm an
-  /// op of its own.
+  /// In batches of up to this many tokens, a matrix product includes the norm before it. 0: there
+  /// are no kernels for that. Needs fuse_gemm_epilogues and prefer_linear_add: otherwise the norm
+  /// is fused with the sum before it and no separate norm is left.
   int64_t norm_prologue_max_token_num = 0;
   bool group_rows = false;        // needs code generation
-  bool group_single_ops = false;  // groups of one op too
+  bool group_single_ops = false;  // also make groups that have only one op
 
   int64_t tensor_parallel_size = 1;
   std::optional<int64_t> allreduce_fusion_max_token_num;  // unset: no fused all-reduce
 
-  /// Whether the kernels can launch a fused op; asked before the op is made.
+  /// Whether the kernels can launch a fused op. A pass asks before it creates the op.
   NodePredicate has_kernel;
-  /// Whether code can be generated for the body of a group; asked before the group is made.
+  /// Whether code can be generated for the body of a group. The pass asks before it creates the
+  /// group.
   BodyPredicate can_compile;
 };
 

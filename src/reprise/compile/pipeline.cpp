@@ -66,7 +66,7 @@ PipelineReport Pipeline::run(Program& program, const DumpCallback& dump) const {
     const size_t num_matches = pass.apply(rewritten);
     const std::chrono::duration<double, std::micro> elapsed =
         std::chrono::steady_clock::now() - begin;
-    // The dump comes before verification, because a broken program is the one to look at.
+    // Dump before verification, because a program that a pass broke is the one to look at.
     if (dump) dump({i, pass.name, std::move(before), program::print(rewritten)});
     if (auto violation = program::verify(rewritten)) {
       throw CompileError(pass.name, std::move(*violation));
@@ -81,7 +81,7 @@ namespace {
 
 using Apply = size_t (*)(Program&, const NodePredicate&);
 
-// Batches of at most so many tokens; 0: all batches.
+// The range of batches with at most `num_tokens` tokens; 0: all batches.
 program::TokenRange up_to(int64_t num_tokens) {
   return num_tokens == 0 ? program::TokenRange{} : program::TokenRange{.end = num_tokens};
 }
@@ -91,7 +91,7 @@ struct Entry {
   Pass pass;
 };
 
-// All passes in their order, each with whether the options ask for it.
+// All passes in their order, each with a flag: whether the options switch it on.
 std::vector<Entry> pipeline_entries(const PassOptions& options) {
   const PassOptions& on = options;
   const auto with_kernels = [&](Apply apply) {
@@ -110,7 +110,8 @@ std::vector<Entry> pipeline_entries(const PassOptions& options) {
   return {
       {on.eliminate_noops, {"eliminate_noops", eliminate_noops}},
       {true, {"eliminate_common_subexpressions", eliminate_common_subexpressions}},
-      // Before the fusions, so that no fusion takes a norm whose result is never read.
+      // Removes unused norms before the fusions, so that no fusion includes a norm whose result is
+      // never read.
       {true, {"eliminate_dead_code", eliminate_dead_code}},
       {early_linear_add, {"fuse_linear_add", with_kernels(fuse_linear_add)}},
       {on.fuse_add_rms_norm, {"fuse_add_rms_norm", fuse_add_rms_norm}},
@@ -134,7 +135,7 @@ std::vector<Entry> pipeline_entries(const PassOptions& options) {
       // Without fuse_rms_norm_linear or group_rows, this pass would split one launch into two, so
       // it runs only together with one of them.
       {on.group_rows || has_norm_prologue, {"sink_norm_below_gather", sink_norm_below_gather}},
-      // Rows that the previous pass gathers for a norm may be gathered already.
+      // The previous pass may gather the same rows for two norms. This pass merges the two gathers.
       {has_norm_prologue, {"eliminate_common_subexpressions", eliminate_common_subexpressions}},
       {has_norm_prologue,
        {"fuse_rms_norm_linear",

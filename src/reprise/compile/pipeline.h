@@ -14,7 +14,7 @@
 
 namespace reprise::compile {
 
-/// A pass broke a program. The program that was given to the pipeline is unchanged.
+/// A pass broke the rules of verify(). Pipeline::run() has not changed the caller's program.
 class CompileError : public Error {
  public:
   CompileError(std::string_view pass, std::string violation);
@@ -37,24 +37,24 @@ struct PassDump {
 };
 using DumpCallback = std::function<void(const PassDump&)>;
 
-/// Passes in order. A value without state: one pipeline serves any number of threads.
+/// A list of passes that run in order. It has no state, so several threads may use one pipeline.
 class Pipeline {
  public:
   explicit Pipeline(std::vector<Pass> passes) : passes_(std::move(passes)) {}
 
   [[nodiscard]] const std::vector<Pass>& passes() const& noexcept { return passes_; }
-  void passes() const&& = delete;  // a loop over them would outlive the pipeline
+  void passes() const&& = delete;  // a loop over the passes of a temporary would outlive them
 
-  /// Applies each pass once and verifies the program after it. \throws program::ProgramError if the
-  /// program is not well formed at the start, CompileError
+  /// Runs each pass once, and verifies the program after each pass.
+  /// \throws program::ProgramError if the program is not well formed at the start, CompileError
   PipelineReport run(program::Program& program, const DumpCallback& dump = {}) const;
 
  private:
   std::vector<Pass> passes_;
 };
 
-/// The passes that the options ask for and that are valid for their range, in the order that
-/// docs/reference/passes.md explains.
+/// The passes that the options switch on and that are valid for options.range.
+/// docs/reference/passes.md explains their order.
 [[nodiscard]] Pipeline make_pipeline(const PassOptions& options);
 
 }  // namespace reprise::compile

@@ -7,21 +7,21 @@
 
 namespace reprise::compile {
 
-/// The effect of one pass on one program.
+/// What one pass did to one program.
 struct PassRun {
   std::string_view pass;
   size_t num_matches = 0;
-  size_t num_nodes = 0;     // afterwards
-  double microseconds = 0;  // the pass alone
+  size_t num_nodes = 0;     // after the pass
+  double microseconds = 0;  // time of the pass, without verification
 };
 
 struct PipelineReport {
   size_t num_nodes = 0;  // before the first pass
   std::vector<PassRun> passes;
 
-  /// Matches of all passes of that name.
+  /// The number of matches, summed over all passes of that name.
   [[nodiscard]] size_t num_matches(std::string_view pass) const;
-  /// The match table: one line per pass.
+  /// A table with one line per pass.
   [[nodiscard]] std::string to_string() const;
 };
 

@@ -27,7 +27,7 @@ constexpr const char* kText = R"(program {
 }
 )";
 
-// The passes of one CPU without code generation, the longest such list.
+// All passes that exist for a single CPU without code generation.
 PassOptions everything() {
   return {.rope_kvcache_fusion_max_token_num = 0, .fuse_gemm_epilogues = true};
 }
@@ -62,7 +62,8 @@ TEST(Pipeline, runs_passes_in_order_and_reports_them) {
 )");
 }
 
-// vLLM's row SPT-20; SPT-21 (slices that end at -1) has no counterpart: lengths are never negative.
+// vLLM's row SPT-20. SPT-21 (slices that end at -1) does not apply, because lengths are never
+// negative.
 TEST(Pipeline, SPT_20_leaves_one_slice_and_one_reshape_of_a_chain) {
   Program program = program::program_of(R"(program {
   input %x: f32[T, 64]

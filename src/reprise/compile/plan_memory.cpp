@@ -23,7 +23,8 @@ using program::SymInt;
 using program::ValueId;
 using program::ValueType;
 
-// The size of a value for its placement; nullopt if two of its dimensions depend on the batch.
+// The size of a value as bytes per unit of its symbol. nullopt if two of its dimensions depend on
+// the batch.
 std::optional<Placement> size_of(const ValueType& type) {
   Placement size{.symbol = Symbol::none,
                  .bytes_per_unit = static_cast<int64_t>(dtype_bytes(type.dtype))};
@@ -34,7 +35,7 @@ std::optional<Placement> size_of(const ValueType& type) {
     }
     if (size.symbol != Symbol::none) return std::nullopt;
     size.symbol = dim.symbol();
-    // There is at least one unit, so a constant part fits into a larger unit.
+    // A symbol is at least 1, so 2*T+3 elements fit into (2+3)*T elements.
     size.bytes_per_unit *= dim.coefficient() + std::max<int64_t>(dim.constant(), 0);
   }
   constexpr int64_t kAlignment = program::kPlanAlignment;
@@ -42,10 +43,10 @@ std::optional<Placement> size_of(const ValueType& type) {
   return size;
 }
 
-// Memory of one result, or of several results one after the other.
+// A range of memory. Several results may use it one after the other.
 struct Allocation {
   Placement size;
-  size_t first = 0;  // times: positions in the order of all nodes of all pieces
+  size_t first = 0;  // first use and last use: positions in the order of all nodes of all pieces
   size_t last = 0;
   int64_t offset = 0;  // bytes per unit
 
@@ -57,8 +58,8 @@ struct Allocation {
 constexpr size_t kNone = static_cast<size_t>(-1);
 constexpr size_t kForEver = static_cast<size_t>(-2);
 
-// Walks over all pieces twice: the first walk finds the last use of each result, the second decides
-// which results share memory.
+// Walks over all pieces twice. The first walk finds the last use of each result. The second walk
+// decides which results take the memory of an operand.
 class Planner {
  public:
   Planner(const SplitProgram& split, AliasRule can_alias) : split_(split), can_alias_(can_alias) {}
@@ -73,8 +74,8 @@ class Planner {
   }
 
  private:
-  // `lifetimes`: of a first walk, in which no result shares memory; with them, results may share
-  // it.
+  // nullptr in the first walk, in which no result takes the memory of another. The second walk gets
+  // the lifetimes that the first walk found.
   void walk(const std::vector<Allocation>* lifetimes) {
     time_ = 0;
     num_results_ = 0;
@@ -86,10 +87,10 @@ class Planner {
     }
   }
 
-  // Where the values of the piece that is walked over lie, by the value's index in its program.
+  // For each value of the current piece's program: the memory in which it is stored.
   struct PieceValues {
     std::vector<size_t> allocation_of;
-    std::vector<bool> is_whole;  // lies at its allocation's start
+    std::vector<bool> is_whole;  // whether the value begins where its allocation begins
   };
 
   void walk_piece(const Piece& piece, const std::vector<Allocation>* lifetimes) {
@@ -104,13 +105,13 @@ class Planner {
     for (const Node& node : program.nodes) walk_node(program, node, values, lifetimes);
     for (size_t i = 0; i < piece.outputs.size(); ++i) {
       boundary_[piece.outputs[i]] = values.allocation_of[index_of(program.outputs[i])];
-      // The value is used at least by the piece that takes it over.
+      // The piece that receives the value uses it, so it lives at least until then.
       if (boundary_[piece.outputs[i]] != kNone) use(boundary_[piece.outputs[i]]);
     }
     by_piece_.push_back(allocations_of_results(program, values));
   }
 
-  // The allocation is in use at the present time.
+  // Notes that the allocation is in use now.
   void use(size_t allocation) {
     Allocation& used = allocations_[allocation];
     used.last = std::max(used.last, time_);
@@ -145,7 +146,7 @@ class Planner {
                         size_t num_results,
                         PieceValues& values,
                         const std::vector<Allocation>* lifetimes) {
-    std::vector<size_t> taken;  // by results of this node
+    std::vector<size_t> taken;  // allocations that results of this node have taken already
     for (size_t i = 0; i < num_results; ++i) {
       const size_t value = index_of(node.outputs[i]);
       const std::optional<Placement> size = size_of(program.type(node.outputs[i]));
@@ -168,7 +169,7 @@ class Planner {
     }
   }
 
-  // By value: the allocation of each result that gets memory of its own here, else kNone.
+  // By value: the allocation of each result that gets new memory in this piece; kNone for others.
   static std::vector<size_t> allocations_of_results(const Program& program,
                                                     const PieceValues& values) {
     std::vector<size_t> placed(program.values.size(), kNone);
@@ -182,13 +183,14 @@ class Planner {
     return placed;
   }
 
-  // In the second walk: which results of the first one lived in an allocation, to ask for its end.
+  // In the second walk: notes which result of the first walk is the newest one in an allocation,
+  // because that result's lifetime says when the allocation ends.
   void remember(size_t allocation, size_t result_number) {
     latest_result_.resize(allocations_.size(), kNone);
     latest_result_[allocation] = result_number;
   }
 
-  // The memory of an operand that this node uses last and whose place a result may take.
+  // The memory of an operand that a result may take: this node is the last use of the operand.
   size_t place_of_operand(const Program& program,
                           const Node& node,
                           size_t result,
@@ -209,8 +211,9 @@ class Planner {
     return kNone;
   }
 
-  // Places the largest allocation first. Then, as long as that helps, the allocation that ended
-  // last is placed first. The result is deterministic.
+  // Places the largest allocation first. Then, as long as the result improves, places the
+  // allocation that ended highest in the arena first and tries again. Equal programs get equal
+  // plans.
   void place() {
     std::vector<size_t> order(allocations_.size());
     std::iota(order.begin(), order.end(), size_t{0});
@@ -220,7 +223,7 @@ class Planner {
     place_in(order);
     std::vector<Allocation> best = allocations_;
     const int64_t least = most_live_bytes();
-    constexpr int kAttempts = 64;  // a placement takes microseconds, and few plans need more than 3
+    constexpr int kAttempts = 64;  // a placement takes microseconds; few plans need more than 3
     for (int i = 0; i < kAttempts && part_bytes(best) > least; ++i) {
       const auto highest = std::max_element(order.begin(), order.end(), [&](size_t a, size_t b) {
         return end_of(allocations_[a]) < end_of(allocations_[b]);
@@ -237,14 +240,14 @@ class Planner {
                ? allocation.offset + allocation.size.bytes_per_unit
                : 0;
   }
-  // Bytes per token of the part of the arena that grows with the number of tokens.
+  // The size per token of that part of the arena that grows with the number of tokens.
   [[nodiscard]] static int64_t part_bytes(const std::vector<Allocation>& allocations) {
     int64_t bytes = 0;
     for (const Allocation& allocation : allocations) bytes = std::max(bytes, end_of(allocation));
     return bytes;
   }
 
-  // Places each allocation at the lowest place that is free during its whole life.
+  // Gives each allocation the lowest offset that is free during its whole lifetime.
   void place_in(const std::vector<size_t>& order) {
     std::vector<size_t> placed;
     for (size_t index : order) {
@@ -305,11 +308,14 @@ class Planner {
   AliasRule can_alias_;
   size_t time_ = 0;
   std::vector<Allocation> allocations_;
-  std::vector<size_t> boundary_;               // allocation by boundary value
-  std::vector<std::vector<size_t>> by_piece_;  // allocation of each value that is computed there
-  size_t num_results_ = 0;                     // in the order of the walk, the same both times
-  std::vector<size_t> numbers_;                // allocation of each result in the first walk
-  std::vector<size_t> latest_result_;          // by allocation of the second walk
+  std::vector<size_t> boundary_;  // allocation by boundary value
+  // By piece and value: the allocation of each computed value.
+  std::vector<std::vector<size_t>> by_piece_;
+  // Numbers the results in the order of a walk, which is the same in both walks.
+  size_t num_results_ = 0;
+  std::vector<size_t> numbers_;  // allocation of each result in the first walk, by result number
+  // By allocation of the second walk: the number of its newest result.
+  std::vector<size_t> latest_result_;
 };
 
 }  // namespace

@@ -26,8 +26,9 @@ using program::ValueId;
 
 bool never(OpCode, size_t, size_t) { return false; }
 
-// Runs a plan on a memory that remembers the last writer of each byte. The oracle needs no
-// lifetimes: the bytes of a value that is read must still belong to it.
+// Runs a plan on simulated memory that remembers which value wrote each byte last. When a value is
+// read, its bytes must still belong to it. So the test needs no lifetimes, which could be wrong in
+// the same way as the planner's.
 class MemoryOracle {
  public:
   MemoryOracle(const SplitProgram& split, const program::MemoryPlan& plan)
@@ -40,7 +41,7 @@ class MemoryOracle {
 
  private:
   struct Place {
-    int owner = 0;  // 0: not planned
+    int owner = 0;  // the number of a value; 0: the value has no place
     Symbol symbol = Symbol::none;
     int64_t begin = 0;
     int64_t end = 0;
@@ -124,7 +125,7 @@ TEST(PlanMemory, never_overwrites_what_is_still_read) {
     live += memory.live_bytes_per_token;
     ASSERT_FALSE(HasFailure()) << "seed " << seed << "\n" << program::print(program);
   }
-  // Random programs are harder to plan than models, but the bound 1.1 is the same.
+  // Random programs are harder to plan than models, but they must meet the same bound of 1.1.
   EXPECT_LE(static_cast<double>(planned), 1.1 * static_cast<double>(live));
 }
 

@@ -1,5 +1,5 @@
-// Random programs through all passes: the result is well formed, a second run changes nothing, and
-// the meaning stays the same.
+// Runs all passes on random programs. The result must be well formed and compute the same, and a
+// second run must change nothing.
 
 #include <gtest/gtest.h>
 
@@ -21,8 +21,8 @@ using program::Program;
 
 constexpr program::SymbolValues kValues{5, 2, 3};
 
-// Every other program is decomposed first, so that the passes have more to fuse, and has a number
-// of rows that the ranks divide.
+// Programs with odd seeds are decomposed first (fused ops become single ops), so that the passes
+// have more to fuse; their number of rows is a multiple of the number of ranks.
 Program random_program(uint32_t seed, const PassOptions& options) {
   Program program = program::random_program(seed / 2);
   if (seed % 2 == 1) program = decomposed(program);
@@ -61,7 +61,8 @@ void check_programs(uint32_t begin, uint32_t end) {
     const size_t choice = seed / 2 % pipelines.size();
     const Program before = random_program(seed, options[choice]);
     Program after = before;
-    // The same as Pipeline::run(), but verified once: other tests find faults of single passes.
+    // Like Pipeline::run(), but verifies only once, to save time. Other tests find faults of single
+    // passes.
     const Pipeline& pipeline = pipelines[choice];
     for (const Pass& pass : pipeline.passes()) {
       num_matches[std::string(pass.name)] += pass.apply(after);

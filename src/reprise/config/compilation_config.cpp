@@ -16,10 +16,10 @@
 namespace reprise::config {
 namespace {
 
-// The bound on capture sizes, which index dense tables: it is above every scheduler budget.
+// The largest capture size. It bounds the dispatch tables, and no scheduler allows so many tokens.
 constexpr int32_t kLargestSize = 1 << 20;
 
-// ---- one list of fields per struct, visited by the reader, the writer and the name check ----
+// ---- the fields of each struct, listed once for reading, writing and the check of names ----
 
 template <class Config, class Visitor>
 void visit_fields(Config& c, Visitor&& v)
@@ -101,7 +101,7 @@ std::vector<std::string_view> field_names() {
 
 // ---- reading ----
 
-// Declared first, because the readers of structs and lists call each other.
+// Declared before their definitions, because readers of structs and lists call each other.
 template <class Value>
 void read(std::string_view field, const Json& value, std::optional<Value>& out);
 template <class Element>
@@ -249,7 +249,8 @@ Json written(const Config& config) {
   return object;
 }
 
-// Warns about fields that are known to vLLM and accepted here, but have no effect in this engine.
+// Warns about fields that vLLM has and that are accepted here, but that have no effect in this
+// engine.
 void warn_about_fields_without_effect(const CompilationConfig& config,
                                       std::vector<std::string>& warnings) {
   const CompilationConfig defaults;
@@ -275,13 +276,13 @@ void warn_about_fields_without_effect(const CompilationConfig& config,
        "compile_cache_save_format");
   warn(!config.cudagraph_specialize_lora, "cudagraph_specialize_lora");
   const PassConfig& passes = config.pass_config;
-  // The fused kernels that read the next two limits in vLLM work at every size here.
+  // In vLLM the next two fields limit the size for fused kernels. Ours work at every size.
   warn(passes.rope_kvcache_fusion_max_token_num !=
            defaults.pass_config.rope_kvcache_fusion_max_token_num,
        "pass_config.rope_kvcache_fusion_max_token_num");
   warn(passes.fi_allreduce_fusion_max_size_mb.has_value(),
        "pass_config.fi_allreduce_fusion_max_size_mb");
-  // An engine of one process reduces nothing between processes.
+  // This engine runs in one process, so there is no all-reduce.
   warn(passes.fuse_allreduce_rms.value_or(false), "pass_config.fuse_allreduce_rms");
   warn(passes.sp_min_token_num && !passes.enable_sp && !passes.fuse_gemm_comms,
        "pass_config.sp_min_token_num without enable_sp");
@@ -398,8 +399,7 @@ void validate(const CompilationConfig& config) {
                     config.compile_cache_save_format));
   }
   constexpr std::array<std::string_view, 3> kBackends = {"", "eager", "inductor"};
-  // At levels 1 and 2 vLLM accepts other names, because torch has more backends. This engine does
-  // not.
+  // At levels 1 and 2 vLLM accepts more names, because PyTorch has more backends.
   if (config.mode != CompilationMode::NONE &&
       std::find(kBackends.begin(), kBackends.end(), config.backend) == kBackends.end()) {
     throw InvalidArgument(

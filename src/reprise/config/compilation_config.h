@@ -12,8 +12,8 @@
 
 namespace reprise::config {
 
-/// The compile level. Historical names (NO_COMPILATION, DYNAMO_AS_IS, DYNAMO_ONCE, PIECEWISE) are
-/// accepted on input.
+/// The compile level (`mode` in the configuration). vLLM's older names NO_COMPILATION,
+/// DYNAMO_AS_IS, DYNAMO_ONCE and PIECEWISE are also read.
 enum class CompilationMode : uint8_t {
   NONE = 0,
   STOCK_TORCH_COMPILE = 1,
@@ -23,16 +23,16 @@ enum class CompilationMode : uint8_t {
 
 enum class DynamicShapesType : uint8_t { backed, unbacked, backed_size_oblivious };
 
-/// -O0 .. -O3: the level sets the fields that the user left unset.
+/// -O0 to -O3. The optimisation level gives values to the fields that the user left unset.
 enum class OptimizationLevel : uint8_t { O0 = 0, O1 = 1, O2 = 2, O3 = 3 };
 
 [[nodiscard]] std::string_view to_string(CompilationMode mode) noexcept;
 [[nodiscard]] std::string_view to_string(DynamicShapesType type) noexcept;
 [[nodiscard]] std::string_view to_string(OptimizationLevel level) noexcept;
 
-/// "2", "O2" or "-O2". \throws InvalidArgument
+/// Reads "2", "O2" or "-O2". \throws InvalidArgument
 [[nodiscard]] OptimizationLevel parse_optimization_level(std::string_view text);
-/// Name in either vocabulary and any case, or "0".."3". \throws InvalidArgument
+/// Reads a current or an older name in upper or lower case, or "0" to "3". \throws InvalidArgument
 [[nodiscard]] CompilationMode parse_compilation_mode(std::string_view text);
 
 struct DynamicShapesConfig {
@@ -43,7 +43,7 @@ struct DynamicShapesConfig {
   friend bool operator==(const DynamicShapesConfig&, const DynamicShapesConfig&) = default;
 };
 
-/// Fusion passes. The optimisation level sets the flags that are unset.
+/// Switches of the fusion passes. The optimisation level sets those that are unset.
 struct PassConfig {
   std::optional<bool> fuse_norm_quant;
   std::optional<bool> fuse_act_quant;
@@ -65,7 +65,8 @@ struct PassConfig {
   friend bool operator==(const PassConfig&, const PassConfig&) = default;
 };
 
-/// `compile_sizes`: numbers, the text "cudagraph_capture_sizes", or both.
+/// `compile_sizes`: a list of numbers, the text "cudagraph_capture_sizes" (all capture sizes), or
+/// both.
 struct CompileSizes {
   std::vector<int32_t> sizes;
   bool include_capture_sizes = false;
@@ -73,9 +74,9 @@ struct CompileSizes {
   friend bool operator==(const CompileSizes&, const CompileSizes&) = default;
 };
 
-/// The `--compilation-config` object: the settings of the user before any resolution. Field names
-/// and defaults are vLLM's, except `capture_size_rule`, which is ours, and `cuda_graph_sizes`,
-/// which is ATOM's.
+/// The `--compilation-config` object: what the user set, before the resolution changes anything.
+/// Names of fields and defaults are those of vLLM. Exceptions: `capture_size_rule` is ours, and
+/// `cuda_graph_sizes` is ATOM's.
 struct CompilationConfig : cudagraph::CaptureSizeRequest {
   std::optional<CompilationMode> mode;
   std::optional<cudagraph::CudagraphMode> cudagraph_mode;
@@ -109,21 +110,22 @@ struct CompilationConfig : cudagraph::CaptureSizeRequest {
 
 struct ParsedCompilationConfig {
   CompilationConfig config;
-  std::vector<std::string> warnings;  // about deprecated spellings and fields without effect
+  std::vector<std::string> warnings;  // about deprecated names and about fields that have no effect
 };
 
-/// Reads an object, an integer (the compile level), or text that holds either as JSON. Accepts the
-/// legacy keys level, use_cudagraph, full_cuda_graph and separate_attention_routine.
-/// \throws InvalidArgument: unknown key or value (with the nearest name), wrong type (expected and
-/// got), or two settings that contradict each other (naming both).
+/// Reads a JSON object, an integer (the compile level), or a text that contains one of these as
+/// JSON. Also reads the legacy keys level, use_cudagraph, full_cuda_graph and
+/// separate_attention_routine.
+/// \throws InvalidArgument for an unknown key or value (names the nearest known one), a wrong type
+/// (names the expected and the given type), or two settings that contradict each other (names both)
 [[nodiscard]] ParsedCompilationConfig parse_compilation_config(const Json& document);
 
-/// Writes every field, unset ones as null; parse_compilation_config reads the result back
-/// unchanged.
+/// Writes every field; unset fields become null. parse_compilation_config() reads the same
+/// configuration back.
 [[nodiscard]] Json to_json(const CompilationConfig& config);
 
-/// Makes the checks that need no other configuration: list syntax, ranges, custom_ops conflicts.
-/// \throws InvalidArgument
+/// Checks what needs no other configuration: the syntax of lists, ranges of numbers, conflicts in
+/// custom_ops. \throws InvalidArgument
 void validate(const CompilationConfig& config);
 
 }  // namespace reprise::config

@@ -231,7 +231,8 @@ TEST(SplittingOps, match_with_and_without_overload) {
   std::vector<std::string> all(attention_ops().begin(), attention_ops().end());
   EXPECT_TRUE(contains_attention(all));
   all.pop_back();
-  EXPECT_FALSE(contains_attention(all));  // attention is split off only when all of them are listed
+  // Attention is outside of pieces only if all attention ops are listed.
+  EXPECT_FALSE(contains_attention(all));
   EXPECT_FALSE(contains_attention({}));
 }
 

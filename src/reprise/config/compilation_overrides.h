@@ -4,16 +4,17 @@
 
 #include "reprise/base/json.h"
 
-/// Changes to the JSON of a compilation configuration before parse_compilation_config() reads it.
+/// Changes the JSON of a compilation configuration, before parse_compilation_config() reads it.
 namespace reprise::config {
 
-/// Folds one `-cc.<path>=<value>` argument into `document` before it is parsed:
-/// "cudagraph_mode=FULL", "pass_config.enable_sp=true", "custom_ops+=+rms_norm,-silu_and_mul". The
-/// value is JSON when it reads as JSON, text otherwise; a path that ends in '+' appends to a list.
-/// A later assignment wins. \throws InvalidArgument
+/// Writes one `-cc.<path>=<value>` argument into `document`, for example "cudagraph_mode=FULL",
+/// "pass_config.enable_sp=true" or "custom_ops+=+rms_norm,-silu_and_mul". A value that is valid
+/// JSON is read as JSON, any other value is a text. If the path ends in '+', the value is appended
+/// to a list. Later assignments overwrite earlier ones. \throws InvalidArgument
 void assign_compilation_field(Json& document, std::string_view assignment);
 
-/// Merges `overrides` into `document`; objects are merged member by member, other values replaced.
+/// Merges `overrides` into `document`. Objects are merged member by member; other values are
+/// replaced.
 void merge_compilation_json(Json& document, const Json& overrides);
 
 }  // namespace reprise::config

@@ -1,5 +1,6 @@
-// Checks the dispatch invariants in all eleven million states of small configurations: modes x
-// rules x support x speculation x LoRA x cascade x allowed modes x requests x tokens.
+// Checks the rules of dispatch in all eleven million states of small configurations: all
+// combinations of modes, capture size rules, attention support, speculation, LoRA, cascade, allowed
+// modes, requests and tokens.
 
 #include <gtest/gtest.h>
 
@@ -14,12 +15,12 @@
 #include "reprise/base/error.h"
 #include "reprise/config/resolution.h"
 
-// Counts allocations of this binary, to check that the step path has none.
+// Counts the allocations of this program, to check that dispatch() has none.
 namespace {
 thread_local int64_t num_allocations = 0;
 }  // namespace
 
-// Not inlined: otherwise GCC 12 sees malloc behind only one of the operators and reports a
+// If this were inlined, GCC 12 would see malloc in only one of the two operators and report a
 // mismatch.
 [[gnu::noinline]] void* operator new(size_t bytes) {
   ++num_allocations;
@@ -61,14 +62,14 @@ bool build(World& world) {
   return true;
 }
 
-// Whether the weakest backend allows this key as a FULL graph.
+// Whether the weakest attention backend allows a FULL graph for this key.
 bool support_allows(Support support, const cudagraph::BatchDescriptor& key, int32_t q) {
   if (!key.uniform) return support == Support::ALWAYS;
   return q == 1 ? support >= Support::UNIFORM_SINGLE_TOKEN_DECODE
                 : support >= Support::UNIFORM_BATCH;
 }
 
-// Whether a smaller key of the same class and LoRA case would also hold the batch.
+// Whether a smaller key of the same class and LoRA case would hold the batch too.
 bool tighter_key_exists(const World& world,
                         const cudagraph::BatchFacts& batch,
                         const cudagraph::Decision& decision) {
@@ -120,8 +121,7 @@ void check(const World& world, const cudagraph::BatchFacts& batch) {
     ASSERT_LE(batch.num_logits, kMaxNumSeqs) << "a row of logits that the graph does not compute";
     ASSERT_FALSE(key.num_reqs.has_value());
     ASSERT_FALSE(key.uniform);
-    // Specific before general: the dispatcher uses PIECEWISE only when no allowed FULL graph holds
-    // the batch.
+    // FULL is preferred: PIECEWISE is only allowed if no permitted FULL graph holds the batch.
     const bool full_possible = batch.uniform && separate_routine(world.resolved.mode) &&
                                !batch.cascade && !batch.encoder_outputs &&
                                batch.num_logits <= batch.num_reqs &&
@@ -168,7 +168,8 @@ int64_t check_all_batches(const World& world) {
   return states;
 }
 
-// Every reachable uniform decode batch has a FULL graph, and padding is monotone.
+// Checks that every possible uniform decode batch has a FULL graph, and that a larger batch never
+// gets a smaller padded size.
 void check_decode_ladder(const World& world) {
   if (world.inputs.compilation.capture_size_rule != cudagraph::CaptureSizeRule::reprise) return;
   if (!separate_routine(world.resolved.mode)) return;
@@ -226,7 +227,7 @@ TEST(DispatchInvariants, hold_in_every_state_of_small_configurations) {
   EXPECT_GT(states, 1'000'000);
 }
 
-// For any set of captured and retired keys, dispatch returns only captured keys.
+// For every combination of captured and retired keys, dispatch() returns only captured keys.
 TEST(DispatchInvariants, hold_for_every_subset_of_captured_and_retired_keys) {
   cudagraph::DispatcherOptions options{.mode = cudagraph::CudagraphMode::FULL_AND_PIECEWISE,
                                        .uniform_decode_query_len = 2,

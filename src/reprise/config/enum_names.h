@@ -16,7 +16,8 @@
 #include "reprise/base/nearest_name.h"
 #include "reprise/config/compilation_config.h"
 
-/// The names of enumerators in a configuration: one table per enum, read and printed by templates.
+/// The names of enumerators in configurations. Each enum has one table; the templates below read
+/// and print all enums.
 namespace reprise::config {
 
 template <class Enum>
@@ -25,7 +26,7 @@ struct EnumName {
   Enum value;
 };
 
-// A value may have several names; the first one is printed.
+// Several names may stand for one value. The first one is printed.
 inline constexpr std::array<EnumName<CompilationMode>, 8> kCompilationModes = {{
     {"NONE", CompilationMode::NONE},
     {"STOCK_TORCH_COMPILE", CompilationMode::STOCK_TORCH_COMPILE},

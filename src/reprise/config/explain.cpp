@@ -20,7 +20,7 @@ constexpr std::string_view kForms =
   throw InvalidArgument(fmt::format("batch '{}': expected {}", spec, kForms));
 }
 
-// The limit is far above every scheduler limit, and small enough that products stay in 32 bits.
+// The largest count in a batch. No scheduler allows more, and products stay within 32 bits.
 constexpr int32_t kLargestCount = 1 << 20;
 
 int32_t parse_count(std::string_view spec, std::string_view digits) {
@@ -73,8 +73,8 @@ std::vector<int32_t> sizes_of(const cudagraph::CudagraphDispatcher& dispatcher, 
   return sizes;
 }
 
-// The reason for the level that was asked for. The model and the machine may change the level
-// later, which explain cannot know.
+// Why the level was asked for. The model and the machine may change the level when the engine
+// starts, which explain cannot know.
 std::string level_reason(const ResolutionInputs& inputs) {
   if (inputs.enforce_eager) return "enforce_eager is set";
   if (inputs.compilation.mode) return "asked for";
@@ -226,7 +226,7 @@ std::string to_text(const Explanation& explanation) {
   for (const ResolutionReason& reason : resolved.reasons) {
     text += fmt::format("  {:<4}{}\n", reason.rule, reason.text);
   }
-  // The warning of a downgrade has the text of its reason, which is printed already.
+  // A downgrade has a reason and a warning with the same text. Print that text only once.
   for (const std::string& warning : resolved.warnings) {
     const bool told = std::ranges::any_of(
         resolved.reasons, [&](const ResolutionReason& reason) { return reason.text == warning; });

@@ -14,7 +14,8 @@ namespace reprise::config {
 
 /// One hypothetical batch, as written on the command line:
 ///   decode:R        R requests, each with the decode query length (1 + speculative tokens)
-///   uniform:RxQ     R requests of Q tokens past their prompts; uniform decode iff Q is that length
+///   uniform:RxQ     R requests of Q tokens past their prompts; a uniform decode batch only if Q is
+///                   the decode query length
 ///   mixed:T         T tokens of prefill and decode over min(T, max_num_seqs) requests
 ///   mixed:T/R       the same over R requests
 ///   prefill:T       one prompt (chunk) of T tokens
@@ -31,19 +32,20 @@ struct ExplainedBatch {
   std::string reason;
 };
 
-/// The output of `reprise explain`: the compile level, the resolved mode with the chain of rules,
-/// the sizes, and the decision for each given batch, as if all planned graphs had been captured.
+/// The output of `reprise explain`: the compile level, the resolved mode with the rules that were
+/// applied, the capture sizes, and the decision for each batch if all planned graphs were captured.
 struct Explanation {
   std::optional<cudagraph::CudagraphMode> requested;
-  std::optional<ResolvedConfig> resolved;  // unset when error is set
+  std::optional<ResolvedConfig> resolved;  // unset if `error` is set
   std::string level_reason;                // the setting that chose the compile level
-  std::vector<int32_t> mixed_sizes;        // tokens of the mixed keys
-  std::vector<int32_t> decode_sizes;       // tokens of the uniform decode keys
+  std::vector<int32_t> mixed_sizes;        // token counts of the mixed keys
+  std::vector<int32_t> decode_sizes;       // token counts of the uniform decode keys
   std::vector<ExplainedBatch> decisions;
   std::optional<std::string> error;
 };
 
-/// Does not throw InvalidArgument: the message of a refused configuration or batch goes to `error`.
+/// Does not throw InvalidArgument: if a configuration or a batch is invalid, its message is in
+/// `error`.
 [[nodiscard]] Explanation explain(const ResolutionInputs& inputs,
                                   std::span<const std::string> batch_specs);
 

@@ -31,14 +31,16 @@ TEST(BatchSpec, reads_every_form) {
   batch = facts("uniform:3x4");
   EXPECT_EQ(std::pair(batch.num_tokens, batch.num_reqs), std::pair(12, 3));
   EXPECT_TRUE(batch.uniform);
-  EXPECT_FALSE(facts("uniform:4x8").uniform);  // one query length, but not the decode length
+  // All requests have the same length, but it is not the decode query length.
+  EXPECT_FALSE(facts("uniform:4x8").uniform);
   batch = facts("mixed:100");
   EXPECT_EQ(std::pair(batch.num_tokens, batch.num_reqs), std::pair(100, 8));
   EXPECT_FALSE(batch.uniform);
   EXPECT_EQ(facts("mixed:5").num_reqs, 5);
   EXPECT_EQ(facts("mixed:100/3").num_reqs, 3);
   EXPECT_EQ(facts("prefill:4").num_reqs, 1);
-  EXPECT_FALSE(facts("prefill:4").uniform);  // a prompt chunk as long as a decode step
+  // A chunk of a prompt that happens to be as long as a decode step.
+  EXPECT_FALSE(facts("prefill:4").uniform);
   batch = facts("decode:2+cascade+lora=3");
   EXPECT_TRUE(batch.cascade);
   EXPECT_EQ(batch.num_active_loras, 3);
@@ -150,7 +152,8 @@ TEST(Explain, reports_the_keys_of_each_rule) {
                   R"({"capture_size_rule": "vllm", "cudagraph_mode": "FULL_DECODE_ONLY"})");
   Explanation explanation = explain(inputs, {});
   EXPECT_TRUE(explanation.mixed_sizes.empty());
-  EXPECT_EQ(explanation.decode_sizes.back(), 96);  // vLLM's cliff below 100 requests
+  // Rule vllm has no size from 97 to 100 requests, so such batches run eagerly.
+  EXPECT_EQ(explanation.decode_sizes.back(), 96);
   inputs.compilation.capture_size_rule = cudagraph::CaptureSizeRule::atom;
   explanation = explain(inputs, {});
   EXPECT_EQ(explanation.decode_sizes, (std::vector<int32_t>{1, 2, 4, 8, 16, 32, 48, 64, 80, 96}));

@@ -26,7 +26,7 @@ std::optional<bool> take_bool(Json& document, const char* key) {
   return value;
 }
 
-// Reads the value of one current key with the reader of the whole configuration.
+// Reads the value of one current key by reading a configuration that has only this key.
 CompilationConfig config_of(std::string_view key, const Json& value) {
   Json document = Json::object();
   document[std::string(key)] = value;
@@ -60,7 +60,7 @@ void map_level(Json& document, std::vector<std::string>& warnings) {
                                  to_string(*level)));
 }
 
-/// The flags that were used before cudagraph_mode existed, and the mode that they mean.
+/// The flags that existed before cudagraph_mode, and the mode that they stand for.
 struct GraphFlags {
   std::optional<bool> use_cudagraph;
   std::optional<bool> full_cuda_graph;
@@ -73,14 +73,15 @@ struct GraphFlags {
                                               : cudagraph::CudagraphMode::FULL;
   }
 
-  /// The flag that decided mode(), as the user wrote it.
+  /// The flag that decided mode(), with its value as the user wrote it.
   [[nodiscard]] std::string_view deciding() const {
     if (use_cudagraph == false) return "use_cudagraph=false";
     if (full_cuda_graph == true) return "full_cuda_graph=true";
     return use_cudagraph ? "use_cudagraph=true" : "full_cuda_graph=false";
   }
 
-  /// Flags at their old defaults carry no choice, so they cannot contradict an explicit mode.
+  /// A flag with its old default value may not be a choice of the user, so it never contradicts an
+  /// explicit mode.
   [[nodiscard]] bool compatible_with(cudagraph::CudagraphMode explicit_mode) const {
     if (use_cudagraph == false || full_cuda_graph == true) return false;
     return use_cudagraph != true || explicit_mode != cudagraph::CudagraphMode::NONE;
@@ -114,7 +115,7 @@ void map_graph_flags(Json& document, std::vector<std::string>& warnings) {
                     to_string(mode)));
     return;
   }
-  if (!has_mode_flag) {  // separate_attention_routine alone never chose a mode
+  if (!has_mode_flag) {  // separate_attention_routine alone does not choose a mode
     warnings.push_back(
         "separate_attention_routine has no effect without full_cuda_graph: write "
         "\"cudagraph_mode\": \"FULL_AND_PIECEWISE\" for separate decode and mixed routines");

@@ -13,9 +13,9 @@ namespace reprise::config {
 /// level, use_cudagraph, full_cuda_graph, separate_attention_routine.
 [[nodiscard]] std::span<const std::string_view> legacy_keys() noexcept;
 
-/// Replaces legacy keys of the object by their successors; each replacement adds a warning that
-/// shows the new spelling.
-/// \throws InvalidArgument when a legacy key contradicts another key, naming both.
+/// Replaces legacy keys in `document` by the current keys. Each replacement adds a warning that
+/// shows the current key.
+/// \throws InvalidArgument if a legacy key contradicts another key (names both)
 void map_legacy_keys(Json& document, std::vector<std::string>& warnings);
 
 }  // namespace reprise::config

@@ -8,7 +8,7 @@ namespace reprise::config {
 
 ResolvedConfig resolve(const ResolutionInputs& inputs) {
   Resolver resolver(inputs);
-  // Stage A, part one: the requested settings, and the limits of the platform and the model kind.
+  // Stage A, first part: the requested settings, and what the platform and the kind of model allow.
   resolver.enforce_eager();
   resolver.choose_compile_level();
   resolver.choose_default_mode();
@@ -19,12 +19,12 @@ ResolvedConfig resolve(const ResolutionInputs& inputs) {
   resolver.respect_model_kind();
   resolver.choose_warmups();
   resolver.compute_sizes_before_splitting();
-  // Stage B: the places where the model is split.
+  // Stage B: where the model is split.
   resolver.choose_splitting_ops();
-  // Stage A, part two: consistency.
+  // Stage A, second part: settings that contradict each other.
   resolver.warn_about_cascade();
   resolver.check_pieces_exist();
-  // Stage C: the modes that the attention backends support.
+  // Stage C: which modes the attention backends support.
   resolver.respect_attention_support();
   resolver.check_recurrent_state_blocks();
   resolver.compute_final_sizes();

@@ -14,7 +14,7 @@
 
 namespace reprise::config {
 
-/// All inputs of the resolved mode.
+/// Everything on which the resolution depends.
 struct ResolutionInputs {
   CompilationConfig compilation;
   OptimizationLevel optimization_level = OptimizationLevel::O2;
@@ -32,19 +32,20 @@ struct ResolutionInputs {
   cudagraph::PerformanceMode performance_mode = cudagraph::PerformanceMode::balanced;
   int32_t default_max_capture_size = 512;
   bool platform_supports_graphs = true;
-  /// A capture can break at split points while the model runs, so PIECEWISE needs no compiler.
+  /// Captures can be interrupted at split points, so PIECEWISE needs no compiler.
   bool breakable = true;
-  /// The engine has a KV connector with layer-wise asynchronous work, which cannot be captured.
+  /// The engine has a KV connector that transfers layers asynchronously. This work cannot be
+  /// captured in a FULL graph.
   bool kv_connector_requires_piecewise = false;
-  /// The number of cache blocks for per-request recurrent state; set only for models with such
+  /// The number of cache blocks for the recurrent state of requests. Unset for models without such
   /// state.
   std::optional<int32_t> num_recurrent_state_blocks;
 };
 
-/// Resolves the requested configuration into the one that the engine uses. Pure: equal inputs give
-/// equal results on every rank. Each change of the mode adds a reason with its rule id; each
-/// downgrade of an explicit setting also adds a warning.
-/// \throws InvalidArgument when the request cannot be met by any downgrade.
+/// Turns the requested configuration into the one that the engine uses. A pure function: equal
+/// inputs give equal results on every rank. Each change of the mode adds a reason with the id of
+/// its rule. If an explicit setting is downgraded, a warning is added too.
+/// \throws InvalidArgument if no downgrade makes the request possible
 [[nodiscard]] ResolvedConfig resolve(const ResolutionInputs& inputs);
 
 /// The dispatcher options of a resolved configuration.

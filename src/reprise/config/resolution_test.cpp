@@ -14,9 +14,10 @@
 #include "reprise/base/error.h"
 #include "reprise/config/splitting_ops.h"
 
-// Rows that are not tested here: CMB-07 .. CMB-10 name ROCm backends with support ALWAYS and
-// resolve like CMB-04; CMB-21 and -22 describe a revision that raised an error where later ones
-// downgrade. The compile-range endpoint of SIZ-16, -18, -19 belongs to the compiler.
+// Rows that are not tested here: CMB-07 to CMB-10 are about ROCm backends with support ALWAYS,
+// which resolve like CMB-04. CMB-21 and -22 describe a version of vLLM that raised an error where
+// later versions downgrade. The compiler, not the resolution, makes the compile range that SIZ-16,
+// -18 and -19 mention.
 
 namespace reprise::config {
 namespace {
@@ -40,7 +41,7 @@ ResolutionInputs asking(cudagraph::CudagraphMode mode) {
   return inputs;
 }
 
-/// Inputs that follow vLLM exactly: its sizes, and no pieces without its compiler.
+/// Inputs that follow vLLM exactly: rule vllm for sizes, and no PIECEWISE without the compiler.
 ResolutionInputs as_vllm(ResolutionInputs inputs) {
   inputs.compilation.capture_size_rule = cudagraph::CaptureSizeRule::vllm;
   inputs.breakable = false;
@@ -124,7 +125,7 @@ TEST(Resolution, follows_the_complete_support_table) {
       }
       const ResolvedConfig resolved = resolve(inputs);
       EXPECT_EQ(resolved.mode, *row.expected[column]);
-      // Each downgrade is reported once, and the text names mode, backend and support.
+      // Each downgrade is reported once. The text names the mode, the backend and its support.
       size_t changes = 0;
       for (const ResolutionReason& reason : resolved.reasons) {
         changes += reason.before != reason.after ? 1 : 0;
@@ -213,9 +214,9 @@ struct SourceRow {
   Support support;
 };
 
-// Follows the backend table of vLLM's design page on CUDA graphs and the aliasing rule under it:
-// for backends that capture decode only, FULL becomes FULL_AND_PIECEWISE with pieces and
-// FULL_DECODE_ONLY without pieces.
+// The table of backends on vLLM's design page about CUDA graphs, and the rule below it: for
+// backends that can capture only decode batches, FULL becomes FULL_AND_PIECEWISE, or
+// FULL_DECODE_ONLY if there are no pieces.
 TEST(Resolution, full_is_aliased_as_the_source_documents_say) {
   for (const SourceRow& row :
        std::vector<SourceRow>{{"FlashAttention v2", Support::UNIFORM_BATCH},
@@ -257,7 +258,7 @@ TEST(Resolution, the_default_mode_follows_the_optimisation_level) {
   }
 }
 
-// Source 001: PIECEWISE for pooling models, NONE where pieces are unavailable.
+// From source 001: PIECEWISE for pooling models, NONE if PIECEWISE is not available.
 TEST(Resolution, defaults_for_pooling_and_for_engines_without_pieces) {
   ResolutionInputs inputs = asking("{}");
   inputs.pooling = true;

@@ -12,8 +12,8 @@
 
 namespace reprise::config {
 
-/// One applied rule. The ids are those of the behaviour reference: A = configuration, B =
-/// splitting, C = attention support, S = capture sizes.
+/// One rule that was applied. The ids are those of the behaviour reference: A is configuration, B
+/// splitting, C attention support, S capture sizes.
 struct ResolutionReason {
   std::string rule;
   std::string text;
@@ -23,11 +23,12 @@ struct ResolutionReason {
   friend bool operator==(const ResolutionReason&, const ResolutionReason&) = default;
 };
 
-/// The result of resolve(): the modes and sizes to capture and dispatch, with the reasons.
+/// The result of resolve(): the mode and sizes that the engine uses, with the reasons for each
+/// change.
 struct ResolvedConfig {
   std::optional<cudagraph::CudagraphMode> requested;  // unset = the user did not choose a mode
   cudagraph::CudagraphMode mode = cudagraph::CudagraphMode::NONE;
-  /// The level that was asked for. The engine reports the level that runs.
+  /// The level that the user asked for. The engine may run another level and reports that one.
   CompilationMode compilation_mode = CompilationMode::NONE;
   std::vector<std::string> splitting_ops;
   bool piecewise_available = false;

@@ -10,7 +10,7 @@
 namespace reprise::config {
 namespace {
 
-// Adapter counts index a dense table and multiply the number of keys, so they are bounded.
+// Limits the number of LoRA cases, which multiplies the number of keys and is the size of a table.
 constexpr int32_t kLargestMaxLoras = 4096;
 constexpr int32_t kLargestSpeculation = 1024;
 
@@ -97,7 +97,8 @@ void Resolver::choose_default_mode() {
                        to_string(mode)));
 }
 
-// By default only fusions that need no device are on, which are the ones that replace a custom op.
+// By default, only those fusions are on that need no particular device: those that replace a custom
+// op.
 void Resolver::choose_default_passes() {
   const bool generates = out_.compilation_mode != CompilationMode::NONE &&
                          in_.compilation.use_inductor &&
@@ -204,7 +205,8 @@ void Resolver::respect_model_kind() {
 
 void Resolver::choose_warmups() {
   out_.num_of_warmups = in_.compilation.cudagraph_num_of_warmups;
-  // One eager run per shape, because lazy library set-up must not happen inside a capture.
+  // Without a warm-up, libraries would be initialised within a capture, which must not happen. So
+  // there is at least one eager run per shape.
   if (!in_.enforce_eager && in_.platform_supports_graphs && out_.num_of_warmups == 0) {
     out_.num_of_warmups = 1;
   }

@@ -12,8 +12,8 @@ namespace reprise::config {
 
 inline bool is_set(const std::optional<bool>& flag) { return flag.value_or(false); }
 
-/// Carries out the stages of the resolution, for resolve() only. Each step reads and changes one
-/// state; the order of the calls in resolve() is the policy.
+/// The steps of the resolution, only for resolve(). Each step reads and changes the state in
+/// `out_`. The order in which resolve() calls the steps matters.
 class Resolver {
  public:
   explicit Resolver(const ResolutionInputs& inputs);
@@ -57,12 +57,12 @@ class Resolver {
   [[nodiscard]] bool compiles() const {
     return out_.compilation_mode == CompilationMode::VLLM_COMPILE;
   }
-  /// Splitting rules apply only when the compiler or a breakable capture splits the model.
+  /// The rules for splitting apply only if the compiler or a breakable capture splits the model.
   [[nodiscard]] bool splits() const { return compiles() || in_.breakable; }
   [[nodiscard]] bool sequence_parallel() const { return is_set(out_.pass_config.enable_sp); }
-  /// "A" of the support table: attention stays outside the pieces.
+  /// Column "A" of the support table: attention runs outside of the pieces.
   [[nodiscard]] bool attention_is_split() const;
-  /// "P" of the support table: PIECEWISE can stand in for FULL.
+  /// Column "P" of the support table: PIECEWISE can replace FULL.
   [[nodiscard]] bool piecewise_possible() const {
     return attention_is_split() || (compiles() && uses_partition());
   }
@@ -74,7 +74,7 @@ class Resolver {
 
   const ResolutionInputs& in_;
   ResolvedConfig out_;
-  bool mode_is_known_ = false;  // false until the user's mode or the default mode is set
+  bool mode_is_known_ = false;  // whether the user's mode or the default mode has been set
 };
 
 }  // namespace reprise::config

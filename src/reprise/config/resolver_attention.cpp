@@ -5,12 +5,12 @@
 #include "reprise/base/error.h"
 #include "reprise/config/splitting_ops.h"
 
-// Stage C: the modes that the attention backends support.
+// Stage C: which modes the attention backends support.
 namespace reprise::config {
 
 bool Resolver::attention_is_split() const {
-  // Breakable capture breaks wherever an op is listed; the compiler's pieces are free of attention
-  // only when every attention op is listed.
+  // A breakable capture is interrupted at every op that is listed. The compiler's pieces contain no
+  // attention only if all attention ops are listed.
   if (!vllm_rule() && compiles()) return splits_attention(out_.splitting_ops);
   if (in_.breakable && !out_.splitting_ops.empty()) return true;
   return compiles() && contains_attention(out_.splitting_ops);

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-// Sizes to capture and to compile.
+// Computes the sizes for capture and for compilation.
 namespace reprise::config {
 
 cudagraph::CaptureSizeInputs Resolver::size_inputs() const {
@@ -23,8 +23,8 @@ void Resolver::compute_sizes() {
   for (const std::string& warning : out_.capture_sizes.warnings) warn("S", warning);
 }
 
-// vLLM computes its sizes before it applies the splitting rules, so a mode that these rules turn
-// into NONE keeps its list of sizes.
+// vLLM computes its sizes before it applies the rules for splitting. So if these rules change the
+// mode to NONE, the list of sizes remains.
 void Resolver::compute_sizes_before_splitting() {
   if (vllm_rule() && out_.mode != cudagraph::CudagraphMode::NONE) compute_sizes();
 }

@@ -5,7 +5,7 @@
 #include "reprise/base/error.h"
 #include "reprise/config/splitting_ops.h"
 
-// Stage B: where the model is split, and the modes that the split leaves.
+// Stage B: where the model is split, and which modes remain possible.
 namespace reprise::config {
 
 void Resolver::split_nowhere(std::string_view rule, std::string_view because) {
@@ -43,8 +43,8 @@ void Resolver::choose_splitting_ops() {
   }
   if (!wish) {
     out_.splitting_ops.assign(attention_ops().begin(), attention_ops().end());
-    // Pieces of this engine get their caches as arguments: equal pieces are shared even with cache
-    // writes inside.
+    // In this engine, pieces get their caches as arguments, so pieces with cache writes can be
+    // equal too. Only rule vllm splits at cache writes.
     if (whole_program && vllm_rule()) {
       out_.splitting_ops.insert(
           out_.splitting_ops.end(), kv_cache_update_ops().begin(), kv_cache_update_ops().end());
@@ -60,7 +60,8 @@ void Resolver::choose_splitting_ops() {
   } else if (wish->empty()) {
     drop_piecewise("B5", "splitting_ops is [], so there are no pieces");
   } else if (compiles() && !vllm_rule() && !splits_attention(*wish)) {
-    // A piecewise graph serves any number of requests; attention inside it would fix that number.
+    // A piecewise graph serves any number of requests. With attention inside, it would only serve
+    // one number.
     drop_piecewise(
         "R1",
         "splitting_ops leaves attention inside the pieces, which no PIECEWISE graph can hold");

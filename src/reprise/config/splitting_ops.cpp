@@ -25,7 +25,7 @@ constexpr std::array<std::string_view, 14> kAttentionOps = {
 constexpr std::array<std::string_view, 2> kKvCacheUpdateOps = {"vllm::unified_kv_cache_update",
                                                                "vllm::unified_mla_kv_cache_update"};
 
-// An op name without and with overload: "aten.add.default" and "aten::add.default" are the same op.
+// The two parts of an op's name. "aten.add.default" and "aten::add.default" are the same op.
 struct OpName {
   std::string base;      // "aten::add"
   std::string overload;  // "default", or empty
@@ -69,7 +69,7 @@ bool is_splitting_op(std::string_view op, std::span<const std::string> splitting
   return std::any_of(splitting_ops.begin(), splitting_ops.end(), [&](const std::string& entry) {
     const OpName listed = parse_op_name(entry);
     if (listed.base != wanted.base) return false;
-    // An op name without an overload means the overload "default".
+    // If the op's name has no overload, its overload is "default".
     std::string_view overload = wanted.overload;
     if (overload.empty()) overload = "default";
     return listed.overload.empty() || listed.overload == overload;

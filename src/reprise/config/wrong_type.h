@@ -6,7 +6,7 @@
 
 namespace reprise::config {
 
-/// \throws InvalidArgument: `field` holds `got`, whose type is not the expected one
+/// \throws InvalidArgument: the type of `got` is not the one that `field` expects
 [[noreturn]] void throw_wrong_type(std::string_view field,
                                    std::string_view expected,
                                    const Json& got);

@@ -9,13 +9,14 @@
 
 namespace reprise::cudagraph {
 
-/// How much of an attention backend's work a FULL graph can hold, in order of capability. Cascade
-/// attention is outside this scale: it never runs in a FULL graph.
+/// Which batches of an attention backend a FULL graph can hold; a higher value includes all lower
+/// ones. Batches with cascade attention are never run with a FULL graph, whatever this value is.
 enum class AttentionCGSupport : uint8_t {
   NEVER = 0,
   UNIFORM_SINGLE_TOKEN_DECODE = 1,  // only batches with query length 1
-  UNIFORM_BATCH = 2,                // only batches with one common query length (verification)
-  ALWAYS = 3,                       // also mixed prefill and decode
+  // Only uniform batches of any query length, as in verification of speculative tokens.
+  UNIFORM_BATCH = 2,
+  ALWAYS = 3,  // also batches that mix prefill and decode
 };
 
 [[nodiscard]] constexpr std::string_view to_string(AttentionCGSupport support) noexcept {
@@ -34,13 +35,14 @@ enum class AttentionCGSupport : uint8_t {
 
 struct AttentionBackendSupport {
   std::string backend;
-  AttentionCGSupport support = AttentionCGSupport::NEVER;  // an undeclared backend supports nothing
+  // A backend that declares nothing supports nothing.
+  AttentionCGSupport support = AttentionCGSupport::NEVER;
 
   friend bool operator==(const AttentionBackendSupport&, const AttentionBackendSupport&) = default;
 };
 
-/// The support of a whole model: the support of its weakest backend (the first one, among equals).
-/// A model without attention supports everything.
+/// The support of a model with several backends: the lowest one among them (of equal ones, the
+/// first). A model without attention supports everything.
 [[nodiscard]] inline AttentionBackendSupport weakest_of(
     std::span<const AttentionBackendSupport> backends) {
   if (backends.empty()) return {"no attention", AttentionCGSupport::ALWAYS};

@@ -10,17 +10,17 @@
 
 namespace reprise::cudagraph {
 
-/// The padded shape class of a batch; together with the runtime mode it is the key of a graph.
-/// A plain value: cheap to copy, comparable, hashable.
+/// The padded shape of a batch. A descriptor and a runtime mode together are the key of a graph. A
+/// value type: cheap to copy, comparable and hashable.
 struct BatchDescriptor {
   int32_t num_tokens = 0;
-  /// The padded number of requests. Unset means any number, as in PIECEWISE keys, where attention
-  /// runs outside the graph.
+  /// The padded number of requests. Unset: any number. PIECEWISE keys leave it unset, because
+  /// attention, the only work that depends on it, runs outside of their graphs.
   std::optional<int32_t> num_reqs;
-  /// Every request has as many tokens as the decode query length.
+  /// Every request has exactly the decode query length of tokens.
   bool uniform = false;
   bool has_lora = false;
-  /// The number of active adapters that this graph was recorded for; 0 = none.
+  /// The number of active LoRA adapters for which the graph was captured; 0: none.
   int32_t num_active_loras = 0;
 
   friend bool operator==(const BatchDescriptor&, const BatchDescriptor&) = default;
@@ -40,7 +40,8 @@ struct BatchDescriptor {
 template <>
 struct std::hash<reprise::cudagraph::BatchDescriptor> {
   size_t operator()(const reprise::cudagraph::BatchDescriptor& d) const noexcept {
-    // The splitmix64 finaliser over the packed fields spreads neighbouring sizes over the buckets.
+    // Pack the fields into 64 bits, then mix them with the finaliser of splitmix64, so that
+    // neighbouring sizes get distant buckets.
     const uint64_t reqs = d.num_reqs ? static_cast<uint32_t>(*d.num_reqs) : 0xffffffffULL;
     uint64_t x = (static_cast<uint64_t>(static_cast<uint32_t>(d.num_tokens)) << 32) | reqs;
     x ^= (static_cast<uint64_t>(static_cast<uint32_t>(d.num_active_loras)) << 2 |

@@ -14,11 +14,12 @@ namespace {
 
 using Sizes = std::vector<int32_t>;
 
-// Dispatch tables are dense arrays over requests and tokens. These bounds limit them to megabytes.
+// The dispatch tables have one entry per request or token. These limits keep them at a few
+// megabytes.
 constexpr int32_t kLargestMaxNumSeqs = 1 << 20;
 constexpr int32_t kLargestQueryLen = 1 << 12;
 
-// vLLM: up to this size, performance mode interactivity captures every size.
+// vLLM's performance mode interactivity captures every size up to this one.
 constexpr int32_t kDenseInteractiveSizes = 32;
 
 void sort_unique(Sizes& sizes) {
@@ -41,7 +42,7 @@ void append_small_sizes(Sizes& sizes, int32_t max, PerformanceMode performance) 
   }
 }
 
-// vLLM's token grid: 1, 2, 4, then steps of 8 below 256 and of 16 above.
+// vLLM's token grid: 1, 2, 4, then multiples of 8 below 256 and multiples of 16 from there.
 Sizes token_grid(int32_t max, PerformanceMode performance) {
   Sizes sizes;
   append_small_sizes(sizes, max, performance);
@@ -51,9 +52,9 @@ Sizes token_grid(int32_t max, PerformanceMode performance) {
   return sizes;
 }
 
-// Request counts with the same spacing. Above 512 the step grows as 1/16 of the size, so that very
-// wide batches do not cost hundreds of captures. `widest` is always a rung, so every reachable
-// decode batch has a graph.
+// Numbers of requests with the same spacing as the token grid. Above 512 the spacing grows to 1/16
+// of the size, so that very large batches do not need hundreds of captures. The last number is
+// `widest`, so the largest possible decode batch has a graph.
 Sizes request_grid(int32_t widest, PerformanceMode performance) {
   Sizes sizes;
   append_small_sizes(sizes, widest, performance);
@@ -66,7 +67,7 @@ Sizes request_grid(int32_t widest, PerformanceMode performance) {
   return sizes;
 }
 
-// The sizes that the user set, after older spellings are translated.
+// The sizes that the user set, after older names for the options are translated.
 struct ExplicitSizes {
   std::optional<Sizes> list;
   std::optional<int32_t> max;
@@ -140,7 +141,7 @@ int32_t automatic_max(const CaptureSizeInputs& in) {
   return static_cast<int32_t>(std::min<int64_t>(twice, in.default_max_capture_size));
 }
 
-// Source: vLLM _set_cudagraph_sizes, steps 1-8 of the behaviour reference.
+// Source: vLLM's _set_cudagraph_sizes, steps 1 to 8 of the behaviour reference.
 CaptureSizes vllm_sizes(const ExplicitSizes& wish, const CaptureSizeInputs& in) {
   CaptureSizes result;
   const int32_t max = std::min(wish.max ? *wish.max : automatic_max(in), in.max_num_batched_tokens);
@@ -197,19 +198,19 @@ Sizes reprise_mixed(const ExplicitSizes& wish,
   }
   const int32_t max = std::min(wish.max ? *wish.max : automatic_max(in), in.max_num_batched_tokens);
   Sizes sizes = token_grid(max, in.performance_mode);
-  // A maximum that the user or the token budget sets is itself a rung.
+  // If the user or the token budget sets the maximum, the maximum itself is a capture size.
   if (wish.max || in.max_num_batched_tokens <= max) sizes.push_back(max);
   sort_unique(sizes);
   return sizes;
 }
 
-// Decode rungs in tokens: requests x query length.
+// The capture sizes of decode batches in tokens: numbers of requests x query length.
 Sizes reprise_decode(const ExplicitSizes& wish,
                      const CaptureSizeInputs& in,
                      std::vector<std::string>& warnings) {
   const int32_t q = in.uniform_decode_query_len;
   const int32_t widest = largest_decode_batch(in.max_num_seqs, in.max_num_batched_tokens, q);
-  const int32_t reachable = widest * q;  // no overflow: at most max_num_batched_tokens
+  const int32_t reachable = widest * q;  // at most max_num_batched_tokens, so it cannot overflow
   if (widest == 0) {
     warnings.push_back(
         fmt::format("max_num_batched_tokens {} is below the decode query length {}: no uniform "
@@ -254,8 +255,8 @@ CaptureSizes reprise_sizes(const ExplicitSizes& wish,
   if (separate_routine(mode)) {
     result.decode = reprise_decode(wish, in, result.warnings);
   } else if (!wish.list && !wish.max) {
-    // The only routine serves decode batches too, so the token grid continues up to the widest of
-    // them.
+    // Mixed and decode batches share one routine, so `mixed` also gets the decode sizes that are
+    // larger than its own.
     const int32_t grid_max = result.max_mixed();
     for (int32_t size : reprise_decode(wish, in, result.warnings)) {
       if (size > grid_max) result.mixed.push_back(size);
@@ -266,7 +267,7 @@ CaptureSizes reprise_sizes(const ExplicitSizes& wish,
   return result;
 }
 
-// Source: ATOM; entries are batch sizes, a graph has batch size x query length tokens.
+// Source: ATOM. Listed sizes are numbers of requests; a graph has size x query length tokens.
 CaptureSizes atom_sizes(const CaptureSizeRequest& request,
                         const CaptureSizeInputs& in,
                         CudagraphMode mode) {

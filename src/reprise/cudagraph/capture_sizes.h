@@ -10,27 +10,28 @@
 
 namespace reprise::cudagraph {
 
-/// The way capture sizes and dispatch ladders are made. reprise: a token grid for mixed batches and
-/// a request grid for decode. vllm: vLLM's single token list, its rounding and its dispatcher.
-/// atom: entries are batch sizes.
+/// How capture sizes are computed and how batches are mapped to them. reprise: sizes in tokens for
+/// mixed batches, sizes in requests for decode batches. vllm: the token list, rounding and dispatch
+/// of vLLM. atom: listed sizes are numbers of requests.
 enum class CaptureSizeRule : uint8_t { reprise, vllm, atom };
 
 [[nodiscard]] std::string_view to_string(CaptureSizeRule rule) noexcept;
 
-/// The sizes a user asked for, under the names of the configuration keys; unset means automatic.
+/// The capture sizes that a user asked for, named like the configuration keys. Unset: computed
+/// automatically.
 struct CaptureSizeRequest {
   CaptureSizeRule capture_size_rule = CaptureSizeRule::reprise;
   std::optional<std::vector<int32_t>> cudagraph_capture_sizes;  // tokens; rule atom: requests
   std::optional<int32_t> max_cudagraph_capture_size;            // tokens
-  std::optional<std::vector<int32_t>> cuda_graph_sizes;         // ATOM's older spelling
+  std::optional<std::vector<int32_t>> cuda_graph_sizes;         // ATOM's older name for the list
 
   friend bool operator==(const CaptureSizeRequest&, const CaptureSizeRequest&) = default;
 };
 
-/// vLLM's `performance_mode`; interactivity captures every size up to 32.
+/// vLLM's `performance_mode`. interactivity captures every size up to 32.
 enum class PerformanceMode : uint8_t { balanced, interactivity, throughput };
 
-/// The settings, besides the request, that the sizes depend on.
+/// All other settings on which capture sizes depend.
 struct CaptureSizeInputs {
   int32_t max_num_seqs = 256;
   int32_t max_num_batched_tokens = 8192;
@@ -38,17 +39,17 @@ struct CaptureSizeInputs {
   int32_t tensor_parallel_size = 1;
   bool sequence_parallelism = false;
   PerformanceMode performance_mode = PerformanceMode::balanced;
-  /// Ceiling of the automatic token grid: 512, or 1024 on data-centre Blackwell.
+  /// Largest size of the automatic token grid: 512, or 1024 on data-centre Blackwell GPUs.
   int32_t default_max_capture_size = 512;
 
   friend bool operator==(const CaptureSizeInputs&, const CaptureSizeInputs&) = default;
 };
 
-/// The two ladders, both in tokens and ascending.
+/// The two ladders of capture sizes, in tokens and ascending.
 struct CaptureSizes {
   std::vector<int32_t> mixed;
-  /// Multiples of the decode query length; empty when no uniform decode graphs are captured. Under
-  /// rule vllm: the part of `mixed` that becomes decode keys.
+  /// Multiples of the decode query length. Empty if no graphs for uniform decode batches are
+  /// captured. With rule vllm: those sizes of `mixed` that also become decode keys.
   std::vector<int32_t> decode;
   std::vector<std::string> warnings;
 
@@ -56,42 +57,43 @@ struct CaptureSizes {
   [[nodiscard]] int32_t max_decode() const noexcept { return decode.empty() ? 0 : decode.back(); }
 };
 
-/// The most requests that one decode step can hold: the scheduler counts the query length for each
-/// request.
+/// The largest number of requests in one decode step. Each request takes as many tokens of the
+/// scheduler's budget as the query length: with 512 tokens and query length 4, 128 requests.
 [[nodiscard]] int32_t largest_decode_batch(int32_t max_num_seqs,
                                            int32_t max_num_batched_tokens,
                                            int32_t uniform_decode_query_len);
 
-/// Computes the ladders for `mode` under request.capture_size_rule; both are empty for mode NONE.
-/// Rule vllm leaves the rounding to adjust_sizes_for_spec_decode, which the resolution applies
-/// last.
-/// \throws InvalidArgument when explicit sizes are empty, below 1, or contradict each other.
+/// Computes the ladders for `mode` by the rule request.capture_size_rule. Both are empty for mode
+/// NONE. With rule vllm the sizes are not yet rounded for speculative decoding: the resolution
+/// calls adjust_sizes_for_spec_decode later.
+/// \throws InvalidArgument if explicit sizes are empty, below 1, or contradict each other
 [[nodiscard]] CaptureSizes compute_capture_sizes(const CaptureSizeRequest& request,
                                                  const CaptureSizeInputs& inputs,
                                                  CudagraphMode mode);
 
-/// vLLM's speculative rounding: rounds every size up to a multiple of the query length (and of the
-/// tensor-parallel size under sequence parallelism) and drops sizes above the old maximum.
-/// \throws InvalidArgument when nothing is left or no common multiple exists.
+/// vLLM's rounding for speculative decoding. Rounds every size up to a multiple of the query length
+/// (and of the tensor-parallel size under sequence parallelism), then drops sizes that exceed the
+/// largest size before rounding.
+/// \throws InvalidArgument if no size remains or no common multiple exists
 [[nodiscard]] std::vector<int32_t> adjust_sizes_for_spec_decode(const std::vector<int32_t>& sizes,
                                                                 int32_t uniform_decode_query_len,
                                                                 int32_t tensor_parallel_size,
                                                                 bool sequence_parallelism);
 
-/// The sizes of one list that become uniform decode keys in vLLM: query length <= size <= query
-/// length x max_num_seqs.
+/// The sizes of a list for which vLLM captures uniform decode graphs: all sizes from the query
+/// length to query length x max_num_seqs.
 [[nodiscard]] std::vector<int32_t> decode_sizes_within(const std::vector<int32_t>& sizes,
                                                        int32_t uniform_decode_query_len,
                                                        int32_t max_num_seqs);
 
-/// Maps a real count to the smallest captured size that holds it, with one array read.
+/// A look-up table from a count to the smallest capture size that holds it.
 class PaddingTable {
  public:
   PaddingTable() = default;
   /// \pre sizes are positive, ascending and distinct.
   explicit PaddingTable(const std::vector<int32_t>& sizes);
 
-  /// The smallest size >= count; 0 for 0; -1 when count is negative or above max().
+  /// The smallest size >= count. 0 if count is 0; -1 if count is negative or above max().
   [[nodiscard]] int32_t padded(int32_t count) const noexcept {
     if (count < 0 || static_cast<size_t>(count) >= padded_.size()) return -1;
     return padded_[static_cast<size_t>(count)];

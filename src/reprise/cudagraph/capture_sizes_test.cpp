@@ -14,11 +14,10 @@
 #include "reprise/base/error.h"
 
 // Rows of groups SIZ, DVS, DVA and ATM of the behaviour reference that other tests cover:
-//   SIZ-16, SIZ-18, SIZ-19        resolution_test (mode and splitting; the compile-range endpoint
-//   511
-//                                 belongs to the compiler)
+//   SIZ-16, SIZ-18, SIZ-19          resolution_test (mode and splitting only; the compiler chooses
+//                                   the end 511 of a compile range)
 //   SIZ-20, SIZ-23, SIZ-26, SIZ-27  resolution_test
-//   SIZ-28 .. SIZ-31              compilation_config_test
+//   SIZ-28 .. SIZ-31                compilation_config_test
 
 namespace reprise::cudagraph {
 namespace {
@@ -27,7 +26,7 @@ using Sizes = std::vector<int32_t>;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// The grid of section 3.1 in the form the reference prints it: both ends of a list, and its length.
+// The token grid of section 3.1. The reference gives only its first and last sizes and its length.
 Sizes grid(int32_t max) {
   Sizes sizes;
   for (int32_t n : {1, 2, 4}) {
@@ -135,7 +134,7 @@ std::vector<SizeRow> vllm_rows() {
       {"DVS-30", in(256, 8192), 255, none, grid(248), Warns::truncating},
       {"DVS-32", in(256, 8192), 263, none, grid(256), Warns::truncating},
       {"DVS-33", in(1, 8192, 6), none, none, list({1, 2, 4, 8})},
-      // Worked examples of section 3.2.
+      // The examples of section 3.2.
       {"3.2 S=256", in(256, 8192), none, none, grid(512)},
       {"3.2 S=1024", on_family_100(in(1024, 8192)), none, none, grid(1024)},
       {"3.2 S=1", in(1, 2048), none, none, list({1, 2})},
@@ -205,7 +204,7 @@ TEST(CaptureSizesVllm, counts_of_the_worked_examples_agree) {
   EXPECT_EQ(grid(248).size(), 34U);
   EXPECT_EQ(interactive(192).size(), 52U);
   EXPECT_EQ(interactive(512).size(), 76U);
-  // 51 mixed descriptors and 35 FULL decode graphs for 256 requests.
+  // For 256 requests there are 51 mixed descriptors and 35 FULL decode graphs.
   const CaptureSizes sizes = compute_capture_sizes(
       config_of(CaptureSizeRule::vllm), in(256, 8192), CudagraphMode::FULL_AND_PIECEWISE);
   EXPECT_EQ(sizes.mixed.size(), 51U);
@@ -304,7 +303,7 @@ TEST(LargestDecodeBatch, equals_what_a_greedy_admission_loop_admits) {  // ATM-0
   }
 }
 
-// Source 004: default pattern, explicit lists, bounds.
+// From source 004: the default sizes, explicit lists, and limits.
 TEST(CaptureSizesAtom, entries_are_batch_sizes_and_tokens_are_entries_times_query_length) {
   CaptureSizeRequest config = config_of(CaptureSizeRule::atom);
   CaptureSizes sizes =
@@ -352,8 +351,8 @@ TEST(CaptureSizesReprise, the_widest_decode_batch_is_always_a_rung) {  // NEW-02
   EXPECT_EQ(decode(in(100, 8192)).back(), 100);
   EXPECT_EQ(decode(in(6, 8192, 7), 42).back(), 42);
   EXPECT_EQ(decode(in(32, 8192, 17)).back(), 544);
-  EXPECT_EQ(decode(in(32, 8192, 17)).size(), 7U);  // 1 2 4 8 16 24 32 requests: no dense extension
-  EXPECT_EQ(decode(in(256, 512, 4)).back(), 512);  // the token budget ends at 128 requests
+  EXPECT_EQ(decode(in(32, 8192, 17)).size(), 7U);  // 1 2 4 8 16 24 32 requests, and no denser sizes
+  EXPECT_EQ(decode(in(256, 512, 4)).back(), 512);  // 512 tokens allow 128 requests of 4 tokens
   EXPECT_TRUE(decode(in(256, 3, 4)).empty());
 }
 

@@ -14,8 +14,9 @@
 namespace reprise::cudagraph {
 namespace {
 
-// Plan order: PIECEWISE before FULL, and in each the largest first. The activations of PIECEWISE
-// are larger, so FULL then fits into memory that is already reserved.
+// The plan order: PIECEWISE before FULL, and the largest first within each mode. PIECEWISE needs
+// more memory for activations, so the FULL graphs captured later fit into memory that is already
+// reserved.
 auto plan_rank(CudagraphRuntimeMode mode, const BatchDescriptor& d) {
   return std::tuple(mode, -d.num_tokens, -d.num_active_loras, d.uniform, d.num_reqs.value_or(-1));
 }
@@ -45,7 +46,7 @@ void check_decode_sizes(const std::vector<int32_t>& sizes, const DispatcherOptio
   }
 }
 
-// If padding moved batches past a compile size, the code compiled for that size would never run.
+// Rejects a compile size that padding would enlarge: the program for that size would never run.
 void check_compile_sizes(const DispatcherOptions& options) {
   const auto& mixed = options.mixed_capture_sizes;
   const auto& decode = options.decode_capture_sizes;
@@ -111,7 +112,7 @@ void CudagraphDispatcher::initialize_cudagraph_keys(const DispatcherOptions& opt
   std::sort(keys_.begin(), keys_.end(), [](const Key& a, const Key& b) {
     return plan_rank(a.mode, a.descriptor) < plan_rank(b.mode, b.descriptor);
   });
-  for (size_t i = keys_.size(); i-- > 0;) {  // plan order descends, rungs ascend
+  for (size_t i = keys_.size(); i-- > 0;) {  // the plan order is descending, rungs are ascending
     ladder(keys_[i].kind, keys_[i].lora_case).rungs.push_back(static_cast<int32_t>(i));
     largest_tokens_ = std::max(largest_tokens_, keys_[i].descriptor.num_tokens);
   }
@@ -156,8 +157,8 @@ void CudagraphDispatcher::plan_decode_keys(int32_t lora_case) {
   }
 }
 
-// vLLM pads a batch first and then looks for a key of exactly that size; the other rules take the
-// smallest rung of the class.
+// Fills the `planned` table. Rule vllm pads a batch first and then needs a key of exactly the
+// padded size. The other rules take the smallest rung that fits.
 void CudagraphDispatcher::build_tables(Ladder& ladder) const {
   if (ladder.rungs.empty()) return;
   const auto need_of = [&](int32_t key) { return keys_[static_cast<size_t>(key)].need; };
@@ -189,7 +190,8 @@ void CudagraphDispatcher::refresh_live_table(Ladder& ladder) const {
   }
   int32_t smallest_fit = -1;
   for (size_t need = ladder.planned.size(); need-- > 1;) {
-    // From its own size downwards, a captured rung serves the need instead of the next larger rung.
+    // Going down from the largest need: a captured rung replaces the next larger one for every need
+    // up to its own size.
     const int32_t planned = ladder.planned[need];
     if (is_live(planned)) smallest_fit = planned;
     ladder.live[need] = smallest_fit;
@@ -208,7 +210,7 @@ CudagraphDispatcher::LookUp CudagraphDispatcher::look_up_full(const BatchFacts& 
                                                               int32_t lora_case) const noexcept {
   const LadderKind kind = takes_decode_routine(batch) ? kFullUniform : kFullGeneral;
   if (follows_vllm_rule()) return look_up(kind, lora_case, batch.num_tokens);
-  // A FULL graph has a fixed number of requests, so the batch must fit in both dimensions.
+  // A FULL graph has a fixed number of requests, so both the tokens and the requests must fit.
   if (batch.num_reqs > options_.max_num_seqs) return {};
   if (kind == kFullGeneral) {
     return look_up(kind, lora_case, std::max(batch.num_tokens, batch.num_reqs));
@@ -288,7 +290,8 @@ DispatchReason CudagraphDispatcher::eager_reason(const BatchFacts& batch,
                ? DispatchReason::key_retired
                : DispatchReason::key_not_captured;
   };
-  // When a PIECEWISE key fits, its state explains the eager step better than that of the FULL key.
+  // If a PIECEWISE key fits, the state of that key explains the eager step better than the FULL
+  // key.
   if (piecewise.planned >= 0) {
     if (!batch.allowed.contains(CudagraphRuntimeMode::PIECEWISE)) {
       return DispatchReason::mode_not_allowed;

@@ -41,26 +41,28 @@ class RuntimeModeSet {
   uint8_t bits_;
 };
 
-/// The dispatcher's input for one scheduled batch: integers and flags only.
+/// What the dispatcher knows about one scheduled batch.
 struct BatchFacts {
   int32_t num_tokens = 0;
   int32_t num_reqs = 0;
-  /// The result of is_uniform_decode, which looks at the state of the requests and not only at the
-  /// shape.
+  /// The result of is_uniform_decode(). The shape alone does not decide it: requests that still
+  /// compute their prompts are not uniform decode.
   bool uniform = false;
   int32_t num_active_loras = 0;
-  /// The batch uses shared-prefix attention, so it never runs FULL.
+  /// The batch uses cascade attention (over a shared prefix), so it never runs FULL.
   bool cascade = false;
-  /// The step is an encoder-decoder step that carries encoder outputs, so it never runs FULL.
+  /// The batch contains outputs of an encoder (encoder-decoder models), so it never runs FULL.
   bool encoder_outputs = false;
-  /// Rows of logits that the step wants. With more than one per request (log-probabilities of the
-  /// prompt) the batch never runs FULL; with more than max_num_seqs it runs eagerly. docs/adr/0004
+  /// Rows of logits that the step needs. The log-probabilities of a prompt need more than one row
+  /// per request; such a batch never runs FULL. With more than max_num_seqs rows, it runs eagerly.
+  /// See docs/adr/0004.
   int32_t num_logits = 0;
-  /// The modes that other ranks agreed on or that the caller permits. NONE is always possible.
+  /// The modes that the caller permits or, with several ranks, that all ranks agreed on. NONE is
+  /// always permitted.
   RuntimeModeSet allowed = RuntimeModeSet::all();
 };
 
-/// A key and the reason for it. For NONE the descriptor holds only the real token count, without
+/// The chosen key and the reason. For NONE, the descriptor has only the number of tokens, without
 /// padding.
 struct Decision {
   CudagraphRuntimeMode mode = CudagraphRuntimeMode::NONE;
@@ -70,29 +72,34 @@ struct Decision {
   friend bool operator==(const Decision&, const Decision&) = default;
 };
 
-/// All inputs of the key sets. Equal options give equal keys and plans on every rank.
+/// Everything from which the keys are computed. Equal options give equal keys and equal capture
+/// plans on every rank.
 struct DispatcherOptions {
   CudagraphMode mode = CudagraphMode::NONE;
-  /// vllm: the behaviour of vLLM's dispatcher, one token list for both routines. reprise, atom: one
-  /// ladder per compatibility class; the smallest key that fits in the first class that has one.
+  /// vllm: dispatches as vLLM does, with one token list for both routines. reprise, atom: each
+  /// compatibility class (see LadderKind) has its own ladder. The dispatcher takes the first class
+  /// that has a fitting key, and the smallest key that fits in that class.
   CaptureSizeRule rule = CaptureSizeRule::reprise;
   int32_t uniform_decode_query_len = 1;  // 1 + speculative tokens
   int32_t max_num_seqs = 1;
-  std::vector<int32_t> mixed_capture_sizes;   // tokens, ascending
-  std::vector<int32_t> decode_capture_sizes;  // tokens, ascending; rule vllm derives its own
+  std::vector<int32_t> mixed_capture_sizes;  // tokens, ascending
+  // Tokens, ascending; rule vllm ignores it and takes sizes from mixed_capture_sizes.
+  std::vector<int32_t> decode_capture_sizes;
   LoraOptions lora;
   bool specialize_lora = true;
-  /// Sizes that the compiler specialises; padding must not change them.
+  /// Sizes for which the compiler makes special programs. Padding must not change a batch of such a
+  /// size.
   std::vector<int32_t> compile_sizes;
-  /// The model can run in pieces: through split compilation, or a capture that breaks at split
-  /// points.
+  /// Whether the model can run in pieces: as a split program, or by a capture that is interrupted
+  /// at split points.
   bool piecewise_available = true;
 
   friend bool operator==(const DispatcherOptions&, const DispatcherOptions&) = default;
 };
 
-/// A group of captures that share routine and kind. Warm-up captures the groups in order, and in
-/// each group the largest size first, so that smaller graphs reuse the memory of larger ones.
+/// The keys of the capture plan with the same runtime mode and the same kind of batch. Warm-up
+/// captures the groups in order. Within a group it captures the largest size first, so that smaller
+/// graphs reuse the memory of larger ones.
 struct CaptureGroup {
   CudagraphRuntimeMode mode = CudagraphRuntimeMode::NONE;
   bool uniform = false;
@@ -101,40 +108,41 @@ struct CaptureGroup {
   friend bool operator==(const CaptureGroup&, const CaptureGroup&) = default;
 };
 
-/// The single place that knows which graphs exist and that gives a batch its runtime mode. It does
-/// not use a device.
+/// Chooses the runtime mode and the key of each batch. Only the dispatcher knows which graphs
+/// exist. It uses no device.
 ///
-/// Life-cycle: constructed (every batch NONE) -> initialize_cudagraph_keys (keys are planned, none
-/// dispatchable) -> mark_captured per key during warm-up -> dispatch on every step. retire()
-/// removes a key at any time; later batches relax to the next compatible key. A second
-/// initialisation forgets all keys.
+/// Life cycle: constructed (every batch runs NONE), then initialize_cudagraph_keys() (keys are
+/// planned, none can be dispatched), then mark_captured() for each key during warm-up, then
+/// dispatch() in every step. retire() may remove a key at any time; later batches then get the next
+/// compatible key. A second call of initialize_cudagraph_keys() drops all keys.
 ///
-/// dispatch() is const, noexcept, O(1) and does not allocate; it may run on any number of threads
-/// as long as no other member runs at the same time. The other members belong to one thread.
+/// dispatch() is const, noexcept and O(1), and does not allocate. Several threads may call it at
+/// once, if no other member runs meanwhile. All other members belong to one thread.
 class CudagraphDispatcher {
  public:
   CudagraphDispatcher() = default;
 
-  /// Plans the key sets.
-  /// \throws InvalidArgument when the options contradict each other (PIECEWISE without pieces, a
-  /// compile size that padding would change, decode sizes that the query length does not divide).
+  /// Plans the keys.
+  /// \throws InvalidArgument if the options contradict each other: PIECEWISE although the model
+  /// cannot run in pieces, a compile size that padding would change, or decode sizes that are no
+  /// multiples of the query length
   void initialize_cudagraph_keys(const DispatcherOptions& options);
 
-  /// The decision for one batch: FULL before PIECEWISE before NONE, a specific key before a general
-  /// one, the smallest key that fits. Never returns a key that is not captured.
+  /// The decision for one batch. It prefers FULL to PIECEWISE to NONE, then a key for uniform
+  /// batches to a key for any batch, then the smallest key that fits. Only captured keys are
+  /// returned.
   [[nodiscard]] Decision dispatch(const BatchFacts& batch) const noexcept;
 
-  /// The keys that warm-up has to capture, in order: PIECEWISE before FULL, and the largest first
-  /// in each.
-  /// function of the options; empty before initialisation and for mode NONE.
+  /// The keys that warm-up has to capture, in order: PIECEWISE before FULL, and within each mode
+  /// the largest first. The plan depends only on the options. It is empty before initialisation and
+  /// for mode NONE.
   [[nodiscard]] std::vector<CaptureGroup> capture_plan() const;
 
-  /// From now on the key may be dispatched. \pre the key is in the plan and was not retired.
+  /// Allows dispatch() to return this key. \pre the key is planned and not retired
   void mark_captured(CudagraphRuntimeMode mode, const BatchDescriptor& descriptor);
-  /// Calls mark_captured for every key that was not retired; used by explain and by tests.
+  /// Calls mark_captured() for every key that is not retired. For `reprise explain` and tests.
   void mark_all_captured();
-  /// From now on the key is never dispatched. Returns false when the key is unknown or already
-  /// retired.
+  /// Forbids dispatch() to return this key. Returns false if the key is unknown or already retired.
   bool retire(CudagraphRuntimeMode mode, const BatchDescriptor& descriptor, std::string reason);
 
   [[nodiscard]] bool is_initialised() const noexcept { return initialised_; }
@@ -143,34 +151,37 @@ class CudagraphDispatcher {
 
   [[nodiscard]] bool is_captured(CudagraphRuntimeMode mode,
                                  const BatchDescriptor& descriptor) const noexcept;
-  /// Planned keys of one mode, retired ones included, in plan order.
+  /// The planned keys of one mode in plan order, including retired ones.
   [[nodiscard]] std::vector<BatchDescriptor> keys(CudagraphRuntimeMode mode) const;
-  /// The largest token count that any planned key covers; 0 when there is no key.
+  /// The largest number of tokens in any planned key; 0 if there is no key.
   [[nodiscard]] int32_t largest_size() const noexcept { return largest_tokens_; }
 
-  /// The reason as a sentence with its numbers and, for a retired key, the recorded cause.
-  /// Allocates: not for the step path.
+  /// The reason of a decision as a sentence with its numbers; for a retired key, also why it was
+  /// retired. Allocates, so steps do not call it.
   [[nodiscard]] std::string describe(const BatchFacts& batch, const Decision& decision) const;
 
  private:
   enum class KeyState : uint8_t { planned, captured, retired };
-  /// The compatibility classes: each one says which batches its keys can serve.
+  /// The compatibility classes. All keys of a class serve the same batches: uniform decode batches
+  /// (FULL), any batch (FULL), any batch (PIECEWISE).
   enum LadderKind : uint8_t { kFullUniform, kFullGeneral, kPiecewise, kNumLadderKinds };
   struct Key {
     CudagraphRuntimeMode mode;
     BatchDescriptor descriptor;
     LadderKind kind;
     int32_t lora_case;
-    int32_t need;  // the largest need it serves, in tokens, or in requests for decode ladders
+    // The largest batch that the key serves: in tokens, or in requests for kFullUniform.
+    int32_t need;
     KeyState state = KeyState::planned;
     std::string retired_because;
   };
-  /// All keys of one class and LoRA case, as dense tables from need to key index (-1 = none), so
-  /// that the step path does not search.
+  /// All keys of one class and one LoRA case. The two tables are indexed by need (tokens or
+  /// requests, see Key::need) and hold key indices, -1 for none, so a step reads one entry instead
+  /// of searching.
   struct Ladder {
-    std::vector<int32_t> rungs;    // key indices, ascending by need
-    std::vector<int32_t> planned;  // by need: the key that should serve it
-    std::vector<int32_t> live;     // by need: the captured key that serves it
+    std::vector<int32_t> rungs;    // key indices, by ascending need
+    std::vector<int32_t> planned;  // by need: the smallest planned key that fits
+    std::vector<int32_t> live;     // by need: the smallest captured key that fits
   };
   struct LookUp {
     int32_t planned = -1;
@@ -206,15 +217,16 @@ class CudagraphDispatcher {
 
   DispatcherOptions options_;
   LoraCases lora_cases_;
-  std::vector<Key> keys_;  // plan order
+  std::vector<Key> keys_;  // in plan order
   std::vector<Ladder> ladders_;
   int32_t largest_tokens_ = 0;
   bool initialised_ = false;
 };
 
 /// Whether a scheduled batch is a uniform decode batch: every request has exactly the decode query
-/// length and none of them still computes its prompt. The shape alone is not enough: prompt chunks
-/// of that length would replay decode graphs. `forced` overrides the result (dummy runs, capture).
+/// length, and no request still computes its prompt. The second condition matters because chunks of
+/// a prompt may happen to have that length. `forced` overrides the result (dummy runs and
+/// captures).
 [[nodiscard]] constexpr bool is_uniform_decode(int32_t max_query_len,
                                                int32_t uniform_decode_query_len,
                                                int32_t num_tokens,

@@ -14,15 +14,15 @@
 #include "reprise/base/error.h"
 
 // Rows of the behaviour reference that are not tested here, and why:
-//   DSP-27            needs a model with recurrent state: engine tests
-//   WRP-*, BRK-*      capture and replay on a device: the other half of this folder
+//   DSP-27            needs a model with recurrent state
+//   WRP-*, BRK-*      capture and replay on a device: tests in cudagraph/capture
 //   RUN-10            resolution_test
-//   RUN-11 .. RUN-14  attention metadata: attention
-//   RUN-15, RUN-16    declared by backends this engine does not have
-//   RUN-19 .. RUN-34  models, generation, sleep: engine tests
-//   DVV-23            kept except its mixed batch, which shows a gap this dispatcher does not have
-//   DVV-27            variable-length decode graphs do not exist here
-//   V2D-01, -02, -05, -12 .. -30  dynamic speculation, batch order, drafting: not the dispatcher
+//   RUN-11 .. RUN-14  attention metadata: tests in attention
+//   RUN-15, RUN-16    about attention backends that this engine does not have
+//   RUN-19 .. RUN-34  about models, generation and sleep
+//   DVV-23            tested without its mixed batch, for which only this dispatcher has a key
+//   DVV-27            about decode graphs of variable length, which do not exist here
+//   V2D-01, -02, -05, -12 .. -30  about speculation, batch order and drafting, not dispatch
 
 namespace reprise::cudagraph {
 namespace {
@@ -65,7 +65,8 @@ BatchFacts mixed(int32_t num_tokens, int32_t num_reqs = 1) {
   return {.num_tokens = num_tokens, .num_reqs = num_reqs};
 }
 
-// "F16r4u" = FULL, 16 tokens, 4 requests, uniform; "P8r*n"; "-" = NONE with a bare descriptor.
+// "F16r4u" means FULL, 16 tokens, 4 requests, uniform. "P8r*n" means PIECEWISE, 8 tokens, any
+// number of requests, not uniform. "-" means NONE with a descriptor that has only the tokens.
 std::string shorthand(const Decision& decision, int32_t num_tokens) {
   const BatchDescriptor& d = decision.descriptor;
   if (decision.mode == Runtime::NONE) {
@@ -96,11 +97,11 @@ struct LegacyRow {
   int32_t q;
   size_t num_piecewise;
   size_t num_full;
-  std::string cases;  // "12u!>..." = 12 tokens, uniform, FULL not allowed
+  std::string cases;  // "12u!>..." = 12 tokens, uniform, FULL not allowed, expected decision
 };
 
 TEST(CudagraphDispatcherVllm, reproduces_every_derived_vector) {
-  // One reference row per line.
+  // Each line is one row of the behaviour reference.
   // clang-format off
   const std::vector<LegacyRow> rows = {
       {"DVD-03", FULL_DECODE_ONLY, {1, 2, 4, 8, 16, 24, 32}, 16, 1, 0, 5, "3u>F4r4u 13n>- 16u>F16r16u 32n>-"},
@@ -129,7 +130,7 @@ TEST(CudagraphDispatcherVllm, reproduces_every_derived_vector) {
       {"DVD-38", FULL, {1, 16, 64}, 64, 1, 0, 3, "28u>F64r64n 40n>F64r64n 64u>F64r64n 64n>F64r64n"},
       {"DVD-39", FULL_DECODE_ONLY, {1, 16, 64}, 64, 1, 0, 3, "18u>F64r64u 16n!>- 63u>F64r64u 64n>-"},
       {"DVD-40", FULL_AND_PIECEWISE, {1, 16, 64}, 64, 1, 3, 3, "18u>F64r64u 27n>P64r*n 64u!>P64r*n 65n>-"},
-      // The worked table of section 4.4.
+      // The table of section 4.4.
       {"4.4 a", PIECEWISE, {1, 2, 4, 8}, 4, 1, 4, 0, "3u>P4r*n 3n>P4r*n 5n>P8r*n 8n>P8r*n 9n>- 3u!>P4r*n 5n!>P8r*n"},
       {"4.4 b", FULL, {1, 2, 4, 8}, 4, 1, 0, 4, "3u>F4r4n 3n>F4r4n 5n>F8r4n 8n>F8r4n 9n>- 3u!>- 5n!>-"},
       {"4.4 c", FULL_DECODE_ONLY, {1, 2, 4, 8}, 4, 1, 0, 3, "3u>F4r4u 3n>- 5n>- 8n>- 9n>- 3u!>- 5n!>-"},
@@ -137,7 +138,7 @@ TEST(CudagraphDispatcherVllm, reproduces_every_derived_vector) {
       {"4.4 spec", FULL_AND_PIECEWISE, {4, 8, 16, 32}, 8, 4, 4, 4, "12u>F16r4u 12n>P16r*n 32u>F32r8u 3n>P4r*n 40n>-"},
       {"4.4 spec FULL", FULL, {4, 8, 16, 32}, 8, 4, 0, 4, "12u>F16r8n"},
       {"4.4 off-grid", FULL_AND_PIECEWISE, {1, 2, 4, 8, 16, 24, 32, 40}, 20, 1, 8, 5, "16u>F16r16u 17u>P24r*n 20u>P24r*n"},
-      // Sizes [1,8], 8 requests: facts from vLLM's own tests.
+      // Facts from vLLM's tests for the sizes [1, 8] and 8 requests.
       {"DSP-04", PIECEWISE, {1, 8}, 8, 1, 2, 0, "8u>P8r*n"},
       {"DSP-08", PIECEWISE, {1, 8}, 8, 1, 2, 0, "8n>P8r*n"},
       {"DSP-09", FULL, {1, 8}, 8, 1, 0, 2, "8u>F8r8n"},
@@ -162,7 +163,8 @@ TEST(CudagraphDispatcherVllm, reproduces_every_derived_vector) {
       if (input.ends_with('!')) facts.allowed = facts.allowed.without(Runtime::FULL);
       EXPECT_EQ(shorthand(dispatcher.dispatch(facts), facts.num_tokens), expected)
           << row.id << " " << input;
-      if (input.ends_with('!')) {  // '!' forbids FULL, and cascade does the same
+      // '!' forbids FULL; the loop also tries cascade, with the same result.
+      if (input.ends_with('!')) {
         facts.allowed = RuntimeModeSet::all();
         facts.cascade = true;
         EXPECT_EQ(shorthand(dispatcher.dispatch(facts), facts.num_tokens), expected)
@@ -190,11 +192,12 @@ struct LoraRow {
   bool specialize_count;
   size_t num_piecewise;
   size_t num_full;
-  std::vector<std::pair<int32_t, int32_t>> expected;  // active -> captured count, -1 = NONE
+  // Active adapters -> captured count, -1 = NONE.
+  std::vector<std::pair<int32_t, int32_t>> expected;
 };
 
 TEST(CudagraphDispatcherVllm, reproduces_every_lora_vector) {
-  // One reference row per line.
+  // Each line is one row of the behaviour reference.
   // clang-format off
   const std::vector<LoraRow> rows = {
       {"DVD-41", 2, true, false, 6, 4, {{0, 0}, {1, 3}, {3, 3}, {2, 3}, {4, 3}}},
@@ -271,7 +274,7 @@ TEST(CudagraphDispatcher, capture_plan_lists_groups_largest_first) {  // DSP-21,
   }
   CudagraphDispatcher again;
   again.initialize_cudagraph_keys(both.options());
-  EXPECT_EQ(again.capture_plan(), plan);  // a pure function of the options
+  EXPECT_EQ(again.capture_plan(), plan);  // the plan depends only on the options
 }
 
 TEST(CudagraphDispatcher, compile_sizes_that_padding_would_change_are_refused) {  // SIZ-20
@@ -338,10 +341,10 @@ struct LadderRow {
       cases;  // "4*3>..." = 4 requests of 3 tokens; "5/31>..." = 5 requests, 31 tokens, mixed
 };
 
-// vLLM's second manager over the ladders it captures. The ladders of reprise, one per class, close
-// its gaps.
+// Compares with vLLM's second cudagraph manager, for the sizes that it captures. Its ladders lack
+// some sizes; the ladders of rule reprise have them.
 TEST(CudagraphDispatcher, agrees_with_the_second_generation_vectors) {
-  // One reference row per line.
+  // Each line is one row of the behaviour reference.
   // clang-format off
   const std::vector<LadderRow> rows = {
       {"DVV-01", FULL_AND_PIECEWISE, {1, 2, 4, 8, 16, 24, 32}, 16, 1, {16, 8, 4, 2, 1}, {32, 24, 16, 8, 4, 2, 1}, "1*1>F1r1u 11*1>F16r16u 15*1>F16r16u 16*1>F16r16u 5/31>P32r*n"},
@@ -450,7 +453,7 @@ TEST(CudagraphDispatcher, relaxes_uniform_batch_to_the_next_size_then_to_piecewi
   EXPECT_EQ(shorthand(decision, 2), "-");
   EXPECT_EQ(decision.reason, DispatchReason::key_retired);
   dispatcher.mark_all_captured();
-  EXPECT_EQ(dispatcher.dispatch(uniform(2)).mode, Runtime::NONE);  // retired stays retired
+  EXPECT_EQ(dispatcher.dispatch(uniform(2)).mode, Runtime::NONE);  // a retired key stays retired
 }
 
 TEST(CudagraphDispatcherVllm, relaxes_uniform_batch_to_piecewise_when_full_is_retired) {
@@ -470,7 +473,7 @@ TEST(CudagraphDispatcher, lora_free_batches_reuse_the_adapter_graph_when_not_spe
   EXPECT_EQ(shorthand(decision, 3), "F4r4u");
   EXPECT_EQ(decision.descriptor.num_active_loras, 4);
   BatchFacts facts = uniform(3);
-  facts.num_active_loras = 5;  // more than max_loras + 1: no graph was recorded for it
+  facts.num_active_loras = 5;  // more than max_loras + 1, so no graph was captured for it
   EXPECT_EQ(dispatcher.dispatch(facts).reason, DispatchReason::lora_count_not_captured);
 }
 

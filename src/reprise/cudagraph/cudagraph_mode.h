@@ -8,20 +8,21 @@
 
 namespace reprise::cudagraph {
 
-/// The mode that one step runs as. Ordered, because ranks agree on the minimum.
+/// How one step runs. Ranks agree on the smallest of their modes, so the order of the values
+/// matters.
 enum class CudagraphRuntimeMode : uint8_t { NONE = 0, PIECEWISE = 1, FULL = 2 };
 
-/// The single knob `cudagraph_mode`. The last two are dual modes: FULL for uniform decode batches,
-/// another routine for mixed ones. Enumerators are spelled as vLLM spells them.
+/// The option `cudagraph_mode`, with vLLM's names. The last two modes are dual: uniform decode
+/// batches run FULL, and mixed batches run eagerly (FULL_DECODE_ONLY) or PIECEWISE
+/// (FULL_AND_PIECEWISE).
 enum class CudagraphMode : uint8_t { NONE, PIECEWISE, FULL, FULL_DECODE_ONLY, FULL_AND_PIECEWISE };
 
-/// True for the dual modes, in which uniform decode batches and mixed batches take different
-/// routines.
+/// Whether the mode is dual: uniform decode batches and mixed batches have different routines.
 [[nodiscard]] constexpr bool separate_routine(CudagraphMode mode) noexcept {
   return mode == CudagraphMode::FULL_DECODE_ONLY || mode == CudagraphMode::FULL_AND_PIECEWISE;
 }
 
-/// The routine of uniform decode batches.
+/// The runtime mode for uniform decode batches.
 [[nodiscard]] constexpr CudagraphRuntimeMode decode_mode(CudagraphMode mode) noexcept {
   switch (mode) {
     case CudagraphMode::NONE:
@@ -36,7 +37,7 @@ enum class CudagraphMode : uint8_t { NONE, PIECEWISE, FULL, FULL_DECODE_ONLY, FU
   return CudagraphRuntimeMode::NONE;
 }
 
-/// The routine of every other batch.
+/// The runtime mode for all other batches.
 [[nodiscard]] constexpr CudagraphRuntimeMode mixed_mode(CudagraphMode mode) noexcept {
   switch (mode) {
     case CudagraphMode::NONE:
@@ -51,7 +52,7 @@ enum class CudagraphMode : uint8_t { NONE, PIECEWISE, FULL, FULL_DECODE_ONLY, FU
   return CudagraphRuntimeMode::NONE;
 }
 
-/// True when one of the two routines is `component`.
+/// Whether one of the two routines is `component`.
 [[nodiscard]] constexpr bool has_mode(CudagraphMode mode, CudagraphRuntimeMode component) noexcept {
   return decode_mode(mode) == component || mixed_mode(mode) == component;
 }
@@ -60,7 +61,7 @@ enum class CudagraphMode : uint8_t { NONE, PIECEWISE, FULL, FULL_DECODE_ONLY, FU
   return has_mode(mode, CudagraphRuntimeMode::PIECEWISE);
 }
 
-/// The larger of the two routines.
+/// The larger of the two routines, in the order of CudagraphRuntimeMode.
 [[nodiscard]] constexpr CudagraphRuntimeMode max_cudagraph_mode(CudagraphMode mode) noexcept {
   return decode_mode(mode) < mixed_mode(mode) ? mixed_mode(mode) : decode_mode(mode);
 }
@@ -69,12 +70,12 @@ enum class CudagraphMode : uint8_t { NONE, PIECEWISE, FULL, FULL_DECODE_ONLY, FU
   return max_cudagraph_mode(mode) == CudagraphRuntimeMode::FULL;
 }
 
-/// True for the three single modes, the only ones a step can run as.
+/// Whether the mode is also a runtime mode: NONE, PIECEWISE or FULL.
 [[nodiscard]] constexpr bool is_valid_runtime_mode(CudagraphMode mode) noexcept {
   return !separate_routine(mode);
 }
 
-/// The single mode with the same name.
+/// The mode with the same name.
 [[nodiscard]] constexpr CudagraphMode as_mode(CudagraphRuntimeMode mode) noexcept {
   return static_cast<CudagraphMode>(mode);
 }
@@ -85,20 +86,19 @@ enum class CudagraphMode : uint8_t { NONE, PIECEWISE, FULL, FULL_DECODE_ONLY, FU
 /// All five names, in enumerator order.
 [[nodiscard]] std::span<const std::string_view> cudagraph_mode_names() noexcept;
 
-/// Reads a name in any case ("full_and_piecewise") or the digits "0".."2" of a single mode; empty
-/// for any other text.
+/// Parses a name in upper or lower case ("full_and_piecewise"), or "0", "1" or "2" for NONE,
+/// PIECEWISE or FULL. Nothing for any other text.
 [[nodiscard]] std::optional<CudagraphMode> cudagraph_mode_from_text(std::string_view text);
 
-/// 0 NONE, 1 PIECEWISE, 2 FULL: the values that configurations used before the names existed. Dual
-/// modes have no number.
+/// 0 is NONE, 1 is PIECEWISE, 2 is FULL: configurations used these numbers before the modes had
+/// names. Dual modes have no number.
 [[nodiscard]] constexpr std::optional<CudagraphMode> cudagraph_mode_from_integer(
     int64_t value) noexcept {
   if (value < 0 || value > 2) return std::nullopt;
   return static_cast<CudagraphMode>(value);
 }
 
-/// Like cudagraph_mode_from_text, but other text is an error that lists the names.
-/// \throws InvalidArgument
+/// As cudagraph_mode_from_text(). \throws InvalidArgument that lists the names, for any other text
 [[nodiscard]] CudagraphMode parse_cudagraph_mode(std::string_view text);
 
 }  // namespace reprise::cudagraph

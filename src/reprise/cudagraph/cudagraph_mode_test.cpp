@@ -25,8 +25,8 @@ struct ModeRow {
   Runtime max;
 };
 
-// The mode table of the behaviour reference, section 1.3; the helper tables of sources 001, 003,
-// 004.
+// The table of modes in section 1.3 of the behaviour reference, and the tables of helper functions
+// in its sources 001, 003 and 004.
 constexpr std::array<ModeRow, 5> kModes = {{
     {NONE, Runtime::NONE, Runtime::NONE, false, false, false, Runtime::NONE},
     {PIECEWISE, Runtime::PIECEWISE, Runtime::PIECEWISE, false, false, true, Runtime::PIECEWISE},
@@ -90,7 +90,7 @@ TEST(AttentionCGSupport, is_ordered_and_the_weakest_backend_decides) {
   EXPECT_EQ(weakest_of(hybrid).backend, "mamba");
   EXPECT_EQ(weakest_of(hybrid).support, UNIFORM_SINGLE_TOKEN_DECODE);
   EXPECT_EQ(weakest_of({}).support, ALWAYS);
-  EXPECT_EQ(AttentionBackendSupport{}.support, NEVER);  // undeclared
+  EXPECT_EQ(AttentionBackendSupport{}.support, NEVER);  // a backend that declares nothing
 }
 
 TEST(BatchDescriptor, is_a_value_with_equality_and_a_hash) {

@@ -5,7 +5,7 @@
 namespace reprise::cudagraph {
 namespace {
 constexpr size_t kNumModes = 3;
-// A power of two, with twice as many slots as entries, so that probing always ends after few slots.
+// A power of two. At most half of the slots are used, so probing ends after a few slots.
 constexpr size_t kNumDecisionSlots = 2 * DispatchLedger::kMaxDecisions;
 }  // namespace
 

@@ -9,11 +9,11 @@
 
 namespace reprise::cudagraph {
 
-/// Counts every decision: by mode, by reason, by graph, and by unpadded size. The counts tell
-/// afterwards why a batch did not use a graph. record() does not allocate.
+/// Counts the decisions of all steps: by mode, by reason, by graph, and by number of tokens before
+/// padding. The counts explain later why batches did not use a graph. record() does not allocate.
 class DispatchLedger {
  public:
-  /// `max_num_tokens`: the most tokens a batch can have.
+  /// `max_num_tokens` is the largest number of tokens in a batch.
   explicit DispatchLedger(int32_t max_num_tokens);
 
   void record(const BatchFacts& facts, const Decision& decision) noexcept;
@@ -25,20 +25,20 @@ class DispatchLedger {
   [[nodiscard]] uint64_t steps(DispatchReason reason) const noexcept {
     return by_reason_[static_cast<size_t>(reason)];
   }
-  /// Tokens that were computed only as padding.
+  /// Tokens that were computed only because of padding.
   [[nodiscard]] uint64_t padding_tokens() const noexcept { return padding_tokens_; }
 
-  /// How often one graph was chosen for one reason. All eager steps count as one graph with an
-  /// empty descriptor.
+  /// How often one graph was chosen for one reason. Eager steps have an empty descriptor, so all
+  /// eager steps with the same reason share one entry.
   struct DecisionCount {
     CudagraphRuntimeMode mode = CudagraphRuntimeMode::NONE;
     BatchDescriptor descriptor;
     DispatchReason reason = DispatchReason::not_initialised;
     uint64_t count = 0;
   };
-  /// Distinct decisions in the order they were first made. Valid until the next record(). Beyond
-  /// kMaxDecisions distinct ones, far more than any plan of graphs needs, further ones are counted
-  /// by mode and reason only.
+  /// The distinct decisions in the order of their first use. Valid until the next record(). There
+  /// are at most kMaxDecisions, far more than any capture plan needs; decisions beyond that are
+  /// counted by mode and reason only.
   [[nodiscard]] std::span<const DecisionCount> decisions() const noexcept { return decisions_; }
   static constexpr size_t kMaxDecisions = 2048;
 
@@ -49,7 +49,7 @@ class DispatchLedger {
     CudagraphRuntimeMode mode = CudagraphRuntimeMode::NONE;
     uint64_t count = 0;
   };
-  /// Distinct lines, most frequent first.
+  /// The distinct rows, most frequent first.
   [[nodiscard]] std::vector<Row> rows() const;
 
  private:
@@ -58,14 +58,15 @@ class DispatchLedger {
   std::array<uint64_t, 3> by_mode_{};
   std::array<uint64_t, kNumDispatchReasons> by_reason_{};
   uint64_t padding_tokens_ = 0;
-  // [unpadded tokens * 3 + mode]: the last padded size seen and how often.
+  // Index: tokens before padding * 3 + mode. The last padded size for these, and the count.
   struct Cell {
     int32_t padded_tokens = 0;
     uint64_t count = 0;
   };
   std::vector<Cell> cells_;
-  std::vector<DecisionCount> decisions_;  // capacity kMaxDecisions from the start
-  std::vector<int16_t> decision_slots_;   // open addressing: index into decisions_, -1 = free
+  std::vector<DecisionCount> decisions_;  // kMaxDecisions entries are reserved at the start
+  // Hash table with open addressing: index into decisions_, -1 = free.
+  std::vector<int16_t> decision_slots_;
 };
 
 }  // namespace reprise::cudagraph

@@ -10,7 +10,7 @@ struct ReasonText {
   std::string_view sentence;
 };
 
-// In enumerator order.
+// In the order of the enumerators.
 constexpr std::array<ReasonText, kNumDispatchReasons> kTexts = {{
     {"full_uniform", "a FULL graph for uniform decode batches fits"},
     {"full_general", "a FULL graph for any batch fits"},

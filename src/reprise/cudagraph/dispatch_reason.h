@@ -6,17 +6,17 @@
 
 namespace reprise::cudagraph {
 
-/// The reason why a batch got its runtime mode. The set is closed: the ledger counts each reason,
-/// and its name is a metric label. The first group are graph hits, the second relaxed hits, the
-/// third eager steps.
+/// Why a batch got its runtime mode. The ledger counts each reason, and the metrics use its name as
+/// a label, so every reason has an enumerator here.
 enum class DispatchReason : uint8_t {
-  // graph hits
-  full_uniform,      // FULL graph of uniform decode batches
-  full_general,      // FULL graph that serves any batch
-  piecewise,         // PIECEWISE graphs, the routine of this batch
-  full_larger_size,  // FULL, but the tightest size was not dispatchable: the next larger size
+  // Graph hits: the batch runs in its routine.
+  full_uniform,  // FULL graph for uniform decode batches
+  full_general,  // FULL graph for any batch
+  piecewise,     // PIECEWISE graphs, for a batch whose routine is PIECEWISE
+  // FULL graph of a larger size, because the smallest fitting one cannot be dispatched.
+  full_larger_size,
   piecewise_larger_size,
-  // relaxed hits: a batch whose routine is FULL runs PIECEWISE
+  // Relaxed hits: the routine of the batch is FULL, but it runs PIECEWISE.
   piecewise_cascade,
   piecewise_encoder_outputs,
   piecewise_more_logits_rows,
@@ -24,7 +24,7 @@ enum class DispatchReason : uint8_t {
   piecewise_no_decode_size,
   piecewise_full_retired,
   piecewise_full_not_captured,
-  // eager steps
+  // Eager steps.
   not_initialised,
   mode_none,
   only_none_allowed,
@@ -45,12 +45,12 @@ enum class DispatchReason : uint8_t {
 inline constexpr size_t kNumDispatchReasons =
     static_cast<size_t>(DispatchReason::key_not_captured) + 1;
 
-/// snake_case name, for metrics and JSON.
+/// The name in snake_case, for metrics and JSON.
 [[nodiscard]] std::string_view name(DispatchReason reason) noexcept;
-/// One sentence for the log and the user.
+/// One sentence for logs and users.
 [[nodiscard]] std::string_view to_string(DispatchReason reason) noexcept;
 
-/// True for the reasons whose step replays a graph.
+/// Whether a step with this reason replays a graph.
 [[nodiscard]] constexpr bool is_graph_hit(DispatchReason reason) noexcept {
   return reason < DispatchReason::not_initialised;
 }

@@ -9,7 +9,8 @@ LoraCases::LoraCases() : counts_{0}, index_of_count_{0} {}
 LoraCases::LoraCases(const LoraOptions& options, bool specialize_lora, CaptureSizeRule rule)
     : LoraCases() {
   if (options.max_loras <= 0) return;
-  // One more than max_loras, because vLLM counts the slot of requests without an adapter as active.
+  // vLLM counts the slot of requests without an adapter as active, so the largest number is
+  // max_loras + 1.
   const int32_t largest = options.max_loras + 1;
   counts_.clear();
   if (specialize_lora) counts_.push_back(0);

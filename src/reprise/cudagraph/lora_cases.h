@@ -7,29 +7,30 @@
 
 namespace reprise::cudagraph {
 
-/// The LoRA settings that the dispatcher needs.
+/// The LoRA settings on which keys depend.
 struct LoraOptions {
-  int32_t max_loras = 0;  // 0 = the engine runs without adapters
-  /// Captures one graph per power-of-two count of active adapters, instead of one for any count.
+  int32_t max_loras = 0;  // 0: the engine has no adapters
+  /// true: separate graphs for 1, 2, 4, ... active adapters. false: one graph serves any number.
   bool specialize_active_lora = false;
 
   friend bool operator==(const LoraOptions&, const LoraOptions&) = default;
 };
 
-/// The active-adapter counts that get their own graphs, and the case that serves a real count.
+/// The numbers of active LoRA adapters for which graphs are captured (the cases), and which case
+/// serves a batch.
 class LoraCases {
  public:
-  /// Without adapters there is only the case 0.
+  /// An engine without adapters: only the case 0.
   LoraCases();
 
-  /// `specialize_lora` is `cudagraph_specialize_lora`: separate graphs with and without adapters.
-  /// Rule vllm reproduces vLLM's dispatcher: when specialize_lora is off, a batch without adapters
-  /// has no case; without specialisation by count, any positive count takes the largest case. Under
-  /// the other rules batches without adapters use the adapter graph, and counts above max_loras + 1
-  /// have no case.
+  /// `specialize_lora` is the option `cudagraph_specialize_lora`: whether batches without adapters
+  /// get graphs without adapters. It is off: with rule vllm such batches have no case, as in vLLM;
+  /// with the other rules they use the graphs with adapters. Without
+  /// LoraOptions::specialize_active_lora, rule vllm takes the largest case for any positive number,
+  /// also above max_loras + 1; the other rules have no case above max_loras + 1.
   LoraCases(const LoraOptions& options, bool specialize_lora, CaptureSizeRule rule);
 
-  /// Captured counts, ascending.
+  /// The cases, ascending.
   [[nodiscard]] const std::vector<int32_t>& counts() const noexcept { return counts_; }
 
   /// Index into counts() of the case that serves `num_active_loras`, or -1.

@@ -13,13 +13,15 @@
 namespace reprise::device {
 namespace {
 
-// The alignment that vector kernels need and that CUDA's allocator has; also the unit of all sizes.
+// The alignment that vector kernels need and that CUDA's allocator has. All sizes are multiples of
+// it.
 constexpr size_t kAlignment = 256;
-// The first segment is small so that a tiny model stays small. Later segments double the reserved
-// memory, so their number is logarithmic, up to the size where doubling would waste too much.
+// The first segment is small, so that a tiny model needs little memory. Later segments double the
+// reserved memory, so that few segments are needed. Above kLargestDoubling, doubling would waste
+// too much, so segments no longer grow.
 constexpr size_t kSmallestSegment = size_t{1} << 20;
 constexpr size_t kLargestDoubling = size_t{32} << 20;
-// Far above any real request; the bound keeps the rounding below free of overflow.
+// Larger than any real request. Smaller than 2^63, so that rounding up below cannot overflow.
 constexpr size_t kLargestRequest = size_t{1} << 62;
 constexpr size_t kChunksPerSlab = 64;
 
@@ -89,7 +91,7 @@ CachingPool::Chunk* CachingPool::find_fit(size_t bytes) const noexcept {
   for (Chunk* chunk = bins_[bin]; chunk != nullptr; chunk = chunk->next_free) {
     if (chunk->bytes >= bytes) return chunk;
   }
-  // Every chunk of a higher bin fits, and the first chunk of a bin is its smallest.
+  // Every chunk in a higher bin is large enough, and the first chunk of a bin is its smallest.
   const size_t next = bin + 1;
   for (size_t word = next / 64; word < occupied_.size(); ++word) {
     uint64_t bits = occupied_[word];
@@ -107,12 +109,12 @@ CachingPool::Chunk* CachingPool::last_chunk() const noexcept {
 }
 
 CachingPool::Chunk* CachingPool::grow(size_t bytes) {
-  // The chunk that the new segment continues, if any.
+  // If the new segment follows the last one without a gap, the chunk at the end; otherwise nullptr.
   Chunk* last = source_->is_contiguous() ? last_chunk() : nullptr;
   const size_t missing = last != nullptr && last->is_free ? bytes - last->bytes : bytes;
   const size_t doubling = std::clamp(reserved_bytes_, kSmallestSegment, kLargestDoubling);
   const size_t wanted = missing > doubling ? round_up(missing, kHugePage) : doubling;
-  // Reserves host memory first, so that no exception can follow once the segment is acquired.
+  // Allocate host memory first, so that nothing can throw after the segment is acquired.
   segments_.reserve(segments_.size() + 1);
   first_chunks_.reserve(first_chunks_.size() + 1);
   Chunk* chunk = take_unused();
@@ -143,7 +145,7 @@ CachingPool::Chunk* CachingPool::grow(size_t bytes) {
   return chunk;
 }
 
-// Leaves `bytes` in the free chunk and turns the rest into a free chunk of its own.
+// Shortens the free chunk to `bytes` bytes. The remaining bytes become another free chunk.
 void CachingPool::split(Chunk* chunk, size_t bytes) {
   Chunk* rest = take_unused();
   remove_free(chunk);

@@ -10,27 +10,29 @@
 
 namespace reprise::device {
 
-/// The source of a pool's segments: raw device memory, which may be acquired during a capture.
+/// Where a pool gets its segments from: raw device memory, which can be acquired also during a
+/// capture.
 class MemorySource {
  public:
   virtual ~MemorySource() = default;
-  /// Whether each result of acquire() begins where the previous one ended.
+  /// Whether each result of acquire() starts where the previous one ended.
   [[nodiscard]] virtual bool is_contiguous() const noexcept { return false; }
-  /// At least `bytes` bytes, aligned to at least 4096. \throws OutOfMemory
+  /// Returns at least `bytes` bytes, aligned to at least 4096. \throws OutOfMemory
   [[nodiscard]] virtual BufferView acquire(size_t bytes) = 0;
   virtual void give_back(BufferView memory) noexcept = 0;
 };
 
-/// A MemoryPool that splits large segments into blocks and keeps the segments until it is
-/// destroyed. Where segments lie one after the other, a block may extend over several of them.
+/// A MemoryPool that acquires large segments, splits them into blocks, and keeps the segments until
+/// it is destroyed. If segments follow each other without a gap, a block may extend over several of
+/// them.
 ///
-/// Best fit with splitting and coalescing: a released large block serves several smaller requests,
-/// so when the largest key is captured first, every smaller key fits into the same memory. The
-/// choice depends only on the history of calls, never on the clock or on addresses of host objects:
-/// the same calls from the same state give the same addresses.
+/// It uses best fit, splits free blocks and merges neighbouring ones, so a large block that was
+/// released serves several smaller requests. If the largest key is captured first, all smaller keys
+/// fit into the same memory. The addresses depend only on the sequence of calls, not on the time or
+/// on addresses of host objects. So equal calls from equal states return equal addresses.
 ///
-/// Block objects are recycled and all lists are intrusive: once the segments are large enough,
-/// neither allocate nor release uses the host's allocator. Not thread-safe, see MemoryPool.
+/// Block objects are reused, and all lists are intrusive. So once the segments are large enough,
+/// neither allocate() nor release() allocates host memory. Not thread-safe, see MemoryPool.
 class CachingPool final : public MemoryPool {
  public:
   /// `source` must outlive the pool.
@@ -46,18 +48,19 @@ class CachingPool final : public MemoryPool {
   [[nodiscard]] std::vector<BufferView> free_ranges() const override;
 
  private:
-  // A part, in use or free, of a stretch of segments that lie one after the other. The chunks of a
-  // stretch, in address order, cover it completely.
+  // A part of a stretch, in use or free. A stretch is a group of segments that follow each other
+  // without a gap. Its chunks, in the order of addresses, cover it completely.
   struct Chunk : PoolBlock {
     Chunk* before = nullptr;  // neighbours in the stretch
     Chunk* after = nullptr;
-    Chunk* previous_free = nullptr;  // neighbours in the bin; next_free also links unused objects
+    // Neighbours in the bin. next_free also links objects that are not in use.
+    Chunk* previous_free = nullptr;
     Chunk* next_free = nullptr;
     bool is_free = false;
   };
 
-  // Free chunks are binned by size, four bins for each power of two of 256-byte units. Each bin is
-  // sorted by size, then address.
+  // Free chunks are sorted into bins by size. There are four bins for each power of two (in units
+  // of 256 bytes). The chunks in a bin are sorted by size, then by address.
   static constexpr size_t kNumBins = size_t{64} * 4;
 
   static size_t bin_of(size_t bytes) noexcept;
@@ -78,7 +81,7 @@ class CachingPool final : public MemoryPool {
   std::vector<std::unique_ptr<Chunk[]>> slabs_;
   Chunk* unused_ = nullptr;
   std::array<Chunk*, kNumBins> bins_{};
-  std::array<uint64_t, kNumBins / 64> occupied_{};  // bit = the bin has a chunk
+  std::array<uint64_t, kNumBins / 64> occupied_{};  // a bit is set if the bin has a chunk
   size_t reserved_bytes_ = 0;
   size_t live_bytes_ = 0;
   size_t peak_live_bytes_ = 0;

@@ -14,14 +14,15 @@
 namespace reprise::device {
 namespace {
 
-// Returns address ranges that are never accessed, so the sizes may be arbitrarily large.
+// Returns ranges of addresses that are never accessed, so they may be of any size.
 class PretendedMemory final : public MemorySource {
  public:
   [[nodiscard]] BufferView acquire(size_t bytes) override {
     if (acquired_ + bytes > limit) throw OutOfMemory("pretended memory is full");
     acquired_ += bytes;
     const BufferView memory{reinterpret_cast<void*>(next_), bytes};
-    next_ += (bytes + 4095) / 4096 * 4096 + 4096;  // a gap: segments never touch
+    // Leave a gap, so that segments never follow each other directly.
+    next_ += (bytes + 4095) / 4096 * 4096 + 4096;
     segments.push_back(memory);
     return memory;
   }
@@ -54,7 +55,8 @@ TEST(CachingPool, blocks_never_overlap_and_stay_inside_segments) {
       pool.release(live.back());
       live.pop_back();
     } else {
-      const size_t bytes = random() >> (36 + random() % 28);  // all magnitudes up to 256 MiB
+      // All orders of magnitude up to 256 MiB.
+      const size_t bytes = random() >> (36 + random() % 28);
       PoolBlock* block = pool.allocate(bytes);
       ASSERT_GE(block->bytes, bytes);
       ASSERT_LT(block->bytes, bytes + 512);
@@ -80,7 +82,7 @@ TEST(CachingPool, blocks_never_overlap_and_stay_inside_segments) {
     ASSERT_EQ(pool.reserved_bytes(), memory.acquired());
   }
   for (PoolBlock* block : live) pool.release(block);
-  // All chunks have been merged again: each segment is one free stretch.
+  // All chunks are merged again: each segment is one free range.
   EXPECT_EQ(pool.free_ranges(), memory.segments);
 }
 
@@ -102,7 +104,8 @@ TEST(CachingPool, takes_the_best_fit) {
 TEST(CachingPool, capturing_the_largest_first_makes_smaller_ones_free) {
   PretendedMemory memory;
   CachingPool pool(memory);
-  const auto forward = [&](size_t tokens) {  // the sizes of a transformer layer's intermediates
+  // The sizes of intermediate values in a transformer layer.
+  const auto forward = [&](size_t tokens) {
     for (int layer = 0; layer < 4; ++layer) {
       const PoolReference normed(pool.allocate(tokens * 1024));
       const PoolReference qkv(pool.allocate(tokens * 3072));
@@ -149,7 +152,7 @@ TEST(CachingPool, gives_all_segments_back_when_it_dies) {
   EXPECT_EQ(memory.acquired(), 0u);
 }
 
-// A range of addresses that gets memory from its beginning on, in steps of 3 MiB.
+// A range of addresses, which gets memory from its start on, in steps of 3 MiB.
 class PretendedRange final : public MemorySource {
  public:
   [[nodiscard]] bool is_contiguous() const noexcept override { return true; }
@@ -175,11 +178,11 @@ TEST(CachingPool, blocks_reach_over_segments_that_lie_one_after_the_other) {
     CachingPool pool(range);
     PoolBlock* small = pool.allocate(size_t{1} << 20);
     EXPECT_EQ(pool.reserved_bytes(), PretendedRange::kStep) << "all that the source gave";
-    // The large block uses the free end of the first segment and the beginning of the second one.
+    // The large block starts in the free end of the first segment and extends into the second one.
     PoolBlock* large = pool.allocate(size_t{7} << 20);
     EXPECT_EQ(address(large), address(small) + small->bytes);
     EXPECT_EQ(pool.reserved_bytes(), 3 * PretendedRange::kStep);
-    // The end of the range is in use, so the next block lies behind it.
+    // The block at the end of the range is in use, so the next block comes after it.
     PoolBlock* rest = pool.allocate(size_t{1} << 20);
     EXPECT_EQ(pool.reserved_bytes(), 3 * PretendedRange::kStep);
     PoolBlock* behind = pool.allocate(size_t{2} << 20);

@@ -17,28 +17,29 @@ namespace reprise::device {
 class Device;
 class Stream;
 
-/// A point in a stream's work. Streams record it and wait for it; the caller of create_event() owns
-/// it.
+/// Marks a point in a stream's work. Streams record an event and wait for it. The caller of
+/// create_event() owns it.
 class Event {
  public:
   virtual ~Event() = default;
-  /// True when all work before the last record has finished, or when there was no record.
-  /// \throws CaptureError when the record was captured, because a graph's event has no state on the
-  /// host, and while the calling thread captures on the device, which invalidates the capture.
+  /// Whether all work before the last record() has finished; true if the event was never recorded.
+  /// \throws CaptureError if the event was recorded in a capture, because such an event has no
+  /// state on the host. Also throws it while the calling thread captures on the device, and the
+  /// capture becomes invalid.
   [[nodiscard]] virtual bool is_complete() const = 0;
-  /// Blocks the host until is_complete() is true. Throws like is_complete().
+  /// Waits on the host until is_complete() is true. Throws like is_complete().
   virtual void synchronize() const = 0;
 };
 
-/// One captured node, as dumps show it.
+/// One launch in a graph, for dumps.
 struct GraphNode {
   std::string kernel;  // kernel name, "copy" or "fill"
   uint32_t num_blocks = 0;
-  bool waits_for_previous = false;  // a barrier stands before this node
+  bool waits_for_previous = false;  // whether there is a barrier before this node
 };
 
-/// Device work that was recorded: immutable, not yet executable. It can be instantiated several
-/// times.
+/// Captured device work. It cannot be changed, and must be instantiated before it can run; it may
+/// be instantiated several times.
 class Graph {
  public:
   virtual ~Graph() = default;
@@ -46,45 +47,49 @@ class Graph {
   [[nodiscard]] virtual std::vector<GraphNode> nodes() const = 0;
 };
 
-/// An executable graph. A launch submits all of its work at once, in order with the other work of
-/// the stream. It refers to memory by address: all memory that its nodes use must outlive it.
+/// A graph that can be launched. A launch submits all of its work at once; the work runs in order
+/// with other work of the stream. The graph holds addresses, so all memory that its nodes use must
+/// outlive it.
 class GraphExec {
  public:
   virtual ~GraphExec() = default;
-  /// Submits the graph once, without allocations and look-ups. \throws CaptureError on a capturing
-  /// stream, whose capture becomes invalid: graphs do not nest.
+  /// Submits the graph once, without allocations or look-ups. \throws CaptureError if the stream
+  /// captures, because graphs cannot contain graphs. The capture then becomes invalid.
   virtual void launch(Stream& stream) = 0;
   [[nodiscard]] virtual size_t num_nodes() const noexcept = 0;
-  /// Memory of the executable itself on host and device, without the pool.
+  /// Memory of the executable graph itself, on the host and on the device, without the pool.
   [[nodiscard]] virtual size_t bytes() const noexcept = 0;
-  /// Takes over the arguments of a graph with the same sequence of kernels and grid sizes.
-  /// Returns false, changing nothing, when the two differ in shape.
+  /// Replaces the arguments of all nodes by those of `graph`. Returns false and changes nothing if
+  /// `graph` has other kernels or other grid sizes.
   [[nodiscard]] virtual bool update(const Graph& graph) = 0;
 };
 
-/// The work that a stream was asked to do since it was made. A graph launch counts once for all its
-/// nodes, so the counters show the launches that replay saves.
+/// The work that a stream was given since it was created. A graph launch counts as one submission,
+/// whatever its number of nodes, so the counters show how many launches a replay saves.
 struct LaunchCounters {
-  uint64_t kernel_launches = 0;  // eager launches, copies and fills; not copies from or to the host
+  // Eager launches, copies and fills, but no copies between host and device.
+  uint64_t kernel_launches = 0;
   uint64_t graph_launches = 0;
-  uint64_t captured_launches = 0;  // recorded instead of run
+  uint64_t captured_launches = 0;  // recorded by a capture instead of run
 
   [[nodiscard]] uint64_t submissions() const noexcept { return kernel_launches + graph_launches; }
 };
 
-/// In-order queue of device work; belongs to one thread at a time.
+/// A queue of device work that runs in order. Belongs to one thread at a time.
 ///
-/// States: idle -> capturing (begin_capture, or wait for an event of a capturing stream) -> idle
-/// (end_capture or abort_capture where the capture began). While capturing, launches, copies and
-/// fills are recorded and not run. Forbidden are synchronize(), copies from or to the host, graph
-/// launches, a second begin_capture(), waits for events from outside the capture, and on the
-/// capturing thread Device::allocate, the destruction of a Buffer and host calls of any Event. They
-/// throw CaptureError (destroying cannot) and make the capture invalid; from then on every
-/// recording call throws the first reason, until the capture is ended or aborted. Other threads are
-/// not affected.
+/// States: idle, then capturing (after begin_capture(), or after a wait for an event of a capturing
+/// stream), then idle again (after end_capture() or abort_capture() on the stream where the capture
+/// began). While a stream captures, launches, copies and fills are recorded and not run. These
+/// calls are forbidden: synchronize(), copies from or to the host, graph launches, a second
+/// begin_capture(), and waits for events from outside of the capture. The capturing thread must
+/// also not call Device::allocate(), destroy a Buffer, or call any Event on the host. A forbidden
+/// call throws CaptureError (destroying a Buffer cannot throw) and makes the capture invalid. All
+/// later recording calls throw the same reason, until the capture is ended or aborted. Other
+/// threads are not affected.
 ///
-/// A launch of zero blocks has no effect: it is not run, recorded or counted. \throws DeviceError
-/// for arguments longer than kMaxLaunchArgumentBytes or a kernel without code for this device.
+/// A launch of zero blocks does nothing: it is not run, recorded or counted. \throws DeviceError if
+/// the arguments are longer than kMaxLaunchArgumentBytes, or if the kernel has no code for this
+/// device
 class Stream {
  public:
   virtual ~Stream() = default;
@@ -92,31 +97,33 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
 
   virtual void launch(const Launch& launch) = 0;
-  /// Device-to-device copy of `bytes` bytes between ranges that do not overlap; recordable.
+  /// Copies bytes on the device, between ranges that do not overlap. May be captured.
   virtual void copy(void* destination, const void* source, size_t bytes) = 0;
-  /// Sets `bytes` bytes; recordable.
+  /// Sets `bytes` bytes to `value`. May be captured.
   virtual void fill(void* destination, std::byte value, size_t bytes) = 0;
 
-  /// Host-to-device: the source may be reused when the call returns.
+  /// Copies from host to device. The caller may reuse `source` when the call returns.
   virtual void copy_from_host(void* destination, const void* source, size_t bytes) = 0;
-  /// Device-to-host: waits for the stream, then for the copy.
+  /// Copies from device to host. Waits for all work of the stream and for the copy.
   virtual void copy_to_host(void* destination, const void* source, size_t bytes) = 0;
 
   virtual void record(Event& event) = 0;
-  /// Orders later work of this stream after the event. Waiting for an event of a capturing stream
-  /// joins that capture, as on CUDA; the joined stream must be ordered back before the end. An
-  /// event whose capture is over can only be recorded again. \throws CaptureError
+  /// Makes later work of this stream wait for the event. If the event was recorded by a stream that
+  /// captures, this stream joins that capture, as in CUDA. Before the capture ends, the stream
+  /// where it began must wait for an event of the joined stream. An event of a capture that is over
+  /// can only be recorded again. \throws CaptureError
   virtual void wait(const Event& event) = 0;
-  /// Blocks until all submitted work is done. \throws DeviceError for an asynchronous failure.
+  /// Waits until all submitted work is done. \throws DeviceError if that work failed
   virtual void synchronize() = 0;
 
   virtual void begin_capture() = 0;
-  /// \throws CaptureError with the first reason why the capture is invalid, or for a joined stream
-  /// that was not ordered back. The stream is idle afterwards in any case, except when it had only
-  /// joined: a capture ends on the stream and thread where it began.
+  /// Ends the capture. Must be called on the stream and the thread where it began. The stream is
+  /// idle afterwards, also if end_capture() throws, unless the stream had only joined the capture.
+  /// \throws CaptureError with the first reason why the capture is invalid, or if the origin does
+  /// not wait for a joined stream
   [[nodiscard]] virtual std::unique_ptr<Graph> end_capture() = 0;
-  /// Drops the recording. Idle streams ignore it. A stream that had only joined leaves the capture,
-  /// which becomes invalid.
+  /// Drops the capture. Does nothing on an idle stream. If the stream had only joined, it leaves
+  /// the capture, which becomes invalid.
   virtual void abort_capture() noexcept = 0;
   [[nodiscard]] virtual bool is_capturing() const noexcept = 0;
 
@@ -127,8 +134,8 @@ class Stream {
   Stream() = default;
 };
 
-/// An exception-safe capture: it records from construction to finish(), and its destructor aborts a
-/// capture that was not finished.
+/// A capture that is safe when exceptions are thrown: the constructor begins it, finish() ends it,
+/// and the destructor aborts a capture that is not finished.
 class CaptureScope {
  public:
   explicit CaptureScope(Stream& stream) : stream_(&stream) { stream.begin_capture(); }
@@ -147,7 +154,8 @@ class CaptureScope {
   Stream* stream_;
 };
 
-/// Memory with an owner, returned to its device when destroyed. Addresses are aligned to 4096.
+/// Device memory with an owner. The destructor returns it to its device. Addresses are aligned to
+/// 4096.
 class Buffer {
  public:
   Buffer() = default;
@@ -170,15 +178,15 @@ class Buffer {
   BufferView view_;
 };
 
-/// Device memory, in bytes.
+/// The memory of a device, in bytes.
 struct MemoryInfo {
   size_t total = 0;
   size_t free = 0;
   size_t allocated_here = 0;  // allocated by this Device object and not yet freed
 };
 
-/// A place where work runs. Creating objects on it is thread-safe; the created objects are not
-/// thread-safe. The device must outlive all objects that it created.
+/// A device on which work runs, such as a CPU or a GPU. Any thread may create objects on it, but
+/// the created objects are not thread-safe. The device must outlive all objects that it created.
 class Device {
  public:
   virtual ~Device() = default;
@@ -187,22 +195,21 @@ class Device {
 
   /// "cpu", "cuda:0", "fake".
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;
-  /// One line for logs: model, cores or SMs, instruction sets.
+  /// One line for logs: model, number of cores or SMs, instruction sets.
   [[nodiscard]] virtual std::string description() const = 0;
-  /// Whether the host may read and write device memory by address once the stream is idle.
+  /// Whether the host may read and write device memory directly while the stream is idle.
   [[nodiscard]] virtual bool is_host_accessible() const noexcept { return false; }
 
-  /// Zero-filled memory outside any pool. \throws CaptureError while a stream of this device is
-  /// capturing on the calling thread (the capture becomes invalid), OutOfMemory.
+  /// Allocates memory outside of pools, filled with zeros. \throws OutOfMemory; CaptureError if the
+  /// calling thread captures on a stream of this device (the capture becomes invalid)
   [[nodiscard]] virtual Buffer allocate(size_t bytes) = 0;
   [[nodiscard]] virtual std::unique_ptr<MemoryPool> create_pool() = 0;
   [[nodiscard]] virtual std::unique_ptr<Stream> create_stream() = 0;
   [[nodiscard]] virtual std::unique_ptr<Event> create_event() = 0;
   /// \throws DeviceError
   [[nodiscard]] virtual std::unique_ptr<GraphExec> instantiate(const Graph& graph) = 0;
-  /// Loads a kernel's code onto the device before its first launch. Without this call the first
-  /// launch loads the code, also in a capture. \throws DeviceError when the kernel has no code for
-  /// this device
+  /// Loads the code of a kernel onto the device. Without this call, its first launch loads the
+  /// code, even in a capture. \throws DeviceError if the kernel has no code for this device
   virtual void load(const Kernel& /*kernel*/) {}
   [[nodiscard]] virtual MemoryInfo memory() const = 0;
 

@@ -1,5 +1,5 @@
-// Measures the cost of a launch on the CPU: eager against replayed, alone and between barriers. The
-// kernels do almost no work, so nearly all measured time is overhead of the device.
+// Measures what a launch costs on the CPU: eager and replayed, with and without barriers between
+// launches. The kernels do almost no work, so nearly all of the measured time is overhead.
 
 #include <benchmark/benchmark.h>
 
@@ -16,7 +16,7 @@ namespace {
 
 struct TouchArgs {
   uint32_t* values;
-  std::array<uint64_t, 12> rest;  // fills the struct to the size of a typical kernel's arguments
+  std::array<uint64_t, 12> rest;  // fills the struct up to the size of a typical kernel's arguments
 };
 
 void run_touch(const void* raw, BlockRange blocks) noexcept {
@@ -24,7 +24,7 @@ void run_touch(const void* raw, BlockRange blocks) noexcept {
   for (uint32_t i = blocks.begin; i < blocks.end; ++i) args.values[i * 16] += 1;
 }
 
-// About a microsecond of arithmetic per block.
+// Takes about a microsecond per block.
 void run_compute(const void* raw, BlockRange blocks) noexcept {
   const auto& args = *static_cast<const TouchArgs*>(raw);
   for (uint32_t i = blocks.begin; i < blocks.end; ++i) {
@@ -73,7 +73,7 @@ void eager_launch(benchmark::State& state) {
 }
 BENCHMARK(eager_launch)->Arg(1)->Arg(2)->Arg(32)->UseRealTime();
 
-// range(0): blocks per launch; range(1): 1 = every launch conflicts with the one before.
+// range(0): blocks per launch. range(1): 1 if every launch must wait for the previous one.
 void replay(benchmark::State& state) {
   constexpr int64_t kNodes = 200;
   Machine machine;
@@ -90,7 +90,8 @@ BENCHMARK(replay)
     ->ArgNames({"blocks", "barriers"})
     ->UseRealTime();
 
-// One-block and two-block launches in turn, all dependent: two half barriers per pair.
+// Launches with one block and with two blocks alternate, and each waits for the previous one. So
+// every barrier is half a barrier: either only worker 0 waits, or only the other workers do.
 void replay_alternating(benchmark::State& state) {
   constexpr int64_t kNodes = 200;
   Machine machine;
@@ -102,8 +103,8 @@ void replay_alternating(benchmark::State& state) {
 }
 BENCHMARK(replay_alternating)->UseRealTime();
 
-// Dependent launches of 32 us of arithmetic each: shows the speed-up by the team. range(0):
-// threads.
+// Each launch computes for 32 us and waits for the previous one. The times for different numbers of
+// threads, range(0), show the speed-up.
 void replay_of_compute(benchmark::State& state) {
   constexpr int64_t kNodes = 50;
   Machine machine(static_cast<int>(state.range(0)));
@@ -115,8 +116,8 @@ void replay_of_compute(benchmark::State& state) {
 }
 BENCHMARK(replay_of_compute)->Arg(1)->Arg(2)->UseRealTime();
 
-// The host does other work for range(0) microseconds between two replays, as between two tokens;
-// only the replay is timed. Shows the cost of waking idle workers.
+// Between two replays the host does other work for range(0) microseconds, as between two tokens.
+// Only the replays are timed, so the result shows what it costs to wake idle workers.
 void replay_after_a_gap(benchmark::State& state) {
   using Clock = std::chrono::steady_clock;
   Machine machine;

@@ -4,21 +4,22 @@
 
 namespace reprise::device {
 
-/// Implemented by a Device that can give the memory of its buffers back for a while and keep their
-/// addresses, which captured graphs hold. discardable_memory() finds it. Thread-safe.
+/// A Device implements this if it can return the memory of a buffer to the system and later give
+/// the buffer memory at the same address. The addresses must stay because captured graphs hold
+/// them. Use discardable_memory() to find it. Thread-safe.
 class DiscardableMemory {
  public:
-  /// Whether the device of this machine supports it.
+  /// Whether this machine's device supports discarding.
   [[nodiscard]] virtual bool can_discard() const noexcept = 0;
-  /// `memory` is all of a Buffer of this device. Its content is lost and the memory goes back to
-  /// the system; buffers smaller than a page of the device may keep their memory. No work in flight
-  /// may use the memory, and no work may use it before restore(). Calling this while the calling
-  /// thread captures makes the capture invalid.
+  /// Returns the memory of a Buffer to the system. `memory` must be the whole buffer; its content
+  /// is lost. A buffer that is smaller than a page of the device may keep its memory. No work may
+  /// use the buffer between this call and restore(), and no work in flight may use it now. If the
+  /// calling thread captures, the capture becomes invalid.
   virtual void discard(BufferView memory) noexcept = 0;
-  /// Gives a discarded buffer memory again, filled with zeros; a buffer that kept its memory stays
-  /// as it is.
-  /// \throws OutOfMemory, DeviceError: the buffer stays discarded; CaptureError like
-  /// Device::allocate
+  /// Gives a discarded buffer memory again, filled with zeros. A buffer that kept its memory keeps
+  /// its content.
+  /// \throws OutOfMemory or DeviceError: the buffer stays discarded; CaptureError as in
+  /// Device::allocate()
   virtual void restore(BufferView memory) = 0;
 
  protected:
@@ -28,8 +29,7 @@ class DiscardableMemory {
   ~DiscardableMemory() = default;
 };
 
-/// The device's DiscardableMemory, or nullptr when the device cannot give memory back and keep
-/// addresses.
+/// The device's DiscardableMemory, or nullptr if the device cannot discard memory.
 [[nodiscard]] inline DiscardableMemory* discardable_memory(Device& device) noexcept {
   auto* memory = dynamic_cast<DiscardableMemory*>(&device);
   return memory != nullptr && memory->can_discard() ? memory : nullptr;

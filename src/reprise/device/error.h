@@ -6,8 +6,8 @@
 
 namespace reprise::device {
 
-/// A call on a device failed. `is_sticky()`: the device context is lost, all data on the device is
-/// unreliable and the engine must restart; otherwise only this call failed.
+/// A call on a device failed. If is_sticky(), the device context is lost: all data on the device is
+/// unreliable, and the engine must restart. Otherwise only this call failed.
 class DeviceError : public Error {
  public:
   enum class Severity { transient, sticky };
@@ -21,9 +21,10 @@ class DeviceError : public Error {
   Severity severity_;
 };
 
-/// A capturing stream got a request that cannot be recorded (synchronise, allocate outside the
-/// pool, read a device value on the host, wait for work outside the capture). From then on the
-/// capture is invalid, and finishing it throws the same reason again; eager work stays possible.
+/// A stream that captures was asked for something that cannot be captured: to synchronise, to
+/// allocate outside of the pool, to read a device value on the host, or to wait for work outside of
+/// the capture. The capture is then invalid, and ending it throws the same reason again. Eager work
+/// remains possible.
 class CaptureError : public DeviceError {
  public:
   explicit CaptureError(const std::string& message) : DeviceError(message) {}

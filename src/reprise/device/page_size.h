@@ -4,7 +4,7 @@
 
 namespace reprise::device {
 
-/// Bytes of a transparent huge page of x86-64 Linux.
+/// The bytes of a transparent huge page (Linux on x86-64).
 inline constexpr size_t kHugePage = size_t{2} << 20;
 
 /// The smallest multiple of `multiple` (> 0) that is at least `value`.

@@ -19,7 +19,7 @@ void PoisoningPool::release(PoolBlock* block) noexcept {
   try {
     stream_->fill(block->data, kPoison, block->bytes);
   } catch (const std::exception&) {
-    // The capture is invalid or the device is lost, so no result will be used anyway.
+    // The capture is invalid or the device is lost, so no result of this work will be used.
   }
   block->pool = inner_.get();
   inner_->release(block);

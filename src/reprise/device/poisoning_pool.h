@@ -9,11 +9,11 @@
 
 namespace reprise::device {
 
-/// Wraps a pool and overwrites every released block with 0xFF bytes (NaN in all float formats), in
-/// stream order after its last use, so that work that still reads the block gets NaNs. While the
-/// stream captures, the overwriting is recorded too, so every replay poisons as well; a capture
-/// that is already invalid is not poisoned. For tests. All blocks must be released before the pool
-/// is destroyed, as with any pool.
+/// For tests. Wraps a pool and overwrites every released block with 0xFF bytes (NaN in all float
+/// formats), so that work that still reads the block gets NaNs. The overwriting is submitted to the
+/// stream after the last use of the block. In a capture it is recorded, so every replay overwrites
+/// the blocks too; if the capture is already invalid, nothing is overwritten. All blocks must be
+/// released before the pool is destroyed, as with any pool.
 class PoisoningPool final : public MemoryPool {
  public:
   /// `stream` is the stream that uses the pool's blocks; it must outlive the pool.
@@ -36,7 +36,7 @@ class PoisoningPool final : public MemoryPool {
   Stream* stream_;  // owned by the caller
 };
 
-/// Overwrites all memory of the pool that is not referenced now.
+/// Overwrites all memory of the pool that is not in use now with 0xFF bytes.
 void poison_free_ranges(const MemoryPool& pool, Stream& stream);
 
 }  // namespace reprise::device

@@ -12,7 +12,7 @@ void tokenize_bad_words(sampling::SamplingParams& params, const tokenizer::Token
     const std::string bare = begin == std::string::npos ? std::string() : word.substr(begin);
     std::vector<int32_t> at_start = tokenizer.encode(bare, {.add_special_tokens = false});
     std::vector<int32_t> after_space = tokenizer.encode(" " + bare, {.add_special_tokens = false});
-    // When the space is a token of its own, the rest of the tokens equals the first form.
+    // If the tokenizer makes the space a separate token, the tokens after it equal the first form.
     const bool is_other_word = !at_start.empty() && !after_space.empty() &&
                                after_space.front() != at_start.front() &&
                                after_space.size() == at_start.size();

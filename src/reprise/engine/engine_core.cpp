@@ -88,7 +88,8 @@ void EngineCore::wait_for_oldest() {
   if (thread_ == nullptr) return;
   const TimePoint begin = std::chrono::steady_clock::now();
   thread_->wait();
-  // This time overlaps the other thread's work on the step, so it is not one of the step's spans.
+  // This wait overlaps the time in which the other thread works on the step. So it only counts in
+  // the sums of phases and is not a span of the step.
   const PhaseSpan waited{
       .phase = StepPhase::wait, .begin = begin, .end = std::chrono::steady_clock::now()};
   clock_.times[waited.phase] += waited.seconds();
@@ -146,7 +147,7 @@ void EngineCore::drop_steps() {
 }
 
 bool EngineCore::reset_prefix_cache() {
-  // A step whose requests have all ended may still be in flight.
+  // All requests may have ended while a step with them is still in flight; it holds their blocks.
   if (scheduler_.num_running() + scheduler_.num_waiting() == 0) drop_steps();
   return kv_cache_manager_.reset_prefix_cache();
 }
@@ -164,7 +165,7 @@ void EngineCore::count(const ModelStep& step, std::span<const Update> updates) {
   }
   counters_.tokens_sampled_on_device += static_cast<uint64_t>(step.num_sampled_on_device);
   counters_.postponed_tokens += static_cast<uint64_t>(step.num_postponed);
-  // Each request that sampled a token has an update, unless it had ended before.
+  // Each sampled token has an update, unless its request had already ended: then it was dropped.
   const auto num_sampled =
       static_cast<size_t>(step.scheduled->num_sampling_requests - step.num_postponed);
   counters_.dropped_tokens += num_sampled - std::min(num_sampled, updates.size());
@@ -182,8 +183,8 @@ void EngineCore::record(const ModelStep& step) {
   }
   count_decision(step.decision);
   for (PhaseSpan span : step.spans.all()) {
-    // The other thread waits for the device, which counts as its work; `wait` is the caller's wait
-    // for that thread.
+    // In the step's spans, `wait` is the computing thread waiting for the device. It counts as
+    // launch, because `wait` here means that the caller waits for that thread.
     if (thread_ != nullptr && span.phase == StepPhase::wait) span.phase = StepPhase::launch;
     clock_.add(span);
   }

@@ -24,77 +24,80 @@ struct EngineCoreOptions {
   SchedulerConfig scheduler;
   uint64_t seed = 0;
   bool enable_prefix_caching = true;
-  /// Samples on the device the rows that it can; the host samples the others. Borrowed: outlives
-  /// the core. nullptr: the host samples all rows.
+  /// Samples rows on the device, where possible; the host samples the other rows. Borrowed: it must
+  /// outlive the core. nullptr: the host samples all rows.
   kernels::RowSampler* row_sampler = nullptr;
 };
 
-/// Counts since the start. A failed step counts only as failed.
+/// Counts since the start of the engine.
 struct EngineCoreCounters {
   uint64_t num_steps = 0;
-  uint64_t num_failed_steps = 0;  // not in num_steps
-  /// Prompt tokens that were computed instead of found in the prefix cache. Tokens that are
+  uint64_t num_failed_steps = 0;  // failed steps; they are not part of num_steps
+  /// Prompt tokens that were computed, so without those found in the prefix cache. Tokens that are
   /// computed again after a preemption count again.
   uint64_t prompt_tokens = 0;
   uint64_t generation_tokens = 0;         // sampled
-  uint64_t tokens_sampled_on_device = 0;  // including dropped ones
-  /// Tokens sampled ahead for requests that had ended; not in generation_tokens.
+  uint64_t tokens_sampled_on_device = 0;  // including tokens that were dropped
+  /// Tokens that were sampled in a step that was scheduled before its request ended. They are not
+  /// part of generation_tokens.
   uint64_t dropped_tokens = 0;
-  /// How often an answer waited for a later step, because the constraints of other answers had used
-  /// the step's time (SchedulerConfig::constraint_time_per_step).
+  /// How often an answer had to wait for a later step, because the constraints of other answers had
+  /// used up SchedulerConfig::constraint_time_per_step.
   uint64_t postponed_tokens = 0;
-  uint64_t retired_graphs = 0;  // retired after the start
+  uint64_t retired_graphs = 0;  // graphs retired after the start-up
 };
 
-/// The loop around the model: schedule, compute, update. Owns requests, cache blocks and sampler;
-/// borrows the runner. One thread calls it.
+/// The loop around the model: schedules steps, computes them, and updates the requests. Owns the
+/// requests, the cache blocks and the sampler; borrows the runner. Only one thread may call it,
+/// except new_request_id().
 ///
-/// With SchedulerConfig::async_scheduling a thread of its own computes steps: while it computes one
-/// step, the caller takes the results of the step before and schedules the step after. The tokens
-/// of a request are the same either way. A stop string, a stop token or an abort takes effect one
-/// step late, and the token computed in between is dropped. All work on logits happens on that
-/// thread in the order of steps, so that penalties, bad words and constraints see all earlier
-/// tokens.
+/// With SchedulerConfig::async_scheduling, a second thread computes the steps. While it computes
+/// step n, the caller takes the results of step n - 1 and schedules step n + 1. Requests get the
+/// same tokens with and without async_scheduling. But a stop string, a stop token or an abort takes
+/// effect one step later: the token that was computed in between is dropped. The computing thread
+/// processes logits strictly in the order of steps, so that penalties, bad words and constraints
+/// see all earlier tokens.
 class EngineCore {
  public:
   EngineCore(ModelRunner& runner, const EngineCoreOptions& options);
   ~EngineCore();
 
-  /// Returns an id that no other request of this core has. Ids ascend. Thread-safe.
+  /// Returns a new request id. Ids ascend. Thread-safe.
   [[nodiscard]] RequestId new_request_id() noexcept { return RequestId{next_id_++}; }
   /// \throws InvalidArgument when the request can never run (see Scheduler::add_request)
   void add_request(RequestId id,
                    std::vector<int32_t> prompt_token_ids,
                    const sampling::SamplingParams& params,
                    RequestOptions options = {});
-  /// Adds the request under a new id, which is returned.
+  /// Adds the request under a new id and returns the id.
   RequestId add_request(std::vector<int32_t> prompt_token_ids,
                         const sampling::SamplingParams& params,
                         RequestOptions options = {});
 
-  /// The changes that one step made to a request. A request that finished is gone when the next
+  /// What one step changed in a request. A request that finished in a step is deleted when the next
   /// step begins.
   using Update = RequestUpdate;
 
-  /// Takes the results of one step: the step that this call schedules, or with async_scheduling the
-  /// one scheduled before it. Empty when there was nothing to do. The updates live until the next
-  /// call. A step that throws ends its own requests as finished_error, with the reason; the others
-  /// go on with the next step.
+  /// Schedules a step, waits for the results of the oldest step in flight, and returns its updates.
+  /// Without async_scheduling the oldest step is the step just scheduled; with it, the step before.
+  /// Empty if there was nothing to do. The updates are valid until the next call. If computing a
+  /// step throws, the requests of that step end as finished_error with the reason, and other
+  /// requests go on.
   /// \throws device::DeviceError when the device is lost (is_sticky()). Then the requests of all
-  /// steps in flight have ended, and the others can only be aborted.
+  /// steps in flight have ended, and the other requests can only be aborted.
   std::span<const Update> step();
 
-  /// Ends a request at any point and gives its last update, which lives until the next step.
-  /// nullopt when the request is unknown or had finished. The request's blocks are free as soon as
-  /// no step in flight has the request.
+  /// Ends a request at any time and returns its last update, which is valid until the next step.
+  /// nullopt if the request is unknown or has already finished. The request's cache blocks are
+  /// freed once no step in flight contains the request.
   std::optional<Update> abort_request(RequestId id);
   /// Ends a request because its text is complete (a stop string was found).
   void finish_request(RequestId id, const std::string& stop_string);
 
-  /// Waits for the steps in flight and drops their results. Requests that had not ended end as
-  /// finished_error, without an update, so call this when all requests have ended.
+  /// Waits for the steps in flight and drops their results. Requests that have not ended become
+  /// finished_error without an update, so call this only when all requests have ended.
   void drop_steps();
-  /// Forgets all cached prefixes. Returns false and changes nothing while any request has blocks.
+  /// Drops all cached prefixes. Returns false and changes nothing if any request owns cache blocks.
   [[nodiscard]] bool reset_prefix_cache();
 
   [[nodiscard]] bool has_unfinished_requests() const noexcept {
@@ -105,14 +108,14 @@ class EngineCore {
     return kv_cache_manager_;
   }
   [[nodiscard]] const EngineCoreCounters& counters() const noexcept { return counters_; }
-  /// The time of steps by phase. The caller adds the phase detokenise. With async_scheduling the
-  /// phases prepare, launch and sample are mostly time of the computing thread, and wait is the
-  /// time that the caller waits for that thread, so the sum of the phases is more than the time of
-  /// the steps.
+  /// The time of steps by phase. The caller adds the phase detokenise. With async_scheduling,
+  /// prepare, launch and sample are mostly times of the computing thread, and wait is the time that
+  /// the caller waits for that thread. Both threads work at once, so the sum of all phases exceeds
+  /// the elapsed time.
   [[nodiscard]] StepClock& clock() noexcept { return clock_; }
-  /// How steps were dispatched: all steps whose results were taken, including failed ones.
+  /// Counts the dispatch decisions of all steps whose results were taken, including failed steps.
   [[nodiscard]] const cudagraph::DispatchLedger& ledger() const noexcept { return ledger_; }
-  /// The step whose results step() took last; valid until the next call.
+  /// The step whose results the last step() returned; valid until the next call.
   /// \pre counters().num_steps > 0
   [[nodiscard]] const ModelStep& last_step() const noexcept { return *last_step_; }
 
@@ -134,13 +137,14 @@ class EngineCore {
   EngineCoreCounters counters_;
   StepClock clock_;
   cudagraph::DispatchLedger ledger_;
-  // A ring: the steps in flight, and the step whose updates the caller has.
+  // A ring that holds the steps in flight and the step whose updates the caller has.
   std::vector<ModelStep> steps_;
   size_t oldest_ = 0;
   size_t num_under_way_ = 0;
   const ModelStep* last_step_ = nullptr;
   StepComputer computer_;
-  /// Last, because it uses the members above. nullptr: the caller's thread computes steps.
+  /// Declared last, because the thread uses the members above. nullptr: the caller's thread
+  /// computes steps.
   std::unique_ptr<StepThread> thread_;
 };
 

@@ -9,23 +9,25 @@
 
 namespace reprise::engine {
 
-/// The tokens and the text that one step added to one request, on their way from the engine to the
-/// caller. A value that owns its contents, so it may cross threads.
+/// The tokens and the text that one step added to one request, passed from the engine to the
+/// caller. It owns all its data, so it may be moved to another thread.
 struct OutputDelta {
   RequestId id{};
-  std::string text;                // may be empty: held back, or an incomplete character
+  std::string text;  // may be empty: text may be held back, or a character may be incomplete
   std::vector<int32_t> token_ids;  // of this step
-  std::vector<sampling::PositionLogprobs> logprobs;  // of token_ids; empty unless asked for
-  /// For prompt tokens 1, 2, ...; with the first delta that has a token; empty unless asked for.
+  // Of token_ids; empty unless the request asked for them.
+  std::vector<sampling::PositionLogprobs> logprobs;
+  /// Of prompt tokens 1, 2, ... (none exists for token 0). Part of the first delta with a token;
+  /// empty unless the request asked for them.
   std::vector<sampling::PositionLogprobs> prompt_logprobs;
   int32_t num_prompt_tokens = 0;
   int32_t num_output_tokens = 0;  // so far
-  int32_t num_cached_tokens = 0;  // prompt tokens found in the prefix cache, so not computed
+  int32_t num_cached_tokens = 0;  // prompt tokens found in the prefix cache
   bool finished = false;          // this is the request's last delta
   // Set when `finished`:
   std::string finish_reason;  // "stop", "length", "abort", "error"
-  StopReason stop_reason;     // the reason that stopped it, other than EOS
-  std::string error;          // why finish_reason is "error"
+  StopReason stop_reason;     // what stopped the request, unless it was EOS
+  std::string error;          // the reason, if finish_reason is "error"
   ErrorKind error_kind = ErrorKind::internal;
 };
 

@@ -11,20 +11,22 @@
 
 namespace reprise::engine {
 
-/// Turns requests' tokens into text: detokenises incrementally, and holds back text that may become
-/// a stop string. It does not know the engine core, so the caller ends requests. One thread.
+/// Turns requests' tokens into text: detokenises incrementally, and holds back text that may be the
+/// beginning of a stop string. It has no access to the engine core, so the caller must end requests
+/// there. Belongs to one thread.
 class OutputProcessor {
  public:
-  /// `tokenizer` must outlive this.
+  /// `tokenizer` must outlive this object.
   explicit OutputProcessor(const tokenizer::Tokenizer& tokenizer) : tokenizer_(&tokenizer) {}
 
   void add_request(RequestId id, const sampling::SamplingParams& params);
-  /// Forgets a request before its last delta.
+  /// Forgets a request that has not had its last delta.
   void remove_request(RequestId id) { states_.erase(static_cast<uint64_t>(id)); }
 
-  /// Applies one update of the core; forgets the request with its last delta. nullopt when the
-  /// request is unknown. When the delta is finished and the update is not, a stop string was found:
-  /// then the caller must end the request in the core, with that stop string.
+  /// Turns one update of the core into a delta. After the last delta of a request it forgets the
+  /// request. nullopt if the request is unknown. If delta.finished is set but update.finished is
+  /// not, a stop string was found: the caller must then end the request in the core with that stop
+  /// string.
   [[nodiscard]] std::optional<OutputDelta> process(const RequestUpdate& update);
 
  private:

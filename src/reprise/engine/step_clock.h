@@ -7,8 +7,8 @@
 
 namespace reprise::engine {
 
-/// The time of steps by phase: sums over all steps, and each single step while the profiler
-/// records. Used only by the thread that takes the results of steps.
+/// Collects the times of steps by phase: sums over all steps and, while the profiler records, each
+/// step's spans. Used only by the thread that takes the results of steps.
 struct StepClock {
   StepTimes times;
   StepProfiler profiler;
@@ -19,7 +19,7 @@ struct StepClock {
   }
 };
 
-/// Tells the profiler when one step begins and ends.
+/// Tells the profiler when a step begins and, when the scope is left, that it ended.
 class ProfiledStepScope {
  public:
   ProfiledStepScope(StepClock& clock, uint64_t number, TimePoint began)

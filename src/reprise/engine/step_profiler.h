@@ -12,23 +12,24 @@
 
 namespace reprise::engine {
 
-/// The most steps that a profile holds; a longer recording keeps the last ones. The steps take
-/// about 11 MiB, and 35 MB as a trace.
+/// The largest number of steps in a profile. A longer recording keeps the newest ones. So many
+/// steps take about 11 MiB in memory, and 35 MB as a trace file.
 inline constexpr size_t kMaxProfiledSteps = size_t{1} << 15;
 
-/// vLLM's names and defaults.
+/// Names and defaults are those of vLLM.
 struct StepProfilerOptions {
-  uint64_t delay_iterations = 0;  // steps before the first recorded one
-  uint64_t max_iterations = 0;    // recorded steps; 0: all, and the last ones are kept
+  uint64_t delay_iterations = 0;  // steps before recording starts
+  // Number of steps to record; 0: all (a full profile drops its oldest steps).
+  uint64_t max_iterations = 0;
 };
 
-/// One step: its decision, and when its phases ran.
+/// One recorded step: its dispatch decision, and when its phases ran.
 struct ProfiledStep {
   uint64_t number =
-      0;  // 1 is the engine's first step; a failed step has the number of the next one
+      0;  // 1 is the engine's first step. A failed step and the step after it have the same number.
   TimePoint begin;
-  TimePoint end;                 // of the last span, which delivers the tokens
-  cudagraph::Decision decision;  // the last decision: a step whose graph is retired has two
+  TimePoint end;                 // end of the last span, in which the tokens are delivered
+  cudagraph::Decision decision;  // the decision it ran with, also if an earlier graph was retired
   int32_t num_tokens = 0;        // before padding
   int32_t num_reqs = 0;
   bool has_failed = false;
@@ -40,27 +41,28 @@ struct ProfiledStep {
   }
 };
 
-/// The recording between start and stop, oldest step first.
+/// What was recorded between start() and stop(), oldest step first.
 struct StepProfile {
   TimePoint began;
   TimePoint ended;
   std::chrono::system_clock::time_point wall_began;
-  std::vector<ProfiledStep> steps;     // neighbours overlap when one was scheduled ahead
-  uint64_t num_overwritten_steps = 0;  // recorded, but more than kMaxProfiledSteps ago
+  std::vector<ProfiledStep> steps;  // a step that was scheduled ahead overlaps the step before it
+  uint64_t num_overwritten_steps = 0;  // steps that were dropped because the profile was full
 };
 
-/// Records steps between start() and stop(); at other times each call costs one comparison. Used
-/// only by the thread that takes the results of steps. start() allocates memory for
-/// kMaxProfiledSteps steps.
+/// Records steps between start() and stop(). Outside of a recording each call costs only one
+/// comparison. Used only by the thread that takes the results of steps. start() allocates memory
+/// for kMaxProfiledSteps steps.
 ///
 /// States: idle -> recording (start) -> idle (stop). Each step has a begin, a decision, spans and
-/// an end; spans after the end belong to it too, until the next step begins. A step without a
-/// decision had nothing to do and is not recorded.
+/// an end. Spans that are added after the end of a step still belong to it, until the next step
+/// begins. A step without a decision had nothing to do and is not recorded.
 class StepProfiler {
  public:
-  /// Returns false and changes nothing while a recording runs. \throws std::bad_alloc
+  /// Starts a recording. Returns false and changes nothing if a recording is running. \throws
+  /// std::bad_alloc
   [[nodiscard]] bool start(const StepProfilerOptions& options);
-  /// nullopt when no recording runs.
+  /// Ends the recording and returns it. nullopt if no recording is running.
   [[nodiscard]] std::optional<StepProfile> stop();
 
   void begin_step(uint64_t number, TimePoint began);
@@ -72,12 +74,13 @@ class StepProfiler {
  private:
   void keep_open_step();
 
-  std::optional<StepProfile> profile_;  // being recorded; its steps are a ring once it is full
+  // The running recording; when it is full, `steps` is used as a ring.
+  std::optional<StepProfile> profile_;
   StepProfilerOptions options_;
-  uint64_t num_decided_ = 0;          // steps since start
-  uint64_t num_kept_ = 0;             // recorded steps, including overwritten ones
-  std::optional<ProfiledStep> open_;  // not yet in the profile
-  bool is_decided_ = false;           // the open step
+  uint64_t num_decided_ = 0;          // steps with a decision since start()
+  uint64_t num_kept_ = 0;             // steps recorded, including those overwritten later
+  std::optional<ProfiledStep> open_;  // the current step, not yet in the profile
+  bool is_decided_ = false;           // whether the current step has its decision
 };
 
 }  // namespace reprise::engine

@@ -15,7 +15,8 @@ namespace {
 using cudagraph::CudagraphRuntimeMode;
 using std::chrono::microseconds;
 
-/// A step of 100 us that begins at `begin`, with schedule at 0..10 us and launch at 20..90 us.
+/// Records a step of 100 us that begins at `begin`, with schedule at 0..10 us and launch at 20..90
+/// us.
 void run_step(StepProfiler& profiler, uint64_t number, TimePoint begin, int32_t num_tokens = 3) {
   profiler.begin_step(number, begin);
   profiler.add_span(StepPhase::schedule, begin, begin + microseconds(10));
@@ -118,7 +119,7 @@ TEST(StepTrace, says_what_each_step_did) {
   const Json trace = Json::parse(text.str());
   EXPECT_EQ(trace["otherData"]["num_steps"], 1);
   const Json& events = trace["traceEvents"];
-  ASSERT_EQ(events.size(), 5U);  // two names, the step, two phases
+  ASSERT_EQ(events.size(), 5U);  // two names of tracks, the step, two phases
   const Json& step = events[2];
   EXPECT_EQ(step["name"], "FULL 4");
   EXPECT_EQ(step["args"],
@@ -140,7 +141,7 @@ TEST(StepTrace, gives_steps_that_overlap_tracks_of_their_own) {
   StepProfiler profiler;
   ASSERT_TRUE(profiler.start({}));
   const TimePoint now = std::chrono::steady_clock::now();
-  // Each step takes 100 us and begins 60 us after the one before.
+  // Each step takes 100 us and begins 60 us after the previous one, so neighbours overlap.
   for (int i = 0; i < 4; ++i)
     run_step(profiler, static_cast<uint64_t>(i), now + microseconds(60 * i));
   run_step(profiler, 4, now + microseconds(400));
@@ -169,7 +170,7 @@ TEST(StepTrace, is_a_file_of_its_own_or_none) {
     EXPECT_TRUE(file.path().string().ends_with(".pt.trace.json")) << file.path();
   }
   EXPECT_EQ(num_files, 2U);
-  EXPECT_THROW((void)save_trace(profile, first), Error);  // a file, where a folder should be
+  EXPECT_THROW((void)save_trace(profile, first), Error);  // `first` is a file, not a folder
 }
 
 }  // namespace

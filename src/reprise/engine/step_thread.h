@@ -13,29 +13,29 @@ namespace reprise::engine {
 class StepComputer;
 struct ModelStep;
 
-/// Computes steps on a thread of its own, in the order of their submission, so that the caller can
-/// schedule the next step at the same time. Between submit() and wait() a step belongs to that
-/// thread; runner, sampler and device belong to it as long as any step does. One thread submits and
-/// waits.
+/// A thread that computes steps in the order of their submission, so that the caller can schedule
+/// the next step at the same time. From submit() to wait() a step belongs to this thread. While any
+/// step does, the runner, the sampler and the device belong to it as well. submit() and wait() must
+/// be called by one thread.
 class StepThread {
  public:
-  /// `computer` must outlive this.
+  /// `computer` must outlive this object.
   explicit StepThread(StepComputer& computer);
   StepThread(const StepThread&) = delete;
   StepThread& operator=(const StepThread&) = delete;
-  /// Drops steps that have not begun.
+  /// Drops the steps whose computation has not begun.
   ~StepThread();
 
-  /// \pre fewer than Scheduler::kMaxStepsInFlight steps were submitted and not waited for
+  /// \pre fewer than Scheduler::kMaxStepsInFlight submitted steps have not been waited for
   void submit(ModelStep& step);
-  /// Waits until the oldest step that was not waited for is computed.
+  /// Waits until the oldest submitted step that has not been waited for is computed.
   void wait();
 
  private:
   void run();
 
   StepComputer* computer_;
-  /// Guards the members below, except the thread; never held while a step is computed.
+  /// Guards the members below, except thread_. The thread releases it while it computes a step.
   std::mutex mutex_;
   std::condition_variable submitted_;
   std::condition_variable computed_;
@@ -44,7 +44,7 @@ class StepThread {
   uint64_t num_computed_ = 0;
   uint64_t num_waited_for_ = 0;
   bool stop_ = false;
-  std::thread thread_;  // last: it uses all members above
+  std::thread thread_;  // declared last, because the thread uses all members above
 };
 
 }  // namespace reprise::engine

@@ -20,7 +20,7 @@ namespace {
 using cudagraph::CudagraphRuntimeMode;
 
 // Tracks, which trace viewers show as threads. A step that begins before the previous step has
-// ended goes to the second track.
+// ended is drawn on the second track, because slices on one track must not overlap.
 constexpr int kEngineTrack = 1;
 constexpr int kAheadTrack = 2;
 
@@ -28,7 +28,7 @@ double microseconds(std::chrono::steady_clock::duration duration) {
   return std::chrono::duration<double, std::micro>(duration).count();
 }
 
-/// "FULL 8": slices of one name replayed graphs of one size.
+/// "FULL 8" means that the step replayed a FULL graph for 8 tokens.
 std::string slice_name(const ProfiledStep& step) {
   return fmt::format("{} {}", to_string(step.decision.mode), step.decision.descriptor.num_tokens);
 }
@@ -126,7 +126,7 @@ void write_trace(const StepProfile& profile, std::ostream& out) {
 
 std::filesystem::path save_trace(const StepProfile& profile, const std::filesystem::path& folder) {
   const auto wall_us = std::chrono::floor<std::chrono::microseconds>(profile.wall_began);
-  // Trace viewers search such a folder for files with this ending.
+  // Trace viewers search a folder for files with this ending.
   const std::filesystem::path path =
       folder /
       fmt::format("reprise_{}.{}.pt.trace.json", getpid(), wall_us.time_since_epoch().count());

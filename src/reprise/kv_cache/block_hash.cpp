@@ -12,16 +12,18 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "hashes are defined over little endian");
 
-// One byte of type before each item. `root` and `block` open the two kinds of content.
+// One byte that precedes each hashed item. A root hash starts with `root`, a block's hash with
+// `block`.
 enum class Item : uint8_t { root = 1, block, parent, tokens, cache_salt, lora_id };
 
-// Without a type, OpenSSL restarts the digest that the context was made with.
+// If `type` is nullptr, OpenSSL restarts the context with the digest that it had before.
 void start(EVP_MD_CTX* hash, const EVP_MD* type = nullptr) {
   const int started = EVP_DigestInit_ex2(hash, type, nullptr);
   REPRISE_ASSERT(started == 1, "OpenSSL refuses to start SHA-256");
 }
 
-// With a 4-byte length, a block of 16 tokens takes 111 bytes: two compressions.
+// The length has only 4 bytes, so that a block of 16 tokens takes 111 bytes. SHA-256 processes
+// these in two compressions.
 void update_item(EVP_MD_CTX* hash, Item type, std::span<const std::byte> payload) {
   struct [[gnu::packed]] {
     Item type;

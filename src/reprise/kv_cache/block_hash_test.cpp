@@ -27,7 +27,7 @@ Tokens some_tokens(size_t count, uint32_t seed) {
   return tokens;
 }
 
-// Python's hashlib gives these digests for the same items: type, 4-byte length, payload.
+// Python's hashlib gives the same digests for the bytes: type, 4-byte length, payload.
 TEST(BlockHashChain, gives_the_digests_of_the_documented_bytes) {
   Tokens tokens(32);
   std::iota(tokens.begin(), tokens.end(), 0);
@@ -93,7 +93,7 @@ TEST(BlockHashChain, is_another_for_every_salt_adapter_and_block_size) {
   EXPECT_EQ(seen.size(), num_chains);
 }
 
-// The edits that broke polynomial hashes: +31 and -1 on neighbours, swaps, shifts.
+// Edits that gave equal polynomial hashes: +31 and -1 on neighbouring tokens, swaps, shifts.
 TEST(BlockHashChain, does_not_collide_under_adversarial_edits) {
   std::mt19937 random(4);
   Tokens tokens = some_tokens(16, 4);

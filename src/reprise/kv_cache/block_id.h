@@ -4,12 +4,13 @@
 
 namespace reprise::kv_cache {
 
-/// Identity of one KV cache block: row `BlockId` of every layer's cache tensor. Block tables on the
-/// device hold the underlying type.
+/// The number of a KV cache block: block n is row n of every layer's cache tensors. Block tables on
+/// the device hold this number as int32.
 enum class BlockId : int32_t {};
 
-/// The reserved null block. The pool never hands it out. Padding rows of a batch read and write it,
-/// so a replayed graph of a larger shape cannot touch a live block.
+/// The reserved null block. The pool never allocates it. The padding rows of a batch read and write
+/// it, so a graph that is replayed for a larger shape than the batch never touches a block that a
+/// request owns.
 inline constexpr BlockId kNullBlock{0};
 
 }  // namespace reprise::kv_cache

@@ -11,66 +11,69 @@
 
 namespace reprise::kv_cache {
 
-/// vLLM's default: small enough to waste little on a request's last block (mean 8 tokens), large
-/// enough that block tables stay short.
+/// vLLM's default. With 16 tokens, a request wastes on average only 8 slots in its last block, and
+/// block tables stay short.
 inline constexpr int kDefaultBlockSize = 16;  // tokens
 
-/// Keeps account of the blocks of the KV cache: which are free, how often each used block is
-/// referenced, and which content can be found again. It holds integers only; the memory itself
-/// belongs to the cache tensors.
+/// Tracks the blocks of the KV cache: which ones are free, how many references each used block has,
+/// and which hash finds which block. It holds only numbers; the cache tensors own the memory.
 ///
-/// A block is free (count 0) or referenced (count >= 1). `allocate` takes a free block to count 1,
-/// `add_reference` and `release` move the count, the last release frees it. A block whose content
-/// was published can be found by its hash, referenced or free, until `allocate` gives it to another
-/// content. Free blocks are handed out in this order: first the blocks without a hash, most
-/// recently freed first (their memory is warm); then the blocks with a hash, least recently freed
-/// first (LRU). Everything is O(1) and nothing allocates after construction. Not thread-safe; owned
-/// by the KvCacheManager of one scheduler.
+/// A block is free (reference count 0) or referenced (count >= 1). `allocate` takes a free block
+/// and sets its count to 1, `add_reference` and `release` change the count, and the last release
+/// frees the block. A block that was published is found by its hash, whether it is free or not,
+/// until `allocate` reuses it. `allocate` first takes free blocks without a hash, the most recently
+/// freed first because its memory is still in the processor's caches. Then it takes free blocks
+/// with a hash, the least recently freed first (LRU). Every operation is O(1), and only the
+/// constructor allocates. Not thread-safe; owned by the KvCacheManager of one scheduler.
 class BlockPool {
  public:
-  /// \throws InvalidArgument unless num_blocks >= 2 (null block + 1) and block_size >= 1.
+  /// \throws InvalidArgument unless num_blocks >= 2 (the null block and one more) and block_size >=
+  /// 1
   explicit BlockPool(int num_blocks, int block_size = kDefaultBlockSize);
 
-  /// Takes a free block and gives it one reference; returns nothing when all blocks are taken (a
-  /// normal answer). The block's earlier content can no longer be found.
+  /// Takes a free block and gives it one reference. Returns nothing if no block is free, which is
+  /// no error. A hash that found this block no longer finds it.
   [[nodiscard]] std::optional<BlockId> allocate();
-  /// Adds one reference. A free block that was found by its hash leaves the free list.
+  /// Adds one reference. If the block was free, it leaves the free list.
   /// \pre the block is referenced or has a hash.
   void add_reference(BlockId block);
-  /// Drops one reference; the last one frees the block. \pre the block is referenced.
+  /// Removes one reference. The block becomes free with its last reference. \pre the block is
+  /// referenced
   void release(BlockId block);
 
-  /// From now on `hash` finds this block, unless it finds another block already.
-  /// \pre the block is referenced and holds the content of the hash.
+  /// Makes find(hash) return this block, unless it already returns another block.
+  /// \pre the block is referenced and holds the content that the hash stands for
   void publish(BlockId block, const BlockHash& hash);
-  /// The block can no longer be found. \pre the block is referenced.
+  /// Removes the block's hash, so that find() no longer returns the block. \pre the block is
+  /// referenced
   void unpublish(BlockId block);
-  /// Makes every block impossible to find.
+  /// Removes the hashes of all blocks.
   void unpublish_all() { published_.clear(); }
   [[nodiscard]] std::optional<BlockId> find(const BlockHash& hash) const {
     return published_.find(hash);
   }
 
-  /// Number of blocks, with the null block.
+  /// Number of blocks, including the null block.
   [[nodiscard]] int num_blocks() const noexcept { return static_cast<int>(blocks_.size()); }
   [[nodiscard]] int block_size() const noexcept { return block_size_; }
   [[nodiscard]] int num_free_blocks() const noexcept { return num_free_; }
-  /// Blocks that can be found by a hash, free or not.
+  /// Number of blocks with a hash, free or not.
   [[nodiscard]] int num_published_blocks() const noexcept { return published_.size(); }
-  /// Blocks that can be handed out at all: num_blocks without the null block.
+  /// Number of blocks that requests can use: all except the null block.
   [[nodiscard]] int num_usable_blocks() const noexcept { return num_blocks() - 1; }
   [[nodiscard]] int reference_count(BlockId block) const;
   [[nodiscard]] bool is_published(BlockId block) const { return published_.contains(block); }
 
-  /// Checks the invariants: free + referenced = total, no block is in both sets or twice in the
-  /// free list, the null block is in neither, and each published block is found by its own hash.
-  /// Returns an empty text, or one sentence that names the broken invariant. O(num_blocks).
+  /// Checks the invariants: free and referenced blocks add up to all blocks, no block is both or
+  /// occurs twice in the free list, the null block is neither, and the hash of a published block
+  /// finds that block. Returns an empty text, or one sentence that names the broken invariant.
+  /// O(num_blocks).
   [[nodiscard]] std::string find_broken_invariant() const;
 
  private:
   struct Block {
     int32_t ref_count = 0;  // stays 0 for the null block
-    BlockId prev{};         // links of the free list, a ring through the null block
+    BlockId prev{};         // the free list is a ring; the null block is its head
     BlockId next{};
   };
 

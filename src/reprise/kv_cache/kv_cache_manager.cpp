@@ -49,7 +49,7 @@ SlotResult KvCacheManager::allocate_slots_after(BlockTable& table,
   REPRISE_ASSERT(table.empty(), "a prefix for a table of {} blocks", table.num_blocks());
   const int num_missing = blocks_for(num_tokens) - prefix.num_blocks;
   if (num_missing > pool_.num_free_blocks() - prefix.num_free_blocks) return SlotResult::no_blocks;
-  // References all found blocks first, so that none of them is evicted for the new ones.
+  // Add references to all found blocks first, so that none of them is reused as a new block below.
   for (const BlockHash& hash : chain.hashes().first(static_cast<size_t>(prefix.num_blocks))) {
     const std::optional<BlockId> block = pool_.find(hash);
     REPRISE_ASSERT(block.has_value(), "a prefix of {} blocks is not there", prefix.num_blocks);
@@ -82,7 +82,8 @@ bool KvCacheManager::reset_prefix_cache() {
 }
 
 void KvCacheManager::free(BlockTable& table) {
-  // Frees the last block first: the next allocation then gets the blocks in their old order.
+  // The last block is freed first, so the next request that allocates gets the blocks in the old
+  // order.
   for (const BlockId block : table.blocks_ | std::views::reverse) pool_.release(block);
   table.blocks_.clear();
   table.num_published_ = 0;

@@ -10,9 +10,9 @@
 
 namespace reprise::kv_cache {
 
-/// The blocks of one request, in token order: token t lives in slot t % block_size of entry t /
-/// block_size. The table is a member of the request, and only a KvCacheManager changes it. It is
-/// move-only: two tables with the same blocks would be two owners.
+/// The blocks of one request, in token order: token t has slot t % block_size of block number t /
+/// block_size in the list. Each request has one table, and only a KvCacheManager changes it. The
+/// table is move-only, because a copy would be a second owner of the same blocks.
 class BlockTable {
  public:
   BlockTable() = default;
@@ -28,64 +28,67 @@ class BlockTable {
  private:
   friend class KvCacheManager;
   std::vector<BlockId> blocks_;
-  int num_published_ = 0;  // leading blocks that were published
+  int num_published_ = 0;  // how many blocks from the start were published
 };
 
-/// The answer to a request for slots. `no_blocks` is a normal value: the scheduler then preempts a
-/// request or waits.
+/// The result of asking for slots. `no_blocks` is no error: the scheduler then preempts a request
+/// or waits.
 enum class [[nodiscard]] SlotResult { allocated, no_blocks };
 
 enum class PrefixCaching : uint8_t { off, on };
 
-/// Hands cache slots to requests, a block at a time. Owned by the scheduler's owner; not
-/// thread-safe; no heap allocation once `reserve` was called for a request's final length.
+/// Gives cache slots to requests, one block at a time. Owned by the owner of the scheduler. Not
+/// thread-safe. Allocates no heap memory for a request whose final length was passed to reserve().
 ///
-/// Prefix caching: full blocks whose keys and values were computed are published under their hash
-/// and found by later requests with the same prefix and key. A shared block is never written again:
-/// only whole blocks are shared, and each request writes new tokens to its own blocks. A request
-/// frees its last block first, so the end of a prefix is evicted before its beginning.
+/// Prefix caching: when the keys and values of a full block are computed, the block is published
+/// under its hash. Later requests with the same prefix and PrefixKey find it and share it. A shared
+/// block is never written again, because only full blocks are shared, and each request writes its
+/// new tokens to its own blocks. A request frees its last block first, so the pool evicts the end
+/// of a prefix before its beginning.
 class KvCacheManager {
  public:
-  /// \throws InvalidArgument as BlockPool.
+  /// \throws InvalidArgument under the same conditions as BlockPool
   explicit KvCacheManager(int num_blocks,
                           int block_size = kDefaultBlockSize,
                           PrefixCaching prefix_caching = PrefixCaching::off)
       : pool_(num_blocks, block_size), prefix_caching_(prefix_caching) {}
 
-  /// Makes later growth of this table up to `num_tokens` free of heap allocation.
+  /// Allocates the memory of the table for `num_tokens` tokens, so that it can grow to that length
+  /// without further allocation.
   void reserve(BlockTable& table, int num_tokens) const;
-  /// Grows the table until it has slots for tokens [0, num_tokens). Either all missing blocks are
-  /// added or none. A table that is long enough stays unchanged.
+  /// Adds blocks to the table until it has slots for tokens [0, num_tokens). Adds all missing
+  /// blocks or none. Does nothing if the table is already long enough.
   SlotResult allocate_slots(BlockTable& table, int num_tokens);
 
-  /// The chain of hashes of a new request; it stays empty when prefix caching is off.
+  /// Makes the hash chain of a new request. It stays empty if prefix caching is off.
   [[nodiscard]] BlockHashChain make_chain(const PrefixKey& key) const;
-  /// Leading blocks of the chain that are in the cache, at most `max_blocks`.
+  /// How many blocks from the start of a chain are in the cache.
   struct CachedPrefix {
     int num_blocks = 0;
-    int num_free_blocks = 0;  // the free ones among them, which taking uses up
+    // How many of them are free; using the prefix takes these from the free blocks.
+    int num_free_blocks = 0;
   };
   [[nodiscard]] CachedPrefix find_prefix(const BlockHashChain& chain, int max_blocks) const;
-  /// Works like allocate_slots() for an empty table, whose first blocks become the blocks of
+  /// Like allocate_slots() for an empty table, but the table starts with the cached blocks of
   /// `prefix`.
-  /// \pre find_prefix() gave `prefix` for this chain, and the cache is unchanged since.
+  /// \pre find_prefix() returned `prefix` for this chain, and the cache has not changed since
   SlotResult allocate_slots_after(BlockTable& table,
                                   const BlockHashChain& chain,
                                   const CachedPrefix& prefix,
                                   int num_tokens);
-  /// Lets other requests find the full blocks of the table, now that tokens [0,
-  /// num_computed_tokens) are computed. \pre the chain covers them
+  /// Lets other requests find the full blocks of the table. Called when tokens [0,
+  /// num_computed_tokens) are computed. \pre the chain has hashes for them
   void publish(BlockTable& table, const BlockHashChain& chain, int num_computed_tokens);
-  /// Makes the table's blocks impossible to find, because their content is in doubt.
+  /// Lets no later request find the blocks of the table, because their content may be wrong.
   void unpublish(BlockTable& table);
-  /// Forgets all cached prefixes. While any block is in use, it changes nothing and returns false,
-  /// like vLLM.
+  /// Removes all hashes, so that no cached prefix is found. If any block is in use, it changes
+  /// nothing and returns false, as in vLLM.
   [[nodiscard]] bool reset_prefix_cache();
   [[nodiscard]] PrefixCaching prefix_caching() const noexcept { return prefix_caching_; }
-  /// Blocks that a later request could find, in use or free.
+  /// Number of blocks with a hash, in use or free.
   [[nodiscard]] int num_published_blocks() const noexcept { return pool_.num_published_blocks(); }
 
-  /// Gives all blocks of the table back; the table keeps its storage.
+  /// Releases all blocks of the table. The table keeps its allocated memory.
   void free(BlockTable& table);
 
   [[nodiscard]] static std::span<const BlockId> block_ids(const BlockTable& table) noexcept {
@@ -94,17 +97,17 @@ class KvCacheManager {
   [[nodiscard]] int num_blocks() const noexcept { return pool_.num_blocks(); }
   [[nodiscard]] int block_size() const noexcept { return pool_.block_size(); }
   [[nodiscard]] int num_free_blocks() const noexcept { return pool_.num_free_blocks(); }
-  /// Blocks needed for `num_tokens` slots.
+  /// The number of blocks that hold `num_tokens` slots.
   [[nodiscard]] int blocks_for(int num_tokens) const noexcept;
-  /// Most slots that one request can have: those of every usable block.
+  /// The largest number of slots that one request can have, if it owns all usable blocks.
   [[nodiscard]] int64_t capacity_tokens() const noexcept {
     return static_cast<int64_t>(pool_.num_usable_blocks()) * pool_.block_size();
   }
-  /// Share of usable blocks that are taken, 0..1.
+  /// The share of usable blocks that are in use, 0 to 1.
   [[nodiscard]] double usage() const noexcept;
 
-  /// Checks that the pool is consistent and that `tables` (all live ones) own each referenced block
-  /// exactly as often as it is counted. Returns an empty text or one sentence. For tests;
+  /// Checks the pool, and checks that each block has as many references as there are entries for it
+  /// in `tables` (all tables that exist). Returns an empty text or one sentence. For tests;
   /// allocates.
   [[nodiscard]] std::string find_broken_invariant(std::span<const BlockTable* const> tables) const;
 

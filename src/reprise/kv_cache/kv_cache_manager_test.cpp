@@ -60,7 +60,8 @@ TEST(KvCacheManager, grows_by_whole_blocks_at_block_edges) {
     ASSERT_EQ(manager.allocate_slots(table, num_tokens), SlotResult::allocated) << num_tokens;
     EXPECT_EQ(table.num_blocks(), num_blocks) << num_tokens;
   }
-  EXPECT_EQ(manager.allocate_slots(table, 1), SlotResult::allocated);  // long enough already
+  // The table is long enough already.
+  EXPECT_EQ(manager.allocate_slots(table, 1), SlotResult::allocated);
   EXPECT_EQ(table.num_blocks(), 3);
   EXPECT_EQ(KvCacheManager::block_ids(table)[0], BlockId{1});
   EXPECT_DOUBLE_EQ(manager.usage(), 3.0 / 5.0);
@@ -112,7 +113,7 @@ TEST(KvCacheManager, sees_a_table_that_was_lost_without_being_freed) {
   EXPECT_EQ(manager.find_broken_invariant({}), "block 1 has 1 references and 0 owners");
 }
 
-/// A manager with prefix caching and requests of it, told apart by their tokens.
+/// A manager with prefix caching, and requests with different tokens.
 struct PrefixBench {
   explicit PrefixBench(int num_blocks) : manager(num_blocks, 4, PrefixCaching::on) {}
 
@@ -121,7 +122,7 @@ struct PrefixBench {
     BlockTable table;
     int num_cached_blocks = 0;
   };
-  /// Admits a request of these tokens, computes all of them, and publishes.
+  /// Admits a request with these tokens, computes all of them, and publishes its blocks.
   Entry run(const std::vector<int32_t>& tokens, const PrefixKey& key = {}) {
     Entry entry{.chain = manager.make_chain(key)};
     entry.chain.extend(tokens);
@@ -149,7 +150,8 @@ TEST(PrefixCaching, shares_whole_blocks_and_never_the_whole_prompt) {
   PrefixBench::Entry first = bench.run(counting(0, 12));
   EXPECT_EQ(first.num_cached_blocks, 0);
   PrefixBench::Entry same = bench.run(counting(0, 12));
-  EXPECT_EQ(same.num_cached_blocks, 2);  // the last token has to be computed
+  // The third block has the last token, which must be computed to get logits.
+  EXPECT_EQ(same.num_cached_blocks, 2);
   EXPECT_EQ(same.table.block_ids()[1], first.table.block_ids()[1]);
   EXPECT_NE(same.table.block_ids()[2], first.table.block_ids()[2]);
   PrefixBench::Entry longer = bench.run(counting(0, 13));
@@ -184,15 +186,15 @@ TEST(PrefixCaching, isolates_salts_and_adapters) {
 TEST(PrefixCaching, evicts_the_least_recently_used_and_of_it_the_end_first) {
   PrefixBench bench(11);
   PrefixBench::Entry a = bench.run(counting(0, 13));    // 4 blocks, 3 of them full
-  PrefixBench::Entry b = bench.run(counting(100, 13));  // as many
+  PrefixBench::Entry b = bench.run(counting(100, 13));  // 4 blocks, 3 of them full
   bench.manager.free(a.table);
   bench.manager.free(b.table);
-  // Two blocks were never used and two are not full. The pool hands these out before any cached
-  // block, and then a's last block.
+  // Free blocks: two were never used, two were not full and thus have no hash. The pool reuses
+  // these four first. The fifth block that `other` needs is the last full block of a.
   PrefixBench::Entry other = bench.run(counting(200, 20));
   EXPECT_EQ(bench.manager.find_prefix(a.chain, 9).num_blocks, 2);
   EXPECT_EQ(bench.manager.find_prefix(b.chain, 9).num_blocks, 3);
-  // A block that is used again counts as recently used.
+  // A prefix that is used again counts as recently used.
   bench.manager.free(other.table);
   const PrefixBench::Entry a_again = bench.run(counting(0, 9));
   EXPECT_EQ(a_again.num_cached_blocks, 2);
@@ -202,7 +204,8 @@ TEST(PrefixCaching, does_not_evict_what_it_has_just_found) {
   PrefixBench bench(5);
   PrefixBench::Entry a = bench.run(counting(0, 16));
   bench.manager.free(a.table);
-  // All 4 blocks are free and cached; 3 are found, so only one is left for 2 more blocks.
+  // All 4 blocks are free and cached. The request reuses 3 of them, so only one free block is left,
+  // but it needs 2 more.
   BlockHashChain chain = bench.manager.make_chain({});
   std::vector<int32_t> tokens = counting(0, 12);
   for (int i = 0; i < 8; ++i) tokens.push_back(500);

@@ -17,7 +17,7 @@ PrefixIndex::PrefixIndex(int num_blocks)
       mask_(table_.size() - 1) {}
 
 size_t PrefixIndex::home(const BlockHash& hash) const {
-  size_t bits = 0;  // any bits of a SHA-256 are as good as any others
+  size_t bits = 0;  // SHA-256 bits are uniform, so any of them will do
   std::memcpy(&bits, hash.data(), sizeof bits);
   return bits & mask_;
 }
@@ -47,7 +47,8 @@ bool PrefixIndex::insert(const BlockHash& hash, BlockId block) {
 void PrefixIndex::erase(BlockId block) {
   if (!contains(block)) return;
   size_t gap = place_of(hashes_[index(block)]);
-  // Later entries of the same run move into the gap, unless the gap lies before their home place.
+  // Entries after the gap move into it, because find() stops at an empty place. An entry stays if
+  // the gap lies before its home place.
   for (size_t place = next(gap); table_[place] != kEmpty; place = next(place)) {
     const size_t wanted = home(hashes_[index(table_[place])]);
     if (((place - wanted) & mask_) < ((place - gap) & mask_)) continue;

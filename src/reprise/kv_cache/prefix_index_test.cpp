@@ -8,7 +8,7 @@
 namespace reprise::kv_cache {
 namespace {
 
-/// The hashes share few home places, so runs in the table are long and wrap around.
+/// The hashes share four home places, so runs in the table are long and wrap around its end.
 BlockHash clashing_hash(uint32_t value) {
   BlockHash hash{};
   hash[0] = static_cast<std::byte>(252 + value % 4);

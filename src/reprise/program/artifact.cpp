@@ -25,7 +25,7 @@ Json to_json(const Piece& piece) {
           {"dead", piece.dead}};
 }
 
-// A list of [value, symbol, bytes per unit], one for each value that has a place.
+// A list of [value, symbol, bytes per unit], with one entry for each value that has a place.
 Json to_json(const std::vector<std::optional<Placement>>& placements) {
   Json list = Json::array();
   for (size_t value = 0; value < placements.size(); ++value) {
@@ -38,7 +38,7 @@ Json to_json(const std::vector<std::optional<Placement>>& placements) {
 
 // ---- reading ----
 
-// The largest number of items of one kind: far above any model, and too small to exhaust memory.
+// The largest accepted number of items of one kind. No model has so many, and they fit into memory.
 constexpr int64_t kMostItems = 1 << 20;
 
 class Reader {
@@ -122,7 +122,7 @@ class Reader {
       fail(error.what());
     }
   }
-  // The parser reads a type as the input of a program that has nothing else.
+  // Builds the text of a program whose only line is an input of this type, and parses that program.
   static ValueType parse_constant_type(const std::string& text) {
     try {
       const Program program =
@@ -176,7 +176,7 @@ class Reader {
           pieces[i], compiled, compiled.split.programs[compiled.split.pieces[i].program]);
     }
   }
-  // The largest size is a gigabyte per token.
+  // The limit is one gigabyte per token.
   static int64_t bytes(const Json& value) {
     const int64_t size = number(value);
     if (size < 0 || size > (int64_t{1} << 30) || size % kPlanAlignment != 0) {
@@ -199,7 +199,8 @@ class Reader {
           program.type(ValueId{static_cast<uint32_t>(value)}), *placements[value], compiled.plan);
     }
   }
-  // The value must end within its part for every batch. Sizes are affine, so two points suffice.
+  // Checks that the value ends within its part of the arena for every batch. Both ends are affine
+  // in the symbol, so checking two values of the symbol suffices.
   static void check_fits(const ValueType& type,
                          const Placement& placement,
                          const MemoryPlan& plan) {
@@ -225,7 +226,7 @@ class Reader {
     }
   }
 
-  // Every boundary value is defined before its first use and has the expected type.
+  // Checks that every boundary value is defined before its first use and has the expected type.
   static void check_flow(const CompiledProgram& compiled) {
     const SplitProgram& split = compiled.split;
     std::vector<std::optional<ValueType>> types(split.num_boundary_values);

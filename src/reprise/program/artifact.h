@@ -13,13 +13,15 @@
 
 namespace reprise::program {
 
-/// A compiled program as bytes. A cache keeps it, and a warm start needs nothing else.
+/// A compiled program as bytes. The compile cache stores these bytes. An engine that starts from
+/// the cache needs nothing else, in particular no compiler.
 struct Artifact {
-  std::string program;  // JSON: pieces, slots, plan, and the text of each program
-  std::string object;   // machine code of the groups in a loader's format; empty: no group has code
+  std::string program;  // JSON: pieces, slots, memory plan, and the text of each program
+  // Machine code of the row groups, as the loader expects it; empty: no group has code.
+  std::string object;
 };
 
-/// The bytes are not a compiled program of this version.
+/// The bytes are not an artifact of this version, or they are damaged.
 class ArtifactError : public Error {
  public:
   using Error::Error;

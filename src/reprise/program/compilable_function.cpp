@@ -49,8 +49,8 @@ bool CompilableFunction::is_dynamic(size_t argument, int dim) const {
 
 TraceSignature CompilableFunction::signature_of(std::span<const Tensor> inputs) const {
   TraceSignature signature;
-  // Open dimensions of equal size are rows of one batch. Other dimensions get a symbol of their
-  // own.
+  // Dynamic dimensions of equal size get the same symbol, because they are assumed to be the rows
+  // of one batch. Each further size gets the next symbol.
   std::vector<std::pair<int64_t, Symbol>> symbols;
   const auto symbol_of = [&](int64_t size) {
     for (const auto& [known, symbol] : symbols) {

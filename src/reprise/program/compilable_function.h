@@ -11,14 +11,15 @@
 
 namespace reprise::program {
 
-/// A function of tensors that may be compiled. One line wraps any callable:
+/// A function of tensors that is compiled when it is first called. One line wraps any callable:
 ///
 ///     CompilableFunction block(forward, {"x"}, {.parameter_memory = weights});
 ///     std::vector<Tensor> y = block.run(inputs, executor);
 ///
-/// The first call traces the function: the arguments give the types, and CompileSupport names the
-/// dimensions of open size. Later calls run a guarded program (level 1). Engines trace a whole
-/// model in the same way and then compile it: see compile::compile_program.
+/// The first call traces the function. The arguments of that call give the types, and
+/// CompileSupport names the dimensions whose size may change from call to call. Later calls run the
+/// program through a GuardedFunction (level 1). An engine instead traces a whole model and compiles
+/// it with compile::compile_program.
 ///
 /// A CompilableFunction belongs to one thread.
 class CompilableFunction {
@@ -38,7 +39,7 @@ class CompilableFunction {
   /// TraceError
   [[nodiscard]] std::vector<Tensor> run(std::span<const Tensor> inputs, OpExecutor& executor);
 
-  /// nullptr before the first call, and where compiling is switched off.
+  /// nullptr before the first call, and if CompileSupport forbids compiling.
   [[nodiscard]] const GuardedFunction* compiled() const noexcept { return compiled_.get(); }
 
  private:

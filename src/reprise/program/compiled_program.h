@@ -12,8 +12,8 @@
 
 namespace reprise::program {
 
-/// The weight that a parameter slot of a program holds. With it, a program from a cache finds its
-/// weights without being traced again.
+/// The name and type of the weight in a parameter slot. A program that comes from the compile cache
+/// finds its weights by these names, so the model need not be traced again.
 struct ParameterSlot {
   std::string name;  // "model.layers.0.mlp.down_proj.weight"
   ValueType type;
@@ -21,20 +21,21 @@ struct ParameterSlot {
   friend bool operator==(const ParameterSlot&, const ParameterSlot&) = default;
 };
 
-/// The compiler's result, which the engine runs: pieces in order, generated code for their groups,
-/// and a place for every result. Everything but the code is a value. Moving a CompiledProgram keeps
-/// the addresses that runs refer to.
+/// The compiler's result, which the engine runs: the pieces in order, generated code for row
+/// groups, and a memory plan. A CompiledProgram may be moved while runs refer to it: pieces and
+/// code keep their addresses.
 struct CompiledProgram {
   SplitProgram split;
-  std::vector<ParameterSlot> parameters;  // slots of the whole program
-  size_t num_states = 0;                  // keys and values of each layer, in order of layers
-  /// By program of `split`, then by group. nullptr: the group runs op by op.
+  std::vector<ParameterSlot> parameters;  // by parameter slot of the whole program
+  size_t num_states = 0;                  // two per layer: its key cache, then its value cache
+  /// code[p][g] is the code of group g of split.programs[p]. nullptr: the ops of the group run one
+  /// by one.
   std::vector<std::vector<std::unique_ptr<const RowGroup>>> code;
   std::unique_ptr<device::LoadedCode>
       loaded_code;  // owns the kernels in `code`; nullptr: no kernels
-  MemoryPlan plan;  // empty: results come from a pool
-  /// true: every capturable piece is a graph of its own (level 3). false: one capture of the whole
-  /// program breaks at the splitting pieces (levels 1 and 2).
+  MemoryPlan plan;  // empty: the executor's pool provides memory for results
+  /// true: every capturable piece is captured as a separate graph (level 3). false: one capture
+  /// covers the whole program and is interrupted at the splitting pieces (levels 1 and 2).
   bool wrap_pieces = false;
 };
 

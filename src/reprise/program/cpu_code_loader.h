@@ -4,7 +4,7 @@
 
 namespace reprise::program {
 
-/// Loads objects for the processor of this process. See ObjectCode.
+/// The loader of machine code for the CPU that this process runs on. See ObjectCode.
 [[nodiscard]] const device::CodeLoader& cpu_code_loader();
 
 }  // namespace reprise::program

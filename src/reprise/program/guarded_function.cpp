@@ -5,7 +5,7 @@
 namespace reprise::program {
 namespace {
 
-// The same function, traced for these sizes only.
+// The same signature with these sizes as constants.
 TraceSignature at_sizes(TraceSignature signature, const SymbolValues& sizes) {
   for (TraceInput& input : signature.inputs) {
     input.type = constant_type(input.type.evaluate(sizes));

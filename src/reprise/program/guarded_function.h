@@ -11,32 +11,34 @@
 
 namespace reprise::program {
 
-/// Level 1: a traced function with guards. A function that takes no decision by a size becomes one
-/// program for all batches. Any other function becomes one program for each combination of sizes
-/// that it is called with, and exactly these sizes guard the program. After kMaxPrograms programs,
-/// further sizes run the function itself.
+/// Level 1: a traced function with guards. If the function runs the same ops for all sizes, one
+/// program serves all batches. If it branches on a size, every combination of sizes gets its own
+/// program, whose guard is exactly that combination. After kMaxPrograms programs, calls with
+/// further sizes run the function without a program.
 ///
 /// Source of the behaviour: torch.compile's specialisation with a recompile limit of 8
-/// (torch._dynamo.config.recompile_limit). It differs in that guards are whole sizes, because a
-/// trace of C++ sees no comparisons. A GuardedFunction belongs to one thread.
+/// (torch._dynamo.config.recompile_limit). Dynamo guards the compared expressions; a trace of C++
+/// does not see comparisons, so a guard here compares all sizes. A GuardedFunction belongs to one
+/// thread.
 class GuardedFunction {
  public:
   static constexpr size_t kMaxPrograms = 8;
 
   GuardedFunction(TraceSignature signature, TracedFunction function);
 
-  /// The results of the function for these inputs. A program computes them where one fits.
+  /// Returns the results of the function for these inputs. If no program fits their sizes, the
+  /// function is traced for them or, after kMaxPrograms programs, it runs itself.
   /// \throws InvalidArgument if the inputs do not fit the signature, TraceError if no program can
   /// express the function for any sizes
   [[nodiscard]] std::vector<Tensor> run(std::span<const Tensor> inputs, OpExecutor& executor);
 
   [[nodiscard]] size_t num_programs() const noexcept { return guarded_.size(); }
-  /// How often the function itself ran, because there were kMaxPrograms programs.
+  /// How many calls ran the function itself, because there were already kMaxPrograms programs.
   [[nodiscard]] size_t num_eager_runs() const noexcept { return num_eager_runs_; }
 
  private:
   struct Guarded {
-    std::optional<SymbolValues> sizes;  // nothing: the program serves all sizes
+    std::optional<SymbolValues> sizes;  // the guard; nothing: the program serves all sizes
     TracedProgram traced;
     std::unique_ptr<Interpreter> interpreter;
   };
@@ -47,7 +49,8 @@ class GuardedFunction {
 
   TraceSignature signature_;
   TracedFunction function_;
-  Program inputs_;  // has only the inputs; binds their sizes to symbols
+  // A program without ops, only to find the symbols' values from the sizes of the inputs.
+  Program inputs_;
   std::vector<std::unique_ptr<Guarded>> guarded_;
   bool decides_by_size_ = false;
   size_t num_eager_runs_ = 0;

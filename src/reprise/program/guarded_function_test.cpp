@@ -9,9 +9,10 @@
 #include "reprise/tensor/ops.h"
 #include "tests/support/program/program_fixture.h"
 
-// Rows SPL-15 and SPL-16 of the behaviour reference: a function that branches at four rows, called
-// on both sides. STOCK_TORCH_COMPILE (level 1) computes the right thing on both; DYNAMO_TRACE_ONCE
-// reuses the first trace there, which is wrong, so levels 2 and 3 refuse to trace it here.
+// Rows SPL-15 and SPL-16 of the behaviour reference. They call a function that branches at four
+// rows, once with fewer rows and once with more. vLLM's STOCK_TORCH_COMPILE (level 1) computes the
+// right result on both sides. vLLM's DYNAMO_TRACE_ONCE reuses the first trace for both sides, which
+// is wrong, so levels 2 and 3 of Reprise refuse to trace this function.
 namespace reprise::program {
 namespace {
 
@@ -23,7 +24,7 @@ class Guarded : public testing::Test {
   }
 
   Tensor rows(int64_t count) { return memory_.make({DType::f32, {count, 16}}, 7); }
-  // What the function itself leaves, and what it leaves by way of programs.
+  // Runs the function directly and through GuardedFunction, and expects the same results.
   void expect_same(GuardedFunction& guarded, const TracedFunction& function, int64_t count) {
     const Tensor x = rows(count);
     const std::vector<Tensor> inputs = {x};
@@ -83,7 +84,7 @@ TEST_F(Guarded, inputs_of_another_type_are_refused) {
   EXPECT_THROW((void)guarded.run(inputs, memory_), InvalidArgument);
 }
 
-// ---- the seam that a model's author sees
+// ---- CompilableFunction, the interface for authors of models
 
 TEST_F(Guarded, one_line_compiles_a_function_whatever_the_number_of_rows) {
   CompilableFunction block(straight_, {"x"}, {.parameter_memory = {weight_.extent()}});
@@ -101,7 +102,8 @@ TEST_F(Guarded, named_dimensions_are_the_only_open_ones) {
   CompilableFunction block(
       straight_, {"x"}, {.parameter_memory = {weight_.extent()}}, {.dynamic_arg_dims = {{"x", 1}}});
   const std::vector<Tensor> inputs = {rows(5)};
-  // The weight is 16 wide, so an open width fits no program: a program of just this size.
+  // The weight has 16 columns, so no program can leave the width of x open. The function gets a
+  // program for these exact sizes.
   EXPECT_EQ(FingerprintExecutor::content(block.run(inputs, memory_).front()),
             FingerprintExecutor::content(straight_(inputs).front()));
   const std::vector<Tensor> more_rows = {rows(6)};

@@ -11,7 +11,7 @@
 namespace reprise::program {
 namespace {
 
-// Finds the values of symbols from the sizes of one tensor after the other.
+// Collects the values of the symbols, one tensor at a time.
 class SymbolBinder {
  public:
   void bind(const std::string& input, const ValueType& type, const Tensor& tensor) {
@@ -137,7 +137,7 @@ void Interpreter::run(std::span<const Tensor> inputs,
   run_nodes(values, executor, {});
   outputs.clear();
   for (ValueId id : program.outputs) outputs.push_back(tensors_[index_of(id)]);
-  // The interpreter keeps no tensor alive between runs.
+  // Release all tensors, so that none lives on until the next run.
   std::fill(tensors_.begin(), tensors_.end(), Tensor{});
 }
 
@@ -224,7 +224,7 @@ void Interpreter::run_group(const Node& node,
     executor.execute({OpCode::row_group, {.row_group = code_[group]}}, operands_, results);
     return;
   }
-  // The group runs op by op. The executor allocates its intermediate results.
+  // The group has no code, so its ops run one by one. The executor allocates intermediate results.
   Interpreter& body = *groups_[group];
   for (size_t i = 0; i < operands_.size(); ++i) {
     body.tensors_[index_of(body.input_ids_[i])] = operands_[i];

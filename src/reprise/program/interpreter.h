@@ -15,46 +15,50 @@
 
 namespace reprise::program {
 
-/// The values of a program's symbols, from the sizes of its inputs and, if they are given, of its
-/// states. A symbol in none of their types is 0. \throws InvalidArgument if the tensors do not have
-/// the program's types, or if two of them give a symbol different values
+/// Finds the values of a program's symbols (T, R, L, B) from the sizes of its inputs and, if they
+/// are given, of its states. A symbol that occurs in no type is 0.
+/// \throws InvalidArgument if the tensors do not have the program's types, or if two tensors give a
+/// symbol different values
 [[nodiscard]] SymbolValues bind_symbols(const Program& program,
                                         std::span<const Tensor> inputs,
                                         std::span<const Tensor> states = {});
 
-/// Tensors of a program's slots.
+/// The tensors in a program's parameter and state slots.
 struct SlotTensors {
   std::vector<Tensor> parameters;
   std::vector<Tensor> states;
 };
 
-/// Code for groups, by position in Program::groups. nullptr: the group has no code. The caller owns
-/// it.
+/// The code of each group, in the order of Program::groups. nullptr: the group has no code. The
+/// caller owns the code.
 using GroupCode = std::span<const RowGroup* const>;
 
-/// Memory for the results of one run, by value of the program. Nothing: the executor allocates.
+/// The planned memory for the results of one run: placements[v] is the place of value v in the
+/// arena. Without a placement, the executor allocates the result.
 struct PlannedResults {
   std::span<const std::optional<Placement>> placements;
   const PlannedArena* arena = nullptr;
 };
 
-/// Runs a program: issues its ops in order through any executor, and releases each value after its
-/// last use. The results are the model's own, bit for bit, so the interpreter is the oracle for
-/// every change of a program; it also runs compiled programs. A group without code runs op by op.
+/// Runs a program: executes its ops in order through any executor, and releases each value after
+/// its last use. The results have the same bits as those of the model, so tests run the interpreter
+/// before and after a pass and compare. Engines run compiled programs with it. The ops of a group
+/// without code run one by one.
 ///
-/// An interpreter belongs to one thread. It borrows program and code, which must not change. In a
-/// steady state run() allocates nothing on the host.
+/// An interpreter belongs to one thread. It borrows the program and the code, which must not
+/// change. After the first runs, run() allocates no host memory.
 class Interpreter {
  public:
   /// \throws ProgramError if the program is not well formed
   explicit Interpreter(const Program& program, GroupCode code = {});
 
-  /// The caller has called check(program) already, because several interpreters run the program.
+  /// With Checked::already the constructor does not call check(program), because the caller has
+  /// called it. Useful if several interpreters run one program.
   enum class Checked : uint8_t { already };
   Interpreter(const Program& program, GroupCode code, Checked);
 
-  /// Runs the program once and puts the outputs into `outputs`. Writes to states and to buffer
-  /// inputs.
+  /// Runs the program once and stores its outputs in `outputs`. The program may write to states and
+  /// to inputs that are buffers.
   /// \pre the tensors have the program's types for these values
   /// \throws what the executor throws
   void run(std::span<const Tensor> inputs,
@@ -71,7 +75,7 @@ class Interpreter {
     run(inputs, slots, values, executor, outputs);
     return outputs;
   }
-  /// Runs the program with the values of the symbols that the inputs and states give.
+  /// As above. The sizes of the inputs and states give the values of the symbols.
   [[nodiscard]] std::vector<Tensor> run(std::span<const Tensor> inputs,
                                         const SlotTensors& slots,
                                         OpExecutor& executor) {
@@ -83,20 +87,22 @@ class Interpreter {
  private:
   struct Step {
     OpSignature signature;
-    std::vector<ValueId> dead;  // values that nothing needs afterwards
-    // Prepared for the sizes of the last run. Successive steps of an engine often have the same
-    // sizes.
+    std::vector<ValueId> dead;  // values whose last use is this step
+    // The call and the planned memory for the sizes of the previous run. Successive steps of an
+    // engine often have the same sizes, so both are kept.
     OpCall call;
-    std::array<Tensor, kMaxOpOutputs> memory;  // planned places of results; undefined: not planned
+    // Planned memory of each result; undefined: the executor allocates.
+    std::array<Tensor, kMaxOpOutputs> memory;
   };
 
-  // Evaluates sizes and places, unless they are the ones of the last run.
+  // Computes the sizes and addresses of all steps, unless they are still those of the previous run.
   void prepare(const SymbolValues& values, OpExecutor& executor, const PlannedResults& planned);
   [[nodiscard]] bool is_prepared(const SymbolValues& values,
                                  const OpExecutor& executor,
                                  const PlannedResults& planned) const noexcept;
 
-  // `destinations` is memory for the outputs of a group. Undefined ones are allocated.
+  // `destinations` is memory for the outputs of a group. The executor allocates an output whose
+  // destination is undefined.
   void run_nodes(const SymbolValues& values,
                  OpExecutor& executor,
                  std::span<const Tensor> destinations);
@@ -116,7 +122,7 @@ class Interpreter {
   std::vector<ValueId> input_ids_;
   std::vector<Tensor> tensors_;   // by value
   std::vector<Tensor> operands_;  // of the current node
-  // The sizes and places that steps_ are prepared for.
+  // The arguments of the last call of prepare().
   SymbolValues values_;
   const OpExecutor* executor_ = nullptr;
   PlannedResults planned_;

@@ -10,10 +10,11 @@
 
 namespace reprise::program {
 
-/// The place of a result: `bytes_per_unit` times the value of `symbol`, counted from the start of
-/// that symbol's part of the arena. Sizes are affine in a symbol, so one plan serves every batch.
+/// The place of a result in the arena. The arena has one part for each symbol. A result starts
+/// `bytes_per_unit` * (value of `symbol`) bytes after the start of that symbol's part. All sizes
+/// are affine in one symbol, so one memory plan serves batches of every size.
 struct Placement {
-  Symbol symbol = Symbol::none;  // none: the place does not depend on a size
+  Symbol symbol = Symbol::none;  // none: the offset is bytes_per_unit itself
   int64_t bytes_per_unit = 0;    // multiple of kPlanAlignment
 
   friend bool operator==(const Placement&, const Placement&) = default;
@@ -22,14 +23,14 @@ struct Placement {
 inline constexpr int64_t kPlanAlignment =
     64;  // bytes: a cache line, and the widest vector register
 
-/// A place in one arena for every result of a program that runs repeatedly. Values whose lifetimes
-/// do not overlap share memory. A result may lie in the memory of an operand whose last use is the
-/// same op.
+/// A place in one arena for every result of a program that runs repeatedly. Two values may share
+/// memory if they are never needed at the same time. A result may also take the memory of an
+/// operand of the same op, if the op is the last use of that operand.
 struct MemoryPlan {
-  /// By piece of the split program, then by value of its program. Nothing for values that need no
-  /// place: inputs, parameters, states, views.
+  /// pieces[i][v] is the place of value v in the program of piece i. Nothing for values that need
+  /// no place: inputs, parameters, states and views.
   std::vector<std::vector<std::optional<Placement>>> pieces;
-  /// Bytes per unit of each symbol's part, by Symbol.
+  /// bytes_per_unit[s] times the value of symbol s is the size of the part of s.
   std::array<int64_t, kSymbols.size() + 1> bytes_per_unit{};
 
   [[nodiscard]] bool empty() const noexcept { return pieces.empty(); }
@@ -37,13 +38,15 @@ struct MemoryPlan {
   friend bool operator==(const MemoryPlan&, const MemoryPlan&) = default;
 };
 
-/// An arena for a plan, large enough for symbols up to `largest`, divided into the plan's parts.
+/// An arena that is divided into the parts of a memory plan. It is large enough for symbol values
+/// up to `largest`.
 class PlannedArena {
  public:
-  /// Bytes that a plan needs. \pre largest is not negative
+  /// The size of the arena. \pre largest is not negative
   [[nodiscard]] static size_t bytes_of(const MemoryPlan& plan, const SymbolValues& largest);
 
-  /// `memory` has that many bytes and is aligned to kPlanAlignment. The caller owns it.
+  /// `memory` has bytes_of(plan, largest) bytes and is aligned to kPlanAlignment. The caller owns
+  /// it.
   PlannedArena(const MemoryPlan& plan, const SymbolValues& largest, void* memory);
 
   [[nodiscard]] void* address(const Placement& placement,

@@ -1,4 +1,4 @@
-// Real models, real kernels: what a program computes is what the model computes, bit for bit.
+// Runs real models on real kernels, and expects that a program computes the model's bits.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -117,7 +117,7 @@ TEST(ModelPieces, of_a_dense_model_are_three_unique_ones_around_attention) {
     const SplitProgram pieces = split(machine.trace_model().program, kAttention);
     EXPECT_EQ(pieces.pieces.size(), static_cast<size_t>(2 * layers + 1));
     EXPECT_EQ(pieces.num_capturable_pieces(), static_cast<size_t>(layers + 1));
-    // One layer has no middle.
+    // With one layer, there is a first piece and a last piece, but none between two attentions.
     EXPECT_EQ(pieces.num_unique_capturable_pieces(), layers == 1 ? 2U : 3U);
     EXPECT_EQ(pieces.programs.size(), pieces.num_unique_capturable_pieces() + 1) << "one attention";
     for (const Piece& piece : pieces.pieces) {
@@ -173,11 +173,11 @@ TEST(ModelPieces, keep_the_cache_write_before_attention_or_split_it_off_too) {
   EXPECT_EQ(both.pieces.size(), 9U) << "write and attention are neighbours";
 }
 
-// The oracle of later passes: random programs on real kernels.
+// Compares random programs on real kernels before and after a split. Tests of passes do the same.
 TEST(RandomProgramsOnKernels, compute_the_same_twice_and_in_pieces) {
   Machine machine;
   const std::vector<Tensor> inputs = make_batch(machine, {{3, 0}, {1, 20}, {2, 9}}, 1);
-  // Rows beyond the number of logits are left as they are; here all are wanted.
+  // lm_head writes only the rows below num_logits. All seven are wanted here.
   const SymbolValues values{7, 4, 3};
   *inputs[kNumLogits].data_as<int32_t>() = 7;
   for (uint32_t seed = 0; seed < 300; ++seed) {
@@ -192,7 +192,7 @@ TEST(RandomProgramsOnKernels, compute_the_same_twice_and_in_pieces) {
       const auto make = [&](ValueId id) {
         const TensorType type = program.type(id).evaluate(values);
         memory.emplace_back(type.bytes() / 2 + 1);
-        // Numbers around 1 in bf16, and in f32 with any low half.
+        // Two bytes 0x3E00 to 0x3FFF: a bf16 number around 1, or the high half of an f32 around 1.
         for (uint16_t& half : memory.back())
           half = static_cast<uint16_t>(0x3E00 + random() % 0x200);
         return Tensor::borrow(type, memory.back().data(), machine.executor);

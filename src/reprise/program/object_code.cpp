@@ -17,7 +17,7 @@
 namespace reprise::program {
 namespace {
 
-// Generated kernels have a few KiB each. The limit keeps a damaged size from exhausting memory.
+// A generated kernel has a few KiB. This limit keeps a damaged size field from exhausting memory.
 constexpr uint64_t kMaxImageBytes = uint64_t{64} << 20;
 constexpr uint64_t kMaxSectionAlignment = 4096;
 
@@ -26,8 +26,8 @@ template <typename... Args>
   throw ObjectCodeError("object code: " + fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// Reads the structures of an ELF file. Each is read only after a check that it lies inside the
-/// file.
+/// Reads the structures of an ELF file. Before each read it checks that the structure lies inside
+/// the file.
 class ElfFile {
  public:
   explicit ElfFile(std::span<const std::byte> bytes) : bytes_(bytes) {
@@ -69,7 +69,7 @@ class ElfFile {
     if (!result.empty()) std::memcpy(result.data(), bytes.data(), bytes.size());
     return result;
   }
-  /// The zero-terminated string at `offset` of a table of strings.
+  /// The zero-terminated string at `offset` of a string table.
   [[nodiscard]] std::string_view string(const Elf64_Shdr& table, uint64_t offset) const {
     const std::span<const std::byte> bytes = content(table);
     if (offset >= bytes.size()) fail("a name at {} of {} bytes", offset, bytes.size());
@@ -125,9 +125,9 @@ void require_loadable(const Elf64_Shdr& section) {
   if (section.sh_size > kMaxImageBytes) fail("a section of {} bytes", section.sh_size);
 }
 
-/// The places of the sections in memory: code first, all other sections from the next page on.
+/// The place of each section in the image: code first, all other sections from the next page on.
 struct ImageLayout {
-  std::vector<std::optional<uint64_t>> offsets;  // by section, for those that are loaded
+  std::vector<std::optional<uint64_t>> offsets;  // by section; nothing: the section is not loaded
   uint64_t code_bytes = 0;                       // a multiple of the page size
   uint64_t bytes = 0;                            // a multiple of the page size
 };
@@ -170,7 +170,8 @@ class Linker {
   void relocate() {
     for (const Elf64_Shdr& table : file_.sections()) {
       if (table.sh_type != SHT_RELA && table.sh_type != SHT_REL) continue;
-      if (!is_loaded(file_.section(table.sh_info))) continue;  // relocations of debug information
+      // The section belongs to debug information.
+      if (!is_loaded(file_.section(table.sh_info))) continue;
       if (table.sh_type == SHT_REL) fail("relocations without addends");
       relocate_section(table);
     }
@@ -221,7 +222,7 @@ class Linker {
       case R_X86_64_PC64:
         return write(place, relative);
       case R_X86_64_PC32:
-      case R_X86_64_PLT32:  // the called function is in the image, so the call needs no table
+      case R_X86_64_PLT32:  // PLT: the called function is in the image, so a direct call suffices
         return write_signed_32(place, relative);
       case R_X86_64_32S:
         return write_signed_32(place, absolute);

@@ -10,34 +10,35 @@
 
 namespace reprise::program {
 
-/// The bytes are not an object that can be loaded: they are damaged, for another machine, or need a
-/// symbol that does not exist. The message names the structure of the file.
+/// The bytes are not an object that can be loaded: they are damaged, were made for another machine,
+/// or need a symbol that is not in the object. The message names the faulty structure of the file.
 class ObjectCodeError : public device::CodeLoadError {
  public:
   using CodeLoadError::CodeLoadError;
 };
 
-/// Machine code of a relocatable ELF object, in memory and ready to be called. The object comes
-/// from a code generator, or from a cache of an earlier run. All generated code enters the process
-/// here, and loading needs no compiler.
+/// Machine code from a relocatable ELF object, loaded into memory and ready to be called. The
+/// object comes from a code generator, or from the cache of an earlier run. All generated CPU code
+/// is loaded here, and loading needs no compiler.
 ///
-/// Generated kernels consist of code, constants and zeros that refer to each other. ObjectCode
-/// refuses writable data, thread-locals, constructors and symbols from elsewhere. Code is never
-/// writable and data never executable. Every offset of the file is checked, so damaged bytes are an
-/// error and not a crash. Damage inside the code itself is not found: a checksum must exclude it.
+/// Generated kernels contain only code, constants and zero-initialised data, with references among
+/// them. ObjectCode rejects everything else: writable data, thread-local data, constructors and
+/// undefined symbols. Code is never writable, and data is never executable. Every offset in the
+/// file is checked, so a damaged file raises an error instead of crashing. A changed instruction is
+/// not detected: the caller must verify a checksum first.
 ///
-/// ObjectCode owns the mapping: functions are valid until it is destroyed. It is immutable, so any
-/// thread may use it.
+/// ObjectCode owns the mapped memory, so its functions are valid until it is destroyed. It is
+/// immutable, so any thread may use it.
 class ObjectCode {
  public:
-  /// Copies the parts of `object` that it needs. \throws ObjectCodeError, OutOfMemory
+  /// Copies the sections that are needed out of `object`. \throws ObjectCodeError, OutOfMemory
   [[nodiscard]] static ObjectCode load(std::span<const std::byte> object);
 
   ObjectCode(ObjectCode&& other) noexcept;
   ObjectCode& operator=(ObjectCode&& other) noexcept;
   ~ObjectCode();
 
-  /// The exported function of that name, or nullptr. The caller gives the type of the function:
+  /// The exported function with this name, or nullptr. The caller states the type of the function:
   /// `code.find<device::CpuKernelFunction>("add_rms_norm")`.
   template <typename FunctionPointer>
   [[nodiscard]] FunctionPointer find(std::string_view name) const noexcept {

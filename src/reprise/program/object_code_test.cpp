@@ -14,8 +14,9 @@ namespace {
 using Bytes = std::vector<std::byte>;
 using Number = int (*)();
 
-/// An object as a code generator would write it: `seven` reads a constant, `indirect` reads the
-/// same through an address among the constants, `nothing` reads a zero.
+/// Builds an object as a code generator would write it, with three functions: `seven` reads a
+/// constant, `indirect` reads the same constant through an address in the constant data, and
+/// `nothing` reads a zero.
 class TestObject {
  public:
   TestObject() {
@@ -136,7 +137,7 @@ class TestObject {
   uint32_t bss_symbol_ = 0;
 };
 
-/// Whether it loads; anything but an ObjectCodeError ends the test.
+/// Whether the object can be loaded. An exception other than ObjectCodeError fails the test.
 bool loads(std::span<const std::byte> object) {
   try {
     return ObjectCode::load(object).bytes() > 0;
@@ -179,17 +180,17 @@ TEST(ObjectCode, refuses_what_generated_kernels_do_not_have) {
   EXPECT_TRUE(refuses([](TestObject& o) { o.text().sh_flags &= ~uint64_t{SHF_EXECINSTR}; }));
   EXPECT_TRUE(refuses([](TestObject& o) { o.text().sh_addralign = 3; }));
   EXPECT_TRUE(refuses([](TestObject& o) { o.zeros().sh_size = uint64_t{1} << 40; }));
-  EXPECT_TRUE(refuses([](TestObject& o) {  // a symbol from elsewhere
+  EXPECT_TRUE(refuses([](TestObject& o) {  // an undefined symbol
     const uint32_t symbol = o.add_symbol({.st_info = ELF64_ST_INFO(STB_GLOBAL, STT_NOTYPE)});
     o.relocate(o.text_relocations(), 2, R_X86_64_PLT32, symbol, -4);
   }));
-  EXPECT_TRUE(refuses([](TestObject& o) {  // outside of the code
+  EXPECT_TRUE(refuses([](TestObject& o) {  // a relocation outside of the code
     o.relocate(o.text_relocations(), 22, R_X86_64_PC32, 1, 0);
   }));
-  EXPECT_TRUE(refuses([](TestObject& o) {  // too far
+  EXPECT_TRUE(refuses([](TestObject& o) {  // a distance that does not fit into 32 bits
     o.relocate(o.text_relocations(), 2, R_X86_64_PC32, 1, int64_t{1} << 40);
   }));
-  EXPECT_TRUE(refuses([](TestObject& o) {  // through a table that is not there
+  EXPECT_TRUE(refuses([](TestObject& o) {  // a relocation that needs a global offset table
     o.relocate(o.text_relocations(), 2, R_X86_64_GOTPCREL, 1, 0);
   }));
 }
@@ -201,7 +202,7 @@ TEST(ObjectCode, refuses_truncated_objects) {
     EXPECT_FALSE(loads(std::span(object).first(object.size() * sixteenth / 16))) << sixteenth;
   }
   for (size_t size = 0; size < object.size(); ++size) {
-    // Copied, so that a sanitizer sees a read behind the end.
+    // A copy of exactly `size` bytes, so that a sanitizer reports a read past its end.
     const Bytes part(object.begin(), object.begin() + static_cast<ptrdiff_t>(size));
     EXPECT_FALSE(loads(part)) << size;
   }

@@ -13,8 +13,8 @@
 namespace reprise::program {
 namespace {
 
-// The limit of sizes and coefficients: the product of two fits into 64 bits, and no tensor is so
-// large.
+// The largest size or coefficient. No tensor is so large, and the product of two such numbers fits
+// into 64 bits.
 constexpr int64_t kMaxNumber = std::numeric_limits<int32_t>::max();
 
 class Parser {
@@ -42,7 +42,7 @@ class Parser {
     }
     parse_end();
   }
-  // "group g0 {", then a body. A group has no groups, so the parser nests once.
+  // Parses "group g0 {" and the group's body. A group contains no groups, so this nests only once.
   bool parse_group() {
     in_.skip_blank_lines();
     const TextCursor begin = in_;
@@ -60,7 +60,7 @@ class Parser {
     program_.groups.push_back(std::move(group.program_));
     return true;
   }
-  // "input %name: type" or another declaration. False: the line is not a declaration.
+  // Parses "input %name: type" or another declaration. False: the line is not a declaration.
   bool parse_declaration() {
     in_.skip_blank_lines();
     if (in_.peek() == '%' || !is_word(in_.peek())) return false;
@@ -151,7 +151,7 @@ class Parser {
     return *symbol;
   }
 
-  // 64 | -3 | T | 2*T | -2*T+3 | R-1
+  // Parses 64 | -3 | T | 2*T | -2*T+3 | R-1.
   SymInt parse_size() {
     const bool is_negative = in_.take_if('-');
     int64_t coefficient = 1;
@@ -177,7 +177,7 @@ class Parser {
     }
   }
 
-  // %name, p3, s0 or none.
+  // Parses %name, p3, s0 or none.
   ValueId parse_value() {
     in_.skip_spaces();
     const size_t position = in_.position();
@@ -193,7 +193,7 @@ class Parser {
     ValueType type;
     std::optional<uint32_t> state;
   };
-  // "%3: bf16[T, 64]" or "%3: s0"
+  // Parses "%3: bf16[T, 64]" or "%3: s0".
   Result parse_result(size_t number) {
     in_.skip_spaces();
     size_t position = in_.position();
@@ -235,7 +235,8 @@ class Parser {
     parse_arguments(node);
     if (in_.take_if('{')) parse_attributes(node);
     node.location = std::string(in_.take_comment());
-    // Results are defined after the operands are read: an op cannot take its own result.
+    // The results get their names only now, after the operands are read, so an op cannot use its
+    // own result as an operand.
     for (const Result& result : results) {
       const ValueId id = program_.add_value(result.type, result.state);
       node.outputs.push_back(id);
@@ -246,7 +247,7 @@ class Parser {
     return true;
   }
 
-  // "rms_norm", or "mine::scale"
+  // Parses "rms_norm", or the name of a custom op such as "mine::scale".
   void parse_op(Node& node, std::string_view name, size_t position) {
     if (!in_.take_if(':')) {
       const std::optional<OpCode> op = parse_op_name(name);

@@ -88,7 +88,7 @@ class Printer {
     return fmt::format("{}", fmt::join(names, ", "));
   }
 
-  // A version of a state has the type of the state, so the text names the slot.
+  // A version of a state is printed as "%7: s0": it has the type of the state in slot 0.
   [[nodiscard]] std::string result(ValueId id) const {
     const bool is_state = index_of(id) < program_.values.size() && program_.value(id).state;
     return fmt::format(
@@ -108,12 +108,12 @@ class Printer {
     }
     return texts.empty() ? std::string() : fmt::format(" {{{}}}", fmt::join(texts, ", "));
   }
-  // The name of an op. A custom op's name has a namespace.
+  // The op's name. Only custom ops have a namespace in their name.
   [[nodiscard]] static std::string_view op_text(const Node& node) {
     const bool is_named = node.op == OpCode::custom && node.attributes.custom != nullptr;
     return is_named ? std::string_view(node.attributes.custom->name) : op_name(node.op);
   }
-  // A comment must stay on one line, so control characters become spaces.
+  // The comment ends with the line, so control characters (line breaks) are replaced by spaces.
   [[nodiscard]] static std::string comment(std::string_view location) {
     std::string text(location);
     std::replace_if(

@@ -11,25 +11,25 @@
 #include "reprise/program/sym_shape.h"
 #include "reprise/tensor/op_table.h"
 
-/// The compiler's representation of one forward of a model: which ops on which values.
+/// The compiler's representation of one forward of a model: a list of ops on numbered values.
 namespace reprise::program {
 
 /// Position in Program::values.
 enum class ValueId : uint32_t {};
 [[nodiscard]] constexpr size_t index_of(ValueId id) noexcept { return static_cast<size_t>(id); }
-/// An optional argument left out.
+/// Stands for an optional operand that is left out.
 inline constexpr ValueId kNoValue{0xFFFF'FFFFU};
 
-/// The result of one computation, which never changes. Memory that does change (a KV cache) is a
-/// chain of values: each write takes one version of the state and makes the next version. This
-/// keeps reads and writes in order, and keeps writes from being removed as dead code.
+/// The result of one op, which never changes. Memory that does change (a KV cache) is a chain of
+/// values: each write takes the current version of the state and makes the next version. So passes
+/// cannot reorder reads and writes, and cannot remove a write as dead code.
 struct Value {
   ValueType type;
-  std::optional<uint32_t> state;  // slot, if this is a version of that state
+  std::optional<uint32_t> state;  // the slot of the state, if this value is a version of a state
 };
 
-/// The constants of a node. Each op uses only those that its signature names (tensor/op_list.inl).
-/// The type of an `empty` is the type of its result.
+/// The constants of a node. An op uses only the attributes that its signature names
+/// (tensor/op_list.inl). An `empty` has no attribute for its type: the type of its result says it.
 struct NodeAttributes {
   float epsilon = 0;
   int dim = 0;
@@ -45,29 +45,31 @@ struct NodeAttributes {
   friend bool operator==(const NodeAttributes&, const NodeAttributes&) = default;
 };
 
-/// One op call. Its outputs are the results of the op, then the next versions of the states that
-/// the op writes, then the buffer that it overwrites, as it is afterwards.
+/// One op call. Its outputs are, in this order: the results of the op, the next versions of the
+/// states that the op writes, and the new value of the buffer that it overwrites.
 struct Node {
   OpCode op = OpCode::empty;
   NodeAttributes attributes;
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;
-  std::string location;  // the place in the model, for messages; no part of the program's meaning
+  // The module in the model, for messages; it does not change what the program computes.
+  std::string location;
 };
 
 struct ProgramInput {
   std::string name;  // identifier, unique in the program
   ValueId value{};
-  bool is_buffer = false;  // memory that attention overwrites; its content at entry means nothing
+  // Memory that attention overwrites; its content before the run is undefined.
+  bool is_buffer = false;
 };
 
-/// The attributes that an op reads, in the order of its text.
+/// The attributes that an op reads, in the order in which the program's text prints them.
 [[nodiscard]] std::span<const Attribute> attributes_of(OpCode op) noexcept;
-/// "epsilon"
+/// The name in the program's text, such as "epsilon".
 [[nodiscard]] inline std::string_view attribute_name(Attribute attribute) noexcept {
   return kAttributeNames[static_cast<size_t>(attribute)];
 }
-/// Calls `visit` with the member of NodeAttributes that holds an attribute.
+/// Calls `visit` with a pointer to the member of NodeAttributes that holds the attribute.
 template <typename Visit>
 decltype(auto) visit_member_of(Attribute attribute, Visit&& visit) {
   switch (attribute) {
@@ -94,23 +96,23 @@ decltype(auto) visit_member_of(Attribute attribute, Visit&& visit) {
   return visit(&NodeAttributes::length);
 }
 
-/// A program in functional SSA form: every value has one definition (an input, a slot, or a node)
-/// before all its uses. Parameters and states are slots, so that layers with equal code are equal
-/// programs. Program is a value type: copy it, compare its text. verify() tells whether a program
-/// is well formed.
+/// A program in SSA form: every value has one definition (an input, a slot or a node), which comes
+/// before all its uses. Nodes refer to parameters and states by slot numbers, so two layers with
+/// the same ops are equal programs. Program is a value type: copies are independent, and equal
+/// texts mean equal programs. verify() tells whether a program is well formed.
 ///
-/// A `row_group` node runs a group: a program of row-wise ops that has only inputs (no parameters,
-/// no states), and whose rows are independent of each other. Code is generated once per group, and
-/// equal groups are stored once.
+/// A `row_group` node runs a group: a program of row-wise ops with inputs only (no parameters, no
+/// states), in which no row depends on another row. Equal groups are stored once, and code is
+/// generated once for each.
 struct Program {
   std::vector<Program> groups;
   std::vector<Value> values;
   std::vector<ProgramInput> inputs;
   std::vector<ValueId> parameters;  // by slot
-  std::vector<ValueId> states;      // by slot: the version at entry
+  std::vector<ValueId> states;      // by slot: the version before the first node
   std::vector<Node> nodes;          // in order of execution
   std::vector<ValueId> outputs;
-  std::vector<ValueId> final_states;  // by slot: the version at exit
+  std::vector<ValueId> final_states;  // by slot: the version after the last node
 
   [[nodiscard]] const Value& value(ValueId id) const { return values.at(index_of(id)); }
   [[nodiscard]] const ValueType& type(ValueId id) const { return value(id).type; }
@@ -120,31 +122,32 @@ struct Program {
   [[nodiscard]] ValueId add_parameter(ValueType type);
   /// Adds a state slot that the program does not change yet.
   [[nodiscard]] ValueId add_state(ValueType type);
-  /// Adds the version that follows `version`, and makes it the version at exit.
+  /// Adds the version that follows `version`. It becomes the final version of its state.
   [[nodiscard]] ValueId add_next_version(ValueId version);
 };
 
-/// A program breaks a rule. The message is the sentence that verify() returns.
+/// A program breaks a rule. verify() wrote the message.
 class ProgramError : public Error {
  public:
   using Error::Error;
 };
 
-/// How an op touches its operands, besides reading them.
+/// Which operands an op writes or may miss, and how many results it has.
 struct OpSignature {
   size_t num_inputs = 0;
-  size_t num_results = 0;                   // the first outputs of a node: what the op computes
-  std::span<const size_t> states;           // operands that must be state
-  bool writes_states = false;               // the next versions of the states are outputs too
-  std::optional<size_t> out_buffer;         // operand that is overwritten: the node's only output
-  std::span<const size_t> optional_inputs;  // operands that may be left out
+  size_t num_results = 0;          // the first outputs of a node
+  std::span<const size_t> states;  // positions of operands that must be states
+  bool writes_states = false;      // true: a node also outputs the next version of each state
+  // Operand that is overwritten; its new value is the node's only output.
+  std::optional<size_t> out_buffer;
+  std::span<const size_t> optional_inputs;  // positions of operands that may be left out
 
   /// The number of outputs of a node with this op.
   [[nodiscard]] size_t num_outputs() const noexcept {
     return num_results + (writes_states ? states.size() : 0) + (out_buffer ? 1 : 0);
   }
 };
-/// \pre a row_group's group exists and a custom op is named, as in every verified program
+/// \pre a row_group's group exists, and a custom op has its CustomOp, as in every verified program
 [[nodiscard]] OpSignature signature_of(const Program& program, const Node& node);
 /// The signature of a call. \pre the op is not row_group, which only programs have
 [[nodiscard]] OpSignature signature_of(const OpCall& call);

@@ -20,8 +20,9 @@ TEST(RandomPrograms, are_well_formed_and_use_every_op) {
     ASSERT_EQ(verify(program).value_or(""), "") << "seed " << seed << "\n" << print(program);
     for (const Node& node : program.nodes) seen.insert(node.op);
   }
-  // Groups are made by a pass (and tested there), custom ops by their users. Ops on packed weights
-  // need rows of whole blocks, which these small shapes do not have; kernels_test runs them.
+  // Random programs contain no groups (a pass makes them, and its tests cover them) and no custom
+  // ops. Ops on packed weights need rows of whole 32-element blocks, which these small shapes do
+  // not have; kernels_test covers them.
   seen.insert({OpCode::row_group, OpCode::custom});
   seen.insert({OpCode::quantize_blocks, OpCode::block_linear, OpCode::block_lm_head});
   EXPECT_EQ(seen.size(), all_ops().size());

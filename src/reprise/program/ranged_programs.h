@@ -10,13 +10,14 @@
 
 namespace reprise::program {
 
-/// The program that runs the batches of one range.
+/// The program that runs batches whose number of tokens is in one range.
 struct ProgramRange {
   TokenRange tokens;
   size_t program = 0;  // index into RangedPrograms::programs
 };
 
-/// The program of the first range that holds `num_tokens`; the last range's when none does.
+/// The program of the first range that contains `num_tokens`. If no range contains it, the program
+/// of the last range.
 /// \pre `ranges` is not empty
 [[nodiscard]] inline size_t program_for(const std::vector<ProgramRange>& ranges,
                                         int64_t num_tokens) noexcept {
@@ -29,7 +30,8 @@ struct ProgramRange {
 /// A model's forward, compiled one or several times for batches of different sizes.
 struct RangedPrograms {
   std::vector<CompiledProgram> programs;
-  std::vector<ProgramRange> ranges;  // exact sizes first, then ranges that hold every other size
+  // Ranges of a single size come first; then ranges that contain all other sizes.
+  std::vector<ProgramRange> ranges;
 };
 
 }  // namespace reprise::program

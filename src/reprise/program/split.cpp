@@ -16,7 +16,7 @@
 namespace reprise::program {
 namespace {
 
-// Nodes that run in one piece, without views.
+// The nodes of one piece, except views: each piece makes the views that it needs.
 struct Group {
   bool is_splitting = false;
   std::vector<size_t> nodes;
@@ -37,8 +37,8 @@ std::vector<Group> group_nodes(const Program& program, const SplittingOps& split
   return groups;
 }
 
-// A graph of allocations alone would record nothing, so such a group joins the last capturable
-// group.
+// A graph that holds only allocations would record no work. So a group with only `empty` ops is
+// merged into the last capturable group.
 std::vector<Group> merge_allocations(const Program& program, std::vector<Group> groups) {
   std::vector<Group> merged;
   for (Group& group : groups) {
@@ -58,7 +58,7 @@ std::vector<Group> merge_allocations(const Program& program, std::vector<Group> 
   return merged;
 }
 
-// Builds one piece from the whole program.
+// Builds one piece out of nodes of the whole program.
 class PieceBuilder {
  public:
   PieceBuilder(const Program& whole, std::span<const size_t> producers, const Group& group)
@@ -67,8 +67,8 @@ class PieceBuilder {
     for (size_t index : group.nodes) add_node(whole.nodes[index]);
   }
 
-  /// The piece's value for a value of the whole program. Views are made again in the piece. A value
-  /// that another piece computes becomes an input.
+  /// The piece's value for a value of the whole program. If that value is a view, the piece makes
+  /// the view itself. If another piece computes it, it becomes an input of this piece.
   ValueId local(ValueId id) {
     if (id == kNoValue) return kNoValue;
     if (const auto found = local_.find(id); found != local_.end()) return found->second;
@@ -91,7 +91,7 @@ class PieceBuilder {
     program_.outputs.push_back(local(id));
     outputs_.push_back(id);
   }
-  /// Values of the whole program that the piece reads, returns and computes.
+  /// Ids in the whole program: what the piece reads, what it returns, and what it computes.
   [[nodiscard]] const std::vector<ValueId>& inputs() const noexcept { return inputs_; }
   [[nodiscard]] const std::vector<ValueId>& outputs() const noexcept { return outputs_; }
   [[nodiscard]] const std::vector<ValueId>& defined() const noexcept { return defined_; }
@@ -104,8 +104,8 @@ class PieceBuilder {
     const size_t producer = producers_[index_of(id)];
     return producer < whole_.nodes.size() && is_view(whole_.nodes[producer].op);
   }
-  // Adds the views that lead to `id`, innermost first. This is a loop and no recursion, because a
-  // text may have any number of views.
+  // Adds the views from which `id` is made, the first one first. It uses a loop, because a parsed
+  // program may have a chain of views of any length, and recursion could exhaust the stack.
   void add_views(ValueId id) {
     std::vector<size_t> chain;
     while (is_result_of_view(id) && !local_.contains(id)) {
@@ -114,14 +114,15 @@ class PieceBuilder {
     }
     for (auto view = chain.rbegin(); view != chain.rend(); ++view) add_node(whole_.nodes[*view]);
   }
-  // States are passed by slot: a piece starts with the version that the pieces before it left.
+  // Adds the state as a slot of the piece. In a run, the slot holds the version that the previous
+  // pieces wrote.
   ValueId local_state(ValueId id) {
     const size_t whole_slot = *whole_.value(id).state;
     piece_.states.push_back(whole_slot);
     return local_[id] = program_.add_state(whole_.type(id));
   }
 
-  // A piece has its own copies of the groups that it uses.
+  // Copies the group into the piece's program, once for each group that it uses.
   uint32_t local_group(uint32_t whole_group) {
     const auto [found, is_new] =
         groups_.emplace(whole_group, static_cast<uint32_t>(program_.groups.size()));
@@ -159,7 +160,7 @@ class PieceBuilder {
   std::map<uint32_t, uint32_t> groups_;
   std::vector<ValueId> inputs_;
   std::vector<ValueId> outputs_;
-  std::vector<ValueId> defined_;  // results that may leave the piece, in order
+  std::vector<ValueId> defined_;  // results that other pieces may use, in order
 };
 
 std::vector<size_t> producers_of(const Program& program) {
@@ -170,8 +171,8 @@ std::vector<size_t> producers_of(const Program& program) {
   return producers;
 }
 
-// Each piece returns the values that later pieces or the caller need. The last piece makes the
-// views that the caller gets, because all values exist there.
+// Declares the outputs of each piece: the values that later pieces or the caller need. The last
+// piece makes the views that the caller gets, because all their sources exist by then.
 void add_outputs(const Program& whole,
                  std::span<const size_t> producers,
                  std::vector<PieceBuilder>& builders) {
@@ -195,7 +196,7 @@ void add_outputs(const Program& whole,
   }
 }
 
-// Numbers the values that one piece hands to another.
+// Assigns numbers to the boundary values.
 class Boundary {
  public:
   explicit Boundary(const Program& whole) {

@@ -11,7 +11,7 @@
 
 namespace reprise::program {
 
-/// The ops before and after which programs are cut.
+/// The ops at which a program is cut into pieces.
 struct SplittingOps {
   SplittingOps() = default;
   SplittingOps(std::vector<OpCode> ops) : codes(std::move(ops)) {}  // NOLINT: a list of ops is one
@@ -22,53 +22,59 @@ struct SplittingOps {
   [[nodiscard]] bool contains(const Node& node) const;
 };
 
-/// The ops that the entries of `splitting_ops` name: by their own names ("attention", "kv_write"),
-/// by vLLM's ("vllm::unified_attention_with_output", with or without ".default"), or by the names
-/// of custom ops. An entry with a namespace that matches no op is skipped, so that vLLM's default
-/// list works unchanged. \throws InvalidArgument for an entry without a namespace that matches no
-/// op
+/// Finds the ops that a user's `splitting_ops` list names. An entry is an op's own name
+/// ("attention", "kv_write"), vLLM's name ("vllm::unified_attention_with_output", with or without
+/// ".default"), or the name of a custom op. An entry with a namespace that matches no op is
+/// ignored, so that vLLM's default list can be used unchanged.
+/// \throws InvalidArgument for an entry without a namespace that matches no op
 [[nodiscard]] SplittingOps parse_splitting_ops(std::span<const std::string> splitting_ops,
                                                std::span<const CustomOp* const> custom_ops = {});
 
-/// One part of a split program: the program that it runs, and that program's inputs and slots.
+/// One part of a split program: which program it runs, and where that program's inputs and slots
+/// come from. A boundary value is explained at SplitProgram.
 struct Piece {
-  size_t program = 0;              // index into SplitProgram::programs; equal pieces share one
-  bool is_splitting = false;       // holds splitting ops and their views; never captured
-  std::vector<size_t> inputs;      // boundary value of each input
-  std::vector<size_t> outputs;     // boundary value of each output
-  std::vector<size_t> parameters;  // slot of the whole program for each parameter slot
-  std::vector<size_t> states;      // slot of the whole program for each state slot
-  std::vector<size_t> dead;        // boundary values that nothing needs after this piece
+  size_t program = 0;  // index into SplitProgram::programs; equal pieces have the same index
+  // True: the piece holds splitting ops and their views, and is never captured.
+  bool is_splitting = false;
+  std::vector<size_t> inputs;   // boundary value of each input
+  std::vector<size_t> outputs;  // boundary value of each output
+  // Parameter slot of the whole program, for each parameter slot of the piece.
+  std::vector<size_t> parameters;
+  std::vector<size_t> states;  // state slot of the whole program, for each state slot of the piece
+  std::vector<size_t> dead;    // boundary values whose last use is this piece
 };
 
-/// A program cut at splitting ops: unique programs, and the order in which pieces run them.
-/// Boundary values are the values that one piece hands to another; the first of them are the inputs
-/// of the whole program. Every piece that uses a view makes the view itself, so boundary values are
-/// dense, except a view that the whole program returns.
+/// A program that is cut at its splitting ops: the distinct programs, and the pieces in order of
+/// execution. A boundary value is a value that one piece passes to another; the first boundary
+/// values are the inputs of the whole program. A piece that needs a view of a boundary value makes
+/// the view itself. So all boundary values are dense, except views that the whole program returns.
 struct SplitProgram {
   std::vector<Program> programs;
   std::vector<Piece> pieces;
   size_t num_boundary_values = 0;
-  std::vector<size_t> outputs;  // boundary values
+  std::vector<size_t> outputs;  // the boundary values that the whole program returns
 
   [[nodiscard]] size_t num_capturable_pieces() const noexcept;
-  /// The number of unique programs among the pieces that are not splitting.
+  /// The number of distinct programs that capturable pieces run.
   [[nodiscard]] size_t num_unique_capturable_pieces() const;
 };
 
-/// Cuts before and after every op of `splitting_ops` and keeps the order. Adjacent splitting ops
-/// share a piece. A piece that has only `empty` ops joins the capturable piece before it, if there
-/// is one. Without splitting ops there is one piece. \pre verify(program) finds no violation
+/// Cuts a program before and after every op of `splitting_ops`. The order of ops does not change.
+/// Splitting ops that follow each other share a piece. A piece that has only `empty` ops is merged
+/// into the capturable piece before it, if there is one. Without splitting ops the result is one
+/// piece.
+/// \pre verify(program) finds no violation
 [[nodiscard]] SplitProgram split(const Program& program, const SplittingOps& splitting_ops);
 
-/// Runs a split program piece by piece through any executor. The results are the bits of the whole
-/// program. The split program is borrowed.
+/// Runs a split program piece by piece through any executor. The results have the same bits as
+/// those of the whole program. It borrows the split program.
 class SplitInterpreter {
  public:
   /// \throws ProgramError if a piece is not well formed
   explicit SplitInterpreter(const SplitProgram& program);
 
-  /// The outputs of one run. `values` are the symbols of the whole program. See bind_symbols().
+  /// Runs the program once and returns its outputs. `values` has the symbols of the whole program,
+  /// see bind_symbols().
   [[nodiscard]] std::vector<Tensor> run(std::span<const Tensor> inputs,
                                         const SlotTensors& slots,
                                         const SymbolValues& values,

@@ -12,12 +12,13 @@
 #include "reprise/tensor/view.h"
 #include "tests/support/program/program_fixture.h"
 
-// Rows SPL-02 to SPL-09 of vLLM's behaviour as tests/compile/test_graph_partition.py has it. What
-// differs here: results are values of their own, so there is no access to elements of a tuple; and
-// sizes are part of types, so a size never crosses a boundary, only the three symbols do.
-// SPL-11 (size() nodes), SPL-13 and SPL-14 (Python code that is generated) have no counterpart;
-// SPL-15, SPL-16 and SPL-18 are about guards: guarded_function_test.cpp. SPL-21 has no symbols at
-// all: a program without any is a program here.
+// Rows SPL-02 to SPL-09 of the behaviour reference, from vLLM's
+// tests/compile/test_graph_partition.py. Two things differ. Here each result is a separate value,
+// so no node picks an element of a tuple. And sizes are part of types, so no size is passed from
+// piece to piece.
+// SPL-11 (size() nodes), SPL-13 and SPL-14 (generated Python code) do not apply. SPL-15, SPL-16 and
+// SPL-18 are about guards: see guarded_function_test.cpp. SPL-21 is about programs without symbols,
+// which are ordinary programs here.
 namespace reprise::program {
 namespace {
 
@@ -46,7 +47,7 @@ struct Split {
   }
 };
 
-// Splits, and checks that nothing changed by it.
+// Splits the program, and checks that the pieces compute the same as the whole.
 Split split_text(const std::string& text, const std::vector<OpCode>& ops) {
   Split result{.whole = program_of(text)};
   result.pieces = split(result.whole, ops);
@@ -134,7 +135,7 @@ TEST(Split, SPL_05_an_allocation_between_splitting_ops_joins_the_capturable_piec
   EXPECT_THAT(split.ops(2), ElementsAre("attention"));
 }
 
-// Each piece is a program of its own: SplitInterpreter has verified it alone.
+// SplitInterpreter verifies each piece as an independent program.
 TEST(Split, SPL_07_and_08_sizes_stay_in_types_and_only_symbols_cross) {
   const Split split = split_text(R"(program {
   input %x: f32[2*T, 16]

@@ -14,13 +14,13 @@
 
 namespace reprise::program {
 
-/// The open sizes of a program. Its text writes them as T, R, L and B.
+/// The sizes of a program that are not known before a run. Its text calls them T, R, L and B.
 enum class Symbol : uint8_t {
   none,
-  num_tokens,  // T: rows of the step, padding included
+  num_tokens,  // T: tokens of the step, padding included
   num_reqs,    // R: requests of the step, padding included
-  num_logits,  // L: rows of logits
-  num_blocks,  // B: blocks of the KV cache, which depend on the machine's memory
+  num_logits,  // L: positions whose logits are computed
+  num_blocks,  // B: blocks of the KV cache; their number depends on the machine's memory
 };
 inline constexpr std::array kSymbols = {
     Symbol::num_tokens, Symbol::num_reqs, Symbol::num_logits, Symbol::num_blocks};
@@ -44,7 +44,7 @@ struct SymbolValues {
   friend bool operator==(const SymbolValues&, const SymbolValues&) = default;
 };
 
-/// constant + coefficient * symbol. A plain number has no symbol. SymInt is a value type.
+/// constant + coefficient * symbol, such as 2*T+3. A plain number has no symbol.
 class SymInt {
  public:
   constexpr SymInt() = default;
@@ -72,13 +72,14 @@ class SymInt {
   Symbol symbol_ = Symbol::none;
 };
 
-/// The size of one dimension in one run, and the values of the symbols in that run.
+/// The size of one dimension in one traced run, and the values of the symbols in that run.
 struct SizeSample {
   int64_t size = 0;
   SymbolValues values;
 };
-/// The SymInt that gives every sample: a number if all samples agree, else affine in the first
-/// symbol that fits. Nothing if no symbol fits.
+/// Finds the SymInt that explains all samples: a number if all sizes are equal, otherwise an affine
+/// function of the first symbol that fits. Nothing if no symbol fits. Sizes 7 and 1031 for T = 7
+/// and T = 1031 give T.
 [[nodiscard]] std::optional<SymInt> fit(std::span<const SizeSample> samples);
 
 /// Up to four sizes, outermost first.
@@ -121,7 +122,7 @@ struct ValueType {
   friend bool operator==(const ValueType&, const ValueType&) = default;
 };
 
-/// The type without open sizes.
+/// The same type as a ValueType in which no size has a symbol.
 [[nodiscard]] ValueType constant_type(const TensorType& type);
 
 /// "bf16": the name of an element type in a program's text.

@@ -22,11 +22,11 @@
 ///       keep %7, %8
 ///     }
 ///
-/// Groups come first; each is a program of its own: `group g0 { input ... return ... }`. A custom
-/// op appears under its own name, `namespace::op`.
+/// A program with groups starts with them. A group is printed as a program: `group g0 { input ...
+/// return ... }`. A custom op has its own name, `namespace::op`.
 ///
-/// Inputs, parameters, states and results are numbered in order. `none` is an operand that is left
-/// out. `keep` names the last version of each state.
+/// Inputs, parameters, states and results are numbered in order. `none` stands for an operand that
+/// is left out. `keep` lists the last version of each state.
 namespace reprise::program {
 
 /// The text does not follow the grammar of programs.
@@ -42,16 +42,16 @@ class ProgramSyntaxError : public InvalidArgument {
   size_t column_;
 };
 
-/// The text of a program. Programs that differ only in the numbers of their values have the same
-/// text. print(parse(print(p))) == print(p).
+/// The text of a program. It numbers the values anew, so programs that differ only in ValueIds have
+/// the same text. print(parse(print(p))) == print(p).
 [[nodiscard]] std::string print(const Program& program);
 
-/// print() without names of inputs and without locations, which have no meaning. Programs with
-/// equal texts are equal and can share code.
+/// print() without the names of inputs and without locations, because neither changes what the
+/// program computes. Programs with equal canonical texts can share code.
 [[nodiscard]] std::string canonical_text(const Program& program);
 
-/// Reads the text that print() writes. The program is complete but not verified: see verify().
-/// Custom ops are found by name among `custom_ops`, which must outlive the program.
+/// Reads the text that print() writes. The result is not verified, see verify(). Custom ops are
+/// looked up by name in `custom_ops`, which must outlive the program.
 /// \throws ProgramSyntaxError
 [[nodiscard]] Program parse(std::string_view text,
                             std::span<const CustomOp* const> custom_ops = {});

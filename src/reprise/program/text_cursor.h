@@ -9,7 +9,7 @@
 #include "reprise/base/text/ascii.h"
 #include "reprise/program/text.h"
 
-/// The characters of a program's text, for the parser.
+/// The parser's view of a program's text.
 namespace reprise::program {
 
 inline bool is_space(char c) { return c == ' ' || c == '\t' || c == '\r'; }
@@ -17,7 +17,8 @@ inline bool is_word(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || is_digit(c) || c == '_';
 }
 
-/// A position in the text. It never reads past the end. Errors name the line and the column.
+/// A position in the text. It never moves past the end of the text. Errors state its line and
+/// column.
 class TextCursor {
  public:
   explicit TextCursor(std::string_view text) : text_(text) {}
@@ -64,7 +65,7 @@ class TextCursor {
     while (end > begin && is_space(text_[end - 1])) --end;
     return text_.substr(begin, end - begin);
   }
-  /// The text behind `//`, or nothing. \post the position is the end of the line
+  /// The comment after `//`, or nothing. \post the position is the end of the line
   [[nodiscard]] std::string_view take_comment() {
     if (!take_if('/')) return {};
     take('/');

@@ -141,8 +141,8 @@ TEST(ProgramText, refuses_attributes_twice_or_not_finite) {
   EXPECT_THROW((void)parse(begin + "{epsilon=}\n"), ProgramSyntaxError);
 }
 
-// Whatever the text, parsing ends in a program or a ProgramSyntaxError, verifying in a verdict, and
-// what was read prints to something that is read again.
+// For any text, parse() returns a program or throws ProgramSyntaxError, verify() returns, and the
+// text of a parsed program can be parsed again.
 TEST(ProgramText, survives_mutations) {
   std::mt19937 random(1);
   const std::string alphabet = "%ps01234T+-*[]{}(),:=/ \n\t\r_x\0\x7f\xff";

@@ -5,7 +5,7 @@
 
 namespace reprise::program {
 
-/// Numbers of tokens of a batch, both ends included.
+/// A range of batch sizes in tokens. Both ends are included.
 struct TokenRange {
   int64_t begin = 1;
   int64_t end = std::numeric_limits<int64_t>::max();

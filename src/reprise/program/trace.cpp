@@ -18,16 +18,17 @@ namespace {
 
 using Reason = TraceError::Reason;
 
-// Sizes that code has no reason to treat specially: not 0, not 1, no round numbers. No symbol is
-// affine in another symbol over these values, so every size has one explanation. The last two rows
-// are smaller and larger than any threshold that a model is likely to compare with.
+// The symbol values of the five traced runs. Code has no reason to treat these sizes specially:
+// they are neither 0 nor 1 nor round. No symbol is an affine function of another symbol over the
+// five rows, so at most one symbol explains a size. The T of the last two rows (2 and 32771) lies
+// below and above the thresholds at which a model is likely to branch.
 constexpr std::array kHints = {SymbolValues{7, 3, 2, 19},
                                SymbolValues{1031, 5, 3, 23},
                                SymbolValues{131, 11, 13, 31},
                                SymbolValues{2, 7, 29, 37},
                                SymbolValues{32771, 2, 5, 41}};
 
-// Makes one program from recordings that differ only in sizes.
+// Merges recordings with different sizes into one program.
 class Merger {
  public:
   Merger(const TraceSignature& signature, std::span<const TraceRecording> recordings)
@@ -111,7 +112,7 @@ class Merger {
       }
       const OpAttributes& a = first.call.attributes;
       const OpAttributes& b = other.call.attributes;
-      // Bits are compared, so that a NaN equals itself; verify() refuses it later.
+      // Compare bits, so that a NaN equals itself here. verify() refuses NaN later.
       const auto bits = [](float value) { return std::bit_cast<uint32_t>(value); };
       if (bits(a.epsilon) != bits(b.epsilon) || a.dim != b.dim || bits(a.scale) != bits(b.scale) ||
           a.sliding_window != b.sliding_window || a.ranks != b.ranks ||
@@ -174,7 +175,7 @@ class Merger {
       case TracedOperand::Kind::parameter:
         return program_.parameters[operand.index];
       case TracedOperand::Kind::state:
-        return program_.final_states[operand.index];  // the version after the ops so far
+        return program_.final_states[operand.index];  // the newest version at this point
     }
     return kNoValue;
   }
@@ -219,14 +220,14 @@ class Merger {
   const TraceSignature& signature_;
   std::span<const TraceRecording> recordings_;
   Program program_;
-  std::vector<ValueId> results_;  // all results in order
+  std::vector<ValueId> results_;  // the values of all results, by result number
 };
 
 }  // namespace
 
 namespace {
 
-// " at llama.cpp:91": the file without its folder, which depends on the machine of the build.
+// " at llama.cpp:91". The folder is left out because it differs between build machines.
 std::string line_text(const std::source_location& where) {
   if (where.line() == 0) return {};
   std::string_view file = where.file_name();

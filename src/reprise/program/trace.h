@@ -20,8 +20,8 @@ struct TraceInput {
   ValueType type;
 };
 
-/// Memory that the function may write to, and its type in the program. The type has an open size
-/// where the size differs between machines.
+/// Memory that the function may write to, and its type in the program. That type has a symbol for a
+/// size that differs between machines (the number of cache blocks).
 struct TraceState {
   TraceState(Tensor state)
       : tensor(std::move(state)), type(constant_type(tensor.type())) {}  // NOLINT
@@ -31,40 +31,40 @@ struct TraceState {
   ValueType type;
 };
 
-/// The memory that a traced function may use besides the results of its own ops.
+/// All memory that a traced function may use, except the results of its own ops.
 struct TraceSignature {
   std::vector<TraceInput> inputs;
-  /// Memory that the function may write to (KV caches); slots are numbered in this order.
+  /// Memory that the function may write to (KV caches). The order gives the slot numbers.
   std::vector<TraceState> states;
-  /// Memory that never changes (weights). Reading any other memory is an error: the program would
-  /// keep an address that is valid only now.
+  /// Memory that never changes (weights). If the function reads any other memory, tracing fails,
+  /// because the program would keep an address that may not be valid in later runs.
   std::vector<device::BufferView> parameter_memory;
-  /// Name of a parameter, such as "model.layers.0.mlp.down_proj.weight". Messages name its module
-  /// as the place of an op in the model. May be empty.
+  /// The name of a parameter, such as "model.layers.0.mlp.down_proj.weight". The module part of the
+  /// name becomes the location of the op that uses the parameter. May be empty.
   std::function<std::string(const Tensor&)> name_of_parameter;
 };
 
-/// A model's forward. It takes the inputs in the order of the signature, returns the results, and
-/// is called several times.
+/// A model's forward. It takes the inputs in the order of the signature and returns the results.
+/// trace() calls it several times.
 using TracedFunction = std::function<std::vector<Tensor>(std::span<const Tensor> inputs)>;
 
 struct TracedProgram {
   Program program;
-  SlotTensors slots;  // borrowed memory: the caller's weights and caches
+  SlotTensors slots;  // borrowed: the caller's weights and caches
 };
 
-/// The function does something that a program cannot express. The error has the number of the op,
-/// counted from the start of the function, the line of code that called it, and the last module
-/// before it.
+/// The function does something that a program cannot express. The error names the op by its number
+/// since the start of the function, the line of code that called the op, and the last module that
+/// ran before it.
 class TraceError : public Error {
  public:
   enum class Reason : uint8_t {
-    baked_number,       // a size is neither constant nor affine in T, R or L
-    branch,             // other ops for other sizes: the function decided by a size
-    shape,              // arguments do not fit each other (for some sizes)
-    undeclared_state,   // writes to memory that is not declared state
-    undeclared_memory,  // reads memory that is no input, parameter or state
-    foreign_view,       // a traced tensor was changed without an op
+    baked_number,       // a size is neither constant nor affine in one symbol (T, R or L)
+    branch,             // the ops differ between sizes, because the function branches on a size
+    shape,              // the operands of an op do not fit (for some sizes)
+    undeclared_state,   // writes to memory that is not a declared state
+    undeclared_memory,  // reads memory that is not an input, parameter or state
+    foreign_view,       // code changed the address or shape of a traced tensor without an op
     output,             // returns a tensor that none of its ops computed
   };
 
@@ -75,10 +75,10 @@ class TraceError : public Error {
              std::source_location where = {});
 
   [[nodiscard]] Reason reason() const noexcept { return reason_; }
-  /// Nothing: the error concerns the whole function.
+  /// Nothing if the error concerns the whole function.
   [[nodiscard]] std::optional<size_t> op_index() const noexcept { return op_index_; }
   [[nodiscard]] const std::string& module_path() const noexcept { return module_path_; }
-  /// Line 0: no line is known.
+  /// Line 0 means that the line is not known.
   [[nodiscard]] const std::source_location& where() const noexcept { return where_; }
 
  private:
@@ -89,12 +89,13 @@ class TraceError : public Error {
 };
 
 /// Records the ops of `function` as a program for any number of tokens, requests and logits. The
-/// function runs five times, each time with other sizes, on tensors that have no memory. Two runs
-/// decide every size of the program, and the other runs confirm it. Nothing is launched. See
-/// docs/adr/0008.
+/// function runs five times, each time with other sizes, on tensors without memory; nothing is
+/// launched. The first two runs determine every size of the program as a number or an affine
+/// function of a symbol, and the other three runs confirm it. See docs/adr/0008.
 ///
-/// The trace finds parameters by address when ops use them. An op runs through the executor of its
-/// first operand, so that operand must be an activation.
+/// An op that uses a tensor with the address of a weight makes that weight a parameter of the
+/// program. An op runs through the executor of its first operand, and only activations belong to
+/// the tracing executor, so the first operand must be an activation.
 /// \throws TraceError, and what the function throws
 [[nodiscard]] TracedProgram trace(const TraceSignature& signature, const TracedFunction& function);
 

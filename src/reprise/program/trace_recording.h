@@ -17,11 +17,11 @@
 #include "reprise/tensor/op.h"
 #include "reprise/tensor/view.h"
 
-/// One run of a traced function, for trace().
+/// The recording of one run of a traced function, used by trace().
 namespace reprise::program {
 
-// Traced tensors have no memory. Their address serves as a name: no real pointer has such a value,
-// and an access to it faults at once.
+// Traced tensors have no memory. The address identifies the tensor: values from 2^62 on are no
+// valid addresses, so no real tensor has one, and an access to one faults at once.
 inline constexpr uintptr_t kFirstAddress = uintptr_t{1} << 62;
 inline constexpr uintptr_t kAddressStep = uintptr_t{1} << 32;
 static_assert(sizeof(void*) == 8);
@@ -29,29 +29,28 @@ static_assert(sizeof(void*) == 8);
 struct TracedOperand {
   enum class Kind : uint8_t { none, input, result, parameter, state };
   Kind kind = Kind::none;
-  size_t index = 0;  // of a result: its number among all results, new versions of states included
+  // For a result: its number among all results so far, including new versions of states.
+  size_t index = 0;
 
   friend bool operator==(const TracedOperand&, const TracedOperand&) = default;
 };
 
-// One call of an op.
 struct TracedCall {
   OpCall call;
   std::vector<TracedOperand> inputs;
-  std::vector<TensorType> types;  // of the results, without states
+  std::vector<TensorType> types;  // of the results; new versions of states have no entry
   size_t first_result = 0;
   std::string location;
-  std::string module_path;  // the location of this op or of the last op that had one
+  std::string module_path;  // the location of this op, or of the last op that had a location
 };
 
-/// What one run of the function did.
 struct TraceRecording {
   std::vector<TracedCall> records;
   std::vector<TracedOperand> outputs;
   std::vector<Tensor> parameters;  // by slot
 };
 
-/// Records the calls of one run of the function.
+/// An executor that records the calls of one run instead of executing them.
 class TracingExecutor final : public OpExecutor {
  public:
   TracingExecutor(const TraceSignature& signature, const SymbolValues& hint)
@@ -112,7 +111,7 @@ class TracingExecutor final : public OpExecutor {
   struct Traced {
     TensorType type;
     Shape strides;
-    TracedOperand operand;  // the operand that the tensor stands for now
+    TracedOperand operand;  // the program value that the tensor stands for now
     bool is_fresh_empty = false;
   };
 
@@ -148,7 +147,7 @@ class TracingExecutor final : public OpExecutor {
     if (!tensor.defined()) return {};
     if (&tensor.executor() == this) {
       Traced& traced = traced_of(tensor);
-      // Memory that an op overwrites must not have any use before.
+      // An op may overwrite memory only if no earlier op has used it.
       if (!is_overwritten) traced.is_fresh_empty = false;
       return traced.operand;
     }
@@ -167,7 +166,8 @@ class TracingExecutor final : public OpExecutor {
   TracedOperand parameter_operand(const Tensor& tensor, std::string& location) {
     if (signature_.name_of_parameter && location.empty()) {
       location = signature_.name_of_parameter(tensor);
-      // The module of the parameter. A table that all modules share belongs to no module.
+      // Keep the module: "model.norm.weight" gives "model.norm". A name without a dot (a table that
+      // all modules share) gives no location.
       const size_t leaf = location.rfind('.');
       location.resize(leaf == std::string::npos ? 0 : leaf);
     }
@@ -197,7 +197,7 @@ class TracingExecutor final : public OpExecutor {
                                             });
   }
 
-  // Only declared state may be used as state.
+  // Fails if a state is used where the op expects no state, or the other way round.
   void check_effects(const TracedCall& record) const {
     const OpSignature signature = signature_of(record.call);
     for (size_t i = 0; i < record.inputs.size(); ++i) {
@@ -229,8 +229,8 @@ class TracingExecutor final : public OpExecutor {
     }
   }
 
-  // An op that overwrites an operand makes a new value. From now on the operand's tensor stands for
-  // it.
+  // If the op overwrites an operand, the content of that operand becomes a new value of the
+  // program. Later uses of the tensor refer to the new value.
   void apply_effects(const TracedCall& record, std::span<const Tensor> inputs) {
     const OpSignature signature = signature_of(record.call);
     if (signature.writes_states) num_results_ += signature.states.size();
@@ -250,7 +250,7 @@ class TracingExecutor final : public OpExecutor {
   SymbolValues hint_;
   std::vector<Tensor> inputs_;
   std::vector<Tensor> state_versions_;
-  std::vector<Traced> traced_;  // by address
+  std::vector<Traced> traced_;  // index = (address - kFirstAddress) / kAddressStep
   TraceRecording recording_;
   size_t num_results_ = 0;
   std::string module_path_;

@@ -17,7 +17,7 @@ namespace {
 using testing::HasSubstr;
 using Reason = TraceError::Reason;
 
-// Weights, caches and the inputs of a toy.
+// The weights, caches and inputs of a toy model.
 class Trace : public testing::Test {
  protected:
   Trace() {
@@ -37,11 +37,11 @@ class Trace : public testing::Test {
   }
 
   TracedProgram traced(const TracedFunction& function) { return trace(signature_, function); }
-  // Of a function with one result.
+  // Traces a function with one result.
   TracedProgram traced_one(const std::function<Tensor(std::span<const Tensor>)>& function) {
     return traced([&](std::span<const Tensor> in) { return std::vector<Tensor>{function(in)}; });
   }
-  // The error of a function that cannot be traced.
+  // Returns the error of a function that cannot be traced.
   TraceError refused(const std::function<Tensor(std::span<const Tensor>)>& function) {
     try {
       (void)traced_one(function);
@@ -71,7 +71,7 @@ class Trace : public testing::Test {
   TraceSignature signature_;
 
  private:
-  // Addresses that lie apart as those of real tensors do.
+  // Makes a tensor at its own address. Distinct addresses let the trace tell tensors apart.
   Tensor make(const TensorType& type, uint64_t seed) {
     memory_blocks_.push_back(std::make_unique<std::byte[]>(type.bytes()));
     auto* cell = reinterpret_cast<uint64_t*>(memory_blocks_.back().get());

@@ -14,17 +14,17 @@
 namespace reprise::program {
 namespace {
 
-// Sizes are affine, and type rules compare sums and products of sizes. Sizes that agree at a few
-// points that lie on no common line therefore agree everywhere. The last point finds programs that
-// do not fit a batch of one.
+// The symbol values at which types are checked. Type rules compare sums and products of affine
+// sizes. If two sizes agree at these points, which lie on no common line, they agree everywhere.
+// The last point finds programs that do not fit a batch of one.
 constexpr std::array kPoints = {SymbolValues{7, 3, 2, 19},
                                 SymbolValues{1031, 5, 3, 23},
                                 SymbolValues{131, 11, 13, 31},
                                 SymbolValues{1, 1, 1, 1}};
-// Far above any tensor, and too small to overflow.
+// Larger than any tensor, and small enough that products do not overflow.
 constexpr int64_t kMaxElements = int64_t{1} << 48;
 
-/// Tensors need an executor to be defined. This one runs nothing.
+/// Tensors need an executor to be defined. This executor runs nothing.
 class NoExecutor final : public OpExecutor {
  public:
   void execute(const OpCall& call, std::span<const Tensor>, std::span<Tensor>) override {
@@ -32,7 +32,7 @@ class NoExecutor final : public OpExecutor {
   }
 };
 
-// Checks types at one point.
+// Checks the types of a program for one set of symbol values.
 class TypeChecker {
  public:
   TypeChecker(const Program& program, const SymbolValues& point)
@@ -88,7 +88,7 @@ class TypeChecker {
   }
 
  private:
-  // Operands and results must have the types that the group declares.
+  // Checks that operands and results have the types that the group declares.
   std::optional<std::string> check_group(const Node& node) {
     const Program& group = program_.groups[node.attributes.group];
     for (size_t i = 0; i < node.inputs.size(); ++i) {
@@ -111,7 +111,7 @@ class TypeChecker {
   void define(ValueId id) {
     tensors_[index_of(id)] = Tensor::borrow(program_.type(id).evaluate(point_), nullptr, executor_);
   }
-  // A result that is an operand after a write must have the operand's type.
+  // Checks that the new version of a state or buffer has the type of the operand that was written.
   std::optional<std::string> check_effects(const Node& node) {
     const OpSignature signature = signature_of(program_, node);
     std::vector<size_t> operands;
@@ -202,7 +202,8 @@ class Verifier {
     for (const Node& node : group.nodes) {
       if (!is_view(node.op)) results.insert(node.outputs.begin(), node.outputs.end());
     }
-    // Each output gets memory of its own.
+    // Each output of a group gets separate memory, so it must be the result of an op that is no
+    // view, and occur once.
     for (ValueId output : group.outputs) {
       if (results.erase(output) == 0) return "returns a view, an input, or one value twice";
     }
@@ -266,8 +267,8 @@ class Verifier {
     return check_results(node, signature);
   }
 
-  // An attribute that the op does not read would be lost in the text, and would make equal programs
-  // different.
+  // An attribute that the op does not read must have its default value. The text does not print it,
+  // so it would be lost when the program is printed and parsed, and equal programs would differ.
   static std::optional<std::string> check_attributes(const Node& node) {
     const NodeAttributes& has = node.attributes;
     NodeAttributes reads;
@@ -352,7 +353,7 @@ class Verifier {
   const Program& program_;
   std::vector<bool> is_defined_;
   std::vector<size_t> uses_;
-  std::vector<ValueId> current_;  // version of each state at this point
+  std::vector<ValueId> current_;  // the current version of each state at this point of the program
   std::set<ValueId> overwritable_;
   std::vector<ValueId> overwritten_;
 };

@@ -120,7 +120,7 @@ TEST(Verify, refuses_types_that_the_op_does_not_give) {
 }
 
 TEST(Verify, refuses_what_fits_only_some_sizes) {
-  // R+4 is T for seven tokens of three requests.
+  // T = 7 and R = 3 fit, because R+4 is T. Other sizes do not.
   EXPECT_THAT(
       violation_of(
           "input %x: f32[T, 8]\ninput %y: f32[R+4, 8]\n%0: f32[T, 8] = add(%x, %y)\nreturn %0\n"),

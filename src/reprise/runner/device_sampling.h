@@ -9,17 +9,19 @@
 
 namespace reprise::engine {
 
-/// Decides which rows of a step the device samples. The device samples a row unless its request
-/// needs log-probabilities, a constraint on the answer, penalties, allowed words or bad words. The
-/// host's sampler samples those other rows, one by one, in the same step.
+/// Chooses which rows of logits the device samples in a step, and makes the device sample them. The
+/// device samples a row unless its request needs log-probabilities, a constraint on the answer,
+/// penalties, allowed words or bad words. The host's sampler samples these other rows one by one,
+/// in the same step.
 ///
-/// Sampling follows the step's graph on the same stream and is not part of the graph: the number of
-/// sampled rows and their parameters change from step to step, so a graph would have to be captured
-/// for the largest number of rows and for all parameters.
+/// The sampling kernels are launched after the step's graph, on the same stream, and are not part
+/// of the graph. Their number of rows and their parameters change from step to step, so a graph
+/// would always have to sample the largest number of rows, with every feature.
 ///
-/// Each step: begin(), add() per sampling row, launch(), then take() for each row for which add()
-/// returned true, in the same order. One thread. Borrows the sampler; without a sampler the host
-/// samples every row. Allocates only in the constructor.
+/// In each step the caller calls begin(), add() for each row to sample, launch(), and then, in the
+/// order of the add() calls, take() for each row for which add() returned true. Belongs to one
+/// thread. Borrows the sampler; if it is nullptr, the host samples every row. Only the constructor
+/// allocates.
 class DeviceSampling {
  public:
   enum class HasConstraint : bool { no, yes };
@@ -27,7 +29,7 @@ class DeviceSampling {
   explicit DeviceSampling(kernels::RowSampler* sampler);
 
   void begin() noexcept;
-  /// Returns whether the device samples this row. `input` has no logits.
+  /// Registers a row, and returns whether the device samples it. `input` has no logits yet.
   [[nodiscard]] bool add(const sampling::SamplingInput& input,
                          HasConstraint has_constraint,
                          int32_t logits_row);
@@ -41,7 +43,7 @@ class DeviceSampling {
  private:
   [[nodiscard]] bool add_adjustments(const sampling::SamplingInput& input);
 
-  kernels::RowSampler* sampler_;  // the constructor's argument; may be null
+  kernels::RowSampler* sampler_;  // nullptr: the host samples every row
   std::vector<kernels::SamplingRow> rows_;
   std::vector<kernels::LogitAdjustment> adjustments_;
   std::span<const int32_t> tokens_;

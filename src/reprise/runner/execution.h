@@ -8,24 +8,25 @@
 
 namespace reprise::engine {
 
-/// The things that work runs on: one stream, the memory of intermediate results, and the executor
-/// that turns ops into launches. Models and runners refer to it, so it must outlive them.
+/// Where device work runs: one stream, the pools for intermediate results, and the executor that
+/// turns ops into launches. Models and runners refer to an Execution, so it must outlive them.
 ///
-/// There are two pools, because graphs keep the addresses in their pool for ever: an eager launch
-/// between two pieces of a replay must not get memory that a recorded piece still reads.
+/// Graphs and eager work have separate pools. A graph keeps the addresses that it was recorded
+/// with. If eager work between two pieces took memory from the same pool, it could overwrite data
+/// that a later piece of the replay still reads.
 class Execution {
  public:
   using MakeExecutor = std::function<std::unique_ptr<kernels::DeviceExecutor>(
       device::Stream& stream, device::MemoryPool& pool)>;
 
-  /// `device` must outlive this; `make_executor` is called once.
+  /// `device` must outlive this object. The constructor calls `make_executor` once.
   Execution(device::Device& device, const MakeExecutor& make_executor)
       : device_(&device),
         stream_(device.create_stream()),
         eager_pool_(device.create_pool()),
         graph_pool_(device.create_pool()),
         executor_(make_executor(*stream_, *eager_pool_)) {}
-  /// For a device that runs the CPU's kernels.
+  /// For a device that runs CPU kernels.
   Execution(device::Device& device, const kernels::KernelTable& kernels)
       : Execution(device, [&kernels](device::Stream& stream, device::MemoryPool& pool) {
           return std::make_unique<kernels::CpuExecutor>(stream, pool, kernels);

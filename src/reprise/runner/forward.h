@@ -10,7 +10,7 @@
 
 namespace reprise::engine {
 
-/// The inputs of a forward, in order. All of them are views of persistent buffers.
+/// Positions in the inputs of a forward. All inputs are views of persistent buffers.
 enum ForwardInput : size_t {
   kInputIds,
   kPositions,
@@ -24,22 +24,24 @@ enum ForwardInput : size_t {
 };
 using ForwardInputs = std::array<Tensor, kNumForwardInputs>;
 
-/// One forward of a model, from a staged batch to logits: by the model's own code (level 0), or by
-/// a program that was traced from it (levels 1 to 3). A Forward captures its own PIECEWISE graphs;
-/// for FULL, a wrapper around the whole Forward captures it. Belongs to one thread.
+/// One forward of a model, from a staged batch to logits. It runs the model's own code (level 0) or
+/// programs that were traced from it (levels 1 to 3). A Forward captures PIECEWISE graphs itself.
+/// FULL graphs are captured by a wrapper around the whole Forward. Belongs to one thread.
 class Forward {
  public:
   virtual ~Forward() = default;
 
-  /// Puts the logits into `outputs`. \throws exceptions of its wrappers and executors
+  /// Runs the forward and stores the logits in `outputs`. \throws exceptions of its wrappers and
+  /// executors
   virtual void run(cudagraph::ForwardContext& context,
                    std::span<const Tensor> inputs,  // kNumForwardInputs
                    std::vector<Tensor>& outputs) = 0;
 
-  /// The number of PIECEWISE graphs recorded so far, and the memory of their executables.
+  /// The number of PIECEWISE graphs captured so far, and the memory of their executable graphs.
   [[nodiscard]] virtual size_t num_piecewise_graphs() const noexcept = 0;
   [[nodiscard]] virtual size_t graph_bytes() const noexcept = 0;
-  /// Memory that graphs refer to besides weights, caches and inputs.
+  /// Further memory that graphs refer to, besides weights, caches and inputs. If it moved, graphs
+  /// would be invalid.
   [[nodiscard]] virtual device::BufferView memory() const noexcept { return {}; }
 };
 

@@ -5,7 +5,7 @@
 namespace reprise::engine {
 namespace {
 
-// Arrays start on cache lines of their own.
+// Each array starts at a multiple of a cache line (64 bytes).
 constexpr size_t kAlignment = 64 / sizeof(int32_t);
 constexpr int32_t kNoSlot = -1;
 
@@ -27,7 +27,7 @@ InputBatch::Layout InputBatch::make_layout(const BatchLimits& limits) {
   place(layout.seq_lens, to_size(limits.max_num_reqs));
   place(layout.logits_indices, to_size(limits.max_num_logits()));
   place(layout.num_logits, 1);
-  // Last, because only its used rows are uploaded.
+  // The block table comes last, so that an upload can stop after its used rows.
   place(layout.block_table, to_size(limits.max_num_reqs) * to_size(limits.max_blocks_per_req));
   layout.total = next;
   return layout;
@@ -150,7 +150,7 @@ void InputBatch::stage_dummy(const StagedShape& shape, device::Stream& stream) {
     first_token += query_len;
   }
   num_real_reqs_ = shape.num_reqs;
-  // The tokens and the memory of this batch are all padding; only its shape is real.
+  // The batch consists of padding values. Only its sizes and sequence lengths matter.
   std::fill(host(layout_.input_ids), host(layout_.input_ids) + shape.num_tokens, 0);
   std::fill(host(layout_.positions), host(layout_.positions) + shape.num_tokens, 0);
   std::fill(host(layout_.slot_mapping), host(layout_.slot_mapping) + shape.num_tokens, kNoSlot);
@@ -164,7 +164,7 @@ void InputBatch::stage_dummy(const StagedShape& shape, device::Stream& stream) {
 void InputBatch::upload(device::Stream& stream) {
   const size_t row_length = to_size(limits_.max_blocks_per_req);
   if (!is_host_accessible_) {
-    // On such a device each copy has a fixed cost, so one copy uploads everything.
+    // Each copy to such a device has a fixed cost, so one copy transfers all arrays.
     const size_t used = layout_.block_table + to_size(shape_.num_reqs) * row_length;
     stream.copy_from_host(device_buffer_.data(), host_.data(), used * sizeof(int32_t));
     return;

@@ -11,11 +11,12 @@
 
 namespace reprise::engine {
 
-/// The largest step there can be. Every persistent buffer has this size from the start.
+/// The largest possible step. Persistent buffers are allocated for it at the start.
 struct BatchLimits {
   int32_t max_num_tokens = 0;
   int32_t max_num_reqs = 0;
-  /// Rows of logits beyond one per request, for prompts whose log-probabilities are wanted.
+  /// Rows of logits in addition to one per request. They give the log-probabilities of prompt
+  /// tokens.
   int32_t max_num_prompt_logits = 0;
   int32_t max_blocks_per_req = 0;
   int32_t block_size = 16;
@@ -25,13 +26,14 @@ struct BatchLimits {
   }
 };
 
-/// One request's part of a step, in the form the model reads it. Borrows from the request.
+/// One request's part of a step, in the form that the model reads. Borrows from the request.
 struct BatchRequest {
   std::span<const int32_t> token_ids;  // the new tokens of this step, at least one
   int32_t num_computed_tokens = 0;     // positions already in the cache
   std::span<const kv_cache::BlockId> block_ids;
-  bool samples = false;  // logits of the last token are wanted
-  // Tokens before the last one whose logits are wanted, for log-probabilities of the prompt.
+  // Whether the logits of the last token are needed, to sample the next token.
+  bool samples = false;
+  // Tokens before the last one whose logits are needed, for log-probabilities of the prompt.
   int32_t first_prompt_logit = 0;  // index into token_ids
   int32_t num_prompt_logits = 0;
 
@@ -40,36 +42,39 @@ struct BatchRequest {
   }
 };
 
-/// The shape that a step is staged at: the real shape, or that of a graph.
+/// The sizes to which a batch is padded: its own sizes, or those of a graph.
 struct StagedShape {
   int32_t num_tokens = 0;
   int32_t num_reqs = 0;
   int32_t num_logits_rows = 0;
 };
 
-/// The persistent buffers a model reads its batch from. Their addresses never change. stage()
-/// overwrites them for each step, padding included, and cuts the views below to the staged shape.
+/// The persistent buffers from which a model reads its batch. Their addresses never change. For
+/// each step, stage() overwrites them, padding included. The views below have the sizes of the last
+/// staged shape.
 ///
-/// Padding: token ids and positions are 0, slots are -1 (no cache slot is written), query_start_loc
-/// repeats its last real value, seq_lens are 0, block table rows hold the null block (0), and
-/// logits indices are 0 (any row would do).
-/// Source: the padding of vLLM's V1 model runner; differs in zeroing token ids, so that embedding
-/// look-ups stay inside the table.
+/// Padding has these values: token ids and positions are 0, slots are -1 (nothing is written to the
+/// cache), query_start_loc repeats its last real value, seq_lens are 0, rows of the block table
+/// hold null blocks (0), and logits indices are 0 (any valid row would do).
+/// Source: the padding of vLLM's V1 model runner. Unlike vLLM, padding also sets token ids to 0, so
+/// that the embedding never reads outside of its table.
 class InputBatch {
  public:
   InputBatch(const BatchLimits& limits, device::Device& device, OpExecutor& executor);
 
-  /// Writes one step. Does not allocate. \pre the requests fit `shape`, `shape` fits the limits.
+  /// Writes the batch of one step, without allocating. \pre the requests fit into `shape`, and
+  /// `shape` fits into the limits.
   void stage(std::span<const BatchRequest> requests,
              const StagedShape& shape,
              device::Stream& stream);
 
-  /// Writes a made-up batch of exactly `shape`: the tokens are spread evenly over the requests, no
-  /// cache slot is written, contexts are as long as the queries. No request gets more tokens than
-  /// its row of the block table can hold; tokens beyond that are padding.
+  /// Writes a dummy batch with exactly the sizes of `shape`. The tokens are spread evenly over the
+  /// requests, each context is as long as its query, and no cache slot is written. If a request
+  /// would get more tokens than its row of the block table can hold, the surplus tokens become
+  /// padding.
   void stage_dummy(const StagedShape& shape, device::Stream& stream);
 
-  // Views of the last staged shape.
+  // Views with the sizes of the last staged shape.
   [[nodiscard]] Tensor input_ids() const;       // int32[num_tokens]
   [[nodiscard]] Tensor positions() const;       // int32[num_tokens]
   [[nodiscard]] Tensor logits_indices() const;  // int32[num_logits_rows]
@@ -78,11 +83,11 @@ class InputBatch {
 
   [[nodiscard]] const StagedShape& shape() const noexcept { return shape_; }
   [[nodiscard]] const BatchLimits& limits() const noexcept { return limits_; }
-  /// The one buffer that holds all arrays.
+  /// The single buffer that holds all arrays.
   [[nodiscard]] device::BufferView memory() const noexcept { return device_buffer_.view(); }
 
  private:
-  // The place of each array in the buffer, in elements.
+  // Where each array starts in the buffer, in elements.
   struct Layout {
     size_t input_ids = 0;
     size_t positions = 0;
@@ -95,11 +100,11 @@ class InputBatch {
     size_t total = 0;
   };
 
-  // The state of a block table row. A row is long and mostly null blocks, which need not be written
-  // again.
+  // Which entries of a block table row are set. A row is long and most of its entries are the null
+  // block, so stage() writes only entries that may differ from it.
   struct TableRow {
-    int32_t count = 0;    // the first entries, which may be other than the null block
-    int32_t changed = 0;  // entries that the last stage() wrote
+    int32_t count = 0;    // the first `count` entries may differ from the null block
+    int32_t changed = 0;  // number of entries that the last stage() wrote
   };
 
   static Layout make_layout(const BatchLimits& limits);
@@ -116,8 +121,8 @@ class InputBatch {
   OpExecutor* executor_;  // owned by the model runner
   bool is_host_accessible_;
   device::Buffer device_buffer_;
-  std::vector<int32_t> host_;         // mirror of the device buffer
-  std::vector<TableRow> table_rows_;  // one per row of the mirror's block table
+  std::vector<int32_t> host_;         // copy of the buffer's content on the host
+  std::vector<TableRow> table_rows_;  // one for each row of the block table in host_
   StagedShape shape_;
   int32_t num_real_reqs_ = 0;
 };

@@ -28,7 +28,8 @@ size_t MemoryProfile::cache_bytes(size_t budget) const noexcept {
 cudagraph::DispatcherOptions profiled_plan(cudagraph::DispatcherOptions options) {
   keep_two_largest(options.mixed_capture_sizes);
   keep_two_largest(options.decode_capture_sizes);
-  options.compile_sizes.clear();  // padding to the few sizes left would change them
+  // Compile sizes larger than these two would be padded to one of them.
+  options.compile_sizes.clear();
   return options;
 }
 

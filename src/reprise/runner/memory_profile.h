@@ -10,27 +10,31 @@
 
 namespace reprise::engine {
 
-/// Number of cache blocks of a runner that is only profiled: made-up batches write into no block.
+/// Number of cache blocks of the runner that is used for profiling. Dummy batches write to no
+/// block, so two blocks suffice.
 inline constexpr int64_t kProfiledBlocks = 2;
 
-/// The plan for a profile: `options` with at most the two largest sizes of each kind.
+/// Options for a profile: `options` reduced to the two largest capture sizes of each kind of batch.
 [[nodiscard]] cudagraph::DispatcherOptions profiled_plan(cudagraph::DispatcherOptions options);
 
-/// Estimates the bytes of a whole plan from measured keys: for each group of the plan, the first
-/// measured key counts once and the second one counts for every other key of the group. Keys that
-/// failed to capture are left out.
+/// Estimates the graph memory of a whole capture plan from the measured keys. In each group of the
+/// plan, the first measured key counts once: it is the largest, and the other keys reuse its
+/// memory. Every other key of the group counts as much as the second measured key. Keys that failed
+/// to capture are ignored.
 [[nodiscard]] size_t estimate_graph_bytes(std::span<const cudagraph::CaptureRecord> measured,
                                           std::span<const cudagraph::CaptureGroup> plan);
 
-/// Runs the largest possible step and captures the keys of profiled_plan(), on a runner that exists
-/// only for this profile and has kProfiledBlocks blocks. The pools of the execution keep the memory
-/// that they gained, for the real runner. `whole_plan` is the plan of the real runner.
+/// Measures memory with a runner that exists only for this purpose and has kProfiledBlocks blocks:
+/// runs the largest possible step, then captures the keys of profiled_plan(). The pools of
+/// `execution` keep the memory that they allocated, so the real runner reuses it. `whole_plan` is
+/// the capture plan of the real runner.
 /// \throws OutOfMemory when the largest step does not fit, device::DeviceError
 [[nodiscard]] MemoryProfile profile_memory(ModelRunner& runner,
                                            Execution& execution,
                                            std::span<const cudagraph::CaptureGroup> whole_plan);
 
-/// `others`: bytes that everything but this engine used before there were graphs.
+/// Measures how the device's memory is used now. `others`: bytes in use by others before this
+/// engine captured graphs.
 /// \throws device::DeviceError
 [[nodiscard]] MemoryParts measure_memory(Execution& execution,
                                          const ModelRunner& runner,

@@ -6,8 +6,8 @@
 
 namespace reprise::engine {
 
-/// Level 0: the model's own code. PIECEWISE needs no compiler here: the capture breaks at
-/// attention.
+/// Level 0: runs the model's own code. PIECEWISE works without the compiler: the capture is
+/// interrupted at attention.
 class ModelForward final : public Forward {
  public:
   /// All arguments are borrowed.

@@ -60,7 +60,7 @@ ModelRunner::ModelRunner(Execution& execution,
   bindings_ = parameters.memory();
   bindings_.push_back(kv_cache_.memory());
   bindings_.push_back(batch_.memory());
-  bindings_.push_back({});  // the place of the step's attention plan
+  bindings_.push_back({});  // room for the memory of the step's attention plan
   plan_binding_ = bindings_.size() - 1;
   outputs_.reserve(1);
   dispatcher_.initialize_cudagraph_keys(options.dispatcher);
@@ -123,7 +123,7 @@ void ModelRunner::run_largest_step() {
 
 void ModelRunner::dummy_run(const cudagraph::DummyRun& run) {
   const cudagraph::Decision as_if{.mode = run.target_mode, .descriptor = run.descriptor};
-  // A PIECEWISE key serves any number of requests; the widest one is the safest to warm up with.
+  // A PIECEWISE graph serves any number of requests. The largest number exercises the most memory.
   const int32_t num_reqs = std::min(run.descriptor.num_tokens, options_.limits.max_num_reqs);
   batch_.stage_dummy(staged_shape(as_if, num_reqs, 0), execution_->stream());
   const kernels::PoolScope memory(execution_->executor(),
@@ -131,7 +131,7 @@ void ModelRunner::dummy_run(const cudagraph::DummyRun& run) {
                                       ? execution_->graph_pool()
                                       : execution_->eager_pool());
   run_staged(run.descriptor, run.mode);
-  // The results have no meaning, and keeping them would keep their memory from the next key.
+  // The results mean nothing. Dropping them frees their memory for the next key.
   outputs_.clear();
   execution_->stream().synchronize();
 }
@@ -166,7 +166,7 @@ const StepResult& ModelRunner::execute(std::span<const BatchRequest> requests,
     if (facts.uniform) last_decode_launches_ = last_launches_;
     return result;
   } catch (const cudagraph::StaleAddressError& error) {
-    // The replay was refused before any launch, so the step can still run without the graph.
+    // The replay was refused before it launched anything, so this step can still run eagerly.
     retired_.push_back({decision.mode, decision.descriptor, error.what()});
     dispatcher_.retire(decision.mode, decision.descriptor, error.what());
   }
@@ -198,14 +198,14 @@ const StepResult& ModelRunner::run(std::span<const BatchRequest> requests,
 
 void ModelRunner::run_staged(const cudagraph::BatchDescriptor& descriptor,
                              CudagraphRuntimeMode run_as) {
-  // The previous step's results are released first, so that this step can use their memory.
+  // Drop the results of the previous step, so that this step can reuse their memory.
   result_.logits = Tensor{};
   outputs_.clear();
   metadata_ = batch_.attention_metadata();
   const AttentionPath path = attention_->prepare_step(metadata_, descriptor, execution_->stream());
   execution_->executor().set_attention(path);
-  // A graph reads the plan it was recorded with, so the wrapper must notice when the plan's memory
-  // moves.
+  // A graph reads the attention plan at the address that was captured. If that memory moves, the
+  // wrapper must notice it, so the plan is one of the bindings that the wrapper compares.
   bindings_[plan_binding_] = path.plan.defined() ? path.plan.extent() : device::BufferView{};
   inputs_ = {batch_.input_ids(),
              batch_.positions(),

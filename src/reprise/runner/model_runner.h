@@ -30,22 +30,22 @@ struct ModelRunnerOptions {
   BatchLimits limits;
   kv_cache::KvCacheLayout kv_cache;
   cudagraph::DispatcherOptions dispatcher;
-  /// Must support the modes that the dispatcher's options use; nullptr: the backend that "auto"
-  /// means.
+  /// The attention backend. It must support the modes in the dispatcher's options. nullptr: the
+  /// backend that "auto" stands for.
   const attention::BackendInfo* attention = nullptr;
   attention::AttentionPlanOptions attention_plan;
   int num_warmups = 0;       // eager runs before each capture
   bool copy_inputs = false;  // cudagraph_copy_inputs
 };
 
-/// A graph that could not be replayed. It was retired, and its step ran eagerly.
+/// A graph that could not be replayed. It was retired, and the step ran eagerly instead.
 struct RetiredGraph {
   cudagraph::CudagraphRuntimeMode mode;
   cudagraph::BatchDescriptor descriptor;
   std::string reason;
 };
 
-/// The number of launches that one step asked of the device.
+/// How many graphs and kernels one step launched.
 struct StepLaunches {
   uint64_t graphs = 0;
   uint64_t kernels = 0;
@@ -53,13 +53,14 @@ struct StepLaunches {
   [[nodiscard]] uint64_t total() const noexcept { return graphs + kernels; }
 };
 
-/// Runs a model step by step: asks the dispatcher, stages the batch into persistent buffers, and
-/// calls the forward through two nested wrappers, FULL outside PIECEWISE. The logits projection is
-/// part of the graphs (docs/adr/0004); the graphs read the number of wanted rows on the device.
+/// Runs the steps of a model. For each step it asks the dispatcher for a key, stages the batch into
+/// persistent buffers, and calls the forward. The wrapper for FULL graphs surrounds the forward,
+/// which contains the wrappers for PIECEWISE graphs. The graphs include the projection to logits
+/// (docs/adr/0004): its kernel reads on the device how many rows are needed.
 ///
-/// Life-cycle: constructed (level 0) -> use_programs() at levels 1 to 3 -> capture() -> run steps.
-/// Without capture() every step is eager. One thread. Owns the cache, the buffers and the graphs;
-/// borrows execution, model and parameters.
+/// Life cycle: constructed (level 0), then use_programs() at levels 1 to 3, then capture(), then
+/// steps. Without capture() every step is eager. Belongs to one thread. Owns the cache, the buffers
+/// and the graphs; borrows execution, model and parameters.
 class ModelRunner {
  public:
   ModelRunner(Execution& execution,
@@ -69,41 +70,43 @@ class ModelRunner {
   ModelRunner(const ModelRunner&) = delete;
   ModelRunner& operator=(const ModelRunner&) = delete;
 
-  /// The compilation support that the model declares.
+  /// How the model may be compiled.
   [[nodiscard]] CompileSupport compile_support() const { return model_->compile_support(); }
-  /// Traces the model's forward into a program. Its slots are this runner's cache and the model's
-  /// weights.
+  /// Traces the model's forward into a program. The slots refer to this runner's cache and to the
+  /// model's weights.
   /// \throws program::TraceError
   [[nodiscard]] program::TracedProgram trace() const;
   [[nodiscard]] std::vector<program::ParameterSlot> parameter_slots(
       const program::TracedProgram& traced) const;
-  /// From now on, steps run these programs instead of the model's code. \pre no graph is captured
-  /// yet
-  /// \throws InvalidArgument if one is not a program of this model, OutOfMemory
+  /// Makes later steps run these programs instead of the model's code.
+  /// \pre no graph is captured yet
+  /// \throws InvalidArgument if a program was not made from this model, OutOfMemory
   void use_programs(program::RangedPrograms programs);
 
-  /// Runs a made-up batch of as many tokens, requests and rows of logits as a step can have,
-  /// eagerly.
+  /// Runs a dummy batch eagerly, with the largest number of tokens, requests and rows of logits.
   /// \throws OutOfMemory, device::DeviceError
   void run_largest_step();
 
-  /// Captures the dispatcher's plan. `on_progress` may be empty.
+  /// Captures all keys of the dispatcher's capture plan. `on_progress` may be empty.
   cudagraph::CaptureReport capture(
       const std::function<void(const cudagraph::CaptureRecord&, size_t, size_t)>& on_progress);
 
-  /// Runs one step: dispatch, stage, run. When a graph's memory has moved, the graph is retired and
-  /// the step runs eagerly instead. In the steady state a step neither allocates nor captures.
+  /// Runs one step: dispatches, stages and runs the batch. If memory that the chosen graph uses has
+  /// moved, the graph is retired and the step runs eagerly instead. After warm-up a step neither
+  /// allocates nor captures.
   /// \throws device::DeviceError
   const StepResult& execute(std::span<const BatchRequest> requests,
                             const cudagraph::BatchFacts& facts);
 
-  /// Runs a batch staged at the shape of `decision`. `run_as` is the mode of the decision, or NONE
-  /// for the same launches eagerly. A replay must equal that eager run bit for bit.
+  /// Runs a batch that is padded to the shape of `decision`. `run_as` is either the mode of the
+  /// decision, or NONE to launch the same kernels eagerly. A replay must give the same bits as the
+  /// eager run.
   const StepResult& run(std::span<const BatchRequest> requests,
                         const cudagraph::Decision& decision,
                         cudagraph::CudagraphRuntimeMode run_as);
 
-  /// One row of logits on the host. Valid until the next step. \pre row < result.num_logits
+  /// Copies one row of logits to the host. The span is valid until the next step. \pre row <
+  /// result.num_logits
   [[nodiscard]] std::span<const float> logits_row(const StepResult& result, int32_t row);
 
   [[nodiscard]] const cudagraph::CudagraphDispatcher& dispatcher() const noexcept {
@@ -115,12 +118,12 @@ class ModelRunner {
   [[nodiscard]] InputBatch& input_batch() noexcept { return batch_; }
   /// Returns when the device has finished all launched work.
   void wait();
-  /// The spans of the last execute(): prepare, launch, wait. Callers that use its logits add their
-  /// own.
+  /// The times of prepare, launch and wait in the last execute(). Callers that use the logits add
+  /// their own times.
   [[nodiscard]] StepSpans& spans() noexcept { return spans_; }
   /// The result of the last execute(). Its decision is set even if execute() threw.
   [[nodiscard]] const StepResult& last_result() const noexcept { return result_; }
-  /// Launches of the last step, and of the last step that was a uniform decode batch.
+  /// Launches of the last step, and of the last step with a uniform decode batch.
   [[nodiscard]] StepLaunches last_launches() const noexcept { return last_launches_; }
   [[nodiscard]] StepLaunches last_decode_launches() const noexcept { return last_decode_launches_; }
   [[nodiscard]] size_t graph_bytes() const noexcept;
@@ -143,10 +146,10 @@ class ModelRunner {
   std::unique_ptr<attention::AttentionBackend> attention_;
   cudagraph::CudagraphDispatcher dispatcher_;
   cudagraph::CapturePermission permission_;
-  std::unique_ptr<Forward> forward_;  // owned here, called by full_
+  std::unique_ptr<Forward> forward_;  // owned here; full_ calls it
   cudagraph::CudagraphWrapper full_;
-  std::vector<device::BufferView> bindings_;  // memory that graphs refer to besides their inputs
-  size_t plan_binding_ = 0;                   // the index in bindings_ of the step's attention plan
+  std::vector<device::BufferView> bindings_;  // memory that graphs refer to, besides their inputs
+  size_t plan_binding_ = 0;                   // index in bindings_ of the attention plan's memory
   attention::AttentionMetadata metadata_;
   ForwardInputs inputs_;
   std::vector<Tensor> outputs_;
@@ -154,7 +157,7 @@ class ModelRunner {
   StepSpans spans_;
   StepLaunches last_launches_;
   StepLaunches last_decode_launches_;
-  std::vector<float> host_logits_;  // only for devices the host cannot read
+  std::vector<float> host_logits_;  // used only if the host cannot read the device's memory
   std::vector<RetiredGraph> retired_;
 };
 

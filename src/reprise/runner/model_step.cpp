@@ -17,7 +17,8 @@ namespace {
 using sampling::SamplingStatus;
 using Turn = structured_output::TokenConstraint::Turn;
 
-/// Cheap answers come first; an expensive one comes closer with every step that it waits.
+/// A lower rank is sampled earlier. Answers whose constraint was cheap last time come first. Each
+/// step of waiting halves the rank of an expensive one.
 std::chrono::nanoseconds rank_of(const Turn& turn) {
   return turn.last_cost / (int64_t{1} << std::min(turn.num_steps_waited, 40));
 }
@@ -154,7 +155,8 @@ void StepComputer::use_logits(ModelStep& step, const StepResult& result) {
   sample_constrained(step);
 }
 
-/// The tokens of a request do not depend on the order: each row has its own random numbers.
+/// Samples the constrained rows, until the time for constraints in this step is used up. The order
+/// does not change any token, because each row has its own random numbers.
 void StepComputer::sample_constrained(ModelStep& step) {
   std::sort(constrained_.begin(), constrained_.end(), [](const auto& a, const auto& b) {
     return rank_of(a.use->constraint->turn) < rank_of(b.use->constraint->turn);
@@ -164,7 +166,8 @@ void StepComputer::sample_constrained(ModelStep& step) {
   for (const ConstrainedRow& row : constrained_) {
     Turn& turn = row.use->constraint->turn;
     row.sampled->status = SamplingStatus::postponed;
-    // A step that was scheduled behind a token which was then postponed has the wrong logits.
+    // The previous step postponed the token that this step's logits should follow, so these logits
+    // are useless and the request is postponed again.
     const bool is_behind =
         std::cmp_not_equal(turn.num_accepted, row.use->sampling.output_token_ids.size());
     if (is_behind || now - begin > constraint_time_per_step_) {
@@ -180,7 +183,8 @@ void StepComputer::sample_constrained(ModelStep& step) {
   }
 }
 
-/// A constraint that cannot go on ends its own request and no other one of the step.
+/// Samples one row. If its constraint fails, only that request ends; the other requests of the step
+/// go on.
 void StepComputer::sample_within(const ConstrainedRow& row) {
   sampling::SampledToken& sampled = *row.sampled;
   const auto end = [&sampled](SamplingStatus status, const std::exception& error) {
@@ -205,8 +209,9 @@ void StepComputer::choose_within(const ConstrainedRow& row) {
   input.allowed_mask = constraint.allowed_tokens();
   sampler_.sample(input, sampled);
   if (sampled.status == SamplingStatus::no_allowed_token) {
-    // The answer may end here, but min_tokens or another parameter forbids the token that says so.
-    // An answer that was complete one step ago allows no token; this sample is then dropped.
+    // The constraint allows only an end of the answer, but min_tokens or another parameter forbids
+    // the end-of-text token: then the answer ends here. If the answer was already complete in the
+    // previous step, the constraint allows no token at all, and this sample is dropped.
     sampled.ends_answer =
         std::any_of(eos_token_ids_.begin(), eos_token_ids_.end(), [&input](int32_t id) {
           return structured_output::contains(input.allowed_mask, id);
@@ -221,7 +226,7 @@ void StepComputer::choose_within(const ConstrainedRow& row) {
   sampled.ends_answer = !is_end(*row.use, sampled.token_id) && constraint.is_complete();
 }
 
-/// An end-of-text token ends the request by itself and adds no text.
+/// An end-of-text token ends the request without adding text.
 bool StepComputer::is_end(const LogitsUse& use, int32_t token_id) const {
   return !use.ignores_eos &&
          std::find(eos_token_ids_.begin(), eos_token_ids_.end(), token_id) != eos_token_ids_.end();

@@ -19,47 +19,50 @@ namespace reprise::engine {
 
 class ModelRunner;
 
-/// The use of a step's logits for one request. Borrows from the request, but reads only data of it
-/// that does not change while the step is in flight.
+/// What one request needs from a step's logits. Borrows from the request, but reads only data that
+/// does not change while the step is in flight.
 struct LogitsUse {
-  // First the rows for log-probabilities of the prompt, one row of logits each.
-  std::span<const int32_t> next_prompt_token_ids;  // for each row, the token after it
+  // The request's first rows of logits give the log-probabilities of its prompt.
+  // For each of these rows, the prompt token after it.
+  std::span<const int32_t> next_prompt_token_ids;
   int num_top_logprobs = 0;
-  // After these rows, the row that samples the next token, if `placeholder` is set.
+  // If `placeholder` is set, one more row follows, from which the next token is sampled.
   sampling::SamplingInput sampling;  // without logits
   structured_output::TokenConstraint* constraint = nullptr;
   bool ignores_eos = false;
   int32_t* placeholder = nullptr;  // ScheduledRequest::placeholder
 };
 
-/// One step: the scheduled requests in the form that the model and the sampler take, and the
-/// results. Reused from step to step; in the steady state only log-probabilities allocate memory.
+/// One step: the scheduled requests in the form that the model and the sampler read, and the
+/// results. ModelSteps are reused; after warm-up only log-probabilities allocate memory.
 struct ModelStep {
   explicit ModelStep(const SchedulerConfig& config);
-  /// Takes over the scheduled batch. \pre the scheduler keeps `output` unchanged until the results
-  /// are applied
+  /// Fills in the scheduled batch. \pre the scheduler keeps `output` unchanged until the results of
+  /// this step are applied
   void prepare(const SchedulerOutput& output, const SchedulerConfig& config);
 
   const SchedulerOutput* scheduled = nullptr;  // owned by the scheduler
   cudagraph::BatchFacts facts;
   std::vector<BatchRequest> requests;  // in the order of `scheduled`
   std::vector<LogitsUse> uses;         // in the order of `scheduled`
-  TimePoint began;                     // when the scheduler began to schedule the step
+  TimePoint began;                     // when scheduling of the step began
 
   // Results.
-  std::vector<sampling::SampledToken> sampled;  // one per sampling request, then unused entries
-  int num_sampled_on_device = 0;                // how many of `sampled` the device sampled
-  int num_postponed = 0;                        // how many of `sampled` have no token yet
+  // One per sampling request; the entries after these are unused.
+  std::vector<sampling::SampledToken> sampled;
+  int num_sampled_on_device = 0;  // how many entries of `sampled` the device computed
+  int num_postponed = 0;          // how many entries of `sampled` have no token yet
   std::vector<sampling::PositionLogprobs> prompt_logprobs;
   cudagraph::Decision decision;                // see StepResult::decision
   std::optional<cudagraph::Decision> retired;  // see StepResult::retired
-  StepSpans spans;                             // since `began`
-  std::exception_ptr error;                    // the reason why there are no results
+  StepSpans spans;                             // of this step, from `began` on
+  std::exception_ptr error;                    // if set: why the step has no results
 };
 
-/// Computes steps: the model's forward, and the sampling of its logits. A sampled token reaches the
-/// next step through its placeholder, so steps are computed in their order.
-/// Borrows the runner. One thread at a time, not necessarily the thread that schedules.
+/// Computes steps: runs the model's forward and samples from its logits. The next step reads a
+/// sampled token from its placeholder, so steps must be computed in the order in which they were
+/// scheduled. Borrows the runner. Only one thread at a time may use it; it need not be the thread
+/// that schedules.
 class StepComputer {
  public:
   /// `row_sampler`: see EngineCoreOptions::row_sampler.
@@ -67,7 +70,7 @@ class StepComputer {
                const SchedulerConfig& config,
                kernels::RowSampler* row_sampler);
 
-  /// Computes one step. Stores an exception as the step's error.
+  /// Computes one step. An exception is stored as the step's error.
   void compute(ModelStep& step) noexcept;
 
  private:
@@ -89,8 +92,8 @@ class StepComputer {
   std::chrono::nanoseconds constraint_time_per_step_;
   sampling::Sampler sampler_;
   DeviceSampling device_sampling_;
-  std::vector<bool> is_on_device_;           // one per sampling request of the step, in batch order
-  std::vector<ConstrainedRow> constrained_;  // of the step
+  std::vector<bool> is_on_device_;           // one per sampling request, in batch order
+  std::vector<ConstrainedRow> constrained_;  // the constrained rows of this step
 };
 
 }  // namespace reprise::engine

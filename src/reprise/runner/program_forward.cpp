@@ -20,7 +20,7 @@ std::vector<Tensor> pick(const std::vector<Tensor>& from, std::span<const size_t
   return picked;
 }
 
-// The sizes of a staged batch.
+// The symbol values of a staged batch.
 program::SymbolValues sizes_of(std::span<const Tensor> inputs, int64_t num_blocks) {
   return {.num_tokens = inputs[kInputIds].size(0),
           .num_reqs = inputs[kSeqLens].size(0),
@@ -121,9 +121,9 @@ void ProgramForward::run_splitting_piece(ForwardContext& context, size_t index) 
     scatter_outputs(index);
     return;
   }
-  // The recorded call keeps the addresses of results of earlier graphs, and takes the batch inputs
-  // from the context of each step. The results of this piece lie in buffers that exist already, so
-  // the call returns no new tensors.
+  // The captured call runs again in every replay. It keeps the addresses of results of earlier
+  // graphs, and takes the batch inputs from the context of the current step. Its results go to
+  // buffers that already exist, so it returns no new tensors.
   std::vector<Tensor> recorded;
   for (const Tensor& input : piece.inputs) recorded.push_back(input.without_ownership());
   cudagraph::split_point(context, [this, index, recorded](ForwardContext& step) {

@@ -12,20 +12,23 @@
 namespace reprise::engine {
 
 struct ProgramForwardOptions {
-  program::SymbolValues largest;  // the batch that the arena has to hold
+  program::SymbolValues largest;  // sizes of the largest batch, which the arena must hold
   bool copy_inputs = false;       // cudagraph_copy_inputs
 };
 
-/// Levels 1 to 3: runs a program, piece by piece. Splitting pieces (attention) run eagerly between
-/// graphs and read the batch of the step that runs, not of the step that was recorded. Either each
-/// capturable piece is a graph of its own with a wrapper around it, or one wrapper surrounds the
-/// whole program and its capture breaks at the splitting pieces.
+/// Levels 1 to 3: runs a program piece by piece. The splitting pieces (attention) run eagerly
+/// between graphs, so they read the current batch and not the batch that was captured. There are
+/// two ways to capture. Either each capturable piece has a wrapper and is a graph of its own (level
+/// 3), or one wrapper surrounds the whole program and its capture is interrupted at the splitting
+/// pieces.
 ///
-/// Results lie in one arena, at places that depend only on the sizes of the batch.
+/// Results are stored in one arena. A result's address depends only on the sizes of the batch, so a
+/// replay finds it where the capture put it.
 class ProgramForward final : public Forward {
  public:
-  /// `slots` are weights and caches of the whole program; `arena` has the bytes that its plan needs
-  /// for the largest batch. All references are borrowed. \throws program::ProgramError
+  /// `slots` are the weights and caches of the whole program. `arena` has the bytes that the
+  /// program's memory plan needs for the largest batch. All references are borrowed.
+  /// \throws program::ProgramError
   ProgramForward(program::CompiledProgram program,
                  program::SlotTensors slots,
                  void* arena,
@@ -43,8 +46,9 @@ class ProgramForward final : public Forward {
  private:
   struct PieceState {
     program::SlotTensors slots;
-    std::unique_ptr<cudagraph::CudagraphWrapper> wrapper;  // null: no capture of its own
-    std::vector<Tensor> inputs;                            // reused from step to step
+    // nullptr: the piece is not captured alone.
+    std::unique_ptr<cudagraph::CudagraphWrapper> wrapper;
+    std::vector<Tensor> inputs;  // kept to avoid an allocation in each step
     std::vector<Tensor> outputs;
   };
 
@@ -59,11 +63,12 @@ class ProgramForward final : public Forward {
 
   program::CompiledProgram program_;
   Execution* execution_;
-  std::unique_ptr<program::PlannedArena> arena_;    // null when the program has no memory plan
-  std::vector<std::vector<const RowGroup*>> code_;  // by program; interpreters refer to it
-  std::vector<program::Interpreter> interpreters_;  // by piece, with its places in the arena
+  std::unique_ptr<program::PlannedArena> arena_;    // nullptr: the program has no memory plan
+  std::vector<std::vector<const RowGroup*>> code_;  // by program; the interpreters refer to it
+  // By piece; each has the memory plan of its piece.
+  std::vector<program::Interpreter> interpreters_;
   std::vector<PieceState> pieces_;
-  std::unique_ptr<cudagraph::CudagraphWrapper> breakable_;  // set when pieces have no wrappers
+  std::unique_ptr<cudagraph::CudagraphWrapper> breakable_;  // nullptr: the pieces have wrappers
   program::SymbolValues values_;                            // sizes of the step being run
   std::vector<Tensor> boundary_;
 };

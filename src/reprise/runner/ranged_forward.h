@@ -8,12 +8,12 @@
 
 namespace reprise::engine {
 
-/// Levels 1 to 3, where the choice of kernels may depend on the size of the batch: each batch runs
-/// the program of the first range that holds its number of tokens. The programs share one arena,
-/// because only one of them runs at a time.
+/// Levels 1 to 3 with several programs for different batch sizes. Each batch runs the program of
+/// the first range that contains its number of tokens. Only one program runs at a time, so they
+/// share one arena.
 class RangedForward final : public Forward {
  public:
-  /// All references are borrowed. `slots`: weights and caches, by program.
+  /// All references are borrowed. slots[p] has the weights and caches of program p.
   /// \throws OutOfMemory, program::ProgramError
   RangedForward(program::RangedPrograms programs,
                 std::vector<program::SlotTensors> slots,

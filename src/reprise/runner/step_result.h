@@ -8,13 +8,13 @@
 
 namespace reprise::engine {
 
-/// The logits of one step and the decision it ran under. Valid until the next step.
+/// The logits of one step and the decision that it ran with. Valid until the next step.
 struct StepResult {
   cudagraph::Decision decision;
-  /// The first decision of the step, if its graph could not be replayed.
+  /// If the graph of the step's first decision could not be replayed, that decision.
   std::optional<cudagraph::Decision> retired;
   Tensor logits;           // float32[>= num_logits, vocab_size]
-  int32_t num_logits = 0;  // rows that the batch asked for, in batch order
+  int32_t num_logits = 0;  // rows that the batch needs, in batch order
 };
 
 }  // namespace reprise::engine

@@ -13,8 +13,8 @@ namespace reprise::engine {
 enum class StepPhase : uint8_t {
   schedule,    // choose the requests, their tokens and their blocks
   prepare,     // write the batch into its persistent buffers
-  launch,      // dispatch and launch; on a CPU also the work itself
-  wait,        // wait for the device, or for the thread that computes steps
+  launch,      // choose and launch the graph or the kernels; on a CPU, also the computation itself
+  wait,        // wait for the device, or for the thread that computes the step
   sample,      // turn logits into tokens, and update the requests
   detokenise,  // turn tokens into text, and give the text to the caller
 };
@@ -28,7 +28,7 @@ inline constexpr std::array<std::string_view, kNumStepPhases> kStepPhaseNames = 
 
 using TimePoint = std::chrono::steady_clock::time_point;
 
-/// One stretch of a phase. A phase may have several in one step.
+/// One time span of a phase. A phase may have several spans in one step.
 struct PhaseSpan {
   StepPhase phase = StepPhase::schedule;
   TimePoint begin;
@@ -39,14 +39,14 @@ struct PhaseSpan {
   }
 };
 
-/// The spans of one step. One thread at a time adds spans.
+/// The time spans of one step. Only one thread at a time may add spans.
 class StepSpans {
  public:
-  /// A step has eight spans, nine when the device samples, and two more when its graph is retired.
+  /// A step has eight spans. Sampling on the device adds one, and a retired graph adds two.
   static constexpr size_t kMax = 11;
 
   void clear() noexcept { num_ = 0; }
-  /// Has no effect when there are kMax spans.
+  /// Does nothing if there are already kMax spans.
   void add(const PhaseSpan& span) noexcept {
     if (num_ < kMax) spans_[num_++] = span;
   }
@@ -62,8 +62,8 @@ class StepSpans {
   size_t num_ = 0;
 };
 
-/// Adds the time from its construction to its destruction to a sink, as one span of a phase.
-/// `Sink`: StepSpans or StepClock.
+/// Measures its own lifetime and adds it to a sink as a span of `phase`. `Sink` is StepSpans or
+/// StepClock.
 template <typename Sink>
 class PhaseTimer {
  public:
@@ -81,7 +81,7 @@ class PhaseTimer {
   TimePoint begin_ = std::chrono::steady_clock::now();
 };
 
-/// Seconds that all steps since the start spent in each phase.
+/// The seconds spent in each phase, summed over all steps since the start.
 struct StepTimes {
   std::array<double, kNumStepPhases> seconds{};
 

@@ -11,24 +11,24 @@
 
 namespace reprise::engine {
 
-/// The tensors that a model's forward may use, as a signature for tracing: the inputs of
-/// ForwardInput with open numbers of tokens, requests and logits, and the cache with an open number
-/// of blocks. All are borrowed.
+/// The signature with which a model's forward is traced. The inputs are those of ForwardInput,
+/// where T, R and L stand for the numbers of tokens, requests and logits. The cache is the state,
+/// where B stands for the number of blocks. All memory is borrowed.
 [[nodiscard]] program::TraceSignature forward_signature(const models::Parameters& parameters,
                                                         const kv_cache::KvCacheTensors& kv_cache,
                                                         int32_t max_blocks_per_req);
 
-/// The model's own code as a function of these inputs. The model is borrowed.
+/// The model's own code as a function of these inputs. It borrows the model.
 [[nodiscard]] program::TracedFunction forward_function(models::CausalLM& model);
 
-/// The parameter slots of a traced forward pass, each with the name of its parameter in
+/// The parameter slots of a traced program: for each slot, the name that its weight has in
 /// `parameters`.
 [[nodiscard]] std::vector<program::ParameterSlot> parameter_slots(
     const program::TracedProgram& traced, const models::Parameters& parameters);
 
-/// The reverse of parameter_slots(): tensors for the slots of a program, which may come from the
-/// compile cache.
-/// \throws InvalidArgument if the model has no such parameter, or another size of it
+/// The reverse of parameter_slots(): finds the weights and caches for the slots of a program, which
+/// may come from the compile cache.
+/// \throws InvalidArgument if the model has no parameter of that name, or has it with another type
 [[nodiscard]] program::SlotTensors bind_slots(const program::CompiledProgram& program,
                                               const models::Parameters& parameters,
                                               const kv_cache::KvCacheTensors& kv_cache,

@@ -4,23 +4,24 @@
 
 namespace reprise {
 
-/// The plan of one batch's attention, which a host writes and a kernel reads: a header, then one
-/// PlannedRequest for each request, in batch order. A plan has only integers, and its bytes are the
-/// same on every device.
+/// The attention plan of one batch: a header, then one PlannedRequest for each request, in batch
+/// order. The host writes it and kernels read it. It has only integers, so its bytes are the same
+/// on every device.
 ///
-/// A plan divides attention into items, separately for every key/value head. Request r has the
-/// items [first_item, first_item of r + 1). If the request has parts, an item is
-/// `positions_per_part` of its positions. Otherwise an item is `tokens_per_item` of its tokens over
-/// all of their positions.
+/// For each key/value head, the plan divides the attention of the batch into work items. Request r
+/// owns the items from its first_item up to the first_item of request r + 1. If the context of a
+/// request is long enough to have parts, one item computes `positions_per_part` positions of that
+/// context. Otherwise one item computes `tokens_per_item` tokens of the request over all of their
+/// positions.
 ///
-/// The plan repeats the lengths that the batch's own tensors hold. A kernel compares the two and
-/// writes NaN to every row of a request whose lengths differ, so that the use of a wrong plan
-/// shows.
+/// The plan repeats the lengths that are also in the batch's tensors. A kernel compares them, and
+/// it writes NaN to every row of a request whose lengths differ. So a plan of another batch cannot
+/// go unnoticed.
 struct AttentionPlanHeader {
   int32_t num_reqs;
-  int32_t num_tokens;  // of all requests; later rows are padding
+  int32_t num_tokens;  // the sum over all requests; later rows are padding
   int32_t num_items;
-  int32_t num_parts;           // of all requests that have parts
+  int32_t num_parts;           // the sum over all requests that have parts
   int32_t positions_per_part;  // a multiple of 32
   int32_t tokens_per_item;
   int32_t reserved[2];
@@ -31,11 +32,11 @@ struct PlannedRequest {
   int32_t first_token;
   int32_t num_tokens;
   int32_t seq_len;
-  int32_t first_part;  // number of its first partial result; -1: the request has no parts
+  int32_t first_part;  // number of the request's first partial result; -1: the request has no parts
   int32_t reserved[3];
 };
 
-/// The number of int32 values in a plan for so many requests.
+/// The number of int32 values in an attention plan for `num_reqs` requests.
 [[nodiscard]] constexpr int64_t plan_size(int64_t num_reqs) noexcept {
   return static_cast<int64_t>(
       (sizeof(AttentionPlanHeader) + static_cast<uint64_t>(num_reqs) * sizeof(PlannedRequest)) /

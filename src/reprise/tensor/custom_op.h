@@ -11,24 +11,24 @@
 
 namespace reprise {
 
-/// An op of the user. Models call it with ops::custom(), programs show its name, and
-/// `splitting_ops` may list it. A CustomOp must not change: programs and graphs refer to it by
-/// address.
+/// An op that a user of the library defines. Models call it with ops::custom(), programs print its
+/// name, and `splitting_ops` may list it. A CustomOp must neither move nor change, because programs
+/// and graphs hold its address.
 ///
 /// Source of this interface: vLLM's direct_register_custom_op (op_func, mutates_args, fake_impl),
-/// without the global library.
+/// but without a global registry.
 struct CustomOp {
-  /// Sets the types of the results. It is called with tensors that have no memory, and for several
-  /// sizes, so it may use only types. It throws ShapeError (or any Error) for operands that do not
-  /// fit.
+  /// Sets the types of the results. The compiler calls this function for several batch sizes, with
+  /// tensors that have no memory, so the function may read only types. It throws ShapeError (or
+  /// another Error) if the operands do not fit.
   using InferTypes =
       std::function<void(std::span<const Tensor> inputs, std::span<TensorType> outputs)>;
-  /// Launches kernels on the stream. The stream may be recording, so the function must not
-  /// allocate, synchronise, or read device memory on the host. The results have memory.
+  /// Launches kernels on the stream. The results already have memory. The stream may be capturing a
+  /// graph, so the function must not allocate, synchronise, or read device memory on the host.
   using Launch = std::function<void(
       device::Stream& stream, std::span<const Tensor> inputs, std::span<const Tensor> outputs)>;
 
-  std::string name;        // "namespace::op", unique among the ops of an engine
+  std::string name;        // "namespace::op", unique in an engine
   size_t num_inputs = 0;   // at least one
   size_t num_outputs = 1;  // at most kMaxOpOutputs
   std::vector<size_t> mutated_inputs =

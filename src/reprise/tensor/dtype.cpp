@@ -28,7 +28,7 @@ std::string_view dtype_name(DType dtype) noexcept {
 }
 
 std::optional<DType> parse_dtype(std::string_view text) noexcept {
-  // torch prefixes its names; checkpoints written by older tools keep the prefix.
+  // PyTorch writes "torch.bfloat16". Checkpoints of older tools have this prefix too.
   if (text.starts_with("torch.")) text.remove_prefix(6);
   constexpr std::array<std::pair<std::string_view, DType>, 15> kNames = {
       {{"float32", DType::f32},

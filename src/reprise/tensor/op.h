@@ -15,7 +15,7 @@ namespace reprise {
 
 struct CustomOp;  // custom_op.h
 
-/// Everything that an executor can run: the rows of op_list.inl, which say what each op does.
+/// All ops that an executor can run. op_list.inl says what each op does.
 enum class OpCode : uint8_t {
 #define X(op, ...) op,
 #include "reprise/tensor/op_list.inl"
@@ -25,35 +25,37 @@ inline constexpr size_t kNumOpCodes = static_cast<size_t>(OpCode::custom) + 1;
 
 [[nodiscard]] std::string_view op_name(OpCode code) noexcept;
 
-/// The op that runs after the norm in an op such as rms_norm_lm_head: it takes the norm of the
-/// first operand and the other operands, except the last one, which is the weight of the norm.
-/// Nothing for ops that do not begin with such a norm.
+/// The op that follows the norm in an op that starts with one: lm_head for rms_norm_lm_head,
+/// because rms_norm_lm_head(x, weight, num_rows, norm) is lm_head(rms_norm(x, norm), weight,
+/// num_rows). Nothing if `code` does not start with a norm.
 [[nodiscard]] std::optional<OpCode> op_after_norm(OpCode code) noexcept;
 
-/// Code of a group of row-wise ops, generated for their widths. Row r of each result depends on row
-/// r of the operands, and on tables and weights.
+/// Generated code for a group of row-wise ops with fixed widths. Row r of each result depends only
+/// on row r of the operands, and on tables and weights.
 struct RowGroup {
   struct Result {
     DType dtype = DType::f32;
-    Shape shape;  // size 0 is replaced by the number of rows
+    Shape shape;  // a size of 0 stands for the number of rows
   };
   std::string name;
   std::vector<Result> results;
   size_t rows_of = 0;  // the operand that has as many rows as the results
-  /// Takes kernels::RowGroupArguments. It has the name above.
+  /// The kernel has the name above and takes kernels::RowGroupArguments.
   device::Kernel kernel;
 };
 
-/// The constants of one op call. Each op reads only those that its signature in op_list.inl names.
+/// The constants of one op call. An op reads only the attributes that its signature in op_list.inl
+/// names.
 struct OpAttributes {
-  TensorType type;             // of the result of `empty`; the dtype is the attribute `dtype`
-  float epsilon = 0;           // of all norms of the op
-  int dim = 0;                 // of a slice
-  int64_t begin = 0;           // of a slice
-  int64_t length = 0;          // of a slice; also the attribute `heads`
-  float scale = 0;             // of attention: multiplies q.k
-  int64_t sliding_window = 0;  // positions that a token sees, itself included; 0: all earlier ones
-  int64_t ranks = 0;           // size of the group of a collective op
+  TensorType type;     // of the result of `empty`; its dtype is also the attribute `dtype`
+  float epsilon = 0;   // of every norm in the op
+  int dim = 0;         // of a slice
+  int64_t begin = 0;   // of a slice
+  int64_t length = 0;  // of a slice; also the attribute `heads`
+  float scale = 0;     // of attention: the factor of each product q.k
+  // Number of positions that a token sees, itself included; 0: all positions up to its own.
+  int64_t sliding_window = 0;
+  int64_t ranks = 0;                    // size of the group of a collective op
   const RowGroup* row_group = nullptr;  // owned by the compiled program
   const CustomOp* custom = nullptr;     // owned by the code that registered it
 
@@ -63,38 +65,40 @@ struct OpAttributes {
 struct OpCall {
   OpCode code;
   OpAttributes attributes;
-  /// The line of model code that made the call, for messages. Line 0: no line is known.
+  /// The line of model code that made the call, for messages. Line 0 means that the line is not
+  /// known.
   std::source_location where = {};
 };
 
-/// The operands of an op do not fit. The message has the op, the types of the operands, the rule
-/// and the signature.
+/// The operands of an op do not fit. The message names the op, the types of the operands, the
+/// broken rule and the signature.
 class ShapeError : public Error {
  public:
   using Error::Error;
 };
 
-/// The largest number of results of any op.
+/// The largest number of results that an op may have.
 inline constexpr size_t kMaxOpOutputs = 4;
 
-/// The types of an op's results, by the rule of its row in op_list.inl, which eager execution,
-/// tracing and the interpreter share. Undefined inputs are optional operands that are left out.
+/// Computes the types of an op's results by the signature of the op in op_list.inl. Eager
+/// execution, tracing and the interpreter all call this function. An undefined input is an optional
+/// operand that is left out.
 /// \returns the number of types written to `outputs`, which has room for kMaxOpOutputs
 /// \throws ShapeError
 size_t infer_output_types(const OpCall& call,
                           std::span<const Tensor> inputs,
                           std::span<TensorType> outputs);
 
-/// Runs ops, or records them. A model does not know which of the two.
+/// Runs ops, or records them in a program. The model that calls the ops cannot tell the difference.
 ///
 /// One executor belongs to one thread and one stream.
 class OpExecutor {
  public:
   virtual ~OpExecutor() = default;
 
-  /// Runs one call and fills `outputs`. An output that is defined before the call is dense memory
-  /// of the result's type, which may be the memory of an operand where can_alias() allows it. The
-  /// other outputs are allocated. \throws ShapeError, device::DeviceError
+  /// Runs one call and fills `outputs`. If an output is already defined, the result is written to
+  /// its memory: dense memory of the result's type, which may belong to an operand if can_alias()
+  /// allows it. The executor allocates the other outputs. \throws ShapeError, device::DeviceError
   virtual void execute(const OpCall& call,
                        std::span<const Tensor> inputs,
                        std::span<Tensor> outputs) = 0;

@@ -1,26 +1,30 @@
-// Every op, each defined by one row: X(name, signature, properties).
+// The list of all ops. Each row defines one op: X(name, signature, properties).
 //
-// A signature names the operands with their shapes, then, after a semicolon, the attributes, then
-// the results: "(x[T, K], weight[N, K], bias[N]?; epsilon) -> [T, N] over x".
+// A signature has the form "(operands; attributes) -> results", for example
 //
-// - A capital letter is a size: it has one value in all operands and results. A size may be a sum
-//   of products, such as 2*I. `...` stands for any leading sizes. [>=R] accepts at least R, and
-//   [T|1] accepts T or 1. The attributes `heads` and `ranks` may be used as sizes.
-// - Elements have one type, that of the model, unless the shape has another in front: i32, f32, q8
-//   (one type of eight bits) or `dtype` (the attribute). A result of type q8 takes the attribute
-//   where no operand decides it.
-// - `?` marks an operand that may be left out. `state` is memory that outlives the program, which
-//   the op reads; `state!` is such memory that the op writes; `buffer` is memory that the op
-//   overwrites.
-// - "over x or y": the result may lie in the memory of x or of y, see aliasing.h.
+//   "(x[T, K], weight[N, K], bias[N]?; epsilon) -> [T, N] over x".
+//
+// - Sizes. A capital letter is a size that has the same value in all operands and results of one
+//   call: T above is the number of rows of both x and the result. A size may also be a sum of
+//   products (2*I), an attribute (`heads`, `ranks`), at least a size (>=R), or a size or 1 (T|1).
+//   `...` stands for any number of leading dimensions, the same in all operands and results.
+// - Element types. A shape without a type in front has the model's element type, such as bf16.
+//   Other types stand in front of the shape: i32, f32, `dtype` (the attribute of that name) and q8,
+//   an 8-bit type (int8 or float8). If no operand is q8, the attribute `dtype` gives the type of a
+//   q8 result.
+// - Operands. `?` marks an optional operand. `state` marks memory that outlives the program (a KV
+//   cache) and that the op only reads. `state!` marks such memory that the op writes to. `buffer`
+//   marks memory that the op overwrites.
+// - Memory. "over x or y" after a result: the op may write this result into the memory of x or of
+//   y, see aliasing.h.
 //
 // The properties are the fields of OpProperties (op_table.h).
 
-// Memory of a given type; its content means nothing.
+// Memory of a given type with undefined content.
 X(empty, "() -> [...]", .infer = infer_empty)
 
-// Views: another shape and other strides over the memory of x. A view is no work.
-// The `length` entries of dimension `dim` from `begin` on.
+// Views: the same memory with another shape and other strides. A view launches nothing.
+// slice takes the `length` entries of dimension `dim` that start at `begin`.
 X(slice,
   "(x[...]; dim, begin, length) -> [...]",
   .infer = infer_slice,
@@ -33,73 +37,76 @@ X(flatten,
   .is_view = true,
   .is_row_wise = true)
 
-// Row ids[t] of the table. The ids must be inside the table.
+// Row t of the result is row ids[t] of the table. Every id must be a row of the table.
 X(embedding, "(ids i32[T], table[V, H]) -> [T, H]", .is_row_wise = true)
 // x / sqrt(mean(x^2) + epsilon) * weight over the last dimension, accumulated in float32.
 X(rms_norm, "(x[..., H], weight[H]; epsilon) -> [..., H] over x", .is_row_wise = true)
 X(add, "(a[...], b[...]) -> [...] over a or b", .is_row_wise = true)
-// The norm of residual + x, and that sum: the bits of rms_norm(add(residual, x)) and of the sum.
+// Two results: first rms_norm of the sum residual + x, then the sum. Both have the same bits as
+// rms_norm(add(residual, x)) and add(residual, x).
 X(fused_add_rms_norm,
   "(x[..., H], residual[..., H], weight[H]; epsilon) -> "
   "[..., H] over x or residual, [..., H] over x or residual",
   .is_row_wise = true,
   .parts = "add rms_norm")
-// silu(gate) * up, where x is [T, gate | up].
+// silu(gate) * up. The first I columns of x are the gate, the other I columns are up.
 X(silu_and_mul, "(x[T, 2*I]) -> [T, I]", .is_row_wise = true)
-// The rows of x that `indices` names. The indices must be inside x.
+// Row r of the result is row indices[r] of x. Every index must be a row of x.
 X(gather_rows, "(x[T, H], indices i32[R]) -> [R, H]", .is_row_wise = true)
 
 // x @ weight^T + bias, accumulated in float32.
 X(linear, "(x[T, K], weight[N, K], bias[N]?) -> [T, N]")
-// Logits of the rows below num_rows[0]. The number is read on the device when the work runs, so one
-// graph serves any number of sampled rows up to its size.
+// Logits of the rows r < num_rows[0]. The kernel reads num_rows on the device, so one graph serves
+// any number of sampled rows from 0 to R.
 X(lm_head, "(x[R, K], weight[V, K], num_rows i32[1]) -> f32[R, V]")
 
-// Rotary embedding of queries and keys: the halves of a head rotate against each other, as in
-// Hugging Face's Llama. A row of cos_sin holds D/2 cosines, then D/2 sines.
+// Rotary embedding of queries and keys. It rotates element i of a head against element i + D/2, as
+// in Hugging Face's Llama. A row of cos_sin holds D/2 cosines, then D/2 sines.
 X(rope,
   "(q[T, G, D], k[T, N, D], positions i32[T], cos_sin f32[P, D]) -> "
   "[T, G, D] over q, [T, N, D] over k",
   .check = check_rotation,
   .is_row_wise = true)
-// Writes the key and the value of token t to slot slot_mapping[t] = block * block_size + offset of
-// the caches. A negative slot writes nothing.
+// Writes the key and the value of token t to slot slot_mapping[t] of the caches. A slot is block *
+// block_size + offset. Tokens with a negative slot are not written.
 X(kv_write,
   "(k[T, N, D], v[T, N, D], state! key_cache[B, N, S, D], state! value_cache[B, N, S, D], "
   "slot_mapping i32[T]) -> ()",
   .vllm_name = "vllm::unified_kv_cache_update")
-// Causal attention of each token over the cached positions of its request. Tokens at and beyond
-// query_start_loc[R] are padding: their rows of `out` become zero. A sliding_window of 0 means all
-// earlier positions, any other includes the token itself.
+// Causal attention of each token over the cached positions of its request. Tokens from
+// query_start_loc[R] on are padding: the op writes zeros to their rows of `out`. With
+// sliding_window = W > 0 a token sees the last W positions, its own included; with 0 it sees all of
+// them.
 X(attention,
   "(q[T, G*N, D], state key_cache[B, N, S, D], state value_cache[B, N, S, D], "
   "query_start_loc i32[R+1], seq_lens i32[R], block_table i32[>=R, M], buffer out[T, G*N, D]; "
   "scale, sliding_window) -> ()",
   .vllm_name = "vllm::unified_attention_with_output")
 
-// Several of the ops above in one launch, with the bits that these have one after the other. The
-// compiler makes them; models do not call them.
+// Fused ops: each one replaces the ops in its `parts` by one launch and gives the same bits.
+// Compiler passes create these ops; models do not call them.
 X(linear_add,
   "(x[T, K], weight[N, K], bias[N]?, residual[T, N]) -> [T, N] over residual",
   .parts = "linear add")
 X(linear_silu_and_mul,
   "(x[T, K], weight[2*I, K], bias[2*I]?) -> [T, I]",
   .parts = "linear silu_and_mul")
-// The norms of the heads of q and of k come first, if they are given.
+// If q_norm or k_norm is given, each head of q or k is normalised before the rotation.
 X(rope_kv_write,
   "(q[T, G, D], k[T, N, D], v[T, N, D], positions i32[T], cos_sin f32[P, D], "
   "state! key_cache[B, N, S, D], state! value_cache[B, N, S, D], slot_mapping i32[T], "
   "q_norm[D]?, k_norm[D]?; epsilon) -> [T, G, D] over q",
   .check = check_rotation,
   .parts = "q_norm:rms_norm k_norm:rms_norm rope kv_write")
-// The same of the q, k and v in the rows of linear(x, weight, bias).
+// rope_kv_write for the q, k and v that linear(x, weight, bias) computes side by side.
 X(linear_rope_kv_write,
   "(x[T, K], weight[heads*D+2*N*D, K], bias[heads*D+2*N*D]?, positions i32[T], cos_sin f32[P, D], "
   "state! key_cache[B, N, S, D], state! value_cache[B, N, S, D], slot_mapping i32[T], "
   "q_norm[D]?, k_norm[D]?; epsilon, heads) -> [T, heads, D]",
   .check = check_rotation,
   .parts = "linear q_norm:rms_norm k_norm:rms_norm rope kv_write")
-// The same of rms_norm(x, norm). All norms of one op have one epsilon.
+// The next three ops apply the op in `after_norm` to rms_norm(x, norm). All norms of one op use the
+// same epsilon.
 X(rms_norm_linear_silu_and_mul,
   "(x[T, K], weight[2*I, K], bias[2*I]?, norm[K]; epsilon) -> [T, I]",
   .after_norm = OpCode::linear_silu_and_mul,
@@ -116,7 +123,8 @@ X(rms_norm_lm_head,
   .after_norm = OpCode::lm_head,
   .parts = "rms_norm lm_head")
 
-// Activations of eight bits, and a float32 scale for each token or one for all.
+// Quantisation of activations to eight bits. The float32 scale is computed for each token
+// (quantize_per_token), or one given scale serves all tokens (quantize_static).
 X(quantize_per_token, "(x[T, H]; dtype) -> q8[T, H], f32[T]", .is_row_wise = true)
 X(quantize_static, "(x[...], scale f32[1]; dtype) -> q8[...]", .is_row_wise = true)
 X(rms_norm_quant,
@@ -135,8 +143,9 @@ X(silu_and_mul_quant,
 X(scaled_linear,
   "(x q8[T, K], scale f32[T|1], weight q8[N, K], weight_scale f32[N], bias dtype[N]?; dtype) -> "
   "dtype[T, N]")
-// Weights that stay packed in blocks of 32 elements (block_panels.h), int8 all of them: rows of x
-// become blocks of codes with a scale and a sum, 40 bytes each; a packed weight has W bytes a row.
+// Matrix products with weights that stay packed in blocks of 32 elements (block_panels.h). All q8
+// types here are int8. quantize_blocks turns 32 activations (4*8) into a block of 40 bytes (5*8):
+// 32 codes, a scale and a sum. A row of a packed weight has W bytes.
 X(quantize_blocks, "(x[T, 4*8*B]; dtype) -> q8[T, 5*8*B]")
 X(block_linear,
   "(x q8[T, 5*8*B], weight q8[N, W], bias dtype[N]?; dtype) -> dtype[T, N]",
@@ -151,10 +160,10 @@ X(attention_quant,
   .splits_as = OpCode::attention,
   .parts = "attention quantize_static")
 
-// Between the ranks of a group. Each rank runs the same program on its part.
+// Collective ops among the ranks of a group. Each rank runs the same program on its own data.
 X(all_reduce, "(x[...]; ranks) -> [...]")              // the sum over the ranks
-X(reduce_scatter, "(x[ranks*T, H]; ranks) -> [T, H]")  // the rows of the sum that are this rank's
-X(all_gather, "(x[T, H]; ranks) -> [ranks*T, H]")      // the rows of all ranks
+X(reduce_scatter, "(x[ranks*T, H]; ranks) -> [T, H]")  // this rank's rows of the sum
+X(all_gather, "(x[T, H]; ranks) -> [ranks*T, H]")      // the rows of rank 0, rank 1, ...
 X(fused_all_reduce_add_rms_norm,
   "(x[..., H], residual[..., H]?, weight[H]; epsilon, ranks) -> [..., H], [..., H]",
   .parts = "all_reduce add rms_norm")
@@ -165,6 +174,7 @@ X(all_gather_linear,
   "(x[T, K], weight[N, K], bias[N]?; ranks) -> [ranks*T, N]",
   .parts = "all_gather linear")
 
-// Operands and results are those of the generated code (RowGroup), or of the user's op (CustomOp).
+// row_group: the generated code (RowGroup) gives the operands and results. custom: the user's op
+// (CustomOp) gives them.
 X(row_group, "(; group) -> ()", .infer = infer_row_group)
 X(custom, "() -> ()", .infer = infer_custom)

@@ -7,19 +7,19 @@
 #include <span>
 #include <string_view>
 
-/// The signatures of op_list.inl, read by the compiler: a row that breaks their grammar does not
-/// compile.
+/// The C++ compiler parses the signatures of op_list.inl at compile time, so a signature with a
+/// syntax error does not compile.
 namespace reprise {
 
-/// A constant of an op call, in the words of signatures and programs.
+/// A constant of an op call. Signatures and programs use these names.
 enum class Attribute : uint8_t {
   dim,
   begin,
   length,
-  heads,  // OpAttributes::length under another name
+  heads,  // stored in OpAttributes::length
   epsilon,
   scale,
-  sliding_window,  // left out of the text of a program when 0
+  sliding_window,  // the text of a program omits it when it is 0
   dtype,
   ranks,
   group,
@@ -35,15 +35,15 @@ inline constexpr std::array<std::string_view, 10> kAttributeNames = {"dim",
                                                                      "ranks",
                                                                      "group"};
 
-/// A size that a signature names by a letter, or one of the attributes `heads` and `ranks`.
+/// A size in a signature: 0 to 25 stand for the letters A to Z, then `heads` and `ranks`.
 using SizeSymbol = uint8_t;
 inline constexpr SizeSymbol kHeadsSymbol = 26;
 inline constexpr SizeSymbol kRanksSymbol = 27;
-inline constexpr SizeSymbol kNoSymbol = 28;  // stands for a factor of one
+inline constexpr SizeSymbol kNoSymbol = 28;  // the factor 1
 inline constexpr size_t kNumSizeSymbols = 29;
 
-/// One size of a shape: a symbol, or a sum of up to two products of a constant and up to two
-/// symbols.
+/// One size of a shape: a symbol, or a sum of at most two products. A product is a constant times
+/// at most two symbols, as in "heads*D+2*N*D" of linear_rope_kv_write.
 struct SizeRule {
   enum class Kind : uint8_t { symbol, sum, at_least, sum_or_one };
   struct Product {
@@ -59,19 +59,19 @@ struct SizeRule {
 };
 
 enum class ElementRule : uint8_t {
-  of_model,  // the type that all operands with this rule have
+  of_model,  // the model's element type: all operands with this rule have the same type
   i32,
   f32,
-  eight_bits,  // int8 or float8: the type that all operands with this rule have
+  eight_bits,  // int8 or float8: all operands with this rule have the same type
   of_dtype_attribute,
 };
 
 /// The type of an operand or a result.
 struct TypeRule {
   ElementRule element = ElementRule::of_model;
-  bool has_leading_sizes = false;  // `...`: any sizes, the same ones wherever they stand
-  bool has_sums = false;           // a size is no plain symbol
-  uint8_t rank = 0;                // without the leading sizes
+  bool has_leading_sizes = false;  // `...`: any leading sizes, equal in all operands and results
+  bool has_sums = false;           // some size is not a single symbol
+  uint8_t rank = 0;                // does not count the leading sizes
   std::array<SizeRule, 4> sizes = {};
 };
 
@@ -84,7 +84,8 @@ struct OperandRule {
 
 struct ResultRule {
   TypeRule type;
-  uint32_t may_lie_over = 0;  // bit i: in the memory of operand i
+  // Bit i is set: the result may be written into the memory of operand i.
+  uint32_t may_lie_over = 0;
 };
 
 template <typename T, size_t kCapacity>
@@ -103,7 +104,7 @@ struct OpRule {
   FixedList<OperandRule, 11> operands;
   FixedList<ResultRule, 3> results;
   FixedList<Attribute, 4> attributes;
-  // Positions of operands, by what the op does with them.
+  // Positions of the operands marked `state`, `buffer` and `?`.
   FixedList<size_t, 2> states;
   bool writes_states = false;
   std::optional<size_t> buffer;

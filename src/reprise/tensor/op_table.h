@@ -7,35 +7,36 @@
 #include "reprise/tensor/op.h"
 #include "reprise/tensor/op_signature.h"
 
-/// What the rows of op_list.inl say, for the code that reads it.
+/// The rows of op_list.inl as C++ data.
 namespace reprise {
 
 using InferTypes = size_t (*)(const OpCall& call,
                               std::span<const Tensor> inputs,
                               std::span<TensorType> outputs);
-/// The rule that the operands break, or nullptr. \pre their types fit the signature
+/// Returns the rule that the operands break, or nullptr. \pre the types of the operands fit the
+/// signature
 using CheckOperands = const char* (*)(OpCode code, std::span<const Tensor> inputs);
 
 /// The properties of an op besides its signature.
 struct OpProperties {
-  /// Replaces the signature as the rule of types.
+  /// If set, this function computes the result types instead of the signature.
   InferTypes infer = nullptr;
-  /// A rule that the signature cannot say.
+  /// Checks a rule that a signature cannot express.
   CheckOperands check = nullptr;
-  /// Shows memory of its first operand; see view.h.
+  /// The result is a view of the first operand; see view.h.
   bool is_view = false;
-  /// A row of each result depends on one row of the operands, and on tables and weights. The
-  /// compiler makes groups of such ops.
+  /// Row r of each result depends only on row r of the operands, and on tables and weights. The
+  /// compiler combines such ops into row groups.
   bool is_row_wise = false;
-  /// The op to which this op hands the norm of its first operand and its other operands, except the
-  /// last one: the weight of the norm.
+  /// For an op that starts with a norm: the op that follows it. See op_after_norm() in op.h.
   std::optional<OpCode> after_norm = {};
-  /// `splitting_ops` that name that op mean this op too.
+  /// If `splitting_ops` names the op given here, programs are cut at this op too: attention_quant
+  /// is cut like attention.
   std::optional<OpCode> splits_as = {};
   /// The name in vLLM's `splitting_ops`. Source: vLLM, vllm/config/compilation.py.
   std::string_view vllm_name = {};
-  /// The ops that this op stands for, in order; empty: itself alone. "q_norm:rms_norm" stands for
-  /// rms_norm where the operand q_norm is given.
+  /// The ops that a fused op replaces, in order; empty: the op is not fused. "q_norm:rms_norm"
+  /// means rms_norm, only if the operand q_norm is given.
   std::string_view parts = {};
 };
 
@@ -61,7 +62,7 @@ inline constexpr std::string_view kSignatures[] = {
 };
 }  // namespace detail
 
-/// The rule of an op that is known when the code is compiled.
+/// The parsed signature of an op, as a compile-time constant.
 template <OpCode kOp>
 inline constexpr OpRule kRuleOf =
     SignatureParser(detail::kSignatures[static_cast<size_t>(kOp)]).parse();
@@ -72,8 +73,8 @@ consteval size_t operand_of(std::string_view name) {
   return operand_index(kRuleOf<kOp>, name);
 }
 
-/// The operands of a call of a known op, by name: in["weight"]. A name that the op does not have
-/// does not compile.
+/// The operands of a call of a known op, by name: in["weight"]. A name that is no operand of the op
+/// is a compile error.
 template <OpCode kOp>
 class Operands {
  public:

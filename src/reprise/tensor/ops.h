@@ -12,20 +12,19 @@
 #include "reprise/tensor/op_table.h"
 #include "reprise/tensor/tensor.h"
 
-/// The operations that models are written in: for each row of op_list.inl a function of its name.
-/// It takes the operands in the order of the row's signature, then the attributes, and returns the
-/// results: ops::rms_norm(x, weight, epsilon). The last operand may be left out where it is
-/// optional.
+/// The functions that models are written in, one for each row of op_list.inl and with the same
+/// name. A function takes the operands in the order of the signature, then the attributes, and
+/// returns the results: ops::rms_norm(x, weight, epsilon). If the last operand is optional, callers
+/// may omit it.
 ///
-/// An op runs through the executor of its first operand: the executor launches kernels, or records
-/// a program. Results are new tensors. Only ops with `state!` or `buffer` operands write to memory
-/// that they are given.
+/// An op runs through the executor of its first operand. The executor launches kernels, or it
+/// records a program. Results are new tensors; only `state!` and `buffer` operands are written to.
 ///
 /// \throws ShapeError when operands do not fit, device::DeviceError from the device
 namespace reprise::ops {
 
-/// The line of the model that calls an op. Messages of a refused trace name it. Models never pass
-/// it.
+/// The line of model code that calls an op. If a trace fails, the error message names this line.
+/// The default argument fills it in, so models never pass it.
 using Where = std::source_location;
 
 namespace detail {

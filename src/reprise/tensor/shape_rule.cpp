@@ -12,8 +12,8 @@ namespace {
 
 bool is_eight_bits(DType dtype) { return dtype == DType::i8 || dtype == DType::f8e4m3; }
 
-// One call compared with its op's signature: finds the sizes and element types that the operands
-// have, and computes those of the results.
+// Compares one call with the signature of its op: finds the sizes and element types of the
+// operands, then computes those of the results.
 class SignatureMatch {
  public:
   SignatureMatch(const OpDefinition& op, const OpCall& call, std::span<const Tensor> inputs)
@@ -50,14 +50,14 @@ class SignatureMatch {
     refuse(fmt::format("wrong {} of {}", what, op_.rule.operands[operand].name));
   }
 
-  // Element type, rank, and the sizes that are one symbol.
+  // Checks the element type, the rank, and all sizes that are a single symbol.
   void match_type(size_t operand) {
     const Tensor& tensor = inputs_[operand];
     const OperandRule& rule = op_.rule.operands[operand];
     if (!tensor.defined() && rule.is_optional) return;
     const TypeRule& type = rule.type;
     const std::span<const int64_t> shape = tensor.shape().sizes();
-    // Leading sizes are rows, unless the whole shape is free.
+    // `[..., H]` needs at least one leading size (the rows). `[...]` accepts any rank.
     const bool has_rank = type.has_leading_sizes
                               ? shape.size() >= type.rank + (type.rank > 0 ? 1U : 0U)
                               : shape.size() == type.rank;
@@ -74,7 +74,7 @@ class SignatureMatch {
       const int64_t size = shape[num_leading + i];
       int64_t& known = sizes_[type.sizes[i].products[0].symbols[0]];
       if (known == kUnknown) known = size;
-      // The sizes of a block of a cache are divisors.
+      // A state is [blocks, ...]. Kernels divide by the sizes of a block, so these must not be 0.
       if (known != size || (rule.is_state && i > 0 && size == 0)) refuse(operand, "shape");
     }
   }
@@ -96,7 +96,8 @@ class SignatureMatch {
     return false;
   }
 
-  // The sizes that are sums and products: at most one of their symbols is not known by now.
+  // Checks the sizes that are sums of products. match_type() has run for all operands, so each sum
+  // has at most one symbol whose value is still unknown; the sum then gives its value.
   void match_sums(size_t operand) {
     const TypeRule& type = op_.rule.operands[operand].type;
     if (!type.has_sums || !inputs_[operand].defined()) return;
@@ -131,7 +132,7 @@ class SignatureMatch {
     return true;
   }
 
-  // In place: a copy of a TensorType costs as much as the rest of the match.
+  // Writes into `type`, because copying a TensorType costs as much as the rest of the match.
   void set_type(const TypeRule& rule, TensorType& type) const {
     type.dtype = dtype_of(rule.element);
     const int num_leading = rule.has_leading_sizes ? static_cast<int>(leading_->size()) : 0;
@@ -174,7 +175,7 @@ class SignatureMatch {
   const OpCall& call_;
   std::span<const Tensor> inputs_;
   std::array<int64_t, kNumSizeSymbols> sizes_;
-  std::optional<std::span<const int64_t>> leading_;  // of the first operand with leading sizes
+  std::optional<std::span<const int64_t>> leading_;  // of the first operand with `...`
   std::optional<DType> model_dtype_;
   std::optional<DType> eight_bits_;
 };

@@ -17,7 +17,7 @@ device::BufferView Tensor::extent() const {
 
 Tensor Tensor::with_layout(Shape shape, Shape strides, int64_t element_offset) const {
   auto* address = static_cast<std::byte*>(data_);
-  // An undefined address (a traced tensor) stays undefined.
+  // A view of a tensor without memory (an undefined address) has no memory either.
   if (address != nullptr) address += element_offset * static_cast<int64_t>(dtype_bytes(dtype_));
   return Tensor(dtype_, shape, strides, address, executor_, block_);
 }

@@ -30,9 +30,10 @@ struct TensorType {
 
 /// A strided view of device memory, copied by value. It either shares ownership of a pool block
 /// (the result of an op) or borrows memory that its owner keeps alive (weights, persistent buffers,
-/// the recorded outputs of a graph). A tensor also carries the executor that runs ops on it.
-/// Through it `ops::rms_norm(x, w, eps)` launches kernels or records a program, without a global. A
-/// default-constructed tensor is undefined and stands for an optional operand that is left out.
+/// the recorded outputs of a graph). A tensor also holds the executor that runs ops on it:
+/// `ops::rms_norm(x, w, eps)` asks x for its executor, which launches kernels or records a program,
+/// so no global executor is needed. A default-constructed tensor is undefined; it stands for an
+/// optional operand that is left out.
 class Tensor {
  public:
   Tensor() = default;
@@ -55,7 +56,7 @@ class Tensor {
   [[nodiscard]] int rank() const noexcept { return shape_.rank(); }
   /// Size of a dimension; negative counts from the end.
   [[nodiscard]] int64_t size(int dim) const { return shape_[dim]; }
-  /// Distance between neighbours along a dimension, in elements.
+  /// Distance in elements between two neighbours along a dimension.
   [[nodiscard]] int64_t stride(int dim) const { return strides_[dim]; }
   [[nodiscard]] const Shape& strides() const noexcept { return strides_; }
   [[nodiscard]] int64_t num_elements() const noexcept { return shape_.num_elements(); }
@@ -67,18 +68,17 @@ class Tensor {
   [[nodiscard]] T* data_as() const noexcept {
     return static_cast<T*>(data_);
   }
-  /// The stretch of memory from the first to the last element.
+  /// The range of memory from the first to the last element.
   [[nodiscard]] device::BufferView extent() const;
   [[nodiscard]] OpExecutor& executor() const {
     REPRISE_ASSERT(executor_ != nullptr, "an undefined tensor has no executor");
     return *executor_;
   }
 
-  /// The same memory with another shape and strides; ownership is shared.
+  /// A view of the same memory with another shape and strides. It shares ownership.
   [[nodiscard]] Tensor with_layout(Shape shape, Shape strides, int64_t element_offset) const;
-  /// The same view without ownership. The pool may reuse the memory for other data, but the address
-  /// stays valid.
-  /// A graph keeps its outputs in this form.
+  /// The same view, but it does not keep the memory alive. The address stays valid, but the pool
+  /// may put other data there. A graph keeps its outputs in this form.
   [[nodiscard]] Tensor without_ownership() const {
     return Tensor(dtype_, shape_, strides_, data_, executor_, {});
   }

@@ -16,7 +16,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-// Remembers the last call, and returns results of the inferred types without memory.
+// Keeps the last call. Its results have the inferred types but no memory.
 class RecordingExecutor final : public OpExecutor {
  public:
   void execute(const OpCall& call,

@@ -5,11 +5,11 @@
 
 namespace reprise {
 
-/// Whether an op is slice, unflatten or flatten: another shape and other strides over the same
-/// memory, without work.
+/// Whether an op is slice, unflatten or flatten. These ops give the same memory another shape and
+/// other strides, and launch nothing.
 [[nodiscard]] bool is_view(OpCode code) noexcept;
 
-/// The result of a view op. Executors that compute, record or check share this function.
+/// The result of a view op. Executors that run, record or check programs all call this function.
 /// \pre is_view(call.code), and infer_output_types has accepted the call
 [[nodiscard]] Tensor make_view(const OpCall& call, const Tensor& x);
 

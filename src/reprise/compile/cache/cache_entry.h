@@ -17,15 +17,15 @@ struct CacheFile {
   friend bool operator==(const CacheFile&, const CacheFile&) = default;
 };
 
-/// The reason why load() found no entry that may be used.
+/// Why load() found no entry that can be used.
 enum class MissReason : uint8_t {
   disabled,
   absent,
-  foreign,       // another user could have written it
-  unreadable,    // the file system reports an error; the entry itself may be intact
-  broken,        // truncated, changed or incomplete; moved aside
-  version,       // another format
-  key_mismatch,  // another key stored in the same place
+  foreign,       // another user could have written the entry
+  unreadable,    // the file system reported an error; the entry itself may be intact
+  broken,        // truncated, changed or incomplete; load() moves the entry aside
+  version,       // written in another version of the format
+  key_mismatch,  // the entry has another key: two keys have the same hash
 };
 inline constexpr size_t kNumMissReasons = 7;
 
@@ -33,9 +33,9 @@ inline constexpr size_t kNumMissReasons = 7;
 
 struct LoadOutcome {
   std::optional<std::vector<CacheFile>> files;  // in the order in which they were saved
-  MissReason miss = MissReason::absent;         // meaningful without files
-  std::string reason;                           // for the log; empty with files
-  bool quarantined = false;                     // the broken entry was moved aside
+  MissReason miss = MissReason::absent;         // meaningful only if there are no files
+  std::string reason;                           // for the log; empty if there are files
+  bool quarantined = false;                     // whether the broken entry was moved aside
 
   [[nodiscard]] bool is_hit() const noexcept { return files.has_value(); }
 };

@@ -5,12 +5,13 @@
 
 namespace reprise::compile {
 
-/// Everything that decides the content of an entry, as named fields in a fixed order. Two keys are
-/// equal when their texts are equal; the hash only names the folder.
+/// Everything that the content of an entry depends on, as named fields in a fixed order. Two keys
+/// are equal if their texts are equal. The hash is only used as the folder's name.
 class CacheKey {
  public:
-  /// Appends a field. Any bytes are allowed in `value`; order and repetition count.
-  /// \pre `name` is not empty and holds only [A-Za-z0-9_.].
+  /// Appends a field. `value` may have any bytes. Another order, or a field added twice, gives
+  /// another key.
+  /// \pre `name` is not empty and has only [A-Za-z0-9_.]
   CacheKey& add(std::string_view name, std::string_view value);
 
   /// One line `name=value` per field, in printable ASCII: other bytes are written `\xHH`, a

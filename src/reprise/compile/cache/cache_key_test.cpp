@@ -21,7 +21,7 @@ TEST(CacheKey, text_is_printable_whatever_the_value_holds) {
   EXPECT_EQ(key.text(), "v=a\\nb\\\\n\\x00\\x7f\\xc3\\xa9\\x09\n");
 }
 
-// The hash names folders on users' disks, so it may change only on purpose.
+// Folders on users' disks are named by the hash, so it must not change by accident.
 TEST(CacheKey, hash_is_what_it_was_yesterday) {
   EXPECT_EQ(CacheKey().hash(), "99aa06d3014798d86001c324468d497f");
   EXPECT_EQ(CacheKey().add("a", "b").hash().size(), 32u);

@@ -158,7 +158,7 @@ ManifestReading read_manifest(std::string_view text) try {
   Manifest manifest{.key_text = read_key(array_member(json, "key")),
                     .created_by = string_member(json, "created_by"),
                     .files = read_files(array_member(json, "files"))};
-  // This one comparison detects a wrong checksum, unknown members, white space and every flipped
+  // One comparison detects a wrong checksum, unknown members, extra white space and every flipped
   // bit.
   if (print_manifest(manifest) != text) throw InvalidArgument("the manifest's bytes are damaged");
   return {.manifest = std::move(manifest)};

@@ -11,16 +11,17 @@ namespace reprise::compile {
 
 inline constexpr int kCacheFormatVersion = 1;
 
-// A real manifest has a few dozen files and a key of some kilobytes. These limits bound the cost of
-// reading a broken or hostile manifest.
+// A real manifest lists a few dozen files and has a key of a few kilobytes. These limits bound the
+// time and memory for a broken or hostile manifest.
 inline constexpr size_t kMaxManifestBytes = size_t{1} << 20;
 inline constexpr size_t kMaxCacheFiles = 1024;
-inline constexpr size_t kMaxCacheFileName = 128;  // leaves room for the checksum below NAME_MAX
+inline constexpr size_t kMaxCacheFileName = 128;  // leaves room for the checksum within NAME_MAX
 
 /// XXH3, 64 bits.
 [[nodiscard]] uint64_t cache_checksum(std::string_view bytes);
 
-/// [A-Za-z0-9._-], not empty, no leading dot: a name that cannot leave its folder.
+/// Whether `name` has only [A-Za-z0-9._-], is not empty and has no leading dot. Such a name cannot
+/// lead out of its folder.
 [[nodiscard]] bool is_cache_file_name(std::string_view name);
 
 struct ManifestFile {
@@ -28,7 +29,7 @@ struct ManifestFile {
   uint64_t num_bytes = 0;
   uint64_t checksum = 0;
 
-  /// The file's name in the entry's folder. The name follows from the content, so writers of
+  /// The file's name in the entry's folder. It contains the checksum of the content. So writers of
   /// different contents never touch each other's files, and the old entry stays complete until the
   /// new manifest is in place.
   [[nodiscard]] std::string stored_name() const;
@@ -39,10 +40,11 @@ struct ManifestFile {
 /// Whether `name` has the form of a result of stored_name().
 [[nodiscard]] bool is_stored_name(std::string_view name);
 
-/// The manifest turns a set of files into an entry.
+/// The list of an entry's files. Files without a manifest are no entry.
 struct Manifest {
   std::string key_text;  // CacheKey::text()
-  // program and version, for people; no time and no host, so that equal content gives equal bytes
+  // Program and version, for people. Has no time and no host, so that equal content gives equal
+  // bytes.
   std::string created_by;
   std::vector<ManifestFile> files;
 
@@ -54,12 +56,12 @@ struct Manifest {
 
 struct ManifestReading {
   std::optional<Manifest> manifest;
-  bool is_other_version = false;  // written by another version of the format and otherwise intact
-  std::string reason;             // why there is no manifest
+  bool is_other_version = false;  // intact, but written in another version of the format
+  std::string reason;             // if there is no manifest: why
 };
 
-/// Accepts exactly the texts that print_manifest() writes, if the file names are safe and distinct
-/// and the counts are within the limits above. Never throws because of the content of `text`.
+/// Accepts only texts that print_manifest() can write, with safe and distinct file names and within
+/// the limits above. Never throws because of the content of `text`.
 [[nodiscard]] ManifestReading read_manifest(std::string_view text);
 
 }  // namespace reprise::compile

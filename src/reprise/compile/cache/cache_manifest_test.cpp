@@ -47,7 +47,7 @@ TEST(CacheManifest, reads_what_it_prints) {
   }
 }
 
-// People read this text in the folder, and later versions must still understand it.
+// People read this text in the entry's folder, and later versions of the engine must still read it.
 TEST(CacheManifest, looks_like_this) {
   EXPECT_EQ(print_manifest(example()), R"({
  "format": "reprise compile cache",

@@ -43,7 +43,8 @@ LoadOutcome CompileCache::load(const CacheKey& key) {
   LoadOutcome outcome;
   try {
     outcome = find(key);
-    // out of memory, for example: the cache must not stop a start
+    // An exception, such as out of memory, must not prevent the engine's start: it counts as a
+    // miss.
   } catch (const std::exception& error) {
     outcome = {.miss = MissReason::unreadable, .reason = error.what()};
   }
@@ -60,7 +61,7 @@ SaveOutcome CompileCache::save(const CacheKey& key, std::span<const CacheFile> f
   SaveOutcome outcome;
   try {
     outcome = publish(key, files);
-  } catch (const std::exception& error) {  // the same reason as in load()
+  } catch (const std::exception& error) {  // as in load(): the cache never prevents a start
     outcome = {.reason = error.what()};
   }
   ++(outcome.saved ? counters_.num_saved : counters_.num_not_saved);

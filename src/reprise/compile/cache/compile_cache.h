@@ -15,14 +15,15 @@
 namespace reprise::compile {
 
 struct CompileCacheOptions {
-  std::filesystem::path root;       // entries in <root>/<hash>/rank_<i>; default_cache_root()
-  std::filesystem::path cache_dir;  // when set, the one entry is in <cache_dir>/rank_<i>
+  std::filesystem::path root;       // default_cache_root(); entries are in <root>/<hash>/rank_<i>
+  std::filesystem::path cache_dir;  // if set, there is a single entry, in <cache_dir>/rank_<i>
   int rank = 0;
   bool is_disabled = false;  // every load misses, and no entry is written
-  std::string created_by;    // program and version, for people
-  // Larger entries are neither saved nor read. The code of one model is a few MiB.
+  std::string created_by;    // program and version, for people who look at the files
+  // Larger entries are neither saved nor loaded. The code of one model has a few MiB.
   uint64_t max_entry_bytes = uint64_t{256} << 20;
-  // Longer than any save takes. Leftovers of killed writers stay for about this time.
+  // Must be longer than any save takes. Temporary files of killed writers are removed after this
+  // time.
   std::chrono::seconds stale_after = std::chrono::hours(1);
   StepHook step_hook;  // tests only
 };
@@ -41,24 +42,24 @@ struct CompileCacheCounters {
   friend bool operator==(const CompileCacheCounters&, const CompileCacheCounters&) = default;
 };
 
-/// Files of the compiler on disk, found by a key. The cache does not interpret their content.
-/// Errors of the disk never throw: the result is either verified files, equal to the saved ones, or
-/// a reason. No call takes a lock or waits: any number of processes may load and save the same
-/// entry, and the last complete save wins. One object serves one thread at a time.
+/// Stores files of the compiler on disk under a key. The cache does not interpret them. Disk errors
+/// are never thrown: load() returns either verified files, equal to the saved ones, or a reason. No
+/// call takes a lock or waits. Any number of processes may load and save the same entry; the last
+/// complete save wins. An object may be used by one thread at a time.
 class CompileCache {
  public:
   /// \pre options.rank >= 0
   explicit CompileCache(CompileCacheOptions options);
 
-  /// Looks the entry up; creates no files. A broken entry is moved aside, so that it is reported
-  /// once.
+  /// Looks the entry up, without creating files. A broken entry is moved aside, so that it is
+  /// reported only once.
   [[nodiscard]] LoadOutcome load(const CacheKey& key);
 
-  /// Publishes an entry and replaces an existing one. Nothing is saved unless the names of `files`
-  /// are valid and distinct.
+  /// Saves an entry and replaces an existing one. Saves nothing if the names of `files` are invalid
+  /// or not distinct.
   [[nodiscard]] SaveOutcome save(const CacheKey& key, std::span<const CacheFile> files);
 
-  /// The folder of the entry, which may not exist yet; empty when the cache has no place.
+  /// The folder of the entry, which may not exist yet. Empty if neither root nor cache_dir is set.
   [[nodiscard]] std::filesystem::path entry_directory(const CacheKey& key) const;
 
   [[nodiscard]] const CompileCacheCounters& counters() const noexcept { return counters_; }

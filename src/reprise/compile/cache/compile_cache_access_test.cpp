@@ -1,4 +1,4 @@
-// Tests of folders that another user may have written to, and of missing permissions.
+// Tests with folders that another user could have written, and with missing permissions.
 
 #include <grp.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ class CompileCacheAccess : public testing::Test {
     ASSERT_TRUE(cache_.load(example_key()).is_hit());
   }
 
-  /// The cache neither reads nor writes the entry and changes no file in the folder.
+  /// Expects that the cache neither reads nor writes the entry, and changes no file in its folder.
   void expect_ignored(const std::string& part_of_reason) {
     const auto before = names_in(entry_);
     const LoadOutcome loaded = cache_.load(example_key());
@@ -146,7 +146,7 @@ TEST_F(CompileCacheAccess, a_dangling_or_circular_link_at_the_root_is_an_answer)
   }
 }
 
-/// Runs `body` as a user that permissions apply to (they do not apply to root).
+/// Runs `body` as a user to whom permissions apply. Permissions do not apply to root.
 void run_without_privileges(const fs::path& everything, const std::function<void()>& body) {
   run_in_child([&] {
     if (is_superuser()) {
@@ -169,7 +169,7 @@ TEST_F(CompileCacheAccess, a_folder_without_write_permission_is_read_and_not_sav
     const SaveOutcome saved = cache_.save(example_key(), tagged_files(2));
     EXPECT_FALSE(saved.saved);
     EXPECT_NE(saved.reason.find("Permission denied"), std::string::npos) << saved.reason;
-    // The entry is broken and cannot be moved aside.
+    // The entry is broken, but the folder's permissions do not allow moving it aside.
     write_bytes(entry_ / "manifest.json", "{");
     const LoadOutcome broken = cache_.load(example_key());
     EXPECT_EQ(broken.miss, MissReason::broken);

@@ -1,4 +1,4 @@
-// A save that is killed, or that gets an error, at each of its calls to the file system.
+// A save is killed, or gets an error, at each of its calls to the file system.
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 // A file of this size takes more than one write call.
 constexpr size_t kFileBytes = 600'000;
 
-/// Runs `action` before step `index`, counted from 0.
+/// Runs `action` before the file system call number `index`, counted from 0.
 StepHook at_step(int index, std::function<int()> action) {
   return [index, action = std::move(action), next = 0](std::string_view) mutable {
     return next++ == index ? action() : 0;
@@ -40,7 +40,8 @@ std::optional<uint64_t> loaded_tag(const fs::path& root) {
   return std::nullopt;
 }
 
-/// A later save by another process succeeds and removes the leftovers of the killed one.
+/// Expects that another process can save afterwards, and that this save removes the leftovers of
+/// the killed one.
 void expect_heals(const fs::path& root) {
   CompileCache cache({.root = root, .stale_after = std::chrono::seconds(0)});
   const SaveOutcome saved = cache.save(example_key(), tagged_files(3, kFileBytes));
@@ -109,7 +110,8 @@ TEST(CompileCacheCrash, a_reader_killed_while_it_puts_a_broken_entry_aside_harms
   }
 }
 
-// A test cannot cut the power; the order of the calls is the protection, so the order is tested.
+// A test cannot switch the power off. The order of the system calls protects the entry, so the test
+// checks their order.
 TEST(CompileCacheCrash, bytes_are_on_disk_before_a_name_leads_to_them_and_the_manifest_comes_last) {
   const TemporaryFolder folder;
   std::vector<std::string> steps;
@@ -202,8 +204,8 @@ TEST(CompileCacheCrash, each_error_at_each_step_of_a_load_is_an_answer_and_harms
       if (outcome.is_hit()) {
         ASSERT_EQ(tag_of(*outcome.files), 1u);
       }
-      // ENOENT for a listed file means that the entry is broken, and the manifest is looked up
-      // twice. Other errors say nothing about the content.
+      // If a listed file is missing (ENOENT), the entry is broken, and load() reads the manifest a
+      // second time to be sure. Other errors say nothing about the content.
       if (error == ENOENT) {
         EXPECT_TRUE(outcome.is_hit() || was_injected);
         ASSERT_TRUE(good.save(example_key(), tagged_files(1)).saved);

@@ -1,4 +1,5 @@
-// Damage to an entry by a disk, a person or an attacker: the result is the saved bytes or a miss.
+// An entry is damaged by a disk, a person or an attacker. load() must return the saved bytes or a
+// miss.
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -30,7 +31,8 @@ class CompileCacheDamage : public testing::Test {
     ASSERT_TRUE(outcome.saved) << outcome.reason;
   }
 
-  /// The cache reports the entry as broken once and moves it aside; it can then be saved again.
+  /// Expects that the cache reports the entry as broken once and moves it aside, and can then save
+  /// it again.
   void expect_broken_and_heals() {
     const LoadOutcome first = cache_.load(example_key());
     ASSERT_FALSE(first.is_hit());
@@ -85,7 +87,8 @@ TEST_F(CompileCacheDamage, each_file_that_is_missing_or_longer_is_put_aside_and_
     const fs::path path = entry_ / names_of_entry()[file];
     write_bytes(path, read_bytes(path) + '\0');
     expect_broken_and_heals();
-    if (file == 0) continue;  // without a manifest there is no entry
+    // Without a manifest there is no entry, so a missing manifest is not damage.
+    if (file == 0) continue;
     fs::remove(entry_ / names_of_entry()[file]);
     expect_broken_and_heals();
   }
@@ -157,8 +160,8 @@ TEST_F(CompileCacheDamage, hostile_manifests_are_put_aside) {
   }
 }
 
-/// Makes a file of 1 TB without data blocks. A file system with a smaller limit leaves the file as
-/// it is, which is broken too.
+/// Makes a file of 1 TB that takes no space. If the file system has a smaller limit, the file keeps
+/// its size, which is also wrong.
 void make_a_terabyte(const fs::path& path) {
   if (::truncate(path.c_str(), off_t{1} << 40) != 0) {
     ASSERT_EQ(errno, EFBIG);
@@ -183,7 +186,7 @@ TEST_F(CompileCacheDamage, a_terabyte_is_refused_before_it_is_allocated) {
 TEST_F(CompileCacheDamage, what_is_not_a_regular_file_is_put_aside_without_waiting_for_it) {
   save(tag_);
   const auto make_socket = [](const fs::path& path) {
-    // Addresses of sockets are short, so the test binds a name relative to the folder.
+    // A socket's path must be short, so the test binds a name relative to the folder.
     const fs::path here = fs::current_path();
     fs::current_path(path.parent_path());
     sockaddr_un address{.sun_family = AF_UNIX};
@@ -263,7 +266,7 @@ TEST_F(CompileCacheDamage, a_broken_entry_that_cannot_be_put_aside_is_a_miss_and
   EXPECT_EQ(tag_of(*cache_.load(example_key()).files), 2u);
 }
 
-// A save happens between each two steps of a reader that is moving a broken entry aside.
+// At each step of a reader that is moving a broken entry aside, another writer saves the entry.
 TEST_F(CompileCacheDamage, an_entry_published_while_a_broken_one_is_put_aside_survives) {
   bool was_reached = true;
   int moment = 0;

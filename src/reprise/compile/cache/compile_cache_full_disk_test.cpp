@@ -1,4 +1,4 @@
-// Real limits and full file systems, each in a child process.
+// Tests with real file size limits and full file systems, each in a child process.
 
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -45,8 +45,8 @@ TEST(CompileCacheFullDisk, a_limit_on_file_size_means_not_saved_and_the_old_entr
   }
 }
 
-/// Runs `body` in a child process with its own small file system at `place`. \returns false when
-/// the process may not mount file systems
+/// Runs `body` in a child process that mounts a small file system at `place`. \returns false if the
+/// process may not mount file systems
 bool run_with_mount(const fs::path& place, const std::function<void()>& body) {
   const int status = wait_for(start_child([&] {
     if (::unshare(CLONE_NEWNS) != 0 ||
@@ -66,7 +66,7 @@ TEST(CompileCacheFullDisk, a_full_disk_means_not_saved_and_the_old_entry_stays) 
   const bool was_permitted = run_with_mount(folder.path(), [&] {
     CompileCache cache({.root = folder.path() / "root", .stale_after = std::chrono::seconds(0)});
     constexpr size_t kThird =
-        350'000;  // of the file system, for each of an entry's two large files
+        350'000;  // bytes: each of the two large files takes a third of the file system
     ASSERT_TRUE(cache.save(example_key(), tagged_files(1, kLargeFileBytes / 2)).saved);
     const fs::path entry = cache.entry_directory(example_key());
     for (uint64_t round = 0; round < 5; ++round) {
@@ -76,7 +76,7 @@ TEST(CompileCacheFullDisk, a_full_disk_means_not_saved_and_the_old_entry_stays) 
       ASSERT_TRUE(names_with(entry, ".tmp-").empty());
       ASSERT_EQ(tag_of(cache.load(example_key()).files.value(), kLargeFileBytes / 2), 1u);
     }
-    // The disk gets full to the last byte, so not even the manifest fits.
+    // Fill the disk to the last byte, so that not even a manifest fits.
     for (size_t num_bytes = 4096; num_bytes > 0; num_bytes /= 4) {
       std::string filler;
       for (int i = 0; i < 400; ++i) {

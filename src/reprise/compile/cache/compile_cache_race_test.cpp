@@ -1,4 +1,4 @@
-// Eight writers and two readers of one entry, as processes.
+// Eight writer processes and two reader processes use one entry at the same time.
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -18,7 +18,7 @@ constexpr uint64_t kNumWriters = 8;
 constexpr uint64_t kNumReaders = 2;
 constexpr size_t kSmallFileBytes = 5'000;
 
-/// This object lies in memory that the processes share.
+/// Counters in memory that all processes share.
 struct Progress {
   std::atomic<uint64_t> num_saved{0};
   std::atomic<uint64_t> num_hits{0};
@@ -102,8 +102,8 @@ TEST(CompileCacheRace, the_first_savers_create_the_folders_together) {
   }
 }
 
-// All processes remove each other's files: saves and loads may fail but must never return wrong
-// bytes.
+// With stale_after = 0, all processes remove each other's files. Saves and loads may fail, but a
+// load must never return wrong bytes.
 TEST(CompileCacheRace, even_sweeping_without_any_grace_gives_no_wrong_byte_and_heals) {
   const TemporaryFolder folder;
   const CompileCacheOptions options{.root = folder.path(), .stale_after = std::chrono::seconds(0)};
@@ -115,7 +115,7 @@ TEST(CompileCacheRace, even_sweeping_without_any_grace_gives_no_wrong_byte_and_h
   EXPECT_EQ(tag_of(cache.load(example_key()).files.value(), kSmallFileBytes), 7u);
 }
 
-// Two readers find the same broken entry while writers replace the entry.
+// Two readers find the same broken entry while writers replace it.
 TEST(CompileCacheRace, putting_aside_and_publishing_at_once_loses_at_most_time) {
   const TemporaryFolder folder;
   const CompileCacheOptions options{.root = folder.path()};

@@ -155,7 +155,7 @@ TEST(CompileCache, an_entry_of_another_key_under_the_same_hash_is_a_miss_and_giv
   const TemporaryFolder folder;
   CompileCache cache({.root = folder.path()});
   ASSERT_TRUE(cache.save(example_key("a"), tagged_files(1)).saved);
-  // Simulates two keys with the same hash.
+  // Moves the entry of key a to the folder of key b, as if both keys had the same hash.
   fs::create_directory(folder.path() / example_key("b").hash());
   fs::permissions(folder.path() / example_key("b").hash(), fs::perms::owner_all);
   fs::rename(cache.entry_directory(example_key("a")), cache.entry_directory(example_key("b")));

@@ -14,7 +14,7 @@ namespace {
 
 constexpr mode_t kDirectoryMode = 0700;
 constexpr mode_t kFileMode = 0600;
-// Writes are cut into steps of this size, so that tests can stop a save in the middle of a file.
+// Large writes are done in steps of this size, so that tests can interrupt a save within a file.
 constexpr size_t kWriteStepBytes = size_t{256} << 10;
 
 }  // namespace
@@ -23,7 +23,7 @@ Descriptor::~Descriptor() {
   if (number_ >= 0) ::close(number_);
 }
 
-// `call` returns the result of a system call: -1 with errno set, or success.
+// `call` makes a system call and returns its result: -1 with errno set, or success.
 template <typename Call>
 int DiskSteps::run(std::string_view step, Call call) const {
   if (*hook_) {
@@ -64,7 +64,7 @@ int DiskSteps::open_directory(int directory, const std::string& name, Descriptor
 }
 
 int DiskSteps::list(int directory, size_t max_names, std::vector<std::string>& names) const {
-  // a duplicate, because reading moves a descriptor's position and closedir() closes it
+  // Read through a duplicate: reading moves the descriptor's position, and closedir() closes it.
   Descriptor own;
   if (const int error = open_directory(directory, ".", own); error != 0) return error;
   const auto close = [](DIR* stream) { ::closedir(stream); };
@@ -80,8 +80,8 @@ int DiskSteps::list(int directory, size_t max_names, std::vector<std::string>& n
 }
 
 int DiskSteps::open_file(int directory, const std::string& name, Descriptor& opened) const {
-  // O_NONBLOCK: opening a named pipe must not wait for a writer. The flag does not affect regular
-  // files.
+  // With O_NONBLOCK, opening a named pipe does not wait for a writer. Regular files ignore the
+  // flag.
   return run("open file", [&] {
     opened = Descriptor(
         ::openat(directory, name.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));

@@ -13,9 +13,9 @@
 
 namespace reprise::compile {
 
-/// Called before each call to the file system, with a few words that name the call. The result 0
-/// lets the call happen; any other result is the errno with which the call fails instead. Tests use
-/// this hook to fail or kill a save.
+/// Called before each call to the file system, with a few words that name the call. If the hook
+/// returns 0, the call is made; any other value is the errno with which the call fails instead.
+/// Tests use the hook to fail or kill a save.
 using StepHook = std::function<int(std::string_view step)>;
 
 /// Owns a file descriptor.
@@ -38,17 +38,17 @@ class Descriptor {
   int number_ = -1;
 };
 
-/// The system calls of the cache. Each one calls the hook first, is repeated when a signal
-/// interrupts it, never follows a link below its starting folder, never waits for another process,
-/// and returns 0 or an errno. Borrows the hook.
+/// The system calls of the cache. Each function calls the hook first and returns 0 or an errno. It
+/// repeats a call that a signal interrupted, never follows a link below its starting folder, and
+/// never waits for another process. Borrows the hook.
 class DiskSteps {
  public:
   explicit DiskSteps(const StepHook& hook) noexcept : hook_(&hook) {}
 
-  /// Creates a folder and its missing parents, accessible to the owner only. An existing folder is
-  /// no error.
+  /// Creates a folder and its missing parents. Only the owner can access them. An existing folder
+  /// is no error.
   [[nodiscard]] int make_directories(const std::filesystem::path& path) const;
-  /// Follows links: the root may be a link, and the folder it leads to is checked.
+  /// Opens the root folder. It may be a link; the folder behind the link is then checked.
   [[nodiscard]] int open_root(const std::filesystem::path& path, Descriptor& opened) const;
 
   /// An existing folder is no error.
@@ -59,19 +59,19 @@ class DiskSteps {
   [[nodiscard]] int list(int directory, size_t max_names, std::vector<std::string>& names) const;
 
   [[nodiscard]] int open_file(int directory, const std::string& name, Descriptor& opened) const;
-  /// Reads up to `max_bytes` from the start; fewer when the file is shorter.
+  /// Reads `max_bytes` from the start of the file, or less if the file is shorter.
   [[nodiscard]] int read(const Descriptor& file, uint64_t max_bytes, std::string& bytes) const;
 
-  /// Returns EEXIST when the name exists. The file is readable and writable for the owner only.
+  /// Returns EEXIST if the name exists. Only the owner can read and write the file.
   [[nodiscard]] int create_file(int directory, const std::string& name, Descriptor& opened) const;
   [[nodiscard]] int write(const Descriptor& file, std::string_view bytes) const;
   [[nodiscard]] int sync(const Descriptor& file) const;
-  /// A file system that does not support this for folders is no error.
+  /// Not an error if the file system cannot sync folders.
   [[nodiscard]] int sync_directory(int directory) const;
 
   enum class Existing { replaced, kept };
-  /// With `kept` the call returns EEXIST when `to` exists, if the file system supports this;
-  /// otherwise it replaces `to`.
+  /// With `kept`, the call returns EEXIST if `to` exists. A file system that cannot do that
+  /// replaces `to`.
   [[nodiscard]] int rename(int directory,
                            const std::string& from,
                            const std::string& to,
@@ -79,7 +79,7 @@ class DiskSteps {
   [[nodiscard]] int remove(int directory, const std::string& name) const;
 
   [[nodiscard]] int status(int descriptor, struct stat& status) const;
-  /// The status of the name itself; a link is not followed.
+  /// The status of the name itself: a link is not followed.
   [[nodiscard]] int status_of(int directory, const std::string& name, struct stat& status) const;
 
  private:

@@ -13,7 +13,7 @@
 namespace reprise::compile {
 namespace {
 
-// Each further attempt means that another writer published during the previous one.
+// How often to read again if another writer has replaced the entry in the meantime.
 constexpr int kMaxAttempts = 8;
 
 LoadOutcome miss(MissReason why, std::string reason) {
@@ -30,7 +30,7 @@ struct OpenFile {
   uint64_t num_bytes = 0;
 };
 
-/// Opens a regular file that only this user can have written, or returns the reason for a miss.
+/// Opens a regular file that only this user can have written; otherwise returns the miss.
 std::optional<LoadOutcome> open_own_file(const DiskSteps& disk,
                                          int directory,
                                          const std::string& name,
@@ -66,7 +66,7 @@ std::optional<LoadOutcome> read_manifest_text(const DiskSteps& disk,
   text.clear();
   OpenFile file;
   if (auto refusal = open_own_file(disk, directory, name, file)) return refusal;
-  // One byte more than the limit is read, which is enough to refuse the file for its size.
+  // Read one byte more than the limit: enough to see that the file is too large.
   const uint64_t max_bytes = std::min<uint64_t>(file.num_bytes, kMaxManifestBytes + 1);
   const int error = disk.read(file.descriptor, max_bytes, text);
   if (error != 0) return refused_by_system(name, error);
@@ -80,7 +80,7 @@ std::optional<LoadOutcome> read_file(const DiskSteps& disk,
   const std::string name = expected.stored_name();
   OpenFile file;
   if (auto refusal = open_own_file(disk, directory, name, file)) return refusal;
-  // The size is checked before memory is allocated for the size that the manifest states.
+  // Check the size before allocating as much memory as the manifest states.
   if (file.num_bytes != expected.num_bytes) {
     return miss(
         MissReason::broken,
@@ -138,7 +138,7 @@ bool has_manifest(const DiskSteps& disk, int directory) {
   return disk.status_of(directory, std::string(kManifestName), status) != ENOENT;
 }
 
-/// Whether the manifest has changed since it was read, or is gone.
+/// Whether the manifest has been replaced or removed since it was read.
 bool is_replaced(const DiskSteps& disk, int directory, const std::string& judged) {
   std::string text;
   (void)read_manifest_text(disk, directory, std::string(kManifestName), text);
@@ -158,14 +158,15 @@ int rename_to_quarantine(const DiskSteps& disk, int directory, std::string& name
 
 enum class Quarantine { done, failed, undone };
 
-/// `undone`: a writer published between the check and the rename; its manifest is put back.
+/// Moves the manifest aside. `undone`: between the check and the rename a writer saved a new entry;
+/// its manifest was put back.
 Quarantine quarantine(const DiskSteps& disk,
                       int directory,
                       const std::string& judged,
                       std::string& reason) {
   std::string name;
   const int error = rename_to_quarantine(disk, directory, name);
-  if (error == ENOENT) return Quarantine::undone;  // another reader was faster
+  if (error == ENOENT) return Quarantine::undone;  // another reader has moved it already
   if (error != 0) {
     reason += fmt::format("; it stays: {}", std::generic_category().message(error));
     return Quarantine::failed;

@@ -11,14 +11,15 @@ namespace reprise::compile {
 
 inline constexpr std::string_view kManifestName = "manifest.json";
 
-/// The number of broken manifests that an entry's folder keeps for people, as
-/// `manifest.json.quarantine-<n>`, n from 1. When all names are taken, the last file is replaced.
+/// How many broken manifests stay in an entry's folder for people to look at, named
+/// `manifest.json.quarantine-<n>` with n from 1. When all names are taken, the last one is
+/// replaced.
 inline constexpr int kMaxQuarantined = 4;
 
-/// Reads the entry in an open folder into memory and verifies it: manifest, key, and size and
-/// checksum of each file. A broken entry is moved aside by renaming its manifest, because files
-/// without a manifest are no entry. An entry that is replaced during the call is read again. Never
-/// waits.
+/// Reads the entry in an open folder and verifies it: the manifest, the key, and the size and
+/// checksum of each file. If the entry is broken, its manifest is renamed, because files without a
+/// manifest are no entry. If another process replaces the entry during the call, it is read again.
+/// Never waits.
 [[nodiscard]] LoadOutcome read_entry(const DiskSteps& disk,
                                      int directory,
                                      const CacheKey& key,

@@ -16,16 +16,16 @@ namespace reprise::compile {
 namespace {
 
 constexpr std::string_view kTemporaryPrefix = ".tmp-";
-// This program does not fill a folder with more names than this; one save checks no further names.
+// A save checks at most this many names. This program never creates so many files in a folder.
 constexpr size_t kMaxSweptNames = 16'384;
 
 std::string temporary_name() {
-  // Process ids are not unique when containers share a folder.
+  // The name is random, because process ids are not unique when containers share a folder.
   std::random_device random;
   return fmt::format("{}{:08x}{:08x}", kTemporaryPrefix, random(), random());
 }
 
-/// Temporary files that will be renamed. The destructor removes those that were not published.
+/// Temporary files that will be renamed. The destructor removes those that have not been renamed.
 class Drafts {
  public:
   Drafts(const DiskSteps& disk, int directory) : disk_(disk), directory_(directory) {}
@@ -47,8 +47,8 @@ class Drafts {
     return disk_.sync(file);
   }
 
-  /// Renames in the order of add(), so the file added last is published when the others are in
-  /// place.
+  /// Renames the files in the order of add(). The manifest is added last, so it appears when all
+  /// other files are in place.
   [[nodiscard]] int publish() {
     for (Draft& draft : drafts_) {
       if (&draft == &drafts_.back()) {
@@ -59,8 +59,8 @@ class Drafts {
       if (error != 0) return error;
       draft.is_on_disk = false;
     }
-    // Readers see the entry from here on. A failed sync is no error, although a power cut may then
-    // undo the save.
+    // From here on, readers see the new entry. If this sync fails, that is no error, but a power
+    // failure may then undo the save.
     (void)disk_.sync_directory(directory_);
     return 0;
   }
@@ -77,7 +77,7 @@ class Drafts {
         directory_, draft.temporary_name, draft.name, DiskSteps::Existing::replaced);
   }
 
-  /// A file cannot replace a folder. The folder may be someone's: it gets another name and stays.
+  /// A file cannot replace a folder. The folder may belong to a person, so it is renamed and kept.
   [[nodiscard]] int put_aside(const std::string& name) const {
     return disk_.rename(
         directory_, name, fmt::format("{}{}", name, temporary_name()), DiskSteps::Existing::kept);
@@ -88,13 +88,13 @@ class Drafts {
   std::vector<Draft> drafts_;
 };
 
-/// Never fails: a file that cannot be removed now is removed by a later save.
+/// Removes old files. Never fails: a file that cannot be removed now is removed by a later save.
 void sweep(const DiskSteps& disk,
            int directory,
            const Manifest& manifest,
            std::chrono::seconds stale_after) {
-  // Uses the time of the manifest, not of this machine, because a file server may have another
-  // clock.
+  // Compare with the manifest's time and not with this machine's clock, because the file server may
+  // have another clock.
   struct stat published{};
   if (disk.status_of(directory, std::string(kManifestName), published) != 0) return;
   std::unordered_set<std::string> listed;
@@ -107,8 +107,8 @@ void sweep(const DiskSteps& disk,
     struct stat status{};
     if (disk.status_of(directory, name, status) != 0) continue;
     if (published.st_mtim.tv_sec - status.st_mtim.tv_sec < stale_after.count()) continue;
-    // If a writer renames new content to this name at this moment, its entry loses a file, and a
-    // reader reports a broken entry until the next save.
+    // If another writer renames new content to this name right now, its entry loses a file. A
+    // reader then reports a broken entry, until the next save.
     (void)disk.remove(directory, name);
   }
 }

@@ -10,12 +10,12 @@
 
 namespace reprise::compile {
 
-/// Writes an entry into an open folder so that readers see either the old one or the new one. All
-/// files are first written under temporary names. Then the files are renamed to their final names,
-/// which no other content shares, and the manifest is renamed last. A failure removes the temporary
-/// files. Afterwards temporary files and files that the manifest does not list are removed when
-/// they are older than `stale_after`; younger files may belong to an active writer or reader.
-/// \pre the names of `files` are valid and distinct.
+/// Writes an entry into an open folder, so that readers see either the old entry or the new one. It
+/// first writes all files under temporary names, then renames them to their final names, which
+/// depend on the content, and renames the manifest last. If a step fails, it removes the temporary
+/// files. At the end it removes temporary files, and files that the manifest does not list, if they
+/// are older than `stale_after`; younger files may belong to an active writer or reader.
+/// \pre the names of `files` are valid and distinct
 [[nodiscard]] SaveOutcome write_entry(const DiskSteps& disk,
                                       int directory,
                                       const CacheKey& key,

@@ -49,7 +49,7 @@ PrivateDirectory judged(const DiskSteps& disk,
 PrivateDirectory open_root(const DiskSteps& disk,
                            const std::filesystem::path& path,
                            MissingDirectory missing) {
-  // With a trailing slash, a link would be followed before it is checked.
+  // Remove a trailing slash: with it, status_of() would follow a link instead of checking it.
   const std::filesystem::path root = path.has_filename() ? path : path.parent_path();
   struct stat link{};
   int error = disk.status_of(AT_FDCWD, root, link);
@@ -77,7 +77,7 @@ PrivateDirectory open_below(const DiskSteps& disk,
   int error = disk.open_directory(parent.number(), name, opened);
   if (error == ENOENT && missing == MissingDirectory::created) {
     error = disk.make_directory(parent.number(), name);
-    // A power cut must not lose the folder's name, so the parent is synced too.
+    // Sync the parent too, so that a power failure cannot lose the new folder's name.
     if (error == 0) error = disk.sync_directory(parent.number());
     if (error == 0) error = disk.open_directory(parent.number(), name, opened);
   }
@@ -95,7 +95,8 @@ PrivateDirectory open_below(const DiskSteps& disk,
 
 std::filesystem::path default_cache_root(std::string_view home, std::string_view xdg) {
   std::filesystem::path base(xdg);
-  if (!base.is_absolute()) {  // the XDG specification says that such a value is invalid and ignored
+  // The XDG specification says that a relative path is invalid and must be ignored.
+  if (!base.is_absolute()) {
     base = home;
     if (!base.is_absolute()) return {};
     base /= ".cache";

@@ -1,6 +1,6 @@
-// Generated code against the same group written by hand in intrinsics, and against its ops one
-// after the other, interleaved in one run: medians of rounds, for one row in cache and for many
-// from memory.
+// Compares three versions of row groups: generated code, a kernel written by hand with intrinsics,
+// and the single ops one after the other. The three run in turn in the same process. It reports
+// medians of rounds, for one row in the cache and for many rows from memory.
 //
 //   codegen_benchmark [--rounds N] [--group NAME]   prints a table, then the same as JSON
 
@@ -30,8 +30,8 @@ using kernels::Isa;
 using program::Program;
 using Clock = std::chrono::steady_clock;
 
-/// Records launches once and replays them without the cost of making them: a lower bound of the
-/// cost of replaying a graph of the ops.
+/// Records launches once and replays them without the cost of creating them. This is a lower bound
+/// for the cost of replaying a graph of the single ops.
 class RecordedLaunches final : public device::Stream {
  public:
   void launch(const device::Launch& launch) override {
@@ -91,7 +91,7 @@ std::vector<Case> all_cases() {
   return cases;
 }
 
-/// CPU time of this thread, so that other work on the machine does not count.
+/// The CPU time of this thread, which does not include other work on the machine.
 double cpu_milliseconds() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -109,7 +109,7 @@ struct Result {
   double unfused_us = 0;
 };
 
-/// Runs the contestants in turn, `rounds` times.
+/// Runs the three versions in turn, `rounds` times.
 Result measure(int rounds, int repeats, const std::array<std::function<void()>, 3>& contestants) {
   std::array<std::vector<double>, 3> times;
   for (int round = -1; round < rounds; ++round) {  // round -1 is the warm-up
@@ -152,7 +152,7 @@ class Benchmark {
     for (const int64_t rows : {int64_t{1}, many}) run(c, body, function, rows, median(compile_ms));
   }
 
-  /// Puts all bodies into one object, the same as for a model.
+  /// Compiles all bodies into one object, as for a model.
   void finish() const {
     std::vector<RowGroupSource> sources;
     for (size_t i = 0; i < bodies_.size(); ++i) {

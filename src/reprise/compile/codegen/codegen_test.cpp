@@ -1,5 +1,5 @@
-// Compares generated code with the interpreter over the precompiled kernels of the same instruction
-// set: the bits must be equal for any input.
+// Compares generated code with the interpreter, which runs the precompiled kernels of the same
+// instruction set. The bits must be equal for any input.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ class Codegen : public testing::TestWithParam<CodegenCase> {
     if (compiler_ == nullptr) GTEST_SKIP() << "built without LLVM 19";
   }
 
-  /// One function per body, named f0, f1 ...
+  /// Compiles one function for each body; they are named f0, f1 ...
   ObjectCode compile(std::span<const Program> bodies) {
     std::vector<RowGroupSource> sources;
     for (size_t i = 0; i < bodies.size(); ++i) {
@@ -62,7 +62,7 @@ class Codegen : public testing::TestWithParam<CodegenCase> {
     const std::vector<Tensor> inputs = bench_.make_inputs(body, options);
     const std::vector<Tensor> want = bench_.interpret(body, inputs);
     const std::vector<Tensor> got = bench_.make_outputs(body, options.num_rows);
-    // Runs blocks of 3 rows, starting with the last block.
+    // Runs blocks of 3 rows. The second half of the blocks runs first.
     const auto arguments = arguments_of(inputs, got, options.num_rows, 3);
     const auto blocks = static_cast<uint32_t>((options.num_rows + 2) / 3);
     function(&arguments, {blocks / 2, blocks});

@@ -21,7 +21,7 @@ CodegenPlugin load(const fs::path& path, kernels::Isa isa) {
   if (const std::string reason = why_not_loadable(path); !reason.empty()) {
     return refused(path, reason);
   }
-  // LOCAL: other libraries must not use this LLVM. NODELETE: LLVM cannot be unloaded safely.
+  // RTLD_LOCAL hides this LLVM from other libraries. RTLD_NODELETE: LLVM cannot be unloaded safely.
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (library == nullptr) return refused(path, dlerror());
   auto* entry = reinterpret_cast<PluginEntry>(dlsym(library, kPluginEntry));
@@ -59,7 +59,7 @@ std::vector<fs::path> default_codegen_plugin_paths() {
     }
   };
   add("/proc/self/exe");
-  // Inside a Python interpreter this code is in an extension module, not in the executable.
+  // In a Python process this code is in an extension module, so also search next to that module.
   Dl_info image{};
   if (dladdr(reinterpret_cast<void*>(&default_codegen_plugin_paths), &image) != 0 &&
       image.dli_fname != nullptr) {

@@ -92,7 +92,8 @@ TEST(CodegenPlugin, makes_objects_that_are_refused_when_cut) {
   }
 }
 
-// The other tests rely on this: the number of lanes and fused products change the bits.
+// The other tests rely on this: two instruction sets give different bits if they differ in the
+// number of lanes or in fused products, so a test would notice code for the wrong one.
 TEST(CodegenPlugin, makes_code_whose_bits_tell_instruction_sets_apart) {
   const auto isas = kernels::supported_isas(device::detect_cpu_features());
   const auto compiler = find_compiler(Isa::scalar);

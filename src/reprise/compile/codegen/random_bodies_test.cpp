@@ -1,5 +1,5 @@
-// Random bodies on every instruction set: the bits equal those of the single ops, for any placement
-// of the results.
+// Runs random bodies on every instruction set. Generated code must give the same bits as the single
+// ops, also if results are stored over operands.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

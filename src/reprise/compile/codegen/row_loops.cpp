@@ -13,13 +13,14 @@
 namespace reprise::compile {
 namespace {
 
-// A wider value would not fit into the registers, and its unrolled code not into the instruction
-// cache.
+// Unrolled code for wider values would need more registers than there are, and would not fit into
+// the instruction cache.
 constexpr int64_t kMaxUnrolledVectors = 16;
-// When the scratch is full, a value of up to so many ops is computed again instead of being kept.
+// If the scratch is full, a value that at most this many ops compute is computed again instead of
+// being kept.
 constexpr size_t kMaxRecomputedOps = 4;
 
-/// The key of a loop while the loops are chosen; the order of keys is the order of execution.
+/// Identifies a loop while loops are chosen. The order of keys is the order of execution.
 struct LoopKey {
   size_t nest = 0;
   size_t pass = 0;
@@ -52,7 +53,7 @@ class LoopChooser {
   struct Place {
     size_t nest = 0;
     size_t pass = 0;
-    size_t sum_pass = 0;  // of an rms_norm: the pass that sums its x
+    size_t sum_pass = 0;  // for an rms_norm: the pass that sums the squares of its x
   };
 
   static std::string too_much_scratch() {
@@ -62,9 +63,10 @@ class LoopChooser {
   // ---- which nest and which pass
 
   bool is_computed(size_t value) const { return !is_memory(values_[value].kind); }
-  /// Whether the value is an output that was moved to the end: its own nest reads a kept value.
+  /// Whether the value copies a kept value to an output at the end; see
+  /// move_hazardous_stores_to_the_end().
   bool is_late_copy(size_t value) const { return value >= num_body_values_; }
-  /// Whether the user's loop computes its operand itself instead of reading a kept value.
+  /// Whether the loop of `user` computes this operand itself instead of reading a kept value.
   bool is_inlined(size_t user, const RowRef& ref) const {
     const RowValue& source = values_[ref.value];
     return is_computed(ref.value) && !is_late_copy(user) && source.kind != RowValueKind::rope &&
@@ -99,7 +101,7 @@ class LoopChooser {
     Place& place = places_[v];
     for (const RowRef& ref : values_[v].sources) {
       if (!is_inlined(v, ref) || places_[ref.value].nest != place.nest) continue;
-      // A value of another width needs another loop, which comes later.
+      // A value with another width needs another loop, which comes later.
       const bool same_loop =
           values_[ref.value].width == ref.width &&
           (values_[v].kind == RowValueKind::rms_norm || values_[v].loop_width() == ref.width);
@@ -124,8 +126,8 @@ class LoopChooser {
 
   // ---- the values to keep, and their places
 
-  /// Goes from users to sources, so that all loops that use a value are known before the value is
-  /// placed.
+  /// Handles users before sources, so that all loops that use a value are known before its place is
+  /// chosen.
   bool choose_homes() {
     wanted_.assign(values_.size(), {});
     evaluated_.assign(values_.size(), {});
@@ -177,7 +179,7 @@ class LoopChooser {
       value.scratch = scratch_bytes_;
       scratch_bytes_ += (bytes + 63) / 64 * 64;
     }
-    // Unrolled loops keep the value in registers.
+    // In unrolled loops the value stays in a register, so only one loop computes it.
     if (!is_unrolled(places_[v].nest)) evaluated_[v].clear();
     evaluated_[v].insert(loop_of(v));
     return true;
@@ -193,7 +195,7 @@ class LoopChooser {
 
   // ---- outputs that use the memory of an input
 
-  /// Calls the visitor for loops that read an input.
+  /// Calls `visit` for each loop that reads an input.
   template <typename Visit>
   void for_each_read(size_t input, Visit visit) const {
     for (size_t v = 0; v < values_.size(); ++v) {
@@ -223,8 +225,8 @@ class LoopChooser {
     return found;
   }
 
-  /// An output may use the memory of an input of its type. If a later loop reads that input again,
-  /// the output is stored to the scratch first.
+  /// Some outputs may be stored over an input of the same type. If a later loop still reads that
+  /// input, the output is first kept in the scratch and copied to its memory at the end.
   bool move_hazardous_stores_to_the_end() {
     std::vector<size_t> hazardous;  // outputs
     for (size_t output = 0; output < outputs_.size(); ++output) {
@@ -301,7 +303,7 @@ class LoopChooser {
 
   std::vector<Place> places_;        // by value
   std::vector<int64_t> nest_heads_;  // by nest
-  size_t end_of_body_ = 0;           // nests from here on are late copies
+  size_t end_of_body_ = 0;           // nests from here on copy kept values to outputs
   std::vector<LoopSet> wanted_;      // by value: loops that use it
   std::vector<LoopSet> evaluated_;   // by value: loops that compute it
   size_t scratch_bytes_ = 0;

@@ -73,7 +73,7 @@ TEST(RowLoops, visits_as_many_queries_as_keys_together) {
   EXPECT_EQ(loops.nests.size(), 1U);
 }
 
-// %0 may use the memory of %a, which a later loop reads again.
+// %0 may be stored over %a, but a later loop reads %a again.
 TEST(RowLoops, writes_a_result_after_the_last_read_of_an_input_of_its_type) {
   const RowLoops loops = loops_of(program::parse(R"(program {
     input %a: bf16[T, 512]

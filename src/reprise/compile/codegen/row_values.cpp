@@ -16,7 +16,7 @@ using program::SymInt;
 using program::ValueId;
 using program::ValueType;
 
-/// Thrown to stop the analysis of a body; caught in this file.
+/// Thrown to stop the analysis of a body. It is caught in this file.
 struct Refusal {
   std::string reason;
 };
@@ -86,7 +86,7 @@ class BodyReader {
     const ValueId id = body_.inputs[operand].value;
     const ValueType& type = body_.type(id);
     if (body_.inputs[operand].is_buffer) refuse("a buffer as input");
-    // ops find weights, tables and indices themselves
+    // Weights, tables and indices are no rows; the ops that read them add values for them.
     if (type.shape.rank() < 2 || type.shape.rank() > 3 || type.shape[0] != *domain_) return;
     if (!is_float(type.dtype)) return;
     const auto [heads, width] = heads_and_width(type);
@@ -209,7 +209,7 @@ class BodyReader {
     x.head_stride = x.width;
     return x;
   }
-  // The op requires that flattened heads are adjacent.
+  // flatten requires that heads are adjacent.
   static RowRef flatten(RowRef x) {
     x.begin += x.head_begin * x.head_stride.value_or(x.width);
     x.head_begin = 0;

@@ -10,18 +10,19 @@
 
 namespace reprise::compile {
 
-/// A body as values of one row: views become references, and an op with two results becomes two
-/// values.
+/// The body of a row group as values of one row. Views become references (RowRef), and an op with
+/// two results becomes two values.
 struct RowValues {
   std::vector<RowValue> values;  // sources before users
-  std::vector<size_t> outputs;   // by output: a computed value, used completely
+  // For each output: the value that it stores; always a whole computed value.
+  std::vector<size_t> outputs;
   size_t num_inputs = 0;
 };
 
-/// Returns the reason, as a sentence, when code generation does not support the body.
+/// Returns the reason as a sentence if code generation does not support the body.
 [[nodiscard]] std::variant<RowValues, std::string> read_row_values(const program::Program& body);
 
-/// A reference to the whole value.
+/// A reference to all elements of the value.
 [[nodiscard]] RowRef whole(const std::vector<RowValue>& values, size_t value);
 
 }  // namespace reprise::compile

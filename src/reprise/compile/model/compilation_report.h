@@ -18,16 +18,18 @@ struct CompilationReport {
   std::string cache_directory;  // cache entry of this engine; empty without a cache
   std::string cache_outcome;    // "hit", or why the cache was not used
   std::string cache_saved;      // "saved", or why not; empty on a hit
-  /// Bytes of intermediate results per token: those the memory plan takes, and those that are alive
-  /// at the same time at the worst moment.
+  /// Bytes of intermediate results per token: first, what the memory plan takes; second, the
+  /// largest sum of results that are needed at the same time. No plan can take less than the second
+  /// number.
   int64_t planned_bytes_per_token = 0;
   int64_t live_bytes_per_token = 0;
   std::vector<PipelineReport> pass_reports;  // one per unique program; empty on a cache hit
-  /// Kernels that one decode step launches: of the traced program (0 on a cache hit, which does not
-  /// trace), and of the compiled program (0 when nothing was compiled).
+  /// Kernel launches of one decode step: of the traced program (0 on a cache hit, because nothing
+  /// is traced then), and of the compiled program (0 if nothing was compiled).
   size_t traced_launches = 0;
   size_t compiled_launches = 0;
-  std::string refused;  // why the model was not traced and runs its own code, as at level 0
+  // Why the model could not be traced; it then runs its own code, as at level 0.
+  std::string refused;
 };
 
 }  // namespace reprise::compile

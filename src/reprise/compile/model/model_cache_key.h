@@ -5,12 +5,13 @@
 
 namespace reprise::compile {
 
-/// The key of a compiled model in the cache: everything that decides the program (model shape,
-/// types, passes, instruction set, this build's sources) and nothing else (weights, paths, batch
-/// limits, threads, number of cache blocks).
+/// The key of a compiled model in the compile cache. It contains everything that the program
+/// depends on (model shape, types, passes, instruction set, this build's sources). It contains
+/// nothing else, so weights, paths, batch limits, threads and the number of cache blocks may change
+/// without a new compilation.
 [[nodiscard]] CacheKey model_cache_key(const ModelCompilerOptions& options);
 
-/// Hash of the sources of models, programs, passes, code generation and kernels of this build.
+/// A hash of this build's sources for models, programs, passes, code generation and kernels.
 [[nodiscard]] const char* sources_hash() noexcept;
 
 }  // namespace reprise::compile

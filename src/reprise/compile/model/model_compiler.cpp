@@ -36,7 +36,7 @@ const device::CodeLoader& code_loader(const ModelCompilerOptions& options) {
   return generator != nullptr ? *generator->loader : program::cpu_code_loader();
 }
 
-// Adds what only the kernels and the code generator can answer.
+// Adds the conditions that only the kernels and the code generator can check.
 void ask_backends(PassOptions& passes, CompilerInterface* code_compiler) {
   passes.has_kernel = [](const program::Program& program, const program::Node& node) {
     if (node.op != OpCode::linear_rope_kv_write) return true;
@@ -95,7 +95,7 @@ std::optional<program::RangedPrograms> ModelCompiler::compile(const ModelSource&
     if (!compiled) return std::nullopt;
     if (compiled->matches_cache_key) save(key, compiled->files);
   }
-  // A decode step of one request has one token.
+  // A decode step of one request has one token, so take the program for batches of one token.
   const program::RangedPrograms& programs = compiled->programs;
   report_.compiled_launches =
       num_launches(programs.programs[program::program_for(programs.ranges, 1)]);
@@ -120,7 +120,8 @@ std::optional<ModelCompiler::Compiled> ModelCompiler::find_cached(const CacheKey
       ++report_.counter.num_compiled_artifacts_loaded;
       return Compiled{.programs = std::move(programs), .files = std::move(*found.files)};
     } catch (const Error& error) {
-      // The bytes are intact, but mean something else to this build, and the key does not show it.
+      // The checksums are right, so the bytes are as they were saved, but this build cannot read
+      // them. The cache key should have prevented that.
       report_.cache_outcome = error.what();
       is_broken = true;
     }
@@ -180,7 +181,7 @@ std::unique_ptr<CompilerInterface> ModelCompiler::create_code_compiler() {
   return std::move(plugin.compiler);
 }
 
-// Compiles with generated code; if that code cannot be made or loaded, compiles again without it.
+// Compiles with generated code. If that code cannot be generated or loaded, compiles again without.
 ModelCompiler::Compiled ModelCompiler::compile_with_fallback(const TracedModel& model) {
   const std::unique_ptr<CompilerInterface> code_compiler = create_code_compiler();
   const CompilationReport before = report_;
@@ -195,7 +196,8 @@ ModelCompiler::Compiled ModelCompiler::compile_with_fallback(const TracedModel& 
   } catch (const device::CodeLoadError& error) {
     failure = error.what();
   }
-  // The counters describe the programs that run; the time of the failed attempt was spent, though.
+  // The counters of the failed attempt are dropped, because they must describe the programs that
+  // run. Its time is kept, because it was spent.
   const CompilationSeconds seconds = report_.seconds;
   report_ = before;
   report_.seconds = seconds;
@@ -245,7 +247,7 @@ void ModelCompiler::add_to(Compiled& compiled,
                            CompileResult result) {
   auto& [programs, ranges] = compiled.programs;
   program::Artifact artifact = program::to_artifact(result.program, result.object);
-  // Most ranges need no program of their own: two that compile to the same bytes share one.
+  // Two ranges whose programs have the same bytes share one program. Most ranges do.
   const size_t index = find_program(compiled.files, programs.size(), artifact.program);
   ranges.push_back({.tokens = range, .program = index});
   if (index < programs.size()) return;
@@ -258,7 +260,7 @@ void ModelCompiler::add_to(Compiled& compiled,
   std::move(result.reports.begin(), result.reports.end(), std::back_inserter(report_.pass_reports));
 }
 
-// Files below debug_dump_path; a dump that cannot be written is a warning.
+// Writes dumps to files in debug_dump_path. If a file cannot be written, that is a warning.
 DumpSink ModelCompiler::dump_sink(const program::TokenRange& range) {
   std::filesystem::path folder = options_.asked.debug_dump_path;
   if (folder.empty()) return {};
@@ -266,7 +268,7 @@ DumpSink ModelCompiler::dump_sink(const program::TokenRange& range) {
   if (range != program::TokenRange{}) folder /= fmt::format("tokens_{}_{}", range.begin, range.end);
   return
       [this, folder, has_failed = false](std::string_view name, std::string_view content) mutable {
-        if (has_failed) return;  // one warning for all files
+        if (has_failed) return;  // warn only once for all files
         const std::filesystem::path path = folder / name;
         std::error_code ignored;
         std::filesystem::create_directories(path.parent_path(), ignored);

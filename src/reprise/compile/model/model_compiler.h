@@ -21,57 +21,61 @@
 
 namespace reprise::compile {
 
-/// A model's forward as a program, and the weights and caches that the program's slots stand for.
+/// A traced model, and for each parameter slot of its program the name of the weight.
 struct TracedModel {
   program::TracedProgram traced;
   std::vector<program::ParameterSlot> slots;
 };
 
-/// The model to compile, as its runner sees it.
+/// The model to compile. Its runner fills in the functions.
 struct ModelSource {
-  bool may_be_compiled = true;         // false: the model asks to run its own code
+  bool may_be_compiled = true;         // false: the model declares that its own code must run
   std::function<TracedModel()> trace;  // \throws program::TraceError
 };
 
-/// Every stage of one compilation, for reports. Filled for the last token range only.
+/// The results of each stage of a compilation, for reports. With several token ranges, those of the
+/// last range.
 struct CompilationStages {
   program::Program traced;
   program::SplitProgram before;  // the traced program, split into pieces
   program::SplitProgram after;   // the program that the engine would run
   /// For each program of `after` and each of its row groups: whether code was generated for it.
   std::vector<std::vector<bool>> has_code;
-  std::vector<PipelineReport> reports;  // one per program of `after`, or one for the whole program
-  size_t object_bytes = 0;              // of all generated code
+  // One per program of `after`, or a single one if the passes saw the whole program.
+  std::vector<PipelineReport> reports;
+  size_t object_bytes = 0;  // of all generated code
 };
 
-/// Levels 1 to 3: turns a model's forward into programs, from the cache or by compiling it. Owns
-/// the report, the warnings and the cache of this compilation.
+/// Levels 1 to 3: gets the programs of a model's forward from the compile cache, or by compiling
+/// it. Owns the report, the warnings and the cache of this compilation.
 ///
-/// A model that cannot be traced, a cache that cannot be used, and code that cannot be generated or
-/// loaded are warnings, not errors: the engine then runs the model's own code, compiles again, or
-/// runs the ops of a row group one by one. One thread.
+/// Problems are warnings and not errors. If the model cannot be traced, the engine runs the model's
+/// own code. If the cache cannot be used, the model is compiled again. If code cannot be generated
+/// or loaded, the ops of row groups run one by one. Belongs to one thread.
 class ModelCompiler {
  public:
   /// \pre the level in `options` is not NONE
   explicit ModelCompiler(ModelCompilerOptions options);
 
-  /// The programs for a runner of the model, or nullopt when the runner keeps the model's own code.
-  /// The first call reads the cache or compiles; each later call loads the same programs once more,
-  /// for another runner of the same model. \throws device::CodeLoadError on a later call, and
-  /// whatever `source.trace` throws other than program::TraceError
+  /// The programs for a runner of the model, or nullopt if the runner must use the model's own
+  /// code. The first call reads the cache or compiles. Later calls load the same programs again,
+  /// for other runners of the same model.
+  /// \throws device::CodeLoadError on a later call, and what `source.trace` throws except
+  /// program::TraceError
   [[nodiscard]] std::optional<program::RangedPrograms> compile(const ModelSource& source);
 
   [[nodiscard]] const CompilationReport& report() const noexcept { return report_; }
   [[nodiscard]] const std::vector<std::string>& warnings() const noexcept { return warnings_; }
-  /// Empty unless something was compiled and ModelCompilerOptions::keep_stages is set.
+  /// Filled only if something was compiled and ModelCompilerOptions::keep_stages is set.
   [[nodiscard]] CompilationStages& stages() noexcept { return stages_; }
 
  private:
-  /// Programs to run, and the same programs as files of a cache entry.
+  /// Programs that can run, and the same programs as files of a cache entry.
   struct Compiled {
     program::RangedPrograms programs;
     ProgramFiles files;
-    bool matches_cache_key = true;  // false: compiled without the code generator the key names
+    // false: the code generator failed, so the programs do not match a key that names it.
+    bool matches_cache_key = true;
   };
 
   [[nodiscard]] std::optional<Compiled> find_cached(const CacheKey& key);
@@ -93,7 +97,7 @@ class ModelCompiler {
   CompilationReport report_;
   std::vector<std::string> warnings_;
   CompilationStages stages_;
-  /// What the first compile() made; empty files when the model was refused.
+  /// The result of the first compile(); no files if the model could not be compiled.
   std::optional<ProgramFiles> files_;
 };
 

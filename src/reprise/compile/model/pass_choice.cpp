@@ -9,7 +9,7 @@
 namespace reprise::compile {
 namespace {
 
-// Every field that decides what the passes do.
+// Every field on which the passes depend.
 std::string to_text(const PassOptions& options) {
   return fmt::format("{}",
                      fmt::join({options.range.begin,
@@ -42,12 +42,12 @@ std::vector<program::TokenRange> compile_ranges(const ModelCompilerOptions& opti
     ranges.push_back({.begin = size, .end = size});
   std::vector<int32_t> ends =
       options.asked.compile_ranges_endpoints.value_or(std::vector<int32_t>{});
-  // Batches of few rows get their own program: their matrix products use the kernels for few rows.
+  // Batches of few rows get their own program, whose matrix products use kernels for few rows.
   ends.push_back(static_cast<int32_t>(options.norm_prologue_max_token_num));
   std::sort(ends.begin(), ends.end());
   int64_t begin = 1;
   for (int32_t end : ends) {
-    if (end < begin) continue;  // the same endpoint twice
+    if (end < begin) continue;  // two endpoints are equal
     ranges.push_back({.begin = begin, .end = end});
     begin = int64_t{end} + 1;
   }
@@ -74,13 +74,15 @@ PassOptions choose_passes(const ModelCompilerOptions& options,
   passes.fuse_gemm_comms = on(config.fuse_gemm_comms);
   passes.fuse_rope_kvcache = on(config.fuse_rope_kvcache);
   passes.fuse_qk_norm_rope_kvcache = on(config.fuse_qk_norm_rope_kvcache);
-  passes.rope_kvcache_fusion_max_token_num = 0;  // the fusion pays at any size here
+  // 0 = no limit: in this engine the fusion saves time at any size.
+  passes.rope_kvcache_fusion_max_token_num = 0;
   passes.sp_min_token_num = config.sp_min_token_num;
   passes.fuse_add_rms_norm = has_patterns;
   passes.fuse_gemm_epilogues = has_patterns;
   passes.norm_prologue_max_token_num = has_patterns ? options.norm_prologue_max_token_num : 0;
-  // In batches of few rows a norm becomes part of the matrix product that follows it, so the sum of
-  // residual and product becomes part of the product before it instead of part of the norm.
+  // For few rows, a norm is computed by the matrix product after it. The sum of the residual and
+  // the previous product then cannot be fused into the norm, so it is fused into that previous
+  // product.
   passes.prefer_linear_add =
       passes.norm_prologue_max_token_num > 0 && range.end <= passes.norm_prologue_max_token_num;
   passes.group_rows = generates_code;
@@ -96,7 +98,8 @@ std::string passes_text(const ModelCompilerOptions& options) {
 }
 
 bool partitions_after_passes(const ModelCompilerOptions& options) {
-  // Levels 1 and 2 compile the whole program; they are split only to tell captures where to break.
+  // Levels 1 and 2 compile the whole program. It is split only to find where captures are
+  // interrupted.
   return !compiles_pieces(options) || options.asked.use_inductor_graph_partition.value_or(false);
 }
 

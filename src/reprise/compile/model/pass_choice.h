@@ -11,25 +11,29 @@
 /// Which passes run over a model, for which batch sizes, and where the program is split.
 namespace reprise::compile {
 
-/// One range for each exact size of compile_sizes, then those between the endpoints: the endpoints
-/// [8, 32] make 1..8, 9..32 and 33 upwards. Source: vLLM's compile ranges.
+/// The token ranges for which programs are compiled: one range for each size in compile_sizes, then
+/// the ranges between the endpoints. Endpoints [8, 32] give the ranges 1..8, 9..32 and 33 upwards.
+/// Source: vLLM's compile ranges.
 [[nodiscard]] std::vector<program::TokenRange> compile_ranges(const ModelCompilerOptions& options);
 
-/// Level 3 has all passes; levels 1 and 2 have those that need no pattern, as vLLM's stock compile.
-/// `generates_code`: a compiler for row groups is there.
+/// Level 3 uses all passes. Levels 1 and 2 use only those passes that match no pattern of ops (such
+/// as dead code elimination), like vLLM's stock compile. `generates_code` is true if a code
+/// generator for row groups is available.
 [[nodiscard]] PassOptions choose_passes(const ModelCompilerOptions& options,
                                         const program::TokenRange& range,
                                         bool generates_code);
-/// The passes of every range as text: part of the cache key.
+/// The passes of every range as text, for the cache key.
 [[nodiscard]] std::string passes_text(const ModelCompilerOptions& options);
 
-/// Whether passes see the whole program, which is split afterwards.
+/// true: the passes see the whole program, which is split afterwards. false: the program is split
+/// first.
 [[nodiscard]] bool partitions_after_passes(const ModelCompilerOptions& options);
 [[nodiscard]] program::SplittingOps splitting_ops(const ModelCompilerOptions& options);
-/// Level 1 with backend "eager": the program runs as it was traced, to compare it with the model.
+/// True at level 1 with backend "eager": no pass runs, so that a traced program can be compared
+/// with the model.
 [[nodiscard]] bool stays_as_traced(const ModelCompilerOptions& options);
 
-/// Warnings about fusions that were switched on but have no effect here.
+/// Warns about fusions that the user switched on but that have no effect in this engine.
 [[nodiscard]] std::vector<std::string> switches_without_effect(const config::PassConfig& asked);
 
 }  // namespace reprise::compile

@@ -43,7 +43,7 @@ void add_program(ProgramFiles& files, size_t index, program::Artifact artifact) 
   files.push_back({.name = object_file(index), .bytes = std::move(artifact.object)});
 }
 
-// "[[1,8,0],[9,9223372036854775807,1]]": begin, end, program.
+// "[[1,8,0],[9,9223372036854775807,1]]": first token count, last token count, index of the program.
 void add_ranges(ProgramFiles& files, const std::vector<program::ProgramRange>& ranges) {
   Json list = Json::array();
   for (const program::ProgramRange& range : ranges) {

@@ -9,16 +9,17 @@
 #include "reprise/program/artifact.h"
 #include "reprise/program/ranged_programs.h"
 
-/// A model's compiled programs as the files of a cache entry: ranges.json says which program runs
-/// which batches; each program has a file for itself and one for its generated code.
+/// A model's compiled programs as the files of a cache entry. ranges.json says which batches each
+/// program serves. Each program has one file for the program itself and one file for its generated
+/// code.
 namespace reprise::compile {
 
 using ProgramFiles = std::vector<CacheFile>;
 
-/// Adds the files of `program`, which is the `index`-th, and of its code.
+/// Adds the files of the program with number `index`, and of its code.
 void add_program(ProgramFiles& files, size_t index, program::Artifact artifact);
 void add_ranges(ProgramFiles& files, const std::vector<program::ProgramRange>& ranges);
-/// The index of the added program with these bytes; `num_programs` when there is none.
+/// The index of an added program with the same bytes, or `num_programs` if there is none.
 [[nodiscard]] size_t find_program(const ProgramFiles& files,
                                   size_t num_programs,
                                   const std::string& bytes);

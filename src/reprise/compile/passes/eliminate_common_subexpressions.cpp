@@ -14,17 +14,16 @@ using program::OpSignature;
 using program::Program;
 using program::ValueId;
 
-// Two nodes of a pure op with equal operands give equal results, so they can be merged. A node that
-// makes memory is not pure, because each memory is a separate one. A node that writes is not pure
-// either, because it must run as often as the model says (its operands are state versions, so no
-// two such nodes have equal operands anyway).
+// Whether two nodes with this op and equal operands give equal results, so that they can be merged.
+// `empty` is not pure, because two results need separate memory. A node that writes is not pure,
+// because it must run as often as in the model.
 bool is_pure(const Program& program, const Node& node) {
   const OpSignature signature = program::signature_of(program, node);
   return node.op != OpCode::empty && !signature.writes_states && !signature.out_buffer;
 }
 
-// Attributes are not part of the hash, because the operands already separate nearly all nodes; the
-// comparison covers the attributes.
+// The hash leaves attributes out: operands alone distinguish nearly all nodes, and the later
+// comparison includes the attributes.
 size_t hash_of(const Node& node) {
   size_t hash = static_cast<size_t>(node.op);
   for (ValueId id : node.inputs) hash = hash * 0x9E3779B97F4A7C15ULL + index_of(id);

@@ -6,8 +6,9 @@
 
 namespace reprise::compile {
 
-/// Replaces a node by an earlier node with the same op, attributes and operands. Only for ops
-/// without effects: never kv_write, never attention; and each `empty` keeps its own memory.
+/// Merges nodes with equal ops, attributes and operands: later nodes are replaced by the first one.
+/// Never merges kv_write or attention, which write memory, nor `empty`, because each result needs
+/// separate memory.
 size_t eliminate_common_subexpressions(program::Program& program);
 
 }  // namespace reprise::compile

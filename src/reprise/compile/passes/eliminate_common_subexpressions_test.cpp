@@ -73,8 +73,8 @@ TEST(EliminateCommonSubexpressions, keeps_values_that_differ_in_op_attribute_ope
 })");
 }
 
-// The second write must happen, attention's memory must stay separate, and reads of a state before
-// and after a write read different versions.
+// Three things must not be merged: the second write, the separate memory for two attentions, and
+// reads of a state before and after a write.
 TEST(EliminateCommonSubexpressions, never_merges_effects_or_memory) {
   expect_leaves(kEliminateCommonSubexpressions, R"(program {
   input %q: f32[T, 1, 16]

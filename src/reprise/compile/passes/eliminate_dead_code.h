@@ -6,9 +6,9 @@
 
 namespace reprise::compile {
 
-/// Removes nodes whose results are not needed. Needed are the returned values, the values that made
-/// the last version of a state, and all their operands. Inputs and slots stay, because they are the
-/// program's interface.
+/// Removes nodes whose results are not needed. Needed are the returned values, the final versions
+/// of states, and everything from which they are computed. Inputs and slots stay even if they are
+/// unused, because callers pass them.
 size_t eliminate_dead_code(program::Program& program);
 
 }  // namespace reprise::compile

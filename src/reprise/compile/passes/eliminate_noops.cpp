@@ -14,7 +14,7 @@ using program::Symbol;
 using program::SymInt;
 using program::ValueId;
 
-// Returns nullopt if the sum is not affine in one symbol.
+// a + b, or nullopt if the sum is not affine in one symbol.
 std::optional<SymInt> sum(const SymInt& a, const SymInt& b) {
   if (!a.is_constant() && !b.is_constant() && a.symbol() != b.symbol()) return std::nullopt;
   return SymInt(a.is_constant() ? b.symbol() : a.symbol(),
@@ -57,10 +57,11 @@ class NoopEliminator {
     return true;
   }
 
-  // The value that a view shows unchanged: same elements, shape and strides.
+  // The value that a view repeats unchanged: with the same elements, shape and strides.
   [[nodiscard]] std::optional<ValueId> shown_by(const Node& node) const {
     const std::optional<ValueId> shown = find_shown(node);
-    // A program cannot return a parameter, but it can return a view of one.
+    // If that value is a parameter, the view stays: a program cannot return a parameter, but it can
+    // return a view of one.
     const bool is_parameter =
         shown && std::find(program_.parameters.begin(), program_.parameters.end(), *shown) !=
                      program_.parameters.end();
@@ -77,7 +78,7 @@ class NoopEliminator {
     const Node* inner = definition(node.inputs[0]);
     const OpCode inverse = node.op == OpCode::flatten ? OpCode::unflatten : OpCode::flatten;
     if (inner == nullptr || inner->op != inverse) return std::nullopt;
-    // flatten accepts only adjacent heads, so equal shapes have equal strides.
+    // flatten requires that heads are adjacent, so equal shapes mean equal strides.
     const bool is_same = program_.type(node.outputs[0]) == program_.type(inner->inputs[0]);
     return is_same ? std::optional(inner->inputs[0]) : std::nullopt;
   }
@@ -104,7 +105,7 @@ size_t eliminate_unused_memory(Program& program) {
 
 size_t eliminate_noops(Program& program) {
   const size_t num_views = NoopEliminator(program).run();
-  // After the views are removed, some memory may be unused.
+  // Removed views may have been the only users of some memory.
   return num_views + eliminate_unused_memory(program);
 }
 

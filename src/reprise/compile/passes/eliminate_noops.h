@@ -6,7 +6,8 @@
 
 namespace reprise::compile {
 
-/// Removes views that show the same as their operand, and memory that is never used:
+/// Removes views that give the same elements, shape and strides as an earlier value, and memory
+/// that is never used:
 ///
 ///     slice(x, all of it)             -> x
 ///     slice(slice(x, dim), dim)       -> slice(x, dim)
@@ -14,7 +15,7 @@ namespace reprise::compile {
 ///     flatten(unflatten(x))           -> x
 ///     empty, unused                   -> nothing
 ///
-/// Inner views may lose their last use; eliminate_dead_code removes them.
+/// Views that are skipped may become unused; eliminate_dead_code removes them.
 size_t eliminate_noops(program::Program& program);
 
 }  // namespace reprise::compile

@@ -7,7 +7,7 @@
 
 namespace reprise::compile {
 
-/// When only the quantised form of an activation is used, the full activation is never stored:
+/// If every use of an activation quantises it, the unquantised activation is never stored:
 ///
 ///     %a = silu_and_mul(x)
 ///     %q, %s = quantize_per_token(%a) {dtype}   ->  %q, %s = silu_and_mul_quant(x) {dtype}

@@ -20,14 +20,14 @@ size_t fuse_add_rms_norm(Program& program) {
     const ValueId weight = norm.inputs[1];
     const std::optional<size_t> add_index = edit.definition(sum);
     if (!add_index || program.nodes[*add_index].op != OpCode::add) continue;
-    // The fused op takes the place of the sum, before all other uses of the sum, so the weight must
-    // be defined before that place.
+    // The fused op stands where the sum stood, because other nodes may use the sum before the norm.
+    // So the weight must be defined before that place.
     if (edit.definition(weight).value_or(0) > *add_index) continue;
     Node& add = program.nodes[*add_index];
     add = {.op = OpCode::fused_add_rms_norm,
            .attributes = {.epsilon = norm.attributes.epsilon},
-           // add(a, b) computes a + b and the fused op computes residual + x, so the operands are
-           // swapped.
+           // add(a, b) is a + b, and the fused op computes residual + x: so b becomes x and a the
+           // residual.
            .inputs = {add.inputs[1], add.inputs[0], weight},
            .outputs = {norm.outputs[0], sum},
            .location = norm.location};

@@ -35,7 +35,8 @@ class AttentionQuantFuser {
     const std::optional<size_t> attention_index = edit_.definition(result, OpCode::attention);
     if (!attention_index || edit_.num_uses(result) != 1) return false;
     Node& attention = program_.nodes[*attention_index];
-    // Memory that the caller owns cannot change its type, so the memory must come from an `empty`.
+    // The type of attention's output changes, so its memory must come from an `empty`: memory of
+    // the caller cannot change its type.
     const std::optional<size_t> memory = edit_.definition(attention.inputs[6], OpCode::empty);
     const ValueId scale = quantize.inputs[1];
     if (!memory || edit_.definition(scale).value_or(0) > *attention_index) return false;

@@ -74,7 +74,7 @@ TEST(FuseAttnQuant, waits_for_no_scale_that_is_computed_later) {
 })");
 }
 
-// In a piece that was cut at attention, the result is the caller's memory or an input of the piece.
+// In a program that was split at attention, a piece gets the output's memory as an input.
 TEST(FuseAttnQuant, leaves_what_was_split_at_attention) {
   expect_leaves(kFuseAttnQuant, R"(program {
   input %query_start_loc: i32[R+1]

@@ -50,7 +50,8 @@ class LinearRopeKvWriteFuser {
     return true;
   }
 
-  // Finds the linear whose columns are exactly q, k and v, in this order, each used once.
+  // Finds the linear whose columns are exactly q, k and v in this order. Each of them must be used
+  // only once.
   [[nodiscard]] std::optional<size_t> product_behind(const Node& rope) const {
     std::optional<ValueId> product;
     int64_t column = 0;

@@ -7,8 +7,8 @@
 
 namespace reprise::compile {
 
-/// A matrix product whose columns are the heads of q, k and v is rotated and written to the cache
-/// as it is computed, when no other op uses the product:
+/// Fuses a matrix product, whose columns are the heads of q, k and v, with the rotation and the
+/// cache write. No other op may use the product:
 ///
 ///     %p = linear(x, w, bias)
 ///     %q = unflatten(slice(%p))

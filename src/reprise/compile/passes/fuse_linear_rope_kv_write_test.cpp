@@ -31,7 +31,7 @@ const std::string kTail =
   keep %8, %9
 })";
 
-// The text of the three views; `q`, `k` and `v` are the first columns of their heads.
+// The three views of the product. `q`, `k` and `v` are the columns at which their heads begin.
 std::string heads(int q, int k, int v) {
   return fmt::format(R"(  %0: bf16[T, 64] = linear(%x, p0, none)  // qkv_proj
   %1: bf16[T, 32] = slice(%0) {{dim=1, begin={}, length=32}}
@@ -80,7 +80,7 @@ TEST(FuseLinearRopeKvWrite, leaves_products_of_which_columns_are_used_elsewhere)
   return %7, %6
   keep %8, %9
 })");
-  // k and v share one head.
+  // The columns of k and v overlap.
   expect_leaves(kFuseLinearRopeKvWrite, kLinearInputs + R"(  %0: bf16[T, 64] = linear(%x, p0, none)
   %1: bf16[T, 32] = slice(%0) {dim=1, begin=0, length=32}
   %2: bf16[T, 2, 16] = unflatten(%1) {heads=2}

@@ -7,7 +7,7 @@
 
 namespace reprise::compile {
 
-/// A matrix product that only the activation uses is never stored:
+/// Fuses a matrix product with the activation, if no other op uses the product:
 ///
 ///     %p = linear(x, w, bias)
 ///     ...                       ->  ...

@@ -25,7 +25,8 @@ std::optional<OpCode> with_norm(OpCode product) {
   }
 }
 
-// An op has only one epsilon, so the norms of heads must have the same one.
+// Whether the product can take in a norm with this epsilon. An op has only one epsilon, which any
+// norms of heads in the product use already.
 bool is_epsilon_free(const Node& product, float epsilon) {
   constexpr size_t kQNorm = 8;
   return product.op != OpCode::linear_rope_kv_write || product.inputs[kQNorm] == kNoValue ||

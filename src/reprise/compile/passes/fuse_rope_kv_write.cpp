@@ -15,7 +15,7 @@ using program::Program;
 using program::ValueId;
 
 struct Norms {
-  size_t q = 0;  // indices of nodes
+  size_t q = 0;  // index of the node that computes the norm of q
   size_t k = 0;
 };
 
@@ -39,7 +39,8 @@ class RopeKvWriteFuser {
     const std::optional<size_t> rope_index = edit_.definition(write.inputs[0], OpCode::rope);
     if (!rope_index) return false;
     const Node& rope = program_.nodes[*rope_index];
-    // The write must use the rotated keys; a program could also write the rotated queries.
+    // The write must use the rotated keys (result 1). A program could also write the rotated
+    // queries.
     if (write.inputs[0] != rope.outputs[1] || edit_.num_uses(rope.outputs[1]) != 1) return false;
     const std::span<const size_t> users = edit_.users(rope.outputs[0]);
     if (std::any_of(users.begin(), users.end(), [&](size_t user) { return user <= write_index; })) {

@@ -7,7 +7,7 @@
 
 namespace reprise::compile {
 
-/// Rotated keys are written to the cache and stored nowhere else:
+/// Fuses the rotation with the cache write, so that rotated keys are stored only in the cache:
 ///
 ///     %q1, %k1 = rope(%q, %k, positions, table)
 ///     ...                                            ->  ...
@@ -15,11 +15,11 @@ namespace reprise::compile {
 ///                                                            positions, table, %c, %d, slots,
 ///                                                            none, none)
 ///
-/// The fused op takes the place of the write, so every use of %q1 must come after it.
+/// The fused op stands where the write stood, so no node before the write may use %q1.
 size_t fuse_rope_kv_write(program::Program& program, const NodePredicate& has_kernel = {});
 
-/// The same when a norm over the heads of q and a norm over the heads of k, with the same epsilon,
-/// come first and only the rotation uses them.
+/// The same, with the norms over the heads of q and of k before the rotation. Both norms must have
+/// the same epsilon, and no other op may use them.
 size_t fuse_qk_norm_rope_kv_write(program::Program& program, const NodePredicate& has_kernel = {});
 
 }  // namespace reprise::compile

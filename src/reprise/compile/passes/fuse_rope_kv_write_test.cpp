@@ -127,7 +127,7 @@ TEST(FuseRopeKvWrite, leaves_what_needs_the_rotated_queries_before_the_write) {
   return %2
   keep %3, %4
 })");
-  // The queries are written as values.
+  // The program writes the rotated queries as values.
   expect_leaves(kFuseRopeKvWrite,
                 kInputs + R"(  %0: bf16[T, 1, 16], %1: bf16[T, 1, 16] = rope(%v, %k, %positions, p0)
   %2: s0, %3: s1 = kv_write(%1, %0, s0, s1, %slots)

@@ -19,7 +19,7 @@ using program::Node;
 using program::Program;
 using program::ValueId;
 
-// Ops that will run as one launch, in program order, and the position in the program where they
+// Ops that will run as one launch, in program order, and the index of the node in whose place they
 // run.
 struct Group {
   std::vector<size_t> members;
@@ -46,7 +46,8 @@ class RowGrouper {
   }
 
  private:
-  using Pair = std::pair<size_t, size_t>;  // of groups; the first is the earlier
+  // Two groups; the first is the earlier one in the program.
+  using Pair = std::pair<size_t, size_t>;
 
   // ---- which to merge ----
 
@@ -59,10 +60,11 @@ class RowGrouper {
     });
   }
 
-  // Finds pairs of groups that read the same rows, or where one reads a result of the other.
+  // Finds pairs of groups to merge: both read the same rows, or one reads a result of the other.
   void find_candidates() {
     for (const auto& [rows, readers] : flow_.row_readers()) {
-      if (flow_.row_bytes(rows) == 0) continue;  // positions, which all layers read
+      // All layers read the positions, which saves nothing.
+      if (flow_.row_bytes(rows) == 0) continue;
       std::set<size_t> nodes(readers.begin(), readers.end());
       const std::optional<size_t> maker = flow_.definition(rows);
       if (maker && flow_.can_be_member(*maker)) nodes.insert(*maker);
@@ -80,7 +82,7 @@ class RowGrouper {
     if (saved > 0) saved_bytes_.emplace(pair, saved);
   }
 
-  // Bytes per row that need not be written or read again if both groups become one loop.
+  // The bytes per row that need not be written or read any more if both groups become one loop.
   [[nodiscard]] int64_t saved_bytes(const std::vector<size_t>& a,
                                     const std::vector<size_t>& b) const {
     const std::vector<size_t> both = united(a, b);
@@ -113,7 +115,7 @@ class RowGrouper {
     const auto [a, b] = pair;
     const std::vector<size_t> members = united(groups_[a].members, groups_[b].members);
     const std::optional<size_t> slot = find_slot(members);
-    if (!slot) return false;  // later it may work: another group may move away
+    if (!slot) return false;  // may succeed later, when another group has moved
     if (!is_acceptable(members)) {
       saved_bytes_.erase(pair);
       return false;
@@ -121,7 +123,7 @@ class RowGrouper {
     groups_[a] = {members, *slot};
     groups_[b].members.clear();
     for (size_t member : members) group_of_[member] = a;
-    // The merged group takes over the candidate pairs of both groups.
+    // The merged group inherits the candidate pairs of both groups.
     std::set<size_t> others;
     std::erase_if(saved_bytes_, [&](const auto& candidate) {
       const auto [x, y] = candidate.first;
@@ -141,9 +143,10 @@ class RowGrouper {
     return !options_.can_compile || options_.can_compile(body->program);
   }
 
-  // The last member's position at which all operands are defined and no result has been used yet.
+  // The position of a member at which all operands of the group are defined and no result has been
+  // used; of several positions the last.
   [[nodiscard]] std::optional<size_t> find_slot(const std::vector<size_t>& members) const {
-    size_t first = 0;  // earlier slots come before an operand
+    size_t first = 0;  // an earlier slot would come before the definition of an operand
     size_t last = program_.nodes.size();
     const auto is_member = [&](size_t node) {
       return std::binary_search(members.begin(), members.end(), node);
@@ -196,8 +199,8 @@ class RowGrouper {
     return by_text_;
   }
 
-  // Views are made again right before their first use, because the node whose result they show may
-  // have moved.
+  // Adds the nodes in their new order. A view is added again right before its first use, because
+  // the node that computes its operand may have moved.
   void rebuild() {
     std::vector<Node> nodes;
     std::set<size_t> views;
@@ -224,7 +227,7 @@ class RowGrouper {
   RowFlow flow_;
   std::vector<size_t> group_of_;  // by node
   std::vector<Group> groups_;
-  std::map<Pair, int64_t> saved_bytes_;  // candidate pairs that were not refused
+  std::map<Pair, int64_t> saved_bytes_;  // the candidate pairs that have not been rejected
   std::map<size_t, Node> made_;          // by slot
   std::set<size_t> is_gone_;
   std::map<std::string, size_t> by_text_;

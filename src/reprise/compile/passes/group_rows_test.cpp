@@ -137,7 +137,8 @@ TEST(GroupRows, takes_views_along_and_shares_equal_bodies) {
 }
 
 TEST(GroupRows, leaves_ops_alone_that_have_nothing_in_common) {
-  // Rows of two sizes, ops on weights only, and ops with a matrix product in between.
+  // Rows of two different sizes, ops that read only weights, and ops with a matrix product in
+  // between.
   expect_leaves(kGroupRows, R"(program {
   input %x: bf16[T, 64]
   input %y: bf16[L, 64]
@@ -154,7 +155,8 @@ TEST(GroupRows, leaves_ops_alone_that_have_nothing_in_common) {
 }
 
 TEST(GroupRows, joins_no_op_with_what_it_reads_other_than_row_by_row) {
-  // Gathered rows, other rows, and rows that pass through a matrix product.
+  // These ops read another op's result in other ways: gathered rows, other rows, and rows after a
+  // matrix product.
   expect_leaves(kGroupRows, R"(program {
   input %x: bf16[T, 64]
   input %indices: i32[T]
@@ -183,7 +185,7 @@ TEST(GroupRows, joins_no_op_with_what_it_reads_other_than_row_by_row) {
 }
 
 TEST(GroupRows, moves_nothing_but_what_it_groups) {
-  // The sum needs the result of attention, which does not move; the norm needs the sum.
+  // The sum reads the result of attention, which does not move, and the norm reads the sum.
   expect_rewrites(kGroupRows,
                   1,
                   R"(program {
@@ -229,7 +231,7 @@ TEST(GroupRows, moves_nothing_but_what_it_groups) {
 })");
 }
 
-// Makes n sums; each adds two new tensors to the previous sum.
+// A program with n sums: each adds two new inputs to the previous sum.
 std::string sums(int n) {
   std::string text = "program {\n  input %x: bf16[T, 64]\n";
   for (int i = 0; i < n; ++i) text += fmt::format("  input %y{}: bf16[T, 64]\n", i);

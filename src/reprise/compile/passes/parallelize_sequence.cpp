@@ -36,17 +36,18 @@ class SequenceParallelizer {
   }
 
  private:
-  // A value that every rank had completely and of which each rank now has only its rows.
+  // A value of which each rank had all rows and now has only its own rows.
   struct Sum {
     ValueId whole{};
     ValueId part{};
-    size_t node = 0;  // makes the rows of one rank
+    size_t node = 0;  // the node that computes the rank's own rows
     int64_t ranks = 0;
   };
 
   bool scatter_norm(size_t index) {
     const Node& norm = program_.nodes[index];
-    if (scattered_.contains(norm.inputs[0])) return false;  // the sum already has a norm
+    // Another norm of this sum was changed already.
+    if (scattered_.contains(norm.inputs[0])) return false;
     const std::optional<size_t> reduce = divisible_all_reduce(norm.inputs[0]);
     if (!reduce) return false;
     scatter(*reduce);
@@ -85,8 +86,7 @@ class SequenceParallelizer {
     node.op = OpCode::reduce_scatter;
     node.outputs[0] = add_sum(node.outputs[0], index, node.attributes.ranks);
   }
-  // From here on a norm computes only the rank's own rows: its operands are the values in
-  // `scattered_`.
+  // Makes the norm read and compute only the rank's own rows: replaces its operands by their parts.
   void scatter_outputs(size_t index, int64_t ranks) {
     Node& norm = program_.nodes[index];
     for (ValueId& id : norm.inputs) {
@@ -127,7 +127,7 @@ class SequenceParallelizer {
   ProgramEdit edit_;
   std::vector<Sum> sums_;
   std::map<ValueId, size_t> scattered_;  // whole value -> position in sums_
-  // uses that read the rank's rows instead of the whole value
+  // Uses that read the rank's own rows instead of the whole value.
   std::set<std::pair<size_t, ValueId>> on_parts_;
 };
 

@@ -9,24 +9,26 @@
 
 namespace reprise::compile {
 
-/// One rewriting of programs; a value. Applying it a second time changes nothing, and the results
-/// of the program stay the same, bit for bit.
+/// One rewriting of programs. It does not change any bit of a program's results, and running it a
+/// second time changes nothing.
 struct Pass {
   std::string_view name;  // a verb phrase, the name of its function
-  /// Rewrites the program and returns the number of matches. \pre the program is well formed \post
-  /// the program is well formed
+  /// Rewrites the program and returns the number of matches.
+  /// \pre the program is well formed
+  /// \post the program is well formed
   std::function<size_t(program::Program&)> apply;
-  program::TokenRange widest = {};  // the batch sizes for which the pass is valid
+  program::TokenRange widest = {};  // the range of batch sizes for which the pass is valid
 
   [[nodiscard]] bool is_applicable(const program::TokenRange& range) const noexcept {
     return widest.contains(range);
   }
 };
 
-/// Whether a node that a pass is about to make can be launched. Empty: every node can.
+/// Whether the kernels can launch a node that a pass is about to create. Empty: every node can be
+/// launched.
 using NodePredicate =
     std::function<bool(const program::Program& program, const program::Node& node)>;
-/// Whether code can be generated for the body of a group. Empty: for every body.
+/// Whether code can be generated for the body of a row group. Empty: for every body.
 using BodyPredicate = std::function<bool(const program::Program& body)>;
 
 }  // namespace reprise::compile

@@ -76,7 +76,7 @@ bool ProgramEdit::is_returned(ValueId value) const {
       outputs.begin(), outputs.end(), [&](ValueId id) { return current(id) == value; });
 }
 
-// A replacement may itself have been replaced later.
+// Follow the chain of replacements: a replacement may have been replaced later.
 ValueId ProgramEdit::current(ValueId value) const {
   while (value != kNoValue && replaced_by_[index_of(value)] != value) {
     value = replaced_by_[index_of(value)];

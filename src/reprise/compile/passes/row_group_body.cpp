@@ -18,16 +18,16 @@ using program::SymInt;
 using program::SymShape;
 using program::ValueId;
 
-// Equals kernels::kMaxRowGroupOperands, the number of operands that fit into one launch's
-// arguments.
+// Equal to kernels::kMaxRowGroupOperands: so many operands and results fit into the arguments of
+// one launch.
 constexpr size_t kMaxOperandsAndResults = 15;
 constexpr size_t kMaxResults = kMaxOpOutputs;
-// Larger groups gain little and take long to compile. Inductor has the same limit.
+// Larger groups save little more and take long to compile. Inductor has the same limit.
 constexpr size_t kMaxNodes = 64;
 
 bool keeps_rows(const Node& view) { return view.op != OpCode::slice || view.attributes.dim != 0; }
 
-// A shape whose number of rows depends on the batch and whose rows have a constant size.
+// Whether the number of rows depends on the batch and the size of a row is constant.
 bool has_open_rows(const SymShape& shape) {
   if (shape.rank() == 0 || shape[0].is_constant()) return false;
   return std::all_of(shape.sizes().begin() + 1, shape.sizes().end(), [](const SymInt& size) {
@@ -178,8 +178,8 @@ class BodyBuilder {
     return true;
   }
 
-  // The rows of a value inside the body: of a node of the group, an outside value, or a view of
-  // either.
+  // The value in the body for a value whose rows the group reads: a result of the group, a value
+  // from outside, or a view of one of them.
   std::optional<ValueId> inner_rows(ValueId id) {
     if (const auto known = inner_.find(id); known != inner_.end()) return known->second;
     const std::optional<size_t> view = flow_.view(id);
@@ -192,7 +192,8 @@ class BodyBuilder {
     return inner_[id] = result;
   }
 
-  // A table or weight from outside the group; nullopt if a node of the group computes a part of it.
+  // The value in the body for a table or weight from outside the group. nullopt if a node of the
+  // group computes a part of it.
   std::optional<ValueId> inner_table(ValueId id) {
     for (ValueId part = id;;) {
       const std::optional<size_t> maker = flow_.definition(part);
@@ -218,9 +219,10 @@ class BodyBuilder {
   const RowFlow& flow_;
   std::span<const size_t> nodes_;
   RowGroupBody body_;
-  // values of nodes and views: the program's value -> the body's value
+  // For results and views: the program's value -> the body's value.
   std::map<ValueId, ValueId> inner_;
-  std::map<ValueId, ValueId> input_;  // the same for values from outside the group
+  // For values from outside the group: the program's value -> the body's value.
+  std::map<ValueId, ValueId> input_;
 };
 
 }  // namespace

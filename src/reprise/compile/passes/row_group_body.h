@@ -11,8 +11,8 @@
 
 namespace reprise::compile {
 
-/// For each node of a program, the rows it reads, with views resolved. Used by group_rows. The
-/// program is borrowed and must not change.
+/// For each node of a program, which rows of which values it reads. Views are resolved to the
+/// values behind them. group_rows() uses it. Borrows the program, which must not change.
 class RowFlow {
  public:
   explicit RowFlow(const program::Program& program);
@@ -20,49 +20,51 @@ class RowFlow {
   [[nodiscard]] const program::Program& program() const noexcept { return program_; }
 
   [[nodiscard]] bool is_view(size_t node) const;
-  /// The view that defines a value.
+  /// The view node that defines a value; nullopt if no view defines it.
   [[nodiscard]] std::optional<size_t> view(program::ValueId value) const;
   /// The node, view or not, that defines a value.
   [[nodiscard]] std::optional<size_t> definition(program::ValueId value) const {
     return value == program::kNoValue ? std::nullopt : definition_[index_of(value)];
   }
-  /// The value whose rows `value` shows; looks through views that keep rows.
+  /// The value that has the rows of `value`. Looks through views that do not change rows.
   [[nodiscard]] program::ValueId rows_behind(program::ValueId value) const;
 
-  /// True if the node is row-wise and not a view, its number of rows depends on the batch, and one
-  /// of its results is used.
+  /// Whether the node can be part of a row group: it is row-wise and no view, its number of rows
+  /// depends on the batch, and one of its results is used.
   [[nodiscard]] bool can_be_member(size_t node) const { return can_be_member_[node]; }
-  /// Whether row r of a result is computed from row r of that operand; other operands are tables or
+  /// Whether row r of a result depends on row r of this operand. Other operands are tables or
   /// weights.
   [[nodiscard]] static bool reads_rows(OpCode op, size_t operand);
 
-  /// Nodes (no views) by the value whose rows they read.
+  /// For each value, the nodes (no views) that read its rows.
   [[nodiscard]] const std::map<program::ValueId, std::vector<size_t>>& row_readers() const {
     return row_readers_;
   }
   [[nodiscard]] std::span<const program::ValueId> rows_read_by(size_t node) const {
     return rows_read_[node];
   }
-  /// The nodes (no views) whose results a node reads, and the nodes that read its results.
+  /// The nodes (no views) whose results a node reads, and those that read its results.
   [[nodiscard]] std::span<const size_t> nodes_before(size_t node) const { return before_[node]; }
   [[nodiscard]] std::span<const size_t> nodes_after(size_t node) const { return after_[node]; }
 
-  /// The results of these nodes that other nodes use. \pre sorted
+  /// The results of these nodes that other nodes use. \pre `nodes` is sorted
   [[nodiscard]] std::vector<program::ValueId> results_of(std::span<const size_t> nodes) const;
   [[nodiscard]] bool have_equal_rows(std::span<const size_t> nodes) const;
-  /// Bytes of one row; a row of one number (a position, an index) counts as 0.
+  /// The bytes of one row. A row that is a single number (a position, an index) counts as 0.
   [[nodiscard]] int64_t row_bytes(program::ValueId value) const;
 
  private:
   void add_node(size_t node);
-  // The value that `value` shows; looks through views of any kind.
+  // The value behind `value`. Looks through views of any kind.
   [[nodiscard]] program::ValueId root(program::ValueId value) const;
 
   const program::Program& program_;
   std::vector<std::optional<size_t>> definition_;  // by value
-  std::vector<std::vector<size_t>> users_;  // by value: nodes that use the value or a view of it
-  std::vector<bool> is_returned_;           // by value: the value or a view of it is returned
-  std::vector<bool> can_be_member_;         // by node
+  // By value: the nodes that use the value or a view of it.
+  std::vector<std::vector<size_t>> users_;
+  // By value: whether the program returns the value or a view of it.
+  std::vector<bool> is_returned_;
+  std::vector<bool> can_be_member_;                       // by node
   std::vector<std::vector<program::ValueId>> rows_read_;  // by node
   std::vector<std::vector<size_t>> before_;               // by node
   std::vector<std::vector<size_t>> after_;                // by node
@@ -75,12 +77,13 @@ struct RowGroupBody {
   std::vector<program::ValueId> outputs;  // results of the group's node
 };
 
-/// Makes one group of the nodes. Returns nullopt if a node does not read a result of another node
-/// row by row, or if no operand has the rows of the results. \pre `nodes` is sorted
+/// Makes one row group of the nodes. Returns nullopt if a node reads a result of another node other
+/// than row by row, or if no operand has as many rows as the results.
+/// \pre `nodes` is sorted
 [[nodiscard]] std::optional<RowGroupBody> make_body(const RowFlow& flow,
                                                     std::span<const size_t> nodes);
 
-/// Whether the group fits into the arguments of a launch and into the limits of generated code.
+/// Whether the group fits into the arguments of a launch and respects the limits of generated code.
 [[nodiscard]] bool is_within_limits(const RowGroupBody& body);
 
 }  // namespace reprise::compile

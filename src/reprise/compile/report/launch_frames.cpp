@@ -22,7 +22,7 @@ std::string types_of(const Program& program, const Node& node) {
   std::string text;
   for (program::ValueId output : node.outputs) {
     const program::Value& value = program.value(output);
-    if (value.state) continue;  // a write: the state's name already says it
+    if (value.state) continue;  // a new version of a state: the state's name says it already
     if (!text.empty()) text += ", ";
     text += value.type.to_string();
   }
@@ -35,7 +35,7 @@ std::vector<LaunchFrame> launch_frames(const Program& program, const std::vector
   std::vector<LaunchFrame> frames;
   for (const Node& node : program.nodes) {
     if (!is_launch(node.op)) {
-      // Neighbouring views share one line.
+      // Views that follow each other share one line.
       if (frames.empty() || frames.back().is_launch)
         frames.push_back({.is_launch = false, .lines = {{}}});
       std::string& names = frames.back().lines[0].name;
@@ -54,7 +54,7 @@ std::vector<LaunchFrame> launch_frames(const Program& program, const std::vector
     } else if (frame.lines.size() > 1) {
       frame.caption = op_name(node.op);
     }
-    // The node's location covers all ops of its group.
+    // The node's location is that of all ops in its group.
     const std::string place(last_name(node.location));
     if (frame.caption.empty()) {
       frame.lines.front().place = place;

@@ -6,28 +6,28 @@
 
 #include "reprise/program/program.h"
 
-/// The launches of a program as a picture shows them.
+/// Prepares the launches of a program for a picture.
 namespace reprise::compile {
 
-/// One line of a frame: what it does, where in the model, and what comes out.
+/// One line of a frame: the op, its module in the model, and the type of its result.
 struct OpText {
   std::string name;
   std::string place;
   std::string type;
 };
 
-/// A launch with its ops; or, without a frame, ops that launch nothing.
+/// One launch with its ops. is_launch = false: ops that launch nothing, drawn without a frame.
 struct LaunchFrame {
   bool is_launch = true;
   std::vector<OpText> lines;
-  std::string caption;  // over the lines of a group
+  std::string caption;  // above the lines of a row group
   std::string tooltip;
 
   [[nodiscard]] size_t num_text_lines() const { return lines.size() + (caption.empty() ? 0 : 1); }
 };
 
-/// The frames of a program, in the order of its nodes. `has_code`: by row group, whether code was
-/// generated; empty: nowhere.
+/// The frames of a program, in the order of its nodes. `has_code` says for each row group whether
+/// code was generated; empty: for none.
 [[nodiscard]] std::vector<LaunchFrame> launch_frames(const program::Program& program,
                                                      const std::vector<bool>& has_code);
 

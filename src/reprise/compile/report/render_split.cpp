@@ -18,18 +18,18 @@ using program::Piece;
 using program::Program;
 using program::SplitProgram;
 
-// Pixels of the picture's own coordinates.
+// Sizes in the coordinates of the picture.
 constexpr int kWidth = 1080;
 constexpr int kMargin = 16;
-constexpr int kBracket = 64;  // where "x 22" stands
-constexpr int kLine = 18;     // of text
+constexpr int kBracket = 64;  // width of the bracket with the text "x 22"
+constexpr int kLine = 18;     // height of a line of text
 constexpr int kPadding = 4;   // inside a frame
 constexpr int kGap = 5;       // between frames
-constexpr int kColumns = 28;  // between the two columns
-constexpr int kHeader = 30;   // of a piece
+constexpr int kColumns = 28;  // distance between the two columns
+constexpr int kHeader = 30;   // height of a piece's header
 constexpr int kPieceGap = 14;
 constexpr int kNumColors = 6;
-constexpr double kCharacter = 6.7;  // of the monospace font, on the wide side
+constexpr double kCharacter = 6.7;  // width of a character in the monospace font, rounded up
 
 constexpr int kCardX = kMargin + kBracket;
 constexpr int kCardWidth = kWidth - kMargin - kCardX;
@@ -89,13 +89,13 @@ int height_of(const LaunchFrame& frame) {
   return static_cast<int>(frame.num_text_lines()) * kLine + (frame.is_launch ? 2 * kPadding : 0);
 }
 
-// The frames of one side of a piece; layers that repeat inside it are drawn once.
+// The launches on one side of a piece. Layers that repeat within the piece are drawn once.
 struct Column {
   std::vector<LaunchFrame> frames;
   std::vector<PieceRun> runs;
 
   explicit Column(std::vector<LaunchFrame> all) : frames(std::move(all)) {
-    std::map<std::string, size_t> numbers;  // numbers by the drawn text
+    std::map<std::string, size_t> numbers;  // a number for each distinct text of a launch
     std::vector<size_t> sequence;
     for (const LaunchFrame& frame : frames) {
       std::string drawn = frame.caption;
@@ -106,7 +106,7 @@ struct Column {
     runs = fold_runs(sequence);
   }
 
-  // Two adds in a row are too short to fold.
+  // Only patterns of at least three launches are folded: two adds in a row are too short.
   [[nodiscard]] static bool is_folded(const PieceRun& run) {
     return run.count > 1 && run.period > 2;
   }
@@ -155,7 +155,7 @@ class Picture {
   }
 
  private:
-  // Two pieces are equal if both of their sides are equal.
+  // Two pieces are equal if their left sides and their right sides are equal.
   [[nodiscard]] std::vector<PieceRun> runs() const {
     std::map<std::pair<size_t, size_t>, size_t> numbers;
     std::vector<size_t> sequence;
@@ -181,7 +181,7 @@ class Picture {
     put("<text class=\"{}\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n", css, x, y, escape_xml(content));
   }
 
-  // Draws all pieces in one strip, without folding.
+  // Draws all pieces in one row, without folding repetitions.
   void draw_order() {
     const SplitProgram& split = *in_.after;
     const double most = kWidth - 2 * kMargin;

@@ -6,24 +6,26 @@
 
 #include "reprise/program/split.h"
 
-/// A split program as a picture: a string of SVG, no fonts, no scripts, no network.
+/// Draws a split program: a string of SVG without fonts, scripts or network access.
 namespace reprise::compile {
 
 struct SplitPicture {
   const program::SplitProgram* before = nullptr;  // as traced; owned by the caller
-  const program::SplitProgram* after = nullptr;   // as compiled, with the same cuts
-  /// By program of `after`, then by group: whether code was generated. Empty: nowhere.
+  const program::SplitProgram* after = nullptr;   // as compiled, split at the same ops
+  /// has_code[p][g]: whether code was generated for group g of program p of `after`. Empty: for
+  /// none.
   std::vector<std::vector<bool>> has_code;
   std::string title;
 };
 
-/// SVG 1.1, well-formed XML, readable in light and dark. Pieces from top to bottom with repetitions
-/// folded, ops as traced on the left and as compiled on the right, a frame around each launch;
-/// equal pieces have one colour, split points are dashed. If the two sides were not cut alike, the
-/// left one stays empty.
+/// Draws SVG 1.1 (well-formed XML) that is readable on light and dark backgrounds. The pieces are
+/// drawn from top to bottom, and repetitions are folded. The left side shows the traced ops, the
+/// right side the compiled ops, with a frame around each launch. Equal pieces have the same colour,
+/// and split points have dashed frames. If the two programs were not split at the same ops, the
+/// left side stays empty.
 [[nodiscard]] std::string render_svg(const SplitPicture& picture);
 
-/// & < > " ' as XML wants them; characters that XML cannot hold become '?'.
+/// Escapes & < > " ' for XML. Characters that XML cannot hold become '?'.
 [[nodiscard]] std::string escape_xml(std::string_view text);
 
 }  // namespace reprise::compile

@@ -57,7 +57,7 @@ constexpr const char* kGroupedRows = R"(
     }
   )";
 
-// Pieces run these programs; odd ones are splitting.
+// A split program with these programs and pieces. Programs with odd numbers are splitting.
 SplitProgram split_of(const std::vector<std::string>& programs, const std::vector<size_t>& pieces) {
   SplitProgram split;
   for (const std::string& text : programs) split.programs.push_back(program_of(text));
@@ -71,7 +71,7 @@ TEST(RenderSplit, each_launch_has_a_frame_and_views_have_none) {
   const SplitProgram before = split_of({kTraced}, {0});
   const SplitProgram after = split_of({kFused}, {0});
   const std::string svg = render_svg({.before = &before, .after = &after, .title = "t"});
-  EXPECT_EQ(count(svg, "class=\"frame "), 3U);  // add, rms_norm; both fused
+  EXPECT_EQ(count(svg, "class=\"frame "), 3U);  // add and rms_norm before, one fused launch after
   EXPECT_EQ(count(svg, ">rms_norm<"), 2U);
   EXPECT_THAT(svg, HasSubstr("slice unflatten flatten"));
   EXPECT_THAT(svg, HasSubstr("as traced: 2 launches"));
@@ -103,7 +103,7 @@ TEST(RenderSplit, layers_that_repeat_inside_a_piece_are_drawn_once) {
   split.programs.push_back(program::parse(text + fmt::format("  return %{}\n}}\n", last)));
   split.pieces.push_back({.program = 0});
   const std::string svg = render_svg({.before = &split, .after = &split});
-  EXPECT_EQ(count(svg, "class=\"frame "), 6U);  // three a side
+  EXPECT_EQ(count(svg, "class=\"frame "), 6U);  // three on each side
   EXPECT_EQ(count(svg, "\xC3\x97 24: these again"), 2U);
   EXPECT_THAT(svg, HasSubstr("as compiled: 72 launches"));
 }

@@ -16,8 +16,8 @@ using program::Node;
 using program::Piece;
 using program::Program;
 
-// Longer than any pattern of layers (window, window, ..., full), counted in pieces, and longer than
-// a layer, counted in ops.
+// The longest period that is searched. It is longer than any repeating pattern of layers (window,
+// window, ..., full) in pieces, and longer than one layer in ops.
 constexpr size_t kLongestPeriod = 64;
 
 size_t repetitions(const std::vector<size_t>& sequence, size_t begin, size_t period) {
@@ -41,7 +41,7 @@ std::vector<PieceRun> fold_runs(const std::vector<size_t>& sequence) {
     for (size_t period = 1; period <= kLongestPeriod; ++period) {
       if (begin + 2 * period > sequence.size()) break;
       const size_t count = repetitions(sequence, begin, period);
-      // Chooses the shortest of the periods that cover the most pieces.
+      // Chooses the period that covers the most pieces; of several such periods, the shortest one.
       if (count > 1 && count * period > best.count * best.period) {
         best = {.begin = begin, .period = period, .count = count};
       }
@@ -78,7 +78,8 @@ std::string print_ops(const Program& program) {
     if (word.starts_with("program {") || (word == "}" && depth == 0)) continue;
     if (word.starts_with("group ")) ++depth;
     if (word == "}") --depth;
-    // The inputs of a group are shown; the declarations of the program itself are too many.
+    // Prints the inputs of groups, but not the declarations of the whole program, which are too
+    // many.
     const bool declares = word.starts_with("input ") || word.starts_with("buffer ") ||
                           word.starts_with("parameter ") || word.starts_with("state ") ||
                           word.starts_with("keep ");

@@ -7,10 +7,10 @@
 
 #include "reprise/program/split.h"
 
-/// A split program in few words, for people.
+/// Describes a split program in few words, for people.
 namespace reprise::compile {
 
-/// Pieces `begin` to `begin + period`, `count` times in all.
+/// The pieces from `begin` to `begin + period`, excluding the last, and how often they repeat.
 struct PieceRun {
   size_t begin = 0;
   size_t period = 1;
@@ -19,16 +19,19 @@ struct PieceRun {
   friend bool operator==(const PieceRun&, const PieceRun&) = default;
 };
 
-/// A sequence with its repetitions folded; equal layers become one run. Runs cover it without gaps.
+/// Folds the repetitions in a sequence: equal layers become one run. The runs cover the sequence
+/// without gaps.
 [[nodiscard]] std::vector<PieceRun> fold_runs(const std::vector<size_t>& sequence);
 
-/// Programs of the pieces in order: "0, 5 x (1 2), 1, 3".
+/// The numbers of the programs that the pieces run, in order: "0, 5 x (1 2), 1, 3".
 [[nodiscard]] std::string describe_order(const program::SplitProgram& split);
 
-/// The ops of a program as print() writes them, groups first, without inputs, parameters, states.
+/// The ops of a program as print() writes them, groups first, without inputs, parameters and
+/// states.
 [[nodiscard]] std::string print_ops(const program::Program& program);
 
-/// The ops of one launch in order: linear, rope, kv_write. For a group, the ops of its body.
+/// The ops that one launch computes, in order, such as linear, rope, kv_write. For a row group, the
+/// ops of its body.
 [[nodiscard]] std::vector<std::string_view> parts_of(const program::Program& program,
                                                      const program::Node& node);
 

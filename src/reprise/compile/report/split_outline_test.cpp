@@ -34,7 +34,7 @@ TEST(SplitOutline, folds_equal_layers_into_one_run) {
 }
 
 TEST(SplitOutline, a_pattern_of_several_layers_is_one_run) {
-  // Three repeats of this pattern: two layers with a window, then one without.
+  // Three repetitions of this pattern: two layers with a sliding window, then one layer without.
   EXPECT_THAT(fold_runs({1, 2, 1, 2, 3, 2, 1, 2, 1, 2, 3, 2, 1, 2, 1, 2, 3, 2}),
               ElementsAre(PieceRun{0, 6, 3}));
 }

@@ -7,7 +7,8 @@
 namespace reprise::cudagraph {
 namespace {
 
-// A multiply-rotate chain: the result depends on the order, and each word costs one or two cycles.
+// Multiplies and rotates for each word, which takes one or two cycles. The result depends on the
+// order of the words.
 class Mixer {
  public:
   void add(uint64_t word) noexcept {

@@ -11,15 +11,16 @@
 
 namespace reprise::cudagraph {
 
-/// A replay was asked for, but the memory differs from the recorded memory. Nothing was launched.
+/// A replay was refused, because memory that the graph uses is not where it was at the capture.
+/// Nothing was launched.
 class StaleAddressError : public Error {
  public:
   using Error::Error;
 };
 
-/// The addresses that a graph was recorded with, and a fingerprint of them that is cheap enough to
-/// check on every replay. Without this check a replay would silently read or write the old place of
-/// a buffer that has moved.
+/// The addresses with which a graph was captured, and a fingerprint of them that is cheap enough to
+/// check before every replay. Without this check, a replay would silently use the old address of a
+/// buffer that has moved.
 class AddressRecord {
  public:
   AddressRecord(std::span<const Tensor> inputs, std::span<const device::BufferView> bindings);
@@ -29,7 +30,7 @@ class AddressRecord {
     return fingerprint_ == fingerprint(inputs, bindings);
   }
 
-  /// Both sides of a mismatch: each differing address with its position.
+  /// Lists every address that differs, with its position and both values.
   [[nodiscard]] std::string describe_mismatch(std::span<const Tensor> inputs,
                                               std::span<const device::BufferView> bindings) const;
 

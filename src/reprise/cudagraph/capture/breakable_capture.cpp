@@ -8,8 +8,8 @@ namespace {
 
 using GraphSegment = std::unique_ptr<device::GraphExec>;
 
-// Removes the capture from the context while a break runs, so that split points inside the break do
-// not use it.
+// While a break runs, removes the capture from the context, so that split points within the break
+// do not use it.
 class BreakSuspension {
  public:
   explicit BreakSuspension(ForwardContext& context)
@@ -68,8 +68,8 @@ BreakableCapture::~BreakableCapture() {
 
 void BreakableCapture::end_segment() {
   const std::unique_ptr<device::Graph> graph = stream_->end_capture();
-  // Between two neighbouring breaks nothing is recorded; launching an empty graph would be wasted
-  // time.
+  // Nothing is captured between two breaks that follow each other directly. An empty graph is not
+  // kept, because launching it would cost time.
   if (graph->num_nodes() > 0) recorded_.segments_.emplace_back(device_->instantiate(*graph));
 }
 

@@ -11,15 +11,14 @@
 
 namespace reprise::cudagraph {
 
-/// Work between two graphs that runs eagerly on every step. It holds tensors that do not own their
-/// memory, and it takes the context of the current step, so it sees the step's real sizes and
-/// metadata.
+/// Work between two graphs, which runs eagerly in every replay. Its tensors do not own their
+/// memory. It gets the context of the current step, so it uses that step's sizes and metadata.
 using EagerCall = std::function<void(ForwardContext&)>;
 
-/// A forward recorded with breaks: graphs and eager calls in their original order.
+/// A forward that was captured with breaks: graphs and eager calls, in their original order.
 class SegmentedGraph {
  public:
-  /// Submits each graph and runs each eager call in order. Allocates nothing itself.
+  /// Submits the graphs and runs the eager calls, in order. replay() itself allocates nothing.
   void replay(ForwardContext& context) const;
 
   [[nodiscard]] size_t num_segments() const noexcept { return segments_.size(); }
@@ -33,21 +32,21 @@ class SegmentedGraph {
   std::vector<std::variant<std::unique_ptr<device::GraphExec>, EagerCall>> segments_;
 };
 
-/// Records a forward into a SegmentedGraph: the capture ends at each split point, the work of the
-/// split point runs eagerly, and a new capture begins. With it PIECEWISE works without a compiler.
+/// Captures a forward into a SegmentedGraph. At each split point it ends the capture, runs the
+/// split point's work eagerly, and begins a new capture. So PIECEWISE works without the compiler.
 ///
-/// States: recording (from construction) -> finished, or aborted by the destructor. During a break
-/// the capture is not recording, and split points inside the break run inline.
+/// States: recording (from construction), then finished, or aborted by the destructor. While a
+/// break runs, nothing is captured, and split points within it are plain calls.
 class BreakableCapture {
  public:
-  /// Begins recording on `stream`. `device` and `stream` must outlive the result.
+  /// Begins a capture on `stream`. `device` and `stream` must outlive the result.
   BreakableCapture(device::Device& device, device::Stream& stream);
   BreakableCapture(const BreakableCapture&) = delete;
   BreakableCapture& operator=(const BreakableCapture&) = delete;
   ~BreakableCapture();
 
-  /// Ends the current segment, runs `call` eagerly, stores it, and starts the next segment. The
-  /// call must write only into memory that exists already. \throws exceptions of the capture and of
+  /// Ends the current segment, runs `call` eagerly, stores it, and begins the next segment. The
+  /// call may write only to memory that exists already. \throws exceptions of the capture and of
   /// the call
   void break_for(ForwardContext& context, EagerCall call);
 
@@ -62,8 +61,8 @@ class BreakableCapture {
   SegmentedGraph recorded_;
 };
 
-/// Marks a split point. Inside a breakable capture it breaks the capture; in FULL, in eager runs
-/// and inside another break it is a plain call.
+/// Marks a split point. In a breakable capture it interrupts the capture for `call`. In a FULL
+/// capture, in eager runs and within another break it only calls `call`.
 template <typename Call>
 void split_point(ForwardContext& context, Call&& call) {
   if (context.breakable != nullptr) {

@@ -6,9 +6,9 @@
 
 #include "tests/support/fake_device/graph_test_bench.h"
 
-// The facts of vLLM's tests/v1/cudagraph/test_breakable_cudagraph.py, by number. Left out are
-// BRK-02, -03 and -05: they ask for a process-wide "current capture", which does not exist here
-// because the context carries the capture.
+// Rows BRK of the behaviour reference, from vLLM's tests/v1/cudagraph/test_breakable_cudagraph.py.
+// BRK-02, -03 and -05 are left out: they test a process-wide "current capture". Here the context
+// holds the capture.
 namespace reprise::cudagraph {
 namespace {
 

@@ -9,13 +9,13 @@
 
 namespace reprise::cudagraph {
 
-/// The capture of one key.
+/// The result of capturing one key.
 struct CaptureRecord {
   CudagraphRuntimeMode mode = CudagraphRuntimeMode::NONE;
   BatchDescriptor descriptor;
   double seconds = 0;
-  size_t bytes = 0;     // memory that this capture added
-  std::string failure;  // why the key was retired; empty = captured
+  size_t bytes = 0;     // memory that this capture took
+  std::string failure;  // why the key was retired; empty: it was captured
 };
 
 struct CaptureReport {

@@ -7,7 +7,7 @@
 namespace reprise::cudagraph {
 namespace {
 
-// Puts the capture into the context for split points during one recording.
+// Puts the capture into the context during a capture, so that split points find it.
 class BreakableOffer {
  public:
   BreakableOffer(ForwardContext& context, BreakableCapture& capture)
@@ -70,7 +70,7 @@ void CudagraphWrapper::capture(ForwardContext& context,
   }
   Recording recording = record(context, recorded_inputs, outputs);
   for (Tensor& output : outputs) output = output.without_ownership();
-  // With copied inputs the callers' addresses may change, but the bindings must not.
+  // With copied inputs, the callers' addresses may change between steps, but the bindings must not.
   const std::span<const Tensor> checked = options_.copy_inputs ? std::span<const Tensor>{} : inputs;
   entries_.emplace(context.descriptor,
                    Entry{AddressRecord(checked, context.bindings),

@@ -17,8 +17,9 @@
 
 namespace reprise::cudagraph {
 
-/// Whether wrappers may capture. Open during warm-up and sealed before the first request, because a
-/// capture on the request path is a bug. Shared by all wrappers of one model; outlives them.
+/// Whether wrappers may capture. It is open during warm-up and sealed before the first request,
+/// because a capture while requests wait is a bug. All wrappers of a model share it; it must
+/// outlive them.
 class CapturePermission {
  public:
   void open() noexcept { open_ = true; }
@@ -29,18 +30,17 @@ class CapturePermission {
   bool open_ = false;
 };
 
-/// A wrapper was called with a key that it has no graph for and that it may not capture.
+/// A wrapper has no graph for the key of a call, and it may not capture any more.
 class UnknownKeyError : public Error {
  public:
   using Error::Error;
 };
 
 struct CudagraphWrapperOptions {
-  /// True: the capture pauses at each split point and continues after it. This is PIECEWISE without
-  /// a compiler.
+  /// true: the capture is interrupted at each split point. This is PIECEWISE without the compiler.
   bool break_at_split_points = false;
-  /// Inputs are copied into buffers of the wrapper before each replay, for callers whose input
-  /// addresses change (`cudagraph_copy_inputs`; PIECEWISE only).
+  /// true: before each replay, inputs are copied into buffers of the wrapper. For callers whose
+  /// input addresses change (`cudagraph_copy_inputs`; PIECEWISE only).
   bool copy_inputs = false;
 };
 
@@ -50,19 +50,19 @@ struct CudagraphWrapperCounters {
   uint64_t pass_throughs = 0;
 };
 
-/// Captures a callable once per batch descriptor and replays the recorded graph on every later
-/// call.
+/// Captures a callable once for each batch descriptor, and replays the graph in all later calls
+/// with that descriptor.
 ///
-/// A wrapper is bound to one runtime mode and follows the context: for another mode it calls the
-/// callable directly (so FULL can be nested around PIECEWISE), for a known descriptor it replays,
-/// and for an unknown descriptor it captures while the permission is open.
+/// A wrapper has one runtime mode. If the context has another mode, it calls the callable directly;
+/// so a FULL wrapper can surround PIECEWISE wrappers. If the context has the wrapper's mode, a
+/// known descriptor is replayed, and an unknown one is captured if the permission is open.
 ///
-/// Recorded outputs do not own their memory: they are valid until the next work that uses the same
-/// pool. The capturing call records without running, so the contents of its outputs are undefined.
-/// One wrapper belongs to one thread.
+/// The outputs do not own their memory: they are valid until the next work in the same pool. A
+/// capture records kernels without running them, so the call that captures leaves undefined
+/// contents in its outputs. Belongs to one thread.
 class CudagraphWrapper {
  public:
-  /// The callable clears and fills `outputs`.
+  /// The callable must clear `outputs` and then fill it.
   using Runnable = std::function<void(
       ForwardContext&, std::span<const Tensor> inputs, std::vector<Tensor>& outputs)>;
 
@@ -73,14 +73,15 @@ class CudagraphWrapper {
                    const CapturePermission& permission,
                    CudagraphWrapperOptions options = {});
 
-  /// \throws StaleAddressError before any launch, when an input or a binding of the context has
-  /// moved since it was recorded; UnknownKeyError after sealing; device::CaptureError and any
-  /// exception of the callable while capturing (the key is then unknown again).
+  /// \throws StaleAddressError before any launch, if an input or a binding of the context is not
+  /// where it was at the capture; UnknownKeyError for an unknown descriptor after sealing; during a
+  /// capture device::CaptureError and any exception of the callable (the descriptor then stays
+  /// unknown).
   void operator()(ForwardContext& context,
                   std::span<const Tensor> inputs,
                   std::vector<Tensor>& outputs);
 
-  /// Forgets one key, or all keys, and destroys their graphs.
+  /// Destroys the graph of one key, or all graphs.
   void forget(const BatchDescriptor& descriptor) { entries_.erase(descriptor); }
   void clear() noexcept { entries_.clear(); }
 
@@ -89,12 +90,12 @@ class CudagraphWrapper {
     return entries_.contains(descriptor);
   }
   [[nodiscard]] const CudagraphWrapperCounters& counters() const noexcept { return counters_; }
-  /// Memory of all executables without the pool.
+  /// Memory of all executable graphs, without the pool.
   [[nodiscard]] size_t graph_bytes() const noexcept;
-  /// Graphs recorded for one key: 1, or one per segment. 0 when unknown.
+  /// The number of graphs for one key: 1, or one per segment. 0 if the key is unknown.
   [[nodiscard]] size_t num_graphs(const BatchDescriptor& descriptor) const;
   [[nodiscard]] size_t num_nodes(const BatchDescriptor& descriptor) const;
-  /// The graphs of all keys.
+  /// The number of graphs for all keys.
   [[nodiscard]] size_t num_graphs() const noexcept;
 
  private:
@@ -102,8 +103,9 @@ class CudagraphWrapper {
   struct Entry {
     AddressRecord addresses;
     Recording recording;
-    std::vector<Tensor> outputs;         // without ownership
-    std::vector<device::Buffer> copies;  // copy_inputs: where the graph reads its inputs
+    std::vector<Tensor> outputs;  // these do not own their memory
+    // With copy_inputs: the buffers from which the graph reads its inputs.
+    std::vector<device::Buffer> copies;
   };
 
   void capture(ForwardContext& context,

@@ -5,9 +5,9 @@
 
 #include "tests/support/fake_device/graph_test_bench.h"
 
-// The facts of vLLM's tests/v1/cudagraph/test_cudagraph_dispatch.py about its wrapper, by number.
-// Left out are WRP-12 (metadata objects of vLLM's second manager, covered by the runner's tests of
-// dummy runs) and WRP-13 (its profiler hook).
+// Rows WRP of the behaviour reference, from vLLM's tests/v1/cudagraph/test_cudagraph_dispatch.py.
+// WRP-12 and WRP-13 are left out: WRP-12 tests metadata objects of vLLM's second cudagraph manager,
+// which the runner's tests of dummy runs cover, and WRP-13 tests vLLM's profiler hook.
 namespace reprise::cudagraph {
 namespace {
 
@@ -15,7 +15,7 @@ using testing::GraphBench;
 
 class CudagraphWrapperTest : public ::testing::Test {
  protected:
-  // A callable that adds one to any input and counts how often it ran.
+  // Wraps a callable that adds one to its input and counts its runs.
   CudagraphWrapper make(CudagraphRuntimeMode mode, CudagraphWrapperOptions options = {}) {
     return CudagraphWrapper(
         [this](ForwardContext&, std::span<const Tensor> inputs, std::vector<Tensor>& outputs) {
@@ -80,7 +80,7 @@ TEST_F(CudagraphWrapperTest, WRP_05_warm_up_then_capture_and_replay_of_two_sizes
   CudagraphWrapper wrapper = make(CudagraphRuntimeMode::FULL);
   call(wrapper, CudagraphRuntimeMode::NONE, 1);
   for (int32_t size : {1, 1, 2, 2}) call(wrapper, CudagraphRuntimeMode::FULL, size);
-  call(wrapper, CudagraphRuntimeMode::NONE, 3);  // the dispatcher sends size 3 to NONE
+  call(wrapper, CudagraphRuntimeMode::NONE, 3);  // the dispatcher gives size 3 the mode NONE
   EXPECT_EQ(wrapper.counters().captures, 2U);
   EXPECT_EQ(wrapper.counters().replays, 2U);
   EXPECT_EQ(wrapper.counters().pass_throughs, 2U);
@@ -160,7 +160,7 @@ TEST_F(CudagraphWrapperTest, M11_a_moved_input_is_refused_on_every_replay_with_b
     }
   }
   EXPECT_EQ(bench_.data()[0], 5) << "nothing may have been launched";
-  call(wrapper, CudagraphRuntimeMode::FULL, 8);  // the right address still works
+  call(wrapper, CudagraphRuntimeMode::FULL, 8);  // a replay with the right address still works
   EXPECT_EQ(bench_.data()[0], 6);
 }
 
@@ -228,7 +228,7 @@ TEST(CudagraphWrapperFaults,
     bench.set_all(1);
     bench.scale_add(3, 0);  // eager work still runs
     EXPECT_EQ(bench.data()[0], 3);
-    if (failed) wrapper(context, {}, outputs);  // the capture works too
+    if (failed) wrapper(context, {}, outputs);  // a capture works too
     wrapper(context, {}, outputs);
     bench.stream().synchronize();
     EXPECT_EQ(bench.data()[0], 8);

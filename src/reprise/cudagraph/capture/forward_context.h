@@ -16,22 +16,24 @@ namespace reprise::cudagraph {
 
 class BreakableCapture;
 
-/// The data of one step for all code that the forward runs: the dispatcher's decision, and the
-/// facts that a captured graph cannot take as arguments. It is an argument of the forward, never a
-/// global; it lives on the stack of the step and borrows everything.
+/// What the code inside a forward needs to know about the current step: the dispatcher's decision,
+/// and data that a captured graph cannot take as arguments. It is passed as an argument and is
+/// never a global. It lives on the stack during the step and borrows everything.
 struct ForwardContext {
   CudagraphRuntimeMode runtime_mode = CudagraphRuntimeMode::NONE;
   BatchDescriptor descriptor;
   device::Stream* stream = nullptr;
-  /// The inputs of this step's forward, for work that runs between graphs: the recorded arguments
-  /// belong to another step. Their order is the one that the engine and its forwards agree on.
+  /// The inputs of this step's forward. Work between graphs must read these, because the tensors
+  /// that were captured belong to another step. The order is agreed between the engine and its
+  /// forwards (runner/forward.h).
   std::span<const Tensor> inputs;
-  /// Metadata of this step's batch for attention layers; null in steps without attention.
+  /// The attention metadata of this step's batch. nullptr in steps without attention.
   const attention::AttentionMetadata* attention = nullptr;
-  /// Memory, besides the inputs, that recorded work refers to by address: persistent buffers,
-  /// caches, weights. Before every replay, wrappers compare it with the recorded addresses.
+  /// Memory, besides the inputs, whose addresses are part of captured work: persistent buffers,
+  /// caches, weights. Before every replay, wrappers compare these addresses with those at the
+  /// capture.
   std::span<const device::BufferView> bindings;
-  /// Set by a PIECEWISE wrapper that captures without a compiler; see split_point().
+  /// Set while a PIECEWISE wrapper captures without the compiler; see split_point().
   BreakableCapture* breakable = nullptr;
 };
 

@@ -10,13 +10,13 @@
 
 namespace reprise::device {
 
-/// The header of one recorded launch. Its arguments follow, then padding to whole cache lines.
+/// The header of one captured launch. The arguments follow it, padded to whole cache lines.
 struct Command {
   const Kernel* kernel = nullptr;
-  CpuKernelFunction function = nullptr;  // kernel->cpu, without the indirection
+  CpuKernelFunction function = nullptr;  // a copy of kernel->cpu, which saves an indirection
   uint32_t num_blocks = 0;
-  uint32_t phase = 0;       // number of barriers before this command in the block
-  uint32_t size_bytes = 0;  // from this header to the next
+  uint32_t phase = 0;       // number of barriers before this command
+  uint32_t size_bytes = 0;  // from this header to the next one, padding included
   uint32_t args_bytes = 0;
 
   [[nodiscard]] const std::byte* args() const noexcept {
@@ -25,14 +25,14 @@ struct Command {
 };
 static_assert(sizeof(Command) == 32, "arguments follow aligned to 16, small ones in the same line");
 
-/// Recorded launches in one flat, contiguous piece of memory: the content of a CPU graph. A value;
-/// refers to kernels and to the memory that the arguments name.
+/// The content of a CPU graph: captured launches in one contiguous range of memory. A value type.
+/// It refers to kernels, and to the memory that the arguments point to.
 class CommandBlock {
  public:
-  /// Appends a launch. With `needs_barrier` it waits for all commands before it.
+  /// Appends a launch. If `needs_barrier` is true, it waits for all commands before it.
   void append(const Launch& launch, bool needs_barrier);
 
-  /// Runs every command in order on the team.
+  /// Runs all commands in order with the team.
   void run(WorkerTeam& team) const noexcept;
 
   [[nodiscard]] size_t num_commands() const noexcept { return num_commands_; }
@@ -41,7 +41,7 @@ class CommandBlock {
            phase_is_serial_.size();
   }
 
-  /// Whether both have the same kernels with the same grids and argument sizes in the same order.
+  /// Whether both blocks have the same kernels, grids and argument sizes in the same order.
   [[nodiscard]] bool has_shape_of(const CommandBlock& other) const noexcept;
 
   template <typename Visitor>
@@ -75,13 +75,14 @@ class CommandBlock {
   bool is_serial_ = true;  // whether all phases are serial
 };
 
-/// Builds a CommandBlock and places its barriers, using the buffer uses of the launches.
+/// Builds a CommandBlock. It finds out from the buffer uses of the launches where barriers are
+/// needed.
 ///
-/// Two commands conflict when they use the same bytes and at least one writes them. A later command
-/// must not start before an earlier one that it conflicts with has ended. Commands of one block all
-/// run on worker 0, in order, so pairs of them need no barrier; any other conflicting pair needs a
-/// barrier between its commands. The fewest barriers result when each one is placed as late as
-/// possible: directly before the later command of the first pair that has no barrier yet.
+/// Two commands conflict if they use the same bytes and at least one of them writes these bytes.
+/// Then the second command must not start before the first one has ended. Commands with one block
+/// all run on worker 0, in order, so two of them need no barrier. All other conflicting pairs need
+/// a barrier between the two commands. Each barrier is placed as late as possible: directly before
+/// the second command of the first pair that has no barrier yet. This gives the fewest barriers.
 class CommandRecorder {
  public:
   void record(const Launch& launch);
@@ -90,7 +91,7 @@ class CommandRecorder {
   [[nodiscard]] CommandBlock finish() && { return std::move(block_); }
 
  private:
-  // The memory used since the last barrier, by commands of one block and by the other commands.
+  // The memory used since the last barrier: by commands with one block, and by other commands.
   std::vector<BufferUse> serial_uses_;
   std::vector<BufferUse> parallel_uses_;
   CommandBlock block_;

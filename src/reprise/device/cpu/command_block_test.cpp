@@ -17,7 +17,7 @@ struct Step {
   std::vector<BufferUse> uses;
 };
 
-// Addresses are only compared, so they need not exist.
+// Addresses are only compared and never accessed, so they may be any numbers.
 BufferUse use(uintptr_t begin, size_t bytes, BufferUse::Access access) {
   return {reinterpret_cast<const void*>(begin), bytes, access};
 }
@@ -28,7 +28,7 @@ BufferUse write(uintptr_t begin, size_t bytes = 16) {
   return use(begin, bytes, BufferUse::Access::write);
 }
 
-// Returns for each step the number of barriers before it.
+// The number of barriers before each step.
 std::vector<uint32_t> barriers_of(const std::vector<Step>& steps) {
   CommandRecorder recorder;
   for (const Step& step : steps) {
@@ -75,13 +75,14 @@ TEST(CommandRecorder, puts_barriers_where_serial_and_parallel_launches_meet) {
                          {1, {read(32)}},
                          {2, {read(32)}}}),
             (Barriers{0, 1, 2, 2, 3}));
-  // A serial launch next to parallel launches that use other memory.
+  // A serial launch between parallel launches that use other memory.
   EXPECT_EQ(barriers_of({{2, {write(0)}}, {1, {write(16)}}, {2, {write(32)}}}),
             (Barriers{0, 0, 0}));
 }
 
 TEST(CommandRecorder, remembers_launches_from_before_a_barrier_only_as_long_as_needed) {
-  // The second pair needs no barrier of its own: the first one separates it as well.
+  // The second pair needs no further barrier, because the barrier of the first pair is between its
+  // commands too.
   EXPECT_EQ(barriers_of({{2, {write(0)}}, {2, {write(16)}}, {2, {read(0)}}, {2, {read(16)}}}),
             (Barriers{0, 0, 1, 1}));
 }
@@ -103,16 +104,17 @@ bool conflict(const Step& a, const Step& b) {
   return false;
 }
 
-// Whether the contract demands a barrier between two steps.
+// Whether two steps need a barrier between them.
 bool must_be_separated(const Step& a, const Step& b) {
   return !(a.num_blocks == 1 && b.num_blocks == 1) && conflict(a, b);
 }
 
-// The fewest barriers that separate every pair that needs it. groups[i] is the fewest groups of
-// neighbouring steps that cover the first i steps; a barrier stands between two groups.
+// The smallest number of barriers that separate all pairs that need it. groups[i] is the smallest
+// number of groups of neighbouring steps for the first i steps; there is a barrier between two
+// groups.
 uint32_t fewest_barriers(const std::vector<Step>& steps) {
   const size_t n = steps.size();
-  // Whether steps [begin, end) need no barrier between them.
+  // Whether steps [begin, end) need no barrier between any two of them.
   const auto together = [&](size_t begin, size_t end) {
     for (size_t i = begin; i < end; ++i) {
       for (size_t j = i + 1; j < end; ++j) {
@@ -163,7 +165,7 @@ TEST(CommandBlock, keeps_small_launches_in_one_cache_line) {
   recorder.record({.kernel = &kNothing, .num_blocks = 1, .args = small});
   recorder.record({.kernel = &kNothing, .num_blocks = 1, .args = larger});
   const CommandBlock block = std::move(recorder).finish();
-  EXPECT_EQ(block.bytes(), 64u + 128u + 4u + 1u);  // the last byte belongs to the one phase
+  EXPECT_EQ(block.bytes(), 64u + 128u + 4u + 1u);  // the last byte is that of the single phase
   block.for_each([](const Command& command) {
     EXPECT_EQ(reinterpret_cast<uintptr_t>(&command) % 64, 0u);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(command.args()) % 16, 0u);

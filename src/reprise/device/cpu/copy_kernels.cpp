@@ -11,8 +11,7 @@
 namespace reprise::device {
 namespace {
 
-// Copying one block takes a few microseconds of one core, well above the cost of waking another
-// worker.
+// Copying one block takes a few microseconds, much longer than waking another worker.
 constexpr size_t kBytesPerBlock = size_t{64} << 10;
 
 struct Stretch {

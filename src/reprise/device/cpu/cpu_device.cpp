@@ -16,7 +16,7 @@
 namespace reprise::device {
 namespace {
 
-// A team of more workers than this is surely a mistake in the options.
+// If the options ask for more workers than this, it must be a mistake.
 constexpr int kMostThreads = 1024;
 
 WorkerTeam::Options team_options(const CpuDeviceOptions& options) {
@@ -35,7 +35,7 @@ WorkerTeam::Options team_options(const CpuDeviceOptions& options) {
   WorkerTeam::Options team{.num_workers = all || cut ? most : options.num_threads,
                            .spin_us = options.spin_us};
   if (team.num_workers > most) {
-    team.spin_us = 0;  // spinning would hold the core that the other worker needs
+    team.spin_us = 0;  // a spinning worker would occupy the core that another worker needs
   } else if (options.pin_threads) {
     team.cores = cores;
   }
@@ -93,7 +93,7 @@ void CpuDevice::discard(BufferView memory) noexcept {
 }
 
 void CpuDevice::restore(BufferView /*memory*/) {
-  // The system maps a zero page at the next access, so restoring needs no further work.
+  // The system provides a page of zeros at the next access, so nothing else must be done.
   forbid_while_capturing("DiscardableMemory::restore", "restore before the capture");
 }
 

@@ -7,22 +7,23 @@
 namespace reprise::device {
 
 struct CpuDeviceOptions {
-  /// Workers including the calling thread; 0 = one per core that this process may use (affinity
-  /// mask and container quota). A larger number is reduced to those cores, because extra threads
-  /// would only wait for each other.
+  /// Number of workers, including the calling thread. 0: one per core that this process may use (by
+  /// affinity mask and container quota). A larger number is reduced to the number of these cores,
+  /// because additional threads would only wait for each other.
   int num_threads = 0;
-  /// Pins worker i > 0 to the i-th core of the process's affinity mask. Worker 0 is the thread that
-  /// launches; it belongs to the caller and is never pinned.
+  /// true: worker i > 0 runs only on the i-th core of the process's affinity mask. Worker 0 is the
+  /// thread that launches. It belongs to the caller and is never pinned.
   bool pin_threads = true;
-  /// How long an idle worker spins, in microseconds. Then it yields for half a millisecond, so that
-  /// the gap between two steps costs no wake-up and other processes can use the core, and then it
-  /// sleeps.
+  /// How long an idle worker spins, in microseconds. After that it yields for half a millisecond,
+  /// and then it sleeps. While it yields, other processes can use the core, and the next step need
+  /// not wake it up.
   int spin_us = 50;
-  /// Keeps num_threads above the number of cores: for tests of many workers on small machines.
+  /// true: num_threads may exceed the number of cores. For tests of many workers on small machines.
   bool allow_oversubscription = false;
 };
 
-/// Creates the device of the CPU: a persistent worker team whose member 0 is the launching thread.
+/// Creates the CPU device. Its team of workers lives as long as the device; worker 0 is the
+/// launching thread.
 [[nodiscard]] std::unique_ptr<Device> create_cpu_device(const CpuDeviceOptions& options = {});
 
 }  // namespace reprise::device

@@ -17,7 +17,8 @@ namespace reprise::device {
 
 class CpuStream;
 
-/// The device of create_cpu_device(): one memory, one worker team, and the list of open captures.
+/// The device that create_cpu_device() returns: one memory, one team of workers, and the list of
+/// captures that have not ended.
 class CpuDevice final : public Device, public DiscardableMemory {
  public:
   explicit CpuDevice(const WorkerTeam::Options& options) : team_(options) {}
@@ -41,12 +42,12 @@ class CpuDevice final : public Device, public DiscardableMemory {
   [[nodiscard]] std::shared_ptr<CaptureSession> open_capture(CpuStream& origin);
   void close_capture(CaptureSession& session) noexcept;
 
-  /// Called by functions that are not allowed while the calling thread captures on this device.
-  /// \throws CaptureError, after invalidating the capture
+  /// Called by functions that are forbidden while the calling thread captures on this device. If it
+  /// captures, makes the capture invalid and throws.
+  /// \throws CaptureError
   void forbid_while_capturing(const char* call, const char* advice) const;
 
-  /// The work of allocate() and of a Buffer's destructor, for decorators that make their own
-  /// Buffers.
+  /// What allocate() and a Buffer's destructor do, for decorators that create Buffers themselves.
   [[nodiscard]] BufferView acquire(size_t bytes);
   void free(BufferView view) noexcept override;
 

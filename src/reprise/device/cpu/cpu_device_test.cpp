@@ -121,7 +121,7 @@ TEST(CpuFeatures, newer_instruction_sets_imply_their_base) {
   EXPECT_TRUE(implies(features.avx512bw || features.avx512vl, features.avx512f));
   EXPECT_TRUE(implies(features.avx512f, features.avx2));
 #if defined(__x86_64__)
-  // The compiler's run-time library reads CPUID independently.
+  // Compare with the compiler's run-time library, which reads CPUID itself.
   EXPECT_EQ(features.avx2, __builtin_cpu_supports("avx2") != 0);
   EXPECT_EQ(features.fma, __builtin_cpu_supports("fma") != 0);
   EXPECT_EQ(features.avx512f, __builtin_cpu_supports("avx512f") != 0);

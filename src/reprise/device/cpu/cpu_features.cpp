@@ -25,7 +25,7 @@ Registers cpuid(uint32_t leaf, uint32_t subleaf = 0) noexcept {
 
 constexpr bool bit(uint64_t word, int index) noexcept { return ((word >> index) & 1) != 0; }
 
-// The register state that the operating system saves on a context switch.
+// Which registers the operating system saves on a context switch.
 uint64_t saved_state() noexcept {
   uint32_t low = 0;
   uint32_t high = 0;

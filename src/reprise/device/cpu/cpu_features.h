@@ -4,8 +4,8 @@
 
 namespace reprise::device {
 
-/// Instruction sets that this machine has *and* whose registers the operating system saves. A
-/// kernel may use an instruction set exactly when its flag is set.
+/// The instruction sets that kernels may use: the processor has them, and the operating system
+/// saves their registers.
 struct CpuFeatures {
   bool avx = false;
   bool avx2 = false;
@@ -20,7 +20,8 @@ struct CpuFeatures {
   bool avx512_vbmi = false;
   bool avx512_bf16 = false;
   bool avx512_fp16 = false;
-  // Besides, the Linux kernel requires a process to request AMX (arch_prctl) before its first use.
+  // For AMX, Linux also requires that the process asks for permission (arch_prctl) before the first
+  // use.
   bool amx_tile = false;
   bool amx_int8 = false;
   bool amx_bf16 = false;
@@ -28,10 +29,10 @@ struct CpuFeatures {
   friend bool operator==(const CpuFeatures&, const CpuFeatures&) = default;
 };
 
-/// Reads CPUID and XGETBV. All flags are false on machines that are not x86-64.
+/// Reads CPUID and XGETBV. On machines that are not x86-64, all flags are false.
 [[nodiscard]] CpuFeatures detect_cpu_features() noexcept;
 
-/// The names of the flags that are set, as Linux spells them, separated by spaces.
+/// The names of the instruction sets, as Linux writes them, separated by spaces.
 [[nodiscard]] std::string to_string(const CpuFeatures& features);
 
 /// The name that the processor reports ("AMD EPYC 9654 96-Core Processor"), or "unknown CPU".

@@ -27,7 +27,7 @@ void CpuGraphExec::launch(Stream& stream) {
 bool CpuGraphExec::update(const Graph& graph) {
   const auto* cpu_graph = dynamic_cast<const CpuGraph*>(&graph);
   if (cpu_graph == nullptr || !cpu_graph->block().has_shape_of(block_)) return false;
-  block_ = cpu_graph->block();  // copied whole, because addresses and therefore barriers may differ
+  block_ = cpu_graph->block();  // copy everything: addresses may differ, and so may the barriers
   return true;
 }
 

@@ -19,13 +19,14 @@ namespace {
 
 constexpr size_t kPage = 4096;
 
-// The bytes that a request really maps: whole huge pages when it is at least one huge page long.
+// The number of bytes that are mapped for a request. Requests of at least one huge page are rounded
+// up to whole huge pages.
 size_t mapped_bytes(size_t bytes) noexcept {
   if (bytes >= kHugePage) return round_up(bytes, kHugePage);
   return round_up(std::max<size_t>(bytes, 1), kPage);
 }
 
-// The memory limit of the container. If there is none, the largest size_t.
+// The memory limit of the container, or the largest size_t if there is none.
 size_t cgroup_bytes(const char* file) {
   size_t bytes = 0;
   if (std::ifstream in(file); in >> bytes) return bytes;
@@ -55,7 +56,7 @@ BufferView CpuMemory::acquire(size_t bytes) {
         "cpu: {} bytes were asked for; this machine has {} in all", bytes, physical_bytes()));
   }
   const size_t mapped = mapped_bytes(bytes);
-  // Extra bytes, so that an aligned stretch can be cut out where alignment matters.
+  // Request more bytes, so that an aligned range can be cut out of them.
   const size_t slack = mapped >= kHugePage ? kHugePage - kPage : 0;
   void* raw =
       mmap(nullptr, mapped + slack, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -72,7 +73,8 @@ BufferView CpuMemory::acquire(size_t bytes) {
     if (before != 0) munmap(data, before);
     data += before;
     if (before != slack) munmap(data + mapped, slack - before);
-    // Weights are read once per token, so huge pages save TLB misses. A refusal costs speed only.
+    // Weights are read once per token, so huge pages avoid TLB misses. If the system refuses, the
+    // only loss is speed.
     (void)madvise(data, mapped, MADV_HUGEPAGE);
   }
   allocated_bytes_ += mapped;
@@ -86,7 +88,7 @@ void CpuMemory::give_back(BufferView memory) noexcept {
 }
 
 void CpuMemory::discard(BufferView memory) noexcept {
-  // The memory is private and anonymous, so the next access finds zeros.
+  // The mapping is private and anonymous, so the next access finds zeros.
   (void)madvise(memory.data, mapped_bytes(memory.bytes), MADV_DONTNEED);
 }
 

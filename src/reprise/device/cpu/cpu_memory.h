@@ -8,13 +8,13 @@
 
 namespace reprise::device {
 
-/// Zero-filled pages from the operating system, counted. Thread-safe.
+/// Pages from the operating system, filled with zeros. Counts the bytes. Thread-safe.
 class CpuMemory final : public MemorySource {
  public:
-  /// Page-aligned; large requests are aligned to and backed by huge pages where the system has
-  /// them.
-  /// \throws OutOfMemory also when the request exceeds the memory of the machine: Linux would grant
-  /// it and kill the process later.
+  /// Returns page-aligned memory. Large requests are aligned to huge pages, and use huge pages if
+  /// the system has them.
+  /// \throws OutOfMemory also if the request exceeds the memory of the machine: Linux would grant
+  /// it, and kill the process later
   [[nodiscard]] BufferView acquire(size_t bytes) override;
   void give_back(BufferView memory) noexcept override;
   /// See DiscardableMemory.

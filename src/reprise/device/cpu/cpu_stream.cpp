@@ -132,7 +132,7 @@ void CpuStream::wait(const Event& event) {
   const auto& cpu_event = dynamic_cast<const CpuEvent&>(event);
   if (session_ != nullptr) session_->require_valid();
   if (!cpu_event.is_captured_.load(std::memory_order_acquire)) {
-    // Work submitted before the record has finished, so an idle stream need not wait.
+    // The work before the record has already finished, so an idle stream need not wait.
     forbid_while_capturing("a wait for an event from outside the capture",
                            "order the work before begin_capture instead");
     return;

@@ -12,8 +12,9 @@ namespace reprise::device {
 
 class CpuDevice;
 
-/// Eager work is done when a launch returns, so outside of captures an event never has to wait. The
-/// event stores whether its last record was captured, and at which point of which capture.
+/// Outside of captures, work is done when its launch returns, so an event never has to wait. The
+/// event stores whether it was last recorded in a capture and, if so, at which point of which
+/// capture.
 class CpuEvent final : public Event {
  public:
   explicit CpuEvent(CpuDevice& device) noexcept : device_(&device) {}
@@ -26,15 +27,15 @@ class CpuEvent final : public Event {
   void require_host_state(const char* call) const;
 
   CpuDevice* device_;  // the device that made this event
-  // Atomic because an eager event may be recorded on one thread and waited for on another; the
-  // rest belongs to the capturing thread.
+  // Atomic, because an event outside of captures may be recorded by one thread and waited for by
+  // another. The capturing thread alone uses the members below.
   std::atomic<bool> is_captured_{false};
   std::weak_ptr<CaptureSession> session_;
   CaptureClock point_;
 };
 
-/// An eager launch is a fork-join of the device's worker team. A capturing stream appends its
-/// launches to the command block of the session.
+/// An eager launch runs on the team of workers and returns when all blocks are done. If the stream
+/// captures, launches are appended to the commands of the session.
 class CpuStream final : public Stream {
  public:
   explicit CpuStream(CpuDevice& device) noexcept : device_(&device) {}
@@ -55,12 +56,12 @@ class CpuStream final : public Stream {
   [[nodiscard]] const LaunchCounters& counters() const noexcept override { return counters_; }
   [[nodiscard]] Device& device() const noexcept override;
 
-  /// Submits a graph's commands as one launch.
+  /// Submits all commands of a graph as one launch.
   void launch(const CommandBlock& block);
 
-  /// Called by CaptureSession when the session is over.
+  /// Called by CaptureSession when the capture is over.
   void leave_capture() noexcept;
-  /// For decorators that refuse calls of their own. \pre is_capturing()
+  /// For decorators that forbid further calls. \pre is_capturing()
   void invalidate_capture(const std::string& reason) { session_->invalidate(reason); }
 
  private:
@@ -69,7 +70,7 @@ class CpuStream final : public Stream {
   void close_session() noexcept;
 
   CpuDevice* device_;                        // the device that made this stream
-  std::shared_ptr<CaptureSession> session_;  // shared with joined streams; observed by events
+  std::shared_ptr<CaptureSession> session_;  // shared with joined streams; events observe it
   size_t index_in_session_ = 0;
   LaunchCounters counters_;
 };

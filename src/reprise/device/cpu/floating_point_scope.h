@@ -8,15 +8,14 @@
 
 namespace reprise::device {
 
-/// Gives the calling thread the default floating-point environment (round to nearest, denormals
-/// kept, no traps) for its lifetime. A program that embeds the engine may have set another one for
-/// its threads.
+/// During its lifetime, the calling thread has the default floating-point environment: round to
+/// nearest, denormals kept, no traps. A program that embeds the engine may have set another one.
 class FloatingPointScope {
  public:
 #if defined(__x86_64__)
   FloatingPointScope() noexcept : saved_(_mm_getcsr()) {
-    // The low six bits are sticky results, not modes. The write is skipped when it is not needed,
-    // because it costs more than the read.
+    // The low six bits are results of earlier operations and not modes. Writing the register costs
+    // more than reading it, so write only if the modes differ.
     if ((saved_ & ~kStickyFlags) != kDefault) _mm_setcsr(kDefault);
   }
   ~FloatingPointScope() {

@@ -10,8 +10,8 @@
 namespace reprise::device {
 namespace {
 
-// The quota in cgroup v2's "cpu.max" ("<quota> <period>" in microseconds, or "max <period>"), in
-// whole CPUs; 0 = no limit.
+// The CPU quota of the container in whole CPUs; 0: no limit. cgroup v2's file "cpu.max" has
+// "<quota> <period>" in microseconds, or "max <period>".
 size_t cgroup_quota() {
   std::ifstream in("/sys/fs/cgroup/cpu.max");
   size_t quota = 0;
@@ -31,7 +31,7 @@ std::vector<int> usable_cores() {
       if (CPU_ISSET(core, &set)) cores.push_back(core);
     }
   }
-  if (cores.empty()) {  // more cores than a cpu_set_t holds
+  if (cores.empty()) {  // the machine has more cores than a cpu_set_t can hold
     const auto count = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
     for (int core = 0; core < count; ++core) cores.push_back(core);
   }

@@ -15,29 +15,33 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// With up to this many workers, every worker watches every other one: a barrier costs one hop
-// between cores. This traffic grows with the square of the workers, so in larger teams worker 0
-// gathers the arrivals and the others watch only worker 0.
+// Up to this many workers, each worker watches all others: a barrier then takes only one transfer
+// of a cache line between cores. The number of such transfers grows with the square of the number
+// of workers. So in larger teams worker 0 collects the arrivals, and the others watch only worker
+// 0.
 constexpr int kMostAllToAllWorkers = 4;
-// Reading the clock costs as much as many pauses.
+// How often to pause between two reads of the clock, because one read takes as long as many pauses.
 constexpr int kPausesPerClockRead = 32;
-// A worker that waits longer than this at a barrier opens its lane, so that worker 0 can run the
-// lane if this worker now loses its core. With a much shorter time, mere jitter would open lanes.
+// If a worker waits longer than this at a barrier, it opens its lane. Then worker 0 can run the
+// lane, should this worker lose its core. A much shorter time would open lanes because of normal
+// jitter.
 constexpr int kHoldWhileWaiting_us = 2;
-// The time a worker yields, after spinning and before sleeping. Yielding costs almost nothing on an
-// idle core and lets other processes run on a busy one; sleeping costs a wake-up of tens of
-// microseconds.
+// How long a worker yields after spinning and before sleeping. Yielding costs almost nothing on an
+// idle core, and lets other processes run on a busy core. Sleeping makes a wake-up necessary, which
+// takes tens of microseconds.
 constexpr auto kYieldTime = std::chrono::microseconds(500);
 
-// The word of a lane. Its position is the number of phases that are finished (or may be skipped).
-// The parity of the run lets other lanes tell "idle, all done" from "idle, not begun".
+// The word of a lane contains its state, the parity of the run and a position. The position is the
+// number of phases that are finished (or need not be run). The parity changes with each run. It
+// shows other lanes whether an idle lane has finished this run or not begun it.
 //
 //   idle --(worker 0 publishes)--> open(0) --> held(0) --> held(1) ... --> idle
 //                                    ^           |
 //                                    +--open(p)<-+      its worker waits too long, or help ends
 //
-// open -> held is a compare-and-swap by the lane's worker or by worker 0; all other changes are
-// plain stores by the holder. Only a holder reads `work`, so only a holder keeps a run alive.
+// The change from open to held is a compare-and-swap by the lane's worker or by worker 0. The
+// holder makes all other changes with plain stores. Only the holder reads `work`, so a run cannot
+// end while some thread still uses its work.
 enum class LaneState : uint32_t { idle = 0, open = 1, held = 2 };
 
 constexpr uint32_t make_word(LaneState state, uint32_t parity, uint32_t position) noexcept {
@@ -78,7 +82,7 @@ void pin_this_thread(int core) noexcept {
   cpu_set_t set;
   CPU_ZERO(&set);
   CPU_SET(core, &set);
-  // A refusal (the mask became smaller meanwhile) costs speed, not correctness.
+  // Pinning may fail if the affinity mask has become smaller. That costs only speed.
   (void)pthread_setaffinity_np(pthread_self(), sizeof set, &set);
 }
 
@@ -137,7 +141,8 @@ void WorkerTeam::run_inline(const Work& work) noexcept {
   }
 }
 
-// All lanes are idle before and after a run, so all their state may be overwritten here.
+// Before and after a run all lanes are idle, so no other thread uses the state that is overwritten
+// here.
 void WorkerTeam::publish(const Work& work) noexcept {
   parity_ ^= 1;
   lanes_[0].word.store(make_word(LaneState::held, parity_, 0));
@@ -159,7 +164,8 @@ void WorkerTeam::pass_barrier(const Work& work, uint32_t position) noexcept {
   const bool gathers = num_workers_ > kMostAllToAllWorkers;
   if (!gathers) set_word(lanes_[0], arrived);
   for (int i = 1; i < num_workers_; ++i) wait_for_lane(work, i, position);
-  if (gathers) set_word(lanes_[0], arrived);  // this word now means that all lanes have arrived
+  // In a large team, this word now means that all lanes have arrived.
+  if (gathers) set_word(lanes_[0], arrived);
 }
 
 void WorkerTeam::wait_for_lane(const Work& work, int index, uint32_t position) noexcept {
@@ -182,7 +188,7 @@ void WorkerTeam::wait_for_lane(const Work& work, int index, uint32_t position) n
   }
 }
 
-// Worker 0 has passed every barrier before `position`, so all phases up to there may run.
+// Worker 0 has passed all barriers before `position`, so all phases before it may run.
 void WorkerTeam::help(const Work& work, Lane& lane, uint32_t word, uint32_t position) noexcept {
   for (uint32_t phase = position_of(word); phase < position; ++phase) {
     if (!work.is_serial(phase)) work.run_phase(work.context, phase, lane.share);
@@ -198,14 +204,14 @@ void WorkerTeam::work(int index) noexcept {
   while (true) {
     if (!spin(spin_us_, is_open) && !yield_until(is_open)) sleep(lane, is_open);
     uint32_t word = lane.word.load();
-    if (state_of(word) != LaneState::open) continue;  // worker 0 took the lane first
+    if (state_of(word) != LaneState::open) continue;  // worker 0 has taken the lane
     if (!lane.word.compare_exchange_strong(word, with_state(word, LaneState::held))) continue;
     if (lane.work.run_phase == nullptr) return;  // stop
     run_lane(index, position_of(word));
   }
 }
 
-// \pre this thread holds the lane; it releases the lane before it returns.
+// \pre this thread holds the lane; it is released before the function returns
 void WorkerTeam::run_lane(int index, uint32_t position) noexcept {
   Lane& lane = lanes_[static_cast<size_t>(index)];
   const Work work = lane.work;
@@ -229,8 +235,9 @@ void WorkerTeam::run_lane(int index, uint32_t position) noexcept {
   set_word(lane, make_word(LaneState::idle, parity, position));
 }
 
-// While the lane is open, the run may continue without this worker and even end. The words of other
-// lanes are therefore only a hint that this worker should try to hold its lane again.
+// While the lane is open, worker 0 may run it, and the run may go on and even end. So what the
+// words of other lanes say may be outdated. It only tells this worker when to try to hold its lane
+// again.
 void WorkerTeam::leave_lane_until_barrier(int index, uint32_t position) noexcept {
   Lane& lane = lanes_[static_cast<size_t>(index)];
   const uint32_t open = with_state(lane.word.load(), LaneState::open);
@@ -258,8 +265,9 @@ void WorkerTeam::set_word(Lane& lane, uint32_t word) noexcept {
   wake_sleepers();
 }
 
-// Pairs with sleep(): either the sleeping worker sees the new word or this thread sees that worker
-// in sleepers_, because both sides write first and read second, sequentially consistent.
+// Works together with sleep(). Both sides first write and then read, with sequential consistency.
+// So either the sleeping worker sees the new word, or this thread sees that worker counted in
+// sleepers_.
 void WorkerTeam::wake_sleepers() noexcept {
   if (sleepers_.count.load() == 0) [[likely]]
     return;

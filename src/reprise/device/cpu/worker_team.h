@@ -12,37 +12,38 @@
 
 namespace reprise::device {
 
-/// A persistent team of threads that run one piece of work together. The thread that calls run() is
-/// worker 0.
+/// A team of threads that run work together and live as long as the team. The thread that calls
+/// run() is worker 0.
 ///
-/// Work is a sequence of phases with a barrier between consecutive phases. In every phase each
-/// worker runs its *lane*: a fixed share of every grid. A worker holds its lane while it makes
-/// progress. A worker that waits, sleeps or has not woken up yet leaves its lane open. When worker
-/// 0 would have to wait for an open lane, it runs that lane's part itself. A core that the system
-/// takes away therefore costs only its share of speed: the team waits for a thread that is not
-/// running only if that thread lost its core in the middle of a kernel. Results are equal bit for
-/// bit whichever thread runs a lane.
+/// Work consists of phases with barriers between them. In each phase, each worker runs its *lane*,
+/// which is a fixed share of every grid. A worker holds its lane while it makes progress. A worker
+/// that waits, sleeps or has not woken up yet leaves its lane open. If worker 0 would have to wait
+/// for an open lane, it runs the phase of that lane itself. So if the system takes a core away, the
+/// team only loses the speed of that core. The team has to wait for a thread that is not running
+/// only if the thread lost its core in the middle of a kernel. The results have the same bits
+/// whichever thread runs a lane.
 ///
-/// A waiting worker spins, then yields, then sleeps on a futex, so it does not hold a core that
-/// another process needs. The team allocates only in its constructor.
+/// A waiting worker spins first, then yields, then sleeps on a futex, so that other processes can
+/// use its core. Only the constructor allocates.
 ///
-/// Thread-safe: runs of different threads follow one another. Work must not call run().
+/// Thread-safe: if several threads call run(), the runs follow each other. Work must not call
+/// run().
 ///
-/// Floating point: work always runs with round-to-nearest and denormals kept, whatever the calling
-/// thread or the embedding program has set, so that results do not depend on which thread runs a
-/// block.
+/// Work always runs with round-to-nearest and with denormals kept, whatever the calling thread or
+/// the embedding program has set. Otherwise results would depend on which thread runs a block.
 class WorkerTeam {
  public:
   struct Options {
     int num_workers = 1;
-    /// The core of each worker but the first, which is the caller's thread and is not pinned. Empty
-    /// = no worker is pinned.
+    /// The core of each worker except worker 0, which is the caller's thread and is not pinned.
+    /// Empty: no worker is pinned.
     std::vector<int> cores;
     int spin_us = 50;
   };
 
-  /// A lane's contiguous part of any grid. It depends only on the grid and the size of the team, so
-  /// in the next launch of that grid the same worker reads the data that it wrote.
+  /// A lane's part of a grid: a contiguous range of blocks. It depends only on the grid and the
+  /// size of the team. So in the next launch with that grid, each worker reads the data that it
+  /// wrote itself.
   class Share {
    public:
     Share() = default;
@@ -58,17 +59,17 @@ class WorkerTeam {
       return static_cast<uint32_t>((num_blocks * fraction + 0xFFFFFFFFu) >> 32);
     }
 
-    uint64_t first_ = 0;  // fractions of the grid in 1/2^32; the default is the whole grid
+    uint64_t first_ = 0;  // fractions of the grid in units of 1/2^32; by default the whole grid
     uint64_t last_ = uint64_t{1} << 32;
   };
 
   struct Work {
-    /// Runs one share of one phase and has no other effect, because any thread may call it.
+    /// Runs one share of one phase. Any thread may call it, so it must have no other effect.
     void (*run_phase)(const void* context, uint32_t phase, const Share& share) noexcept = nullptr;
     const void* context = nullptr;
     uint32_t num_phases = 1;
-    /// For each phase whether only worker 0 has work in it, so that no worker needs to wait for the
-    /// phase to begin. nullptr = no phase is serial.
+    /// For each phase, whether it is serial: only worker 0 has work in it, so the other workers
+    /// need not wait for its beginning. nullptr: no phase is serial.
     const uint8_t* phase_is_serial = nullptr;
 
     [[nodiscard]] bool is_serial(uint32_t phase) const noexcept {
@@ -84,21 +85,22 @@ class WorkerTeam {
 
   [[nodiscard]] int num_workers() const noexcept { return num_workers_; }
 
-  /// Runs all lanes of all phases; returns when they are done.
+  /// Runs all lanes of all phases, and returns when they are done.
   void run(const Work& work) noexcept;
 
-  /// Runs the work on the calling thread alone, without waking or awaiting other workers.
+  /// Runs the work only on the calling thread, without waking or waiting for other workers.
   static void run_inline(const Work& work) noexcept;
 
  private:
-  // Two cache lines, because x86 prefetches lines in pairs.
+  // Two cache lines, because x86 processors prefetch pairs of lines.
   static constexpr size_t kNoSharing = 128;
 
-  // State, run parity and position of a lane in one word; see the source file.
+  // The state of the lane, the parity of the run and the position, in one word; see
+  // worker_team.cpp.
   struct alignas(kNoSharing) Lane {
     std::atomic<uint32_t> word{0};
     std::atomic<uint32_t> bell{0};  // the futex on which this lane's worker sleeps
-    Work work;  // read by the thread that holds the lane; changes only while the lane is idle
+    Work work;  // the holder of the lane reads it; it changes only while the lane is idle
     Share share;
   };
 
@@ -132,7 +134,8 @@ class WorkerTeam {
   uint32_t parity_ = 0;  // parity of the current run
   std::unique_ptr<Lane[]> lanes_;
   Sleepers sleepers_;
-  std::mutex turn_;  // one run at a time; uncontended in an engine, where one thread launches
+  // Allows one run at a time; in an engine only one thread launches, so it never waits.
+  std::mutex turn_;
   std::vector<std::thread> threads_;
 };
 

@@ -54,7 +54,7 @@ TEST_P(WorkerTeamTest, shares_cover_every_grid_exactly_once_and_evenly) {
   }
 }
 
-// In each phase every lane checks that all lanes have finished the phase before.
+// In each phase, every lane checks that all other lanes have finished the previous phase.
 struct BarrierProbe {
   static constexpr uint32_t kPhases = 200;
   static constexpr uint32_t kLine = 64;
@@ -65,10 +65,10 @@ struct BarrierProbe {
     auto& self = *static_cast<BarrierProbe*>(const_cast<void*>(raw));
     const auto lanes = static_cast<uint32_t>(self.finished.size()) / kLine;
     const uint32_t lane = share.of(lanes).begin;
-    if (self.is_serial(phase) && lane != 0) ++self.violations;  // lane 0 alone runs a serial phase
+    if (self.is_serial(phase) && lane != 0) ++self.violations;  // only lane 0 runs a serial phase
     for (uint32_t other = 0; other < lanes; ++other) {
       const uint32_t found = self.finished[other * kLine];
-      // Lanes other than 0 do not run a serial phase, so they never finish it.
+      // Lanes other than 0 do not run serial phases, so they do not count them as finished.
       const bool skipped = other != 0 && phase != 0 && self.is_serial(phase - 1);
       if (other != lane && !skipped && found != phase && found != phase + 1) ++self.violations;
     }
@@ -137,7 +137,7 @@ TEST_P(WorkerTeamTest, wakes_up_after_it_has_slept) {
 }
 
 TEST_P(WorkerTeamTest, waits_for_a_lane_in_the_middle_of_long_work) {
-  for (const int milliseconds : {0, 2}) {  // 0: waiting workers yield; 2: they sleep
+  for (const int milliseconds : {0, 2}) {  // 0: waiting workers yield. 2: they sleep
     std::atomic<int> done{0};
     struct Context {
       std::atomic<int>* done;

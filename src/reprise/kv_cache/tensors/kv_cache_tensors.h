@@ -8,7 +8,7 @@
 
 namespace reprise::kv_cache {
 
-/// The shape of the cache, which is the same for every layer.
+/// The sizes of the cache. All layers have the same.
 struct KvCacheLayout {
   int64_t num_layers = 0;
   int64_t num_blocks = 0;  // including the null block 0
@@ -17,15 +17,15 @@ struct KvCacheLayout {
   int64_t head_dim = 0;
   DType dtype = DType::bf16;
 
-  /// The bytes of one block over all layers, keys and values.
+  /// The bytes of one block: keys and values of all layers.
   [[nodiscard]] size_t bytes_per_block() const noexcept {
     return static_cast<size_t>(2 * num_layers * num_kv_heads * block_size * head_dim) *
            dtype_bytes(dtype);
   }
 };
 
-/// The device memory of the paged cache: one buffer whose address never changes, with views as a
-/// key and a value tensor per layer. Zero-filled at first. Owned by the model runner.
+/// The device memory of the KV cache: one buffer, whose address never changes, with a key tensor
+/// and a value tensor for each layer. It is filled with zeros at first. Owned by the model runner.
 class KvCacheTensors {
  public:
   /// \throws OutOfMemory

@@ -31,7 +31,7 @@ std::unique_ptr<llvm::TargetMachine> create_machine(Isa isa) {
   const llvm::Target* target = llvm::TargetRegistry::lookupTarget(kTriple, error);
   if (target == nullptr) throw CodegenError("LLVM: " + error);
   llvm::TargetOptions options;
-  // A product and a sum are fused only where the kernels ask for it explicitly.
+  // Fuse a product and a sum only where the kernels do it explicitly, because fusing changes bits.
   options.AllowFPOpFusion = llvm::FPOpFusion::Strict;
   std::unique_ptr<llvm::TargetMachine> machine(
       target->createTargetMachine(kTriple,

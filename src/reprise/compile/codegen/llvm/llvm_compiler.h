@@ -12,7 +12,7 @@
 
 namespace reprise::compile {
 
-/// Code for one instruction set of x86-64, by LLVM. See CompilerInterface.
+/// Generates code for one instruction set of x86-64 with LLVM. See CompilerInterface.
 class LlvmCompiler final : public CompilerInterface {
  public:
   /// \throws CodegenError if this LLVM cannot make code for x86-64

@@ -27,8 +27,8 @@ RowEmitter::RowEmitter(llvm::Module& module, const RowLoops& loops, kernels::Isa
       pair_layout_(has_bfloat16(loops) ? Layout::even_odd : Layout::natural) {}
 
 llvm::Function* RowEmitter::emit(const std::string& symbol) {
-  // The signature is void (const void* args, BlockRange blocks); the two uint32_t of the range
-  // share one register.
+  // The signature is void (const void* args, BlockRange blocks). The two uint32_t of the BlockRange
+  // are passed in one 64-bit register.
   auto* type = llvm::FunctionType::get(ir_.getVoidTy(), {ir_.getPtrTy(), ir_.getInt64Ty()}, false);
   auto* function =
       llvm::Function::Create(type, llvm::GlobalValue::ExternalLinkage, symbol, module_);
@@ -69,9 +69,9 @@ void RowEmitter::emit_nest(const RowNest& nest) {
   memory_.enter_head(nullptr);
   const std::span<const RowLoop> loops = nest.loops;
   if (nest.heads == 1) return emit_head(loops);
-  // A scale has a long latency, and its own head offers little other work meanwhile. So the scales
-  // of all heads are computed first, although the heads are then read twice. Results are stored
-  // only in the second round.
+  // A scale takes long to compute (a sum, a root and a division), and its head has little other
+  // work to do meanwhile. So a first round computes the scales of all heads, and a second round
+  // reads the heads again and stores the results.
   const size_t sums = num_leading_sum_loops(nest);
   if (sums > 0) {
     scale_memory_ = allocate_scales(nest);
@@ -142,7 +142,7 @@ void RowEmitter::load_scales(Value* head) {
   }
 }
 
-// All heads of a row use the same angles, so the angles are put into lanes only once.
+// All heads of a row use the same angles, so they are loaded and converted only once.
 void RowEmitter::evaluate_shared_tables(const RowNest& nest) {
   const int pair = 2 * vectors_.lanes();
   if (!nest.is_unrolled || pair_layout_ == Layout::natural) return;
@@ -169,7 +169,7 @@ void RowEmitter::emit_head(std::span<const RowLoop> loops) {
   flush_stores();
 }
 
-// ---- one loop over a width that is known
+// ---- one loop, whose width is a constant
 
 void RowEmitter::emit_loop(const RowLoop& loop) {
   const int64_t pair = 2 * vectors_.lanes();
@@ -192,7 +192,8 @@ void RowEmitter::emit_pairs(const RowLoop& loop, int64_t width, std::vector<Sums
   }
 }
 
-// Each iteration handles one pair: unrolling made no code faster and compilation slower.
+// Each iteration handles one pair of vectors. Unrolling made no code faster, but compilation
+// slower.
 void RowEmitter::emit_pair_loop(const RowLoop& loop, int64_t end, std::vector<Sums>& sums) {
   const int pair = 2 * vectors_.lanes();
   llvm::BasicBlock* before = ir_.GetInsertBlock();
@@ -220,7 +221,7 @@ void RowEmitter::emit_pair_loop(const RowLoop& loop, int64_t end, std::vector<Su
   tiles_ = outside;
 }
 
-// The remaining vectors are added to the first of the two sums, the same as in rms_norm.inl.
+// The remaining vectors are all added to the first of the two sums, as in rms_norm.inl.
 void RowEmitter::emit_tail(const RowLoop& loop, int64_t begin, std::vector<Sums>& sums) {
   for (int64_t offset = begin; offset < loop.width; offset += vectors_.lanes()) {
     const auto elements =
@@ -229,7 +230,7 @@ void RowEmitter::emit_tail(const RowLoop& loop, int64_t begin, std::vector<Sums>
   }
 }
 
-// A span reads all its inputs before it writes, because an output may use the memory of an input.
+// Reads all inputs of the span before it writes, because an output may be stored over an input.
 void RowEmitter::emit_span(const RowLoop& loop, const Span& span, std::vector<Sums>& sums) {
   size_t next_sum = 0;
   for (const RowAction& action : loop.actions) {

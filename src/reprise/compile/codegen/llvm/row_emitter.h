@@ -16,8 +16,9 @@
 
 namespace reprise::compile {
 
-/// Writes the function of one row group, a CpuKernelFunction over RowGroupArguments, from its
-/// loops: for each row the nests, for each head the loops, for each span the actions.
+/// Generates the function of one row group (a CpuKernelFunction that takes RowGroupArguments) from
+/// its loops. For each row it runs the nests, for each head the loops of a nest, and for each span
+/// of a loop the actions.
 class RowEmitter {
  public:
   /// The loops must outlive this object.
@@ -25,18 +26,18 @@ class RowEmitter {
 
   [[nodiscard]] llvm::Function* emit(const std::string& symbol);
 
-  // Functions that the ops (row_ops.h) use.
+  // Functions for the ops (row_ops.h).
 
   [[nodiscard]] VectorBuilder& vectors() noexcept { return vectors_; }
   [[nodiscard]] llvm::IRBuilder<>& ir() noexcept { return ir_; }
-  /// A span of an op's operand: computed here, or loaded.
+  /// The values of a span of an operand: computed in this loop, or loaded.
   [[nodiscard]] Tile evaluate(const RowRef& ref, const Span& span);
-  /// The scale of an rms_norm: one number in all lanes.
+  /// The scale of an rms_norm: the same number in all lanes.
   [[nodiscard]] llvm::Value* scale_of(size_t norm) const { return scales_.at(norm); }
 
  private:
-  /// Two vectors of sums of squares; vectors are added to them in turn, the same as in
-  /// rms_norm.inl.
+  /// Two vectors in which squares are summed. Vectors of the row are added to the two in turn, as
+  /// in rms_norm.inl.
   using Sums = std::array<llvm::Value*, 2>;
   struct PendingStore {
     llvm::Value* pointer;
@@ -72,7 +73,7 @@ class RowEmitter {
       const char* name, llvm::Value* begin, llvm::Value* end, uint64_t step, Body body);
   [[nodiscard]] bool is_evaluated_here(size_t value) const;
   [[nodiscard]] static size_t num_sums(const RowLoop& loop);
-  /// The number of loops at the start of an unrolled nest that only compute sums.
+  /// How many loops at the start of an unrolled nest only compute sums.
   [[nodiscard]] static size_t num_leading_sum_loops(const RowNest& nest);
 
   const RowLoops& loops_;
@@ -83,9 +84,9 @@ class RowEmitter {
   Layout pair_layout_;
   const RowNest* nest_ = nullptr;
   const RowLoop* loop_ = nullptr;
-  std::map<TileKey, Tile> tiles_;                // the tiles that are in registers
-  std::map<size_t, llvm::Value*> scales_;        // by rms_norm: in all lanes
-  std::map<size_t, llvm::Value*> scale_memory_;  // by rms_norm: one for each head
+  std::map<TileKey, Tile> tiles_;                // values of spans that are in registers
+  std::map<size_t, llvm::Value*> scales_;        // by rms_norm: its scale, in all lanes
+  std::map<size_t, llvm::Value*> scale_memory_;  // by rms_norm: memory with one scale per head
   std::vector<PendingStore> stores_;
 };
 

@@ -98,7 +98,7 @@ Value* RowMemory::row_of(const RowValue& value, Value* row) {
   return ir_.CreateGEP(element_of(value), operand.data, ir_.CreateMul(row, operand.row_stride));
 }
 
-// An index outside of the table is treated the same as in the precompiled kernels.
+// Handles an index outside of the table in the same way as the precompiled kernels.
 Value* RowMemory::table_row(const RowValue& value, Value* row) {
   const Operand& table = operands_[value.operand];
   const Operand& indices = operands_[value.indices];
@@ -117,14 +117,14 @@ Value* RowMemory::table_row(const RowValue& value, Value* row) {
   return ir_.CreateSelect(ir_.CreateICmpULT(index, table.rows), found, zeros(bytes));
 }
 
-// A row of zeros that is read in place of a missing row. The global is not constant, so that it
-// takes no space in the object; the memory is read-only after loading.
+// A row of zeros that is read in place of a missing row. The global variable is not declared
+// constant, so that it takes no space in the object. The loader makes the memory read-only.
 Value* RowMemory::zeros(int64_t bytes) {
   llvm::Module& module = *ir_.GetInsertBlock()->getModule();
   const std::string name = "zeros." + std::to_string(bytes);
   if (llvm::GlobalVariable* existing = module.getNamedGlobal(name)) return existing;
   auto* type = llvm::ArrayType::get(ir_.getInt8Ty(), static_cast<uint64_t>(bytes));
-  auto* global = new llvm::GlobalVariable(module,  // which owns it
+  auto* global = new llvm::GlobalVariable(module,  // the module owns it
                                           type,
                                           /*isConstant=*/false,
                                           llvm::GlobalValue::InternalLinkage,

@@ -14,25 +14,27 @@
 
 namespace reprise::compile {
 
-/// Addresses of everything that a generated function accesses: the operands in its arguments, rows
-/// of tables, and the scratch. The class follows the function from its start to a row and to a
-/// head.
+/// The addresses that a generated function uses: operands from its arguments, rows of tables, and
+/// the scratch. The emitter calls enter_function(), enter_row() and enter_head() in that order, and
+/// later addresses are those of the current row and head.
 class RowMemory {
  public:
   RowMemory(llvm::IRBuilder<>& ir, const RowLoops& loops);
 
-  /// At the start of the function: reads the operands. `arguments` points to RowGroupArguments.
+  /// Call at the start of the function. Reads the operands. `arguments` points to
+  /// RowGroupArguments.
   void enter_function(llvm::Value* arguments);
-  /// At the start of a row: finds it in each operand.
+  /// Call at the start of a row. Computes its address in each operand.
   void enter_row(llvm::Value* row);
-  /// At the start of a head; nullptr where there is only one.
+  /// Call at the start of a head; `head` is nullptr if there is only one.
   void enter_head(llvm::Value* head);
 
-  /// The number of rows of the group; the function computes a part of them.
+  /// The number of rows of the launch. One call of the function computes a part of them.
   [[nodiscard]] llvm::Value* num_rows() const noexcept { return num_rows_; }
   [[nodiscard]] llvm::Value* rows_per_block() const noexcept { return rows_per_block_; }
 
-  /// The first element of a span of `ref`: memory, or a computed value that is kept.
+  /// The address of the first element of a span of `ref`, in memory or where a computed value is
+  /// kept.
   [[nodiscard]] llvm::Value* source(const RowRef& ref, const Span& span);
   [[nodiscard]] llvm::Value* scratch(size_t value, const Span& span);
   [[nodiscard]] llvm::Value* output(size_t output, size_t value, const Span& span);
@@ -62,7 +64,7 @@ class RowMemory {
   std::vector<llvm::Value*> rows_;  // by value: the address of the current row
   std::vector<llvm::Value*> output_rows_;
   llvm::Value* head_ = nullptr;
-  // Addresses in the current head, by base address and the parts of the reference that matter.
+  // Addresses in the current head, by base address and those fields of the reference that matter.
   std::map<std::tuple<llvm::Value*, int64_t, bool>, llvm::Value*> heads_;
 };
 

@@ -10,14 +10,14 @@ namespace reprise::compile {
 
 class RowEmitter;
 
-/// Computes a span of the value at position `id` of the loops' values, rounded to its type. \pre
-/// the value is computed by an op other than rope
+/// Computes a span of the value number `id` of the loops' values, rounded to its type.
+/// \pre the value is computed by an op other than rope
 [[nodiscard]] Tile emit_row_op(RowEmitter& emitter,
                                const RowValue& value,
                                size_t id,
                                const Span& span);
 
-/// Computes the same span of both halves of a head. \pre the value is computed by rope
+/// Computes the same span in both halves of a head. \pre the value is computed by rope
 [[nodiscard]] std::pair<Tile, Tile> emit_rope(RowEmitter& emitter,
                                               const RowValue& value,
                                               const Span& span);

@@ -160,9 +160,9 @@ Tile VectorBuilder::round(const Tile& tile, DType dtype) {
       tile);
 }
 
-// Rounds to nearest even. The low half of every NaN is zero here (see shorten_nans), so the
-// addition has no carry and the NaN is unchanged. narrow_bf16 of the kernels needs a select
-// instead.
+// Rounds to nearest even. shorten_nans() has set the low 16 bits of every NaN to zero, so the
+// addition has no carry and a NaN stays as it is. narrow_bf16 of the kernels uses a select for
+// that.
 Value* VectorBuilder::round_bfloat16(Value* vector) {
   Value* bits = as_ints(vector);
   Value* lowest = ir_.CreateAnd(ir_.CreateLShr(bits, 16), ints(1));
@@ -170,14 +170,14 @@ Value* VectorBuilder::round_bfloat16(Value* vector) {
   return as_floats(ir_.CreateAnd(sum, ints(0xffff0000U)));
 }
 
-// A NaN comes from memory or from an instruction, which copies the bits of an operand or makes
-// 0xffc00000. So if the NaNs from memory have zeros below the bits of bfloat16, all NaNs have.
+// An instruction that returns a NaN either copies the bits of an operand or returns 0xffc00000. So
+// if this function clears the low 16 bits of all NaNs from memory, no NaN has other low bits.
 Value* VectorBuilder::shorten_nans(Value* vector) {
   Value* nan = as_floats(ints(0x7fc00000));
   return ir_.CreateSelect(ir_.CreateFCmpUNO(vector, vector), nan, vector);
 }
 
-// The same as to_float(Float16) of base/element.h.
+// The same operations as to_float(Float16) in base/element.h.
 Value* VectorBuilder::widen_half_in_integers(Value* bits) {
   Value* sign = ir_.CreateShl(ir_.CreateAnd(bits, ints(0x8000)), 16);
   Value* magnitude = ir_.CreateAnd(bits, ints(0x7fff));
@@ -192,7 +192,7 @@ Value* VectorBuilder::widen_half_in_integers(Value* bits) {
   return as_floats(ir_.CreateOr(sign, ir_.CreateSelect(is_finite, finite, special)));
 }
 
-// The same as store_element(Float16*) of base/element.h.
+// The same operations as store_element(Float16*) in base/element.h.
 Value* VectorBuilder::narrow_half_in_integers(Value* vector) {
   Value* bits = as_ints(vector);
   Value* sign = ir_.CreateAnd(ir_.CreateLShr(bits, 16), ints(0x8000));
@@ -214,7 +214,8 @@ Value* VectorBuilder::narrow_half_in_integers(Value* vector) {
 // ---- arithmetic
 
 Value* VectorBuilder::fma(Value* a, Value* b, Value* c) {
-  // The baseline has no fused multiply-add, so this rounds twice, the same as portable.inl.
+  // The baseline instruction set has no fused multiply-add, so this rounds twice, as in
+  // portable.inl.
   if (isa_ == Isa::scalar) return ir_.CreateFAdd(ir_.CreateFMul(a, b), c);
   return ir_.CreateIntrinsic(llvm::Intrinsic::fma, {floats_}, {a, b, c});
 }
@@ -235,7 +236,8 @@ Value* VectorBuilder::scale_by_power_of_two(Value* x, Value* n) {
         {},
         {x, n, broadcast(0), ir_.getInt16(0xffff), ir_.getInt32(kCurrentRounding)});
   }
-  // LLVM leaves the conversion of a NaN undefined, but the instruction defines it.
+  // For LLVM, converting a NaN is undefined, so use the instruction itself, which defines the
+  // result.
   const auto convert = isa_ == Isa::scalar ? llvm::Intrinsic::x86_sse2_cvttps2dq
                                            : llvm::Intrinsic::x86_avx_cvt_ps2dq_256;
   Value* exponent = ir_.CreateIntrinsic(convert, {}, {n});
@@ -247,7 +249,7 @@ Value* VectorBuilder::scale_by_power_of_two(Value* x, Value* n) {
   return ir_.CreateFMul(ir_.CreateFMul(x, power(half)), power(rest));
 }
 
-// Source: kernels/vector/exp.inl, operation by operation.
+// The same operations as in kernels/vector/exp.inl, in the same order.
 Value* VectorBuilder::exp(Value* x) {
   const auto maximum = [&](Value* a, Value* b) {
     return ir_.CreateSelect(ir_.CreateFCmpOGT(a, b), a, b);

@@ -11,18 +11,18 @@
 
 namespace reprise::compile {
 
-/// The order of elements in the lanes of a pair of vectors. `even_odd` turns the conversion from
-/// and to bfloat16 into a shift and a mask. The order changes the lane of an element, not its
-/// value.
+/// The order of elements in a pair of vectors. even_odd: the first vector has the elements with
+/// even index, the second those with odd index; then a conversion from or to bfloat16 is a shift
+/// and a mask. The order changes only the lane of an element, not its value.
 enum class Layout : uint8_t { natural, even_odd };
 
-/// Neighbouring elements of a row: [index + offset, index + offset + elements). A span covers two
-/// vectors, one vector, or the first elements of one vector.
+/// Neighbouring elements of a row, from index + offset on. A span covers two vectors, one vector,
+/// or the first elements of one vector.
 struct Span {
-  llvm::Value* index = nullptr;  // of a loop; nullptr outside of loops
+  llvm::Value* index = nullptr;  // variable of the loop; nullptr outside of loops
   int64_t offset = 0;
   int elements = 0;
-  Layout layout = Layout::natural;  // even_odd only for two vectors
+  Layout layout = Layout::natural;  // even_odd is allowed only for two vectors
 
   [[nodiscard]] Span shifted(int64_t by) const {
     Span span = *this;
@@ -31,15 +31,16 @@ struct Span {
   }
 };
 
-/// The floats of a span. After round() they equal the values that a store and a load would give.
+/// The floats of a span. After round() they have the values that they would have after a store and
+/// a load.
 struct Tile {
   std::array<llvm::Value*, 2> vectors{};
   int count = 0;
 };
 
-/// Builds with LLVM's instructions the same operations that kernels/vector/<isa>.inl builds with
-/// intrinsics, with the same roundings, so that generated code computes the bits of the precompiled
-/// kernels.
+/// Generates with LLVM instructions the operations for which kernels/vector/<isa>.inl uses
+/// intrinsics. Every rounding is the same, so generated code computes the same bits as the
+/// precompiled kernels.
 class VectorBuilder {
  public:
   /// `rounds_to_bfloat16`: whether round() to bfloat16 will be called.
@@ -68,9 +69,9 @@ class VectorBuilder {
   [[nodiscard]] llvm::Value* fma(llvm::Value* a, llvm::Value* b, llvm::Value* c);
   [[nodiscard]] llvm::Value* exp(llvm::Value* x);
   [[nodiscard]] llvm::Value* silu(llvm::Value* x);
-  /// The sum of the lanes as a scalar, added in the order of sum() of the kernels.
+  /// The sum of all lanes as a scalar, added in the same order as sum() of the kernels.
   [[nodiscard]] llvm::Value* sum(llvm::Value* vector);
-  /// Converts a pair of vectors from its layout to the natural one.
+  /// Reorders a pair of vectors from `layout` to the natural order.
   [[nodiscard]] std::array<llvm::Value*, 2> to_natural(const std::array<llvm::Value*, 2>& vectors,
                                                        Layout layout);
 

@@ -14,10 +14,11 @@ namespace {
 
 constexpr size_t kPartBytes = 64;
 constexpr size_t kWarps = kernels::kRowGroupThreads / 32;
-// Bytes of shared memory that a block may use without a special attribute.
+// The largest size of a block's shared memory, in bytes, that needs no special attribute.
 constexpr size_t kMostSharedBytes = size_t{48} << 10;
 constexpr int64_t kMostReads = 256;
-// A wider norm is summed by the whole block, and then the block also computes the rest of the row.
+// Rows with a wider norm are summed by the whole block, which then also computes the rest of the
+// row.
 constexpr int64_t kWidestWarpRow = 1024;
 
 const char* type_name(DType dtype) {
@@ -33,11 +34,12 @@ const char* type_name(DType dtype) {
 
 size_t round_up(size_t bytes) { return (bytes + 15) / 16 * 16; }
 
-/// The layout of one body: the team that computes a row, and the content of its shared memory.
+/// The layout of a team's shared memory. A team is the threads that compute one row: a warp or the
+/// whole block.
 struct Layout {
   std::vector<size_t>
-      scales;  // by value: the position of an rms_norm's scales, in bytes of the team's memory
-  std::vector<size_t> stages;  // by output: the position where its row is collected
+      scales;  // by value: where the scales of an rms_norm are, in bytes of the team's memory
+  std::vector<size_t> stages;  // by output: where its row is collected before it is stored
   size_t team_bytes = 0;
   bool by_warps = false;
 
@@ -68,7 +70,7 @@ Layout lay_out(const RowValues& body) {
   return layout;
 }
 
-/// Writes the source of one body: a struct of functions, one per value, and the kernel.
+/// Writes the source of one body: a struct with one function per value, and the kernel.
 class BodyWriter {
  public:
   BodyWriter(const RowValues& body, const std::string& symbol)
@@ -100,8 +102,8 @@ class BodyWriter {
     fmt::format_to(std::back_inserter(text_), format, std::forward<Args>(args)...);
   }
 
-  /// Element `i` of head `h` of an op's operand. A computed value is a function of the position in
-  /// the row; memory has its own strides.
+  /// The expression for element `i` of head `h` of an operand. A computed value is a call of its
+  /// function; a value in memory is read with its strides.
   std::string read(const RowRef& ref, std::string_view h, std::string_view i) const {
     const std::string stride = ref.head_stride ? fmt::format("{}", *ref.head_stride)
                                                : fmt::format("a.operands[{}].inner_stride",
@@ -207,7 +209,7 @@ class BodyWriter {
         read(value.sources[0], "h", "i"));
   }
 
-  /// All reads of a row come before its first write, because results may use the memory of inputs.
+  /// Reads all of a row before writing any of it, because results may be stored over inputs.
   void write_outputs() {
     const auto each = [&](const auto& say) {
       for (size_t i = 0; i < body_.outputs.size(); ++i) {
@@ -241,9 +243,8 @@ class BodyWriter {
   std::string text_;
 };
 
-/// The largest number of memory elements that are read for one element of a value. Values are
-/// functions of a position and are computed again at each use, so a chain of sums may double this
-/// number with each link.
+/// How many elements of memory are read for one element of a value, at most. A value is computed
+/// again at each use, so each sum of a value with itself doubles the number.
 int64_t most_reads(const RowValues& body) {
   constexpr int64_t kEnough = int64_t{1} << 40;
   std::vector<int64_t> reads;

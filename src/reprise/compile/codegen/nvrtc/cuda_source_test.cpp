@@ -1,5 +1,6 @@
-// Runs the generated CUDA source on the CPU: the host's compiler compiles it and a fiber runs each
-// thread. The bits must equal those of the CUDA kernels' own source, run op by op in the same way.
+// Runs the generated CUDA source on the CPU: the host's compiler compiles it, and each thread runs
+// as a fiber. The bits must equal those of the single ops, computed by the source of the
+// precompiled CUDA kernels in the same way.
 #include "reprise/compile/codegen/nvrtc/cuda_source.h"
 
 #include <fmt/format.h>
@@ -20,7 +21,7 @@ namespace {
 
 using program::Program;
 
-/// Compiles source to kernels of this process.
+/// Compiles source and loads it into this process.
 device::cuda::FakeImage compile_image(const std::string& source) {
   const std::string image = compile_on_host(source);
   return kernels::cuda::load_host_image(std::as_bytes(std::span(image)));
@@ -34,7 +35,8 @@ void launch(const device::cuda::FakeKernel& kernel,
               .threads_per_block = kernels::kRowGroupThreads});
 }
 
-/// Runs op by op with the CUDA kernels on the host. The fake driver's memory is the host's.
+/// Runs single ops with the CUDA kernels on the host. The fake driver's device memory is host
+/// memory.
 class OpByOp {
  public:
   std::vector<Tensor> run(const Program& body, std::span<const Tensor> inputs) {
@@ -69,7 +71,7 @@ class CudaSource : public ::testing::Test {
       const auto kernel = compiled(sources[i].symbol);
       ASSERT_TRUE(kernel);
       for (const int64_t num_rows : row_counts) {
-        // A fiber per thread is slow, so each test case uses only one kind of numbers.
+        // A fiber per thread is slow, so each case uses only one kind of numbers.
         const Numbers numbers = i % 2 == 0 ? Numbers::any_bits : Numbers::ordinary;
         {
           SCOPED_TRACE(testing::Message() << num_rows << " rows\n" << program::print(bodies[i]));
@@ -128,7 +130,7 @@ TEST_F(CudaSource, lets_results_lie_on_inputs) {
   const std::vector<Tensor> want = op_by_op_.run(body, inputs);
   const auto kernel = compiled("f0");
   ASSERT_TRUE(kernel);
-  // The norm is stored over x, the sum over the residual.
+  // The norm is stored over x, and the sum over the residual.
   const std::vector<Tensor> results = {inputs[0], inputs[1]};
   const auto arguments = arguments_of(inputs, results, 5, 2);
   launch(*kernel, arguments, 3);

@@ -5,7 +5,7 @@
 namespace reprise::compile {
 namespace {
 
-// Before the words of a thread block, for NVRTC. The types are those of headers that NVRTC does not
+// Comes before block_words.inl, for NVRTC only: the types of standard headers, which NVRTC does not
 // have.
 constexpr std::string_view kBeforeWords = R"words(
 #if defined(__CUDACC_RTC__)
@@ -26,7 +26,7 @@ struct BFloat16 { uint16_t bits; };
 struct Float16 { uint16_t bits; };
 )words";
 
-// After them. The host's compiler, in tests, includes the headers instead.
+// Comes after block_words.inl.
 constexpr std::string_view kAfterWords = R"words(
 REPRISE_DEVICE int64_t min_of(int64_t a, int64_t b) { return a < b ? a : b; }
 REPRISE_DEVICE int64_t max_of(int64_t a, int64_t b) { return a > b ? a : b; }

@@ -4,10 +4,9 @@
 
 namespace reprise::compile {
 
-/// The beginning of every generated CUDA translation unit: the text of
-/// kernels/cuda/block_words.inl, and the code that all row groups share (teams, sums, norms, the
-/// loop over a block's rows). NVRTC gets no headers; the host's compiler, in tests, includes
-/// block.cuh instead of the text.
+/// The text at the start of every generated CUDA translation unit: kernels/cuda/block_words.inl,
+/// and the code that all row groups use (teams, sums, norms, the loop over a block's rows). NVRTC
+/// gets no headers. In tests, the host's compiler includes block.cuh instead of block_words.inl.
 [[nodiscard]] std::string cuda_words();
 
 }  // namespace reprise::compile

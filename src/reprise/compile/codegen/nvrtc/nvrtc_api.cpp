@@ -6,7 +6,7 @@
 namespace reprise::compile {
 namespace {
 
-// Newest version first. The last name is the one in a toolkit's own folder.
+// The newest version first. The last name is that of the file in a toolkit's own folder.
 constexpr const char* kNames[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"};
 
 }  // namespace

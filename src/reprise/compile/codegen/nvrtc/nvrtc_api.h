@@ -5,8 +5,9 @@
 
 namespace reprise::compile {
 
-/// The functions of NVRTC that this project calls, with the binary interface that is stable since
-/// version 11. NVRTC needs no GPU and no driver. The machine's library fills the table.
+/// The functions of NVRTC that this project calls. Their binary interface has been stable since
+/// version 11. NVRTC needs no GPU and no driver. load_nvrtc() fills the table with the functions of
+/// the library on this machine.
 struct NvrtcApi {
   using Program = void*;
   int (*version)(int* major, int* minor) = nullptr;
@@ -25,13 +26,13 @@ struct NvrtcApi {
   int (*cubin)(Program program, char* bytes) = nullptr;
 };
 
-/// The machine's library, or the reason why there is none.
+/// The machine's NVRTC library or, without one, the reason.
 struct LoadedNvrtc {
   NvrtcApi api;
   std::string reason;  // empty if there is a library
 };
 
-/// Opens the library, which stays open.
+/// Opens the library and never closes it.
 [[nodiscard]] LoadedNvrtc load_nvrtc();
 
 }  // namespace reprise::compile

@@ -12,8 +12,8 @@
 namespace reprise::compile {
 namespace {
 
-// The same options as for the precompiled kernels: no fused products and sums, subnormals are kept,
-// divisions and roots are exact.
+// The options of the precompiled kernels: products and sums are not fused, subnormal numbers are
+// kept, and divisions and square roots are exact.
 constexpr std::array kOptions = {
     "--std=c++17", "--fmad=false", "--ftz=false", "--prec-div=true", "--prec-sqrt=true"};
 
