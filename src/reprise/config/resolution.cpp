@@ -17,6 +17,8 @@ ResolvedConfig resolve(const ResolutionInputs& inputs) {
   resolver.settle_sequence_parallelism();
   resolver.respect_platform();
   resolver.respect_model_kind();
+  resolver.drop_piecewise_without_pieces();  // a model kind may have asked for pieces
+  resolver.drop_graphs_of_stock_compiler();
   resolver.choose_warmups();
   resolver.compute_sizes_before_splitting();
   // Stage B: where the model is split.
@@ -26,6 +28,7 @@ ResolvedConfig resolve(const ResolutionInputs& inputs) {
   resolver.check_pieces_exist();
   // Stage C: which modes the attention backends support.
   resolver.respect_attention_support();
+  resolver.drop_piecewise_without_pieces();
   resolver.check_recurrent_state_blocks();
   resolver.compute_final_sizes();
   resolver.expand_compile_sizes();

@@ -121,8 +121,8 @@ void Resolver::choose_default_passes() {
   };
   fill(passes.fuse_norm_quant, optimises && (enabled("rms_norm") || enabled("quant_fp8")));
   fill(passes.fuse_act_quant, optimises && (enabled("silu_and_mul") || enabled("quant_fp8")));
-  fill(passes.fuse_rope_kvcache, optimises && !vllm_rule());
-  fill(passes.fuse_qk_norm_rope_kvcache, optimises && !vllm_rule());
+  fill(passes.fuse_rope_kvcache, optimises && !follows_vllm());
+  fill(passes.fuse_qk_norm_rope_kvcache, optimises && !follows_vllm());
   for (std::optional<bool>* flag : {&passes.fuse_act_padding,
                                     &passes.fuse_mla_dual_rms_norm,
                                     &passes.fuse_allreduce_rms,
@@ -137,14 +137,26 @@ void Resolver::choose_default_passes() {
 
 void Resolver::drop_piecewise_without_pieces() {
   if (!requires_piecewise_compilation(out_.mode) || compiles() || in_.breakable) return;
+  const cudagraph::CudagraphMode rest =
+      follows_vllm_v1() ? cudagraph::CudagraphMode::NONE : without_piecewise(out_.mode);
   set_mode("A11",
-           cudagraph::CudagraphMode::NONE,
-           vllm_rule() ? Loudness::info : Loudness::warning,
+           rest,
+           follows_vllm() ? Loudness::info : Loudness::warning,
            fmt::format("cudagraph_mode {} needs the model in pieces, which compile mode {} does "
-                       "not make: CUDA graphs are off; use mode VLLM_COMPILE, or FULL or "
-                       "FULL_DECODE_ONLY",
+                       "not make: becomes {}; use mode VLLM_COMPILE, or FULL or FULL_DECODE_ONLY",
                        to_string(out_.mode),
-                       to_string(out_.compilation_mode)));
+                       to_string(out_.compilation_mode),
+                       to_string(rest)));
+}
+
+void Resolver::drop_graphs_of_stock_compiler() {
+  if (!follows_vllm_v2() || in_.breakable || out_.mode == cudagraph::CudagraphMode::NONE) return;
+  if (out_.compilation_mode != CompilationMode::STOCK_TORCH_COMPILE) return;
+  set_mode("A24",
+           cudagraph::CudagraphMode::NONE,
+           Loudness::info,
+           "vLLM's Model Runner V2 captures no graph around a model of compile mode "
+           "STOCK_TORCH_COMPILE: CUDA graphs are off");
 }
 
 void Resolver::warn_disabled_passes(std::string text) {
@@ -183,7 +195,7 @@ void Resolver::respect_model_kind() {
              out_.requested ? Loudness::warning : Loudness::info,
              fmt::format("pooling models have no FULL graphs: {} becomes PIECEWISE",
                          to_string(out_.mode)));
-  } else if (in_.encoder_decoder && (!in_.pooling || vllm_rule()) &&
+  } else if (in_.encoder_decoder && (!in_.pooling || follows_vllm()) &&
              out_.mode != cudagraph::CudagraphMode::FULL_DECODE_ONLY) {
     set_mode("A15",
              cudagraph::CudagraphMode::FULL_DECODE_ONLY,

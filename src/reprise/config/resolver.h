@@ -23,6 +23,7 @@ class Resolver {
   void choose_default_mode();
   void choose_default_passes();
   void drop_piecewise_without_pieces();
+  void drop_graphs_of_stock_compiler();
   void settle_sequence_parallelism();
   void respect_platform();
   void respect_model_kind();
@@ -66,7 +67,11 @@ class Resolver {
   [[nodiscard]] bool piecewise_possible() const {
     return attention_is_split() || (compiles() && uses_partition());
   }
-  [[nodiscard]] bool vllm_rule() const {
+  [[nodiscard]] bool follows_vllm() const { return follows_vllm_v1() || follows_vllm_v2(); }
+  [[nodiscard]] bool follows_vllm_v1() const {
+    return in_.compilation.capture_size_rule == cudagraph::CaptureSizeRule::vllm_v1;
+  }
+  [[nodiscard]] bool follows_vllm_v2() const {
     return in_.compilation.capture_size_rule == cudagraph::CaptureSizeRule::vllm;
   }
   [[nodiscard]] cudagraph::CaptureSizeInputs size_inputs() const;

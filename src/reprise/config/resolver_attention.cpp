@@ -11,7 +11,11 @@ namespace reprise::config {
 bool Resolver::attention_is_split() const {
   // A breakable capture is interrupted at every op that is listed. The compiler's pieces contain no
   // attention only if all attention ops are listed.
-  if (!vllm_rule() && compiles()) return splits_attention(out_.splitting_ops);
+  if (!follows_vllm() && compiles()) return splits_attention(out_.splitting_ops);
+  // vLLM looks at the compiler's splitting ops even where its capture can be interrupted anywhere.
+  if (follows_vllm_v2() && !compiles()) {
+    return in_.compilation.splitting_ops && contains_attention(*in_.compilation.splitting_ops);
+  }
   if (in_.breakable && !out_.splitting_ops.empty()) return true;
   return compiles() && contains_attention(out_.splitting_ops);
 }

@@ -26,18 +26,20 @@ void Resolver::compute_sizes() {
 // vLLM computes its sizes before it applies the rules for splitting. So if these rules change the
 // mode to NONE, the list of sizes remains.
 void Resolver::compute_sizes_before_splitting() {
-  if (vllm_rule() && out_.mode != cudagraph::CudagraphMode::NONE) compute_sizes();
+  if (follows_vllm() && out_.mode != cudagraph::CudagraphMode::NONE) compute_sizes();
 }
 
 void Resolver::compute_final_sizes() {
-  out_.piecewise_available = attention_is_split();
-  if (!vllm_rule()) {
+  out_.piecewise_available =
+      follows_vllm_v2() ? compiles() || in_.breakable : attention_is_split();
+  if (!follows_vllm()) {
     compute_sizes();
     return;
   }
   cudagraph::CaptureSizes& sizes = out_.capture_sizes;
   const int32_t q = out_.uniform_decode_query_len;
-  if (decode_mode(out_.mode) == cudagraph::CudagraphRuntimeMode::FULL && q > 1) {
+  if (follows_vllm_v1() && decode_mode(out_.mode) == cudagraph::CudagraphRuntimeMode::FULL &&
+      q > 1) {
     const std::vector<int32_t> rounded = cudagraph::adjust_sizes_for_spec_decode(
         sizes.mixed, q, in_.tensor_parallel_size, sequence_parallel());
     if (rounded != sizes.mixed) {
@@ -47,7 +49,9 @@ void Resolver::compute_final_sizes() {
   }
   sizes.decode.clear();
   if (separate_routine(out_.mode)) {
-    sizes.decode = cudagraph::decode_sizes_within(sizes.mixed, q, in_.max_num_seqs);
+    const auto decode_sizes =
+        follows_vllm_v1() ? cudagraph::decode_sizes_within : cudagraph::rounded_decode_sizes;
+    sizes.decode = decode_sizes(sizes.mixed, q, in_.max_num_seqs);
   }
 }
 

@@ -45,7 +45,7 @@ void Resolver::choose_splitting_ops() {
     out_.splitting_ops.assign(attention_ops().begin(), attention_ops().end());
     // In this engine, pieces get their caches as arguments, so pieces with cache writes can be
     // equal too. Only rule vllm splits at cache writes.
-    if (whole_program && vllm_rule()) {
+    if (whole_program && follows_vllm()) {
       out_.splitting_ops.insert(
           out_.splitting_ops.end(), kv_cache_update_ops().begin(), kv_cache_update_ops().end());
       if (is_set(passes.fuse_rope_kvcache) || is_set(passes.fuse_qk_norm_rope_kvcache)) {
@@ -59,7 +59,7 @@ void Resolver::choose_splitting_ops() {
     }
   } else if (wish->empty()) {
     drop_piecewise("B5", "splitting_ops is [], so there are no pieces");
-  } else if (compiles() && !vllm_rule() && !splits_attention(*wish)) {
+  } else if (compiles() && !follows_vllm_v1() && !splits_attention(*wish)) {
     // A piecewise graph serves any number of requests. With attention inside, it would only serve
     // one number.
     drop_piecewise(

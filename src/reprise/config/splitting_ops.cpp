@@ -6,12 +6,15 @@
 namespace reprise::config {
 namespace {
 
-constexpr std::array<std::string_view, 14> kAttentionOps = {
+constexpr std::array<std::string_view, 17> kAttentionOps = {
     "vllm::unified_attention_with_output",
     "vllm::unified_mla_attention_with_output",
     "vllm::mamba_mixer2",
     "vllm::mamba_mixer",
     "vllm::short_conv",
+    "vllm::qwen4_exp_ple_short_conv",
+    "vllm::qwen4_exp_qsa_with_output",
+    "vllm::qwen4_exp_qsa_prepare_with_output",
     "vllm::linear_attention",
     "vllm::qwen_gdn_attention_core",
     "vllm::qwen_gdn_attention_core_fused_norm_packed",

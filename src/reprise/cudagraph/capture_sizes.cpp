@@ -4,74 +4,18 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <bit>
 
 #include "reprise/base/assert.h"
 #include "reprise/base/error.h"
+#include "reprise/cudagraph/size_grid.h"
 
 namespace reprise::cudagraph {
 namespace {
-
-using Sizes = std::vector<int32_t>;
 
 // The dispatch tables have one entry per request or token. These limits keep them at a few
 // megabytes.
 constexpr int32_t kLargestMaxNumSeqs = 1 << 20;
 constexpr int32_t kLargestQueryLen = 1 << 12;
-
-// vLLM's performance mode interactivity captures every size up to this one.
-constexpr int32_t kDenseInteractiveSizes = 32;
-
-void sort_unique(Sizes& sizes) {
-  std::sort(sizes.begin(), sizes.end());
-  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
-}
-
-int32_t round_up(int32_t value, int32_t multiple) {
-  const int64_t rounded = (int64_t{value} + multiple - 1) / multiple * multiple;
-  return static_cast<int32_t>(std::min<int64_t>(rounded, INT32_MAX));
-}
-
-void append_small_sizes(Sizes& sizes, int32_t max, PerformanceMode performance) {
-  if (performance == PerformanceMode::interactivity) {
-    for (int32_t n = 1; n <= std::min(max, kDenseInteractiveSizes); ++n) sizes.push_back(n);
-    return;
-  }
-  for (int32_t n : {1, 2, 4}) {
-    if (n <= max) sizes.push_back(n);
-  }
-}
-
-// vLLM's token grid: 1, 2, 4, then multiples of 8 below 256 and multiples of 16 from there.
-Sizes token_grid(int32_t max, PerformanceMode performance) {
-  Sizes sizes;
-  append_small_sizes(sizes, max, performance);
-  for (int32_t n = 8; n <= std::min(max, 255); n += 8) sizes.push_back(n);
-  for (int32_t n = 256; n <= max; n += 16) sizes.push_back(n);
-  sort_unique(sizes);
-  return sizes;
-}
-
-// Numbers of requests with the same spacing as the token grid. Above 512 the spacing grows to 1/16
-// of the size, so that very large batches do not need hundreds of captures. The last number is
-// `widest`, so the largest possible decode batch has a graph.
-Sizes request_grid(int32_t widest, PerformanceMode performance) {
-  Sizes sizes;
-  append_small_sizes(sizes, widest, performance);
-  for (int32_t n = 8; n <= widest;) {
-    sizes.push_back(n);
-    n += n < 256 ? 8 : static_cast<int32_t>(std::bit_floor(static_cast<uint32_t>(n)) / 16);
-  }
-  if (widest >= 1) sizes.push_back(widest);
-  sort_unique(sizes);
-  return sizes;
-}
-
-// The sizes that the user set, after older names for the options are translated.
-struct ExplicitSizes {
-  std::optional<Sizes> list;
-  std::optional<int32_t> max;
-};
 
 ExplicitSizes explicit_sizes(const CaptureSizeRequest& request) {
   ExplicitSizes wish{request.cudagraph_capture_sizes, request.max_cudagraph_capture_size};
@@ -109,70 +53,6 @@ void check_explicit(const ExplicitSizes& wish) {
           fmt::format("cudagraph_capture_sizes: expected sizes of at least 1, got {}", size));
     }
   }
-}
-
-[[noreturn]] void throw_inconsistent(int32_t largest, int32_t max) {
-  throw InvalidArgument(fmt::format(
-      "cudagraph_capture_sizes and max_cudagraph_capture_size are inconsistent: the largest usable "
-      "size is {}, the maximum is {}; make them equal or drop one",
-      largest,
-      max));
-}
-
-void drop_indivisible(Sizes& sizes,
-                      const CaptureSizeInputs& in,
-                      std::vector<std::string>& warnings) {
-  if (!in.sequence_parallelism || in.tensor_parallel_size <= 1) return;
-  Sizes removed;
-  for (int32_t size : sizes) {
-    if (size % in.tensor_parallel_size != 0) removed.push_back(size);
-  }
-  if (removed.empty()) return;
-  std::erase_if(sizes, [&](int32_t size) { return size % in.tensor_parallel_size != 0; });
-  warnings.push_back(
-      fmt::format("sequence parallelism needs capture sizes divisible by the tensor parallel size "
-                  "{}: removed {}",
-                  in.tensor_parallel_size,
-                  fmt::join(removed, ", ")));
-}
-
-int32_t automatic_max(const CaptureSizeInputs& in) {
-  const int64_t twice = int64_t{in.max_num_seqs} * in.uniform_decode_query_len * 2;
-  return static_cast<int32_t>(std::min<int64_t>(twice, in.default_max_capture_size));
-}
-
-// Source: vLLM's _set_cudagraph_sizes, steps 1 to 8 of the behaviour reference.
-CaptureSizes vllm_sizes(const ExplicitSizes& wish, const CaptureSizeInputs& in) {
-  CaptureSizes result;
-  const int32_t max = std::min(wish.max ? *wish.max : automatic_max(in), in.max_num_batched_tokens);
-  if (wish.list) {
-    result.mixed = *wish.list;
-    sort_unique(result.mixed);
-    std::erase_if(result.mixed, [&](int32_t size) { return size > in.max_num_batched_tokens; });
-  } else {
-    result.mixed = token_grid(max, in.performance_mode);
-    if (in.max_num_batched_tokens <= max) result.mixed.push_back(in.max_num_batched_tokens);
-    sort_unique(result.mixed);
-  }
-  drop_indivisible(result.mixed, in, result.warnings);
-
-  const int32_t valid_max = result.max_mixed();
-  if (wish.max && *wish.max != valid_max) {
-    if (wish.list) throw_inconsistent(valid_max, *wish.max);
-    result.warnings.push_back(
-        fmt::format("truncating max_cudagraph_capture_size from {} to {}, the largest size that is "
-                    "captured",
-                    *wish.max,
-                    valid_max));
-  }
-  if (wish.list && result.mixed.size() < wish.list->size()) {
-    result.warnings.push_back(
-        fmt::format("cudagraph_capture_sizes was overridden: of {} sizes {} remain after removing "
-                    "repeated ones and those the configuration cannot use",
-                    wish.list->size(),
-                    result.mixed.size()));
-  }
-  return result;
 }
 
 void clip_to(Sizes& sizes,
@@ -347,6 +227,8 @@ std::string_view to_string(CaptureSizeRule rule) noexcept {
       return "reprise";
     case CaptureSizeRule::vllm:
       return "vllm";
+    case CaptureSizeRule::vllm_v1:
+      return "vllm-v1";
     case CaptureSizeRule::atom:
       return "atom";
   }
@@ -357,17 +239,6 @@ int32_t largest_decode_batch(int32_t max_num_seqs,
                              int32_t max_num_batched_tokens,
                              int32_t uniform_decode_query_len) {
   return std::min(max_num_seqs, max_num_batched_tokens / uniform_decode_query_len);
-}
-
-std::vector<int32_t> decode_sizes_within(const std::vector<int32_t>& sizes,
-                                         int32_t uniform_decode_query_len,
-                                         int32_t max_num_seqs) {
-  std::vector<int32_t> decode;
-  const int64_t widest = int64_t{uniform_decode_query_len} * max_num_seqs;
-  for (int32_t size : sizes) {
-    if (size >= uniform_decode_query_len && size <= widest) decode.push_back(size);
-  }
-  return decode;
 }
 
 CaptureSizes compute_capture_sizes(const CaptureSizeRequest& request,
@@ -383,7 +254,7 @@ CaptureSizes compute_capture_sizes(const CaptureSizeRequest& request,
   const ExplicitSizes wish = explicit_sizes(request);
   check_explicit(wish);
   const bool reprise_rule = request.capture_size_rule == CaptureSizeRule::reprise;
-  CaptureSizes result = reprise_rule ? reprise_sizes(wish, inputs, mode) : vllm_sizes(wish, inputs);
+  CaptureSizes result = reprise_rule ? reprise_sizes(wish, inputs, mode) : vllm_sizes(wish, inputs, request.capture_size_rule);
   if (request.cuda_graph_sizes) {
     result.warnings.push_back(
         wish.list ? fmt::format("cuda_graph_sizes is an old spelling: write "
@@ -394,45 +265,13 @@ CaptureSizes compute_capture_sizes(const CaptureSizeRequest& request,
                                 *wish.max));
   }
   if (!reprise_rule && separate_routine(mode)) {
+    const auto decode_sizes = request.capture_size_rule == CaptureSizeRule::vllm
+                                  ? rounded_decode_sizes
+                                  : decode_sizes_within;
     result.decode =
-        decode_sizes_within(result.mixed, inputs.uniform_decode_query_len, inputs.max_num_seqs);
+        decode_sizes(result.mixed, inputs.uniform_decode_query_len, inputs.max_num_seqs);
   }
   return result;
-}
-
-std::vector<int32_t> adjust_sizes_for_spec_decode(const std::vector<int32_t>& sizes,
-                                                  int32_t uniform_decode_query_len,
-                                                  int32_t tensor_parallel_size,
-                                                  bool sequence_parallelism) {
-  int32_t multiple = uniform_decode_query_len;
-  if (sequence_parallelism && tensor_parallel_size > 1) {
-    multiple = std::max(uniform_decode_query_len, tensor_parallel_size);
-    if (multiple % uniform_decode_query_len != 0 || multiple % tensor_parallel_size != 0) {
-      throw InvalidArgument(
-          fmt::format("capture sizes must be multiples of the decode query length {} and, under "
-                      "sequence parallelism, of the tensor parallel size {}: {} is not a multiple "
-                      "of both; change num_speculative_tokens or turn sequence parallelism off",
-                      uniform_decode_query_len,
-                      tensor_parallel_size,
-                      multiple));
-    }
-  }
-  const int32_t max = sizes.empty() ? 0 : *std::max_element(sizes.begin(), sizes.end());
-  Sizes rounded;
-  for (int32_t size : sizes) {
-    const int32_t up = round_up(size, multiple);
-    if (up <= max) rounded.push_back(up);
-  }
-  sort_unique(rounded);
-  if (rounded.empty() && multiple <= max) rounded.push_back(multiple);
-  if (rounded.empty()) {
-    throw InvalidArgument(
-        fmt::format("no capture size is a multiple of the decode query length {} within the "
-                    "maximum {}; raise max_cudagraph_capture_size or lower num_speculative_tokens",
-                    multiple,
-                    max));
-  }
-  return rounded;
 }
 
 PaddingTable::PaddingTable(const std::vector<int32_t>& sizes) {
@@ -447,3 +286,4 @@ PaddingTable::PaddingTable(const std::vector<int32_t>& sizes) {
 }
 
 }  // namespace reprise::cudagraph
+

@@ -11,9 +11,11 @@
 namespace reprise::cudagraph {
 
 /// How capture sizes are computed and how batches are mapped to them. reprise: sizes in tokens for
-/// mixed batches, sizes in requests for decode batches. vllm: the token list, rounding and dispatch
-/// of vLLM. atom: listed sizes are numbers of requests.
-enum class CaptureSizeRule : uint8_t { reprise, vllm, atom };
+/// mixed batches, sizes in requests for decode batches. vllm: the token list and the dispatch of
+/// vLLM 0.32 with its Model Runner V2, which is its default. vllm_v1 ("vllm-v1"): those of vLLM's
+/// first runner, with its rounding for speculative decoding. atom: listed sizes are numbers of
+/// requests.
+enum class CaptureSizeRule : uint8_t { reprise, vllm, vllm_v1, atom };
 
 [[nodiscard]] std::string_view to_string(CaptureSizeRule rule) noexcept;
 
@@ -49,7 +51,7 @@ struct CaptureSizeInputs {
 struct CaptureSizes {
   std::vector<int32_t> mixed;
   /// Multiples of the decode query length. Empty if no graphs for uniform decode batches are
-  /// captured. With rule vllm: those sizes of `mixed` that also become decode keys.
+  /// captured. With rule vllm_v1: those sizes of `mixed` that also become decode keys.
   std::vector<int32_t> decode;
   std::vector<std::string> warnings;
 
@@ -64,14 +66,14 @@ struct CaptureSizes {
                                            int32_t uniform_decode_query_len);
 
 /// Computes the ladders for `mode` by the rule request.capture_size_rule. Both are empty for mode
-/// NONE. With rule vllm the sizes are not yet rounded for speculative decoding: the resolution
+/// NONE. With rule vllm_v1 the sizes are not yet rounded for speculative decoding: the resolution
 /// calls adjust_sizes_for_spec_decode later.
 /// \throws InvalidArgument if explicit sizes are empty, below 1, or contradict each other
 [[nodiscard]] CaptureSizes compute_capture_sizes(const CaptureSizeRequest& request,
                                                  const CaptureSizeInputs& inputs,
                                                  CudagraphMode mode);
 
-/// vLLM's rounding for speculative decoding. Rounds every size up to a multiple of the query length
+/// Rule vllm_v1: the rounding for speculative decoding. Rounds every size up to a multiple of the query length
 /// (and of the tensor-parallel size under sequence parallelism), then drops sizes that exceed the
 /// largest size before rounding.
 /// \throws InvalidArgument if no size remains or no common multiple exists
@@ -80,11 +82,18 @@ struct CaptureSizes {
                                                                 int32_t tensor_parallel_size,
                                                                 bool sequence_parallelism);
 
-/// The sizes of a list for which vLLM captures uniform decode graphs: all sizes from the query
+/// Rule vllm_v1: the sizes of a list for which uniform decode graphs are captured: all sizes from the query
 /// length to query length x max_num_seqs.
 [[nodiscard]] std::vector<int32_t> decode_sizes_within(const std::vector<int32_t>& sizes,
                                                        int32_t uniform_decode_query_len,
                                                        int32_t max_num_seqs);
+
+/// Rule vllm: the sizes for which uniform decode graphs are captured. Each size of the list is
+/// rounded up to a multiple of the query length. Rounded sizes above the largest of the list, or of
+/// more than max_num_seqs requests, are dropped.
+[[nodiscard]] std::vector<int32_t> rounded_decode_sizes(const std::vector<int32_t>& sizes,
+                                                        int32_t uniform_decode_query_len,
+                                                        int32_t max_num_seqs);
 
 /// A look-up table from a count to the smallest capture size that holds it.
 class PaddingTable {

@@ -89,7 +89,7 @@ void CudagraphDispatcher::initialize_cudagraph_keys(const DispatcherOptions& opt
   check_options(checked);
   if (!separate_routine(checked.mode)) {
     checked.decode_capture_sizes.clear();
-  } else if (checked.rule == CaptureSizeRule::vllm) {
+  } else if (checked.rule == CaptureSizeRule::vllm_v1) {
     checked.decode_capture_sizes = decode_sizes_within(
         checked.mixed_capture_sizes, checked.uniform_decode_query_len, checked.max_num_seqs);
   }
@@ -151,7 +151,7 @@ void CudagraphDispatcher::plan_decode_keys(int32_t lora_case) {
                      descriptor,
                      kFullUniform,
                      lora_case,
-                     follows_vllm_rule() ? size : num_reqs,
+                     follows_vllm_v1() ? size : num_reqs,
                      KeyState::planned,
                      {}});
   }
@@ -163,15 +163,15 @@ void CudagraphDispatcher::build_tables(Ladder& ladder) const {
   if (ladder.rungs.empty()) return;
   const auto need_of = [&](int32_t key) { return keys_[static_cast<size_t>(key)].need; };
   const PaddingTable padding =
-      follows_vllm_rule() ? PaddingTable(options_.mixed_capture_sizes) : PaddingTable();
-  const int32_t largest = follows_vllm_rule() ? padding.max() : need_of(ladder.rungs.back());
+      follows_vllm_v1() ? PaddingTable(options_.mixed_capture_sizes) : PaddingTable();
+  const int32_t largest = follows_vllm_v1() ? padding.max() : need_of(ladder.rungs.back());
   ladder.planned.assign(static_cast<size_t>(largest) + 1, -1);
   size_t rung = 0;
   for (int32_t need = 1; need <= largest; ++need) {
     while (rung < ladder.rungs.size() && need_of(ladder.rungs[rung]) < need) ++rung;
     if (rung == ladder.rungs.size()) break;
     const int32_t key = ladder.rungs[rung];
-    if (!follows_vllm_rule() || need_of(key) == padding.padded(need)) {
+    if (!follows_vllm_v1() || need_of(key) == padding.padded(need)) {
       ladder.planned[static_cast<size_t>(need)] = key;
     }
   }
@@ -182,7 +182,7 @@ void CudagraphDispatcher::refresh_live_table(Ladder& ladder) const {
   const auto is_live = [&](int32_t key) {
     return key >= 0 && keys_[static_cast<size_t>(key)].state == KeyState::captured;
   };
-  if (follows_vllm_rule()) {
+  if (follows_vllm_v1()) {
     for (size_t need = 0; need < ladder.planned.size(); ++need) {
       ladder.live[need] = is_live(ladder.planned[need]) ? ladder.planned[need] : -1;
     }
@@ -209,7 +209,7 @@ CudagraphDispatcher::LookUp CudagraphDispatcher::look_up(LadderKind kind,
 CudagraphDispatcher::LookUp CudagraphDispatcher::look_up_full(const BatchFacts& batch,
                                                               int32_t lora_case) const noexcept {
   const LadderKind kind = takes_decode_routine(batch) ? kFullUniform : kFullGeneral;
-  if (follows_vllm_rule()) return look_up(kind, lora_case, batch.num_tokens);
+  if (follows_vllm_v1()) return look_up(kind, lora_case, batch.num_tokens);
   // A FULL graph has a fixed number of requests, so both the tokens and the requests must fit.
   if (batch.num_reqs > options_.max_num_seqs) return {};
   if (kind == kFullGeneral) {

@@ -76,14 +76,14 @@ struct Decision {
 /// plans on every rank.
 struct DispatcherOptions {
   CudagraphMode mode = CudagraphMode::NONE;
-  /// vllm: dispatches as vLLM does, with one token list for both routines. reprise, atom: each
-  /// compatibility class (see LadderKind) has its own ladder. The dispatcher takes the first class
+  /// vllm_v1: pads a batch to a size of the token list, then looks for a key of exactly that size,
+  /// as vLLM's first runner does. The other rules: each compatibility class (see LadderKind) has its own ladder. The dispatcher takes the first class
   /// that has a fitting key, and the smallest key that fits in that class.
   CaptureSizeRule rule = CaptureSizeRule::reprise;
   int32_t uniform_decode_query_len = 1;  // 1 + speculative tokens
   int32_t max_num_seqs = 1;
   std::vector<int32_t> mixed_capture_sizes;  // tokens, ascending
-  // Tokens, ascending; rule vllm ignores it and takes sizes from mixed_capture_sizes.
+  // Tokens, ascending; rule vllm_v1 ignores it and takes sizes from mixed_capture_sizes.
   std::vector<int32_t> decode_capture_sizes;
   LoraOptions lora;
   bool specialize_lora = true;
@@ -204,8 +204,8 @@ class CudagraphDispatcher {
   [[nodiscard]] DispatchReason eager_reason(const BatchFacts& batch,
                                             LookUp full,
                                             LookUp piecewise) const noexcept;
-  [[nodiscard]] bool follows_vllm_rule() const noexcept {
-    return options_.rule == CaptureSizeRule::vllm;
+  [[nodiscard]] bool follows_vllm_v1() const noexcept {
+    return options_.rule == CaptureSizeRule::vllm_v1;
   }
 
   void plan_mixed_keys(int32_t lora_case);

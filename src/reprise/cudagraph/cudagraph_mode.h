@@ -90,6 +90,14 @@ enum class CudagraphMode : uint8_t { NONE, PIECEWISE, FULL, FULL_DECODE_ONLY, FU
 /// PIECEWISE or FULL. Nothing for any other text.
 [[nodiscard]] std::optional<CudagraphMode> cudagraph_mode_from_text(std::string_view text);
 
+/// The part of a mode that needs no pieces: FULL_AND_PIECEWISE keeps its decode graphs, PIECEWISE
+/// keeps none.
+[[nodiscard]] constexpr CudagraphMode without_piecewise(CudagraphMode mode) noexcept {
+  if (mode == CudagraphMode::PIECEWISE) return CudagraphMode::NONE;
+  if (mode == CudagraphMode::FULL_AND_PIECEWISE) return CudagraphMode::FULL_DECODE_ONLY;
+  return mode;
+}
+
 /// 0 is NONE, 1 is PIECEWISE, 2 is FULL: configurations used these numbers before the modes had
 /// names. Dual modes have no number.
 [[nodiscard]] constexpr std::optional<CudagraphMode> cudagraph_mode_from_integer(

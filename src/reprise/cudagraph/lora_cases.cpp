@@ -13,18 +13,19 @@ LoraCases::LoraCases(const LoraOptions& options, bool specialize_lora, CaptureSi
   // max_loras + 1.
   const int32_t largest = options.max_loras + 1;
   counts_.clear();
-  if (specialize_lora) counts_.push_back(0);
+  const bool has_plain_case = specialize_lora || rule == CaptureSizeRule::vllm;
+  if (has_plain_case) counts_.push_back(0);
   if (specialize_lora && options.specialize_active_lora) {
     for (int32_t count = 1; count < largest; count *= 2) counts_.push_back(count);
   }
   counts_.push_back(largest);
 
-  const bool vllm = rule == CaptureSizeRule::vllm;
+  const bool is_v1 = rule == CaptureSizeRule::vllm_v1;
   const auto last = static_cast<int32_t>(counts_.size()) - 1;
   index_of_count_.assign(static_cast<size_t>(largest) + 1, last);
-  if (specialize_lora) {
+  if (has_plain_case) {
     index_of_count_[0] = 0;
-  } else if (vllm) {
+  } else if (is_v1) {
     index_of_count_[0] = -1;
   }
   if (options.specialize_active_lora) {
@@ -33,7 +34,9 @@ LoraCases::LoraCases(const LoraOptions& options, bool specialize_lora, CaptureSi
       index_of_count_[static_cast<size_t>(count)] = static_cast<int32_t>(fit - counts_.begin());
     }
   }
-  index_beyond_ = vllm && !options.specialize_active_lora ? last : -1;
+  const bool serves_any_count =
+      rule == CaptureSizeRule::vllm || (is_v1 && !options.specialize_active_lora);
+  index_beyond_ = serves_any_count ? last : -1;
 }
 
 }  // namespace reprise::cudagraph
