@@ -1,5 +1,5 @@
-// The number of matches of passes in decoders: the rows PAS of vLLM's tests (fusions_e2e). Left
-// out:
+// How often passes match in decoders: the rows PAS of vLLM's tests (fusions_e2e). These rows are
+// left out, because they do not apply here or are tested elsewhere:
 // - PAS-03, PAS-06 and PAS-10 use four-bit floats, PAS-09 uses multi-head latent attention, and
 //   PAS-05 uses a model whose experts take quantised rows: this project has no such ops;
 // - the part of PAS-02 about GEMM and collective in one op: there is no such op for quantised

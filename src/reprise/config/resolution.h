@@ -22,7 +22,7 @@ struct ResolutionInputs {
   bool pooling = false;
   bool encoder_decoder = false;
   std::vector<cudagraph::AttentionBackendSupport>
-      attention;  // one per attention group; empty = no attention
+      attention;  // one per attention group; empty: the model has no attention
   bool cascade_enabled = false;
   int32_t num_speculative_tokens = 0;
   int32_t tensor_parallel_size = 1;

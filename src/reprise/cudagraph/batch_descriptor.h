@@ -26,7 +26,7 @@ struct BatchDescriptor {
   friend bool operator==(const BatchDescriptor&, const BatchDescriptor&) = default;
 };
 
-/// "tokens=16 reqs=4 uniform lora=2"; "reqs=*" when unset.
+/// "tokens=16 reqs=4 uniform lora=2". If num_reqs is unset: "reqs=*".
 [[nodiscard]] inline std::string to_string(const BatchDescriptor& descriptor) {
   std::string text = fmt::format("tokens={} reqs=", descriptor.num_tokens);
   text += descriptor.num_reqs ? std::to_string(*descriptor.num_reqs) : "*";

@@ -23,9 +23,10 @@ enum class CaptureSizeRule : uint8_t { reprise, vllm, vllm_v1, atom };
 /// automatically.
 struct CaptureSizeRequest {
   CaptureSizeRule capture_size_rule = CaptureSizeRule::reprise;
-  std::optional<std::vector<int32_t>> cudagraph_capture_sizes;  // tokens; rule atom: requests
-  std::optional<int32_t> max_cudagraph_capture_size;            // tokens
-  std::optional<std::vector<int32_t>> cuda_graph_sizes;         // ATOM's older name for the list
+  // Numbers of tokens; with rule atom, numbers of requests.
+  std::optional<std::vector<int32_t>> cudagraph_capture_sizes;
+  std::optional<int32_t> max_cudagraph_capture_size;     // tokens
+  std::optional<std::vector<int32_t>> cuda_graph_sizes;  // ATOM's older name for the list
 
   friend bool operator==(const CaptureSizeRequest&, const CaptureSizeRequest&) = default;
 };

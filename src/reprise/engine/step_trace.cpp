@@ -113,7 +113,7 @@ class TraceWriter {
   const StepProfile* profile_;
   std::ostream* out_;
   int process_;
-  int track_ = kEngineTrack;  // of the step being written
+  int track_ = kEngineTrack;  // the track of the current step
   TimePoint engine_track_ends_;
   bool has_ahead_track_ = false;
 };

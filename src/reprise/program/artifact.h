@@ -27,12 +27,13 @@ class ArtifactError : public Error {
   using Error::Error;
 };
 
-/// Names of functions in an object, by program and group. An empty name means no code.
+/// symbols[p][g] names the function in an object that computes group g of program p. An empty name
+/// means that the group has no code.
 using GroupSymbols = std::vector<std::vector<std::string>>;
 
-/// Loads `object` with `loader` and points the groups of `program` at its functions. The program
-/// then owns the loaded code. \throws ArtifactError for symbols without an object, and what the
-/// loader throws
+/// Loads `object` with `loader` and makes its functions the code of the groups of `program`. The
+/// program then owns the loaded code. \throws ArtifactError if there are symbols but no object, and
+/// what the loader throws
 void attach_code(CompiledProgram& program,
                  std::span<const std::byte> object,
                  const GroupSymbols& symbols,
@@ -42,14 +43,14 @@ void attach_code(CompiledProgram& program,
 [[nodiscard]] Artifact to_artifact(const CompiledProgram& program,
                                    std::span<const std::byte> object);
 
-/// Reads the bytes that to_artifact() wrote. It checks everything (ranges of numbers, programs,
-/// types of values that pieces hand to each other): bytes of any origin give a program that runs,
-/// or an error. It loads no compiler. \throws ArtifactError, and what the loader throws
+/// Reads the bytes that to_artifact() wrote. It needs no compiler. It checks everything (ranges of
+/// numbers, programs, types of boundary values), so bytes from any source give either a program
+/// that can run, or an error. \throws ArtifactError, and what the loader throws
 [[nodiscard]] CompiledProgram from_artifact(const Artifact& artifact,
                                             const device::CodeLoader& loader = cpu_code_loader(),
                                             std::span<const CustomOp* const> custom_ops = {});
 
-/// Increased with every change of the meaning of the bytes.
+/// Must be increased when the meaning of the bytes changes.
 inline constexpr int kArtifactVersion = 1;
 
 }  // namespace reprise::program

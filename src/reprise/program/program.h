@@ -155,7 +155,7 @@ struct OpSignature {
 [[nodiscard]] std::span<const OpCode> all_ops() noexcept;
 [[nodiscard]] std::optional<OpCode> parse_op_name(std::string_view name) noexcept;
 
-/// The call that a node stands for when symbols have these values.
+/// The op call for a node, with the sizes that these symbol values give.
 [[nodiscard]] OpCall call_of(const Program& program, const Node& node, const SymbolValues& values);
 
 }  // namespace reprise::program

@@ -7,9 +7,10 @@ namespace reprise::engine {
 /// The device memory that steps and graphs need, measured before the cache is allocated.
 struct MemoryProfile {
   double seconds = 0;
-  size_t activation_bytes = 0;       // of the largest step, run eagerly
-  size_t probed_graph_bytes = 0;     // of the graphs that were captured for the profile
-  size_t estimated_graph_bytes = 0;  // of all planned graphs, including the probed ones
+  size_t activation_bytes = 0;    // of the largest step, run eagerly
+  size_t probed_graph_bytes = 0;  // of the graphs that were captured for the profile
+  // Of all graphs in the capture plan, including those captured for the profile.
+  size_t estimated_graph_bytes = 0;
   /// All bytes in use on the device while the profiling runner existed, except its small cache.
   size_t used_bytes = 0;
 
@@ -19,7 +20,7 @@ struct MemoryProfile {
 
 /// A device's memory in bytes, by use.
 struct MemoryParts {
-  size_t others = 0;  // other processes, the driver, code: in use before there were graphs
+  size_t others = 0;  // other processes, the driver, code: what was in use before the first capture
   size_t weights = 0;
   size_t kv_cache = 0;
   size_t activations = 0;  // the pool of eager steps

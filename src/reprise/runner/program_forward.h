@@ -69,7 +69,7 @@ class ProgramForward final : public Forward {
   std::vector<program::Interpreter> interpreters_;
   std::vector<PieceState> pieces_;
   std::unique_ptr<cudagraph::CudagraphWrapper> breakable_;  // nullptr: the pieces have wrappers
-  program::SymbolValues values_;                            // sizes of the step being run
+  program::SymbolValues values_;                            // symbol values of the current step
   std::vector<Tensor> boundary_;
 };
 

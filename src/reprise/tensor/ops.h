@@ -100,9 +100,10 @@ struct Function<kOp, true> : CallerOfAll<kOp>,
 }  // namespace detail
 
 struct AttentionArguments {
-  Tensor query_start_loc;  // int32[num_reqs + 1], non-decreasing; request r owns that token range
-  Tensor seq_lens;         // int32[num_reqs]: positions in the cache including this step's
-  Tensor block_table;      // int32[>= num_reqs, max_blocks]
+  // int32[num_reqs + 1]; request r has tokens [query_start_loc[r], query_start_loc[r + 1]).
+  Tensor query_start_loc;
+  Tensor seq_lens;     // int32[num_reqs]: positions in the cache after this step
+  Tensor block_table;  // int32[>= num_reqs, max_blocks]
   float scale = 1.0F;
   int64_t sliding_window = 0;  // 0 = none
 };

@@ -137,7 +137,7 @@ class LoopChooser {
     for (size_t v = values_.size(); v-- > 0;) {
       if (!is_computed(v)) continue;
       if (!choose_home(v, is_read_elsewhere[v])) return false;
-      if (evaluated_[v].empty()) continue;  // not used
+      if (evaluated_[v].empty()) continue;  // no loop uses the value
       for (const RowRef& ref : values_[v].sources) {
         if (!is_computed(ref.value)) continue;
         if (!is_inlined(v, ref) || places_[ref.value].nest != places_[v].nest) {

@@ -12,7 +12,7 @@ namespace reprise::compile {
 /// One rewriting of programs. It does not change any bit of a program's results, and running it a
 /// second time changes nothing.
 struct Pass {
-  std::string_view name;  // a verb phrase, the name of its function
+  std::string_view name;  // the name of the pass's function, such as fuse_linear_add
   /// Rewrites the program and returns the number of matches.
   /// \pre the program is well formed
   /// \post the program is well formed

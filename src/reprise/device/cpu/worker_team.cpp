@@ -206,7 +206,8 @@ void WorkerTeam::work(int index) noexcept {
     uint32_t word = lane.word.load();
     if (state_of(word) != LaneState::open) continue;  // worker 0 has taken the lane
     if (!lane.word.compare_exchange_strong(word, with_state(word, LaneState::held))) continue;
-    if (lane.work.run_phase == nullptr) return;  // stop
+    // Work without a function means that the team stops.
+    if (lane.work.run_phase == nullptr) return;
     run_lane(index, position_of(word));
   }
 }
