@@ -5,21 +5,25 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 usage() {
   cat <<'TEXT'
-usage: scripts/test.sh [--quick] [--sanitize]
+usage: scripts/test.sh [--quick] [--sanitize] [--vllm]
 
   (none)       the whole suite, in Release
   --quick      without the tests labelled slow
   --sanitize   instead: the suite under AddressSanitizer + UndefinedBehaviorSanitizer, then the
                tests labelled tsan under ThreadSanitizer
+  --vllm       afterwards: 10,000 configurations against the real vLLM, which is installed into
+               build/vllm if it is not there
 TEXT
 }
 
 quick=false
 sanitize=false
+vllm=false
 for argument in "$@"; do
   case "$argument" in
     --quick) quick=true ;;
     --sanitize) sanitize=true ;;
+    --vllm) vllm=true ;;
     -h | --help) usage; exit 0 ;;
     *) echo "scripts/test.sh: unknown argument '$argument'" >&2; usage >&2; exit 2 ;;
   esac
@@ -54,6 +58,11 @@ if ! $sanitize; then
   use_python
   build_suite release
   printf '%s\n' "${report[@]}"
+  if $vllm; then
+    run_suite release
+    scripts/compare_with_vllm.sh
+    exit
+  fi
   # Last, so that ctest's verdict ends the output.
   run_suite release
   exit

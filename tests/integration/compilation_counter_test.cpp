@@ -41,7 +41,7 @@ Counted count(CudagraphMode mode, CompilationMode level, TinyEngineOptions optio
     options.compilation.cudagraph_capture_sizes = {std::vector<int32_t>{16}};
   }
   // With this rule one size is one key, the same as in vLLM.
-  options.compilation.capture_size_rule = cudagraph::CaptureSizeRule::vllm;
+  options.compilation.capture_size_rule = cudagraph::CaptureSizeRule::vllm_v1;
   TinyEngine engine(options);
   (void)engine.runner().capture({});
   return {engine.compilation().counter,

@@ -278,7 +278,7 @@ TEST(CompilationConfig, each_field_without_a_reader_is_named_in_one_warning) {
 TEST(CompilationConfig, prints_and_reads_back_unchanged) {
   for (std::string_view text :
        {"{}",
-        R"({"mode": 3, "cudagraph_mode": "FULL_DECODE_ONLY", "capture_size_rule": "vllm",
+        R"({"mode": 3, "cudagraph_mode": "FULL_DECODE_ONLY", "capture_size_rule": "vllm-v1",
             "cudagraph_capture_sizes": [8, 1], "max_cudagraph_capture_size": 8,
             "cuda_graph_sizes": [512], "splitting_ops": [], "compile_sizes":
             [3, "cudagraph_capture_sizes"], "compile_ranges_endpoints": [16],

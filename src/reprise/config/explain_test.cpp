@@ -149,7 +149,7 @@ TEST(Explain, a_refused_configuration_or_batch_becomes_an_error) {
 TEST(Explain, reports_the_keys_of_each_rule) {
   ResolutionInputs inputs =
       inputs_with(cudagraph::AttentionCGSupport::ALWAYS,
-                  R"({"capture_size_rule": "vllm", "cudagraph_mode": "FULL_DECODE_ONLY"})");
+                  R"({"capture_size_rule": "vllm-v1", "cudagraph_mode": "FULL_DECODE_ONLY"})");
   Explanation explanation = explain(inputs, {});
   EXPECT_TRUE(explanation.mixed_sizes.empty());
   // Rule vllm has no size from 97 to 100 requests, so such batches run eagerly.

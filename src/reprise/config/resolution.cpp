@@ -17,7 +17,7 @@ ResolvedConfig resolve(const ResolutionInputs& inputs) {
   resolver.settle_sequence_parallelism();
   resolver.respect_platform();
   resolver.respect_model_kind();
-  resolver.drop_piecewise_without_pieces();  // a model kind may have asked for pieces
+  resolver.drop_piecewise_again();
   resolver.drop_graphs_of_stock_compiler();
   resolver.choose_warmups();
   resolver.compute_sizes_before_splitting();
@@ -28,7 +28,7 @@ ResolvedConfig resolve(const ResolutionInputs& inputs) {
   resolver.check_pieces_exist();
   // Stage C: which modes the attention backends support.
   resolver.respect_attention_support();
-  resolver.drop_piecewise_without_pieces();
+  resolver.drop_piecewise_again();
   resolver.check_recurrent_state_blocks();
   resolver.compute_final_sizes();
   resolver.expand_compile_sizes();

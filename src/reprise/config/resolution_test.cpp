@@ -43,7 +43,7 @@ ResolutionInputs asking(cudagraph::CudagraphMode mode) {
 
 /// Inputs that follow vLLM exactly: rule vllm for sizes, and no PIECEWISE without the compiler.
 ResolutionInputs as_vllm(ResolutionInputs inputs) {
-  inputs.compilation.capture_size_rule = cudagraph::CaptureSizeRule::vllm;
+  inputs.compilation.capture_size_rule = cudagraph::CaptureSizeRule::vllm_v1;
   inputs.breakable = false;
   return inputs;
 }

@@ -138,7 +138,7 @@ void Resolver::choose_default_passes() {
 void Resolver::drop_piecewise_without_pieces() {
   if (!requires_piecewise_compilation(out_.mode) || compiles() || in_.breakable) return;
   const cudagraph::CudagraphMode rest =
-      follows_vllm_v1() ? cudagraph::CudagraphMode::NONE : without_piecewise(out_.mode);
+      follows_vllm_v2() ? without_piecewise(out_.mode) : cudagraph::CudagraphMode::NONE;
   set_mode("A11",
            rest,
            follows_vllm() ? Loudness::info : Loudness::warning,
@@ -147,6 +147,10 @@ void Resolver::drop_piecewise_without_pieces() {
                        to_string(out_.mode),
                        to_string(out_.compilation_mode),
                        to_string(rest)));
+}
+
+void Resolver::drop_piecewise_again() {
+  if (follows_vllm_v2()) drop_piecewise_without_pieces();
 }
 
 void Resolver::drop_graphs_of_stock_compiler() {

@@ -23,6 +23,9 @@ class Resolver {
   void choose_default_mode();
   void choose_default_passes();
   void drop_piecewise_without_pieces();
+  /// Rule vllm: after a step that may have chosen PIECEWISE although the model has no pieces. The
+  /// other rules refuse such a configuration, see check_pieces_exist().
+  void drop_piecewise_again();
   void drop_graphs_of_stock_compiler();
   void settle_sequence_parallelism();
   void respect_platform();
@@ -65,7 +68,8 @@ class Resolver {
   [[nodiscard]] bool attention_is_split() const;
   /// Column "P" of the support table: PIECEWISE can replace FULL.
   [[nodiscard]] bool piecewise_possible() const {
-    return attention_is_split() || (compiles() && uses_partition());
+    const bool counts = compiles() || !follows_vllm_v2();  // rule vllm: only with the compiler
+    return (attention_is_split() && counts) || (compiles() && uses_partition());
   }
   [[nodiscard]] bool follows_vllm() const { return follows_vllm_v1() || follows_vllm_v2(); }
   [[nodiscard]] bool follows_vllm_v1() const {

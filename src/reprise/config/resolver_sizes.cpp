@@ -30,8 +30,7 @@ void Resolver::compute_sizes_before_splitting() {
 }
 
 void Resolver::compute_final_sizes() {
-  out_.piecewise_available =
-      follows_vllm_v2() ? compiles() || in_.breakable : attention_is_split();
+  out_.piecewise_available = follows_vllm_v2() ? compiles() || in_.breakable : attention_is_split();
   if (!follows_vllm()) {
     compute_sizes();
     return;

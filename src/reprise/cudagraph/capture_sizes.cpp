@@ -254,7 +254,8 @@ CaptureSizes compute_capture_sizes(const CaptureSizeRequest& request,
   const ExplicitSizes wish = explicit_sizes(request);
   check_explicit(wish);
   const bool reprise_rule = request.capture_size_rule == CaptureSizeRule::reprise;
-  CaptureSizes result = reprise_rule ? reprise_sizes(wish, inputs, mode) : vllm_sizes(wish, inputs, request.capture_size_rule);
+  CaptureSizes result = reprise_rule ? reprise_sizes(wish, inputs, mode)
+                                     : vllm_sizes(wish, inputs, request.capture_size_rule);
   if (request.cuda_graph_sizes) {
     result.warnings.push_back(
         wish.list ? fmt::format("cuda_graph_sizes is an old spelling: write "
@@ -286,4 +287,3 @@ PaddingTable::PaddingTable(const std::vector<int32_t>& sizes) {
 }
 
 }  // namespace reprise::cudagraph
-

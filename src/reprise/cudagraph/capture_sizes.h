@@ -74,17 +74,17 @@ struct CaptureSizes {
                                                  const CaptureSizeInputs& inputs,
                                                  CudagraphMode mode);
 
-/// Rule vllm_v1: the rounding for speculative decoding. Rounds every size up to a multiple of the query length
-/// (and of the tensor-parallel size under sequence parallelism), then drops sizes that exceed the
-/// largest size before rounding.
+/// Rule vllm_v1: the rounding for speculative decoding. Rounds every size up to a multiple of the
+/// query length (and of the tensor-parallel size under sequence parallelism), then drops sizes that
+/// exceed the largest size before rounding.
 /// \throws InvalidArgument if no size remains or no common multiple exists
 [[nodiscard]] std::vector<int32_t> adjust_sizes_for_spec_decode(const std::vector<int32_t>& sizes,
                                                                 int32_t uniform_decode_query_len,
                                                                 int32_t tensor_parallel_size,
                                                                 bool sequence_parallelism);
 
-/// Rule vllm_v1: the sizes of a list for which uniform decode graphs are captured: all sizes from the query
-/// length to query length x max_num_seqs.
+/// Rule vllm_v1: the sizes of a list for which uniform decode graphs are captured: all sizes from
+/// the query length to query length x max_num_seqs.
 [[nodiscard]] std::vector<int32_t> decode_sizes_within(const std::vector<int32_t>& sizes,
                                                        int32_t uniform_decode_query_len,
                                                        int32_t max_num_seqs);

@@ -177,7 +177,8 @@ CaptureSizeRequest config_of(CaptureSizeRule rule,
 TEST(CaptureSizesVllm, reproduces_every_reference_vector_with_its_warnings) {
   for (const SizeRow& row : vllm_rows()) {
     SCOPED_TRACE(row.id);
-    const CaptureSizeRequest config = config_of(CaptureSizeRule::vllm, row.user_max, row.user_list);
+    const CaptureSizeRequest config =
+        config_of(CaptureSizeRule::vllm_v1, row.user_max, row.user_list);
     if (!row.expected) {
       EXPECT_THROW((void)compute_capture_sizes(config, row.in, CudagraphMode::FULL_AND_PIECEWISE),
                    InvalidArgument);
@@ -206,14 +207,32 @@ TEST(CaptureSizesVllm, counts_of_the_worked_examples_agree) {
   EXPECT_EQ(interactive(512).size(), 76U);
   // For 256 requests there are 51 mixed descriptors and 35 FULL decode graphs.
   const CaptureSizes sizes = compute_capture_sizes(
-      config_of(CaptureSizeRule::vllm), in(256, 8192), CudagraphMode::FULL_AND_PIECEWISE);
+      config_of(CaptureSizeRule::vllm_v1), in(256, 8192), CudagraphMode::FULL_AND_PIECEWISE);
   EXPECT_EQ(sizes.mixed.size(), 51U);
   EXPECT_EQ(sizes.decode.size(), 35U);
 }
 
+// Rule vllm: what vLLM 0.32 changed. tests/oracle compares far more configurations.
+TEST(CaptureSizesVllmV2, the_list_holds_max_num_seqs_and_speculative_decode_sizes) {
+  const auto sizes_of = [](const CaptureSizeInputs& inputs, std::optional<int32_t> max = {}) {
+    return compute_capture_sizes(
+        config_of(CaptureSizeRule::vllm, max), inputs, CudagraphMode::FULL_AND_PIECEWISE);
+  };
+  EXPECT_EQ(sizes_of(in(3, 8192)).mixed, (Sizes{1, 2, 3, 4}));
+  EXPECT_EQ(sizes_of(in(3, 8192)).decode, (Sizes{1, 2, 3}));
+  EXPECT_EQ(sizes_of(in(3, 8192), 6).mixed, (Sizes{1, 2, 4})) << "an explicit maximum adds nothing";
+  CaptureSizeInputs speculative = in(3, 8192);
+  speculative.uniform_decode_query_len = 5;  // maximum 30; 1, 2 and 3 requests take 5, 10, 15
+  EXPECT_EQ(sizes_of(speculative).mixed, (Sizes{1, 2, 4, 5, 8, 10, 15, 16, 24}));
+  EXPECT_EQ(sizes_of(speculative).decode, (Sizes{5, 10, 15})) << "20 and 25 exceed three requests";
+  speculative.max_num_batched_tokens = 12;
+  EXPECT_EQ(sizes_of(speculative).mixed, (Sizes{1, 2, 4, 5, 8, 10, 12}));
+  EXPECT_EQ(sizes_of(speculative).decode, (Sizes{5, 10})) << "15 exceeds the list's largest size";
+}
+
 TEST(CaptureSizes, mode_none_has_no_sizes_under_any_rule) {
   for (CaptureSizeRule rule :
-       {CaptureSizeRule::reprise, CaptureSizeRule::vllm, CaptureSizeRule::atom}) {
+       {CaptureSizeRule::reprise, CaptureSizeRule::vllm_v1, CaptureSizeRule::atom}) {
     const CaptureSizes sizes =
         compute_capture_sizes(config_of(rule, 0), in(128, 2048), CudagraphMode::NONE);  // SIZ-06
     EXPECT_TRUE(sizes.mixed.empty());
@@ -223,14 +242,14 @@ TEST(CaptureSizes, mode_none_has_no_sizes_under_any_rule) {
 }
 
 TEST(CaptureSizes, a_maximum_of_zero_with_graphs_on_is_refused) {
-  for (CaptureSizeRule rule : {CaptureSizeRule::reprise, CaptureSizeRule::vllm}) {
+  for (CaptureSizeRule rule : {CaptureSizeRule::reprise, CaptureSizeRule::vllm_v1}) {
     EXPECT_THROW((void)compute_capture_sizes(config_of(rule, 0), in(8, 64), CudagraphMode::FULL),
                  InvalidArgument);
   }
 }
 
 TEST(CaptureSizes, the_older_knob_means_maximum_or_list) {
-  CaptureSizeRequest config = config_of(CaptureSizeRule::vllm);
+  CaptureSizeRequest config = config_of(CaptureSizeRule::vllm_v1);
   config.cuda_graph_sizes = Sizes{64};
   const CaptureSizes sizes = compute_capture_sizes(config, in(256, 8192), CudagraphMode::PIECEWISE);
   EXPECT_EQ(sizes.mixed, grid(64));

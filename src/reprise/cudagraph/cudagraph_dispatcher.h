@@ -77,8 +77,9 @@ struct Decision {
 struct DispatcherOptions {
   CudagraphMode mode = CudagraphMode::NONE;
   /// vllm_v1: pads a batch to a size of the token list, then looks for a key of exactly that size,
-  /// as vLLM's first runner does. The other rules: each compatibility class (see LadderKind) has its own ladder. The dispatcher takes the first class
-  /// that has a fitting key, and the smallest key that fits in that class.
+  /// as vLLM's first runner does. The other rules: each compatibility class (see LadderKind) has
+  /// its own ladder. The dispatcher takes the first class that has a fitting key, and the smallest
+  /// key that fits in that class.
   CaptureSizeRule rule = CaptureSizeRule::reprise;
   int32_t uniform_decode_query_len = 1;  // 1 + speculative tokens
   int32_t max_num_seqs = 1;

@@ -41,7 +41,7 @@ CudagraphDispatcher ready(const DispatcherOptions& options) {
 
 DispatcherOptions vllm(CudagraphMode mode, Sizes sizes, int32_t max_num_seqs, int32_t q = 1) {
   return {.mode = mode,
-          .rule = CaptureSizeRule::vllm,
+          .rule = CaptureSizeRule::vllm_v1,
           .uniform_decode_query_len = q,
           .max_num_seqs = max_num_seqs,
           .mixed_capture_sizes = std::move(sizes)};
@@ -234,13 +234,35 @@ TEST(CudagraphDispatcherVllm, reproduces_every_lora_vector) {
   }
 }
 
+TEST(CudagraphDispatcherVllm,
+     rule_vllm_takes_the_next_larger_decode_key_and_always_has_plain_graphs) {
+  DispatcherOptions options = vllm(FULL_AND_PIECEWISE, {1, 8, 64, 104}, 100);
+  options.rule = CaptureSizeRule::vllm;
+  options.decode_capture_sizes = {1, 8, 64, 100};
+  options.lora = {.max_loras = 4};
+  options.specialize_lora = false;
+  const CudagraphDispatcher dispatcher = ready(options);
+  const auto of = [&](int32_t num_loras) {
+    return dispatcher.dispatch(
+        {.num_tokens = 97, .num_reqs = 97, .uniform = true, .num_active_loras = num_loras});
+  };
+  EXPECT_EQ(of(0).mode, Runtime::FULL)
+      << "97 to 100 requests had no FULL graph with the first runner";
+  EXPECT_EQ(of(0).descriptor.num_tokens, 100);
+  EXPECT_FALSE(of(0).descriptor.has_lora);
+  EXPECT_EQ(of(2).descriptor.num_active_loras, 5);
+  EXPECT_EQ(of(9).descriptor.num_active_loras, 5)
+      << "more adapters than slots take the largest case";
+}
+
 TEST(CudagraphDispatcherVllm, lora_cases_multiply_the_keys) {  // DSP-05
   DispatcherOptions options = vllm(PIECEWISE, {1, 8}, 8);
   options.lora = {.max_loras = 4, .specialize_active_lora = true};
   const CudagraphDispatcher dispatcher = ready(options);
   EXPECT_EQ(dispatcher.keys(Runtime::PIECEWISE).size(), 10U);
   EXPECT_TRUE(dispatcher.keys(Runtime::FULL).empty());
-  EXPECT_EQ(LoraCases(options.lora, true, CaptureSizeRule::vllm).counts(), (Sizes{0, 1, 2, 4, 5}));
+  EXPECT_EQ(LoraCases(options.lora, true, CaptureSizeRule::vllm_v1).counts(),
+            (Sizes{0, 1, 2, 4, 5}));
 }
 
 TEST(CudagraphDispatcher, piecewise_without_pieces_is_refused) {  // DSP-02

@@ -24,10 +24,10 @@ class LoraCases {
   LoraCases();
 
   /// `specialize_lora` is the option `cudagraph_specialize_lora`: whether batches without adapters
-  /// get graphs without adapters. If it is off: rule vllm captures such graphs all the same; with rule
-  /// vllm_v1 such batches have no case; with the other rules they use the graphs with adapters.
-  /// Numbers above max_loras + 1 take the largest case with rule vllm, with rule vllm_v1 only
-  /// without LoraOptions::specialize_active_lora, and have no case with the other rules.
+  /// get graphs without adapters. If it is off: rule vllm captures such graphs all the same; with
+  /// rule vllm_v1 such batches have no case; with the other rules they use the graphs with
+  /// adapters. Numbers above max_loras + 1 take the largest case with rule vllm, with rule vllm_v1
+  /// only without LoraOptions::specialize_active_lora, and have no case with the other rules.
   LoraCases(const LoraOptions& options, bool specialize_lora, CaptureSizeRule rule);
 
   /// The cases, ascending.

@@ -34,8 +34,8 @@ void sort_unique(Sizes& sizes);
 /// Twice the tokens of the widest decode batch, at most the default maximum.
 [[nodiscard]] int32_t automatic_max(const CaptureSizeInputs& in);
 
-/// Under sequence parallelism: removes the sizes that the tensor-parallel size does not divide, with
-/// a warning.
+/// Under sequence parallelism: removes the sizes that the tensor-parallel size does not divide,
+/// with a warning.
 void drop_indivisible(Sizes& sizes,
                       const CaptureSizeInputs& in,
                       std::vector<std::string>& warnings);
