@@ -101,7 +101,10 @@ inline Words4 load_words(const void* address) {
   __builtin_memcpy(&words, __builtin_assume_aligned(address, 16), sizeof(words));
   return words;
 }
-inline float load_fresh(const float* address) { return *address; }
+template <typename T>
+T load_fresh(const T* address) {
+  return *address;
+}
 inline void store_words(void* address, const Words4& words) {
   __builtin_memcpy(__builtin_assume_aligned(address, 16), &words, sizeof(words));
 }

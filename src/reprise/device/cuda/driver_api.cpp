@@ -10,9 +10,7 @@ constexpr const char* kLibrary = "libcuda.so.1";
 
 LoadedDriver refused(std::string reason) { return {.api = {}, .reason = std::move(reason)}; }
 
-}  // namespace
-
-LoadedDriver load_driver() {
+LoadedDriver open_driver() {
   // The driver cannot be unloaded safely.
   void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (library == nullptr) return refused(fmt::format("no NVIDIA driver here ({})", dlerror()));
@@ -40,6 +38,13 @@ LoadedDriver load_driver() {
                     CUDA_VERSION / 1000,
                     CUDA_VERSION % 1000 / 10));
   }
+  return driver;
+}
+
+}  // namespace
+
+LoadedDriver load_driver() {
+  static const LoadedDriver driver = open_driver();
   return driver;
 }
 
