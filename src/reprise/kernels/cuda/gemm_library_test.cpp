@@ -46,6 +46,7 @@ class CublasLt : public testing::TestWithParam<DType> {
   Tensor run(CudaExecutor& executor, OpCode code, const std::vector<Tensor>& inputs) {
     std::array<Tensor, 1> outputs;
     executor.execute({.code = code}, inputs, outputs);
+    if (!stream_->is_capturing()) stream_->synchronize();
     return outputs[0];
   }
   /// The same op, recorded and replayed.
@@ -56,6 +57,7 @@ class CublasLt : public testing::TestWithParam<DType> {
     const auto exec = machine_.device().instantiate(*graph);
     std::memset(out.data(), 0xFF, out.type().bytes());
     exec->launch(*stream_);
+    stream_->synchronize();
     return out;
   }
   void expect_close(const Tensor& got, const Tensor& want) {
