@@ -1,6 +1,7 @@
 #pragma once
 
 #include "benchmarks/cuda_model.h"
+#include "benchmarks/row_log.h"
 #include "reprise/base/json.h"
 
 namespace reprise::benchmark {
@@ -9,6 +10,6 @@ namespace reprise::benchmark {
 /// tokens in and 215 out on average that arrive at random, 20 a second, for PIECEWISE, FULL and
 /// FULL_AND_PIECEWISE, two rounds. What a server adds (HTTP, tokenizing, text) is not in these
 /// figures. Times in milliseconds, as `bench serve` names them.
-[[nodiscard]] Json measure_serving(const Gpu& gpu, const char* config);
+void measure_serving(const Gpu& gpu, const char* config, RowLog& log);
 
 }  // namespace reprise::benchmark
