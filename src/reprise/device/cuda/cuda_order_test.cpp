@@ -138,6 +138,16 @@ TEST_F(LateDriver, uploads_through_staging_memory_keep_what_they_were_given) {
   EXPECT_TRUE(got == want);
 }
 
+TEST_F(LateDriver, a_stream_goes_after_its_uploads) {
+  const Buffer values = device_->allocate(kSomeGranules);
+  {
+    const auto side = device_->create_stream();
+    const uint32_t seven = 7;
+    side->copy_from_host(values.data(), &seven, sizeof seven);
+  }
+  EXPECT_EQ(first_of(*stream_, values.data()), 7U);
+}
+
 TEST_F(LateDriver, a_stream_waits_for_another_ones_event) {
   const auto side = device_->create_stream();
   const auto event = device_->create_event();
