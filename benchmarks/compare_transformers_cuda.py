@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Decode speed of Hugging Face transformers on the GPU, for comparison with cuda_benchmark's.
 
-It runs a model of random bfloat16 weights in the shape that `cuda_benchmark config NAME` prints, with a static cache
-and a decoding step compiled with mode="reduce-overhead" (CUDA graphs). Batch 1, greedy, contexts from 256 on, the
-same as in cuda_benchmark. Prints and writes {"tokens_per_second": ...}, or {"skipped": reason} if torch, transformers
-or a GPU is missing.
+A model of random bfloat16 weights in the shape that `cuda_benchmark config NAME` prints, a static
+cache, and the decoding step compiled with mode="reduce-overhead" (CUDA graphs). Batch 1, greedy,
+contexts from 256 on, as cuda_benchmark decodes. Prints and writes one line of JSON per shape, or one
+with "skipped" where torch, transformers or a GPU is missing: then there is nothing to compare with.
 
-usage: compare_transformers_cuda.py CUDA_BENCHMARK OUT.json [--shapes 0.5b 8b] [--seconds N] [--device cpu]
+usage: compare_transformers_cuda.py CUDA_BENCHMARK ROWS [--shapes 0.5b 8b] [--seconds N] [--device cpu]
 """
 
 import argparse
@@ -79,26 +79,29 @@ def main():
     parser.add_argument("--seconds", type=float, default=40, help="begin no shape after so long")
     parser.add_argument("--device", default="cuda")
     arguments = parser.parse_args()
-    result = {"what": "transformers"}
-    why = skipped(arguments)
-    if why:
-        result["skipped"] = why
-    else:
+    with open(arguments.out, "w", encoding="utf-8") as out:
+        # A line is there as soon as its shape is measured.
+        def add(row):
+            line = json.dumps({"what": "transformers", "row": "transformers"} | row)
+            print(line, flush=True)
+            out.write(line + "\n")
+            out.flush()
+
+        why = skipped(arguments)
+        if why:
+            add({"skipped": why})
+            return 0
         import torch
         import transformers
 
-        result |= {"torch": torch.__version__, "transformers": transformers.__version__, "shapes": {},
-                   "device": torch.cuda.get_device_name() if arguments.device == "cuda" else "cpu"}
+        versions = {"torch": torch.__version__, "transformers": transformers.__version__}
         start = time.monotonic()
         for shape in arguments.shapes:
             if time.monotonic() - start > arguments.seconds:
-                result["shapes"][shape] = {"skipped": "no time left"}
+                add({"shape": shape, "skipped": "no time left"})
                 continue
             config = configuration(arguments.benchmark, shape)
-            result["shapes"][shape] = {"tokens_per_second": tokens_per_second(config, arguments.device)}
-    print(json.dumps(result, indent=1))
-    with open(arguments.out, "w", encoding="utf-8") as out:
-        json.dump(result, out, indent=1)
+            add({"shape": shape, "tokens_per_second": tokens_per_second(config, arguments.device)} | versions)
     return 0
 
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string_view>
@@ -88,19 +89,39 @@ inline engine::Execution::MakeExecutor executor_of(const Gpu& gpu) {
   };
 }
 
-/// A model of random weights with graphs of one mode.
+/// Tensors of a shape that nobody fills: making up numbers on the host would take a minute for 8B.
+class ShapesOnly final : public weights::WeightSource {
+ public:
+  explicit ShapesOnly(const weights::ModelConfig& config) : shapes_(config, 1) {}
+  [[nodiscard]] const weights::TensorSpec* find(std::string_view name) const override {
+    return shapes_.find(name);
+  }
+  [[nodiscard]] std::vector<std::string_view> names() const override { return shapes_.names(); }
+  void read(std::string_view, DType, std::span<std::byte>) const override {}
+  [[nodiscard]] std::string description() const override { return "random numbers"; }
+
+ private:
+  weights::DummyWeights shapes_;
+};
+
+/// A model of random weights with one kind of graphs.
 class Engine {
  public:
+  /// `folder` keeps compiled programs, so that each mode is compiled once; empty: compiled each
+  /// time.
   Engine(const Gpu& gpu,
          const weights::ModelConfig& config,
          CudagraphMode mode,
-         int32_t max_num_tokens)
+         int32_t max_num_tokens,
+         const std::filesystem::path& folder)
       : gpu_(&gpu),
+        compile_cache_(folder.empty() ? folder : folder / "compile-cache"),
         execution_(*gpu.device, executor_of(gpu)),
-        weights_(config, 1),
+        weights_(config),
         parameters_(weights_, DType::bf16, *gpu.device, execution_.stream(), execution_.executor()),
         model_(models::create_model(config, kMaxModelLen, parameters_)) {
     parameters_.finish_loading();
+    fill_at_random();
     for (int32_t i = 1; i <= kMaxNumSeqs * kBlocksPerReq; ++i) {
       blocks_.push_back(kv_cache::BlockId{i});
     }
@@ -182,7 +203,8 @@ class Engine {
          .block_size = kBlockSize,
          .generator = compile::cuda_code_generator(gpu_->code.architecture, *gpu_->code.loader),
          .norm_prologue_max_token_num = execution_.executor().norm_prologue_max_token_num(),
-         .disable_cache = true});
+         .cache_root = compile_cache_,
+         .disable_cache = compile_cache_.empty()});
     api::compile_runner(compiler, *runner_);
     const compile::CompilationReport& report = compiler.report();
     // Without compiled programs the model would run more slowly, and the figures would be wrong.
@@ -195,12 +217,36 @@ class Engine {
                report.seconds.codegen);
   }
 
+  /// Small numbers of both signs, different in each row of a tensor, copied on the GPU.
+  void fill_at_random() {
+    constexpr size_t kBlockBytes = size_t{32} << 20;
+    std::vector<uint16_t> numbers(kBlockBytes / sizeof(uint16_t));
+    uint32_t state = 1;
+    for (uint16_t& number : numbers) {
+      state = state * 1664525U + 1013904223U;
+      // bfloat16 from 2^-7 to 2^-5.
+      number = static_cast<uint16_t>((state >> 31 << 15) | 0x3c00U | (state >> 20 & 0xffU));
+    }
+    const device::Buffer block = gpu_->device->allocate(kBlockBytes);
+    device::Stream& stream = execution_.stream();
+    stream.copy_from_host(block.data(), numbers.data(), kBlockBytes);
+    for (const device::BufferView& memory : parameters_.memory()) {
+      for (size_t done = 0; done < memory.bytes; done += kBlockBytes) {
+        stream.copy(static_cast<std::byte*>(memory.data) + done,
+                    block.data(),
+                    std::min(kBlockBytes, memory.bytes - done));
+      }
+    }
+    stream.synchronize();
+  }
+
   static constexpr int32_t kBlocksPerReq = 4096 / kBlockSize;
   static constexpr int32_t kMaxModelLen = 8192;
 
-  const Gpu* gpu_;  // must outlive this object
+  const Gpu* gpu_;  // outlives this
+  std::filesystem::path compile_cache_;
   engine::Execution execution_;
-  weights::DummyWeights weights_;
+  ShapesOnly weights_;
   models::Parameters parameters_;
   std::unique_ptr<models::CausalLM> model_;
   std::vector<kv_cache::BlockId> blocks_;

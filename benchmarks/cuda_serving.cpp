@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cmath>
-#include <cstdio>
 #include <random>
 #include <thread>
 
@@ -54,8 +53,12 @@ double serve(engine::EngineCore& core, std::vector<TimedRequest>& requests) {
   uint64_t first_id = 0;
   while (next < requests.size() || core.has_unfinished_requests()) {
     while (next < requests.size() && requests[next].arrival <= now()) {
-      sampling::SamplingParams params{
-          .temperature = 0, .max_tokens = requests[next].num_outputs, .ignore_eos = true};
+      // Qwen3's generation config: the device samples with it.
+      sampling::SamplingParams params{.temperature = 0.6F,
+                                      .top_p = 0.95F,
+                                      .top_k = 20,
+                                      .max_tokens = requests[next].num_outputs,
+                                      .ignore_eos = true};
       const auto id = static_cast<uint64_t>(core.add_request(requests[next].prompt, params));
       if (next++ == 0) first_id = id;
     }
@@ -118,18 +121,14 @@ Json summarise(const std::vector<TimedRequest>& requests, double duration) {
 
 }  // namespace
 
-Json measure_serving(const Gpu& gpu, const char* text) {
+void measure_serving(const Gpu& gpu, const char* text, RowLog& log) {
   const weights::ModelConfig config = weights::parse_model_config(text, "config").config;
   constexpr std::array kModes = {cudagraph::CudagraphMode::PIECEWISE,
                                  cudagraph::CudagraphMode::FULL,
                                  cudagraph::CudagraphMode::FULL_AND_PIECEWISE};
-  Engine engine(gpu, config, kModes[0], kMaxBatchedTokens);
+  Engine engine(gpu, config, kModes[0], kMaxBatchedTokens, log.folder());
   const std::unique_ptr<kernels::RowSampler> sampler =
       gpu.accelerator->create_row_sampler(engine.stream(), Engine::kMaxNumSeqs, config.vocab_size);
-  Json result{{"requests", kNumRequests},
-              {"request_rate", kRequestsPerSecond},
-              {"method", "engine-level load, no server, no tokenizer"},
-              {"modes", Json::array()}};
   for (int round = 0; round < 2; ++round) {
     for (const cudagraph::CudagraphMode mode : kModes) {
       engine.set_mode(config, mode, kMaxBatchedTokens);
@@ -145,12 +144,12 @@ Json measure_serving(const Gpu& gpu, const char* text) {
       Json row = summarise(requests, duration);
       row["mode"] = std::string(to_string(mode));
       row["round"] = round;
-      result["modes"].push_back(row);
-      fmt::print("{}\n", row.dump());
-      std::fflush(stdout);
+      row["requests"] = kNumRequests;
+      row["request_rate"] = kRequestsPerSecond;
+      row["method"] = "engine-level load, no server, no tokenizer";
+      log.add("serving", row);
     }
   }
-  return result;
 }
 
 }  // namespace reprise::benchmark

@@ -12,17 +12,25 @@ set(REPRISE_FLASHINFER "" CACHE STRING "Include folders of FlashInfer's headers 
 
 set(REPRISE_HAS_CUDA FALSE)
 if(NOT REPRISE_CUDA STREQUAL "OFF")
-  # Finds nvcc in the PATH or under CUDA_PATH. The build runs the compiler directly, so CMake's own check of it, which
-  # takes seconds, is not needed.
-  find_package(CUDAToolkit 12 QUIET)
-  # Only headers are needed: the libraries are opened at run time.
+  # nvcc in the PATH or under CUDA_PATH; the compiler is run directly, so CMake's own check of it,
+  # which takes seconds, is not needed.
+  # CUDA 13 changed functions and names that are used (cuGraphGetEdges, enumerators of errors).
+  find_package(CUDAToolkit QUIET)
+  if(CUDAToolkit_FOUND AND CUDAToolkit_VERSION VERSION_LESS 13)
+    set(cuda_is_old "the toolkit under ${CUDAToolkit_LIBRARY_ROOT} is CUDA ${CUDAToolkit_VERSION}, and CUDA 13 or newer is needed")
+  endif()
+  # Headers only: the libraries are opened at run time.
   find_path(REPRISE_CUBLASLT_INCLUDE_DIR cublasLt.h PATHS ${CUDAToolkit_INCLUDE_DIRS} NO_DEFAULT_PATH)
   mark_as_advanced(REPRISE_CUBLASLT_INCLUDE_DIR)
-  if(CUDAToolkit_FOUND AND CUDAToolkit_NVCC_EXECUTABLE AND REPRISE_CUBLASLT_INCLUDE_DIR)
+  if(CUDAToolkit_FOUND AND NOT cuda_is_old AND CUDAToolkit_NVCC_EXECUTABLE AND REPRISE_CUBLASLT_INCLUDE_DIR)
     set(REPRISE_HAS_CUDA TRUE)
     message(STATUS "CUDA ${CUDAToolkit_VERSION}: building the plug-in for sm ${REPRISE_CUDA_ARCHITECTURES}")
+  elseif(REPRISE_CUDA STREQUAL "ON" AND cuda_is_old)
+    message(FATAL_ERROR "REPRISE_CUDA is ON, but ${cuda_is_old}: put its nvcc into the PATH or set CUDA_PATH")
   elseif(REPRISE_CUDA STREQUAL "ON")
-    message(FATAL_ERROR "REPRISE_CUDA is ON, but no CUDA 12 or newer toolkit with nvcc and cublasLt.h was found: put nvcc into the PATH or set CUDA_PATH")
+    message(FATAL_ERROR "REPRISE_CUDA is ON, but no CUDA 13 or newer toolkit with nvcc and cublasLt.h was found: put nvcc into the PATH or set CUDA_PATH")
+  elseif(cuda_is_old)
+    message(STATUS "No CUDA plug-in: ${cuda_is_old}")
   else()
     message(STATUS "No CUDA toolkit with nvcc and cublasLt.h: no CUDA plug-in")
   endif()

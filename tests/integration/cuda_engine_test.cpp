@@ -244,7 +244,8 @@ TEST(CudaEngine, tokens_are_the_same_whether_the_host_or_the_device_samples) {
   options.max_num_reqs = 4;
   TinyEngine engine(options);
   (void)engine.runner().capture({});
-  kernels::cuda::CudaRowSampler sampler(engine.execution().stream(), 4, engine.config().vocab_size);
+  kernels::cuda::CudaRowSampler sampler(
+      engine.execution().stream(), 4, engine.config().vocab_size, 4);
   uint64_t sampled_on_device = 0;
   const auto host = generate(engine, nullptr, sampled_on_device);
   EXPECT_EQ(sampled_on_device, 0U);
@@ -402,6 +403,25 @@ TEST(CudaEngine, many_replays_with_changing_lengths_and_tables_equal_eager_and_t
   const size_t free_before = machine.device().memory().free;
   for (int i = 4; i < 4 + replays && !::testing::Test::HasFailure(); ++i) step(i);
   EXPECT_EQ(machine.device().memory().free, free_before);
+}
+
+// Nothing waits for a chunk of a prompt, because its logits are not wanted.
+TEST(CudaEngine, an_engine_goes_while_a_step_is_in_flight) {
+  for (const CompilationMode level : {CompilationMode::NONE, CompilationMode::VLLM_COMPILE}) {
+    CudaEngineMachine machine;
+    if (machine.is_real()) GTEST_SKIP() << "only the fake driver tells";
+    TinyEngineOptions options =
+        machine.options({.mode = CudagraphMode::NONE, .level = level, .config = kHead64Config});
+    options.max_num_tokens = 8;
+    options.max_num_reqs = 2;
+    {
+      TinyEngine engine(options);
+      const TestBatch batch(Mix::prefill, 8, 2, 5);
+      (void)engine.runner().run(
+          batch.requests(), {.descriptor = {.num_tokens = 8}}, CudagraphRuntimeMode::NONE);
+    }
+    EXPECT_EQ(machine.fake().driver().misuses(), std::vector<std::string>{});
+  }
 }
 
 TEST(CudaEngine, a_failing_driver_costs_graphs_and_not_the_engine) {

@@ -33,7 +33,8 @@ class CudaRowSampling : public testing::Test {
                               int64_t vocab_size,
                               const std::vector<SamplingRow>& rows,
                               const std::vector<LogitAdjustment>& adjustments = {}) {
-    CudaRowSampler sampler(*stream_, static_cast<int32_t>(rows.size()), vocab_size);
+    CudaRowSampler sampler(
+        *stream_, static_cast<int32_t>(rows.size()), vocab_size, num_multiprocessors_);
     const device::Buffer memory = machine_.device().allocate(logits.size() * sizeof(float));
     stream_->copy_from_host(memory.data(), logits.data(), logits.size() * sizeof(float));
     const Tensor tensor =
@@ -67,6 +68,7 @@ class CudaRowSampling : public testing::Test {
   std::unique_ptr<device::MemoryPool> pool_ = machine_.device().create_pool();
   CudaExecutor executor_{*stream_, *pool_, {.num_multiprocessors = 4}};
   std::mt19937 random_{3};
+  int num_multiprocessors_ = 4;
 };
 
 TEST_F(CudaRowSampling, greedy_is_the_first_of_the_largest_logits) {
@@ -100,6 +102,7 @@ TEST_F(CudaRowSampling, the_same_uniform_number_gives_the_cpus_token) {
       {.temperature = 1.5F, .top_p = 0.99F, .top_k = 600},
   };
   for (const int64_t vocab_size : {1, 33, 500, 2000}) {
+    num_multiprocessors_ = vocab_size == 2000 ? 132 : 4;
     for (const float deviation : {0.1F, 3.0F}) {
       std::vector<float> logits = random_logits(vocab_size, deviation);
       for (size_t i = 3; i + 1 < logits.size(); i += 7) logits[i] = logits[i - 1];  // ties
@@ -113,6 +116,45 @@ TEST_F(CudaRowSampling, the_same_uniform_number_gives_the_cpus_token) {
         }
       }
       EXPECT_EQ(sample(logits, vocab_size, rows), want) << vocab_size << ", " << deviation;
+    }
+  }
+}
+
+// One row has a block for each part of 1,024 tokens, many rows have longer parts.
+TEST_F(CudaRowSampling, a_large_vocabulary_is_divided_between_blocks) {
+  constexpr int64_t kVocabulary = 152064;
+  num_multiprocessors_ = 132;
+  std::vector<float> logits = random_logits(kVocabulary, 2.5F);
+  for (size_t i = 40; i < logits.size(); i += 1001) logits[i] += 14;  // what a model prefers
+  logits[151000] = logits[3] = 25;
+  const std::vector<sampling::SamplingParams> all_params = {
+      {.temperature = 0},
+      {.temperature = 1.0F},
+      {.temperature = 0.7F, .top_p = 0.8F, .top_k = 20},  // Qwen's generation config
+      {.temperature = 1.3F, .top_p = 0.95F},
+      {.temperature = 1.0F, .min_p = 0.001F},
+  };
+  std::vector<SamplingRow> rows;
+  std::vector<int32_t> want;
+  for (const sampling::SamplingParams& params : all_params) {
+    rows.push_back(row_of(params, 8, 1));
+    want.push_back(on_cpu(logits, params, 8, 1));
+    EXPECT_EQ(sample(logits, kVocabulary, {rows.back()}).front(), want.back());
+  }
+  EXPECT_EQ(sample(logits, kVocabulary, rows), want);
+}
+
+// More equal logits than the list of candidates has places: one block looks at all tokens.
+TEST_F(CudaRowSampling, more_candidates_than_places_are_still_chosen_among) {
+  num_multiprocessors_ = 132;
+  std::vector<float> logits(kMostCandidates + 3000, 0.25F);
+  for (size_t i = 0; i < logits.size(); i += 3) logits[i] = -1.0F;
+  for (const sampling::SamplingParams& params :
+       {sampling::SamplingParams{.top_k = 4200}, sampling::SamplingParams{.top_p = 0.7F}}) {
+    for (uint64_t seed = 1; seed <= 3; ++seed) {
+      EXPECT_EQ(
+          sample(logits, static_cast<int64_t>(logits.size()), {row_of(params, seed, 0)}).front(),
+          on_cpu(logits, params, seed, 0));
     }
   }
 }

@@ -105,11 +105,18 @@ class PaddingReachesNothing : public ::testing::TestWithParam<std::tuple<Cudagra
   static void poison(TinyEngine& engine, Poison pattern, int32_t num_live_blocks) {
     const device::BufferView buffers = engine.runner().input_batch().memory();
     auto* bytes = static_cast<std::byte*>(buffers.data);
+    // Blocks that an earlier step has staged in a row are not staged again.
+    auto* table =
+        engine.runner().input_batch().attention_metadata().block_table.data_as<int32_t>();
+    const std::vector<int32_t> staged(table, reinterpret_cast<int32_t*>(bytes + buffers.bytes));
     if (pattern == Poison::live_row) {
       // The fill repeats the staged arrays, so the tails hold copies of live entries.
       for (size_t i = 4096; i < buffers.bytes; ++i) bytes[i] = bytes[i % 4096];
     } else {
       std::memset(bytes, pattern == Poison::zeros ? 0x00 : 0xFF, buffers.bytes);
+    }
+    for (size_t i = 0; i < staged.size(); ++i) {
+      if (staged[i] != static_cast<int32_t>(kv_cache::kNullBlock)) table[i] = staged[i];
     }
     const kv_cache::KvCacheTensors& cache = engine.runner().kv_cache();
     for (int64_t layer = 0; layer < cache.layout().num_layers; ++layer) {

@@ -18,11 +18,15 @@ LoadedEngine::LoadedEngine() = default;
 LoadedEngine::~LoadedEngine() = default;
 
 void LoadedEngine::sleep(SleepLevel level) {
-  if (core->has_unfinished_requests()) {
+  const engine::Scheduler& scheduler = core->scheduler();
+  if (scheduler.num_running() + scheduler.num_waiting() > 0) {
     throw InvalidArgument(
         "an engine with unfinished requests cannot sleep; finish or abort them first");
   }
-  runner->wait();  // no request waits for the work that the last step may have launched
+  // A step whose requests have all ended may still be computed, and its work may still run. Both must
+  // be over before memory goes.
+  core->drop_steps();
+  runner->wait();
   memory->sleep(level);
   // No request holds a cache block here. Freeing the blocks also drops the cached prefixes.
   if (!core->reset_prefix_cache()) throw Error("blocks of the KV cache are held by no request");

@@ -13,34 +13,42 @@ size_t to_size(int32_t value) { return static_cast<size_t>(value); }
 
 }  // namespace
 
-InputBatch::Layout InputBatch::make_layout(const BatchLimits& limits) {
+InputBatch::Layout InputBatch::make_layout(const BatchLimits& limits,
+                                           int32_t num_tokens,
+                                           int32_t num_logits) {
   Layout layout;
-  size_t next = 0;
-  const auto place = [&next](size_t& offset, size_t count) {
-    offset = next;
-    next = (next + count + kAlignment - 1) / kAlignment * kAlignment;
+  const auto place = [&layout](size_t& offset, int32_t count) {
+    offset = layout.total;
+    layout.total = (layout.total + to_size(count) + kAlignment - 1) / kAlignment * kAlignment;
   };
-  place(layout.input_ids, to_size(limits.max_num_tokens));
-  place(layout.positions, to_size(limits.max_num_tokens));
-  place(layout.slot_mapping, to_size(limits.max_num_tokens));
-  place(layout.query_start_loc, to_size(limits.max_num_reqs) + 1);
-  place(layout.seq_lens, to_size(limits.max_num_reqs));
-  place(layout.logits_indices, to_size(limits.max_num_logits()));
   place(layout.num_logits, 1);
-  // The block table comes last, so that an upload can stop after its used rows.
-  place(layout.block_table, to_size(limits.max_num_reqs) * to_size(limits.max_blocks_per_req));
-  layout.total = next;
+  place(layout.query_start_loc, limits.max_num_reqs + 1);
+  place(layout.seq_lens, limits.max_num_reqs);
+  place(layout.input_ids, num_tokens);
+  place(layout.positions, num_tokens);
+  place(layout.slot_mapping, num_tokens);
+  place(layout.logits_indices, num_logits);
   return layout;
 }
 
 InputBatch::InputBatch(const BatchLimits& limits, device::Device& device, OpExecutor& executor)
     : limits_(limits),
-      layout_(make_layout(limits)),
+      block_table_(make_layout(limits, limits.max_num_tokens, limits.max_num_logits()).total),
       executor_(&executor),
       is_host_accessible_(device.is_host_accessible()),
-      device_buffer_(device.allocate(layout_.total * sizeof(int32_t))),
-      host_(layout_.total),
-      table_rows_(to_size(limits.max_num_reqs)) {}
+      host_(block_table_ + to_size(limits.max_num_reqs) * to_size(limits.max_blocks_per_req)),
+      table_rows_(to_size(limits.max_num_reqs)) {
+  device_buffer_ = device.allocate(host_.size() * sizeof(int32_t));
+}
+
+void InputBatch::begin_stage(const StagedShape& shape) {
+  shape_ = shape;
+  layout_ = make_layout(limits_, shape.num_tokens, shape.num_logits_rows);
+}
+
+int32_t* InputBatch::table_row(int32_t index) noexcept {
+  return host(block_table_) + to_size(index) * to_size(limits_.max_blocks_per_req);
+}
 
 void InputBatch::stage(std::span<const BatchRequest> requests,
                        const StagedShape& shape,
@@ -54,7 +62,7 @@ void InputBatch::stage(std::span<const BatchRequest> requests,
                  shape.num_reqs,
                  limits_.max_num_tokens,
                  limits_.max_num_reqs);
-  shape_ = shape;
+  begin_stage(shape);
   int32_t num_tokens = 0;
   int32_t num_logits = 0;
   int32_t index = 0;
@@ -111,16 +119,24 @@ int32_t InputBatch::stage_request(const BatchRequest& request, int32_t index, in
 }
 
 void InputBatch::stage_table_row(int32_t row_index, std::span<const kv_cache::BlockId> block_ids) {
-  int32_t* entries = host(layout_.block_table) + row_index * limits_.max_blocks_per_req;
+  int32_t* entries = table_row(row_index);
   TableRow& row = table_rows_[to_size(row_index)];
   const auto count = static_cast<int32_t>(block_ids.size());
-  std::transform(block_ids.begin(), block_ids.end(), entries, [](kv_cache::BlockId id) {
-    return static_cast<int32_t>(id);
-  });
+  int32_t same = 0;
+  while (same < std::min(count, row.count) &&
+         entries[same] == static_cast<int32_t>(block_ids[to_size(same)])) {
+    ++same;
+  }
+  for (int32_t i = same; i < count; ++i) entries[i] = static_cast<int32_t>(block_ids[to_size(i)]);
   for (int32_t i = count; i < row.count; ++i)
     entries[i] = static_cast<int32_t>(kv_cache::kNullBlock);
-  row.changed = std::max(count, row.count);
+  const int32_t end = std::max(count, row.count);
   row.count = count;
+  if (same == end) return;
+  // A step that could not be uploaded may have left changes of its own.
+  const bool has_changes = row.first_changed < row.end_changed;
+  row.first_changed = has_changes ? std::min(row.first_changed, same) : same;
+  row.end_changed = std::max(row.end_changed, end);
 }
 
 void InputBatch::pad(int32_t num_rows, int32_t num_tokens, int32_t num_logits) {
@@ -138,7 +154,7 @@ void InputBatch::pad(int32_t num_rows, int32_t num_tokens, int32_t num_logits) {
 }
 
 void InputBatch::stage_dummy(const StagedShape& shape, device::Stream& stream) {
-  shape_ = shape;
+  begin_stage(shape);
   const int32_t longest = limits_.max_blocks_per_req * limits_.block_size;
   const int32_t even_share = shape.num_tokens / std::max(shape.num_reqs, 1);
   const int32_t num_longer = shape.num_tokens - even_share * shape.num_reqs;
@@ -162,21 +178,46 @@ void InputBatch::stage_dummy(const StagedShape& shape, device::Stream& stream) {
 }
 
 void InputBatch::upload(device::Stream& stream) {
+  stream.copy_from_host(device_buffer_.data(), host_.data(), layout_.total * sizeof(int32_t));
+  upload_table(stream);
+}
+
+void InputBatch::upload_table(device::Stream& stream) {
+  size_t widest_gap = is_host_accessible_ ? 0 : kGapPerCopy;
+  size_t num_ranges = find_changed_ranges(widest_gap);
+  while (num_ranges > kMostTableCopies) {
+    widest_gap = std::max(kGapPerCopy, 2 * widest_gap);
+    num_ranges = find_changed_ranges(widest_gap);
+  }
+  auto* table = static_cast<int32_t*>(device_buffer_.data()) + block_table_;
+  for (const Range& range : std::span(changed_ranges_).first(num_ranges)) {
+    stream.copy_from_host(table + range.begin,
+                          host(block_table_) + range.begin,
+                          (range.end - range.begin) * sizeof(int32_t));
+  }
+  for (TableRow& row : std::span(table_rows_).first(to_size(shape_.num_reqs)))
+    row.first_changed = row.end_changed = 0;
+}
+
+/// Joins changes with gaps of up to `widest_gap` elements into one range. Stops at more ranges than
+/// may be copied.
+size_t InputBatch::find_changed_ranges(size_t widest_gap) {
   const size_t row_length = to_size(limits_.max_blocks_per_req);
-  if (!is_host_accessible_) {
-    // Each copy to such a device has a fixed cost, so one copy transfers all arrays.
-    const size_t used = layout_.block_table + to_size(shape_.num_reqs) * row_length;
-    stream.copy_from_host(device_buffer_.data(), host_.data(), used * sizeof(int32_t));
-    return;
+  size_t num_ranges = 0;
+  for (size_t i = 0; i < to_size(shape_.num_reqs); ++i) {
+    const TableRow& row = table_rows_[i];
+    if (row.first_changed == row.end_changed) continue;
+    const Range range{.begin = i * row_length + to_size(row.first_changed),
+                      .end = i * row_length + to_size(row.end_changed)};
+    if (num_ranges > 0 && range.begin - changed_ranges_[num_ranges - 1].end <= widest_gap) {
+      changed_ranges_[num_ranges - 1].end = range.end;
+    } else if (num_ranges == changed_ranges_.size()) {
+      break;
+    } else {
+      changed_ranges_[num_ranges++] = range;
+    }
   }
-  stream.copy_from_host(device_buffer_.data(), host_.data(), layout_.block_table * sizeof(int32_t));
-  auto* table = static_cast<int32_t*>(device_buffer_.data()) + layout_.block_table;
-  for (size_t row = 0; row < to_size(shape_.num_reqs); ++row) {
-    const auto bytes = to_size(table_rows_[row].changed) * sizeof(int32_t);
-    if (bytes == 0) continue;
-    stream.copy_from_host(
-        table + row * row_length, host(layout_.block_table) + row * row_length, bytes);
-  }
+  return num_ranges;
 }
 
 Tensor InputBatch::view(size_t offset, Shape shape) const {
@@ -194,7 +235,7 @@ Tensor InputBatch::num_logits() const { return view(layout_.num_logits, {1}); }
 attention::AttentionMetadata InputBatch::attention_metadata() const {
   return {.query_start_loc = view(layout_.query_start_loc, {shape_.num_reqs + 1}),
           .seq_lens = view(layout_.seq_lens, {shape_.num_reqs}),
-          .block_table = view(layout_.block_table, {shape_.num_reqs, limits_.max_blocks_per_req}),
+          .block_table = view(block_table_, {shape_.num_reqs, limits_.max_blocks_per_req}),
           .slot_mapping = view(layout_.slot_mapping, {shape_.num_tokens}),
           .host_query_start_loc =
               std::span(host_).subspan(layout_.query_start_loc, to_size(num_real_reqs_) + 1),

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -49,8 +50,8 @@ struct StagedShape {
   int32_t num_logits_rows = 0;
 };
 
-/// The persistent buffers from which a model reads its batch. Their addresses never change. For
-/// each step, stage() overwrites them, padding included. The views below have the sizes of the last
+/// The persistent buffers a model reads its batch from. Their addresses depend only on the number of
+/// staged tokens. stage() overwrites them for each step, padding included, and cuts the views below to the
 /// staged shape.
 ///
 /// Padding has these values: token ids and positions are 0, slots are -1 (nothing is written to the
@@ -87,27 +88,41 @@ class InputBatch {
   [[nodiscard]] device::BufferView memory() const noexcept { return device_buffer_.view(); }
 
  private:
-  // Where each array starts in the buffer, in elements.
+  struct Range {
+    size_t begin = 0;
+    size_t end = 0;
+  };
+  // A copy costs the host some 3 us, as long as 32 KiB of a longer copy.
+  static constexpr size_t kMostTableCopies = 16;
+  static constexpr size_t kGapPerCopy = (size_t{32} << 10) / sizeof(int32_t);
+
+  // The place of each array in the buffer, in elements. The arrays of tokens are as long as the
+  // staged shape needs, so that one short copy uploads everything before the block table. All places
+  // depend on the number of tokens alone: a PIECEWISE graph serves any number of requests and of
+  // logits, and replays only while its addresses stay.
   struct Layout {
+    size_t num_logits = 0;
+    size_t query_start_loc = 0;
+    size_t seq_lens = 0;
     size_t input_ids = 0;
     size_t positions = 0;
     size_t slot_mapping = 0;
-    size_t query_start_loc = 0;
-    size_t seq_lens = 0;
     size_t logits_indices = 0;
-    size_t num_logits = 0;
-    size_t block_table = 0;
     size_t total = 0;
   };
 
-  // Which entries of a block table row are set. A row is long and most of its entries are the null
-  // block, so stage() writes only entries that may differ from it.
+  // The state of a block table row. A row is long, and from one step to the next most rows stay as
+  // they are: only the entries that differ from the device's are uploaded.
   struct TableRow {
-    int32_t count = 0;    // the first `count` entries may differ from the null block
-    int32_t changed = 0;  // number of entries that the last stage() wrote
+    int32_t count = 0;  // the first entries, which may be other than the null block
+    // Entries that may differ on the device.
+    int32_t first_changed = 0;
+    int32_t end_changed = 0;
   };
 
-  static Layout make_layout(const BatchLimits& limits);
+  static Layout make_layout(const BatchLimits& limits, int32_t num_tokens, int32_t num_logits);
+  void begin_stage(const StagedShape& shape);
+  [[nodiscard]] int32_t* table_row(int32_t index) noexcept;
   [[nodiscard]] int32_t* host(size_t offset) noexcept { return host_.data() + offset; }
   [[nodiscard]] Tensor view(size_t offset, Shape shape) const;
   int32_t stage_request(const BatchRequest& request, int32_t index, int32_t first_token);
@@ -115,14 +130,19 @@ class InputBatch {
   void pad(int32_t num_rows, int32_t num_tokens, int32_t num_logits);
   int32_t stage_logits_indices(const BatchRequest& request, int32_t end_token, int32_t num_logits);
   void upload(device::Stream& stream);
+  void upload_table(device::Stream& stream);
+  [[nodiscard]] size_t find_changed_ranges(size_t widest_gap);
 
   BatchLimits limits_;
-  Layout layout_;
+  size_t block_table_;  // the place of the block table: after the largest layout
+  Layout layout_;       // of the staged shape
   OpExecutor* executor_;  // owned by the model runner
   bool is_host_accessible_;
   device::Buffer device_buffer_;
-  std::vector<int32_t> host_;         // copy of the buffer's content on the host
-  std::vector<TableRow> table_rows_;  // one for each row of the block table in host_
+  std::vector<int32_t> host_;         // mirror of the device buffer
+  std::vector<TableRow> table_rows_;  // one per row of the mirror's block table
+  // Ranges of the block table to upload, in elements; as many as find_changed_ranges() returned.
+  std::array<Range, kMostTableCopies + 1> changed_ranges_{};
   StagedShape shape_;
   int32_t num_real_reqs_ = 0;
 };

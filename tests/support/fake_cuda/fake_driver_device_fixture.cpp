@@ -71,15 +71,10 @@ CUresult device_primary_ctx_retain(CUcontext* context, CUdevice) {
   return CUDA_SUCCESS;
 }
 
-CUresult device_primary_ctx_release(CUdevice) {
-  REPRISE_FAKE_RELEASE("cuDevicePrimaryCtxRelease");
-  --fake->contexts;
-  return result;
-}
-
 CUresult ctx_set_current(CUcontext context) {
   const Lock lock(fake->mutex);
-  if (fake->is_lost) return fake->error;  // not numbered: this call precedes every other
+  ++fake->calls_by_name["cuCtxSetCurrent"];
+  if (fake->is_lost) return fake->error;  // not worth a number: which thread calls first is chance
   fake->current[std::this_thread::get_id()] = context;
   return CUDA_SUCCESS;
 }

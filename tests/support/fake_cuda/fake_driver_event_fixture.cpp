@@ -21,12 +21,16 @@ CUresult event_record(CUevent event_handle, CUstream stream_handle) {
     return fake->misuse("cuEventRecord of what does not exist");
   }
   auto* event = reinterpret_cast<Event*>(event_handle);
-  const auto* stream = reinterpret_cast<const Stream*>(stream_handle);
+  auto* stream = reinterpret_cast<Stream*>(stream_handle);
   if (stream->capture != nullptr && !stream->capture->is_valid) {
     return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
   }
   event->capture = stream->capture;
   event->frontier = stream->frontier;
+  event->point = nullptr;
+  if (stream->capture != nullptr) return CUDA_SUCCESS;
+  event->point = std::make_shared<RecordedPoint>(RecordedPoint{.queue = stream->queue});
+  fake->push(stream->queue, {.completes = event->point});
   return CUDA_SUCCESS;
 }
 
@@ -45,19 +49,22 @@ CUresult look_at(CUevent handle) {
 CUresult event_query(CUevent event) {
   REPRISE_FAKE_ENTER("cuEventQuery");
   if (const CUresult result = fake->enter_unsafe(); result != CUDA_SUCCESS) return result;
-  return look_at(event);
+  if (const CUresult result = look_at(event); result != CUDA_SUCCESS) return result;
+  const std::shared_ptr<RecordedPoint> point = reinterpret_cast<const Event*>(event)->point;
+  if (point == nullptr || point->is_complete) return CUDA_SUCCESS;
+  fake->run_next(*point->queue);  // a GPU goes on while the host asks again and again
+  return CUDA_ERROR_NOT_READY;
 }
 
 CUresult event_synchronize(CUevent event) {
-  REPRISE_FAKE_ENTER("cuEventSynchronize");
+  const Lock lock(fake->mutex);
+  const CUresult failed = fake->enter("cuEventSynchronize");
+  if (fake->is_lost) return failed;
   if (const CUresult result = fake->enter_unsafe(); result != CUDA_SUCCESS) return result;
-  return look_at(event);
-}
-
-CUresult event_elapsed_time(float* milliseconds, CUevent, CUevent) {
-  REPRISE_FAKE_ENTER("cuEventElapsedTime");
-  *milliseconds = 0;
-  return CUDA_SUCCESS;
+  if (const CUresult result = look_at(event); result != CUDA_SUCCESS) return result;
+  const std::shared_ptr<RecordedPoint> point = reinterpret_cast<const Event*>(event)->point;
+  if (point != nullptr) fake->reach(*point);
+  return failed != CUDA_SUCCESS ? failed : fake->status();
 }
 
 }  // namespace reprise::device::cuda::fake_driver

@@ -1,6 +1,8 @@
 #include "tests/support/fake_cuda/fake_driver_fixture.h"
 
 #include <algorithm>
+#include <array>
+#include <cstdlib>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -14,19 +16,33 @@ using fake_driver::Lock;
 
 FakeDriver::State* fake_driver::fake = nullptr;
 
-FakeDriver::FakeDriver() : state_(std::make_unique<State>()) {
+FakeSchedule fake_schedule_of_environment() {
+  const char* number = std::getenv("REPRISE_FAKE_SCHEDULE");
+  return FakeSchedule{number == nullptr ? 0 : std::strtoull(number, nullptr, 10)};
+}
+
+FakeDriver::FakeDriver(FakeSchedule schedule) : state_(std::make_unique<State>()) {
   if (fake != nullptr) throw std::logic_error("there is a FakeDriver already");
   fake = state_.get();
+  if (schedule == FakeSchedule{0}) return;
+  state_->random.seed(static_cast<uint32_t>(schedule));
+  state_->calls_per_early_run = std::array{1U, 4U, 32U}[state_->random() % 3];
+  state_->most_early_work = std::array{1U, 4U, 64U}[state_->random() % 3];
 }
 
 FakeDriver::~FakeDriver() { fake = nullptr; }
 
 DriverApi FakeDriver::api() const noexcept {
-  DriverApi api;
+  DriverApi api{.contexts = state_->retained_contexts};
 #define REPRISE_FAKE_MEMBER(member, symbol) api.member = fake_driver::member;
   REPRISE_CUDA_DRIVER_FUNCTIONS(REPRISE_FAKE_MEMBER)
 #undef REPRISE_FAKE_MEMBER
   return api;
+}
+
+void FakeDriver::observe(std::function<void(std::string_view call)> observer) {
+  const Lock lock(state_->mutex);
+  state_->observer = std::make_shared<const std::function<void(std::string_view)>>(std::move(observer));
 }
 
 void FakeDriver::add_kernel(const std::string& function, FakeKernel kernel) {
@@ -58,6 +74,17 @@ uint64_t FakeDriver::num_calls() const noexcept {
   return state_->num_calls;
 }
 
+uint64_t FakeDriver::num_calls(std::string_view function) const {
+  const Lock lock(state_->mutex);
+  const auto found = state_->calls_by_name.find(function);
+  return found == state_->calls_by_name.end() ? 0 : found->second;
+}
+
+uint64_t FakeDriver::bytes_from_host() const {
+  const Lock lock(state_->mutex);
+  return state_->bytes_from_host;
+}
+
 std::string FakeDriver::failed_call() const {
   const Lock lock(state_->mutex);
   return state_->failed_call;
@@ -65,8 +92,7 @@ std::string FakeDriver::failed_call() const {
 
 FakeResources FakeDriver::resources() const {
   const Lock lock(state_->mutex);
-  return {.contexts = state_->contexts,
-          .allocations = state_->allocations.size(),
+  return {.allocations = state_->allocations.size(),
           .reservations = state_->reservations.size(),
           .physical = state_->physical.size(),
           .mappings = state_->mappings.size(),

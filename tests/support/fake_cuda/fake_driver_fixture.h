@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "reprise/device/cuda/driver_api.h"
@@ -34,9 +35,8 @@ using FakeImage = std::function<std::optional<FakeKernel>(const std::string& fun
 /// image.
 using FakeImageReader = std::function<FakeImage(const void* image)>;
 
-/// The numbers of objects that were made and not yet released.
+/// The objects that were made and not yet released. Contexts are kept by the process.
 struct FakeResources {
-  size_t contexts = 0;
   size_t allocations = 0;
   size_t reservations = 0;
   size_t physical = 0;
@@ -51,17 +51,29 @@ struct FakeResources {
   friend bool operator==(const FakeResources&, const FakeResources&) = default;
 };
 
-/// A CUDA driver for tests, in this process: streams, thread-local captures, graphs and memory
-/// behave as the driver's documentation says; kernels are host functions. Work runs when it is
-/// submitted. The functions of a DriverApi have no object parameter, so at most one FakeDriver may
-/// exist at a time.
+/// Decides when the fake GPU does its work. 0: as late as possible, when the host waits for the work.
+/// Other numbers: some work also runs earlier, at calls that a generator with this seed chooses.
+enum class FakeSchedule : uint64_t {};
+
+/// The number in the environment variable REPRISE_FAKE_SCHEDULE; 0 without it.
+[[nodiscard]] FakeSchedule fake_schedule_of_environment();
+
+/// A CUDA driver for tests, in this process: streams, thread-local captures, graphs and memory as
+/// the driver's documentation describes them, with kernels that are host functions. Functions of a
+/// DriverApi know no object, so there is at most one at a time.
+///
+/// Streams queue their work. The calling thread runs it when a call waits for it, or earlier as the
+/// schedule says. So work that uses memory which was unmapped, code which was unloaded, or a
+/// page-locked buffer which the host has changed since, shows as it would on a GPU. Work on
+/// addresses without memory reads NaNs, counts as a misuse, and loses the context.
 ///
 /// Thread-safe. Source of the rules: CUDA 13 driver API reference, "Stream Management", "Graph
-/// Management" and "Virtual Memory Management". Two differences: nothing is asynchronous, and a
-/// captured event that was never joined is an error only if work follows it.
+/// Management", "Virtual Memory Management" and "API synchronization behavior"; differs in that a
+/// graph's nodes run in the order of their capture and that a captured event which was never joined
+/// counts only when work stands behind it.
 class FakeDriver {
  public:
-  FakeDriver();
+  explicit FakeDriver(FakeSchedule schedule = fake_schedule_of_environment());
   FakeDriver(const FakeDriver&) = delete;
   FakeDriver& operator=(const FakeDriver&) = delete;
   ~FakeDriver();
@@ -75,24 +87,31 @@ class FakeDriver {
   /// other images.
   void read_images(FakeImageReader reader);
 
-  /// Numbers the following calls 1, 2, ...; call number `k` returns `error`. A call that releases
-  /// an object releases it even when it fails, like real calls that report an error of earlier
-  /// work. After a sticky error all later calls return it too. 0 = no call fails.
-  void fail_call(uint64_t k, CUresult error = CUDA_ERROR_UNKNOWN);
+  /// The next calls are numbered 1, 2, ...; call number `k` returns `error`. A call that releases
+  /// an object releases it even then, like real calls that report an error of earlier work. After a
+  /// sticky error all later calls return it too. 0 = no call fails.
+  void fail_call(uint64_t k, CUresult error = CUDA_ERROR_NOT_PERMITTED);
   [[nodiscard]] uint64_t num_calls() const noexcept;
-  /// Name of the call that fail_call() made fail; empty if none has failed yet.
+  /// Calls of one function since the fake was made, such as "cuLaunchKernelEx".
+  [[nodiscard]] uint64_t num_calls(std::string_view function) const;
+  /// Bytes that copies from the host were asked to move since the fake was made.
+  [[nodiscard]] uint64_t bytes_from_host() const;
+  /// Name of the call that failed as asked; empty if none did.
   [[nodiscard]] std::string failed_call() const;
   [[nodiscard]] FakeResources resources() const;
-  /// Descriptions of forbidden calls, such as an unknown handle or access outside of memory. Empty
-  /// if there were none.
+  /// Calls that no program may make: an unknown handle, work outside its memory. Empty if all is
+  /// well.
   [[nodiscard]] std::vector<std::string> misuses() const;
+  /// `observer` is called with the name of each call before the call begins, on the calling thread.
+  /// It may wait. An empty one ends that.
+  void observe(std::function<void(std::string_view call)> observer);
 
   // The functions below are for fakes of libraries that work on the driver's streams.
 
   /// Numbers a call of a library like a call of the driver. \returns the error that it must report,
   /// or CUDA_SUCCESS
   [[nodiscard]] CUresult enter(const char* call);
-  /// Runs `work` now, or records it in the stream's capture.
+  /// Queues `work`, or records it in the stream's capture.
   [[nodiscard]] CUresult submit(CUstream stream, std::function<void()> work);
   /// Whether the calling thread captures on a stream in a mode other than relaxed.
   [[nodiscard]] bool is_capturing() const;

@@ -62,7 +62,7 @@ namespace {
 
 Graph clone(const Graph& graph) {
   Graph copy;
-  for (const auto& node : graph.nodes) copy.nodes.push_back(std::make_unique<Node>(*node));
+  for (const auto& node : graph.nodes) copy.nodes.push_back(std::make_shared<Node>(*node));
   return copy;
 }
 
@@ -88,7 +88,9 @@ CUresult graph_launch(CUgraphExec handle, CUstream stream) {
   if (reinterpret_cast<Stream*>(stream)->capture != nullptr) {
     return fake->misuse("cuGraphLaunch on a capturing stream");
   }
-  for (const auto& node : reinterpret_cast<const Graph*>(handle)->nodes) fake->run(*node);
+  for (const auto& node : reinterpret_cast<const Graph*>(handle)->nodes) {
+    fake->push(reinterpret_cast<Stream*>(stream)->queue, {.node = node});
+  }
   return CUDA_SUCCESS;
 }
 

@@ -31,6 +31,7 @@ CUresult mem_free(CUdeviceptr address) {
   if (const CUresult unsafe = fake->enter_unsafe(); unsafe != CUDA_SUCCESS) return unsafe;
   const auto found = fake->allocations.find(address);
   if (found == fake->allocations.end()) return fake->misuse("cuMemFree of foreign memory");
+  fake->drain_all();  // the driver waits for the GPU before it frees plain memory
   fake->allocated_bytes -= found->second.bytes;
   fake->allocations.erase(found);
   return result;
@@ -41,15 +42,28 @@ CUresult mem_host_alloc(void** data, size_t bytes, unsigned int) {
   if (const CUresult result = fake->enter_unsafe(); result != CUDA_SUCCESS) return result;
   HostMemory memory(std::malloc(bytes));
   *data = memory.get();
-  fake->host_allocations[*data] = std::move(memory);
+  fake->host_allocations[reinterpret_cast<CUdeviceptr>(*data)] = {.memory = std::move(memory),
+                                                                  .bytes = bytes};
   return CUDA_SUCCESS;
 }
 
 CUresult mem_free_host(void* data) {
   REPRISE_FAKE_RELEASE("cuMemFreeHost");
-  if (fake->host_allocations.erase(data) == 0) {
+  const auto found = fake->host_allocations.find(reinterpret_cast<CUdeviceptr>(data));
+  if (found == fake->host_allocations.end()) {
     return fake->misuse("cuMemFreeHost of foreign memory");
   }
+  const CUdeviceptr begin = found->first;
+  const CUdeviceptr end = begin + found->second.bytes;
+  const auto is_within = [&](CUdeviceptr address) { return address >= begin && address < end; };
+  if (fake->is_queued([&](const Node& node) {
+        return node.type == CU_GRAPH_NODE_TYPE_MEMCPY &&
+               (is_within(node.source) || is_within(node.destination));
+      })) {
+    (void)fake->misuse("cuMemFreeHost of memory that queued copies use");
+    fake->drain_all();
+  }
+  fake->host_allocations.erase(found);
   return result;
 }
 
@@ -62,6 +76,13 @@ CUresult mem_get_info(size_t* free, size_t* total) {
 
 namespace {
 
+bool is_page_locked(CUdeviceptr address, size_t bytes) {
+  auto next = fake->host_allocations.upper_bound(address);
+  if (next == fake->host_allocations.begin()) return false;
+  --next;
+  return address + bytes <= next->first + next->second.bytes;
+}
+
 CUresult copy(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream, bool host) {
   if (host && fake->streams.has(stream) && reinterpret_cast<Stream*>(stream)->capture != nullptr) {
     return fake->misuse("a copy from or to the host was captured");
@@ -73,16 +94,34 @@ CUresult copy(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream, b
 
 }  // namespace
 
+// The GPU reads and writes page-locked memory when it gets there. Of other memory the driver makes a
+// copy before it returns, and for the other direction it waits.
+
 CUresult memcpy_htod_async(CUdeviceptr to, const void* from, size_t bytes, CUstream stream) {
   REPRISE_FAKE_ENTER("cuMemcpyHtoDAsync");
   if (!fake->owns(to, bytes)) return fake->misuse("a copy to foreign memory");
-  return copy(to, reinterpret_cast<CUdeviceptr>(from), bytes, stream, true);
+  fake->bytes_from_host += bytes;
+  const auto source = reinterpret_cast<CUdeviceptr>(from);
+  if (is_page_locked(source, bytes)) return copy(to, source, bytes, stream, true);
+  if (fake->streams.has(stream) && reinterpret_cast<Stream*>(stream)->capture != nullptr) {
+    return fake->misuse("a copy from or to the host was captured");
+  }
+  const auto* begin = static_cast<const std::byte*>(from);
+  return fake->submit(stream,
+                      {.type = CU_GRAPH_NODE_TYPE_MEMCPY,
+                       .parameter = std::vector<std::byte>(begin, begin + bytes),
+                       .destination = to,
+                       .bytes = bytes});
 }
 
 CUresult memcpy_dtoh_async(void* to, CUdeviceptr from, size_t bytes, CUstream stream) {
   REPRISE_FAKE_ENTER("cuMemcpyDtoHAsync");
   if (!fake->owns(from, bytes)) return fake->misuse("a copy from foreign memory");
-  return copy(reinterpret_cast<CUdeviceptr>(to), from, bytes, stream, true);
+  const auto destination = reinterpret_cast<CUdeviceptr>(to);
+  const CUresult result = copy(destination, from, bytes, stream, true);
+  if (result != CUDA_SUCCESS || is_page_locked(destination, bytes)) return result;
+  fake->drain(*reinterpret_cast<Stream*>(stream)->queue);
+  return fake->status();
 }
 
 CUresult memcpy_dtod_async(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream stream) {

@@ -16,14 +16,17 @@ std::optional<FakeKernel> find_kernel(const std::string& function) {
   return found->second;
 }
 
+bool runs_function_of(const Node& node, const Module& module) {
+  return std::ranges::any_of(module.functions, [&](const auto& one) {
+    return node.function == reinterpret_cast<CUfunction>(const_cast<Function*>(&one.second));
+  });
+}
+
 bool runs_function_of(const Handles<Graph>& graphs, const Module& module) {
-  const auto is_of_module = [&](const auto& node) {
-    return std::ranges::any_of(module.functions, [&](const auto& one) {
-      return node->function == reinterpret_cast<CUfunction>(const_cast<Function*>(&one.second));
-    });
-  };
-  return std::ranges::any_of(
-      graphs, [&](const auto& graph) { return std::ranges::any_of(graph->nodes, is_of_module); });
+  return std::ranges::any_of(graphs, [&](const auto& graph) {
+    return std::ranges::any_of(graph->nodes,
+                               [&](const auto& node) { return runs_function_of(*node, module); });
+  });
 }
 
 }  // namespace
@@ -46,6 +49,10 @@ CUresult module_unload(CUmodule handle) {
   const auto& module = *reinterpret_cast<const Module*>(handle);
   if (runs_function_of(fake->graphs, module) || runs_function_of(fake->executables, module)) {
     (void)fake->misuse("cuModuleUnload of code that graphs run");
+  }
+  if (fake->is_queued([&](const Node& node) { return runs_function_of(node, module); })) {
+    (void)fake->misuse("cuModuleUnload of code that queued launches run");
+    fake->drain_all();
   }
   fake->modules.erase(handle);
   return result;

@@ -5,13 +5,37 @@
 namespace reprise::device::cuda {
 using namespace fake_driver;  // for the parts of the state
 
+namespace {
+
+// Errors after which every call fails.
+bool is_fatal(CUresult error) {
+  return error == CUDA_ERROR_ILLEGAL_ADDRESS || error == CUDA_ERROR_LAUNCH_FAILED ||
+         error == CUDA_ERROR_UNKNOWN || error == CUDA_ERROR_EXTERNAL_DEVICE;
+}
+
+}  // namespace
+
+void FakeDriver::State::tell_observer(const char* call) const {
+  std::shared_ptr<const std::function<void(std::string_view)>> told;
+  {
+    const Lock lock(mutex);
+    told = observer;
+  }
+  if (told != nullptr && *told) (*told)(call);
+}
+
 CUresult FakeDriver::State::enter(const char* call) {
   ++num_calls;
+  ++calls_by_name[call];
   if (is_lost) return error;
-  if (num_calls != failing_call) return CUDA_SUCCESS;
-  failed_call = call;
-  is_lost = error == CUDA_ERROR_ILLEGAL_ADDRESS || error == CUDA_ERROR_LAUNCH_FAILED;
-  return error;
+  if (num_calls == failing_call) {
+    failed_call = call;
+    is_lost = is_fatal(error);
+    if (is_lost) drop_work();
+    return error;
+  }
+  run_early();
+  return status();
 }
 
 CUresult FakeDriver::State::enter_unsafe() {
@@ -59,30 +83,11 @@ bool FakeDriver::State::owns(CUdeviceptr address, size_t bytes) const {
   return false;
 }
 
-void FakeDriver::State::run(const Node& node) const {
-  if (node.work) {
-    node.work();
-  } else if (node.type == CU_GRAPH_NODE_TYPE_MEMCPY) {
-    std::memcpy(reinterpret_cast<void*>(node.destination),
-                reinterpret_cast<const void*>(node.source),
-                node.bytes);
-  } else if (node.type == CU_GRAPH_NODE_TYPE_MEMSET) {
-    std::memset(reinterpret_cast<void*>(node.destination), node.value, node.bytes);
-  } else if (node.type == CU_GRAPH_NODE_TYPE_KERNEL) {
-    reinterpret_cast<const Function*>(node.function)
-        ->kernel.run({.parameter = node.parameter.data(),
-                      .num_blocks = node.num_blocks,
-                      .threads_per_block = node.threads_per_block,
-                      .shared_bytes = node.shared_bytes,
-                      .is_programmatic = node.is_programmatic});
-  }
-}
-
 CUresult FakeDriver::State::submit(CUstream handle, Node node) {
   if (!streams.has(handle)) return misuse("work on a stream that does not exist");
   auto* stream = reinterpret_cast<Stream*>(handle);
   if (stream->capture == nullptr) {
-    run(node);
+    push(stream->queue, {.node = std::make_shared<Node>(std::move(node))});
     return CUDA_SUCCESS;
   }
   if (!stream->capture->is_valid) return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
@@ -95,7 +100,7 @@ CUresult FakeDriver::State::submit(CUstream handle, Node node) {
     misuses.emplace_back("a programmatic launch behind what is not one kernel");
   }
   stream->frontier = {nodes.size()};
-  nodes.push_back(std::make_unique<Node>(std::move(node)));
+  nodes.push_back(std::make_shared<Node>(std::move(node)));
   return CUDA_SUCCESS;
 }
 

@@ -6,11 +6,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <random>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -41,7 +44,28 @@ struct Node {
 };
 
 struct Graph {
-  std::vector<std::unique_ptr<Node>> nodes;
+  std::vector<std::shared_ptr<Node>> nodes;  // work that was launched keeps its nodes
+};
+
+struct Queue;
+
+/// A point in a stream's work that an event was recorded at.
+struct RecordedPoint {
+  std::shared_ptr<Queue> queue;
+  bool is_complete = false;
+};
+
+/// One thing that a stream still has to do: exactly one of the members is set.
+struct QueuedWork {
+  std::shared_ptr<const Node> node;
+  std::shared_ptr<RecordedPoint> completes;
+  std::shared_ptr<RecordedPoint> waits_for;
+};
+
+/// What a stream was asked to do and has not done. Outlives the stream: the driver finishes the work
+/// of streams that were destroyed.
+struct Queue {
+  std::deque<QueuedWork> work;
 };
 
 struct Stream;
@@ -63,12 +87,14 @@ struct Capture {
 
 struct Stream {
   std::shared_ptr<Capture> capture;
-  std::vector<size_t> frontier;  // the nodes on which the next node depends
+  std::vector<size_t> frontier;  // nodes that the next one waits for
+  std::shared_ptr<Queue> queue = std::make_shared<Queue>();
 };
 
 struct Event {
   std::shared_ptr<Capture> capture;
   std::vector<size_t> frontier;
+  std::shared_ptr<RecordedPoint> point;  // nullptr: recorded in a capture, or never
 };
 
 struct Function {
@@ -86,8 +112,8 @@ struct FreeMemory {
 };
 using HostMemory = std::unique_ptr<void, FreeMemory>;
 
-struct Allocation {
-  HostMemory memory;  // contains the address
+struct Allocation {  // of the GPU, or page-locked memory of the host
+  HostMemory memory;  // the address lies within it
   size_t bytes = 0;
 };
 
@@ -163,13 +189,15 @@ struct FakeDriver::State {
   std::vector<std::string> misuses;
 
   size_t contexts = 0;
+  std::shared_ptr<PrimaryContexts> retained_contexts = std::make_shared<PrimaryContexts>();
   std::map<CUdeviceptr, fake_driver::Allocation> allocations;
   size_t allocated_bytes = 0;  // plain and physical memory
   std::map<CUdeviceptr, fake_driver::Reservation> reservations;
+  std::vector<fake_driver::Reservation> released_reservations;  // while work is queued
   CUmemGenericAllocationHandle last_physical = 0;
   std::map<CUmemGenericAllocationHandle, fake_driver::PhysicalHandle> physical;
   std::map<CUdeviceptr, fake_driver::Mapping> mappings;
-  std::map<void*, fake_driver::HostMemory> host_allocations;
+  std::map<CUdeviceptr, fake_driver::Allocation> host_allocations;
   fake_driver::Handles<fake_driver::Stream> streams;
   fake_driver::Handles<fake_driver::Event> events;
   fake_driver::Handles<fake_driver::Module> modules;
@@ -178,8 +206,9 @@ struct FakeDriver::State {
   std::map<std::thread::id, CUstreamCaptureMode> modes;
   std::map<std::thread::id, CUcontext> current;
 
-  /// Numbers a call. \returns the result that the call must return at once, or CUDA_SUCCESS to
-  /// continue
+  /// Tells the observer, without the mutex.
+  void tell_observer(const char* call) const;
+  /// Numbers a call. \returns the result to return at once, or CUDA_SUCCESS to go on
   CUresult enter(const char* call);
   /// Does the same for a call that is forbidden during a capture unless the thread's mode is
   /// relaxed.
@@ -191,9 +220,43 @@ struct FakeDriver::State {
   CUstreamCaptureMode& mode_of_thread();
   [[nodiscard]] bool owns(CUdeviceptr address, size_t bytes) const;
 
-  void run(const fake_driver::Node& node) const;
-  /// Runs `node` now, or records it in the stream's capture.
+  /// Queues `node`, or records it in the stream's capture.
   CUresult submit(CUstream stream, fake_driver::Node node);
+
+  // The queues, in fake_driver_queue_fixture.cpp.
+
+  void push(const std::shared_ptr<fake_driver::Queue>& queue, fake_driver::QueuedWork work);
+  /// Does all work of a queue, and what other queues must do before it.
+  void drain(fake_driver::Queue& queue);
+  void drain_all();
+  /// Does the work ahead of the point.
+  void reach(fake_driver::RecordedPoint& point);
+  /// Does the next work of a queue, unless it must wait for another queue.
+  void run_next(fake_driver::Queue& queue);
+  /// Does some work at a call that does not wait, if the schedule says so.
+  void run_early();
+  /// Forgets all queued work, as a GPU does whose context is lost.
+  void drop_work();
+  void run(const fake_driver::Node& node);
+  [[nodiscard]] bool is_queued(const std::function<bool(const fake_driver::Node&)>& is_it) const;
+  /// The result of a call that waited for work: an error if the work caused one.
+  [[nodiscard]] CUresult status() const { return is_lost ? error : CUDA_SUCCESS; }
+
+  // Accesses to addresses without memory, in fake_driver_fault_fixture.cpp.
+
+  /// Does the work; reports accesses to reserved addresses that have no memory, which read as NaNs,
+  /// and loses the context because of them.
+  void run_guarded(const fake_driver::Node& node, const std::function<void()>& work);
+  [[nodiscard]] bool is_reserved(CUdeviceptr address) const;
+
+  std::vector<std::shared_ptr<fake_driver::Queue>> queues;  // those with work
+  bool is_running = false;                                  // work of a queue
+  std::mt19937 random;
+  uint32_t calls_per_early_run = 0;
+  uint32_t most_early_work = 0;
+  uint64_t bytes_from_host = 0;
+  std::map<std::string_view, uint64_t> calls_by_name;
+  std::shared_ptr<const std::function<void(std::string_view)>> observer;
 };
 
 }  // namespace reprise::device::cuda
@@ -207,6 +270,7 @@ using Lock = std::lock_guard<std::recursive_mutex>;
 
 /// The first line of a call: numbers the call, and returns if the call must fail.
 #define REPRISE_FAKE_ENTER(call) \
+  fake->tell_observer(call);     \
   const Lock lock(fake->mutex);  \
   if (const CUresult failed = fake->enter(call); failed != CUDA_SUCCESS) return failed
 

@@ -46,12 +46,17 @@ CUresult stream_destroy(CUstream stream) {
 }
 
 CUresult stream_synchronize(CUstream handle) {
-  REPRISE_FAKE_ENTER("cuStreamSynchronize");
+  const Lock lock(fake->mutex);
+  const CUresult failed = fake->enter("cuStreamSynchronize");
   if (!fake->streams.has(handle)) return fake->misuse("cuStreamSynchronize of no stream");
   auto* stream = reinterpret_cast<Stream*>(handle);
-  if (stream->capture == nullptr) return CUDA_SUCCESS;
-  stream->capture->is_valid = false;
-  return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  if (stream->capture != nullptr) {
+    stream->capture->is_valid = false;
+    return failed != CUDA_SUCCESS ? failed : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+  }
+  // A call that fails as a test asked has waited: it is told of an error of earlier work.
+  fake->drain(*stream->queue);
+  return failed != CUDA_SUCCESS ? failed : fake->status();
 }
 
 CUresult stream_wait_event(CUstream stream_handle, CUevent event_handle, unsigned int) {
@@ -62,7 +67,10 @@ CUresult stream_wait_event(CUstream stream_handle, CUevent event_handle, unsigne
   auto* stream = reinterpret_cast<Stream*>(stream_handle);
   const auto* event = reinterpret_cast<const Event*>(event_handle);
   if (event->capture == nullptr) {
-    if (stream->capture == nullptr) return CUDA_SUCCESS;
+    if (stream->capture == nullptr) {
+      if (event->point != nullptr) fake->push(stream->queue, {.waits_for = event->point});
+      return CUDA_SUCCESS;
+    }
     stream->capture->is_valid = false;
     return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
   }
@@ -82,6 +90,16 @@ CUresult stream_wait_event(CUstream stream_handle, CUevent event_handle, unsigne
       stream->frontier.push_back(node);
     }
   }
+  return CUDA_SUCCESS;
+}
+
+CUresult stream_is_capturing(CUstream handle, CUstreamCaptureStatus* status) {
+  REPRISE_FAKE_ENTER("cuStreamIsCapturing");
+  if (!fake->streams.has(handle)) return fake->misuse("cuStreamIsCapturing of no stream");
+  const Capture* capture = reinterpret_cast<const Stream*>(handle)->capture.get();
+  *status = capture == nullptr  ? CU_STREAM_CAPTURE_STATUS_NONE
+            : capture->is_valid ? CU_STREAM_CAPTURE_STATUS_ACTIVE
+                                : CU_STREAM_CAPTURE_STATUS_INVALIDATED;
   return CUDA_SUCCESS;
 }
 

@@ -72,6 +72,7 @@ CUresult mem_address_reserve(
   if (!is_multiple(bytes) || alignment != 0 || wish != 0) {
     return invalid("cuMemAddressReserve of what is no multiple of the granularity");
   }
+  if (bytes > size_t{1} << 47) return CUDA_ERROR_INVALID_VALUE;  // more than the GPU has addresses
   const size_t mapped = bytes + kGranularity;  // to cut an aligned range out of
   void* data = mmap(nullptr, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (data == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
@@ -88,6 +89,8 @@ CUresult mem_address_free(CUdeviceptr base, size_t bytes) {
     return invalid("cuMemAddressFree of what was not reserved");
   }
   if (has_mapping(base, bytes)) return invalid("cuMemAddressFree of mapped addresses");
+  // Queued work that still uses the addresses must fault instead of finding other memory there.
+  if (!fake->queues.empty()) fake->released_reservations.push_back(std::move(found->second));
   fake->reservations.erase(found);
   return result;
 }

@@ -1,8 +1,5 @@
 #include "tests/support/fake_cuda/host_block_fixture.h"
 
-#include <setjmp.h>
-#include <ucontext.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -15,11 +12,15 @@
 #include <vector>
 
 #include "reprise/base/assert.h"
+#include "tests/support/fake_cuda/fiber_fixture.h"
 
 namespace reprise::kernels::cuda {
+
+constinit thread_local HostThread host_thread;
+
 namespace {
 
-constexpr int kLanes = 32;
+constexpr uint32_t kLanes = 32;
 constexpr size_t kStackBytes = size_t{128} << 10;
 // The number of blocks that exist at the same time if the order is random.
 constexpr size_t kMostAlive = 4;
@@ -37,9 +38,9 @@ struct LaneWords {
 };
 
 struct Warp {
-  Group barrier{.size = kLanes};
-  uint32_t priority = 0;         // the lowest number runs first
-  bool waits_for_block = false;  // no lane can run before a barrier of the block opens
+  Group barrier{.size = static_cast<int>(kLanes)};
+  uint32_t priority = 0;         // the lowest number goes first
+  bool waits_for_block = false;  // none of its lanes can run before a barrier of the block opens
   uint64_t generation = 0;       // of the block's barriers
   // Two buffers, used in turns, so that each exchange needs only one wait.
   std::array<LaneWords, 2> words;
@@ -85,8 +86,7 @@ struct Block;
 
 struct Fiber {
   std::unique_ptr<char[]> stack = std::make_unique_for_overwrite<char[]>(kStackBytes);
-  jmp_buf state;
-  ucontext_t first;
+  StackPlace place;
   bool is_made = false;
   bool is_done = true;
   int thread = 0;
@@ -111,7 +111,8 @@ struct Block {
   std::vector<Sixteen> shared;
   Group barrier;
   Group earlier;
-  size_t num_left = 0;  // threads that have not ended
+  size_t num_left = 0;  // threads
+  int num_threads = 0;
 
   [[nodiscard]] uint64_t barriers_opened() const { return barrier.generation + earlier.generation; }
 
@@ -119,6 +120,7 @@ struct Block {
     index = block_index;
     const size_t threads = launch.threads_per_block;
     while (fibers.size() < threads) fibers.push_back(std::make_unique<Fiber>());
+    num_threads = static_cast<int>(threads);
     warps.assign(threads / kLanes, {});
     for (size_t i = 0; i < threads; ++i) {
       Fiber& fiber = *fibers[i];
@@ -191,7 +193,7 @@ class Grid {
     }
     current_->waits_for = &group;
     current_->generation = group.generation;
-    leave();
+    go_on();
   }
   void wait_for_earlier() {
     REPRISE_ASSERT(!current_->has_waited, "a thread waits for earlier kernels once");
@@ -203,7 +205,13 @@ class Grid {
   void give_way() {
     if (!is_mixed_) return;
     current_->waits_for = nullptr;
-    leave();
+    go_on();
+  }
+  /// The thread that calls this is done.
+  void end_thread() {
+    current_->is_done = true;
+    --current_->block->num_left;
+    go_on();
   }
 
  private:
@@ -212,16 +220,12 @@ class Grid {
   /// Finding Bugs (ASPLOS 2010). The difference: here priorities change at random times without
   /// limit.
   void step() {
-    turns_.clear();
-    for (Block* block : alive_) {
-      for (Warp& warp : block->warps) {
-        if (!warp.waits_for_block || warp.generation != block->barriers_opened()) {
-          turns_.push_back({block, &warp});
-        }
-      }
-    }
-    std::ranges::stable_sort(turns_, {}, [](const Turn& turn) { return turn.warp->priority; });
-    for (const Turn& turn : turns_) {
+    for (;;) {
+      const Turn turn = first_turn();
+      REPRISE_ASSERT(turn.warp != nullptr,
+                     "{} threads of block {} wait for ever",
+                     alive_[0]->num_left,
+                     alive_[0]->index);
       if (!run_warp(turn)) continue;
       if (is_mixed_ && random_() % steps_per_change_ == 0) {
         turn.warp->priority =
@@ -229,92 +233,120 @@ class Grid {
       }
       return;
     }
-    REPRISE_ASSERT(
-        false, "{} threads of block {} wait for ever", alive_[0]->num_left, alive_[0]->index);
   }
 
   struct Turn {
-    Block* block;
-    Warp* warp;
+    Block* block = nullptr;
+    Warp* warp = nullptr;
   };
 
-  /// Returns whether any lane could run.
-  bool run_warp(const Turn& turn) {
-    const size_t first = static_cast<size_t>(turn.warp - turn.block->warps.data()) * kLanes;
-    const uint32_t flipped = is_mixed_ ? random_() % kLanes : 0;
-    turn.warp->generation = turn.block->barriers_opened();
-    bool has_run = false;
-    for (uint32_t i = 0; i < kLanes; ++i) {
-      Fiber& fiber = *turn.block->fibers[first + (i ^ flipped)];
-      if (!fiber.can_run()) continue;
-      has_run = true;
-      resume(fiber);
-      if (fiber.is_done) --turn.block->num_left;
+  /// Of the warps that may be able to run, the one with the lowest number.
+  [[nodiscard]] Turn first_turn() const {
+    Turn first;
+    for (Block* block : alive_) {
+      for (Warp& warp : block->warps) {
+        if (warp.waits_for_block && warp.generation == block->barriers_opened()) continue;
+        if (first.warp == nullptr || warp.priority < first.warp->priority) first = {block, &warp};
+      }
     }
-    turn.warp->waits_for_block = !has_run;
-    return has_run;
+    return first;
   }
 
-  static void enter();
-
-  void leave() {
-    if (_setjmp(current_->state) == 0) _longjmp(scheduler_, 1);
+  /// Whether any lane could run. Each lane that can runs to where it must wait, and goes on with the
+  /// next one.
+  bool run_warp(const Turn& turn) {
+    lanes_ = turn.block->fibers.data() + (turn.warp - turn.block->warps.data()) * kLanes;
+    flipped_ = is_mixed_ ? random_() % kLanes : 0;
+    next_lane_ = 0;
+    turn.warp->generation = turn.block->barriers_opened();
+    Fiber* const first = next_fiber();
+    turn.warp->waits_for_block = first == nullptr;
+    if (first == nullptr) return false;
+    enter(*first);
+    scheduler_.leave_for(first->place);
+    return true;
   }
 
-  void resume(Fiber& fiber) {
+  /// The next lane of this turn that can run.
+  Fiber* next_fiber() {
+    while (next_lane_ < kLanes) {
+      Fiber& fiber = *lanes_[next_lane_++ ^ flipped_];
+      if (fiber.can_run()) return &fiber;
+    }
+    return nullptr;
+  }
+
+  void enter(Fiber& fiber) {
     current_ = &fiber;
-    if (_setjmp(scheduler_) != 0) return;
-    if (fiber.is_made) _longjmp(fiber.state, 1);
+    host_thread.index = fiber.thread;
+    host_thread.num_threads = fiber.block->num_threads;
+    host_thread.block = fiber.block->index;
+    if (fiber.is_made) return;
     fiber.is_made = true;
-    getcontext(&fiber.first);
-    fiber.first.uc_stack.ss_sp = fiber.stack.get();
-    fiber.first.uc_stack.ss_size = kStackBytes;
-    fiber.first.uc_link = nullptr;
-    makecontext(&fiber.first, &Grid::enter, 0);
-    setcontext(&fiber.first);
+    fiber.place.begin(fiber.stack.get(), kStackBytes, &Grid::run_threads);
   }
+
+  /// Leaves the current thread for the next lane of the turn, or for the scheduler.
+  void go_on() {
+    Fiber& from = *current_;
+    Fiber* const next = next_fiber();
+    if (next != nullptr) enter(*next);
+    from.place.leave_for(next != nullptr ? next->place : scheduler_);
+  }
+
+  static void run_threads();
 
   HostLaunch launch_;
   const std::function<void()>* kernel_ = nullptr;
   std::vector<std::unique_ptr<Block>> blocks_;
   std::vector<Block*> alive_;
   UnfinishedMemory unfinished_;
-  std::vector<Turn> turns_;
   Fiber* current_ = nullptr;
+  // Of the warp whose turn it is.
+  const std::unique_ptr<Fiber>* lanes_ = nullptr;
+  uint32_t flipped_ = 0;
+  uint32_t next_lane_ = 0;
   bool is_mixed_ = false;
   uint32_t steps_per_change_ = 1;
   std::mt19937
       random_;  // neighbouring seeds give unrelated numbers, unlike those of smaller generators
-  jmp_buf scheduler_;
+  StackPlace scheduler_;
 };
 
-// A kernel asks for its thread without naming a grid, as on a GPU, so the grid is a global
-// variable.
-thread_local Grid grid;
-thread_local uint64_t next_order = 0;
-thread_local std::optional<uint64_t> fixed_order;
-thread_local uint64_t bank_conflicts = 0;
+// Kernels ask for their thread without naming a grid, as they do on a GPU.
+constinit thread_local Grid* current_grid = nullptr;
+constinit thread_local uint64_t next_order = 0;
+constinit thread_local std::optional<uint64_t> fixed_order;
+constinit thread_local uint64_t bank_conflicts = 0;
 
-// One fiber runs several GPU threads, one after the other.
-void Grid::enter() {
+/// The calling thread's; made at its first launch.
+Grid& grid_of_thread() {
+  thread_local Grid grid;
+  current_grid = &grid;
+  return grid;
+}
+
+// A fiber runs one thread after the other.
+void Grid::run_threads() {
   while (true) {
-    (*grid.kernel_)();
-    Fiber& fiber = *grid.current_;
+    (*current_grid->kernel_)();
+    Fiber& fiber = *current_grid->current_;
     REPRISE_ASSERT(
         fiber.copies.empty() && std::ranges::all_of(fiber.committed, &std::vector<Copy>::empty),
         "thread {} ends before its copies are there",
         fiber.thread);
-    REPRISE_ASSERT(fiber.has_waited || !grid.launch_.must_wait,
+    REPRISE_ASSERT(fiber.has_waited || !current_grid->launch_.must_wait,
                    "thread {} did not wait for earlier kernels",
                    fiber.thread);
     fiber.committed.clear();
-    fiber.is_done = true;
-    grid.leave();
+    current_grid->end_thread();
   }
 }
 
+size_t my_lane() { return static_cast<size_t>(thread_index()) % kLanes; }
+
 LaneWords& my_words() {
-  Fiber& fiber = grid.current();
+  Fiber& fiber = current_grid->current();
   return fiber.warp->words[static_cast<size_t>(fiber.uses++ % 2)];
 }
 
@@ -322,21 +354,21 @@ LaneWords& my_words() {
 template <size_t kCount>
 const LaneWords& exchange(const std::array<uint32_t, kCount>& mine) {
   LaneWords& words = my_words();
-  std::ranges::copy(mine, words.of[static_cast<size_t>(thread_index() % kLanes)].begin());
-  grid.wait(grid.current().warp->barrier);
+  std::ranges::copy(mine, words.of[my_lane()].begin());
+  current_grid->wait(current_grid->current().warp->barrier);
   return words;
 }
 
 /// Exchanges the row addresses of four matrices of 8 x 8 elements, one address per lane.
 const LaneWords& exchange_rows(uint32_t row) {
-  REPRISE_ASSERT(row % 16 == 0 && row + 16 <= grid.launch().shared_bytes,
+  REPRISE_ASSERT(row % 16 == 0 && row + 16 <= current_grid->launch().shared_bytes,
                  "sixteen bytes at {} of {} bytes of shared memory",
                  row,
-                 grid.launch().shared_bytes);
+                 current_grid->launch().shared_bytes);
   const Words4 words = load_words(shared_memory() + row);
   const LaneWords& all =
       exchange(std::array{words.word[0], words.word[1], words.word[2], words.word[3], row});
-  const auto lane = static_cast<size_t>(thread_index() % kLanes);
+  const size_t lane = my_lane();
   if (lane % 8 == 0) {
     uint32_t seen = 0;
     for (size_t i = lane; i < lane + 8; ++i) {
@@ -351,7 +383,8 @@ const LaneWords& exchange_rows(uint32_t row) {
 }  // namespace
 
 void run_on_host(const HostLaunch& launch, const std::function<void()>& kernel) {
-  grid.run(launch, fixed_order ? *fixed_order : next_order++, kernel);
+  host_thread.grid = launch.num_blocks;
+  grid_of_thread().run(launch, fixed_order ? *fixed_order : next_order++, kernel);
 }
 
 HostOrder::HostOrder(uint64_t number) { fixed_order = number; }
@@ -359,20 +392,16 @@ HostOrder::~HostOrder() { fixed_order.reset(); }
 
 uint64_t take_bank_conflicts() { return std::exchange(bank_conflicts, 0); }
 
-int thread_index() { return grid.current().thread; }
-int num_threads() { return static_cast<int>(grid.launch().threads_per_block); }
-uint32_t block_index() { return grid.current().block->index; }
-uint32_t grid_size() { return grid.launch().num_blocks; }
-void sync_block() { grid.wait(grid.current().block->barrier); }
+void sync_block() { current_grid->wait(current_grid->current().block->barrier); }
 EarlierKernelsWork::EarlierKernelsWork(std::vector<std::span<std::byte>> memory) {
-  grid.unfinished().set(std::move(memory));
+  grid_of_thread().unfinished().set(std::move(memory));
 }
-EarlierKernelsWork::~EarlierKernelsWork() { grid.unfinished().set({}); }
+EarlierKernelsWork::~EarlierKernelsWork() { grid_of_thread().unfinished().set({}); }
 
-void wait_for_earlier_kernels() { grid.wait_for_earlier(); }
-void sync_warp() { grid.wait(grid.current().warp->barrier); }
-void give_way() { grid.give_way(); }
-char* shared_memory() { return grid.current().block->shared.front().bytes.data(); }
+void wait_for_earlier_kernels() { current_grid->wait_for_earlier(); }
+void sync_warp() { current_grid->wait(current_grid->current().warp->barrier); }
+void give_way() { current_grid->give_way(); }
+char* shared_memory() { return current_grid->current().block->shared.front().bytes.data(); }
 
 uint32_t shared_address(const void* place) {
   return static_cast<uint32_t>(static_cast<const char*>(place) - shared_memory());
@@ -380,13 +409,13 @@ uint32_t shared_address(const void* place) {
 
 float shuffle_xor(float value, int mask) {
   const LaneWords& all = exchange(std::array{float_to_bits(value)});
-  return bits_to_float(all.of[static_cast<size_t>((thread_index() % kLanes) ^ mask)][0]);
+  return bits_to_float(all.of[my_lane() ^ static_cast<size_t>(mask)][0]);
 }
 
 uint64_t shuffle_xor(uint64_t value, int mask) {
   const LaneWords& all =
       exchange(std::array{static_cast<uint32_t>(value), static_cast<uint32_t>(value >> 32)});
-  const auto& other = all.of[static_cast<size_t>((thread_index() % kLanes) ^ mask)];
+  const auto& other = all.of[my_lane() ^ static_cast<size_t>(mask)];
   return (uint64_t{other[1]} << 32) | other[0];
 }
 
@@ -401,27 +430,27 @@ int shuffle_from(int value, int lane) {
 }
 
 void copy_words_async(void* shared, const void* from, bool there) {
-  Block& block = *grid.current().block;
+  Block& block = *current_grid->current().block;
   auto* place = static_cast<Sixteen*>(shared);
   REPRISE_ASSERT(place >= block.shared.data() &&
                      place < block.shared.data() + block.shared.size() - 1 &&
                      reinterpret_cast<uintptr_t>(shared) % 16 == 0,
                  "a copy of 16 bytes to {} of {} bytes of shared memory",
                  static_cast<char*>(shared) - shared_memory(),
-                 grid.launch().shared_bytes);
+                 current_grid->launch().shared_bytes);
   REPRISE_ASSERT(reinterpret_cast<uintptr_t>(from) % 16 == 0,
                  "copies of 16 bytes are aligned to 16");
   std::memset(static_cast<void*>(place), 0xFF, sizeof(Sixteen));
-  grid.current().copies.push_back({place, there ? from : nullptr});
+  current_grid->current().copies.push_back({place, there ? from : nullptr});
 }
 
 void commit_copies() {
-  Fiber& fiber = grid.current();
+  Fiber& fiber = current_grid->current();
   fiber.committed.push_back(std::exchange(fiber.copies, {}));
 }
 
 void wait_for_copies_but(int pending) {
-  Fiber& fiber = grid.current();
+  Fiber& fiber = current_grid->current();
   while (fiber.committed.size() > static_cast<size_t>(pending)) {
     for (const Copy& copy : fiber.committed.front()) {
       if (copy.from != nullptr) {
@@ -436,13 +465,13 @@ void wait_for_copies_but(int pending) {
 
 void load_fragments(uint32_t (&words)[4], uint32_t row) {
   const LaneWords& all = exchange_rows(row);
-  const auto lane = static_cast<size_t>(thread_index() % kLanes);
+  const size_t lane = my_lane();
   for (size_t i = 0; i < 4; ++i) words[i] = all.of[i * 8 + lane / 4][lane % 4];
 }
 
 void load_fragments_transposed(uint32_t (&words)[4], uint32_t row) {
   const LaneWords& all = exchange_rows(row);
-  const auto lane = static_cast<size_t>(thread_index() % kLanes);
+  const size_t lane = my_lane();
   for (size_t i = 0; i < 4; ++i) {
     const auto element = [&](size_t matrix_row) {
       return (all.of[i * 8 + matrix_row][lane / 8] >> (lane / 4 % 2 * 16)) & 0xffffU;
@@ -452,10 +481,10 @@ void load_fragments_transposed(uint32_t (&words)[4], uint32_t row) {
 }
 
 const HostFragments& exchange_fragments(const std::function<void(HostFragments&)>& fill) {
-  Fiber& fiber = grid.current();
+  Fiber& fiber = current_grid->current();
   HostFragments& fragments = fiber.warp->fragments[static_cast<size_t>(fiber.uses++ % 2)];
   fill(fragments);
-  grid.wait(fiber.warp->barrier);
+  current_grid->wait(fiber.warp->barrier);
   return fragments;
 }
 

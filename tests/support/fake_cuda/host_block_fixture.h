@@ -61,10 +61,19 @@ uint64_t take_bank_conflicts();
 
 // The functions that block.cuh otherwise takes from the GPU. They work only inside run_on_host.
 
-int thread_index();
-int num_threads();
-uint32_t block_index();
-uint32_t grid_size();
+/// The thread of a block that runs now, kept where every read of it is one load.
+struct HostThread {
+  int index = 0;
+  int num_threads = 0;
+  uint32_t block = 0;
+  uint32_t grid = 0;  // blocks
+};
+extern constinit thread_local HostThread host_thread;
+
+inline int thread_index() { return host_thread.index; }
+inline int num_threads() { return host_thread.num_threads; }
+inline uint32_t block_index() { return host_thread.block; }
+inline uint32_t grid_size() { return host_thread.grid; }
 void sync_block();
 void sync_warp();
 float shuffle_xor(float value, int mask);
@@ -101,7 +110,10 @@ inline Words4 load_words(const void* address) {
   __builtin_memcpy(&words, __builtin_assume_aligned(address, 16), sizeof(words));
   return words;
 }
-inline float load_fresh(const float* address) { return *address; }
+template <typename T>
+T load_fresh(const T* address) {
+  return *address;
+}
 inline void store_words(void* address, const Words4& words) {
   __builtin_memcpy(__builtin_assume_aligned(address, 16), &words, sizeof(words));
 }

@@ -18,7 +18,7 @@ std::unique_ptr<Device> create_cuda_device(const DriverApi& api, const CudaDevic
 }
 
 CudaDevice::CudaDevice(const DriverApi& api, const CudaDeviceOptions& options)
-    : driver_(api, options.device_index), memory_(driver_), code_(driver_) {
+    : driver_(api, options.device_index), memory_(driver_, streams_), code_(driver_, streams_) {
   set_programmatic_image(options.programmatic_image);
 }
 

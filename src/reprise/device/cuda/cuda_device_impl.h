@@ -36,6 +36,7 @@ class CudaDevice final : public Device, public DiscardableMemory {
 
   [[nodiscard]] const Driver& driver() const noexcept { return driver_; }
   [[nodiscard]] KernelCode& code() noexcept { return code_; }
+  [[nodiscard]] StreamList& streams() noexcept { return streams_; }
   /// Whether a launch of this kernel may begin before the previous one has ended.
   [[nodiscard]] bool is_programmatic(const Kernel& kernel,
                                      const LoadedFunction& function) const noexcept {
@@ -65,6 +66,7 @@ class CudaDevice final : public Device, public DiscardableMemory {
   void end_abandoned() noexcept;
 
   Driver driver_;
+  StreamList streams_{driver_};
   CudaMemory memory_;
   KernelCode code_;
   const void* programmatic_image_ = nullptr;  // null if the GPU does not support it

@@ -106,8 +106,8 @@ TEST_F(CudaDeviceOverFake,
     std::vector<bool> wanted = once;
     wanted.insert(wanted.end(), once.begin(), once.end());
     wanted.push_back(false);
-    EXPECT_EQ(programmatic, wanted);
     EXPECT_EQ(first_of(*stream, values.data()), 4U);
+    EXPECT_EQ(programmatic, wanted);
   }
 }
 
@@ -156,8 +156,8 @@ TEST_F(CudaDeviceOverFake, generated_code_is_whole_when_it_is_loaded_and_waits_a
       EXPECT_TRUE(node.kernel == "f0" || node.kernel == "f1");
     device->instantiate(*graph)->launch(*stream);
     const bool is_on = image != nullptr;
-    EXPECT_EQ(programmatic, (std::vector<bool>{false, is_on, false, is_on}));
     EXPECT_EQ(first_of(*stream, values.data()), 4U);
+    EXPECT_EQ(programmatic, (std::vector<bool>{false, is_on, false, is_on}));
   }
   EXPECT_EQ(driver_.resources().modules, 0U);
 }
@@ -238,6 +238,7 @@ struct Scenario {
 };
 
 TEST_F(CudaDeviceOverFake, any_failing_call_ends_the_capture_only_and_leaks_nothing) {
+  (void)create_cuda_device(driver_.api());  // retains the context, once
   uint64_t num_calls = 0;
   {
     std::unique_ptr<Device> device;
@@ -247,7 +248,7 @@ TEST_F(CudaDeviceOverFake, any_failing_call_ends_the_capture_only_and_leaks_noth
     num_calls = driver_.num_calls();
   }
   ASSERT_GT(num_calls, 50U);
-  for (const CUresult error : {CUDA_ERROR_UNKNOWN, CUDA_ERROR_OUT_OF_MEMORY}) {
+  for (const CUresult error : {CUDA_ERROR_NOT_PERMITTED, CUDA_ERROR_OUT_OF_MEMORY}) {
     for (uint64_t k = 1; k <= num_calls; ++k) {
       SCOPED_TRACE(testing::Message() << "call " << k);
       std::unique_ptr<Device> device;
@@ -280,6 +281,7 @@ TEST_F(CudaDeviceOverFake, any_failing_call_ends_the_capture_only_and_leaks_noth
 }
 
 TEST_F(CudaDeviceOverFake, a_lost_context_is_a_sticky_error_from_then_on) {
+  (void)create_cuda_device(driver_.api());  // retains the context, once
   driver_.fail_call(0);
   uint64_t num_calls = 0;
   {
@@ -288,10 +290,12 @@ TEST_F(CudaDeviceOverFake, a_lost_context_is_a_sticky_error_from_then_on) {
     scenario.run(driver_.api());
     num_calls = driver_.num_calls();
   }
+  constexpr std::array kFatal = {
+      CUDA_ERROR_ILLEGAL_ADDRESS, CUDA_ERROR_UNKNOWN, CUDA_ERROR_EXTERNAL_DEVICE};
   for (uint64_t k = 1; k <= num_calls; ++k) {
     std::unique_ptr<Device> device;
     Scenario scenario(device);
-    driver_.fail_call(k, CUDA_ERROR_ILLEGAL_ADDRESS);
+    driver_.fail_call(k, kFatal.at(k % kFatal.size()));
     EXPECT_THROW(scenario.run(driver_.api()), DeviceError) << k;
     if (scenario.stream != nullptr) {
       EXPECT_FALSE(scenario.stream->is_capturing());
@@ -318,6 +322,32 @@ TEST_F(CudaDeviceOverFake, a_kernel_without_code_for_this_gpu_is_named) {
       EXPECT_TRUE(names_it) << error.what();
     }
   }
+}
+
+TEST_F(CudaDeviceOverFake, devices_share_the_one_context_of_the_process) {
+  std::unique_ptr<Device> survivor;
+  for (int i = 0; i < 3; ++i) {
+    const auto device = create_cuda_device(driver_.api());
+    const auto stream = device->create_stream();
+    survivor = create_cuda_device(driver_.api());
+  }
+  EXPECT_EQ(driver_.num_calls("cuDevicePrimaryCtxRetain"), 1U);
+}
+
+TEST_F(CudaDeviceOverFake, each_thread_makes_the_context_current_once) {
+  const auto device = create_cuda_device(driver_.api());
+  const auto stream = device->create_stream();
+  const Buffer values = device->allocate(32);
+  const uint64_t before = driver_.num_calls("cuCtxSetCurrent");
+  EXPECT_LE(before, 1U);
+  const auto launch_some = [&] {
+    for (int i = 0; i < 10; ++i) launch_add(*stream, values.data(), 1);
+    EXPECT_GT(first_of(*stream, values.data()), 0U);
+  };
+  launch_some();
+  EXPECT_EQ(driver_.num_calls("cuCtxSetCurrent"), before);
+  std::thread(launch_some).join();
+  EXPECT_EQ(driver_.num_calls("cuCtxSetCurrent"), before + 1);
 }
 
 TEST_F(CudaDeviceOverFake, there_must_be_such_a_gpu) {

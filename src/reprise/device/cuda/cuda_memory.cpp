@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 namespace reprise::device::cuda {
@@ -17,7 +16,10 @@ constexpr size_t kLargestWaste = 8;
 
 }  // namespace
 
-CudaMemory::CudaMemory(const Driver& driver) : driver_(&driver), virtual_(driver) {
+CudaMemory::CudaMemory(const Driver& driver, const StreamList& streams)
+    : driver_(&driver), streams_(&streams), virtual_(driver) {
+  driver_->check(driver_->bound().device_total_mem(&total_bytes_, driver_->device()),
+                 "cuDeviceTotalMem");
   driver_->check(driver_->bound().stream_create(&stream_, CU_STREAM_NON_BLOCKING),
                  "cuStreamCreate");
 }
@@ -25,9 +27,10 @@ CudaMemory::CudaMemory(const Driver& driver) : driver_(&driver), virtual_(driver
 CudaMemory::~CudaMemory() { (void)driver_->bound_noexcept().stream_destroy(stream_); }
 
 BufferView CudaMemory::acquire(size_t bytes) {
-  if (bytes > std::numeric_limits<size_t>::max() / 2) {
-    throw OutOfMemory(
-        fmt::format("{}: {} bytes are more than any GPU has", driver_->name(), bytes));
+  // The driver has other errors for sizes that cannot be addresses.
+  if (bytes > total_bytes_) {
+    throw OutOfMemory(fmt::format(
+        "{}: {} bytes are more than the GPU's {}", driver_->name(), bytes, total_bytes_));
   }
   const Allocation allocation =
       is_worth_mapping(bytes) ? allocate_mapped(bytes) : allocate_plain(bytes);
@@ -138,6 +141,7 @@ void CudaMemory::map(CUdeviceptr address, size_t bytes) {
 }
 
 void CudaMemory::unmap(CUdeviceptr address, size_t bytes) noexcept {
+  streams_->synchronize();
   virtual_.unmap(address, bytes);
   count(-static_cast<ptrdiff_t>(bytes));
 }

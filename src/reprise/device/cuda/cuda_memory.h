@@ -6,6 +6,7 @@
 
 #include "reprise/device/caching_pool.h"
 #include "reprise/device/cuda/driver.h"
+#include "reprise/device/cuda/stream_list.h"
 #include "reprise/device/cuda/virtual_memory.h"
 
 namespace reprise::device::cuda {
@@ -17,7 +18,7 @@ namespace reprise::device::cuda {
 class CudaMemory final : public MemorySource {
  public:
   /// \throws DeviceError
-  explicit CudaMemory(const Driver& driver);
+  CudaMemory(const Driver& driver, const StreamList& streams);
   CudaMemory(const CudaMemory&) = delete;
   CudaMemory& operator=(const CudaMemory&) = delete;
   ~CudaMemory() override;
@@ -31,6 +32,7 @@ class CudaMemory final : public MemorySource {
   /// Maps zeroed memory at reserved addresses that have none, and counts it. \throws OutOfMemory,
   /// DeviceError
   void map(CUdeviceptr address, size_t bytes);
+  /// Waits for the work of all streams before it takes the memory away.
   void unmap(CUdeviceptr address, size_t bytes) noexcept;
   [[nodiscard]] const VirtualMemory& virtual_memory() const noexcept { return virtual_; }
 
@@ -56,7 +58,9 @@ class CudaMemory final : public MemorySource {
   void zero(CUdeviceptr base, size_t bytes);
   void count(ptrdiff_t bytes) noexcept;
 
-  const Driver* driver_;  // owned by the device
+  const Driver* driver_;        // owned by the device
+  const StreamList* streams_;   // owned by the device
+  size_t total_bytes_ = 0;      // of the GPU
   VirtualMemory virtual_;
   CUstream stream_ = nullptr;
   mutable std::mutex mutex_;

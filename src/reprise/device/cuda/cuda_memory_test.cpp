@@ -78,7 +78,7 @@ TEST_F(CudaMemoryOverFake, rounding_up_to_granules_wastes_at_most_an_eighth) {
 }
 
 TEST_F(CudaMemoryOverFake, any_failing_call_leaves_memory_discarded_or_restored_and_leaks_nothing) {
-  for (const CUresult error : {CUDA_ERROR_UNKNOWN, CUDA_ERROR_OUT_OF_MEMORY}) {
+  for (const CUresult error : {CUDA_ERROR_NOT_PERMITTED, CUDA_ERROR_OUT_OF_MEMORY}) {
     uint64_t k = 1;
     for (;; ++k) {
       const auto device = create();
@@ -100,8 +100,11 @@ TEST_F(CudaMemoryOverFake, any_failing_call_leaves_memory_discarded_or_restored_
       const std::string failed = driver_.failed_call();
       driver_.fail_call(0);
       if (failed.empty()) break;  // the calls under test make fewer than k driver calls
-      // An error from cuMemUnmap concerns earlier work, so discard() ignores it.
-      EXPECT_EQ(has_thrown, failed != "cuMemUnmap") << failed;
+      // An error from cuMemUnmap concerns earlier work, so discard() ignores it, and errors of
+      // waiting before it too. Waiting for new memory to be zeroed does not.
+      if (failed != "cuStreamSynchronize") {
+        EXPECT_EQ(has_thrown, failed != "cuMemUnmap" && failed != "cuStreamIsCapturing") << failed;
+      }
       const MemoryInfo after = device->memory();
       EXPECT_EQ(after.free - before.free, has_thrown ? kLarge : 0) << failed;
       EXPECT_EQ(before.allocated_here - after.allocated_here, has_thrown ? kLarge : 0) << failed;
@@ -109,6 +112,17 @@ TEST_F(CudaMemoryOverFake, any_failing_call_leaves_memory_discarded_or_restored_
       EXPECT_EQ(contents(*stream, buffer), std::vector<uint8_t>(buffer.bytes(), 0)) << failed;
     }
     EXPECT_GT(k, 6U);
+  }
+}
+
+TEST_F(CudaMemoryOverFake, more_than_the_gpu_has_is_out_of_memory) {
+  for (const bool has_virtual_memory : {true, false}) {
+    driver_.set_virtual_memory(has_virtual_memory);
+    const auto device = create();
+    for (const size_t bytes : {size_t{1} << 50, size_t{1} << 63, ~size_t{0}}) {
+      EXPECT_THROW((void)device->allocate(bytes), OutOfMemory) << bytes;
+    }
+    EXPECT_NO_THROW((void)device->allocate(kLarge));
   }
 }
 

@@ -55,6 +55,7 @@ void CudaEvent::require_host_state(const char* call) const {
 CudaStream::CudaStream(CudaDevice& device) : device_(&device), staging_(device.driver()) {
   const Driver& driver = device.driver();
   driver.check(driver.bound().stream_create(&handle_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+  device.streams().add(handle_);
 }
 
 CudaStream::~CudaStream() {
@@ -62,6 +63,7 @@ CudaStream::~CudaStream() {
   const DriverApi& api = device_->driver().bound_noexcept();
   if (handle_ == nullptr) return;
   (void)api.stream_synchronize(handle_);  // the staging memory may still be read
+  device_->streams().remove(handle_);
   (void)api.stream_destroy(handle_);
 }
 
@@ -128,12 +130,16 @@ CUstream CudaStream::begin_library() const {
 }
 
 void CudaStream::finish_library(const char* name, const char* failure) {
-  if (failure != nullptr) {
-    const std::string message = fmt::format("{}: {}: {}", device_->name(), name, failure);
-    if (capture_ != nullptr) capture_->fail(message);
-    throw DeviceError(message);
-  }
+  if (failure != nullptr) fail_library(name, failure);
   finish_submission(CUDA_SUCCESS, name);
+}
+
+void CudaStream::fail_library(const char* name, const char* failure) {
+  const std::string message = fmt::format("{}: {}: {}", device_->name(), name, failure);
+  if (capture_ != nullptr) capture_->invalidate(message);
+  device_->driver().require_context();
+  if (capture_ != nullptr) capture_->fail(message);
+  throw DeviceError(message);
 }
 
 void CudaStream::launch(CUgraphExec exec) {
@@ -297,8 +303,13 @@ void CudaStream::abort_capture() noexcept {
 void CudaStream::replace_handle() noexcept {
   const DriverApi& api = device_->driver().bound_noexcept();
   const RelaxedCaptureScope allowed(api);
+  device_->streams().remove(handle_);
   handle_ = nullptr;
-  if (api.stream_create(&handle_, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) handle_ = nullptr;
+  if (api.stream_create(&handle_, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS) {
+    handle_ = nullptr;
+    return;
+  }
+  device_->streams().add(handle_);
 }
 
 void CudaStream::require_handle() const {

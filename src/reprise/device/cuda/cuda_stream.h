@@ -61,6 +61,9 @@ class CudaStream final : public Stream {
   void launch_library(const char* name, const Submit& submit) {
     finish_library(name, submit(begin_library()));
   }
+  /// For a library's call that failed: an open capture becomes invalid.
+  /// \throws CaptureError in a capture, otherwise DeviceError; sticky if the context is lost
+  [[noreturn]] void fail_library(const char* name, const char* failure);
   void launch(CUgraphExec exec);
 
   /// Called by Capture when it is over.

@@ -28,6 +28,8 @@ bool is_sticky(CUresult result) noexcept {
     case CUDA_ERROR_INVALID_ADDRESS_SPACE:
     case CUDA_ERROR_INVALID_PC:
     case CUDA_ERROR_LAUNCH_FAILED:
+    case CUDA_ERROR_EXTERNAL_DEVICE:
+    case CUDA_ERROR_UNKNOWN:  // an internal error of the driver, mostly after a fault
     case CUDA_ERROR_TENSOR_MEMORY_LEAK:
       return true;
     default:
@@ -45,10 +47,22 @@ Driver::Driver(const DriverApi& api, int device_index)
         fmt::format("{}: this machine has {} NVIDIA GPU{}", name_, count, count == 1 ? "" : "s"));
   }
   check(api_.device_get(&device_, device_index), "cuDeviceGet");
-  check(api_.device_primary_ctx_retain(&context_, device_), "cuDevicePrimaryCtxRetain");
+  check(api_.contexts->retain(api_.device_primary_ctx_retain, device_, context_),
+        "cuDevicePrimaryCtxRetain");
 }
 
-Driver::~Driver() { (void)api_.device_primary_ctx_release(device_); }
+CUresult Driver::make_current() const noexcept {
+  const CUresult result = api_.ctx_set_current(context_.handle);
+  if (result == CUDA_SUCCESS) current_context_number = context_.number;
+  return result;
+}
+
+void Driver::require_context() const {
+  size_t free = 0;
+  size_t total = 0;
+  const CUresult result = bound().mem_get_info(&free, &total);
+  if (is_sticky(result)) fail(result, "cuMemGetInfo");
+}
 
 int Driver::attribute(CUdevice_attribute attribute) const {
   int value = 0;

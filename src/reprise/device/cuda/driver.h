@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "reprise/device/cuda/driver_api.h"
@@ -7,25 +8,32 @@
 
 namespace reprise::device::cuda {
 
+/// The number of the context that was made current on this thread by Driver; 0: none. A call to
+/// make it current again would be half of all calls of a step. Other code on a thread that calls
+/// Reprise must therefore not leave another GPU's context current.
+inline thread_local uint64_t current_context_number = 0;
+
 /// The driver with one GPU's context. It makes calls, and it is the only place that turns their
-/// results into exceptions. Thread-safe; constant after construction. Owns a reference to the
-/// context.
+/// results into exceptions. Thread-safe; constant after construction. Uses the process's reference
+/// to the context.
 class Driver {
  public:
   /// \throws DeviceError when there is no such GPU
   Driver(const DriverApi& api, int device_index);
   Driver(const Driver&) = delete;
   Driver& operator=(const Driver&) = delete;
-  ~Driver();
+  ~Driver() = default;
 
   /// The driver's functions, with the context current on the calling thread. \throws DeviceError
   [[nodiscard]] const DriverApi& bound() const {
-    check(api_.ctx_set_current(context_), "cuCtxSetCurrent");
+    if (current_context_number != context_.number) [[unlikely]]
+      check(make_current(), "cuCtxSetCurrent");
     return api_;
   }
   /// For destructors, which must not throw.
   [[nodiscard]] const DriverApi& bound_noexcept() const noexcept {
-    (void)api_.ctx_set_current(context_);
+    if (current_context_number != context_.number) [[unlikely]]
+      (void)make_current();
     return api_;
   }
 
@@ -36,6 +44,9 @@ class Driver {
       fail(result, call);
   }
   [[nodiscard]] std::string describe(CUresult result, const char* call) const;
+  /// For failures of a library, which does not say whether the context is lost.
+  /// \throws DeviceError if it is lost
+  void require_context() const;
 
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   [[nodiscard]] CUdevice device() const noexcept { return device_; }
@@ -44,11 +55,12 @@ class Driver {
 
  private:
   [[noreturn]] void fail(CUresult result, const char* call) const;
+  [[nodiscard]] CUresult make_current() const noexcept;
 
   DriverApi api_;
   std::string name_;  // "cuda:0"
   CUdevice device_ = 0;
-  CUcontext context_ = nullptr;
+  PrimaryContexts::Context context_;
 };
 
 /// Whether an error means that the context is lost.

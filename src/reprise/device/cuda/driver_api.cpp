@@ -10,16 +10,14 @@ constexpr const char* kLibrary = "libcuda.so.1";
 
 LoadedDriver refused(std::string reason) { return {.api = {}, .reason = std::move(reason)}; }
 
-}  // namespace
-
-LoadedDriver load_driver() {
+LoadedDriver open_driver() {
   // The driver cannot be unloaded safely.
   void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (library == nullptr) return refused(fmt::format("no NVIDIA driver here ({})", dlerror()));
   using GetProcAddress = decltype(&::cuGetProcAddress);
   auto* get = reinterpret_cast<GetProcAddress>(dlsym(library, "cuGetProcAddress_v2"));
   if (get == nullptr) {
-    return refused(fmt::format("the NVIDIA driver's {} is older than CUDA 12", kLibrary));
+    return refused(fmt::format("the NVIDIA driver's {} is older than CUDA 12, and CUDA 13 is needed", kLibrary));
   }
   LoadedDriver driver;
   const char* missing = nullptr;
@@ -40,6 +38,13 @@ LoadedDriver load_driver() {
                     CUDA_VERSION / 1000,
                     CUDA_VERSION % 1000 / 10));
   }
+  return driver;
+}
+
+}  // namespace
+
+LoadedDriver load_driver() {
+  static const LoadedDriver driver = open_driver();
   return driver;
 }
 

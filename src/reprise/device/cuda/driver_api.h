@@ -2,7 +2,10 @@
 
 #include <cuda.h>
 
+#include <memory>
 #include <string>
+
+#include "reprise/device/cuda/primary_contexts.h"
 
 namespace reprise::device::cuda {
 
@@ -19,7 +22,6 @@ namespace reprise::device::cuda {
   X(device_get_attribute, cuDeviceGetAttribute)                      \
   X(device_total_mem, cuDeviceTotalMem)                              \
   X(device_primary_ctx_retain, cuDevicePrimaryCtxRetain)             \
-  X(device_primary_ctx_release, cuDevicePrimaryCtxRelease)           \
   X(ctx_set_current, cuCtxSetCurrent)                                \
   X(mem_alloc, cuMemAlloc)                                           \
   X(mem_free, cuMemFree)                                             \
@@ -42,6 +44,7 @@ namespace reprise::device::cuda {
   X(stream_destroy, cuStreamDestroy)                                 \
   X(stream_synchronize, cuStreamSynchronize)                         \
   X(stream_wait_event, cuStreamWaitEvent)                            \
+  X(stream_is_capturing, cuStreamIsCapturing)                        \
   X(stream_begin_capture, cuStreamBeginCapture)                      \
   X(stream_end_capture, cuStreamEndCapture)                          \
   X(thread_exchange_capture_mode, cuThreadExchangeStreamCaptureMode) \
@@ -50,7 +53,6 @@ namespace reprise::device::cuda {
   X(event_record, cuEventRecord)                                     \
   X(event_query, cuEventQuery)                                       \
   X(event_synchronize, cuEventSynchronize)                           \
-  X(event_elapsed_time, cuEventElapsedTime)                          \
   X(module_load_data, cuModuleLoadData)                              \
   X(module_unload, cuModuleUnload)                                   \
   X(module_get_function, cuModuleGetFunction)                        \
@@ -69,11 +71,13 @@ namespace reprise::device::cuda {
   X(graph_exec_destroy, cuGraphExecDestroy)
 
 /// The only access to the driver: a table of function pointers. The machine's library or a test's
-/// fake driver fills it, so that every path of the host code runs without a GPU.
+/// fake driver fills it, so that every path of the host code runs without a GPU. Copies share the
+/// contexts that were retained with any of them.
 struct DriverApi {
 #define REPRISE_CUDA_MEMBER(member, symbol) decltype(&::symbol) member = nullptr;
   REPRISE_CUDA_DRIVER_FUNCTIONS(REPRISE_CUDA_MEMBER)
 #undef REPRISE_CUDA_MEMBER
+  std::shared_ptr<PrimaryContexts> contexts = std::make_shared<PrimaryContexts>();
 };
 
 /// A driver, or the reason why there is none.
@@ -82,8 +86,8 @@ struct LoadedDriver {
   std::string reason;  // empty when there is a driver
 };
 
-/// Opens the library of the machine's driver, which stays open. A machine without a driver is not
-/// an error.
+/// The machine's driver. The first call opens its library, which stays open; all calls return the
+/// same functions and contexts. A machine without a driver is not an error.
 [[nodiscard]] LoadedDriver load_driver();
 
 }  // namespace reprise::device::cuda

@@ -50,6 +50,7 @@ void KernelCode::unload(const void* image) noexcept {
   std::erase_if(functions_, [image](const auto& one) { return one.first.image == image; });
   const auto module = modules_.find(image);
   if (module == modules_.end()) return;
+  streams_->synchronize();
   (void)driver_->bound_noexcept().module_unload(module->second);
   modules_.erase(module);
 }

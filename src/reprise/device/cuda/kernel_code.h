@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "reprise/device/cuda/driver.h"
+#include "reprise/device/cuda/stream_list.h"
 #include "reprise/device/kernel.h"
 
 namespace reprise::device::cuda {
@@ -20,7 +21,8 @@ struct LoadedFunction {
 /// The images and functions that are loaded on the GPU, each one once. Thread-safe.
 class KernelCode {
  public:
-  explicit KernelCode(const Driver& driver) noexcept : driver_(&driver) {}
+  KernelCode(const Driver& driver, const StreamList& streams) noexcept
+      : driver_(&driver), streams_(&streams) {}
   KernelCode(const KernelCode&) = delete;
   KernelCode& operator=(const KernelCode&) = delete;
   ~KernelCode();
@@ -36,6 +38,7 @@ class KernelCode {
   /// names must stay at their addresses until unload(). \throws DeviceError, OutOfMemory; then
   /// nothing is left loaded
   void load_generated(const void* image, std::span<const std::string> functions);
+  /// Waits for the work of all streams, whose launches may still use the code.
   void unload(const void* image) noexcept;
 
  private:
@@ -55,7 +58,8 @@ class KernelCode {
   const LoadedFunction& find(const CudaKernelCode& code, const char* name, bool is_generated);
   void prepare(CUfunction function, const CudaKernelCode& code) const;
 
-  const Driver* driver_;  // owned by the device
+  const Driver* driver_;       // owned by the device
+  const StreamList* streams_;  // owned by the device
   mutable std::mutex mutex_;
   std::unordered_map<const void*, CUmodule> modules_;  // by image
   std::unordered_map<Key, LoadedFunction, HashKey> functions_;

@@ -43,12 +43,10 @@ class CudaAccelerator final : public Accelerator {
   }
   [[nodiscard]] std::unique_ptr<DeviceExecutor> create_executor(device::Stream& stream,
                                                                 device::MemoryPool& pool) override {
-    auto& device = dynamic_cast<device::cuda::CudaDevice&>(stream.device());
     return std::make_unique<CudaExecutor>(
         stream,
         pool,
-        CudaExecutorOptions{.num_multiprocessors =
-                                device.driver().attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
+        CudaExecutorOptions{.num_multiprocessors = num_multiprocessors(stream.device()),
                             .cublas_lt = cublas_lt_.reason.empty() ? &cublas_lt_.api : nullptr,
                             .flashinfer = flashinfer_});
   }
@@ -56,7 +54,8 @@ class CudaAccelerator final : public Accelerator {
                                                                int32_t max_rows,
                                                                int64_t vocab_size) override {
     if (vocab_size > CudaRowSampler::kLargestVocabulary) return nullptr;
-    return std::make_unique<CudaRowSampler>(stream, max_rows, vocab_size);
+    return std::make_unique<CudaRowSampler>(
+        stream, max_rows, vocab_size, num_multiprocessors(stream.device()));
   }
   [[nodiscard]] CodeTarget create_code_target(device::Device& device) override {
     return cuda::create_code_target(device);
@@ -64,6 +63,10 @@ class CudaAccelerator final : public Accelerator {
   [[nodiscard]] std::span<const std::string> remarks() const override { return remarks_; }
 
  private:
+  static int num_multiprocessors(device::Device& device) {
+    return dynamic_cast<device::cuda::CudaDevice&>(device).driver().attribute(
+        CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+  }
   static const void* programmatic_image(bool is_on) {
     return is_on ? row_kernels().gather_rows.cuda.image : nullptr;
   }

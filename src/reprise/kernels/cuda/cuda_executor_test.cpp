@@ -287,6 +287,7 @@ TEST_P(CudaOps, products_touch_only_weights_before_the_kernels_ahead_are_done) {
         const EarlierKernelsWork work(memory);
         std::array<Tensor, 1> written = outputs;
         executor_.execute({.code = code, .attributes = attributes}, inputs, written);
+        stream_->synchronize();
       }
       EXPECT_EQ(std::memcmp(outputs[0].data(), want.data(), want.type().bytes()), 0)
           << op_name(code);
@@ -428,6 +429,7 @@ class CudaAttention : public CudaOpsOf<CudaAttentionCase> {
       attributes.scale = scale;
       attributes.sliding_window = window;
       executor_.execute({.code = OpCode::attention, .attributes = attributes}, inputs, {});
+      stream_->synchronize();
       expect_close(out, want, dtype() == DType::f32 ? 1e-5 : 2.5 * unit());
       if (HasFatalFailure()) return;
       // Each round runs its threads in another order.
@@ -519,6 +521,7 @@ TEST_P(CudaAttention, a_plan_of_another_batch_gives_nan) {
                                    ints({3, 3}, {0, 1, 2, 3, 4, 0, 5, 6, 7}),
                                    out},
                         {});
+      stream_->synchronize();
       std::array<bool, 3> rows{};
       for (int64_t token = 0; token < 3; ++token) {
         rows[static_cast<size_t>(token)] = std::isnan(element(out, token, 0, 0)) &&
@@ -580,6 +583,7 @@ TEST_P(CudaAttention, planned_decoding_is_flashinfers_where_it_has_kernels_for_i
                                     ints({2, 3}, {0, 1, 2, 3, 4, 5}),
                                     out},
                          {});
+        stream_->synchronize();
         EXPECT_FALSE(std::isnan(element(out, 1, heads - 1, head_dim - 1)));
         return num_launches;
       };

@@ -113,7 +113,9 @@ AttentionPathKernels attention_kernels(DType dtype) {
        &merge_attention_f16});
 }
 
-const Kernel& sampling_kernel() { return sample_rows; }
+SamplingKernels sampling_kernels() {
+  return {.largest = &sample_largest, .weights = &sample_weights, .candidates = &sample_candidates};
+}
 
 std::span<const Kernel* const> all_kernels() { return kAll; }
 

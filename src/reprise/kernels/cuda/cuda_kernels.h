@@ -50,7 +50,13 @@ struct AttentionPathKernels {
 [[nodiscard]] LinearKernels linear_rope_kv_write_kernels(DType dtype);
 [[nodiscard]] AttentionPathKernels attention_kernels(DType dtype);
 
-[[nodiscard]] const device::Kernel& sampling_kernel();
+/// One launch after the other; see sampling_kernels.cuh.
+struct SamplingKernels {
+  const device::Kernel* largest;
+  const device::Kernel* weights;     // for rows that are not greedy
+  const device::Kernel* candidates;  // for rows with top_k or top_p
+};
+[[nodiscard]] SamplingKernels sampling_kernels();
 
 /// All kernels. They must be loaded before a capture.
 [[nodiscard]] std::span<const device::Kernel* const> all_kernels();

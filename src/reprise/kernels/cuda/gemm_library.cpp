@@ -240,8 +240,7 @@ bool GemmLibrary::can_multiply(Plan& plan,
 
 void GemmLibrary::check(cublasStatus_t status, const char* call) const {
   if (status == CUBLAS_STATUS_SUCCESS) return;
-  throw device::DeviceError(
-      fmt::format("{}: {}: {}", stream_->device().name(), call, api_.get_status_string(status)));
+  stream_->fail_library(call, api_.get_status_string(status));
 }
 
 template <typename Value>

@@ -46,6 +46,7 @@ class CublasLt : public testing::TestWithParam<DType> {
   Tensor run(CudaExecutor& executor, OpCode code, const std::vector<Tensor>& inputs) {
     std::array<Tensor, 1> outputs;
     executor.execute({.code = code}, inputs, outputs);
+    if (!stream_->is_capturing()) stream_->synchronize();
     return outputs[0];
   }
   /// The same op, recorded and replayed.
@@ -56,6 +57,7 @@ class CublasLt : public testing::TestWithParam<DType> {
     const auto exec = machine_.device().instantiate(*graph);
     std::memset(out.data(), 0xFF, out.type().bytes());
     exec->launch(*stream_);
+    stream_->synchronize();
     return out;
   }
   void expect_close(const Tensor& got, const Tensor& want) {
@@ -222,6 +224,33 @@ TEST_P(CublasLtFailures, a_failing_call_loses_one_product_and_nothing_else) {
   EXPECT_EQ(objects_in_use - objects, 4U) << "the first executor's one plan";
   EXPECT_LE(machine_.driver().resources().allocations, allocations + 1) << "and the pool's";
   EXPECT_EQ(machine_.driver().misuses(), std::vector<std::string>{});
+}
+
+TEST_P(CublasLtFailures, after_a_fault_the_context_is_lost_and_the_library_only_failed) {
+  const CudaExecutorOptions options{.num_multiprocessors = 4,
+                                    .cublas_lt = &machine_.cublas_lt().api()};
+  CudaExecutor executor(*stream_, *pool_, options);
+  const Tensor x = random({40, 48});
+  const Tensor weight = random({24, 48});
+  const auto scenario = [&](CudaExecutor& on) { return run(on, OpCode::linear, {x, weight, {}}); };
+  (void)scenario(executor);
+  for (const bool is_lost : {false, true}) {
+    uint64_t k = 1;
+    for (bool is_found = false; !is_found; ++k) {
+      machine_.driver().fail_call(
+          k, is_lost ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_ERROR_NOT_PERMITTED);
+      try {
+        (void)scenario(executor);
+      } catch (const device::DeviceError& error) {
+        is_found = machine_.driver().failed_call() == "cublasLtMatmul";
+        if (is_found) {
+          EXPECT_EQ(error.is_sticky(), is_lost) << error.what();
+        }
+      }
+      ASSERT_NE(machine_.driver().failed_call(), "") << "no product";
+    }
+  }
+  machine_.driver().fail_call(0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Types,

@@ -37,7 +37,6 @@
     0,                                                                                       \
     linear_dots<T, T, Epilogue::silu_and_mul>)
 
-// Shared memory of sample_rows: a word of 8 bytes for each of 256 bins, and three more.
 // Shared memory: [warps][16][head_dim + 2] floats.
 #define REPRISE_CUDA_ATTENTION_KERNELS(X, type, T)                                                \
   X(attention_64_##type, CudaAttentionArguments, 128, 16896, attention_fragments<T, 64, false>)   \
@@ -85,6 +84,12 @@
     planned_attention_by_rows<T>)                                                                 \
   X(merge_attention_##type, PlannedAttentionArguments, 128, 0, merge_attention<T>)
 
+// Shared memory: 275 words of 8 bytes for select(), and 1024 for a histogram.
+#define REPRISE_CUDA_SAMPLING_KERNELS(X)                                     \
+  X(sample_largest, CudaSamplingArguments, 256, 275 * 8, sample_largest)     \
+  X(sample_weights, CudaSamplingArguments, 256, 1299 * 8, sample_weights)    \
+  X(sample_candidates, CudaSamplingArguments, 256, 275 * 8, sample_candidates)
+
 #define REPRISE_CUDA_ROW_KERNEL(X, op, Arguments, shared) \
   REPRISE_CUDA_FLOAT_KERNELS(X, op, Arguments, 256, shared)
 
@@ -98,7 +103,7 @@
   REPRISE_CUDA_ATTENTION_BY_ROWS(X, f32, float)                 \
   REPRISE_CUDA_ATTENTION_BY_ROWS(X, bf16, BFloat16)             \
   REPRISE_CUDA_ATTENTION_BY_ROWS(X, f16, Float16)               \
-  X(sample_rows, CudaSamplingArguments, 256, 2080, sample_rows) \
+  REPRISE_CUDA_SAMPLING_KERNELS(X)                              \
   REPRISE_CUDA_ATTENTION_KERNELS(X, bf16, BFloat16)             \
   REPRISE_CUDA_ATTENTION_KERNELS(X, f16, Float16)               \
   REPRISE_CUDA_PREFILL_ATTENTION(X, bf16, BFloat16)             \

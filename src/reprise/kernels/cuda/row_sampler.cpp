@@ -1,5 +1,6 @@
 #include "reprise/kernels/cuda/row_sampler.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <type_traits>
@@ -17,51 +18,114 @@ static_assert(std::is_trivially_copyable_v<SamplingRow> && sizeof(SamplingRow) %
 // The average number per row. OpenAI allows 300 for one request, and few requests use any.
 constexpr int32_t kAdjustmentsPerRow = 64;
 
+// Four loads for each of the 256 threads of a block: a smaller part would take as long.
+constexpr int64_t kSmallestPart = 1024;
+// So many of the sampler's blocks run at once on a multiprocessor; more would wait.
+constexpr int kSamplerBlocksPerMultiprocessor = 4;
+
 }  // namespace
 
-CudaRowSampler::CudaRowSampler(device::Stream& stream, int32_t max_rows, int64_t vocab_size)
-    : stream_(&stream), max_rows_(max_rows) {
+CudaRowSampler::CudaRowSampler(device::Stream& stream,
+                               int32_t max_rows,
+                               int64_t vocab_size,
+                               int num_multiprocessors)
+    : stream_(&stream),
+      max_rows_(max_rows),
+      vocab_size_(vocab_size),
+      num_multiprocessors_(num_multiprocessors),
+      places_(make_workspace(static_cast<size_t>(max_rows))) {
   REPRISE_ASSERT(vocab_size <= kLargestVocabulary, "a vocabulary of {} tokens", vocab_size);
   const auto rows = static_cast<size_t>(max_rows);
   staged_.resize(rows * sizeof(SamplingRow) +
                  static_cast<size_t>(max_adjustments()) * sizeof(LogitAdjustment));
   host_tokens_.reserve(rows);
-  stream.device().load(sampling_kernel());
+  const SamplingKernels kernels = sampling_kernels();
+  for (const device::Kernel* kernel : {kernels.largest, kernels.weights, kernels.candidates})
+    stream.device().load(*kernel);
   input_ = stream.device().allocate(staged_.size());
   tokens_ = stream.device().allocate(rows * sizeof(int32_t));
+  workspace_ = stream.device().allocate(places_.bytes);
 }
 
 int32_t CudaRowSampler::max_adjustments() const noexcept { return max_rows_ * kAdjustmentsPerRow; }
 
-void CudaRowSampler::launch(const Tensor& logits,
-                            std::span<const SamplingRow> rows,
-                            std::span<const LogitAdjustment> adjustments) {
+CudaRowSampler::Workspace CudaRowSampler::make_workspace(size_t max_rows) {
+  Workspace workspace;
+  const auto place = [&](size_t& offset, size_t bytes_per_row) {
+    constexpr size_t kAlignment = 256;
+    offset = workspace.bytes;
+    workspace.bytes += (max_rows * bytes_per_row + kAlignment - 1) / kAlignment * kAlignment;
+  };
+  place(workspace.states, sizeof(SamplingState));
+  place(workspace.parts, kMostSamplingParts * sizeof(uint64_t));
+  place(workspace.histograms, kSamplingBuckets * sizeof(uint64_t));
+  place(workspace.candidates, kMostCandidates * sizeof(int32_t));
+  return workspace;
+}
+
+void CudaRowSampler::stage(std::span<const SamplingRow> rows,
+                           std::span<const LogitAdjustment> adjustments) {
   REPRISE_ASSERT(!rows.empty() && rows.size() <= static_cast<size_t>(max_rows_) &&
                      adjustments.size() <= static_cast<size_t>(max_adjustments()),
                  "{} rows and {} adjustments for {} rows",
                  rows.size(),
                  adjustments.size(),
                  max_rows_);
-  REPRISE_ASSERT(logits.dtype() == DType::f32 && logits.is_dense(), "logits of another layout");
-  std::memcpy(staged_.data(), rows.data(), rows.size_bytes());
-  if (!adjustments.empty()) {
-    std::memcpy(staged_.data() + rows.size_bytes(), adjustments.data(), adjustments.size_bytes());
+  std::byte* next = staged_.data();
+  for (SamplingRow row : rows) {
+    if (row.top_k >= vocab_size_) row.top_k = 0;  // off, and there are fewer launches without it
+    std::memcpy(next, &row, sizeof row);
+    next += sizeof row;
   }
+  if (!adjustments.empty()) std::memcpy(next, adjustments.data(), adjustments.size_bytes());
   stream_->copy_from_host(
       input_.data(), staged_.data(), rows.size_bytes() + adjustments.size_bytes());
-  auto* input = static_cast<std::byte*>(input_.data());
-  const CudaSamplingArguments arguments = {
-      .logits = logits.data_as<float>(),
-      .rows = reinterpret_cast<const SamplingRow*>(input),
-      .adjustments = reinterpret_cast<const LogitAdjustment*>(input + rows.size_bytes()),
-      .tokens = static_cast<int32_t*>(tokens_.data()),
-      .vocab_size = logits.size(1)};
+}
+
+CudaSamplingArguments CudaRowSampler::arguments(const Tensor& logits, size_t num_rows) const {
+  const auto* input = static_cast<const std::byte*>(input_.data());
+  auto* workspace = static_cast<std::byte*>(workspace_.data());
+  const auto wanted_parts = std::clamp<int64_t>(
+      int64_t{kSamplerBlocksPerMultiprocessor} * num_multiprocessors_ / static_cast<int64_t>(num_rows),
+      1,
+      kMostSamplingParts);
+  const int64_t part_size =
+      std::max(kSmallestPart, (vocab_size_ + wanted_parts - 1) / wanted_parts);
+  return {.logits = logits.data_as<float>(),
+          .rows = reinterpret_cast<const SamplingRow*>(input),
+          .adjustments =
+              reinterpret_cast<const LogitAdjustment*>(input + num_rows * sizeof(SamplingRow)),
+          .tokens = static_cast<int32_t*>(tokens_.data()),
+          .states = reinterpret_cast<SamplingState*>(workspace + places_.states),
+          .parts = reinterpret_cast<uint64_t*>(workspace + places_.parts),
+          .histograms = reinterpret_cast<uint64_t*>(workspace + places_.histograms),
+          .candidates = reinterpret_cast<int32_t*>(workspace + places_.candidates),
+          .vocab_size = vocab_size_,
+          .part_size = part_size,
+          .num_parts = static_cast<int32_t>((vocab_size_ + part_size - 1) / part_size)};
+}
+
+void CudaRowSampler::launch(const Tensor& logits,
+                            std::span<const SamplingRow> rows,
+                            std::span<const LogitAdjustment> adjustments) {
+  REPRISE_ASSERT(
+      logits.dtype() == DType::f32 && logits.is_dense() && logits.size(1) == vocab_size_,
+      "logits of another layout");
+  stage(rows, adjustments);
   host_tokens_.resize(rows.size());
-  (void)kernels::launch(*stream_,
-                        sampling_kernel(),
-                        static_cast<uint32_t>(rows.size()),
-                        arguments,
-                        std::array{writes(logits)});
+  const CudaSamplingArguments all = arguments(logits, rows.size());
+  const auto blocks = static_cast<uint32_t>(rows.size()) * static_cast<uint32_t>(all.num_parts);
+  const SamplingKernels kernels = sampling_kernels();
+  const auto run = [&](const device::Kernel& kernel) {
+    (void)kernels::launch(*stream_, kernel, blocks, all, std::array{writes(logits)});
+  };
+  const auto has_candidates = [this](const SamplingRow& row) {
+    return row.temperature > 0 && (row.top_p < 1 || (row.top_k > 0 && row.top_k < vocab_size_));
+  };
+  run(*kernels.largest);
+  if (std::ranges::any_of(rows, [](const SamplingRow& row) { return row.temperature > 0; }))
+    run(*kernels.weights);
+  if (std::ranges::any_of(rows, has_candidates)) run(*kernels.candidates);
 }
 
 std::span<const int32_t> CudaRowSampler::wait() {

@@ -6,16 +6,42 @@
 
 namespace reprise::kernels::cuda {
 
-/// Each row has one block.
+/// Where one row's choice stands between the three launches of the sampler.
+struct SamplingState {
+  uint64_t best = 0;          // the largest key
+  uint64_t total = 0;         // weight of all tokens that have one; only of rows with candidates
+  int32_t num_finished = 0;   // blocks of the row; 0 between launches
+  int32_t last_bucket = 0;    // candidates are in this bucket or an earlier one; kNoBucket: none
+  int32_t num_candidates = 0;
+  int32_t unused = 0;
+};
+
+/// Each row has `num_parts` blocks, and each block has a part of the vocabulary.
 struct alignas(16) CudaSamplingArguments {
   float* logits;            // [num_rows, vocab_size], dense
-  const SamplingRow* rows;  // [blocks]
+  const SamplingRow* rows;  // [blocks / num_parts]
   const LogitAdjustment* adjustments;
-  int32_t* tokens;  // [blocks]
+  int32_t* tokens;          // [rows]
+  SamplingState* states;    // [rows]
+  uint64_t* parts;          // [rows, num_parts], of each block's tokens
+  uint64_t* histograms;     // [rows, kSamplingBuckets]
+  int32_t* candidates;      // [rows, kMostCandidates]
   int64_t vocab_size;
+  int64_t part_size;  // tokens of a part
+  int32_t num_parts;  // at most kMostSamplingParts
 };
 
 /// The lower bits of a key are the token id.
 inline constexpr int kTokenBits = 24;
+
+/// The last block of a row looks at the results of all its parts at once, one for each thread.
+inline constexpr int kMostSamplingParts = 256;
+/// A bucket has the tokens whose weights are within a factor of 2^(46/1024), 3 %: a few of the
+/// likeliest ones, or some hundred of the others.
+inline constexpr int kSamplingBuckets = 1024;
+/// Of a row with more candidates, which is one with many equal logits, one block looks at all
+/// tokens.
+inline constexpr int kMostCandidates = 4096;
+inline constexpr int kNoBucket = -1;
 
 }  // namespace reprise::kernels::cuda

@@ -1,0 +1,188 @@
+#include "benchmarks/cuda_parts.h"
+
+#include <array>
+#include <cmath>
+#include <functional>
+#include <random>
+#include <vector>
+
+#include "benchmarks/cuda_gemm.h"
+#include "benchmarks/cuda_read.h"
+#include "reprise/kernels/row_sampler.h"
+
+namespace reprise::benchmark {
+namespace {
+
+constexpr int64_t kHeads = 32;
+constexpr int64_t kKvHeads = 8;
+constexpr int64_t kHeadDim = 128;
+
+/// Attention alone, of the last `query_len` tokens of each context, several times in one graph.
+/// \returns seconds of one
+double time_attention(const Gpu& gpu, int32_t requests, int32_t context, int32_t query_len) {
+  constexpr int kRepeats = 20;
+  engine::Execution execution(*gpu.device, executor_of(gpu));
+  OpExecutor& executor = execution.executor();
+  const int64_t blocks_per_req = context / kBlockSize;
+  const int64_t num_blocks = requests * blocks_per_req;
+  std::vector<device::Buffer> memory;
+  const auto make = [&](DType type, const Shape& shape) {
+    memory.push_back(gpu.device->allocate(TensorType{type, shape}.bytes()));
+    return Tensor::borrow({type, shape}, memory.back().data(), executor);
+  };
+  const auto ints = [&](const Shape& shape, const std::function<int32_t(int64_t)>& value) {
+    const Tensor tensor = make(DType::i32, shape);
+    std::vector<int32_t> values;
+    for (int64_t i = 0; i < tensor.num_elements(); ++i) values.push_back(value(i));
+    execution.stream().copy_from_host(tensor.data(), values.data(), values.size() * 4);
+    return tensor;
+  };
+  const Shape cache{num_blocks, kKvHeads, int64_t{kBlockSize}, kHeadDim};
+  const Shape tokens{int64_t{requests} * query_len, kHeads, kHeadDim};
+  const Tensor q = make(DType::bf16, tokens);
+  const Tensor keys = make(DType::bf16, cache);
+  const Tensor values = make(DType::bf16, cache);
+  // 0x3c3c is a small number; memory as it comes would be zeros.
+  for (const Tensor& tensor : {q, keys, values}) {
+    execution.stream().fill(tensor.data(), std::byte{0x3c}, tensor.type().bytes());
+  }
+  const std::array<Tensor, 7> inputs{
+      q,
+      keys,
+      values,
+      ints({requests + 1}, [&](int64_t i) { return static_cast<int32_t>(i * query_len); }),
+      ints({int64_t{requests}}, [&](int64_t) { return context; }),
+      ints({int64_t{requests}, blocks_per_req},
+           [&](int64_t i) { return static_cast<int32_t>(i * 7919 % num_blocks); }),
+      make(DType::bf16, tokens)};
+  OpCall call{.code = OpCode::attention, .attributes = {}};
+  call.attributes.scale = 1.0F / std::sqrt(static_cast<float>(kHeadDim));
+  device::Stream& stream = execution.stream();
+  device::CaptureScope capture(stream);
+  for (int i = 0; i < kRepeats; ++i) executor.execute(call, inputs, {});
+  const auto exec = gpu.device->instantiate(*std::move(capture).finish());
+  std::vector<double> seconds;
+  for (int i = 0; i < 30; ++i) {
+    seconds.push_back(seconds_of([&] {
+      exec->launch(stream);
+      stream.synchronize();
+    }));
+  }
+  return median(seconds) / kRepeats;
+}
+
+Json measure_decode_attention(const Gpu& gpu, int32_t requests, int32_t context, double bandwidth) {
+  const double once = time_attention(gpu, requests, context, 1);
+  // Keys and values of 16 bits, each read once.
+  const double bytes = 2.0 * 2.0 * kKvHeads * kHeadDim * requests * context;
+  return {{"requests", requests},
+          {"context", context},
+          {"microseconds", once * 1e6},
+          {"share_of_bandwidth", bytes / once / bandwidth}};
+}
+
+/// A prompt's, of which each token sees those before it: half of all products.
+Json measure_prompt_attention(const Gpu& gpu, int32_t tokens) {
+  const double once = time_attention(gpu, 1, tokens, tokens);
+  const double flops = 4.0 * kHeads * kHeadDim * tokens * tokens / 2;
+  return {{"tokens", tokens}, {"microseconds", once * 1e6}, {"flops_per_second", flops / once}};
+}
+
+/// Time to give an executable graph of many small launches other arguments.
+Json measure_update(const Gpu& gpu) {
+  constexpr int kNodes = 200;
+  engine::Execution execution(*gpu.device, executor_of(gpu));
+  const device::Buffer memory = gpu.device->allocate(1 << 20);
+  const Tensor x = Tensor::borrow({DType::bf16, {64, 1024}}, memory.data(), execution.executor());
+  const auto record = [&] {
+    device::CaptureScope capture(execution.stream());
+    for (int i = 0; i < kNodes; ++i) {
+      std::array<Tensor, 1> out;
+      execution.executor().execute({.code = OpCode::add, .attributes = {}}, std::array{x, x}, out);
+    }
+    return std::move(capture).finish();
+  };
+  const auto graph = record();
+  const auto exec = gpu.device->instantiate(*graph);
+  std::vector<double> seconds;
+  bool is_updated = true;
+  for (int i = 0; i < 20; ++i) {
+    const auto other = record();
+    seconds.push_back(seconds_of([&] { is_updated = exec->update(*other) && is_updated; }));
+  }
+  return {{"nodes", kNodes}, {"milliseconds", median(seconds) * 1e3}, {"updated", is_updated}};
+}
+
+constexpr int64_t kVocabulary = 151936;
+
+struct SamplingKind {
+  const char* name;
+  kernels::SamplingRow row;
+};
+
+/// Logits as a model gives them: a bell, and a few tokens that stand out.
+device::Buffer make_logits(const Gpu& gpu, device::Stream& stream, int32_t rows) {
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal(0, 2.5F);
+  std::vector<float> logits(static_cast<size_t>(kVocabulary));
+  for (float& logit : logits) logit = normal(random);
+  for (size_t i = 11; i < logits.size(); i += 7001) logits[i] += 12;
+  device::Buffer memory = gpu.device->allocate(static_cast<size_t>(rows) * logits.size() * 4);
+  for (int32_t row = 0; row < rows; ++row) {
+    auto* place = static_cast<float*>(memory.data()) + row * kVocabulary;
+    stream.copy_from_host(place, logits.data(), logits.size() * 4);
+  }
+  return memory;
+}
+
+Json measure_sampler(const Gpu& gpu, const SamplingKind& kind, int32_t rows) {
+  engine::Execution execution(*gpu.device, executor_of(gpu));
+  device::Stream& stream = execution.stream();
+  const auto sampler = gpu.accelerator->create_row_sampler(stream, rows, kVocabulary);
+  const device::Buffer memory = make_logits(gpu, stream, rows);
+  const Tensor logits = Tensor::borrow(
+      {DType::f32, {int64_t{rows}, kVocabulary}}, memory.data(), execution.executor());
+  std::vector<kernels::SamplingRow> all(static_cast<size_t>(rows), kind.row);
+  for (int32_t i = 0; i < rows; ++i) {
+    all[static_cast<size_t>(i)].seed = static_cast<uint64_t>(i);
+    all[static_cast<size_t>(i)].logits_row = i;
+  }
+  // Launches follow one another, so that the wait of the last one is a small part.
+  constexpr int kLaunches = 20;
+  std::vector<double> seconds;
+  for (int i = 0; i < 12; ++i) {
+    const double time = seconds_of([&] {
+      for (int launch = 0; launch < kLaunches; ++launch) sampler->launch(logits, all, {});
+      (void)sampler->wait();
+    });
+    if (i >= 2) seconds.push_back(time / kLaunches);
+  }
+  return {{"kind", kind.name}, {"rows", rows}, {"microseconds", median(seconds) * 1e6}};
+}
+
+}  // namespace
+
+void measure_parts(const Gpu& gpu, RowLog& log) {
+  const double bandwidth = read_bandwidth(*gpu.device);
+  log.add("read_bandwidth", {{"bytes_per_second", bandwidth}});
+  log.add("attention", measure_decode_attention(gpu, 1, 32768, bandwidth));
+  log.add("attention", measure_decode_attention(gpu, 32, 4096, bandwidth));
+  log.add("prompt_attention", measure_prompt_attention(gpu, 4096));
+  log.add("gemm_peak", {{"flops_per_second", gemm_peak(gpu)}});
+  log.add("update", measure_update(gpu));
+}
+
+void measure_sampling(const Gpu& gpu, RowLog& log) {
+  constexpr double kOff = -std::numeric_limits<double>::infinity();
+  const std::array kinds = {
+      SamplingKind{"greedy", {.min_p_edge = kOff}},
+      SamplingKind{"temperature", {.min_p_edge = kOff, .temperature = 0.8F}},
+      SamplingKind{"top_k_top_p",  // Qwen3's generation config
+                   {.min_p_edge = kOff, .temperature = 0.6F, .top_p = 0.95F, .top_k = 20}},
+      SamplingKind{"top_p", {.min_p_edge = kOff, .temperature = 0.8F, .top_p = 0.9F}}};
+  for (const int32_t rows : {1, 8, 64, 256}) {
+    for (const SamplingKind& kind : kinds) log.add("sampling", measure_sampler(gpu, kind, rows));
+  }
+}
+
+}  // namespace reprise::benchmark

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cuda.h>
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <mutex>
+
+namespace reprise::device::cuda {
+
+/// The contexts that this process uses: the primary context of each GPU, retained at its first use
+/// and kept. Making a context takes tenths of a second and some hundred MB of the GPU, so devices
+/// that come and go share one. The contexts are never released: they end with the process, when the
+/// driver may already be gone. Thread-safe.
+class PrimaryContexts {
+ public:
+  struct Context {
+    CUcontext handle = nullptr;
+    uint64_t number = 0;  // no other context of this process has it; 0 is no context
+  };
+
+  /// Sets `context` to the GPU's. \returns the driver's result; then nothing was retained unless it
+  /// is CUDA_SUCCESS
+  [[nodiscard]] CUresult retain(decltype(&::cuDevicePrimaryCtxRetain) retain_context,
+                                CUdevice device,
+                                Context& context) {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = contexts_.find(device); found != contexts_.end()) {
+      context = found->second;
+      return CUDA_SUCCESS;
+    }
+    Context made;
+    const CUresult result = retain_context(&made.handle, device);
+    if (result != CUDA_SUCCESS) return result;
+    static std::atomic<uint64_t> last_number{0};
+    made.number = ++last_number;
+    contexts_.emplace(device, made);
+    context = made;
+    return CUDA_SUCCESS;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<CUdevice, Context> contexts_;
+};
+
+}  // namespace reprise::device::cuda

@@ -1,0 +1,102 @@
+#include <cstring>
+
+#include "tests/support/fake_cuda/fake_driver_state_fixture.h"
+
+// The GPU's side of the fake: streams work off their queues when the host waits for them, and with a
+// schedule of random numbers also earlier.
+namespace reprise::device::cuda {
+using namespace fake_driver;  // the state's parts
+
+void FakeDriver::State::push(const std::shared_ptr<Queue>& queue, QueuedWork work) {
+  if (queue->work.empty()) queues.push_back(queue);
+  queue->work.push_back(std::move(work));
+}
+
+void FakeDriver::State::run_next(Queue& queue) {
+  if (queue.work.empty() || is_running) return;
+  const QueuedWork next = queue.work.front();
+  if (next.waits_for != nullptr && !next.waits_for->is_complete) return;
+  if (next.node != nullptr) {
+    is_running = true;
+    run(*next.node);
+    is_running = false;
+    if (queue.work.empty()) return;  // the context was lost, and the work with it
+  }
+  if (next.completes != nullptr) next.completes->is_complete = true;
+  queue.work.pop_front();
+  if (!queue.work.empty()) return;
+  std::erase_if(queues, [&](const auto& one) { return one.get() == &queue; });
+  if (queues.empty()) released_reservations.clear();
+}
+
+// An event is recorded before a stream is made to wait for it, so queues never wait in a circle.
+void FakeDriver::State::drain(Queue& queue) {
+  if (is_running) return;  // a test's kernel asked: its own work cannot wait for itself
+  while (!queue.work.empty()) {
+    const std::shared_ptr<RecordedPoint> waits_for = queue.work.front().waits_for;
+    if (waits_for != nullptr && !waits_for->is_complete) reach(*waits_for);
+    run_next(queue);
+  }
+}
+
+void FakeDriver::State::reach(RecordedPoint& point) {
+  if (is_running) return;
+  while (!point.is_complete && !point.queue->work.empty()) {
+    const std::shared_ptr<RecordedPoint> waits_for = point.queue->work.front().waits_for;
+    if (waits_for != nullptr && !waits_for->is_complete) reach(*waits_for);
+    run_next(*point.queue);
+  }
+}
+
+void FakeDriver::State::drain_all() {
+  while (!queues.empty() && !is_running) {
+    const std::shared_ptr<Queue> queue = queues.front();
+    drain(*queue);
+  }
+}
+
+void FakeDriver::State::run_early() {
+  if (calls_per_early_run == 0 || queues.empty() || random() % calls_per_early_run != 0) return;
+  for (uint32_t left = 1 + random() % most_early_work; left > 0 && !queues.empty(); --left) {
+    const std::shared_ptr<Queue> queue = queues[random() % queues.size()];
+    run_next(*queue);
+  }
+}
+
+void FakeDriver::State::drop_work() {
+  for (const auto& queue : queues) queue->work.clear();
+  queues.clear();
+  released_reservations.clear();
+}
+
+bool FakeDriver::State::is_queued(const std::function<bool(const Node&)>& is_it) const {
+  return std::ranges::any_of(queues, [&](const auto& queue) {
+    return std::ranges::any_of(queue->work, [&](const QueuedWork& work) {
+      return work.node != nullptr && is_it(*work.node);
+    });
+  });
+}
+
+void FakeDriver::State::run(const Node& node) {
+  run_guarded(node, [&node] {
+    if (node.work) {
+      node.work();
+    } else if (node.type == CU_GRAPH_NODE_TYPE_MEMCPY) {
+      const void* source = reinterpret_cast<const void*>(node.source);
+      std::memcpy(reinterpret_cast<void*>(node.destination),
+                  node.parameter.empty() ? source : node.parameter.data(),
+                  node.bytes);
+    } else if (node.type == CU_GRAPH_NODE_TYPE_MEMSET) {
+      std::memset(reinterpret_cast<void*>(node.destination), node.value, node.bytes);
+    } else if (node.type == CU_GRAPH_NODE_TYPE_KERNEL) {
+      reinterpret_cast<const Function*>(node.function)
+          ->kernel.run({.parameter = node.parameter.data(),
+                        .num_blocks = node.num_blocks,
+                        .threads_per_block = node.threads_per_block,
+                        .shared_bytes = node.shared_bytes,
+                        .is_programmatic = node.is_programmatic});
+    }
+  });
+}
+
+}  // namespace reprise::device::cuda
