@@ -40,8 +40,8 @@ struct EngineCoreCounters {
   uint64_t tokens_sampled_on_device = 0;  // including dropped ones
   /// Tokens sampled ahead for requests that had ended; not in generation_tokens.
   uint64_t dropped_tokens = 0;
-  /// How often an answer waited for a later step, because the constraints of other answers had used
-  /// the step's time (SchedulerConfig::constraint_time_per_step).
+  /// How often an answer got its token in a later step, because the work of its constraint took
+  /// longer than a step waits (SchedulerConfig::constraint_time_per_step).
   uint64_t postponed_tokens = 0;
   uint64_t retired_graphs = 0;  // retired after the start
 };
