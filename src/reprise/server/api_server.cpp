@@ -198,6 +198,8 @@ void ApiServer::Impl::handle(HttpRequest request, const ExchangeRef& from_client
   ExchangeRef exchange = from_client;
   try {
     const Route& route = router.find(request);
+    if (const auto key = keys.find(request.authorization))
+      request.client = fmt::format("key {}", *key);
     exchange = metered(meter, route.path, request, from_client);
     if (route.handle) route.handle(request, exchange);
     if (!route.prepare) return;

@@ -127,6 +127,7 @@ HttpRequest read_head(const RequestHead& head, std::string_view root_path) {
           .preflight_method = text(http::field::access_control_request_method),
           .preflight_headers = text(http::field::access_control_request_headers),
           .request_id = visible_or_empty(std::string(head[kRequestIdHeader])),
+          .client = {},
           .body = {},
           .body_share = {},
           .work = {}};

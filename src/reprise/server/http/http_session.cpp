@@ -128,6 +128,7 @@ void HttpSession::on_header(const error_code& error) {
   keep_alive_ = parser_->keep_alive() && !shared_->is_shutting_down;
   request_line_ = request_line(head);
   request_ = read_head(head, shared_->root_path);
+  request_.client = counted_peer_;
   extra_headers_ = shared_->handlers.headers(request_);
   if (const std::optional<ApiError> broken = check_head(head, shared_->limits)) {
     return refuse(error_response(*broken));

@@ -160,6 +160,7 @@ void GenerationService::start_constrained(GenerationRequest request,
                                           api::TimePoint arrived) {
   check_room(request.num_choices());
   const structured_output::OutputSpec spec = request.asked_output->spec;
+  const std::string client = request.client;
   auto go_on = [this,
                 request = std::move(request),
                 prompts = std::move(prompts),
@@ -184,7 +185,8 @@ void GenerationService::start_constrained(GenerationRequest request,
       spec,
       [door = door_, go_on = std::move(go_on)](const structured_output::CompileResult& result) {
         door->bring([go_on, result]() mutable { go_on(result); });
-      });
+      },
+      client);
 }
 
 void GenerationService::submit(Key key,
