@@ -166,6 +166,11 @@ HeadCheck ApiServer::Impl::check_head(const HttpRequest& request) {
     if (std::optional<HttpResponse> answer = answer_preflight(cors, request)) {
       return {.refusal = std::move(answer)};
     }
+    // Only OPTIONS may have this path. It asks for the server and not for a route.
+    if (request.path == "*") {
+      HttpResponse response{.content_type = "", .headers = {{"Allow", "GET, OPTIONS, POST"}}};
+      return {.refusal = refuse(request, handler, std::move(response))};
+    }
     const Route& route = router.find(request);
     handler = route.path;
     if (route.access == Access::guarded) keys.check(request.authorization);

@@ -87,7 +87,9 @@ void HttpSession::read_header() {
 }
 
 void HttpSession::answer_protocol_error(const error_code& error) {
-  const std::optional<ApiError> answer = protocol_error(error);
+  const auto unread = buffer_.data();
+  const std::optional<ApiError> answer =
+      protocol_error(error, {static_cast<const char*>(unread.data()), unread.size()});
   answer ? refuse(error_response(*answer)) : close();
 }
 
