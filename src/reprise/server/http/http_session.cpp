@@ -26,6 +26,7 @@ using std::chrono::seconds;
 // closed. Closing the connection at once would reset it and lose the answer.
 constexpr size_t kLingerBytes = size_t{64} << 20;
 constexpr int kLingerSeconds = 5;
+constexpr int kLingerSecondsAtTheEnd = 1;
 
 }  // namespace
 
@@ -353,7 +354,8 @@ void HttpSession::linger() {
   error_code ignored;
   if (num_discarded_ == 0) {
     if (!stream_.is_tls()) stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
-    stream_.expires_after(seconds(kLingerSeconds));
+    stream_.expires_after(
+        seconds(shared_->is_shutting_down ? kLingerSecondsAtTheEnd : kLingerSeconds));
   }
   stream_.async_read_some(asio::buffer(discarded_),
                           [self = shared_from_this()](error_code error, size_t num_bytes) {
