@@ -90,7 +90,9 @@ ALLOWED_TO_TESTS = {
 ONLY_THROUGH = {
     ("models", "cudagraph/capture"): {"reprise/cudagraph/capture/forward_context.h"},
     ("program", "device"): {"reprise/device/code_loader.h"},
-    ("runner", "structured_output"): {"reprise/structured_output/token_constraint.h"},
+    ("runner", "structured_output"): {
+        "reprise/structured_output/token_constraint.h", "reprise/structured_output/constraint_worker.h",
+    },
 }
 
 

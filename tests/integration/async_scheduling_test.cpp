@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <future>
 #include <map>
 #include <memory>
 #include <random>
@@ -70,6 +71,24 @@ class ClassByClass final : public structured_output::TokenConstraint {
   int length_;
   int32_t num_accepted_ = 0;
   std::vector<uint32_t> mask_;
+};
+
+/// The same, with work that does not end before the gate is open.
+class ClassByClassBehindGate final : public structured_output::TokenConstraint {
+ public:
+  ClassByClassBehindGate(int32_t vocab_size, int length, std::shared_future<void> gate)
+      : rest_(vocab_size, length), gate_(std::move(gate)) {}
+
+  std::span<const uint32_t> allowed_tokens() override { return rest_.allowed_tokens(); }
+  bool accept(int32_t token_id) override {
+    gate_.wait();
+    return rest_.accept(token_id);
+  }
+  bool is_complete() override { return rest_.is_complete(); }
+
+ private:
+  ClassByClass rest_;
+  std::shared_future<void> gate_;
 };
 
 struct Spec {
@@ -289,6 +308,64 @@ TEST_P(AsyncScheduling, changes_nothing_when_answers_wait_for_the_turn_of_their_
     if (scheduling == Scheduling::sync) {
       EXPECT_EQ(core->counters().dropped_tokens, 0U);
     }
+  }
+}
+
+/// What steps have told about each request.
+struct Told {
+  std::map<RequestId, Tokens> tokens;
+  std::map<RequestId, bool> has_ended;
+
+  void run_until_end_of(EngineCore& core, RequestId id) {
+    while (!has_ended[id]) {
+      for (const EngineCore::Update& update : core.step()) {
+        if (update.new_token_id) tokens[update.request->id()].push_back(*update.new_token_id);
+        has_ended[update.request->id()] = update.finished;
+      }
+    }
+  }
+};
+
+TEST_P(AsyncScheduling, delays_no_other_request_while_the_work_of_a_constraint_does_not_end) {
+  Machine machine(GetParam(), /*num_blocks=*/80);
+  const sampling::SamplingParams params{.seed = 3, .max_tokens = 40, .ignore_eos = true};
+  const auto add = [&](EngineCore& core,
+                       int32_t first,
+                       std::shared_ptr<structured_output::TokenConstraint> constraint) {
+    return core.add_request(Tokens(5, first), params, {.constraint = std::move(constraint)});
+  };
+  const auto make_quick = [&] { return std::make_shared<ClassByClass>(machine.vocab_size(), 12); };
+  const auto alone = [&](int32_t first,
+                         std::shared_ptr<structured_output::TokenConstraint> constraint) {
+    const auto core = machine.make_core(Scheduling::sync);
+    Told told;
+    const RequestId id = add(*core, first, std::move(constraint));
+    told.run_until_end_of(*core, id);
+    return told.tokens[id];
+  };
+  const Tokens free_tokens = alone(100, nullptr);
+  const Tokens quick_tokens = alone(101, make_quick());
+  const Tokens slow_tokens = alone(102, make_quick());
+  for (const Scheduling scheduling : {Scheduling::sync, Scheduling::async}) {
+    std::promise<void> gate;
+    const auto core = machine.make_core(scheduling, std::chrono::milliseconds(2));
+    const RequestId slow = add(*core,
+                               102,
+                               std::make_shared<ClassByClassBehindGate>(
+                                   machine.vocab_size(), 12, gate.get_future().share()));
+    const RequestId quick = add(*core, 101, make_quick());
+    const RequestId free = add(*core, 100, nullptr);
+    Told told;
+    told.run_until_end_of(*core, free);
+    EXPECT_EQ(told.tokens[free], free_tokens);
+    EXPECT_EQ(core->counters().num_steps, 40U) << "not every step gave the request a token";
+    told.run_until_end_of(*core, quick);
+    EXPECT_EQ(told.tokens[quick], quick_tokens);
+    EXPECT_TRUE(told.tokens[slow].empty()) << "no token is given out before it is accepted";
+    EXPECT_GT(core->counters().postponed_tokens, 0U);
+    gate.set_value();
+    told.run_until_end_of(*core, slow);
+    EXPECT_EQ(told.tokens[slow], slow_tokens);
   }
 }
 

@@ -16,7 +16,10 @@ import socket
 import subprocess
 import sys
 import unittest
+from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "load"))
+import attacks
 import serve_test
 from serve_test import TIMEOUT, Server, chats, stories
 
@@ -307,6 +310,37 @@ class Pages(Case):
         for headers in ({}, {"Origin": own, "Sec-Fetch-Site": "same-origin"}):  # a program; the server's own page
             self.assertEqual(server.request("POST", "/sleep?level=0", headers=headers)[0].status, 200)
             self.assertEqual(server.request("POST", "/wake_up", headers=headers)[0].status, 200)
+
+
+class Specifications(Case):
+    def test_one_client_cannot_fill_the_queue_of_the_compiler(self):
+        server = self.start()
+        status, _ = server.post("/v1/completions", stories(max_tokens=1, structured_outputs={"choice": ["a"]}))
+        if status != 200:
+            self.skipTest("this build has no grammars")
+        greedy = []
+        for number in range(150):
+            connection = socket.create_connection(("127.0.0.1", server.port), TIMEOUT, source_address=("127.0.0.2", 0))
+            self.addCleanup(connection.close)
+            connection.sendall(attacks.completion(number, structured_outputs={"choice": attacks.long_choices(number)}))
+            greedy.append(connection)
+        refusals = [connection for connection in greedy if self.is_of_one_client(connection)]
+        # Another address, with a specification that is new to the server.
+        status, answer = server.post("/v1/completions", stories(max_tokens=9, structured_outputs={"regex": "[0-9]{3}"}))
+        self.assertEqual(status, 200, answer)
+        self.assertRegex(answer["choices"][0]["text"], r"\A[0-9]{3}\Z")
+        refusals += [connection for connection in greedy if connection.fileno() >= 0 and self.is_of_one_client(connection, True)]
+        self.assertGreater(len(refusals), 0)
+
+    def is_of_one_client(self, connection, waits=False):
+        """Whether the answer, if there is one, says that too many specifications of this client wait."""
+        if not waits and not select.select([connection], [], [], 0)[0]:
+            return False
+        answer = self.read(connection)
+        connection.close()
+        status = int(answer[9:12])
+        self.assertIn(status, (400, 503))
+        return status == 503 and "from this client" in self.assert_error(answer, 503)["message"]
 
 
 class Rendering(Case):

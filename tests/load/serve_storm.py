@@ -1,10 +1,14 @@
 #!/usr/bin/env python3
 """Many different HTTP requests at once: priorities, shared prefixes, constraints, clients that leave, a small cache.
 
-    serve_storm.py REPRISE_BINARY MODEL_FOLDER [--requests N] [--clients N]
+    serve_storm.py REPRISE_BINARY MODEL_FOLDER [--requests N] [--clients N] [--seed N]
+    serve_storm.py REPRISE_BINARY MODEL_FOLDER --traces N [--seed N] [--first N] [--minutes N]
 
-Every answer must equal the answer to the same request alone, every constrained answer must be valid, and no request
-or cache block may be left. Uses only Python's standard library.
+The first form sends all requests as fast as its clients can. The second form plays traces: a few requests that arrive,
+overlap and go at times of their own, while the server is sent to sleep or forgets its cached prefixes. In both forms
+every answer must be that of the same request alone, every constrained one valid, and nothing may be left behind. A trace
+depends only on the seed and its number, so --first N --traces 1 repeats the N-th one. Uses only Python's standard
+library.
 """
 
 import argparse
@@ -14,14 +18,18 @@ import random
 import re
 import sys
 import threading
+import time
+from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "integration"))
+import random_requests_test
 import serve_test
 
 PREFIXES = ["", "Once upon a time there was a small fox. " * 3, "The king of the hill had a red hat. " * 6]
-# 72 blocks of 16 tokens of the bundled model. Thirty requests together want three times as many.
-CACHE_BYTES = 72 * 24 * 1024
+BLOCK_BYTES = 24 * 1024  # 16 tokens of the bundled model
+STORM_BLOCKS = 72  # thirty requests want three times as many
+TRACE_BLOCKS = 34  # one request of 512 tokens fits
 CONSTRAINTS = [
     ({"structured_outputs": {"regex": "[a-f]{3,9}-[0-9]{2}"}}, lambda text: re.fullmatch("[a-f]{3,9}-[0-9]{2}", text)),
     ({"structured_outputs": {"choice": ["yes", "no", "maybe"]}}, lambda text: text in ("yes", "no", "maybe")),
@@ -30,10 +38,18 @@ CONSTRAINTS = [
         "required": ["n", "b"], "additionalProperties": False}}}},
      lambda text: set(json.loads(text)) == {"n", "b"} and 0 <= json.loads(text)["n"] <= 99),
 ]
+OVER_BUDGET = "structured output: the grammar"  # masks that other answers have made cost a constraint nothing
 
 
-def make_request(index, has_constraints):
-    chance = random.Random(index)
+@dataclass
+class Request:
+    body: dict
+    is_valid: object = None  # for the text of a constrained answer
+    goes_after: int = None  # events; None: the client stays
+    delay: float = 0  # seconds after the begin of its trace
+
+
+def make_request(chance, index, has_constraints):
     body = {"model": serve_test.NAME, "prompt": chance.choice(PREFIXES) + f"Number {index % 40} said",
             "max_tokens": chance.randint(1, 90), "temperature": chance.choice([0, 1]), "seed": index,
             "priority": chance.randint(-3, 3), "stream": chance.random() < 0.5, "ignore_eos": True}
@@ -42,32 +58,85 @@ def make_request(index, has_constraints):
         constraint, is_valid = chance.choice(CONSTRAINTS)
         body.update(constraint, max_tokens=100, ignore_eos=False)
     goes_after = chance.randint(0, 20) if body["stream"] and is_valid is None and chance.random() < 0.4 else None
-    return body, is_valid, goes_after
+    return Request(body, is_valid, goes_after)
 
 
-def ask(server, body, goes_after=None):
-    """The answer's text and finish reason; None for a client that left early."""
+def make_odd_request(chance, index, has_constraints):
+    """Random parameters, many of which make no sense together."""
+    body = random_requests_test.request(chance)
+    if not has_constraints:
+        body.pop("structured_outputs", None)
+    if isinstance(body["prompt"], str):
+        body["prompt"] = chance.choice(PREFIXES) + body["prompt"]
+    body.update(model=serve_test.NAME, priority=chance.randint(-3, 3), stream=chance.random() < 0.5)
+    if chance.random() < 0.2:
+        body["cache_salt"] = f"salt {index % 2}"
+    if not body["stream"] and chance.random() < 0.2:
+        body["prompt_logprobs"] = chance.randint(0, 3)
+    return Request(body, goes_after=chance.randint(0, 10) if body["stream"] and chance.random() < 0.3 else None)
+
+
+class Choices:
+    """What the events of a stream, or a whole answer, say about each choice."""
+
+    def __init__(self):
+        self.of = {}
+
+    def add(self, event):
+        for choice in event["choices"]:
+            known = self.of.setdefault(choice["index"], {"text": "", "finish_reason": None, "stop_reason": None,
+                                                         "logprobs": {}, "prompt_logprobs": None})
+            known["text"] += choice["text"]
+            for name in ("finish_reason", "stop_reason", "prompt_logprobs"):
+                known[name] = choice.get(name) if choice.get(name) is not None else known[name]
+            for name, values in (choice.get("logprobs") or {}).items():
+                known["logprobs"].setdefault(name, []).extend(values)
+
+
+def ask(server, request):
+    """The status, and the choices or the error; None for a client that went."""
     connection = server.connect()
     try:
-        connection.request("POST", "/v1/completions", json.dumps(body), {"Content-Type": "application/json"})
+        connection.request("POST", "/v1/completions", json.dumps(request.body), {"Content-Type": "application/json"})
         response = connection.getresponse()
         if response.status != 200:
-            raise AssertionError(f"{response.status}: {response.read()}")
-        if not body["stream"]:
-            choice = json.loads(response.read())["choices"][0]
-            return choice["text"], choice["finish_reason"]
-        text, reason = "", None
+            return response.status, json.loads(response.read())["error"]["message"]
+        choices = Choices()
+        if not request.body["stream"]:
+            choices.add(json.loads(response.read()))
+            return 200, choices.of
         for number, line in enumerate(line for line in response if line.startswith(b"data: {")):
-            if number == goes_after:
+            if number == request.goes_after:
                 return None
             event = json.loads(line[6:])
             if "error" in event:
-                raise AssertionError(event)
-            text += event["choices"][0]["text"]
-            reason = event["choices"][0]["finish_reason"] or reason
-        return text, reason
+                return event["error"]["code"], event["error"]["message"]
+            choices.add(event)
+        return 200, choices.of
     finally:
         connection.close()
+
+
+def check_answer(server, request, answer):
+    """Fails unless the answer is that of the request alone. Returns what kind of answer it is."""
+    assert answer[0] < 500, (answer, request.body)
+    request.goes_after = None
+    alone = ask(server, request)
+    assert alone[0] < 500, (alone, request.body)
+    if any(status == 400 and OVER_BUDGET in text for status, text in (answer, alone)):
+        return "over budget"
+    assert answer == alone, f"\nbeside others: {answer}\nalone:         {alone}\nrequest:       {json.dumps(request.body)}"
+    if request.is_valid:
+        choice = answer[1][0]
+        assert choice["finish_reason"] == "stop" and request.is_valid(choice["text"]), (request.body, answer)
+        return "constrained"
+    return "plain" if answer[0] == 200 else "refused"
+
+
+def check_nothing_is_left(server):
+    server.wait_until(lambda: server.metric("vllm:num_requests_running") + server.metric("vllm:num_requests_waiting") == 0)
+    server.wait_until(lambda: server.metric("vllm:kv_cache_usage_perc") == 0)
+    assert server.metric("reprise:failed_steps_total") == 0
 
 
 def run_storm(server, requests, num_clients):
@@ -81,11 +150,10 @@ def run_storm(server, requests, num_clients):
                 index = waiting.get_nowait()
             except queue.Empty:
                 return
-            body, _, goes_after = requests[index]
             try:
-                answers[index] = ask(server, body, goes_after)
-            except Exception as error:  # every exception is a failure of the test
-                failures.append((index, body, error))
+                answers[index] = ask(server, requests[index])
+            except Exception as error:  # whatever it is, the storm has failed
+                failures.append((index, requests[index], error))
 
     clients = [threading.Thread(target=client) for _ in range(num_clients)]
     for each in clients:
@@ -96,38 +164,112 @@ def run_storm(server, requests, num_clients):
     return answers
 
 
+def storm(server, options, has_constraints):
+    requests = [make_request(random.Random(options.seed + index), index, has_constraints) for index in range(options.requests)]
+    answers = run_storm(server, requests, options.clients)
+    preemptions = server.metric("vllm:num_preemptions_total")
+    check_nothing_is_left(server)
+    finished = {index: answer for index, answer in answers.items() if answer is not None}
+    kinds = [check_answer(server, requests[index], answer) for index, answer in finished.items()]
+    assert len(answers) == options.requests
+    assert "refused" not in kinds
+    assert server.metric("vllm:request_success_total", 'finished_reason="error"') == 0
+    assert preemptions > len(finished) / 10, preemptions
+    print(f"{options.requests} requests, {options.requests - len(finished)} clients went, {preemptions:.0f} preemptions, "
+          f"{kinds.count('constrained')} constrained: every one of {len(finished)} answers is that of the request alone")
+
+
+def operate(server, chance, until):
+    """What an operator does meanwhile. Requests wait for the server to wake up."""
+    while not until.wait(chance.uniform(0, 0.05)):
+        kind = chance.random()
+        if kind < 0.5:
+            response, text = server.request("POST", f"/sleep?mode=wait&level={chance.randint(0, 2)}")
+            assert response.status == 200, text
+            response, text = server.request("POST", "/wake_up")
+            assert response.status == 200, text
+        elif kind < 0.8:
+            server.request("POST", "/reset_prefix_cache")  # refused while requests run
+        else:
+            server.request("GET", "/metrics")
+
+
+def play(server, seed, number, has_constraints):
+    """One trace. Returns the kinds of its answers."""
+    chance = random.Random(f"{seed} {number}")
+    requests = []
+    for index in range(chance.randint(2, 16)):
+        make = chance.choice([make_request, make_odd_request])
+        requests.append(make(chance, index, has_constraints))
+        requests[-1].delay = chance.choice([0, 0, chance.uniform(0, 0.05)])
+    answers, failures, is_over = [None] * len(requests), [], threading.Event()
+
+    def client(index):
+        try:
+            time.sleep(requests[index].delay)
+            answers[index] = ask(server, requests[index])
+        except Exception as error:  # whatever it is, the trace has failed
+            failures.append(error)
+
+    def operator():
+        try:
+            operate(server, random.Random(f"operator {seed} {number}"), is_over)
+        except Exception as error:
+            failures.append(error)
+
+    clients = [threading.Thread(target=client, args=(index,)) for index in range(len(requests))]
+    beside = [threading.Thread(target=operator)] if chance.random() < 0.3 else []
+    for each in clients + beside:
+        each.start()
+    for each in clients:
+        each.join()
+    is_over.set()
+    for each in beside:
+        each.join()
+    assert not failures, failures
+    check_nothing_is_left(server)
+    return [check_answer(server, request, answer) for request, answer in zip(requests, answers) if answer is not None]
+
+
+def play_traces(server, options, has_constraints):
+    end = time.monotonic() + 60 * options.minutes if options.minutes else None
+    kinds, number = [], options.first
+    while number < options.first + options.traces and (end is None or time.monotonic() < end):
+        try:
+            kinds += play(server, options.seed, number, has_constraints)
+        except AssertionError:
+            print(f"trace {number} of seed {options.seed}; repeat with --seed {options.seed} --first {number} --traces 1")
+            raise
+        number += 1
+    assert kinds.count("plain") + kinds.count("constrained") > len(kinds) / 2, kinds
+    counts = {kind: kinds.count(kind) for kind in sorted(set(kinds))}
+    print(f"{number - options.first} traces of seed {options.seed}, {len(kinds)} answers {counts}, "
+          f"{server.metric('vllm:num_preemptions_total'):.0f} preemptions, "
+          f"{server.metric('reprise:postponed_tokens_total'):.0f} postponed tokens: every answer is that of the request alone")
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("binary")
     parser.add_argument("model")
     parser.add_argument("--requests", type=int, default=400)
     parser.add_argument("--clients", type=int, default=48)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--traces", type=int, help="play so many traces instead of a storm")
+    parser.add_argument("--first", type=int, default=0, help="the number of the first trace")
+    parser.add_argument("--minutes", type=float, help="play no further trace after this time")
     options = parser.parse_args()
     serve_test.BINARY, serve_test.MODEL = options.binary, options.model
+    num_blocks = STORM_BLOCKS if options.traces is None else TRACE_BLOCKS
     server = serve_test.Server("--max-model-len", "512", "--scheduling-policy", "priority", "--kv-cache-memory-bytes",
-                               str(CACHE_BYTES))
+                               str(num_blocks * BLOCK_BYTES), "--dev", "--disable-uvicorn-access-log")
     try:
         status, _ = server.post("/v1/completions", serve_test.stories(**CONSTRAINTS[0][0]))
         has_constraints = status == 200  # the library for them is optional
-        requests = [make_request(index, has_constraints) for index in range(options.requests)]
-        answers = run_storm(server, requests, options.clients)
-        preemptions = server.metric("vllm:num_preemptions_total")
-        server.wait_until(lambda: server.metric("vllm:num_requests_running") + server.metric("vllm:num_requests_waiting") == 0)
-        finished = {index: answer for index, answer in answers.items() if answer is not None}
-        num_constrained = 0
-        for index, answer in finished.items():
-            body, is_valid, _ = requests[index]
-            assert answer == ask(server, body), (index, body, answer)
-            if is_valid:
-                num_constrained += 1
-                assert answer[1] == "stop" and is_valid(answer[0]), (body, answer)
-        assert len(answers) == options.requests
-        assert server.metric("vllm:kv_cache_usage_perc") == 0
-        assert server.metric("vllm:request_success_total", 'finished_reason="error"') == 0
-        assert server.metric("reprise:failed_steps_total") == 0
-        assert preemptions > len(finished) / 10, preemptions
-        print(f"{options.requests} requests, {options.requests - len(finished)} clients went, {preemptions:.0f} preemptions, "
-              f"{num_constrained} constrained: every one of {len(finished)} answers is that of the request alone")
+        if options.traces is None:
+            storm(server, options, has_constraints)
+        else:
+            play_traces(server, options, has_constraints)
     finally:
         server.stop()
 

@@ -327,6 +327,7 @@ void AsyncEngineLoop::publish_stats() {
   current_.decisions.assign(ledger.decisions().begin(), ledger.decisions().end());
   current_.num_retired_graphs = counters.retired_graphs;
   current_.dropped_tokens = counters.dropped_tokens;
+  current_.postponed_tokens = counters.postponed_tokens;
   current_.step_times = core_->clock().times;
   const std::lock_guard lock(mutex_);
   stats_ = current_;

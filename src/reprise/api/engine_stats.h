@@ -78,7 +78,8 @@ struct EngineStats {
   uint64_t prompt_tokens_cached = 0;  // of these, found in the prefix cache
   uint64_t generation_tokens = 0;     // sampled since the start
   uint64_t dropped_tokens = 0;        // sampled ahead for requests that had ended; not in the above
-  uint64_t prefix_cache_queries = 0;  // tokens that were looked up
+  uint64_t postponed_tokens = 0;      // got in a later step (EngineCoreCounters)
+  uint64_t prefix_cache_queries = 0;  // tokens looked up, and found
   uint64_t prefix_cache_hits = 0;
   uint64_t num_preemptions = 0;
   uint64_t num_steps = 0;  // computed steps; failed steps do not count

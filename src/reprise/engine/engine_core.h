@@ -41,8 +41,8 @@ struct EngineCoreCounters {
   /// Tokens that were sampled in a step that was scheduled before its request ended. They are not
   /// part of generation_tokens.
   uint64_t dropped_tokens = 0;
-  /// How often an answer had to wait for a later step, because the constraints of other answers had
-  /// used up SchedulerConfig::constraint_time_per_step.
+  /// How often an answer got its token in a later step, because the work of its constraint took
+  /// longer than a step waits (SchedulerConfig::constraint_time_per_step).
   uint64_t postponed_tokens = 0;
   uint64_t retired_graphs = 0;  // graphs retired after the start-up
 };

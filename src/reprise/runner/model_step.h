@@ -1,13 +1,14 @@
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "reprise/cudagraph/cudagraph_dispatcher.h"
+#include "reprise/runner/constrained_sampling.h"
 #include "reprise/runner/device_sampling.h"
 #include "reprise/runner/input_batch.h"
 #include "reprise/runner/step_result.h"
@@ -19,8 +20,8 @@ namespace reprise::engine {
 
 class ModelRunner;
 
-/// What one request needs from a step's logits. Borrows from the request, but reads only data that
-/// does not change while the step is in flight.
+/// The use of a step's logits for one request. Borrows from the request: data that does not change
+/// while the step is in flight, or that belongs to the thread that computes steps.
 struct LogitsUse {
   // The request's first rows of logits give the log-probabilities of its prompt.
   // For each of these rows, the prompt token after it.
@@ -28,7 +29,9 @@ struct LogitsUse {
   int num_top_logprobs = 0;
   // If `placeholder` is set, one more row follows, from which the next token is sampled.
   sampling::SamplingInput sampling;  // without logits
-  structured_output::TokenConstraint* constraint = nullptr;
+  /// The request's own pointer. The constraint itself changes while the step is computed.
+  const std::shared_ptr<structured_output::TokenConstraint>* constraint = nullptr;
+  sampling::SampledToken* held_token = nullptr;  // Request::held_token
   bool ignores_eos = false;
   int32_t* placeholder = nullptr;  // ScheduledRequest::placeholder
 };
@@ -76,24 +79,12 @@ class StepComputer {
  private:
   void sample_on_device(const ModelStep& step, const StepResult& result);
   void use_logits(ModelStep& step, const StepResult& result);
-  /// A row of logits whose request has a constraint.
-  struct ConstrainedRow {
-    const LogitsUse* use = nullptr;
-    std::span<const float> logits;  // [vocab_size]
-    sampling::SampledToken* sampled = nullptr;
-  };
-  void sample_constrained(ModelStep& step);
-  void sample_within(const ConstrainedRow& row);
-  void choose_within(const ConstrainedRow& row);
-  [[nodiscard]] bool is_end(const LogitsUse& use, int32_t token_id) const;
 
   ModelRunner* runner_;
-  std::vector<int32_t> eos_token_ids_;
-  std::chrono::nanoseconds constraint_time_per_step_;
   sampling::Sampler sampler_;
   DeviceSampling device_sampling_;
-  std::vector<bool> is_on_device_;           // one per sampling request, in batch order
-  std::vector<ConstrainedRow> constrained_;  // the constrained rows of this step
+  ConstrainedSampling constrained_sampling_;
+  std::vector<bool> is_on_device_;  // one per sampling request of the step, in batch order
 };
 
 }  // namespace reprise::engine

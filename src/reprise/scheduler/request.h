@@ -42,7 +42,7 @@ enum class RequestStatus : uint8_t {
 /// One generation: its tokens, how far the model has computed them, and its cache blocks.
 ///
 /// The caller that submits the request to a Scheduler (the engine core) owns it; only the Scheduler
-/// changes it.
+/// changes it, except for held_token().
 /// Address-stable: the scheduler keeps pointers until the request is reported finished.
 class Request {
  public:
@@ -59,9 +59,13 @@ class Request {
   [[nodiscard]] const sampling::SamplingParams& params() const noexcept { return params_; }
   [[nodiscard]] uint64_t sampling_seed() const noexcept { return sampling_seed_; }
   [[nodiscard]] int priority() const noexcept { return options_.priority; }
-  [[nodiscard]] structured_output::TokenConstraint* constraint() const noexcept {
-    return options_.constraint.get();
+  [[nodiscard]] const std::shared_ptr<structured_output::TokenConstraint>& constraint()
+      const noexcept {
+    return options_.constraint;
   }
+  /// A token that was sampled and waits for the constraint. Only for the thread that computes
+  /// steps.
+  [[nodiscard]] sampling::SampledToken& held_token() noexcept { return held_token_; }
   [[nodiscard]] std::string_view cache_salt() const noexcept { return options_.cache_salt; }
   /// The request has waited so long that it is served before requests of every priority (see
   /// SchedulerConfig).
@@ -151,6 +155,7 @@ class Request {
   sampling::SamplingParams params_;
   uint64_t sampling_seed_;
   RequestOptions options_;
+  sampling::SampledToken held_token_;
   uint64_t arrival_order_ = 0;
   uint64_t queued_at_step_ = 0;    // when the request last began to wait
   uint64_t num_steps_waited_ = 0;  // steps waited before queued_at_step_

@@ -35,10 +35,10 @@ struct SchedulerConfig {
   int max_priority_wait_steps = 4096;
   /// A step may be scheduled while the one before it has no results yet.
   bool async_scheduling = false;
-  /// The time that constraints on answers may use in one step. When it is over, the answers that
-  /// have not been served get their token in a later step, so that expensive constraints do not
+  /// A step waits at most so long for the constraints on answers, whose work other threads do.
+  /// Answers whose constraint takes longer get their token in a later step, so that they do not
   /// hold up the other requests. Usual constraints need 0.1 ms per token.
-  std::chrono::nanoseconds constraint_time_per_step = std::chrono::milliseconds(20);
+  std::chrono::nanoseconds constraint_time_per_step = std::chrono::milliseconds(2);
   std::vector<int32_t> eos_token_ids;
   int vocab_size = 0;                         // >= 1; bounds prompt and sampled token ids
   int max_logprobs = sampling::kMaxLogprobs;  // the most that a request may ask

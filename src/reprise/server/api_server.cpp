@@ -38,9 +38,10 @@
 namespace reprise::server {
 namespace {
 
-// After the last answer of a drain is written, the server waits this long for clients that read
-// slowly.
-constexpr int kFlushSeconds = 5;
+// After the last answer of a drain is written, the server waits for clients that read slowly: as
+// long as the drain may take, within these bounds.
+constexpr int kMinFlushSeconds = 1;
+constexpr int kMaxFlushSeconds = 5;
 // A large request that has not been read after this time is refused. The time includes the wait for
 // other large requests, so it also bounds their queue.
 constexpr std::chrono::seconds kPrepareTime{30};
@@ -64,6 +65,7 @@ struct ApiServer::Impl {
   void log_graphs(api::AsyncEngine& engine);
   void on_engine_death(const std::string& reason);
   void on_signal();
+  void drain();
   void stop_now();
 
   int shutdown_timeout_seconds;
@@ -87,6 +89,7 @@ struct ApiServer::Impl {
   HttpServer http;
   GenerationService generations;
   uint16_t port = 0;
+  std::chrono::steady_clock::time_point drain_ends;
   std::stop_source end_of_work;
   // The workers stay the last members: their tasks use the members above.
   Worker reader{num_readers()};  // reads large bodies
@@ -166,6 +169,11 @@ HeadCheck ApiServer::Impl::check_head(const HttpRequest& request) {
     if (std::optional<HttpResponse> answer = answer_preflight(cors, request)) {
       return {.refusal = std::move(answer)};
     }
+    // Only OPTIONS may have this path. It asks for the server and not for a route.
+    if (request.path == "*") {
+      HttpResponse response{.content_type = "", .headers = {{"Allow", "GET, OPTIONS, POST"}}};
+      return {.refusal = refuse(request, handler, std::move(response))};
+    }
     const Route& route = router.find(request);
     handler = route.path;
     if (route.access == Access::guarded) keys.check(request.authorization);
@@ -198,6 +206,8 @@ void ApiServer::Impl::handle(HttpRequest request, const ExchangeRef& from_client
   ExchangeRef exchange = from_client;
   try {
     const Route& route = router.find(request);
+    if (const auto key = keys.find(request.authorization))
+      request.client = fmt::format("key {}", *key);
     exchange = metered(meter, route.path, request, from_client);
     if (route.handle) route.handle(request, exchange);
     if (!route.prepare) return;
@@ -272,19 +282,30 @@ void ApiServer::Impl::on_engine_death(const std::string& reason) {
                             : "the server ends: start it again"));
   if (keep_alive_on_engine_death) return;
   end = ServerEnd::engine_death;
-  generations.drain([this] { http.shut_down(kFlushSeconds); });
+  drain();
 }
 
 void ApiServer::Impl::on_signal() {
   if (generations.is_draining()) return stop_now();
   lines->write(
       fmt::format("INFO:     Shutting down; {} requests are running.\n", generations.num_active()));
-  generations.drain([this] { http.shut_down(kFlushSeconds); });
+  drain();
   if (generations.num_active() == 0) return;
   http.post_after(shutdown_timeout_seconds, [this] {
     lines->write(
         fmt::format("WARNING:  {} requests did not finish in time.\n", generations.num_active()));
     stop_now();
+  });
+}
+
+/// Requests that are not admitted yet will be refused, so the work on them ends at once.
+void ApiServer::Impl::drain() {
+  using std::chrono::seconds;
+  drain_ends = std::chrono::steady_clock::now() + seconds(shutdown_timeout_seconds);
+  end_of_work.request_stop();
+  generations.drain([this] {
+    const auto rest = std::chrono::ceil<seconds>(drain_ends - std::chrono::steady_clock::now());
+    http.shut_down(std::clamp(static_cast<int>(rest.count()), kMinFlushSeconds, kMaxFlushSeconds));
   });
 }
 
@@ -301,7 +322,7 @@ ApiServer::~ApiServer() = default;
 uint16_t ApiServer::port() const noexcept { return impl_->port; }
 ServerEnd ApiServer::run() {
   impl_->http.run();
-  impl_->end_of_work.request_stop();
+  impl_->end_of_work.request_stop();  // when the loop ended without a drain
   return impl_->end;
 }
 

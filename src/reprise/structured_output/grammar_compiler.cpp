@@ -11,11 +11,13 @@
 #include <list>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "reprise/base/error.h"
+#include "reprise/structured_output/client_shares.h"
 
 namespace reprise::structured_output {
 namespace {
@@ -31,6 +33,7 @@ enum class Lane : uint8_t { all, quick };
 struct GrammarCompiler::Shared {
   struct Job {
     OutputSpec spec;
+    std::string client;
     Clock::time_point deadline;       // of waiting, then of being compiled
     std::vector<OnCompiled> waiting;  // the thread that answers moves them out
     bool is_slow = false;             // the first attempt was given up
@@ -55,6 +58,7 @@ struct GrammarCompiler::Shared {
   std::list<std::shared_ptr<Job>> running;
   std::list<Cached> cache;  // last used first
   size_t cache_bytes = 0;
+  ClientShares shares;
   bool stop = false;
 
   std::once_flag created;
@@ -98,10 +102,12 @@ struct GrammarCompiler::Shared {
     count(cache.front());
   }
 
+  [[nodiscard]] int64_t max_steps_of(const Job& job) const {
+    return job.is_slow ? options.max_steps : options.quick_steps;
+  }
+
   /// nullopt: the first attempt was given up.
-  std::optional<CompileResult> compile(const Job& job) {
-    WorkLimit limit{.num_steps_left = job.is_slow ? options.max_steps : options.quick_steps,
-                    .is_cancelled = &job.is_cancelled};
+  std::optional<CompileResult> compile(const Job& job, WorkLimit& limit) {
     try {
       std::call_once(created, [this] { backend = create(); });
       CompileResult result{.compiled = backend->compile(job.spec, limit)};
@@ -139,21 +145,35 @@ struct GrammarCompiler::Shared {
     return quick.empty() ? nullptr : &quick;
   }
 
+  std::shared_ptr<Job> take_next(Jobs& queue) {
+    const auto next =
+        std::min_element(queue.begin(), queue.end(), [this](const auto& first, const auto& second) {
+          return shares.rank(first->client) < shares.rank(second->client);
+        });
+    std::shared_ptr<Job> job = *next;
+    queue.erase(next);
+    return job;
+  }
+
   void work_off(Lane lane) {
     std::unique_lock lock(mutex);
     for (;;) {
       work.wait(lock, [&] { return stop || next_queue(lane) != nullptr; });
       if (stop) return;
       Jobs& queue = *next_queue(lane);
-      const std::shared_ptr<Job> job = queue.front();
-      queue.pop_front();
+      const std::shared_ptr<Job> job = take_next(queue);
+      const int64_t max_steps = max_steps_of(*job);
+      const std::string client = job->client;
+      shares.begin(client, max_steps);
       job->is_running = true;
       job->deadline = Clock::now() + options.time_limit;
       running.push_back(job);
       work.notify_all();  // the watching thread has a new deadline
       lock.unlock();
-      const std::optional<CompileResult> result = compile(*job);
+      WorkLimit limit{.num_steps_left = max_steps, .is_cancelled = &job->is_cancelled};
+      const std::optional<CompileResult> result = compile(*job, limit);
       lock.lock();
+      shares.correct(client, -std::clamp(limit.num_steps_left, int64_t{0}, max_steps));
       running.remove(job);
       job->is_running = false;
       idle.notify_all();
@@ -217,6 +237,19 @@ struct GrammarCompiler::Shared {
             .is_busy = true};
   }
 
+  /// Empty when a spec of this client may wait, else the refusal.
+  [[nodiscard]] std::optional<CompileResult> why_full(const std::string& client) const {
+    if (quick.size() + slow.size() >= options.max_waiting) return busy();
+    const auto is_of_client = [&client](const auto& job) { return job->client == client; };
+    const auto num_of_client = std::count_if(quick.begin(), quick.end(), is_of_client) +
+                               std::count_if(slow.begin(), slow.end(), is_of_client);
+    if (std::cmp_less(num_of_client, options.max_waiting_per_client)) return std::nullopt;
+    return CompileResult{
+        .error = fmt::format("{} grammars from this client wait to be compiled; try again later",
+                             num_of_client),
+        .is_busy = true};
+  }
+
   /// The job that has this spec and is not answered yet, or null.
   std::shared_ptr<Job> find_job(const OutputSpec& spec) {
     const auto is_same = [&spec](const auto& job) {
@@ -266,26 +299,32 @@ GrammarCompiler::~GrammarCompiler() {
   Shared::answer(std::move(waiting), {.error = "the server is shutting down", .is_busy = true});
 }
 
-void GrammarCompiler::submit(const OutputSpec& spec, OnCompiled on_compiled) {
+void GrammarCompiler::submit(const OutputSpec& spec,
+                             OnCompiled on_compiled,
+                             const std::string& client) {
   CompileResult result;
   {
     const std::lock_guard lock(shared_->mutex);
     result.compiled = shared_->find(spec);
     if (!result.compiled) {
       if (const auto job = shared_->find_job(spec); job != nullptr) {
+        const ClientShares& shares = shared_->shares;
+        if (shares.rank(client) < shares.rank(job->client)) job->client = client;
         job->waiting.push_back(std::move(on_compiled));
         return;
       }
-      if (shared_->quick.size() + shared_->slow.size() < shared_->options.max_waiting) {
+      if (std::optional<CompileResult> refusal = shared_->why_full(client)) {
+        result = std::move(*refusal);
+      } else {
         auto job = std::make_shared<Shared::Job>();
         job->spec = spec;
+        job->client = client;
         job->deadline = Clock::now() + shared_->options.time_limit;
         job->waiting.push_back(std::move(on_compiled));
         shared_->quick.push_back(std::move(job));
         shared_->work.notify_all();
         return;
       }
-      result = shared_->busy();
     }
   }
   on_compiled(result);

@@ -20,6 +20,7 @@ struct GrammarCompilerOptions {
   size_t cache_bytes = size_t{256} << 20;
   size_t max_compiled_bytes = size_t{64} << 20;  // limit for one spec
   size_t max_waiting = 256;
+  size_t max_waiting_per_client = 64;
 };
 
 /// The result of a spec: exactly one of `compiled` and `error` is set.
@@ -30,7 +31,8 @@ struct CompileResult {
 };
 
 /// Compiles specs on its own threads and keeps the most recently used ones, up to a number of
-/// bytes.
+/// bytes. The next spec is one of the client for which the fewest steps were done (ClientShares),
+/// so a client with many or expensive specs delays its own specs and not those of others.
 ///
 /// Thread-safe. A spec that needs more steps than a quick one is given up and compiled again by the
 /// thread for such specs, up to the limit of steps or of time; then it is given up for good, and
@@ -50,8 +52,8 @@ class GrammarCompiler {
   ~GrammarCompiler();
 
   /// Calls `on_compiled` exactly once: on a thread of the compiler, or inside this call when the
-  /// result is known. `on_compiled` must not throw or block.
-  void submit(const OutputSpec& spec, OnCompiled on_compiled);
+  /// result is known. `on_compiled` must not throw or block. `client` names the sender of the spec.
+  void submit(const OutputSpec& spec, OnCompiled on_compiled, const std::string& client = {});
   /// Compiles and waits for the result. \throws InvalidArgument with the error
   [[nodiscard]] std::shared_ptr<const CompiledSpec> compile(const OutputSpec& spec);
 

@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -50,12 +52,61 @@ GrammarCompilerOptions options(int num_threads, milliseconds time_limit) {
 
 OutputSpec spec(const std::string& text) { return {.kind = OutputSpec::Kind::regex, .text = text}; }
 
-std::future<CompileResult> submit(GrammarCompiler& compiler, const std::string& text) {
+std::future<CompileResult> submit_as(const std::string& client,
+                                     GrammarCompiler& compiler,
+                                     const std::string& text) {
   const auto promise = std::make_shared<std::promise<CompileResult>>();
-  compiler.submit(spec(text),
-                  [promise](const CompileResult& result) { promise->set_value(result); });
+  compiler.submit(
+      spec(text), [promise](const CompileResult& result) { promise->set_value(result); }, client);
   return promise->get_future();
 }
+
+std::future<CompileResult> submit(GrammarCompiler& compiler, const std::string& text) {
+  return submit_as("client", compiler, text);
+}
+
+/// What a GatedBackend and its test share.
+struct Gated {
+  std::promise<void> gate;
+  std::shared_future<void> opened = gate.get_future().share();
+  std::mutex mutex;
+  int num_given_up = 0;            // first attempts
+  std::vector<std::string> order;  // second attempts
+
+  void wait_until_given_up(int number) {
+    for (;;) {
+      {
+        const std::lock_guard lock(mutex);
+        if (num_given_up >= number) return;
+      }
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+  }
+};
+
+/// Every spec is an expensive one. The second attempts wait for the gate and take all their steps.
+class GatedBackend final : public GrammarBackend {
+ public:
+  explicit GatedBackend(Gated& gated) : gated_(&gated) {}
+
+  std::shared_ptr<const CompiledSpec> compile(const OutputSpec& spec, WorkLimit& limit) override {
+    const bool is_first = limit.num_steps_left <= CountingBackend::kQuickSteps;
+    limit.num_steps_left = is_first ? -1 : 0;
+    {
+      const std::lock_guard lock(gated_->mutex);
+      if (is_first) {
+        ++gated_->num_given_up;
+        throw WorkLimitReached(WorkLimitReached::Which::steps);
+      }
+      gated_->order.push_back(spec.text);
+    }
+    gated_->opened.wait();
+    return std::make_shared<EmptySpec>();
+  }
+
+ private:
+  Gated* gated_;
+};
 
 const auto kMakeBackend = [] { return std::make_unique<CountingBackend>(); };
 
@@ -83,17 +134,80 @@ TEST(GrammarCompiler, compiles_quick_specs_while_expensive_ones_run_and_wait) {
 TEST(GrammarCompiler, tells_the_sender_whether_the_spec_is_at_fault_or_the_server_is_busy) {
   for (const int num_threads : {1, 2}) {
     GrammarCompiler compiler(kMakeBackend, options(num_threads, milliseconds(100)));
-    std::vector<std::future<CompileResult>> results;
-    for (int i = 0; i < 6; ++i) results.push_back(submit(compiler, "endless" + std::to_string(i)));
-    const CompileResult first = results.front().get();
-    EXPECT_FALSE(first.is_busy) << first.error;
-    EXPECT_NE(first.error.find("100 ms"), std::string::npos) << first.error;
-    const CompileResult last = results.back().get();
-    EXPECT_TRUE(last.is_busy) << last.error;
-    for (size_t i = 1; i + 1 < results.size(); ++i) EXPECT_FALSE(results[i].get().error.empty());
+    std::vector<std::future<CompileResult>> endless;
+    for (int i = 0; i < 6; ++i) endless.push_back(submit(compiler, "endless" + std::to_string(i)));
+    int num_at_fault = 0;
+    int num_busy = 0;
+    for (auto& each : endless) {
+      const CompileResult result = each.get();
+      (result.is_busy ? num_busy : num_at_fault) += 1;
+      const char* const expected = result.is_busy ? "the server is busy" : "100 ms";
+      EXPECT_NE(result.error.find(expected), std::string::npos) << result.error;
+    }
+    EXPECT_GE(num_at_fault, 1) << "one thread compiles expensive specs";
+    EXPECT_GE(num_busy, 1);
     // No thread is lost.
     EXPECT_TRUE(submit(compiler, "101").get().compiled);
   }
+}
+
+TEST(GrammarCompiler, serves_the_client_that_had_the_least_first) {
+  Gated gated;
+  GrammarCompiler compiler([&gated] { return std::make_unique<GatedBackend>(gated); },
+                           options(2, std::chrono::hours(1)));
+  std::vector<std::future<CompileResult>> results;
+  for (int i = 0; i < 5; ++i) {
+    results.push_back(submit_as("greedy", compiler, "greedy " + std::to_string(i)));
+  }
+  gated.wait_until_given_up(5);  // one of them runs, four wait
+  results.push_back(submit_as("modest", compiler, "modest"));
+  results.push_back(submit_as("other", compiler, "greedy 4"));
+  results.push_back(submit_as("last", compiler, "last"));
+  // One thread runs an expensive spec, so the other one has put "modest" into the queue before it
+  // gives up "last".
+  gated.wait_until_given_up(7);
+  gated.gate.set_value();
+  for (auto& result : results) EXPECT_TRUE(result.get().compiled);
+  const auto place = [&gated](const std::string& text) {
+    return std::find(gated.order.begin(), gated.order.end(), text) - gated.order.begin();
+  };
+  ASSERT_EQ(gated.order.size(), 7U) << "equal specs are compiled once";
+  // One spec ran already. The others of that client come after those that other clients wait for.
+  EXPECT_LE(place("modest"), 3);
+  EXPECT_LE(place("greedy 4"), 3);
+}
+
+TEST(GrammarCompiler, lets_one_client_fill_only_its_own_part_of_the_queue) {
+  Gated gated;
+  GrammarCompilerOptions few = options(2, std::chrono::hours(1));
+  few.max_waiting = 10;
+  few.max_waiting_per_client = 3;
+  std::vector<std::future<CompileResult>> results;
+  {
+    GrammarCompiler compiler([&gated] { return std::make_unique<GatedBackend>(gated); }, few);
+    results.push_back(submit_as("greedy", compiler, "running"));
+    gated.wait_until_given_up(1);
+    while (true) {
+      const std::lock_guard lock(gated.mutex);
+      if (!gated.order.empty()) break;
+    }
+    for (int i = 0; i < 3; ++i) {
+      results.push_back(submit_as("greedy", compiler, "greedy " + std::to_string(i)));
+    }
+    const CompileResult refused = submit_as("greedy", compiler, "too many").get();
+    EXPECT_TRUE(refused.is_busy);
+    EXPECT_NE(refused.error.find("this client"), std::string::npos) << refused.error;
+    for (int i = 0; i < 7; ++i) {
+      const std::string client = "client " + std::to_string(i);
+      results.push_back(submit_as(client, compiler, client));
+      EXPECT_EQ(results.back().wait_for(milliseconds(0)), std::future_status::timeout);
+    }
+    const CompileResult full = submit_as("client 8", compiler, "all places are taken").get();
+    EXPECT_TRUE(full.is_busy);
+    EXPECT_EQ(full.error.find("this client"), std::string::npos) << full.error;
+    gated.gate.set_value();
+  }
+  for (auto& result : results) (void)result.get();
 }
 
 TEST(GrammarCompiler, answers_all_specs_when_it_is_destroyed) {

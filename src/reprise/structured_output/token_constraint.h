@@ -1,15 +1,17 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <span>
 
 namespace reprise::structured_output {
 
 /// The state of a compiled spec after the tokens of one answer; it decides which tokens may follow.
-/// One object per answer, used by one thread. No token is ever taken back: a preempted request
-/// keeps its tokens, and so its state. The functions throw InvalidArgument when the answer needs
-/// more work or memory than the constraint may use; the answer then cannot go on.
+/// One object per answer; one thread uses it at a time. No token is ever taken back: a preempted
+/// request keeps its tokens, and so its state. The functions throw InvalidArgument when the answer
+/// needs more work or memory than the constraint may use; the answer then cannot go on.
 class TokenConstraint {
  public:
   virtual ~TokenConstraint() = default;
@@ -23,12 +25,26 @@ class TokenConstraint {
   /// True when only an end-of-text token can follow, or when it has come.
   [[nodiscard]] virtual bool is_complete() = 0;
 
-  /// Notes of the thread that uses this object. They decide when the answer has its turn, not what
-  /// its tokens are.
+  /// The state of the answer as steps see it. A ConstraintWorker calls the functions above and
+  /// leaves their results here.
   struct Turn {
+    enum class State : uint8_t {
+      idle,     // nothing was asked for yet
+      working,  // the worker has the constraint and the results
+      ready,    // the thread that computes steps has them
+    };
+    std::atomic<State> state = State::idle;
+
+    // The results for the next token.
+    std::span<const uint32_t> allowed;  // of allowed_tokens()
+    bool is_complete = false;
+    std::exception_ptr problem;  // the answer cannot go on
+    std::chrono::nanoseconds expected_cost{0};
+
+    // Only for the thread that computes steps.
+    bool is_quick = true;  // the results are expected soon
     int64_t num_accepted = 0;
-    std::chrono::nanoseconds last_cost{0};
-    int num_steps_waited = 0;  // since the last accepted token
+    bool has_held_token = false;  // the last token was sampled and waits for its results
   };
   Turn turn;
 };

@@ -19,19 +19,25 @@ bool equals_in_constant_time(std::string_view given, std::string_view key) {
 
 }  // namespace
 
-void ApiKeys::check(std::string_view authorization) const {
-  if (keys_.empty()) return;
+std::optional<size_t> ApiKeys::find(std::string_view authorization) const {
   // lower case: the names of HTTP schemes ignore case
   constexpr std::string_view kBearer = "bearer ";
-  bool is_known = false;
-  if (authorization.size() >= kBearer.size() &&
-      std::equal(kBearer.begin(), kBearer.end(), authorization.begin(), [](char scheme, char c) {
+  std::optional<size_t> found;
+  if (authorization.size() < kBearer.size() ||
+      !std::equal(kBearer.begin(), kBearer.end(), authorization.begin(), [](char scheme, char c) {
         return scheme == (c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c);
       })) {
-    const std::string_view given = authorization.substr(kBearer.size());
-    for (const std::string& key : keys_) is_known |= equals_in_constant_time(given, key);
+    return found;
   }
-  if (!is_known) throw ApiError(401, "Unauthorized");
+  const std::string_view given = authorization.substr(kBearer.size());
+  for (size_t i = 0; i < keys_.size(); ++i) {
+    if (equals_in_constant_time(given, keys_[i])) found = i;
+  }
+  return found;
+}
+
+void ApiKeys::check(std::string_view authorization) const {
+  if (!keys_.empty() && !find(authorization)) throw ApiError(401, "Unauthorized");
 }
 
 }  // namespace reprise::server

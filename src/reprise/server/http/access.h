@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,8 +15,9 @@ class ApiKeys {
  public:
   explicit ApiKeys(std::vector<std::string> keys) : keys_(std::move(keys)) {}
 
-  /// `authorization` is the value of the header. \throws ApiError 401 when keys are set and the
-  /// value holds none of them
+  /// `authorization` is the value of the header. Returns the number of the key in it, or nothing.
+  [[nodiscard]] std::optional<size_t> find(std::string_view authorization) const;
+  /// \throws ApiError 401 when keys are set and the header holds none of them
   void check(std::string_view authorization) const;
 
  private:

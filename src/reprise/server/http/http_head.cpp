@@ -18,12 +18,24 @@ using boost::system::error_code;
 constexpr size_t kMaxLoggedMethod = 16;
 constexpr size_t kMaxLoggedTarget = 128;
 
+/// Whether the first line of a request ends with a version of HTTP, known or not.
+bool ends_with_a_version(std::string_view request) {
+  constexpr std::string_view kName = " HTTP/";
+  const std::string_view line = request.substr(0, request.find("\r\n"));
+  const size_t size = kName.size() + 3;  // "1.1"
+  if (line.size() < size || line.size() == request.size()) return false;
+  const std::string_view end = line.substr(line.size() - size);
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  return end.starts_with(kName) && is_digit(end[size - 3]) && end[size - 2] == '.' &&
+         is_digit(end[size - 1]);
+}
+
 /// The HTTP status for an error of Beast; 0 when the client closed the connection, because then
 /// there is no answer.
-int status_of(const error_code& error) {
+int status_of(const error_code& error, std::string_view unread) {
   if (error == http::error::body_limit) return 413;
   if (error == http::error::header_limit || error == http::error::buffer_overflow) return 431;
-  if (error == http::error::bad_version) return 505;
+  if (error == http::error::bad_version) return ends_with_a_version(unread) ? 505 : 400;
   if (error == http::error::end_of_stream || error == http::error::partial_message) return 0;
   return error.category() == make_error_code(http::error::bad_method).category() ? 400 : 0;
 }
@@ -64,6 +76,32 @@ bool is_host(std::string_view text) {
   });
 }
 
+/// The two parts of a request's target. Only the form of a whole URL has an authority.
+struct Target {
+  std::optional<std::string_view> authority;
+  std::string_view path_and_query;
+};
+
+Target split(std::string_view target) {
+  for (const std::string_view scheme : {"http://", "https://"}) {
+    if (!beast::iequals(target.substr(0, scheme.size()), scheme)) continue;
+    const std::string_view rest = target.substr(scheme.size());
+    const size_t end = std::min(rest.find_first_of("/?"), rest.size());
+    return {.authority = rest.substr(0, end), .path_and_query = rest.substr(end)};
+  }
+  return {.authority = std::nullopt, .path_and_query = target};
+}
+
+/// RFC 9112, 3.2: a path, a whole URL, or the star of OPTIONS; in visible ASCII.
+bool is_target(std::string_view text, http::verb method) {
+  if (std::any_of(text.begin(), text.end(), [](char c) { return c <= ' ' || c >= 127; })) {
+    return false;
+  }
+  const auto [authority, path] = split(text);
+  if (authority) return !authority->empty() && is_host(*authority);
+  return path.starts_with('/') || (path == "*" && method == http::verb::options);
+}
+
 std::string_view path_below(std::string_view path, std::string_view root) {
   const bool is_below = path.starts_with(root) && path.substr(root.size()).starts_with('/');
   return !root.empty() && is_below ? path.substr(root.size()) : path;
@@ -71,8 +109,8 @@ std::string_view path_below(std::string_view path, std::string_view root) {
 
 }  // namespace
 
-std::optional<ApiError> protocol_error(const error_code& error) {
-  const int status = status_of(error);
+std::optional<ApiError> protocol_error(const error_code& error, std::string_view unread) {
+  const int status = status_of(error, unread);
   if (status == 0) return {};
   return error_of(status);
 }
@@ -89,10 +127,14 @@ std::optional<ApiError> check_head(const RequestHead& head, const HttpLimits& li
       return error_of(431);
     }
   }
-  if (!is_host(head[http::field::host])) {
-    return ApiError(400, "The Host header is no host.");
+  if (!is_target(head.target(), head.method())) {
+    return ApiError(400, "The request's target is neither a path nor a URL of this server.");
   }
   const size_t num_hosts = head.count(http::field::host);
+  const std::string_view host = head[http::field::host];
+  if (!is_host(host) || (num_hosts == 1 && host.empty())) {
+    return ApiError(400, "The Host header is no host.");
+  }
   if (num_hosts > 1 || (num_hosts == 0 && head.version() == 11)) {
     return ApiError(400, "A request needs exactly one Host header.");
   }
@@ -114,19 +156,21 @@ std::optional<ApiError> check_head(const RequestHead& head, const HttpLimits& li
 
 HttpRequest read_head(const RequestHead& head, std::string_view root_path) {
   const auto text = [&head](http::field field) { return std::string(head[field]); };
-  const std::string_view target = head.target();
+  const auto [authority, target] = split(head.target());
   const size_t end_of_path = std::min(target.find('?'), target.size());
+  const std::string_view path = end_of_path == 0 ? "/" : target.substr(0, end_of_path);
   return {.method = std::string(head.method_string()),
-          .path = std::string(path_below(target.substr(0, end_of_path), root_path)),
+          .path = std::string(path_below(path, root_path)),
           .query = std::string(target.substr(std::min(end_of_path + 1, target.size()))),
           .authorization = text(http::field::authorization),
           .content_type = text(http::field::content_type),
-          .host = text(http::field::host),
+          .host = authority ? std::string(*authority) : text(http::field::host),
           .origin = text(http::field::origin),
           .fetch_site = std::string(head["Sec-Fetch-Site"]),
           .preflight_method = text(http::field::access_control_request_method),
           .preflight_headers = text(http::field::access_control_request_headers),
           .request_id = visible_or_empty(std::string(head[kRequestIdHeader])),
+          .client = {},
           .body = {},
           .body_share = {},
           .work = {}};

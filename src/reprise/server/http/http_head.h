@@ -14,8 +14,9 @@ namespace reprise::server {
 using RequestHead = boost::beast::http::request_header<>;
 
 /// The error in a request that Beast could not read; nullopt when the client closed the connection,
-/// because then there is no answer.
-[[nodiscard]] std::optional<ApiError> protocol_error(const boost::system::error_code& error);
+/// because then there is no answer. `unread`: the bytes from the begin of what could not be read.
+[[nodiscard]] std::optional<ApiError> protocol_error(const boost::system::error_code& error,
+                                                     std::string_view unread);
 
 /// The violation of an HTTP rule or of a limit in a head that Beast could read; nullopt when there
 /// is none.

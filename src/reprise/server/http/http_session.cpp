@@ -26,6 +26,7 @@ using std::chrono::seconds;
 // closed. Closing the connection at once would reset it and lose the answer.
 constexpr size_t kLingerBytes = size_t{64} << 20;
 constexpr int kLingerSeconds = 5;
+constexpr int kLingerSecondsAtTheEnd = 1;
 
 }  // namespace
 
@@ -87,7 +88,9 @@ void HttpSession::read_header() {
 }
 
 void HttpSession::answer_protocol_error(const error_code& error) {
-  const std::optional<ApiError> answer = protocol_error(error);
+  const auto unread = buffer_.data();
+  const std::optional<ApiError> answer =
+      protocol_error(error, {static_cast<const char*>(unread.data()), unread.size()});
   answer ? refuse(error_response(*answer)) : close();
 }
 
@@ -128,6 +131,7 @@ void HttpSession::on_header(const error_code& error) {
   keep_alive_ = parser_->keep_alive() && !shared_->is_shutting_down;
   request_line_ = request_line(head);
   request_ = read_head(head, shared_->root_path);
+  request_.client = counted_peer_;
   extra_headers_ = shared_->handlers.headers(request_);
   if (const std::optional<ApiError> broken = check_head(head, shared_->limits)) {
     return refuse(error_response(*broken));
@@ -350,7 +354,8 @@ void HttpSession::linger() {
   error_code ignored;
   if (num_discarded_ == 0) {
     if (!stream_.is_tls()) stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
-    stream_.expires_after(seconds(kLingerSeconds));
+    stream_.expires_after(
+        seconds(shared_->is_shutting_down ? kLingerSecondsAtTheEnd : kLingerSeconds));
   }
   stream_.async_read_some(asio::buffer(discarded_),
                           [self = shared_from_this()](error_code error, size_t num_bytes) {

@@ -70,6 +70,12 @@ constexpr auto kOwnFamilies = std::to_array<MetricFamily>({
      "",
      "Tokens that --async-scheduling sampled ahead for requests that had ended.",
      [](Out out, From from) { out.count(from.engine.dropped_tokens); }},
+    {"reprise:postponed_tokens_total",
+     kCounter,
+     "",
+     "How often an answer got its token in a later step, because the work of its constraint took "
+     "longer than a step waits.",
+     [](Out out, From from) { out.count(from.engine.postponed_tokens); }},
     {"reprise:cudagraph_dispatch_total",
      kCounter,
      "runtime_mode, descriptor, reason",

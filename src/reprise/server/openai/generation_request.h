@@ -56,6 +56,7 @@ struct GenerationRequest {
   bool add_special_tokens = true;
   Truncation truncation;
   std::optional<std::string> request_id;
+  std::string client;  // HttpRequest::client; set by the route
   bool echo = false;
   bool echo_only = false;  // max_tokens 0: one token is computed and not shown
   bool return_prompt_logprobs = false;

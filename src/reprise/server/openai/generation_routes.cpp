@@ -21,6 +21,7 @@ void add_generation_routes(Router& router,
   const auto prepare =
       [&generations, &model, &prompts, &engine, answers](
           GenerationRequest wanted, const HttpRequest& from, api::TimePoint arrived) -> Answering {
+    wanted.client = from.client;
     model.check(wanted.model);
     check_sampling(wanted.params,
                    wanted.is_chat ? Api::chat : Api::completions,

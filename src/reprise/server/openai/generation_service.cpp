@@ -160,13 +160,18 @@ void GenerationService::start_constrained(GenerationRequest request,
                                           api::TimePoint arrived) {
   check_room(request.num_choices());
   const structured_output::OutputSpec spec = request.asked_output->spec;
+  const std::string client = request.client;
+  const Key key = next_key_++;
+  compiling_.emplace(key, exchange);
   auto go_on = [this,
+                key,
                 request = std::move(request),
                 prompts = std::move(prompts),
                 marks,
                 request_id = std::move(request_id),
                 exchange,
                 arrived](const structured_output::CompileResult& result) mutable {
+    if (compiling_.erase(key) == 0) return;  // refused meanwhile
     try {
       if (result.is_busy) throw ApiError(503, result.error);
       if (!result.compiled) throw ApiError(400, result.error, request.asked_output->field);
@@ -184,7 +189,8 @@ void GenerationService::start_constrained(GenerationRequest request,
       spec,
       [door = door_, go_on = std::move(go_on)](const structured_output::CompileResult& result) {
         door->bring([go_on, result]() mutable { go_on(result); });
-      });
+      },
+      client);
 }
 
 void GenerationService::submit(Key key,
@@ -324,6 +330,9 @@ void GenerationService::forget(Key key) {
 void GenerationService::drain(std::function<void()> when_idle) {
   is_draining_ = true;
   when_idle_ = std::move(when_idle);
+  for (const auto& [key, exchange] : std::exchange(compiling_, {})) {
+    exchange->respond(error_response(ApiError(503, "The server is shutting down.")));
+  }
   note_idle();
 }
 

@@ -97,8 +97,8 @@ class GenerationService {
   [[nodiscard]] bool is_draining() const noexcept { return is_draining_; }
   /// An id for a request without one: 32 random hexadecimal digits.
   [[nodiscard]] std::string new_id();
-  /// Stops admitting requests. `when_idle` is called when no request is active, perhaps during this
-  /// call.
+  /// Stops admitting requests, and refuses those whose specification is being compiled. `when_idle`
+  /// is called when no request is active, perhaps during this call.
   void drain(std::function<void()> when_idle);
   /// Answers all requests with `error`.
   void fail_all(const ApiError& error);
@@ -133,6 +133,7 @@ class GenerationService {
   std::shared_ptr<Door> door_;
   std::shared_ptr<EventQueue> events_;  // shared with the engine's callbacks
   std::unordered_map<Key, std::shared_ptr<Generation>> generations_;
+  std::unordered_map<Key, ExchangeRef> compiling_;  // requests that wait for their specification
   std::mt19937_64 random_ids_{std::random_device{}()};
   GenerationCounts counts_;
   Key next_key_ = 1;

@@ -1,0 +1,160 @@
+#include "reprise/structured_output/constraint_worker.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "reprise/base/assert.h"
+#include "reprise/base/error.h"
+
+namespace reprise::structured_output {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Turn = TokenConstraint::Turn;
+
+/// The limits on the work of one call (xgrammar_backend.cpp) end it much sooner.
+constexpr std::chrono::milliseconds kPatienceOfConstraints{1000};
+/// A tenth of the share of a thread with the usual priority, when the processors are busy.
+constexpr int kNiceOfExpensiveWork = 10;
+
+/// The constraints that a thread takes.
+enum class Reach : uint8_t { all, quick };
+
+}  // namespace
+
+struct ConstraintWorker::Shared {
+  struct Job {
+    std::shared_ptr<TokenConstraint> constraint;
+    std::optional<int32_t> token_id;
+  };
+  using Jobs = std::deque<Job>;
+
+  ConstraintWorkerOptions options;
+
+  mutable std::mutex mutex;  // guards everything below; never held during the work
+  std::condition_variable asked;
+  std::condition_variable asked_for_quick;
+  std::condition_variable prepared;
+  Jobs quick;
+  Jobs expensive;
+  uint64_t num_prepared = 0;
+  int num_working = 0;
+  size_t num_idle_for_quick = 0;  // threads that take only quick constraints and have none
+  bool stop = false;
+
+  /// The queue from which a thread takes its next job; null: none. A single thread serves the quick
+  /// jobs first.
+  Jobs* next_queue(Reach reach) {
+    const bool takes_expensive = reach == Reach::all && !expensive.empty();
+    if (takes_expensive && (options.num_threads > 1 || quick.empty())) return &expensive;
+    return quick.empty() ? nullptr : &quick;
+  }
+
+  void wait_for_work(std::unique_lock<std::mutex>& lock, Reach reach) {
+    const auto has_work = [&] { return stop || next_queue(reach) != nullptr; };
+    if (reach == Reach::all) return asked.wait(lock, has_work);
+    ++num_idle_for_quick;
+    asked_for_quick.wait(lock, has_work);
+    --num_idle_for_quick;
+  }
+
+  void work_off(Reach reach) {
+    std::unique_lock lock(mutex);
+    for (;;) {
+      wait_for_work(lock, reach);
+      if (stop) return;
+      Jobs& queue = *next_queue(reach);
+      Job job = std::move(queue.front());
+      queue.pop_front();
+      ++num_working;
+      lock.unlock();
+      const bool is_wanted = job.constraint.use_count() > 1;  // its request has the other pointer
+      if (is_wanted) work(*job.constraint, job.token_id);
+      job = {};  // destroys the constraint of a request that has ended
+      lock.lock();
+      --num_working;
+      num_prepared += is_wanted ? 1 : 0;
+      prepared.notify_all();
+    }
+  }
+
+  static void work(TokenConstraint& constraint, std::optional<int32_t> token_id) {
+    Turn& turn = constraint.turn;
+    const Clock::time_point begin = Clock::now();
+    try {
+      if (token_id && !constraint.accept(*token_id)) {
+        throw Error(
+            fmt::format("the constraint on the answer allows token {} and refuses it", *token_id));
+      }
+      turn.is_complete = constraint.is_complete();
+      turn.allowed = constraint.allowed_tokens();
+    } catch (...) {
+      turn.problem = std::current_exception();
+    }
+    // One cheap token among expensive ones does not make an answer quick.
+    turn.expected_cost =
+        std::max<std::chrono::nanoseconds>(Clock::now() - begin, turn.expected_cost * 7 / 8);
+    turn.state.store(Turn::State::ready, std::memory_order_release);
+  }
+};
+
+ConstraintWorker::ConstraintWorker(const ConstraintWorkerOptions& options)
+    : shared_(std::make_shared<Shared>()) {
+  shared_->options = options;
+  for (int i = 0; i < options.num_threads; ++i) {
+    const Reach reach = i == 0 ? Reach::all : Reach::quick;
+    std::thread([shared = shared_, reach] {
+      if (reach == Reach::all && shared->options.num_threads > 1) {
+        // Linux has a priority for each thread. Without it, all of this still works.
+        (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kNiceOfExpensiveWork);
+      }
+      shared->work_off(reach);
+    }).detach();
+  }
+}
+
+ConstraintWorker::~ConstraintWorker() {
+  std::unique_lock lock(shared_->mutex);
+  shared_->stop = true;
+  shared_->asked.notify_all();
+  shared_->asked_for_quick.notify_all();
+  shared_->prepared.wait_for(
+      lock, kPatienceOfConstraints, [this] { return shared_->num_working == 0; });
+}
+
+void ConstraintWorker::prepare(std::shared_ptr<TokenConstraint> constraint,
+                               std::optional<int32_t> token_id) {
+  Turn& turn = constraint->turn;
+  REPRISE_ASSERT(turn.state.load(std::memory_order_relaxed) != Turn::State::working,
+                 "a constraint is prepared twice at the same time");
+  turn.is_quick = turn.expected_cost <= shared_->options.quick_cost;
+  turn.state.store(Turn::State::working, std::memory_order_relaxed);
+  const bool is_quick = turn.is_quick;
+  const std::lock_guard lock(shared_->mutex);
+  Shared::Jobs& queue = is_quick ? shared_->quick : shared_->expensive;
+  queue.push_back({std::move(constraint), token_id});
+  const bool has_idle_thread = is_quick && queue.size() <= shared_->num_idle_for_quick;
+  (has_idle_thread ? shared_->asked_for_quick : shared_->asked).notify_one();
+}
+
+uint64_t ConstraintWorker::num_prepared() const {
+  const std::lock_guard lock(shared_->mutex);
+  return shared_->num_prepared;
+}
+
+bool ConstraintWorker::wait_for_more(uint64_t num_known, Clock::time_point deadline) {
+  std::unique_lock lock(shared_->mutex);
+  return shared_->prepared.wait_until(
+      lock, deadline, [&] { return shared_->num_prepared > num_known; });
+}
+
+}  // namespace reprise::structured_output

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "reprise/structured_output/token_constraint.h"
+
+namespace reprise::structured_output {
+
+struct ConstraintWorkerOptions {
+  /// The first one takes the expensive constraints, and runs at a low priority; the others take
+  /// only quick ones. So expensive constraints cannot keep quick ones waiting.
+  int num_threads = 2;
+  std::chrono::nanoseconds quick_cost = std::chrono::milliseconds(2);  // at most, to be quick
+};
+
+/// Does the work of constraints on its own threads: accepts a token and makes the mask for the next
+/// one. The thread that computes steps asks for the work and reads the results from
+/// TokenConstraint::turn.
+///
+/// One thread calls the functions. Work of an answer that no request owns any more is dropped.
+/// Destruction waits a moment for work that has begun and then leaves it to the end of the process.
+class ConstraintWorker {
+ public:
+  explicit ConstraintWorker(const ConstraintWorkerOptions& options);
+  ConstraintWorker(const ConstraintWorker&) = delete;
+  ConstraintWorker& operator=(const ConstraintWorker&) = delete;
+  ~ConstraintWorker();
+
+  /// Continues the answer with `token_id`, if there is one, and makes the next mask. The
+  /// constraint's turn is `working` until the results are there.
+  /// \pre the turn is not `working`
+  void prepare(std::shared_ptr<TokenConstraint> constraint, std::optional<int32_t> token_id);
+
+  /// How often a constraint has become ready.
+  [[nodiscard]] uint64_t num_prepared() const;
+  /// Waits until num_prepared() is more than `num_known`. \return false when that did not happen in
+  /// time
+  bool wait_for_more(uint64_t num_known, std::chrono::steady_clock::time_point deadline);
+
+ private:
+  struct Shared;
+  std::shared_ptr<Shared> shared_;  // shared with the threads, which may outlive this object
+};
+
+}  // namespace reprise::structured_output
