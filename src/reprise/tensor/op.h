@@ -50,9 +50,10 @@ struct OpAttributes {
   float epsilon = 0;           // of all norms of the op
   int dim = 0;                 // of a slice
   int64_t begin = 0;           // of a slice
-  int64_t length = 0;          // of a slice; also the attribute `heads`
+  int64_t length = 0;          // of a slice; also the attributes `heads` and `top_k`
   float scale = 0;             // of attention: multiplies q.k
   int64_t sliding_window = 0;  // positions that a token sees, itself included; 0: all earlier ones
+  float soft_cap = 0;          // limit c of c * tanh(x / c); of attention: of the scores, 0: none
   int64_t ranks = 0;           // size of the group of a collective op
   const RowGroup* row_group = nullptr;  // owned by the compiled program
   const CustomOp* custom = nullptr;     // owned by the code that registered it
