@@ -15,6 +15,8 @@ struct AttentionShape {
   int64_t num_kv_heads = 0;
   int64_t head_dim = 0;
   int64_t sliding_window = 0;  // 0 = none
+  float scale = 0;             // of scores; 0: 1 / sqrt(head_dim)
+  float soft_cap = 0;          // of scaled scores; 0: none
 };
 
 /// Attention of one layer, as a model calls it: writes this step's keys and values to the cache,
@@ -23,8 +25,7 @@ struct AttentionShape {
 class AttentionLayer {
  public:
   /// \pre bind_cache before the first call.
-  AttentionLayer(const AttentionShape& shape, int64_t layer_index)
-      : shape_(shape), layer_index_(layer_index) {}
+  AttentionLayer(const AttentionShape& shape, int64_t layer_index);
 
   /// Binds the cache, which exists only after its size is known; `cache` must outlive the layer.
   void bind_cache(const kv_cache::KvCacheTensors* cache) noexcept { cache_ = cache; }
