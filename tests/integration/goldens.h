@@ -34,20 +34,38 @@ inline constexpr std::array kGoldenModels = {
     "tiny-llama", "tiny-llama-tied", "tiny-llama3", "tiny-mistral", "tiny-qwen2", "tiny-qwen3"};
 
 /// One folder per architecture, with weights in bfloat16, from tools/make_architecture_goldens.py.
-inline constexpr std::array kArchitectureGoldens = {
-    "architectures/gemma2",        "architectures/gemma3",
-    "architectures/phi3",          "architectures/phi3-longrope",
-    "architectures/llama-yarn",    "architectures/llama-linear",
-    "architectures/llama-dynamic", "architectures/smollm3",
-    "architectures/granite",       "architectures/minicpm",
-    "architectures/glm4",          "architectures/olmo2",
-    "architectures/gpt2",          "architectures/opt",
-    "architectures/gpt-neox",      "architectures/gpt-neox-sequential",
-    "architectures/falcon-7b",     "architectures/falcon-40b",
-    "architectures/falcon-11b",    "architectures/falcon-rw",
-    "architectures/stablelm",      "architectures/stablelm-parallel",
-    "architectures/mixtral",       "architectures/qwen2-moe",
-    "architectures/qwen3-moe"};
+inline constexpr std::array kArchitectureGoldens = {"architectures/gemma2",
+                                                    "architectures/gemma3",
+                                                    "architectures/phi3",
+                                                    "architectures/phi3-longrope",
+                                                    "architectures/llama-yarn",
+                                                    "architectures/llama-linear",
+                                                    "architectures/llama-dynamic",
+                                                    "architectures/seed-oss",
+                                                    "architectures/ernie4_5",
+                                                    "architectures/gemma",
+                                                    "architectures/glm",
+                                                    "architectures/starcoder2",
+                                                    "architectures/cohere",
+                                                    "architectures/olmoe",
+                                                    "architectures/smollm3",
+                                                    "architectures/granite",
+                                                    "architectures/minicpm",
+                                                    "architectures/glm4",
+                                                    "architectures/olmo2",
+                                                    "architectures/gpt2",
+                                                    "architectures/opt",
+                                                    "architectures/gpt-neox",
+                                                    "architectures/gpt-neox-sequential",
+                                                    "architectures/falcon-7b",
+                                                    "architectures/falcon-40b",
+                                                    "architectures/falcon-11b",
+                                                    "architectures/falcon-rw",
+                                                    "architectures/stablelm",
+                                                    "architectures/stablelm-parallel",
+                                                    "architectures/mixtral",
+                                                    "architectures/qwen2-moe",
+                                                    "architectures/qwen3-moe"};
 
 inline std::filesystem::path golden_folder(const std::string& model) {
   return std::filesystem::path(source_dir()) / "tests" / "goldens" / model;

@@ -77,6 +77,10 @@ DecoderTensors decoder_tensors(const ModelConfig& config) {
       return gpt_neox();
     case Architecture::falcon:
       return falcon(config);
+    case Architecture::starcoder2:
+      return {.up = "mlp.c_fc", .down = "mlp.c_proj"};
+    case Architecture::glm:
+      return {.gate_up = "mlp.gate_up_proj"};
     case Architecture::phi3:
       return {.qkv = "self_attn.qkv_proj", .gate_up = "mlp.gate_up_proj"};
     case Architecture::gemma2:

@@ -1,7 +1,8 @@
-// Decoders with LayerNorm and an MLP without a gate: GPT-2, OPT, GPT-NeoX and Falcon.
+// Decoders with LayerNorm and an MLP without a gate: GPT-2, OPT, StarCoder2, GPT-NeoX and Falcon.
 #include <fmt/format.h>
 
 #include "reprise/weights/families/family_config.h"
+#include "reprise/weights/token_limits.h"
 
 namespace reprise::weights {
 namespace {
@@ -59,6 +60,19 @@ void read_opt(const FamilyConfig& in) {
   if (in.reader.integer("word_embed_proj_dim", 1, hidden).value_or(hidden) != hidden) {
     in.reader.fail("word_embed_proj_dim", fmt::format("only hidden_size {} is supported", hidden));
   }
+  read_tied_embeddings(in, true);
+}
+
+void read_starcoder2(const FamilyConfig& in) {
+  in.config.has_gated_mlp = false;
+  read_activation(in, "hidden_act", "gelu_pytorch_tanh");
+  read_sizes(in, {.norm_eps = "norm_epsilon", .default_norm_eps = 1e-5});
+  read_heads(in);
+  use_layer_norm(in);
+  use_all_biases(in, in.reader.boolean("use_bias").value_or(true));
+  use_window(in, in.reader.integer("sliding_window", 1, kMaxPositions));
+  read_layer_types(in);
+  read_rope(in);
   read_tied_embeddings(in, true);
 }
 

@@ -64,4 +64,27 @@ void read_qwen3(const FamilyConfig& in) {
   read_tied_embeddings(in, false);
 }
 
+// Llama with biases that can be switched one by one.
+void read_seed_oss(const FamilyConfig& in) {
+  read_activation(in);
+  read_sizes(in);
+  read_heads(in, 128);
+  in.config.qkv_bias = in.reader.boolean("attention_bias").value_or(true);
+  in.config.o_bias = in.reader.boolean("attention_out_bias").value_or(false);
+  in.config.mlp_bias = in.reader.boolean("mlp_bias").value_or(false);
+  read_rope(in);
+  read_tied_embeddings(in, false);
+}
+
+// Llama that rotates neighbouring pairs.
+void read_ernie4_5(const FamilyConfig& in) {
+  read_activation(in);
+  read_sizes(in, {.default_norm_eps = 1e-5});
+  read_heads(in, 128);
+  in.config.qkv_bias = in.config.o_bias = in.config.mlp_bias =
+      in.reader.boolean("use_bias").value_or(false);
+  read_rope(in, {.default_theta = 5e5, .is_interleaved = true});
+  read_tied_embeddings(in, true);
+}
+
 }  // namespace reprise::weights

@@ -1,4 +1,4 @@
-// Mixtures of experts: Mixtral, Qwen2-MoE and Qwen3-MoE.
+// Mixtures of experts: Mixtral, Qwen2-MoE, Qwen3-MoE and OLMoE.
 #include <fmt/format.h>
 
 #include "reprise/weights/families/family_config.h"
@@ -74,6 +74,16 @@ void read_qwen3_moe(const FamilyConfig& in) {
   in.config.moe = read_experts(in, count_key(in), "moe_intermediate_size", 8);
   in.config.moe->renormalises = in.reader.boolean("norm_topk_prob").value_or(false);
   read_sparse_layers(in);
+}
+
+void read_olmoe(const FamilyConfig& in) {
+  read_olmo2(in);
+  if (in.reader.find("clip_qkv") != nullptr) {
+    in.reader.fail("clip_qkv", "is not supported; expected null");
+  }
+  in.config.moe = read_experts(in, count_key(in), "intermediate_size", 8);
+  in.config.moe->renormalises = in.reader.boolean("norm_topk_prob").value_or(false);
+  in.config.moe_layers.assign(static_cast<size_t>(in.config.num_hidden_layers), true);
 }
 
 }  // namespace reprise::weights
