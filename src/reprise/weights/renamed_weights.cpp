@@ -37,7 +37,8 @@ void RenamedWeights::read(std::string_view name, DType dtype, std::span<std::byt
 }
 
 std::optional<PanelFormat> RenamedWeights::panel_format(std::string_view name) const {
-  return source_->panel_format(stored_name(name));
+  const auto found = stored_names_.find(name);
+  return found == stored_names_.end() ? std::nullopt : source_->panel_format(found->second);
 }
 
 void RenamedWeights::read_panels(std::string_view name, std::span<std::byte> dst) const {
