@@ -40,10 +40,10 @@ def prompts() -> list[list[int]]:
 
 
 @torch.inference_mode()
-def continue_greedily(model, prompt: list[int]) -> tuple[list[int], list[float]]:
+def continue_greedily(model, prompt: list[int], num_new_tokens: int = NUM_NEW_TOKENS) -> tuple[list[int], list[float]]:
     """Full recomputation at each step, without a cache: the plainest oracle there is."""
     tokens, margins = list(prompt), []
-    for _ in range(NUM_NEW_TOKENS):
+    for _ in range(num_new_tokens):
         best = model(input_ids=torch.tensor([tokens]), use_cache=False).logits[0, -1].topk(2)
         margins.append(round((best.values[0] - best.values[1]).item(), 6))
         tokens.append(best.indices[0].item())

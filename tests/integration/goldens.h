@@ -21,7 +21,7 @@ struct GoldenCase {
   std::vector<int32_t> continuation;  // greedy, f32
   std::vector<float> margins;         // best minus second-best logit at each of them
   std::vector<float> logits_f32;      // [prompt.size(), vocab_size]
-  std::vector<float> logits_bf16;     // computed in bf16, widened
+  std::vector<float> logits_bf16;     // computed in bf16, widened; empty where nothing needs them
 
   [[nodiscard]] size_t vocab_size() const { return logits_f32.size() / prompt.size(); }
   [[nodiscard]] std::span<const float> row(const std::vector<float>& logits,
@@ -32,6 +32,40 @@ struct GoldenCase {
 
 inline constexpr std::array kGoldenModels = {
     "tiny-llama", "tiny-llama-tied", "tiny-llama3", "tiny-mistral", "tiny-qwen2", "tiny-qwen3"};
+
+/// One folder per architecture, with weights in bfloat16, from tools/make_architecture_goldens.py.
+inline constexpr std::array kArchitectureGoldens = {"architectures/gemma2",
+                                                    "architectures/gemma3",
+                                                    "architectures/phi3",
+                                                    "architectures/phi3-longrope",
+                                                    "architectures/llama-yarn",
+                                                    "architectures/llama-linear",
+                                                    "architectures/llama-dynamic",
+                                                    "architectures/seed-oss",
+                                                    "architectures/ernie4_5",
+                                                    "architectures/gemma",
+                                                    "architectures/glm",
+                                                    "architectures/starcoder2",
+                                                    "architectures/cohere",
+                                                    "architectures/olmoe",
+                                                    "architectures/smollm3",
+                                                    "architectures/granite",
+                                                    "architectures/minicpm",
+                                                    "architectures/glm4",
+                                                    "architectures/olmo2",
+                                                    "architectures/gpt2",
+                                                    "architectures/opt",
+                                                    "architectures/gpt-neox",
+                                                    "architectures/gpt-neox-sequential",
+                                                    "architectures/falcon-7b",
+                                                    "architectures/falcon-40b",
+                                                    "architectures/falcon-11b",
+                                                    "architectures/falcon-rw",
+                                                    "architectures/stablelm",
+                                                    "architectures/stablelm-parallel",
+                                                    "architectures/mixtral",
+                                                    "architectures/qwen2-moe",
+                                                    "architectures/qwen3-moe"};
 
 inline std::filesystem::path golden_folder(const std::string& model) {
   return std::filesystem::path(source_dir()) / "tests" / "goldens" / model;
@@ -59,8 +93,10 @@ inline std::vector<GoldenCase> load_goldens(const std::string& model) {
     cases.push_back({.prompt = entry.at("prompt").get<std::vector<int32_t>>(),
                      .continuation = entry.at("continuation").get<std::vector<int32_t>>(),
                      .margins = entry.at("margins").get<std::vector<float>>(),
-                     .logits_f32 = read_floats(tensors, name + ".logits_f32"),
-                     .logits_bf16 = read_floats(tensors, name + ".logits_bf16")});
+                     .logits_f32 = read_floats(tensors, name + ".logits_f32")});
+    if (tensors.find(name + ".logits_bf16") != nullptr) {
+      cases.back().logits_bf16 = read_floats(tensors, name + ".logits_bf16");
+    }
   }
   return cases;
 }

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "reprise/api/llm.h"
+#include "tests/integration/golden_runner.h"
 #include "tests/integration/goldens.h"
 #include "tests/integration/tiny_engine.h"
 #include "tests/support/source_dir.h"
@@ -14,29 +15,18 @@
 namespace reprise {
 namespace {
 
-using cudagraph::CudagraphMode;
 using cudagraph::CudagraphRuntimeMode;
+using testing::argmax;
 using testing::GoldenCase;
+using testing::GoldenRunner;
+using testing::largest_abs_error;
+using testing::test_name;
 using testing::TinyEngine;
-
-int32_t argmax(std::span<const float> logits) {
-  return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
-}
 
 double margin(std::span<const float> logits) {
   std::vector<float> sorted(logits.begin(), logits.end());
   std::nth_element(sorted.begin(), sorted.begin() + 1, sorted.end(), std::greater<>());
   return static_cast<double>(sorted[0]) - sorted[1];
-}
-
-double largest_abs_error(std::span<const float> a, std::span<const float> b) {
-  double largest = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    // std::max would lose a NaN.
-    const double error = std::abs(static_cast<double>(a[i]) - b[i]);
-    if (!(error <= largest)) largest = error;
-  }
-  return largest;
 }
 
 // Distance of neighbouring bf16 values of this magnitude.
@@ -58,70 +48,6 @@ double kl_divergence(std::span<const float> reference, std::span<const float> te
   double sum = 0;
   for (size_t i = 0; i < p.size(); ++i) sum += std::exp(p[i]) * (p[i] - q[i]);
   return sum;
-}
-
-// Runs steps of one request at a time through the dispatcher, the same as the engine core does.
-class GoldenRunner {
- public:
-  GoldenRunner(const std::filesystem::path& model, DType dtype, kernels::Isa isa)
-      : engine_({.mode = CudagraphMode::FULL_AND_PIECEWISE,
-                 .num_blocks = kBlocks + 1,
-                 .dtype = dtype,
-                 .model = model,
-                 .isa = isa}) {
-    // This order of blocks makes errors in address arithmetic visible.
-    for (int32_t i = 0; i < kBlocks; ++i)
-      blocks_.push_back(kv_cache::BlockId{1 + (i * 5 + 3) % kBlocks});
-
-    for (const auto& record : engine_.runner().capture({}).records) EXPECT_EQ(record.failure, "");
-  }
-
-  // Logits after the last of `tokens`, computed in chunks of `chunk` tokens.
-  std::vector<float> last_logits(std::span<const int32_t> tokens, size_t chunk) {
-    size_t begin = 0;
-    std::vector<float> logits;
-    while (begin < tokens.size()) {
-      const size_t rest = (tokens.size() - begin) % chunk;
-      const size_t end = begin + (rest == 0 ? chunk : rest);
-      logits = step(tokens.subspan(begin, end - begin), begin, /*uniform=*/false);
-      begin = end;
-    }
-    return logits;
-  }
-
-  // Logits after each token, one token per step, so that every step replays a FULL decode graph.
-  std::vector<std::vector<float>> decoded_logits(std::span<const int32_t> tokens) {
-    std::vector<std::vector<float>> all;
-    for (size_t i = 0; i < tokens.size(); ++i) all.push_back(step(tokens.subspan(i, 1), i, true));
-    return all;
-  }
-
-  TinyEngine& engine() { return engine_; }
-
- private:
-  std::vector<float> step(std::span<const int32_t> tokens, size_t computed, bool uniform) {
-    const engine::BatchRequest row{.token_ids = tokens,
-                                   .num_computed_tokens = static_cast<int32_t>(computed),
-                                   .block_ids = blocks_,
-                                   .samples = true};
-    const engine::StepResult& result = engine_.runner().execute(
-        {&row, 1},
-        {.num_tokens = static_cast<int32_t>(tokens.size()), .num_reqs = 1, .uniform = uniform});
-    if (tokens.size() <= 32) {  // the largest size this engine captures
-      EXPECT_EQ(result.decision.mode,
-                uniform ? CudagraphRuntimeMode::FULL : CudagraphRuntimeMode::PIECEWISE);
-    }
-    return engine_.logits(result);
-  }
-
-  TinyEngine engine_;
-  static constexpr int32_t kBlocks = 16;
-  std::vector<kv_cache::BlockId> blocks_;
-};
-
-std::string test_name(std::string name) {
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
 }
 
 class Goldens : public ::testing::TestWithParam<const char*> {};

@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "reprise/weights/checkpoint.h"
 #include "reprise/weights/dummy_weights.h"
 #include "reprise/weights/gguf/gguf_model.h"
 #include "reprise/weights/gguf/gguf_weights.h"
 #include "reprise/weights/model_directory.h"
+#include "reprise/weights/renamed_weights.h"
 
 namespace reprise::api {
 namespace {
@@ -38,7 +41,7 @@ std::unique_ptr<weights::WeightSource> open_weights(const EngineArgs& args,
   auto checkpoint = std::make_unique<weights::Checkpoint>(
       weights::Checkpoint::open(weights::ModelDirectory(args.model)));
   warnings.insert(warnings.end(), checkpoint->warnings().begin(), checkpoint->warnings().end());
-  return checkpoint;
+  return weights::with_class_names(std::move(checkpoint), config);
 }
 
 }  // namespace reprise::api

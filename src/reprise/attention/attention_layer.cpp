@@ -7,6 +7,11 @@
 
 namespace reprise::attention {
 
+AttentionLayer::AttentionLayer(const AttentionShape& shape, int64_t layer_index)
+    : shape_(shape), layer_index_(layer_index) {
+  if (shape_.scale == 0) shape_.scale = 1.0F / std::sqrt(static_cast<float>(shape_.head_dim));
+}
+
 Tensor AttentionLayer::operator()(cudagraph::ForwardContext& context,
                                   const Tensor& q,
                                   const Tensor& k,
@@ -31,8 +36,9 @@ Tensor AttentionLayer::operator()(cudagraph::ForwardContext& context,
                        {.query_start_loc = step.attention->query_start_loc,
                         .seq_lens = step.attention->seq_lens,
                         .block_table = step.attention->block_table,
-                        .scale = 1.0F / std::sqrt(static_cast<float>(shape_.head_dim)),
-                        .sliding_window = shape_.sliding_window},
+                        .scale = shape_.scale,
+                        .sliding_window = shape_.sliding_window,
+                        .soft_cap = shape_.soft_cap},
                        out);
       });
   return out;

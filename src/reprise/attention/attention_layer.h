@@ -15,6 +15,8 @@ struct AttentionShape {
   int64_t num_kv_heads = 0;
   int64_t head_dim = 0;
   int64_t sliding_window = 0;  // 0 = none
+  float scale = 0;             // of scores; 0: 1 / sqrt(head_dim)
+  float soft_cap = 0;          // of scaled scores; 0: none
 };
 
 /// The attention of one layer. It writes this step's keys and values to the cache, then computes
@@ -22,9 +24,8 @@ struct AttentionShape {
 /// captured piece; only attention itself is a split point.
 class AttentionLayer {
  public:
-  /// \pre bind_cache() is called before the first operator()
-  AttentionLayer(const AttentionShape& shape, int64_t layer_index)
-      : shape_(shape), layer_index_(layer_index) {}
+  /// \pre bind_cache before the first call.
+  AttentionLayer(const AttentionShape& shape, int64_t layer_index);
 
   /// Sets the cache. Its size is known only after the model exists. `cache` must outlive the layer.
   void bind_cache(const kv_cache::KvCacheTensors* cache) noexcept { cache_ = cache; }

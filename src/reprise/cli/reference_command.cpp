@@ -10,6 +10,7 @@
 #include "reprise/cli/exit_codes.h"
 #include "reprise/cli/option_table.h"
 #include "reprise/cli/vllm_flags.h"
+#include "reprise/weights/model_config.h"
 
 namespace reprise::cli {
 namespace {
@@ -58,6 +59,16 @@ std::string vllm_flags_page() {
   return text;
 }
 
+std::string architectures_page() {
+  std::string text = "| architecture | model_type |\n|---|---|\n";
+  for (const weights::Architecture architecture : weights::all_architectures()) {
+    text += fmt::format("| `{}` | `{}` |\n",
+                        weights::architecture_name(architecture),
+                        weights::model_type_name(architecture));
+  }
+  return text;
+}
+
 struct Page {
   std::string_view name;
   std::string (*make)();
@@ -66,12 +77,13 @@ constexpr std::array kPages = {
     Page{"environment", environment_page},
     Page{"exit-codes", exit_codes_page},
     Page{"vllm-flags", vllm_flags_page},
+    Page{"architectures", architectures_page},
 };
 
 }  // namespace
 
 int run_reference(std::span<const std::string> arguments) {
-  const OptionTable table("reprise reference environment|exit-codes|vllm-flags",
+  const OptionTable table("reprise reference environment|exit-codes|vllm-flags|architectures",
                           "Tables in Markdown, from the same lists that the program works with.");
   if (OptionTable::asks_for_help(arguments)) {
     fmt::print("{}", table.help_text(arguments));
@@ -84,7 +96,8 @@ int run_reference(std::span<const std::string> arguments) {
       return 0;
     }
   }
-  throw InvalidArgument("reference needs one of environment, exit-codes, vllm-flags");
+  throw InvalidArgument(
+      "reference needs one of environment, exit-codes, vllm-flags, architectures");
 }
 
 }  // namespace reprise::cli

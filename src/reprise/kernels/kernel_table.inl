@@ -22,7 +22,21 @@
   X(linear_silu_and_mul)       \
   X(linear_rope_kv_write)      \
   X(quantize_blocks)           \
-  X(block_linear)
+  X(block_linear)              \
+  X(gemma_rms_norm)            \
+  X(layer_norm)                \
+  X(gelu)                      \
+  X(gelu_tanh)                 \
+  X(relu)                      \
+  X(scale)                     \
+  X(soft_cap)                  \
+  X(gelu_and_mul)              \
+  X(gelu_tanh_and_mul)         \
+  X(softmax_top_k)             \
+  X(top_k_softmax)             \
+  X(expert_linear)             \
+  X(combine_experts)           \
+  X(sigmoid_gate)
 
 // Between the float types and the types of eight bits.
 #define REPRISE_QUANT_KERNELS(X) \

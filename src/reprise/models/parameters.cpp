@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <new>
 #include <utility>
 
@@ -35,14 +36,54 @@ std::string stacked_name(std::span<const std::string_view> names) {
                                         : modules + std::string(names.back().substr(leaf));
 }
 
-}  // namespace
-
-Tensor Parameters::load_stacked(std::span<const std::string_view> names) {
-  return load(names, Storage::elements);
+// The shape of one tensor in the stack.
+Shape loaded_shape(const weights::TensorSpec& spec, bool is_transposed) {
+  Shape shape{std::span<const int64_t>(spec.shape)};
+  if (is_transposed && shape.rank() == 2) std::swap(shape[0], shape[1]);
+  return shape;
 }
 
-Tensor Parameters::load_projection(std::span<const std::string_view> names) {
-  return load(names, is_packed(names) ? Storage::panels : Storage::elements);
+TensorType arranged_type(TensorType type, const Arrangement& arrangement) {
+  if (!arrangement.rows.empty()) {
+    const auto last = std::max_element(arrangement.rows.begin(), arrangement.rows.end());
+    REPRISE_ASSERT(*last < type.shape[0], "row {} of {}", *last, type.to_string());
+    type.shape[0] = static_cast<int64_t>(arrangement.rows.size());
+  }
+  if (arrangement.num_experts > 0) {
+    const int64_t experts = arrangement.num_experts;
+    type.shape = {experts, type.shape[0] / experts, type.shape[1]};
+  }
+  return type;
+}
+
+// Writes the transpose of `stored` to `dst`, whose type is `type`.
+void transpose(std::span<const std::byte> stored,
+               const TensorType& type,
+               std::span<std::byte> dst) {
+  const size_t bytes = dtype_bytes(type.dtype);
+  const auto rows = static_cast<size_t>(type.shape[0]);
+  const auto columns = static_cast<size_t>(type.shape[1]);
+  for (size_t row = 0; row < rows; ++row) {
+    for (size_t column = 0; column < columns; ++column) {
+      std::memcpy(dst.data() + (row * columns + column) * bytes,
+                  stored.data() + (column * rows + row) * bytes,
+                  bytes);
+    }
+  }
+}
+
+}  // namespace
+
+Tensor Parameters::load_stacked(std::span<const std::string_view> names,
+                                const Arrangement& arrangement) {
+  return load(names, Storage::elements, arrangement);
+}
+
+Tensor Parameters::load_projection(std::span<const std::string_view> names,
+                                   const Arrangement& arrangement) {
+  // Rows of a packed weight share blocks, so they stay where they are.
+  const bool is_panel = arrangement.is_trivial() && is_packed(names);
+  return load(names, is_panel ? Storage::panels : Storage::elements, arrangement);
 }
 
 bool Parameters::is_packed(std::span<const std::string_view> names) const {
@@ -53,27 +94,33 @@ bool Parameters::is_packed(std::span<const std::string_view> names) const {
          });
 }
 
-Tensor Parameters::load(std::span<const std::string_view> names, Storage storage) {
-  const TensorType type = stacked_type(*source_, names, storage);
+Tensor Parameters::load(std::span<const std::string_view> names,
+                        Storage storage,
+                        const Arrangement& arrangement) {
+  const TensorType type =
+      arranged_type(stacked_type(*source_, names, storage, arrangement.is_transposed), arrangement);
   origins_.push_back({.buffer = buffers_.size(),
                       .type = type,
                       .storage = storage,
+                      .arrangement = arrangement,
                       .names = {names.begin(), names.end()}});
   // A tied embedding may be held in both forms.
   const char* suffix = storage == Storage::panels ? " (packed)" : "";
-  return upload(stacked_name(names) + suffix, type, read_stacked(*source_, names, type, storage));
+  const std::string name = arrangement.name.empty() ? stacked_name(names) : arrangement.name;
+  return upload(name + suffix, type, read_arranged(*source_, names, storage, arrangement));
 }
 
 TensorType Parameters::stacked_type(const weights::WeightSource& source,
                                     std::span<const std::string_view> names,
-                                    Storage storage) const {
+                                    Storage storage,
+                                    bool is_transposed) const {
   TensorType type{.dtype = dtype_};
   for (std::string_view name : names) {
     const weights::TensorSpec* spec = source.find(name);
     if (spec == nullptr) {
       throw FileError("E_MISSING", source.description(), name, "the model needs this tensor");
     }
-    const Shape shape{std::span<const int64_t>(spec->shape)};
+    const Shape shape = loaded_shape(*spec, is_transposed);
     if (type.shape.rank() == 0) {
       type.shape = shape;
     } else {
@@ -96,24 +143,37 @@ TensorType Parameters::stacked_type(const weights::WeightSource& source,
   return type;
 }
 
-std::span<const std::byte> Parameters::read_stacked(const weights::WeightSource& source,
-                                                    std::span<const std::string_view> names,
-                                                    const TensorType& type,
-                                                    Storage storage) {
+std::span<const std::byte> Parameters::read_arranged(const weights::WeightSource& source,
+                                                     std::span<const std::string_view> names,
+                                                     Storage storage,
+                                                     const Arrangement& arrangement) {
+  const TensorType type = stacked_type(source, names, storage, arrangement.is_transposed);
   staging_.resize(type.bytes());
   size_t offset = 0;
   for (std::string_view name : names) {
-    TensorType part{type.dtype, Shape{std::span<const int64_t>(source.find(name)->shape)}};
+    TensorType part{type.dtype, loaded_shape(*source.find(name), arrangement.is_transposed)};
     if (storage == Storage::panels) part.shape[1] = type.shape[1];
     const std::span<std::byte> dst = std::span(staging_).subspan(offset, part.bytes());
     if (storage == Storage::panels) {
       source.read_panels(name, dst);
+    } else if (arrangement.is_transposed && part.shape.rank() == 2) {
+      arranged_.resize(dst.size());
+      source.read(name, dtype_, arranged_);
+      transpose(arranged_, part, dst);
     } else {
       source.read(name, dtype_, dst);
     }
     offset += dst.size();
   }
-  return std::span(staging_).first(type.bytes());
+  const std::span<const std::byte> stacked = std::span(staging_).first(type.bytes());
+  if (arrangement.rows.empty()) return stacked;
+  const size_t row_bytes = type.bytes() / static_cast<size_t>(type.shape[0]);
+  arranged_.resize(arrangement.rows.size() * row_bytes);
+  for (size_t i = 0; i < arrangement.rows.size(); ++i) {
+    const auto from = static_cast<size_t>(arrangement.rows[i]) * row_bytes;
+    std::memcpy(arranged_.data() + i * row_bytes, stacked.data() + from, row_bytes);
+  }
+  return std::span(arranged_).first(arrangement.rows.size() * row_bytes);
 }
 
 std::string Parameters::packed_weights() const {
@@ -167,22 +227,26 @@ void Parameters::restore(device::DiscardableMemory& memory) {
 void Parameters::reload(const weights::WeightSource& source) {
   for (const Origin& origin : origins_) {
     const std::vector<std::string_view> names(origin.names.begin(), origin.names.end());
-    if (stacked_type(source, names, origin.storage) != origin.type) {
+    const TensorType type =
+        stacked_type(source, names, origin.storage, origin.arrangement.is_transposed);
+    if (arranged_type(type, origin.arrangement) != origin.type) {
       throw FileError("E_SHAPE",
                       source.description(),
                       names[0],
                       "the shape is not that of the model that was loaded");
     }
     const std::span<const std::byte> bytes =
-        read_stacked(source, names, origin.type, origin.storage);
+        read_arranged(source, names, origin.storage, origin.arrangement);
     stream_->copy_from_host(buffers_[origin.buffer].data(), bytes.data(), bytes.size());
   }
   staging_ = {};
+  arranged_ = {};
 }
 
 void Parameters::finish_loading() noexcept {
   source_ = nullptr;
   staging_ = {};
+  arranged_ = {};
 }
 
 Tensor Parameters::add_table(std::string_view name,

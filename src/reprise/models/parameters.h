@@ -14,6 +14,21 @@
 
 namespace reprise::models {
 
+/// How stored tensors become a loaded one. The default takes them as they are.
+struct Arrangement {
+  bool is_transposed = false;  // each matrix is stored [in, out]
+  /// Row i of the result is row rows[i] of the stack; elements count as rows of a bias. Empty: all
+  /// rows, in order.
+  std::vector<int64_t> rows = {};
+  /// The result is [num_experts, rows / num_experts, columns]. 0: it has the rank of the tensors.
+  int64_t num_experts = 0;
+  std::string name = {};  // of the result, for messages; empty: made from the names of the tensors
+
+  [[nodiscard]] bool is_trivial() const noexcept {
+    return !is_transposed && rows.empty() && num_experts == 0;
+  }
+};
+
 /// Loads a model's weights onto the device, converted to the model's dtype, and owns them from then
 /// on. Also makes the tables that a model derives (rotary embedding).
 class Parameters {
@@ -36,17 +51,21 @@ class Parameters {
         executor_(&executor) {}
 
   /// One tensor by its Hugging Face name.
-  [[nodiscard]] Tensor load(std::string_view name) { return load_stacked({&name, 1}); }
+  [[nodiscard]] Tensor load(std::string_view name, const Arrangement& arrangement = {}) {
+    return load_stacked({&name, 1}, arrangement);
+  }
 
   /// Loads several tensors with equal inner dimensions as one, their rows one after the other, so
   /// that projections that read the same input become one matrix product.
-  [[nodiscard]] Tensor load_stacked(std::span<const std::string_view> names);
+  [[nodiscard]] Tensor load_stacked(std::span<const std::string_view> names,
+                                    const Arrangement& arrangement = {});
 
   /// The same for weights of matrix products, which stay packed (int8, tensor/block_panels.h) if
   /// the source has all of them in one packed format. models::project() takes either.
-  [[nodiscard]] Tensor load_projection(std::span<const std::string_view> names);
-  [[nodiscard]] Tensor load_projection(std::string_view name) {
-    return load_projection({&name, 1});
+  [[nodiscard]] Tensor load_projection(std::span<const std::string_view> names,
+                                       const Arrangement& arrangement = {});
+  [[nodiscard]] Tensor load_projection(std::string_view name, const Arrangement& arrangement = {}) {
+    return load_projection({&name, 1}, arrangement);
   }
   /// Whether load_projection() would give a packed weight.
   [[nodiscard]] bool is_packed(std::span<const std::string_view> names) const;
@@ -97,18 +116,24 @@ class Parameters {
     size_t buffer = 0;  // into buffers_
     TensorType type;
     Storage storage = Storage::elements;
+    Arrangement arrangement;
     std::vector<std::string> names;  // in the source
   };
 
-  [[nodiscard]] Tensor load(std::span<const std::string_view> names, Storage storage);
+  [[nodiscard]] Tensor load(std::span<const std::string_view> names,
+                            Storage storage,
+                            const Arrangement& arrangement);
+  /// The type of the tensors one above the other.
   [[nodiscard]] TensorType stacked_type(const weights::WeightSource& source,
                                         std::span<const std::string_view> names,
-                                        Storage storage) const;
-  /// Reads the tensors' bytes one after the other, into memory that the next call uses again.
-  [[nodiscard]] std::span<const std::byte> read_stacked(const weights::WeightSource& source,
-                                                        std::span<const std::string_view> names,
-                                                        const TensorType& type,
-                                                        Storage storage);
+                                        Storage storage,
+                                        bool is_transposed) const;
+  /// Reads the tensors' bytes one after the other and arranges them, into memory that the next call
+  /// uses again.
+  [[nodiscard]] std::span<const std::byte> read_arranged(const weights::WeightSource& source,
+                                                         std::span<const std::string_view> names,
+                                                         Storage storage,
+                                                         const Arrangement& arrangement);
   Tensor upload(std::string name, const TensorType& type, std::span<const std::byte> bytes);
 
   const weights::WeightSource* source_;  // null after finish_loading()
@@ -121,7 +146,8 @@ class Parameters {
   std::vector<std::string> names_;                       // by buffer
   std::vector<Origin> origins_;                          // one per weight; tables have none
   std::vector<std::unique_ptr<std::byte[]>> host_copy_;  // one per origin; empty without a copy
-  std::vector<std::byte> staging_;  // reused between tensors; the largest one decides its size
+  std::vector<std::byte> staging_;   // reused between tensors; the largest one decides its size
+  std::vector<std::byte> arranged_;  // likewise, for tensors that are not loaded as they are stored
   size_t total_bytes_ = 0;
 };
 

@@ -1,22 +1,73 @@
+#include <array>
+
 #include "reprise/models/causal_lm.h"
+#include "reprise/models/decoder.h"
+#include "reprise/models/gemma.h"
+#include "reprise/models/gpt_neox.h"
+#include "reprise/models/granite.h"
 #include "reprise/models/llama.h"
+#include "reprise/models/olmo2.h"
 
 namespace reprise::models {
+namespace {
+
+template <typename Layer>
+std::unique_ptr<DecoderLayer> make(const LayerParts& parts) {
+  return std::make_unique<Layer>(parts);
+}
+
+// One line per architecture: the layer that it is made of, in the order of
+// weights/families/family_list.inl. Everything else about an architecture is in its config
+// (weights/families) and in the names of its tensors (weights/decoder_tensors.cpp).
+struct Row {
+  weights::Architecture architecture;
+  MakeDecoderLayer make_layer;
+};
+constexpr std::array kRows = {
+    Row{weights::Architecture::llama, make<LlamaLayer>},
+    Row{weights::Architecture::mistral, make<LlamaLayer>},
+    Row{weights::Architecture::qwen2, make<LlamaLayer>},
+    Row{weights::Architecture::qwen3, make<LlamaLayer>},
+    Row{weights::Architecture::phi3, make<LlamaLayer>},
+    Row{weights::Architecture::smollm3, make<LlamaLayer>},
+    Row{weights::Architecture::seed_oss, make<LlamaLayer>},
+    Row{weights::Architecture::ernie4_5, make<LlamaLayer>},
+    Row{weights::Architecture::granite, make<GraniteLayer>},
+    Row{weights::Architecture::minicpm, make<GraniteLayer>},
+    Row{weights::Architecture::gemma, make<LlamaLayer>},
+    Row{weights::Architecture::gemma2, make<GemmaLayer>},
+    Row{weights::Architecture::gemma3, make<GemmaLayer>},
+    Row{weights::Architecture::glm, make<LlamaLayer>},
+    Row{weights::Architecture::glm4, make<GemmaLayer>},
+    Row{weights::Architecture::olmo2, make<Olmo2Layer>},
+    Row{weights::Architecture::gpt2, make<LlamaLayer>},
+    Row{weights::Architecture::opt, make<LlamaLayer>},
+    Row{weights::Architecture::starcoder2, make<LlamaLayer>},
+    Row{weights::Architecture::gpt_neox, make_gpt_neox_layer},
+    Row{weights::Architecture::falcon, make_gpt_neox_layer},
+    Row{weights::Architecture::stablelm, make_gpt_neox_layer},
+    Row{weights::Architecture::cohere, make_gpt_neox_layer},
+    Row{weights::Architecture::mixtral, make<LlamaLayer>},
+    Row{weights::Architecture::qwen2_moe, make<LlamaLayer>},
+    Row{weights::Architecture::qwen3_moe, make<LlamaLayer>},
+    Row{weights::Architecture::olmoe, make<LlamaLayer>},
+};
+
+constexpr bool has_every_architecture_in_order() {
+  for (size_t i = 0; i < kRows.size(); ++i) {
+    if (static_cast<size_t>(kRows[i].architecture) != i) return false;
+  }
+  return kRows.size() == weights::kNumArchitectures;
+}
+static_assert(has_every_architecture_in_order());
+
+}  // namespace
 
 std::unique_ptr<CausalLM> create_model(const weights::ModelConfig& config,
                                        int64_t max_positions,
                                        Parameters& parameters) {
-  // One line per architecture. Architectures share a file as long as flags of the configuration are
-  // their only difference.
-  switch (config.architecture) {
-    case weights::Architecture::llama:
-    case weights::Architecture::mistral:
-    case weights::Architecture::qwen2:
-    case weights::Architecture::qwen3:
-      return std::make_unique<LlamaForCausalLM>(config, max_positions, parameters);
-  }
-  REPRISE_ASSERT(false, "architecture {} is not registered", static_cast<int>(config.architecture));
-  return nullptr;
+  const Row& row = kRows[static_cast<size_t>(config.architecture)];
+  return std::make_unique<Decoder>(config, max_positions, parameters, row.make_layer);
 }
 
 }  // namespace reprise::models

@@ -7,10 +7,13 @@
 
 namespace reprise::models {
 
-/// cos
-/// sin of every position: row p holds head_dim/2 cosines and head_dim/2 sines of p * frequency_i.
-/// Angles are float32 products, as in the reference implementation. Frequencies follow Hugging Face
-/// for the types standard, linear and llama3.
+/// Cosines and sines of every position: row p holds head_dim/2 cosines and head_dim/2 sines of
+/// p * frequency_i. Angles are float32 products, as in the reference implementation. Pairs of
+/// elements that are not rotated have the frequency 0. Frequencies follow Hugging Face.
+///
+/// Two rope types depend on the length of the text. A table serves all texts, so their length is
+/// that of the longest one, `max_positions`: `dynamic` and `longrope` change their frequencies only
+/// if the model is loaded for more positions than the original ones.
 [[nodiscard]] std::vector<float> make_rope_table(const weights::RopeParameters& rope,
                                                  int64_t head_dim,
                                                  int64_t max_positions);

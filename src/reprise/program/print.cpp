@@ -102,6 +102,7 @@ class Printer {
     std::vector<std::string> texts;
     for (Attribute key : attributes_of(node.op)) {
       if (key == Attribute::sliding_window && node.attributes.sliding_window == 0) continue;
+      if (key == Attribute::soft_cap && node.attributes.soft_cap == 0) continue;
       texts.push_back(visit_member_of(key, [&](auto member) {
         return fmt::format("{}={}", attribute_name(key), text_of(node.attributes.*member));
       }));

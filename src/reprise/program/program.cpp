@@ -92,6 +92,7 @@ OpCall call_of(const Program& program, const Node& node, const SymbolValues& val
                .length = from.length.evaluate(values),
                .scale = from.scale,
                .sliding_window = from.sliding_window,
+               .soft_cap = from.soft_cap,
                .ranks = from.ranks,
                .custom = from.custom}};
   call.attributes.type.dtype = from.dtype;

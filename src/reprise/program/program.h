@@ -37,6 +37,7 @@ struct NodeAttributes {
   SymInt length;
   float scale = 0;
   int64_t sliding_window = 0;
+  float soft_cap = 0;
   DType dtype = DType::f32;
   int64_t ranks = 0;
   uint32_t group = 0;                // position in Program::groups
@@ -79,6 +80,7 @@ decltype(auto) visit_member_of(Attribute attribute, Visit&& visit) {
       return visit(&NodeAttributes::begin);
     case Attribute::length:
     case Attribute::heads:
+    case Attribute::top_k:
       break;
     case Attribute::epsilon:
       return visit(&NodeAttributes::epsilon);
@@ -86,6 +88,8 @@ decltype(auto) visit_member_of(Attribute attribute, Visit&& visit) {
       return visit(&NodeAttributes::scale);
     case Attribute::sliding_window:
       return visit(&NodeAttributes::sliding_window);
+    case Attribute::soft_cap:
+      return visit(&NodeAttributes::soft_cap);
     case Attribute::dtype:
       return visit(&NodeAttributes::dtype);
     case Attribute::ranks:

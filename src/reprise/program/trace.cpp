@@ -115,8 +115,8 @@ class Merger {
       // Compare bits, so that a NaN equals itself here. verify() refuses NaN later.
       const auto bits = [](float value) { return std::bit_cast<uint32_t>(value); };
       if (bits(a.epsilon) != bits(b.epsilon) || a.dim != b.dim || bits(a.scale) != bits(b.scale) ||
-          a.sliding_window != b.sliding_window || a.ranks != b.ranks ||
-          a.type.dtype != b.type.dtype || a.custom != b.custom) {
+          a.sliding_window != b.sliding_window || bits(a.soft_cap) != bits(b.soft_cap) ||
+          a.ranks != b.ranks || a.type.dtype != b.type.dtype || a.custom != b.custom) {
         fail(Reason::baked_number,
              index,
              fmt::format("{}: a constant depends on a size: {} became {}",
@@ -194,6 +194,7 @@ class Merger {
             fit_size(index, "length", [](const TracedCall& r) { return r.call.attributes.length; }),
         .scale = attributes.scale,
         .sliding_window = attributes.sliding_window,
+        .soft_cap = attributes.soft_cap,
         .ranks = attributes.ranks,
         .custom = attributes.custom};
     const std::span<const Attribute> keys = attributes_of(node.op);

@@ -276,7 +276,7 @@ class Verifier {
     for (Attribute attribute : attributes_of(node.op)) {
       visit_member_of(attribute, [&](auto member) { reads.*member = has.*member; });
     }
-    if (!std::isfinite(has.epsilon) || !std::isfinite(has.scale))
+    if (!std::isfinite(has.epsilon) || !std::isfinite(has.scale) || !std::isfinite(has.soft_cap))
       return "an attribute is not finite";
     if (reads != has) return "has an attribute that it does not read";
     return std::nullopt;

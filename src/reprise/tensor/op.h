@@ -47,15 +47,15 @@ struct RowGroup {
 /// The constants of one op call. An op reads only the attributes that its signature in op_list.inl
 /// names.
 struct OpAttributes {
-  TensorType type;     // of the result of `empty`; its dtype is also the attribute `dtype`
-  float epsilon = 0;   // of every norm in the op
-  int dim = 0;         // of a slice
-  int64_t begin = 0;   // of a slice
-  int64_t length = 0;  // of a slice; also the attribute `heads`
-  float scale = 0;     // of attention: the factor of each product q.k
-  // Number of positions that a token sees, itself included; 0: all positions up to its own.
-  int64_t sliding_window = 0;
-  int64_t ranks = 0;                    // size of the group of a collective op
+  TensorType type;             // of the result of `empty`; the dtype is the attribute `dtype`
+  float epsilon = 0;           // of all norms of the op
+  int dim = 0;                 // of a slice
+  int64_t begin = 0;           // of a slice
+  int64_t length = 0;          // of a slice; also the attributes `heads` and `top_k`
+  float scale = 0;             // of attention: multiplies q.k
+  int64_t sliding_window = 0;  // positions that a token sees, itself included; 0: all earlier ones
+  float soft_cap = 0;          // limit c of c * tanh(x / c); of attention: of the scores, 0: none
+  int64_t ranks = 0;           // size of the group of a collective op
   const RowGroup* row_group = nullptr;  // owned by the compiled program
   const CustomOp* custom = nullptr;     // owned by the code that registered it
 

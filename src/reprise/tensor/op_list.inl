@@ -2,21 +2,17 @@
 //
 // A signature has the form "(operands; attributes) -> results", for example
 //
-//   "(x[T, K], weight[N, K], bias[N]?; epsilon) -> [T, N] over x".
-//
-// - Sizes. A capital letter is a size that has the same value in all operands and results of one
-//   call: T above is the number of rows of both x and the result. A size may also be a sum of
-//   products (2*I), an attribute (`heads`, `ranks`), at least a size (>=R), or a size or 1 (T|1).
-//   `...` stands for any number of leading dimensions, the same in all operands and results.
-// - Element types. A shape without a type in front has the model's element type, such as bf16.
-//   Other types stand in front of the shape: i32, f32, `dtype` (the attribute of that name) and q8,
-//   an 8-bit type (int8 or float8). If no operand is q8, the attribute `dtype` gives the type of a
-//   q8 result.
-// - Operands. `?` marks an optional operand. `state` marks memory that outlives the program (a KV
-//   cache) and that the op only reads. `state!` marks such memory that the op writes to. `buffer`
-//   marks memory that the op overwrites.
-// - Memory. "over x or y" after a result: the op may write this result into the memory of x or of
-//   y, see aliasing.h.
+// - A capital letter is a size: it has one value in all operands and results. A size may be a sum
+//   of products, such as 2*I. `...` stands for any leading sizes. [>=R] accepts at least R, and
+//   [T|1] accepts T or 1. The attributes `heads`, `top_k` and `ranks` may be used
+//   as sizes.
+// - Elements have one type, that of the model, unless the shape has another in front: i32, f32, q8
+//   (one type of eight bits) or `dtype` (the attribute). A result of type q8 takes the attribute
+//   where no operand decides it.
+// - `?` marks an operand that may be left out. `state` is memory that outlives the program, which
+//   the op reads; `state!` is such memory that the op writes; `buffer` is memory that the op
+//   overwrites.
+// - "over x or y": the result may lie in the memory of x or of y, see aliasing.h.
 //
 // The properties are the fields of OpProperties (op_table.h).
 
@@ -73,18 +69,52 @@ X(kv_write,
   "(k[T, N, D], v[T, N, D], state! key_cache[B, N, S, D], state! value_cache[B, N, S, D], "
   "slot_mapping i32[T]) -> ()",
   .vllm_name = "vllm::unified_kv_cache_update")
-// Causal attention of each token over the cached positions of its request. Tokens from
-// query_start_loc[R] on are padding: the op writes zeros to their rows of `out`. With
-// sliding_window = W > 0 a token sees the last W positions, its own included; with 0 it sees all of
-// them.
+// Causal attention of each token over the cached positions of its request. Tokens at and beyond
+// query_start_loc[R] are padding: their rows of `out` become zero. A sliding_window of 0 means all
+// earlier positions, any other includes the token itself. A soft_cap c > 0 replaces each score s,
+// which is scaled, by c * tanh(s / c).
 X(attention,
   "(q[T, G*N, D], state key_cache[B, N, S, D], state value_cache[B, N, S, D], "
   "query_start_loc i32[R+1], seq_lens i32[R], block_table i32[>=R, M], buffer out[T, G*N, D]; "
-  "scale, sliding_window) -> ()",
+  "scale, sliding_window, soft_cap) -> ()",
   .vllm_name = "vllm::unified_attention_with_output")
 
-// Fused ops: each one replaces the ops in its `parts` by one launch and gives the same bits.
-// Compiler passes create these ops; models do not call them.
+// Ops of decoders other than Llama.
+// x / sqrt(mean(x^2) + epsilon) * (1 + weight): Gemma's weights count from one.
+X(gemma_rms_norm, "(x[..., H], weight[H]; epsilon) -> [..., H] over x", .is_row_wise = true)
+// (x - mean) / sqrt(variance + epsilon) * weight + bias over the last dimension.
+X(layer_norm, "(x[..., H], weight[H], bias[H]?; epsilon) -> [..., H] over x", .is_row_wise = true)
+// gelu(x) = x * (1 + erf(x / sqrt(2))) / 2; gelu_tanh is its approximation by tanh.
+X(gelu, "(x[...]) -> [...] over x", .is_row_wise = true)
+X(gelu_tanh, "(x[...]) -> [...] over x", .is_row_wise = true)
+X(relu, "(x[...]) -> [...] over x", .is_row_wise = true)
+// gelu(gate) * up, where x is [T, gate | up].
+X(gelu_and_mul, "(x[T, 2*I]) -> [T, I]", .is_row_wise = true)
+X(gelu_tanh_and_mul, "(x[T, 2*I]) -> [T, I]", .is_row_wise = true)
+// x * scale.
+X(scale, "(x[...]; scale) -> [...] over x", .is_row_wise = true)
+// soft_cap * tanh(x / soft_cap).
+X(soft_cap, "(x[...]; soft_cap) -> [...] over x", .is_row_wise = true)
+
+// Mixtures of experts. All sizes follow from T and top_k, so the work is the same for every choice
+// of experts.
+// The top_k experts of each token with their weights, in the order of the weights; of equal weights
+// the lower expert comes first. softmax_top_k takes the softmax over all experts, top_k_softmax
+// takes it over the chosen ones.
+X(softmax_top_k, "(logits[T, E]; top_k) -> f32[T, top_k], i32[T, top_k]")
+X(top_k_softmax, "(logits[T, E]; top_k) -> f32[T, top_k], i32[T, top_k]")
+// Row r of the result is linear() with the weight of expert experts[r / K, r % K]. The row of x is
+// that of the token, r / K, if x has T rows, and r if x has T * K rows.
+X(expert_linear,
+  "(x[R, H], weight[E, N, H], bias[E, N]?, experts i32[T, K]) -> [T*K, N]",
+  .check = check_expert_rows)
+// The sum over k of weights[t, k] * x[t * K + k].
+X(combine_experts, "(x[T*K, H], weights f32[T, K]) -> [T, H]")
+// x * sigmoid(gate).
+X(sigmoid_gate, "(x[T, H], gate[T, 1]) -> [T, H] over x")
+
+// Several of the ops above in one launch, with the bits that these have one after the other. The
+// compiler makes them; models do not call them.
 X(linear_add,
   "(x[T, K], weight[N, K], bias[N]?, residual[T, N]) -> [T, N] over residual",
   .parts = "linear add")
@@ -156,7 +186,7 @@ X(block_lm_head,
 X(attention_quant,
   "(q[T, G*N, D], state key_cache[B, N, S, D], state value_cache[B, N, S, D], "
   "query_start_loc i32[R+1], seq_lens i32[R], block_table i32[>=R, M], scale f32[1], "
-  "buffer out q8[T, G*N, D]; scale, sliding_window) -> ()",
+  "buffer out q8[T, G*N, D]; scale, sliding_window, soft_cap) -> ()",
   .splits_as = OpCode::attention,
   .parts = "attention quantize_static")
 

@@ -19,23 +19,28 @@ enum class Attribute : uint8_t {
   heads,  // stored in OpAttributes::length
   epsilon,
   scale,
-  sliding_window,  // the text of a program omits it when it is 0
+  sliding_window,  // left out of the text of a program when 0
+  soft_cap,        // left out like sliding_window
+  top_k,           // OpAttributes::length under another name
   dtype,
   ranks,
   group,
 };
-inline constexpr std::array<std::string_view, 10> kAttributeNames = {"dim",
+inline constexpr std::array<std::string_view, 12> kAttributeNames = {"dim",
                                                                      "begin",
                                                                      "length",
                                                                      "heads",
                                                                      "epsilon",
                                                                      "scale",
                                                                      "sliding_window",
+                                                                     "soft_cap",
+                                                                     "top_k",
                                                                      "dtype",
                                                                      "ranks",
                                                                      "group"};
 
-/// A size in a signature: 0 to 25 stand for the letters A to Z, then `heads` and `ranks`.
+/// A size that a signature names by a letter, or one of the attributes `heads`, `top_k` and
+/// `ranks`. `heads` and `top_k` are one symbol, because they are one member of OpAttributes.
 using SizeSymbol = uint8_t;
 inline constexpr SizeSymbol kHeadsSymbol = 26;
 inline constexpr SizeSymbol kRanksSymbol = 27;
@@ -271,9 +276,9 @@ class SignatureParser {
       return static_cast<SizeSymbol>(first - 'A');
     }
     const std::string_view word = take_word();
-    if (word == "heads") return kHeadsSymbol;
+    if (word == "heads" || word == "top_k") return kHeadsSymbol;
     if (word == "ranks") return kRanksSymbol;
-    throw "a size is a capital letter, `heads` or `ranks`";
+    throw "a size is a capital letter, `heads`, `top_k` or `ranks`";
   }
 
   std::string_view rest_;

@@ -75,6 +75,15 @@ const char* check_packed_weight(OpCode, std::span<const Tensor> inputs) {
              : "the weight is packed in no format of this width";
 }
 
+const char* check_expert_rows(OpCode, std::span<const Tensor> inputs) {
+  const Operands<OpCode::expert_linear> in(inputs);
+  const int64_t rows = in["x"].size(0);
+  const Tensor& experts = in["experts"];
+  return rows == experts.size(0) || rows == experts.size(0) * experts.size(1)
+             ? nullptr
+             : "x needs a row for each token, or for each expert of each token";
+}
+
 constexpr std::array<OpDefinition, kNumOpCodes> kDefinitions = {
 #define X(op, text, ...) \
   OpDefinition{          \

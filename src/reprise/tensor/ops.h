@@ -41,6 +41,8 @@ constexpr auto& field_of(OpAttributes& attributes) {
   if constexpr (kAttribute == Attribute::epsilon) return attributes.epsilon;
   if constexpr (kAttribute == Attribute::scale) return attributes.scale;
   if constexpr (kAttribute == Attribute::sliding_window) return attributes.sliding_window;
+  if constexpr (kAttribute == Attribute::soft_cap) return attributes.soft_cap;
+  if constexpr (kAttribute == Attribute::top_k) return attributes.length;
   if constexpr (kAttribute == Attribute::dtype) return attributes.type.dtype;
   if constexpr (kAttribute == Attribute::ranks) return attributes.ranks;
   if constexpr (kAttribute == Attribute::group) return attributes.row_group;
@@ -106,6 +108,7 @@ struct AttentionArguments {
   Tensor block_table;  // int32[>= num_reqs, max_blocks]
   float scale = 1.0F;
   int64_t sliding_window = 0;  // 0 = none
+  float soft_cap = 0;          // 0 = none
 };
 
 namespace detail {
@@ -127,6 +130,7 @@ struct Function<OpCode::attention, false> {
                                      out,
                                      a.scale,
                                      a.sliding_window,
+                                     a.soft_cap,
                                      where);
   }
 };

@@ -29,6 +29,8 @@ class SignatureMatch {
     for (Attribute attribute : op_.rule.attributes) {
       if (attribute == Attribute::heads && call_.attributes.length <= 0)
         refuse("heads must be > 0");
+      if (attribute == Attribute::top_k && call_.attributes.length <= 0)
+        refuse("top_k must be > 0");
       if (attribute == Attribute::ranks && call_.attributes.ranks <= 0) refuse("ranks must be > 0");
     }
     for (size_t i = 0; i < inputs_.size(); ++i) match_type(i);

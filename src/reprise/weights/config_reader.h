@@ -46,6 +46,8 @@ class ConfigReader {
   /// The object under `key`, as a reader of its own.
   [[nodiscard]] std::optional<ConfigReader> object(std::string_view key) const;
 
+  [[nodiscard]] const std::string& path() const noexcept { return path_; }
+
   [[noreturn]] void fail(std::string_view key, std::string_view message) const;
 
  private:

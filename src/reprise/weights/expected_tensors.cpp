@@ -3,61 +3,139 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
 #include <string_view>
 #include <utility>
 
 #include "reprise/base/error.h"
+#include "reprise/weights/decoder_tensors.h"
 
 namespace reprise::weights {
 namespace {
 
+// The tensors of one decoder, by the names of its family.
 class TensorList {
  public:
-  void add_norm(std::string name, int64_t size) {
-    tensors_.push_back({std::move(name), {size}, WeightRole::norm, Presence::required});
+  explicit TensorList(const ModelConfig& config)
+      : config_(config), names_(decoder_tensors(config)) {}
+
+  std::vector<ExpectedTensor> make() && {
+    add_matrix(names_.embedding, config_.vocab_size, config_.hidden_size);
+    if (config_.has_learned_positions) {
+      add_matrix(names_.position_embedding,
+                 config_.max_position_embeddings + config_.learned_position_offset,
+                 config_.hidden_size);
+    }
+    for (layer_ = 0; layer_ < config_.num_hidden_layers; ++layer_) add_layer();
+    add_norm_called(std::string(names_.final_norm), config_.hidden_size);
+    add_matrix(names_.lm_head,
+               config_.vocab_size,
+               config_.hidden_size,
+               config_.tie_word_embeddings ? Presence::optional : Presence::required);
+    return std::move(tensors_);
   }
 
-  void add_matrix(std::string name,
+ private:
+  void add(std::string name,
+           std::vector<int64_t> shape,
+           WeightRole role,
+           Presence presence = Presence::required) {
+    tensors_.push_back({std::move(name), std::move(shape), role, presence});
+  }
+  void add_matrix(std::string_view name,
                   int64_t num_rows,
                   int64_t num_columns,
                   Presence presence = Presence::required) {
-    tensors_.push_back({std::move(name), {num_rows, num_columns}, WeightRole::matrix, presence});
+    add(std::string(name) + ".weight", {num_rows, num_columns}, WeightRole::matrix, presence);
+  }
+  void add_norm_called(const std::string& name, int64_t size) {
+    add(name + ".weight", {size}, WeightRole::norm);
+    if (config_.norm_bias) add(name + ".bias", {size}, WeightRole::bias);
+  }
+  // A norm of the layer, if the family has it.
+  void add_norm(std::string_view name, int64_t size) {
+    if (!name.empty()) add_norm_called(names_.in_layer(layer_, name), size);
+  }
+  void add_linear(std::string_view name, int64_t num_out, int64_t num_in, bool has_bias) {
+    const std::string module = names_.in_layer(layer_, name);
+    std::vector<int64_t> shape = {num_out, num_in};
+    if (names_.is_transposed) std::swap(shape[0], shape[1]);
+    add(module + ".weight", std::move(shape), WeightRole::matrix);
+    if (has_bias) add(module + ".bias", {num_out}, WeightRole::bias);
   }
 
-  void add_linear(const std::string& name, int64_t num_out, int64_t num_in, bool has_bias) {
-    add_matrix(name + ".weight", num_out, num_in);
-    if (has_bias) {
-      tensors_.push_back({name + ".bias", {num_out}, WeightRole::bias, Presence::required});
+  void add_layer() {
+    const int64_t hidden = config_.hidden_size;
+    add_norm(names_.attention_norm, hidden);
+    add_attention();
+    add_norm(names_.attention_result_norm, hidden);
+    // A parallel MLP without a norm of its own reads the result of the norm before attention.
+    if (!config_.has_parallel_residual || config_.has_parallel_norms) {
+      add_norm(names_.mlp_norm, hidden);
     }
+    if (config_.is_moe_layer(layer_)) {
+      add_experts();
+    } else {
+      add_mlp();
+    }
+    add_norm(names_.mlp_result_norm, hidden);
   }
 
-  std::vector<ExpectedTensor> take() && { return std::move(tensors_); }
+  void add_attention() {
+    const int64_t hidden = config_.hidden_size;
+    const int64_t q = config_.q_size();
+    const int64_t kv = config_.kv_size();
+    if (names_.qkv.empty()) {
+      add_linear(names_.q, q, hidden, config_.qkv_bias);
+      add_linear(names_.k, kv, hidden, config_.qkv_bias);
+      add_linear(names_.v, kv, hidden, config_.qkv_bias);
+    } else {
+      add_linear(names_.qkv, q + 2 * kv, hidden, config_.qkv_bias);
+    }
+    if (config_.qk_norm != QkNorm::none) {
+      const bool is_per_head = config_.qk_norm == QkNorm::per_head;
+      add_norm(names_.q_norm, is_per_head ? config_.head_dim : q);
+      add_norm(names_.k_norm, is_per_head ? config_.head_dim : kv);
+    }
+    add_linear(names_.o, hidden, q, config_.o_bias);
+  }
 
- private:
+  void add_mlp() {
+    const int64_t hidden = config_.hidden_size;
+    const int64_t intermediate = config_.intermediate_size;
+    if (!names_.gate_up.empty()) {
+      add_linear(names_.gate_up, 2 * intermediate, hidden, config_.mlp_bias);
+    } else {
+      if (config_.has_gated_mlp) add_linear(names_.gate, intermediate, hidden, config_.mlp_bias);
+      add_linear(names_.up, intermediate, hidden, config_.mlp_bias);
+    }
+    add_linear(names_.down, hidden, intermediate, config_.mlp_bias);
+  }
+
+  void add_experts() {
+    const MixtureOfExperts& moe = *config_.moe;
+    const int64_t hidden = config_.hidden_size;
+    add_linear(names_.router, moe.num_experts, hidden, false);
+    for (int64_t expert = 0; expert < moe.num_experts; ++expert) {
+      add_gated(fmt::format("{}{}.", names_.experts, expert), moe.intermediate_size);
+    }
+    if (moe.shared_intermediate_size == 0) return;
+    add_gated(names_.shared_expert, moe.shared_intermediate_size);
+    add_linear(names_.shared_expert_gate, 1, hidden, false);
+  }
+  void add_gated(std::string_view prefix, int64_t size) {
+    const auto name = [&](std::string_view part) { return fmt::format("{}{}", prefix, part); };
+    add_linear(name(names_.expert_gate), size, config_.hidden_size, false);
+    add_linear(name(names_.expert_up), size, config_.hidden_size, false);
+    add_linear(name(names_.expert_down), config_.hidden_size, size, false);
+  }
+
+  const ModelConfig& config_;
+  const DecoderTensors names_;
+  int64_t layer_ = 0;
   std::vector<ExpectedTensor> tensors_;
 };
-
-void add_layer(const ModelConfig& config, int64_t layer, TensorList& list) {
-  const std::string prefix = fmt::format("model.layers.{}.", layer);
-  const std::string attention = prefix + "self_attn.";
-  const std::string mlp = prefix + "mlp.";
-  const int64_t hidden = config.hidden_size;
-  const int64_t intermediate = config.intermediate_size;
-  list.add_norm(prefix + "input_layernorm.weight", hidden);
-  list.add_linear(attention + "q_proj", config.q_size(), hidden, config.qkv_bias);
-  list.add_linear(attention + "k_proj", config.kv_size(), hidden, config.qkv_bias);
-  list.add_linear(attention + "v_proj", config.kv_size(), hidden, config.qkv_bias);
-  if (config.qk_norm) {
-    list.add_norm(attention + "q_norm.weight", config.head_dim);
-    list.add_norm(attention + "k_norm.weight", config.head_dim);
-  }
-  list.add_linear(attention + "o_proj", hidden, config.q_size(), config.o_bias);
-  list.add_norm(prefix + "post_attention_layernorm.weight", hidden);
-  list.add_linear(mlp + "gate_proj", intermediate, hidden, config.mlp_bias);
-  list.add_linear(mlp + "up_proj", intermediate, hidden, config.mlp_bias);
-  list.add_linear(mlp + "down_proj", hidden, intermediate, config.mlp_bias);
-}
 
 void check_tensor(const ExpectedTensor& expected,
                   const TensorSpec& found,
@@ -79,23 +157,22 @@ void check_tensor(const ExpectedTensor& expected,
   }
 }
 
-// Rotary tables that early exports stored; every engine recomputes them.
-bool is_known_leftover(std::string_view name) { return name.ends_with(".rotary_emb.inv_freq"); }
+// Rotary tables and causal masks that early exports stored; every engine recomputes them.
+bool is_known_leftover(std::string_view name) {
+  constexpr std::array<std::string_view, 5> kEndings = {".rotary_emb.inv_freq",
+                                                        ".attn.bias",
+                                                        ".attn.masked_bias",
+                                                        ".attention.bias",
+                                                        ".attention.masked_bias"};
+  return std::any_of(kEndings.begin(), kEndings.end(), [&](std::string_view ending) {
+    return name.ends_with(ending);
+  });
+}
 
 }  // namespace
 
 std::vector<ExpectedTensor> expected_tensors(const ModelConfig& config) {
-  TensorList list;
-  list.add_matrix("model.embed_tokens.weight", config.vocab_size, config.hidden_size);
-  for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
-    add_layer(config, layer, list);
-  }
-  list.add_norm("model.norm.weight", config.hidden_size);
-  list.add_matrix("lm_head.weight",
-                  config.vocab_size,
-                  config.hidden_size,
-                  config.tie_word_embeddings ? Presence::optional : Presence::required);
-  return std::move(list).take();
+  return TensorList(config).make();
 }
 
 int64_t num_parameters(const ModelConfig& config) {

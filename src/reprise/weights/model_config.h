@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,13 +14,57 @@
 
 namespace reprise::weights {
 
-enum class Architecture : uint8_t { llama, mistral, qwen2, qwen3 };
+/// The rows of families/family_list.inl, which say what each architecture is called.
+enum class Architecture : uint8_t {
+#define X(architecture, ...) architecture,
+#include "reprise/weights/families/family_list.inl"
+#undef X
+};
+
+inline constexpr size_t kNumArchitectures = 0
+#define X(...) +1
+#include "reprise/weights/families/family_list.inl"
+#undef X
+    ;
 
 /// "LlamaForCausalLM".
 [[nodiscard]] std::string_view architecture_name(Architecture architecture) noexcept;
+/// "llama", which configs without a list of architectures give.
+[[nodiscard]] std::string_view model_type_name(Architecture architecture) noexcept;
+/// All of them, in the order of the list.
+[[nodiscard]] std::span<const Architecture> all_architectures() noexcept;
 
 /// The tokens that a layer's attention reads; the names are those of `layer_types` in config.json.
 enum class LayerType : uint8_t { full_attention, sliding_attention };
+
+/// gemma_rms_norm multiplies by 1 + weight.
+enum class NormType : uint8_t { rms_norm, gemma_rms_norm, layer_norm };
+
+/// The function of an MLP; gelu_tanh is what configs call gelu_pytorch_tanh or gelu_new.
+enum class Activation : uint8_t { silu, gelu, gelu_tanh, relu };
+
+/// The RMSNorm of q and k before the rotation: none, over each head, or over all heads at once.
+enum class QkNorm : uint8_t { none, per_head, all_heads };
+
+/// How a checkpoint orders the rows of q, k and v.
+enum class QkvLayout : uint8_t {
+  separate,   // three tensors
+  stacked,    // one tensor: all of q, all of k, all of v
+  per_head,   // one tensor: q, k and v of head 0, then of head 1, ...
+  per_group,  // one tensor: the q heads of key/value head 0, its k, its v, then those of head 1,
+              // ...
+};
+
+/// Several MLPs of which each token uses some.
+struct MixtureOfExperts {
+  int64_t num_experts = 0;
+  int64_t top_k = 0;                     // experts of each token
+  int64_t intermediate_size = 0;         // of one expert
+  int64_t shared_intermediate_size = 0;  // of the expert that every token uses; 0: there is none
+  bool renormalises = false;             // the weights of a token's experts sum to one
+
+  bool operator==(const MixtureOfExperts&) const = default;
+};
 
 /// The content of a model's config.json, checked for range and consistency.
 ///
@@ -33,16 +78,37 @@ struct ModelConfig {
   int64_t num_attention_heads = 0;
   int64_t num_key_value_heads = 0;
   int64_t head_dim = 0;  // even
+  QkvLayout qkv_layout = QkvLayout::separate;
   int64_t vocab_size = 0;
   int64_t max_position_embeddings = 0;
-  double rms_norm_eps = 1e-6;
+  NormType norm = NormType::rms_norm;
+  bool norm_bias = false;  // of layer_norm
+  double norm_eps = 1e-6;
+  Activation activation = Activation::silu;
+  bool has_gated_mlp = true;           // act(gate(x)) * up(x) instead of act(up(x))
+  bool has_parallel_residual = false;  // attention and MLP read the same residual
+  bool has_parallel_norms = false;     // a parallel MLP has a norm of its own
   RopeParameters rope;
+  std::optional<RopeParameters> sliding_rope;  // of sliding layers; not given: `rope`
+  std::vector<bool> rope_layers;               // whether a layer rotates; empty: all layers do
+  int64_t learned_position_offset = 0;         // rows before the embedding of position 0
+  bool has_learned_positions = false;
 
   bool tie_word_embeddings = false;
   bool qkv_bias = false;  // on q_proj, k_proj and v_proj
   bool o_bias = false;    // on o_proj
   bool mlp_bias = false;
-  bool qk_norm = false;  // RMSNorm over each head of q and k before the rotation
+  QkNorm qk_norm = QkNorm::none;
+
+  std::optional<double> attention_scale;  // of scores; not given: 1 / sqrt(head_dim)
+  double attention_soft_cap = 0;          // 0: none
+  double embedding_scale = 1;
+  double residual_scale = 1;  // of what attention and MLP add
+  double logits_scale = 1;
+  double logits_soft_cap = 0;  // 0: none
+
+  std::optional<MixtureOfExperts> moe;
+  std::vector<bool> moe_layers;  // one per layer if there is `moe`
 
   /// Tokens a sliding layer sees, its own included: key j counts for query i when i - j < window.
   std::optional<int64_t> sliding_window;
@@ -56,6 +122,16 @@ struct ModelConfig {
 
   [[nodiscard]] int64_t q_size() const noexcept { return num_attention_heads * head_dim; }
   [[nodiscard]] int64_t kv_size() const noexcept { return num_key_value_heads * head_dim; }
+  [[nodiscard]] bool is_moe_layer(int64_t layer) const {
+    return moe.has_value() && moe_layers[static_cast<size_t>(layer)];
+  }
+  [[nodiscard]] bool rotates(int64_t layer) const {
+    return rope.type != RopeType::none &&
+           (rope_layers.empty() || rope_layers[static_cast<size_t>(layer)]);
+  }
+  [[nodiscard]] const RopeParameters& rope_of_layer(int64_t layer) const {
+    return sliding_rope && window_of_layer(layer) ? *sliding_rope : rope;
+  }
   /// The window of one layer, or nothing for a layer that sees all tokens.
   [[nodiscard]] std::optional<int64_t> window_of_layer(int64_t layer) const {
     return layer_types[static_cast<size_t>(layer)] == LayerType::sliding_attention ? sliding_window

@@ -111,7 +111,7 @@ class Decomposer {
         const ValueId result = like(in[0]);
         emit(OpCode::empty, {}, {}, {memory});
         emit(OpCode::attention,
-             {.scale = has.scale, .sliding_window = has.sliding_window},
+             {.scale = has.scale, .sliding_window = has.sliding_window, .soft_cap = has.soft_cap},
              {in[0], in[1], in[2], in[3], in[4], in[5], memory},
              {result});
         emit(OpCode::quantize_static, {.dtype = to_.type(out[0]).dtype}, {result, in[6]}, out);
@@ -307,6 +307,7 @@ class MeaningExecutor final : public OpExecutor {
     hash.add(static_cast<uint64_t>(has.type.dtype)).add(std::bit_cast<uint32_t>(has.epsilon));
     hash.add(static_cast<uint64_t>(has.length)).add(std::bit_cast<uint32_t>(has.scale));
     hash.add(static_cast<uint64_t>(has.sliding_window)).add(static_cast<uint64_t>(has.ranks));
+    hash.add(std::bit_cast<uint32_t>(has.soft_cap));
     for (const Term& operand : operands) {
       if (!operand.is_defined) {
         hash.add(0);

@@ -22,6 +22,7 @@ struct Model {
   int64_t head_dim = 32;
   int64_t block_size = 16;
   int64_t sliding_window = 0;
+  float soft_cap = 0;
 };
 
 /// Makes batches over caches. The parts of a cache that no request uses hold poison values.
@@ -99,7 +100,8 @@ class AttentionTest : public KernelTest {
             .block_table = batch.block_table,
             .out = out,
             .scale = 1.0F / std::sqrt(static_cast<float>(model.head_dim)),
-            .sliding_window = model.sliding_window};
+            .sliding_window = model.sliding_window,
+            .soft_cap = model.soft_cap};
   }
 
   Tensor run(const Model& model, const Batch& batch, const AttentionPath* path = nullptr) {

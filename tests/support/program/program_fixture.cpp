@@ -46,6 +46,7 @@ Fingerprint fingerprint_of(const OpCall& call, std::span<const Tensor> inputs) {
   print.add(static_cast<uint64_t>(call.attributes.length));
   print.add(std::bit_cast<uint32_t>(call.attributes.scale));
   print.add(static_cast<uint64_t>(call.attributes.sliding_window));
+  print.add(std::bit_cast<uint32_t>(call.attributes.soft_cap));
   print.add(static_cast<uint64_t>(call.attributes.ranks));
   const OpSignature signature = signature_of(call);
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -206,7 +207,7 @@ class RandomBuilder {
 
   void add_step() {
     const ValueId x = pick_value();
-    switch (pick(0, 18)) {
+    switch (pick(0, 20)) {
       case 0:
         add(OpCode::rms_norm,
             {.epsilon = pick(0, 1) == 0 ? 1e-5F : 1e-6F},
@@ -256,6 +257,12 @@ class RandomBuilder {
       case 14:
         if (options_.collectives) add_collective(x);
         return;
+      case 15:
+        add_norm_or_scale(x);
+        return;
+      case 16:
+        add_experts(x);
+        return;
       default:
         add_attention_layer(x);
     }
@@ -272,6 +279,44 @@ class RandomBuilder {
     }
     if (unary.size() == 1) return unary[0];
     return unary[static_cast<size_t>(pick(0, static_cast<int>(unary.size()) - 1))];
+  }
+  void add_norm_or_scale(ValueId x) {
+    const auto weight = [&] { return parameter({shape(x)[-1]}); };
+    switch (pick(0, 3)) {
+      case 0:
+        add(OpCode::gemma_rms_norm, {.epsilon = 1e-6F}, {x, weight()});
+        return;
+      case 1:
+        add(OpCode::layer_norm,
+            {.epsilon = 1e-5F},
+            {x, weight(), pick(0, 1) ? weight() : kNoValue});
+        return;
+      case 2:
+        add(OpCode::scale, {.scale = 0.375F}, {x});
+        return;
+      default:
+        add(OpCode::soft_cap, {.soft_cap = 3.0F}, {x});
+    }
+  }
+  // Two of four experts for each row.
+  void add_experts(ValueId x) {
+    if (shape(x).rank() != 2 || program_.type(x).dtype != options_.dtype) return;
+    const int64_t width = shape(x)[1];
+    const auto linear = [&](int64_t columns) {
+      return *add(OpCode::linear, {}, {x, parameter({columns, width}), kNoValue});
+    };
+    const OpCode route = pick(0, 1) == 0 ? OpCode::softmax_top_k : OpCode::top_k_softmax;
+    const ValueId weights = *add(route, {.length = 2}, {linear(4)});
+    const ValueId experts = program_.nodes.back().outputs[1];
+    std::erase(pool_, experts);  // integers are no operands of other ops
+    const ValueId up =
+        *add(OpCode::expert_linear,
+             {},
+             {x, parameter({4, 16, width}), pick(0, 1) ? parameter({4, 16}) : kNoValue, experts});
+    const ValueId down =
+        *add(OpCode::expert_linear, {}, {up, parameter({4, width, 16}), kNoValue, experts});
+    const ValueId mixed = *add(OpCode::combine_experts, {}, {down, weights});
+    add(OpCode::sigmoid_gate, {}, {mixed, linear(1)});
   }
   DType pick_eight_bits() { return pick(0, 1) == 0 ? DType::i8 : DType::f8e4m3; }
   void add_quantized(ValueId x) {
@@ -413,7 +458,9 @@ class RandomBuilder {
     const ValueId out = sampled(program_.add_value(program_.type(q)));
     program_.nodes.push_back({.op = OpCode::empty, .outputs = {out}});
     add(OpCode::attention,
-        {.scale = 0.25F, .sliding_window = pick(0, 3) == 0 ? 5 : 0},
+        {.scale = 0.25F,
+         .sliding_window = pick(0, 3) == 0 ? 5 : 0,
+         .soft_cap = pick(0, 3) == 0 ? 2.0F : 0.0F},
         {q, current(pair), current(pair + 1), query_start_loc_, seq_lens_, block_table_, out});
   }
   // Writes two heads of q and one head of k and of v, with 16 elements each, to the cache with one

@@ -13,6 +13,64 @@
 
 namespace reprise::compile {
 
+namespace {
+
+int number_of(auto enumerator) { return static_cast<int>(enumerator); }
+
+std::string bits_text(const std::vector<bool>& bits) {
+  std::string text;
+  for (const bool bit : bits) text.push_back(bit ? '1' : '0');
+  return text;
+}
+
+// The kinds of blocks that the layers are made of.
+std::string blocks_text(const weights::ModelConfig& model) {
+  std::vector<bool> rotations;
+  for (int64_t layer = 0; layer < model.num_hidden_layers; ++layer) {
+    rotations.push_back(model.rotates(layer));
+  }
+  return fmt::format("{}",
+                     fmt::join({number_of(model.norm),
+                                number_of(model.norm_bias),
+                                number_of(model.qk_norm),
+                                number_of(model.activation),
+                                number_of(model.has_gated_mlp),
+                                number_of(model.has_parallel_residual),
+                                number_of(model.has_parallel_norms),
+                                number_of(model.has_learned_positions),
+                                number_of(model.sliding_rope.has_value())},
+                               ",")) +
+         ";" + bits_text(rotations);
+}
+
+// The constants of ops.
+std::string scales_text(const weights::ModelConfig& model) {
+  std::string text;
+  for (const double value : {model.attention_scale.value_or(0),
+                             model.attention_soft_cap,
+                             model.embedding_scale,
+                             model.residual_scale,
+                             model.logits_scale,
+                             model.logits_soft_cap}) {
+    text += fmt::format("{:a},", static_cast<float>(value));
+  }
+  return text;
+}
+
+std::string experts_text(const weights::ModelConfig& model) {
+  if (!model.moe) return "none";
+  const weights::MixtureOfExperts& moe = *model.moe;
+  return fmt::format("{},{},{},{},{};{}",
+                     moe.num_experts,
+                     moe.top_k,
+                     moe.intermediate_size,
+                     moe.shared_intermediate_size,
+                     moe.renormalises,
+                     bits_text(model.moe_layers));
+}
+
+}  // namespace
+
 const char* sources_hash() noexcept { return kSourcesHash; }
 
 CacheKey model_cache_key(const ModelCompilerOptions& options) {
@@ -33,11 +91,13 @@ CacheKey model_cache_key(const ModelCompilerOptions& options) {
       .add("num_key_value_heads", fmt::to_string(model.num_key_value_heads))
       .add("head_dim", fmt::to_string(model.head_dim))
       .add("vocab_size", fmt::to_string(model.vocab_size))
-      .add("rms_norm_eps", fmt::format("{:a}", static_cast<float>(model.rms_norm_eps)))
+      .add("norm_eps", fmt::format("{:a}", static_cast<float>(model.norm_eps)))
       .add("tie_word_embeddings", fmt::to_string(model.tie_word_embeddings))
       .add("biases",
            fmt::format("{}", fmt::join({model.qkv_bias, model.o_bias, model.mlp_bias}, ",")))
-      .add("qk_norm", fmt::to_string(model.qk_norm))
+      .add("blocks", blocks_text(model))
+      .add("scales", scales_text(model))
+      .add("experts", experts_text(model))
       .add("windows", fmt::format("{}", fmt::join(windows, ",")))
       .add("dtype", dtype_name(options.dtype))
       .add("packed_weights", options.packed_weights)

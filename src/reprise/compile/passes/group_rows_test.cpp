@@ -45,6 +45,31 @@ TEST(GroupRows, looks_up_and_norms_in_one_loop) {
 })");
 }
 
+TEST(GroupRows, keeps_an_operand_that_is_left_out) {
+  expect_rewrites(kGroupRows,
+                  1,
+                  R"(program {
+  input %x: f32[T, 64]
+  parameter p0: f32[64]
+  %0: f32[T, 64] = scale(%x) {scale=0.5}
+  %1: f32[T, 64] = layer_norm(%0, p0, none) {epsilon=1e-05}
+  return %1
+})",
+                  R"(program {
+  group g0 {
+    input %x0: f32[T, 64]
+    input %x1: f32[64]
+    %0: f32[T, 64] = scale(%x0) {scale=0.5}
+    %1: f32[T, 64] = layer_norm(%0, %x1, none) {epsilon=1e-05}
+    return %1
+  }
+  input %x: f32[T, 64]
+  parameter p0: f32[64]
+  %0: f32[T, 64] = row_group(%x, p0) {group=g0}
+  return %0
+})");
+}
+
 TEST(GroupRows, chooses_and_norms_rows_in_one_loop) {
   expect_rewrites(kGroupRows,
                   1,

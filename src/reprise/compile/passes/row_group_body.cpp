@@ -68,7 +68,7 @@ RowFlow::RowFlow(const Program& program)
     if (!can_be_member_[i]) continue;
     const Node& node = program.nodes[i];
     for (size_t operand = 0; operand < node.inputs.size(); ++operand) {
-      if (!reads_rows(node.op, operand)) continue;
+      if (node.inputs[operand] == kNoValue || !reads_rows(node.op, operand)) continue;
       const ValueId rows = rows_behind(node.inputs[operand]);
       rows_read_[i].push_back(rows);
       row_readers_[rows].push_back(i);
@@ -166,6 +166,10 @@ class BodyBuilder {
     Node copy{.op = node.op, .attributes = node.attributes};
     for (size_t operand = 0; operand < node.inputs.size(); ++operand) {
       const ValueId id = node.inputs[operand];
+      if (id == kNoValue) {
+        copy.inputs.push_back(kNoValue);
+        continue;
+      }
       const std::optional<ValueId> inner =
           RowFlow::reads_rows(node.op, operand) ? inner_rows(id) : inner_table(id);
       if (!inner) return false;

@@ -73,7 +73,9 @@ void attention_row_ref(const AttentionCall& call, const RefRow& row) {
       score += element(call.q, row.token, row.head, i) *
                element(call.key_cache, block(position), kv_head, position % block_size, i);
     }
-    scores.push_back(score * call.scale);
+    score *= call.scale;
+    if (call.soft_cap > 0) score = call.soft_cap * std::tanh(score / call.soft_cap);
+    scores.push_back(score);
     largest = std::max(largest, scores.back());
   }
   double total = 0;
@@ -114,6 +116,7 @@ AttentionKernelArguments arguments_of(const AttentionCall& call) {
       .tokens_per_block = 1,
       .query_len = 1,
       .scale = call.scale,
+      .soft_cap = call.soft_cap,
       .out_type = out_type(call),
   };
 }
@@ -229,6 +232,7 @@ AttentionCall attention_call(const OpRun& run) {
           .out = in["out"],
           .scale = run.call.attributes.scale,
           .sliding_window = run.call.attributes.sliding_window,
+          .soft_cap = run.call.attributes.soft_cap,
           .path = &run.attention};
 }
 

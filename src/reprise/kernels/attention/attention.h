@@ -27,6 +27,7 @@ struct AttentionCall {
   const Tensor& out;              // like q, strided; of eight bits if there is an out_scale
   float scale = 1.0F;
   int64_t sliding_window = 0;  // 0 = none
+  float soft_cap = 0;          // c: a scaled score s counts as c * tanh(s / c); 0 = none
   /// float32[1], read when the work runs: `out` is then int8 or float8, with the bits of
   /// launch_quantize_static after an attention into the type of q.
   const Tensor* out_scale = nullptr;

@@ -155,13 +155,19 @@ inline void accumulate_value_rows(
 
 /// One update of the softmax of `rows` rows from `row` on. These see positions [begin, end) of the
 /// chunk.
-inline void update_softmax(
-    AttentionState& state, int row, int rows, int begin, int end, float scale) {
+inline void update_softmax(AttentionState& state,
+                           int row,
+                           int rows,
+                           int begin,
+                           int end,
+                           const AttentionKernelArguments& a) {
   const float infinity = __builtin_inff();
   for (int r = row; r < row + rows; ++r) {
     Vec largest = broadcast(-infinity);
     for (int i = 0; i < kChunk; i += kLanes) {
-      const Vec score = keep_lanes(mul(load(state.scores[r] + i), broadcast(scale)),
+      Vec scaled = mul(load(state.scores[r] + i), broadcast(a.scale));
+      if (a.soft_cap > 0) scaled = soft_capped(scaled, a.soft_cap);
+      const Vec score = keep_lanes(scaled,
                                    static_cast<int>(max_of(0, min_of(begin - i, kLanes))),
                                    static_cast<int>(max_of(0, min_of(end - i, kLanes))),
                                    -infinity);
@@ -204,7 +210,7 @@ inline void update_rows(const AttentionRows<T>& rows,
                         int count,
                         int begin,
                         int end) {
-  update_softmax(state, row, count, begin, end, rows.a.scale);
+  update_softmax(state, row, count, begin, end, rows.a);
   int r = row;
   for (; r + kValueRows <= row + count; r += kValueRows) {
     accumulate_value_rows<T, kValueRows>(state, r, chunk.values, begin, end, rows.a.head_dim);

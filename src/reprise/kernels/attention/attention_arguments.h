@@ -31,6 +31,7 @@ struct alignas(16) AttentionKernelArguments {
   int64_t tokens_per_block;  // read by the kernel for any batch
   int64_t query_len;         // read by the uniform kernel: tokens of every request
   float scale;
+  float soft_cap;  // 0 = none
   AttentionOut out_type;
 };
 

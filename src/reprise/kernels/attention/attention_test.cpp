@@ -64,6 +64,15 @@ TEST_P(Attention, sees_only_the_sliding_window) {
   }
 }
 
+TEST_P(Attention, caps_scores_softly) {
+  // Scores have a standard deviation of 1, so that these caps bend most of them, or few.
+  for (float soft_cap : {0.5F, 2.0F, 50.0F}) {
+    SCOPED_TRACE(soft_cap);
+    expect_agrees({.sliding_window = 40, .soft_cap = soft_cap},
+                  {{.query = 40, .context = 100}, {.query = 1, .context = 70}});
+  }
+}
+
 TEST_P(Attention, zeroes_padding_tokens) {
   const Model model;
   const Batch batch =

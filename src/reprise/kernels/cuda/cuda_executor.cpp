@@ -110,6 +110,7 @@ AttentionKernelArguments attention_arguments(const OpRun& run) {
           .tokens_per_block = 0,
           .query_len = 1,
           .scale = run.call.attributes.scale,
+          .soft_cap = 0,
           .out_type = AttentionOut::like_q};
 }
 
@@ -332,6 +333,10 @@ bool CudaExecutor::launch_attention(const OpRun& run) {
         fmt::format("attention: head_dim {} is more than the {} that the CUDA kernels support",
                     q.size(2),
                     kMaxAttentionHeadDim));
+  }
+  if (run.call.attributes.soft_cap != 0) {
+    throw InvalidArgument(
+        "attention: the CUDA kernels have no soft cap of scores; use --device cpu for this model");
   }
   require_dense_rows(q, "attention");
   require_dense_rows(out, "attention");

@@ -3,6 +3,8 @@
 // copy of a function for one instruction set in all others.
 // clang-format off: dot.inl stands after exp.inl, which it uses.
 #include "reprise/kernels/vector/exp.inl"
+#include "reprise/kernels/vector/some_lanes.inl"
+#include "reprise/kernels/vector/tanh_erf.inl"
 #include "reprise/kernels/vector/dot.inl"
 // clang-format on
 #include "reprise/kernels/kernel_bodies.inl"

@@ -88,8 +88,8 @@ TEST_F(GgufModelTest, gives_the_configuration_that_a_folder_would_have) {
   EXPECT_EQ(config.rope.theta, 5e5);
   EXPECT_TRUE(config.tie_word_embeddings);
   EXPECT_TRUE(config.qkv_bias);
-  EXPECT_FLOAT_EQ(static_cast<float>(config.rms_norm_eps), 1e-5F);
-  EXPECT_EQ(open(model_file("qwen3"))->config().config.qk_norm, true);
+  EXPECT_FLOAT_EQ(static_cast<float>(config.norm_eps), 1e-5F);
+  EXPECT_EQ(open(model_file("qwen3"))->config().config.qk_norm, QkNorm::per_head);
   EXPECT_EQ(open(model_file())->config({{"num_hidden_layers", 7}}).config.num_hidden_layers, 7);
   // "<|im_end|>" ends answers although the file names another token.
   const GenerationConfig generation = open(model_file())->generation_config();

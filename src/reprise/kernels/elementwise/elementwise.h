@@ -1,0 +1,22 @@
+#pragma once
+
+#include "reprise/device/device.h"
+#include "reprise/kernels/kernel_table.h"
+#include "reprise/tensor/tensor.h"
+
+namespace reprise::kernels {
+
+/// out = f(x) in float32, rounded once, with one of the elementwise kernels of a table:
+/// gelu(x) = x * (1 + erf(x / sqrt(2))) / 2, gelu_tanh (its approximation by tanh), relu,
+/// scale(x) = x * parameter, soft_cap(x) = parameter * tanh(x / parameter).
+bool launch_elementwise(device::Stream& stream,
+                        const FloatKernels& kernels,
+                        const Tensor& x,  // rows may be strided
+                        float parameter,
+                        const Tensor& out);
+
+/// Oracles, in double.
+[[nodiscard]] double gelu_ref(double x);
+[[nodiscard]] double gelu_tanh_ref(double x);
+
+}  // namespace reprise::kernels

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "reprise/kernels/rows.h"
+
+namespace reprise::kernels {
+
+/// out = f(x), element by element.
+struct alignas(16) ElementwiseArguments {
+  const void* x;  // rows in x_layout
+  void* out;      // [rows, width], dense
+  RowLayout x_layout;
+  RowTiles tiles;
+  float parameter;  // of `scale` and `soft_cap`
+};
+
+}  // namespace reprise::kernels

@@ -1,0 +1,50 @@
+#include "reprise/kernels/gelu_and_mul/gelu_and_mul.h"
+
+#include <cmath>
+
+#include "reprise/kernels/elementwise/elementwise.h"
+#include "tests/support/kernels/kernel_test_fixture.h"
+
+namespace reprise::kernels {
+namespace {
+
+class GeluAndMul : public KernelTest {
+ protected:
+  void expect_agrees(const Tensor& x) {
+    const int64_t width = x.size(1) / 2;
+    for (const bool uses_tanh : {false, true}) {
+      SCOPED_TRACE(uses_tanh ? "gelu_tanh" : "gelu");
+      const Tensor out = make({x.size(0), width});
+      const Tensor want = make_ref({x.size(0), width});
+      launch_gelu_and_mul(
+          stream_, uses_tanh ? kernels().gelu_tanh_and_mul : kernels().gelu_and_mul, x, out);
+      for (int64_t row = 0; row < x.size(0); ++row) {
+        for (int64_t i = 0; i < width; ++i) {
+          const double gate = element(x, row, i);
+          const double up = element(x, row, width + i);
+          set_element(want, (uses_tanh ? gelu_tanh_ref(gate) : gelu_ref(gate)) * up, row, i);
+        }
+      }
+      expect_close(out, want, 1.01 * rounding_error(dtype()) + 1e-6, 3e-6);
+    }
+  }
+};
+
+TEST_P(GeluAndMul, agrees_with_the_reference_at_edges_of_rows_and_width) {
+  for (int64_t rows : {1, 2, 5, 33}) {
+    for (int64_t width : {1, 31, 32, 33, 65, 100, 896}) {
+      SCOPED_TRACE(testing::Message() << rows << " x " << width);
+      expect_agrees(random({rows, 2 * width}));
+    }
+  }
+}
+
+TEST_P(GeluAndMul, cuts_wide_rows_and_reads_strided_ones) {
+  expect_agrees(random({1, 2 * 4864}));
+  expect_agrees(random_strided({3, 2 * 65}));
+}
+
+INSTANTIATE_TEST_SUITE_P(AllKernels, GeluAndMul, testing::ValuesIn(all_kernel_cases()), case_name);
+
+}  // namespace
+}  // namespace reprise::kernels

@@ -1,0 +1,22 @@
+#pragma once
+
+#include "reprise/device/device.h"
+#include "reprise/kernels/kernel_table.h"
+#include "reprise/tensor/tensor.h"
+
+namespace reprise::kernels {
+
+/// out = x / sqrt(mean(x^2) + epsilon) * (1 + weight) over the last dimension, in float32, rounded
+/// once. Gemma's checkpoints hold weights that count from one: the sum of such a weight and 1 would
+/// lose most of its bits in bfloat16.
+bool launch_gemma_rms_norm(device::Stream& stream,
+                           const KernelTable& kernels,
+                           const Tensor& x,  // [..., width], rows may be strided
+                           const Tensor& weight,
+                           float epsilon,
+                           const Tensor& out);
+
+/// Oracle, in double.
+void gemma_rms_norm_ref(const Tensor& x, const Tensor& weight, float epsilon, const Tensor& out);
+
+}  // namespace reprise::kernels

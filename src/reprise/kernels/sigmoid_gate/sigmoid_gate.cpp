@@ -1,0 +1,47 @@
+#include "reprise/kernels/sigmoid_gate/sigmoid_gate.h"
+
+#include <cmath>
+
+#include "reprise/base/assert.h"
+#include "reprise/kernels/launch.h"
+#include "reprise/kernels/op_run.h"
+#include "reprise/kernels/reference.h"
+#include "reprise/kernels/sigmoid_gate/sigmoid_gate_arguments.h"
+
+namespace reprise::kernels {
+
+bool launch_sigmoid_gate(device::Stream& stream,
+                         const KernelTable& kernels,
+                         const Tensor& x,
+                         const Tensor& gate,
+                         const Tensor& out) {
+  require_dense_rows(x, "sigmoid_gate");
+  REPRISE_ASSERT(out.is_dense(), "sigmoid_gate: out must be dense");
+  const SigmoidGateArguments arguments = {
+      .x = x.data(),
+      .gate = gate.data(),
+      .out = out.data(),
+      .x_layout = row_layout(x),
+      .tiles = row_tiles(out.size(0), out.size(1), RowCut::columns),
+      .gate_stride = gate.stride(0),
+  };
+  return launch(stream,
+                kernel_for(kernels.sigmoid_gate, x.dtype()),
+                num_blocks(arguments.tiles),
+                arguments,
+                std::array{writes(out), reads(x), reads(gate)});
+}
+
+void sigmoid_gate_ref(const Tensor& x, const Tensor& gate, const Tensor& out) {
+  for (int64_t row = 0; row < x.size(0); ++row) {
+    const double factor = 1.0 / (1.0 + std::exp(-element(gate, row, 0)));
+    for (int64_t i = 0; i < x.size(1); ++i) set_element(out, element(x, row, i) * factor, row, i);
+  }
+}
+
+bool launch_sigmoid_gate(const OpRun& run) {
+  const auto in = run.operands<OpCode::sigmoid_gate>();
+  return launch_sigmoid_gate(run.stream, run.kernels, in["x"], in["gate"], run.out[0]);
+}
+
+}  // namespace reprise::kernels

@@ -1,0 +1,112 @@
+#include "reprise/models/decoder.h"
+
+#include <string>
+
+#include "reprise/models/projection.h"
+#include "reprise/models/qkv_rows.h"
+#include "reprise/models/rope_table.h"
+#include "reprise/tensor/ops.h"
+
+namespace reprise::models {
+namespace {
+
+std::string weight_of(std::string_view module) { return std::string(module) + ".weight"; }
+
+// The weight that logits are computed with. A tied embedding that is packed is held twice: rows of
+// the embedding are looked up as numbers.
+Tensor load_lm_head(const weights::ModelConfig& config,
+                    const weights::DecoderTensors& names,
+                    const Tensor& embedding,
+                    Parameters& parameters) {
+  if (!config.tie_word_embeddings) return parameters.load_projection(weight_of(names.lm_head));
+  const std::string name = weight_of(names.embedding);
+  const std::string_view view = name;
+  return parameters.is_packed({&view, 1}) ? parameters.load_projection(name) : embedding;
+}
+
+Tensor load_positions(const weights::ModelConfig& config,
+                      const weights::DecoderTensors& names,
+                      Parameters& parameters) {
+  if (!config.has_learned_positions) return {};
+  Arrangement arrangement;
+  if (config.learned_position_offset > 0) {
+    for (int64_t position = 0; position < config.max_position_embeddings; ++position) {
+      arrangement.rows.push_back(position + config.learned_position_offset);
+    }
+  }
+  return parameters.load(weight_of(names.position_embedding), arrangement);
+}
+
+// The tables of full and of sliding layers.
+class RopeTables {
+ public:
+  RopeTables(const weights::ModelConfig& config, int64_t max_positions, Parameters& parameters)
+      : config_(config) {
+    if (config.rope.type == weights::RopeType::none) return;
+    const Shape shape{max_positions, config.head_dim};
+    const auto add = [&](std::string_view name, const weights::RopeParameters& rope) {
+      return parameters.add_table(
+          name, make_rope_table(rope, config.head_dim, max_positions), shape);
+    };
+    table_ = add("rope_table", config.rope);
+    if (config.sliding_rope) sliding_table_ = add("sliding_rope_table", *config.sliding_rope);
+  }
+
+  [[nodiscard]] Tensor of_layer(int64_t layer) const {
+    if (!config_.rotates(layer)) return {};
+    return &config_.rope_of_layer(layer) == &config_.rope ? table_ : sliding_table_;
+  }
+
+ private:
+  const weights::ModelConfig& config_;
+  Tensor table_;
+  Tensor sliding_table_;
+};
+
+}  // namespace
+
+Decoder::Decoder(const weights::ModelConfig& config,
+                 int64_t max_positions,
+                 Parameters& parameters,
+                 MakeDecoderLayer make_layer)
+    : embedding_scale_(static_cast<float>(config.embedding_scale)),
+      logits_scale_(static_cast<float>(config.logits_scale)),
+      logits_soft_cap_(static_cast<float>(config.logits_soft_cap)) {
+  const weights::DecoderTensors names = weights::decoder_tensors(config);
+  embedding_ = parameters.load(weight_of(names.embedding));
+  position_embedding_ = load_positions(config, names, parameters);
+  const RopeTables rope_tables(config, max_positions, parameters);
+  for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
+    layers_.push_back(make_layer({.config = config,
+                                  .names = names,
+                                  .parameters = parameters,
+                                  .layer = layer,
+                                  .rope_table = rope_tables.of_layer(layer)}));
+    attention_layers_.push_back(&layers_.back()->attention());
+  }
+  norm_.emplace(config, parameters, std::string(names.final_norm));
+  lm_head_ = load_lm_head(config, names, embedding_, parameters);
+}
+
+Tensor Decoder::forward(cudagraph::ForwardContext& context,
+                        const Tensor& input_ids,
+                        const Tensor& positions) {
+  Tensor hidden = ops::embedding(input_ids, embedding_);
+  if (embedding_scale_ != 1) hidden = ops::scale(hidden, embedding_scale_);
+  if (position_embedding_.defined()) {
+    hidden = ops::add(hidden, ops::embedding(positions, position_embedding_));
+  }
+  for (const auto& layer : layers_) hidden = layer->forward(context, hidden, positions);
+  return (*norm_)(hidden);
+}
+
+Tensor Decoder::compute_logits(const Tensor& hidden,
+                               const Tensor& logits_indices,
+                               const Tensor& num_logits) {
+  Tensor logits = project_to_logits(ops::gather_rows(hidden, logits_indices), lm_head_, num_logits);
+  if (logits_scale_ != 1) logits = ops::scale(logits, logits_scale_);
+  if (logits_soft_cap_ != 0) logits = ops::soft_cap(logits, logits_soft_cap_);
+  return logits;
+}
+
+}  // namespace reprise::models

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <memory>
+
+#include "reprise/models/layer_parts.h"
+
+namespace reprise::models {
+
+/// The part of a layer that works on each token alone.
+class FeedForward {
+ public:
+  virtual ~FeedForward() = default;
+  [[nodiscard]] virtual Tensor operator()(const Tensor& hidden) const = 0;
+};
+
+/// An MLP, or experts where the config says that this layer has them.
+[[nodiscard]] std::unique_ptr<FeedForward> make_feed_forward(const LayerParts& parts);
+
+}  // namespace reprise::models

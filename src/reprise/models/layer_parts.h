@@ -1,0 +1,31 @@
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+
+#include "reprise/models/parameters.h"
+#include "reprise/tensor/tensor.h"
+#include "reprise/weights/decoder_tensors.h"
+#include "reprise/weights/model_config.h"
+
+namespace reprise::models {
+
+/// What the blocks of one decoder layer are made of. Borrowed while the layer is made.
+struct LayerParts {
+  const weights::ModelConfig& config;
+  const weights::DecoderTensors& names;
+  Parameters& parameters;
+  int64_t layer = 0;
+  Tensor rope_table;  // undefined: this layer does not rotate
+
+  /// The weights of modules of this layer, one above the other, for project().
+  [[nodiscard]] Tensor load_projection(std::initializer_list<std::string_view> modules,
+                                       Arrangement arrangement = {}) const;
+  /// Their biases, or an undefined tensor.
+  [[nodiscard]] Tensor load_bias(bool is_there,
+                                 std::initializer_list<std::string_view> modules,
+                                 const Arrangement& arrangement = {}) const;
+};
+
+}  // namespace reprise::models

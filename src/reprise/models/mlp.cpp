@@ -1,0 +1,71 @@
+#include "reprise/models/mlp.h"
+
+#include "reprise/models/expert_mlp.h"
+#include "reprise/models/projection.h"
+#include "reprise/tensor/ops.h"
+
+namespace reprise::models {
+namespace {
+
+Tensor activate(weights::Activation activation, const Tensor& x) {
+  switch (activation) {
+    case weights::Activation::gelu:
+      return ops::gelu(x);
+    case weights::Activation::gelu_tanh:
+      return ops::gelu_tanh(x);
+    case weights::Activation::relu:
+      return ops::relu(x);
+    case weights::Activation::silu:
+      break;
+  }
+  REPRISE_ASSERT(false, "an MLP without a gate has no silu: its config was refused");
+  return {};
+}
+
+}  // namespace
+
+Tensor activate_and_mul(weights::Activation activation, const Tensor& gate_up) {
+  switch (activation) {
+    case weights::Activation::silu:
+      return ops::silu_and_mul(gate_up);
+    case weights::Activation::gelu:
+      return ops::gelu_and_mul(gate_up);
+    case weights::Activation::gelu_tanh:
+      return ops::gelu_tanh_and_mul(gate_up);
+    case weights::Activation::relu:
+      break;
+  }
+  REPRISE_ASSERT(false, "a gated MLP has no relu: its config was refused");
+  return {};
+}
+
+Mlp::Mlp(const LayerParts& parts)
+    : activation_(parts.config.activation), is_gated_(parts.config.has_gated_mlp) {
+  const weights::DecoderTensors& names = parts.names;
+  const bool has_bias = parts.config.mlp_bias;
+  if (!is_gated_) {
+    up_weight_ = parts.load_projection({names.up});
+    up_bias_ = parts.load_bias(has_bias, {names.up});
+  } else if (names.gate_up.empty()) {
+    up_weight_ = parts.load_projection({names.gate, names.up});
+    up_bias_ = parts.load_bias(has_bias, {names.gate, names.up});
+  } else {
+    up_weight_ = parts.load_projection({names.gate_up});
+    up_bias_ = parts.load_bias(has_bias, {names.gate_up});
+  }
+  down_weight_ = parts.load_projection({names.down});
+  down_bias_ = parts.load_bias(has_bias, {names.down});
+}
+
+Tensor Mlp::operator()(const Tensor& hidden) const {
+  const Tensor up = project(hidden, up_weight_, up_bias_);
+  const Tensor inner = is_gated_ ? activate_and_mul(activation_, up) : activate(activation_, up);
+  return project(inner, down_weight_, down_bias_);
+}
+
+std::unique_ptr<FeedForward> make_feed_forward(const LayerParts& parts) {
+  if (parts.config.is_moe_layer(parts.layer)) return std::make_unique<ExpertMlp>(parts);
+  return std::make_unique<Mlp>(parts);
+}
+
+}  // namespace reprise::models

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string_view>
+
+#include "reprise/models/feed_forward.h"
+
+namespace reprise::models {
+
+/// act(gate(x)) * up(x), of which `gate_up` holds gate, then up.
+[[nodiscard]] Tensor activate_and_mul(weights::Activation activation, const Tensor& gate_up);
+
+/// down(act(gate(x)) * up(x)), or down(act(up(x))) where the config has no gate.
+class Mlp final : public FeedForward {
+ public:
+  explicit Mlp(const LayerParts& parts);
+
+  [[nodiscard]] Tensor operator()(const Tensor& hidden) const override;
+
+ private:
+  weights::Activation activation_;
+  bool is_gated_;
+  Tensor up_weight_;  // gate, then up, if there is a gate
+  Tensor up_bias_;    // undefined = none
+  Tensor down_weight_;
+  Tensor down_bias_;  // undefined = none
+};
+
+}  // namespace reprise::models

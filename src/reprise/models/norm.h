@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "reprise/models/layer_parts.h"
+
+namespace reprise::models {
+
+/// A norm over the last dimension, of the kind that the config names.
+class Norm {
+ public:
+  Norm(const weights::ModelConfig& config,
+       Parameters& parameters,
+       const std::string& module,
+       const Arrangement& arrangement = {});
+  /// A norm of a layer.
+  Norm(const LayerParts& parts, std::string_view module, const Arrangement& arrangement = {})
+      : Norm(parts.config,
+             parts.parameters,
+             parts.names.in_layer(parts.layer, module),
+             arrangement) {}
+
+  [[nodiscard]] Tensor operator()(const Tensor& x) const;
+
+ private:
+  weights::NormType type_;
+  float epsilon_;
+  Tensor weight_;
+  Tensor bias_;  // undefined = none
+};
+
+}  // namespace reprise::models

@@ -1,0 +1,94 @@
+#include "reprise/models/qkv_rows.h"
+
+#include <numeric>
+
+namespace reprise::models {
+namespace {
+
+std::vector<int64_t> counting(int64_t count) {
+  std::vector<int64_t> numbers(static_cast<size_t>(count));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  return numbers;
+}
+
+std::vector<int64_t> head_order(const weights::ModelConfig& config, int64_t layer) {
+  return config.rotates(layer) ? rotated_head_order(config.rope_of_layer(layer), config.head_dim)
+                               : counting(config.head_dim);
+}
+
+// The first stored row of each head: the heads of q, then those of k, then those of v.
+std::vector<int64_t> first_rows(const weights::ModelConfig& config) {
+  const int64_t heads = config.num_attention_heads;
+  const int64_t kv_heads = config.num_key_value_heads;
+  if (config.qkv_layout == weights::QkvLayout::separate ||
+      config.qkv_layout == weights::QkvLayout::stacked) {
+    std::vector<int64_t> rows = counting(heads + 2 * kv_heads);
+    for (int64_t& row : rows) row *= config.head_dim;
+    return rows;
+  }
+  // One head of k and of v behind the q heads that use them; per_head is a group of one.
+  const int64_t group = heads / kv_heads;
+  std::vector<int64_t> rows;
+  for (int64_t head = 0; head < heads; ++head) {
+    rows.push_back((head / group * (group + 2) + head % group) * config.head_dim);
+  }
+  for (int64_t part : {group, group + 1}) {
+    for (int64_t head = 0; head < kv_heads; ++head) {
+      rows.push_back((head * (group + 2) + part) * config.head_dim);
+    }
+  }
+  return rows;
+}
+
+}  // namespace
+
+std::vector<int64_t> rotated_head_order(const weights::RopeParameters& rope, int64_t head_dim) {
+  const int64_t rotary_dim = rope.rotary_dim == 0 ? head_dim : rope.rotary_dim;
+  const int64_t half = head_dim / 2;
+  const int64_t pairs = rotary_dim / 2;
+  const int64_t rest = half - pairs;  // pairs of elements that are not rotated
+  std::vector<int64_t> order(static_cast<size_t>(head_dim));
+  for (int64_t i = 0; i < half; ++i) {
+    int64_t first = i;
+    int64_t second = pairs + i;
+    if (i >= pairs) {
+      first = rotary_dim + (i - pairs);
+      second = first + rest;
+    } else if (rope.is_interleaved) {
+      first = 2 * i;
+      second = 2 * i + 1;
+    }
+    order[static_cast<size_t>(i)] = first;
+    order[static_cast<size_t>(half + i)] = second;
+  }
+  return order;
+}
+
+std::vector<int64_t> qkv_rows(const weights::ModelConfig& config, int64_t layer) {
+  const std::vector<int64_t> rotated = head_order(config, layer);
+  const int64_t num_rotated = config.num_attention_heads + config.num_key_value_heads;
+  std::vector<int64_t> rows;
+  int64_t head = 0;
+  for (const int64_t first : first_rows(config)) {
+    for (int64_t i = 0; i < config.head_dim; ++i) {
+      rows.push_back(first + (head < num_rotated ? rotated[static_cast<size_t>(i)] : i));
+    }
+    ++head;
+  }
+  if (rows == counting(static_cast<int64_t>(rows.size()))) rows.clear();
+  return rows;
+}
+
+std::vector<int64_t> head_norm_rows(const weights::ModelConfig& config,
+                                    int64_t layer,
+                                    int64_t num_heads) {
+  const std::vector<int64_t> order = head_order(config, layer);
+  std::vector<int64_t> rows;
+  for (int64_t head = 0; head < num_heads; ++head) {
+    for (const int64_t element : order) rows.push_back(head * config.head_dim + element);
+  }
+  if (rows == counting(static_cast<int64_t>(rows.size()))) rows.clear();
+  return rows;
+}
+
+}  // namespace reprise::models

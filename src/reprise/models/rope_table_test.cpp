@@ -1,0 +1,80 @@
+#include "reprise/models/rope_table.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+namespace reprise::models {
+namespace {
+
+using weights::RopeParameters;
+using weights::RopeType;
+
+// The frequencies that a table was made of: the angles of position 1.
+std::vector<double> frequencies_of(const RopeParameters& rope,
+                                   int64_t head_dim,
+                                   int64_t positions) {
+  const std::vector<float> table = make_rope_table(rope, head_dim, positions);
+  const float* row = table.data() + head_dim;
+  std::vector<double> frequencies;
+  for (int64_t i = 0; i < head_dim / 2; ++i) {
+    frequencies.push_back(std::atan2(row[head_dim / 2 + i], row[i]));
+  }
+  return frequencies;
+}
+
+void expect_near(const std::vector<double>& got, const std::vector<double>& want) {
+  ASSERT_EQ(got.size(), want.size());
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-6 * want[i] + 1e-7) << i;
+}
+
+// The numbers below are those of ROPE_INIT_FUNCTIONS of transformers 5.23.
+
+TEST(RopeTable, of_dynamic_changes_only_beyond_the_original_positions) {
+  const RopeParameters rope{
+      .type = RopeType::dynamic, .factor = 2.0, .original_max_position_embeddings = 64};
+  for (int64_t positions : {2, 64}) {
+    expect_near(frequencies_of(rope, 8, positions), {1, 0.1, 0.01, 0.001});
+  }
+  expect_near(frequencies_of(rope, 8, 128), {1, 0.0693361238, 0.00480749831, 0.00033333333});
+  expect_near(frequencies_of(rope, 8, 200), {1, 0.0575369596, 0.00331050158, 0.000190476188});
+}
+
+TEST(RopeTable, of_longrope_takes_the_long_factors_beyond_the_original_positions) {
+  const RopeParameters rope{.type = RopeType::longrope,
+                            .original_max_position_embeddings = 64,
+                            .attention_factor = 1.25,
+                            .frequency_factors = {1, 1.5, 2, 3},
+                            .long_factors = {1, 2, 4, 8}};
+  expect_near(frequencies_of(rope, 8, 64), {1, 0.1 / 1.5, 0.005, 0.001 / 3});
+  expect_near(frequencies_of(rope, 8, 65), {1, 0.05, 0.0025, 0.000125});
+  EXPECT_EQ(make_rope_table(rope, 8, 65)[0], 1.25F);
+}
+
+TEST(RopeTable, of_yarn_blends_between_whole_or_exact_dimensions) {
+  const RopeParameters rope{.type = RopeType::yarn,
+                            .factor = 4.0,
+                            .original_max_position_embeddings = 64,
+                            .beta_fast = 16,
+                            .truncates = false};
+  const std::vector<double> got = frequencies_of(rope, 32, 2);
+  expect_near({got.begin(), got.begin() + 6},
+              {1, 0.457739174, 0.198583528, 0.0785936117, 0.0255952496, 0.0140585322});
+}
+
+TEST(RopeTable, leaves_pairs_alone_that_do_not_rotate) {
+  const RopeParameters rope{.rotary_dim = 4, .attention_factor = 2.0};
+  const std::vector<float> table = make_rope_table(rope, 8, 3);
+  for (int64_t position = 0; position < 3; ++position) {
+    const float* row = table.data() + position * 8;
+    EXPECT_NEAR(row[1], 2 * std::cos(position * 0.01), 1e-6);
+    for (int64_t i : {2, 3}) {
+      EXPECT_EQ(row[i], 1.0F);
+      EXPECT_EQ(row[4 + i], 0.0F);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace reprise::models

@@ -1,0 +1,111 @@
+#include "reprise/weights/decoder_tensors.h"
+
+#include <fmt/format.h>
+
+namespace reprise::weights {
+namespace {
+
+DecoderTensors gpt2() {
+  return {.embedding = "transformer.wte",
+          .position_embedding = "transformer.wpe",
+          .layers = "transformer.h.",
+          .final_norm = "transformer.ln_f",
+          .attention_norm = "ln_1",
+          .mlp_norm = "ln_2",
+          .qkv = "attn.c_attn",
+          .o = "attn.c_proj",
+          .up = "mlp.c_fc",
+          .down = "mlp.c_proj",
+          .is_transposed = true};
+}
+
+DecoderTensors opt() {
+  return {.embedding = "model.decoder.embed_tokens",
+          .position_embedding = "model.decoder.embed_positions",
+          .layers = "model.decoder.layers.",
+          .final_norm = "model.decoder.final_layer_norm",
+          .attention_norm = "self_attn_layer_norm",
+          .mlp_norm = "final_layer_norm",
+          .o = "self_attn.out_proj",
+          .up = "fc1",
+          .down = "fc2"};
+}
+
+DecoderTensors gpt_neox() {
+  return {.embedding = "gpt_neox.embed_in",
+          .layers = "gpt_neox.layers.",
+          .final_norm = "gpt_neox.final_layer_norm",
+          .lm_head = "embed_out",
+          .qkv = "attention.query_key_value",
+          .o = "attention.dense",
+          .up = "mlp.dense_h_to_4h",
+          .down = "mlp.dense_4h_to_h"};
+}
+
+DecoderTensors falcon(const ModelConfig& config) {
+  DecoderTensors names = {.embedding = "transformer.word_embeddings",
+                          .layers = "transformer.h.",
+                          .final_norm = "transformer.ln_f",
+                          .qkv = "self_attention.query_key_value",
+                          .o = "self_attention.dense",
+                          .up = "mlp.dense_h_to_4h",
+                          .down = "mlp.dense_4h_to_h"};
+  if (config.has_parallel_norms) {
+    names.attention_norm = "ln_attn";
+    names.mlp_norm = "ln_mlp";
+  }
+  return names;
+}
+
+}  // namespace
+
+std::string DecoderTensors::in_layer(int64_t layer, std::string_view name) const {
+  return fmt::format("{}{}.{}", layers, layer, name);
+}
+
+std::string DecoderTensors::in_expert(int64_t layer, int64_t expert, std::string_view name) const {
+  return in_layer(layer, fmt::format("{}{}.{}", experts, expert, name));
+}
+
+DecoderTensors decoder_tensors(const ModelConfig& config) {
+  switch (config.architecture) {
+    case Architecture::gpt2:
+      return gpt2();
+    case Architecture::opt:
+      return opt();
+    case Architecture::gpt_neox:
+      return gpt_neox();
+    case Architecture::falcon:
+      return falcon(config);
+    case Architecture::starcoder2:
+      return {.up = "mlp.c_fc", .down = "mlp.c_proj"};
+    case Architecture::glm:
+      return {.gate_up = "mlp.gate_up_proj"};
+    case Architecture::phi3:
+      return {.qkv = "self_attn.qkv_proj", .gate_up = "mlp.gate_up_proj"};
+    case Architecture::gemma2:
+    case Architecture::gemma3:
+      return {.attention_result_norm = "post_attention_layernorm",
+              .mlp_norm = "pre_feedforward_layernorm",
+              .mlp_result_norm = "post_feedforward_layernorm"};
+    case Architecture::glm4:
+      return {.attention_result_norm = "post_self_attn_layernorm",
+              .mlp_result_norm = "post_mlp_layernorm",
+              .gate_up = "mlp.gate_up_proj"};
+    case Architecture::olmo2:
+      return {.attention_norm = {},
+              .attention_result_norm = "post_attention_layernorm",
+              .mlp_norm = {},
+              .mlp_result_norm = "post_feedforward_layernorm"};
+    case Architecture::mixtral:
+      return {.router = "block_sparse_moe.gate",
+              .experts = "block_sparse_moe.experts.",
+              .expert_gate = "w1",
+              .expert_up = "w3",
+              .expert_down = "w2"};
+    default:
+      return {};
+  }
+}
+
+}  // namespace reprise::weights

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "reprise/weights/model_config.h"
+
+namespace reprise::weights {
+
+/// Where the checkpoints of a family keep the tensors of a decoder: names of modules, without
+/// ".weight" and ".bias". An empty name means that the family has no such tensor. The defaults are
+/// those of Llama.
+struct DecoderTensors {
+  std::string_view embedding = "model.embed_tokens";
+  std::string_view position_embedding = {};
+  std::string_view layers = "model.layers.";  // before the number of the layer
+  std::string_view final_norm = "model.norm";
+  std::string_view lm_head = "lm_head";
+
+  // Of a layer, behind "model.layers.3.".
+  std::string_view attention_norm = "input_layernorm";     // before attention
+  std::string_view attention_result_norm = {};             // of what attention adds
+  std::string_view mlp_norm = "post_attention_layernorm";  // before the MLP
+  std::string_view mlp_result_norm = {};                   // of what the MLP adds
+  std::string_view q = "self_attn.q_proj";
+  std::string_view k = "self_attn.k_proj";
+  std::string_view v = "self_attn.v_proj";
+  std::string_view qkv = {};  // instead of q, k and v
+  std::string_view o = "self_attn.o_proj";
+  std::string_view q_norm = "self_attn.q_norm";
+  std::string_view k_norm = "self_attn.k_norm";
+  std::string_view gate = "mlp.gate_proj";
+  std::string_view up = "mlp.up_proj";
+  std::string_view gate_up = {};  // instead of gate and up
+  std::string_view down = "mlp.down_proj";
+
+  // Of a layer with experts.
+  std::string_view router = "mlp.gate";
+  std::string_view experts = "mlp.experts.";  // before the number of the expert
+  std::string_view expert_gate = "gate_proj";
+  std::string_view expert_up = "up_proj";
+  std::string_view expert_down = "down_proj";
+  std::string_view shared_expert = "mlp.shared_expert.";
+  std::string_view shared_expert_gate = "mlp.shared_expert_gate";
+
+  /// Matrices of attention and MLP are stored [in, out].
+  bool is_transposed = false;
+
+  [[nodiscard]] std::string in_layer(int64_t layer, std::string_view name) const;
+  [[nodiscard]] std::string in_expert(int64_t layer, int64_t expert, std::string_view name) const;
+};
+
+[[nodiscard]] DecoderTensors decoder_tensors(const ModelConfig& config);
+
+}  // namespace reprise::weights

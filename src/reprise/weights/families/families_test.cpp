@@ -1,0 +1,278 @@
+// Configs of every family: as published, and malformed.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+
+#include "reprise/base/json.h"
+#include "reprise/weights/decoder_tensors.h"
+#include "reprise/weights/expected_tensors.h"
+#include "reprise/weights/model_config.h"
+#include "tests/support/weights/weights_fixture.h"
+
+namespace reprise::weights {
+namespace {
+
+using ::testing::ElementsAre;
+
+LoadedModelConfig load_text(const std::string& text) {
+  return parse_model_config(text, "config.json");
+}
+
+// A small config with all that any family needs.
+Json complete(std::string_view architecture) {
+  Json config = {{"architectures", {architecture}},
+                 {"vocab_size", 100},
+                 {"hidden_size", 64},
+                 {"intermediate_size", 128},
+                 {"ffn_dim", 128},
+                 {"num_hidden_layers", 4},
+                 {"num_attention_heads", 4},
+                 {"num_key_value_heads", 2},
+                 {"max_position_embeddings", 256},
+                 {"n_embd", 64},
+                 {"n_layer", 4},
+                 {"n_head", 4},
+                 {"n_positions", 256},
+                 {"num_experts", 4},
+                 {"num_experts_per_tok", 2},
+                 {"moe_intermediate_size", 32},
+                 {"shared_expert_intermediate_size", 48}};
+  if (architecture == "MixtralForCausalLM") config["num_local_experts"] = 4;
+  return config;
+}
+Json complete(std::string_view architecture, std::string_view key, Json value) {
+  Json config = complete(architecture);
+  config[std::string(key)] = std::move(value);
+  return config;
+}
+
+// "E_CONFIG field" or "accepted".
+std::string family_refusal(const Json& json) {
+  try {
+    (void)parse_model_config(json.dump(), "config.json");
+  } catch (const FileError& error) {
+    return error.code() + " " + error.field();
+  }
+  return "accepted";
+}
+
+TEST(Families, every_architecture_has_a_reader_and_unique_names_of_tensors) {
+  EXPECT_EQ(all_architectures().size(), kNumArchitectures);
+  for (const Architecture architecture : all_architectures()) {
+    const std::string name(architecture_name(architecture));
+    SCOPED_TRACE(name);
+    const LoadedModelConfig loaded = load_text(complete(name).dump());
+    EXPECT_EQ(loaded.config.architecture, architecture);
+    std::set<std::string> names;
+    for (const ExpectedTensor& tensor : expected_tensors(loaded.config)) {
+      EXPECT_TRUE(names.insert(tensor.name).second) << tensor.name;
+    }
+    EXPECT_GT(names.size(), 20U);
+  }
+}
+
+// One malformed member of each family: the message names it.
+struct Malformed {
+  const char* architecture;
+  const char* key;
+  Json value;
+  const char* field;  // that the refusal names
+};
+
+TEST(Families, malformed_members_are_refused_by_name) {
+  const Json window_layers = {
+      "sliding_attention", "full_attention", "full_attention", "full_attention"};
+  const std::vector<Malformed> cases = {
+      {"MixtralForCausalLM", "num_local_experts", 0, "num_local_experts"},
+      {"MixtralForCausalLM", "num_local_experts", 1, "num_experts_per_tok"},
+      {"MixtralForCausalLM", "num_local_experts", 1 << 20, "num_local_experts"},
+      {"MixtralForCausalLM", "num_experts_per_tok", 0, "num_experts_per_tok"},
+      {"Qwen2MoeForCausalLM", "num_experts", 0, "num_experts"},
+      {"Qwen2MoeForCausalLM", "num_experts_per_tok", 5, "num_experts_per_tok"},
+      {"Qwen2MoeForCausalLM", "moe_intermediate_size", 0, "moe_intermediate_size"},
+      {"Qwen2MoeForCausalLM",
+       "shared_expert_intermediate_size",
+       0,
+       "shared_expert_intermediate_size"},
+      {"Qwen2MoeForCausalLM", "decoder_sparse_step", 0, "decoder_sparse_step"},
+      {"Qwen3MoeForCausalLM", "mlp_only_layers", {4}, "mlp_only_layers"},
+      {"Qwen3MoeForCausalLM", "num_experts", nullptr, "num_experts"},
+      {"Gemma2ForCausalLM", "sliding_window", 0, "sliding_window"},
+      {"Gemma2ForCausalLM", "attn_logit_softcapping", -1, "attn_logit_softcapping"},
+      {"Gemma2ForCausalLM", "query_pre_attn_scalar", 0, "query_pre_attn_scalar"},
+      {"Gemma2ForCausalLM", "hidden_activation", "relu", "hidden_activation"},
+      {"Gemma3ForCausalLM", "sliding_window_pattern", 0, "sliding_window_pattern"},
+      {"Gemma3ForCausalLM", "rope_local_base_freq", 0, "rope_local_base_freq"},
+      {"Gemma3ForCausalLM", "use_bidirectional_attention", true, "use_bidirectional_attention"},
+      {"Phi3ForCausalLM", "layer_types", window_layers, "layer_types"},
+      {"Phi3ForCausalLM", "partial_rotary_factor", 0.45, "partial_rotary_factor"},
+      {"Phi3ForCausalLM", "rope_scaling", {{"type", "longrope"}}, "rope_scaling.short_factor"},
+      {"SmolLM3ForCausalLM", "no_rope_layers", {1, 0}, "no_rope_layers"},
+      {"SmolLM3ForCausalLM", "no_rope_layer_interval", 0, "no_rope_layer_interval"},
+      {"SmolLM3ForCausalLM", "layer_types", window_layers, "layer_types"},
+      {"GraniteForCausalLM", "logits_scaling", 0, "logits_scaling"},
+      {"GraniteForCausalLM", "residual_multiplier", -1, "residual_multiplier"},
+      {"MiniCPMForCausalLM", "scale_depth", 0, "scale_depth"},
+      {"MiniCPMForCausalLM", "dim_model_base", 0, "dim_model_base"},
+      {"Glm4ForCausalLM", "partial_rotary_factor", 0.0, "partial_rotary_factor"},
+      {"Olmo2ForCausalLM", "num_key_value_heads", 3, "num_key_value_heads"},
+      {"GPT2LMHeadModel", "n_head", 3, "n_head"},
+      {"GPT2LMHeadModel", "n_embd", nullptr, "n_embd"},
+      {"GPT2LMHeadModel",
+       "scale_attn_by_inverse_layer_idx",
+       true,
+       "scale_attn_by_inverse_layer_idx"},
+      {"GPT2LMHeadModel", "activation_function", "silu", "activation_function"},
+      {"OPTForCausalLM", "word_embed_proj_dim", 32, "word_embed_proj_dim"},
+      {"OPTForCausalLM", "do_layer_norm_before", false, "do_layer_norm_before"},
+      {"OPTForCausalLM", "ffn_dim", 0, "ffn_dim"},
+      {"GPTNeoXForCausalLM", "rotary_pct", 0.45, "rotary_pct"},
+      {"GPTNeoXForCausalLM", "rotary_emb_base", 0, "rotary_emb_base"},
+      {"FalconForCausalLM", "alibi", true, "alibi"},
+      {"GemmaForCausalLM", "head_dim", 7, "head_dim"},
+      {"GlmForCausalLM", "partial_rotary_factor", 1.5, "partial_rotary_factor"},
+      {"SeedOssForCausalLM", "attention_out_bias", 1, "attention_out_bias"},
+      {"Ernie4_5ForCausalLM", "use_bias", "yes", "use_bias"},
+      {"Starcoder2ForCausalLM", "sliding_window", 0, "sliding_window"},
+      {"CohereForCausalLM", "use_qk_norm", true, "use_qk_norm"},
+      {"CohereForCausalLM", "logit_scale", 0, "logit_scale"},
+      {"OlmoeForCausalLM", "clip_qkv", 8, "clip_qkv"},
+      {"OlmoeForCausalLM", "num_experts", 1, "num_experts_per_tok"},
+      {"StableLmForCausalLM", "qk_layernorm", true, "qk_layernorm"},
+      {"StableLmForCausalLM", "partial_rotary_factor", 0.05, "partial_rotary_factor"},
+  };
+  for (const Malformed& c : cases) {
+    EXPECT_EQ(family_refusal(complete(c.architecture, c.key, c.value)),
+              std::string("E_CONFIG ") + c.field)
+        << c.architecture << " " << c.key << " " << c.value.dump();
+  }
+  Json falcon = complete("FalconForCausalLM", "new_decoder_architecture", true);
+  falcon["num_kv_heads"] = 3;
+  EXPECT_EQ(family_refusal(falcon), "E_CONFIG num_kv_heads");
+  Json no_original = complete("Phi3ForCausalLM",
+                              "rope_scaling",
+                              {{"type", "longrope"},
+                               {"short_factor", std::vector<double>(8, 1.0)},
+                               {"long_factor", std::vector<double>(8, 1.0)}});
+  EXPECT_EQ(family_refusal(no_original), "E_CONFIG original_max_position_embeddings");
+  no_original["rope_scaling"]["long_factor"][3] = 0;
+  EXPECT_EQ(family_refusal(no_original), "E_CONFIG rope_scaling.long_factor");
+}
+
+TEST(Families, reads_gemma_3_as_published) {
+  const ModelConfig config =
+      load_text(R"({"architectures": ["Gemma3ForCausalLM"], "attention_bias": false,
+      "attn_logit_softcapping": null, "bos_token_id": 2, "eos_token_id": [1, 106], "final_logit_softcapping": null,
+      "head_dim": 256, "hidden_activation": "gelu_pytorch_tanh", "hidden_size": 1152, "intermediate_size": 6912,
+      "max_position_embeddings": 32768, "model_type": "gemma3_text", "num_attention_heads": 4, "num_hidden_layers": 26,
+      "num_key_value_heads": 1, "query_pre_attn_scalar": 256, "rms_norm_eps": 1e-06, "rope_local_base_freq": 10000,
+      "rope_scaling": {"rope_type": "linear", "factor": 8.0}, "rope_theta": 1000000, "sliding_window": 512,
+      "sliding_window_pattern": 6, "torch_dtype": "bfloat16", "vocab_size": 262144})")
+          .config;
+  EXPECT_EQ(config.norm, NormType::gemma_rms_norm);
+  EXPECT_EQ(config.activation, Activation::gelu_tanh);
+  EXPECT_EQ(config.qk_norm, QkNorm::per_head);
+  EXPECT_EQ(config.attention_scale, 1.0 / 16);
+  EXPECT_EQ(config.embedding_scale, std::sqrt(1152.0));
+  EXPECT_EQ(config.attention_soft_cap, 0);
+  EXPECT_TRUE(config.tie_word_embeddings);
+  EXPECT_EQ(config.window_of_layer(4), 512);
+  EXPECT_EQ(config.window_of_layer(5), std::nullopt);
+  EXPECT_EQ(config.rope_of_layer(5).theta, 1e6);
+  EXPECT_EQ(config.rope_of_layer(5).type, RopeType::linear);
+  EXPECT_EQ(config.rope_of_layer(4), RopeParameters{});
+}
+
+TEST(Families, reads_gemma_2_with_caps_and_alternating_windows) {
+  const ModelConfig config = load_text(complete("Gemma2ForCausalLM").dump()).config;
+  EXPECT_EQ(config.attention_soft_cap, 50);
+  EXPECT_EQ(config.logits_soft_cap, 30);
+  EXPECT_EQ(config.head_dim, 256);
+  EXPECT_EQ(config.window_of_layer(0), 4096);
+  EXPECT_EQ(config.window_of_layer(1), std::nullopt);
+  const Json uncapped = complete("Gemma2ForCausalLM", "attn_logit_softcapping", nullptr);
+  EXPECT_EQ(load_text(uncapped.dump()).config.attention_soft_cap, 0);
+}
+
+TEST(Families, reads_phi_3_with_longrope_in_the_old_spelling) {
+  Json json = complete("Phi3ForCausalLM");
+  json["original_max_position_embeddings"] = 64;
+  json["rope_scaling"] = {{"type", "su"},
+                          {"short_factor", std::vector<double>(8, 1.0)},
+                          {"long_factor", std::vector<double>(8, 2.0)}};
+  const ModelConfig config = load_text(json.dump()).config;
+  EXPECT_EQ(config.rope.type, RopeType::longrope);
+  EXPECT_EQ(config.rope.original_max_position_embeddings, 64);
+  EXPECT_THAT(config.rope.long_factors, ElementsAre(2, 2, 2, 2, 2, 2, 2, 2));
+  // 256 positions of 64: a factor of 4.
+  EXPECT_DOUBLE_EQ(config.rope.attention_factor, std::sqrt(1 + std::log(4.0) / std::log(64.0)));
+  EXPECT_EQ(config.qkv_layout, QkvLayout::stacked);
+  const DecoderTensors names = decoder_tensors(config);
+  EXPECT_EQ(names.in_layer(1, names.qkv), "model.layers.1.self_attn.qkv_proj");
+}
+
+TEST(Families, reads_yarn_with_its_defaults) {
+  const Json json =
+      complete("LlamaForCausalLM",
+               "rope_scaling",
+               {{"rope_type", "yarn"}, {"factor", 4.0}, {"original_max_position_embeddings", 64}});
+  const RopeParameters rope = load_text(json.dump()).config.rope;
+  EXPECT_EQ(rope.type, RopeType::yarn);
+  EXPECT_EQ(rope.beta_fast, 32);
+  EXPECT_EQ(rope.beta_slow, 1);
+  EXPECT_DOUBLE_EQ(rope.attention_factor, 0.1 * std::log(4.0) + 1);
+}
+
+TEST(Families, reads_partial_rotation_in_both_spellings) {
+  EXPECT_EQ(load_text(complete("GPTNeoXForCausalLM").dump()).config.rope.rotary_dim, 4);
+  const Json old_style = complete("GPTNeoXForCausalLM", "rotary_pct", 0.5);
+  EXPECT_EQ(load_text(old_style.dump()).config.rope.rotary_dim, 8);
+  const Json new_style =
+      complete("GPTNeoXForCausalLM", "rope_parameters", {{"partial_rotary_factor", 0.5}});
+  EXPECT_EQ(load_text(new_style.dump()).config.rope.rotary_dim, 8);
+  const ModelConfig glm = load_text(complete("Glm4ForCausalLM").dump()).config;
+  EXPECT_EQ(glm.rope.rotary_dim, 64);
+  EXPECT_TRUE(glm.rope.is_interleaved);
+}
+
+TEST(Families, reads_the_three_forms_of_falcon) {
+  const ModelConfig one = load_text(complete("FalconForCausalLM").dump()).config;
+  EXPECT_EQ(one.num_key_value_heads, 1);
+  EXPECT_TRUE(one.has_parallel_residual && !one.has_parallel_norms);
+  Json json = complete("FalconForCausalLM", "multi_query", false);
+  json["parallel_attn"] = false;
+  const ModelConfig rw = load_text(json.dump()).config;
+  EXPECT_EQ(rw.qkv_layout, QkvLayout::per_head);
+  EXPECT_EQ(rw.num_key_value_heads, 4);
+  EXPECT_FALSE(rw.has_parallel_residual);
+  json = complete("FalconForCausalLM", "new_decoder_architecture", true);
+  json["num_kv_heads"] = 2;
+  const ModelConfig big = load_text(json.dump()).config;
+  EXPECT_EQ(big.qkv_layout, QkvLayout::per_group);
+  EXPECT_TRUE(big.has_parallel_norms);
+}
+
+TEST(Families, reads_which_layers_have_experts) {
+  Json json = complete("Qwen2MoeForCausalLM", "decoder_sparse_step", 2);
+  json["mlp_only_layers"] = {3};
+  const ModelConfig config = load_text(json.dump()).config;
+  EXPECT_THAT(config.moe_layers, ElementsAre(false, true, false, false));
+  EXPECT_EQ(config.moe->shared_intermediate_size, 48);
+  EXPECT_FALSE(config.moe->renormalises);
+  EXPECT_TRUE(load_text(complete("MixtralForCausalLM").dump()).config.moe->renormalises);
+}
+
+TEST(Families, reads_the_multipliers_of_minicpm) {
+  Json json = complete("MiniCPMForCausalLM", "scale_emb", 12);
+  json["scale_depth"] = 1.4;
+  json["dim_model_base"] = 32;
+  const ModelConfig config = load_text(json.dump()).config;
+  EXPECT_EQ(config.embedding_scale, 12);
+  EXPECT_DOUBLE_EQ(config.residual_scale, 0.7);
+  EXPECT_DOUBLE_EQ(config.logits_scale, 0.5);
+}
+
+}  // namespace
+}  // namespace reprise::weights

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reprise/weights/config_reader.h"
+#include "reprise/weights/model_config.h"
+
+/// What the readers of the families share. A reader turns the members of a config.json into a
+/// ModelConfig, with the defaults of its class in Transformers.
+namespace reprise::weights {
+
+/// A config.json that is being read. Borrowed for the call.
+struct FamilyConfig {
+  const ConfigReader& reader;
+  ModelConfig& config;
+  std::vector<std::string>& warnings;
+};
+
+/// The names of the sizes, which older families call differently.
+struct SizeKeys {
+  std::string_view hidden_size = "hidden_size";
+  std::string_view intermediate_size = "intermediate_size";
+  std::string_view num_hidden_layers = "num_hidden_layers";
+  std::string_view num_attention_heads = "num_attention_heads";
+  std::string_view max_position_embeddings = "max_position_embeddings";
+  std::string_view norm_eps = "rms_norm_eps";
+  double default_norm_eps = 1e-6;
+  /// The intermediate size may be left out: then it is four times the hidden size.
+  bool has_default_intermediate_size = false;
+};
+
+void read_sizes(const FamilyConfig& in, const SizeKeys& keys = {});
+/// num_key_value_heads and head_dim. \pre read_sizes
+void read_heads(const FamilyConfig& in, std::optional<int64_t> default_head_dim = {});
+/// Heads that all have keys and values of their own, whose size follows from the hidden size.
+void use_plain_heads(const FamilyConfig& in, std::string_view num_heads_key);
+/// Also refuses names that no kernel has.
+void read_activation(const FamilyConfig& in,
+                     std::string_view key = "hidden_act",
+                     std::string_view name_by_default = "silu");
+/// LayerNorm with biases.
+void use_layer_norm(const FamilyConfig& in);
+
+/// All layers get the window, or none if it is not given.
+void use_window(const FamilyConfig& in, std::optional<int64_t> window);
+/// The layers at and behind `first_layer` slide.
+void use_window_from(const FamilyConfig& in, std::optional<int64_t> window, int64_t first_layer);
+/// Every `period`-th layer sees everything, the others slide.
+void use_window_except_every(const FamilyConfig& in, std::optional<int64_t> window, int64_t period);
+/// `layer_types`, if it is given, replaces the layers chosen so far. \pre one of the above
+void read_layer_types(const FamilyConfig& in);
+
+/// The rotation of all layers; `keys` needs no sizes. \pre read_heads
+void read_rope(const FamilyConfig& in, RopeKeys keys = {});
+void read_tied_embeddings(const FamilyConfig& in, bool by_default);
+
+/// Fails for a boolean member of another value than the only one that there is code for.
+void require_boolean(const FamilyConfig& in, std::string_view key, bool only_value);
+/// A multiplier that must be finite and positive.
+[[nodiscard]] double read_multiplier(const FamilyConfig& in,
+                                     std::string_view key,
+                                     double by_default);
+/// A cap c of c * tanh(x / c); 0 if it is not given.
+[[nodiscard]] double read_soft_cap(const FamilyConfig& in, std::string_view key, double by_default);
+
+// One reader per architecture; see family_list.inl.
+#define X(architecture, name, model_type, reader) void reader(const FamilyConfig& in);
+#include "reprise/weights/families/family_list.inl"
+#undef X
+
+}  // namespace reprise::weights

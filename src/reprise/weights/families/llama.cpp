@@ -1,0 +1,90 @@
+// Llama and the classes that differ from it by flags. Source of the defaults here and in the other
+// files of this folder: transformers, configuration_<family>.py and modeling_<family>.py.
+#include "reprise/weights/families/family_config.h"
+#include "reprise/weights/token_limits.h"
+
+namespace reprise::weights {
+namespace {
+
+// A class of Qwen's: the first layers see everything.
+void read_optional_window(const FamilyConfig& in, int64_t first_layer_by_default) {
+  if (!in.reader.boolean("use_sliding_window").value_or(false)) return;
+  use_window_from(
+      in,
+      in.reader.integer("sliding_window", 1, kMaxPositions),
+      in.reader.integer("max_window_layers", 0, kMaxPositions).value_or(first_layer_by_default));
+}
+
+}  // namespace
+
+void read_llama(const FamilyConfig& in) {
+  read_activation(in);
+  read_sizes(in);
+  read_heads(in);
+  const bool attention_bias = in.reader.boolean("attention_bias").value_or(false);
+  in.config.qkv_bias = in.config.o_bias = attention_bias;
+  in.config.mlp_bias = in.reader.boolean("mlp_bias").value_or(false);
+  read_layer_types(in);
+  read_rope(in);
+  read_tied_embeddings(in, false);
+}
+
+void read_mistral(const FamilyConfig& in) {
+  read_activation(in);
+  read_sizes(in);
+  read_heads(in);
+  // A window of 4096 unless the config says null.
+  const auto window = in.reader.integer("sliding_window", 1, kMaxPositions);
+  use_window(in, in.reader.has("sliding_window") ? window : std::optional<int64_t>(4096));
+  read_layer_types(in);
+  read_rope(in);
+  read_tied_embeddings(in, false);
+}
+
+void read_qwen2(const FamilyConfig& in) {
+  read_activation(in);
+  read_sizes(in);
+  read_heads(in);
+  in.config.qkv_bias = true;
+  read_optional_window(in, 28);
+  read_layer_types(in);
+  read_rope(in);
+  read_tied_embeddings(in, false);
+}
+
+void read_qwen3(const FamilyConfig& in) {
+  read_activation(in);
+  read_sizes(in);
+  read_heads(in, 128);
+  in.config.qkv_bias = in.config.o_bias = in.reader.boolean("attention_bias").value_or(false);
+  in.config.qk_norm = QkNorm::per_head;
+  read_optional_window(in, 28);
+  read_layer_types(in);
+  read_rope(in);
+  read_tied_embeddings(in, false);
+}
+
+// Llama with biases that can be switched one by one.
+void read_seed_oss(const FamilyConfig& in) {
+  read_activation(in);
+  read_sizes(in);
+  read_heads(in, 128);
+  in.config.qkv_bias = in.reader.boolean("attention_bias").value_or(true);
+  in.config.o_bias = in.reader.boolean("attention_out_bias").value_or(false);
+  in.config.mlp_bias = in.reader.boolean("mlp_bias").value_or(false);
+  read_rope(in);
+  read_tied_embeddings(in, false);
+}
+
+// Llama that rotates neighbouring pairs.
+void read_ernie4_5(const FamilyConfig& in) {
+  read_activation(in);
+  read_sizes(in, {.default_norm_eps = 1e-5});
+  read_heads(in, 128);
+  in.config.qkv_bias = in.config.o_bias = in.config.mlp_bias =
+      in.reader.boolean("use_bias").value_or(false);
+  read_rope(in, {.default_theta = 5e5, .is_interleaved = true});
+  read_tied_embeddings(in, true);
+}
+
+}  // namespace reprise::weights

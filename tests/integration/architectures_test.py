@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""The program with a folder of each architecture: the tokens that Transformers computed, and a dump.
+
+    architectures_test.py REPRISE_BINARY MODEL_FOLDER SOURCE_FOLDER
+
+The folders are those of tests/goldens/architectures with a tokenizer of 96 letters, so that a prompt of token ids can
+be typed. Uses only Python's standard library.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+BINARY = SOURCE = None
+# Token ids as text: the letters of byte-level vocabularies that are one byte of UTF-8, and two more.
+LETTERS = [chr(byte) for byte in (*range(33, 127), 161, 162)]
+
+
+def write_tokenizer(folder):
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
+    tokenizer = {
+        "version": "1.0", "added_tokens": [], "normalizer": None, "pre_tokenizer": byte_level, "post_processor": None,
+        "decoder": byte_level,
+        "model": {"type": "BPE", "vocab": {letter: i for i, letter in enumerate(LETTERS)}, "merges": []},
+    }
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
+
+
+def run(*words):
+    return subprocess.run([BINARY, *map(str, words)], capture_output=True, text=True, timeout=120)
+
+
+class Architectures(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="reprise_architectures_")
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name) / "model"
+
+    def copy_of(self, name):
+        golden = SOURCE / "tests" / "goldens" / "architectures" / name
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir()
+        for file in ("config.json", "model.safetensors"):
+            shutil.copy(golden / file, self.folder / file)
+        write_tokenizer(self.folder)
+        return json.loads((golden / "golden.json").read_text())["cases"]
+
+    def generate(self, cases, *options):
+        """Checks the tokens of all prompts that can be typed, in one batch; returns what the program printed."""
+        typed = [case for case in cases if max(case["prompt"]) < 94]
+        prompts = [word for case in typed for word in ("--prompt", "".join(LETTERS[token] for token in case["prompt"]))]
+        done = run("generate", self.folder, *prompts, "--json", "--temperature", 0, "--ignore-eos",
+                   "--max-tokens", len(cases[0]["continuation"]), "--dtype", "float32", *options)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        result = json.loads(done.stdout)
+        tokens = [answer["token_ids"] for answer in result["outputs"]]
+        self.assertEqual(tokens, [case["continuation"] for case in typed])
+        return done
+
+    def test_generate_gives_the_tokens_of_transformers(self):
+        names = sorted(path.name for path in (SOURCE / "tests" / "goldens" / "architectures").iterdir())
+        self.assertGreater(len(names), 20)
+        for name in names:
+            with self.subTest(name):
+                cases = self.copy_of(name)
+                done = self.generate(cases, "--disable-compile-cache")
+                self.assertNotIn("is not used", done.stderr)
+
+    def test_small_chunks_and_preemption_change_no_token(self):
+        # 128 answer tokens and the prompts need more blocks than there are, so requests lose theirs and start again.
+        for name in ("gemma3", "gpt2", "falcon-40b", "qwen2-moe"):
+            with self.subTest(name):
+                self.generate(self.copy_of(name), "--num-gpu-blocks-override", 8, "--max-model-len", 96,
+                              "--max-num-batched-tokens", 8, "--max-num-seqs", 4)
+
+    def test_dump_shows_the_program(self):
+        for name, op in (("gemma2", "soft_cap"), ("gpt2", "layer_norm"), ("mixtral", "expert_linear")):
+            with self.subTest(name):
+                self.copy_of(name)
+                done = run("dump", self.folder, "--load-format", "dummy")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertIn(op, done.stdout)
+
+    def test_a_checkpoint_without_the_first_part_of_its_names_runs(self):
+        cases = self.copy_of("gpt2")
+        path = self.folder / "model.safetensors"
+        data = path.read_bytes()
+        length = int.from_bytes(data[:8], "little")
+        header = data[8:8 + length].replace(b'"transformer.', b'"')
+        path.write_bytes(len(header).to_bytes(8, "little") + header + data[8 + length:])
+        self.generate(cases)
+
+    def test_an_unknown_architecture_is_refused_with_the_list_and_the_nearest_name(self):
+        self.copy_of("mixtral")
+        config = json.loads((self.folder / "config.json").read_text())
+        config["architectures"] = ["Mixtral2ForCausalLM"]
+        (self.folder / "config.json").write_text(json.dumps(config))
+        done = run("generate", self.folder, "--prompt", "a")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("GPT2LMHeadModel", done.stderr)
+        self.assertIn("did you mean 'MixtralForCausalLM'", done.stderr)
+
+
+if __name__ == "__main__":
+    BINARY = sys.argv[1]
+    SOURCE = Path(sys.argv[3])
+    unittest.main(argv=sys.argv[:1])

@@ -1,0 +1,211 @@
+#!/usr/bin/env python3
+"""Writes tests/goldens/architectures/<name>/: a tiny random checkpoint of each architecture, and what Transformers computes.
+
+    python tools/make_architecture_goldens.py [NAME ...]   # write these, or all (needs torch and transformers)
+    python tools/make_architecture_goldens.py --check      # compute again from the committed checkpoints and compare
+
+Each folder is as save_pretrained() writes it, with weights in bfloat16 to keep it small; Transformers then computes in
+float32, with eager attention and without a cache:
+
+golden.json         prompts (token ids), 32 greedy tokens for each, and the distance between the best and the second-best
+                    logit at each of them
+golden.safetensors  prompt_<i>.logits_f32: [len(prompt), vocab_size], every position
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+import zlib
+from pathlib import Path
+
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from make_goldens import continue_greedily  # noqa: E402 - after the path is set
+
+GOLDENS = Path(__file__).resolve().parent.parent / "tests" / "goldens" / "architectures"
+VOCAB_SIZE = 96
+PROMPT_LENGTHS = (1, 7, 16, 40)  # one token; odd; exactly one cache block; several blocks and a rest
+NUM_NEW_TOKENS = 32
+LEAST_MARGIN = 1e-3  # greedy tokens nearer than this could differ between two correct programs
+
+IDS = dict(vocab_size=VOCAB_SIZE, bos_token_id=0, eos_token_id=1, pad_token_id=None)
+BASE = IDS | dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+                  max_position_embeddings=256, tie_word_embeddings=False)
+PLAIN = {key: value for key, value in BASE.items() if key != "num_key_value_heads"}
+WIDE_HEADS = BASE | dict(head_dim=16)
+ROPE = dict(rope_type="default", rope_theta=10000.0)
+LONG = [1.0 + 0.5 * i for i in range(6)]
+
+# The class of Transformers, and the arguments of its config. Sizes are such that every branch of a layer is seen: windows
+# and original positions are shorter than the longest prompt, soft caps bend most values, heads share keys.
+SHAPES: dict[str, tuple[str, dict]] = {
+    "gemma2": ("Gemma2", WIDE_HEADS | dict(tie_word_embeddings=True, query_pre_attn_scalar=24, sliding_window=9,
+                                           attn_logit_softcapping=2.0, final_logit_softcapping=5.0)),
+    "gemma3": ("Gemma3Text", WIDE_HEADS | dict(
+        tie_word_embeddings=True, query_pre_attn_scalar=24, sliding_window=9,
+        layer_types=["sliding_attention", "full_attention"],
+        rope_parameters=dict(full_attention=ROPE | dict(rope_type="linear", factor=4.0, rope_theta=1e6),
+                             sliding_attention=ROPE))),
+    "phi3": ("Phi3", BASE | dict(sliding_window=11, rope_parameters=ROPE)),
+    "phi3-longrope": ("Phi3", BASE | dict(
+        num_attention_heads=2, num_key_value_heads=1, original_max_position_embeddings=6,
+        rope_parameters=dict(rope_type="longrope", rope_theta=10000.0, partial_rotary_factor=0.75,
+                             short_factor=[1.0] * 6, long_factor=LONG, original_max_position_embeddings=6))),
+    "llama-yarn": ("Llama", WIDE_HEADS | dict(
+        rope_parameters=dict(rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=32))),
+    "llama-linear": ("Llama", BASE | dict(attention_bias=True, mlp_bias=True,
+                                          rope_parameters=ROPE | dict(rope_type="linear", factor=2.5))),
+    "llama-dynamic": ("Llama", BASE | dict(rope_parameters=ROPE | dict(rope_type="dynamic", factor=2.0))),
+    "seed-oss": ("SeedOss", WIDE_HEADS | dict(attention_bias=True, attention_out_bias=True, mlp_bias=True)),
+    "ernie4_5": ("Ernie4_5", WIDE_HEADS | dict(rope_parameters=ROPE | dict(rope_theta=500000.0))),
+    "gemma": ("Gemma", WIDE_HEADS | dict(tie_word_embeddings=True)),
+    "glm": ("Glm", WIDE_HEADS | dict(rope_parameters=ROPE | dict(partial_rotary_factor=0.5))),
+    "starcoder2": ("Starcoder2", BASE | dict(sliding_window=10)),
+    "cohere": ("Cohere", BASE | dict(logit_scale=0.25, tie_word_embeddings=True)),
+    "smollm3": ("SmolLM3", BASE | dict(no_rope_layers=[1, 0], tie_word_embeddings=True)),
+    "granite": ("Granite", BASE | dict(embedding_multiplier=6.0, attention_multiplier=0.25, residual_multiplier=0.6,
+                                       logits_scaling=0.5)),
+    "minicpm": ("Granite", BASE | dict(tie_word_embeddings=True, embedding_multiplier=6.0, attention_multiplier=8 ** -0.5,
+                                       residual_multiplier=1.4 / 2 ** 0.5, logits_scaling=32 / 64)),
+    "glm4": ("Glm4", WIDE_HEADS | dict(attention_bias=True, rope_parameters=ROPE | dict(partial_rotary_factor=0.5))),
+    "olmo2": ("Olmo2", BASE),
+    "gpt2": ("GPT2", IDS | dict(n_embd=32, n_layer=2, n_head=4, n_positions=256)),
+    "opt": ("OPT", IDS | dict(hidden_size=32, ffn_dim=64, num_hidden_layers=2, num_attention_heads=4,
+                              max_position_embeddings=256, word_embed_proj_dim=32, pad_token_id=1)),
+    "gpt-neox": ("GPTNeoX", PLAIN | dict(num_attention_heads=2, rope_parameters=ROPE | dict(partial_rotary_factor=0.25))),
+    "gpt-neox-sequential": ("GPTNeoX", PLAIN | dict(use_parallel_residual=False, hidden_act="gelu_new",
+                                                    rope_parameters=ROPE | dict(partial_rotary_factor=1.0))),
+    "falcon-7b": ("Falcon", PLAIN | dict(multi_query=True, parallel_attn=True, bias=False)),
+    "falcon-40b": ("Falcon", PLAIN | dict(new_decoder_architecture=True, num_kv_heads=2, bias=False)),
+    "falcon-11b": ("Falcon", PLAIN | dict(new_decoder_architecture=True, num_kv_heads=2, num_ln_in_parallel_attn=1)),
+    "falcon-rw": ("Falcon", PLAIN | dict(multi_query=False, parallel_attn=False, bias=True, alibi=False)),
+    "stablelm": ("StableLm", BASE | dict(use_qkv_bias=True, num_attention_heads=2, num_key_value_heads=1,
+                                         rope_parameters=ROPE | dict(partial_rotary_factor=0.25))),
+    "stablelm-parallel": ("StableLm", BASE | dict(use_parallel_residual=True, num_attention_heads=2, num_key_value_heads=2,
+                                                  rope_parameters=ROPE | dict(partial_rotary_factor=0.25))),
+    "mixtral": ("Mixtral", BASE | dict(num_local_experts=4, num_experts_per_tok=2, intermediate_size=24, sliding_window=13)),
+    "qwen2-moe": ("Qwen2Moe", BASE | dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=20,
+                                          shared_expert_intermediate_size=36, decoder_sparse_step=1, mlp_only_layers=[])),
+    "olmoe": ("Olmoe", BASE | dict(num_experts=6, num_experts_per_tok=3, intermediate_size=20)),
+    "qwen3-moe": ("Qwen3Moe", WIDE_HEADS | dict(num_experts=5, num_experts_per_tok=3, moe_intermediate_size=20,
+                                                num_hidden_layers=3, mlp_only_layers=[1], norm_topk_prob=True)),
+}
+
+
+def draw(model: torch.nn.Module, config, seed: int) -> None:
+    """Weights from the seed and their own names. Norms lie near one and biases are not zero, so that a program that ignores
+    them is caught."""
+    counts_from_one = "gemma" in config.model_type
+    for name, parameter in model.named_parameters():
+        generator = torch.Generator().manual_seed(seed * 1_000_003 + zlib.crc32(name.encode()))
+        values = torch.randn(parameter.shape, generator=generator)
+        is_norm = ("norm" in name or ".ln_" in name) and name.endswith("weight")
+        if is_norm:
+            values = 0.1 * values if counts_from_one else 1.0 + 0.1 * values
+        elif parameter.dim() == 1:
+            values = 0.1 * values
+        else:
+            is_embedding = any(part in name for part in ("embed", "wte", "wpe", "lm_head"))
+            values = values * (0.15 if is_embedding else 0.25)
+        parameter.data.copy_(values.to(torch.bfloat16))
+
+
+def write_checkpoint(name: str, out: Path, seed: int) -> None:
+    cls, arguments = SHAPES[name]
+    config = getattr(transformers, cls + "Config")(**arguments)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
+    draw(model, config, seed)
+    model.to(torch.bfloat16).save_pretrained(out)
+    for extra in ("generation_config.json",):
+        (out / extra).unlink(missing_ok=True)
+
+
+def publish_minicpm(out: Path) -> None:
+    """Transformers has no class for MiniCPM, whose layers are those of Granite under other names."""
+    config = json.loads((out / "config.json").read_text())
+    for key in ("embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling"):
+        del config[key]
+    config |= dict(architectures=["MiniCPMForCausalLM"], model_type="minicpm", scale_emb=6.0, scale_depth=1.4, dim_model_base=64)
+    (out / "config.json").write_text(json.dumps(config, indent=2) + "\n")
+
+
+def load(name: str, folder: Path):
+    if name != "minicpm":
+        return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    config = transformers.GraniteConfig(**SHAPES[name][1])
+    model = transformers.GraniteForCausalLM._from_config(config, attn_implementation="eager").float()
+    missing = model.load_state_dict({k: v.float() for k, v in load_file(folder / "model.safetensors").items()}, strict=False)
+    assert missing.missing_keys in ([], ["lm_head.weight"]) and not missing.unexpected_keys, missing
+    model.tie_weights()
+    return model.eval()
+
+
+def prompts(name: str, seed: int) -> list[list[int]]:
+    generator = torch.Generator().manual_seed(seed)
+    # Up to the original positions, longrope uses other frequencies, but a table serves texts of one kind.
+    lengths = PROMPT_LENGTHS[1:] if name == "phi3-longrope" else PROMPT_LENGTHS
+    return [torch.randint(0, VOCAB_SIZE, (length,), generator=generator).tolist() for length in lengths]
+
+
+@torch.inference_mode()
+def compute(name: str, folder: Path, seed: int) -> tuple[dict, list]:
+    model = load(name, folder)
+    tensors, cases = {}, []
+    for i, prompt in enumerate(prompts(name, seed)):
+        logits = model(input_ids=torch.tensor([prompt]), use_cache=False).logits[0]
+        tensors[f"prompt_{i}.logits_f32"] = logits.float().clone().contiguous()
+        continuation, margins = continue_greedily(model, prompt, NUM_NEW_TOKENS)
+        cases.append({"prompt": prompt, "continuation": continuation, "margins": margins})
+    return tensors, cases
+
+
+def make(name: str, out: Path) -> None:
+    for seed in range(1, 100):
+        write_checkpoint(name, out, seed)
+        if name == "minicpm":
+            publish_minicpm(out)
+        tensors, cases = compute(name, out, seed)
+        if min(min(case["margins"]) for case in cases) > LEAST_MARGIN:
+            break
+    save_file(tensors, out / "golden.safetensors")
+    (out / "golden.safetensors").chmod(0o644)  # the writer leaves it readable for its owner only
+    (out / "model.safetensors").chmod(0o644)
+    lines = ",\n    ".join(json.dumps(case) for case in cases)
+    (out / "golden.json").write_text(
+        f'{{\n  "shape": "{name}",\n  "seed": {seed},\n  "transformers": "{transformers.__version__}",\n  "torch": '
+        f'"{torch.__version__}",\n  "cases": [\n    {lines}\n  ]\n}}\n')
+
+
+def check(name: str) -> None:
+    """Another machine rounds differently, so logits are compared with a tolerance and tokens exactly."""
+    golden = json.loads((GOLDENS / name / "golden.json").read_text())
+    tensors, cases = compute(name, GOLDENS / name, golden["seed"])
+    for key, tensor in load_file(GOLDENS / name / "golden.safetensors").items():
+        torch.testing.assert_close(tensors[key], tensor, rtol=1e-4, atol=1e-4)
+    assert [c["continuation"] for c in cases] == [c["continuation"] for c in golden["cases"]], name
+    with tempfile.TemporaryDirectory() as folder:
+        write_checkpoint(name, Path(folder), golden["seed"])
+        new, old = (load_file(p / "model.safetensors") for p in (Path(folder), GOLDENS / name))
+        assert new.keys() == old.keys() and all(torch.equal(new[key], old[key]) for key in old), f"{name}: weights differ"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(SHAPES))
+    parser.add_argument("--check", action="store_true")
+    options = parser.parse_args()
+    torch.set_num_threads(1)  # one thread: the sums are then added in one order
+    for name in options.names or SHAPES:
+        if not options.check:
+            (GOLDENS / name).mkdir(parents=True, exist_ok=True)
+        check(name) if options.check else make(name, GOLDENS / name)
+        print(f"{name}: {'as committed' if options.check else 'written'}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
