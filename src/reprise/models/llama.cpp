@@ -38,15 +38,6 @@ Tensor load_projections(Parameters& parameters, const std::array<std::string, kC
   return parameters.load_projection(views);
 }
 
-// The weight that logits are computed with. A tied embedding that is packed is held twice: rows of
-// the embedding are looked up as numbers.
-Tensor load_lm_head(bool is_tied, const Tensor& embedding, Parameters& parameters) {
-  if (!is_tied) return parameters.load_projection("lm_head.weight");
-  constexpr std::string_view kEmbedding = "model.embed_tokens.weight";
-  return parameters.is_packed({&kEmbedding, 1}) ? parameters.load_projection(kEmbedding)
-                                                : embedding;
-}
-
 Tensor load_if(bool wanted, Parameters& parameters, const std::string& name) {
   return wanted ? parameters.load(name) : Tensor{};
 }
@@ -143,7 +134,9 @@ LlamaForCausalLM::LlamaForCausalLM(const weights::ModelConfig& config,
                                    int64_t max_positions,
                                    Parameters& parameters)
     : norm_epsilon_(static_cast<float>(config.rms_norm_eps)),
-      embedding_(parameters.load("model.embed_tokens.weight")) {
+      hidden_size_(config.hidden_size),
+      dtype_(parameters.dtype()),
+      embedding_(parameters.load_projection("model.embed_tokens.weight")) {
   const Tensor rope_table =
       parameters.add_table("rope_table",
                            make_rope_table(config.rope, config.head_dim, max_positions),
@@ -153,13 +146,13 @@ LlamaForCausalLM::LlamaForCausalLM(const weights::ModelConfig& config,
     attention_layers_.push_back(&layers_.back()->attention());
   }
   norm_ = parameters.load("model.norm.weight");
-  lm_head_ = load_lm_head(config.tie_word_embeddings, embedding_, parameters);
+  lm_head_ = config.tie_word_embeddings ? embedding_ : parameters.load_projection("lm_head.weight");
 }
 
 Tensor LlamaForCausalLM::forward(cudagraph::ForwardContext& context,
                                  const Tensor& input_ids,
                                  const Tensor& positions) {
-  Tensor hidden = ops::embedding(input_ids, embedding_);
+  Tensor hidden = embed(input_ids, embedding_, hidden_size_, dtype_);
   for (const auto& layer : layers_) hidden = layer->forward(context, hidden, positions);
   return ops::rms_norm(hidden, norm_, norm_epsilon_);
 }

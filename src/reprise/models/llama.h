@@ -94,6 +94,8 @@ class LlamaForCausalLM final : public CausalLM {
 
  private:
   float norm_epsilon_;
+  int64_t hidden_size_;
+  DType dtype_;
   Tensor embedding_;
   std::vector<std::unique_ptr<LlamaDecoderLayer>> layers_;
   Tensor norm_;

@@ -35,7 +35,8 @@ inline constexpr std::array<std::string_view, 10> kAttributeNames = {"dim",
                                                                      "ranks",
                                                                      "group"};
 
-/// A size that a signature names by a letter, or one of the attributes `heads` and `ranks`.
+/// A size that a signature names by a letter, or one of the attributes `heads` (which is `length`)
+/// and `ranks`.
 using SizeSymbol = uint8_t;
 inline constexpr SizeSymbol kHeadsSymbol = 26;
 inline constexpr SizeSymbol kRanksSymbol = 27;
@@ -270,9 +271,9 @@ class SignatureParser {
       return static_cast<SizeSymbol>(first - 'A');
     }
     const std::string_view word = take_word();
-    if (word == "heads") return kHeadsSymbol;
+    if (word == "heads" || word == "length") return kHeadsSymbol;
     if (word == "ranks") return kRanksSymbol;
-    throw "a size is a capital letter, `heads` or `ranks`";
+    throw "a size is a capital letter, `heads`, `length` or `ranks`";
   }
 
   std::string_view rest_;
