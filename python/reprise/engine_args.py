@@ -17,7 +17,6 @@ _WITHOUT_EFFECT: dict[str, tuple[Any, ...]] = {
     "tensor_parallel_size": (1,),
     "pipeline_parallel_size": (1,),
     "data_parallel_size": (1,),
-    "quantization": (None,),
     "trust_remote_code": (True, False),
     "disable_log_stats": (True, False),
     "tokenizer_mode": ("auto",),
@@ -43,6 +42,7 @@ class EngineArgs:
     block_size: int = 16
     kv_cache_memory_bytes: int | None = None
     load_format: str = "auto"
+    quantization: str | None = None  # int8, int4 or q8_0: quantised while they are loaded
     attention_backend: str = dataclasses.field(default_factory=lambda: os.environ.get("VLLM_ATTENTION_BACKEND") or "auto")
     flash_attn_version: int = 0  # of FLASH_ATTN: 2 or 3
     enforce_eager: bool = False
@@ -59,6 +59,8 @@ class EngineArgs:
             value = getattr(self, field.name)
             if field.name == "compilation_config":
                 value = config_json(value)
+            elif field.name == "quantization":
+                value = value or "none"
             elif isinstance(value, os.PathLike):
                 value = os.fspath(value)
             try:

@@ -89,6 +89,7 @@ void bind_engine_args(nb::module_& module) {
                                     text + "'");
             }
           })
+      .def_rw("quantization", &EngineArgs::quantization)
       .def_rw("dtype", &EngineArgs::dtype)
       .def_rw("seed", &EngineArgs::seed)
       .def_rw("max_model_len", &EngineArgs::max_model_len, nb::arg().none())

@@ -196,10 +196,6 @@ std::optional<DType> read_dtype(const ConfigReader& reader) {
 }
 
 void refuse_unsupported(const ConfigReader& reader) {
-  if (reader.find("quantization_config") != nullptr) {
-    reader.fail("quantization_config",
-                "quantized checkpoints are not supported; use the float16 or bfloat16 original");
-  }
   const std::string activation = reader.string("hidden_act").value_or("silu");
   if (activation != "silu" && activation != "swish") {
     reader.fail("hidden_act",
@@ -244,6 +240,7 @@ LoadedModelConfig parse_model_config(std::string_view json, std::string_view pat
   config.rope = read_rope_parameters(reader, loaded.warnings);
   config.tie_word_embeddings = reader.boolean("tie_word_embeddings").value_or(false);
   config.dtype = read_dtype(reader);
+  config.quantization = read_quantization_config(reader);
   config.bos_token_id = reader.integer("bos_token_id", 0, config.vocab_size - 1);
   config.eos_token_ids = reader.integers("eos_token_id", 0, config.vocab_size - 1, kMaxEosTokens);
   return loaded;

@@ -234,8 +234,8 @@ TEST(ModelConfig, refuses_unknown_architectures_with_the_nearest_name) {
 }
 
 TEST(ModelConfig, refuses_what_it_cannot_run) {
-  EXPECT_EQ(refusal(with("quantization_config", {{"quant_method", "gptq"}})),
-            "E_CONFIG quantization_config");
+  EXPECT_EQ(refusal(with("quantization_config", {{"quant_method", "exl2"}})),
+            "E_CONFIG quantization_config.quant_method");
   EXPECT_EQ(refusal(with("hidden_act", "gelu")), "E_CONFIG hidden_act");
   EXPECT_EQ(refusal(with("hidden_act", "silu")), "accepted");
   EXPECT_EQ(refusal(with("torch_dtype", "float8_e4m3fn")), "E_CONFIG torch_dtype");

@@ -22,10 +22,10 @@ TEST(FuseBlockLinear, joins_the_ops_around_the_products_of_a_layer) {
   parameter p2: i8[64, 90]
   %0: bf16[T, 64] = rms_norm(%x, p0) {epsilon=1e-06}  // norm
   %1: i8[T, 80] = quantize_blocks(%0) {dtype=i8}
-  %2: bf16[T, 128] = block_linear(%1, p1, _) {dtype=bf16}  // gate_up
+  %2: bf16[T, 128] = block_linear(%1, p1, none) {dtype=bf16}  // gate_up
   %3: bf16[T, 64] = silu_and_mul(%2)
   %4: i8[T, 80] = quantize_blocks(%3) {dtype=i8}
-  %5: bf16[T, 64] = block_linear(%4, p2, _) {dtype=bf16}  // down
+  %5: bf16[T, 64] = block_linear(%4, p2, none) {dtype=bf16}  // down
   %6: bf16[T, 64] = add(%x, %5)
   return %6
 })",
@@ -35,8 +35,8 @@ TEST(FuseBlockLinear, joins_the_ops_around_the_products_of_a_layer) {
   parameter p1: i8[128, 80]
   parameter p2: i8[64, 90]
   %0: i8[T, 80] = rms_norm_quantize_blocks(%x, p0) {epsilon=1e-06, dtype=i8}  // norm
-  %1: i8[T, 80] = block_linear_silu_and_mul_quantize_blocks(%0, p1, _) {dtype=bf16}  // gate_up
-  %2: bf16[T, 64] = block_linear_add(%1, p2, _, %x)  // down
+  %1: i8[T, 80] = block_linear_silu_and_mul_quantize_blocks(%0, p1, none) {dtype=bf16}  // gate_up
+  %2: bf16[T, 64] = block_linear_add(%1, p2, none, %x)  // down
   return %2
 })");
 }
@@ -70,7 +70,7 @@ TEST(FuseBlockLinear, leaves_values_with_another_use) {
   parameter p1: i8[64, 90]
   %0: bf16[T, 64] = rms_norm(%x, p0) {epsilon=1e-06}
   %1: i8[T, 80] = quantize_blocks(%0) {dtype=i8}
-  %2: bf16[T, 64] = block_linear(%1, p1, _) {dtype=bf16}
+  %2: bf16[T, 64] = block_linear(%1, p1, none) {dtype=bf16}
   %3: bf16[T, 32] = silu_and_mul(%2)
   %4: bf16[T, 64] = add(%x, %2)
   return %0, %3, %4

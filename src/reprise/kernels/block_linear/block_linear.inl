@@ -41,7 +41,7 @@ inline void append_panel(PanelSlots& slots,
       .columns = min_of(kPanelColumns, part.columns - in_part * kPanelColumns)};
 }
 
-// Several rows times the panels of all slots, into sums that are 0 before.
+// Several rows times the panels of all slots.
 inline void multiply_rows(
     const ActivationBlock* x, int64_t rows, int64_t blocks, const PanelSlots& slots, float* sums) {
   UnpackedPanel unpacked[kMaxPanelSlots];
@@ -56,6 +56,7 @@ inline void multiply_rows(
       TileRows tile = {.x = x + begin,
                        .x_blocks = blocks,
                        .blocks = count,
+                       .is_first = begin == 0,
                        .totals = {},
                        .stride = kPanelSumStride};
       const UnpackedPanel* panels[kPanelTileColumns];
@@ -91,7 +92,6 @@ inline void block_linear_sums(const BlockLinearArguments& a,
       });
     }
   } else {
-    for (int64_t i = 0; i < rows * kPanelSumStride; ++i) sums[i] = 0;
     multiply_rows(x, rows, a.blocks, slots, sums);
   }
   for (int64_t r = 0; r < rows; ++r) store_row(r, sums + r * kPanelSumStride);
@@ -99,20 +99,27 @@ inline void block_linear_sums(const BlockLinearArguments& a,
 
 // The sums of one row and slot plus their biases, rounded.
 template <typename Out>
-inline void round_sums(const BlockLinearArguments& a,
-                       const PanelSlot& slot,
-                       const float* sums,
-                       Out* out) {
+REPRISE_INLINE void round_sums(const BlockLinearArguments& a,
+                               const PanelSlot& slot,
+                               const float* sums,
+                               Out* out) {
   const Out* bias = a.bias == nullptr ? nullptr : static_cast<const Out*>(a.bias) + slot.column;
+  if (slot.columns == kPanelColumns) {
+#pragma GCC unroll 4
+    for (int64_t c = 0; c < kPanelColumns; c += kLanes) {
+      const Vec v = load(sums + c);
+      store(out + c, bias == nullptr ? v : add(v, load(bias + c)));
+    }
+    return;
+  }
   for (int64_t c = 0; c < slot.columns; c += kLanes) {
-    Vec v = load(sums + c);
-    if (slot.columns - c >= kLanes) {
-      if (bias != nullptr) v = add(v, load(bias + c));
-      store(out + c, v);
+    const int rest = static_cast<int>(min_of(kLanes, slot.columns - c));
+    if (rest == kLanes) {
+      const Vec v = load(sums + c);
+      store(out + c, bias == nullptr ? v : add(v, load(bias + c)));
     } else {
-      const int rest = static_cast<int>(slot.columns - c);
-      if (bias != nullptr) v = add(v, load_first(bias + c, rest));
-      store_first(out + c, v, rest);
+      const Vec v = load_first(sums + c, rest);
+      store_first(out + c, bias == nullptr ? v : add(v, load_first(bias + c, rest)), rest);
     }
   }
 }

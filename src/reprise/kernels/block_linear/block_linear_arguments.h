@@ -24,7 +24,7 @@ struct alignas(16) BlockLinearArguments {
 
 /// The rows that share an unpacked stretch of a panel. A multiple of the rows of a register tile,
 /// and few enough that their sums stay in the second cache level.
-inline constexpr int kMaxPanelTileRows = 132;
+inline constexpr int kMaxPanelTileRows = 264;
 /// The panels that share the rows of x in the first cache level.
 inline constexpr int kMaxPanelSlots = 4;
 

@@ -12,11 +12,19 @@ void run_block_linear_add(const void* args, device::BlockRange blocks) noexcept 
       const T* residual =
           static_cast<const T*>(arguments.residual) + (row + r) * arguments.residual_stride;
       T* out = static_cast<T*>(a.out) + (row + r) * a.columns;
+      T product[kMaxPanelSlots * kPanelColumns];
       for (int s = 0; s < slots.size; ++s) {
-        const PanelSlot& slot = slots.of[s];
-        T product[kPanelColumns];
-        round_sums(a, slot, sums + s * kPanelColumns, product);
-        add_row(residual + slot.column, product, out + slot.column, slot.columns);
+        round_sums(a, slots.of[s], sums + s * kPanelColumns, product + s * kPanelColumns);
+      }
+      // Neighbouring panels are added at once; the last panel of a part may have fewer columns.
+      for (int s = 0; s < slots.size;) {
+        const int64_t column = slots.of[s].column;
+        const T* from = product + s * kPanelColumns;
+        int64_t columns = slots.of[s].columns;
+        for (++s; s < slots.size && columns % kPanelColumns == 0; ++s) {
+          columns += slots.of[s].columns;
+        }
+        add_row(residual + column, from, out + column, columns);
       }
     });
   });

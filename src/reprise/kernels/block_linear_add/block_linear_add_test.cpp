@@ -14,7 +14,7 @@ namespace {
 class BlockLinearAdd : public KernelTest {};
 
 TEST_P(BlockLinearAdd, has_the_bits_of_two_kernels) {
-  for (int64_t rows : {1, 2, 7, 40, 133}) {
+  for (int64_t rows : {1, 2, 7, 40, 265}) {
     for (int64_t columns : {16, 50, 96}) {
       SCOPED_TRACE(testing::Message() << rows << " rows, " << columns << " columns");
       const Tensor x = random({rows, 64});

@@ -61,7 +61,7 @@ TEST_P(BlockLinearSiluAndMul, takes_gates_and_ups_in_different_formats) {
 }
 
 TEST_P(BlockLinearSiluAndMul, has_the_bits_of_three_kernels_when_it_quantises) {
-  for (int64_t rows : {1, 3, 40, 133}) {
+  for (int64_t rows : {1, 3, 40, 265}) {
     for (int64_t columns : {32, 96}) {
       const Tensor weight =
           random_weight({{.format = PanelFormat::q4_0, .columns = 2 * columns}}, 64);
