@@ -35,7 +35,6 @@ _NOT_THERE: dict[str, tuple[Any, ...]] = {
     "model_impl": ("auto",),
     "pipeline_parallel_size": (1,),
     "pooler_config": (None,),
-    "quantization": (None,),
     "revision": (None, "main"),
     "runner": ("auto", "generate"),
     "skip_tokenizer_init": (False,),
@@ -80,6 +79,7 @@ class EngineArgs:
     num_gpu_blocks_override: int | None = None  # blocks of the KV cache, on any device
     max_logprobs: int = 20  # that a request may ask for; -1: the whole vocabulary
     load_format: str = "auto"
+    quantization: str | None = None  # int8, int4 or q8_0: quantised while they are loaded
     attention_backend: str = dataclasses.field(default_factory=lambda: os.environ.get("VLLM_ATTENTION_BACKEND") or "auto")
     flash_attn_version: int = 0  # for FLASH_ATTN: 2 or 3
     enforce_eager: bool = False
@@ -101,6 +101,8 @@ class EngineArgs:
                     value = json.dumps(value or {})
                 except TypeError as error:
                     raise ValueError(f"{field.name}: {error}") from error
+            elif field.name == "quantization":
+                value = value or "none"
             elif isinstance(value, os.PathLike):
                 value = os.fspath(value)
             try:

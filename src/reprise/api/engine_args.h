@@ -31,6 +31,9 @@ struct EngineArgs {
   std::optional<std::string>
       chat_template;  // a file, or the template itself; default: the tokenizer's
   LoadFormat load_format = LoadFormat::automatic;
+  /// none: weights as they are stored; int8, int4, q8_0: quantised while they are loaded; gptq,
+  /// awq: stored in that format, which is an error if they are not.
+  std::string quantization = "none";
   std::string device = "auto";  // cpu, cuda; auto = cuda if it can be used
   /// Fraction of a GPU's memory that weights, cache, activations and graphs may use together.
   double gpu_memory_utilization = 0.9;

@@ -1,5 +1,7 @@
 #include "reprise/api/engine_loader.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -14,6 +16,7 @@
 #include "reprise/api/model_text.h"
 #include "reprise/api/resolved_options.h"
 #include "reprise/api/weight_files.h"
+#include "reprise/base/error.h"
 #include "reprise/engine/engine_core.h"
 #include "reprise/runner/memory_profile.h"
 #include "reprise/weights/expected_tensors.h"
@@ -125,6 +128,12 @@ void EngineLoader::load_model() {
   report.device_reason = device.fallback_reason;
   report.cpu_isa = device.is_gpu() ? "cuda" : kernels::isa_name(device.isa);
 
+  if (device.is_gpu() && quantizes_while_loading(engine_->args)) {
+    throw InvalidArgument(
+        fmt::format("--quantization: {}: the kernels of packed weights are the "
+                    "CPU's; use --device cpu, or leave the option out",
+                    engine_->args.quantization));
+  }
   const Clock::time_point start = Clock::now();
   std::unique_ptr<weights::WeightSource> source =
       open_weights(engine_->args, options.config, report.warnings);

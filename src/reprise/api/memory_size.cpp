@@ -40,12 +40,11 @@ int64_t weight_bytes(const weights::WeightSource& source,
     if (tensor.presence == weights::Presence::optional) continue;
     int64_t elements = 1;
     for (const int64_t extent : tensor.shape) elements *= extent;
-    const bool is_embedding = tensor.name == "model.embed_tokens.weight";
-    const bool may_be_packed = packing == models::Parameters::Packing::keep &&
-                               (!is_embedding || config.tie_word_embeddings);
-    const auto format = may_be_packed ? source.panel_format(tensor.name) : std::nullopt;
-    if (format) total += elements / kPanelBlock * panel_block_bytes(*format);
-    if (!format || is_embedding) total += elements * static_cast<int64_t>(dtype_bytes(dtype));
+    const auto format = packing == models::Parameters::Packing::keep
+                            ? source.panel_format(tensor.name)
+                            : std::nullopt;
+    total += format ? panel_bytes(*format, tensor.shape[0], tensor.shape[1])
+                    : elements * static_cast<int64_t>(dtype_bytes(dtype));
   }
   return total;
 }

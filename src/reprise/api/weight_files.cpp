@@ -2,13 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+#include <string_view>
 #include <utility>
 
+#include "reprise/base/error.h"
 #include "reprise/weights/checkpoint.h"
 #include "reprise/weights/dummy_weights.h"
 #include "reprise/weights/gguf/gguf_model.h"
 #include "reprise/weights/gguf/gguf_weights.h"
 #include "reprise/weights/model_directory.h"
+#include "reprise/weights/quantized_checkpoint.h"
+#include "reprise/weights/quantizing_weights.h"
 #include "reprise/weights/renamed_weights.h"
 
 namespace reprise::api {
@@ -29,19 +34,78 @@ std::unique_ptr<weights::WeightSource> open_gguf(const EngineArgs& args,
   return source;
 }
 
-}  // namespace
+std::unique_ptr<weights::WeightSource> open_checkpoint(const EngineArgs& args,
+                                                       const weights::ModelConfig& config,
+                                                       std::vector<std::string>& warnings) {
+  auto checkpoint = std::make_unique<weights::Checkpoint>(
+      weights::Checkpoint::open(weights::ModelDirectory(args.model)));
+  warnings.insert(warnings.end(), checkpoint->warnings().begin(), checkpoint->warnings().end());
+  if (config.quantization.method == weights::QuantizationMethod::none) return checkpoint;
+  auto quantized =
+      std::make_unique<weights::QuantizedCheckpoint>(std::move(checkpoint), config.quantization);
+  if (const std::string matrices = quantized->matrices_without_panels(); !matrices.empty()) {
+    warnings.push_back(
+        fmt::format("{}: {} in groups that no kernel reads: dequantised while "
+                    "loading, so they take as much memory as unquantised weights",
+                    args.model.string(),
+                    matrices));
+  }
+  return quantized;
+}
 
-std::unique_ptr<weights::WeightSource> open_weights(const EngineArgs& args,
-                                                    const weights::ModelConfig& config,
-                                                    std::vector<std::string>& warnings) {
+std::unique_ptr<weights::WeightSource> open_stored(const EngineArgs& args,
+                                                   const weights::ModelConfig& config,
+                                                   std::vector<std::string>& warnings) {
   if (args.load_format == LoadFormat::dummy) {
     return std::make_unique<weights::DummyWeights>(config, args.seed);
   }
   if (weights::gguf::is_gguf_path(args.model)) return open_gguf(args, config, warnings);
-  auto checkpoint = std::make_unique<weights::Checkpoint>(
-      weights::Checkpoint::open(weights::ModelDirectory(args.model)));
-  warnings.insert(warnings.end(), checkpoint->warnings().begin(), checkpoint->warnings().end());
-  return weights::with_class_names(std::move(checkpoint), config);
+  return weights::with_class_names(open_checkpoint(args, config, warnings), config);
+}
+
+std::optional<weights::LoadQuantization> find_load_quantization(std::string_view name) {
+  if (name == "int8") return weights::LoadQuantization::int8;
+  if (name == "int4") return weights::LoadQuantization::int4;
+  if (name == "q8_0") return weights::LoadQuantization::q8_0;
+  return std::nullopt;
+}
+
+// How weights are quantised while they are loaded, or nothing: as they are stored.
+std::optional<weights::LoadQuantization> load_quantization(const EngineArgs& args,
+                                                           const weights::ModelConfig& config) {
+  const std::string& asked = args.quantization;
+  const std::string_view stored = weights::quantization_method_name(config.quantization.method);
+  if (asked == "none" || asked == "None" || asked == stored) return std::nullopt;
+  const auto method = find_load_quantization(asked);
+  if (!method) {
+    throw InvalidArgument(fmt::format("--quantization: '{}' is not one of none, int8, int4, q8_0{}",
+                                      asked,
+                                      asked == "gptq" || asked == "awq"
+                                          ? fmt::format("; the checkpoint is stored as {}", stored)
+                                          : ", gptq, awq"));
+  }
+  if (stored != "none") {
+    throw InvalidArgument(fmt::format(
+        "--quantization: {}: the checkpoint is quantised already ({}); leave the option out",
+        asked,
+        stored));
+  }
+  return method;
+}
+
+}  // namespace
+
+bool quantizes_while_loading(const EngineArgs& args) {
+  return find_load_quantization(args.quantization).has_value();
+}
+
+std::unique_ptr<weights::WeightSource> open_weights(const EngineArgs& args,
+                                                    const weights::ModelConfig& config,
+                                                    std::vector<std::string>& warnings) {
+  const auto method = load_quantization(args, config);
+  std::unique_ptr<weights::WeightSource> source = open_stored(args, config, warnings);
+  if (!method) return source;
+  return std::make_unique<weights::QuantizingWeights>(std::move(source), *method);
 }
 
 }  // namespace reprise::api

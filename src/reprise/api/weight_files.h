@@ -10,8 +10,11 @@
 
 namespace reprise::api {
 
-/// The weights that `args` select: the model folder's files, or random values. Appends warnings
-/// about the files to `warnings`. \throws FileError
+/// Whether `args` ask for weights that are quantised while they are loaded.
+[[nodiscard]] bool quantizes_while_loading(const EngineArgs& args);
+
+/// The weights that `args` select: the model folder's files, or random values, quantised if `args`
+/// ask for it. Warnings about the files are added to `warnings`. \throws FileError, InvalidArgument
 [[nodiscard]] std::unique_ptr<weights::WeightSource> open_weights(
     const EngineArgs& args, const weights::ModelConfig& config, std::vector<std::string>& warnings);
 

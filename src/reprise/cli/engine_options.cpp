@@ -237,6 +237,16 @@ void add_model_settings(OptionTable& table, api::EngineArgs& args) {
        .default_text = "auto",
        .apply = [&args](std::string_view value) { args.load_format = parse_load_format(value); },
        .choices = {"auto", "safetensors", "dummy"}});
+  table.add({.name = "quantization",
+             .short_name = "-q",
+             .group = kModel,
+             .value_name = "METHOD",
+             .help =
+                 "int8, int4 or q8_0: quantises the weights while they are loaded, on a CPU. gptq "
+                 "or awq: the checkpoint is in that format. none: weights as they are stored.",
+             .default_text = args.quantization,
+             .apply = [&args](std::string_view value) { args.quantization = value; },
+             .choices = {"none", "int8", "int4", "q8_0", "gptq", "awq"}});
   table.add_text("dtype", kModel, "TYPE", "auto, bfloat16, float16 or float32.", args.dtype);
   table.add({.name = "max-model-len",
              .group = kModel,

@@ -58,8 +58,6 @@ constexpr std::array kFlags = {
     VllmFlag{"model-loader-extra-config", "", "JSON", kOnly, "{}", "safetensors need no more"},
     VllmFlag{
         "config-format", "", "FORMAT", kOnly, "auto|hf", "only the Hugging Face layout is read"},
-    VllmFlag{
-        "quantization", "-q", "METHOD", kOnly, "none|None", "weights are used as they are stored"},
     VllmFlag{"allow-deprecated-quantization",
              "",
              "",

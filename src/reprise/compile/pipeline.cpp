@@ -13,6 +13,7 @@
 #include "reprise/compile/passes/fuse_add_rms_norm.h"
 #include "reprise/compile/passes/fuse_allreduce_rms.h"
 #include "reprise/compile/passes/fuse_attn_quant.h"
+#include "reprise/compile/passes/fuse_block_linear.h"
 #include "reprise/compile/passes/fuse_gemm_comms.h"
 #include "reprise/compile/passes/fuse_linear_add.h"
 #include "reprise/compile/passes/fuse_linear_rope_kv_write.h"
@@ -113,6 +114,8 @@ std::vector<Entry> pipeline_entries(const PassOptions& options) {
       // Removes unused norms before the fusions, so that no fusion includes a norm whose result is
       // never read.
       {true, {"eliminate_dead_code", eliminate_dead_code}},
+      // Before fuse_add_rms_norm: the sum becomes part of the product, and the norm of quantising.
+      {on.fuse_gemm_epilogues, {"fuse_block_linear", with_kernels(fuse_block_linear)}},
       {early_linear_add, {"fuse_linear_add", with_kernels(fuse_linear_add)}},
       {on.fuse_add_rms_norm, {"fuse_add_rms_norm", fuse_add_rms_norm}},
       {has_sp, {"parallelize_sequence", parallelize_sequence, sp_range}},

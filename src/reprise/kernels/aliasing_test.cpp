@@ -6,7 +6,9 @@
 
 #include "reprise/device/cpu/cpu_device.h"
 #include "reprise/kernels/cpu_executor.h"
+#include "reprise/kernels/quantize_blocks/quantize_blocks.h"
 #include "tests/support/kernels/kernel_test_fixture.h"
+#include "tests/support/kernels/packed_weights.h"
 
 namespace reprise::kernels {
 namespace {
@@ -46,8 +48,14 @@ class Aliasing : public KernelTest {
     const Tensor values = random({3, 2, 16, 48});
     const OpAttributes norm = {.epsilon = 1e-6F};
     const OpAttributes int8_norm = {.type = {DType::i8, {}}, .epsilon = 1e-6F};
+    const std::vector<PanelPart> parts = {{.format = PanelFormat::q4_0, .columns = width}};
+    const Tensor packed = make(packed_weight_type(parts, 64).shape, DType::i8);
+    fill_packed_weight(packed, parts, 64, random_);
+    const Tensor blocks = make({rows, 80}, DType::i8);
+    launch_quantize_blocks(stream_, kernels(), random({rows, 64}), blocks);
     return {
         {{OpCode::add, {}}, {x, residual}},
+        {{OpCode::block_linear_add, {}}, {blocks, packed, weight, residual}},
         {{OpCode::add, {}}, {q, k}},
         {{OpCode::rms_norm, norm}, {x, weight}},
         {{OpCode::rms_norm, norm}, {q, head_norm}},

@@ -13,29 +13,34 @@
   REPRISE_ROW_KERNEL(context, rope_kv_write, RopeKvWriteArguments, 0)
 
 // On the CPU only, or launched in another way on CUDA.
-#define REPRISE_CPU_KERNELS(X) \
-  X(attention)                 \
-  X(uniform_attention)         \
-  X(planned_attention)         \
-  X(merge_attention)           \
-  X(linear_add)                \
-  X(linear_silu_and_mul)       \
-  X(linear_rope_kv_write)      \
-  X(quantize_blocks)           \
-  X(block_linear)              \
-  X(gemma_rms_norm)            \
-  X(layer_norm)                \
-  X(gelu)                      \
-  X(gelu_tanh)                 \
-  X(relu)                      \
-  X(scale)                     \
-  X(soft_cap)                  \
-  X(gelu_and_mul)              \
-  X(gelu_tanh_and_mul)         \
-  X(softmax_top_k)             \
-  X(top_k_softmax)             \
-  X(expert_linear)             \
-  X(combine_experts)           \
+#define REPRISE_CPU_KERNELS(X)                 \
+  X(attention)                                 \
+  X(uniform_attention)                         \
+  X(planned_attention)                         \
+  X(merge_attention)                           \
+  X(linear_add)                                \
+  X(linear_silu_and_mul)                       \
+  X(linear_rope_kv_write)                      \
+  X(quantize_blocks)                           \
+  X(rms_norm_quantize_blocks)                  \
+  X(block_linear)                              \
+  X(block_linear_add)                          \
+  X(block_linear_silu_and_mul)                 \
+  X(block_linear_silu_and_mul_quantize_blocks) \
+  X(block_embedding)                           \
+  X(gemma_rms_norm)                            \
+  X(layer_norm)                                \
+  X(gelu)                                      \
+  X(gelu_tanh)                                 \
+  X(relu)                                      \
+  X(scale)                                     \
+  X(soft_cap)                                  \
+  X(gelu_and_mul)                              \
+  X(gelu_tanh_and_mul)                         \
+  X(softmax_top_k)                             \
+  X(top_k_softmax)                             \
+  X(expert_linear)                             \
+  X(combine_experts)                           \
   X(sigmoid_gate)
 
 // Between the float types and the types of eight bits.

@@ -12,18 +12,6 @@ namespace {
 
 std::string weight_of(std::string_view module) { return std::string(module) + ".weight"; }
 
-// The weight that logits are computed with. A tied embedding that is packed is held twice: rows of
-// the embedding are looked up as numbers.
-Tensor load_lm_head(const weights::ModelConfig& config,
-                    const weights::DecoderTensors& names,
-                    const Tensor& embedding,
-                    Parameters& parameters) {
-  if (!config.tie_word_embeddings) return parameters.load_projection(weight_of(names.lm_head));
-  const std::string name = weight_of(names.embedding);
-  const std::string_view view = name;
-  return parameters.is_packed({&view, 1}) ? parameters.load_projection(name) : embedding;
-}
-
 Tensor load_positions(const weights::ModelConfig& config,
                       const weights::DecoderTensors& names,
                       Parameters& parameters) {
@@ -69,11 +57,13 @@ Decoder::Decoder(const weights::ModelConfig& config,
                  int64_t max_positions,
                  Parameters& parameters,
                  MakeDecoderLayer make_layer)
-    : embedding_scale_(static_cast<float>(config.embedding_scale)),
+    : hidden_size_(config.hidden_size),
+      dtype_(parameters.dtype()),
+      embedding_scale_(static_cast<float>(config.embedding_scale)),
       logits_scale_(static_cast<float>(config.logits_scale)),
       logits_soft_cap_(static_cast<float>(config.logits_soft_cap)) {
   const weights::DecoderTensors names = weights::decoder_tensors(config);
-  embedding_ = parameters.load(weight_of(names.embedding));
+  embedding_ = parameters.load_projection(weight_of(names.embedding));
   position_embedding_ = load_positions(config, names, parameters);
   const RopeTables rope_tables(config, max_positions, parameters);
   for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
@@ -85,13 +75,14 @@ Decoder::Decoder(const weights::ModelConfig& config,
     attention_layers_.push_back(&layers_.back()->attention());
   }
   norm_.emplace(config, parameters, std::string(names.final_norm));
-  lm_head_ = load_lm_head(config, names, embedding_, parameters);
+  lm_head_ = config.tie_word_embeddings ? embedding_
+                                        : parameters.load_projection(weight_of(names.lm_head));
 }
 
 Tensor Decoder::forward(cudagraph::ForwardContext& context,
                         const Tensor& input_ids,
                         const Tensor& positions) {
-  Tensor hidden = ops::embedding(input_ids, embedding_);
+  Tensor hidden = embed(input_ids, embedding_, hidden_size_, dtype_);
   if (embedding_scale_ != 1) hidden = ops::scale(hidden, embedding_scale_);
   if (position_embedding_.defined()) {
     hidden = ops::add(hidden, ops::embedding(positions, position_embedding_));

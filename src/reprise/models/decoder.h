@@ -43,6 +43,8 @@ class Decoder final : public CausalLM {
   }
 
  private:
+  int64_t hidden_size_;
+  DType dtype_;
   float embedding_scale_;
   float logits_scale_;
   float logits_soft_cap_;  // 0 = none

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "reprise/base/error.h"
+#include "reprise/tensor/packed_weight.h"
 
 namespace reprise::models {
 namespace {
@@ -34,6 +35,31 @@ std::string stacked_name(std::span<const std::string_view> names) {
   }
   return leaf == std::string_view::npos ? modules
                                         : modules + std::string(names.back().substr(leaf));
+}
+
+int64_t depth_of(const weights::WeightSource& source, std::string_view name) {
+  return source.find(name)->shape[1];
+}
+
+// The parts of a packed weight: matrices one below the other. Neighbours of one format are one part
+// where no panel would hold columns of both.
+std::vector<PanelPart> panel_parts(const weights::WeightSource& source,
+                                   std::span<const std::string_view> names) {
+  std::vector<PanelPart> parts;
+  for (std::string_view name : names) {
+    const std::optional<PanelFormat> format = source.panel_format(name);
+    if (!format) {
+      throw FileError("E_DTYPE", source.description(), name, "the tensor was packed before");
+    }
+    const int64_t rows = source.find(name)->shape[0];
+    if (!parts.empty() && parts.back().format == *format &&
+        parts.back().columns % kPanelColumns == 0) {
+      parts.back().columns += rows;
+    } else {
+      parts.push_back({.format = *format, .columns = rows});
+    }
+  }
+  return parts;
 }
 
 // The shape of one tensor in the stack.
@@ -88,10 +114,10 @@ Tensor Parameters::load_projection(std::span<const std::string_view> names,
 
 bool Parameters::is_packed(std::span<const std::string_view> names) const {
   if (packing_ == Packing::dequantise) return false;
-  const std::optional<PanelFormat> format = source_->panel_format(names[0]);
-  return format && std::all_of(names.begin(), names.end(), [&](std::string_view name) {
-           return source_->panel_format(name) == format;
-         });
+  const bool are_packable = std::all_of(names.begin(), names.end(), [&](std::string_view name) {
+    return source_->panel_format(name).has_value();
+  });
+  return are_packable && panel_parts(*source_, names).size() <= PanelHeader::kMaxParts;
 }
 
 Tensor Parameters::load(std::span<const std::string_view> names,
@@ -104,7 +130,6 @@ Tensor Parameters::load(std::span<const std::string_view> names,
                       .storage = storage,
                       .arrangement = arrangement,
                       .names = {names.begin(), names.end()}});
-  // A tied embedding may be held in both forms.
   const char* suffix = storage == Storage::panels ? " (packed)" : "";
   const std::string name = arrangement.name.empty() ? stacked_name(names) : arrangement.name;
   return upload(name + suffix, type, read_arranged(*source_, names, storage, arrangement));
@@ -133,12 +158,7 @@ TensorType Parameters::stacked_type(const weights::WeightSource& source,
     }
   }
   if (storage == Storage::panels) {
-    const std::optional<PanelFormat> format = source.panel_format(names[0]);
-    if (!format) {
-      throw FileError("E_DTYPE", source.description(), names[0], "the tensor was packed before");
-    }
-    type.dtype = DType::i8;
-    type.shape[1] = type.shape[1] / kPanelBlock * panel_block_bytes(*format);
+    return packed_weight_type(panel_parts(source, names), depth_of(source, names[0]));
   }
   return type;
 }
@@ -149,14 +169,15 @@ std::span<const std::byte> Parameters::read_arranged(const weights::WeightSource
                                                      const Arrangement& arrangement) {
   const TensorType type = stacked_type(source, names, storage, arrangement.is_transposed);
   staging_.resize(type.bytes());
+  if (storage == Storage::panels) {
+    read_panels(source, names);
+    return std::span(staging_).first(type.bytes());
+  }
   size_t offset = 0;
   for (std::string_view name : names) {
     TensorType part{type.dtype, loaded_shape(*source.find(name), arrangement.is_transposed)};
-    if (storage == Storage::panels) part.shape[1] = type.shape[1];
     const std::span<std::byte> dst = std::span(staging_).subspan(offset, part.bytes());
-    if (storage == Storage::panels) {
-      source.read_panels(name, dst);
-    } else if (arrangement.is_transposed && part.shape.rank() == 2) {
+    if (arrangement.is_transposed && part.shape.rank() == 2) {
       arranged_.resize(dst.size());
       source.read(name, dtype_, arranged_);
       transpose(arranged_, part, dst);
@@ -174,6 +195,22 @@ std::span<const std::byte> Parameters::read_arranged(const weights::WeightSource
     std::memcpy(arranged_.data() + i * row_bytes, stacked.data() + from, row_bytes);
   }
   return std::span(arranged_).first(arrangement.rows.size() * row_bytes);
+}
+
+void Parameters::read_panels(const weights::WeightSource& source,
+                             std::span<const std::string_view> names) {
+  const int64_t depth = depth_of(source, names[0]);
+  const PanelHeader header = make_panel_header(panel_parts(source, names), depth);
+  std::fill(staging_.begin(), staging_.begin() + kPanelHeaderBytes, std::byte{0});
+  std::memcpy(staging_.data(), &header, sizeof header);
+  size_t offset = kPanelHeaderBytes;
+  for (std::string_view name : names) {
+    const auto bytes = static_cast<size_t>(
+        panel_bytes(*source.panel_format(name), source.find(name)->shape[0], depth));
+    source.read_panels(name, std::span(staging_).subspan(offset, bytes));
+    offset += bytes;
+  }
+  std::fill(staging_.begin() + static_cast<std::ptrdiff_t>(offset), staging_.end(), std::byte{0});
 }
 
 std::string Parameters::packed_weights() const {

@@ -61,7 +61,7 @@ class Parameters {
                                     const Arrangement& arrangement = {});
 
   /// The same for weights of matrix products, which stay packed (int8, tensor/block_panels.h) if
-  /// the source has all of them in one packed format. models::project() takes either.
+  /// the source has all of them in packed formats. models::project() takes either.
   [[nodiscard]] Tensor load_projection(std::span<const std::string_view> names,
                                        const Arrangement& arrangement = {});
   [[nodiscard]] Tensor load_projection(std::string_view name, const Arrangement& arrangement = {}) {
@@ -134,6 +134,8 @@ class Parameters {
                                                          std::span<const std::string_view> names,
                                                          Storage storage,
                                                          const Arrangement& arrangement);
+  /// Writes a packed weight to the beginning of the memory that the next call uses again.
+  void read_panels(const weights::WeightSource& source, std::span<const std::string_view> names);
   Tensor upload(std::string name, const TensorType& type, std::span<const std::byte> bytes);
 
   const weights::WeightSource* source_;  // null after finish_loading()

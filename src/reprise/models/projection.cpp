@@ -19,4 +19,9 @@ Tensor project_to_logits(const Tensor& x, const Tensor& weight, const Tensor& nu
   return ops::block_lm_head(ops::quantize_blocks(x, DType::i8), weight, num_logits);
 }
 
+Tensor embed(const Tensor& ids, const Tensor& table, int64_t hidden_size, DType dtype) {
+  if (!is_packed_weight(table)) return ops::embedding(ids, table);
+  return ops::block_embedding(ids, table, hidden_size, dtype);
+}
+
 }  // namespace reprise::models

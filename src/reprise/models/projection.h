@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include "reprise/tensor/tensor.h"
 
 namespace reprise::models {
@@ -12,5 +14,11 @@ namespace reprise::models {
 [[nodiscard]] Tensor project_to_logits(const Tensor& x,
                                        const Tensor& weight,
                                        const Tensor& num_logits);
+
+/// Rows of such a weight, as numbers of `dtype`: [num_tokens, hidden_size].
+[[nodiscard]] Tensor embed(const Tensor& ids,
+                           const Tensor& table,
+                           int64_t hidden_size,
+                           DType dtype);
 
 }  // namespace reprise::models

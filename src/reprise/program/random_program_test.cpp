@@ -24,7 +24,14 @@ TEST(RandomPrograms, are_well_formed_and_use_every_op) {
   // ops. Ops on packed weights need rows of whole 32-element blocks, which these small shapes do
   // not have; kernels_test covers them.
   seen.insert({OpCode::row_group, OpCode::custom});
-  seen.insert({OpCode::quantize_blocks, OpCode::block_linear, OpCode::block_lm_head});
+  seen.insert({OpCode::quantize_blocks,
+               OpCode::rms_norm_quantize_blocks,
+               OpCode::block_linear,
+               OpCode::block_linear_add,
+               OpCode::block_linear_silu_and_mul,
+               OpCode::block_linear_silu_and_mul_quantize_blocks,
+               OpCode::block_lm_head,
+               OpCode::block_embedding});
   EXPECT_EQ(seen.size(), all_ops().size());
 }
 

@@ -107,6 +107,7 @@ void bind_engine_args(nb::module_& module) {
       .def_rw("chat_template", &EngineArgs::chat_template, nb::arg().none())
       .def_rw("device", &EngineArgs::device)
       .def_rw("gpu_memory_utilization", &EngineArgs::gpu_memory_utilization)
+      .def_rw("quantization", &EngineArgs::quantization)
       .def_rw("dtype", &EngineArgs::dtype)
       .def_rw("seed", &EngineArgs::seed)
       .def_rw("max_model_len", &EngineArgs::max_model_len, nb::arg().none())

@@ -4,8 +4,8 @@
 //
 // - A capital letter is a size: it has one value in all operands and results. A size may be a sum
 //   of products, such as 2*I. `...` stands for any leading sizes. [>=R] accepts at least R, and
-//   [T|1] accepts T or 1. The attributes `heads`, `top_k` and `ranks` may be used
-//   as sizes.
+//   [T|1] accepts T or 1. The attributes `heads`, `length`, `top_k` and `ranks` may be used as
+//   sizes.
 // - Elements have one type, that of the model, unless the shape has another in front: i32, f32, q8
 //   (one type of eight bits) or `dtype` (the attribute). A result of type q8 takes the attribute
 //   where no operand decides it.
@@ -175,7 +175,7 @@ X(scaled_linear,
   "dtype[T, N]")
 // Matrix products with weights that stay packed in blocks of 32 elements (block_panels.h). All q8
 // types here are int8. quantize_blocks turns 32 activations (4*8) into a block of 40 bytes (5*8):
-// 32 codes, a scale and a sum. A row of a packed weight has W bytes.
+// 32 codes, a scale and sums. A row of a packed weight has W bytes.
 X(quantize_blocks, "(x[T, 4*8*B]; dtype) -> q8[T, 5*8*B]")
 X(block_linear,
   "(x q8[T, 5*8*B], weight q8[N, W], bias dtype[N]?; dtype) -> dtype[T, N]",
@@ -183,6 +183,23 @@ X(block_linear,
 X(block_lm_head,
   "(x q8[R, 5*8*B], weight q8[V, W], num_rows i32[1]) -> f32[R, V]",
   .check = check_packed_weight)
+// Rows of a packed table as numbers. The ids must be inside the table.
+X(block_embedding, "(ids i32[T], weight q8[V, W]; length, dtype) -> dtype[T, length]")
+X(rms_norm_quantize_blocks,
+  "(x[T, 4*8*B], weight[4*8*B]; epsilon, dtype) -> q8[T, 5*8*B]",
+  .parts = "rms_norm quantize_blocks")
+X(block_linear_add,
+  "(x q8[T, 5*8*B], weight q8[N, W], bias[N]?, residual[T, N]) -> [T, N] over residual",
+  .check = check_packed_weight,
+  .parts = "block_linear add")
+X(block_linear_silu_and_mul,
+  "(x q8[T, 5*8*B], weight q8[2*I, W], bias dtype[2*I]?; dtype) -> dtype[T, I]",
+  .check = check_packed_weight,
+  .parts = "block_linear silu_and_mul")
+X(block_linear_silu_and_mul_quantize_blocks,
+  "(x q8[T, 5*8*B], weight q8[8*8*C, W], bias dtype[8*8*C]?; dtype) -> q8[T, 5*8*C]",
+  .check = check_packed_weight,
+  .parts = "block_linear silu_and_mul quantize_blocks")
 X(attention_quant,
   "(q[T, G*N, D], state key_cache[B, N, S, D], state value_cache[B, N, S, D], "
   "query_start_loc i32[R+1], seq_lens i32[R], block_table i32[>=R, M], scale f32[1], "

@@ -39,8 +39,8 @@ inline constexpr std::array<std::string_view, 12> kAttributeNames = {"dim",
                                                                      "ranks",
                                                                      "group"};
 
-/// A size that a signature names by a letter, or one of the attributes `heads`, `top_k` and
-/// `ranks`. `heads` and `top_k` are one symbol, because they are one member of OpAttributes.
+/// A size that a signature names by a letter, or one of the attributes `heads`, `length`, `top_k`
+/// and `ranks`. The first three are one symbol, because they are one member of OpAttributes.
 using SizeSymbol = uint8_t;
 inline constexpr SizeSymbol kHeadsSymbol = 26;
 inline constexpr SizeSymbol kRanksSymbol = 27;
@@ -276,9 +276,9 @@ class SignatureParser {
       return static_cast<SizeSymbol>(first - 'A');
     }
     const std::string_view word = take_word();
-    if (word == "heads" || word == "top_k") return kHeadsSymbol;
+    if (word == "heads" || word == "length" || word == "top_k") return kHeadsSymbol;
     if (word == "ranks") return kRanksSymbol;
-    throw "a size is a capital letter, `heads`, `top_k` or `ranks`";
+    throw "a size is a capital letter, `heads`, `length`, `top_k` or `ranks`";
   }
 
   std::string_view rest_;

@@ -106,13 +106,6 @@ std::optional<DType> read_dtype(const ConfigReader& reader) {
   return dtype;
 }
 
-void refuse_unsupported(const ConfigReader& reader) {
-  if (reader.find("quantization_config") != nullptr) {
-    reader.fail("quantization_config",
-                "quantized checkpoints are not supported; use the float16 or bfloat16 original");
-  }
-}
-
 void read_warnings(const ConfigReader& reader, std::vector<std::string>& warnings) {
   if (reader.find("auto_map") != nullptr) {
     warnings.push_back("auto_map is ignored: code that comes with a model is never run");
@@ -138,11 +131,11 @@ LoadedModelConfig parse_model_config(std::string_view json, std::string_view pat
   ModelConfig& config = loaded.config;
   const Family& family = read_family(reader);
   config.architecture = family.architecture;
-  refuse_unsupported(reader);
   read_warnings(reader, loaded.warnings);
   config.vocab_size = reader.required_integer("vocab_size", 1, kMaxVocabSize);
   family.read({.reader = reader, .config = config, .warnings = loaded.warnings});
   config.dtype = read_dtype(reader);
+  config.quantization = read_quantization_config(reader);
   config.bos_token_id = reader.integer("bos_token_id", 0, config.vocab_size - 1);
   config.eos_token_ids = reader.integers("eos_token_id", 0, config.vocab_size - 1, kMaxEosTokens);
   return loaded;

@@ -10,6 +10,7 @@
 #include "reprise/base/json.h"
 #include "reprise/tensor/dtype.h"
 #include "reprise/weights/model_directory.h"
+#include "reprise/weights/quantization_config.h"
 #include "reprise/weights/rope_parameters.h"
 
 namespace reprise::weights {
@@ -114,7 +115,8 @@ struct ModelConfig {
   std::optional<int64_t> sliding_window;
   std::vector<LayerType> layer_types;  // one per layer
 
-  std::optional<DType> dtype;  // the type in which the checkpoint's authors run it
+  QuantizationConfig quantization;  // of the checkpoint
+  std::optional<DType> dtype;       // the type in which the checkpoint's authors run it
   std::optional<int64_t> bos_token_id;
   std::vector<int64_t> eos_token_ids;
 

@@ -238,8 +238,8 @@ TEST(ModelConfig, refuses_unknown_architectures_with_the_nearest_name) {
 }
 
 TEST(ModelConfig, refuses_what_it_cannot_run) {
-  EXPECT_EQ(refusal(with("quantization_config", {{"quant_method", "gptq"}})),
-            "E_CONFIG quantization_config");
+  EXPECT_EQ(refusal(with("quantization_config", {{"quant_method", "exl2"}})),
+            "E_CONFIG quantization_config.quant_method");
   EXPECT_EQ(refusal(with("hidden_act", "relu2")), "E_CONFIG hidden_act");
   EXPECT_EQ(refusal(with("hidden_act", "relu")), "E_CONFIG hidden_act");
   EXPECT_EQ(refusal(with("hidden_act", "silu")), "accepted");

@@ -15,9 +15,10 @@ namespace {
 using ::testing::IsEmpty;
 
 ModelConfig gpt2() {
-  return parse_model_config(R"({"architectures": ["GPT2LMHeadModel"], "vocab_size": 50, "n_embd": 16,
+  return parse_model_config(
+             R"({"architectures": ["GPT2LMHeadModel"], "vocab_size": 50, "n_embd": 16,
       "n_layer": 1, "n_head": 2, "n_positions": 32})",
-                            "config.json")
+             "config.json")
       .config;
 }
 

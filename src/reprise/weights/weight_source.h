@@ -33,10 +33,10 @@ class WeightSource {
   virtual void read(std::string_view name, DType dtype, std::span<std::byte> dst) const = 0;
 
   /// The layout in which kernels can read the tensor as it is stored, or nothing: then it is read
-  /// as numbers only. Its rows are whole blocks, and their number is a multiple of kPanelColumns.
+  /// as numbers only. The tensor is a matrix whose rows are whole groups of panel_group_elements().
   [[nodiscard]] virtual std::optional<PanelFormat> panel_format(std::string_view name) const;
-  /// Writes the whole tensor to `dst`, packed (tensor/block_panels.h).
-  /// \pre panel_format(name), and dst.size() is exactly the rows times their packed bytes.
+  /// Writes the panels of the whole tensor to `dst` (tensor/block_panels.h), without a header.
+  /// \pre panel_format(name), and dst.size() is exactly panel_bytes() of the tensor.
   /// \throws FileError E_TRUNCATED, E_IO
   virtual void read_panels(std::string_view name, std::span<std::byte> dst) const;
 

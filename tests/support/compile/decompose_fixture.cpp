@@ -55,6 +55,13 @@ class Decomposer {
     return p;
   }
 
+  ValueId block_product(const Node& node) {
+    const ValueId p = of(node.attributes.dtype,
+                         {to_.type(node.inputs[0]).shape[0], to_.type(node.inputs[1]).shape[0]});
+    emit(OpCode::block_linear, {.dtype = node.attributes.dtype}, node.inputs, {p});
+    return p;
+  }
+
   void add(const Node& node) {
     location_ = node.location;
     const Ids& in = node.inputs;
@@ -104,6 +111,29 @@ class Decomposer {
         const ValueId act = of(to_.type(in[0]).dtype, to_.type(out[0]).shape);
         emit(OpCode::silu_and_mul, {}, in, {act});
         emit(OpCode::quantize_per_token, {.dtype = has.dtype}, {act}, out);
+        return;
+      }
+      case OpCode::rms_norm_quantize_blocks: {
+        const ValueId norm = like(in[0]);
+        emit(OpCode::rms_norm, {.epsilon = has.epsilon}, in, {norm});
+        emit(OpCode::quantize_blocks, {.dtype = has.dtype}, {norm}, out);
+        return;
+      }
+      case OpCode::block_linear_add: {
+        const ValueId p = like(in[3]);
+        emit(OpCode::block_linear, {.dtype = to_.type(p).dtype}, {in[0], in[1], in[2]}, {p});
+        emit(OpCode::add, {}, {in[3], p}, out);
+        return;
+      }
+      case OpCode::block_linear_silu_and_mul:
+        emit(OpCode::silu_and_mul, {}, {block_product(node)}, out);
+        return;
+      case OpCode::block_linear_silu_and_mul_quantize_blocks: {
+        const ValueId p = block_product(node);
+        const SymShape shape = to_.type(p).shape;
+        const ValueId act = of(has.dtype, {shape[0], shape[1].constant() / 2});
+        emit(OpCode::silu_and_mul, {}, {p}, {act});
+        emit(OpCode::quantize_blocks, {.dtype = DType::i8}, {act}, out);
         return;
       }
       case OpCode::attention_quant: {

@@ -13,10 +13,12 @@ namespace reprise::kernels {
 bool launch_block_linear(device::Stream& stream,
                          const KernelTable& kernels,
                          const Tensor& x,       // int8 [num_tokens, 40 * B], dense
-                         const Tensor& weight,  // int8 [out_features, 34 * B or 18 * B]
+                         const Tensor& weight,  // int8 [out_features, W], see block_panels.h
                          const Tensor& bias,    // [out_features] of out's type, or undefined
                          const Tensor& out);    // [num_tokens, out_features], dense
 
+/// The grid and arguments of a product with a packed weight, for any epilogue. An output of `out`
+/// needs `columns_per_output` outputs of the weight: 1, or 2 that lie half of the weight apart.
 struct BlockLinearPlan {
   BlockLinearArguments arguments;
   uint32_t num_blocks;
@@ -24,13 +26,8 @@ struct BlockLinearPlan {
 [[nodiscard]] BlockLinearPlan plan_block_linear(const Tensor& x,
                                                 const Tensor& weight,
                                                 const Tensor& bias,
-                                                const Tensor& out);
-
-/// The element of a packed weight, without its scale's rounding: code * scale.
-[[nodiscard]] double panel_element(const Tensor& weight,
-                                   PanelFormat format,
-                                   int64_t row,
-                                   int64_t element);
+                                                const Tensor& out,
+                                                int columns_per_output = 1);
 
 /// Oracle, in double, over the dequantised operands.
 void block_linear_ref(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& out);

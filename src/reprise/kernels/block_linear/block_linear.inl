@@ -1,118 +1,157 @@
-// Adds the products of one block of a panel with kRows rows of x, and moves to the next block.
-// Integer sums are exact; float sums go over the blocks in order, whatever the number of rows.
-template <int kRows>
-struct PanelQ8 {
-  static constexpr int64_t kBytes = kPanelColumns * 34;
-  static REPRISE_INLINE void multiply(const uint8_t* panel,
-                                      const ActivationBlock* const* x,
-                                      Panel::Sums* sums) {
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) sums[r] = Panel::start(-Panel::kOffsetQ8 * x[r]->sum);
-#pragma GCC unroll 8
-    for (int g = 0; g < 8; ++g) {
-      const Panel::Codes codes = Panel::load(panel + g * 64);
-#pragma GCC unroll 8
-      for (int r = 0; r < kRows; ++r) {
-        sums[r] = Panel::add_q8(sums[r], codes, x[r]->codes + 4 * g);
-      }
-    }
-  }
+// clang-format off: the second file uses the first.
+#include "reprise/kernels/block_linear/panel_formats.inl"
+#include "reprise/kernels/block_linear/panel_tile.inl"
+// clang-format on
+
+// A panel and the outputs that it computes.
+struct PanelSlot {
+  const uint8_t* panel;
+  PanelFormat format;
+  int64_t column;
+  int64_t columns;  // at most kPanelColumns
 };
 
-template <int kRows>
-struct PanelQ4 {
-  static constexpr int64_t kBytes = kPanelColumns * 18;
-  static REPRISE_INLINE void multiply(const uint8_t* panel,
-                                      const ActivationBlock* const* x,
-                                      Panel::Sums* sums) {
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) sums[r] = Panel::start(-8 * x[r]->sum);
-#pragma GCC unroll 4
-    for (int g = 0; g < 4; ++g) {
-      const Panel::Codes pairs = Panel::load(panel + g * 64);
-      const Panel::Codes low = Panel::low_halves(pairs);
-      const Panel::Codes high = Panel::high_halves(pairs);
-#pragma GCC unroll 8
-      for (int r = 0; r < kRows; ++r) {
-        sums[r] = Panel::add_q4(sums[r], low, x[r]->codes + 4 * g);
-        sums[r] = Panel::add_q4(sums[r], high, x[r]->codes + 16 + 4 * g);
-      }
-    }
-  }
+// The panels of one block of the grid, and the sums of one row: sums of slot s begin at s *
+// kPanelColumns. The last kPanelColumns sums of a row have no slot.
+struct PanelSlots {
+  PanelSlot of[kMaxPanelSlots];
+  int size = 0;
 };
+constexpr int64_t kPanelSumStride = (kMaxPanelSlots + 1) * kPanelColumns;
 
-/// kRows rows of x times one panel: out[r][0..15], rows kPanelColumns apart.
-template <template <int> typename Format, int kRows>
-inline void panel_tile(const ActivationBlock* x, int64_t blocks, const uint8_t* panel, float* out) {
-  constexpr int64_t kBytes = Format<kRows>::kBytes;
-  Panel::Floats totals[kRows];
-  const ActivationBlock* at[kRows];
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) {
-    totals[r] = Panel::Floats{};
-    at[r] = x + r * blocks;
-  }
-  for (int64_t b = 0; b < blocks; ++b, panel += kBytes) {
-    Panel::Sums sums[kRows];
-    Format<kRows>::multiply(panel, at, sums);
-    const Panel::Floats scales = Panel::load_scales(panel + kBytes - 2 * kPanelColumns);
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-      totals[r] = Panel::accumulate(sums[r], scales, at[r]->scale, totals[r]);
-      ++at[r];
-    }
-  }
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) Panel::store(out + r * kPanelColumns, totals[r]);
+inline PanelHeader panel_header(const uint8_t* weight) {
+  PanelHeader header;
+  __builtin_memcpy(&header, weight, sizeof(header));
+  return header;
 }
 
-template <template <int> typename Format>
-inline void panel_product(
-    const ActivationBlock* x, int64_t rows, int64_t blocks, const uint8_t* panel, float* out) {
-  int64_t r = 0;
-  for (; r + kPanelRows <= rows; r += kPanelRows) {
-    panel_tile<Format, kPanelRows>(x + r * blocks, blocks, panel, out + r * kPanelColumns);
-  }
-  for (; r < rows; ++r) {
-    panel_tile<Format, 1>(x + r * blocks, blocks, panel, out + r * kPanelColumns);
+inline void append_panel(PanelSlots& slots,
+                         const uint8_t* weight,
+                         const PanelHeader& header,
+                         int64_t panel) {
+  int index = 0;
+  while (index + 1 < header.num_parts && panel >= header.parts[index + 1].first_panel) ++index;
+  const PanelHeader::Part& part = header.parts[index];
+  const int64_t in_part = panel - part.first_panel;
+  const int64_t bytes = kPanelColumns * panel_column_bytes(part.format, header.depth);
+  slots.of[slots.size++] = {
+      .panel = weight + part.offset + in_part * bytes,
+      .format = part.format,
+      .column = part.first_column + in_part * kPanelColumns,
+      .columns = min_of(kPanelColumns, part.columns - in_part * kPanelColumns)};
+}
+
+// Several rows times the panels of all slots.
+inline void multiply_rows(
+    const ActivationBlock* x, int64_t rows, int64_t blocks, const PanelSlots& slots, float* sums) {
+  UnpackedPanel unpacked[kMaxPanelSlots];
+  for (int64_t begin = 0; begin < blocks; begin += kChunkBlocks) {
+    const int64_t count = min_of(kChunkBlocks, blocks - begin);
+    for (int s = 0; s < slots.size; ++s) {
+      unpack_panel(slots.of[s].format, slots.of[s].panel, begin, count, unpacked[s]);
+    }
+    int s = 0;
+    while (s < slots.size) {
+      const TileKind kind = tile_kind(slots.of[s].format);
+      TileRows tile = {.x = x + begin,
+                       .x_blocks = blocks,
+                       .blocks = count,
+                       .is_first = begin == 0,
+                       .totals = {},
+                       .stride = kPanelSumStride};
+      const UnpackedPanel* panels[kPanelTileColumns];
+      int columns = 0;
+      for (; columns < kPanelTileColumns; ++columns) {
+        const bool fits =
+            s + columns < slots.size && tile_kind(slots.of[s + columns].format) == kind;
+        // A panel without a partner is multiplied twice; the second result has no slot.
+        panels[columns] = &unpacked[fits ? s + columns : s];
+        tile.totals[columns] = sums + (fits ? s + columns : kMaxPanelSlots) * kPanelColumns;
+        if (!fits) break;
+      }
+      panel_tiles(panels, kind, rows, tile);
+      s += columns;
+    }
   }
 }
 
+// Computes the sums of rows [row, row + rows) and calls `store_row(r, sums)` with those of row + r.
+template <typename StoreRow>
+inline void block_linear_sums(const BlockLinearArguments& a,
+                              int64_t row,
+                              int64_t rows,
+                              const PanelSlots& slots,
+                              const StoreRow& store_row) {
+  alignas(64) float sums[kMaxPanelTileRows * kPanelSumStride];
+  const ActivationBlock* x = a.x + row * a.blocks;
+  if (rows == 1) {
+    for (int s = 0; s < slots.size; ++s) {
+      with_panel_format(slots.of[s].format, [&](auto format) {
+        panel_row<static_cast<PanelFormat>(format.value)>(
+            x, a.blocks, slots.of[s].panel, sums + s * kPanelColumns);
+      });
+    }
+  } else {
+    multiply_rows(x, rows, a.blocks, slots, sums);
+  }
+  for (int64_t r = 0; r < rows; ++r) store_row(r, sums + r * kPanelSumStride);
+}
+
+// The sums of one row and slot plus their biases, rounded.
 template <typename Out>
-inline void store_panel(
-    const BlockLinearArguments& a, int64_t row, int64_t rows, int64_t column, const float* sums) {
-  for (int64_t r = 0; r < rows; ++r) {
-    Out* out = static_cast<Out*>(a.out) + (row + r) * a.columns + column;
-    for (int64_t c = 0; c < kPanelColumns; ++c) {
-      // Adding -0 changes no number, not even another -0.
-      const float bias =
-          a.bias == nullptr ? -0.0F : to_float(static_cast<const Out*>(a.bias)[column + c]);
-      store_element(out + c, sums[r * kPanelColumns + c] + bias);
+REPRISE_INLINE void round_sums(const BlockLinearArguments& a,
+                               const PanelSlot& slot,
+                               const float* sums,
+                               Out* out) {
+  const Out* bias = a.bias == nullptr ? nullptr : static_cast<const Out*>(a.bias) + slot.column;
+  if (slot.columns == kPanelColumns) {
+#pragma GCC unroll 4
+    for (int64_t c = 0; c < kPanelColumns; c += kLanes) {
+      const Vec v = load(sums + c);
+      store(out + c, bias == nullptr ? v : add(v, load(bias + c)));
     }
+    return;
+  }
+  for (int64_t c = 0; c < slot.columns; c += kLanes) {
+    const int rest = static_cast<int>(min_of(kLanes, slot.columns - c));
+    if (rest == kLanes) {
+      const Vec v = load(sums + c);
+      store(out + c, bias == nullptr ? v : add(v, load(bias + c)));
+    } else {
+      const Vec v = load_first(sums + c, rest);
+      store_first(out + c, bias == nullptr ? v : add(v, load_first(bias + c, rest)), rest);
+    }
+  }
+}
+
+// Calls `run_block(row, rows, panel, panels)` for every block of the grid that has rows.
+// Neighbouring blocks share their panels.
+template <typename RunBlock>
+inline void for_panel_blocks(const BlockLinearArguments& a,
+                             device::BlockRange blocks,
+                             const RunBlock& run_block) {
+  const int64_t limit = a.num_rows == nullptr ? a.rows : min_of(a.rows, *a.num_rows);
+  const int64_t row_tiles = ceil_div(a.rows, a.rows_per_block);
+  for (uint32_t block = blocks.begin; block < blocks.end; ++block) {
+    const int64_t row = block % row_tiles * a.rows_per_block;
+    const int64_t rows = min_of(a.rows_per_block, limit - row);
+    const int64_t panel = block / row_tiles * a.panels_per_block;
+    if (rows > 0) run_block(row, rows, panel, min_of(a.panels_per_block, a.panels - panel));
   }
 }
 
 template <typename Out>
 void run_block_linear(const void* args, device::BlockRange blocks) noexcept {
   const auto& a = *static_cast<const BlockLinearArguments*>(args);
-  const int64_t limit = a.num_rows == nullptr ? a.rows : min_of(a.rows, *a.num_rows);
-  const int64_t row_tiles = ceil_div(a.rows, a.rows_per_block);
-  const int64_t panel_bytes = a.blocks * kPanelColumns * panel_block_bytes(a.format);
-  float sums[kMaxPanelTileRows * kPanelColumns];
-  for (uint32_t block = blocks.begin; block < blocks.end; ++block) {
-    const int64_t row = block % row_tiles * a.rows_per_block;
-    const int64_t rows = max_of(0, min_of(a.rows_per_block, limit - row));
-    const int64_t begin = block / row_tiles * a.columns_per_block;
-    const int64_t end = min_of(begin + a.columns_per_block, a.columns);
-    const ActivationBlock* x = a.x + row * a.blocks;
-    for (int64_t column = begin; column < end && rows > 0; column += kPanelColumns) {
-      const uint8_t* panel = a.weight + column / kPanelColumns * panel_bytes;
-      if (a.format == PanelFormat::q8_0) {
-        panel_product<PanelQ8>(x, rows, a.blocks, panel, sums);
-      } else {
-        panel_product<PanelQ4>(x, rows, a.blocks, panel, sums);
+  const PanelHeader header = panel_header(a.weight);
+  for_panel_blocks(a, blocks, [&](int64_t row, int64_t rows, int64_t panel, int64_t panels) {
+    PanelSlots slots;
+    for (int64_t p = panel; p < panel + panels; ++p) append_panel(slots, a.weight, header, p);
+    block_linear_sums(a, row, rows, slots, [&](int64_t r, const float* sums) {
+      Out* out = static_cast<Out*>(a.out) + (row + r) * a.columns;
+      for (int s = 0; s < slots.size; ++s) {
+        round_sums(a, slots.of[s], sums + s * kPanelColumns, out + slots.of[s].column);
       }
-      store_panel<Out>(a, row, rows, column, sums);
-    }
-  }
+    });
+  });
 }

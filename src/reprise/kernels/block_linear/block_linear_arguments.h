@@ -10,18 +10,22 @@ namespace reprise::kernels {
 /// the kernel.
 struct alignas(16) BlockLinearArguments {
   const ActivationBlock* x;  // [rows, blocks]
-  const uint8_t* weight;     // panels
-  const void* bias;          // [columns], or nullptr
+  const uint8_t* weight;     // begins with a PanelHeader
+  const void* bias;          // [outputs of the weight], or nullptr
   void* out;                 // [rows, columns]
   const int32_t* num_rows;   // rows to compute, read when the kernel runs; nullptr = all
   int64_t rows;
-  int64_t columns;  // a multiple of kPanelColumns
+  int64_t columns;  // of out
+  int64_t panels;   // that the blocks share: all, or half of them where an output needs two columns
   int64_t blocks;
-  int32_t rows_per_block;     // at most kMaxPanelTileRows
-  int32_t columns_per_block;  // a multiple of kPanelColumns
-  PanelFormat format;
+  int32_t rows_per_block;    // at most kMaxPanelTileRows
+  int32_t panels_per_block;  // at most kMaxPanelSlots
 };
 
-inline constexpr int kMaxPanelTileRows = 64;
+/// The rows that share an unpacked stretch of a panel. A multiple of the rows of a register tile,
+/// and few enough that their sums stay in the second cache level.
+inline constexpr int kMaxPanelTileRows = 264;
+/// The panels that share the rows of x in the first cache level.
+inline constexpr int kMaxPanelSlots = 4;
 
 }  // namespace reprise::kernels

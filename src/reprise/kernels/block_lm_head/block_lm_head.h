@@ -11,7 +11,7 @@ namespace reprise::kernels {
 bool launch_block_lm_head(device::Stream& stream,
                           const KernelTable& kernels,
                           const Tensor& x,         // int8 [num_rows at most, 40 * B], dense
-                          const Tensor& weight,    // int8 [vocab_size, 34 * B or 18 * B]
+                          const Tensor& weight,    // int8 [vocab_size, W], see block_panels.h
                           const Tensor& num_rows,  // int32[1]
                           const Tensor& out);      // float32 [.., vocab_size]
 

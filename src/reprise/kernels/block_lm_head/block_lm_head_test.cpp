@@ -1,10 +1,12 @@
 #include "reprise/kernels/block_lm_head/block_lm_head.h"
 
 #include <cmath>
+#include <vector>
 
 #include "reprise/kernels/block_linear/block_linear.h"
 #include "reprise/kernels/quantize_blocks/quantize_blocks.h"
 #include "tests/support/kernels/kernel_test_fixture.h"
+#include "tests/support/kernels/packed_weights.h"
 
 namespace reprise::kernels {
 namespace {
@@ -15,12 +17,9 @@ TEST_P(BlockLmHead, computes_the_rows_that_the_device_counts_and_leaves_the_othe
   const Tensor x = random({70, 64});
   const Tensor q = make({70, 80}, DType::i8);
   launch_quantize_blocks(stream_, kernels(), x, q);
-  // Zero bytes: codes of -128, whose scales are those of the bytes set here.
-  const Tensor weight = make({32, 68}, DType::i8);
-  auto* bytes = weight.data_as<uint8_t>();
-  for (int64_t i = 0; i < weight.num_elements(); ++i) {
-    bytes[i] = static_cast<uint8_t>(i % 544 >= 512 ? 0x21 : i * 37);
-  }
+  const std::vector<PanelPart> parts = {{.format = PanelFormat::q4_0, .columns = 32}};
+  const Tensor weight = make(packed_weight_type(parts, 64).shape, DType::i8);
+  fill_packed_weight(weight, parts, 64, random_);
   const Tensor all = make_ref({70, 32});
   launch_block_linear(stream_, kernels(), q, weight, {}, all);
   for (int count : {0, 1, 3, 63, 64, 65, 70, 71, -1}) {

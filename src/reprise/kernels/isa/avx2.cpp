@@ -6,7 +6,10 @@ namespace reprise::kernels {
 namespace {
 
 #define REPRISE_ISA avx2
+// clang-format off: the second file uses the first.
 #include "reprise/kernels/vector/avx2.inl"
+#include "reprise/kernels/vector/panel_avx2.inl"
+// clang-format on
 
 #include "reprise/kernels/isa/kernels.inl"
 #include "reprise/kernels/isa/table.inl"

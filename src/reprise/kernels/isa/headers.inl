@@ -13,3 +13,5 @@
 
 // Vector lanes must not be passed through a call.
 #define REPRISE_INLINE inline __attribute__((always_inline))
+// The same for a lambda, after its parameters.
+#define REPRISE_LAMBDA_INLINE __attribute__((always_inline))

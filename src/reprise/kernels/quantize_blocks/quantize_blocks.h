@@ -13,6 +13,14 @@ bool launch_quantize_blocks(device::Stream& stream,
                             const Tensor& x,     // [num_tokens, 32 * B], rows may be strided
                             const Tensor& out);  // int8 [num_tokens, 40 * B], ActivationBlocks
 
+/// quantize_blocks(rms_norm(x, weight, epsilon)), with the bits of the two kernels.
+bool launch_rms_norm_quantize_blocks(device::Stream& stream,
+                                     const KernelTable& kernels,
+                                     const Tensor& x,       // [num_tokens, 32 * B]
+                                     const Tensor& weight,  // [32 * B]
+                                     float epsilon,
+                                     const Tensor& out);  // int8 [num_tokens, 40 * B]
+
 /// Oracle, in double but for the scale, which is float32.
 void quantize_blocks_ref(const Tensor& x, const Tensor& out);
 

@@ -7,10 +7,12 @@ namespace reprise::kernels {
 
 /// Rows cut into blocks of kPanelBlock elements, each with a scale of its own.
 struct alignas(16) QuantizeBlocksArguments {
-  const void* x;  // rows in x_layout, of tiles.width elements
+  const void* x;       // rows in x_layout, of tiles.width elements: what is quantised or normed
+  const void* weight;  // of the norm: [tiles.width]
   ActivationBlock* out;
   RowLayout x_layout;
   RowTiles tiles;
+  float epsilon;  // of the norm
 };
 
 }  // namespace reprise::kernels

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "reprise/kernels/rms_norm/rms_norm.h"
 #include "reprise/tensor/block_panels.h"
 #include "tests/support/kernels/kernel_test_fixture.h"
 
@@ -31,16 +32,17 @@ TEST_P(QuantizeBlocks, agrees_with_the_reference) {
       for (int64_t row = 0; row < rows; ++row) {
         for (int64_t b = 0; b < width / 32; ++b) {
           EXPECT_EQ(block(got, row, b).scale, block(want, row, b).scale);
-          int32_t sum = 0;
+          int32_t sums[2] = {0, 0};
           for (int i = 0; i < 32; ++i) {
             // A quotient beside the middle of two codes may round to either.
             EXPECT_NEAR(block(got, row, b).codes[i], block(want, row, b).codes[i], 1);
             EXPECT_NEAR(block(got, row, b).codes[i] * block(got, row, b).scale,
                         element(x, row, b * 32 + i),
                         0.5001 * block(got, row, b).scale);
-            sum += block(got, row, b).codes[i];
+            sums[i / 16] += block(got, row, b).codes[i];
           }
-          EXPECT_EQ(block(got, row, b).sum, sum);
+          EXPECT_EQ(block(got, row, b).sums[0], sums[0]);
+          EXPECT_EQ(block(got, row, b).sums[1], sums[1]);
         }
       }
     }
@@ -52,7 +54,7 @@ TEST_P(QuantizeBlocks, gives_a_block_of_zeros_the_scale_zero) {
   for (int64_t i = 0; i < 64; ++i) set_element(x, 0.0, 0, i);
   const Tensor q = quantize(x);
   EXPECT_EQ(block(q, 0, 0).scale, 0.0F);
-  EXPECT_EQ(block(q, 0, 1).sum, 0);
+  EXPECT_EQ(block(q, 0, 1).sums[1], 0);
 }
 
 TEST_P(QuantizeBlocks, gives_a_row_the_same_bits_in_every_batch) {
@@ -71,6 +73,21 @@ TEST_P(QuantizeBlocks, keeps_a_nan_in_its_own_block) {
   EXPECT_TRUE(std::isnan(block(q, 1, 1).scale));
   EXPECT_FALSE(std::isnan(block(q, 1, 0).scale));
   EXPECT_FALSE(std::isnan(block(q, 0, 1).scale));
+}
+
+TEST_P(QuantizeBlocks, has_the_bits_of_two_kernels_after_a_norm) {
+  for (int64_t rows : {1, 5}) {
+    for (int64_t width : {32, 288, 896}) {
+      const Tensor x = random_strided({rows, width});
+      const Tensor weight = random({width});
+      const Tensor normed = make({rows, width});
+      launch_rms_norm(stream_, kernels(), x, weight, 1e-6F, normed);
+      const Tensor apart = quantize(normed);
+      const Tensor out = make(apart.shape(), DType::i8);
+      launch_rms_norm_quantize_blocks(stream_, kernels(), x, weight, 1e-6F, out);
+      expect_same_bits(out, apart);
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(AllKernels,

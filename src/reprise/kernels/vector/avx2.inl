@@ -105,6 +105,13 @@ REPRISE_INLINE void store(BFloat16* p, Vec v) {
 REPRISE_INLINE void store(Float16* p, Vec v) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), narrow_f16(v));
 }
+/// Of integers from -128 to 127.
+REPRISE_INLINE void store(int8_t* p, Vec v) {
+  const __m256i words = _mm256_cvtps_epi32(v);
+  const __m128i halves =
+      _mm_packs_epi32(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1));
+  _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packs_epi16(halves, halves));
+}
 REPRISE_INLINE void store_first(float* p, Vec v, int n) {
   _mm256_maskstore_ps(p, first_lanes(n), v);
 }
@@ -222,70 +229,3 @@ constexpr int kSingleRowColumns = 8;
 // Register tile of attention's weighted sum of values: rows x vectors.
 constexpr int kValueRows = 2;
 constexpr int kValueVecs = 4;
-
-/// Sums of 16 outputs, from codes of four elements each (tensor/block_panels.h).
-struct Panel {
-  struct Codes {
-    __m256i first;  // outputs 0 to 7
-    __m256i last;
-  };
-  using Sums = Codes;
-  struct Floats {
-    Vec first = zero();
-    Vec last = zero();
-  };
-  static REPRISE_INLINE Codes load(const uint8_t* p) {
-    return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)),
-            _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 32))};
-  }
-  static REPRISE_INLINE Codes low_halves(const Codes& pairs) {
-    const __m256i mask = _mm256_set1_epi8(15);
-    return {_mm256_and_si256(pairs.first, mask), _mm256_and_si256(pairs.last, mask)};
-  }
-  static REPRISE_INLINE Codes high_halves(const Codes& pairs) {
-    return low_halves({_mm256_srli_epi16(pairs.first, 4), _mm256_srli_epi16(pairs.last, 4)});
-  }
-  static REPRISE_INLINE Sums start(int32_t value) {
-    return {_mm256_set1_epi32(value), _mm256_set1_epi32(value)};
-  }
-  static REPRISE_INLINE __m256i broadcast_four(const int8_t* x) {
-    int32_t four;
-    __builtin_memcpy(&four, x, sizeof(four));
-    return _mm256_set1_epi32(four);
-  }
-  // Pairs of products are summed in 16 bits, which 2 * 128 * 127 does not leave.
-  static REPRISE_INLINE __m256i add_pairs(__m256i sums, __m256i unsigned_codes, __m256i x) {
-    const __m256i pairs = _mm256_maddubs_epi16(unsigned_codes, x);
-    return _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
-  }
-  static REPRISE_INLINE __m256i add_signed(__m256i sums, __m256i codes, __m256i x) {
-    const __m256i weight = _mm256_xor_si256(codes, _mm256_set1_epi8(-128));
-    return add_pairs(sums, _mm256_abs_epi8(weight), _mm256_sign_epi8(x, weight));
-  }
-  static constexpr int32_t kOffsetQ8 = 0;
-  static REPRISE_INLINE Sums add_q8(const Sums& sums, const Codes& codes, const int8_t* x) {
-    const __m256i four = broadcast_four(x);
-    return {add_signed(sums.first, codes.first, four), add_signed(sums.last, codes.last, four)};
-  }
-  static REPRISE_INLINE Sums add_q4(const Sums& sums, const Codes& codes, const int8_t* x) {
-    const __m256i four = broadcast_four(x);
-    return {add_pairs(sums.first, codes.first, four), add_pairs(sums.last, codes.last, four)};
-  }
-  static REPRISE_INLINE Floats load_scales(const uint8_t* p) {
-    return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
-            _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 16)))};
-  }
-  static REPRISE_INLINE Floats accumulate(const Sums& sums,
-                                          const Floats& scales,
-                                          float scale,
-                                          const Floats& total) {
-    const Vec x = broadcast(scale);
-    return {fma(_mm256_cvtepi32_ps(sums.first), mul(scales.first, x), total.first),
-            fma(_mm256_cvtepi32_ps(sums.last), mul(scales.last, x), total.last)};
-  }
-  static REPRISE_INLINE void store(float* p, const Floats& v) {
-    _mm256_storeu_ps(p, v.first);
-    _mm256_storeu_ps(p + 8, v.last);
-  }
-};
-constexpr int kPanelRows = 2;

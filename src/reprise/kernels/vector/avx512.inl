@@ -79,6 +79,10 @@ REPRISE_INLINE void store(BFloat16* p, Vec v) {
 REPRISE_INLINE void store(Float16* p, Vec v) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), narrow_f16(v));
 }
+/// Of integers from -128 to 127.
+REPRISE_INLINE void store(int8_t* p, Vec v) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v)));
+}
 REPRISE_INLINE void store_first(float* p, Vec v, int n) {
   _mm512_mask_storeu_ps(p, first_lanes(n), v);
 }
@@ -212,57 +216,3 @@ constexpr int kSingleRowColumns = 8;
 // Register tile of attention's weighted sum of values: rows x vectors.
 constexpr int kValueRows = 4;
 constexpr int kValueVecs = 4;
-
-/// Sums of 16 outputs, from codes of four elements each (tensor/block_panels.h).
-struct Panel {
-  using Codes = __m512i;
-  using Sums = __m512i;
-  using Floats = Vec;
-  static REPRISE_INLINE Codes load(const uint8_t* p) { return _mm512_loadu_si512(p); }
-  static REPRISE_INLINE Codes low_halves(Codes pairs) {
-    return _mm512_and_si512(pairs, _mm512_set1_epi8(15));
-  }
-  static REPRISE_INLINE Codes high_halves(Codes pairs) {
-    return low_halves(_mm512_srli_epi16(pairs, 4));
-  }
-  static REPRISE_INLINE Sums start(int32_t value) { return _mm512_set1_epi32(value); }
-  static REPRISE_INLINE __m512i broadcast_four(const int8_t* x) {
-    int32_t four;
-    __builtin_memcpy(&four, x, sizeof(four));
-    return _mm512_set1_epi32(four);
-  }
-#ifdef REPRISE_ISA_HAS_VNNI
-  static constexpr int32_t kOffsetQ8 = 128;
-  static REPRISE_INLINE Sums add_q8(Sums sums, Codes codes, const int8_t* x) {
-    return _mm512_dpbusd_epi32(sums, codes, broadcast_four(x));
-  }
-  static REPRISE_INLINE Sums add_q4(Sums sums, Codes codes, const int8_t* x) {
-    return add_q8(sums, codes, x);
-  }
-#else
-  static constexpr int32_t kOffsetQ8 = 0;
-  // Pairs of products are summed in 16 bits, which 2 * 128 * 127 does not leave.
-  static REPRISE_INLINE Sums add_pairs(Sums sums, __m512i unsigned_codes, __m512i x) {
-    const __m512i pairs = _mm512_maddubs_epi16(unsigned_codes, x);
-    return _mm512_add_epi32(sums, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
-  }
-  static REPRISE_INLINE Sums add_q8(Sums sums, Codes codes, const int8_t* x) {
-    const __m512i weight = _mm512_xor_si512(codes, _mm512_set1_epi8(-128));
-    const __m512i four = broadcast_four(x);
-    const __m512i with_sign =
-        _mm512_mask_sub_epi8(four, _mm512_movepi8_mask(weight), _mm512_setzero_si512(), four);
-    return add_pairs(sums, _mm512_abs_epi8(weight), with_sign);
-  }
-  static REPRISE_INLINE Sums add_q4(Sums sums, Codes codes, const int8_t* x) {
-    return add_pairs(sums, codes, broadcast_four(x));
-  }
-#endif
-  static REPRISE_INLINE Floats load_scales(const uint8_t* p) {
-    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
-  }
-  static REPRISE_INLINE Floats accumulate(Sums sums, Floats scales, float scale, Floats total) {
-    return fma(_mm512_cvtepi32_ps(sums), mul(scales, broadcast(scale)), total);
-  }
-  static REPRISE_INLINE void store(float* p, Floats v) { _mm512_storeu_ps(p, v); }
-};
-constexpr int kPanelRows = 4;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 
+#include "reprise/tensor/block_panels.h"  // kIq4Values
 #include "reprise/weights/gguf/block_format.h"
 
 namespace reprise::weights::gguf {
@@ -12,10 +13,6 @@ namespace reprise::weights::gguf {
 /// Products are rounded once each, as in ggml and in the PyPI package `gguf`.
 /// \pre `blocks` is a whole number of blocks, and `out` has their elements.
 void dequantize(BlockFormat format, std::span<const std::byte> blocks, std::span<float> out);
-
-/// The values that the 16 codes of IQ4_NL and IQ4_XS stand for.
-inline constexpr int8_t kIq4Values[16] = {
-    -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 
 // One block of 256 elements each (see dequantize_k.cpp).
 void dequantize_q2_k(const std::byte* block, float* out);

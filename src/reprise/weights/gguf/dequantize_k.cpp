@@ -1,26 +1,14 @@
 // Blocks of 256 elements: parts of 16 or 32 elements with small integer scales, which share float16
 // scales.
 
-#include "reprise/weights/gguf/block_bytes.h"
 #include "reprise/weights/gguf/dequantize.h"
+#include "reprise/weights/gguf/scale_and_least.h"
 
 // Source of the layouts: ggml, src/ggml-common.h (block_q2_K to block_iq4_xs).
 namespace reprise::weights::gguf {
 namespace {
 
 constexpr size_t kElements = 256;
-
-// Part j of 8 of the twelve bytes of six-bit scales and least values of Q4_K and Q5_K.
-struct ScaleAndLeast {
-  uint32_t scale;
-  uint32_t least;
-};
-
-ScaleAndLeast scale_and_least(const std::byte* packed, size_t j) {
-  if (j < 4) return {.scale = byte_at(packed, j) & 63U, .least = byte_at(packed, j + 4) & 63U};
-  return {.scale = (byte_at(packed, j + 4) & 15U) | (byte_at(packed, j - 4) >> 6) << 4,
-          .least = (byte_at(packed, j + 4) >> 4) | (byte_at(packed, j) >> 6) << 4};
-}
 
 }  // namespace
 
@@ -47,9 +35,7 @@ void dequantize_q3_k(const std::byte* block, float* out) {
   const float scale = half_at(block, 108);
   for (size_t i = 0; i < kElements; ++i) {
     const size_t part = i / 16;
-    const uint32_t low = byte_at(scales, part % 8) >> (part / 8 * 4) & 15U;
-    const uint32_t high = byte_at(scales, 8 + part % 4) >> (part / 4 * 2) & 3U;
-    const float part_scale = scale * static_cast<float>(static_cast<int32_t>(low | high << 4) - 32);
+    const float part_scale = scale * static_cast<float>(q3_k_scale(scales, part));
     const uint32_t code = byte_at(codes, i / 128 * 32 + i % 32) >> (i % 128 / 32 * 2) & 3U;
     const uint32_t bit = byte_at(block, i % 32) >> (i / 32) & 1U;
     out[i] = part_scale * static_cast<float>(static_cast<int32_t>(code) - (bit != 0 ? 0 : 4));
@@ -110,12 +96,9 @@ void dequantize_q6_k(const std::byte* block, float* out) {
 void dequantize_iq4_xs(const std::byte* block, float* out) {
   const std::byte* codes = block + 8;
   const float scale = half_at(block, 0);
-  const uint32_t high_bits = byte_at(block, 2) | byte_at(block, 3) << 8;
   for (size_t i = 0; i < kElements; ++i) {
     const size_t part = i / 32;
-    const uint32_t low = byte_at(block, 4 + part / 2) >> (part % 2 * 4) & 15U;
-    const uint32_t high = high_bits >> (part * 2) & 3U;
-    const float part_scale = scale * static_cast<float>(static_cast<int32_t>(low | high << 4) - 32);
+    const float part_scale = scale * static_cast<float>(iq4_xs_scale(block, part));
     const uint32_t code = byte_at(codes, part * 16 + i % 16) >> (i % 32 / 16 * 4) & 15U;
     out[i] = part_scale * static_cast<float>(kIq4Values[code]);
   }

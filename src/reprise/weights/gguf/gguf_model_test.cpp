@@ -8,8 +8,9 @@
 
 #include "reprise/base/element.h"
 #include "reprise/base/json.h"
-#include "reprise/tensor/block_panels.h"
+#include "reprise/tensor/packed_weight.h"
 #include "reprise/weights/gguf/gguf_weights.h"
+#include "reprise/weights/gguf/pack_panels.h"
 #include "reprise/weights/gguf/tensor_names.h"
 #include "reprise/weights/watched_weights.h"
 #include "tests/support/weights/gguf_fixture.h"
@@ -148,42 +149,52 @@ TEST_F(GgufModelTest, puts_the_rows_of_q_and_k_back_in_order) {
   EXPECT_EQ(read(as_stored, "model.layers.0.self_attn.q_proj.weight", 64), counting(64, 100));
 }
 
-// The value of a packed Q8_0 or Q4_0 weight, by the description in tensor/block_panels.h.
-double packed_value(
-    std::string_view panels, PanelFormat format, int64_t depth, int64_t row, int64_t i) {
-  const int64_t block_bytes = 16 * panel_block_bytes(format);
-  const char* block = panels.data() + row / 16 * (depth / 32 * block_bytes) + i / 32 * block_bytes;
-  Float16 scale;
-  std::memcpy(&scale, block + block_bytes - 32 + 2 * (row % 16), sizeof scale);
-  const int64_t in_block = i % 32;
-  const int64_t group = (format == PanelFormat::q8_0 ? in_block : in_block % 16) / 4;
-  const int code = static_cast<uint8_t>(block[group * 64 + row % 16 * 4 + in_block % 4]);
-  if (format == PanelFormat::q8_0) return to_float(scale) * (code - 128);
-  return to_float(scale) * ((in_block < 16 ? code & 15 : code >> 4) - 8);
+// A stored row of any format, of blocks whose float16 scales are between 0.25 and 2.
+std::string stored_rows(BlockFormat format, int64_t rows, int64_t depth) {
+  const BlockSize size = block_size(format);
+  std::string bytes(static_cast<size_t>(rows * depth / size.num_elements) * size.bytes, '\0');
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    bytes[i] = static_cast<char>(i * 89 + i / 256 + i / size.bytes * 7);
+  }
+  const auto set_scale = [&](size_t at) {
+    for (size_t i = at; i < bytes.size(); i += size.bytes) {
+      bytes[i + 1] = static_cast<char>(0x34 + i / size.bytes % 12);
+    }
+  };
+  const bool has_scales_last =
+      format == BlockFormat::q2_k || format == BlockFormat::q3_k || format == BlockFormat::q6_k;
+  const bool has_two = format == BlockFormat::q2_k || format == BlockFormat::q4_k ||
+                       format == BlockFormat::q5_k || format == BlockFormat::q4_1 ||
+                       format == BlockFormat::q5_1;
+  const size_t first = has_scales_last ? size.bytes - (has_two ? 4 : 2) : 0;
+  set_scale(first);
+  if (has_two) set_scale(first + 2);
+  return bytes;
 }
 
+// Oracle: the dequantised values, whose own oracle is the package `gguf`, against the description
+// in tensor/block_panels.h.
 TEST_F(GgufModelTest, packs_the_values_that_it_would_read) {
-  for (const PanelFormat format : {PanelFormat::q8_0, PanelFormat::q4_0}) {
-    const auto block_bytes = static_cast<size_t>(panel_block_bytes(format));
-    std::string blocks(size_t{32} * 2 * block_bytes, '\0');  // 32 rows of 64 elements
-    for (size_t i = 0; i < blocks.size(); ++i) {
-      // A scale between 0.25 and 2, by its second byte.
-      blocks[i] = static_cast<char>(i % block_bytes == 1 ? 0x34 + i / 64 % 12 : i * 89 + i / 256);
-    }
+  constexpr int64_t kRows = 24;  // not whole panels
+  constexpr int64_t kDepth = 512;
+  int num_formats = 0;
+  for (uint32_t number = 0; number < 64; ++number) {
+    const std::optional<BlockFormat> stored = block_format_of(number);
+    if (!stored || !panel_format_of(*stored)) continue;
+    ++num_formats;
+    SCOPED_TRACE(block_format_name(*stored));
+    const std::string blocks = stored_rows(*stored, kRows, kDepth);
     GgufBytes file = model_file();
-    const uint32_t number = format == PanelFormat::q8_0 ? 8 : 2;
-    file.tensor("blk.1.attn_q.weight", number, {32, 64}, blocks)
-        .tensor("blk.1.ffn_up.weight", number, {24, 64}, blocks.substr(0, 24 * 2 * block_bytes))
-        .tensor("blk.1.ffn_gate.weight", 6, {16, 32}, std::string(16 * 22, 'x'));
+    file.tensor("blk.1.attn_q.weight", number, {kRows, kDepth}, blocks)
+        .tensor("blk.1.ffn_gate.weight", 39, {16, 32}, std::string(size_t{16} * 17, 'x'));
     const auto model = open(file);
     const GgufWeights weights(model, model->config().config);
     const std::string name = "model.layers.1.self_attn.q_proj.weight";
+    const PanelFormat format = *panel_format_of(*stored);
     EXPECT_EQ(weights.panel_format(name), format);
-    EXPECT_EQ(weights.panel_format("model.layers.1.mlp.up_proj.weight"), std::nullopt);  // 24 rows
-    EXPECT_EQ(weights.panel_format("model.layers.1.mlp.gate_proj.weight"), std::nullopt);  // Q5_0
+    EXPECT_EQ(weights.panel_format("model.layers.1.mlp.gate_proj.weight"), std::nullopt);  // MXFP4
     EXPECT_EQ(weights.panel_format("model.embed_tokens.weight"), std::nullopt);
-    EXPECT_NE(weights.formats_without_panels().find("1 tensor in Q5_0"), std::string::npos);
-    std::string panels(blocks.size(), '\0');
+    EXPECT_NE(weights.formats_without_panels().find("1 tensor in MXFP4"), std::string::npos);
     // Through the source that reports progress: as bytes of the file, and not beyond their sum.
     uint64_t done = 0;
     const WatchedWeights watched(std::make_unique<GgufWeights>(model, model->config().config),
@@ -192,20 +203,26 @@ TEST_F(GgufModelTest, packs_the_values_that_it_would_read) {
                                    EXPECT_LE(so_far, total);
                                  });
     EXPECT_EQ(watched.panel_format(name), format);
-    watched.read_panels(name, std::as_writable_bytes(std::span(panels)));
+    const PanelPart part = {.format = format, .columns = kRows};
+    std::vector<uint8_t> packed(static_cast<size_t>(packed_weight_bytes({&part, 1}, kDepth)), 0xAA);
+    const PanelHeader header = make_panel_header({&part, 1}, kDepth);
+    std::memcpy(packed.data(), &header, sizeof header);
+    const auto panels = std::as_writable_bytes(std::span(packed)).subspan(kPanelHeaderBytes);
+    watched.read_panels(name, panels);
     EXPECT_EQ(done, blocks.size());
-    for (int i = 0; i < 3; ++i) {
-      watched.read_panels(name, std::as_writable_bytes(std::span(panels)));
-    }
-    const Floats values = read(weights, name, 32 * 64);
-    for (int64_t row = 0; row < 32; ++row) {
-      for (int64_t i = 0; i < 64; ++i) {
-        ASSERT_EQ(packed_value(panels, format, 64, row, i),
-                  values[static_cast<size_t>(row * 64 + i)])
+    for (int i = 0; i < 3; ++i) watched.read_panels(name, panels);
+    const Floats values = read(weights, name, kRows * kDepth);
+    for (int64_t row = 0; row < kRows; ++row) {
+      for (int64_t i = 0; i < kDepth; ++i) {
+        // float32 rounds d * s * code - m * t twice.
+        ASSERT_NEAR(panel_element(packed.data(), row, i),
+                    values[static_cast<size_t>(row * kDepth + i)],
+                    1e-6 * 2 * 64 * 64)
             << row << ", " << i;
       }
     }
   }
+  EXPECT_EQ(num_formats, 12);
 }
 
 TEST_F(GgufModelTest, names_every_tensor_as_the_models_do) {

@@ -12,6 +12,7 @@
 #include "reprise/weights/gguf/dequantize.h"
 #include "reprise/weights/gguf/pack_panels.h"
 #include "reprise/weights/gguf/tensor_names.h"
+#include "reprise/weights/panel_column.h"
 
 namespace reprise::weights::gguf {
 namespace {
@@ -153,20 +154,23 @@ std::optional<PanelFormat> GgufWeights::panel_format(std::string_view name) cons
   const auto found = tensors_.find(name);
   if (found == tensors_.end()) return std::nullopt;
   const TensorInfo& tensor = *found->second.tensor;
-  const bool has_panels = tensor.shape.size() == 2 && tensor.shape[0] % kPanelColumns == 0;
-  return has_panels ? panel_format_of(tensor.format) : std::nullopt;
+  return tensor.shape.size() == 2 ? panel_format_of(tensor.format) : std::nullopt;
 }
 
 void GgufWeights::read_panels(std::string_view name, std::span<std::byte> dst) const {
   const Location& location = location_of(name);
   const std::optional<PanelFormat> format = panel_format(name);
-  REPRISE_ASSERT(format.has_value() && dst.size() == location.tensor->bytes,
-                 "{}: {} bytes into {} bytes",
+  REPRISE_ASSERT(format.has_value(), "{}: the tensor has no panels", name);
+  const int64_t rows = location.spec.shape[0];
+  const int64_t depth = location.spec.shape[1];
+  REPRISE_ASSERT(dst.size() == static_cast<uint64_t>(panel_bytes(*format, rows, depth)),
+                 "{}: panels of {} bytes into {} bytes",
                  name,
-                 location.tensor->bytes,
+                 panel_bytes(*format, rows, depth),
                  dst.size());
+  clear_unused_columns(*format, dst, depth, rows);
   for_each_row(location, [&](int64_t row, std::span<const std::byte> stored) {
-    pack_row(*format, stored, row, dst);
+    pack_row(location.tensor->format, stored, row, dst);
   });
 }
 

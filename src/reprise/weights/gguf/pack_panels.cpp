@@ -1,43 +1,218 @@
 #include "reprise/weights/gguf/pack_panels.h"
 
+#include <array>
 #include <cstring>
 
 #include "reprise/base/assert.h"
+#include "reprise/weights/gguf/block_bytes.h"
+#include "reprise/weights/gguf/scale_and_least.h"
+#include "reprise/weights/panel_column.h"
 
+// The layouts of the file are those that dequantize.cpp and dequantize_k.cpp describe.
 namespace reprise::weights::gguf {
+namespace {
 
-std::optional<PanelFormat> panel_format_of(BlockFormat format) noexcept {
-  if (format == BlockFormat::q8_0) return PanelFormat::q8_0;
-  if (format == BlockFormat::q4_0) return PanelFormat::q4_0;
-  return std::nullopt;
+using Codes = std::array<uint8_t, kPanelBlock>;
+
+constexpr size_t kHalf = 16;  // half the elements of a small block
+constexpr size_t kParts = 8;  // blocks of 32 elements in a block of 256
+
+Float16 f16_at(const std::byte* block, size_t index) {
+  Float16 half;
+  std::memcpy(&half, block + index, sizeof half);
+  return half;
 }
 
-void pack_row(PanelFormat format,
+uint8_t low_byte(uint32_t value) { return static_cast<uint8_t>(value); }
+
+// 32 codes of four bits in 16 bytes: elements j and j + 16 in byte j.
+Codes small_nibbles(const std::byte* bytes) {
+  Codes codes;
+  for (size_t j = 0; j < kHalf; ++j) {
+    codes[j] = low_byte(byte_at(bytes, j) & 15U);
+    codes[kHalf + j] = low_byte(byte_at(bytes, j) >> 4);
+  }
+  return codes;
+}
+
+// The same with a fifth bit for each element.
+Codes small_five_bits(const std::byte* bytes, uint32_t fifth_bits) {
+  Codes codes = small_nibbles(bytes);
+  for (size_t j = 0; j < codes.size(); ++j) codes[j] |= low_byte((fifth_bits >> j & 1U) << 4);
+  return codes;
+}
+
+// Bits [shift, shift + bits) of 32 bytes.
+Codes shifted(const std::byte* bytes, size_t shift, uint32_t mask) {
+  Codes codes;
+  for (size_t j = 0; j < codes.size(); ++j) codes[j] = low_byte(byte_at(bytes, j) >> shift & mask);
+  return codes;
+}
+
+void add_bits(Codes& codes, const std::byte* bytes, size_t shift, uint32_t mask, size_t to) {
+  for (size_t j = 0; j < codes.size(); ++j) {
+    codes[j] |= low_byte((byte_at(bytes, j) >> shift & mask) << to);
+  }
+}
+
+// Each function writes one block of the file: block `i` of the row.
+
+void pack_q8_0(const std::byte* block, int64_t i, PanelColumn& to) {
+  Codes codes;
+  // The codes of the file are signed; the products of kernels take unsigned ones.
+  for (size_t j = 0; j < codes.size(); ++j) codes[j] = low_byte(byte_at(block, 2 + j) ^ 0x80U);
+  to.write_codes(i, codes.data());
+  to.write_scale(i, 0, f16_at(block, 0));
+}
+
+// Q4_0 and IQ4_NL
+void pack_nibbles(const std::byte* block, int64_t i, PanelColumn& to) {
+  to.write_codes(i, small_nibbles(block + 2).data());
+  to.write_scale(i, 0, f16_at(block, 0));
+}
+
+void pack_q4_1(const std::byte* block, int64_t i, PanelColumn& to) {
+  to.write_codes(i, small_nibbles(block + 4).data());
+  to.write_scale(i, 0, f16_at(block, 0));
+  to.write_scale(i, 2 * kPanelColumns, f16_at(block, 2));
+}
+
+void pack_q5_0(const std::byte* block, int64_t i, PanelColumn& to) {
+  to.write_codes(i, small_five_bits(block + 6, word_at(block, 2)).data());
+  to.write_scale(i, 0, f16_at(block, 0));
+}
+
+void pack_q5_1(const std::byte* block, int64_t i, PanelColumn& to) {
+  to.write_codes(i, small_five_bits(block + 8, word_at(block, 4)).data());
+  to.write_scale(i, 0, f16_at(block, 0));
+  to.write_scale(i, 2 * kPanelColumns, f16_at(block, 2));
+}
+
+// The codes of part j of a block of 256 whose bytes hold four codes of two bits.
+Codes two_bit_part(const std::byte* bytes, size_t j) {
+  return shifted(bytes + j / 4 * 32, j % 4 * 2, 3);
+}
+
+void pack_q2_k(const std::byte* block, int64_t i, PanelColumn& to) {
+  to.write_head(i, 0, f16_at(block, 80));
+  to.write_head(i, 2 * kPanelColumns, f16_at(block, 82));
+  for (size_t j = 0; j < kParts; ++j) {
+    const int64_t at = i * 8 + static_cast<int64_t>(j);
+    to.write_codes(at, two_bit_part(block + 16, j).data());
+    to.write_scale(at, 0, low_byte(byte_at(block, 2 * j)));
+    to.write_scale(at, kPanelColumns, low_byte(byte_at(block, 2 * j + 1)));
+  }
+}
+
+void pack_q3_k(const std::byte* block, int64_t i, PanelColumn& to) {
+  to.write_head(i, 0, f16_at(block, 108));
+  for (size_t j = 0; j < kParts; ++j) {
+    const int64_t at = i * 8 + static_cast<int64_t>(j);
+    Codes codes = two_bit_part(block + 32, j);
+    add_bits(codes, block, j, 1, 2);
+    to.write_codes(at, codes.data());
+    to.write_scale(at, 0, static_cast<int8_t>(q3_k_scale(block + 96, 2 * j)));
+    to.write_scale(at, kPanelColumns, static_cast<int8_t>(q3_k_scale(block + 96, 2 * j + 1)));
+  }
+}
+
+// The heads and scales of Q4_K and Q5_K, which have the same places in both.
+void pack_scales_and_leasts(const std::byte* block, int64_t i, PanelColumn& to) {
+  to.write_head(i, 0, f16_at(block, 0));
+  to.write_head(i, 2 * kPanelColumns, f16_at(block, 2));
+  for (size_t j = 0; j < kParts; ++j) {
+    const ScaleAndLeast part = scale_and_least(block + 4, j);
+    const int64_t at = i * 8 + static_cast<int64_t>(j);
+    to.write_scale(at, 0, low_byte(part.scale));
+    to.write_scale(at, kPanelColumns, low_byte(part.least));
+  }
+}
+
+void pack_q4_k(const std::byte* block, int64_t i, PanelColumn& to) {
+  pack_scales_and_leasts(block, i, to);
+  for (size_t j = 0; j < kParts; ++j) {
+    to.write_codes(i * 8 + static_cast<int64_t>(j),
+                   shifted(block + 16 + j / 2 * 32, j % 2 * 4, 15).data());
+  }
+}
+
+void pack_q5_k(const std::byte* block, int64_t i, PanelColumn& to) {
+  pack_scales_and_leasts(block, i, to);
+  for (size_t j = 0; j < kParts; ++j) {
+    Codes codes = shifted(block + 48 + j / 2 * 32, j % 2 * 4, 15);
+    add_bits(codes, block + 16, j, 1, 4);
+    to.write_codes(i * 8 + static_cast<int64_t>(j), codes.data());
+  }
+}
+
+void pack_q6_k(const std::byte* block, int64_t i, PanelColumn& to) {
+  to.write_head(i, 0, f16_at(block, 208));
+  for (size_t j = 0; j < kParts; ++j) {
+    const int64_t at = i * 8 + static_cast<int64_t>(j);
+    const size_t quarter = j % 4;
+    Codes codes = shifted(block + j / 4 * 64 + quarter % 2 * 32, quarter / 2 * 4, 15);
+    add_bits(codes, block + 128 + j / 4 * 32, quarter * 2, 3, 4);
+    to.write_codes(at, codes.data());
+    to.write_scale(at, 0, low_byte(byte_at(block, 192 + 2 * j)));
+    to.write_scale(at, kPanelColumns, low_byte(byte_at(block, 192 + 2 * j + 1)));
+  }
+}
+
+void pack_iq4_xs(const std::byte* block, int64_t i, PanelColumn& to) {
+  to.write_head(i, 0, f16_at(block, 0));
+  for (size_t j = 0; j < kParts; ++j) {
+    const int64_t at = i * 8 + static_cast<int64_t>(j);
+    to.write_codes(at, small_nibbles(block + 8 + j * kHalf).data());
+    to.write_scale(at, 0, static_cast<int8_t>(iq4_xs_scale(block, j)));
+  }
+}
+
+struct PackedFormat {
+  BlockFormat format;
+  PanelFormat panels;
+  void (*pack)(const std::byte* block, int64_t i, PanelColumn& to);
+};
+
+constexpr std::array<PackedFormat, 12> kPackedFormats = {{
+    {BlockFormat::q8_0, PanelFormat::q8_0, pack_q8_0},
+    {BlockFormat::q4_0, PanelFormat::q4_0, pack_nibbles},
+    {BlockFormat::q4_1, PanelFormat::q4_1, pack_q4_1},
+    {BlockFormat::q5_0, PanelFormat::q5_0, pack_q5_0},
+    {BlockFormat::q5_1, PanelFormat::q5_1, pack_q5_1},
+    {BlockFormat::iq4_nl, PanelFormat::iq4_nl, pack_nibbles},
+    {BlockFormat::iq4_xs, PanelFormat::iq4_xs, pack_iq4_xs},
+    {BlockFormat::q2_k, PanelFormat::q2_k, pack_q2_k},
+    {BlockFormat::q3_k, PanelFormat::q3_k, pack_q3_k},
+    {BlockFormat::q4_k, PanelFormat::q4_k, pack_q4_k},
+    {BlockFormat::q5_k, PanelFormat::q5_k, pack_q5_k},
+    {BlockFormat::q6_k, PanelFormat::q6_k, pack_q6_k},
+}};
+
+const PackedFormat* find_packed(BlockFormat format) {
+  for (const PackedFormat& packed : kPackedFormats) {
+    if (packed.format == format) return &packed;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::optional<PanelFormat> panel_format_of(BlockFormat format) noexcept {
+  const PackedFormat* packed = find_packed(format);
+  return packed == nullptr ? std::nullopt : std::optional(packed->panels);
+}
+
+void pack_row(BlockFormat format,
               std::span<const std::byte> blocks,
               int64_t row,
               std::span<std::byte> panels) {
-  constexpr size_t kScaleBytes = 2;
-  constexpr size_t kGroupBytes = 4;
-  const auto block_bytes = static_cast<size_t>(panel_block_bytes(format));
-  const size_t panel_row_bytes = kPanelColumns * blocks.size();
-  const auto panel = static_cast<size_t>(row / kPanelColumns);
-  const auto column = static_cast<size_t>(row % kPanelColumns);
-  REPRISE_ASSERT((panel + 1) * panel_row_bytes <= panels.size(), "row {} of a packed weight", row);
-  std::byte* to = panels.data() + panel * panel_row_bytes;
-  const size_t num_groups = (block_bytes - kScaleBytes) / kGroupBytes;
-  // The codes of Q8_0 are signed; the products of kernels take unsigned ones.
-  const auto offset = format == PanelFormat::q8_0 ? std::byte{0x80} : std::byte{0};
-  for (size_t at = 0; at < blocks.size(); at += block_bytes) {
-    const std::byte* block = blocks.data() + at;
-    for (size_t group = 0; group < num_groups; ++group) {
-      std::byte* codes = to + (group * kPanelColumns + column) * kGroupBytes;
-      for (size_t i = 0; i < kGroupBytes; ++i) {
-        codes[i] = block[kScaleBytes + group * kGroupBytes + i] ^ offset;
-      }
-    }
-    std::memcpy(
-        to + num_groups * kPanelColumns * kGroupBytes + column * kScaleBytes, block, kScaleBytes);
-    to += kPanelColumns * block_bytes;
+  const PackedFormat* packed = find_packed(format);
+  REPRISE_ASSERT(packed != nullptr, "{} is not packed", block_format_name(format));
+  const BlockSize size = block_size(format);
+  const auto num_blocks = static_cast<int64_t>(blocks.size() / size.bytes);
+  PanelColumn column(packed->panels, panels, num_blocks * size.num_elements, row);
+  for (int64_t i = 0; i < num_blocks; ++i) {
+    packed->pack(blocks.data() + static_cast<size_t>(i) * size.bytes, i, column);
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 
@@ -13,8 +14,9 @@ namespace reprise::weights::gguf {
 [[nodiscard]] std::optional<PanelFormat> panel_format_of(BlockFormat format) noexcept;
 
 /// Writes row `row` of a packed weight (tensor/block_panels.h), from the row's blocks as the file
-/// has them. `panels` is the memory of the whole weight.
-void pack_row(PanelFormat format,
+/// has them. `panels` is the memory of all panels.
+/// \pre panel_format_of(format)
+void pack_row(BlockFormat format,
               std::span<const std::byte> blocks,
               int64_t row,
               std::span<std::byte> panels);

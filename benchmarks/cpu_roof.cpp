@@ -1,0 +1,141 @@
+// The limits of this machine that decode and prefill are compared with: read bandwidth from memory,
+// and the peak of matrix instructions on registers. Prints one line of JSON; the best of several
+// runs each.
+//
+// usage: cpu_roof [THREADS]
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kRuns = 7;
+constexpr size_t kReadBytes = size_t{512} << 20;  // per thread: beyond the caches
+
+// The shortest time in which all threads did `work`, in seconds.
+double best_seconds(int threads, const std::function<void(int)>& work) {
+  double best = 1e9;
+  for (int run = 0; run < kRuns; ++run) {
+    std::atomic<int> ready = 0;
+    std::atomic<bool> go = false;
+    std::vector<std::thread> team;
+    for (int t = 0; t < threads; ++t) {
+      team.emplace_back([&, t] {
+        ++ready;
+        while (!go) std::this_thread::yield();
+        work(t);
+      });
+    }
+    while (ready < threads) std::this_thread::yield();
+    const Clock::time_point begin = Clock::now();
+    go = true;
+    for (std::thread& thread : team) thread.join();
+    best = std::min(best, std::chrono::duration<double>(Clock::now() - begin).count());
+  }
+  return best;
+}
+
+volatile uint64_t sink = 0;
+
+double read_gb_s(int threads) {
+  std::vector<uint64_t*> memory;
+  for (int t = 0; t < threads; ++t) {
+    void* bytes = std::aligned_alloc(size_t{2} << 20, kReadBytes);
+    madvise(bytes, kReadBytes, MADV_HUGEPAGE);
+    std::fill_n(static_cast<uint64_t*>(bytes), kReadBytes / 8, uint64_t{1});
+    memory.push_back(static_cast<uint64_t*>(bytes));
+  }
+  const double seconds = best_seconds(threads, [&](int t) {
+    const uint64_t* words = memory[static_cast<size_t>(t)];
+    // Four streams, as a decoder has several rows of weights under way.
+    constexpr size_t kQuarter = kReadBytes / 8 / 4;
+    uint64_t sums[32] = {};
+    for (size_t i = 0; i < kQuarter; i += 8) {
+      for (size_t s = 0; s < 4; ++s) {
+        for (size_t j = 0; j < 8; ++j) sums[s * 8 + j] += words[s * kQuarter + i + j];
+      }
+    }
+    uint64_t sum = 0;
+    for (const uint64_t part : sums) sum += part;
+    sink = sum;
+  });
+  for (uint64_t* bytes : memory) std::free(bytes);
+  return static_cast<double>(kReadBytes) * threads / seconds / 1e9;
+}
+
+#ifdef __x86_64__
+constexpr int64_t kLoops = 20'000'000;
+constexpr int kPerLoop = 12;  // independent sums: more than latency times instructions per cycle
+
+#define REPRISE_LOOP(instruction)                                                       \
+  int64_t left = kLoops;                                                                \
+  asm volatile("1:\n" instruction "0\n" instruction "1\n" instruction "2\n" instruction \
+               "3\n" instruction "4\n" instruction "5\n" instruction "6\n" instruction  \
+               "7\n" instruction "8\n" instruction "9\n" instruction "10\n" instruction \
+               "11\n"                                                                   \
+               "dec %0\njnz 1b\n"                                                       \
+               : "+r"(left)                                                             \
+               :                                                                        \
+               : "cc",                                                                  \
+                 "xmm0",                                                                \
+                 "xmm1",                                                                \
+                 "xmm2",                                                                \
+                 "xmm3",                                                                \
+                 "xmm4",                                                                \
+                 "xmm5",                                                                \
+                 "xmm6",                                                                \
+                 "xmm7",                                                                \
+                 "xmm8",                                                                \
+                 "xmm9",                                                                \
+                 "xmm10",                                                               \
+                 "xmm11")
+
+void multiply_int8(int) { REPRISE_LOOP("vpdpbusd %%zmm30, %%zmm31, %%zmm"); }
+void multiply_bf16(int) { REPRISE_LOOP("vdpbf16ps %%zmm30, %%zmm31, %%zmm"); }
+#undef REPRISE_LOOP
+
+// Operations per second, counting a multiplication and an addition; 0 without the instruction.
+double peak(int threads, bool has_instruction, void (*work)(int), double operations) {
+  if (!has_instruction) return 0;
+  return kLoops * kPerLoop * operations * threads / best_seconds(threads, work);
+}
+#endif
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const int threads =
+      argc > 1 ? std::atoi(argv[1]) : static_cast<int>(std::thread::hardware_concurrency());
+  if (threads < 1 || threads > 1024) {
+    std::fprintf(stderr, "cpu_roof: expected a number of threads from 1 to 1024\n");
+    return 2;
+  }
+  double int8 = 0;
+  double bf16 = 0;
+#ifdef __x86_64__
+  int8 = peak(threads, __builtin_cpu_supports("avx512vnni"), multiply_int8, 128);
+  bf16 = peak(threads, __builtin_cpu_supports("avx512bf16"), multiply_bf16, 64);
+#endif
+  std::printf(
+      "{\"threads\": %d, \"read_gb_s\": %.2f, \"int8_tops\": %.3f, \"bf16_tflops\": %.3f}\n",
+      threads,
+      read_gb_s(threads),
+      int8 / 1e12,
+      bf16 / 1e12);
+  return 0;
+}

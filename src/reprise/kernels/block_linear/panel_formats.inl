@@ -1,0 +1,161 @@
+// How each format of tensor/block_panels.h becomes codes of one byte and float32 scales. Everything
+// here is exact, so all kernels that multiply with these codes and scales can agree bit for bit.
+
+template <int kValue>
+struct Number {
+  static constexpr int value = kValue;
+};
+
+// Calls f(Number<kBegin>), ..., f(Number<kEnd - 1>): numbers that may be template arguments.
+template <int kBegin, int kEnd, typename F>
+REPRISE_INLINE void for_numbers(const F& f) {
+  if constexpr (kBegin < kEnd) {
+    f(Number<kBegin>{});
+    for_numbers<kBegin + 1, kEnd>(f);
+  }
+}
+
+enum class CodePlanes : uint8_t { byte, nibble, nibble_one, nibble_two, two, two_one, iq4 };
+
+// What the kernels need to know of a format at compile time.
+struct PanelTraits {
+  CodePlanes planes = CodePlanes::nibble;
+  // Scales of a block: 2 when its halves have scales of their own.
+  int parts = 1;
+  // Whether a least value is added to all elements.
+  bool has_least = false;
+  // The code of the value 0, when it is the same for all blocks.
+  int offset = 0;
+
+  // Codes of all eight bits. Their offset is 128.
+  [[nodiscard]] constexpr bool is_wide() const {
+    return planes == CodePlanes::byte || planes == CodePlanes::iq4;
+  }
+};
+
+constexpr PanelTraits panel_traits(PanelFormat format) {
+  switch (format) {
+    case PanelFormat::q8_0:
+    case PanelFormat::int8_g128:
+      return {.planes = CodePlanes::byte, .offset = 128};
+    case PanelFormat::q4_0:
+      return {.planes = CodePlanes::nibble, .offset = 8};
+    case PanelFormat::q5_0:
+      return {.planes = CodePlanes::nibble_one, .offset = 16};
+    case PanelFormat::iq4_nl:
+    case PanelFormat::iq4_xs:
+      return {.planes = CodePlanes::iq4, .offset = 128};
+    case PanelFormat::q4_1:
+    case PanelFormat::q4_k:
+    case PanelFormat::int4_g32:
+    case PanelFormat::int4_g128:
+      return {.planes = CodePlanes::nibble, .has_least = true};
+    case PanelFormat::q5_1:
+    case PanelFormat::q5_k:
+      return {.planes = CodePlanes::nibble_one, .has_least = true};
+    case PanelFormat::q2_k:
+      return {.planes = CodePlanes::two, .parts = 2, .has_least = true};
+    case PanelFormat::q3_k:
+      return {.planes = CodePlanes::two_one, .parts = 2, .offset = 4};
+    case PanelFormat::q6_k:
+      return {.planes = CodePlanes::nibble_two, .parts = 2, .offset = 32};
+  }
+  return {};
+}
+
+template <PanelFormat kFormat>
+struct PanelUnpacker {
+  static constexpr PanelTraits kTraits = panel_traits(kFormat);
+  static constexpr PanelLayout kLayout = panel_layout(kFormat);
+  static constexpr int64_t kHeadBytes = kPanelColumns * kLayout.head_bytes;
+  static constexpr int64_t kBlockBytes = kPanelColumns * (kLayout.code_bytes + kLayout.scale_bytes);
+
+  // Bit kBit of the codes of group g, from a plane of one bit per group.
+  template <int kGroup, int kBit>
+  static REPRISE_INLINE Panel::Codes one_bit(const uint8_t* plane) {
+    return Panel::bits<kBit - kGroup>(Panel::load(plane), 1 << kBit);
+  }
+  // Bits kBit and kBit + 1, from a plane of two bits per group.
+  template <int kGroup, int kBit>
+  static REPRISE_INLINE Panel::Codes two_bits(const uint8_t* plane) {
+    return Panel::bits<kBit - kGroup % 4 * 2>(Panel::load(plane + kGroup / 4 * 64), 3 << kBit);
+  }
+  template <int kGroup>
+  static REPRISE_INLINE Panel::Codes nibbles(const uint8_t* plane) {
+    const Panel::Codes pairs = Panel::load(plane + kGroup % 4 * 64);
+    if constexpr (kGroup < 4) {
+      return Panel::low_halves(pairs);
+    } else {
+      return Panel::high_halves(pairs);
+    }
+  }
+
+  /// The codes of group kGroup of a block: values + kTraits.offset.
+  template <int kGroup>
+  static REPRISE_INLINE Panel::Codes codes(const uint8_t* block) {
+    constexpr CodePlanes kPlanes = kTraits.planes;
+    if constexpr (kPlanes == CodePlanes::byte) {
+      return Panel::load(block + kGroup * 64);
+    } else if constexpr (kPlanes == CodePlanes::two) {
+      return two_bits<kGroup, 0>(block);
+    } else if constexpr (kPlanes == CodePlanes::two_one) {
+      return Panel::either(two_bits<kGroup, 0>(block), one_bit<kGroup, 2>(block + 128));
+    } else if constexpr (kPlanes == CodePlanes::nibble_one) {
+      return Panel::either(nibbles<kGroup>(block), one_bit<kGroup, 4>(block + 256));
+    } else if constexpr (kPlanes == CodePlanes::nibble_two) {
+      return Panel::either(nibbles<kGroup>(block), two_bits<kGroup, 4>(block + 256));
+    } else if constexpr (kPlanes == CodePlanes::iq4) {
+      return Panel::look_up(kIq4Codes, nibbles<kGroup>(block));
+    } else {
+      return nibbles<kGroup>(block);
+    }
+  }
+
+  /// What a code of part kPart of a block is multiplied with.
+  template <int kPart>
+  static REPRISE_INLINE Panel::Floats scales(const uint8_t* head, const uint8_t* block) {
+    const uint8_t* own = block + kPanelColumns * kLayout.code_bytes;
+    if constexpr (kFormat == PanelFormat::int8_g128) {
+      return Panel::load_f32(head);
+    } else if constexpr (kFormat == PanelFormat::int4_g32 || kFormat == PanelFormat::int4_g128) {
+      return Panel::load_f16(head);
+    } else if constexpr (kFormat == PanelFormat::q2_k) {
+      return Panel::times(Panel::load_f16(head), Panel::load_low_half(own + kPart * 16));
+    } else if constexpr (kFormat == PanelFormat::q4_k || kFormat == PanelFormat::q5_k) {
+      return Panel::times(Panel::load_f16(head), Panel::load_u8(own));
+    } else if constexpr (kLayout.super_blocks == 8) {
+      return Panel::times(Panel::load_f16(head), Panel::load_i8(own + kPart * 16));
+    } else {
+      return Panel::load_f16(own);
+    }
+  }
+
+  /// What is added to every element of that part.
+  template <int kPart>
+  static REPRISE_INLINE Panel::Floats least(const uint8_t* head, const uint8_t* block) {
+    const uint8_t* own = block + kPanelColumns * kLayout.code_bytes;
+    if constexpr (kFormat == PanelFormat::int4_g32 || kFormat == PanelFormat::int4_g128) {
+      return Panel::negative(Panel::times(Panel::load_f16(head), Panel::load_u8(head + 32)));
+    } else if constexpr (kFormat == PanelFormat::q2_k) {
+      return Panel::negative(
+          Panel::times(Panel::load_f16(head + 32), Panel::load_high_half(own + kPart * 16)));
+    } else if constexpr (kLayout.super_blocks == 8) {
+      return Panel::negative(Panel::times(Panel::load_f16(head + 32), Panel::load_u8(own + 16)));
+    } else {
+      return Panel::load_f16(own + 32);
+    }
+  }
+
+  // kIq4Values + 128
+  alignas(16) static constexpr uint8_t kIq4Codes[16] = {
+      1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241};
+};
+
+// A call of f<kFormat>(), for a format that is known when the kernel runs. `f` is a lambda that
+// takes a Number.
+template <typename F>
+inline void with_panel_format(PanelFormat format, const F& f) {
+  for_numbers<0, kNumPanelFormats>([&](auto number) REPRISE_LAMBDA_INLINE {
+    if (static_cast<int>(format) == number.value) f(number);
+  });
+}

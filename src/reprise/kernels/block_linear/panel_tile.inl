@@ -1,0 +1,242 @@
+// Products of quantised rows with panels. Integer sums of a block, or of half a block, are exact;
+// float sums go over the blocks in order. So every function here computes the same bits for a row
+// and a column, whatever its other rows and columns are.
+
+inline int32_t sum_of(const ActivationBlock& x, int part, int parts) {
+  return parts == 2 ? x.sums[part] : x.sums[0] + x.sums[1];
+}
+
+template <bool kWide>
+REPRISE_INLINE Panel::Sums add_products(Panel::Sums sums, Panel::Codes codes, Panel::Four x) {
+  if constexpr (kWide) {
+    return Panel::add_wide(sums, codes, x);
+  } else {
+    return Panel::add_narrow(sums, codes, x);
+  }
+}
+
+// Asks for bytes that are read later. The end of a panel is the beginning of another one, or of
+// other memory that may be asked for.
+REPRISE_INLINE void prefetch_bytes(const uint8_t* at, int64_t bytes) {
+  for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch(at + i, 0, 2);
+}
+
+// Bytes that decoding asks for ahead: about 100 ns of reading at the bandwidth of one core.
+constexpr int64_t kPrefetchBytes = 4096;
+
+// One row of x times one panel, read as it is: decoding reads each weight once, so the codes of a
+// block go through registers only.
+template <PanelFormat kFormat>
+inline void panel_row(const ActivationBlock* x,
+                      int64_t blocks,
+                      const uint8_t* panel,
+                      float* totals) {
+  using Unpacker = PanelUnpacker<kFormat>;
+  constexpr PanelTraits kTraits = Unpacker::kTraits;
+  constexpr int kOffset = kTraits.is_wide() ? Panel::kWideOffset : kTraits.offset;
+  constexpr int kGroups = 8 / kTraits.parts;
+  Panel::Floats total{};
+  for (int64_t super = 0; super < blocks; super += Unpacker::kLayout.super_blocks) {
+    const uint8_t* head = panel;
+    panel += Unpacker::kHeadBytes;
+    for (int b = 0; b < Unpacker::kLayout.super_blocks; ++b, ++x, panel += Unpacker::kBlockBytes) {
+      prefetch_bytes(panel + kPrefetchBytes, Unpacker::kBlockBytes);
+      for_numbers<0, kTraits.parts>([&](auto part) REPRISE_LAMBDA_INLINE {
+        const int32_t x_sum = sum_of(*x, part.value, kTraits.parts);
+        Panel::Sums sums = Panel::start(-kOffset * x_sum);
+        for_numbers<part.value * kGroups, (part.value + 1) * kGroups>(
+            [&](auto group) REPRISE_LAMBDA_INLINE {
+              sums = add_products<kTraits.is_wide()>(
+                  sums,
+                  Unpacker::template codes<group.value>(panel),
+                  Panel::broadcast_four(x->codes + 4 * group.value));
+            });
+        total = Panel::accumulate(
+            sums, Unpacker::template scales<part.value>(head, panel), x->scale, total);
+        if constexpr (kTraits.has_least) {
+          total = Panel::accumulate(Unpacker::template least<part.value>(head, panel),
+                                    x->scale * static_cast<float>(x_sum),
+                                    total);
+        }
+      });
+    }
+  }
+  Panel::store(totals, total);
+}
+
+// With several rows, a stretch of blocks is unpacked once and multiplied with all rows.
+constexpr int kChunkBlocks = 8;  // a multiple of all super-blocks
+
+struct UnpackedPanel {
+  alignas(64) uint8_t codes[kChunkBlocks * 512];
+  alignas(64) float scales[kChunkBlocks * 2 * 16];  // of a block: [parts][columns]
+  alignas(64) float least[kChunkBlocks * 2 * 16];
+};
+
+// Which of the kernels below an unpacked panel needs.
+struct TileKind {
+  bool is_wide = false;
+  bool has_least = false;
+  int parts = 1;
+  int offset = 0;  // only where is_wide is false
+
+  friend constexpr bool operator==(const TileKind&, const TileKind&) = default;
+};
+
+constexpr TileKind tile_kind(PanelFormat format) {
+  const PanelTraits traits = panel_traits(format);
+  return {.is_wide = traits.is_wide(),
+          .has_least = traits.has_least,
+          .parts = traits.parts,
+          .offset = traits.is_wide() ? Panel::kWideOffset : traits.offset};
+}
+
+// Blocks [begin, begin + blocks) of a panel; both are whole super-blocks.
+template <PanelFormat kFormat>
+inline void unpack_panel(const uint8_t* panel, int64_t begin, int64_t blocks, UnpackedPanel& to) {
+  using Unpacker = PanelUnpacker<kFormat>;
+  constexpr int64_t kSuperBlocks = Unpacker::kLayout.super_blocks;
+  constexpr int64_t kChunkBytes =
+      kChunkBlocks / kSuperBlocks * (Unpacker::kHeadBytes + kSuperBlocks * Unpacker::kBlockBytes);
+  panel += begin / kSuperBlocks * (Unpacker::kHeadBytes + kSuperBlocks * Unpacker::kBlockBytes);
+  for (int64_t super = 0; super < blocks; super += kSuperBlocks) {
+    const uint8_t* head = panel;
+    panel += Unpacker::kHeadBytes;
+    for (int64_t b = super; b < super + kSuperBlocks; ++b, panel += Unpacker::kBlockBytes) {
+      prefetch_bytes(panel + kChunkBytes, Unpacker::kBlockBytes);
+      for_numbers<0, 8>([&](auto group) REPRISE_LAMBDA_INLINE {
+        Panel::store_codes(to.codes + b * 512 + group.value * 64,
+                           Unpacker::template codes<group.value>(panel));
+      });
+      for_numbers<0, Unpacker::kTraits.parts>([&](auto part) REPRISE_LAMBDA_INLINE {
+        const int64_t at = (b * Unpacker::kTraits.parts + part.value) * kPanelColumns;
+        Panel::store(to.scales + at, Unpacker::template scales<part.value>(head, panel));
+        if constexpr (Unpacker::kTraits.has_least) {
+          Panel::store(to.least + at, Unpacker::template least<part.value>(head, panel));
+        }
+      });
+    }
+  }
+}
+
+inline void unpack_panel(
+    PanelFormat format, const uint8_t* panel, int64_t begin, int64_t blocks, UnpackedPanel& to) {
+  with_panel_format(format, [&](auto number) {
+    unpack_panel<static_cast<PanelFormat>(number.value)>(panel, begin, blocks, to);
+  });
+}
+
+// The rows of one tile, and where their totals go: rows of x are `x_blocks` apart, totals of
+// neighbouring rows `stride`.
+struct TileRows {
+  const ActivationBlock* x;
+  int64_t x_blocks;
+  int64_t blocks;
+  bool is_first;  // the totals begin at 0
+  float* totals[kPanelTileColumns];
+  int64_t stride;
+};
+
+// totals += kRows rows of x times kPanelTileColumns unpacked panels of one kind.
+template <bool kWide, bool kLeast, int kParts, int kRows>
+inline void panel_tile(const UnpackedPanel* const* panels, int offset, const TileRows& rows) {
+  constexpr int kGroups = 8 / kParts;
+  Panel::Floats totals[kRows][kPanelTileColumns];
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+    for (int c = 0; c < kPanelTileColumns; ++c) {
+      totals[r][c] =
+          rows.is_first ? Panel::Floats{} : Panel::load_floats(rows.totals[c] + r * rows.stride);
+    }
+  }
+  const ActivationBlock* x = rows.x;
+  for (int64_t i = 0; i < rows.blocks * kParts; ++i) {
+    const int part = kParts == 2 ? static_cast<int>(i % 2) : 0;
+    Panel::Sums sums[kRows][kPanelTileColumns];
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const Panel::Sums start = Panel::start(-offset * sum_of(x[r * rows.x_blocks], part, kParts));
+#pragma GCC unroll 2
+      for (int c = 0; c < kPanelTileColumns; ++c) sums[r][c] = start;
+    }
+#pragma GCC unroll 8
+    for (int g = 0; g < kGroups; ++g) {
+      Panel::Codes codes[kPanelTileColumns];
+#pragma GCC unroll 2
+      for (int c = 0; c < kPanelTileColumns; ++c) {
+        codes[c] = Panel::load(panels[c]->codes + (i * kGroups + g) * 64);
+      }
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        const Panel::Four four =
+            Panel::broadcast_four(x[r * rows.x_blocks].codes + 4 * (part * kGroups + g));
+#pragma GCC unroll 2
+        for (int c = 0; c < kPanelTileColumns; ++c) {
+          sums[r][c] = add_products<kWide>(sums[r][c], codes[c], four);
+        }
+      }
+    }
+#pragma GCC unroll 2
+    for (int c = 0; c < kPanelTileColumns; ++c) {
+      const Panel::Floats scales = Panel::load_floats(panels[c]->scales + i * kPanelColumns);
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        totals[r][c] =
+            Panel::accumulate(sums[r][c], scales, x[r * rows.x_blocks].scale, totals[r][c]);
+      }
+      if constexpr (kLeast) {
+        const Panel::Floats least = Panel::load_floats(panels[c]->least + i * kPanelColumns);
+#pragma GCC unroll 8
+        for (int r = 0; r < kRows; ++r) {
+          const ActivationBlock& block = x[r * rows.x_blocks];
+          totals[r][c] = Panel::accumulate(
+              least, block.scale * static_cast<float>(sum_of(block, part, kParts)), totals[r][c]);
+        }
+      }
+    }
+    if (kParts == 1 || part == 1) ++x;
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+    for (int c = 0; c < kPanelTileColumns; ++c) {
+      Panel::store(rows.totals[c] + r * rows.stride, totals[r][c]);
+    }
+  }
+}
+
+// The same for `num_rows` rows, in tiles.
+template <bool kWide, bool kLeast, int kParts>
+inline void panel_tiles(const UnpackedPanel* const* panels,
+                        int offset,
+                        int64_t num_rows,
+                        TileRows rows) {
+  for (int64_t row = 0; row < num_rows; row += kPanelTileRows) {
+    const int64_t count = min_of(kPanelTileRows, num_rows - row);
+    for_numbers<1, kPanelTileRows + 1>([&](auto number) REPRISE_LAMBDA_INLINE {
+      if (count == number.value) {
+        panel_tile<kWide, kLeast, kParts, number.value>(panels, offset, rows);
+      }
+    });
+    rows.x += kPanelTileRows * rows.x_blocks;
+    for (float*& totals : rows.totals) totals += kPanelTileRows * rows.stride;
+  }
+}
+
+inline void panel_tiles(const UnpackedPanel* const* panels,
+                        const TileKind& kind,
+                        int64_t num_rows,
+                        const TileRows& rows) {
+  if (kind.is_wide) {
+    panel_tiles<true, false, 1>(panels, kind.offset, num_rows, rows);
+  } else if (kind.parts == 2 && kind.has_least) {
+    panel_tiles<false, true, 2>(panels, kind.offset, num_rows, rows);
+  } else if (kind.parts == 2) {
+    panel_tiles<false, false, 2>(panels, kind.offset, num_rows, rows);
+  } else if (kind.has_least) {
+    panel_tiles<false, true, 1>(panels, kind.offset, num_rows, rows);
+  } else {
+    panel_tiles<false, false, 1>(panels, kind.offset, num_rows, rows);
+  }
+}

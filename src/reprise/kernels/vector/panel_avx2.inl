@@ -1,0 +1,136 @@
+// Vectors of 16 outputs, one per column of a panel (tensor/block_panels.h): codes of four elements
+// each, sums of products, floats.
+struct Panel {
+  struct Codes {
+    __m256i first;  // outputs 0 to 7
+    __m256i last;
+  };
+  using Four = __m256i;  // four codes of an activation, for every column
+  using Sums = Codes;
+  struct Floats {
+    Vec first = zero();
+    Vec last = zero();
+  };
+
+  static REPRISE_INLINE Codes load(const uint8_t* p) {
+    return {_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)),
+            _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 32))};
+  }
+  static REPRISE_INLINE void store_codes(uint8_t* p, const Codes& codes) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), codes.first);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + 32), codes.last);
+  }
+  static REPRISE_INLINE Codes low_halves(const Codes& pairs) {
+    const __m256i mask = _mm256_set1_epi8(15);
+    return {_mm256_and_si256(pairs.first, mask), _mm256_and_si256(pairs.last, mask)};
+  }
+  static REPRISE_INLINE Codes high_halves(const Codes& pairs) {
+    return low_halves({_mm256_srli_epi16(pairs.first, 4), _mm256_srli_epi16(pairs.last, 4)});
+  }
+  template <int kShift>
+  static REPRISE_INLINE __m256i shifted_bits(__m256i plane, int mask) {
+    const __m256i shifted = kShift >= 0 ? _mm256_slli_epi16(plane, kShift > 0 ? kShift : 0)
+                                        : _mm256_srli_epi16(plane, kShift < 0 ? -kShift : 0);
+    return _mm256_and_si256(shifted, _mm256_set1_epi8(static_cast<char>(mask)));
+  }
+  /// The bits of `mask` of `plane` shifted to the left; a negative shift is one to the right.
+  template <int kShift>
+  static REPRISE_INLINE Codes bits(const Codes& plane, int mask) {
+    return {shifted_bits<kShift>(plane.first, mask), shifted_bits<kShift>(plane.last, mask)};
+  }
+  static REPRISE_INLINE Codes either(const Codes& a, const Codes& b) {
+    return {_mm256_or_si256(a.first, b.first), _mm256_or_si256(a.last, b.last)};
+  }
+  /// The 16 bytes of `table`, by code.
+  static REPRISE_INLINE Codes look_up(const uint8_t* table, const Codes& codes) {
+    const __m256i bytes =
+        _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
+    return {_mm256_shuffle_epi8(bytes, codes.first), _mm256_shuffle_epi8(bytes, codes.last)};
+  }
+
+  static REPRISE_INLINE Sums start(int32_t value) {
+    return {_mm256_set1_epi32(value), _mm256_set1_epi32(value)};
+  }
+  static REPRISE_INLINE Four broadcast_four(const int8_t* x) {
+    int32_t four;
+    __builtin_memcpy(&four, x, sizeof(four));
+    return _mm256_set1_epi32(four);
+  }
+  // Pairs of products are summed in 16 bits, which 2 * 128 * 127 does not leave.
+  static REPRISE_INLINE __m256i add_pairs(__m256i sums, __m256i unsigned_codes, __m256i x) {
+    const __m256i pairs = _mm256_maddubs_epi16(unsigned_codes, x);
+    return _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+  }
+  static REPRISE_INLINE __m256i add_signed(__m256i sums, __m256i codes, __m256i x) {
+    const __m256i weight = _mm256_xor_si256(codes, _mm256_set1_epi8(-128));
+    return add_pairs(sums, _mm256_abs_epi8(weight), _mm256_sign_epi8(x, weight));
+  }
+  static constexpr int32_t kWideOffset = 0;
+  /// Codes are values + 128; the sums are larger by kWideOffset times the sum of x.
+  static REPRISE_INLINE Sums add_wide(const Sums& sums, const Codes& codes, Four x) {
+    return {add_signed(sums.first, codes.first, x), add_signed(sums.last, codes.last, x)};
+  }
+  /// Codes are less than 128.
+  static REPRISE_INLINE Sums add_narrow(const Sums& sums, const Codes& codes, Four x) {
+    return {add_pairs(sums.first, codes.first, x), add_pairs(sums.last, codes.last, x)};
+  }
+
+  static REPRISE_INLINE Floats load_floats(const float* p) {
+    return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)};
+  }
+  static REPRISE_INLINE Floats load_f32(const uint8_t* p) {
+    return load_floats(reinterpret_cast<const float*>(p));
+  }
+  static REPRISE_INLINE Floats load_f16(const uint8_t* p) {
+    return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
+            _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 16)))};
+  }
+  static REPRISE_INLINE Floats floats_of(__m128i unsigned_bytes) {
+    return {_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(unsigned_bytes)),
+            _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_srli_si128(unsigned_bytes, 8)))};
+  }
+  static REPRISE_INLINE Floats load_u8(const uint8_t* p) {
+    return floats_of(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  }
+  static REPRISE_INLINE Floats load_i8(const uint8_t* p) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)),
+            _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8)))};
+  }
+  /// The low halves of 16 bytes, or the high ones.
+  static REPRISE_INLINE Floats load_low_half(const uint8_t* p) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    return floats_of(_mm_and_si128(bytes, _mm_set1_epi8(15)));
+  }
+  static REPRISE_INLINE Floats load_high_half(const uint8_t* p) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    return floats_of(_mm_and_si128(_mm_srli_epi16(bytes, 4), _mm_set1_epi8(15)));
+  }
+  static REPRISE_INLINE Floats times(const Floats& a, const Floats& b) {
+    return {mul(a.first, b.first), mul(a.last, b.last)};
+  }
+  static REPRISE_INLINE Floats negative(const Floats& a) {
+    return {sub(zero(), a.first), sub(zero(), a.last)};
+  }
+  /// total + sums * (scales * scale)
+  static REPRISE_INLINE Floats accumulate(const Sums& sums,
+                                          const Floats& scales,
+                                          float scale,
+                                          const Floats& total) {
+    const Vec x = broadcast(scale);
+    return {fma(_mm256_cvtepi32_ps(sums.first), mul(scales.first, x), total.first),
+            fma(_mm256_cvtepi32_ps(sums.last), mul(scales.last, x), total.last)};
+  }
+  /// total + values * x
+  static REPRISE_INLINE Floats accumulate(const Floats& values, float x, const Floats& total) {
+    const Vec factor = broadcast(x);
+    return {fma(values.first, factor, total.first), fma(values.last, factor, total.last)};
+  }
+  static REPRISE_INLINE void store(float* p, const Floats& v) {
+    _mm256_storeu_ps(p, v.first);
+    _mm256_storeu_ps(p + 8, v.last);
+  }
+};
+// Register tile of matrix products: 6 of 16 registers hold sums.
+constexpr int kPanelTileRows = 3;
+constexpr int kPanelTileColumns = 1;  // in panels

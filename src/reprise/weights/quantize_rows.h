@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "reprise/tensor/block_panels.h"
+
+namespace reprise::weights {
+
+/// Quantises one row of a matrix into column `column` of the panels of a packed weight:
+///
+///   q8_0       a scale of 32 elements each, max|x| / 127, as llama.cpp does it
+///   q4_0       a scale of 32 elements each, the element of largest magnitude / -8, the same
+///   int8_g128  one scale of the whole row, max|x| / 127
+///
+/// A value that is no finite number is quantised as 0, and scales are kept within float16.
+/// \pre `format` is one of these, and the row is whole groups of panel_group_elements()
+void quantize_row(PanelFormat format,
+                  std::span<const float> row,
+                  int64_t column,
+                  std::span<std::byte> panels);
+
+}  // namespace reprise::weights

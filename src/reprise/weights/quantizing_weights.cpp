@@ -1,0 +1,57 @@
+#include "reprise/weights/quantizing_weights.h"
+
+#include <span>
+#include <vector>
+
+#include "reprise/base/assert.h"
+#include "reprise/weights/panel_column.h"
+#include "reprise/weights/quantize_rows.h"
+
+namespace reprise::weights {
+namespace {
+
+bool is_float(DType dtype) {
+  return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16;
+}
+
+PanelFormat format_for(LoadQuantization method, std::string_view name, int64_t depth) {
+  if (method == LoadQuantization::int4) {
+    const bool is_layer = name.find(".layers.") != std::string_view::npos;
+    return is_layer ? PanelFormat::q4_0 : PanelFormat::q8_0;
+  }
+  const bool has_groups = depth % panel_group_elements(PanelFormat::int8_g128) == 0;
+  return method == LoadQuantization::int8 && has_groups ? PanelFormat::int8_g128
+                                                        : PanelFormat::q8_0;
+}
+
+}  // namespace
+
+std::optional<PanelFormat> QuantizingWeights::panel_format(std::string_view name) const {
+  if (const std::optional<PanelFormat> packed = source_->panel_format(name)) return packed;
+  const TensorSpec* spec = source_->find(name);
+  if (spec == nullptr || spec->shape.size() != 2 || !is_float(spec->dtype)) return std::nullopt;
+  const int64_t depth = spec->shape[1];
+  if (depth == 0 || depth % kPanelBlock != 0) return std::nullopt;
+  return format_for(method_, name, depth);
+}
+
+void QuantizingWeights::read_panels(std::string_view name, std::span<std::byte> dst) const {
+  if (source_->panel_format(name)) return source_->read_panels(name, dst);
+  const std::optional<PanelFormat> format = panel_format(name);
+  REPRISE_ASSERT(format.has_value(), "{}: the tensor has no panels", name);
+  const TensorSpec& spec = *source_->find(name);
+  const int64_t rows = spec.shape[0];
+  const int64_t depth = spec.shape[1];
+  std::vector<float> values(static_cast<size_t>(rows * depth));
+  source_->read(name, DType::f32, std::as_writable_bytes(std::span(values)));
+  clear_unused_columns(*format, dst, depth, rows);
+  for (int64_t row = 0; row < rows; ++row) {
+    quantize_row(
+        *format,
+        std::span(values).subspan(static_cast<size_t>(row * depth), static_cast<size_t>(depth)),
+        row,
+        dst);
+  }
+}
+
+}  // namespace reprise::weights

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reprise/weights/weight_source.h"
+
+namespace reprise::weights {
+
+/// How matrices are quantised while they are loaded (`--quantization`). int8: one scale per output;
+/// q8_0: one per 32 elements; int4: four bits with one scale per 32 elements, and eight bits (q8_0)
+/// for the embedding and the logits.
+enum class LoadQuantization : uint8_t { int8, int4, q8_0 };
+
+/// Wraps a source and offers its matrices packed, quantised row by row as they are read. Matrices
+/// that the source has packed stay as they are. Vectors, and matrices whose rows are not whole
+/// blocks, are read as numbers.
+class QuantizingWeights final : public WeightSource {
+ public:
+  QuantizingWeights(std::unique_ptr<WeightSource> source, LoadQuantization method)
+      : source_(std::move(source)), method_(method) {}
+
+  [[nodiscard]] const TensorSpec* find(std::string_view name) const override {
+    return source_->find(name);
+  }
+  [[nodiscard]] std::vector<std::string_view> names() const override { return source_->names(); }
+  void read(std::string_view name, DType dtype, std::span<std::byte> dst) const override {
+    source_->read(name, dtype, dst);
+  }
+  [[nodiscard]] std::optional<PanelFormat> panel_format(std::string_view name) const override;
+  void read_panels(std::string_view name, std::span<std::byte> dst) const override;
+  [[nodiscard]] uint64_t stored_bytes(std::string_view name) const override {
+    return source_->stored_bytes(name);
+  }
+  [[nodiscard]] std::string description() const override { return source_->description(); }
+
+ private:
+  std::unique_ptr<WeightSource> source_;
+  LoadQuantization method_;
+};
+
+}  // namespace reprise::weights

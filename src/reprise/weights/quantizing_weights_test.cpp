@@ -1,0 +1,111 @@
+#include "reprise/weights/quantizing_weights.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <random>
+
+#include "reprise/tensor/packed_weight.h"
+#include "tests/support/weights/memory_weights.h"
+#include "tests/support/weights/weights_fixture.h"
+
+namespace reprise::weights {
+namespace {
+
+constexpr const char* kLayer = "model.layers.0.mlp.up_proj.weight";
+constexpr const char* kEmbedding = "model.embed_tokens.weight";
+
+std::vector<float> random_values(size_t count) {
+  std::mt19937 random(7);
+  std::normal_distribution<float> normal(0.0F, 0.02F);
+  std::vector<float> values(count);
+  for (float& value : values) value = normal(random);
+  return values;
+}
+
+QuantizingWeights quantizing(const std::vector<float>& values,
+                             int64_t rows,
+                             int64_t depth,
+                             LoadQuantization method) {
+  auto source = std::make_unique<MemoryWeights>();
+  source->add(kLayer, DType::f32, {rows, depth}, values)
+      .add(kEmbedding, DType::f32, {rows, depth}, values)
+      .add(
+          "model.norm.weight", DType::f32, {depth}, std::vector<float>(static_cast<size_t>(depth)));
+  return {std::move(source), method};
+}
+
+// The elements of a packed matrix.
+std::vector<double> unpacked(const QuantizingWeights& source, const char* name) {
+  const std::vector<int64_t>& shape = source.find(name)->shape;
+  const PanelPart part = {.format = *source.panel_format(name), .columns = shape[0]};
+  std::vector<uint8_t> packed(static_cast<size_t>(packed_weight_bytes({&part, 1}, shape[1])));
+  const PanelHeader header = make_panel_header({&part, 1}, shape[1]);
+  std::memcpy(packed.data(), &header, sizeof header);
+  source.read_panels(name, std::as_writable_bytes(std::span(packed)).subspan(kPanelHeaderBytes));
+  std::vector<double> elements;
+  for (int64_t row = 0; row < shape[0]; ++row) {
+    for (int64_t i = 0; i < shape[1]; ++i) {
+      elements.push_back(panel_element(packed.data(), row, i));
+    }
+  }
+  return elements;
+}
+
+TEST(QuantizingWeights, stays_within_half_a_step_of_every_value) {
+  constexpr int64_t kRows = 18;
+  constexpr int64_t kDepth = 256;
+  const std::vector<float> values = random_values(kRows * kDepth);
+  for (const auto& [method, name, group, steps] :
+       std::vector<std::tuple<LoadQuantization, const char*, int64_t, double>>{
+           {LoadQuantization::q8_0, kLayer, 32, 127},
+           {LoadQuantization::int8, kLayer, kDepth, 127},
+           {LoadQuantization::int4, kLayer, 32, 8},
+           {LoadQuantization::int4, kEmbedding, 32, 127}}) {
+    const std::vector<double> got = unpacked(quantizing(values, kRows, kDepth, method), name);
+    for (size_t begin = 0; begin < values.size(); begin += static_cast<size_t>(group)) {
+      double largest = 0;
+      for (size_t i = begin; i < begin + static_cast<size_t>(group); ++i) {
+        largest = std::max(largest, std::abs(static_cast<double>(values[i])));
+      }
+      // The scale is float16; int4 has no code for the largest value of the other sign.
+      const double bound = largest / steps * (steps == 8 ? 1.01 : 0.52) + largest * 1e-3;
+      for (size_t i = begin; i < begin + static_cast<size_t>(group); ++i) {
+        ASSERT_NEAR(got[i], values[i], bound) << i << " of " << name;
+      }
+    }
+  }
+}
+
+TEST(QuantizingWeights, packs_matrices_of_whole_blocks_only) {
+  const auto source = [](int64_t depth, LoadQuantization method) {
+    return quantizing(random_values(static_cast<size_t>(16 * depth)), 16, depth, method);
+  };
+  const QuantizingWeights int8 = source(128, LoadQuantization::int8);
+  EXPECT_EQ(int8.panel_format(kLayer), PanelFormat::int8_g128);
+  EXPECT_EQ(int8.panel_format("model.norm.weight"), std::nullopt);
+  EXPECT_EQ(int8.panel_format("unknown"), std::nullopt);
+  EXPECT_EQ(source(96, LoadQuantization::int8).panel_format(kLayer), PanelFormat::q8_0);
+  EXPECT_EQ(source(40, LoadQuantization::int8).panel_format(kLayer), std::nullopt);
+  EXPECT_EQ(source(96, LoadQuantization::int4).panel_format(kLayer), PanelFormat::q4_0);
+}
+
+TEST(QuantizingWeights, survives_values_that_are_no_numbers) {
+  std::vector<float> values = random_values(16 * 128);
+  values[3] = std::numeric_limits<float>::quiet_NaN();
+  values[40] = -std::numeric_limits<float>::infinity();
+  values[70] = 3e38F;
+  values[129] = 1e-42F;
+  for (const LoadQuantization method :
+       {LoadQuantization::q8_0, LoadQuantization::int8, LoadQuantization::int4}) {
+    const std::vector<double> got = unpacked(quantizing(values, 16, 128, method), kLayer);
+    for (const double element : got) ASSERT_TRUE(std::isfinite(element));
+    EXPECT_EQ(got[3], 0.0);
+  }
+}
+
+}  // namespace
+}  // namespace reprise::weights

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <random>
+#include <span>
+#include <vector>
+
+#include "reprise/tensor/packed_weight.h"
+
+/// Packed weights for tests of kernels.
+namespace reprise::kernels {
+
+[[nodiscard]] std::vector<PanelFormat> all_panel_formats();
+
+/// Codes of all values, the extremes often, and scales of both signs that make elements of a
+/// magnitude of about 0.1 or less times their code.
+void fill_packed_weight(const Tensor& weight,
+                        std::span<const PanelPart> parts,
+                        int64_t depth,
+                        std::mt19937& random);
+
+}  // namespace reprise::kernels
