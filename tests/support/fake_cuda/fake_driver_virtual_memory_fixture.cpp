@@ -108,10 +108,12 @@ CUresult mem_create(CUmemGenericAllocationHandle* handle,
   if (made.file < 0 || ftruncate(made.file, static_cast<off_t>(bytes)) != 0) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  // New memory has undefined content, like memory that another process used before.
-  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, made.file, 0);
-  std::memset(data, 0xFF, bytes);
-  munmap(data, bytes);
+  // New memory has undefined content, like memory that another process used before. Of large
+  // memory, which is mostly workspaces, the beginning is enough.
+  const size_t filled = std::min(bytes, size_t{1} << 20);
+  void* data = mmap(nullptr, filled, PROT_READ | PROT_WRITE, MAP_SHARED, made.file, 0);
+  std::memset(data, 0xFF, filled);
+  munmap(data, filled);
   fake->allocated_bytes += bytes;
   made.memory = std::make_shared<PhysicalMemory>(bytes, &fake->allocated_bytes);
   *handle = ++fake->last_physical;
