@@ -2,8 +2,8 @@
 
 #include "tests/support/fake_cuda/fake_driver_state_fixture.h"
 
-// The GPU's side of the fake: streams work off their queues when the host waits for them, and with a
-// schedule of random numbers also earlier.
+// The GPU's side of the fake: streams work off their queues when the host waits for them, and with
+// a schedule of random numbers also earlier.
 namespace reprise::device::cuda {
 using namespace fake_driver;  // the state's parts
 

@@ -72,7 +72,7 @@ CUresult mem_address_reserve(
     return invalid("cuMemAddressReserve of what is no multiple of the granularity");
   }
   if (bytes > size_t{1} << 47) return CUDA_ERROR_INVALID_VALUE;  // more than the GPU has addresses
-  const size_t mapped = bytes + kGranularity;  // to cut an aligned range out of
+  const size_t mapped = bytes + kGranularity;                    // to cut an aligned range out of
   void* data = mmap(nullptr, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (data == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   *base = (reinterpret_cast<CUdeviceptr>(data) + kGranularity - 1) / kGranularity * kGranularity;

@@ -222,8 +222,9 @@ TEST(FakeDriverQueues, work_on_unmapped_memory_is_reported_and_loses_the_context
       EXPECT_TRUE(error.is_sticky()) << error.what();
     }
   }
-  EXPECT_EQ(driver.misuses(),
-            (std::vector<std::string>{"kernel add ran on addresses whose memory had been unmapped"}));
+  EXPECT_EQ(
+      driver.misuses(),
+      (std::vector<std::string>{"kernel add ran on addresses whose memory had been unmapped"}));
 }
 
 TEST(FakeDriverQueues, page_locked_memory_is_read_and_written_when_the_copy_runs) {

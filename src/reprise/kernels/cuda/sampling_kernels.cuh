@@ -101,11 +101,7 @@ struct Candidates {
 /// Removes the tokens that are not among the k likeliest.
 REPRISE_DEVICE void keep_top_k(Candidates& candidates, int k) {
   candidates.smallest_key = select(
-      candidates.count,
-      kTokenBits + 32,
-      static_cast<uint64_t>(k),
-      Selected::bound,
-      [&](int64_t i) {
+      candidates.count, kTokenBits + 32, static_cast<uint64_t>(k), Selected::bound, [&](int64_t i) {
         const int64_t id = candidates.id(i);
         return WeightedKey{token_key(candidates.logits[id], id),
                            candidates.has(id) ? uint64_t{1} : uint64_t{0}};
@@ -141,8 +137,8 @@ REPRISE_DEVICE int64_t draw(const Candidates& candidates, uint64_t target) {
 /// The row's uniform number as a weight below `total`.
 REPRISE_DEVICE uint64_t target_of(const SamplingRow& row, uint64_t total) {
   const auto bits = philox_block(row.seed, row.position, kTokenStream);
-  const auto target = static_cast<uint64_t>(uniform_from_bits(bits[0], bits[1]) *
-                                            static_cast<double>(total));
+  const auto target =
+      static_cast<uint64_t>(uniform_from_bits(bits[0], bits[1]) * static_cast<double>(total));
   return target >= total ? total - 1 : target;
 }
 
