@@ -127,6 +127,9 @@ class InputBatch {
   int32_t stage_logits_indices(const BatchRequest& request, int32_t end_token, int32_t num_logits);
   void upload(device::Stream& stream);
   void upload_table(device::Stream& stream);
+  void upload_table(device::Stream& stream, const Range& range);
+  /// The entries of a row that may differ on the device; empty if none does.
+  [[nodiscard]] Range changes_of(size_t row) const noexcept;
   [[nodiscard]] size_t find_changed_ranges(size_t widest_gap);
 
   BatchLimits limits_;

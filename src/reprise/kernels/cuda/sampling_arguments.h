@@ -9,11 +9,11 @@ namespace reprise::kernels::cuda {
 /// Where one row's choice stands between the three launches of the sampler.
 struct SamplingState {
   uint64_t best = 0;         // the largest key
+  double scale = 0;          // exponent of 2 per unit of a logit
   uint64_t total = 0;        // weight of all tokens that have one; only of rows with candidates
   int32_t num_finished = 0;  // blocks of the row; 0 between launches
   int32_t last_bucket = 0;   // candidates are in this bucket or an earlier one; kNoBucket: none
   int32_t num_candidates = 0;
-  int32_t unused = 0;
 };
 
 /// Each row has `num_parts` blocks, and each block has a part of the vocabulary.
