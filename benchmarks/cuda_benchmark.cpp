@@ -1,9 +1,10 @@
 // What a GPU does with whole models of random weights and with single parts. Needs the CUDA plug-in
-// and a driver. Every figure is a median. Each row is printed, and written to ROWS if it is named, as
-// soon as it is measured.
+// and a driver. Every figure is a median. Each row is printed, and written to ROWS if it is named,
+// as soon as it is measured.
 //
 //   cuda_benchmark WHAT [ROWS [SECONDS]]
-//     0.5b, 1b, 8b   decoding by mode and number of requests, with programmatic dependent launch and
+//     0.5b, 1b, 8b   decoding by mode and number of requests, with programmatic dependent launch
+//     and
 //                    without, and a prefill; as many rounds as fit into SECONDS (60)
 //     serving        requests that arrive at random, by mode, 1B shape
 //     parts          attention of decoding and of a prompt, products, update of a graph
@@ -47,9 +48,9 @@ int say(const std::string& what, const char* config) {
   if (what == "config") {
     fmt::print("{}\n", config);
   } else {
-    fmt::print("{:.0f}\n",
-               bytes_of_decode_step(
-                   weights::parse_model_config(config, "config").config, 1, kContext));
+    fmt::print(
+        "{:.0f}\n",
+        bytes_of_decode_step(weights::parse_model_config(config, "config").config, 1, kContext));
   }
   return 0;
 }

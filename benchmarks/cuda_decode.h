@@ -8,8 +8,8 @@
 namespace reprise::benchmark {
 
 /// The bytes that one decoding step reads at least: each weight once, without the table of an
-/// embedding that is not also the head, of which a step reads a few rows; and the keys and values of
-/// each request's context.
+/// embedding that is not also the head, of which a step reads a few rows; and the keys and values
+/// of each request's context.
 [[nodiscard]] double bytes_of_decode_step(const weights::ModelConfig& config,
                                           int32_t requests,
                                           int32_t context);

@@ -21,7 +21,8 @@ namespace reprise::benchmark {
 class RowLog {
  public:
   /// `what` is a member of every row. An empty path: no file. \throws Error
-  RowLog(std::string what, const std::filesystem::path& path) : what_(std::move(what)), path_(path) {
+  RowLog(std::string what, const std::filesystem::path& path)
+      : what_(std::move(what)), path_(path) {
     if (path.empty()) return;
     file_.reset(std::fopen(path.c_str(), "w"));
     if (file_ == nullptr) throw Error(fmt::format("{}: {}", path.string(), std::strerror(errno)));

@@ -43,7 +43,7 @@ configure() {
 
 build() {
   configure &&
-    ninja -C "$BUILD" cuda_device_conformance_test cuda_shapes_test cuda_executor_test cuda_row_sampler_test \
+    ninja -C "$BUILD" cuda_device_conformance_test cuda_executor_test cuda_row_sampler_test \
       cuda_engine_test cuda_sleep_test cuda_benchmark reprise_cuda
 }
 

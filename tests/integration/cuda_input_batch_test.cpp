@@ -17,10 +17,8 @@ using kernels::cuda::CudaExecutor;
 using kernels::cuda::CudaMachine;
 
 // 131,072 positions: the block tables of all requests take 8 MiB.
-constexpr BatchLimits kLongContexts{.max_num_tokens = 8192,
-                                    .max_num_reqs = 256,
-                                    .max_blocks_per_req = 8192,
-                                    .block_size = 16};
+constexpr BatchLimits kLongContexts{
+    .max_num_tokens = 8192, .max_num_reqs = 256, .max_blocks_per_req = 8192, .block_size = 16};
 
 /// Requests of one token each, whose blocks grow and shrink as those of real requests do.
 class DecodeBatch {

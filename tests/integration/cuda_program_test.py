@@ -54,13 +54,15 @@ class CudaProgram(unittest.TestCase):
     def test_generates_what_the_cpu_generates_by_every_mode_and_level(self):
         expected = self.generate(self.cpu_program, "--device", "cpu").stdout
         profiled, given = (), ("--kv-cache-memory-bytes", "4M")
+        early = (*given, "--programmatic-dependent-launch")
         for mode, level, cache, replayed in (("FULL_AND_PIECEWISE", 3, profiled, "FULL 5, PIECEWISE 1, eager 0"),
-                                             ("FULL", 0, given, "FULL 6, PIECEWISE 0, eager 0"),
+                                             ("FULL", 0, early, "FULL 6, PIECEWISE 0, eager 0"),
                                              ("NONE", 3, given, "FULL 0, PIECEWISE 0, eager 6")):
             done = self.generate(serve_test.BINARY, "--device", "auto", *cache, "--compilation-config",
                                  json.dumps({"mode": level, "cudagraph_mode": mode}))
             self.assertEqual(done.stdout, expected)
             self.assertIn("on Fake GPU", done.stderr)
+            self.assertEqual("programmatic dependent launch" in done.stderr, cache == early)
             self.assertIn(f"replayed {replayed} steps", done.stderr)
 
     def test_serves_what_the_cpu_serves_also_when_steps_are_scheduled_ahead(self):

@@ -63,7 +63,7 @@ class CudaRowSampling : public testing::Test {
     return token.token_id;
   }
 
-  CudaMachine machine_;
+  CudaMachine machine_{MachineKind::real_if_there};
   std::unique_ptr<device::Stream> stream_ = machine_.device().create_stream();
   std::unique_ptr<device::MemoryPool> pool_ = machine_.device().create_pool();
   CudaExecutor executor_{*stream_, *pool_, {.num_multiprocessors = 4}};

@@ -126,7 +126,7 @@ TEST_P(CudaSleep, gives_memory_back_and_wakes_to_the_same_tokens_from_the_same_g
     sleeper.memory.sleep(level);
     EXPECT_EQ(sleeper.memory.sleeping(), EngineParts::all());
     const device::MemoryInfo asleep = machine.device().memory();
-    EXPECT_EQ(asleep.free - awake.free, awake.allocated_here - asleep.allocated_here);
+    machine.expect_bytes(asleep.free - awake.free, awake.allocated_here - asleep.allocated_here);
     const size_t cache = runner.kv_cache().memory().bytes;
     EXPECT_GE(asleep.free - awake.free, cache);
     if (!machine.is_real()) {  // on a real GPU such weights are smaller than a granule
@@ -137,7 +137,7 @@ TEST_P(CudaSleep, gives_memory_back_and_wakes_to_the_same_tokens_from_the_same_g
     EXPECT_FALSE(sleeper.memory.sleeping().any());
     EXPECT_EQ(sleeper.num_reads, level == SleepLevel::discard ? round : 0);
     EXPECT_FALSE(sleeper.engine.parameters().has_host_copy());
-    EXPECT_EQ(machine.device().memory().free, awake.free);
+    machine.expect_free_bytes(awake.free);
     EXPECT_TRUE(sleeper.weights() == weights);
     EXPECT_EQ(sleeper.generate(), tokens);
   }
@@ -176,7 +176,7 @@ TEST(CudaSleeper, parts_wake_one_by_one_and_sleep_gets_deeper) {
 
   sleeper.memory.sleep(SleepLevel::pause);
   EXPECT_EQ(sleeper.memory.sleeping(), (EngineParts{.scheduling = true}));
-  EXPECT_EQ(machine.device().memory().free, free);
+  machine.expect_free_bytes(free);
 
   sleeper.memory.sleep(SleepLevel::offload);
   EXPECT_TRUE(sleeper.engine.parameters().has_host_copy());
@@ -184,7 +184,7 @@ TEST(CudaSleeper, parts_wake_one_by_one_and_sleep_gets_deeper) {
   sleeper.wake_up({.weights = true});
   EXPECT_EQ(sleeper.memory.sleeping(), (EngineParts{.kv_cache = true, .scheduling = true}));
   sleeper.memory.sleep(SleepLevel::offload);  // a second sleep after the weights were restored
-  EXPECT_EQ(machine.device().memory().free, free_asleep);
+  machine.expect_free_bytes(free_asleep);
   sleeper.wake_up({.kv_cache = true});
   EXPECT_EQ(sleeper.memory.sleeping(), (EngineParts{.weights = true, .scheduling = true}));
   sleeper.wake_up({.weights = true});
@@ -199,7 +199,7 @@ TEST(CudaSleeper, parts_wake_one_by_one_and_sleep_gets_deeper) {
   sleeper.wake_up();
   EXPECT_EQ(sleeper.num_reads, 1);
   EXPECT_EQ(sleeper.generate(), tokens);
-  EXPECT_EQ(machine.device().memory().free, free);
+  machine.expect_free_bytes(free);
 }
 
 TEST(CudaSleeper, weights_that_cannot_be_read_sleep_on) {
@@ -253,7 +253,8 @@ TEST(CudaSleeper, any_failing_call_leaves_it_awake_or_asleep_and_whole) {
         if (failed.empty()) break;  // the scenario makes fewer than k calls
         // Waiting before memory is unmapped ignores errors; waiting after it was zeroed does not.
         if (failed != "cuStreamSynchronize") {
-          EXPECT_EQ(has_thrown, failed != "cuMemUnmap" && failed != "cuStreamIsCapturing") << failed;
+          EXPECT_EQ(has_thrown, failed != "cuMemUnmap" && failed != "cuStreamIsCapturing")
+              << failed;
         }
         sleeper.wake_up();
         EXPECT_FALSE(sleeper.memory.sleeping().any());
@@ -264,7 +265,7 @@ TEST(CudaSleeper, any_failing_call_leaves_it_awake_or_asleep_and_whole) {
       EXPECT_GT(k, 50U);
     }
   }
-  EXPECT_EQ(machine.device().memory().free, free);
+  machine.expect_free_bytes(free);
   EXPECT_EQ(sleeper.generate(), tokens);
   EXPECT_EQ(driver.misuses(), std::vector<std::string>{});
 }
@@ -298,12 +299,12 @@ TEST(CudaSleeper, a_step_that_no_request_waits_for_is_over_before_memory_goes) {
   Borrower loaded(sleeper);
   loaded.core = std::make_unique<engine::EngineCore>(
       sleeper.engine.runner(),
-      engine::EngineCoreOptions{.scheduler = {
-                                    .max_num_seqs = 2,
-                                    .max_num_batched_tokens = 8,
-                                    .max_model_len = 64,
-                                    .async_scheduling = true,
-                                    .vocab_size = static_cast<int>(sleeper.engine.config().vocab_size)}});
+      engine::EngineCoreOptions{
+          .scheduler = {.max_num_seqs = 2,
+                        .max_num_batched_tokens = 8,
+                        .max_model_len = 64,
+                        .async_scheduling = true,
+                        .vocab_size = static_cast<int>(sleeper.engine.config().vocab_size)}});
   std::atomic<int> num_steps = 0;
   driver.observe([&num_steps, host = std::this_thread::get_id()](std::string_view call) {
     if (std::this_thread::get_id() == host || call != "cuMemcpyHtoDAsync") return;

@@ -106,8 +106,7 @@ class PaddingReachesNothing : public ::testing::TestWithParam<std::tuple<Cudagra
     const device::BufferView buffers = engine.runner().input_batch().memory();
     auto* bytes = static_cast<std::byte*>(buffers.data);
     // Blocks that an earlier step has staged in a row are not staged again.
-    auto* table =
-        engine.runner().input_batch().attention_metadata().block_table.data_as<int32_t>();
+    auto* table = engine.runner().input_batch().attention_metadata().block_table.data_as<int32_t>();
     const std::vector<int32_t> staged(table, reinterpret_cast<int32_t*>(bytes + buffers.bytes));
     if (pattern == Poison::live_row) {
       // The fill repeats the staged arrays, so the tails hold copies of live entries.

@@ -37,6 +37,9 @@ struct EngineArgs {
   std::string device = "auto";  // cpu, cuda; auto = cuda if it can be used
   /// Fraction of a GPU's memory that weights, cache, activations and graphs may use together.
   double gpu_memory_utilization = 0.9;
+  /// Kernels begin while the one ahead of them ends, on GPUs of compute capability 9. Off until the
+  /// check on a GPU (scripts/gpu_check.sh) has shown that it is right and quicker.
+  bool programmatic_dependent_launch = false;
   std::string dtype = "auto";  // auto = bfloat16 on CPUs; float32, float16
   uint64_t seed = 0;
   std::optional<int32_t> max_model_len;  // default: the limit in config.json

@@ -40,7 +40,8 @@ EngineDevice open_engine_device(const EngineArgs& args, kernels::Isa isa) {
   }
   kernels::Accelerator& accelerator = *opened.accelerator;
   opened.warnings.assign(accelerator.remarks().begin(), accelerator.remarks().end());
-  opened.device = accelerator.create_device({});
+  opened.device =
+      accelerator.create_device({.programmatic_launch = args.programmatic_dependent_launch});
   opened.code_target = accelerator.create_code_target(*opened.device);
   opened.execution = std::make_unique<engine::Execution>(
       *opened.device, [&accelerator](device::Stream& stream, device::MemoryPool& pool) {

@@ -23,8 +23,8 @@ void LoadedEngine::sleep(SleepLevel level) {
     throw InvalidArgument(
         "an engine with unfinished requests cannot sleep; finish or abort them first");
   }
-  // A step whose requests have all ended may still be computed, and its work may still run. Both must
-  // be over before memory goes.
+  // A step whose requests have all ended may still be computed, and its work may still run. Both
+  // must be over before memory goes.
   core->drop_steps();
   runner->wait();
   memory->sleep(level);

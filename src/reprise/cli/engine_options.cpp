@@ -339,6 +339,10 @@ void add_cache_options(OptionTable& table, api::EngineArgs& args) {
 
 void add_graph_options(OptionTable& table, api::EngineArgs& args) {
   table.add_switch("enforce-eager", kGraphs, "No graphs and no compiler.", args.enforce_eager);
+  table.add_switch("programmatic-dependent-launch",
+                   kGraphs,
+                   "Kernels begin while the one before ends, on GPUs of compute capability 9.",
+                   args.programmatic_dependent_launch);
   add_attention_options(table, args.attention_backend, args.flash_attn_version);
   add_compilation_options(table, args.compilation_config, args.optimization_level);
   table.add({.name = "compile-cache-root",

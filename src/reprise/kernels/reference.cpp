@@ -8,14 +8,15 @@ namespace {
 int64_t offset_of(const Tensor& tensor, int64_t i, int64_t j, int64_t k, int64_t l) {
   const int64_t index[] = {i, j, k, l};
   int64_t offset = 0;
-  for (int dim = 0; dim < tensor.rank(); ++dim) {
-    REPRISE_ASSERT(index[dim] >= 0 && index[dim] < tensor.size(dim),
-                   "index {} of dimension {} of {}",
-                   index[dim],
-                   dim,
-                   tensor.type().to_string());
+  bool is_inside = true;
+  const int rank = tensor.rank();
+  for (int dim = 0; dim < rank; ++dim) {
+    // A negative index is a large unsigned one.
+    is_inside &= static_cast<uint64_t>(index[dim]) < static_cast<uint64_t>(tensor.size(dim));
     offset += index[dim] * tensor.stride(dim);
   }
+  REPRISE_ASSERT(
+      is_inside, "element [{}, {}, {}, {}] of {}", i, j, k, l, tensor.type().to_string());
   return offset;
 }
 

@@ -183,32 +183,41 @@ void InputBatch::upload(device::Stream& stream) {
 }
 
 void InputBatch::upload_table(device::Stream& stream) {
-  size_t widest_gap = is_host_accessible_ ? 0 : kGapPerCopy;
-  size_t num_ranges = find_changed_ranges(widest_gap);
-  while (num_ranges > kMostTableCopies) {
-    widest_gap = std::max(kGapPerCopy, 2 * widest_gap);
-    num_ranges = find_changed_ranges(widest_gap);
+  const auto num_reqs = to_size(shape_.num_reqs);
+  if (is_host_accessible_) {
+    // There a copy costs no more than its bytes.
+    for (size_t row = 0; row < num_reqs; ++row) upload_table(stream, changes_of(row));
+  } else {
+    size_t widest_gap = kGapPerCopy;
+    size_t num_ranges = find_changed_ranges(widest_gap);
+    while (num_ranges > kMostTableCopies) num_ranges = find_changed_ranges(widest_gap *= 2);
+    for (size_t i = 0; i < num_ranges; ++i) upload_table(stream, changed_ranges_[i]);
   }
-  auto* table = static_cast<int32_t*>(device_buffer_.data()) + block_table_;
-  for (const Range& range : std::span(changed_ranges_).first(num_ranges)) {
-    stream.copy_from_host(table + range.begin,
-                          host(block_table_) + range.begin,
-                          (range.end - range.begin) * sizeof(int32_t));
-  }
-  for (TableRow& row : std::span(table_rows_).first(to_size(shape_.num_reqs)))
+  for (TableRow& row : std::span(table_rows_).first(num_reqs))
     row.first_changed = row.end_changed = 0;
+}
+
+void InputBatch::upload_table(device::Stream& stream, const Range& range) {
+  if (range.begin == range.end) return;
+  auto* table = static_cast<int32_t*>(device_buffer_.data()) + block_table_;
+  stream.copy_from_host(table + range.begin,
+                        host(block_table_) + range.begin,
+                        (range.end - range.begin) * sizeof(int32_t));
+}
+
+InputBatch::Range InputBatch::changes_of(size_t row) const noexcept {
+  const size_t first = row * to_size(limits_.max_blocks_per_req);
+  return {.begin = first + to_size(table_rows_[row].first_changed),
+          .end = first + to_size(table_rows_[row].end_changed)};
 }
 
 /// Joins changes with gaps of up to `widest_gap` elements into one range. Stops at more ranges than
 /// may be copied.
 size_t InputBatch::find_changed_ranges(size_t widest_gap) {
-  const size_t row_length = to_size(limits_.max_blocks_per_req);
   size_t num_ranges = 0;
-  for (size_t i = 0; i < to_size(shape_.num_reqs); ++i) {
-    const TableRow& row = table_rows_[i];
-    if (row.first_changed == row.end_changed) continue;
-    const Range range{.begin = i * row_length + to_size(row.first_changed),
-                      .end = i * row_length + to_size(row.end_changed)};
+  for (size_t row = 0; row < to_size(shape_.num_reqs); ++row) {
+    const Range range = changes_of(row);
+    if (range.begin == range.end) continue;
     if (num_ranges > 0 && range.begin - changed_ranges_[num_ranges - 1].end <= widest_gap) {
       changed_ranges_[num_ranges - 1].end = range.end;
     } else if (num_ranges == changed_ranges_.size()) {

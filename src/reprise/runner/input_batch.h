@@ -50,9 +50,9 @@ struct StagedShape {
   int32_t num_logits_rows = 0;
 };
 
-/// The persistent buffers a model reads its batch from. Their addresses depend only on the number of
-/// staged tokens. stage() overwrites them for each step, padding included, and cuts the views below to the
-/// staged shape.
+/// The persistent buffers a model reads its batch from. Their addresses depend only on the number
+/// of staged tokens. stage() overwrites them for each step, padding included, and cuts the views
+/// below to the staged shape.
 ///
 /// Padding has these values: token ids and positions are 0, slots are -1 (nothing is written to the
 /// cache), query_start_loc repeats its last real value, seq_lens are 0, rows of the block table
@@ -97,9 +97,9 @@ class InputBatch {
   static constexpr size_t kGapPerCopy = (size_t{32} << 10) / sizeof(int32_t);
 
   // The place of each array in the buffer, in elements. The arrays of tokens are as long as the
-  // staged shape needs, so that one short copy uploads everything before the block table. All places
-  // depend on the number of tokens alone: a PIECEWISE graph serves any number of requests and of
-  // logits, and replays only while its addresses stay.
+  // staged shape needs, so that one short copy uploads everything before the block table. All
+  // places depend on the number of tokens alone: a PIECEWISE graph serves any number of requests
+  // and of logits, and replays only while its addresses stay.
   struct Layout {
     size_t num_logits = 0;
     size_t query_start_loc = 0;
@@ -131,11 +131,14 @@ class InputBatch {
   int32_t stage_logits_indices(const BatchRequest& request, int32_t end_token, int32_t num_logits);
   void upload(device::Stream& stream);
   void upload_table(device::Stream& stream);
+  void upload_table(device::Stream& stream, const Range& range);
+  /// The entries of a row that may differ on the device; empty if none does.
+  [[nodiscard]] Range changes_of(size_t row) const noexcept;
   [[nodiscard]] size_t find_changed_ranges(size_t widest_gap);
 
   BatchLimits limits_;
-  size_t block_table_;  // the place of the block table: after the largest layout
-  Layout layout_;       // of the staged shape
+  size_t block_table_;    // the place of the block table: after the largest layout
+  Layout layout_;         // of the staged shape
   OpExecutor* executor_;  // owned by the model runner
   bool is_host_accessible_;
   device::Buffer device_buffer_;

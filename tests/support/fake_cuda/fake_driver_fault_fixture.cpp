@@ -7,8 +7,8 @@
 #include "tests/support/fake_cuda/fake_driver_state_fixture.h"
 
 // Reserved addresses without memory fault on the host, too. The handler of that signal notes the
-// address and puts a page of NaNs there, so that the work goes on to its end and the test reads what
-// was wrong instead of ending with the signal.
+// address and puts a page of NaNs there, so that the work goes on to its end and the test reads
+// what was wrong instead of ending with the signal.
 namespace reprise::device::cuda {
 using namespace fake_driver;  // the state's parts
 
@@ -45,11 +45,11 @@ void handle_fault(int /*signal*/, siginfo_t* info, void* /*context*/) {
 }
 
 void install_handler() {
-  struct sigaction current {};
+  struct sigaction current{};
   sigaction(SIGSEGV, nullptr, &current);
   if ((current.sa_flags & SA_SIGINFO) != 0 && current.sa_sigaction == handle_fault) return;
   previous_action = current;
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_sigaction = handle_fault;
   action.sa_flags = SA_SIGINFO;
   sigemptyset(&action.sa_mask);

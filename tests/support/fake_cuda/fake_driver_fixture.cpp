@@ -42,7 +42,8 @@ DriverApi FakeDriver::api() const noexcept {
 
 void FakeDriver::observe(std::function<void(std::string_view call)> observer) {
   const Lock lock(state_->mutex);
-  state_->observer = std::make_shared<const std::function<void(std::string_view)>>(std::move(observer));
+  state_->observer =
+      std::make_shared<const std::function<void(std::string_view)>>(std::move(observer));
 }
 
 void FakeDriver::add_kernel(const std::string& function, FakeKernel kernel) {

@@ -51,8 +51,9 @@ struct FakeResources {
   friend bool operator==(const FakeResources&, const FakeResources&) = default;
 };
 
-/// Decides when the fake GPU does its work. 0: as late as possible, when the host waits for the work.
-/// Other numbers: some work also runs earlier, at calls that a generator with this seed chooses.
+/// Decides when the fake GPU does its work. 0: as late as possible, when the host waits for the
+/// work. Other numbers: some work also runs earlier, at calls that a generator with this seed
+/// chooses.
 enum class FakeSchedule : uint64_t {};
 
 /// The number in the environment variable REPRISE_FAKE_SCHEDULE; 0 without it.

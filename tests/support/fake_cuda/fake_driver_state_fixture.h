@@ -62,8 +62,8 @@ struct QueuedWork {
   std::shared_ptr<RecordedPoint> waits_for;
 };
 
-/// What a stream was asked to do and has not done. Outlives the stream: the driver finishes the work
-/// of streams that were destroyed.
+/// What a stream was asked to do and has not done. Outlives the stream: the driver finishes the
+/// work of streams that were destroyed.
 struct Queue {
   std::deque<QueuedWork> work;
 };
@@ -112,7 +112,7 @@ struct FreeMemory {
 };
 using HostMemory = std::unique_ptr<void, FreeMemory>;
 
-struct Allocation {  // of the GPU, or page-locked memory of the host
+struct Allocation {   // of the GPU, or page-locked memory of the host
   HostMemory memory;  // the address lies within it
   size_t bytes = 0;
 };

@@ -73,7 +73,7 @@ CUresult mem_address_reserve(
     return invalid("cuMemAddressReserve of what is no multiple of the granularity");
   }
   if (bytes > size_t{1} << 47) return CUDA_ERROR_INVALID_VALUE;  // more than the GPU has addresses
-  const size_t mapped = bytes + kGranularity;  // to cut an aligned range out of
+  const size_t mapped = bytes + kGranularity;                    // to cut an aligned range out of
   void* data = mmap(nullptr, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (data == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
   *base = (reinterpret_cast<CUdeviceptr>(data) + kGranularity - 1) / kGranularity * kGranularity;
@@ -109,10 +109,12 @@ CUresult mem_create(CUmemGenericAllocationHandle* handle,
   if (made.file < 0 || ftruncate(made.file, static_cast<off_t>(bytes)) != 0) {
     return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  // New memory has undefined content, like memory that another process used before.
-  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, made.file, 0);
-  std::memset(data, 0xFF, bytes);
-  munmap(data, bytes);
+  // New memory has undefined content, like memory that another process used before. Of large
+  // memory, which is mostly workspaces, the beginning is enough.
+  const size_t filled = std::min(bytes, size_t{1} << 20);
+  void* data = mmap(nullptr, filled, PROT_READ | PROT_WRITE, MAP_SHARED, made.file, 0);
+  std::memset(data, 0xFF, filled);
+  munmap(data, filled);
   fake->allocated_bytes += bytes;
   made.memory = std::make_shared<PhysicalMemory>(bytes, &fake->allocated_bytes);
   *handle = ++fake->last_physical;

@@ -41,7 +41,8 @@ void StackPlace::leave_for(StackPlace& to) { reprise_switch_stack(&place_, to.pl
 
 void StackPlace::begin(char* stack, size_t bytes, void (*entry)()) {
   constexpr size_t kSavedRegisters = 6;
-  auto* top = reinterpret_cast<uintptr_t*>((reinterpret_cast<uintptr_t>(stack) + bytes) & ~uintptr_t{15});
+  auto* top =
+      reinterpret_cast<uintptr_t*>((reinterpret_cast<uintptr_t>(stack) + bytes) & ~uintptr_t{15});
   *--top = 0;  // in the place of a return address: the stack is aligned as behind a call
   *--top = reinterpret_cast<uintptr_t>(entry);
   for (size_t i = 0; i < kSavedRegisters; ++i) *--top = 0;

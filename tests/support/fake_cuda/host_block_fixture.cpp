@@ -252,8 +252,8 @@ class Grid {
     return first;
   }
 
-  /// Whether any lane could run. Each lane that can runs to where it must wait, and goes on with the
-  /// next one.
+  /// Whether any lane could run. Each lane that can runs to where it must wait, and goes on with
+  /// the next one.
   bool run_warp(const Turn& turn) {
     lanes_ = turn.block->fibers.data() + (turn.warp - turn.block->warps.data()) * kLanes;
     flipped_ = is_mixed_ ? random_() % kLanes : 0;

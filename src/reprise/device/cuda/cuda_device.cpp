@@ -42,13 +42,14 @@ std::string CudaDevice::description() const {
                 "cuDeviceGetName");
   int version = 0;
   driver_.check(api.driver_get_version(&version), "cuDriverGetVersion");
-  return fmt::format("{}, {} SMs, compute capability {}.{}, driver for CUDA {}.{}",
+  return fmt::format("{}, {} SMs, compute capability {}.{}, driver for CUDA {}.{}{}",
                      model.data(),
                      driver_.attribute(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT),
                      driver_.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
                      driver_.attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
                      version / 1000,
-                     version % 1000 / 10);
+                     version % 1000 / 10,
+                     programmatic_image_ != nullptr ? ", programmatic dependent launch" : "");
 }
 
 Buffer CudaDevice::allocate(size_t bytes) {

@@ -58,9 +58,9 @@ class CudaMemory final : public MemorySource {
   void zero(CUdeviceptr base, size_t bytes);
   void count(ptrdiff_t bytes) noexcept;
 
-  const Driver* driver_;        // owned by the device
-  const StreamList* streams_;   // owned by the device
-  size_t total_bytes_ = 0;      // of the GPU
+  const Driver* driver_;       // owned by the device
+  const StreamList* streams_;  // owned by the device
+  size_t total_bytes_ = 0;     // of the GPU
   VirtualMemory virtual_;
   CUstream stream_ = nullptr;
   mutable std::mutex mutex_;

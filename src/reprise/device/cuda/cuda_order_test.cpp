@@ -129,7 +129,7 @@ TEST_F(LateDriver, uploads_through_staging_memory_keep_what_they_were_given) {
   constexpr size_t kBytes = size_t{11} << 20;  // more than all staging slots
   const Buffer buffer = device_->allocate(kBytes);
   std::vector<uint8_t> source(kBytes);
-  for (size_t i = 0; i < kBytes; ++i) source[i] = static_cast<uint8_t>(i / 4096 * 31 + i);
+  for (size_t i = 0; i < kBytes; ++i) source[i] = static_cast<uint8_t>(i / 65536 * 31 + i);
   const std::vector<uint8_t> want = source;
   stream_->copy_from_host(buffer.data(), source.data(), kBytes);
   std::fill(source.begin(), source.end(), uint8_t{0});
@@ -222,8 +222,9 @@ TEST(FakeDriverQueues, work_on_unmapped_memory_is_reported_and_loses_the_context
       EXPECT_TRUE(error.is_sticky()) << error.what();
     }
   }
-  EXPECT_EQ(driver.misuses(),
-            (std::vector<std::string>{"kernel add ran on addresses whose memory had been unmapped"}));
+  EXPECT_EQ(
+      driver.misuses(),
+      (std::vector<std::string>{"kernel add ran on addresses whose memory had been unmapped"}));
 }
 
 TEST(FakeDriverQueues, page_locked_memory_is_read_and_written_when_the_copy_runs) {

@@ -8,9 +8,10 @@
 
 namespace reprise::device::cuda {
 
-/// The number of the context that was made current on this thread by Driver; 0: none. A call to
-/// make it current again would be half of all calls of a step. Other code on a thread that calls
-/// Reprise must therefore not leave another GPU's context current.
+/// The number of the context that Driver has made current on this thread; 0: none. It mirrors a
+/// variable of the driver that is the thread's as well, because without it half of all calls of a
+/// step would make the same context current again. Other code on a thread that calls Reprise must
+/// therefore not leave another GPU's context current.
 inline thread_local uint64_t current_context_number = 0;
 
 /// The driver with one GPU's context. It makes calls, and it is the only place that turns their

@@ -17,7 +17,8 @@ LoadedDriver open_driver() {
   using GetProcAddress = decltype(&::cuGetProcAddress);
   auto* get = reinterpret_cast<GetProcAddress>(dlsym(library, "cuGetProcAddress_v2"));
   if (get == nullptr) {
-    return refused(fmt::format("the NVIDIA driver's {} is older than CUDA 12, and CUDA 13 is needed", kLibrary));
+    return refused(fmt::format(
+        "the NVIDIA driver's {} is older than CUDA 12, and CUDA 13 is needed", kLibrary));
   }
   LoadedDriver driver;
   const char* missing = nullptr;

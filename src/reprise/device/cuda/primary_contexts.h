@@ -2,7 +2,7 @@
 
 #include <cuda.h>
 
-#include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -33,8 +33,9 @@ class PrimaryContexts {
     Context made;
     const CUresult result = retain_context(&made.handle, device);
     if (result != CUDA_SUCCESS) return result;
-    static std::atomic<uint64_t> last_number{0};
-    made.number = ++last_number;
+    // Contexts are made one after the other and take longer than a tick of this clock.
+    made.number =
+        static_cast<uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
     contexts_.emplace(device, made);
     context = made;
     return CUDA_SUCCESS;

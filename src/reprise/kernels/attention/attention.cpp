@@ -65,13 +65,16 @@ void attention_row_ref(const AttentionCall& call, const RefRow& row) {
     return int_element(call.block_table, row.request, position / block_size);
   };
 
+  std::vector<double> query;
+  for (int64_t i = 0; i < head_dim; ++i) query.push_back(element(call.q, row.token, row.head, i));
   std::vector<double> scores;
   double largest = -std::numeric_limits<double>::infinity();
   for (int64_t position = begin; position < row.context; ++position) {
+    const int64_t in_block = block(position);
     double score = 0;
     for (int64_t i = 0; i < head_dim; ++i) {
-      score += element(call.q, row.token, row.head, i) *
-               element(call.key_cache, block(position), kv_head, position % block_size, i);
+      score += query[static_cast<size_t>(i)] *
+               element(call.key_cache, in_block, kv_head, position % block_size, i);
     }
     score *= call.scale;
     if (call.soft_cap > 0) score = call.soft_cap * std::tanh(score / call.soft_cap);
@@ -80,12 +83,17 @@ void attention_row_ref(const AttentionCall& call, const RefRow& row) {
   }
   double total = 0;
   for (double& score : scores) total += score = std::exp(score - largest);
-  for (int64_t i = 0; i < head_dim; ++i) {
-    double sum = 0;
-    for (int64_t position = begin; position < row.context; ++position) {
-      sum += scores[static_cast<size_t>(position - begin)] *
-             element(call.value_cache, block(position), kv_head, position % block_size, i);
+  std::vector<double> sums(static_cast<size_t>(head_dim), 0.0);
+  for (int64_t position = begin; position < row.context; ++position) {
+    const int64_t in_block = block(position);
+    const double score = scores[static_cast<size_t>(position - begin)];
+    for (int64_t i = 0; i < head_dim; ++i) {
+      sums[static_cast<size_t>(i)] +=
+          score * element(call.value_cache, in_block, kv_head, position % block_size, i);
     }
+  }
+  for (int64_t i = 0; i < head_dim; ++i) {
+    const double sum = sums[static_cast<size_t>(i)];
     set_element(call.out, scores.empty() ? 0.0 : sum / total, row.token, row.head, i);
   }
 }

@@ -237,8 +237,8 @@ TEST_P(CublasLtFailures, after_a_fault_the_context_is_lost_and_the_library_only_
   for (const bool is_lost : {false, true}) {
     uint64_t k = 1;
     for (bool is_found = false; !is_found; ++k) {
-      machine_.driver().fail_call(
-          k, is_lost ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_ERROR_NOT_PERMITTED);
+      machine_.driver().fail_call(k,
+                                  is_lost ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_ERROR_NOT_PERMITTED);
       try {
         (void)scenario(executor);
       } catch (const device::DeviceError& error) {

@@ -85,10 +85,11 @@ void CudaRowSampler::stage(std::span<const SamplingRow> rows,
 CudaSamplingArguments CudaRowSampler::arguments(const Tensor& logits, size_t num_rows) const {
   const auto* input = static_cast<const std::byte*>(input_.data());
   auto* workspace = static_cast<std::byte*>(workspace_.data());
-  const auto wanted_parts = std::clamp<int64_t>(
-      int64_t{kSamplerBlocksPerMultiprocessor} * num_multiprocessors_ / static_cast<int64_t>(num_rows),
-      1,
-      kMostSamplingParts);
+  const auto wanted_parts =
+      std::clamp<int64_t>(int64_t{kSamplerBlocksPerMultiprocessor} * num_multiprocessors_ /
+                              static_cast<int64_t>(num_rows),
+                          1,
+                          kMostSamplingParts);
   const int64_t part_size =
       std::max(kSmallestPart, (vocab_size_ + wanted_parts - 1) / wanted_parts);
   return {.logits = logits.data_as<float>(),
@@ -108,9 +109,8 @@ CudaSamplingArguments CudaRowSampler::arguments(const Tensor& logits, size_t num
 void CudaRowSampler::launch(const Tensor& logits,
                             std::span<const SamplingRow> rows,
                             std::span<const LogitAdjustment> adjustments) {
-  REPRISE_ASSERT(
-      logits.dtype() == DType::f32 && logits.is_dense() && logits.size(1) == vocab_size_,
-      "logits of another layout");
+  REPRISE_ASSERT(logits.dtype() == DType::f32 && logits.is_dense() && logits.size(1) == vocab_size_,
+                 "logits of another layout");
   stage(rows, adjustments);
   host_tokens_.resize(rows.size());
   const CudaSamplingArguments all = arguments(logits, rows.size());

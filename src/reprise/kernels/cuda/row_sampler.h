@@ -47,7 +47,7 @@ class CudaRowSampler final : public RowSampler {
   Workspace places_;
   device::Buffer input_;  // the rows, then the adjustments
   device::Buffer tokens_;
-  device::Buffer workspace_;  // of the kernels; every launch leaves it ready for the next one
+  device::Buffer workspace_;       // of the kernels; every launch leaves it ready for the next one
   std::vector<std::byte> staged_;  // the next content of input_
   std::vector<int32_t> host_tokens_;
 };

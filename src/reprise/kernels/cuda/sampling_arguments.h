@@ -8,12 +8,12 @@ namespace reprise::kernels::cuda {
 
 /// Where one row's choice stands between the three launches of the sampler.
 struct SamplingState {
-  uint64_t best = 0;          // the largest key
-  uint64_t total = 0;         // weight of all tokens that have one; only of rows with candidates
-  int32_t num_finished = 0;   // blocks of the row; 0 between launches
-  int32_t last_bucket = 0;    // candidates are in this bucket or an earlier one; kNoBucket: none
+  uint64_t best = 0;         // the largest key
+  double scale = 0;          // exponent of 2 per unit of a logit
+  uint64_t total = 0;        // weight of all tokens that have one; only of rows with candidates
+  int32_t num_finished = 0;  // blocks of the row; 0 between launches
+  int32_t last_bucket = 0;   // candidates are in this bucket or an earlier one; kNoBucket: none
   int32_t num_candidates = 0;
-  int32_t unused = 0;
 };
 
 /// Each row has `num_parts` blocks, and each block has a part of the vocabulary.
@@ -21,11 +21,11 @@ struct alignas(16) CudaSamplingArguments {
   float* logits;            // [num_rows, vocab_size], dense
   const SamplingRow* rows;  // [blocks / num_parts]
   const LogitAdjustment* adjustments;
-  int32_t* tokens;          // [rows]
-  SamplingState* states;    // [rows]
-  uint64_t* parts;          // [rows, num_parts], of each block's tokens
-  uint64_t* histograms;     // [rows, kSamplingBuckets]
-  int32_t* candidates;      // [rows, kMostCandidates]
+  int32_t* tokens;        // [rows]
+  SamplingState* states;  // [rows]
+  uint64_t* parts;        // [rows, num_parts], of each block's tokens
+  uint64_t* histograms;   // [rows, kSamplingBuckets]
+  int32_t* candidates;    // [rows, kMostCandidates]
   int64_t vocab_size;
   int64_t part_size;  // tokens of a part
   int32_t num_parts;  // at most kMostSamplingParts

@@ -62,13 +62,15 @@ struct Candidates {
   double min_p_edge;
   uint64_t smallest_key;
 
-  REPRISE_DEVICE Candidates(const CudaSamplingArguments& a, const SamplingRow& row, uint64_t best)
+  REPRISE_DEVICE Candidates(const CudaSamplingArguments& a,
+                            const SamplingRow& row,
+                            const SamplingState& state)
       : logits(a.logits + row.logits_row * a.vocab_size),
         ids(nullptr),
         first(0),
         count(a.vocab_size),
-        max(static_cast<double>(logits[id_of(best)])),
-        scale(1.4426950408889634 / static_cast<double>(row.temperature)),
+        max(static_cast<double>(logits[id_of(state.best)])),
+        scale(state.scale),
         min_p_edge(row.min_p_edge),
         smallest_key(0) {}
 
@@ -101,11 +103,7 @@ struct Candidates {
 /// Removes the tokens that are not among the k likeliest.
 REPRISE_DEVICE void keep_top_k(Candidates& candidates, int k) {
   candidates.smallest_key = select(
-      candidates.count,
-      kTokenBits + 32,
-      static_cast<uint64_t>(k),
-      Selected::bound,
-      [&](int64_t i) {
+      candidates.count, kTokenBits + 32, static_cast<uint64_t>(k), Selected::bound, [&](int64_t i) {
         const int64_t id = candidates.id(i);
         return WeightedKey{token_key(candidates.logits[id], id),
                            candidates.has(id) ? uint64_t{1} : uint64_t{0}};
@@ -141,8 +139,8 @@ REPRISE_DEVICE int64_t draw(const Candidates& candidates, uint64_t target) {
 /// The row's uniform number as a weight below `total`.
 REPRISE_DEVICE uint64_t target_of(const SamplingRow& row, uint64_t total) {
   const auto bits = philox_block(row.seed, row.position, kTokenStream);
-  const auto target = static_cast<uint64_t>(uniform_from_bits(bits[0], bits[1]) *
-                                            static_cast<double>(total));
+  const auto target =
+      static_cast<uint64_t>(uniform_from_bits(bits[0], bits[1]) * static_cast<double>(total));
   return target >= total ? total - 1 : target;
 }
 
@@ -213,6 +211,8 @@ REPRISE_DEVICE void sample_largest(const CudaSamplingArguments& a) {
   a.tokens[part.row] = static_cast<int32_t>(token);
   SamplingState& state = a.states[part.row];
   state.best = best;
+  // A division is a call with registers to save, so it stands where few are in use.
+  if (is_drawn(row, best)) state.scale = 1.4426950408889634 / static_cast<double>(row.temperature);
   state.last_bucket = kNoBucket;
   state.num_candidates = 0;
 }
@@ -287,9 +287,9 @@ REPRISE_DEVICE int64_t draw_from_parts(const CudaSamplingArguments& a,
 REPRISE_DEVICE void sample_weights(const CudaSamplingArguments& a) {
   const RowPart part(a);
   const SamplingRow row = a.rows[part.row];
-  const uint64_t best = a.states[part.row].best;
-  if (!is_drawn(row, best)) return;
-  const Candidates candidates(a, row, best);
+  const SamplingState& state = a.states[part.row];
+  if (!is_drawn(row, state.best)) return;
+  const Candidates candidates(a, row, state);
   if (has_candidates(row)) {
     add_to_histogram(a, part, candidates, row.top_k > 0);
     if (is_last_of_row(a, part)) find_last_bucket(a, part, row);
@@ -311,7 +311,7 @@ REPRISE_DEVICE void sample_candidates(const CudaSamplingArguments& a) {
   SamplingState& state = a.states[part.row];
   const int last_bucket = state.last_bucket;
   if (last_bucket == kNoBucket) return;
-  Candidates candidates(a, row, state.best);
+  Candidates candidates(a, row, state);
   int32_t* list = a.candidates + part.row * kMostCandidates;
   for (int64_t id = part.first + thread_index(); id < part.end; id += kBins) {
     if (!candidates.has(id) || candidates.bucket(id) > last_bucket) continue;
