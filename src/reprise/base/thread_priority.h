@@ -2,12 +2,10 @@
 
 namespace reprise {
 
-/// The niceness of threads whose work may wait when the processors are busy. Such a thread gets a
-/// tenth of the time of a usual one, and gives way at once when a usual one has work.
-inline constexpr int kPatientNiceness = 10;
-
-/// Sets the niceness of this thread alone, as Linux allows. Where the system does not allow it, the
-/// thread keeps its priority.
-void set_niceness_of_this_thread(int niceness) noexcept;
+/// Lowers the priority of this thread alone, as Linux allows, because its work may wait. On busy
+/// processors the thread gets a tenth of the time of the process's other threads, and gives way at
+/// once when one of them has work. Where the system does not allow it, the thread keeps its
+/// priority.
+void make_this_thread_patient() noexcept;
 
 }  // namespace reprise

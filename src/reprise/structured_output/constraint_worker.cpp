@@ -111,7 +111,7 @@ ConstraintWorker::ConstraintWorker(const ConstraintWorkerOptions& options)
     const Reach reach = i == 0 ? Reach::all : Reach::quick;
     std::thread([shared = shared_, reach] {
       if (reach == Reach::all && shared->options.num_threads > 1) {
-        set_niceness_of_this_thread(kPatientNiceness);
+        make_this_thread_patient();
       }
       shared->work_off(reach);
     }).detach();

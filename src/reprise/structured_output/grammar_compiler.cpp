@@ -275,7 +275,7 @@ GrammarCompiler::GrammarCompiler(std::function<std::unique_ptr<GrammarBackend>()
   for (int i = 0; i < options.num_threads; ++i) {
     const Lane lane = i == 0 ? Lane::all : Lane::quick;
     std::thread([shared = shared_, lane] {
-      set_niceness_of_this_thread(kPatientNiceness);
+      make_this_thread_patient();
       shared->work_off(lane);
     }).detach();
   }

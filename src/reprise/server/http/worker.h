@@ -21,7 +21,7 @@ class Worker {
   explicit Worker(int num_threads = 1) {
     for (int i = 0; i < num_threads; ++i) {
       threads_.emplace_back([this](const std::stop_token& stop) {
-        set_niceness_of_this_thread(kPatientNiceness);
+        make_this_thread_patient();
         work(stop);
       });
     }
