@@ -11,6 +11,7 @@ Uses only Python's standard library.
 
 import argparse
 import json
+import multiprocessing
 import os
 import re
 import signal
@@ -26,7 +27,7 @@ import attacks
 import serve_test
 
 VICTIM_TOKENS = 60
-SETTLE_SECONDS = 5
+SETTLE_SECONDS = 10  # a server without work gives memory back after a few seconds
 
 
 def percentile(values, fraction):
@@ -39,52 +40,56 @@ def rss_mib(server):
 
 
 class Crowd:
-    """Clients that send one request after the other until they are told to stop."""
+    """Clients that send one request after the other until they are told to stop. They are a process of their own, so
+    that the victim waits for processors only, and not for Python."""
 
     def __init__(self, server, make, num_clients, waits):
-        self.server, self.make, self.waits = server, make, waits
-        self.number, self.lock, self.is_over = 0, threading.Lock(), threading.Event()
-        self.num_done, self.held = 0, []
-        self.threads = [threading.Thread(target=self.run) for _ in range(num_clients)]
-        for thread in self.threads:
+        self.port, self.make, self.waits = server.port, make, waits
+        context = multiprocessing.get_context("fork")
+        self.number, self.is_over = context.Value("q", 0), context.Event()
+        self.process = context.Process(target=self.run, args=(num_clients,))
+        self.process.start()
+
+    def run(self, num_clients):
+        threads = [threading.Thread(target=self.send_all) for _ in range(num_clients)]
+        for thread in threads:
             thread.start()
+        for thread in threads:
+            thread.join()
 
     def next_number(self):
-        with self.lock:
-            self.number += 1
-            return self.number
+        with self.number.get_lock():
+            self.number.value += 1
+            return self.number.value
 
-    def run(self):
+    def send_all(self):
+        held = []  # connections that are kept open
         while not self.is_over.is_set():
             try:
-                self.send_one()
+                self.send_one(held)
             except OSError:  # refused; attackers do not stop for that, but they do not spin either
                 time.sleep(0.01)
 
-    def send_one(self):
-        connection = socket.create_connection(("127.0.0.1", self.server.port), timeout=0.5)
+    def send_one(self, held):
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout=30)
         connection.sendall(self.make(self.next_number()))
+        connection.settimeout(0.5)
         if self.waits:
-            with self.lock:
-                self.held.append(connection)
+            held.append(connection)
             self.is_over.wait(0.2)
             return
         with connection:
             while not self.is_over.is_set():
                 try:
                     if not connection.recv(65536):
-                        self.num_done += 1
                         return
                 except TimeoutError:
                     pass
 
     def stop(self):
         self.is_over.set()
-        for thread in self.threads:
-            thread.join()
-        for connection in self.held:
-            connection.close()
-        return self.number
+        self.process.join()
+        return self.number.value
 
 
 def victim(server, seconds):

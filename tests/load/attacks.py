@@ -5,6 +5,7 @@ tests/integration/shutdown_states_test.py.
 """
 
 import json
+import random
 from dataclasses import dataclass
 from typing import Callable
 
@@ -32,7 +33,9 @@ def long_text(number, size):
 
 
 def prompts(number):
-    return [[5 + (number + i) % 900] * 600 for i in range(25)]
+    """Prompts that share no beginning, so that the cache of prefixes makes none of them cheap."""
+    chance = random.Random(number)
+    return [[chance.randrange(5, 1000) for _ in range(600)] for _ in range(25)]
 
 
 def recursive_grammar(number):

@@ -1,18 +1,22 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <exception>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 
 #include "reprise/base/error.h"
 #include "reprise/base/json.h"
 #include "reprise/base/log.h"
 #include "reprise/base/nearest_name.h"
 #include "reprise/base/shared_library.h"
+#include "reprise/base/thread_priority.h"
 
 namespace reprise {
 namespace {
@@ -32,6 +36,18 @@ TEST(NearestName, stays_silent_when_nothing_is_close) {
   constexpr std::array<std::string_view, 1> kOther = {"compilation_config"};
   EXPECT_EQ(nearest_name("speculative_config", kOther), "");
   EXPECT_EQ(nearest_name(std::string(10000, 'c'), kNames), "");
+}
+
+TEST(ThreadPriority, is_lowered_for_one_thread_alone) {
+  const auto niceness = [] { return ::getpriority(PRIO_PROCESS, static_cast<id_t>(::gettid())); };
+  const int before = niceness();
+  int of_thread = 0;
+  std::thread([&] {
+    make_this_thread_patient();
+    of_thread = niceness();
+  }).join();
+  EXPECT_EQ(of_thread, std::min(before + 10, 19));
+  EXPECT_EQ(niceness(), before);
 }
 
 TEST(Json, keeps_member_order_and_all_value_kinds) {

@@ -1,6 +1,7 @@
 #include "reprise/server/api_server.h"
 
 #include <fmt/format.h>
+#include <malloc.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -46,6 +47,11 @@ constexpr int kMaxFlushSeconds = 5;
 // other large requests, so it also bounds their queue.
 constexpr std::chrono::seconds kPrepareTime{30};
 
+// How often a server looks whether it is idle. It gives memory back twice after its last request,
+// because the first time clients may still be reading large answers.
+constexpr int kIdleSeconds = 3;
+constexpr int kTrimsAfterWork = 2;
+
 // One slow request must not hold up all other large ones, and the engine needs the other cores.
 int num_readers() {
   return std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 4, 2, 4);
@@ -63,6 +69,7 @@ struct ApiServer::Impl {
   void prepare_on(Worker& thread, const Route& route, HttpRequest request, ExchangeRef exchange);
   void log_throughput(api::AsyncEngine& engine, int interval_seconds);
   void log_graphs(api::AsyncEngine& engine);
+  void give_memory_back();
   void on_engine_death(const std::string& reason);
   void on_signal();
   void drain();
@@ -90,6 +97,7 @@ struct ApiServer::Impl {
   GenerationService generations;
   uint16_t port = 0;
   std::chrono::steady_clock::time_point drain_ends;
+  int num_trims_left = 0;  // of the memory, when the server is idle
   std::stop_source end_of_work;
   // The workers stay the last members: their tasks use the members above.
   Worker reader{num_readers()};  // reads large bodies
@@ -151,6 +159,7 @@ ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
     http.listen_unix(options.unix_socket);
   }
   log_throughput(engine, options.log_stats_interval_seconds);
+  give_memory_back();
 }
 
 HttpHeaders ApiServer::Impl::headers(const HttpRequest& request) {
@@ -204,6 +213,7 @@ HttpResponse ApiServer::Impl::refuse(const HttpRequest& request,
 
 void ApiServer::Impl::handle(HttpRequest request, const ExchangeRef& from_client) {
   ExchangeRef exchange = from_client;
+  num_trims_left = kTrimsAfterWork;
   try {
     const Route& route = router.find(request);
     if (const auto key = keys.find(request.authorization))
@@ -264,6 +274,20 @@ void ApiServer::Impl::log_throughput(api::AsyncEngine& engine, int interval_seco
     if (graphs) waiting.run([this, &engine] { log_graphs(engine); });
     log_throughput(engine, interval_seconds);
   });
+}
+
+/// The C library keeps freed memory. A server without work gives it back to the system, so that one
+/// large request does not make the process large for ever.
+void ApiServer::Impl::give_memory_back() {
+#ifdef __GLIBC__
+  http.post_after(kIdleSeconds, [this] {
+    if (generations.num_active() == 0 && num_trims_left > 0) {
+      --num_trims_left;
+      waiting.run([] { (void)::malloc_trim(0); });
+    }
+    give_memory_back();
+  });
+#endif
 }
 
 void ApiServer::Impl::log_graphs(api::AsyncEngine& engine) {

@@ -1,8 +1,6 @@
 #include "reprise/structured_output/constraint_worker.h"
 
 #include <fmt/format.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <condition_variable>
@@ -14,6 +12,7 @@
 
 #include "reprise/base/assert.h"
 #include "reprise/base/error.h"
+#include "reprise/base/thread_priority.h"
 
 namespace reprise::structured_output {
 namespace {
@@ -23,8 +22,6 @@ using Turn = TokenConstraint::Turn;
 
 /// The limits on the work of one call (xgrammar_backend.cpp) end it much sooner.
 constexpr std::chrono::milliseconds kPatienceOfConstraints{1000};
-/// A tenth of the share of a thread with the usual priority, when the processors are busy.
-constexpr int kNiceOfExpensiveWork = 10;
 
 /// The constraints that a thread takes.
 enum class Reach : uint8_t { all, quick };
@@ -114,8 +111,7 @@ ConstraintWorker::ConstraintWorker(const ConstraintWorkerOptions& options)
     const Reach reach = i == 0 ? Reach::all : Reach::quick;
     std::thread([shared = shared_, reach] {
       if (reach == Reach::all && shared->options.num_threads > 1) {
-        // Linux has a priority for each thread. Without it, all of this still works.
-        (void)::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kNiceOfExpensiveWork);
+        make_this_thread_patient();
       }
       shared->work_off(reach);
     }).detach();

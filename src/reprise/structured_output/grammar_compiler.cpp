@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "reprise/base/error.h"
+#include "reprise/base/thread_priority.h"
 #include "reprise/structured_output/client_shares.h"
 
 namespace reprise::structured_output {
@@ -273,7 +274,10 @@ GrammarCompiler::GrammarCompiler(std::function<std::unique_ptr<GrammarBackend>()
   shared_->options = options;
   for (int i = 0; i < options.num_threads; ++i) {
     const Lane lane = i == 0 ? Lane::all : Lane::quick;
-    std::thread([shared = shared_, lane] { shared->work_off(lane); }).detach();
+    std::thread([shared = shared_, lane] {
+      make_this_thread_patient();
+      shared->work_off(lane);
+    }).detach();
   }
   std::thread([shared = shared_] { shared->watch(); }).detach();
 }

@@ -31,8 +31,9 @@ struct CompileResult {
 };
 
 /// Compiles specs on its own threads and keeps the most recently used ones, up to a number of
-/// bytes. The next spec is one of the client for which the fewest steps were done (ClientShares),
-/// so a client with many or expensive specs delays its own specs and not those of others.
+/// bytes. The threads have a low priority. The next spec is one of the client for which the fewest
+/// steps were done (ClientShares), so a client with many or expensive specs delays its own specs
+/// and not those of others.
 ///
 /// Thread-safe. A spec that needs more steps than a quick one is given up and compiled again by the
 /// thread for such specs, up to the limit of steps or of time; then it is given up for good, and
