@@ -74,6 +74,12 @@ SHAPES: dict[str, tuple[str, dict]] = {
                                        residual_multiplier=1.4 / 2 ** 0.5, logits_scaling=32 / 64)),
     "glm4": ("Glm4", WIDE_HEADS | dict(attention_bias=True, rope_parameters=ROPE | dict(partial_rotary_factor=0.5))),
     "olmo2": ("Olmo2", BASE),
+    "olmo3": ("Olmo3", BASE | dict(sliding_window=9, layer_types=["sliding_attention", "full_attention"], rope_parameters=dict(
+        sliding_attention=ROPE, full_attention=ROPE | dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=32)))),
+    "cohere2": ("Cohere2", BASE | dict(logit_scale=0.25, tie_word_embeddings=True, sliding_window=9,
+                                       layer_types=["sliding_attention", "full_attention"])),
+    "gpt-bigcode": ("GPTBigCode", IDS | dict(n_embd=32, n_layer=2, n_head=4, n_positions=256)),
+    "gpt-bigcode-multi-head": ("GPTBigCode", IDS | dict(n_embd=32, n_layer=2, n_head=4, n_positions=256, multi_query=False)),
     "gpt2": ("GPT2", IDS | dict(n_embd=32, n_layer=2, n_head=4, n_positions=256)),
     "opt": ("OPT", IDS | dict(hidden_size=32, ffn_dim=64, num_hidden_layers=2, num_attention_heads=4,
                               max_position_embeddings=256, word_embed_proj_dim=32, pad_token_id=1)),

@@ -61,7 +61,7 @@ std::string vllm_flags_page() {
 
 std::string architectures_page() {
   std::string text = "| architecture | model_type |\n|---|---|\n";
-  for (const weights::Architecture architecture : weights::all_architectures()) {
+  for (const weights::Architecture architecture : weights::kAllArchitectures) {
     text += fmt::format("| `{}` | `{}` |\n",
                         weights::architecture_name(architecture),
                         weights::model_type_name(architecture));

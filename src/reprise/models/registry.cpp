@@ -40,13 +40,16 @@ constexpr std::array kRows = {
     Row{weights::Architecture::glm, make<LlamaLayer>},
     Row{weights::Architecture::glm4, make<GemmaLayer>},
     Row{weights::Architecture::olmo2, make<Olmo2Layer>},
+    Row{weights::Architecture::olmo3, make<Olmo2Layer>},
     Row{weights::Architecture::gpt2, make<LlamaLayer>},
+    Row{weights::Architecture::gpt_bigcode, make<LlamaLayer>},
     Row{weights::Architecture::opt, make<LlamaLayer>},
     Row{weights::Architecture::starcoder2, make<LlamaLayer>},
     Row{weights::Architecture::gpt_neox, make_gpt_neox_layer},
     Row{weights::Architecture::falcon, make_gpt_neox_layer},
     Row{weights::Architecture::stablelm, make_gpt_neox_layer},
     Row{weights::Architecture::cohere, make_gpt_neox_layer},
+    Row{weights::Architecture::cohere2, make_gpt_neox_layer},
     Row{weights::Architecture::mixtral, make<LlamaLayer>},
     Row{weights::Architecture::qwen2_moe, make<LlamaLayer>},
     Row{weights::Architecture::qwen3_moe, make<LlamaLayer>},
@@ -57,7 +60,7 @@ constexpr bool has_every_architecture_in_order() {
   for (size_t i = 0; i < kRows.size(); ++i) {
     if (static_cast<size_t>(kRows[i].architecture) != i) return false;
   }
-  return kRows.size() == weights::kNumArchitectures;
+  return kRows.size() == weights::kAllArchitectures.size();
 }
 static_assert(has_every_architecture_in_order());
 

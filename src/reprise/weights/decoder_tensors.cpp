@@ -5,7 +5,8 @@
 namespace reprise::weights {
 namespace {
 
-DecoderTensors gpt2() {
+// GPT-2 stores matrices [in, out], GPT-BigCode does not.
+DecoderTensors gpt2(bool is_transposed) {
   return {.embedding = "transformer.wte",
           .position_embedding = "transformer.wpe",
           .layers = "transformer.h.",
@@ -16,7 +17,7 @@ DecoderTensors gpt2() {
           .o = "attn.c_proj",
           .up = "mlp.c_fc",
           .down = "mlp.c_proj",
-          .is_transposed = true};
+          .is_transposed = is_transposed};
 }
 
 DecoderTensors opt() {
@@ -70,7 +71,9 @@ std::string DecoderTensors::in_expert(int64_t layer, int64_t expert, std::string
 DecoderTensors decoder_tensors(const ModelConfig& config) {
   switch (config.architecture) {
     case Architecture::gpt2:
-      return gpt2();
+      return gpt2(true);
+    case Architecture::gpt_bigcode:
+      return gpt2(false);
     case Architecture::opt:
       return opt();
     case Architecture::gpt_neox:
@@ -93,6 +96,7 @@ DecoderTensors decoder_tensors(const ModelConfig& config) {
               .mlp_result_norm = "post_mlp_layernorm",
               .gate_up = "mlp.gate_up_proj"};
     case Architecture::olmo2:
+    case Architecture::olmo3:
       return {.attention_norm = {},
               .attention_result_norm = "post_attention_layernorm",
               .mlp_norm = {},

@@ -34,12 +34,6 @@ constexpr std::array kFamilies = {
 #undef X
 };
 
-constexpr std::array kArchitectures = {
-#define X(architecture, ...) Architecture::architecture,
-#include "reprise/weights/families/family_list.inl"
-#undef X
-};
-
 const Family* find_family(std::string_view name) {
   for (const Family& known : kFamilies) {
     if (known.name == name || known.model_type == name) return &known;
@@ -121,8 +115,6 @@ std::string_view architecture_name(Architecture architecture) noexcept {
 std::string_view model_type_name(Architecture architecture) noexcept {
   return kFamilies[static_cast<size_t>(architecture)].model_type;
 }
-
-std::span<const Architecture> all_architectures() noexcept { return kArchitectures; }
 
 LoadedModelConfig parse_model_config(std::string_view json, std::string_view path) {
   const Json document = parse_json_file(json, path, "E_CONFIG");

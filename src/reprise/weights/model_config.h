@@ -1,8 +1,8 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -22,18 +22,17 @@ enum class Architecture : uint8_t {
 #undef X
 };
 
-inline constexpr size_t kNumArchitectures = 0
-#define X(...) +1
+/// All of them, in the order of the list.
+inline constexpr std::array kAllArchitectures = {
+#define X(architecture, ...) Architecture::architecture,
 #include "reprise/weights/families/family_list.inl"
 #undef X
-    ;
+};
 
 /// "LlamaForCausalLM".
 [[nodiscard]] std::string_view architecture_name(Architecture architecture) noexcept;
 /// "llama", which configs without a list of architectures give.
 [[nodiscard]] std::string_view model_type_name(Architecture architecture) noexcept;
-/// All of them, in the order of the list.
-[[nodiscard]] std::span<const Architecture> all_architectures() noexcept;
 
 /// The tokens that a layer's attention reads; the names are those of `layer_types` in config.json.
 enum class LayerType : uint8_t { full_attention, sliding_attention };

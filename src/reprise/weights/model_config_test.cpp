@@ -217,7 +217,7 @@ TEST(ModelConfig, refuses_unknown_architectures_with_the_nearest_name) {
   const std::string message = message_of([] { (void)load(base("Qwen2ForCausaLM")); });
   EXPECT_THAT(message, HasSubstr("did you mean 'Qwen2ForCausalLM'"));
   EXPECT_THAT(message, HasSubstr("LlamaForCausalLM, MistralForCausalLM"));
-  EXPECT_THAT(message, HasSubstr("GPT2LMHeadModel, OPTForCausalLM, "));
+  EXPECT_THAT(message, HasSubstr("OPTForCausalLM, Starcoder2ForCausalLM, "));
   EXPECT_THAT(message_of([] { (void)load(base("Gemma4ForCausalLM")); }),
               HasSubstr("did you mean 'Gemma"));
   for (const char* other : {"BloomForCausalLM", "MambaForCausalLM", "DeepseekV3ForCausalLM"}) {

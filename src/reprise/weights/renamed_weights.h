@@ -32,9 +32,9 @@ class RenamedWeights final : public WeightSource {
   std::map<std::string, std::string, std::less<>> stored_names_;
 };
 
-/// The source under the names of the class that `config` names. Some checkpoints were saved from the
-/// decoder without its head, so that their names lack the first part: "h.0.ln_1.weight" instead of
-/// "transformer.h.0.ln_1.weight". Other sources are returned as they are.
+/// The source under the names of the class that `config` names. Some checkpoints were saved from
+/// the decoder without its head, so that their names lack the first part: "h.0.ln_1.weight" instead
+/// of "transformer.h.0.ln_1.weight". Other sources are returned as they are.
 [[nodiscard]] std::unique_ptr<WeightSource> with_class_names(std::unique_ptr<WeightSource> source,
                                                              const ModelConfig& config);
 

@@ -1,6 +1,7 @@
-// Command-R: LayerNorm without biases, a parallel residual with one norm, neighbouring pairs
-// rotated.
+// Command-R and Command-R7B: LayerNorm without biases, a parallel residual with one norm,
+// neighbouring pairs rotated. Command-R7B has windows, and only its sliding layers rotate.
 #include "reprise/weights/families/family_config.h"
+#include "reprise/weights/token_limits.h"
 
 namespace reprise::weights {
 
@@ -15,6 +16,18 @@ void read_cohere(const FamilyConfig& in) {
   require_boolean(in, "use_qk_norm", false);
   read_rope(in, {.is_interleaved = true});
   read_tied_embeddings(in, true);
+}
+
+void read_cohere2(const FamilyConfig& in) {
+  read_cohere(in);
+  use_window_except_every(
+      in,
+      in.reader.integer("sliding_window", 1, kMaxPositions).value_or(4096),
+      in.reader.integer("sliding_window_pattern", 1, kMaxPositions).value_or(4));
+  read_layer_types(in);
+  for (const LayerType type : in.config.layer_types) {
+    in.config.rope_layers.push_back(type == LayerType::sliding_attention);
+  }
 }
 
 }  // namespace reprise::weights

@@ -59,8 +59,7 @@ std::string family_refusal(const Json& json) {
 }
 
 TEST(Families, every_architecture_has_a_reader_and_unique_names_of_tensors) {
-  EXPECT_EQ(all_architectures().size(), kNumArchitectures);
-  for (const Architecture architecture : all_architectures()) {
+  for (const Architecture architecture : kAllArchitectures) {
     const std::string name(architecture_name(architecture));
     SCOPED_TRACE(name);
     const LoadedModelConfig loaded = load_text(complete(name).dump());
@@ -138,6 +137,9 @@ TEST(Families, malformed_members_are_refused_by_name) {
       {"Starcoder2ForCausalLM", "sliding_window", 0, "sliding_window"},
       {"CohereForCausalLM", "use_qk_norm", true, "use_qk_norm"},
       {"CohereForCausalLM", "logit_scale", 0, "logit_scale"},
+      {"Cohere2ForCausalLM", "sliding_window_pattern", 0, "sliding_window_pattern"},
+      {"Olmo3ForCausalLM", "layer_types", {"full_attention"}, "layer_types"},
+      {"GPTBigCodeForCausalLM", "multi_query", 2, "multi_query"},
       {"OlmoeForCausalLM", "clip_qkv", 8, "clip_qkv"},
       {"OlmoeForCausalLM", "num_experts", 1, "num_experts_per_tok"},
       {"StableLmForCausalLM", "qk_layernorm", true, "qk_layernorm"},
@@ -148,6 +150,9 @@ TEST(Families, malformed_members_are_refused_by_name) {
               std::string("E_CONFIG ") + c.field)
         << c.architecture << " " << c.key << " " << c.value.dump();
   }
+  Json many = complete("Qwen3MoeForCausalLM", "num_experts", 1024);
+  many["num_hidden_layers"] = 1024;
+  EXPECT_EQ(family_refusal(many), "E_CONFIG num_experts");
   Json falcon = complete("FalconForCausalLM", "new_decoder_architecture", true);
   falcon["num_kv_heads"] = 3;
   EXPECT_EQ(family_refusal(falcon), "E_CONFIG num_kv_heads");
@@ -159,6 +164,59 @@ TEST(Families, malformed_members_are_refused_by_name) {
   EXPECT_EQ(family_refusal(no_original), "E_CONFIG original_max_position_embeddings");
   no_original["rope_scaling"]["long_factor"][3] = 0;
   EXPECT_EQ(family_refusal(no_original), "E_CONFIG rope_scaling.long_factor");
+}
+
+// The members of published config.json files that decide what is computed.
+TEST(Families, accept_configs_as_published) {
+  const std::vector<const char*> published = {
+      R"({"architectures": ["GPT2LMHeadModel"], "activation_function": "gelu_new", "bos_token_id": 50256,
+          "eos_token_id": 50256, "layer_norm_epsilon": 1e-05, "model_type": "gpt2", "n_ctx": 1024, "n_embd": 768,
+          "n_head": 12, "n_layer": 12, "n_positions": 1024, "vocab_size": 50257})",
+      R"({"architectures": ["OPTForCausalLM"], "activation_function": "relu", "bos_token_id": 2, "do_layer_norm_before":
+          true, "eos_token_id": 2, "ffn_dim": 3072, "hidden_size": 768, "max_position_embeddings": 2048,
+          "num_attention_heads": 12, "num_hidden_layers": 12, "torch_dtype": "float16", "vocab_size": 50272,
+          "word_embed_proj_dim": 768})",
+      R"({"architectures": ["GPTNeoXForCausalLM"], "hidden_act": "gelu", "hidden_size": 512, "intermediate_size": 2048,
+          "layer_norm_eps": 1e-05, "max_position_embeddings": 2048, "num_attention_heads": 8, "num_hidden_layers": 6,
+          "rotary_emb_base": 10000, "rotary_pct": 0.25, "tie_word_embeddings": false, "use_parallel_residual": true,
+          "vocab_size": 50304})",
+      R"({"architectures": ["FalconForCausalLM"], "alibi": false, "bias": false, "hidden_size": 4544,
+          "layer_norm_epsilon": 1e-05, "multi_query": true, "new_decoder_architecture": false, "num_attention_heads": 71,
+          "num_hidden_layers": 32, "num_kv_heads": 71, "parallel_attn": true, "vocab_size": 65024})",
+      R"({"architectures": ["MixtralForCausalLM"], "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 14336,
+          "max_position_embeddings": 32768, "num_attention_heads": 32, "num_experts_per_tok": 2, "num_hidden_layers": 32,
+          "num_key_value_heads": 8, "num_local_experts": 8, "rms_norm_eps": 1e-05, "rope_theta": 1000000.0,
+          "sliding_window": null, "tie_word_embeddings": false, "vocab_size": 32000})",
+      R"({"architectures": ["Qwen3MoeForCausalLM"], "attention_bias": false, "decoder_sparse_step": 1, "head_dim": 128,
+          "hidden_size": 2048, "intermediate_size": 6144, "max_position_embeddings": 40960, "max_window_layers": 48,
+          "mlp_only_layers": [], "moe_intermediate_size": 768, "norm_topk_prob": true, "num_attention_heads": 32,
+          "num_experts": 128, "num_experts_per_tok": 8, "num_hidden_layers": 48, "num_key_value_heads": 4,
+          "rope_scaling": null, "rope_theta": 1000000.0, "sliding_window": null, "use_sliding_window": false,
+          "vocab_size": 151936})",
+      R"({"architectures": ["Glm4ForCausalLM"], "attention_bias": false, "eos_token_id": [151329, 151336], "head_dim": 128,
+          "hidden_act": "silu", "hidden_size": 4096, "intermediate_size": 13696, "max_position_embeddings": 32768,
+          "num_attention_heads": 32, "num_hidden_layers": 40, "num_key_value_heads": 2, "partial_rotary_factor": 0.5,
+          "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "vocab_size": 151552})",
+      R"({"architectures": ["GraniteForCausalLM"], "attention_multiplier": 0.015625, "embedding_multiplier": 12.0,
+          "hidden_size": 2048, "intermediate_size": 8192, "logits_scaling": 8.0, "max_position_embeddings": 131072,
+          "num_attention_heads": 32, "num_hidden_layers": 40, "num_key_value_heads": 8, "residual_multiplier": 0.22,
+          "rope_theta": 5000000.0, "tie_word_embeddings": true, "vocab_size": 49155})",
+      R"({"architectures": ["SmolLM3ForCausalLM"], "hidden_size": 2048, "intermediate_size": 11008,
+          "layer_types": ["full_attention", "full_attention", "full_attention", "full_attention"],
+          "max_position_embeddings": 65536, "no_rope_layer_interval": 4, "no_rope_layers": [1, 1, 1, 0],
+          "num_attention_heads": 16, "num_hidden_layers": 4, "num_key_value_heads": 4, "rope_theta": 5000000.0,
+          "sliding_window": null, "use_sliding_window": false, "vocab_size": 128256})"};
+  for (const char* text : published) {
+    const LoadedModelConfig loaded = load_text(text);
+    SCOPED_TRACE(architecture_name(loaded.config.architecture));
+    EXPECT_TRUE(loaded.warnings.empty());
+    EXPECT_GT(num_parameters(loaded.config), 1'000'000);
+  }
+  EXPECT_EQ(num_parameters(load_text(published[0]).config), 124'439'808);     // GPT-2
+  EXPECT_EQ(num_parameters(load_text(published[2]).config), 70'426'624);      // Pythia-70m
+  EXPECT_EQ(num_parameters(load_text(published[3]).config), 6'921'720'704);   // Falcon-7B
+  EXPECT_EQ(num_parameters(load_text(published[4]).config), 46'702'792'704);  // Mixtral-8x7B
+  EXPECT_EQ(num_parameters(load_text(published[5]).config), 30'532'122'624);  // Qwen3-30B-A3B
 }
 
 TEST(Families, reads_gemma_3_as_published) {

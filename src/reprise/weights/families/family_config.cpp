@@ -57,8 +57,11 @@ void read_sizes(const FamilyConfig& in, const SizeKeys& keys) {
   }
   config.intermediate_size = intermediate.value_or(4 * config.hidden_size);
   config.num_hidden_layers = reader.required_integer(keys.num_hidden_layers, 1, kMaxLayers);
+  const auto positions = reader.integer(keys.max_position_embeddings, 1, kMaxPositions);
   config.max_position_embeddings =
-      reader.required_integer(keys.max_position_embeddings, 1, kMaxPositions);
+      positions || keys.default_max_positions == 0
+          ? reader.required_integer(keys.max_position_embeddings, 1, kMaxPositions)
+          : keys.default_max_positions;
   // 0 is legal in principle but divides by zero on a zero row; 1 already drowns the signal.
   config.norm_eps = reader.number(keys.norm_eps, 1e-30, 1.0).value_or(keys.default_norm_eps);
   config.num_attention_heads = reader.required_integer(keys.num_attention_heads, 1, kMaxHeads);
@@ -172,6 +175,25 @@ void read_rope(const FamilyConfig& in, RopeKeys keys) {
   keys.head_dim = in.config.head_dim;
   keys.max_position_embeddings = in.config.max_position_embeddings;
   in.config.rope = read_rope_parameters(in.reader, keys, in.warnings);
+}
+
+void read_rope_by_layer_type(const FamilyConfig& in,
+                             double default_theta,
+                             std::string_view sliding_theta,
+                             double default_sliding_theta) {
+  read_rope(in, {.default_theta = default_theta, .layer_type = "full_attention"});
+  Json members = Json::object();
+  for (const std::string_view key : {sliding_theta, std::string_view("rope_parameters")}) {
+    if (const Json* value = in.reader.find(key)) members[std::string(key)] = *value;
+  }
+  in.config.sliding_rope =
+      read_rope_parameters(ConfigReader(members, in.reader.path()),
+                           {.head_dim = in.config.head_dim,
+                            .max_position_embeddings = in.config.max_position_embeddings,
+                            .theta = sliding_theta,
+                            .default_theta = default_sliding_theta,
+                            .layer_type = "sliding_attention"},
+                           in.warnings);
 }
 
 void read_tied_embeddings(const FamilyConfig& in, bool by_default) {

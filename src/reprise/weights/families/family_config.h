@@ -28,6 +28,8 @@ struct SizeKeys {
   std::string_view max_position_embeddings = "max_position_embeddings";
   std::string_view norm_eps = "rms_norm_eps";
   double default_norm_eps = 1e-6;
+  /// 0: the number of positions is required.
+  int64_t default_max_positions = 0;
   /// The intermediate size may be left out: then it is four times the hidden size.
   bool has_default_intermediate_size = false;
 };
@@ -55,6 +57,12 @@ void read_layer_types(const FamilyConfig& in);
 
 /// The rotation of all layers; `keys` needs no sizes. \pre read_heads
 void read_rope(const FamilyConfig& in, RopeKeys keys = {});
+/// The same where sliding layers have frequencies of their own: the base `sliding_theta`, and the
+/// object of their name in `rope_parameters`. `rope_scaling` does not change them.
+void read_rope_by_layer_type(const FamilyConfig& in,
+                             double default_theta,
+                             std::string_view sliding_theta,
+                             double default_sliding_theta);
 void read_tied_embeddings(const FamilyConfig& in, bool by_default);
 
 /// Fails for a boolean member of another value than the only one that there is code for.

@@ -54,24 +54,7 @@ void read_gemma3(const FamilyConfig& in) {
   const int64_t period = in.reader.integer("sliding_window_pattern", 1, kMaxPositions).value_or(6);
   use_window_except_every(in, window.value_or(4096), period);
   read_layer_types(in);
-  read_rope(in, {.default_theta = 1e6, .layer_type = "full_attention"});
-  // Sliding layers have frequencies of their own, which `rope_scaling` does not change.
-  const Json no_scaling = [&] {
-    Json members = Json::object();
-    for (const std::string_view key : {"rope_local_base_freq", "rope_parameters"}) {
-      if (const Json* value = in.reader.find(key)) members[std::string(key)] = *value;
-    }
-    return members;
-  }();
-  const ConfigReader sliding(no_scaling, in.reader.path());
-  config.sliding_rope =
-      read_rope_parameters(sliding,
-                           {.head_dim = config.head_dim,
-                            .max_position_embeddings = config.max_position_embeddings,
-                            .theta = "rope_local_base_freq",
-                            .default_theta = 1e4,
-                            .layer_type = "sliding_attention"},
-                           in.warnings);
+  read_rope_by_layer_type(in, 1e6, "rope_local_base_freq", 1e4);
 }
 
 }  // namespace reprise::weights

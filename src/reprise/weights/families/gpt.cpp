@@ -1,4 +1,5 @@
-// Decoders with LayerNorm and an MLP without a gate: GPT-2, OPT, StarCoder2, GPT-NeoX and Falcon.
+// Decoders with LayerNorm and an MLP without a gate: GPT-2, GPT-BigCode, OPT, StarCoder2, GPT-NeoX
+// and Falcon.
 #include <fmt/format.h>
 
 #include "reprise/weights/families/family_config.h"
@@ -17,11 +18,9 @@ void use_all_biases(const FamilyConfig& in, bool has_biases) {
   in.config.qkv_bias = in.config.o_bias = in.config.mlp_bias = has_biases;
 }
 
-}  // namespace
-
-void read_gpt2(const FamilyConfig& in) {
+void read_any_gpt2(const FamilyConfig& in, std::string_view activation_by_default) {
   in.config.has_gated_mlp = false;
-  read_activation(in, "activation_function", "gelu_new");
+  read_activation(in, "activation_function", activation_by_default);
   read_sizes(in,
              {.hidden_size = "n_embd",
               .intermediate_size = "n_inner",
@@ -37,9 +36,25 @@ void read_gpt2(const FamilyConfig& in) {
   use_learned_positions(in, 0);
   in.config.qkv_layout = QkvLayout::stacked;
   require_boolean(in, "scale_attn_weights", true);
-  require_boolean(in, "scale_attn_by_inverse_layer_idx", false);
   require_boolean(in, "add_cross_attention", false);
   read_tied_embeddings(in, true);
+}
+
+}  // namespace
+
+void read_gpt2(const FamilyConfig& in) {
+  read_any_gpt2(in, "gelu_new");
+  require_boolean(in, "scale_attn_by_inverse_layer_idx", false);
+}
+
+// StarCoder: GPT-2 whose heads share one key and value, or have q, k and v of each head together.
+void read_gpt_bigcode(const FamilyConfig& in) {
+  read_any_gpt2(in, "gelu_pytorch_tanh");
+  if (in.reader.boolean("multi_query").value_or(true)) {
+    in.config.num_key_value_heads = 1;
+  } else {
+    in.config.qkv_layout = QkvLayout::per_head;
+  }
 }
 
 void read_opt(const FamilyConfig& in) {
@@ -102,6 +117,7 @@ void read_falcon(const FamilyConfig& in) {
              {.intermediate_size = "ffn_hidden_size",
               .norm_eps = "layer_norm_epsilon",
               .default_norm_eps = 1e-5,
+              .default_max_positions = 2048,
               .has_default_intermediate_size = true});
   use_plain_heads(in, "num_attention_heads");
   use_layer_norm(in);

@@ -9,6 +9,8 @@ namespace {
 
 // As many as the routing kernel keeps on its stack; published models have up to 512.
 constexpr int64_t kMaxExperts = 1024;
+// Of all layers: each expert is three tensors with names. Published models have up to 25,000.
+constexpr int64_t kMaxExpertsOfAllLayers = int64_t{1} << 17;
 constexpr int64_t kMaxExpertSize = int64_t{1} << 20;
 
 MixtureOfExperts read_experts(const FamilyConfig& in,
@@ -17,6 +19,13 @@ MixtureOfExperts read_experts(const FamilyConfig& in,
                               int64_t default_top_k) {
   MixtureOfExperts moe;
   moe.num_experts = in.reader.required_integer(count_key, 1, kMaxExperts);
+  if (moe.num_experts * in.config.num_hidden_layers > kMaxExpertsOfAllLayers) {
+    in.reader.fail(count_key,
+                   fmt::format("{} in each of {} layers are more than {} in all",
+                               moe.num_experts,
+                               in.config.num_hidden_layers,
+                               kMaxExpertsOfAllLayers));
+  }
   moe.top_k = in.reader.integer("num_experts_per_tok", 1, kMaxExperts).value_or(default_top_k);
   if (moe.top_k > moe.num_experts) {
     in.reader.fail("num_experts_per_tok",
