@@ -286,7 +286,7 @@ REPRISE_DEVICE int64_t draw_from_parts(const CudaSamplingArguments& a,
 
 REPRISE_DEVICE void sample_weights(const CudaSamplingArguments& a) {
   const RowPart part(a);
-  const SamplingRow row = a.rows[part.row];
+  const SamplingRow& row = a.rows[part.row];  // read again where it is needed: no registers
   const SamplingState& state = a.states[part.row];
   if (!is_drawn(row, state.best)) return;
   const Candidates candidates(a, row, state);
