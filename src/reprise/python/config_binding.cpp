@@ -58,6 +58,18 @@ void bind_cudagraph_mode(nb::module_& module) {
       .def("has_full_cudagraphs", &cudagraph::has_full_cudagraphs);
 }
 
+void set_load_format(api::EngineArgs& args, const std::string& text) {
+  if (text == "auto") {
+    args.load_format = api::LoadFormat::automatic;
+  } else if (text == "safetensors") {
+    args.load_format = api::LoadFormat::safetensors;
+  } else if (text == "dummy") {
+    args.load_format = api::LoadFormat::dummy;
+  } else {
+    throw InvalidArgument("load_format: expected auto, safetensors or dummy, got '" + text + "'");
+  }
+}
+
 void bind_engine_args(nb::module_& module) {
   using api::EngineArgs;
   nb::class_<EngineArgs>(module, "EngineArgs")
@@ -77,18 +89,7 @@ void bind_engine_args(nb::module_& module) {
             }
             return "auto";
           },
-          [](EngineArgs& args, const std::string& text) {
-            if (text == "auto") {
-              args.load_format = api::LoadFormat::automatic;
-            } else if (text == "safetensors") {
-              args.load_format = api::LoadFormat::safetensors;
-            } else if (text == "dummy") {
-              args.load_format = api::LoadFormat::dummy;
-            } else {
-              throw InvalidArgument("load_format: expected auto, safetensors or dummy, got '" +
-                                    text + "'");
-            }
-          })
+          set_load_format)
       .def_rw("quantization", &EngineArgs::quantization)
       .def_rw("dtype", &EngineArgs::dtype)
       .def_rw("seed", &EngineArgs::seed)
