@@ -26,8 +26,10 @@ except ImportError:
 
 ARCHITECTURES = {"LlamaForCausalLM": "llama", "MistralForCausalLM": "llama", "Qwen2ForCausalLM": "qwen2",
                  "Qwen3ForCausalLM": "qwen3"}
-F32, F16, Q4_0, Q8_0, BF16 = 0, 1, 2, 8, 30
-OUTTYPES = {"f32": F32, "f16": F16, "bf16": BF16, "q8_0": Q8_0, "q4_0": Q4_0}
+F32, F16, Q4_0, Q5_0, Q8_0, BF16 = 0, 1, 2, 6, 8, 30
+# q5_mixed: as the files that are called Q4_K_M, whose v and down projections have more bits than the others.
+OUTTYPES = {"f32": F32, "f16": F16, "bf16": BF16, "q8_0": Q8_0, "q5_0": Q5_0, "q4_0": Q4_0, "q5_mixed": Q5_0}
+MORE_BITS = ("self_attn.v_proj", "mlp.down_proj", "embed_tokens", "lm_head")
 U32, I32, FLOAT, BOOL, STRING, ARRAY, U64 = 4, 5, 6, 7, 8, 9, 10
 NAMES = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
 LAYER_NAMES = {
@@ -114,21 +116,34 @@ def block_q4_0(block) -> bytes:
     return struct.pack("<e", scale) + bytes(codes[j] | codes[j + 16] << 4 for j in range(16))
 
 
+def block_q5_0(block) -> bytes:
+    largest = max(block, key=abs)
+    scale = float32(largest / -16)
+    inverse = float32(1 / scale) if scale else 0.0
+    codes = [min(31, int(float32(float32(value * inverse) + 16.5))) for value in block]
+    fifth_bits = sum((code >> 4) << i for i, code in enumerate(codes))
+    return struct.pack("<eI", scale, fifth_bits) + bytes(codes[j] & 15 | (codes[j + 16] & 15) << 4 for j in range(16))
+
+
 def blocks_numpy(values, kind: int) -> bytes:
     blocks = numpy.asarray(values, "<f4").reshape(-1, 32)
     if kind == Q8_0:
         scale = numpy.abs(blocks).max(axis=1, keepdims=True) / numpy.float32(127)
     else:
         at = numpy.abs(blocks).argmax(axis=1)[:, None]
-        scale = numpy.take_along_axis(blocks, at, 1) / numpy.float32(-8)
+        scale = numpy.take_along_axis(blocks, at, 1) / numpy.float32(-8 if kind == Q4_0 else -16)
     with numpy.errstate(divide="ignore"):
         inverse = numpy.where(scale == 0, 0, numpy.float32(1) / scale).astype("<f4")
     scaled = blocks * inverse
     if kind == Q8_0:
         codes = (numpy.sign(scaled) * numpy.floor(numpy.abs(scaled) + 0.5)).astype("i1").view("u1")
-    else:
+    elif kind == Q4_0:
         codes = (scaled + numpy.float32(8.5)).astype("u1").clip(0, 15)
         codes = codes[:, :16] | codes[:, 16:] << 4
+    else:
+        codes = (scaled + numpy.float32(16.5)).astype("u1").clip(0, 31)
+        fifth_bits = numpy.packbits(codes >> 4, axis=1, bitorder="little")
+        codes = numpy.concatenate([fifth_bits, codes[:, :16] & 15 | (codes[:, 16:] & 15) << 4], axis=1)
     return numpy.concatenate([scale.astype("<f2").view("u1"), codes], axis=1).tobytes()
 
 
@@ -142,7 +157,7 @@ def encoded(values, kind: int) -> bytes:
             raw[2:4] for raw in struct.iter_unpack("4s", values.tobytes()) for raw in raw)
     if numpy:
         return blocks_numpy(values, kind)
-    quantise = block_q8_0 if kind == Q8_0 else block_q4_0
+    quantise = {Q8_0: block_q8_0, Q5_0: block_q5_0, Q4_0: block_q4_0}[kind]
     return b"".join(quantise(values[at : at + 32]) for at in range(0, len(values), 32))
 
 
@@ -166,7 +181,14 @@ def llama3_factors(config: dict) -> list[float] | None:
     return factors
 
 
-def tensors_of(folder: Path, config: dict, outtype: int) -> Iterator[tuple[str, list[int], int, bytes]]:
+def kind_of(name: str, shape: list[int], outtype: str) -> int:
+    if len(shape) == 1:
+        return F32
+    kind = Q8_0 if outtype == "q5_mixed" and any(module in name for module in MORE_BITS) else OUTTYPES[outtype]
+    return F16 if kind in (Q4_0, Q5_0, Q8_0) and shape[-1] % 32 != 0 else kind
+
+
+def tensors_of(folder: Path, config: dict, outtype: str) -> Iterator[tuple[str, list[int], int, bytes]]:
     """Name, shape (outermost extent first), type and bytes."""
     checkpoint = Checkpoint(folder)
     permutes = ARCHITECTURES[config["architectures"][0]] == "llama"
@@ -181,9 +203,7 @@ def tensors_of(folder: Path, config: dict, outtype: int) -> Iterator[tuple[str, 
         for module, num_heads in heads.items():
             if permutes and f".{module}." in name:
                 values = permuted(values, shape[0], num_heads)
-        kind = F32 if len(shape) == 1 else outtype
-        if kind in (Q4_0, Q8_0) and shape[-1] % 32 != 0:
-            kind = F16
+        kind = kind_of(name, shape, outtype)
         yield gguf_name(name), shape, kind, encoded(values, kind)
 
 
@@ -321,7 +341,7 @@ def convert(folder: Path, target: Path, outtype: str, num_parts: int = 1) -> lis
     """Returns the files, the first of which is the model."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     keys = config_keys(config) + tokenizer_keys(folder)
-    tensors = list(tensors_of(folder, config, OUTTYPES[outtype]))
+    tensors = list(tensors_of(folder, config, outtype))
     if num_parts == 1:
         write_file(target, keys, tensors)
         return [target]

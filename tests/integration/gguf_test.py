@@ -45,11 +45,15 @@ def write_byte_tokenizer(folder):
 
 
 def decoded(blocks, outtype):
-    """The values of Q8_0 or Q4_0 blocks."""
+    """The values of Q8_0, Q5_0 or Q4_0 blocks."""
     values = []
     if outtype == "q8_0":
         for scale, *codes in struct.iter_unpack("<e32b", blocks):
             values += [scale * code for code in codes]
+    elif outtype == "q5_0":
+        for scale, fifth, *pairs in struct.iter_unpack("<eI16B", blocks):
+            codes = [pair & 15 for pair in pairs] + [pair >> 4 for pair in pairs]
+            values += [scale * ((code | (fifth >> i & 1) << 4) - 16) for i, code in enumerate(codes)]
     else:
         for scale, *pairs in struct.iter_unpack("<e16B", blocks):
             values += [scale * ((pair & 15) - 8) for pair in pairs] + [scale * ((pair >> 4) - 8) for pair in pairs]
@@ -134,12 +138,12 @@ class Generate(Case):
 
 
 class Packed(Case):
-    """Q8_0 and Q4_0 weights stay packed: other kernels, and activations quantised row by row."""
+    """Quantised weights stay packed: other kernels, and activations quantised row by row."""
 
     PROMPTS = ("--prompt", PROMPT, "--prompt", "Once upon a time", "--prompt", "What is 2 plus 3?")
 
     def test_gives_the_same_tokens_in_every_mode_and_batch(self):
-        for outtype in ("q8_0", "q4_0"):
+        for outtype in ("q8_0", "q4_0", "q5_mixed"):
             path = self.gguf(MODEL, outtype)
             options = (path, *self.PROMPTS, "--ignore-eos", "--temperature", "0")
             expected = self.tokens(*options, "--enforce-eager")
@@ -156,9 +160,10 @@ class Packed(Case):
 
     def test_gives_the_tokens_of_the_dequantised_weights(self):
         """For prompts on which no step is close; the weights alone differ from those before quantisation."""
-        options = ("--prompt", "Once upon a time", "--prompt", "The cat sat", "--ignore-eos", "--temperature", "0",
-                   "--dtype", "float32")
-        for outtype in ("q8_0", "q4_0"):
+        for outtype in ("q8_0", "q5_0", "q4_0", "q5_mixed"):
+            first = PROMPT if outtype == "q5_mixed" else "Once upon a time"
+            options = ("--prompt", first, "--prompt", "The cat sat", "--ignore-eos", "--temperature", "0",
+                       "--dtype", "float32")
             with self.subTest(outtype):
                 expected = self.tokens(self.dequantised_folder(outtype), *options)
                 self.assertEqual(self.tokens(self.gguf(MODEL, outtype), *options), expected)
@@ -174,7 +179,9 @@ class Packed(Case):
         for name, entry in checkpoint.tensors.items():
             values = checkpoint.floats(name)
             if len(entry["shape"]) == 2:
-                values = decoded(convert_to_gguf.encoded(values, convert_to_gguf.OUTTYPES[outtype]), outtype)
+                kind = convert_to_gguf.kind_of(name, entry["shape"], outtype)
+                kind_name = {convert_to_gguf.Q8_0: "q8_0", convert_to_gguf.Q5_0: "q5_0"}.get(kind, "q4_0")
+                values = decoded(convert_to_gguf.encoded(values, kind), kind_name)
             raw = struct.pack(f"<{len(values)}f", *values)
             header[name] = {"dtype": "F32", "shape": entry["shape"], "data_offsets": [len(data), len(data) + len(raw)]}
             data += raw

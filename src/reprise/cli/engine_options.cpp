@@ -241,9 +241,7 @@ void add_model_settings(OptionTable& table, api::EngineArgs& args) {
              .short_name = "-q",
              .group = kModel,
              .value_name = "METHOD",
-             .help =
-                 "int8, int4 or q8_0: quantises the weights while they are loaded, on a CPU. gptq "
-                 "or awq: the checkpoint is in that format. none: weights as they are stored.",
+             .help = "int8, int4 or q8_0: quantises while loading, on a CPU; gptq, awq: as stored.",
              .default_text = args.quantization,
              .apply = [&args](std::string_view value) { args.quantization = value; },
              .choices = {"none", "int8", "int4", "q8_0", "gptq", "awq"}});

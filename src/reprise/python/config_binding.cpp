@@ -58,10 +58,23 @@ void bind_cudagraph_mode(nb::module_& module) {
       .def("has_full_cudagraphs", &cudagraph::has_full_cudagraphs);
 }
 
-void bind_engine_args(nb::module_& module) {
+void set_load_format(api::EngineArgs& args, const std::string& text) {
+  if (text == "auto") {
+    args.load_format = api::LoadFormat::automatic;
+  } else if (text == "safetensors") {
+    args.load_format = api::LoadFormat::safetensors;
+  } else if (text == "dummy") {
+    args.load_format = api::LoadFormat::dummy;
+  } else {
+    throw InvalidArgument("load_format: expected auto, safetensors or dummy, got '" + text + "'");
+  }
+}
+
+using EngineArgsClass = nb::class_<api::EngineArgs>;
+
+void bind_model_arguments(EngineArgsClass& arguments) {
   using api::EngineArgs;
-  nb::class_<EngineArgs>(module, "EngineArgs")
-      .def(nb::init<>())
+  arguments.def(nb::init<>())
       .def_rw("model", &EngineArgs::model)
       .def_rw("tokenizer", &EngineArgs::tokenizer, nb::arg().none())
       .def_prop_rw(
@@ -77,18 +90,7 @@ void bind_engine_args(nb::module_& module) {
             }
             return "auto";
           },
-          [](EngineArgs& args, const std::string& text) {
-            if (text == "auto") {
-              args.load_format = api::LoadFormat::automatic;
-            } else if (text == "safetensors") {
-              args.load_format = api::LoadFormat::safetensors;
-            } else if (text == "dummy") {
-              args.load_format = api::LoadFormat::dummy;
-            } else {
-              throw InvalidArgument("load_format: expected auto, safetensors or dummy, got '" +
-                                    text + "'");
-            }
-          })
+          set_load_format)
       .def_prop_rw(
           "hf_overrides",
           [](const EngineArgs& args) { return args.hf_overrides.dump(); },
@@ -109,8 +111,12 @@ void bind_engine_args(nb::module_& module) {
       .def_rw("gpu_memory_utilization", &EngineArgs::gpu_memory_utilization)
       .def_rw("quantization", &EngineArgs::quantization)
       .def_rw("dtype", &EngineArgs::dtype)
-      .def_rw("seed", &EngineArgs::seed)
-      .def_rw("max_model_len", &EngineArgs::max_model_len, nb::arg().none())
+      .def_rw("seed", &EngineArgs::seed);
+}
+
+void bind_scheduler_arguments(EngineArgsClass& arguments) {
+  using api::EngineArgs;
+  arguments.def_rw("max_model_len", &EngineArgs::max_model_len, nb::arg().none())
       .def_rw("max_num_seqs", &EngineArgs::max_num_seqs)
       .def_rw("max_num_batched_tokens", &EngineArgs::max_num_batched_tokens)
       .def_rw("enable_chunked_prefill", &EngineArgs::enable_chunked_prefill)
@@ -133,8 +139,12 @@ void bind_engine_args(nb::module_& module) {
       .def_rw("block_size", &EngineArgs::block_size)
       .def_rw("kv_cache_memory_bytes", &EngineArgs::kv_cache_memory_bytes, nb::arg().none())
       .def_rw("num_gpu_blocks_override", &EngineArgs::num_gpu_blocks_override, nb::arg().none())
-      .def_rw("max_logprobs", &EngineArgs::max_logprobs)
-      .def_rw("attention_backend", &EngineArgs::attention_backend)
+      .def_rw("max_logprobs", &EngineArgs::max_logprobs);
+}
+
+void bind_graph_arguments(EngineArgsClass& arguments) {
+  using api::EngineArgs;
+  arguments.def_rw("attention_backend", &EngineArgs::attention_backend)
       .def_rw("flash_attn_version", &EngineArgs::flash_attn_version)
       .def_rw("enforce_eager", &EngineArgs::enforce_eager)
       .def_prop_rw(
@@ -154,6 +164,13 @@ void bind_engine_args(nb::module_& module) {
       .def_rw("disable_compile_cache", &EngineArgs::disable_compile_cache)
       .def_rw("num_threads", &EngineArgs::num_threads)
       .def_rw("cpu_isa", &EngineArgs::cpu_isa);
+}
+
+void bind_engine_args(nb::module_& module) {
+  EngineArgsClass arguments(module, "EngineArgs");
+  bind_model_arguments(arguments);
+  bind_scheduler_arguments(arguments);
+  bind_graph_arguments(arguments);
 }
 
 void bind_sampling_params(nb::module_& module) {

@@ -41,6 +41,19 @@ inline void append_panel(PanelSlots& slots,
       .columns = min_of(kPanelColumns, part.columns - in_part * kPanelColumns)};
 }
 
+// Where block `block` of a panel begins, which is the first of a super-block.
+inline int64_t chunk_offset(PanelFormat format, int64_t block) {
+  return kPanelColumns * panel_column_bytes(format, block * kPanelBlock);
+}
+
+// The cache lines per block that the first tiles ask for: the next stretch of a panel, while they
+// multiply with this one.
+inline int lines_ahead(int64_t rows, PanelFormat format) {
+  const int64_t tiles = min_of(ceil_div(rows, kPanelTileRows), kPrefetchTiles);
+  const int64_t lines = chunk_offset(format, kChunkBlocks) / 64;
+  return static_cast<int>(ceil_div(lines, tiles * kChunkBlocks));
+}
+
 // Several rows times the panels of all slots.
 inline void multiply_rows(
     const ActivationBlock* x, int64_t rows, int64_t blocks, const PanelSlots& slots, float* sums) {
@@ -58,7 +71,9 @@ inline void multiply_rows(
                        .blocks = count,
                        .is_first = begin == 0,
                        .totals = {},
-                       .stride = kPanelSumStride};
+                       .stride = kPanelSumStride,
+                       .ahead = {},
+                       .lines_ahead = lines_ahead(rows, slots.of[s].format)};
       const UnpackedPanel* panels[kPanelTileColumns];
       int columns = 0;
       for (; columns < kPanelTileColumns; ++columns) {
@@ -67,6 +82,10 @@ inline void multiply_rows(
         // A panel without a partner is multiplied twice; the second result has no slot.
         panels[columns] = &unpacked[fits ? s + columns : s];
         tile.totals[columns] = sums + (fits ? s + columns : kMaxPanelSlots) * kPanelColumns;
+        const PanelSlot& slot = slots.of[fits ? s + columns : s];
+        tile.ahead[columns] = begin + kChunkBlocks < blocks
+                                  ? slot.panel + chunk_offset(slot.format, begin + kChunkBlocks)
+                                  : slot.panel + slots.size * chunk_offset(slot.format, blocks);
         if (!fits) break;
       }
       panel_tiles(panels, kind, rows, tile);

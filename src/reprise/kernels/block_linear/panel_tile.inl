@@ -64,6 +64,9 @@ inline void panel_row(const ActivationBlock* x,
   Panel::store(totals, total);
 }
 
+// The tiles that ask for the next stretch of a panel.
+constexpr int64_t kPrefetchTiles = 4;
+
 // With several rows, a stretch of blocks is unpacked once and multiplied with all rows.
 constexpr int kChunkBlocks = 8;  // a multiple of all super-blocks
 
@@ -96,14 +99,11 @@ template <PanelFormat kFormat>
 inline void unpack_panel(const uint8_t* panel, int64_t begin, int64_t blocks, UnpackedPanel& to) {
   using Unpacker = PanelUnpacker<kFormat>;
   constexpr int64_t kSuperBlocks = Unpacker::kLayout.super_blocks;
-  constexpr int64_t kChunkBytes =
-      kChunkBlocks / kSuperBlocks * (Unpacker::kHeadBytes + kSuperBlocks * Unpacker::kBlockBytes);
   panel += begin / kSuperBlocks * (Unpacker::kHeadBytes + kSuperBlocks * Unpacker::kBlockBytes);
   for (int64_t super = 0; super < blocks; super += kSuperBlocks) {
     const uint8_t* head = panel;
     panel += Unpacker::kHeadBytes;
     for (int64_t b = super; b < super + kSuperBlocks; ++b, panel += Unpacker::kBlockBytes) {
-      prefetch_bytes(panel + kChunkBytes, Unpacker::kBlockBytes);
       for_numbers<0, 8>([&](auto group) REPRISE_LAMBDA_INLINE {
         Panel::store_codes(to.codes + b * 512 + group.value * 64,
                            Unpacker::template codes<group.value>(panel));
@@ -135,30 +135,69 @@ struct TileRows {
   bool is_first;  // the totals begin at 0
   float* totals[kPanelTileColumns];
   int64_t stride;
+  // Bytes that are read next, by panel: asked for while the tiles compute, `lines_ahead` cache
+  // lines per block and panel.
+  const uint8_t* ahead[kPanelTileColumns];
+  int lines_ahead;
 };
+
+REPRISE_INLINE void prefetch_ahead(TileRows& rows) {
+  for (int line = 0; line < rows.lines_ahead; ++line) {
+    for (const uint8_t*& at : rows.ahead) {
+      __builtin_prefetch(at, 0, 2);
+      at += 64;
+    }
+  }
+}
+
+// Adds the scaled sums of part `part` of one block, which is entry `i` of the scales of `panel`.
+template <bool kLeast, int kParts, int kRows>
+REPRISE_INLINE void add_scaled_sums(const UnpackedPanel& panel,
+                                    int64_t i,
+                                    int part,
+                                    const ActivationBlock* x,
+                                    int64_t x_blocks,
+                                    const Panel::Sums* sums,
+                                    Panel::Floats* totals) {
+  const Panel::Floats scales = Panel::load_floats(panel.scales + i * kPanelColumns);
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+    totals[r] = Panel::accumulate(sums[r], scales, x[r * x_blocks].scale, totals[r]);
+  }
+  if constexpr (kLeast) {
+    const Panel::Floats least = Panel::load_floats(panel.least + i * kPanelColumns);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const ActivationBlock& block = x[r * x_blocks];
+      totals[r] = Panel::accumulate(
+          least, block.scale * static_cast<float>(sum_of(block, part, kParts)), totals[r]);
+    }
+  }
+}
 
 // totals += kRows rows of x times kPanelTileColumns unpacked panels of one kind.
 template <bool kWide, bool kLeast, int kParts, int kRows>
-inline void panel_tile(const UnpackedPanel* const* panels, int offset, const TileRows& rows) {
+inline void panel_tile(const UnpackedPanel* const* panels, int offset, TileRows& rows) {
   constexpr int kGroups = 8 / kParts;
-  Panel::Floats totals[kRows][kPanelTileColumns];
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) {
+  Panel::Floats totals[kPanelTileColumns][kRows];
 #pragma GCC unroll 2
-    for (int c = 0; c < kPanelTileColumns; ++c) {
-      totals[r][c] =
+  for (int c = 0; c < kPanelTileColumns; ++c) {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      totals[c][r] =
           rows.is_first ? Panel::Floats{} : Panel::load_floats(rows.totals[c] + r * rows.stride);
     }
   }
   const ActivationBlock* x = rows.x;
   for (int64_t i = 0; i < rows.blocks * kParts; ++i) {
     const int part = kParts == 2 ? static_cast<int>(i % 2) : 0;
-    Panel::Sums sums[kRows][kPanelTileColumns];
+    if (part == 0) prefetch_ahead(rows);
+    Panel::Sums sums[kPanelTileColumns][kRows];
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
       const Panel::Sums start = Panel::start(-offset * sum_of(x[r * rows.x_blocks], part, kParts));
 #pragma GCC unroll 2
-      for (int c = 0; c < kPanelTileColumns; ++c) sums[r][c] = start;
+      for (int c = 0; c < kPanelTileColumns; ++c) sums[c][r] = start;
     }
 #pragma GCC unroll 8
     for (int g = 0; g < kGroups; ++g) {
@@ -173,36 +212,21 @@ inline void panel_tile(const UnpackedPanel* const* panels, int offset, const Til
             Panel::broadcast_four(x[r * rows.x_blocks].codes + 4 * (part * kGroups + g));
 #pragma GCC unroll 2
         for (int c = 0; c < kPanelTileColumns; ++c) {
-          sums[r][c] = add_products<kWide>(sums[r][c], codes[c], four);
+          sums[c][r] = add_products<kWide>(sums[c][r], codes[c], four);
         }
       }
     }
 #pragma GCC unroll 2
     for (int c = 0; c < kPanelTileColumns; ++c) {
-      const Panel::Floats scales = Panel::load_floats(panels[c]->scales + i * kPanelColumns);
-#pragma GCC unroll 8
-      for (int r = 0; r < kRows; ++r) {
-        totals[r][c] =
-            Panel::accumulate(sums[r][c], scales, x[r * rows.x_blocks].scale, totals[r][c]);
-      }
-      if constexpr (kLeast) {
-        const Panel::Floats least = Panel::load_floats(panels[c]->least + i * kPanelColumns);
-#pragma GCC unroll 8
-        for (int r = 0; r < kRows; ++r) {
-          const ActivationBlock& block = x[r * rows.x_blocks];
-          totals[r][c] = Panel::accumulate(
-              least, block.scale * static_cast<float>(sum_of(block, part, kParts)), totals[r][c]);
-        }
-      }
+      add_scaled_sums<kLeast, kParts, kRows>(
+          *panels[c], i, part, x, rows.x_blocks, sums[c], totals[c]);
     }
     if (kParts == 1 || part == 1) ++x;
   }
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 2
-    for (int c = 0; c < kPanelTileColumns; ++c) {
-      Panel::store(rows.totals[c] + r * rows.stride, totals[r][c]);
-    }
+  for (int c = 0; c < kPanelTileColumns; ++c) {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) Panel::store(rows.totals[c] + r * rows.stride, totals[c][r]);
   }
 }
 
@@ -219,6 +243,7 @@ inline void panel_tiles(const UnpackedPanel* const* panels,
         panel_tile<kWide, kLeast, kParts, number.value>(panels, offset, rows);
       }
     });
+    if (row == (kPrefetchTiles - 1) * kPanelTileRows) rows.lines_ahead = 0;
     rows.x += kPanelTileRows * rows.x_blocks;
     for (float*& totals : rows.totals) totals += kPanelTileRows * rows.stride;
   }
