@@ -18,7 +18,7 @@ using weights::RopeType;
 // Llama 3.1: the frequencies of long wavelengths are divided by `factor`, those of short
 // wavelengths stay, and those between are blended.
 double llama3_frequency(const RopeParameters& rope, double frequency) {
-  const double original = static_cast<double>(rope.original_max_position_embeddings);
+  const auto original = static_cast<double>(rope.original_max_position_embeddings);
   const double wavelength = 2 * std::numbers::pi / frequency;
   if (wavelength < original / rope.high_freq_factor) return frequency;
   if (wavelength > original / rope.low_freq_factor) return frequency / rope.factor;
@@ -33,9 +33,9 @@ double yarn_frequency(const RopeParameters& rope,
                       int64_t rotary_dim,
                       size_t pair,
                       double frequency) {
-  const double size = static_cast<double>(rotary_dim);
+  const auto size = static_cast<double>(rotary_dim);
   const auto dimension_of = [&](double num_rotations) {
-    const double original = static_cast<double>(rope.original_max_position_embeddings);
+    const auto original = static_cast<double>(rope.original_max_position_embeddings);
     return size * std::log(original / (num_rotations * 2 * std::numbers::pi)) /
            (2 * std::log(rope.theta));
   };
@@ -54,9 +54,9 @@ double yarn_frequency(const RopeParameters& rope,
 
 // Dynamic NTK: a larger base for texts that are longer than the trained positions.
 double dynamic_theta(const RopeParameters& rope, int64_t rotary_dim, int64_t max_positions) {
-  const double original = static_cast<double>(rope.original_max_position_embeddings);
+  const auto original = static_cast<double>(rope.original_max_position_embeddings);
   const double length = std::max(static_cast<double>(max_positions), original);
-  const double size = static_cast<double>(rotary_dim);
+  const auto size = static_cast<double>(rotary_dim);
   return rope.theta *
          std::pow(rope.factor * length / original - (rope.factor - 1), size / (size - 2));
 }
@@ -69,8 +69,9 @@ std::vector<float> frequencies_of(const RopeParameters& rope,
       has_dynamic_theta ? dynamic_theta(rope, rotary_dim, max_positions) : rope.theta;
   const bool is_long = max_positions > rope.original_max_position_embeddings;
   std::vector<float> frequencies;
-  for (size_t i = 0; i < static_cast<size_t>(rotary_dim / 2); ++i) {
-    const double exponent = static_cast<double>(2 * i) / static_cast<double>(rotary_dim);
+  for (int64_t pair = 0; pair < rotary_dim / 2; ++pair) {
+    const auto i = static_cast<size_t>(pair);
+    const double exponent = static_cast<double>(2 * pair) / static_cast<double>(rotary_dim);
     double frequency = std::pow(theta, -exponent);
     switch (rope.type) {
       case RopeType::standard:
