@@ -148,7 +148,7 @@ def test_what_cannot_run_is_refused_by_name(llm, model_path):
         llm.generate([1.5], GREEDY, use_tqdm=False)
     with pytest.raises(TypeError, match="did you mean 'max_num_seqs'"):
         reprise.LLM(model=model_path, max_num_seq=3)
-    with pytest.raises(ValueError, match="scheduling_policy: expected fcfs or priority, got 'lifo'"):
+    with pytest.raises(ValueError, match="scheduling_policy: 'lifo' is not one of fcfs, priority"):
         reprise.LLM(model=model_path, scheduling_policy="lifo")
     with pytest.raises(ValueError, match="tensor_parallel_size=2"):
         reprise.LLM(model=model_path, tensor_parallel_size=2)

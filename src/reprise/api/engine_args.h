@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "reprise/base/json.h"
 #include "reprise/config/compilation_config.h"
@@ -68,5 +69,11 @@ struct EngineArgs {
   int32_t num_threads = 0;             // 0 = one per usable core
   std::string cpu_isa = "auto";        // scalar, avx2, avx512, avx512_bf16
 };
+
+/// The values of --load-format and --scheduling-policy by their names. `option` is the name that a
+/// message shows. \throws InvalidArgument that lists the known names
+[[nodiscard]] LoadFormat parse_load_format(std::string_view option, std::string_view text);
+[[nodiscard]] engine::SchedulingPolicy parse_scheduling_policy(std::string_view option,
+                                                               std::string_view text);
 
 }  // namespace reprise::api

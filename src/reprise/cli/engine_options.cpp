@@ -20,21 +20,6 @@ constexpr const char* kGraphs = "Compilation and graphs";
 constexpr const char* kDevice = "Device";
 constexpr const char* kSampling = "Sampling";
 
-api::LoadFormat parse_load_format(std::string_view text) {
-  if (text == "auto") return api::LoadFormat::automatic;
-  if (text == "safetensors") return api::LoadFormat::safetensors;
-  if (text == "dummy") return api::LoadFormat::dummy;
-  throw InvalidArgument(
-      fmt::format("--load-format: '{}' is not one of auto, safetensors, dummy", text));
-}
-
-engine::SchedulingPolicy parse_policy(std::string_view text) {
-  if (text == "fcfs") return engine::SchedulingPolicy::fcfs;
-  if (text == "priority") return engine::SchedulingPolicy::priority;
-  throw InvalidArgument(
-      fmt::format("--scheduling-policy: '{}' is not one of fcfs, priority", text));
-}
-
 config::CompilationMode parse_level(std::string_view text) {
   try {
     return config::parse_compilation_mode(text);
@@ -229,14 +214,16 @@ void add_model_settings(OptionTable& table, api::EngineArgs& args) {
                     kModel,
                     "Log-probabilities that a request may ask for per token; -1 is all.",
                     args.max_logprobs);
-  table.add(
-      {.name = "load-format",
-       .group = kModel,
-       .value_name = "FORMAT",
-       .help = "auto, safetensors, or dummy for seeded random weights.",
-       .default_text = "auto",
-       .apply = [&args](std::string_view value) { args.load_format = parse_load_format(value); },
-       .choices = {"auto", "safetensors", "dummy"}});
+  table.add({.name = "load-format",
+             .group = kModel,
+             .value_name = "FORMAT",
+             .help = "auto, safetensors, or dummy for seeded random weights.",
+             .default_text = "auto",
+             .apply =
+                 [&args](std::string_view value) {
+                   args.load_format = api::parse_load_format("--load-format", value);
+                 },
+             .choices = {"auto", "safetensors", "dummy"}});
   table.add({.name = "quantization",
              .short_name = "-q",
              .group = kModel,
@@ -283,14 +270,17 @@ void add_scheduler_options(OptionTable& table, api::EngineArgs& args) {
                     kScheduler,
                     "Most tokens of one prompt in a step; 0 = as many as fit.",
                     args.long_prefill_token_threshold);
-  table.add(
-      {.name = "scheduling-policy",
-       .group = kScheduler,
-       .value_name = "POLICY",
-       .help = "fcfs, or priority: requests with a lower `priority` first.",
-       .default_text = "fcfs",
-       .apply = [&args](std::string_view value) { args.scheduling_policy = parse_policy(value); },
-       .choices = {"fcfs", "priority"}});
+  table.add({.name = "scheduling-policy",
+             .group = kScheduler,
+             .value_name = "POLICY",
+             .help = "fcfs, or priority: requests with a lower `priority` first.",
+             .default_text = "fcfs",
+             .apply =
+                 [&args](std::string_view value) {
+                   args.scheduling_policy =
+                       api::parse_scheduling_policy("--scheduling-policy", value);
+                 },
+             .choices = {"fcfs", "priority"}});
   table.add_switch("async-scheduling",
                    kScheduler,
                    "Schedule a step while the one before it is computed.",

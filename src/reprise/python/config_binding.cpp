@@ -58,18 +58,6 @@ void bind_cudagraph_mode(nb::module_& module) {
       .def("has_full_cudagraphs", &cudagraph::has_full_cudagraphs);
 }
 
-void set_load_format(api::EngineArgs& args, const std::string& text) {
-  if (text == "auto") {
-    args.load_format = api::LoadFormat::automatic;
-  } else if (text == "safetensors") {
-    args.load_format = api::LoadFormat::safetensors;
-  } else if (text == "dummy") {
-    args.load_format = api::LoadFormat::dummy;
-  } else {
-    throw InvalidArgument("load_format: expected auto, safetensors or dummy, got '" + text + "'");
-  }
-}
-
 using EngineArgsClass = nb::class_<api::EngineArgs>;
 
 void bind_model_arguments(EngineArgsClass& arguments) {
@@ -90,7 +78,9 @@ void bind_model_arguments(EngineArgsClass& arguments) {
             }
             return "auto";
           },
-          set_load_format)
+          [](EngineArgs& args, const std::string& text) {
+            args.load_format = api::parse_load_format("load_format", text);
+          })
       .def_prop_rw(
           "hf_overrides",
           [](const EngineArgs& args) { return args.hf_overrides.dump(); },
@@ -127,12 +117,7 @@ void bind_scheduler_arguments(EngineArgsClass& arguments) {
             return args.scheduling_policy == engine::SchedulingPolicy::fcfs ? "fcfs" : "priority";
           },
           [](EngineArgs& args, const std::string& text) {
-            if (text != "fcfs" && text != "priority") {
-              throw InvalidArgument("scheduling_policy: expected fcfs or priority, got '" + text +
-                                    "'");
-            }
-            args.scheduling_policy = text == "fcfs" ? engine::SchedulingPolicy::fcfs
-                                                    : engine::SchedulingPolicy::priority;
+            args.scheduling_policy = api::parse_scheduling_policy("scheduling_policy", text);
           })
       .def_rw("async_scheduling", &EngineArgs::async_scheduling)
       .def_rw("enable_prefix_caching", &EngineArgs::enable_prefix_caching)
