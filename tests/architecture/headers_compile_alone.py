@@ -118,8 +118,15 @@ def main():
     parser.add_argument("--all", action="store_true", help="every header, not only the changed ones")
     options = parser.parse_args()
     sources = compiled_sources(options.build)
-    # These flags contain the include folders of all third-party headers that headers may include.
+    # These flags contain the include folders of third-party headers that any header may include. Headers of an
+    # optional folder may also include those of its library, which only the sources of the folder find.
     flags = flags_of(sources["src/reprise/base/json.cpp"])
+    flags_in = {folder: flags_of(next((sources[source] for source in sorted(sources) if source.startswith(folder)),
+                                      sources["src/reprise/base/json.cpp"])) for folder in OPTIONAL_FOLDERS}
+
+    def flags_for(header):
+        return next((flags_in[folder] for folder in OPTIONAL_FOLDERS if header.startswith(folder)), flags)
+
     headers = set(source_tree.files(source_tree.LIBRARY, (".h",)))
     headers = {header for header in headers if not is_left_out(header, sources)}
     baseline = (source_tree.ROOT / "tools/lint_baseline").read_text(encoding="utf-8").strip()
@@ -128,7 +135,7 @@ def main():
     cache_folder = options.build / "headers_compile_alone"
     cache_folder.mkdir(exist_ok=True)
     with ThreadPoolExecutor(max_workers=os.cpu_count() or 2) as pool:
-        complaints = [c for c in pool.map(lambda header: check(header, flags, cache_folder), waiting) if c]
+        complaints = [c for c in pool.map(lambda header: check(header, flags_for(header), cache_folder), waiting) if c]
     # Plants an error, to show that the check can fail.
     with tempfile.NamedTemporaryFile("w", suffix=".h", dir=cache_folder) as planted:
         planted.write("#pragma once\ninline std::vector<int> needs_include;\n")
