@@ -43,7 +43,7 @@ TEST(ThreadPriority, is_lowered_for_one_thread_alone) {
   const int before = niceness();
   int of_thread = 0;
   std::thread([&] {
-    make_this_thread_patient();
+    make_this_thread_patient(10);
     of_thread = niceness();
   }).join();
   EXPECT_EQ(of_thread, std::min(before + 10, 19));

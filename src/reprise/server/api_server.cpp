@@ -47,6 +47,9 @@ constexpr int kMaxFlushSeconds = 5;
 // other large requests, so it also bounds their queue.
 constexpr std::chrono::seconds kPrepareTime{30};
 
+// On busy processors, streams go on and the senders of large requests wait.
+constexpr int kNicenessOfReaders = 5;
+
 // How often a server looks whether it is idle. It gives memory back twice after its last request,
 // because the first time clients may still be reading large answers.
 constexpr int kIdleSeconds = 3;
@@ -100,9 +103,9 @@ struct ApiServer::Impl {
   int num_trims_left = 0;  // of the memory, when the server is idle
   std::stop_source end_of_work;
   // The workers stay the last members: their tasks use the members above.
-  Worker reader{num_readers()};  // reads large bodies
-  Worker waiting;                // waits for the engine
-  Worker writer;                 // writes large answers
+  Worker reader{num_readers(), kNicenessOfReaders};  // reads large bodies
+  Worker waiting;                                    // waits for the engine
+  Worker writer;                                     // writes large answers
 };
 
 ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)

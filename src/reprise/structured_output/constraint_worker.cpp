@@ -23,6 +23,9 @@ using Turn = TokenConstraint::Turn;
 /// The limits on the work of one call (xgrammar_backend.cpp) end it much sooner.
 constexpr std::chrono::milliseconds kPatienceOfConstraints{1000};
 
+/// The end of the process does not wait for this thread, so its priority may be very low.
+constexpr int kNicenessOfExpensiveWork = 10;
+
 /// The constraints that a thread takes.
 enum class Reach : uint8_t { all, quick };
 
@@ -111,7 +114,7 @@ ConstraintWorker::ConstraintWorker(const ConstraintWorkerOptions& options)
     const Reach reach = i == 0 ? Reach::all : Reach::quick;
     std::thread([shared = shared_, reach] {
       if (reach == Reach::all && shared->options.num_threads > 1) {
-        make_this_thread_patient();
+        make_this_thread_patient(kNicenessOfExpensiveWork);
       }
       shared->work_off(reach);
     }).detach();

@@ -25,6 +25,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kPatienceAtTheEnd{1000};
+/// The end of the process does not wait for these threads, so their priority may be very low.
+constexpr int kMoreNiceness = 10;
 
 /// The jobs that a thread takes.
 enum class Lane : uint8_t { all, quick };
@@ -65,8 +67,9 @@ struct GrammarCompiler::Shared {
   std::once_flag created;
   std::unique_ptr<GrammarBackend> backend;
 
-  static void answer(std::vector<OnCompiled> waiting, const CompileResult& result) {
-    for (const OnCompiled& on_compiled : waiting) on_compiled(result);
+  static void answer(std::vector<OnCompiled>&& waiting, const CompileResult& result) {
+    const std::vector<OnCompiled> all = std::move(waiting);
+    for (const OnCompiled& on_compiled : all) on_compiled(result);
   }
 
   [[nodiscard]] std::string too_slow() const {
@@ -275,7 +278,7 @@ GrammarCompiler::GrammarCompiler(std::function<std::unique_ptr<GrammarBackend>()
   for (int i = 0; i < options.num_threads; ++i) {
     const Lane lane = i == 0 ? Lane::all : Lane::quick;
     std::thread([shared = shared_, lane] {
-      make_this_thread_patient();
+      make_this_thread_patient(kMoreNiceness);
       shared->work_off(lane);
     }).detach();
   }

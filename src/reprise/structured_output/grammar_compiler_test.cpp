@@ -20,8 +20,8 @@ using std::chrono::milliseconds;
 
 class EmptySpec final : public CompiledSpec {
  public:
-  std::unique_ptr<TokenConstraint> start() const override { return nullptr; }
-  size_t memory_bytes() const override { return 1; }
+  [[nodiscard]] std::unique_ptr<TokenConstraint> start() const override { return nullptr; }
+  [[nodiscard]] size_t memory_bytes() const override { return 1; }
 };
 
 /// The text of a spec is the number of steps that it takes; "endless" takes all that it gets and

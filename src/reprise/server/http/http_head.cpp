@@ -7,6 +7,7 @@
 #include <boost/beast/http/field.hpp>
 #include <iterator>
 #include <string>
+#include <utility>
 
 namespace reprise::server {
 namespace {
@@ -119,7 +120,7 @@ std::optional<ApiError> check_head(const RequestHead& head, const HttpLimits& li
   if (head.version() != 10 && head.version() != 11) return error_of(505);
   if (head.method() == http::verb::unknown) return error_of(501);
   if (head.target().size() > limits.max_target_bytes) return error_of(414);
-  if (static_cast<size_t>(std::distance(head.begin(), head.end())) > limits.max_headers) {
+  if (std::cmp_greater(std::distance(head.begin(), head.end()), limits.max_headers)) {
     return error_of(431);
   }
   for (const auto& field : head) {

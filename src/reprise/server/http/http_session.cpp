@@ -353,7 +353,7 @@ void HttpSession::finish_connection() {
 void HttpSession::linger() {
   error_code ignored;
   if (num_discarded_ == 0) {
-    if (!stream_.is_tls()) stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
+    if (!stream_.is_tls()) (void)stream_.socket().shutdown(tcp::socket::shutdown_send, ignored);
     stream_.expires_after(
         seconds(shared_->is_shutting_down ? kLingerSecondsAtTheEnd : kLingerSeconds));
   }
@@ -375,7 +375,7 @@ void HttpSession::close() {
   is_answering_ = false;
   deadline_.cancel();
   error_code ignored;
-  stream_.socket().shutdown(tcp::socket::shutdown_both, ignored);
+  (void)stream_.socket().shutdown(tcp::socket::shutdown_both, ignored);
   stream_.close();
 }
 

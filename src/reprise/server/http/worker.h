@@ -12,16 +12,16 @@
 
 namespace reprise::server {
 
-/// Threads for tasks that would block the I/O thread for too long. They have a low priority: the
-/// clients of such tasks wait when the processors are busy, and streams go on. Tasks begin in
-/// order, as many at a time as there are threads, and must not throw. Tasks that have not begun
-/// when the worker is destroyed are dropped.
+/// Threads for tasks that would block the I/O thread for too long. Tasks begin in order, as many at
+/// a time as there are threads, and must not throw. Tasks that have not begun when the worker is
+/// destroyed are dropped.
 class Worker {
  public:
-  explicit Worker(int num_threads = 1) {
+  /// `more_niceness`: see make_this_thread_patient().
+  explicit Worker(int num_threads = 1, int more_niceness = 0) {
     for (int i = 0; i < num_threads; ++i) {
-      threads_.emplace_back([this](const std::stop_token& stop) {
-        make_this_thread_patient();
+      threads_.emplace_back([this, more_niceness](const std::stop_token& stop) {
+        make_this_thread_patient(more_niceness);
         work(stop);
       });
     }

@@ -37,8 +37,9 @@ void add_generation_routes(Router& router,
           wanted.tools.choice == ToolUse::Choice::automatic || !answers.reasoning_parser.empty();
       if (is_marked) wanted.params.skip_special_tokens = false;
     }
+    std::vector<EncodedPrompt> encoded = prompts.encode(wanted, from.work);
     return [&generations,
-            encoded = prompts.encode(wanted, from.work),
+            encoded = std::move(encoded),
             wanted = std::move(wanted),
             marks,
             request_id = from.request_id,
