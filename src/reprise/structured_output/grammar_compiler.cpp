@@ -25,8 +25,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kPatienceAtTheEnd{1000};
-/// The end of the process does not wait for these threads, so their priority may be very low.
-constexpr int kMoreNiceness = 10;
+/// With a still lower priority, ordinary specs would not be compiled in time on busy processors.
+constexpr int kMoreNiceness = 5;
 
 /// The jobs that a thread takes.
 enum class Lane : uint8_t { all, quick };

@@ -28,11 +28,14 @@ void check_size(size_t num_bytes, int64_t max_bytes, const char* field) {
 std::string tokens_json(std::span<const int32_t> ids,
                         const tokenizer::Tokenizer* spelled_by,
                         const ServedModel& model,
-                        int64_t max_bytes) {
+                        int64_t max_bytes,
+                        const WorkLimit& work) {
+  constexpr size_t kTokensBetweenChecks = 4096;
   std::string json = fmt::format(
       R"({{"count":{},"max_model_len":{},"tokens":[)", ids.size(), model.max_model_len());
   const auto append_each = [&](const auto& text_of) {
     for (size_t i = 0; i < ids.size(); ++i) {
+      if (i % kTokensBetweenChecks == 0) work.check();
       if (i > 0) json += ',';
       json += text_of(ids[i]);
       check_size(json.size(), max_bytes, "prompt");
@@ -62,7 +65,7 @@ std::string tokenize(const TokenizeRequest& wanted,
                        {.add_special_tokens = wanted.add_special_tokens,
                         .plain_at = prompt.plain_at,
                         .work = &work});
-  return tokens_json(ids, wanted.return_token_strs ? &tokenizer : nullptr, model, max_bytes);
+  return tokens_json(ids, wanted.return_token_strs ? &tokenizer : nullptr, model, max_bytes, work);
 }
 
 Json text_or_null(const std::optional<std::string>& text) {
