@@ -17,6 +17,7 @@ An engine that is not installed, or that cannot read a format, is left out with 
 
 import argparse
 import json
+import os
 import platform
 import resource
 import statistics
@@ -90,25 +91,29 @@ def last_json(command: list[str]) -> dict:
     return json.loads(lines[-1])
 
 
-def reprise_latency(arguments, path: str, prompt: int, tokens: int, out: Path) -> float:
+def reprise_latency(arguments, path: str, prompt: int, tokens: int, out: Path) -> tuple[float, float]:
+    """The median of the latencies in seconds, and the peak memory of the process in MB."""
     command = [arguments.binary, "bench", "latency", path, "--input-len", str(prompt), "--output-len", str(tokens),
                "--batch-size", "1", "--num-iters-warmup", "1", "--num-iters", "3", "--no-enable-prefix-caching",
                "--max-model-len", str(arguments.prompt + arguments.decode + 64),
                "--num-threads", str(arguments.threads), "--output-json", str(out)]
-    subprocess.run(command, capture_output=True, text=True, check=True)
-    return statistics.median(json.loads(out.read_text())["latencies"])
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    errors = process.stderr.read()
+    _, status, usage = os.wait4(process.pid, 0)  # the usage of this child alone
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        raise subprocess.CalledProcessError(process.returncode, command, stderr=errors)
+    return statistics.median(json.loads(out.read_text())["latencies"]), usage.ru_maxrss / 1024
 
 
 def measure_reprise(arguments, path: str) -> dict:
     out = arguments.out / "latency.json"
     try:
-        prefill = reprise_latency(arguments, path, arguments.prompt, 1, out)
-        both = reprise_latency(arguments, path, arguments.prompt, arguments.decode + 1, out)
+        prefill, _ = reprise_latency(arguments, path, arguments.prompt, 1, out)
+        both, peak = reprise_latency(arguments, path, arguments.prompt, arguments.decode + 1, out)
     except subprocess.CalledProcessError as error:
         return {"error": error.stderr.strip().splitlines()[-1][:200] if error.stderr else str(error)}
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    return {"prefill": arguments.prompt / prefill, "decode": arguments.decode / (both - prefill),
-            "rss_mb": peak / 1024}
+    return {"prefill": arguments.prompt / prefill, "decode": arguments.decode / (both - prefill), "rss_mb": peak}
 
 
 def measure(arguments, engine: str, path: str) -> dict:

@@ -56,10 +56,7 @@ PanelColumn::PanelColumn(PanelFormat format,
                          std::span<std::byte> panels,
                          int64_t depth,
                          int64_t column)
-    : layout_(panel_layout(format)),
-      column_(column % kPanelColumns),
-      block_bytes_(kPanelColumns * (layout_.code_bytes + layout_.scale_bytes)),
-      super_bytes_(kPanelColumns * layout_.head_bytes + layout_.super_blocks * block_bytes_) {
+    : layout_(panel_layout(format)), column_(column % kPanelColumns) {
   const int64_t panel_size = panel_bytes(format, kPanelColumns, depth);
   const int64_t begin = column / kPanelColumns * panel_size;
   REPRISE_ASSERT(static_cast<uint64_t>(begin + panel_size) <= panels.size(),

@@ -46,8 +46,8 @@ class PanelColumn {
 
   PanelLayout layout_;
   int64_t column_;  // in its panel
-  int64_t block_bytes_;
-  int64_t super_bytes_;
+  int64_t block_bytes_ = kPanelColumns * (layout_.code_bytes + layout_.scale_bytes);
+  int64_t super_bytes_ = kPanelColumns * layout_.head_bytes + layout_.super_blocks * block_bytes_;
   std::byte* panel_;
 };
 

@@ -129,7 +129,7 @@ void QuantizedCheckpoint::read_group_order(Matrix& matrix, const std::string& na
   const int64_t size = group_size(matrix);
   bool is_neighbouring = true;
   for (size_t k = 0; k < order.size(); ++k) {
-    if (order[k] >= static_cast<uint64_t>(matrix.num_groups)) {
+    if (std::cmp_greater_equal(order[k], matrix.num_groups)) {
       throw FileError("E_VALUE",
                       source_->description(),
                       visible(name),

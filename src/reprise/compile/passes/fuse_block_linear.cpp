@@ -31,7 +31,7 @@ class BlockLinearFuser {
 
  private:
   // The op that defines a value which only one op uses.
-  std::optional<size_t> only_use(ValueId value, OpCode op) const {
+  [[nodiscard]] std::optional<size_t> only_use(ValueId value, OpCode op) const {
     const std::optional<size_t> definition = edit_.definition(value, op);
     return definition && edit_.num_uses(value) == 1 ? definition : std::nullopt;
   }
