@@ -208,7 +208,9 @@ class Decomposer {
     }
     for (size_t i = 0; i < node.outputs.size(); ++i) outer[group.outputs[i]] = node.outputs[i];
     for (Node inner : group.nodes) {
-      for (ValueId& id : inner.inputs) id = outer.at(id);
+      for (ValueId& id : inner.inputs) {
+        if (id != program::kNoValue) id = outer.at(id);  // an operand may be left out
+      }
       for (ValueId& id : inner.outputs) {
         if (!outer.contains(id)) outer[id] = to_.add_value(group.type(id));
         id = outer[id];
