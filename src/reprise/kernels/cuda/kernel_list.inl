@@ -85,28 +85,28 @@
   X(merge_attention_##type, PlannedAttentionArguments, 128, 0, merge_attention<T>)
 
 // Shared memory: 275 words of 8 bytes for select(), and 1024 for a histogram.
-#define REPRISE_CUDA_SAMPLING_KERNELS(X)                                     \
-  X(sample_largest, CudaSamplingArguments, 256, 275 * 8, sample_largest)     \
-  X(sample_weights, CudaSamplingArguments, 256, 1299 * 8, sample_weights)    \
+#define REPRISE_CUDA_SAMPLING_KERNELS(X)                                  \
+  X(sample_largest, CudaSamplingArguments, 256, 275 * 8, sample_largest)  \
+  X(sample_weights, CudaSamplingArguments, 256, 1299 * 8, sample_weights) \
   X(sample_candidates, CudaSamplingArguments, 256, 275 * 8, sample_candidates)
 
 #define REPRISE_CUDA_ROW_KERNEL(X, op, Arguments, shared) \
   REPRISE_CUDA_FLOAT_KERNELS(X, op, Arguments, 256, shared)
 
-#define REPRISE_CUDA_LATE_KERNELS(X)                            \
-  REPRISE_ROW_KERNELS(REPRISE_CUDA_ROW_KERNEL, X)               \
-  X(gather_rows, GatherRowsArguments, 256, 0, gather_rows)      \
-  X(kv_write, KvWriteArguments, 256, 0, kv_write)               \
-  REPRISE_CUDA_DOT_KERNELS(X, f32, float)                       \
-  REPRISE_CUDA_DOT_KERNELS(X, bf16, BFloat16)                   \
-  REPRISE_CUDA_DOT_KERNELS(X, f16, Float16)                     \
-  REPRISE_CUDA_ATTENTION_BY_ROWS(X, f32, float)                 \
-  REPRISE_CUDA_ATTENTION_BY_ROWS(X, bf16, BFloat16)             \
-  REPRISE_CUDA_ATTENTION_BY_ROWS(X, f16, Float16)               \
-  REPRISE_CUDA_SAMPLING_KERNELS(X)                              \
-  REPRISE_CUDA_ATTENTION_KERNELS(X, bf16, BFloat16)             \
-  REPRISE_CUDA_ATTENTION_KERNELS(X, f16, Float16)               \
-  REPRISE_CUDA_PREFILL_ATTENTION(X, bf16, BFloat16)             \
+#define REPRISE_CUDA_LATE_KERNELS(X)                       \
+  REPRISE_ROW_KERNELS(REPRISE_CUDA_ROW_KERNEL, X)          \
+  X(gather_rows, GatherRowsArguments, 256, 0, gather_rows) \
+  X(kv_write, KvWriteArguments, 256, 0, kv_write)          \
+  REPRISE_CUDA_DOT_KERNELS(X, f32, float)                  \
+  REPRISE_CUDA_DOT_KERNELS(X, bf16, BFloat16)              \
+  REPRISE_CUDA_DOT_KERNELS(X, f16, Float16)                \
+  REPRISE_CUDA_ATTENTION_BY_ROWS(X, f32, float)            \
+  REPRISE_CUDA_ATTENTION_BY_ROWS(X, bf16, BFloat16)        \
+  REPRISE_CUDA_ATTENTION_BY_ROWS(X, f16, Float16)          \
+  REPRISE_CUDA_SAMPLING_KERNELS(X)                         \
+  REPRISE_CUDA_ATTENTION_KERNELS(X, bf16, BFloat16)        \
+  REPRISE_CUDA_ATTENTION_KERNELS(X, f16, Float16)          \
+  REPRISE_CUDA_PREFILL_ATTENTION(X, bf16, BFloat16)        \
   REPRISE_CUDA_PREFILL_ATTENTION(X, f16, Float16)
 
 // Kernels that wait for the kernels ahead of them at a place of their own choice. All other kernels
