@@ -7,8 +7,9 @@
 
 namespace reprise {
 
-/// Root of every exception this project throws. `what()` is for people: it says what happened and
-/// where, what was expected and found, and what to do. Tests check types and fields instead.
+/// Root of the exceptions with which this project reports errors. (structured_output also throws
+/// others, and catches them itself.) `what()` is for people: it says what happened and where, what
+/// was expected and found, and what to do. Tests check types and fields instead.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

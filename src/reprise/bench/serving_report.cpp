@@ -32,7 +32,8 @@ constexpr Section kWithQueueSection = {"e2el_including_client_queue",
                                        "Queue-inclusive End-to-end Latency",
                                        &ServingMetrics::e2el_including_client_queue};
 
-// As in vLLM, the sections about the queue are printed if they are selected and have values.
+// The selected sections. As in vLLM, those about the queue also need a limit: both need
+// max_concurrency, and kWithQueueSection needs a finite request_rate as well.
 std::vector<Section> sections_of(const ReportOptions& options) {
   std::vector<Section> found;
   const auto add = [&](const Section& section) {

@@ -24,7 +24,7 @@ void add_dataset_options(OptionTable& table, bench::DatasetOptions& options);
 [[nodiscard]] std::vector<std::string> expand_lists(std::span<const std::string> arguments,
                                                     std::span<const std::string_view> names);
 
-/// An option that may be left out, in [lowest, 2^31).
+/// Adds an integer option that may be left out. A value that is given must be in [lowest, 2^31).
 void add_optional_integer(OptionTable& table,
                           std::string name,
                           std::string group,

@@ -38,7 +38,8 @@ std::vector<std::string> parse_list(const std::string& option, std::string_view 
   return items;
 }
 
-/// Parses a list whose values are sent in the headers of answers.
+/// Parses a list whose values are sent in the headers of answers or compared with headers of
+/// requests.
 std::vector<std::string> parse_visible_list(const std::string& option, std::string_view text) {
   std::vector<std::string> items = parse_list(option, text);
   for (const std::string& item : items) {

@@ -39,7 +39,8 @@ const std::vector<std::vector<int32_t>> kInputs = {
     {4, 10, 11},                                               // logits_indices
     {3}};                                                      // num_logits
 
-// By rank: the logits, then the caches.
+// One list of tensors for all ranks: the logits and then the caches of rank 0, then those of rank 1
+// and so on.
 using Results = std::vector<std::vector<float>>;
 
 class Ranks {

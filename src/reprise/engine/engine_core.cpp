@@ -183,8 +183,9 @@ void EngineCore::record(const ModelStep& step) {
   }
   count_decision(step.decision);
   for (PhaseSpan span : step.spans.all()) {
-    // In the step's spans, `wait` is the computing thread waiting for the device. It counts as
-    // launch, because `wait` here means that the caller waits for that thread.
+    // If a computing thread exists, `wait` has two meanings. In the step's spans, it is the time
+    // for which that thread waits for the device. In clock_, it is the time for which the caller
+    // waits for that thread. So the thread's own wait is counted as launch.
     if (thread_ != nullptr && span.phase == StepPhase::wait) span.phase = StepPhase::launch;
     clock_.add(span);
   }

@@ -101,8 +101,9 @@ class Interpreter {
                                  const OpExecutor& executor,
                                  const PlannedResults& planned) const noexcept;
 
-  // `destinations` is memory for the outputs of a group. The executor allocates an output whose
-  // destination is undefined.
+  // If this program is the body of a group, `destinations` has one tensor for each output of the
+  // program: the memory for it, or undefined, and then the executor allocates. For other programs
+  // `destinations` is empty.
   void run_nodes(const SymbolValues& values,
                  OpExecutor& executor,
                  std::span<const Tensor> destinations);

@@ -382,8 +382,10 @@ void Scheduler::promote_waiting() {
   }
 }
 
-/// Preempts by recomputation. The victim is not yet in the batch: the batch is filled by rank, and
-/// the victim is the request that needs a block or a request that ranks after it.
+/// Preempts the victim, the last running request: its blocks are freed and its tokens are computed
+/// again later. The victim is never in the batch already, because requests join the batch in the
+/// order of their rank, and the victim is the request that needs a block or one that ranks after
+/// it.
 void Scheduler::preempt_last_running() {
   Request& victim = *running_.back();
   REPRISE_ASSERT(!victim.is_in_flight(),

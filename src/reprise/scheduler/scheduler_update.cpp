@@ -84,8 +84,8 @@ void Scheduler::publish_blocks(Request& request, int num_computed_tokens) {
   kv_cache_manager_->publish(request.block_table_, request.block_hashes_, num_computed_tokens);
 }
 
-/// Removes the placeholder. The next step computes the last known token once more, because only the
-/// logits of this token sample the next one.
+/// Removes the placeholder of a token that was not sampled. This token is sampled from the logits
+/// of the last known token, so the next step computes the last known token once more.
 void Scheduler::postpone(Request& request) {
   request.token_ids_.pop_back();
   --request.num_placeholders_;

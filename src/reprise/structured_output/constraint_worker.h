@@ -20,8 +20,9 @@ struct ConstraintWorkerOptions {
 /// one. The thread that computes steps asks for the work and reads the results from
 /// TokenConstraint::turn.
 ///
-/// One thread calls the functions. Work of an answer that no request owns any more is dropped.
-/// Destruction waits a moment for work that has begun and then leaves it to the end of the process.
+/// All functions are called by one thread. Work that has not begun is dropped if the request of its
+/// answer is gone. The destructor waits a moment for work that has begun. Work that takes longer
+/// continues on its thread until it is done or the process ends.
 class ConstraintWorker {
  public:
   explicit ConstraintWorker(const ConstraintWorkerOptions& options);

@@ -70,9 +70,9 @@ X(kv_write,
   "slot_mapping i32[T]) -> ()",
   .vllm_name = "vllm::unified_kv_cache_update")
 // Causal attention of each token over the cached positions of its request. Tokens at and beyond
-// query_start_loc[R] are padding: their rows of `out` become zero. A sliding_window of 0 means all
-// earlier positions, any other includes the token itself. A soft_cap c > 0 replaces each score s,
-// which is scaled, by c * tanh(s / c).
+// query_start_loc[R] are padding: their rows of `out` become zero. A token sees its own
+// position and all before it, or with a sliding_window > 0 only the last sliding_window of these. A
+// soft_cap c > 0 replaces each score s by c * tanh(s / c), after s was multiplied by `scale`.
 X(attention,
   "(q[T, G*N, D], state key_cache[B, N, S, D], state value_cache[B, N, S, D], "
   "query_start_loc i32[R+1], seq_lens i32[R], block_table i32[>=R, M], buffer out[T, G*N, D]; "

@@ -48,7 +48,8 @@ Plain random_matrix(int64_t outputs, int64_t depth, int64_t group_size, int bits
   return plain;
 }
 
-// Packs rows of `row` numbers into words; `place_of` says where the number at a place comes from.
+// Packs each row of `row` numbers into words. Of the numbers that share a word, number place_of[p]
+// goes to place p, where place 0 is the lowest bits.
 std::vector<int32_t> packed_rows(const std::vector<int>& numbers,
                                  int64_t row,
                                  int bits,

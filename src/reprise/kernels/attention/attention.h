@@ -36,8 +36,9 @@ struct AttentionCall {
 };
 
 /// The bits of a row depend only on its query and its context: not on the batch, on the block size,
-/// or on the division of its prompt into steps. If a plan gives a request parts, the bits also
-/// depend on the parts. A planned attention is two launches.
+/// or on the division of its prompt into steps. One exception: if a plan divides the context of the
+/// request into parts (attention_plan.h), the bits also depend on this division. An attention with
+/// a plan takes two launches.
 bool launch_attention(device::Stream& stream,
                       const KernelTable& kernels,
                       const AttentionCall& call);

@@ -17,8 +17,8 @@
 namespace reprise::compile {
 
 /// Generates the function of one row group (a CpuKernelFunction that takes RowGroupArguments) from
-/// its loops. For each row it runs the nests, for each head the loops of a nest, and for each span
-/// of a loop the actions.
+/// its loops. The generated function computes row by row. For each row it runs all nests; a nest
+/// runs its loops for each head; a loop runs its actions for each span of elements.
 class RowEmitter {
  public:
   /// The loops must outlive this object.
