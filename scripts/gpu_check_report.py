@@ -20,7 +20,7 @@ PASS_OR_FAIL = (
 
 
 def read_rows(path):
-    """The whole rows of a file; what a cut left of the last one is no row."""
+    """The complete rows of a file. A last line without an end was cut off and is left out."""
     rows = []
     for line in path.read_text(errors="replace").split("\n")[:-1]:
         rows.append(json.loads(line))

@@ -154,7 +154,7 @@ struct For {
   ExprPtr iterable;
   ExprPtr condition;  // null: every item
   Body body;
-  Body otherwise;  // runs when no iteration reached its end
+  Body otherwise;  // runs if no iteration ran to the end of `body`, for example without items
 };
 struct Set {
   Target target;

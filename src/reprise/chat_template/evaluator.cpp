@@ -168,7 +168,7 @@ Evaluator::Flow Evaluator::exec_node(const For& node) {
       }
       const Flow flow = exec_iteration(node, Value(loop), *item);
       if (flow == Flow::broken) break;
-      // As in jinja2, `else` runs when no iteration reached its end, even if there were iterations.
+      // As in jinja2, `else` also runs if every iteration was cut short by break or continue.
       if (flow == Flow::normal) completed_one = true;
     }
   }

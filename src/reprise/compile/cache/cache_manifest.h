@@ -57,7 +57,7 @@ struct Manifest {
 struct ManifestReading {
   std::optional<Manifest> manifest;
   bool is_other_version = false;  // intact, but written in another version of the format
-  std::string reason;             // if there is no manifest: why
+  std::string reason;             // says why there is no manifest
 };
 
 /// Accepts only texts that print_manifest() can write, with safe and distinct file names and within

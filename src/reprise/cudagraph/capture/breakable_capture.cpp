@@ -68,8 +68,8 @@ BreakableCapture::~BreakableCapture() {
 
 void BreakableCapture::end_segment() {
   const std::unique_ptr<device::Graph> graph = stream_->end_capture();
-  // Nothing is captured between two breaks that follow each other directly. An empty graph is not
-  // kept, because launching it would cost time.
+  // If two breaks follow each other directly, the graph between them is empty. It is dropped,
+  // because launching it would cost time.
   if (graph->num_nodes() > 0) recorded_.segments_.emplace_back(device_->instantiate(*graph));
 }
 

@@ -17,7 +17,7 @@ class PrimaryContexts {
  public:
   struct Context {
     CUcontext handle = nullptr;
-    uint64_t number = 0;  // no other context of this process has it; 0 is no context
+    uint64_t number = 0;  // unique in this process; 0: no context
   };
 
   /// Sets `context` to the GPU's. \returns the driver's result; then nothing was retained unless it

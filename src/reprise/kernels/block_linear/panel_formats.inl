@@ -111,7 +111,7 @@ struct PanelUnpacker {
     }
   }
 
-  /// What a code of part kPart of a block is multiplied with.
+  /// The factors, one per column, that turn codes of part kPart of a block into elements.
   template <int kPart>
   static REPRISE_INLINE Panel::Floats scales(const uint8_t* head, const uint8_t* block) {
     const uint8_t* own = block + kPanelColumns * kLayout.code_bytes;

@@ -105,7 +105,7 @@ REPRISE_INLINE void store(BFloat16* p, Vec v) {
 REPRISE_INLINE void store(Float16* p, Vec v) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), narrow_f16(v));
 }
-/// Of integers from -128 to 127.
+/// The lanes hold whole numbers from -128 to 127.
 REPRISE_INLINE void store(int8_t* p, Vec v) {
   const __m256i words = _mm256_cvtps_epi32(v);
   const __m128i halves =

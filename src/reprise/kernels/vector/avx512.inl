@@ -79,7 +79,7 @@ REPRISE_INLINE void store(BFloat16* p, Vec v) {
 REPRISE_INLINE void store(Float16* p, Vec v) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), narrow_f16(v));
 }
-/// Of integers from -128 to 127.
+/// The lanes hold whole numbers from -128 to 127.
 REPRISE_INLINE void store(int8_t* p, Vec v) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(_mm512_cvtps_epi32(v)));
 }

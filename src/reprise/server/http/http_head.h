@@ -13,8 +13,9 @@ namespace reprise::server {
 
 using RequestHead = boost::beast::http::request_header<>;
 
-/// The error in a request that Beast could not read; nullopt when the client closed the connection,
-/// because then there is no answer. `unread`: the bytes from the begin of what could not be read.
+/// The answer to a request that Beast could not parse, or nullopt if the client closed the
+/// connection: then nobody reads an answer. `unread` are the bytes that Beast has received but not
+/// parsed; they begin with the faulty part of the request.
 [[nodiscard]] std::optional<ApiError> protocol_error(const boost::system::error_code& error,
                                                      std::string_view unread);
 

@@ -8,8 +8,9 @@
 #include "reprise/weights/config_reader.h"
 #include "reprise/weights/model_config.h"
 
-/// What the readers of the families share. A reader turns the members of a config.json into a
-/// ModelConfig, with the defaults of its class in Transformers.
+/// Each family of models has a function that turns the members of a config.json into a ModelConfig,
+/// with the defaults of the family's class in Transformers. This header has the parts that these
+/// functions share.
 namespace reprise::weights {
 
 /// A config.json that is being read. Borrowed for the call.
