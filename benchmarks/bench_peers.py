@@ -1,21 +1,25 @@
 #!/usr/bin/env python3
 """Speed of Reprise and of other CPU engines on the same weights, interleaved in one run.
 
-Every round runs each engine once per format, one after the other, each in a process of its own: a prompt of
---prompt tokens (prefill), then --decode tokens one by one. The weights are random, of a real shape
+Every round runs each engine once per format, one after the other, each in a process of its own: --batch
+prompts of --prompt tokens (prefill), then --decode tokens of each. The weights are random, of a real shape
 (tools/make_random_checkpoint.py); the GGUF files are made from the same folder (tools/convert_to_gguf.py).
+A peer loads its weights once and sleeps while others are measured; Reprise is started for every figure.
 The denominators, read bandwidth and the peak of the matrix instructions, are measured at the beginning of
-every round by build/release/bin/cpu_roof. Writes peers.json, peers.md and peers.svg.
+every round by build/release/bin/cpu_roof. peers.json, peers.md and peers.svg are written after every round.
 
     python3 -m venv /tmp/peers
     /tmp/peers/bin/pip install numpy llama-cpp-python ik-llama-cpp-python openvino-genai
     tools/make_random_checkpoint.py qwen2.5-0.5b /tmp/qwen --dtype bf16
     /tmp/peers/bin/python benchmarks/bench_peers.py build/release/bin/reprise /tmp/qwen --out /tmp/peers-out
 
-An engine that is not installed, or that cannot read a format, is left out with its reason.
+vLLM has dependencies that need a virtual environment of their own; name its interpreter:
+--python vllm=/tmp/vllm/bin/python. An engine that is not installed, or that cannot read a format or run a
+batch, is left out with its reason.
 """
 
 import argparse
+import itertools
 import json
 import os
 import platform
@@ -27,7 +31,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-ENGINES = ("reprise", "llama.cpp", "ik_llama.cpp", "openvino")
+ENGINES = ("reprise", "llama.cpp", "ik_llama.cpp", "openvino", "vllm")
 FORMATS = ("bf16", "q8_0", "q4_0")
 PROMPT_TOKEN = 100  # any; the time does not depend on it
 WARMUP_TOKENS = 8
@@ -42,44 +46,162 @@ def timed(call) -> float:
     return time.perf_counter() - begin
 
 
-def measure_llama_cpp(module: str, path: str, threads: int, prompt: int, decode: int) -> tuple[float, float]:
-    """llama-cpp-python and ik-llama-cpp-python, through their common Python interface."""
-    llama = __import__(module, fromlist=["Llama"]).Llama
-    model = llama(model_path=path, n_ctx=prompt + decode + 64, n_threads=threads, n_threads_batch=threads,
-                  n_batch=prompt, n_ubatch=prompt, verbose=False)
-    tokens = [PROMPT_TOKEN + i % 900 for i in range(prompt)]
+def prompts_of(arguments, number: int = 0) -> list[list[int]]:
+    """The prompts of one measurement. No two begin alike, so that no engine finds one in its prefix cache."""
+    first = [PROMPT_TOKEN + (number * arguments.batch + row) % 900 for row in range(arguments.batch)]
+    return [[token] + [PROMPT_TOKEN + i % 900 for i in range(1, arguments.prompt)] for token in first]
+
+
+def load_llama_cpp(path: str, arguments):
+    from llama_cpp import Llama
+
+    if arguments.batch > 1:
+        raise NotImplementedError("this interface runs one sequence at a time")
+    model = Llama(model_path=path, n_ctx=arguments.prompt + arguments.decode + 64, n_threads=arguments.threads,
+                  n_threads_batch=arguments.threads, n_batch=arguments.prompt, n_ubatch=arguments.prompt, verbose=False)
+    tokens = prompts_of(arguments)[0]
     model.eval(tokens[:WARMUP_TOKENS])
-    model.reset()
-    prefill = timed(lambda: model.eval(tokens))
-    seconds = timed(lambda: [model.eval([PROMPT_TOKEN]) for _ in range(decode)])
-    return prompt / prefill, decode / seconds
+
+    def measure_once() -> tuple[float, float]:
+        model.reset()
+        prefill = timed(lambda: model.eval(tokens))
+        return prefill, timed(lambda: [model.eval([PROMPT_TOKEN]) for _ in range(arguments.decode)])
+
+    return measure_once
 
 
-def measure_openvino(path: str, threads: int, prompt: int, decode: int) -> tuple[float, float]:
+def load_ik_llama_cpp(path: str, arguments):
+    """The package's own `generate` samples too; its context and batches give the model's work alone."""
+    from ik_llama_cpp import IkLlama, llama
+
+    if arguments.batch > 1:
+        raise NotImplementedError("this interface runs one sequence at a time")
+    model = IkLlama(path, n_ctx=arguments.prompt + arguments.decode + 64, n_threads=arguments.threads, verbose=False)
+    tokens = prompts_of(arguments)[0]
+
+    def run(batch) -> None:
+        context = model._context  # the model frees it when nothing refers to the model any more
+        status = context.decode(batch)
+        llama.C.llama_batch_free(batch)
+        if status != 0:
+            raise RuntimeError(f"llama_decode returned {status}")
+        context.get_logits(-1)
+
+    def run_prompt(prompt: list[int]) -> None:
+        step = model._context._n_ubatch
+        for begin in range(0, len(prompt), step):
+            part = prompt[begin:begin + step]
+            run(llama.make_batch_range(part, pos_start=begin, logits_last=begin + step >= len(prompt)))
+
+    run_prompt(tokens[:WARMUP_TOKENS])
+
+    def measure_once() -> tuple[float, float]:
+        model._context.kv_cache_clear()
+        prefill = timed(lambda: run_prompt(tokens))
+        return prefill, timed(lambda: [run(llama.make_batch_single(PROMPT_TOKEN, len(tokens) + i))
+                                       for i in range(arguments.decode)])
+
+    return measure_once
+
+
+def load_openvino(path: str, arguments):
     import numpy
     import openvino
     import openvino_genai
 
-    pipeline = openvino_genai.LLMPipeline(path, "CPU", INFERENCE_NUM_THREADS=threads)
-    ids = numpy.array([[PROMPT_TOKEN + i % 900 for i in range(prompt)]], dtype=numpy.int64)
-    inputs = openvino_genai.TokenizedInputs(openvino.Tensor(ids), openvino.Tensor(numpy.ones_like(ids)))
-    config = openvino_genai.GenerationConfig(max_new_tokens=decode + 1, ignore_eos=True, do_sample=False)
-    short = openvino_genai.GenerationConfig(max_new_tokens=2, ignore_eos=True, do_sample=False)
-    pipeline.generate(inputs, short)
-    metrics = pipeline.generate(inputs, config).perf_metrics
-    return prompt / (metrics.get_ttft().mean / 1e3), 1e3 / metrics.get_tpot().mean
+    if arguments.batch > 1:
+        raise NotImplementedError("its pipeline for GGUF files is measured with one sequence only")
+    pipeline = openvino_genai.LLMPipeline(path, "CPU", INFERENCE_NUM_THREADS=arguments.threads)
+    numbers = itertools.count()
+
+    def generate(tokens: int):
+        ids = numpy.array(prompts_of(arguments, next(numbers)), dtype=numpy.int64)
+        inputs = openvino_genai.TokenizedInputs(openvino.Tensor(ids), openvino.Tensor(numpy.ones_like(ids)))
+        config = openvino_genai.GenerationConfig(max_new_tokens=tokens, ignore_eos=True, do_sample=False)
+        return pipeline.generate(inputs, config).perf_metrics
+
+    generate(2)
+
+    def measure_once() -> tuple[float, float]:
+        metrics = generate(arguments.decode + 1)
+        return metrics.get_ttft().mean / 1e3, arguments.decode * metrics.get_tpot().mean / 1e3
+
+    return measure_once
+
+
+def load_vllm(path: str, arguments):
+    os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")  # one process, so that its memory is seen
+    os.environ.setdefault("VLLM_CPU_OMP_THREADS_BIND", f"0-{arguments.threads - 1}")
+    os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "2")
+    import vllm
+
+    room = arguments.prompt + arguments.decode + 64
+    model = vllm.LLM(path, skip_tokenizer_init=True, max_model_len=room, enable_prefix_caching=False,
+                     max_num_seqs=max(16, arguments.batch), max_num_batched_tokens=max(2048, room))
+    prompts = [{"prompt_token_ids": tokens} for tokens in prompts_of(arguments)]
+
+    def generate(tokens: int) -> float:
+        sampling = vllm.SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True, detokenize=False)
+        return timed(lambda: model.generate(prompts, sampling, use_tqdm=False))
+
+    generate(2)
+
+    def measure_once() -> tuple[float, float]:
+        prefill = generate(1)
+        return prefill, generate(arguments.decode + 1) - prefill
+
+    return measure_once
 
 
 def run_worker(arguments) -> None:
+    """Loads the engine, says so, then measures once for every line of the input."""
     engine, path = arguments.worker
-    sizes = (arguments.threads, arguments.prompt, arguments.decode)
-    if engine == "openvino":
-        prefill, decode = measure_openvino(path, *sizes)
-    else:
-        module = "llama_cpp" if engine == "llama.cpp" else "ik_llama_cpp"
-        prefill, decode = measure_llama_cpp(module, path, *sizes)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    print(json.dumps({"prefill": prefill, "decode": decode, "rss_mb": peak / 1024}))
+    load = {"llama.cpp": load_llama_cpp, "ik_llama.cpp": load_ik_llama_cpp, "openvino": load_openvino,
+            "vllm": load_vllm}[engine]
+    measure_once = load(path, arguments)
+    print(json.dumps({"ready": engine}), flush=True)
+    for _ in sys.stdin:
+        prefill, decode = measure_once()
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(json.dumps(speeds(arguments, prefill, decode, peak)), flush=True)
+
+
+def speeds(arguments, prefill: float, decode: float, rss_mb: float) -> dict:
+    """From seconds for all prompts and for all tokens after them to tokens per second."""
+    return {"prefill": arguments.batch * arguments.prompt / prefill,
+            "decode": arguments.batch * arguments.decode / decode, "rss_mb": rss_mb}
+
+
+class Peer:
+    """One engine with one file in a process of its own, which is asked for a figure whenever it is its turn."""
+
+    def __init__(self, arguments, engine: str, path: str):
+        python = dict(pair.split("=", 1) for pair in arguments.python).get(engine, sys.executable)
+        command = [python, __file__, str(arguments.binary), str(arguments.folder), "--worker", engine, path]
+        for name in ("threads", "prompt", "decode", "batch"):
+            command += [f"--{name}", str(getattr(arguments, name))]
+        self.log = arguments.out / f"{engine}-{Path(path).stem}.log"
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
+        self.failure = self.answer().get("error")
+
+    def answer(self) -> dict:
+        for line in self.process.stdout:
+            if line.startswith("{"):
+                return json.loads(line)
+        reason = self.log.read_text(errors="replace").strip().splitlines()
+        return {"error": reason[-1][:200] if reason else f"exit status {self.process.wait()}"}
+
+    def measure(self) -> dict:
+        if self.failure:
+            return {"error": self.failure}
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        return self.answer()
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
 
 
 def last_json(command: list[str]) -> dict:
@@ -94,7 +216,8 @@ def last_json(command: list[str]) -> dict:
 def reprise_latency(arguments, path: str, prompt: int, tokens: int, out: Path) -> tuple[float, float]:
     """The median of the latencies in seconds, and the peak memory of the process in MB."""
     command = [arguments.binary, "bench", "latency", path, "--input-len", str(prompt), "--output-len", str(tokens),
-               "--batch-size", "1", "--num-iters-warmup", "1", "--num-iters", "3", "--no-enable-prefix-caching",
+               "--batch-size", str(arguments.batch), "--num-iters-warmup", "1", "--num-iters", "3",
+               "--no-enable-prefix-caching",
                "--max-model-len", str(arguments.prompt + arguments.decode + 64),
                "--num-threads", str(arguments.threads), "--output-json", str(out)]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
@@ -113,16 +236,38 @@ def measure_reprise(arguments, path: str) -> dict:
         both, peak = reprise_latency(arguments, path, arguments.prompt, arguments.decode + 1, out)
     except subprocess.CalledProcessError as error:
         return {"error": error.stderr.strip().splitlines()[-1][:200] if error.stderr else str(error)}
-    return {"prefill": arguments.prompt / prefill, "decode": arguments.decode / (both - prefill), "rss_mb": peak}
+    return speeds(arguments, prefill, both - prefill, peak)
 
 
-def measure(arguments, engine: str, path: str) -> dict:
-    if engine == "reprise":
-        return measure_reprise(arguments, path)
-    command = [sys.executable, __file__, str(arguments.binary), str(arguments.folder), "--worker", engine, path]
-    for name in ("threads", "prompt", "decode"):
-        command += [f"--{name}", str(getattr(arguments, name))]
-    return last_json(command)
+def file_for(arguments, engine: str, kind: str) -> Path:
+    """vLLM reads the folder itself; the others read GGUF."""
+    if engine != "vllm":
+        return gguf_of(arguments, kind)
+    if kind != "bf16":
+        raise NotImplementedError("it has no fast path for GGUF on a CPU")
+    return arguments.folder
+
+
+class Entrant:
+    """One engine with one format: its figures so far."""
+
+    def __init__(self, arguments, engine: str, kind: str):
+        self.arguments, self.engine, self.kind, self.peer, self.rounds = arguments, engine, kind, None, []
+
+    def measure(self) -> dict:
+        if self.rounds and "error" in self.rounds[0]:
+            return self.rounds[0]
+        try:
+            path = str(file_for(self.arguments, self.engine, self.kind))
+            if self.engine == "reprise":
+                figures = measure_reprise(self.arguments, path)
+            else:
+                self.peer = self.peer or Peer(self.arguments, self.engine, path)
+                figures = self.peer.measure()
+        except NotImplementedError as error:
+            figures = {"error": str(error)}
+        self.rounds.append(figures)
+        return figures
 
 
 # ------------------------------------------------------------------------------------------------ report
@@ -141,7 +286,7 @@ def median_of(rounds: list[dict], key: str) -> float | None:
     return statistics.median(values) if values else None
 
 
-def table_rows(results: dict, roofs: list[dict], sizes: dict) -> list[list[str]]:
+def table_rows(results: dict, roofs: list[dict], sizes: dict, batch: int) -> list[list[str]]:
     bandwidth = median_of(roofs, "read_gb_s")
     rows = []
     for kind, engines in results.items():
@@ -150,9 +295,11 @@ def table_rows(results: dict, roofs: list[dict], sizes: dict) -> list[list[str]]
             if errors:
                 rows.append([kind, engine, "not measured: " + errors[0], "", "", ""])
                 continue
+            if not rounds:
+                continue
             decode, prefill = median_of(rounds, "decode"), median_of(rounds, "prefill")
             spread = [entry["decode"] for entry in rounds]
-            share = decode * sizes[kind] / 1e9 / bandwidth if bandwidth else 0
+            share = decode / batch * sizes[kind] / 1e9 / bandwidth if bandwidth else 0
             rows.append([kind, engine, f"{decode:.1f} ({min(spread):.1f} to {max(spread):.1f})", f"{share:.2f}",
                          f"{prefill:.0f}", f"{median_of(rounds, 'rss_mb'):.0f}"])
     return rows
@@ -160,7 +307,8 @@ def table_rows(results: dict, roofs: list[dict], sizes: dict) -> list[list[str]]
 
 def markdown(rows: list[list[str]], roofs: list[dict], arguments) -> str:
     lines = [f"Random weights of {arguments.folder.name}, {arguments.threads} threads, {arguments.rounds} rounds, medians;",
-             f"prompt {arguments.prompt} tokens, then {arguments.decode} tokens. Machine: {platform.processor() or platform.machine()}.",
+             f"{arguments.batch} x {arguments.prompt} tokens of prompt, then {arguments.decode} tokens each. "
+             f"Machine: {platform.processor() or platform.machine()}.",
              ""]
     for key, name in (("read_gb_s", "read bandwidth, GB/s"), ("int8_tops", "peak of int8 products, TOP/s"),
                       ("bf16_tflops", "peak of bfloat16 products, TFLOP/s")):
@@ -173,7 +321,7 @@ def markdown(rows: list[list[str]], roofs: list[dict], arguments) -> str:
 
 def svg(results: dict) -> str:
     """Two groups of bars, decode and prefill, one bar per format and engine."""
-    colours = dict(zip(ENGINES, ("#2a6fdb", "#d9822b", "#8a5fbf", "#3a9d6a")))
+    colours = dict(zip(ENGINES, ("#2a6fdb", "#d9822b", "#8a5fbf", "#3a9d6a", "#b23a48")))
     parts, y = [], 40
     for key, title in (("decode", "decode, tokens/s"), ("prefill", "prefill, tokens/s")):
         bars = [(kind, engine, median_of(rounds, key)) for kind, engines in results.items()
@@ -192,14 +340,30 @@ def svg(results: dict) -> str:
             f'font-size="12"><rect width="100%" height="100%" fill="white"/>' + "".join(parts) + "</svg>\n")
 
 
+def write_report(arguments, entrants: list[Entrant], roofs: list[dict]) -> str:
+    results: dict = {}
+    for entrant in entrants:
+        results.setdefault(entrant.kind, {})[entrant.engine] = entrant.rounds
+    sizes = {kind: gguf_of(arguments, kind).stat().st_size for kind in results}
+    text = markdown(table_rows(results, roofs, sizes, arguments.batch), roofs, arguments)
+    shown = {key: str(value) for key, value in vars(arguments).items()}
+    report = {"arguments": shown, "file_bytes": sizes, "roofs": roofs, "results": results}
+    (arguments.out / "peers.json").write_text(json.dumps(report, indent=1))
+    (arguments.out / "peers.md").write_text(text)
+    (arguments.out / "peers.svg").write_text(svg(results))
+    return text
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("binary", type=Path)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--engines", default=",".join(ENGINES))
     parser.add_argument("--formats", default=",".join(FORMATS))
+    parser.add_argument("--python", action="append", default=[], metavar="ENGINE=PATH", help="interpreter of an engine")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--prompt", type=int, default=512)
     parser.add_argument("--decode", type=int, default=64)
     parser.add_argument("--out", type=Path, default=Path("peers"))
@@ -208,25 +372,18 @@ def main() -> None:
     if arguments.worker:
         return run_worker(arguments)
     arguments.out.mkdir(parents=True, exist_ok=True)
-    files = {kind: gguf_of(arguments, kind) for kind in arguments.formats.split(",")}
-    results = {kind: {engine: [] for engine in arguments.engines.split(",")} for kind in files}
-    roofs = []
+    entrants = [Entrant(arguments, engine, kind)
+                for kind in arguments.formats.split(",") for engine in arguments.engines.split(",")]
+    roofs: list[dict] = []
     for number in range(arguments.rounds):
         roofs.append(last_json([str(arguments.binary.parent / "cpu_roof"), str(arguments.threads)]))
-        for kind, engines in results.items():
-            for engine, rounds in engines.items():
-                if rounds and "error" in rounds[0]:
-                    continue
-                rounds.append(measure(arguments, engine, str(files[kind])))
-                print(f"round {number + 1}, {kind}, {engine}: {rounds[-1]}", flush=True)
-    sizes = {kind: path.stat().st_size for kind, path in files.items()}
-    rows = table_rows(results, roofs, sizes)
-    report = {"arguments": {key: str(value) for key, value in vars(arguments).items()}, "file_bytes": sizes,
-              "roofs": roofs, "results": results}
-    (arguments.out / "peers.json").write_text(json.dumps(report, indent=1))
-    (arguments.out / "peers.md").write_text(markdown(rows, roofs, arguments))
-    (arguments.out / "peers.svg").write_text(svg(results))
-    print(markdown(rows, roofs, arguments))
+        for entrant in entrants:
+            print(f"round {number + 1}, {entrant.kind}, {entrant.engine}: {entrant.measure()}", flush=True)
+        text = write_report(arguments, entrants, roofs)
+    for entrant in entrants:
+        if entrant.peer:
+            entrant.peer.close()
+    print(text)
 
 
 if __name__ == "__main__":

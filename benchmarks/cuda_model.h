@@ -205,7 +205,7 @@ class Engine {
          .norm_prologue_max_token_num = execution_.executor().norm_prologue_max_token_num(),
          .cache_root = compile_cache_,
          .disable_cache = compile_cache_.empty()});
-    api::compile_runner(compiler, *runner_);
+    api::compile_runner(compiler, *runner_, engine::ForwardKind::base);
     const compile::CompilationReport& report = compiler.report();
     // Without compiled programs the model would run more slowly, and the figures would be wrong.
     if (!report.refused.empty()) throw InvalidArgument("not compiled: " + report.refused);

@@ -60,6 +60,11 @@ Face Transformers computes from the same folder in float32: logits at every posi
 every instruction set, and greedy tokens equal, with prompts in chunks, in batches, and in the modes
 NONE, PIECEWISE, FULL, FULL_DECODE_ONLY and FULL_AND_PIECEWISE at levels 0 and 3. Transformers has
 no class for MiniCPM: its folder is compared with Granite, which computes the same.
+
+BertModel makes vectors of texts instead ([how](../howto/embeddings.md)): `serve`, in mode PIECEWISE.
+The test `pooling` compares these vectors, and those of a decoder, with Transformers within 1e-5.
+Models with latent attention run with the backend FLASHMLA unless another is
+[chosen](attention-backends.md); all others with the one that `auto` stands for.
 """
 
 

@@ -27,6 +27,8 @@ except ImportError:
 ARCHITECTURES = {"LlamaForCausalLM": "llama", "MistralForCausalLM": "llama", "Qwen2ForCausalLM": "qwen2",
                  "Qwen3ForCausalLM": "qwen3"}
 F32, F16, Q4_0, Q5_0, Q8_0, BF16 = 0, 1, 2, 6, 8, 30
+# llama.cpp's number for "mostly this type"; some readers refuse a file without it.
+FILE_TYPES = {F32: 0, F16: 1, Q4_0: 2, Q8_0: 7, Q5_0: 8, BF16: 32}
 # q5_mixed: as the files that are called Q4_K_M, whose v and down projections have more bits than the others.
 OUTTYPES = {"f32": F32, "f16": F16, "bf16": BF16, "q8_0": Q8_0, "q5_0": Q5_0, "q4_0": Q4_0, "q5_mixed": Q5_0}
 MORE_BITS = ("self_attn.v_proj", "mlp.down_proj", "embed_tokens", "lm_head")
@@ -210,12 +212,13 @@ def tensors_of(folder: Path, config: dict, outtype: str) -> Iterator[tuple[str, 
 # --------------------------------------------------------------------------------------------- metadata
 
 
-def config_keys(config: dict) -> list[tuple[str, int, object]]:
+def config_keys(config: dict, outtype: str) -> list[tuple[str, int, object]]:
     name = ARCHITECTURES[config["architectures"][0]]
     heads = config["num_attention_heads"]
     head_dim = config.get("head_dim") or config["hidden_size"] // heads
     keys = [
         ("general.architecture", STRING, name),
+        ("general.file_type", U32, FILE_TYPES[OUTTYPES[outtype]]),
         (f"{name}.block_count", U32, config["num_hidden_layers"]),
         (f"{name}.context_length", U32, config["max_position_embeddings"]),
         (f"{name}.embedding_length", U32, config["hidden_size"]),
@@ -247,7 +250,7 @@ def token_type(text: str, added: dict | None, is_sentencepiece: bool) -> int:
     return 6 if is_sentencepiece and re.fullmatch("<0x[0-9A-F]{2}>", text) else 1
 
 
-def tokenizer_keys(folder: Path) -> list[tuple[str, int, object]]:
+def tokenizer_keys(folder: Path, vocab_size: int = 0) -> list[tuple[str, int, object]]:
     path = folder / "tokenizer.json"
     if not path.exists():
         return []
@@ -257,7 +260,9 @@ def tokenizer_keys(folder: Path) -> list[tuple[str, int, object]]:
     added = {item["id"]: item for item in tokenizer["added_tokens"]}
     texts.update({item["content"]: id for id, item in added.items()})
     by_id = {id: text for text, id in texts.items()}
-    tokens = [by_id.get(id, f"[PAD{id}]") for id in range(max(by_id) + 1)]
+    # llama.cpp refuses a file whose token list is shorter than its embedding.
+    size = max(max(by_id) + 1, vocab_size)
+    tokens = [by_id.get(id, f"[PAD{id}]") for id in range(size)]
     is_sentencepiece = bool(model.get("byte_fallback"))
     types = [5 if id not in by_id else token_type(text, added.get(id), is_sentencepiece)
              for id, text in enumerate(tokens)]
@@ -340,7 +345,7 @@ def write_file(path: Path, keys: list, tensors: list) -> None:
 def convert(folder: Path, target: Path, outtype: str, num_parts: int = 1) -> list[Path]:
     """Returns the files, the first of which is the model."""
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    keys = config_keys(config) + tokenizer_keys(folder)
+    keys = config_keys(config, outtype) + tokenizer_keys(folder, config["vocab_size"])
     tensors = list(tensors_of(folder, config, outtype))
     if num_parts == 1:
         write_file(target, keys, tensors)

@@ -39,6 +39,10 @@ BASE = IDS | dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num
 PLAIN = {key: value for key, value in BASE.items() if key != "num_key_value_heads"}
 WIDE_HEADS = BASE | dict(head_dim=16)
 ROPE = dict(rope_type="default", rope_theta=10000.0)
+# The first layer is dense, the others have experts.
+LATENT = BASE | dict(num_key_value_heads=4, num_hidden_layers=3, kv_lora_rank=24, qk_nope_head_dim=12, qk_rope_head_dim=8, v_head_dim=10,
+                      moe_intermediate_size=20, first_k_dense_replace=1)
+DEEPSEEK_YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=32, mscale=0.7, mscale_all_dim=1.0)
 LONG = [1.0 + 0.5 * i for i in range(6)]
 
 # The class of Transformers, and the arguments of its config. Sizes are such that every branch of a layer is seen: windows
@@ -94,6 +98,20 @@ SHAPES: dict[str, tuple[str, dict]] = {
                                          rope_parameters=ROPE | dict(partial_rotary_factor=0.25))),
     "stablelm-parallel": ("StableLm", BASE | dict(use_parallel_residual=True, num_attention_heads=2, num_key_value_heads=2,
                                                   rope_parameters=ROPE | dict(partial_rotary_factor=0.25))),
+    "gpt-oss": ("GptOss", WIDE_HEADS | dict(
+        num_local_experts=6, num_experts_per_tok=2, intermediate_size=24, sliding_window=9, swiglu_limit=0.75,
+        layer_types=["sliding_attention", "full_attention"],
+        rope_parameters=dict(rope_type="yarn", rope_theta=150000.0, factor=4.0, beta_fast=32.0, beta_slow=1.0, truncate=False,
+                             original_max_position_embeddings=32))),
+    "deepseek-v2": ("DeepseekV2", LATENT | dict(
+        q_lora_rank=16, n_routed_experts=8, n_group=4, topk_group=2, topk_method="group_limited_greedy", num_experts_per_tok=3,
+        n_shared_experts=2, routed_scaling_factor=2.0, rope_parameters=ROPE)),
+    "deepseek-v2-lite": ("DeepseekV2", LATENT | dict(
+        q_lora_rank=None, n_routed_experts=6, topk_method="greedy", num_experts_per_tok=2, n_shared_experts=1,
+        rope_parameters=ROPE | DEEPSEEK_YARN)),
+    "deepseek-v3": ("DeepseekV3", LATENT | dict(
+        q_lora_rank=16, n_routed_experts=8, n_group=4, topk_group=2, num_experts_per_tok=3, n_shared_experts=1,
+        routed_scaling_factor=2.5, num_nextn_predict_layers=0, rope_parameters=ROPE | DEEPSEEK_YARN)),
     "mixtral": ("Mixtral", BASE | dict(num_local_experts=4, num_experts_per_tok=2, intermediate_size=24, sliding_window=13)),
     "qwen2-moe": ("Qwen2Moe", BASE | dict(num_experts=6, num_experts_per_tok=2, moe_intermediate_size=20,
                                           shared_expert_intermediate_size=36, decoder_sparse_step=1, mlp_only_layers=[])),
@@ -107,7 +125,8 @@ def draw(model: torch.nn.Module, config, seed: int) -> None:
     """Weights from the seed and their own names. Norms lie near one and biases are not zero, so that a program that ignores
     them is caught."""
     counts_from_one = "gemma" in config.model_type
-    for name, parameter in model.named_parameters():
+    biases = [item for item in model.named_buffers() if item[0].endswith("e_score_correction_bias")]
+    for name, parameter in [*model.named_parameters(), *biases]:
         generator = torch.Generator().manual_seed(seed * 1_000_003 + zlib.crc32(name.encode()))
         values = torch.randn(parameter.shape, generator=generator)
         is_norm = ("norm" in name or ".ln_" in name) and name.endswith("weight")

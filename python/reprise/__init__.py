@@ -8,6 +8,7 @@ from reprise.beam_search import BeamSearchOutput, BeamSearchSequence
 from reprise.config import CompilationConfig, CompilationMode, CUDAGraphMode
 from reprise.engine_args import EngineArgs
 from reprise.llm import LLM
+from reprise.lora import LoRARequest
 from reprise.outputs import CompletionOutput, Logprob, RequestMetrics, RequestOutput
 from reprise.prompts import TextPrompt, TokensPrompt
 from reprise.sampling_params import BeamSearchParams, RequestOutputKind, SamplingParams
@@ -30,6 +31,7 @@ __all__ = [
     "EngineArgs",
     "GuidedDecodingParams",
     "LLM",
+    "LoRARequest",
     "Logprob",
     "RequestMetrics",
     "RequestOutput",

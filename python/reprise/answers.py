@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 from reprise import _core
+from reprise.lora import LoRARequest
 from reprise.outputs import CompletionOutput, Logprob, PositionLogprobs, RequestMetrics, RequestOutput
 from reprise.sampling_params import SamplingParams
 
@@ -25,6 +26,7 @@ class PendingRequest:
         prompt_token_ids: list[int],
         params: SamplingParams,
         priority: int = 0,
+        lora_request: LoRARequest | None = None,
     ) -> None:
         self.engine = engine
         self.params = params
@@ -46,14 +48,24 @@ class PendingRequest:
             ],
             finished=False,
             metrics=self.metrics,
+            lora_request=lora_request,
         )
         # The key is the engine's number of the request. If one submission fails, the others are aborted.
         self.choices: dict[int, CompletionOutput] = {}
         try:
             asked = params.structured_outputs
             constraint = None if asked is None else asked.compile(engine)
+            name, path = ("", "") if lora_request is None else (lora_request.lora_name, lora_request.lora_path)
             for choice, engine_params in zip(self.output.outputs, params.choices()):
-                number = engine.submit(prompt_token_ids, engine_params, queue, priority, constraint=constraint)
+                number = engine.submit(
+                    prompt_token_ids,
+                    engine_params,
+                    queue,
+                    priority,
+                    constraint=constraint,
+                    lora_name=name,
+                    lora_path=path,
+                )
                 self.choices[number] = choice
         except BaseException:
             self.abort()

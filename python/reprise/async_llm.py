@@ -10,6 +10,7 @@ from typing import Any
 from reprise import _core
 from reprise.answers import GenerationError, PendingRequest
 from reprise.engine_args import EngineArgs
+from reprise.lora import LoRARequest
 from reprise.outputs import RequestOutput
 from reprise.process import ProcessGuard
 from reprise.prompts import Prompt, text_and_token_ids
@@ -44,6 +45,7 @@ class AsyncLLM:
         sampling_params: SamplingParams,
         request_id: str,
         priority: int = 0,
+        lora_request: LoRARequest | None = None,
     ) -> AsyncIterator[RequestOutput]:
         """Yields the growing answer in the form that `sampling_params.output_kind` asks for.
 
@@ -59,7 +61,7 @@ class AsyncLLM:
             raise ValueError(f"request_id: '{request_id}' is in use by an unfinished request")
         text, token_ids = text_and_token_ids(self._engine, prompt)
         request = PendingRequest(
-            self._engine, self._queue, request_id, text, token_ids, sampling_params, priority
+            self._engine, self._queue, request_id, text, token_ids, sampling_params, priority, lora_request
         )
         steps: asyncio.Queue[_core.StepOutput] = asyncio.Queue()
         self._pending[request_id] = request

@@ -23,11 +23,9 @@ _NOT_THERE: dict[str, tuple[Any, ...]] = {
     "data_parallel_size": (1,),
     "distributed_executor_backend": (None, "uni", "mp"),
     "enable_expert_parallel": (False,),
-    "enable_lora": (False,),
     "enable_prompt_embeds": (False,),
     "hf_config_path": (None,),
     "hf_token": (None, False),
-    "kv_cache_dtype": ("auto",),
     "kv_transfer_config": (None,),
     "limit_mm_per_prompt": (None, {}),
     "logits_processors": (None, []),
@@ -38,7 +36,6 @@ _NOT_THERE: dict[str, tuple[Any, ...]] = {
     "revision": (None, "main"),
     "runner": ("auto", "generate"),
     "skip_tokenizer_init": (False,),
-    "speculative_config": (None,),
     "structured_outputs_config": (None, {}),
     "swap_space": (0, 4),
     "task": ("auto", "generate"),
@@ -72,11 +69,18 @@ class EngineArgs:
     enable_chunked_prefill: bool = True
     long_prefill_token_threshold: int = 0  # the most tokens of one prompt in a step; 0: no limit
     scheduling_policy: str = "fcfs"  # or priority
+    speculative_config: dict[str, Any] | None = None  # method ngram, num_speculative_tokens, ...
     async_scheduling: bool = False
     enable_prefix_caching: bool = True
     block_size: int = 16
+    kv_cache_dtype: str = "auto"  # fp8, fp8_e5m2, int8_per_token_head, fp8_per_token_head
     kv_cache_memory_bytes: int | None = None
     num_gpu_blocks_override: int | None = None  # blocks of the KV cache, on any device
+    enable_lora: bool = False  # requests may bring a LoRARequest
+    max_loras: int = 1  # different adapters in one step
+    max_lora_rank: int = 16
+    max_cpu_loras: int | None = None  # adapters in host memory; None: max_loras
+    specialize_active_lora: bool = False
     max_logprobs: int = 20  # that a request may ask for; -1: the whole vocabulary
     load_format: str = "auto"
     quantization: str | None = None  # int8, int4 or q8_0: quantised while they are loaded
@@ -96,7 +100,7 @@ class EngineArgs:
             value = getattr(self, field.name)
             if field.name == "compilation_config":
                 value = config_json(value)
-            elif field.name in ("hf_overrides", "override_generation_config"):
+            elif field.name in ("hf_overrides", "override_generation_config", "speculative_config"):
                 try:
                     value = json.dumps(value or {})
                 except TypeError as error:

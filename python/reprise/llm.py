@@ -15,6 +15,7 @@ from reprise.beam_search import BeamSearchOutput, search
 from reprise.chat import render_chat
 from reprise.config import CompilationConfig
 from reprise.engine_args import EngineArgs
+from reprise.lora import LoRARequest
 from reprise.metrics import Metric, metrics_of
 from reprise.outputs import RequestOutput
 from reprise.process import ProcessGuard
@@ -56,18 +57,23 @@ class LLM:
         prompts: Prompt | Sequence[Prompt],
         sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
         use_tqdm: bool | Callable[..., tqdm.tqdm] = True,
-        lora_request: None = None,
+        lora_request: LoRARequest | Sequence[LoRARequest | None] | None = None,
         priority: Sequence[int] | None = None,
     ) -> list[RequestOutput]:
         """Answers all prompts in batches; the answers have the order of the prompts.
 
         A prompt is text, a list of token ids, or a dict with `prompt` or `prompt_token_ids`. One SamplingParams
-        applies to all prompts; a list has one per prompt. Ctrl-C aborts the requests.
+        applies to all prompts; a list has one per prompt. So does a LoRARequest; in its list, None means the model
+        without an adapter. Ctrl-C aborts the requests.
         """
         self._guard.check()
-        if lora_request is not None:
-            raise ValueError("lora_request: adapters are not supported")
         all_prompts = as_prompts(prompts)
+        if lora_request is None or isinstance(lora_request, LoRARequest):
+            adapters = [lora_request] * len(all_prompts)
+        else:
+            adapters = list(lora_request)
+        if len(adapters) != len(all_prompts):
+            raise ValueError(f"lora_request: expected {len(all_prompts)}, one for each prompt, got {len(adapters)}")
         all_params = self._params_of(sampling_params, len(all_prompts))
         priorities = list(priority) if priority is not None else [0] * len(all_prompts)
         if len(priorities) != len(all_prompts):
@@ -75,10 +81,12 @@ class LLM:
         queue = _core.OutputQueue()
         pending: list[PendingRequest] = []
         try:
-            for prompt, params, rank in zip(_bar("Adding requests", all_prompts, use_tqdm), all_params, priorities):
+            for prompt, params, rank, adapter in zip(
+                _bar("Adding requests", all_prompts, use_tqdm), all_params, priorities, adapters
+            ):
                 text, token_ids = text_and_token_ids(self._engine, prompt)
                 number = str(next(self._numbers))
-                pending.append(PendingRequest(self._engine, queue, number, text, token_ids, params, rank))
+                pending.append(PendingRequest(self._engine, queue, number, text, token_ids, params, rank, adapter))
             self._wait(pending, queue, use_tqdm)
         except BaseException:
             for request in pending:
@@ -91,7 +99,7 @@ class LLM:
         messages: list[dict[str, Any]] | list[list[dict[str, Any]]],
         sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
         use_tqdm: bool | Callable[..., tqdm.tqdm] = True,
-        lora_request: None = None,
+        lora_request: LoRARequest | Sequence[LoRARequest | None] | None = None,
         chat_template: str | None = None,
         add_generation_prompt: bool = True,
         continue_final_message: bool = False,
@@ -118,18 +126,16 @@ class LLM:
         self,
         prompts: Prompt | Sequence[Prompt],
         params: BeamSearchParams,
-        lora_request: None = None,
+        lora_request: LoRARequest | None = None,
         use_tqdm: bool = False,
     ) -> list[BeamSearchOutput]:
         """The best answers to each prompt that a beam search of `beam_width` finds, best first."""
-        if lora_request is not None:
-            raise ValueError("lora_request: adapters are not supported")
         token_ids = [text_and_token_ids(self._engine, prompt)[1] for prompt in as_prompts(prompts)]
         found = search(
             token_ids,
             params,
             self._engine.eos_token_id(),
-            lambda beams, one_token: self.generate(beams, one_token, use_tqdm),
+            lambda beams, one_token: self.generate(beams, one_token, use_tqdm, lora_request),
         )
         for output in found:
             for sequence in output.sequences:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from reprise.lora import LoRARequest
+
 
 @dataclasses.dataclass
 class Logprob:
@@ -55,5 +57,5 @@ class RequestOutput:
     outputs: list[CompletionOutput]
     finished: bool
     metrics: RequestMetrics | None = None
-    lora_request: None = None
+    lora_request: LoRARequest | None = None
     num_cached_tokens: int | None = None

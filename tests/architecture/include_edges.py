@@ -18,6 +18,8 @@ BELOW_RUNNER = {
     "weights",
     "attention",
     "sampling",
+    "lora",
+    "speculative",
     "models",
     "program",
     "scheduler",
@@ -41,8 +43,12 @@ ALLOWED = {
     "output_parsers": {"base"},
     "attention": {"base", "device", "tensor", "cudagraph", "cudagraph/capture", "kv_cache", "kv_cache/tensors"},
     "sampling": {"base"},
+    # draft tokens: who proposes them and which are accepted
+    "speculative": {"base", "sampling"},
     "structured_output": {"base", "tokenizer"},
-    "models": {"base", "device", "tensor", "cudagraph/capture", "weights", "attention"},
+    # adapters: their files, and their memory on the device
+    "lora": {"base", "device", "tensor", "weights"},
+    "models": {"base", "device", "tensor", "cudagraph/capture", "weights", "attention", "lora"},
     "program": {"base", "device", "tensor"},
     "compile": {"base", "tensor", "program", "compile/codegen"},
     "compile/report": {"base", "tensor", "program", "compile"},
@@ -58,18 +64,18 @@ ALLOWED = {
         "compile/cache", "compile/codegen", "compile/codegen/nvrtc",
     },
     # requests and batches: no device, no model
-    "scheduler": {"base", "kv_cache", "sampling"},
+    "scheduler": {"base", "kv_cache", "sampling", "speculative"},
     "runner": BELOW_RUNNER | {"structured_output"},
     "engine": BELOW_RUNNER | {"tokenizer", "structured_output", "runner"},
     "api": BELOW_API | {
         "chat_template", "compile/cache", "compile/model",
     },
     "server/http": {"base"},
-    "server/openai": {"base", "tokenizer", "sampling", "structured_output", "output_parsers", "api", "server/http"},
+    "server/openai": {"base", "tokenizer", "sampling", "structured_output", "output_parsers", "api", "server/http", "lora"},
     "server/metrics": {"base", "api", "server/http", "server/openai"},
     "server": {
         "base", "tokenizer", "sampling", "structured_output", "output_parsers", "api",
-        "server/http", "server/openai", "server/metrics",
+        "server/http", "server/openai", "server/metrics", "lora",
     },
     "bench": {"base", "tokenizer"},
     "cli": BELOW_API | {
@@ -77,7 +83,7 @@ ALLOWED = {
         "server/metrics", "bench", "output_parsers",
     },
     "python": {
-        "base", "tokenizer", "cudagraph", "cudagraph/capture", "config", "sampling", "structured_output", "engine", "api",
+        "base", "tokenizer", "cudagraph", "cudagraph/capture", "config", "sampling", "structured_output", "lora", "engine", "api",
     },
 }
 # Tests and benchmarks may include more than the product's code, because they combine parts.

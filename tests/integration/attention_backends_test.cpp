@@ -1,5 +1,6 @@
 #include "reprise/attention/attention_backend.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/integration/step_outcome.h"
@@ -26,11 +27,23 @@ struct Backend {
   const char* name;
   int version;
 };
-constexpr std::array kBackends = {
-    Backend{"FLASH_ATTN", 2}, Backend{"TRITON_ATTN", 0}, Backend{"FLASHINFER", 0}};
+constexpr std::array kBackends = {Backend{"FLASH_ATTN", 2},
+                                  Backend{"TRITON_ATTN", 0},
+                                  Backend{"FLASHINFER", 0},
+                                  Backend{"FLASHMLA", 0},
+                                  Backend{"FLASHINFER_MLA", 0},
+                                  Backend{"CUTLASS_MLA", 0},
+                                  Backend{"ROCM_AITER_MLA", 0},
+                                  Backend{"TRITON_MLA", 0}};
 
 const BackendInfo& info(const Backend& backend) {
   return attention::find_attention_backend(backend.name, backend.version);
+}
+
+// A model whose layers are of the kind that the backend serves.
+std::string config_for(const Backend& backend) {
+  return info(backend).kind == attention::AttentionKind::latent ? testing::kTinyDeepseekConfig
+                                                                : testing::kTinyQwen3Config;
 }
 
 class AttentionBackends
@@ -44,8 +57,13 @@ std::string cell_name(const ::testing::TestParamInfo<AttentionBackends::ParamTyp
 
 TEST_P(AttentionBackends, replay_what_they_compute_eagerly_and_compute_what_the_unified_one_does) {
   const auto& [backend, mode, level] = GetParam();
-  TinyEngine engine({.mode = mode, .level = level, .attention = &info(backend)});
-  TinyEngine unified({.mode = CudagraphMode::NONE, .level = level});
+  TinyEngine engine(
+      {.mode = mode, .level = level, .attention = &info(backend), .config = config_for(backend)});
+  // The unified backend computes any kind of layers.
+  TinyEngine unified({.mode = CudagraphMode::NONE,
+                      .level = level,
+                      .attention = &info({"UNIFIED", 0}),
+                      .config = config_for(backend)});
   for (const auto& record : engine.runner().capture({}).records) EXPECT_EQ(record.failure, "");
   engine.randomize_kv(11);
   const std::vector<std::byte> kv_before = engine.save_kv();
@@ -63,8 +81,9 @@ TEST_P(AttentionBackends, replay_what_they_compute_eagerly_and_compute_what_the_
       const Outcome bare = run(engine, batch, unpadded, CudagraphRuntimeMode::NONE, kv_before);
       expect_same_bits(bare, replay, what + " against the unpadded batch");
       const Outcome want = run(unified, batch, unpadded, CudagraphRuntimeMode::NONE, kv_before);
-      if (std::string_view(backend.name) == "FLASHINFER") {
-        // Contexts in parts sum in another order, so single last bits of a bfloat16 may differ.
+      if (info(backend).support == cudagraph::AttentionCGSupport::UNIFORM_SINGLE_TOKEN_DECODE) {
+        // These backends plan their work. Contexts in parts sum in another order, so single last
+        // bits of a bfloat16 may differ.
         EXPECT_LT(relative_distance(replay.logits, want.logits), 1e-2) << what;
       } else {
         expect_same_bits(want, replay, what + " against the unified backend");
@@ -83,7 +102,7 @@ INSTANTIATE_TEST_SUITE_P(modes_and_levels,
 
 TEST(AttentionBackends, get_the_graphs_that_they_support) {
   const auto captured = [](const Backend& backend, CudagraphMode wish) {
-    TinyEngine engine({.mode = wish, .attention = &info(backend)});
+    TinyEngine engine({.mode = wish, .attention = &info(backend), .config = config_for(backend)});
     (void)engine.runner().capture({});
     const auto mode_of = [&](Mix mix) {
       return engine.runner().dispatcher().dispatch(TestBatch(mix, 8, 16, 1).facts()).mode;
@@ -95,10 +114,41 @@ TEST(AttentionBackends, get_the_graphs_that_they_support) {
             std::tuple(CudagraphMode::FULL, FULL, FULL));
   EXPECT_EQ(captured({"TRITON_ATTN", 0}, CudagraphMode::FULL),
             std::tuple(CudagraphMode::FULL, FULL, FULL));
-  for (const Backend& backend : {Backend{"FLASH_ATTN", 2}, Backend{"FLASHINFER", 0}}) {
+  for (const Backend& backend : {Backend{"FLASH_ATTN", 2},
+                                 Backend{"FLASHINFER", 0},
+                                 Backend{"FLASHMLA", 0},
+                                 Backend{"TRITON_MLA", 0}}) {
     EXPECT_EQ(captured(backend, CudagraphMode::FULL),
               std::tuple(CudagraphMode::FULL_AND_PIECEWISE, FULL, PIECEWISE));
   }
+}
+
+// The conformance of what a backend declares: its FULL graphs are captured, and a declaration that
+// is one level higher gives graphs that the backend refuses.
+TEST(AttentionBackends, refuse_the_graphs_of_a_declaration_that_is_one_level_too_high) {
+  for (const Backend& backend : {Backend{"FLASHMLA", 0}, Backend{"FLASHINFER_MLA", 0}}) {
+    BackendInfo raised = info(backend);
+    raised.support = cudagraph::AttentionCGSupport::ALWAYS;
+    TinyEngine engine({.mode = CudagraphMode::FULL,
+                       .attention = &raised,
+                       .config = testing::kTinyDeepseekConfig});
+    try {
+      (void)engine.runner().capture({});
+      ADD_FAILURE() << backend.name << " captured graphs of mixed batches";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), ::testing::HasSubstr("UNIFORM_BATCH"));
+    }
+  }
+}
+
+TEST(AttentionBackends, of_latent_attention_cache_one_row_for_each_position) {
+  TinyEngine engine({.mode = CudagraphMode::NONE, .config = testing::kTinyDeepseekConfig});
+  const kv_cache::KvCacheLayout& layout = engine.runner().kv_cache().layout();
+  constexpr size_t kRow = 32 + 8;  // the latent and the rotated key
+  EXPECT_EQ(layout.bytes_per_block(), 2 * TinyEngine::kBlockSize * kRow * sizeof(uint16_t));
+  EXPECT_EQ(engine.kv_bytes().size(),
+            static_cast<size_t>(layout.num_blocks) * layout.bytes_per_block());
+  EXPECT_EQ(engine.runner().kv_cache().tensors().size(), 2U);
 }
 
 TEST(AttentionBackends, split_contexts_far_from_those_at_capture_in_float32_within_a_bound) {

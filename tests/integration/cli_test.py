@@ -112,7 +112,7 @@ class EveryFlag(Case):
                     self.assertIn("is not supported: ", run.stderr)
                     self.assertEqual(run.stderr.count("\n"), 1, run.stderr)
                     refusals.add(name)
-        self.assertIn("enable-lora", refusals)
+        self.assertIn("enable-lora-bias", refusals)
 
     def test_options_of_other_commands_parse_from_the_environment(self):
         for command in ("generate", "explain"):

@@ -267,6 +267,7 @@ TEST_F(CompileCacheKey, changes_with_all_that_decides_the_program) {
       {"embedding scale", [](Open& k) { k.options_.model.embedding_scale = 2; }},
       {"residual scale", [](Open& k) { k.options_.model.residual_scale = 2; }},
       {"logits scale", [](Open& k) { k.options_.model.logits_scale = 2; }},
+      {"KV cache", [](Open& k) { k.options_.kv_cache = "fp8"; }},
       {"logits soft cap", [](Open& k) { k.options_.model.logits_soft_cap = 30; }},
       {"experts",
        [](Open& k) {

@@ -5,6 +5,7 @@
 #include "reprise/kernels/cuda/row_sampler.h"
 #include "reprise/runner/memory_profile.h"
 #include "tests/integration/cuda_engine_machine.h"
+#include "tests/integration/knowing_drafter.h"
 #include "tests/integration/step_outcome.h"
 
 // Whole engines on CUDA. The fake driver is some thousand times slower than a GPU, so it runs fewer
@@ -198,15 +199,20 @@ TEST(CudaEngine, products_of_many_rows_are_the_librarys_in_every_mode) {
 /// Tokens of a few requests of all kinds.
 std::vector<std::vector<int32_t>> generate(TinyEngine& engine,
                                            kernels::RowSampler* row_sampler,
-                                           uint64_t& sampled_on_device) {
+                                           uint64_t& sampled_on_device,
+                                           speculative::Drafter* drafter = nullptr) {
   engine::EngineCore core(
       engine.runner(),
       {.scheduler = {.max_num_seqs = 4,
                      .max_num_batched_tokens = 16,
                      .max_model_len = 64,
+                     .decode_query_len =
+                         drafter != nullptr ? engine.resolved().uniform_decode_query_len : 1,
+                     .pad_drafts = drafter != nullptr,
                      .vocab_size = static_cast<int>(engine.config().vocab_size)},
        .seed = 5,
-       .row_sampler = row_sampler});
+       .row_sampler = row_sampler,
+       .drafter = drafter});
   const std::vector<sampling::SamplingParams> requests = {
       {.temperature = 0, .max_tokens = 4},
       {.temperature = 0.8F, .top_p = 0.9F, .top_k = 40, .max_tokens = 4},
@@ -252,6 +258,32 @@ TEST(CudaEngine, tokens_are_the_same_whether_the_host_or_the_device_samples) {
   EXPECT_EQ(generate(engine, &sampler, sampled_on_device), host);
   EXPECT_GT(sampled_on_device, 7U) << "of the first three requests";
   EXPECT_LE(sampled_on_device, 12U) << "penalties and log-probabilities are the host's";
+}
+
+TEST(CudaEngine, drafts_give_the_tokens_without_drafts_wherever_rows_are_sampled) {
+  CudaEngineMachine machine;
+  TinyEngineOptions options =
+      machine.options({.mode = CudagraphMode::FULL_DECODE_ONLY, .level = CompilationMode::NONE});
+  options.max_num_tokens = 16;
+  options.max_num_reqs = 4;
+  options.num_speculative_tokens = 2;
+  TinyEngine engine(options);
+  for (const auto& record : engine.runner().capture({}).records) EXPECT_EQ(record.failure, "");
+  uint64_t sampled_on_device = 0;
+  const auto plain = generate(engine, nullptr, sampled_on_device);
+  std::vector<std::vector<int32_t>> known;
+  for (size_t i = 0; i < plain.size(); ++i) {
+    known.push_back({1, 2, static_cast<int32_t>(i) + 3});
+    known.back().insert(known.back().end(), plain[i].begin(), plain[i].end());
+  }
+  kernels::cuda::CudaRowSampler sampler(
+      engine.execution().stream(), 4 * 3, engine.config().vocab_size, 4);
+  for (kernels::RowSampler* row_sampler :
+       {static_cast<kernels::RowSampler*>(nullptr), static_cast<kernels::RowSampler*>(&sampler)}) {
+    testing::KnowingDrafter drafter(known);
+    EXPECT_EQ(generate(engine, row_sampler, sampled_on_device, &drafter), plain);
+    EXPECT_EQ(sampled_on_device > 0, row_sampler != nullptr);
+  }
 }
 
 size_t used_bytes(const device::MemoryInfo& memory) { return memory.total - memory.free; }

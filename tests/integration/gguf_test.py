@@ -246,7 +246,7 @@ class Serve(Case):
             tokenizer = json.loads((goldens / "tokenizers" / f"{kind}.tokenizer.json").read_text(encoding="utf-8"))
             (folder / "tokenizer.json").write_text(json.dumps(tokenizer), encoding="utf-8")
             (folder / "tokenizer_config.json").write_text(json.dumps(special), encoding="utf-8")
-            keys = convert_to_gguf.config_keys(config) + convert_to_gguf.tokenizer_keys(folder)
+            keys = convert_to_gguf.config_keys(config, "f32") + convert_to_gguf.tokenizer_keys(folder)
             path = self.folder / f"{kind}.gguf"
             convert_to_gguf.write_file(path, keys, [("token_embd.weight", [1024, 64], 0, bytes(4 * 1024 * 64))])
             post = self.serve(path, "--load-format", "dummy", "--max-model-len", "512", "--enforce-eager")

@@ -6,6 +6,7 @@
 Uses only Python's standard library.
 """
 
+import bisect
 import json
 import shutil
 import struct
@@ -96,6 +97,92 @@ def awq_tensors(module, codes, zeros, scales):
     }
 
 
+def pack_quantized_tensors(module, codes, zeros, scales):
+    """compressed-tensors' packed codes, with zeros."""
+    outputs, depth = len(codes), len(codes[0])
+    flat_scales = [value for row in scales for value in row]
+    return {
+        f"{module}.weight_packed": ("I32", [outputs, depth // 8], words(codes)),
+        f"{module}.weight_shape": ("I64", [2], struct.pack("<2q", outputs, depth)),
+        f"{module}.weight_scale": ("F16", [outputs, depth // GROUP],
+                                   struct.pack(f"<{len(flat_scales)}e", *flat_scales)),
+        # Zeros of neighbouring outputs share a word.
+        f"{module}.weight_zero_point": (
+            "I32", [outputs // 8, depth // GROUP],
+            struct.pack(f"<{outputs // 8 * (depth // GROUP)}I",
+                        *(sum(zeros[n + i][g] << (4 * i) for i in range(8))
+                          for n in range(0, outputs, 8) for g in range(depth // GROUP)))),
+    }
+
+
+def single(value):
+    return struct.unpack("<f", struct.pack("<f", value))[0]
+
+
+def float8_numbers():
+    """The numbers of E4M3 codes 0 to 126."""
+    return [(code & 7) * 2.0**-9 if code < 8 else (1 + (code & 7) / 8) * 2.0 ** ((code >> 3) - 7)
+            for code in range(127)]
+
+
+def float8_tensors(module, rows, block):
+    """Codes with a scale for each block of `block` x `block` elements, and the values that they stand for."""
+    numbers = float8_numbers()
+    middles = [(low + high) / 2 for low, high in zip(numbers, numbers[1:])]
+    height, width = len(rows), len(rows[0])
+    scales = []
+    for n in range(0, height, block):
+        scales.append([single(max(abs(v) for row in rows[n : n + block] for v in row[k : k + block]) / 448 or 1.0)
+                       for k in range(0, width, block)])
+    codes, values = bytearray(), []
+    for n, row in enumerate(rows):
+        values.append([])
+        for k, value in enumerate(row):
+            scale = scales[n // block][k // block]
+            code = bisect.bisect(middles, abs(value) / scale)
+            codes.append(code | (0x80 if value < 0 else 0))
+            values[-1].append(single((-1 if value < 0 else 1) * numbers[code] * scale))
+    shape = [len(scales), len(scales[0])]
+    suffix = "weight_scale_inv" if len(scales) * len(scales[0]) > 1 else "weight_scale"
+    return {f"{module}.weight": ("F8_E4M3", [height, width], bytes(codes)),
+            f"{module}.{suffix}": ("F32", shape if suffix == "weight_scale_inv" else [1], floats(scales))}, values
+
+
+def int8_tensors(module, rows):
+    """compressed-tensors' int8 with a scale for each output."""
+    scales = [single(max(map(abs, row)) / 127 or 1.0) for row in rows]
+    codes = [[round(value / scale) for value in row] for row, scale in zip(rows, scales)]
+    values = [[single(code * scale) for code in row] for row, scale in zip(codes, scales)]
+    flat = [code for row in codes for code in row]
+    return {f"{module}.weight": ("I8", [len(rows), len(rows[0])], struct.pack(f"<{len(flat)}b", *flat)),
+            f"{module}.weight_scale": ("F32", [len(rows), 1], struct.pack(f"<{len(scales)}f", *scales))}, values
+
+
+def nf4_tensors(module, rows):
+    """bitsandbytes' nf4 in blocks of 64 elements."""
+    table = [-1.0, -0.6961928, -0.52507305, -0.3949175, -0.28444138, -0.18477343, -0.091050036, 0.0, 0.0795803,
+             0.1609302, 0.2461123, 0.33791524, 0.44070983, 0.562617, 0.72295684, 1.0]
+    table = [single(value) for value in table]
+    middles = [(low + high) / 2 for low, high in zip(table, table[1:])]
+    flat = [value for row in rows for value in row]
+    largest, codes, values = [], [], []
+    for begin in range(0, len(flat), 64):
+        block = flat[begin : begin + 64]
+        largest.append(single(max(map(abs, block)) or 1.0))
+        for value in block:
+            codes.append(bisect.bisect(middles, value / largest[-1]))
+            values.append(single(table[codes[-1]] * largest[-1]))
+    packed = bytes(codes[i] << 4 | codes[i + 1] for i in range(0, len(codes), 2))
+    state = json.dumps({"quant_type": "nf4", "blocksize": 64, "dtype": "bfloat16",
+                        "shape": [len(rows), len(rows[0])]}).encode()
+    width = len(rows[0])
+    return {f"{module}.weight": ("U8", [len(packed), 1], packed),
+            f"{module}.weight.absmax": ("F32", [len(largest)], struct.pack(f"<{len(largest)}f", *largest)),
+            f"{module}.weight.quant_map": ("F32", [16], struct.pack("<16f", *table)),
+            f"{module}.weight.quant_state.bitsandbytes__nf4": ("U8", [len(state)], state),
+            }, [values[at : at + width] for at in range(0, len(values), width)]
+
+
 class Quantization(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -172,6 +259,60 @@ class Quantization(unittest.TestCase):
         run = self.run_cli("generate", gptq, "--prompt", "x", "--quantization", "int8")
         self.assertEqual(run.returncode, 2)
         self.assertIn("quantised already (gptq)", run.stderr)
+
+    def test_gives_the_tokens_of_the_weights_that_other_checkpoints_stand_for(self):
+        formats = {
+            "fp8": (lambda module, rows: float8_tensors(module, rows, 1 << 20), {"quant_method": "fp8"}),
+            "fp8_block": (lambda module, rows: float8_tensors(module, rows, 64),
+                          {"quant_method": "fp8", "weight_block_size": [64, 64]}),
+            "int8": (int8_tensors, {"quant_method": "compressed-tensors", "format": "int-quantized"}),
+            "int4": (lambda module, rows: (pack_quantized_tensors(module, *(four := four_bits(rows))[:3]), four[3]),
+                     {"quant_method": "compressed-tensors", "format": "pack-quantized"}),
+            "nf4": (nf4_tensors, {"quant_method": "bitsandbytes", "load_in_4bit": True}),
+        }
+        checkpoint = self.tools.Checkpoint(Path(MODEL))
+        for name, (quantised, config) in formats.items():
+            with self.subTest(name):
+                stored, plain = {}, {}
+                for tensor, entry in checkpoint.tensors.items():
+                    values, shape = list(checkpoint.floats(tensor)), entry["shape"]
+                    if ".layers." not in tensor or len(shape) != 2:
+                        stored[tensor] = plain[tensor] = ("F32", shape, struct.pack(f"<{len(values)}f", *values))
+                        continue
+                    rows = [values[at : at + shape[1]] for at in range(0, len(values), shape[1])]
+                    tensors, numbers = quantised(tensor.removesuffix(".weight"), rows)
+                    stored |= tensors
+                    plain[tensor] = ("F32", shape, floats(numbers))
+                expected = self.tokens(self.write_folder(f"{name}_plain", plain), *OPTIONS)
+                folder = self.write_folder(name, stored, config)
+                self.assertEqual(self.tokens(folder, *OPTIONS), expected)
+                self.assertEqual(self.tokens(folder, *OPTIONS, "-q", config["quant_method"]), expected)
+
+    def test_takes_the_scales_of_a_float8_cache_from_the_checkpoint(self):
+        checkpoint = self.tools.Checkpoint(Path(MODEL))
+        plain = {}
+        for name, entry in checkpoint.tensors.items():
+            values = list(checkpoint.floats(name))
+            plain[name] = ("F32", entry["shape"], struct.pack(f"<{len(values)}f", *values))
+        layers = {name.split(".self_attn")[0] for name in plain if ".self_attn." in name}
+
+        def with_scales(name, suffix, scale, quantization=None):
+            scales = {f"{layer}.self_attn.{suffix}": ("F32", [1], struct.pack("<f", scale)) for layer in layers}
+            return self.write_folder(name, plain | scales, quantization)
+
+        float8 = ("--kv-cache-dtype", "fp8")
+        expected = self.tokens(MODEL, *OPTIONS, *float8)
+        # A power of two moves the exponent only; far too large a scale loses every key.
+        self.assertEqual(self.tokens(with_scales("two", "k_scale", 2.0), *OPTIONS, *float8), expected)
+        lost = with_scales("lost", "kv_scale", 1e6)
+        self.assertNotEqual(self.tokens(lost, *OPTIONS, *float8), expected)
+        self.assertEqual(self.tokens(lost, *OPTIONS), self.tokens(MODEL, *OPTIONS))
+        run = self.run_cli("generate", with_scales("negative", "v_scale", -1.0), "--prompt", "x", *float8)
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("a scale must be a positive number", run.stderr)
+        scheme = {"quant_method": "compressed-tensors", "kv_cache_scheme": {"num_bits": 8, "type": "float"}}
+        calibrated = with_scales("calibrated", "v_scale", 1.0, scheme)
+        self.assertEqual(self.tokens(calibrated, *OPTIONS), expected)
 
     def test_names_a_method_that_it_does_not_have(self):
         run = self.run_cli("generate", MODEL, "--prompt", "x", "--quantization", "nf4")

@@ -16,9 +16,13 @@
 #include "reprise/config/resolution.h"
 #include "reprise/device/cpu/cpu_device.h"
 #include "reprise/device/cpu/cpu_features.h"
+#include "reprise/kv_cache/tensors/cache_dtype.h"
+#include "reprise/lora/adapter_slots.h"
+#include "reprise/runner/model_attention.h"
 #include "reprise/runner/model_runner.h"
 #include "reprise/weights/checkpoint.h"
 #include "reprise/weights/dummy_weights.h"
+#include "reprise/weights/expert_matrices.h"
 #include "reprise/weights/model_config.h"
 #include "reprise/weights/model_directory.h"
 
@@ -32,6 +36,16 @@ inline constexpr const char* kTinyQwen3Config = R"({
   "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "tie_word_embeddings": false,
   "hidden_act": "silu"})";
 
+/// Latent attention and experts in groups.
+inline constexpr const char* kTinyDeepseekConfig = R"({
+  "architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3", "hidden_size": 64,
+  "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 16, "q_lora_rank": 24,
+  "kv_lora_rank": 32, "qk_nope_head_dim": 12, "qk_rope_head_dim": 8, "v_head_dim": 10,
+  "n_routed_experts": 8, "n_group": 4, "topk_group": 2, "num_experts_per_tok": 3,
+  "n_shared_experts": 1, "moe_intermediate_size": 32, "routed_scaling_factor": 1.5,
+  "first_k_dense_replace": 1, "vocab_size": 97, "max_position_embeddings": 256,
+  "rms_norm_eps": 1e-6, "tie_word_embeddings": false, "hidden_act": "silu"})";
+
 struct TinyEngineOptions {
   cudagraph::CudagraphMode mode = cudagraph::CudagraphMode::FULL_AND_PIECEWISE;
   config::CompilationMode level = config::CompilationMode::NONE;
@@ -42,17 +56,23 @@ struct TinyEngineOptions {
   int32_t max_num_reqs = 16;
   int32_t max_num_prompt_logits = 16;
   int64_t num_blocks = 96;
+  int32_t num_speculative_tokens = 0;
   int num_threads = 2;
   DType dtype = DType::bf16;
+  std::string kv_cache_dtype = "auto";
   const attention::BackendInfo* attention = nullptr;  // default: the backend that "auto" chooses
   /// Chosen so that the contexts in the tests are split into parts.
   attention::AttentionPlanOptions attention_plan = {
       .wanted_items = 16, .least_positions = 32, .tokens_per_item = 8};
   bool copy_inputs = false;
   int num_warmups = 0;  // eager runs before each capture
+  cudagraph::LoraOptions lora = {};
+  int32_t max_lora_rank = 8;
   std::string config = kTinyQwen3Config;
   /// A folder with config.json and weights, used instead of `config` and random weights.
   std::filesystem::path model;
+  /// Weights for `config`, instead of random ones. Borrowed.
+  const weights::WeightSource* weights = nullptr;
   std::optional<kernels::Isa> isa;                  // default: the best one
   device::Device* device = nullptr;                 // borrowed; default: a CPU device of its own
   engine::Execution::MakeExecutor make_executor;    // default: an executor of the CPU's kernels
@@ -76,21 +96,28 @@ class TinyEngine {
                    options.make_executor ? options.make_executor
                                          : cpu_executor(options.isa.value_or(
                                                kernels::best_isa(device::detect_cpu_features())))),
-        weights_(open_weights(options, config_)),
+        own_weights_(options.weights == nullptr ? open_weights(options, config_) : nullptr),
+        weights_(options.weights == nullptr ? own_weights_.get() : options.weights),
         parameters_(*weights_, options.dtype, *device_, execution_.stream(), execution_.executor()),
-        model_(models::create_model(config_, config_.max_position_embeddings, parameters_)) {
+        adapters_(create_adapters(options)),
+        model_(models::create_model(
+            config_, config_.max_position_embeddings, parameters_, adapters_.get())) {
     config::ResolutionInputs inputs;
+    inputs.lora = options.lora;
     inputs.compilation = options.compilation;
     inputs.enforce_eager = options.enforce_eager;
     inputs.compilation.cudagraph_mode = options.mode;
     inputs.compilation.mode = options.level;
-    const attention::BackendInfo& backend = options.attention != nullptr
-                                                ? *options.attention
-                                                : attention::find_attention_backend("auto");
+    const attention::BackendInfo& backend =
+        options.attention != nullptr
+            ? *options.attention
+            : attention::find_attention_backend("auto", 0, engine::attention_kind_of(config_));
     inputs.attention = {{std::string(backend.name), backend.support}};
     inputs.max_num_seqs = options.max_num_reqs;
     inputs.max_num_batched_tokens = options.max_num_tokens;
+    inputs.num_speculative_tokens = options.num_speculative_tokens;
     resolved_ = config::resolve(inputs);
+    const kv_cache::CacheDType& cache = kv_cache::find_cache_dtype(options.kv_cache_dtype);
     runner_ = std::make_unique<engine::ModelRunner>(
         execution_,
         *model_,
@@ -98,23 +125,25 @@ class TinyEngine {
         engine::ModelRunnerOptions{
             .limits = {.max_num_tokens = options.max_num_tokens,
                        .max_num_reqs = options.max_num_reqs,
+                       .max_sampled_rows_per_req = 1 + options.num_speculative_tokens,
                        .max_num_prompt_logits = options.max_num_prompt_logits,
                        .max_blocks_per_req =
                            static_cast<int32_t>(config_.max_position_embeddings) / kBlockSize,
                        .block_size = kBlockSize},
-            .kv_cache = {.num_layers = config_.num_hidden_layers,
-                         .num_blocks = options.num_blocks,
-                         .num_kv_heads = config_.num_key_value_heads,
-                         .block_size = kBlockSize,
-                         .head_dim = config_.head_dim,
-                         .dtype = options.dtype},
+            .kv_cache = engine::kv_cache_layout_of(
+                config_, options.num_blocks, kBlockSize, options.dtype, cache),
             .dispatcher = config::dispatcher_options(inputs, resolved_),
             .attention = &backend,
             .attention_plan = options.attention_plan,
+            .adapters = adapters_.get(),
             .num_warmups = options.num_warmups,
             .copy_inputs = options.copy_inputs});
-    if (resolved_.compilation_mode != config::CompilationMode::NONE)
-      compile(options, inputs.compilation);
+    if (resolved_.compilation_mode != config::CompilationMode::NONE) {
+      compile(options, inputs.compilation, engine::ForwardKind::base);
+      if (adapters_ != nullptr) {
+        compile(options, inputs.compilation, engine::ForwardKind::adapters);
+      }
+    }
   }
 
   [[nodiscard]] engine::ModelRunner& runner() { return *runner_; }
@@ -124,6 +153,8 @@ class TinyEngine {
   [[nodiscard]] size_t weight_bytes() const { return parameters_.total_bytes(); }
   [[nodiscard]] models::Parameters& parameters() { return parameters_; }
   [[nodiscard]] const weights::WeightSource& weights() const { return *weights_; }
+  /// nullptr without TinyEngineOptions::lora.
+  [[nodiscard]] lora::AdapterSlots* adapters() { return adapters_.get(); }
   [[nodiscard]] models::CausalLM& model() { return *model_; }
   [[nodiscard]] const compile::CompilationReport& compilation() const { return compilation_; }
 
@@ -141,12 +172,22 @@ class TinyEngine {
     execution_.stream().copy_from_host(
         runner_->kv_cache().memory().data, saved.data(), saved.size());
   }
-  /// Fills the cache with plausible small bf16/f32 values, like contexts of earlier requests.
+  /// Fills the cache with plausible small values, like contexts of earlier requests.
   void randomize_kv(uint32_t seed) {
     std::mt19937 random(seed);
     std::uniform_real_distribution<float> value(-1.0F, 1.0F);
     std::vector<std::byte> bytes(runner_->kv_cache().memory().bytes);
-    if (runner_->kv_cache().layout().dtype == DType::f32) {
+    const kv_cache::KvCacheLayout& layout = runner_->kv_cache().layout();
+    if (dtype_bytes(layout.dtype) == 1) {
+      const auto row_elements = static_cast<size_t>(layout.row_elements());
+      for (size_t i = 0; i < bytes.size(); ++i) {  // no code of a float8 NaN
+        bytes[i] = static_cast<std::byte>((random() & 0x80U) | random() % 0x70U);
+        const float scale = 0.01F;
+        if (layout.has_row_scales && i % row_elements == row_elements - 1) {
+          std::memcpy(&bytes[i - 3], &scale, sizeof scale);
+        }
+      }
+    } else if (runner_->kv_cache().layout().dtype == DType::f32) {
       auto* floats = reinterpret_cast<float*>(bytes.data());
       for (size_t i = 0; i < bytes.size() / sizeof(float); ++i) floats[i] = value(random);
     } else {
@@ -173,13 +214,17 @@ class TinyEngine {
 
  private:
   // The same steps as in the api layer.
-  void compile(const TinyEngineOptions& options, const config::CompilationConfig& wish) {
+  void compile(const TinyEngineOptions& options,
+               const config::CompilationConfig& wish,
+               engine::ForwardKind kind) {
     compile::ModelCompiler compiler(
         {.asked = wish,
          .resolved = resolved_,
          .model = config_,
          .isa = execution_.executor().kernels().isa,
          .dtype = options.dtype,
+         .kv_cache = options.kv_cache_dtype,
+         .adapters = kind == engine::ForwardKind::adapters ? "test" : "",
          .max_model_len = static_cast<int32_t>(config_.max_position_embeddings),
          .block_size = kBlockSize,
          .generator = own_device_ != nullptr
@@ -188,7 +233,7 @@ class TinyEngine {
          .norm_prologue_max_token_num = execution_.executor().norm_prologue_max_token_num(),
          .cache_root = options.compile_cache,
          .disable_cache = options.compile_cache.empty()});
-    api::compile_runner(compiler, *runner_);
+    api::compile_runner(compiler, *runner_, kind);
     compilation_ = compiler.report();
     const std::vector<std::string>& warnings = compiler.warnings();
     if (options.warnings != nullptr) {
@@ -196,6 +241,14 @@ class TinyEngine {
     } else {
       for (const std::string& warning : warnings) ADD_FAILURE() << warning;
     }
+  }
+  std::unique_ptr<lora::AdapterSlots> create_adapters(const TinyEngineOptions& options) {
+    if (options.lora.max_loras == 0) return nullptr;
+    auto adapters =
+        std::make_unique<lora::AdapterSlots>(options.lora.max_loras, options.max_lora_rank);
+    adapters->set_token_slots(
+        parameters_.add_buffer("lora_token_slots", {DType::i32, {options.max_num_tokens}}));
+    return adapters;
   }
   static engine::Execution::MakeExecutor cpu_executor(kernels::Isa isa) {
     return [isa](device::Stream& stream, device::MemoryPool& pool) {
@@ -210,16 +263,20 @@ class TinyEngine {
   static std::unique_ptr<weights::WeightSource> open_weights(const TinyEngineOptions& options,
                                                              const weights::ModelConfig& config) {
     if (options.model.empty()) return std::make_unique<weights::DummyWeights>(config, /*seed=*/7);
-    return std::make_unique<weights::Checkpoint>(
+    auto checkpoint = std::make_unique<weights::Checkpoint>(
         weights::Checkpoint::open(weights::ModelDirectory(options.model)));
+    if (!config.moe || !config.moe->is_stacked) return checkpoint;
+    return std::make_unique<weights::ExpertMatrices>(std::move(checkpoint), config);
   }
 
   weights::ModelConfig config_;
   std::unique_ptr<device::Device> own_device_;
   device::Device* device_;
   engine::Execution execution_;
-  std::unique_ptr<weights::WeightSource> weights_;
+  std::unique_ptr<weights::WeightSource> own_weights_;
+  const weights::WeightSource* weights_;
   models::Parameters parameters_;
+  std::unique_ptr<lora::AdapterSlots> adapters_;
   std::unique_ptr<models::CausalLM> model_;
   config::ResolvedConfig resolved_;
   std::unique_ptr<engine::ModelRunner> runner_;

@@ -4,21 +4,34 @@
 #include <chrono>
 #include <exception>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "reprise/base/error.h"
 #include "reprise/device/error.h"
 #include "reprise/engine/engine_core.h"
+#include "reprise/lora/lora_adapter.h"
 
 namespace reprise::api {
 
 using cudagraph::CudagraphRuntimeMode;
 using Clock = std::chrono::steady_clock;
 
+namespace {
+
+double seconds_since_1970() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
 AsyncEngineLoop::AsyncEngineLoop(engine::EngineCore& core, const tokenizer::Tokenizer& tokenizer)
     : core_(&core),
       requests_(core, tokenizer),
-      current_{.requests = RequestHistograms(core.scheduler().max_model_len())},
+      current_{.adapters = {.max_loras = core.scheduler().config().max_loras,
+                            .at = seconds_since_1970()},
+               .requests = RequestHistograms(core.scheduler().max_model_len())},
       stats_(current_),
       thread_([this] { run(); }) {}
 
@@ -208,6 +221,7 @@ AsyncEngineLoop::Live AsyncEngineLoop::describe(Submission& submission) {
           .on_delta = std::move(submission.on_delta),
           .num_prompt_tokens = static_cast<int32_t>(submission.prompt_token_ids.size()),
           .max_tokens = submission.params.max_tokens,
+          .adapter = submission.options.adapter,
           .timeline = RequestTimeline(submission.arrived, submission.queued)};
 }
 
@@ -318,6 +332,7 @@ void AsyncEngineLoop::publish_stats() {
   current_.prefix_cache_queries = scheduler.prefix_cache_stats().queries;
   current_.prefix_cache_hits = scheduler.prefix_cache_stats().hits;
   current_.num_preemptions = static_cast<uint64_t>(scheduler.num_preemptions());
+  current_.speculation = scheduler.speculation_stats();
   current_.num_steps = counters.num_steps;
   current_.steps_full = ledger.steps(CudagraphRuntimeMode::FULL);
   current_.steps_piecewise = ledger.steps(CudagraphRuntimeMode::PIECEWISE);
@@ -329,8 +344,23 @@ void AsyncEngineLoop::publish_stats() {
   current_.dropped_tokens = counters.dropped_tokens;
   current_.postponed_tokens = counters.postponed_tokens;
   current_.step_times = core_->clock().times;
+  publish_adapters();
   const std::lock_guard lock(mutex_);
   stats_ = current_;
+}
+
+void AsyncEngineLoop::publish_adapters() {
+  AdapterStats& adapters = current_.adapters;
+  if (adapters.max_loras == 0) return;
+  std::set<std::string> running;
+  std::set<std::string> waiting;
+  for (const auto& [id, live] : live_) {
+    if (live.adapter == nullptr) continue;
+    (live.timeline.was_scheduled() ? running : waiting).insert(live.adapter->name());
+  }
+  adapters.running.assign(running.begin(), running.end());
+  adapters.waiting.assign(waiting.begin(), waiting.end());
+  adapters.at = seconds_since_1970();
 }
 
 }  // namespace reprise::api

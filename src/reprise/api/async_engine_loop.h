@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <future>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -83,6 +84,7 @@ class AsyncEngineLoop {
     int32_t num_prompt_tokens = 0;
     int32_t num_output_tokens = 0;  // so far
     std::optional<int64_t> max_tokens;
+    std::shared_ptr<const lora::LoraAdapter> adapter;
     RequestTimeline timeline;
   };
   using LiveRequests = std::unordered_map<uint64_t, Live>;  // by engine::RequestId
@@ -105,6 +107,7 @@ class AsyncEngineLoop {
   void end(Live& request, const std::string& finish_reason, const std::string& error);
   void deliver(OnDelta& on_delta, engine::OutputDelta&& delta);
   void publish_stats();
+  void publish_adapters();
 
   engine::EngineCore* core_;
 

@@ -22,14 +22,16 @@ bool is_on(const char* name) {
 
 }  // namespace
 
-void compile_runner(compile::ModelCompiler& compiler, engine::ModelRunner& runner) {
+void compile_runner(compile::ModelCompiler& compiler,
+                    engine::ModelRunner& runner,
+                    engine::ForwardKind kind) {
   std::optional<program::RangedPrograms> programs = compiler.compile(
-      {.may_be_compiled = runner.compile_support().is_enabled(), .trace = [&runner] {
-         program::TracedProgram traced = runner.trace();
+      {.may_be_compiled = runner.compile_support().is_enabled(), .trace = [&runner, kind] {
+         program::TracedProgram traced = runner.trace(kind);
          auto slots = runner.parameter_slots(traced);
          return compile::TracedModel{.traced = std::move(traced), .slots = std::move(slots)};
        }});
-  if (programs) runner.use_programs(std::move(*programs));
+  if (programs) runner.use_programs(std::move(*programs), kind);
 }
 
 std::filesystem::path compile_cache_root(const std::filesystem::path& root) {

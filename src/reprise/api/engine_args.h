@@ -5,7 +5,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
+#include "reprise/api/lora_modules.h"
 #include "reprise/base/json.h"
 #include "reprise/config/compilation_config.h"
 #include "reprise/sampling/sampling_params.h"
@@ -32,8 +34,11 @@ struct EngineArgs {
   std::optional<std::string>
       chat_template;  // a file, or the template itself; default: the tokenizer's
   LoadFormat load_format = LoadFormat::automatic;
+  /// generate, pooling, or auto: pooling for encoders and for folders of Sentence Transformers.
+  std::string runner = "auto";
   /// none: weights as they are stored; int8, int4, q8_0: quantised while they are loaded; gptq,
-  /// awq: stored in that format, which is an error if they are not.
+  /// awq, fp8, compressed-tensors, bitsandbytes: stored in that format, which is an error if they
+  /// are not.
   std::string quantization = "none";
   std::string device = "auto";  // cpu, cuda; auto = cuda if it can be used
   /// Fraction of a GPU's memory that weights, cache, activations and graphs may use together.
@@ -49,14 +54,24 @@ struct EngineArgs {
   bool enable_chunked_prefill = true;
   int32_t long_prefill_token_threshold = 0;  // most tokens of one prompt in a step; 0 = no limit
   engine::SchedulingPolicy scheduling_policy = engine::SchedulingPolicy::fcfs;
+  /// Draft tokens, as speculative::parse_speculative_config reads them; empty: none.
+  Json speculative_config = Json::object();
   bool async_scheduling = false;      // a step is scheduled while the previous one is computed
   bool enable_prefix_caching = true;  // requests share the cached beginning of their prompts
   int32_t block_size = 16;
+  std::string kv_cache_dtype = "auto";  // a name that kv_cache::find_cache_dtype accepts
   /// Bytes of KV cache; default: 4 GiB, never more than half of the free memory, nor more than
   /// max_num_seqs requests of max_model_len can use.
   std::optional<int64_t> kv_cache_memory_bytes;
   std::optional<int64_t> num_gpu_blocks_override;  // blocks of the cache, whatever memory there is
   int32_t max_logprobs = sampling::kMaxLogprobs;   // a request may ask for; -1 = the vocabulary
+  bool enable_lora = false;                        // requests may name adapters
+  std::vector<LoraModulePath> lora_modules;        // adapters that are loaded at the start
+  int32_t max_loras = 1;                 // different adapters in one step: slots on the device
+  int32_t max_lora_rank = 16;            // of any adapter; slots have this size
+  std::optional<int32_t> max_cpu_loras;  // adapters in host memory; default: max_loras
+  /// Separate graphs for 1, 2, 4, ... different adapters in a step, instead of one for any number.
+  bool specialize_active_lora = false;
   /// A name that attention::find_attention_backend accepts.
   std::string attention_backend = "auto";
   int32_t flash_attn_version = 0;  // 2 or 3, for FLASH_ATTN; 0 = 3

@@ -1,9 +1,13 @@
 #include "reprise/api/engine_frontend.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "reprise/api/loaded_engine.h"
 #include "reprise/api/model_text.h"
+#include "reprise/base/error.h"
+#include "reprise/lora/adapter_registry.h"
 
 namespace reprise::api {
 
@@ -39,5 +43,20 @@ structured_output::GrammarCompiler& EngineFrontend::grammar_compiler() const {
 }
 
 const StartupReport& EngineFrontend::startup_report() const noexcept { return engine_->report; }
+
+lora::AdapterRegistry* EngineFrontend::adapters() const noexcept { return engine_->adapters.get(); }
+
+engine::RequestOptions EngineFrontend::with_adapter(std::string_view name,
+                                                    engine::RequestOptions options) const {
+  options.adapter = adapters() == nullptr ? nullptr : adapters()->find(name);
+  if (options.adapter == nullptr) {
+    throw InvalidArgument(
+        fmt::format("there is no adapter '{}'; give it with --enable-lora --lora-modules {}=FOLDER",
+                    name,
+                    name));
+  }
+  options.lora_id = options.adapter->id();
+  return options;
+}
 
 }  // namespace reprise::api

@@ -8,6 +8,11 @@
 #include "reprise/api/startup_report.h"
 #include "reprise/base/json.h"
 #include "reprise/sampling/sampling_params.h"
+#include "reprise/scheduler/request_options.h"
+
+namespace reprise::lora {
+class AdapterRegistry;
+}
 
 namespace reprise::structured_output {
 class GrammarCompiler;
@@ -43,6 +48,12 @@ class EngineFrontend {
   /// threads.
   [[nodiscard]] structured_output::GrammarCompiler& grammar_compiler() const;
   [[nodiscard]] const StartupReport& startup_report() const noexcept;
+  /// The adapters that requests may name; nullptr: the engine was started without --enable-lora.
+  [[nodiscard]] lora::AdapterRegistry* adapters() const noexcept;
+  /// The options with this adapter. May read the adapter's folder.
+  /// \throws InvalidArgument for an unknown name, FileError
+  [[nodiscard]] engine::RequestOptions with_adapter(std::string_view name,
+                                                    engine::RequestOptions options = {}) const;
 
  protected:
   explicit EngineFrontend(std::unique_ptr<LoadedEngine> engine);

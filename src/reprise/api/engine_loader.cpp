@@ -18,7 +18,10 @@
 #include "reprise/api/weight_files.h"
 #include "reprise/base/error.h"
 #include "reprise/engine/engine_core.h"
+#include "reprise/lora/adapter_registry.h"
 #include "reprise/runner/memory_profile.h"
+#include "reprise/runner/model_attention.h"
+#include "reprise/speculative/make_drafter.h"
 #include "reprise/weights/expected_tensors.h"
 #include "reprise/weights/watched_weights.h"
 
@@ -67,6 +70,7 @@ std::unique_ptr<LoadedEngine> EngineLoader::load(const EngineArgs& args,
   loader.run_stage("options", [&] { loader.resolve(); });
   loader.run_stage("tokenizer", [&] { loader.load_text(); });
   loader.run_stage("weights", [&] { loader.load_model(); });
+  if (args.enable_lora) loader.run_stage("adapters", [&] { loader.load_adapters(); });
   loader.run_stage("KV cache", [&] { loader.build_runner(); });
   loader.run_stage("compile", [&] { loader.compile(); });
   loader.run_stage("scheduler", [&] { loader.build_core(); });
@@ -101,6 +105,7 @@ void EngineLoader::resolve() {
   StartupReport& report = engine_->report;
   report.warnings = options.warnings;
   report.attention = options.attention;
+  report.pooling = options.config.pooling;
   report.resolved = options.graphs;
   report.max_model_len = options.max_model_len;
   report.max_logprobs = options.max_logprobs;
@@ -134,6 +139,15 @@ void EngineLoader::load_model() {
                     "CPU's; use --device cpu, or leave the option out",
                     engine_->args.quantization));
   }
+  if (device.is_gpu() && engine_->args.kv_cache_dtype == "auto") {
+    engine_->options->kv_cache_dtype = kv_cache::find_cache_dtype("auto");
+  }
+  if (device.is_gpu() && options.kv_cache_dtype.is_quantized()) {
+    throw InvalidArgument(
+        fmt::format("--kv-cache-dtype: {}: the kernels of caches of eight bits are the CPU's; use "
+                    "--device cpu, or auto",
+                    options.kv_cache_dtype.name));
+  }
   const Clock::time_point start = Clock::now();
   std::unique_ptr<weights::WeightSource> source =
       open_weights(engine_->args, options.config, report.warnings);
@@ -151,21 +165,55 @@ void EngineLoader::load_model() {
                                                              device.execution->stream(),
                                                              device.execution->executor(),
                                                              packing);
-  engine_->model =
-      models::create_model(options.config, options.max_model_len, *engine_->parameters);
+  if (engine_->args.enable_lora) reserve_adapters();
+  engine_->model = models::create_model(
+      options.config, options.max_model_len, *engine_->parameters, engine_->adapter_slots.get());
   engine_->parameters->finish_loading();
   report.weight_bytes = engine_->parameters->total_bytes();
   report.weights_seconds = seconds_since(start);
 }
 
+void EngineLoader::reserve_adapters() {
+  const EngineArgs& args = engine_->args;
+  if (engine_->device->is_gpu()) {
+    throw InvalidArgument(
+        "--enable-lora: the kernels of adapters are the CPU's; use --device cpu, or merge the "
+        "adapter into the weights");
+  }
+  engine_->adapter_slots = std::make_unique<lora::AdapterSlots>(args.max_loras, args.max_lora_rank);
+  engine_->adapter_slots->set_token_slots(engine_->parameters->add_buffer(
+      "lora_token_slots", {DType::i32, {args.max_num_batched_tokens}}));
+}
+
+void EngineLoader::load_adapters() {
+  const EngineArgs& args = engine_->args;
+  if (engine_->adapter_slots->layers().empty()) {
+    throw InvalidArgument(
+        fmt::format("--enable-lora: no projection of {} can take adapters",
+                    weights::architecture_name(engine_->options->config.architecture)));
+  }
+  engine_->adapters = std::make_unique<lora::AdapterRegistry>(
+      *engine_->adapter_slots, args.max_cpu_loras.value_or(args.max_loras));
+  for (const LoraModulePath& module : args.lora_modules) {
+    engine_->adapters->load(
+        {.name = module.name, .path = module.path, .base_model_name = module.base_model_name});
+  }
+}
+
 kv_cache::KvCacheLayout EngineLoader::kv_cache_layout(int64_t num_blocks) const {
-  const weights::ModelConfig& config = engine_->options->config;
-  return {.num_layers = config.num_hidden_layers,
-          .num_blocks = num_blocks,
-          .num_kv_heads = config.num_key_value_heads,
-          .block_size = engine_->args.block_size,
-          .head_dim = config.head_dim,
-          .dtype = engine_->options->dtype};
+  const ResolvedOptions& options = *engine_->options;
+  return engine::kv_cache_layout_of(
+      options.config, num_blocks, engine_->args.block_size, options.dtype, options.kv_cache_dtype);
+}
+
+// The type of the cache, and the scales that the ops of a program contain.
+std::string EngineLoader::kv_cache_text() const {
+  std::string text(engine_->options->kv_cache_dtype.name);
+  if (!engine_->options->kv_cache_dtype.is_quantized()) return text;
+  for (const attention::AttentionLayer* layer : engine_->model->attention_layers()) {
+    text += fmt::format(",{:a},{:a}", layer->shape().k_scale, layer->shape().v_scale);
+  }
+  return text;
 }
 
 void EngineLoader::build_runner() {
@@ -174,6 +222,7 @@ void EngineLoader::build_runner() {
   const KvCacheSize size =
       size_kv_cache(engine_->args, kv_cache_layout(1), options.max_model_len, cache_memory());
   const kv_cache::KvCacheLayout layout = kv_cache_layout(size.num_blocks);
+  report.kv_cache_dtype = options.kv_cache_dtype.name;
   report.max_model_len = size.max_model_len;
   report.num_kv_blocks = layout.num_blocks;
   report.kv_block_size = engine_->args.block_size;
@@ -220,6 +269,7 @@ std::unique_ptr<engine::ModelRunner> EngineLoader::create_runner(
       engine::ModelRunnerOptions{
           .limits = {.max_num_tokens = args.max_num_batched_tokens,
                      .max_num_reqs = args.max_num_seqs,
+                     .max_sampled_rows_per_req = 1 + options.num_speculative_tokens(),
                      .max_num_prompt_logits = engine::SchedulerConfig{}.max_prompt_logits,
                      .max_blocks_per_req =
                          (options.max_model_len + args.block_size - 1) / args.block_size,
@@ -229,34 +279,48 @@ std::unique_ptr<engine::ModelRunner> EngineLoader::create_runner(
           .attention = options.attention,
           // A GPU runs several hundred thread blocks at the same time.
           .attention_plan = {.wanted_items = is_gpu ? 512 : 128},
+          .adapters = engine_->adapter_slots.get(),
           .num_warmups = warms_up ? options.graphs.num_of_warmups : 0,
           .copy_inputs = options.graph_inputs.compilation.cudagraph_copy_inputs});
 }
 
 void EngineLoader::compile(engine::ModelRunner& runner) {
-  const ResolvedOptions& options = *engine_->options;
-  if (options.graphs.compilation_mode == config::CompilationMode::NONE) return;
+  if (engine_->options->graphs.compilation_mode == config::CompilationMode::NONE) return;
   const Clock::time_point start = Clock::now();
-  if (!compiler_) {
+  if (!compiler_) compiler_ = create_compiler("");
+  compile_runner(*compiler_, runner, engine::ForwardKind::base);
+  if (runner.has_adapters()) {
     const EngineArgs& args = engine_->args;
-    EngineDevice& device = *engine_->device;
-    compiler_ = std::make_unique<compile::ModelCompiler>(compile::ModelCompilerOptions{
-        .asked = options.graph_inputs.compilation,
-        .resolved = options.graphs,
-        .model = options.config,
-        .isa = options.isa,
-        .dtype = options.dtype,
-        .packed_weights = engine_->parameters->packed_weights(),
-        .max_model_len = options.max_model_len,
-        .block_size = args.block_size,
-        .generator = device.code_generator(),
-        .norm_prologue_max_token_num = device.execution->executor().norm_prologue_max_token_num(),
-        .cache_root = compile_cache_root(args.compile_cache_root),
-        .disable_cache = args.disable_compile_cache || is_compile_cache_disabled(),
-        .keep_stages = keeps_stages_});
+    if (!adapter_compiler_) {
+      // The types of the memory that this forward reads.
+      adapter_compiler_ = create_compiler(
+          fmt::format("{},{},{}", args.max_loras, args.max_lora_rank, args.max_num_batched_tokens));
+    }
+    compile_runner(*adapter_compiler_, runner, engine::ForwardKind::adapters);
   }
-  compile_runner(*compiler_, runner);
   engine_->report.compile_seconds += seconds_since(start);
+}
+
+std::unique_ptr<compile::ModelCompiler> EngineLoader::create_compiler(std::string adapters) {
+  const EngineArgs& args = engine_->args;
+  const ResolvedOptions& options = *engine_->options;
+  EngineDevice& device = *engine_->device;
+  return std::make_unique<compile::ModelCompiler>(compile::ModelCompilerOptions{
+      .asked = options.graph_inputs.compilation,
+      .resolved = options.graphs,
+      .model = options.config,
+      .isa = options.isa,
+      .dtype = options.dtype,
+      .packed_weights = engine_->parameters->packed_weights(),
+      .kv_cache = kv_cache_text(),
+      .adapters = std::move(adapters),
+      .max_model_len = options.max_model_len,
+      .block_size = args.block_size,
+      .generator = device.code_generator(),
+      .norm_prologue_max_token_num = device.execution->executor().norm_prologue_max_token_num(),
+      .cache_root = compile_cache_root(args.compile_cache_root),
+      .disable_cache = args.disable_compile_cache || is_compile_cache_disabled(),
+      .keep_stages = keeps_stages_});
 }
 
 void EngineLoader::compile() {
@@ -264,6 +328,7 @@ void EngineLoader::compile() {
   if (!compiler_) return;
   engine_->report.compilation = compiler_->report();
   append(engine_->report.warnings, compiler_->warnings());
+  if (adapter_compiler_) append(engine_->report.warnings, adapter_compiler_->warnings());
 }
 
 void EngineLoader::build_core() {
@@ -272,24 +337,38 @@ void EngineLoader::build_core() {
   EngineDevice& device = *engine_->device;
   if (device.is_gpu()) {
     engine_->row_sampler = device.accelerator->create_row_sampler(
-        device.execution->stream(), args.max_num_seqs, options.config.vocab_size);
+        device.execution->stream(),
+        args.max_num_seqs * (1 + options.num_speculative_tokens()),
+        options.config.vocab_size);
   }
+  if (options.speculative_config) {
+    engine_->drafter = speculative::make_drafter(*options.speculative_config);
+  }
+  // The vector of a prompt counts as a token behind it, which is never computed. The first tokens
+  // of an encoder see the last ones, so prompts are neither cut nor shared.
+  const bool pools = options.config.pooling.has_value();
+  const bool is_encoder = options.config.is_encoder;
   engine_->core = std::make_unique<engine::EngineCore>(
       *engine_->runner,
       engine::EngineCoreOptions{
           .scheduler = {.max_num_seqs = args.max_num_seqs,
                         .max_num_batched_tokens = args.max_num_batched_tokens,
-                        .max_model_len = engine_->report.max_model_len,
-                        .enable_chunked_prefill = args.enable_chunked_prefill,
+                        .max_model_len = engine_->report.max_model_len + (pools ? 1 : 0),
+                        .enable_chunked_prefill = args.enable_chunked_prefill && !is_encoder,
                         .long_prefill_token_threshold = args.long_prefill_token_threshold,
+                        .decode_query_len = options.graphs.uniform_decode_query_len,
+                        .pad_drafts = cudagraph::separate_routine(options.graphs.mode),
                         .policy = args.scheduling_policy,
-                        .async_scheduling = args.async_scheduling,
+                        .is_pooling = pools,
+                        .async_scheduling = options.async_scheduling,
+                        .max_loras = args.enable_lora ? args.max_loras : 0,
                         .eos_token_ids = options.end_token_ids,
                         .vocab_size = static_cast<int>(options.config.vocab_size),
                         .max_logprobs = options.max_logprobs},
           .seed = args.seed,
-          .enable_prefix_caching = args.enable_prefix_caching,
-          .row_sampler = engine_->row_sampler.get()});
+          .enable_prefix_caching = args.enable_prefix_caching && !is_encoder,
+          .row_sampler = engine_->row_sampler.get(),
+          .drafter = engine_->drafter.get()});
   engine_->memory = std::make_unique<EngineMemory>(
       *device.device, *engine_->parameters, engine_->runner->kv_cache().memory());
 }
@@ -303,7 +382,7 @@ void EngineLoader::capture() {
   compile::CompilationCounter& counter = report.compilation.counter;
   counter.num_full_cudagraph_captured = runner.full_wrapper().num_graphs();
   counter.num_cudagraph_captured =
-      counter.num_full_cudagraph_captured + runner.forward().num_piecewise_graphs();
+      counter.num_full_cudagraph_captured + runner.num_piecewise_graphs();
   counter.num_gpu_runner_capture_triggers =
       report.resolved.mode == cudagraph::CudagraphMode::NONE ? 0 : 1;
   report.graph_bytes = runner.graph_bytes() + device.execution->graph_pool().reserved_bytes();

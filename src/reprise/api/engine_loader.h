@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "reprise/api/engine_args.h"
@@ -47,6 +48,8 @@ class EngineLoader {
   void resolve();
   void load_text();
   void load_model();
+  void reserve_adapters();
+  void load_adapters();
   void build_runner();
   void compile();
   void build_core();
@@ -55,14 +58,18 @@ class EngineLoader {
   void run_stage(const char* name, const Run& run);
 
   [[nodiscard]] kv_cache::KvCacheLayout kv_cache_layout(int64_t num_blocks) const;
+  [[nodiscard]] std::string kv_cache_text() const;
   [[nodiscard]] CacheMemory cache_memory();
   [[nodiscard]] std::unique_ptr<engine::ModelRunner> create_runner(
       const kv_cache::KvCacheLayout& layout, const cudagraph::DispatcherOptions& dispatcher);
   void compile(engine::ModelRunner& runner);
+  [[nodiscard]] std::unique_ptr<compile::ModelCompiler> create_compiler(std::string adapters);
 
   const StartupObserver& observer_;
   std::unique_ptr<LoadedEngine> engine_;
   std::unique_ptr<compile::ModelCompiler> compiler_;  // nullptr at level 0
+  // Of the forward for batches with adapters; nullptr at level 0 and without adapters.
+  std::unique_ptr<compile::ModelCompiler> adapter_compiler_;
   bool keeps_stages_ = false;
 };
 

@@ -4,12 +4,14 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "reprise/api/sleep.h"
 #include "reprise/base/histogram.h"
 #include "reprise/cudagraph/dispatch_ledger.h"
 #include "reprise/runner/step_times.h"
+#include "reprise/speculative/speculation_stats.h"
 
 namespace reprise::api {
 
@@ -68,6 +70,14 @@ struct StepRecord {
 };
 inline constexpr size_t kNumStepRecords = 64;
 
+/// The names of the adapters of unfinished requests, each once.
+struct AdapterStats {
+  int32_t max_loras = 0;             // 0: the engine has no adapters
+  std::vector<std::string> running;  // of requests that take part in steps
+  std::vector<std::string> waiting;  // of requests that wait for their first step
+  double at = 0;                     // seconds since 1970
+};
+
 /// The state of the engine between two steps. A request counts as finished before its last delta is
 /// delivered.
 struct EngineStats {
@@ -82,6 +92,7 @@ struct EngineStats {
   uint64_t prefix_cache_queries = 0;  // tokens looked up, and found
   uint64_t prefix_cache_hits = 0;
   uint64_t num_preemptions = 0;
+  speculative::SpeculationStats speculation;
   uint64_t num_steps = 0;  // computed steps; failed steps do not count
   uint64_t num_failed_steps = 0;
   uint64_t num_finished_stop = 0;
@@ -95,6 +106,7 @@ struct EngineStats {
   bool is_dead = false;                   // the device is lost, so no request can run
   std::optional<SleepLevel> sleep_level;  // unset while the engine is awake
 
+  AdapterStats adapters;
   std::vector<cudagraph::DispatchLedger::DecisionCount> decisions;
   uint64_t num_retired_graphs = 0;  // since the start of serving
   engine::StepTimes step_times;

@@ -1,5 +1,7 @@
 #include "reprise/api/llm.h"
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <iterator>
 #include <utility>
@@ -51,10 +53,11 @@ LLM::~LLM() = default;
 
 std::vector<RequestOutput> LLM::generate(std::span<const std::string> prompts,
                                          const sampling::SamplingParams& params,
-                                         const std::function<void(const StreamDelta&)>& on_delta) {
+                                         const std::function<void(const StreamDelta&)>& on_delta,
+                                         std::span<const engine::RequestOptions> options) {
   std::vector<std::vector<int32_t>> token_ids;
   for (const std::string& prompt : prompts) token_ids.push_back(tokenizer().encode(prompt));
-  std::vector<RequestOutput> results = generate_token_ids(token_ids, params, on_delta);
+  std::vector<RequestOutput> results = generate_token_ids(token_ids, params, on_delta, options);
   for (size_t i = 0; i < prompts.size(); ++i) results[i].prompt = prompts[i];
   return results;
 }
@@ -62,8 +65,18 @@ std::vector<RequestOutput> LLM::generate(std::span<const std::string> prompts,
 std::vector<RequestOutput> LLM::generate_token_ids(
     std::span<const std::vector<int32_t>> prompts,
     const sampling::SamplingParams& wanted,
-    const std::function<void(const StreamDelta&)>& on_delta) {
+    const std::function<void(const StreamDelta&)>& on_delta,
+    std::span<const engine::RequestOptions> options) {
   if (sleeping().any()) throw InvalidArgument("the engine sleeps; wake_up() first");
+  if (startup_report().pooling) {
+    throw InvalidArgument(
+        "this model makes vectors of texts and generates none; serve it and use /v1/embeddings, or "
+        "choose --runner generate if it is a decoder");
+  }
+  if (!options.empty() && options.size() != prompts.size()) {
+    throw InvalidArgument(fmt::format(
+        "{} options for {} prompts; expected none or as many", options.size(), prompts.size()));
+  }
   const Clock::time_point start = Clock::now();
   sampling::SamplingParams params = wanted;
   engine::tokenize_bad_words(params, tokenizer());
@@ -71,9 +84,11 @@ std::vector<RequestOutput> LLM::generate_token_ids(
   std::vector<engine::RequestId> ids;
   try {
     for (const std::vector<int32_t>& prompt : prompts) {
-      results[ids.size()].prompt_token_ids = prompt;
+      const size_t index = ids.size();
+      results[index].prompt_token_ids = prompt;
       const engine::RequestId id = engine_->core->new_request_id();
-      loop_->add_request(id, prompt, params);
+      loop_->add_request(
+          id, prompt, params, options.empty() ? engine::RequestOptions{} : options[index]);
       ids.push_back(id);
     }
   } catch (...) {

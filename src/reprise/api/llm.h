@@ -81,15 +81,17 @@ class LLM : public EngineFrontend {
 
   /// Answers all prompts in batches; the answers have the order of the prompts. As in vLLM, text in
   /// a prompt that spells a control token becomes that token. `on_delta` gets the text while it is
-  /// generated.
+  /// generated. `options`: none, or one for each prompt.
   /// \throws InvalidArgument when a prompt or parameter can never run
   std::vector<RequestOutput> generate(std::span<const std::string> prompts,
                                       const sampling::SamplingParams& params,
-                                      const std::function<void(const StreamDelta&)>& on_delta = {});
+                                      const std::function<void(const StreamDelta&)>& on_delta = {},
+                                      std::span<const engine::RequestOptions> options = {});
   std::vector<RequestOutput> generate_token_ids(
       std::span<const std::vector<int32_t>> prompts,
       const sampling::SamplingParams& params,
-      const std::function<void(const StreamDelta&)>& on_delta = {});
+      const std::function<void(const StreamDelta&)>& on_delta = {},
+      std::span<const engine::RequestOptions> options = {});
 
   /// See LoadedEngine::sleep and LoadedEngine::wake_up.
   void sleep(SleepLevel level = SleepLevel::offload);

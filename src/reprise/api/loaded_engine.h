@@ -17,10 +17,19 @@ namespace reprise::kernels {
 class RowSampler;
 }
 
+namespace reprise::lora {
+class AdapterRegistry;
+class AdapterSlots;
+}  // namespace reprise::lora
+
 namespace reprise::models {
 class CausalLM;
 class Parameters;
 }  // namespace reprise::models
+
+namespace reprise::speculative {
+class Drafter;
+}
 
 namespace reprise::api {
 
@@ -59,9 +68,12 @@ struct LoadedEngine {
   std::unique_ptr<ModelText> text;  // nullptr after EngineLoader::compile_only
   std::unique_ptr<EngineDevice> device;
   std::unique_ptr<models::Parameters> parameters;
+  std::unique_ptr<lora::AdapterSlots> adapter_slots;  // nullptr without EngineArgs::enable_lora
   std::unique_ptr<models::CausalLM> model;
+  std::unique_ptr<lora::AdapterRegistry> adapters;  // nullptr without EngineArgs::enable_lora
   std::unique_ptr<engine::ModelRunner> runner;
   std::unique_ptr<kernels::RowSampler> row_sampler;  // nullptr: the host samples
+  std::unique_ptr<speculative::Drafter> drafter;     // nullptr: there are no draft tokens
   std::unique_ptr<engine::EngineCore> core;
   std::unique_ptr<EngineMemory> memory;
 };

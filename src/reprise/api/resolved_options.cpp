@@ -9,11 +9,16 @@
 #include "reprise/api/model_text.h"
 #include "reprise/base/error.h"
 #include "reprise/device/cpu/cpu_features.h"
+#include "reprise/runner/model_attention.h"
 #include "reprise/weights/gguf/gguf_model.h"
 #include "reprise/weights/model_directory.h"
+#include "reprise/weights/pooling_config.h"
 
 namespace reprise::api {
 namespace {
+
+// As in vLLM. A slot of this rank is as large as a small weight.
+constexpr int32_t kLargestMaxLoraRank = 512;
 
 weights::LoadedModelConfig load_config(const EngineArgs& args) {
   if (weights::gguf::is_gguf_path(args.model)) {
@@ -30,6 +35,17 @@ DType resolve_dtype(std::string_view text) {
         "--dtype: '{}' is not supported; use auto, bfloat16, float32 or float16", text));
   }
   return *dtype;
+}
+
+// A cache has the model's element type, or eight bits.
+void require_cache_of_model(const kv_cache::CacheDType& cache, DType model) {
+  if (!cache.dtype || cache.is_quantized() || *cache.dtype == model) return;
+  throw InvalidArgument(
+      fmt::format("--kv-cache-dtype: {} needs --dtype {}, but the model runs in {}; "
+                  "use auto, or a type of eight bits",
+                  cache.name,
+                  cache.name,
+                  dtype_name(model)));
 }
 
 kernels::Isa resolve_isa(std::string_view text) {
@@ -74,9 +90,62 @@ void append(std::vector<std::string>& warnings, const std::vector<std::string>& 
   warnings.insert(warnings.end(), more.begin(), more.end());
 }
 
-void resolve_graphs(const EngineArgs& args, ResolvedOptions& options) {
+void check_lora_options(const EngineArgs& args) {
+  if (!args.enable_lora) {
+    if (args.lora_modules.empty()) return;
+    throw InvalidArgument(
+        fmt::format("--lora-modules: '{}' needs --enable-lora", args.lora_modules.front().name));
+  }
+  require_positive("--max-loras", args.max_loras);
+  require_positive("--max-lora-rank", args.max_lora_rank);
+  if (args.max_lora_rank > kLargestMaxLoraRank) {
+    throw InvalidArgument(fmt::format("--max-lora-rank: {} is more than the {} that are supported",
+                                      args.max_lora_rank,
+                                      kLargestMaxLoraRank));
+  }
+  if (args.max_cpu_loras.value_or(args.max_loras) < args.max_loras) {
+    throw InvalidArgument(fmt::format(
+        "--max-cpu-loras: {} is less than --max-loras {}", *args.max_cpu_loras, args.max_loras));
+  }
+}
+
+// Whether the model generates or makes vectors. Source: vLLM's option --runner, whose `auto` knows
+// folders of Sentence Transformers.
+std::optional<weights::PoolingConfig> resolve_pooling(const EngineArgs& args,
+                                                      const weights::ModelConfig& config) {
+  if (args.runner == "generate") {
+    if (!config.is_encoder) return std::nullopt;
+    throw InvalidArgument(fmt::format(
+        "--runner: generate: {} is an encoder, which makes vectors of texts; use auto or "
+        "pooling",
+        weights::architecture_name(config.architecture)));
+  }
+  const std::optional<weights::PoolingConfig> stored =
+      weights::gguf::is_gguf_path(args.model)
+          ? std::nullopt
+          : weights::load_pooling_config(weights::ModelDirectory(args.model));
+  const bool pools = args.runner == "pooling" || config.is_encoder || stored.has_value();
+  if (!pools) return std::nullopt;
+  const weights::PoolingConfig pooling = stored.value_or(weights::default_pooling_config(config));
+  // A later chunk of a prompt knows no earlier hidden states.
+  if (!config.is_encoder && pooling.type != weights::PoolingType::last) {
+    throw InvalidArgument(fmt::format(
+        "{}: the pooling {} needs the whole text in one step, which only encoders have; "
+        "this decoder can only use LAST (pooling_mode_lasttoken)",
+        args.model.string(),
+        weights::pooling_type_name(pooling.type)));
+  }
+  return pooling;
+}
+
+void resolve_graphs(const EngineArgs& args,
+                    std::optional<attention::AttentionKind> kind,
+                    ResolvedOptions& options) {
+  options.warnings.clear();
   options.attention =
-      &attention::find_attention_backend(args.attention_backend, args.flash_attn_version);
+      &attention::find_attention_backend(args.attention_backend, args.flash_attn_version, kind);
+  options.kv_cache_dtype = kv_cache::find_cache_dtype(args.kv_cache_dtype);
+  attention::require_cache_dtype(*options.attention, options.kv_cache_dtype);
   config::ParsedCompilationConfig parsed =
       config::parse_compilation_config(args.compilation_config);
   append(options.warnings, parsed.warnings);
@@ -84,11 +153,40 @@ void resolve_graphs(const EngineArgs& args, ResolvedOptions& options) {
   inputs.compilation = std::move(parsed.config);
   inputs.optimization_level = args.optimization_level;
   inputs.enforce_eager = args.enforce_eager;
+  inputs.pooling = options.config.pooling.has_value();
   inputs.attention = {{std::string(options.attention->name), options.attention->support}};
   inputs.max_num_seqs = args.max_num_seqs;
   inputs.max_num_batched_tokens = args.max_num_batched_tokens;
+  inputs.num_speculative_tokens = options.num_speculative_tokens();
+  if (args.enable_lora) {
+    inputs.lora = {.max_loras = args.max_loras,
+                   .specialize_active_lora = args.specialize_active_lora};
+  }
   options.graphs = config::resolve(inputs);
   append(options.warnings, options.graphs.warnings);
+}
+
+void resolve_speculation(const EngineArgs& args, ResolvedOptions& options) {
+  options.async_scheduling = args.async_scheduling;
+  if (args.speculative_config.empty()) return;
+  options.speculative_config = speculative::parse_speculative_config(args.speculative_config);
+  options.async_scheduling = false;
+}
+
+void warn_of_speculation(const EngineArgs& args, ResolvedOptions& options) {
+  if (options.async_scheduling == args.async_scheduling) return;
+  options.warnings.push_back(
+      fmt::format("Async scheduling is not supported with {} speculative decoding and will be "
+                  "disabled: the drafts of a step follow from the tokens of the step before",
+                  to_string(options.speculative_config->method)));
+}
+
+// As in vLLM, `auto` is fp8 for a checkpoint that was calibrated for a float8 cache.
+void choose_cache_of_checkpoint(ResolvedOptions& options) {
+  const kv_cache::CacheDType& fp8 = kv_cache::find_cache_dtype("fp8");
+  const bool is_open = options.kv_cache_dtype.name == "auto";
+  if (!is_open || !options.config.quantization.has_float8_cache) return;
+  if (attention::takes_cache_dtype(*options.attention, fp8)) options.kv_cache_dtype = fp8;
 }
 
 }  // namespace
@@ -102,17 +200,27 @@ ResolvedOptions resolve_options(const EngineArgs& args) {
   require_positive("--max-num-seqs", args.max_num_seqs);
   require_positive("--max-num-batched-tokens", args.max_num_batched_tokens);
   require_positive("--block-size", args.block_size);
+  check_lora_options(args);
   // Reports errors in the options before errors in the model's files.
-  resolve_graphs(args, options);
+  resolve_speculation(args, options);
+  resolve_graphs(args, {}, options);
   weights::LoadedModelConfig loaded = load_config(args);
-  append(options.warnings, loaded.warnings);
   options.config = std::move(loaded.config);
+  options.config.pooling = resolve_pooling(args, options.config);
+  const attention::AttentionKind kind = engine::attention_kind_of(options.config);
+  if (options.attention->kind != kind || options.config.pooling) {
+    resolve_graphs(args, kind, options);
+  }
+  append(options.warnings, loaded.warnings);
+  choose_cache_of_checkpoint(options);
+  warn_of_speculation(args, options);
   options.generation = load_generation_config(args);
   const std::vector<int64_t>& eos = options.generation.eos_token_ids.empty()
                                         ? options.config.eos_token_ids
                                         : options.generation.eos_token_ids;
   options.end_token_ids.assign(eos.begin(), eos.end());
   options.dtype = resolve_dtype(args.dtype);
+  require_cache_of_model(options.kv_cache_dtype, options.dtype);
   options.isa = resolve_isa(args.cpu_isa);
   options.max_model_len = resolve_max_model_len(args, options.config);
   options.max_logprobs = resolve_max_logprobs(args, options.config);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,8 @@
 #include "reprise/attention/attention_backend.h"
 #include "reprise/config/resolution.h"
 #include "reprise/kernels/isa.h"
+#include "reprise/kv_cache/tensors/cache_dtype.h"
+#include "reprise/speculative/speculative_config.h"
 #include "reprise/tensor/dtype.h"
 #include "reprise/weights/generation_config.h"
 #include "reprise/weights/model_config.h"
@@ -20,13 +23,20 @@ struct ResolvedOptions {
   weights::GenerationConfig generation;
   std::vector<int32_t> end_token_ids;  // the tokens that end an answer
   DType dtype = DType::bf16;
+  kv_cache::CacheDType kv_cache_dtype;
   kernels::Isa isa = kernels::Isa::scalar;
   int32_t max_model_len = 0;
   int32_t max_logprobs = 0;
   const attention::BackendInfo* attention = nullptr;  // an entry of the list of backends
+  std::optional<speculative::SpeculativeConfig> speculative_config;  // unset: no draft tokens
+  bool async_scheduling = false;
   config::ResolutionInputs graph_inputs;
   config::ResolvedConfig graphs;
   std::vector<std::string> warnings;
+
+  [[nodiscard]] int32_t num_speculative_tokens() const noexcept {
+    return speculative_config ? speculative_config->num_speculative_tokens : 0;
+  }
 };
 
 /// Reads config.json and generation_config.json and checks every option that needs no device.

@@ -12,6 +12,7 @@
 #include "reprise/config/resolved_config.h"
 #include "reprise/cudagraph/capture/capture_report.h"
 #include "reprise/runner/memory_report.h"
+#include "reprise/weights/pooling_type.h"
 
 namespace reprise::attention {
 struct BackendInfo;
@@ -31,6 +32,7 @@ struct StartupReport {
   std::string device_reason;  // why a supported device is not used; may be empty
   std::string cpu_isa;
   std::string dtype;
+  std::string kv_cache_dtype;  // "auto", or the value of --kv-cache-dtype
   int64_t num_parameters = 0;
   size_t weight_bytes = 0;
   int64_t num_kv_blocks = 0;
@@ -43,6 +45,7 @@ struct StartupReport {
   double compile_seconds = 0;  // tracing and compiling, or loading from the compile cache
   double total_seconds = 0;
   std::vector<StartupStage> stages;                   // in order; they sum to almost total_seconds
+  std::optional<weights::PoolingConfig> pooling;      // of a model that makes vectors of texts
   const attention::BackendInfo* attention = nullptr;  // an entry of the list of backends
   config::ResolvedConfig resolved;
   compile::CompilationReport compilation;

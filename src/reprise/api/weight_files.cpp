@@ -2,19 +2,26 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <optional>
 #include <string_view>
 #include <utility>
 
 #include "reprise/base/error.h"
+#include "reprise/weights/bitsandbytes_matrix.h"
 #include "reprise/weights/checkpoint.h"
 #include "reprise/weights/dummy_weights.h"
+#include "reprise/weights/expert_matrices.h"
 #include "reprise/weights/gguf/gguf_model.h"
 #include "reprise/weights/gguf/gguf_weights.h"
 #include "reprise/weights/model_directory.h"
+#include "reprise/weights/packed_matrix.h"
 #include "reprise/weights/quantized_checkpoint.h"
+#include "reprise/weights/quantized_matrix.h"
 #include "reprise/weights/quantizing_weights.h"
 #include "reprise/weights/renamed_weights.h"
+#include "reprise/weights/scaled_matrix.h"
 
 namespace reprise::api {
 namespace {
@@ -40,17 +47,45 @@ std::unique_ptr<weights::WeightSource> open_checkpoint(const EngineArgs& args,
   auto checkpoint = std::make_unique<weights::Checkpoint>(
       weights::Checkpoint::open(weights::ModelDirectory(args.model)));
   warnings.insert(warnings.end(), checkpoint->warnings().begin(), checkpoint->warnings().end());
-  if (config.quantization.method == weights::QuantizationMethod::none) return checkpoint;
-  auto quantized =
-      std::make_unique<weights::QuantizedCheckpoint>(std::move(checkpoint), config.quantization);
-  if (const std::string matrices = quantized->matrices_without_panels(); !matrices.empty()) {
+  const auto warn_of = [&](const std::string& matrices) {
+    if (matrices.empty()) return;
     warnings.push_back(
-        fmt::format("{}: {} in groups that no kernel reads: dequantised while "
+        fmt::format("{}: {} of {} in a form that no kernel reads: dequantised while "
                     "loading, so they take as much memory as unquantised weights",
                     args.model.string(),
-                    matrices));
+                    matrices,
+                    weights::quantization_method_name(config.quantization.method)));
+  };
+  const auto with = [&](weights::MatrixMap matrices) {
+    auto quantized =
+        std::make_unique<weights::QuantizedMatrices>(std::move(checkpoint), std::move(matrices));
+    warn_of(quantized->matrices_without_panels());
+    return quantized;
+  };
+  switch (config.quantization.method) {
+    case weights::QuantizationMethod::none:
+      break;
+    case weights::QuantizationMethod::gptq:
+    case weights::QuantizationMethod::awq: {
+      auto quantized = std::make_unique<weights::QuantizedCheckpoint>(std::move(checkpoint),
+                                                                      config.quantization);
+      warn_of(quantized->matrices_without_panels());
+      return quantized;
+    }
+    case weights::QuantizationMethod::fp8:
+      return with(weights::find_scaled_matrices(*checkpoint, config.quantization));
+    case weights::QuantizationMethod::compressed_tensors: {
+      weights::MatrixMap matrices = weights::find_scaled_matrices(*checkpoint, config.quantization);
+      matrices.merge(weights::find_packed_matrices(*checkpoint));
+      return with(std::move(matrices));
+    }
+    case weights::QuantizationMethod::bitsandbytes: {
+      weights::MatrixMap matrices = weights::find_scaled_matrices(*checkpoint, config.quantization);
+      matrices.merge(weights::find_bitsandbytes_matrices(*checkpoint));
+      return with(std::move(matrices));
+    }
   }
-  return quantized;
+  return checkpoint;
 }
 
 std::unique_ptr<weights::WeightSource> open_stored(const EngineArgs& args,
@@ -60,7 +95,10 @@ std::unique_ptr<weights::WeightSource> open_stored(const EngineArgs& args,
     return std::make_unique<weights::DummyWeights>(config, args.seed);
   }
   if (weights::gguf::is_gguf_path(args.model)) return open_gguf(args, config, warnings);
-  return weights::with_class_names(open_checkpoint(args, config, warnings), config);
+  std::unique_ptr<weights::WeightSource> source =
+      weights::with_class_names(open_checkpoint(args, config, warnings), config);
+  if (!config.moe || !config.moe->is_stacked) return source;
+  return std::make_unique<weights::ExpertMatrices>(std::move(source), config);
 }
 
 std::optional<weights::LoadQuantization> find_load_quantization(std::string_view name) {
@@ -68,6 +106,14 @@ std::optional<weights::LoadQuantization> find_load_quantization(std::string_view
   if (name == "int4") return weights::LoadQuantization::int4;
   if (name == "q8_0") return weights::LoadQuantization::q8_0;
   return std::nullopt;
+}
+
+bool is_stored_format(std::string_view name) {
+  using enum weights::QuantizationMethod;
+  constexpr std::array kFormats = {gptq, awq, fp8, compressed_tensors, bitsandbytes};
+  return std::ranges::any_of(kFormats, [&](weights::QuantizationMethod method) {
+    return weights::quantization_method_name(method) == name;
+  });
 }
 
 // How weights are quantised while they are loaded, or nothing: as they are stored.
@@ -80,9 +126,9 @@ std::optional<weights::LoadQuantization> load_quantization(const EngineArgs& arg
   if (!method) {
     throw InvalidArgument(fmt::format("--quantization: '{}' is not one of none, int8, int4, q8_0{}",
                                       asked,
-                                      asked == "gptq" || asked == "awq"
+                                      is_stored_format(asked)
                                           ? fmt::format("; the checkpoint is stored as {}", stored)
-                                          : ", gptq, awq"));
+                                          : ", gptq, awq, fp8, compressed-tensors, bitsandbytes"));
   }
   if (stored != "none") {
     throw InvalidArgument(fmt::format(

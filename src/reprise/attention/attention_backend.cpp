@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "reprise/base/error.h"
@@ -18,49 +20,123 @@ constexpr std::string_view kUnified = "one path for every batch";
 constexpr std::string_view kSeparate = "separate paths for uniform and other batches";
 constexpr std::string_view kPlanned = "work planned before each step, long contexts in parts";
 
+constexpr AttentionKind kKeyValue = AttentionKind::key_value;
+constexpr AttentionKind kLatent = AttentionKind::latent;
+constexpr auto kDecodeOnly = AttentionCGSupport::UNIFORM_SINGLE_TOKEN_DECODE;
+constexpr auto kUniform = AttentionCGSupport::UNIFORM_BATCH;
+constexpr auto kAlways = AttentionCGSupport::ALWAYS;
+constexpr std::array<std::string_view, 2> kRowScales = {"fp8_per_token_head",
+                                                        "int8_per_token_head"};
+constexpr std::array<std::string_view, 3> kNotE4M3 = {
+    "fp8_e5m2", "fp8_per_token_head", "int8_per_token_head"};
+constexpr std::array<std::string_view, 5> kQuantized = {
+    "fp8", "fp8_e4m3", "fp8_e5m2", "fp8_per_token_head", "int8_per_token_head"};
+
 // The support levels are those of vLLM's backends. FLASH_ATTN 2 could declare more, but its level
 // is lower on purpose: with ALWAYS, decode batches in mode FULL would replay graphs for mixed
 // batches, which use the other attention path.
 constexpr std::array kBackends = {
-    BackendInfo{"UNIFIED", 0, kUnified, AttentionCGSupport::ALWAYS, create_unified_backend},
-    BackendInfo{"FLASH_ATTN", 3, kUnified, AttentionCGSupport::ALWAYS, create_unified_backend},
+    BackendInfo{"UNIFIED", 0, kUnified, kKeyValue, kAlways, {}, create_unified_backend},
+    BackendInfo{"FLASH_ATTN", 3, kUnified, kKeyValue, kAlways, kNotE4M3, create_unified_backend},
     BackendInfo{
-        "FLASH_ATTN", 2, kSeparate, AttentionCGSupport::UNIFORM_BATCH, create_separate_backend},
-    BackendInfo{"TRITON_ATTN", 0, kSeparate, AttentionCGSupport::ALWAYS, create_separate_backend},
-    BackendInfo{"FLASHINFER",
+        "FLASH_ATTN", 2, kSeparate, kKeyValue, kUniform, kQuantized, create_separate_backend},
+    BackendInfo{"TRITON_ATTN", 0, kSeparate, kKeyValue, kAlways, {}, create_separate_backend},
+    BackendInfo{
+        "FLASHINFER", 0, kPlanned, kKeyValue, kDecodeOnly, kRowScales, create_planned_backend},
+    BackendInfo{
+        "FLASHMLA", 0, kSeparate, kLatent, kUniform, kQuantized, create_uniform_graph_backend},
+    BackendInfo{"FLASHINFER_MLA",
                 0,
-                kPlanned,
-                AttentionCGSupport::UNIFORM_SINGLE_TOKEN_DECODE,
-                create_planned_backend},
+                kSeparate,
+                kLatent,
+                kUniform,
+                kQuantized,
+                create_uniform_graph_backend},
+    BackendInfo{
+        "CUTLASS_MLA", 0, kPlanned, kLatent, kDecodeOnly, kQuantized, create_planned_backend},
+    BackendInfo{
+        "ROCM_AITER_MLA", 0, kPlanned, kLatent, kDecodeOnly, kQuantized, create_planned_backend},
+    BackendInfo{
+        "TRITON_MLA", 0, kPlanned, kLatent, kDecodeOnly, kQuantized, create_planned_backend},
 };
 
 // Names of vLLM backends for which this engine uses the unified backend.
-constexpr std::array<std::string_view, 4> kSameAsUnified = {
-    "auto", "CPU_ATTN", "TORCH_SDPA", "XFORMERS"};
+constexpr std::array<std::string_view, 3> kSameAsUnified = {"CPU_ATTN", "TORCH_SDPA", "XFORMERS"};
+
+const BackendInfo* find(std::string_view name,
+                        int flash_attn_version,
+                        std::optional<AttentionKind> kind) {
+  const bool is_unified = std::ranges::find(kSameAsUnified, name) != kSameAsUnified.end();
+  if (is_unified && kind != kLatent) return &kBackends.front();
+  for (const BackendInfo& backend : kBackends) {
+    const bool has_version =
+        backend.version == 0 || flash_attn_version == 0 || backend.version == flash_attn_version;
+    const bool has_name = backend.name == name || name == "auto";
+    if (has_version && has_name && backend.kind == kind.value_or(backend.kind)) return &backend;
+  }
+  return nullptr;
+}
+
+std::vector<std::string_view> names_of(std::optional<AttentionKind> kind) {
+  std::vector<std::string_view> names = {"auto"};
+  if (kind != kLatent) names.insert(names.end(), kSameAsUnified.begin(), kSameAsUnified.end());
+  for (const BackendInfo& backend : kBackends) {
+    if (kind && backend.kind != *kind) continue;
+    if (names.back() != backend.name) names.push_back(backend.name);
+  }
+  return names;
+}
 
 }  // namespace
 
 std::span<const BackendInfo> attention_backends() { return kBackends; }
 
-const BackendInfo& find_attention_backend(std::string_view name, int flash_attn_version) {
+bool takes_cache_dtype(const BackendInfo& backend, const kv_cache::CacheDType& dtype) {
+  return std::ranges::find(backend.refused_cache_dtypes, dtype.name) ==
+         backend.refused_cache_dtypes.end();
+}
+
+void require_cache_dtype(const BackendInfo& backend, const kv_cache::CacheDType& dtype) {
+  if (takes_cache_dtype(backend, dtype)) return;
+  std::vector<std::string> others;
+  for (const BackendInfo& other : kBackends) {
+    if (other.kind != backend.kind || !takes_cache_dtype(other, dtype)) continue;
+    others.push_back(other.version == 0 ? std::string(other.name)
+                                        : fmt::format("{} {}", other.name, other.version));
+  }
+  throw InvalidArgument(fmt::format(
+      "--kv-cache-dtype: the backend {}{} does not take {}; {}",
+      backend.name,
+      backend.version == 0 ? "" : fmt::format(" {}", backend.version),
+      dtype.name,
+      others.empty() ? "use auto: no backend of latent attention takes it"
+                     : fmt::format("use --attention-backend {}", fmt::join(others, " or "))));
+}
+
+const BackendInfo& find_attention_backend(std::string_view name,
+                                          int flash_attn_version,
+                                          std::optional<AttentionKind> kind) {
   if (flash_attn_version != 0 && flash_attn_version != 2 && flash_attn_version != 3) {
     throw InvalidArgument(
         fmt::format("--flash-attn-version: {} is neither 2 nor 3", flash_attn_version));
   }
   // vLLM's flag selects a version of FLASH_ATTN, so "auto" together with the flag means FLASH_ATTN.
-  if (name == "auto" && flash_attn_version != 0) name = "FLASH_ATTN";
-  if (std::ranges::find(kSameAsUnified, name) != kSameAsUnified.end()) return kBackends.front();
-  std::vector<std::string_view> known(kSameAsUnified.begin(), kSameAsUnified.end());
-  for (const BackendInfo& backend : kBackends) {
-    const bool is_it =
-        backend.version == 0 || flash_attn_version == 0 || backend.version == flash_attn_version;
-    if (backend.name == name && is_it) return backend;
-    if (known.back() != backend.name) known.push_back(backend.name);
+  if (name == "auto" && flash_attn_version != 0 && kind != kLatent) name = "FLASH_ATTN";
+  if (const BackendInfo* found = find(name, flash_attn_version, kind)) return *found;
+  const std::vector<std::string_view> known = names_of(kind);
+  if (find(name, flash_attn_version, std::nullopt) == nullptr) {
+    throw InvalidArgument(fmt::format("--attention-backend: '{}' is not one of {}{}",
+                                      name,
+                                      fmt::join(known, ", "),
+                                      did_you_mean(name, known)));
   }
-  throw InvalidArgument(fmt::format("--attention-backend: '{}' is not one of {}{}",
-                                    name,
-                                    fmt::join(known, ", "),
-                                    did_you_mean(name, known)));
+  throw InvalidArgument(
+      fmt::format("--attention-backend: '{}' is for layers that cache {}, but the layers of this "
+                  "model cache {}; use one of {}",
+                  name,
+                  kind == kLatent ? "keys and values" : "latents (MLA)",
+                  kind == kLatent ? "latents (MLA)" : "keys and values",
+                  fmt::join(known, ", ")));
 }
 
 }  // namespace reprise::attention

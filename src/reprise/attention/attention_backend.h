@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -10,6 +11,7 @@
 #include "reprise/cudagraph/attention_support.h"
 #include "reprise/cudagraph/batch_descriptor.h"
 #include "reprise/device/device.h"
+#include "reprise/kv_cache/tensors/cache_dtype.h"
 #include "reprise/tensor/attention_path.h"
 #include "reprise/tensor/tensor.h"
 
@@ -47,9 +49,15 @@ struct BackendResources {
   OpExecutor* executor = nullptr;
   int32_t max_num_reqs = 0;
   int64_t num_kv_heads = 0;
-  // Number of float32 values of the largest part: heads * (head_dim + 2).
+  // Number of float32 values of the largest part: heads * (value_dim + 2).
   int64_t max_partial_size = 0;
   AttentionPlanOptions plan;
+};
+
+/// What the layers of a model cache. A backend serves layers of one kind.
+enum class AttentionKind : uint8_t {
+  key_value,  // keys and values of each head
+  latent,     // one latent for all heads (MLA)
 };
 
 /// One entry in the list of backends.
@@ -57,21 +65,31 @@ struct BackendInfo {
   std::string_view name;  // the name that users type
   int version = 0;        // the version of FLASH_ATTN, 2 or 3; 0 for the others
   std::string_view role;  // description for the log
+  AttentionKind kind = AttentionKind::key_value;
   /// Which FULL graphs can hold this backend's kernels. A level that is too high gives wrong
   /// results without an error.
   cudagraph::AttentionCGSupport support = cudagraph::AttentionCGSupport::NEVER;
+  /// The values of --kv-cache-dtype that vLLM's backend of this name refuses.
+  std::span<const std::string_view> refused_cache_dtypes;
   std::unique_ptr<AttentionBackend> (*create)(const BackendResources& resources) = nullptr;
 };
 
-/// All backends. "auto" stands for the first one.
+/// All backends. "auto" stands for the first one of a kind.
 [[nodiscard]] std::span<const BackendInfo> attention_backends();
 
 /// Finds a backend by the name that a user gives (--attention-backend, VLLM_ATTENTION_BACKEND):
 /// "auto", a name in the list, or a vLLM name that stands for the unified backend.
-/// `flash_attn_version` selects version 2 or 3 of FLASH_ATTN; 0 selects the newer one.
-/// \throws InvalidArgument that lists the known names
-[[nodiscard]] const BackendInfo& find_attention_backend(std::string_view name,
-                                                        int flash_attn_version = 0);
+/// `flash_attn_version` selects version 2 or 3 of FLASH_ATTN; 0 selects the newer one. `kind`: what
+/// the model's layers cache; not given: the model is not known yet.
+/// \throws InvalidArgument that lists the known names, also for a backend of another kind
+[[nodiscard]] const BackendInfo& find_attention_backend(
+    std::string_view name,
+    int flash_attn_version = 0,
+    std::optional<AttentionKind> kind = std::nullopt);
+
+[[nodiscard]] bool takes_cache_dtype(const BackendInfo& backend, const kv_cache::CacheDType& dtype);
+/// \throws InvalidArgument that names the backends which take this type of cache
+void require_cache_dtype(const BackendInfo& backend, const kv_cache::CacheDType& dtype);
 
 /// Uses one path for every batch: kernels find the request and the position of each token on the
 /// device.
@@ -79,6 +97,9 @@ struct BackendInfo {
 /// Uses one path for uniform batches and another path for all other batches. For a FULL graph, the
 /// descriptor decides which of the two is captured.
 [[nodiscard]] std::unique_ptr<AttentionBackend> create_separate_backend(const BackendResources&);
+/// The same, but it has no path for FULL graphs of batches that are not uniform, and refuses them.
+[[nodiscard]] std::unique_ptr<AttentionBackend> create_uniform_graph_backend(
+    const BackendResources&);
 /// Uses attention plans. The host divides the attention of each step into work items, cuts long
 /// contexts into parts, and writes the plan into a persistent buffer. Each captured batch size has
 /// its own buffer, and all steps without a FULL graph share one.

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
+#include <utility>
 
 #include "reprise/base/error.h"
 #include "reprise/device/cpu/cpu_device.h"
@@ -30,6 +32,55 @@ TEST(AttentionBackends, have_the_support_that_the_sources_give_them) {
   EXPECT_EQ(find_attention_backend("TRITON_ATTN", 2).support, AttentionCGSupport::ALWAYS);
   EXPECT_EQ(find_attention_backend("FLASHINFER").support,
             AttentionCGSupport::UNIFORM_SINGLE_TOKEN_DECODE);
+}
+
+TEST(AttentionBackends, of_latent_attention_have_the_support_that_the_sources_give_them) {
+  for (const char* name : {"FLASHMLA", "FLASHINFER_MLA"}) {
+    EXPECT_EQ(find_attention_backend(name).support, AttentionCGSupport::UNIFORM_BATCH) << name;
+  }
+  for (const char* name : {"CUTLASS_MLA", "ROCM_AITER_MLA", "TRITON_MLA"}) {
+    EXPECT_EQ(find_attention_backend(name).support, AttentionCGSupport::UNIFORM_SINGLE_TOKEN_DECODE)
+        << name;
+  }
+  EXPECT_EQ(find_attention_backend("auto", 0, AttentionKind::latent).name, "FLASHMLA");
+  EXPECT_EQ(find_attention_backend("auto", 2, AttentionKind::latent).name, "FLASHMLA")
+      << "the flag selects a version of FLASH_ATTN, which latent layers do not have";
+}
+
+TEST(AttentionBackends, are_refused_for_layers_of_another_kind) {
+  for (const auto& [name, kind] : {std::pair{"FLASH_ATTN", AttentionKind::latent},
+                                   std::pair{"CPU_ATTN", AttentionKind::latent},
+                                   std::pair{"FLASHMLA", AttentionKind::key_value}}) {
+    try {
+      (void)find_attention_backend(name, 0, kind);
+      ADD_FAILURE() << name;
+    } catch (const InvalidArgument& error) {
+      const std::string_view one_that_fits =
+          kind == AttentionKind::latent ? "TRITON_MLA" : "TRITON_ATTN";
+      EXPECT_NE(std::string_view(error.what()).find(one_that_fits), std::string_view::npos)
+          << error.what();
+    }
+  }
+}
+
+TEST(AttentionBackends, of_latent_attention_refuse_caches_of_eight_bits) {
+  for (const BackendInfo& backend : attention_backends()) {
+    if (backend.kind != AttentionKind::latent) continue;
+    EXPECT_TRUE(takes_cache_dtype(backend, kv_cache::find_cache_dtype("auto"))) << backend.name;
+    EXPECT_TRUE(takes_cache_dtype(backend, kv_cache::find_cache_dtype("bfloat16"))) << backend.name;
+    for (const kv_cache::CacheDType& dtype : kv_cache::cache_dtypes()) {
+      if (!dtype.is_quantized()) continue;
+      try {
+        require_cache_dtype(backend, dtype);
+        ADD_FAILURE() << backend.name << ' ' << dtype.name;
+      } catch (const InvalidArgument& error) {
+        const std::string_view text = error.what();
+        EXPECT_NE(text.find(backend.name), std::string_view::npos) << text;
+        EXPECT_NE(text.find("use auto"), std::string_view::npos) << text;
+        EXPECT_EQ(text.find("TRITON_ATTN"), std::string_view::npos) << text;
+      }
+    }
+  }
 }
 
 TEST(AttentionBackends, are_refused_by_name_if_there_are_none) {
@@ -116,6 +167,32 @@ TEST(PlannedBackend, keeps_a_buffer_per_captured_batch_size_and_writes_it_anew_i
   EXPECT_EQ(header.num_tokens, 2);
   std::memcpy(&header, other.plan.data(), sizeof header);
   EXPECT_EQ(header.num_reqs, 5) << "another size's plan stays as it was";
+}
+
+// One FULL graph for each level, from the lowest one on.
+constexpr std::array kGraphs = {
+    std::pair{AttentionCGSupport::UNIFORM_SINGLE_TOKEN_DECODE,
+              BatchDescriptor{.num_tokens = 4, .num_reqs = 4, .uniform = true}},
+    std::pair{AttentionCGSupport::UNIFORM_BATCH,
+              BatchDescriptor{.num_tokens = 4, .num_reqs = 2, .uniform = true}},
+    std::pair{AttentionCGSupport::ALWAYS, BatchDescriptor{.num_tokens = 4, .num_reqs = 2}}};
+
+TEST(AttentionBackends, prepare_the_graphs_of_their_level_and_refuse_those_above) {
+  for (const BackendInfo& backend : attention_backends()) {
+    // Its level is lower than what it can do on purpose, see attention_backend.cpp.
+    if (backend.name == "FLASH_ATTN" && backend.version == 2) continue;
+    for (const auto& [level, descriptor] : kGraphs) {
+      SCOPED_TRACE(testing::Message() << backend.name << ", " << to_string(level));
+      Steps steps(backend.name, backend.version);
+      const std::vector<int32_t> query_lens(static_cast<size_t>(*descriptor.num_reqs),
+                                            descriptor.num_tokens / *descriptor.num_reqs);
+      if (level <= backend.support) {
+        EXPECT_NO_THROW(steps.plan(query_lens, descriptor));
+      } else {
+        EXPECT_THROW(steps.plan(query_lens, descriptor), Error);
+      }
+    }
+  }
 }
 
 TEST(PlannedBackend, refuses_full_graphs_beyond_what_it_declares) {

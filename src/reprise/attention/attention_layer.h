@@ -1,11 +1,9 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
-#include "reprise/attention/attention_metadata.h"
-#include "reprise/cudagraph/capture/forward_context.h"
 #include "reprise/kv_cache/tensors/kv_cache_tensors.h"
-#include "reprise/tensor/tensor.h"
 
 namespace reprise::attention {
 
@@ -14,31 +12,38 @@ struct AttentionShape {
   int64_t num_heads = 0;
   int64_t num_kv_heads = 0;
   int64_t head_dim = 0;
-  int64_t sliding_window = 0;  // 0 = none
-  float scale = 0;             // of scores; 0: 1 / sqrt(head_dim)
-  float soft_cap = 0;          // of scaled scores; 0: none
+  int64_t value_dim = 0;          // of values and results; 0: head_dim
+  int64_t sliding_window = 0;     // 0 = none
+  float scale = 0;                // of scores; 0: 1 / sqrt(head_dim)
+  float soft_cap = 0;             // of scaled scores; 0: none
+  float k_scale = 1;              // of a float8 cache: it holds keys divided by k_scale,
+  float v_scale = 1;              // and values divided by v_scale
+  bool is_bidirectional = false;  // each token sees all positions of its request
 };
 
-/// The attention of one layer. It writes this step's keys and values to the cache, then computes
-/// attention with the path that the AttentionBackend chose for this step. The write is part of the
-/// captured piece; only attention itself is a split point.
+/// The attention of one layer and its part of the cache. The two kinds of layers differ in what
+/// they cache: KeyValueAttention and LatentAttention. In each step a layer writes its part of the
+/// cache, then computes attention with the path that the AttentionBackend chose. The write is part
+/// of the captured piece; only attention itself is a split point.
 class AttentionLayer {
  public:
-  /// \pre bind_cache before the first call.
-  AttentionLayer(const AttentionShape& shape, int64_t layer_index);
-
   /// Sets the cache. Its size is known only after the model exists. `cache` must outlive the layer.
   void bind_cache(const kv_cache::KvCacheTensors* cache) noexcept { cache_ = cache; }
 
-  /// Returns the attention of q. In a profile run there is no cache or no metadata: then attention
-  /// is not computed and the result is uninitialised, because only the memory of the other work is
-  /// measured.
-  [[nodiscard]] Tensor operator()(cudagraph::ForwardContext& context,
-                                  const Tensor& q,         // [num_tokens, num_heads, head_dim]
-                                  const Tensor& k,         // [num_tokens, num_kv_heads, head_dim]
-                                  const Tensor& v) const;  // same shape as k
-
   [[nodiscard]] const AttentionShape& shape() const noexcept { return shape_; }
+
+ protected:
+  /// \pre bind_cache before the first step
+  AttentionLayer(const AttentionShape& shape, int64_t layer_index)
+      : shape_(shape), layer_index_(layer_index) {
+    if (shape_.scale == 0) shape_.scale = 1.0F / std::sqrt(static_cast<float>(shape_.head_dim));
+    if (shape_.value_dim == 0) shape_.value_dim = shape_.head_dim;
+  }
+  ~AttentionLayer() = default;
+
+  /// nullptr in a profile run
+  [[nodiscard]] const kv_cache::KvCacheTensors* cache() const noexcept { return cache_; }
+  [[nodiscard]] int64_t layer_index() const noexcept { return layer_index_; }
 
  private:
   AttentionShape shape_;

@@ -1,4 +1,7 @@
+#include <fmt/format.h>
+
 #include "reprise/attention/attention_backend.h"
+#include "reprise/base/error.h"
 
 namespace reprise::attention {
 namespace {
@@ -21,25 +24,42 @@ int32_t common_query_len(std::span<const int32_t> query_start_loc) {
   return first;
 }
 
+enum class FullGraphs : uint8_t { of_any_batch, of_uniform_batches };
+
 class SeparateBackend final : public AttentionBackend {
  public:
+  explicit SeparateBackend(FullGraphs graphs) : graphs_(graphs) {}
+
   AttentionPath prepare_step(const AttentionMetadata& metadata,
                              const cudagraph::BatchDescriptor& descriptor,
                              device::Stream&) override {
     // For a FULL graph the descriptor decides, and not the batch of this step: uniform batches also
     // occur in captures and replays of graphs for mixed batches.
     if (descriptor.num_reqs) {
+      if (!descriptor.uniform && graphs_ == FullGraphs::of_uniform_batches) {
+        throw Error(fmt::format(
+            "an attention backend for uniform batches was given the FULL graph [{}]: it declares "
+            "UNIFORM_BATCH, which the mode's resolution knows",
+            to_string(descriptor)));
+      }
       return descriptor.uniform ? path_of(descriptor.num_tokens / *descriptor.num_reqs)
                                 : AttentionPath{};
     }
     return path_of(common_query_len(metadata.host_query_start_loc));
   }
+
+ private:
+  FullGraphs graphs_;
 };
 
 }  // namespace
 
 std::unique_ptr<AttentionBackend> create_separate_backend(const BackendResources&) {
-  return std::make_unique<SeparateBackend>();
+  return std::make_unique<SeparateBackend>(FullGraphs::of_any_batch);
+}
+
+std::unique_ptr<AttentionBackend> create_uniform_graph_backend(const BackendResources&) {
+  return std::make_unique<SeparateBackend>(FullGraphs::of_uniform_batches);
 }
 
 }  // namespace reprise::attention

@@ -16,6 +16,11 @@ struct Float16 {
 struct Float8E4M3 {
   uint8_t bits;
 };
+/// OCP E5M2: the upper half of a float16. The largest finite value is 57344, and there are
+/// infinities.
+struct Float8E5M2 {
+  uint8_t bits;
+};
 
 // Scalar conversions that round to nearest even. They are `static` because this header is compiled
 // once per instruction set: of a shared inline function the linker could keep the AVX-512 body, and
@@ -48,6 +53,10 @@ static constexpr float to_float(Float8E4M3 value) {
       float_to_bits(static_cast<float>(static_cast<int32_t>(magnitude)) * 0x1p-9F);
   const uint32_t finite = magnitude < 0x08U ? subnormal : normal;
   return bits_to_float(sign | (magnitude == 0x7fU ? 0x7fc00000U : finite));
+}
+
+static constexpr float to_float(Float8E5M2 value) {
+  return to_float(Float16{static_cast<uint16_t>(value.bits << 8)});
 }
 
 static constexpr void store_element(float* out, float value) { *out = value; }
@@ -92,6 +101,19 @@ static constexpr void store_element(Float8E4M3* out, float value) {
       float_to_bits(bits_to_float(magnitude) + 16384.0F) - float_to_bits(16384.0F);
   const uint32_t finite = magnitude < 0x3c800000U ? subnormal : normal;  // below 2^-6
   const uint32_t bounded = magnitude >= 0x43e00000U ? 0x7eU : finite;    // 448 and above
+  out->bits = static_cast<uint8_t>(sign | (magnitude > 0x7f800000U ? 0x7fU : bounded));
+}
+static constexpr void store_element(Float8E5M2* out, float value) {
+  const uint32_t bits = float_to_bits(value);
+  const uint32_t sign = (bits >> 24) & 0x80U;
+  const uint32_t magnitude = bits & 0x7fffffffU;
+  const uint32_t normal =
+      (magnitude - ((127U - 15U) << 23) + 0xfffffU + ((magnitude >> 21) & 1U)) >> 21;
+  // Adding 2^7 rounds to the smallest float8, 2^-16, because one ulp of 2^7 is 2^-16.
+  const uint32_t subnormal =
+      float_to_bits(bits_to_float(magnitude) + 128.0F) - float_to_bits(128.0F);
+  const uint32_t finite = magnitude < 0x38800000U ? subnormal : normal;  // below 2^-14
+  const uint32_t bounded = magnitude >= 0x47600000U ? 0x7bU : finite;    // 57344 and above
   out->bits = static_cast<uint8_t>(sign | (magnitude > 0x7f800000U ? 0x7fU : bounded));
 }
 

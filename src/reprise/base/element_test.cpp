@@ -34,14 +34,15 @@ TEST(Element, rounds_bfloat16_to_nearest_even) { expect_nearest_even<BFloat16>(0
 
 TEST(Element, rounds_float16_to_nearest_even) { expect_nearest_even<Float16>(0x7bff); }
 
-TEST(Element, rounds_float8_to_nearest_even) {
-  for (uint32_t bits = 0; bits < 0x7e; ++bits) {
-    const float low = to_float(Float8E4M3{static_cast<uint8_t>(bits)});
-    const float high = to_float(Float8E4M3{static_cast<uint8_t>(bits + 1)});
+template <typename T>
+void expect_float8_to_nearest_even(uint32_t largest_finite) {
+  for (uint32_t bits = 0; bits < largest_finite; ++bits) {
+    const float low = to_float(T{static_cast<uint8_t>(bits)});
+    const float high = to_float(T{static_cast<uint8_t>(bits + 1)});
     ASSERT_LT(low, high);
     const float middle = (low + high) / 2;
     const auto stored = [](float value) {
-      Float8E4M3 out;
+      T out;
       store_element(&out, value);
       return uint32_t{out.bits};
     };
@@ -51,6 +52,11 @@ TEST(Element, rounds_float8_to_nearest_even) {
     ASSERT_EQ(stored(std::nextafter(middle, high)), bits + 1);
     ASSERT_EQ(stored(-std::nextafter(middle, high)), 0x80U + bits + 1);
   }
+}
+
+TEST(Element, rounds_float8_to_nearest_even) {
+  expect_float8_to_nearest_even<Float8E4M3>(0x7e);
+  expect_float8_to_nearest_even<Float8E5M2>(0x7b);
 }
 
 int stored_int8(float value) {
@@ -83,6 +89,13 @@ TEST(Element, saturates_eight_bits) {
   }
   store_element(&out, NAN);
   EXPECT_TRUE(std::isnan(to_float(out)));
+  Float8E5M2 wide;
+  for (float large : {57344.0F, 61000.0F, 1e20F, INFINITY}) {
+    store_element(&wide, large);
+    EXPECT_EQ(to_float(wide), 57344.0F);
+  }
+  store_element(&wide, NAN);
+  EXPECT_TRUE(std::isnan(to_float(wide)));
 }
 
 template <typename T>

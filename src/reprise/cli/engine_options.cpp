@@ -3,11 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 #include <utility>
 
 #include "reprise/api/llm.h"
 #include "reprise/attention/attention_backend.h"
 #include "reprise/base/error.h"
+#include "reprise/cli/cache_options.h"
+#include "reprise/cli/lora_options.h"
 #include "reprise/config/compilation_overrides.h"
 
 namespace reprise::cli {
@@ -15,10 +19,8 @@ namespace {
 
 constexpr const char* kModel = "Model";
 constexpr const char* kScheduler = "Scheduler";
-constexpr const char* kCache = "Cache";
 constexpr const char* kGraphs = "Compilation and graphs";
 constexpr const char* kDevice = "Device";
-constexpr const char* kSampling = "Sampling";
 
 config::CompilationMode parse_level(std::string_view text) {
   try {
@@ -44,17 +46,6 @@ void add_sizes(OptionTable& table, Json& compilation_config, std::string flag, s
                    sizes.push_back(parse_human_integer(flag, value));
                  },
              .takes_several = true});
-}
-
-void add_float(OptionTable& table, std::string name, std::string help, float& target) {
-  std::string flag = "--" + name;
-  table.add({.name = std::move(name),
-             .group = kSampling,
-             .value_name = "X",
-             .help = std::move(help),
-             .apply = [&target, flag](std::string_view value) {
-               target = static_cast<float>(parse_number(flag, value));
-             }});
 }
 
 void add_compilation_config(OptionTable& table, Json& compilation_config) {
@@ -209,11 +200,22 @@ void add_model_files(OptionTable& table, api::EngineArgs& args) {
                    args.override_generation_config);
 }
 
+// What --quantization takes: what Reprise quantises to, then what a checkpoint may hold.
+constexpr std::array<std::string_view, 9> kQuantizations = {
+    "none", "int8", "int4", "q8_0", "gptq", "awq", "fp8", "compressed-tensors", "bitsandbytes"};
+
 void add_model_settings(OptionTable& table, api::EngineArgs& args) {
   table.add_integer("max-logprobs",
                     kModel,
                     "Log-probabilities that a request may ask for per token; -1 is all.",
                     args.max_logprobs);
+  table.add({.name = "runner",
+             .group = kModel,
+             .value_name = "KIND",
+             .help = "generate: text; pooling: vectors of texts; auto: as the model folder says.",
+             .default_text = "auto",
+             .apply = [&args](std::string_view value) { args.runner = std::string(value); },
+             .choices = {"auto", "generate", "pooling"}});
   table.add({.name = "load-format",
              .group = kModel,
              .value_name = "FORMAT",
@@ -228,10 +230,10 @@ void add_model_settings(OptionTable& table, api::EngineArgs& args) {
              .short_name = "-q",
              .group = kModel,
              .value_name = "METHOD",
-             .help = "int8, int4 or q8_0: quantises while loading, on a CPU; gptq, awq: as stored.",
+             .help = "int8, int4 or q8_0: quantises while loading, on a CPU; others: as stored.",
              .default_text = args.quantization,
              .apply = [&args](std::string_view value) { args.quantization = value; },
-             .choices = {"none", "int8", "int4", "q8_0", "gptq", "awq"}});
+             .choices = {kQuantizations.begin(), kQuantizations.end()}});
   table.add_text("dtype", kModel, "TYPE", "auto, bfloat16, float16 or float32.", args.dtype);
   table.add({.name = "max-model-len",
              .group = kModel,
@@ -281,48 +283,15 @@ void add_scheduler_options(OptionTable& table, api::EngineArgs& args) {
                        api::parse_scheduling_policy("--scheduling-policy", value);
                  },
              .choices = {"fcfs", "priority"}});
+  table.add_object("speculative-config",
+                   kScheduler,
+                   "Draft tokens that each step verifies: method ngram, num_speculative_tokens, "
+                   "prompt_lookup_min, prompt_lookup_max; null = none.",
+                   args.speculative_config);
   table.add_switch("async-scheduling",
                    kScheduler,
                    "Schedule a step while the one before it is computed.",
                    args.async_scheduling);
-}
-
-void add_cache_options(OptionTable& table, api::EngineArgs& args) {
-  table.add_switch("enable-prefix-caching",
-                   kCache,
-                   "Requests with the same beginning share its computed blocks.",
-                   args.enable_prefix_caching);
-  table.add_integer("block-size", kCache, "Tokens per cache block.", args.block_size);
-  table.add({.name = "kv-cache-memory-bytes",
-             .group = kCache,
-             .value_name = "N",
-             .help = "Memory for keys and values.",
-             .default_text = "4G, at most half of the free memory",
-             .apply = [&args](std::string_view value) {
-               args.kv_cache_memory_bytes = parse_human_integer("--kv-cache-memory-bytes", value);
-             }});
-  table.add({.name = "num-gpu-blocks-override",
-             .group = kCache,
-             .value_name = "N",
-             .help = "Blocks of the cache, whatever memory there is: for tests of preemption.",
-             .apply = [&args](std::string_view value) {
-               args.num_gpu_blocks_override =
-                   parse_human_integer("--num-gpu-blocks-override", value);
-             }});
-  table.add(
-      {.name = "gpu-memory-utilization",
-       .group = kCache,
-       .value_name = "X",
-       .help = "Part of a GPU's memory to use, between 0 and 1.",
-       .default_text = "0.9",
-       .apply = [&args](std::string_view value) {
-         const double part = parse_number("--gpu-memory-utilization", value);
-         if (!(part > 0 && part <= 1)) {
-           throw InvalidArgument(fmt::format(
-               "--gpu-memory-utilization: expected more than 0 and at most 1, got {}", value));
-         }
-         args.gpu_memory_utilization = part;
-       }});
 }
 
 void add_graph_options(OptionTable& table, api::EngineArgs& args) {
@@ -370,44 +339,8 @@ void add_engine_options(OptionTable& table, api::EngineArgs& args) {
   add_scheduler_options(table, args);
   add_cache_options(table, args);
   add_graph_options(table, args);
+  add_lora_options(table, args);
   add_device_options(table, args);
-}
-
-void add_sampling_options(OptionTable& table, sampling::SamplingParams& params) {
-  add_float(table, "temperature", "0 = always the likeliest token.", params.temperature);
-  add_float(table, "top-p", "Keep the likeliest tokens up to this mass.", params.top_p);
-  add_float(table, "min-p", "Drop tokens below this share of the likeliest.", params.min_p);
-  add_float(
-      table, "repetition-penalty", "Above 1 discourages repeating.", params.repetition_penalty);
-  add_float(
-      table, "presence-penalty", "Discourages tokens that occurred.", params.presence_penalty);
-  add_float(table,
-            "frequency-penalty",
-            "Discourages tokens by how often they occurred.",
-            params.frequency_penalty);
-  table.add({.name = "top-k",
-             .group = kSampling,
-             .value_name = "N",
-             .help = "Keep the N likeliest tokens; 0 = all.",
-             .apply = [&params](std::string_view value) {
-               params.top_k = static_cast<int>(parse_human_integer("--top-k", value));
-             }});
-  table.add({.name = "max-tokens",
-             .group = kSampling,
-             .value_name = "N",
-             .help = "Longest answer, in tokens.",
-             .apply = [&params](std::string_view value) {
-               params.max_tokens = static_cast<int>(
-                   std::min<int64_t>(parse_human_integer("--max-tokens", value), INT32_MAX));
-             }});
-  table.add({.name = "stop",
-             .group = kSampling,
-             .value_name = "TEXT",
-             .help = "Ends the answer where this text appears; may be repeated.",
-             .apply = [&params](std::string_view value) { params.stop.emplace_back(value); },
-             .takes_several = true});
-  table.add_switch(
-      "ignore-eos", kSampling, "Go on after the end-of-text token.", params.ignore_eos);
 }
 
 std::optional<Configuration> configure_model_command(const OptionTable& table,

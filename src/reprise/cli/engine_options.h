@@ -9,7 +9,6 @@
 #include "reprise/api/engine_args.h"
 #include "reprise/cli/configuration.h"
 #include "reprise/cli/option_table.h"
-#include "reprise/sampling/sampling_params.h"
 
 namespace reprise::api {
 struct RequestOutput;
@@ -27,9 +26,6 @@ void add_compilation_options(OptionTable& table,
 
 /// Adds --attention-backend and --flash-attn-version; commands that load no model use these too.
 void add_attention_options(OptionTable& table, std::string& backend, int32_t& flash_attn_version);
-
-/// Adds the options of SamplingParams.
-void add_sampling_options(OptionTable& table, sampling::SamplingParams& params);
 
 /// Checks that no answer was cut short by a failing device; benchmarks call it before they report.
 /// \throws Error with the reason of the first failed answer

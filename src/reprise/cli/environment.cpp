@@ -63,6 +63,10 @@ constexpr std::array kVariables = {
         "VLLM_KEEP_ALIVE_ON_ENGINE_DEATH",
         "serve: 1 keeps a server whose device is lost answering 503; else it ends with status 1.",
         ""},
+    Variable{"VLLM_ALLOW_RUNTIME_LORA_UPDATING",
+             "serve: 1 or true adds /v1/load_lora_adapter and /v1/unload_lora_adapter, which read "
+             "folders of the server by request.",
+             ""},
     Variable{"VLLM_TORCH_PROFILER_DIR",
              "serve: folder for traces, as --profiler-config.torch_profiler_dir.",
              "profiler-config",

@@ -8,10 +8,12 @@
 #include "reprise/api/engine_loader.h"
 #include "reprise/attention/attention_backend.h"
 #include "reprise/base/error.h"
+#include "reprise/cli/cache_options.h"
 #include "reprise/cli/commands.h"
 #include "reprise/cli/compilation_text.h"
 #include "reprise/cli/engine_options.h"
 #include "reprise/config/explain.h"
+#include "reprise/speculative/speculative_config.h"
 
 namespace reprise::cli {
 namespace {
@@ -36,8 +38,10 @@ struct ExplainArguments {
   config::ResolutionInputs inputs;
   std::string attention_backend = "auto";
   int32_t flash_attn_version = 0;
+  std::string kv_cache_dtype = "auto";
   std::optional<cudagraph::AttentionCGSupport> attention_support;
   Json compilation_config = Json::object();
+  Json speculative_config = Json::object();
   std::vector<std::string> batches;
   std::filesystem::path model;
   bool compile = false;
@@ -46,20 +50,8 @@ struct ExplainArguments {
   bool json = false;
 };
 
-OptionTable make_table(ExplainArguments& arguments) {
-  OptionTable table(
-      "reprise explain [MODEL] [options]",
-      "Prints the resolved cudagraph mode with every reason, the capture sizes, and for "
-      "each --batch the decision. Needs no weights and no device; reads nothing of MODEL, "
-      "unless --compile asks what becomes of it.");
-  constexpr const char* kBatches = "Batches";
+void add_what_if(OptionTable& table, ExplainArguments& arguments) {
   constexpr const char* kWhatIf = "What if";
-  table.add({.name = "batch",
-             .group = kBatches,
-             .value_name = "SPEC",
-             .help = "decode:33, mixed:100, uniform:4x8 (4 requests of 8 tokens), prefill:512; "
-                     "may be repeated.",
-             .apply = [&](std::string_view value) { arguments.batches.emplace_back(value); }});
   table.add({.name = "attention-support",
              .group = kWhatIf,
              .value_name = "LEVEL",
@@ -78,12 +70,20 @@ OptionTable make_table(ExplainArguments& arguments) {
                     kWhatIf,
                     "Draft tokens verified per step.",
                     arguments.inputs.num_speculative_tokens);
+  table.add_object("speculative-config",
+                   kWhatIf,
+                   "The same with the rest of its configuration, as for serve.",
+                   arguments.speculative_config);
   table.add_integer("tensor-parallel-size",
                     kWhatIf,
                     "Ranks one layer is split over.",
                     arguments.inputs.tensor_parallel_size);
   table.add_switch("enable-lora", kWhatIf, "Adapters are served.", arguments.enable_lora);
   table.add_integer("max-loras", kWhatIf, "Adapters in one step.", arguments.max_loras);
+  table.add_switch("specialize-active-lora",
+                   kWhatIf,
+                   "Graphs for 1, 2, 4, ... adapters in a step.",
+                   arguments.inputs.lora.specialize_active_lora);
   table.add_switch("pooling", kWhatIf, "An embedding model.", arguments.inputs.pooling);
   table.add_switch(
       "cascade", kWhatIf, "Shared-prefix attention is enabled.", arguments.inputs.cascade_enabled);
@@ -94,7 +94,23 @@ OptionTable make_table(ExplainArguments& arguments) {
       arguments.compile);
   table.add_switch(
       "enforce-eager", kWhatIf, "No graphs and no compiler.", arguments.inputs.enforce_eager);
+}
+
+OptionTable make_table(ExplainArguments& arguments) {
+  OptionTable table(
+      "reprise explain [MODEL] [options]",
+      "Prints the resolved cudagraph mode with every reason, the capture sizes, and for "
+      "each --batch the decision. Needs no weights and no device; reads nothing of MODEL, "
+      "unless --compile asks what becomes of it.");
+  table.add({.name = "batch",
+             .group = "Batches",
+             .value_name = "SPEC",
+             .help = "decode:33, mixed:100, uniform:4x8 (4 requests of 8 tokens), prefill:512; "
+                     "may be repeated.",
+             .apply = [&](std::string_view value) { arguments.batches.emplace_back(value); }});
+  add_what_if(table, arguments);
   add_attention_options(table, arguments.attention_backend, arguments.flash_attn_version);
+  add_kv_cache_dtype(table, "What if", arguments.kv_cache_dtype);
   add_compilation_options(table, arguments.compilation_config, arguments.inputs.optimization_level);
   table.add_switch("json", "Output", "One JSON object.", arguments.json);
   return table;
@@ -107,6 +123,12 @@ config::Explanation explain(ExplainArguments& arguments) {
       {std::string(backend.name), arguments.attention_support.value_or(backend.support)}};
   if (arguments.enable_lora) arguments.inputs.lora.max_loras = arguments.max_loras;
   try {
+    if (!arguments.speculative_config.empty()) {
+      arguments.inputs.num_speculative_tokens =
+          speculative::parse_speculative_config(arguments.speculative_config)
+              .num_speculative_tokens;
+    }
+    attention::require_cache_dtype(backend, kv_cache::find_cache_dtype(arguments.kv_cache_dtype));
     config::ParsedCompilationConfig parsed =
         config::parse_compilation_config(arguments.compilation_config);
     arguments.inputs.compilation = std::move(parsed.config);
@@ -131,6 +153,7 @@ api::StartupReport compile(const ExplainArguments& arguments) {
               .load_format = api::LoadFormat::dummy,
               .max_num_seqs = arguments.inputs.max_num_seqs,
               .max_num_batched_tokens = arguments.inputs.max_num_batched_tokens,
+              .kv_cache_dtype = arguments.kv_cache_dtype,
               .attention_backend = arguments.attention_backend,
               .flash_attn_version = arguments.flash_attn_version,
               .enforce_eager = arguments.inputs.enforce_eager,

@@ -13,6 +13,7 @@
 #include "reprise/cli/compilation_text.h"
 #include "reprise/cli/engine_options.h"
 #include "reprise/cli/progress.h"
+#include "reprise/cli/sampling_options.h"
 #include "reprise/cudagraph/dispatch_ledger.h"
 #include "reprise/runner/model_runner.h"
 
@@ -26,6 +27,7 @@ struct GenerateArguments {
   bool json = false;
   bool stream = true;
   bool verbose = false;
+  std::string lora;  // name of an adapter; empty: none
   // Sampling options are kept as text: the defaults come from the model, which is not loaded yet.
   std::vector<std::string> sampling;
 };
@@ -50,6 +52,11 @@ OptionTable make_table(GenerateArguments& arguments) {
              }});
   table.add_switch(
       "chat", kPrompts, "Put each prompt through the model's chat template.", arguments.chat);
+  table.add_text("lora",
+                 kPrompts,
+                 "NAME",
+                 "Adapter of --lora-modules that answers; default: the model alone.",
+                 arguments.lora);
   table.add_switch("stream", kPrompts, "Print text as it comes.", arguments.stream);
   table.add_switch(
       "json", kPrompts, "One JSON object with tokens, times and graph counters.", arguments.json);
@@ -172,18 +179,23 @@ int run_generate(std::span<const std::string> raw_arguments) {
       prompt = llm.apply_chat_template(Json::array({{{"role", "user"}, {"content", prompt}}}));
     }
   }
+  std::vector<engine::RequestOptions> options;
+  if (!arguments.lora.empty()) options.assign(prompts.size(), llm.with_adapter(arguments.lora));
   // Only a single prompt streams, because the answers of several prompts would be interleaved.
   const bool streams = arguments.stream && !arguments.json && prompts.size() == 1;
   // A completion prints its prompt first, but only after the engine accepted the prompt.
   bool prompt_shown = arguments.chat;
-  const std::vector<api::RequestOutput> results =
-      llm.generate(prompts, params, [&](const api::StreamDelta& delta) {
+  const std::vector<api::RequestOutput> results = llm.generate(
+      prompts,
+      params,
+      [&](const api::StreamDelta& delta) {
         if (!streams) return;
         if (!std::exchange(prompt_shown, true)) fmt::print("{}", prompts[0]);
         fmt::print("{}", delta.text);
         if (delta.finished) fmt::print("\n");
         std::fflush(stdout);
-      });
+      },
+      options);
   const bool has_failed = std::any_of(results.begin(), results.end(), [](const auto& result) {
     return result.output.finish_reason == "error";
   });

@@ -121,9 +121,13 @@ void OptionTable::add_object(std::string name, std::string group, std::string he
        .apply =
            [&target, flag](std::string_view value) {
              const Json object = parse_json(value, flag);
+             if (object.is_null()) {
+               target = Json::object();
+               return;
+             }
              if (!object.is_object()) {
                throw InvalidArgument(
-                   fmt::format("{}: expected a JSON object, got '{}'", flag, value));
+                   fmt::format("{}: expected a JSON object or null, got '{}'", flag, value));
              }
              target.update(object, true);
            },

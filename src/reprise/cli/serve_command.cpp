@@ -198,6 +198,10 @@ OptionTable make_table(api::EngineArgs& engine, server::ServerOptions& server, L
 void read_serve_environment(server::ServerOptions& options, LogLevel level) {
   options.keep_alive_on_engine_death =
       look_up_process_environment("VLLM_KEEP_ALIVE_ON_ENGINE_DEATH") == "1";
+  const std::string lora_updating =
+      look_up_process_environment("VLLM_ALLOW_RUNTIME_LORA_UPDATING").value_or("");
+  options.allow_runtime_lora_updating =
+      lora_updating == "1" || lora_updating == "true" || lora_updating == "True";
   options.generations.request_log.with_prompts = level == LogLevel::debug;
   if (const char* text = std::getenv("VLLM_LOG_STATS_INTERVAL")) {
     const int64_t seconds = parse_human_integer("VLLM_LOG_STATS_INTERVAL", text);

@@ -188,6 +188,10 @@ void log_startup(const Log& log, const api::StartupReport& report, std::string_v
                        gib(report.weight_bytes),
                        report.weights_seconds + report.tokenizer_seconds));
   log_attention(log, *report.attention);
+  if (const int32_t query_len = report.resolved.uniform_decode_query_len; query_len > 1) {
+    log.info(fmt::format("Speculative decoding: up to {} draft tokens per request and step",
+                         query_len - 1));
+  }
   log_compilation(log, report);
   log_memory_profile(log, report);
   log_kv_cache(log, report);

@@ -18,7 +18,7 @@ constexpr VllmFlagSupport kOnly = VllmFlagSupport::only_equal;
 // Reasons that several flags have in common.
 constexpr std::string_view kOneDevice = "one process runs the whole model";
 constexpr std::string_view kTextOnly = "models read text only";
-constexpr std::string_view kNoLora = "adapters are not implemented";
+constexpr std::string_view kPlainLora = "adapters are plain LoRA in the type of the model";
 constexpr std::string_view kNoCode = "nothing is ever run from a model folder";
 constexpr std::string_view kNoHub = "models are folders on this machine; nothing is downloaded";
 constexpr std::string_view kNoTracing = "traces are not exported";
@@ -31,9 +31,8 @@ constexpr std::string_view kAutoOnly = "the value is chosen by itself";
 
 constexpr std::array kFlags = {
     // Model
-    VllmFlag{"runner", "", "KIND", kOnly, "auto|generate", "models generate text, nothing else"},
-    VllmFlag{"convert", "", "KIND", kOnly, "auto|none", "models generate text, nothing else"},
-    VllmFlag{"task", "", "KIND", kOnly, "auto|generate", "models generate text, nothing else"},
+    VllmFlag{"convert", "", "KIND", kOnly, "auto|none|embed", "write --runner"},
+    VllmFlag{"task", "", "KIND", kOnly, "auto|generate", "write --runner"},
     VllmFlag{"tokenizer-mode", "", "MODE", kOnly, "auto|hf|slow|fast", "tokenizer.json decides"},
     VllmFlag{"trust-remote-code", "", "", kNoEffect, "", kNoCode},
     VllmFlag{"allowed-local-media-path", "", "DIR", kNoEffect, "", kTextOnly},
@@ -129,9 +128,9 @@ constexpr std::array kFlags = {
     // Cache
     VllmFlag{"swap-space", "", "GIB", kNoEffect, "", "preempted requests are computed again"},
     VllmFlag{"cpu-offload-gb", "", "GIB", kOnly, "0", kNoOffload},
-    VllmFlag{"kv-cache-dtype", "", "TYPE", kOnly, "auto", "keys and values have the model's type"},
+    VllmFlag{"kv-cache-dtype-skip-layers", "", "NAMES", kOnly, "", "all layers have one type"},
     VllmFlag{
-        "calculate-kv-scales", "", "", kOnly, "false", "keys and values have the model's type"},
+        "calculate-kv-scales", "", "", kOnly, "false", "scales are 1 or those of the checkpoint"},
     VllmFlag{
         "kv-sharing-fast-prefill", "", "", kOnly, "false", "no model here shares keys and values"},
     VllmFlag{"prefix-caching-hash-algo", "", "NAME", kNoEffect, "", "answers do not depend on it"},
@@ -156,16 +155,11 @@ constexpr std::array kFlags = {
     VllmFlag{"skip-mm-profiling", "", "", kNoEffect, "", kTextOnly},
     VllmFlag{"video-pruning-rate", "", "X", kNoEffect, "", kTextOnly},
     VllmFlag{"language-model-only", "", "", kNoEffect, "", kTextOnly},
-    VllmFlag{"enable-lora", "", "", kOnly, "false", kNoLora},
-    VllmFlag{"enable-lora-bias", "", "", kOnly, "false", kNoLora},
-    VllmFlag{"lora-modules", "", "NAME=DIR", kOnly, "", kNoLora},
-    VllmFlag{"max-loras", "", "N", kNoEffect, "", kNoLora},
-    VllmFlag{"max-lora-rank", "", "N", kNoEffect, "", kNoLora},
-    VllmFlag{"max-cpu-loras", "", "N", kNoEffect, "", kNoLora},
-    VllmFlag{"lora-dtype", "", "TYPE", kNoEffect, "", kNoLora},
-    VllmFlag{"lora-extra-vocab-size", "", "N", kNoEffect, "", kNoLora},
-    VllmFlag{"fully-sharded-loras", "", "", kNoEffect, "", kNoLora},
-    VllmFlag{"default-mm-loras", "", "JSON", kOnly, "{}", kNoLora},
+    VllmFlag{"enable-lora-bias", "", "", kOnly, "false", kPlainLora},
+    VllmFlag{"lora-dtype", "", "TYPE", kNoEffect, "", kPlainLora},
+    VllmFlag{"lora-extra-vocab-size", "", "N", kNoEffect, "", kPlainLora},
+    VllmFlag{"fully-sharded-loras", "", "", kNoEffect, "", kOneDevice},
+    VllmFlag{"default-mm-loras", "", "JSON", kOnly, "{}", kTextOnly},
     // Scheduler
     VllmFlag{"max-num-partial-prefills", "", "N", kOnly, "1", "one long prompt is cut at a time"},
     VllmFlag{"max-long-partial-prefills", "", "N", kOnly, "1", "one long prompt is cut at a time"},
@@ -184,7 +178,6 @@ constexpr std::array kFlags = {
     VllmFlag{"num-scheduler-steps", "", "N", kOnly, "1", "each step is scheduled"},
     VllmFlag{"performance-mode", "", "MODE", kOnly, "balanced", kAutoOnly},
     // Speculation, structure, attention
-    VllmFlag{"speculative-config", "", "JSON", kOnly, "null", "tokens come one at a time"},
     VllmFlag{"guided-decoding-disable-fallback", "", "", kNoEffect, "", "there is one backend"},
     VllmFlag{
         "guided-decoding-disable-any-whitespace", "", "", kOnly, "false", "whitespace is free"},
@@ -201,9 +194,9 @@ constexpr std::array kFlags = {
              "{}",
              "write --attention-backend and --flash-attn-version"},
     VllmFlag{"additional-config", "", "JSON", kOnly, "{}", "there are no platform plug-ins"},
-    VllmFlag{"pooler-config", "", "JSON", kOnly, "null", "models generate text, nothing else"},
+    VllmFlag{"pooler-config", "", "JSON", kOnly, "null", "modules.json of the model decides"},
     VllmFlag{
-        "override-pooler-config", "", "JSON", kOnly, "null", "models generate text, nothing else"},
+        "override-pooler-config", "", "JSON", kOnly, "null", "modules.json of the model decides"},
     VllmFlag{
         "weight-transfer-config", "", "JSON", kOnly, "null", "weights stay as they were loaded"},
     // Observability

@@ -274,7 +274,6 @@ void warn_about_fields_without_effect(const CompilationConfig& config,
   warn(config.dynamic_shapes_config != defaults.dynamic_shapes_config, "dynamic_shapes_config");
   warn(config.compile_cache_save_format != defaults.compile_cache_save_format,
        "compile_cache_save_format");
-  warn(!config.cudagraph_specialize_lora, "cudagraph_specialize_lora");
   const PassConfig& passes = config.pass_config;
   // In vLLM the next two fields limit the size for fused kernels. Ours work at every size.
   warn(passes.rope_kvcache_fusion_max_token_num !=

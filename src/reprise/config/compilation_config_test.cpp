@@ -257,7 +257,6 @@ TEST(CompilationConfig, each_field_without_a_reader_is_named_in_one_warning) {
            {R"({"dynamic_shapes_config": {"type": "unbacked"}})", "dynamic_shapes_config"},
            {R"({"dynamic_shapes_config": {"evaluate_guards": true}})", "dynamic_shapes_config"},
            {R"({"compile_cache_save_format": "unpacked"})", "compile_cache_save_format"},
-           {R"({"cudagraph_specialize_lora": false})", "cudagraph_specialize_lora"},
            {R"({"pass_config": {"rope_kvcache_fusion_max_token_num": 8}})",
             "rope_kvcache_fusion_max_token_num"},
            {R"({"pass_config": {"fi_allreduce_fusion_max_size_mb": 0.5}})",

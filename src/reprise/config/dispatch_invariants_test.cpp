@@ -63,10 +63,15 @@ bool build(World& world) {
 }
 
 // Whether the weakest attention backend allows a FULL graph for this key.
-bool support_allows(Support support, const cudagraph::BatchDescriptor& key, int32_t q) {
+bool support_allows(Support support, const cudagraph::BatchDescriptor& key) {
   if (!key.uniform) return support == Support::ALWAYS;
-  return q == 1 ? support >= Support::UNIFORM_SINGLE_TOKEN_DECODE
-                : support >= Support::UNIFORM_BATCH;
+  return key.num_tokens == *key.num_reqs ? support >= Support::UNIFORM_SINGLE_TOKEN_DECODE
+                                         : support >= Support::UNIFORM_BATCH;
+}
+
+// A key for uniform batches serves batches of its own query length.
+bool is_of_query_len(const cudagraph::BatchDescriptor& key, const cudagraph::BatchFacts& batch) {
+  return !key.uniform || key.num_tokens == *key.num_reqs * batch.query_len;
 }
 
 // Whether a smaller key of the same class and LoRA case would hold the batch too.
@@ -75,7 +80,7 @@ bool tighter_key_exists(const World& world,
                         const cudagraph::Decision& decision) {
   for (const cudagraph::BatchDescriptor& key : world.dispatcher.keys(decision.mode)) {
     if (key.num_active_loras == decision.descriptor.num_active_loras &&
-        key.uniform == decision.descriptor.uniform &&
+        key.uniform == decision.descriptor.uniform && is_of_query_len(key, batch) &&
         key.num_tokens < decision.descriptor.num_tokens && key.num_tokens >= batch.num_tokens &&
         key.num_reqs.value_or(batch.num_reqs) >= batch.num_reqs) {
       return true;
@@ -110,22 +115,27 @@ void check(const World& world, const cudagraph::BatchFacts& batch) {
   }
   if (decision.mode == Runtime::FULL) {
     ASSERT_FALSE(batch.cascade || batch.encoder_outputs);
-    ASSERT_LE(batch.num_logits, batch.num_reqs)
+    ASSERT_LE(batch.num_logits, batch.num_reqs * q)
         << "a row of logits that the graph does not compute";
-    ASSERT_TRUE(support_allows(world.resolved.weakest_attention.support, key, q));
+    ASSERT_TRUE(support_allows(world.resolved.weakest_attention.support, key));
     ASSERT_GE(key.num_reqs.value_or(-1), std::min(batch.num_reqs, kMaxNumSeqs));
     ASSERT_LE(*key.num_reqs, kMaxNumSeqs);
     if (key.uniform) {
-      ASSERT_EQ(key.num_tokens, *key.num_reqs * q);
+      ASSERT_TRUE(batch.query_len == q || batch.query_len == 1);
+      ASSERT_TRUE(is_of_query_len(key, batch));
     }
   } else {
-    ASSERT_LE(batch.num_logits, kMaxNumSeqs) << "a row of logits that the graph does not compute";
+    ASSERT_LE(batch.num_logits, kMaxNumSeqs * q)
+        << "a row of logits that the graph does not compute";
     ASSERT_FALSE(key.num_reqs.has_value());
     ASSERT_FALSE(key.uniform);
     // FULL is preferred: PIECEWISE is only allowed if no permitted FULL graph holds the batch.
-    const bool full_possible = batch.uniform && separate_routine(world.resolved.mode) &&
-                               !batch.cascade && !batch.encoder_outputs &&
-                               batch.num_logits <= batch.num_reqs &&
+    const bool has_decode_graphs =
+        batch.query_len == q ||
+        world.inputs.compilation.capture_size_rule == cudagraph::CaptureSizeRule::reprise;
+    const bool full_possible = batch.uniform && has_decode_graphs &&
+                               separate_routine(world.resolved.mode) && !batch.cascade &&
+                               !batch.encoder_outputs && batch.num_logits <= batch.num_reqs * q &&
                                batch.allowed.contains(Runtime::FULL);
     ASSERT_TRUE(!full_possible ||
                 decision.reason == cudagraph::DispatchReason::piecewise_no_decode_size);
@@ -139,7 +149,8 @@ int64_t check_all_batches(const World& world) {
   for (int32_t tokens = 0; tokens <= kTokenBudget + 2; ++tokens) {
     for (int32_t reqs = 1; reqs <= std::min(tokens, kMaxNumSeqs); ++reqs) {
       for (bool uniform : {false, true}) {
-        if (uniform && tokens != reqs * q) continue;  // not a uniform decode batch
+        const int32_t query_len = tokens == reqs ? 1 : q;
+        if (uniform && tokens != reqs * query_len) continue;  // not a uniform decode batch
         for (int32_t loras = 0; loras <= kMaxLoras + 2; ++loras) {
           for (bool cascade : {false, true}) {
             for (cudagraph::RuntimeModeSet allowed :
@@ -147,12 +158,13 @@ int64_t check_all_batches(const World& world) {
                   all.without(Runtime::FULL),
                   all.without(Runtime::PIECEWISE),
                   cudagraph::RuntimeModeSet::only(Runtime::NONE)}) {
-              for (int32_t logits : {reqs, reqs + 1, kMaxNumSeqs + 1}) {
+              for (int32_t logits : {reqs, reqs * q, reqs * q + 1, kMaxNumSeqs * q + 1}) {
                 if (logits > tokens && logits != reqs) continue;
                 check(world,
                       {.num_tokens = tokens,
                        .num_reqs = reqs,
                        .uniform = uniform,
+                       .query_len = query_len,
                        .num_active_loras = loras,
                        .cascade = cascade,
                        .num_logits = logits,

@@ -62,11 +62,17 @@ void apply_suffix(std::string_view spec, std::string_view suffix, cudagraph::Bat
   }
 }
 
-std::vector<int32_t> sizes_of(const cudagraph::CudagraphDispatcher& dispatcher, bool uniform) {
+// The sizes of the keys for mixed batches, or for uniform batches of one query length.
+std::vector<int32_t> sizes_of(const cudagraph::CudagraphDispatcher& dispatcher,
+                              std::optional<int32_t> query_len) {
   std::vector<int32_t> sizes;
   for (const cudagraph::CaptureGroup& group : dispatcher.capture_plan()) {
-    if (group.uniform != uniform) continue;
-    for (const cudagraph::BatchDescriptor& d : group.descriptors) sizes.push_back(d.num_tokens);
+    if (group.uniform != query_len.has_value()) continue;
+    for (const cudagraph::BatchDescriptor& d : group.descriptors) {
+      if (!query_len || d.num_tokens == int64_t{*d.num_reqs} * *query_len) {
+        sizes.push_back(d.num_tokens);
+      }
+    }
   }
   std::sort(sizes.begin(), sizes.end());
   sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
@@ -88,8 +94,9 @@ void fill(Explanation& out,
   cudagraph::CudagraphDispatcher dispatcher;
   dispatcher.initialize_cudagraph_keys(dispatcher_options(inputs, resolved));
   dispatcher.mark_all_captured();
-  out.mixed_sizes = sizes_of(dispatcher, false);
-  out.decode_sizes = sizes_of(dispatcher, true);
+  out.mixed_sizes = sizes_of(dispatcher, std::nullopt);
+  out.decode_sizes = sizes_of(dispatcher, resolved.uniform_decode_query_len);
+  if (!resolved.other_decode_widths.empty()) out.draftless_sizes = sizes_of(dispatcher, 1);
   for (const std::string& spec : batch_specs) {
     const cudagraph::BatchFacts facts =
         parse_batch_spec(spec, resolved.uniform_decode_query_len, inputs.max_num_seqs);
@@ -152,8 +159,12 @@ cudagraph::BatchFacts parse_batch_spec(std::string_view spec,
     throw_bad_spec(spec);
   }
   const bool any_prefill = kind == "mixed" || kind == "prefill";
-  facts.uniform = cudagraph::is_uniform_decode(
-      query_len, uniform_decode_query_len, facts.num_tokens, facts.num_reqs, any_prefill);
+  facts.query_len = query_len;
+  facts.uniform = cudagraph::is_uniform_decode(query_len,
+                                               query_len == 1 ? 1 : uniform_decode_query_len,
+                                               facts.num_tokens,
+                                               facts.num_reqs,
+                                               any_prefill);
   if (shape.size() != spec.size()) {
     do {
       const auto [suffix, rest] = split_at(suffixes, '+');
@@ -201,6 +212,9 @@ Json to_json(const Explanation& explanation) {
   json["warnings"] = resolved.warnings;
   json["capture_sizes"] = {{"mixed", explanation.mixed_sizes},
                            {"decode", explanation.decode_sizes}};
+  if (!explanation.draftless_sizes.empty()) {
+    json["capture_sizes"]["decode_without_drafts"] = explanation.draftless_sizes;
+  }
   json["decisions"] = Json::array();
   for (const ExplainedBatch& batch : explanation.decisions) {
     json["decisions"].push_back(decision_json(batch));
@@ -234,6 +248,9 @@ std::string to_text(const Explanation& explanation) {
   }
   text += fmt::format("mixed sizes, tokens   {}\n", sizes_text(explanation.mixed_sizes));
   text += fmt::format("decode sizes, tokens  {}\n", sizes_text(explanation.decode_sizes));
+  if (!explanation.draftless_sizes.empty()) {
+    text += fmt::format("  without drafts      {}\n", sizes_text(explanation.draftless_sizes));
+  }
   for (const ExplainedBatch& batch : explanation.decisions) {
     text += fmt::format("{:<16} {:<9} {}: {}\n",
                         batch.batch,

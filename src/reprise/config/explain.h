@@ -15,7 +15,7 @@ namespace reprise::config {
 /// One hypothetical batch, as written on the command line:
 ///   decode:R        R requests, each with the decode query length (1 + speculative tokens)
 ///   uniform:RxQ     R requests of Q tokens past their prompts; a uniform decode batch only if Q is
-///                   the decode query length
+///                   the decode query length, or 1
 ///   mixed:T         T tokens of prefill and decode over min(T, max_num_seqs) requests
 ///   mixed:T/R       the same over R requests
 ///   prefill:T       one prompt (chunk) of T tokens
@@ -40,6 +40,8 @@ struct Explanation {
   std::string level_reason;                // the setting that chose the compile level
   std::vector<int32_t> mixed_sizes;        // token counts of the mixed keys
   std::vector<int32_t> decode_sizes;       // token counts of the uniform decode keys
+  /// With speculation: token counts of the keys for uniform decode steps without drafts.
+  std::vector<int32_t> draftless_sizes;
   std::vector<ExplainedBatch> decisions;
   std::optional<std::string> error;
 };
@@ -50,7 +52,7 @@ struct Explanation {
                                   std::span<const std::string> batch_specs);
 
 /// Keys: requested, resolved, compilation_mode, level, level_reason, attention, reasons, warnings,
-/// capture_sizes.{mixed,decode}, decisions[], error.
+/// capture_sizes.{mixed,decode,decode_without_drafts}, decisions[], error.
 [[nodiscard]] Json to_json(const Explanation& explanation);
 /// The same explanation as readable text.
 [[nodiscard]] std::string to_text(const Explanation& explanation);

@@ -481,6 +481,23 @@ TEST(Resolution, recurrent_state_needs_one_block_per_request) {  // RUN-10, C7
 
 // ---- sizes through resolution ----
 
+TEST(Resolution, steps_without_drafts_get_decode_sizes_of_their_own) {
+  ResolutionInputs inputs = asking("{}");
+  inputs.max_num_seqs = 4;
+  EXPECT_TRUE(resolve(inputs).other_decode_widths.empty()) << "there are no drafts";
+  inputs.num_speculative_tokens = 3;
+  ResolvedConfig resolved = resolve(inputs);
+  EXPECT_EQ(resolved.capture_sizes.decode, (std::vector<int32_t>{4, 8, 16}));
+  EXPECT_EQ(resolved.other_decode_widths,
+            (std::vector<cudagraph::DecodeWidth>{{.query_len = 1, .capture_sizes = {1, 2, 4}}}));
+  EXPECT_EQ(dispatcher_options(inputs, resolved).other_decode_widths, resolved.other_decode_widths);
+  inputs.compilation.cudagraph_mode = cudagraph::CudagraphMode::FULL;
+  EXPECT_TRUE(resolve(inputs).other_decode_widths.empty()) << "one routine for all batches";
+  inputs.compilation.cudagraph_mode.reset();
+  inputs.compilation.capture_size_rule = cudagraph::CaptureSizeRule::vllm;
+  EXPECT_TRUE(resolve(inputs).other_decode_widths.empty()) << "vLLM has one width";
+}
+
 TEST(Resolution, speculative_rounding_applies_to_the_vllm_rule_only) {  // SIZ-26, SIZ-27
   ResolutionInputs inputs = as_vllm(asking(FULL_AND_PIECEWISE));
   inputs.compilation.cudagraph_capture_sizes.emplace();

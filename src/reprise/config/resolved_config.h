@@ -33,6 +33,9 @@ struct ResolvedConfig {
   std::vector<std::string> splitting_ops;
   bool piecewise_available = false;
   cudagraph::CaptureSizes capture_sizes;
+  /// Decode steps of other query lengths that get FULL graphs: with speculation, steps without
+  /// drafts.
+  std::vector<cudagraph::DecodeWidth> other_decode_widths;
   std::vector<int32_t> compile_sizes;
   std::vector<std::string> custom_ops;
   PassConfig pass_config;

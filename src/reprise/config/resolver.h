@@ -80,6 +80,7 @@ class Resolver {
   }
   [[nodiscard]] cudagraph::CaptureSizeInputs size_inputs() const;
   void compute_sizes();
+  void compute_sizes_without_drafts();
 
   const ResolutionInputs& in_;
   ResolvedConfig out_;

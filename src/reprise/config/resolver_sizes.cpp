@@ -33,6 +33,7 @@ void Resolver::compute_final_sizes() {
   out_.piecewise_available = follows_vllm_v2() ? compiles() || in_.breakable : attention_is_split();
   if (!follows_vllm()) {
     compute_sizes();
+    compute_sizes_without_drafts();
     return;
   }
   cudagraph::CaptureSizes& sizes = out_.capture_sizes;
@@ -52,6 +53,22 @@ void Resolver::compute_final_sizes() {
         follows_vllm_v1() ? cudagraph::decode_sizes_within : cudagraph::rounded_decode_sizes;
     sizes.decode = decode_sizes(sizes.mixed, q, in_.max_num_seqs);
   }
+}
+
+// A drafter may have nothing to propose. Such steps have one token per request, and get FULL graphs
+// of their own instead of graphs with room for drafts. The warnings about sizes would only repeat
+// those of the other ladder.
+void Resolver::compute_sizes_without_drafts() {
+  if (in_.compilation.capture_size_rule != cudagraph::CaptureSizeRule::reprise ||
+      out_.uniform_decode_query_len == 1 || !separate_routine(out_.mode)) {
+    return;
+  }
+  cudagraph::CaptureSizeInputs inputs = size_inputs();
+  inputs.uniform_decode_query_len = 1;
+  std::vector<int32_t> sizes =
+      cudagraph::compute_capture_sizes(in_.compilation, inputs, out_.mode).decode;
+  if (sizes.empty()) return;
+  out_.other_decode_widths.push_back({.query_len = 1, .capture_sizes = std::move(sizes)});
 }
 
 void Resolver::expand_compile_sizes() {

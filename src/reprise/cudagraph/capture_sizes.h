@@ -60,6 +60,14 @@ struct CaptureSizes {
   [[nodiscard]] int32_t max_decode() const noexcept { return decode.empty() ? 0 : decode.back(); }
 };
 
+/// The capture sizes for uniform decode batches of one query length.
+struct DecodeWidth {
+  int32_t query_len = 1;
+  std::vector<int32_t> capture_sizes;  // tokens, ascending; multiples of query_len
+
+  friend bool operator==(const DecodeWidth&, const DecodeWidth&) = default;
+};
+
 /// The largest number of requests in one decode step. Each request takes as many tokens of the
 /// scheduler's budget as the query length: with 512 tokens and query length 4, 128 requests.
 [[nodiscard]] int32_t largest_decode_batch(int32_t max_num_seqs,

@@ -32,28 +32,48 @@ void check_ladder(std::string_view what, const std::vector<int32_t>& sizes) {
   }
 }
 
-void check_decode_sizes(const std::vector<int32_t>& sizes, const DispatcherOptions& options) {
-  const int32_t q = options.uniform_decode_query_len;
+void check_decode_sizes(const std::vector<int32_t>& sizes, int32_t q, int32_t max_num_seqs) {
   for (int32_t size : sizes) {
-    if (size % q != 0 || size / q > options.max_num_seqs) {
+    if (size % q != 0 || size / q > max_num_seqs) {
       throw InvalidArgument(
           fmt::format("decode capture size {}: expected a multiple of the decode query length {} "
                       "with at most {} requests (max_num_seqs)",
                       size,
                       q,
-                      options.max_num_seqs));
+                      max_num_seqs));
     }
+  }
+}
+
+void check_decode_sizes(const DispatcherOptions& options) {
+  check_decode_sizes(
+      options.decode_capture_sizes, options.uniform_decode_query_len, options.max_num_seqs);
+  std::vector<int32_t> query_lens = {options.uniform_decode_query_len};
+  for (const DecodeWidth& width : options.other_decode_widths) {
+    if (width.query_len < 1 || std::ranges::find(query_lens, width.query_len) != query_lens.end()) {
+      throw InvalidArgument(fmt::format(
+          "decode query length {}: expected at least 1 and each length once", width.query_len));
+    }
+    query_lens.push_back(width.query_len);
+    check_decode_sizes(width.capture_sizes, width.query_len, options.max_num_seqs);
   }
 }
 
 // Rejects a compile size that padding would enlarge: the program for that size would never run.
 void check_compile_sizes(const DispatcherOptions& options) {
   const auto& mixed = options.mixed_capture_sizes;
-  const auto& decode = options.decode_capture_sizes;
+  const auto contains = [](const std::vector<int32_t>& sizes, int32_t size) {
+    return std::binary_search(sizes.begin(), sizes.end(), size);
+  };
   for (int32_t size : options.compile_sizes) {
     const auto fit = std::lower_bound(mixed.begin(), mixed.end(), size);
     if (fit == mixed.end() || *fit == size) continue;
-    if (std::binary_search(decode.begin(), decode.end(), size)) continue;
+    if (contains(options.decode_capture_sizes, size)) continue;
+    if (std::ranges::any_of(options.other_decode_widths, [&](const DecodeWidth& width) {
+          return contains(width.capture_sizes, size);
+        })) {
+      continue;
+    }
     throw InvalidArgument(
         fmt::format("compile_sizes: {} would be padded to {} and never run; use values from the "
                     "capture sizes {}",
@@ -80,6 +100,10 @@ void check_options(const DispatcherOptions& options) {
   }
   check_ladder("capture sizes", options.mixed_capture_sizes);
   check_ladder("decode capture sizes", options.decode_capture_sizes);
+  for (const DecodeWidth& width : options.other_decode_widths) {
+    check_ladder(fmt::format("decode capture sizes of query length {}", width.query_len),
+                 width.capture_sizes);
+  }
 }
 
 }  // namespace
@@ -89,25 +113,33 @@ void CudagraphDispatcher::initialize_cudagraph_keys(const DispatcherOptions& opt
   check_options(checked);
   if (!separate_routine(checked.mode)) {
     checked.decode_capture_sizes.clear();
+    checked.other_decode_widths.clear();
   } else if (checked.rule == CaptureSizeRule::vllm_v1) {
     checked.decode_capture_sizes = decode_sizes_within(
         checked.mixed_capture_sizes, checked.uniform_decode_query_len, checked.max_num_seqs);
+    checked.other_decode_widths.clear();
   }
-  check_decode_sizes(checked.decode_capture_sizes, checked);
+  check_decode_sizes(checked);
   if (checked.mode != CudagraphMode::NONE) check_compile_sizes(checked);
 
   options_ = std::move(checked);
+  decode_query_lens_ = {options_.uniform_decode_query_len};
+  for (const DecodeWidth& width : options_.other_decode_widths) {
+    decode_query_lens_.push_back(width.query_len);
+  }
   lora_cases_ = LoraCases(options_.lora, options_.specialize_lora, options_.rule);
   keys_.clear();
   const size_t num_cases = lora_cases_.counts().size();
-  ladders_.assign(num_cases * kNumLadderKinds, Ladder{});
+  ladders_.assign(ladder_index(0, static_cast<int32_t>(num_cases)), Ladder{});
   largest_tokens_ = 0;
   initialised_ = true;
   if (options_.mode == CudagraphMode::NONE) return;
 
   for (int32_t lora_case = 0; lora_case < static_cast<int32_t>(num_cases); ++lora_case) {
     plan_mixed_keys(lora_case);
-    plan_decode_keys(lora_case);
+    for (size_t width = 0; width < decode_query_lens_.size(); ++width) {
+      plan_decode_keys(lora_case, static_cast<int32_t>(width));
+    }
   }
   std::sort(keys_.begin(), keys_.end(), [](const Key& a, const Key& b) {
     return plan_rank(a.mode, a.descriptor) < plan_rank(b.mode, b.descriptor);
@@ -138,10 +170,10 @@ void CudagraphDispatcher::plan_mixed_keys(int32_t lora_case) {
   }
 }
 
-void CudagraphDispatcher::plan_decode_keys(int32_t lora_case) {
+void CudagraphDispatcher::plan_decode_keys(int32_t lora_case, int32_t width) {
   const int32_t num_loras = lora_cases_.counts()[static_cast<size_t>(lora_case)];
-  for (int32_t size : options_.decode_capture_sizes) {
-    const int32_t num_reqs = size / options_.uniform_decode_query_len;
+  for (int32_t size : decode_sizes_of(width)) {
+    const int32_t num_reqs = size / decode_query_lens_[static_cast<size_t>(width)];
     const BatchDescriptor descriptor{.num_tokens = size,
                                      .num_reqs = num_reqs,
                                      .uniform = true,
@@ -149,7 +181,7 @@ void CudagraphDispatcher::plan_decode_keys(int32_t lora_case) {
                                      .num_active_loras = num_loras};
     keys_.push_back({CudagraphRuntimeMode::FULL,
                      descriptor,
-                     kFullUniform,
+                     kFullUniform + width,
                      lora_case,
                      follows_vllm_v1() ? size : num_reqs,
                      KeyState::planned,
@@ -201,21 +233,31 @@ void CudagraphDispatcher::refresh_live_table(Ladder& ladder) const {
 CudagraphDispatcher::LookUp CudagraphDispatcher::look_up(LadderKind kind,
                                                          int32_t lora_case,
                                                          int32_t need) const noexcept {
-  const Ladder& found = ladders_[static_cast<size_t>(lora_case) * kNumLadderKinds + kind];
+  const Ladder& found = ladders_[ladder_index(kind, lora_case)];
   if (need < 0 || static_cast<size_t>(need) >= found.planned.size()) return {};
   return {found.planned[static_cast<size_t>(need)], found.live[static_cast<size_t>(need)]};
 }
 
+int32_t CudagraphDispatcher::decode_width_of(const BatchFacts& batch) const noexcept {
+  if (!batch.uniform || !separate_routine(options_.mode)) return -1;
+  if (batch.query_len == 0) return 0;
+  const auto found = std::ranges::find(decode_query_lens_, batch.query_len);
+  return found == decode_query_lens_.end()
+             ? -1
+             : static_cast<int32_t>(found - decode_query_lens_.begin());
+}
+
 CudagraphDispatcher::LookUp CudagraphDispatcher::look_up_full(const BatchFacts& batch,
                                                               int32_t lora_case) const noexcept {
-  const LadderKind kind = takes_decode_routine(batch) ? kFullUniform : kFullGeneral;
+  const int32_t width = decode_width_of(batch);
+  const LadderKind kind = width >= 0 ? kFullUniform + width : kFullGeneral;
   if (follows_vllm_v1()) return look_up(kind, lora_case, batch.num_tokens);
   // A FULL graph has a fixed number of requests, so both the tokens and the requests must fit.
   if (batch.num_reqs > options_.max_num_seqs) return {};
   if (kind == kFullGeneral) {
     return look_up(kind, lora_case, std::max(batch.num_tokens, batch.num_reqs));
   }
-  const int32_t q = options_.uniform_decode_query_len;
+  const int32_t q = decode_query_lens_[static_cast<size_t>(width)];
   const int32_t num_reqs_of_tokens = batch.num_tokens / q + (batch.num_tokens % q != 0 ? 1 : 0);
   return look_up(kind, lora_case, std::max(batch.num_reqs, num_reqs_of_tokens));
 }
@@ -244,10 +286,9 @@ Decision CudagraphDispatcher::dispatch(const BatchFacts& batch) const noexcept {
   if (batch.num_tokens <= 0) return eager(DispatchReason::empty_batch);
   const int32_t lora_case = lora_cases_.case_index(batch.num_active_loras);
   if (lora_case < 0) return eager(DispatchReason::lora_count_not_captured);
-  full_allowed = full_allowed && !batch.cascade && !batch.encoder_outputs &&
-                 batch.num_logits <= batch.num_reqs;
-
-  piecewise_allowed = piecewise_allowed && batch.num_logits <= options_.max_num_seqs;
+  full_allowed =
+      full_allowed && !batch.cascade && !batch.encoder_outputs && has_rows(batch, batch.num_reqs);
+  piecewise_allowed = piecewise_allowed && has_rows(batch, options_.max_num_seqs);
 
   const LookUp full = look_up_full(batch, lora_case);
   if (full_allowed && full.live >= 0) {
@@ -258,14 +299,17 @@ Decision CudagraphDispatcher::dispatch(const BatchFacts& batch) const noexcept {
   }
   const LookUp piecewise = look_up_piecewise(batch, lora_case);
   if (piecewise_allowed && piecewise.live >= 0) {
-    if (routine_of(batch) == CudagraphRuntimeMode::FULL) {
-      return hit(piecewise.live, relaxed_reason(batch, full));
-    }
-    return hit(piecewise.live,
-               piecewise.live == piecewise.planned ? DispatchReason::piecewise
-                                                   : DispatchReason::piecewise_larger_size);
+    return hit(piecewise.live, piecewise_reason(batch, full, piecewise));
   }
   return eager(eager_reason(batch, full, piecewise));
+}
+
+DispatchReason CudagraphDispatcher::piecewise_reason(const BatchFacts& batch,
+                                                     LookUp full,
+                                                     LookUp piecewise) const noexcept {
+  if (routine_of(batch) == CudagraphRuntimeMode::FULL) return relaxed_reason(batch, full);
+  if (piecewise.live != piecewise.planned) return DispatchReason::piecewise_larger_size;
+  return batch.ragged_drafts ? DispatchReason::piecewise_ragged_drafts : DispatchReason::piecewise;
 }
 
 DispatchReason CudagraphDispatcher::relaxed_reason(const BatchFacts& batch,
@@ -273,7 +317,7 @@ DispatchReason CudagraphDispatcher::relaxed_reason(const BatchFacts& batch,
   if (full.planned < 0) return DispatchReason::piecewise_no_decode_size;
   if (batch.cascade) return DispatchReason::piecewise_cascade;
   if (batch.encoder_outputs) return DispatchReason::piecewise_encoder_outputs;
-  if (batch.num_logits > batch.num_reqs) return DispatchReason::piecewise_more_logits_rows;
+  if (!has_rows(batch, batch.num_reqs)) return DispatchReason::piecewise_more_logits_rows;
   if (!batch.allowed.contains(CudagraphRuntimeMode::FULL)) {
     return DispatchReason::piecewise_full_not_allowed;
   }
@@ -296,20 +340,21 @@ DispatchReason CudagraphDispatcher::eager_reason(const BatchFacts& batch,
     if (!batch.allowed.contains(CudagraphRuntimeMode::PIECEWISE)) {
       return DispatchReason::mode_not_allowed;
     }
-    if (batch.num_logits > options_.max_num_seqs) return DispatchReason::more_logits_rows;
+    if (!has_rows(batch, options_.max_num_seqs)) return DispatchReason::more_logits_rows;
     return unavailable(piecewise.planned);
   }
   if (full.planned >= 0) {
     if (batch.cascade) return DispatchReason::cascade;
     if (batch.encoder_outputs) return DispatchReason::encoder_outputs;
-    if (batch.num_logits > batch.num_reqs) return DispatchReason::more_logits_rows;
+    if (!has_rows(batch, batch.num_reqs)) return DispatchReason::more_logits_rows;
     if (!batch.allowed.contains(CudagraphRuntimeMode::FULL)) {
       return DispatchReason::mode_not_allowed;
     }
     return unavailable(full.planned);
   }
   if (routine_of(batch) == CudagraphRuntimeMode::NONE) {
-    return DispatchReason::mixed_batches_run_eager;
+    return batch.ragged_drafts ? DispatchReason::ragged_drafts
+                               : DispatchReason::mixed_batches_run_eager;
   }
   if (batch.num_tokens > largest_tokens_) return DispatchReason::exceeds_largest_size;
   if (batch.num_reqs > options_.max_num_seqs) return DispatchReason::more_requests_than_captured;
@@ -388,56 +433,6 @@ std::vector<BatchDescriptor> CudagraphDispatcher::keys(CudagraphRuntimeMode mode
     if (key.mode == mode) descriptors.push_back(key.descriptor);
   }
   return descriptors;
-}
-
-std::string CudagraphDispatcher::describe(const BatchFacts& batch, const Decision& decision) const {
-  std::string text(to_string(decision.reason));
-  const int32_t lora_case = initialised_ ? lora_cases_.case_index(batch.num_active_loras) : -1;
-  const auto add_cause = [&](LookUp found) {
-    if (found.planned < 0) return;
-    const Key& key = keys_[static_cast<size_t>(found.planned)];
-    text += fmt::format(" ({} {}", to_string(key.mode), to_string(key.descriptor));
-    if (key.state == KeyState::retired) text += ": " + key.retired_because;
-    text += ")";
-  };
-  switch (decision.reason) {
-    case DispatchReason::exceeds_largest_size:
-      text += fmt::format(" ({} > {})", batch.num_tokens, largest_tokens_);
-      break;
-    case DispatchReason::more_requests_than_captured:
-      text += fmt::format(" ({} > max_num_seqs {})", batch.num_reqs, options_.max_num_seqs);
-      break;
-    case DispatchReason::lora_count_not_captured:
-      text += fmt::format(" ({}; captured counts: {})",
-                          batch.num_active_loras,
-                          fmt::join(lora_cases_.counts(), ", "));
-      break;
-    case DispatchReason::piecewise_no_decode_size:
-    case DispatchReason::no_decode_size:
-      text += options_.decode_capture_sizes.empty()
-                  ? std::string(" (no decode sizes at all)")
-                  : fmt::format(
-                        " (decode sizes go up to {} requests)",
-                        options_.decode_capture_sizes.back() / options_.uniform_decode_query_len);
-      break;
-    case DispatchReason::piecewise_full_retired:
-    case DispatchReason::piecewise_full_not_captured:
-    case DispatchReason::full_larger_size:
-      add_cause(look_up_full(batch, lora_case));
-      break;
-    case DispatchReason::piecewise_larger_size:
-      add_cause(look_up_piecewise(batch, lora_case));
-      break;
-    case DispatchReason::key_retired:
-    case DispatchReason::key_not_captured: {
-      const LookUp piecewise = look_up_piecewise(batch, lora_case);
-      add_cause(piecewise.planned >= 0 ? piecewise : look_up_full(batch, lora_case));
-      break;
-    }
-    default:
-      break;
-  }
-  return text;
 }
 
 }  // namespace reprise::cudagraph

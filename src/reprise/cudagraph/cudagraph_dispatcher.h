@@ -48,14 +48,19 @@ struct BatchFacts {
   /// The result of is_uniform_decode(). The shape alone does not decide it: requests that still
   /// compute their prompts are not uniform decode.
   bool uniform = false;
+  /// The tokens of each request of a uniform batch. 0 stands for the decode query length. A uniform
+  /// batch of a length without decode graphs is treated as any batch.
+  int32_t query_len = 0;
+  /// The batch has only decodes, but with different numbers of draft tokens.
+  bool ragged_drafts = false;
   int32_t num_active_loras = 0;
   /// The batch uses cascade attention (over a shared prefix), so it never runs FULL.
   bool cascade = false;
   /// The batch contains outputs of an encoder (encoder-decoder models), so it never runs FULL.
   bool encoder_outputs = false;
-  /// Rows of logits that the step needs. The log-probabilities of a prompt need more than one row
-  /// per request; such a batch never runs FULL. With more than max_num_seqs rows, it runs eagerly.
-  /// See docs/adr/0004.
+  /// Rows of logits that the step needs. Graphs compute as many rows per request as the decode
+  /// query length. The log-probabilities of a prompt need more rows; such a batch never runs FULL.
+  /// With more rows than max_num_seqs such requests have, it runs eagerly. See docs/adr/0004.
   int32_t num_logits = 0;
   /// The modes that the caller permits or, with several ranks, that all ranks agreed on. NONE is
   /// always permitted.
@@ -86,6 +91,9 @@ struct DispatcherOptions {
   std::vector<int32_t> mixed_capture_sizes;  // tokens, ascending
   // Tokens, ascending; rule vllm_v1 ignores it and takes sizes from mixed_capture_sizes.
   std::vector<int32_t> decode_capture_sizes;
+  /// Further query lengths of uniform decode batches, for example 1 for steps without drafts. Rule
+  /// vllm_v1 ignores them.
+  std::vector<DecodeWidth> other_decode_widths;
   LoraOptions lora;
   bool specialize_lora = true;
   /// Sizes for which the compiler makes special programs. Padding must not change a batch of such a
@@ -163,15 +171,19 @@ class CudagraphDispatcher {
 
  private:
   enum class KeyState : uint8_t { planned, captured, retired };
-  /// The compatibility classes. All keys of a class serve the same batches: uniform decode batches
-  /// (FULL), any batch (FULL), any batch (PIECEWISE).
-  enum LadderKind : uint8_t { kFullUniform, kFullGeneral, kPiecewise, kNumLadderKinds };
+  /// The compatibility classes. All keys of a class serve the same batches: any batch (FULL), any
+  /// batch (PIECEWISE), uniform decode batches (FULL). The class kFullUniform + i has the query
+  /// length decode_query_lens_[i].
+  using LadderKind = int32_t;
+  static constexpr LadderKind kFullGeneral = 0;
+  static constexpr LadderKind kPiecewise = 1;
+  static constexpr LadderKind kFullUniform = 2;
   struct Key {
     CudagraphRuntimeMode mode;
     BatchDescriptor descriptor;
     LadderKind kind;
     int32_t lora_case;
-    // The largest batch that the key serves: in tokens, or in requests for kFullUniform.
+    // The largest batch that the key serves: in tokens, or in requests for uniform decode.
     int32_t need;
     KeyState state = KeyState::planned;
     std::string retired_because;
@@ -189,34 +201,53 @@ class CudagraphDispatcher {
     int32_t live = -1;
   };
 
+  [[nodiscard]] size_t ladder_index(LadderKind kind, int32_t lora_case) const noexcept {
+    const size_t num_kinds = static_cast<size_t>(kFullUniform) + decode_query_lens_.size();
+    return static_cast<size_t>(lora_case) * num_kinds + static_cast<size_t>(kind);
+  }
   [[nodiscard]] Ladder& ladder(LadderKind kind, int32_t lora_case) noexcept {
-    return ladders_[static_cast<size_t>(lora_case) * kNumLadderKinds + kind];
+    return ladders_[ladder_index(kind, lora_case)];
   }
   [[nodiscard]] LookUp look_up(LadderKind kind, int32_t lora_case, int32_t need) const noexcept;
   [[nodiscard]] LookUp look_up_full(const BatchFacts& batch, int32_t lora_case) const noexcept;
   [[nodiscard]] LookUp look_up_piecewise(const BatchFacts& batch, int32_t lora_case) const noexcept;
+  /// The index in decode_query_lens_ of the batch's query length. -1 if no graphs for uniform
+  /// decode batches serve the batch.
+  [[nodiscard]] int32_t decode_width_of(const BatchFacts& batch) const noexcept;
   [[nodiscard]] bool takes_decode_routine(const BatchFacts& batch) const noexcept {
-    return batch.uniform && separate_routine(options_.mode);
+    return decode_width_of(batch) >= 0;
   }
   [[nodiscard]] CudagraphRuntimeMode routine_of(const BatchFacts& batch) const noexcept {
-    return batch.uniform ? decode_mode(options_.mode) : mixed_mode(options_.mode);
+    return takes_decode_routine(batch) ? decode_mode(options_.mode) : mixed_mode(options_.mode);
   }
+  [[nodiscard]] const std::vector<int32_t>& decode_sizes_of(int32_t width) const noexcept {
+    return width == 0 ? options_.decode_capture_sizes
+                      : options_.other_decode_widths[static_cast<size_t>(width) - 1].capture_sizes;
+  }
+  [[nodiscard]] DispatchReason piecewise_reason(const BatchFacts& batch,
+                                                LookUp full,
+                                                LookUp piecewise) const noexcept;
   [[nodiscard]] DispatchReason relaxed_reason(const BatchFacts& batch, LookUp full) const noexcept;
   [[nodiscard]] DispatchReason eager_reason(const BatchFacts& batch,
                                             LookUp full,
                                             LookUp piecewise) const noexcept;
+  /// Whether graphs of `num_reqs` requests compute all rows of logits that the batch needs.
+  [[nodiscard]] bool has_rows(const BatchFacts& batch, int32_t num_reqs) const noexcept {
+    return batch.num_logits <= int64_t{num_reqs} * options_.uniform_decode_query_len;
+  }
   [[nodiscard]] bool follows_vllm_v1() const noexcept {
     return options_.rule == CaptureSizeRule::vllm_v1;
   }
 
   void plan_mixed_keys(int32_t lora_case);
-  void plan_decode_keys(int32_t lora_case);
+  void plan_decode_keys(int32_t lora_case, int32_t width);
   void build_tables(Ladder& ladder) const;
   void refresh_live_table(Ladder& ladder) const;
   [[nodiscard]] int32_t find_key(CudagraphRuntimeMode mode,
                                  const BatchDescriptor& descriptor) const noexcept;
 
   DispatcherOptions options_;
+  std::vector<int32_t> decode_query_lens_;  // uniform_decode_query_len, then the other widths
   LoraCases lora_cases_;
   std::vector<Key> keys_;  // in plan order
   std::vector<Ladder> ladders_;

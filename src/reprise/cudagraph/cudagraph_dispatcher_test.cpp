@@ -22,7 +22,7 @@
 //   RUN-19 .. RUN-34  about models, generation and sleep
 //   DVV-23            tested without its mixed batch, for which only this dispatcher has a key
 //   DVV-27            about decode graphs of variable length, which do not exist here
-//   V2D-01, -02, -05, -12 .. -30  about speculation, batch order and drafting, not dispatch
+//   V2D-12 .. -30     about batch order, drafting and verification, not dispatch
 
 namespace reprise::cudagraph {
 namespace {
@@ -551,6 +551,94 @@ TEST(CudagraphDispatcher, gives_every_reason_in_its_situation) {
     EXPECT_FALSE(name(static_cast<DispatchReason>(i)).empty());
     EXPECT_FALSE(to_string(static_cast<DispatchReason>(i)).empty());
   }
+}
+
+// FULL graphs for uniform batches of query lengths 1 to `longest`, of 1 to max_num_seqs requests.
+DispatcherOptions with_widths(int32_t longest, int32_t max_num_seqs, std::vector<int32_t> others) {
+  const auto sizes_of = [max_num_seqs](int32_t query_len) {
+    Sizes sizes;
+    for (int32_t reqs = 1; reqs <= max_num_seqs; ++reqs) sizes.push_back(reqs * query_len);
+    return sizes;
+  };
+  DispatcherOptions options =
+      reprise_rule(FULL_AND_PIECEWISE, sizes_of(1), sizes_of(longest), max_num_seqs, longest);
+  for (int32_t tokens = max_num_seqs + 1; tokens <= max_num_seqs * longest; ++tokens) {
+    options.mixed_capture_sizes.push_back(tokens);
+  }
+  for (const int32_t query_len : others) {
+    options.other_decode_widths.push_back(
+        {.query_len = query_len, .capture_sizes = sizes_of(query_len)});
+  }
+  return options;
+}
+
+BatchFacts of_width(int32_t num_reqs, int32_t query_len) {
+  BatchFacts facts = uniform(num_reqs, query_len);
+  facts.query_len = query_len;
+  return facts;
+}
+
+TEST(CudagraphDispatcher, every_width_of_drafts_has_its_own_full_graphs) {  // V2D-01
+  const CudagraphDispatcher dispatcher = ready(with_widths(8, 64, {1, 2, 3, 4, 5, 6, 7}));
+  for (int32_t query_len = 1; query_len <= 8; ++query_len) {
+    for (int32_t reqs = 1; reqs <= 64; ++reqs) {
+      const Decision decision = dispatcher.dispatch(of_width(reqs, query_len));
+      ASSERT_EQ(decision.reason, DispatchReason::full_uniform);
+      ASSERT_EQ(
+          decision.descriptor,
+          (BatchDescriptor{.num_tokens = reqs * query_len, .num_reqs = reqs, .uniform = true}));
+    }
+  }
+}
+
+TEST(CudagraphDispatcher, decodes_with_different_numbers_of_drafts_run_piecewise) {  // V2D-02
+  const CudagraphDispatcher dispatcher = ready(with_widths(5, 8, {1, 2, 3, 4}));
+  BatchFacts ragged = mixed(3, 2);
+  ragged.ragged_drafts = true;
+  const Decision decision = dispatcher.dispatch(ragged);
+  EXPECT_EQ(shorthand(decision, 3), "P3r*n");
+  EXPECT_EQ(decision.reason, DispatchReason::piecewise_ragged_drafts);
+
+  const CudagraphDispatcher decode_only = ready(reprise_rule(FULL_DECODE_ONLY, {}, {5, 10}, 2, 5));
+  EXPECT_EQ(decode_only.dispatch(ragged).reason, DispatchReason::ragged_drafts);
+}
+
+TEST(CudagraphDispatcher, a_width_without_graphs_is_served_like_any_batch) {  // V2D-05
+  const CudagraphDispatcher dispatcher = ready(with_widths(5, 8, {4}));
+  for (int32_t query_len = 1; query_len <= 8; ++query_len) {
+    const Decision decision = dispatcher.dispatch(of_width(3, query_len));
+    const bool has_graphs = query_len == 4 || query_len == 5;
+    EXPECT_EQ(decision.mode, has_graphs ? Runtime::FULL : Runtime::PIECEWISE) << query_len;
+  }
+}
+
+TEST(CudagraphDispatcher, a_retired_width_does_not_use_the_graphs_of_another_width) {
+  CudagraphDispatcher dispatcher = ready(with_widths(4, 2, {1}));
+  for (const int32_t reqs : {1, 2}) {
+    EXPECT_TRUE(dispatcher.retire(
+        Runtime::FULL, {.num_tokens = reqs, .num_reqs = reqs, .uniform = true}, "a test"));
+  }
+  EXPECT_EQ(dispatcher.dispatch(of_width(1, 1)).reason, DispatchReason::piecewise_full_retired);
+  EXPECT_EQ(shorthand(dispatcher.dispatch(of_width(1, 4)), 4), "F4r1u");
+}
+
+TEST(CudagraphDispatcher, graphs_compute_a_row_of_logits_for_each_draft) {
+  const CudagraphDispatcher dispatcher = ready(with_widths(4, 2, {1}));
+  BatchFacts facts = of_width(2, 4);
+  facts.num_logits = 8;
+  EXPECT_EQ(dispatcher.dispatch(facts).mode, Runtime::FULL);
+  facts.num_logits = 9;  // a row more: log-probabilities of a prompt
+  EXPECT_NE(dispatcher.dispatch(facts).mode, Runtime::FULL);
+}
+
+TEST(CudagraphDispatcher, widths_that_contradict_each_other_are_refused) {
+  CudagraphDispatcher dispatcher;
+  EXPECT_THROW(dispatcher.initialize_cudagraph_keys(with_widths(4, 2, {4})), InvalidArgument);
+  EXPECT_THROW(dispatcher.initialize_cudagraph_keys(with_widths(4, 2, {2, 2})), InvalidArgument);
+  EXPECT_THROW(dispatcher.initialize_cudagraph_keys(with_widths(4, 2, {0})), InvalidArgument);
+  DispatcherOptions odd = with_widths(4, 2, {});
+  odd.other_decode_widths.push_back({.query_len = 2, .capture_sizes = {3}});
+  EXPECT_THROW(dispatcher.initialize_cudagraph_keys(odd), InvalidArgument);
 }
 
 TEST(CudagraphDispatcher, initialising_again_forgets_the_old_keys) {

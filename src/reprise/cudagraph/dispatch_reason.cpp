@@ -15,6 +15,8 @@ constexpr std::array<ReasonText, kNumDispatchReasons> kTexts = {{
     {"full_uniform", "a FULL graph for uniform decode batches fits"},
     {"full_general", "a FULL graph for any batch fits"},
     {"piecewise", "PIECEWISE graphs fit and are the routine of this batch"},
+    {"piecewise_ragged_drafts",
+     "the requests have different numbers of draft tokens, PIECEWISE graphs fit"},
     {"full_larger_size",
      "the tightest FULL graph is not available, the next larger captured one is used"},
     {"piecewise_larger_size",
@@ -45,6 +47,9 @@ constexpr std::array<ReasonText, kNumDispatchReasons> kTexts = {{
     {"mode_not_allowed", "the graphs that fit are of a mode that is not allowed for this step"},
     {"lora_count_not_captured", "no graph was captured for this number of active LoRA adapters"},
     {"mixed_batches_run_eager", "this mode captures uniform decode batches only"},
+    {"ragged_drafts",
+     "the requests have different numbers of draft tokens and this mode captures uniform decode "
+     "batches only"},
     {"no_decode_size", "no FULL decode graph was planned for this many requests"},
     {"more_requests_than_captured", "the batch has more requests than any captured graph"},
     {"key_retired", "the graph for this shape was retired"},

@@ -10,9 +10,10 @@ namespace reprise::cudagraph {
 /// a label, so every reason has an enumerator here.
 enum class DispatchReason : uint8_t {
   // Graph hits: the batch runs in its routine.
-  full_uniform,  // FULL graph for uniform decode batches
-  full_general,  // FULL graph for any batch
-  piecewise,     // PIECEWISE graphs, for a batch whose routine is PIECEWISE
+  full_uniform,             // FULL graph for uniform decode batches
+  full_general,             // FULL graph for any batch
+  piecewise,                // PIECEWISE graphs, for a batch whose routine is PIECEWISE
+  piecewise_ragged_drafts,  // the same, for decodes with different numbers of draft tokens
   // FULL graph of a larger size, because the smallest fitting one cannot be dispatched.
   full_larger_size,
   piecewise_larger_size,
@@ -36,6 +37,7 @@ enum class DispatchReason : uint8_t {
   mode_not_allowed,
   lora_count_not_captured,
   mixed_batches_run_eager,
+  ragged_drafts,
   no_decode_size,
   more_requests_than_captured,
   key_retired,

@@ -16,7 +16,7 @@ EngineCore::EngineCore(ModelRunner& runner, const EngineCoreOptions& options)
                         static_cast<int>(runner.kv_cache().layout().block_size),
                         options.enable_prefix_caching ? kv_cache::PrefixCaching::on
                                                       : kv_cache::PrefixCaching::off),
-      scheduler_(options.scheduler, kv_cache_manager_),
+      scheduler_(options.scheduler, kv_cache_manager_, options.drafter),
       ledger_(options.scheduler.max_num_batched_tokens),
       computer_(runner, options.scheduler, options.row_sampler) {
   const bool is_async = options.scheduler.async_scheduling;
@@ -109,13 +109,15 @@ std::span<const EngineCore::Update> EngineCore::take_results() {
 std::span<const EngineCore::Update> EngineCore::apply(ModelStep& step) {
   const PhaseTimer timer(clock_, StepPhase::sample);
   auto logprobs = std::make_move_iterator(step.prompt_logprobs.begin());
+  auto pooled = std::make_move_iterator(step.pooled.begin());
   for (const ScheduledRequest& entry : step.scheduled->scheduled) {
     for (int i = 0; i < entry.num_prompt_logits; ++i)
       entry.request->add_prompt_logprobs(*logprobs++);
+    if (entry.samples && !step.pooled.empty()) entry.request->set_pooled(*pooled++);
   }
-  const auto num_sampled = static_cast<size_t>(step.scheduled->num_sampling_requests);
+  const auto num_rows = static_cast<size_t>(step.scheduled->num_sampled_rows);
   const std::span<const Update> updates =
-      scheduler_.update_from_output(std::span(step.sampled).first(num_sampled));
+      scheduler_.update_from_output(std::span(step.sampled).first(num_rows));
   count(step, updates);
   return updates;
 }
@@ -160,15 +162,19 @@ void EngineCore::count(const ModelStep& step, std::span<const Update> updates) {
     counters_.prompt_tokens +=
         static_cast<uint64_t>(std::clamp(num_prompt_tokens_left, 0, entry.num_scheduled_tokens));
   }
+  size_t num_updated_requests = 0;
+  const Request* previous = nullptr;
   for (const Update& update : updates) {
     if (update.new_token_id) ++counters_.generation_tokens;
+    if (std::exchange(previous, update.request) != update.request) ++num_updated_requests;
   }
   counters_.tokens_sampled_on_device += static_cast<uint64_t>(step.num_sampled_on_device);
   counters_.postponed_tokens += static_cast<uint64_t>(step.num_postponed);
-  // Each sampled token has an update, unless its request had already ended: then it was dropped.
+  // Each request that sampled has an update, unless it had already ended: then its token was
+  // dropped.
   const auto num_sampled =
       static_cast<size_t>(step.scheduled->num_sampling_requests - step.num_postponed);
-  counters_.dropped_tokens += num_sampled - std::min(num_sampled, updates.size());
+  counters_.dropped_tokens += num_sampled - std::min(num_sampled, num_updated_requests);
 }
 
 // Counts the decision of a step and the time of its phases.

@@ -27,6 +27,8 @@ struct EngineCoreOptions {
   /// Samples rows on the device, where possible; the host samples the other rows. Borrowed: it must
   /// outlive the core. nullptr: the host samples all rows.
   kernels::RowSampler* row_sampler = nullptr;
+  /// Proposes draft tokens. Borrowed: it must outlive the core. nullptr: tokens come one at a time.
+  speculative::Drafter* drafter = nullptr;
 };
 
 /// Counts since the start of the engine.
@@ -36,7 +38,7 @@ struct EngineCoreCounters {
   /// Prompt tokens that were computed, so without those found in the prefix cache. Tokens that are
   /// computed again after a preemption count again.
   uint64_t prompt_tokens = 0;
-  uint64_t generation_tokens = 0;         // sampled
+  uint64_t generation_tokens = 0;         // sampled, and drafts that were accepted
   uint64_t tokens_sampled_on_device = 0;  // including tokens that were dropped
   /// Tokens that were sampled in a step that was scheduled before its request ended. They are not
   /// part of generation_tokens.

@@ -20,6 +20,7 @@ struct OutputDelta {
   /// Of prompt tokens 1, 2, ... (none exists for token 0). Part of the first delta with a token;
   /// empty unless the request asked for them.
   std::vector<sampling::PositionLogprobs> prompt_logprobs;
+  std::vector<float> pooled;  // the vector of a pooling model; part of the last delta
   int32_t num_prompt_tokens = 0;
   int32_t num_output_tokens = 0;  // so far
   int32_t num_cached_tokens = 0;  // prompt tokens found in the prefix cache

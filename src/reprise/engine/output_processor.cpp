@@ -39,23 +39,27 @@ void OutputProcessor::append_token(State& state, const RequestUpdate& update, Ou
                              request.status() == RequestStatus::finished_stopped &&
                              !update.sampled->ends_answer;
   if (is_stop_token && !state.include_stop_token_text) return;
-  const auto check = request.num_output_tokens() < state.min_tokens ? StopStringMatcher::Check::off
-                                                                    : StopStringMatcher::Check::on;
+  const auto check = state.num_tokens < state.min_tokens ? StopStringMatcher::Check::off
+                                                         : StopStringMatcher::Check::on;
   delta.text += state.stop_strings.append(state.detokenizer.push(token_id), check);
 }
 
-std::optional<OutputDelta> OutputProcessor::process(const RequestUpdate& update) {
-  const Request& request = *update.request;
+std::optional<OutputDelta> OutputProcessor::process(std::span<const RequestUpdate> updates) {
+  const Request& request = *updates.front().request;
   const auto found = states_.find(static_cast<uint64_t>(request.id()));
   if (found == states_.end()) return std::nullopt;
   State& state = found->second;
   OutputDelta delta{.id = request.id()};
-  if (update.new_token_id) append_token(state, update, delta);
+  for (const RequestUpdate& update : updates) {
+    // The answer ends with a stop string, even if the step has computed tokens after it.
+    if (state.stop_strings.is_matched()) break;
+    if (update.new_token_id) append_token(state, update, delta);
+  }
   if (state.stop_strings.is_matched()) {
     delta.finished = true;
     delta.finish_reason = "stop";
     delta.stop_reason = std::string(state.stop_strings.matched());
-  } else if (update.finished) {
+  } else if (updates.back().finished) {
     delta.finished = true;
     delta.text +=
         state.stop_strings.append(state.detokenizer.flush(), StopStringMatcher::Check::off);
@@ -64,6 +68,7 @@ std::optional<OutputDelta> OutputProcessor::process(const RequestUpdate& update)
     delta.stop_reason = request.stop_reason();
     delta.error = request.error();
     delta.error_kind = request.error_kind();
+    delta.pooled.assign(request.pooled().begin(), request.pooled().end());
   }
   delta.num_prompt_tokens = request.num_prompt_tokens();
   delta.num_output_tokens = state.num_tokens;

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <unordered_map>
 
 #include "reprise/engine/output_delta.h"
@@ -23,11 +24,12 @@ class OutputProcessor {
   /// Forgets a request that has not had its last delta.
   void remove_request(RequestId id) { states_.erase(static_cast<uint64_t>(id)); }
 
-  /// Turns one update of the core into a delta. After the last delta of a request it forgets the
-  /// request. nullopt if the request is unknown. If delta.finished is set but update.finished is
-  /// not, a stop string was found: the caller must then end the request in the core with that stop
-  /// string.
-  [[nodiscard]] std::optional<OutputDelta> process(const RequestUpdate& update);
+  /// Turns the updates that one step of the core made to one request into a delta. After the last
+  /// delta of a request it forgets the request. nullopt if the request is unknown. If
+  /// delta.finished is set but the last update is not `finished`, a stop string was found: the
+  /// caller must then end the request in the core with that stop string. \pre `updates` is not
+  /// empty
+  [[nodiscard]] std::optional<OutputDelta> process(std::span<const RequestUpdate> updates);
 
  private:
   struct State {

@@ -1,5 +1,6 @@
 #include "reprise/engine/step_loop.h"
 
+#include <algorithm>
 #include <span>
 #include <string>
 #include <utility>
@@ -27,20 +28,25 @@ void StepLoop::add_request(RequestId id,
 
 std::optional<OutputDelta> StepLoop::abort_request(RequestId id) {
   const std::optional<RequestUpdate> update = core_->abort_request(id);
-  if (update) return outputs_.process(*update);
+  if (update) return outputs_.process(std::span(&*update, 1));
   outputs_.remove_request(id);
   return std::nullopt;
 }
 
 void StepLoop::step(const OnDelta& on_delta, const std::function<void()>& on_step) {
-  const std::span<const RequestUpdate> updates = core_->step();
+  std::span<const RequestUpdate> updates = core_->step();
   if (on_step) on_step();
   if (updates.empty()) return;
   const PhaseTimer timer(core_->clock(), StepPhase::detokenise);
-  for (const RequestUpdate& update : updates) {
-    std::optional<OutputDelta> delta = outputs_.process(update);
+  while (!updates.empty()) {
+    const Request* request = updates.front().request;
+    const auto end = std::ranges::find_if(
+        updates, [request](const RequestUpdate& update) { return update.request != request; });
+    const auto of_request = updates.first(static_cast<size_t>(end - updates.begin()));
+    updates = updates.subspan(of_request.size());
+    std::optional<OutputDelta> delta = outputs_.process(of_request);
     if (!delta) continue;
-    if (delta->finished && !update.finished) {
+    if (delta->finished && !of_request.back().finished) {
       core_->finish_request(delta->id, std::get<std::string>(delta->stop_reason));
     }
     on_delta(std::move(*delta));

@@ -44,6 +44,8 @@ class Aliasing : public KernelTest {
     std::vector<int> count(rows);
     for (int i = 0; i < static_cast<int>(rows); ++i) count[static_cast<size_t>(i)] = i;
     const Tensor positions = ints(count);
+    for (int& slot : count) slot = slot % 4 - 1;
+    const Tensor token_slots = ints(count);
     const Tensor keys = random({3, 2, 16, 48});
     const Tensor values = random({3, 2, 16, 48});
     const OpAttributes norm = {.epsilon = 1e-6F};
@@ -70,6 +72,12 @@ class Aliasing : public KernelTest {
         {{OpCode::scale, {.scale = 0.5F}}, {x}},
         {{OpCode::soft_cap, {.soft_cap = 2.0F}}, {x}},
         {{OpCode::sigmoid_gate, {}}, {x, random({rows, 1})}},
+        {{OpCode::lora_expand, {}},
+         {x,
+          random({rows, 8}, DType::f32, 1.0),
+          random({3, 4, width}),
+          ints({40, static_cast<int>(width)}),
+          token_slots}},
         {{OpCode::linear_add, {}}, {x, random({width, width}), weight, residual}},
         {{OpCode::rope, {}}, {q, k, positions, cos_sin}},
         {{OpCode::rope_kv_write, norm},

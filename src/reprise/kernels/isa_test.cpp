@@ -79,7 +79,8 @@ TEST(KernelTable, names_each_kernel_once) {
         }
       }
     }
-    for (const device::Kernel* kernel : {&table.gather_rows, &table.kv_write}) {
+    for (const device::Kernel* kernel :
+         {&table.gather_rows, &table.panel_embedding, &table.kv_write}) {
       names.insert(kernel->name);
       ++count;
     }

@@ -35,8 +35,9 @@ struct KernelTable {
   // The results of lm_head are float32.
   FloatKernels linear;
   FloatKernels lm_head;
-  // These copy bytes, so one kernel serves all types.
+  // These copy, so one kernel serves all types.
   device::Kernel gather_rows;
+  device::Kernel panel_embedding;
   device::Kernel kv_write;
   // Takes ExpArguments and one block. No op uses it.
   device::Kernel exp;

@@ -14,6 +14,7 @@
 
 // On the CPU only, or launched in another way on CUDA.
 #define REPRISE_CPU_KERNELS(X)                 \
+  X(kv_write_quant)                            \
   X(attention)                                 \
   X(uniform_attention)                         \
   X(planned_attention)                         \
@@ -37,11 +38,22 @@
   X(soft_cap)                                  \
   X(gelu_and_mul)                              \
   X(gelu_tanh_and_mul)                         \
+  X(swigluoai_and_mul)                         \
   X(softmax_top_k)                             \
   X(top_k_softmax)                             \
+  X(grouped_softmax_top_k)                     \
+  X(grouped_sigmoid_top_k)                     \
   X(expert_linear)                             \
   X(combine_experts)                           \
-  X(sigmoid_gate)
+  X(sigmoid_gate)                              \
+  X(concat)                                    \
+  X(head_linear)                               \
+  X(concat_and_cache_mla)                      \
+  X(lora_shrink)                               \
+  X(lora_expand)                               \
+  X(pool_last)                                 \
+  X(pool_cls)                                  \
+  X(pool_mean)
 
 // Between the float types and the types of eight bits.
 #define REPRISE_QUANT_KERNELS(X) \

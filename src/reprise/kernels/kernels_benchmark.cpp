@@ -97,11 +97,12 @@ void bench_linear(benchmark::State& state, Setup setup, int64_t in, int64_t out)
 }
 
 // Decode of one request of a 14-head, 2-kv-head model with head_dim 64.
-void bench_attention(benchmark::State& state, Setup setup, int query) {
+void bench_attention(benchmark::State& state, Setup setup, int query, DType cache_type) {
   Bench bench(setup.isa, setup.threads);
   const auto context = static_cast<int>(state.range(0));
   const int blocks = (context + 15) / 16;
-  const Tensor cache = bench.random({blocks, 2, 16, 64}, setup.dtype);
+  const int64_t row = cache_type == DType::i8 ? 68 : 64;
+  const Tensor cache = bench.random({blocks, 2, 16, row}, cache_type);
   const std::vector<Tensor> keys = bench.ring(cache);
   const std::vector<Tensor> values = bench.ring(cache);
   const Tensor q = bench.random({query, 14, 64}, setup.dtype);
@@ -118,9 +119,10 @@ void bench_attention(benchmark::State& state, Setup setup, int query) {
     ops::attention(q, keys[i], values[i], arguments, out);
   }
   const double pairs = static_cast<double>(query) * (context - (query - 1) / 2.0);
-  report(state,
-         2.0 * context * 2 * 64 * static_cast<double>(dtype_bytes(setup.dtype)),
-         pairs * 14 * 64 * 4);
+  report(
+      state,
+      2.0 * context * 2 * static_cast<double>(row) * static_cast<double>(dtype_bytes(cache_type)),
+      pairs * 14 * 64 * 4);
 }
 
 void bench_rms_norm(benchmark::State& state, Setup setup) {
@@ -317,8 +319,15 @@ void register_all() {
         const std::vector<int64_t> rows = {1, 4, 16, 64, 512};
         add("linear_896x4864", [=](auto& state) { bench_linear(state, setup, 896, 4864); }, rows);
         add("linear_128x384", [=](auto& state) { bench_linear(state, setup, 128, 384); }, rows);
-        add("decode", [=](auto& state) { bench_attention(state, setup, 1); }, {512, 4096});
-        add("prefill", [=](auto& state) { bench_attention(state, setup, 512); }, {512, 4096});
+        for (DType cache : {dtype, DType::f8e4m3, DType::i8}) {
+          const std::string name =
+              cache == dtype ? std::string() : "_" + std::string(dtype_name(cache)) + "_cache";
+          const auto bench = [=](int query) {
+            return [=](auto& state) { bench_attention(state, setup, query, cache); };
+          };
+          add("decode" + name, bench(1), {512, 4096});
+          add("prefill" + name, bench(512), {512, 4096});
+        }
         add("rms_norm_896", [=](auto& state) { bench_rms_norm(state, setup); }, {1, 512});
         const auto add_layer = [&](const std::string& size, LayerShape shape) {
           for (Form form : {Form::fused, Form::apart}) {

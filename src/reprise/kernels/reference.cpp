@@ -1,6 +1,7 @@
 #include "reprise/kernels/reference.h"
 
 #include "reprise/base/element.h"
+#include "reprise/tensor/column_panels.h"
 
 namespace reprise::kernels {
 namespace {
@@ -29,6 +30,8 @@ double element(const Tensor& tensor, int64_t i, int64_t j, int64_t k, int64_t l)
       return tensor.data_as<float>()[offset];
     case DType::bf16:
       return to_float(tensor.data_as<BFloat16>()[offset]);
+    case DType::bf16_panels:
+      return to_float(tensor.data_as<BFloat16>()[column_panel_offset(i, j, tensor.size(1))]);
     case DType::f16:
       return to_float(tensor.data_as<Float16>()[offset]);
     case DType::i32:
@@ -41,6 +44,8 @@ double element(const Tensor& tensor, int64_t i, int64_t j, int64_t k, int64_t l)
       return tensor.data_as<uint8_t>()[offset];
     case DType::f8e4m3:
       return to_float(tensor.data_as<Float8E4M3>()[offset]);
+    case DType::f8e5m2:
+      return to_float(tensor.data_as<Float8E5M2>()[offset]);
   }
   return 0;
 }
@@ -58,6 +63,8 @@ void set_element(const Tensor& tensor, double value, int64_t i, int64_t j, int64
       return store_element(tensor.data_as<int8_t>() + offset, static_cast<float>(value));
     case DType::f8e4m3:
       return store_element(tensor.data_as<Float8E4M3>() + offset, static_cast<float>(value));
+    case DType::f8e5m2:
+      return store_element(tensor.data_as<Float8E5M2>() + offset, static_cast<float>(value));
     case DType::i32:
       tensor.data_as<int32_t>()[offset] = static_cast<int32_t>(value);
       return;

@@ -7,6 +7,7 @@
 
 #include "reprise/attention/attention_layer.h"
 #include "reprise/cudagraph/capture/forward_context.h"
+#include "reprise/lora/adapter_slots.h"
 #include "reprise/models/parameters.h"
 #include "reprise/tensor/compile_support.h"
 #include "reprise/tensor/tensor.h"
@@ -14,7 +15,8 @@
 
 namespace reprise::models {
 
-/// A decoder that predicts the next token. Its two functions have no effects except the cache
+/// A decoder that predicts the next token, or a model that makes a vector of each text. Its two
+/// functions have no effects except the cache
 /// writes of attention, allocate only results, and do not branch on token counts: a function that
 /// runs eagerly can also be captured.
 class CausalLM {
@@ -26,7 +28,8 @@ class CausalLM {
                                        const Tensor& input_ids,       // int32[num_tokens]
                                        const Tensor& positions) = 0;  // int32[num_tokens]
 
-  /// Logits of the rows `logits_indices`; only the first num_logits[0] of them are computed.
+  /// Logits of the rows `logits_indices`; only the first num_logits[0] of them are computed. If the
+  /// config has `pooling`: the vectors, in float32, of the texts whose last tokens these rows are.
   [[nodiscard]] virtual Tensor compute_logits(const Tensor& hidden,          // [num_tokens, hidden]
                                               const Tensor& logits_indices,  // int32[max_rows]
                                               const Tensor& num_logits) = 0;  // int32[1]
@@ -39,10 +42,12 @@ class CausalLM {
 };
 
 /// Loads the model of `config.architecture`. `parameters` keeps the weights and must outlive the
-/// model. The model will use positions below `max_positions`.
+/// model. The model will use positions below `max_positions`. `adapters` gets a layer for each
+/// projection that adapters may change; nullptr: the model has no adapters.
 /// \throws FileError for tensors that are missing or misshapen
 [[nodiscard]] std::unique_ptr<CausalLM> create_model(const weights::ModelConfig& config,
                                                      int64_t max_positions,
-                                                     Parameters& parameters);
+                                                     Parameters& parameters,
+                                                     lora::AdapterSlots* adapters = nullptr);
 
 }  // namespace reprise::models

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "reprise/base/assert.h"
 #include "reprise/models/projection.h"
 #include "reprise/models/qkv_rows.h"
 #include "reprise/models/rope_table.h"
@@ -23,6 +24,16 @@ Tensor load_positions(const weights::ModelConfig& config,
     }
   }
   return parameters.load(weight_of(names.position_embedding), arrangement);
+}
+
+// Each token has the first type, so row p of the table is that type's embedding for every position.
+Tensor load_token_types(const weights::ModelConfig& config,
+                        const weights::DecoderTensors& names,
+                        Parameters& parameters) {
+  if (config.num_token_types == 0) return {};
+  const auto num_positions = static_cast<size_t>(config.max_position_embeddings);
+  return parameters.load(weight_of(names.token_type_embedding),
+                         {.rows = std::vector<int64_t>(num_positions, 0)});
 }
 
 // The tables of full and of sliding layers.
@@ -56,7 +67,8 @@ class RopeTables {
 Decoder::Decoder(const weights::ModelConfig& config,
                  int64_t max_positions,
                  Parameters& parameters,
-                 MakeDecoderLayer make_layer)
+                 MakeDecoderLayer make_layer,
+                 lora::AdapterSlots* adapters)
     : hidden_size_(config.hidden_size),
       dtype_(parameters.dtype()),
       embedding_scale_(static_cast<float>(config.embedding_scale)),
@@ -65,16 +77,28 @@ Decoder::Decoder(const weights::ModelConfig& config,
   const weights::DecoderTensors names = weights::decoder_tensors(config);
   embedding_ = parameters.load_projection(weight_of(names.embedding));
   position_embedding_ = load_positions(config, names, parameters);
+  token_type_embedding_ = load_token_types(config, names, parameters);
+  if (!names.embedding_norm.empty()) {
+    embedding_norm_.emplace(config, parameters, std::string(names.embedding_norm));
+  }
   const RopeTables rope_tables(config, max_positions, parameters);
   for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer) {
     layers_.push_back(make_layer({.config = config,
                                   .names = names,
                                   .parameters = parameters,
                                   .layer = layer,
-                                  .rope_table = rope_tables.of_layer(layer)}));
+                                  .rope_table = rope_tables.of_layer(layer),
+                                  .adapters = adapters}));
     attention_layers_.push_back(&layers_.back()->attention());
   }
-  norm_.emplace(config, parameters, std::string(names.final_norm));
+  if (!names.final_norm.empty()) {
+    norm_.emplace(config, parameters, std::string(names.final_norm));
+  }
+  if (config.pooling) {
+    pooling_ = config.pooling->type;
+    return;
+  }
+  REPRISE_ASSERT(!names.lm_head.empty(), "a model without logits pools");
   lm_head_ = config.tie_word_embeddings ? embedding_
                                         : parameters.load_projection(weight_of(names.lm_head));
 }
@@ -87,13 +111,32 @@ Tensor Decoder::forward(cudagraph::ForwardContext& context,
   if (position_embedding_.defined()) {
     hidden = ops::add(hidden, ops::embedding(positions, position_embedding_));
   }
+  if (token_type_embedding_.defined()) {
+    hidden = ops::add(hidden, ops::embedding(positions, token_type_embedding_));
+  }
+  if (embedding_norm_) hidden = (*embedding_norm_)(hidden);
   for (const auto& layer : layers_) hidden = layer->forward(context, hidden, positions);
-  return (*norm_)(hidden);
+  return norm_ ? (*norm_)(hidden) : hidden;
+}
+
+Tensor Decoder::pool(const Tensor& hidden,
+                     const Tensor& last_tokens,
+                     const Tensor& num_texts) const {
+  switch (*pooling_) {
+    case weights::PoolingType::last:
+      return ops::pool_last(hidden, last_tokens, num_texts);
+    case weights::PoolingType::cls:
+      return ops::pool_cls(hidden, last_tokens, num_texts);
+    case weights::PoolingType::mean:
+      break;
+  }
+  return ops::pool_mean(hidden, last_tokens, num_texts);
 }
 
 Tensor Decoder::compute_logits(const Tensor& hidden,
                                const Tensor& logits_indices,
                                const Tensor& num_logits) {
+  if (pooling_) return pool(hidden, logits_indices, num_logits);
   Tensor logits = project_to_logits(ops::gather_rows(hidden, logits_indices), lm_head_, num_logits);
   if (logits_scale_ != 1) logits = ops::scale(logits, logits_scale_);
   if (logits_soft_cap_ != 0) logits = ops::soft_cap(logits, logits_soft_cap_);

@@ -24,13 +24,15 @@ class DecoderLayer {
 
 using MakeDecoderLayer = std::unique_ptr<DecoderLayer> (*)(const LayerParts& parts);
 
-/// Embedding, layers, norm and logits: what all decoders share.
+/// Embedding, layers, norm and logits, or vectors of texts: what all models share. An encoder is
+/// one whose layers attend in both directions.
 class Decoder final : public CausalLM {
  public:
   Decoder(const weights::ModelConfig& config,
           int64_t max_positions,
           Parameters& parameters,
-          MakeDecoderLayer make_layer);
+          MakeDecoderLayer make_layer,
+          lora::AdapterSlots* adapters);
 
   [[nodiscard]] Tensor forward(cudagraph::ForwardContext& context,
                                const Tensor& input_ids,
@@ -43,16 +45,23 @@ class Decoder final : public CausalLM {
   }
 
  private:
+  [[nodiscard]] Tensor pool(const Tensor& hidden,
+                            const Tensor& last_tokens,
+                            const Tensor& num_texts) const;
+
   int64_t hidden_size_;
   DType dtype_;
   float embedding_scale_;
   float logits_scale_;
   float logits_soft_cap_;  // 0 = none
   Tensor embedding_;
-  Tensor position_embedding_;  // undefined = none
+  Tensor position_embedding_;    // undefined = none
+  Tensor token_type_embedding_;  // the first type, once for each position; undefined = none
+  std::optional<Norm> embedding_norm_;
   std::vector<std::unique_ptr<DecoderLayer>> layers_;
-  std::optional<Norm> norm_;  // has a value once the layers are loaded
-  Tensor lm_head_;            // when tied: the embedding itself
+  std::optional<Norm> norm_;  // of the last hidden states; nothing: the layers have one
+  Tensor lm_head_;            // when tied: the embedding itself; undefined: the model pools
+  std::optional<weights::PoolingType> pooling_;
   std::vector<attention::AttentionLayer*> attention_layers_;
 };
 

@@ -31,38 +31,69 @@ Tensor load_experts(const LayerParts& parts, std::initializer_list<std::string_v
 }  // namespace
 
 ExpertMlp::ExpertMlp(const LayerParts& parts)
-    : activation_(parts.config.activation),
-      top_k_(parts.config.moe->top_k),
-      renormalises_(parts.config.moe->renormalises) {
+    : activation_(parts.config.activation), routing_(*parts.config.moe) {
   const weights::DecoderTensors& names = parts.names;
   router_ = parts.load_projection({names.router});
+  if (routing_.scores == weights::RouterScores::sigmoid_with_bias) {
+    // In float32: rounded biases would choose other experts.
+    router_bias_ = parts.parameters.load(names.in_layer(parts.layer, names.router_bias),
+                                         {.dtype = DType::f32});
+  }
+  if (routing_.is_stacked) {
+    const auto load = [&](std::string_view part, std::string_view ending) {
+      return parts.parameters.load(
+          fmt::format("{}{}{}", names.in_layer(parts.layer, names.experts), part, ending));
+    };
+    router_weight_bias_ = parts.load_bias(true, {names.router});
+    gate_up_ = load(names.expert_gate_up, "");
+    gate_up_bias_ = load(names.expert_gate_up, "_bias");
+    down_ = load(names.expert_down, "");
+    down_bias_ = load(names.expert_down, "_bias");
+    return;
+  }
   gate_up_ = load_experts(parts, {names.expert_gate, names.expert_up});
   down_ = load_experts(parts, {names.expert_down});
-  if (parts.config.moe->shared_intermediate_size == 0) return;
+  if (routing_.shared_intermediate_size == 0) return;
   const auto of_shared = [&](std::string_view module) {
     return fmt::format("{}{}", names.shared_expert, module);
   };
   shared_gate_up_ =
       parts.load_projection({of_shared(names.expert_gate), of_shared(names.expert_up)});
   shared_down_ = parts.load_projection({of_shared(names.expert_down)});
-  shared_gate_ = parts.load_projection({names.shared_expert_gate});
+  if (routing_.has_shared_gate) shared_gate_ = parts.load_projection({names.shared_expert_gate});
 }
 
 Tensor ExpertMlp::operator()(const Tensor& hidden) const {
-  const Tensor logits = project(hidden, router_);
-  const auto [weights, experts] =
-      renormalises_ ? ops::top_k_softmax(logits, top_k_) : ops::softmax_top_k(logits, top_k_);
-  const Tensor gate_up = ops::expert_linear(hidden, gate_up_, {}, experts);
-  const Tensor down =
-      ops::expert_linear(activate_and_mul(activation_, gate_up), down_, {}, experts);
+  const auto [weights, experts] = route(project(hidden, router_, router_weight_bias_));
+  const Tensor gate_up = ops::expert_linear(hidden, gate_up_, gate_up_bias_, experts);
+  const Tensor down = ops::expert_linear(activate(gate_up), down_, down_bias_, experts);
   const Tensor routed = ops::combine_experts(down, weights);
-  return shared_gate_.defined() ? ops::add(routed, shared(hidden)) : routed;
+  return shared_down_.defined() ? ops::add(routed, shared(hidden)) : routed;
+}
+
+Tensor ExpertMlp::activate(const Tensor& gate_up) const {
+  if (routing_.swiglu_limit == 0) return activate_and_mul(activation_, gate_up);
+  return ops::swigluoai_and_mul(gate_up, static_cast<float>(routing_.swiglu_limit));
+}
+
+std::pair<Tensor, Tensor> ExpertMlp::route(const Tensor& logits) const {
+  const auto scale = static_cast<float>(routing_.routed_scale);
+  if (router_bias_.defined()) {
+    return ops::grouped_sigmoid_top_k(
+        logits, router_bias_, scale, routing_.top_k, routing_.groups, routing_.top_groups);
+  }
+  if (routing_.groups > 1 || scale != 1) {
+    return ops::grouped_softmax_top_k(
+        logits, scale, routing_.top_k, routing_.groups, routing_.top_groups);
+  }
+  return routing_.renormalises ? ops::top_k_softmax(logits, routing_.top_k)
+                               : ops::softmax_top_k(logits, routing_.top_k);
 }
 
 Tensor ExpertMlp::shared(const Tensor& hidden) const {
   const Tensor gate_up = project(hidden, shared_gate_up_);
   const Tensor down = project(activate_and_mul(activation_, gate_up), shared_down_);
-  return ops::sigmoid_gate(down, project(hidden, shared_gate_));
+  return shared_gate_.defined() ? ops::sigmoid_gate(down, project(hidden, shared_gate_)) : down;
 }
 
 }  // namespace reprise::models

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <utility>
+
 #include "reprise/models/feed_forward.h"
 
 namespace reprise::models {
@@ -14,17 +16,23 @@ class ExpertMlp final : public FeedForward {
   [[nodiscard]] Tensor operator()(const Tensor& hidden) const override;
 
  private:
+  /// The weights and the numbers of each token's experts.
+  [[nodiscard]] std::pair<Tensor, Tensor> route(const Tensor& logits) const;
+  [[nodiscard]] Tensor activate(const Tensor& gate_up) const;
   [[nodiscard]] Tensor shared(const Tensor& hidden) const;
 
   weights::Activation activation_;
-  int64_t top_k_;
-  bool renormalises_;
-  Tensor router_;          // [experts, hidden]
-  Tensor gate_up_;         // [experts, 2 * intermediate, hidden]
-  Tensor down_;            // [experts, hidden, intermediate]
-  Tensor shared_gate_up_;  // [2 * shared intermediate, hidden]; undefined: no shared expert
+  weights::MixtureOfExperts routing_;
+  Tensor router_;              // [experts, hidden]
+  Tensor router_bias_;         // float32[experts], of the choice; undefined: none
+  Tensor router_weight_bias_;  // [experts], of the logits; undefined, like the next two: none
+  Tensor gate_up_;             // [experts, 2 * intermediate, hidden]
+  Tensor gate_up_bias_;        // [experts, 2 * intermediate]
+  Tensor down_;                // [experts, hidden, intermediate]
+  Tensor down_bias_;           // [experts, hidden]
+  Tensor shared_gate_up_;      // [2 * shared intermediate, hidden]; undefined: no shared expert
   Tensor shared_down_;
-  Tensor shared_gate_;  // [1, hidden]
+  Tensor shared_gate_;  // [1, hidden]; undefined: none
 };
 
 }  // namespace reprise::models

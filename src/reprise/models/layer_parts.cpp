@@ -1,9 +1,37 @@
 #include "reprise/models/layer_parts.h"
 
+#include <utility>
 #include <vector>
 
 namespace reprise::models {
 namespace {
+
+// Memory for the adapters of a projection that stacks `modules`.
+const lora::LoraLayer& add_lora_layer(const LayerParts& parts,
+                                      std::initializer_list<std::string_view> modules,
+                                      const Arrangement& arrangement) {
+  Parameters& parameters = parts.parameters;
+  lora::LoraLayer layer{.rows = arrangement.rows};
+  int64_t out_features = 0;
+  for (const std::string_view module : modules) {
+    std::string name = parts.names.in_layer(parts.layer, module);
+    const Shape shape = parameters.stored_shape(name + ".weight", parts.names.is_transposed);
+    layer.modules.push_back({.name = std::move(name), .out_features = shape[0]});
+    layer.in_features = shape[1];
+    out_features += shape[0];
+  }
+  const int64_t num_slots = parts.adapters->max_loras();
+  const int64_t max_rank = parts.adapters->max_lora_rank();
+  const auto num_modules = static_cast<int64_t>(layer.modules.size());
+  const DType dtype = parameters.dtype();
+  const std::string& name = layer.modules.front().name;
+  layer.a = parameters.add_buffer(name + ".lora_A",
+                                  {dtype, {num_slots, num_modules * max_rank, layer.in_features}});
+  layer.b = parameters.add_buffer(name + ".lora_B", {dtype, {num_slots, max_rank, out_features}});
+  layer.ends =
+      parameters.add_table(name + ".lora_ends", lora::ends_of_modules(layer.modules, layer.rows));
+  return parts.adapters->add_layer(std::move(layer));
+}
 
 // The names of the tensors `suffix` of modules of a layer.
 class TensorNames {
@@ -29,6 +57,14 @@ Tensor LayerParts::load_projection(std::initializer_list<std::string_view> modul
                                    Arrangement arrangement) const {
   arrangement.is_transposed = names.is_transposed;
   return parameters.load_projection(TensorNames(*this, modules, ".weight").views(), arrangement);
+}
+
+Projection LayerParts::load_linear(bool has_bias,
+                                   std::initializer_list<std::string_view> modules,
+                                   const Arrangement& arrangement) const {
+  return {.weight = load_projection(modules, arrangement),
+          .bias = load_bias(has_bias, modules, arrangement),
+          .lora = adapters == nullptr ? nullptr : &add_lora_layer(*this, modules, arrangement)};
 }
 
 Tensor LayerParts::load_bias(bool is_there,

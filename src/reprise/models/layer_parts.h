@@ -4,7 +4,9 @@
 #include <string>
 #include <string_view>
 
+#include "reprise/lora/adapter_slots.h"
 #include "reprise/models/parameters.h"
+#include "reprise/models/projection.h"
 #include "reprise/tensor/tensor.h"
 #include "reprise/weights/decoder_tensors.h"
 #include "reprise/weights/model_config.h"
@@ -17,8 +19,14 @@ struct LayerParts {
   const weights::DecoderTensors& names;
   Parameters& parameters;
   int64_t layer = 0;
-  Tensor rope_table;  // undefined: this layer does not rotate
+  Tensor rope_table;                       // undefined: this layer does not rotate
+  lora::AdapterSlots* adapters = nullptr;  // nullptr: the engine has no adapters
 
+  /// The weights and biases of modules of this layer, one above the other. Adapters may change this
+  /// projection.
+  [[nodiscard]] Projection load_linear(bool has_bias,
+                                       std::initializer_list<std::string_view> modules,
+                                       const Arrangement& arrangement = {}) const;
   /// The weights of modules of this layer, one above the other, for project().
   [[nodiscard]] Tensor load_projection(std::initializer_list<std::string_view> modules,
                                        Arrangement arrangement = {}) const;

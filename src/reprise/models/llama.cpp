@@ -6,14 +6,14 @@ namespace reprise::models {
 
 LlamaLayer::LlamaLayer(const LayerParts& parts)
     : attention_norm_(parts, parts.names.attention_norm),
-      self_attention_(parts),
+      attention_(make_attention_block(parts)),
       mlp_norm_(parts, parts.names.mlp_norm),
       mlp_(make_feed_forward(parts)) {}
 
 Tensor LlamaLayer::forward(cudagraph::ForwardContext& context,
                            const Tensor& hidden,
                            const Tensor& positions) const {
-  const Tensor attended = self_attention_(context, attention_norm_(hidden), positions);
+  const Tensor attended = (*attention_)(context, attention_norm_(hidden), positions);
   const Tensor residual = ops::add(hidden, attended);
   const Tensor transformed = (*mlp_)(mlp_norm_(residual));
   return ops::add(residual, transformed);

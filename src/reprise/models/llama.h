@@ -2,17 +2,17 @@
 
 #include <memory>
 
+#include "reprise/models/attention_block.h"
 #include "reprise/models/decoder.h"
 #include "reprise/models/feed_forward.h"
 #include "reprise/models/norm.h"
-#include "reprise/models/self_attention.h"
 
 namespace reprise::models {
 
 /// The layer of Llama, and of all decoders with a norm before attention and a norm before the MLP:
 /// Mistral (sliding window), Qwen2 (bias on q, k and v), Qwen3 (norms of q and k), Phi-3 (fused
 /// projections), SmolLM3 (layers without rotation), GPT-2 and OPT (LayerNorm, no gate, learned
-/// positions), and mixtures of experts (another feed-forward part).
+/// positions), mixtures of experts (another feed-forward part), and DeepSeek (latent attention).
 class LlamaLayer final : public DecoderLayer {
  public:
   explicit LlamaLayer(const LayerParts& parts);
@@ -21,12 +21,12 @@ class LlamaLayer final : public DecoderLayer {
                                const Tensor& hidden,
                                const Tensor& positions) const override;
   [[nodiscard]] attention::AttentionLayer& attention() noexcept override {
-    return self_attention_.attention();
+    return attention_->attention();
   }
 
  private:
   Norm attention_norm_;
-  SelfAttention self_attention_;
+  std::unique_ptr<AttentionBlock> attention_;
   Norm mlp_norm_;
   std::unique_ptr<FeedForward> mlp_;
 };

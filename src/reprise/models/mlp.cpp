@@ -44,23 +44,19 @@ Mlp::Mlp(const LayerParts& parts)
   const weights::DecoderTensors& names = parts.names;
   const bool has_bias = parts.config.mlp_bias;
   if (!is_gated_) {
-    up_weight_ = parts.load_projection({names.up});
-    up_bias_ = parts.load_bias(has_bias, {names.up});
+    up_ = parts.load_linear(has_bias, {names.up});
   } else if (names.gate_up.empty()) {
-    up_weight_ = parts.load_projection({names.gate, names.up});
-    up_bias_ = parts.load_bias(has_bias, {names.gate, names.up});
+    up_ = parts.load_linear(has_bias, {names.gate, names.up});
   } else {
-    up_weight_ = parts.load_projection({names.gate_up});
-    up_bias_ = parts.load_bias(has_bias, {names.gate_up});
+    up_ = parts.load_linear(has_bias, {names.gate_up});
   }
-  down_weight_ = parts.load_projection({names.down});
-  down_bias_ = parts.load_bias(has_bias, {names.down});
+  down_ = parts.load_linear(has_bias, {names.down});
 }
 
 Tensor Mlp::operator()(const Tensor& hidden) const {
-  const Tensor up = project(hidden, up_weight_, up_bias_);
+  const Tensor up = project(hidden, up_);
   const Tensor inner = is_gated_ ? activate_and_mul(activation_, up) : activate(activation_, up);
-  return project(inner, down_weight_, down_bias_);
+  return project(inner, down_);
 }
 
 std::unique_ptr<FeedForward> make_feed_forward(const LayerParts& parts) {

@@ -19,10 +19,8 @@ class Mlp final : public FeedForward {
  private:
   weights::Activation activation_;
   bool is_gated_;
-  Tensor up_weight_;  // gate, then up, if there is a gate
-  Tensor up_bias_;    // undefined = none
-  Tensor down_weight_;
-  Tensor down_bias_;  // undefined = none
+  Projection up_;  // gate, then up, if there is a gate
+  Projection down_;
 };
 
 }  // namespace reprise::models

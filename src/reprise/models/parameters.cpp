@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <new>
+#include <numeric>
 #include <utility>
 
 #include "reprise/base/error.h"
+#include "reprise/tensor/column_panels.h"
 #include "reprise/tensor/packed_weight.h"
 
 namespace reprise::models {
@@ -62,6 +65,14 @@ std::vector<PanelPart> panel_parts(const weights::WeightSource& source,
   return parts;
 }
 
+const weights::TensorSpec& find_stored(const weights::WeightSource& source, std::string_view name) {
+  const weights::TensorSpec* spec = source.find(name);
+  if (spec == nullptr) {
+    throw FileError("E_MISSING", source.description(), name, "the model needs this tensor");
+  }
+  return *spec;
+}
+
 // The shape of one tensor in the stack.
 Shape loaded_shape(const weights::TensorSpec& spec, bool is_transposed) {
   Shape shape{std::span<const int64_t>(spec.shape)};
@@ -78,6 +89,7 @@ TensorType arranged_type(TensorType type, const Arrangement& arrangement) {
   if (arrangement.num_experts > 0) {
     const int64_t experts = arrangement.num_experts;
     type.shape = {experts, type.shape[0] / experts, type.shape[1]};
+    if (arrangement.transposes_each) std::swap(type.shape[1], type.shape[2]);
   }
   return type;
 }
@@ -107,9 +119,28 @@ Tensor Parameters::load_stacked(std::span<const std::string_view> names,
 
 Tensor Parameters::load_projection(std::span<const std::string_view> names,
                                    const Arrangement& arrangement) {
-  // Rows of a packed weight share blocks, so they stay where they are.
-  const bool is_panel = arrangement.is_trivial() && is_packed(names);
-  return load(names, is_panel ? Storage::panels : Storage::elements, arrangement);
+  return load(names, storage_of(names, arrangement), arrangement);
+}
+
+Parameters::Storage Parameters::storage_of(std::span<const std::string_view> names,
+                                           const Arrangement& arrangement) const {
+  // Rows in blocks share panels, so they stay where they are.
+  if (arrangement.is_trivial() && is_packed(names)) return Storage::block_panels;
+  if (packing_ == Packing::dequantise || arrangement.dtype.value_or(dtype_) != DType::bf16 ||
+      arrangement.num_experts > 0) {
+    return Storage::elements;
+  }
+  // Epilogues pair the halves of a stack, or take each of its tensors apart.
+  const auto fits = [&](std::string_view name) {
+    const weights::TensorSpec* spec = source_->find(name);
+    if (spec == nullptr || spec->shape.size() != 2) return false;
+    const Shape shape = loaded_shape(*spec, arrangement.is_transposed);
+    return fits_column_panels(shape[0], shape[1]);
+  };
+  const Shape all = loaded_type(*source_, names, Storage::elements, arrangement).shape;
+  const bool has_whole_halves = all.rank() == 2 && all[0] % (2 * kPanelColumns) == 0;
+  return has_whole_halves && std::all_of(names.begin(), names.end(), fits) ? Storage::column_panels
+                                                                           : Storage::elements;
 }
 
 bool Parameters::is_packed(std::span<const std::string_view> names) const {
@@ -123,14 +154,13 @@ bool Parameters::is_packed(std::span<const std::string_view> names) const {
 Tensor Parameters::load(std::span<const std::string_view> names,
                         Storage storage,
                         const Arrangement& arrangement) {
-  const TensorType type =
-      arranged_type(stacked_type(*source_, names, storage, arrangement.is_transposed), arrangement);
+  const TensorType type = loaded_type(*source_, names, storage, arrangement);
   origins_.push_back({.buffer = buffers_.size(),
                       .type = type,
                       .storage = storage,
                       .arrangement = arrangement,
                       .names = {names.begin(), names.end()}});
-  const char* suffix = storage == Storage::panels ? " (packed)" : "";
+  const char* suffix = storage == Storage::block_panels ? " (packed)" : "";
   const std::string name = arrangement.name.empty() ? stacked_name(names) : arrangement.name;
   return upload(name + suffix, type, read_arranged(*source_, names, storage, arrangement));
 }
@@ -138,14 +168,10 @@ Tensor Parameters::load(std::span<const std::string_view> names,
 TensorType Parameters::stacked_type(const weights::WeightSource& source,
                                     std::span<const std::string_view> names,
                                     Storage storage,
-                                    bool is_transposed) const {
-  TensorType type{.dtype = dtype_};
+                                    const Arrangement& arrangement) const {
+  TensorType type{.dtype = arrangement.dtype.value_or(dtype_)};
   for (std::string_view name : names) {
-    const weights::TensorSpec* spec = source.find(name);
-    if (spec == nullptr) {
-      throw FileError("E_MISSING", source.description(), name, "the model needs this tensor");
-    }
-    const Shape shape = loaded_shape(*spec, is_transposed);
+    const Shape shape = loaded_shape(find_stored(source, name), arrangement.is_transposed);
     if (type.shape.rank() == 0) {
       type.shape = shape;
     } else {
@@ -157,9 +183,18 @@ TensorType Parameters::stacked_type(const weights::WeightSource& source,
       type.shape[0] += shape[0];
     }
   }
-  if (storage == Storage::panels) {
+  if (storage == Storage::block_panels) {
     return packed_weight_type(panel_parts(source, names), depth_of(source, names[0]));
   }
+  return type;
+}
+
+TensorType Parameters::loaded_type(const weights::WeightSource& source,
+                                   std::span<const std::string_view> names,
+                                   Storage storage,
+                                   const Arrangement& arrangement) const {
+  TensorType type = arranged_type(stacked_type(source, names, storage, arrangement), arrangement);
+  if (storage == Storage::column_panels) type.dtype = DType::bf16_panels;
   return type;
 }
 
@@ -167,9 +202,9 @@ std::span<const std::byte> Parameters::read_arranged(const weights::WeightSource
                                                      std::span<const std::string_view> names,
                                                      Storage storage,
                                                      const Arrangement& arrangement) {
-  const TensorType type = stacked_type(source, names, storage, arrangement.is_transposed);
+  const TensorType type = stacked_type(source, names, storage, arrangement);
   staging_.resize(type.bytes());
-  if (storage == Storage::panels) {
+  if (storage == Storage::block_panels) {
     read_panels(source, names);
     return std::span(staging_).first(type.bytes());
   }
@@ -179,22 +214,47 @@ std::span<const std::byte> Parameters::read_arranged(const weights::WeightSource
     const std::span<std::byte> dst = std::span(staging_).subspan(offset, part.bytes());
     if (arrangement.is_transposed && part.shape.rank() == 2) {
       arranged_.resize(dst.size());
-      source.read(name, dtype_, arranged_);
+      source.read(name, type.dtype, arranged_);
       transpose(arranged_, part, dst);
     } else {
-      source.read(name, dtype_, dst);
+      source.read(name, type.dtype, dst);
     }
     offset += dst.size();
   }
-  const std::span<const std::byte> stacked = std::span(staging_).first(type.bytes());
-  if (arrangement.rows.empty()) return stacked;
-  const size_t row_bytes = type.bytes() / static_cast<size_t>(type.shape[0]);
-  arranged_.resize(arrangement.rows.size() * row_bytes);
-  for (size_t i = 0; i < arrangement.rows.size(); ++i) {
-    const auto from = static_cast<size_t>(arrangement.rows[i]) * row_bytes;
-    std::memcpy(arranged_.data() + i * row_bytes, stacked.data() + from, row_bytes);
+  const std::span<std::byte> result = arrange(type, arrangement);
+  if (storage == Storage::column_panels) {
+    const Shape shape = loaded_type(source, names, storage, arrangement).shape;
+    pack_column_panels(result, shape[0], shape[1]);
   }
-  return std::span(arranged_).first(arrangement.rows.size() * row_bytes);
+  return result;
+}
+
+std::span<std::byte> Parameters::arrange(const TensorType& stacked,
+                                         const Arrangement& arrangement) {
+  const size_t bytes = stacked.bytes();
+  size_t arranged_bytes = bytes;
+  if (!arrangement.rows.empty()) {
+    const size_t row_bytes = bytes / static_cast<size_t>(stacked.shape[0]);
+    arranged_bytes = arrangement.rows.size() * row_bytes;
+    arranged_.resize(arranged_bytes);
+    for (size_t i = 0; i < arrangement.rows.size(); ++i) {
+      const auto from = static_cast<size_t>(arrangement.rows[i]) * row_bytes;
+      std::memcpy(arranged_.data() + i * row_bytes, staging_.data() + from, row_bytes);
+    }
+    std::swap(arranged_, staging_);
+  }
+  if (arrangement.transposes_each) {
+    const TensorType result = arranged_type(stacked, arrangement);
+    const TensorType matrix{result.dtype, {result.shape[1], result.shape[2]}};
+    arranged_.resize(arranged_bytes);
+    for (size_t offset = 0; offset < arranged_bytes; offset += matrix.bytes()) {
+      transpose(std::span(staging_).subspan(offset),
+                matrix,
+                std::span(arranged_).subspan(offset, matrix.bytes()));
+    }
+    std::swap(arranged_, staging_);
+  }
+  return std::span(staging_).first(arranged_bytes);
 }
 
 void Parameters::read_panels(const weights::WeightSource& source,
@@ -213,11 +273,27 @@ void Parameters::read_panels(const weights::WeightSource& source,
   std::fill(staging_.begin() + static_cast<std::ptrdiff_t>(offset), staging_.end(), std::byte{0});
 }
 
+std::optional<float> Parameters::find_number(std::string_view name) const {
+  const weights::TensorSpec* spec = source_->find(name);
+  if (spec == nullptr) return std::nullopt;
+  const int64_t count =
+      std::accumulate(spec->shape.begin(), spec->shape.end(), int64_t{1}, std::multiplies());
+  if (count != 1) {
+    throw FileError("E_SHAPE",
+                    source_->description(),
+                    name,
+                    fmt::format("is {}, expected one number", weights::shape_text(spec->shape)));
+  }
+  float number = 0;
+  source_->read(name, DType::f32, std::as_writable_bytes(std::span(&number, 1)));
+  return number;
+}
+
 std::string Parameters::packed_weights() const {
   uint64_t digest = 0xcbf29ce484222325ULL;  // FNV-1a
   size_t count = 0;
   for (const Origin& origin : origins_) {
-    if (origin.storage != Storage::panels) continue;
+    if (origin.storage == Storage::elements) continue;
     ++count;
     for (const char c : fmt::format("{}:{};", names_[origin.buffer], origin.type.shape[1])) {
       digest = (digest ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
@@ -264,9 +340,7 @@ void Parameters::restore(device::DiscardableMemory& memory) {
 void Parameters::reload(const weights::WeightSource& source) {
   for (const Origin& origin : origins_) {
     const std::vector<std::string_view> names(origin.names.begin(), origin.names.end());
-    const TensorType type =
-        stacked_type(source, names, origin.storage, origin.arrangement.is_transposed);
-    if (arranged_type(type, origin.arrangement) != origin.type) {
+    if (loaded_type(source, names, origin.storage, origin.arrangement) != origin.type) {
       throw FileError("E_SHAPE",
                       source.description(),
                       names[0],
@@ -290,6 +364,23 @@ Tensor Parameters::add_table(std::string_view name,
                              std::span<const float> values,
                              const Shape& shape) {
   return upload(std::string(name), {DType::f32, shape}, std::as_bytes(values));
+}
+
+Tensor Parameters::add_table(std::string_view name, std::span<const int32_t> values) {
+  const TensorType type{DType::i32, {static_cast<int64_t>(values.size())}};
+  return upload(std::string(name), type, std::as_bytes(values));
+}
+
+Tensor Parameters::add_buffer(std::string_view name, const TensorType& type) {
+  names_.emplace_back(name);
+  buffers_.push_back(device_->allocate(type.bytes()));
+  stream_->fill(buffers_.back().data(), std::byte{0}, type.bytes());
+  total_bytes_ += type.bytes();
+  return Tensor::borrow(type, buffers_.back().data(), *executor_);
+}
+
+Shape Parameters::stored_shape(std::string_view name, bool is_transposed) const {
+  return loaded_shape(find_stored(*source_, name), is_transposed);
 }
 
 Tensor Parameters::upload(std::string name,

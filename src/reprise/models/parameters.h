@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,12 +21,15 @@ struct Arrangement {
   /// Row i of the result is row rows[i] of the stack; elements count as rows of a bias. Empty: all
   /// rows, in order.
   std::vector<int64_t> rows = {};
-  /// The result is [num_experts, rows / num_experts, columns]. 0: it has the rank of the tensors.
+  /// The result is [num_experts, rows / num_experts, columns]: a matrix for each expert, or for
+  /// each head. 0: it has the rank of the tensors.
   int64_t num_experts = 0;
+  bool transposes_each = false;     // these matrices are transposed
+  std::optional<DType> dtype = {};  // of the result; not given: that of the model
   std::string name = {};  // of the result, for messages; empty: made from the names of the tensors
 
   [[nodiscard]] bool is_trivial() const noexcept {
-    return !is_transposed && rows.empty() && num_experts == 0;
+    return !is_transposed && rows.empty() && num_experts == 0 && !dtype;
   }
 };
 
@@ -33,7 +37,8 @@ struct Arrangement {
 /// on. Also makes the tables that a model derives (rotary embedding).
 class Parameters {
  public:
-  /// Whether weights that kernels can read as the file has them stay packed.
+  /// What kernels can read. `keep`: weights that are packed in the file stay so, and matrices of
+  /// bfloat16 are reordered into panels. `dequantise`: row-major numbers only.
   enum class Packing : uint8_t { keep, dequantise };
 
   /// `source` is borrowed until finish_loading(); the other references must outlive this object.
@@ -61,19 +66,33 @@ class Parameters {
                                     const Arrangement& arrangement = {});
 
   /// The same for weights of matrix products, which stay packed (int8, tensor/block_panels.h) if
-  /// the source has all of them in packed formats. models::project() takes either.
+  /// the source has all of them in packed formats, and become bf16_panels (tensor/column_panels.h)
+  /// if they are bfloat16 of a shape that fits. models::project() takes any of these.
   [[nodiscard]] Tensor load_projection(std::span<const std::string_view> names,
                                        const Arrangement& arrangement = {});
   [[nodiscard]] Tensor load_projection(std::string_view name, const Arrangement& arrangement = {}) {
     return load_projection({&name, 1}, arrangement);
   }
-  /// Whether load_projection() would give a packed weight.
+  /// Whether load_projection() would keep the packing of the source.
   [[nodiscard]] bool is_packed(std::span<const std::string_view> names) const;
+
+  /// A number that the source stores as a tensor with one element; nothing: there is none of that
+  /// name. Read while loading. \throws FileError E_SHAPE, E_DTYPE
+  [[nodiscard]] std::optional<float> find_number(std::string_view name) const;
 
   /// Adds a float32 table that was computed on the host; the name is for messages.
   [[nodiscard]] Tensor add_table(std::string_view name,
                                  std::span<const float> values,
                                  const Shape& shape);
+
+  /// The same for integers.
+  [[nodiscard]] Tensor add_table(std::string_view name, std::span<const int32_t> values);
+  /// Adds memory of zeros that the engine writes between steps (adapters, and which tokens use
+  /// them).
+  [[nodiscard]] Tensor add_buffer(std::string_view name, const TensorType& type);
+  /// [outputs, inputs] of a matrix of the source. \throws FileError if there is none
+  /// \pre before finish_loading()
+  [[nodiscard]] Shape stored_shape(std::string_view name, bool is_transposed) const;
 
   /// Ends loading: releases the source and the staging memory.
   void finish_loading() noexcept;
@@ -110,7 +129,8 @@ class Parameters {
   [[nodiscard]] device::BufferView find(std::string_view name) const noexcept;
 
  private:
-  enum class Storage : uint8_t { elements, panels };
+  /// In blocks as the source has them (block_panels.h), or reordered here (column_panels.h).
+  enum class Storage : uint8_t { elements, block_panels, column_panels };
   /// The source of a buffer, for loading it again.
   struct Origin {
     size_t buffer = 0;  // into buffers_
@@ -120,6 +140,8 @@ class Parameters {
     std::vector<std::string> names;  // in the source
   };
 
+  [[nodiscard]] Storage storage_of(std::span<const std::string_view> names,
+                                   const Arrangement& arrangement) const;
   [[nodiscard]] Tensor load(std::span<const std::string_view> names,
                             Storage storage,
                             const Arrangement& arrangement);
@@ -127,13 +149,21 @@ class Parameters {
   [[nodiscard]] TensorType stacked_type(const weights::WeightSource& source,
                                         std::span<const std::string_view> names,
                                         Storage storage,
-                                        bool is_transposed) const;
+                                        const Arrangement& arrangement) const;
+  /// The type of the result.
+  [[nodiscard]] TensorType loaded_type(const weights::WeightSource& source,
+                                       std::span<const std::string_view> names,
+                                       Storage storage,
+                                       const Arrangement& arrangement) const;
   /// Reads the tensors' bytes one after the other and arranges them, into memory that the next call
   /// uses again.
   [[nodiscard]] std::span<const std::byte> read_arranged(const weights::WeightSource& source,
                                                          std::span<const std::string_view> names,
                                                          Storage storage,
                                                          const Arrangement& arrangement);
+  /// Arranges the stacked elements at the beginning of the memory that the next call uses again.
+  [[nodiscard]] std::span<std::byte> arrange(const TensorType& stacked,
+                                             const Arrangement& arrangement);
   /// Writes a packed weight to the beginning of the memory that the next call uses again.
   void read_panels(const weights::WeightSource& source, std::span<const std::string_view> names);
   Tensor upload(std::string name, const TensorType& type, std::span<const std::byte> bytes);

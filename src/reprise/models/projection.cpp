@@ -5,22 +5,32 @@
 namespace reprise::models {
 namespace {
 
-bool is_packed_weight(const Tensor& weight) { return weight.dtype() == DType::i8; }
+bool is_in_blocks(const Tensor& weight) { return weight.dtype() == DType::i8; }
 
 }  // namespace
 
 Tensor project(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  if (!is_packed_weight(weight)) return ops::linear(x, weight, bias);
+  if (!is_in_blocks(weight)) return ops::linear(x, weight, bias);
   return ops::block_linear(ops::quantize_blocks(x, DType::i8), weight, bias, x.dtype());
 }
 
+Tensor project(const Tensor& x, const Projection& projection) {
+  Tensor product = project(x, projection.weight, projection.bias);
+  const lora::LoraLayer* lora = projection.lora;
+  if (lora == nullptr || !lora->tokens->is_active) return product;
+  const Tensor& slots = lora->tokens->slots;
+  const Tensor shrunk = ops::lora_shrink(x, lora->a, slots);
+  return ops::lora_expand(product, shrunk, lora->b, lora->ends, slots);
+}
+
 Tensor project_to_logits(const Tensor& x, const Tensor& weight, const Tensor& num_logits) {
-  if (!is_packed_weight(weight)) return ops::lm_head(x, weight, num_logits);
+  if (!is_in_blocks(weight)) return ops::lm_head(x, weight, num_logits);
   return ops::block_lm_head(ops::quantize_blocks(x, DType::i8), weight, num_logits);
 }
 
 Tensor embed(const Tensor& ids, const Tensor& table, int64_t hidden_size, DType dtype) {
-  if (!is_packed_weight(table)) return ops::embedding(ids, table);
+  if (table.dtype() == DType::bf16_panels) return ops::panel_embedding(ids, table);
+  if (!is_in_blocks(table)) return ops::embedding(ids, table);
   return ops::block_embedding(ids, table, hidden_size, dtype);
 }
 

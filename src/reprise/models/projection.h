@@ -2,9 +2,20 @@
 
 #include <cstdint>
 
+#include "reprise/lora/lora_layer.h"
 #include "reprise/tensor/tensor.h"
 
 namespace reprise::models {
+
+/// The weight and the bias of a projection, and the adapters that may change its product.
+struct Projection {
+  Tensor weight;                          // of Parameters::load_projection()
+  Tensor bias;                            // undefined = none
+  const lora::LoraLayer* lora = nullptr;  // nullptr: no adapters; owned by lora::AdapterSlots
+};
+
+/// The product with the weight, plus for each token what its adapter adds.
+[[nodiscard]] Tensor project(const Tensor& x, const Projection& projection);
 
 /// x @ weight^T + bias, for a weight of Parameters::load_projection(). A packed weight is
 /// multiplied with x quantised in blocks of 32 elements.

@@ -1,5 +1,6 @@
 #include <array>
 
+#include "reprise/models/bert.h"
 #include "reprise/models/causal_lm.h"
 #include "reprise/models/decoder.h"
 #include "reprise/models/gemma.h"
@@ -50,10 +51,14 @@ constexpr std::array kRows = {
     Row{weights::Architecture::stablelm, make_gpt_neox_layer},
     Row{weights::Architecture::cohere, make_gpt_neox_layer},
     Row{weights::Architecture::cohere2, make_gpt_neox_layer},
+    Row{weights::Architecture::gpt_oss, make<LlamaLayer>},
+    Row{weights::Architecture::deepseek_v2, make<LlamaLayer>},
+    Row{weights::Architecture::deepseek_v3, make<LlamaLayer>},
     Row{weights::Architecture::mixtral, make<LlamaLayer>},
     Row{weights::Architecture::qwen2_moe, make<LlamaLayer>},
     Row{weights::Architecture::qwen3_moe, make<LlamaLayer>},
     Row{weights::Architecture::olmoe, make<LlamaLayer>},
+    Row{weights::Architecture::bert, make<BertLayer>},
 };
 
 constexpr bool has_every_architecture_in_order() {
@@ -68,9 +73,10 @@ static_assert(has_every_architecture_in_order());
 
 std::unique_ptr<CausalLM> create_model(const weights::ModelConfig& config,
                                        int64_t max_positions,
-                                       Parameters& parameters) {
+                                       Parameters& parameters,
+                                       lora::AdapterSlots* adapters) {
   const Row& row = kRows[static_cast<size_t>(config.architecture)];
-  return std::make_unique<Decoder>(config, max_positions, parameters, row.make_layer);
+  return std::make_unique<Decoder>(config, max_positions, parameters, row.make_layer, adapters);
 }
 
 }  // namespace reprise::models

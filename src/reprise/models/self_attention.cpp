@@ -1,7 +1,15 @@
 #include "reprise/models/self_attention.h"
 
+#include <fmt/format.h>
+
+#include <cmath>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <tuple>
 
+#include "reprise/base/error.h"
+#include "reprise/models/multi_head_latent_attention.h"
 #include "reprise/models/projection.h"
 #include "reprise/models/qkv_rows.h"
 #include "reprise/tensor/ops.h"
@@ -9,13 +17,50 @@
 namespace reprise::models {
 namespace {
 
-attention::AttentionShape attention_shape(const weights::ModelConfig& config, int64_t layer) {
+Tensor load_sinks(const LayerParts& parts) {
+  if (!parts.config.has_attention_sinks) return {};
+  return parts.parameters.load(parts.names.in_layer(parts.layer, parts.names.sinks));
+}
+
+// The scale of keys or values in a float8 cache, which calibrated checkpoints store: "k_scale" or
+// "v_scale" of the attention, of the projection, or the projection's "output_scale".
+std::optional<float> find_cache_scale(const LayerParts& parts,
+                                      std::string_view projection,
+                                      std::string_view scale) {
+  const std::string projected = parts.names.in_layer(parts.layer, projection);
+  const std::string attention = projected.substr(0, projected.rfind('.'));
+  for (const std::string& name : {fmt::format("{}.{}", attention, scale),
+                                  fmt::format("{}.{}", projected, scale),
+                                  fmt::format("{}.output_scale", projected),
+                                  fmt::format("{}.kv_scale", attention)}) {
+    const std::optional<float> number = parts.parameters.find_number(name);
+    if (!number) continue;
+    if (std::isfinite(*number) && *number > 0) return number;
+    throw FileError("E_VALUE",
+                    "the checkpoint",
+                    name,
+                    fmt::format("is {}, a scale must be a positive number", *number));
+  }
+  return std::nullopt;
+}
+
+attention::AttentionShape attention_shape(const LayerParts& parts) {
+  const weights::ModelConfig& config = parts.config;
+  const weights::DecoderTensors& names = parts.names;
+  const bool is_fused = !names.qkv.empty();
+  const auto k_scale = find_cache_scale(parts, is_fused ? names.qkv : names.k, "k_scale");
+  const auto v_scale = find_cache_scale(parts, is_fused ? names.qkv : names.v, "v_scale");
+  const int64_t layer = parts.layer;
+  // As in vLLM, one scale serves both if the other one is missing.
   return {.num_heads = config.num_attention_heads,
           .num_kv_heads = config.num_key_value_heads,
           .head_dim = config.head_dim,
           .sliding_window = config.window_of_layer(layer).value_or(0),
           .scale = static_cast<float>(config.attention_scale.value_or(0)),
-          .soft_cap = static_cast<float>(config.attention_soft_cap)};
+          .soft_cap = static_cast<float>(config.attention_soft_cap),
+          .k_scale = k_scale.value_or(v_scale.value_or(1.0F)),
+          .v_scale = v_scale.value_or(k_scale.value_or(1.0F)),
+          .is_bidirectional = config.is_encoder};
 }
 
 }  // namespace
@@ -27,19 +72,13 @@ SelfAttention::SelfAttention(const LayerParts& parts)
       kv_size_(parts.config.kv_size()),
       qk_norm_(parts.config.qk_norm),
       rope_table_(parts.rope_table),
-      attention_(attention_shape(parts.config, parts.layer), parts.layer) {
+      attention_(attention_shape(parts), parts.layer, load_sinks(parts)) {
   const weights::ModelConfig& config = parts.config;
   const weights::DecoderTensors& names = parts.names;
   const Arrangement rows{.rows = qkv_rows(config, parts.layer)};
-  if (names.qkv.empty()) {
-    qkv_weight_ = parts.load_projection({names.q, names.k, names.v}, rows);
-    qkv_bias_ = parts.load_bias(config.qkv_bias, {names.q, names.k, names.v}, rows);
-  } else {
-    qkv_weight_ = parts.load_projection({names.qkv}, rows);
-    qkv_bias_ = parts.load_bias(config.qkv_bias, {names.qkv}, rows);
-  }
-  o_weight_ = parts.load_projection({names.o});
-  o_bias_ = parts.load_bias(config.o_bias, {names.o});
+  qkv_ = names.qkv.empty() ? parts.load_linear(config.qkv_bias, {names.q, names.k, names.v}, rows)
+                           : parts.load_linear(config.qkv_bias, {names.qkv}, rows);
+  o_ = parts.load_linear(config.o_bias, {names.o});
   if (qk_norm_ == weights::QkNorm::none) return;
   const bool is_per_head = qk_norm_ == weights::QkNorm::per_head;
   const auto order = [&](int64_t num_heads) {
@@ -52,7 +91,7 @@ SelfAttention::SelfAttention(const LayerParts& parts)
 Tensor SelfAttention::operator()(cudagraph::ForwardContext& context,
                                  const Tensor& hidden,
                                  const Tensor& positions) const {
-  const Tensor qkv = project(hidden, qkv_weight_, qkv_bias_);
+  const Tensor qkv = project(hidden, qkv_);
   const auto heads_of = [&](int64_t begin, int64_t size, int64_t num_heads, const Norm* norm) {
     const Tensor part = ops::slice(qkv, 1, begin, size);
     return ops::unflatten(norm == nullptr ? part : (*norm)(part), num_heads);
@@ -67,7 +106,12 @@ Tensor SelfAttention::operator()(cudagraph::ForwardContext& context,
   }
   if (rope_table_.defined()) std::tie(q, k) = ops::rope(q, k, positions, rope_table_);
   const Tensor attended = attention_(context, q, k, v);
-  return project(ops::flatten(attended), o_weight_, o_bias_);
+  return project(ops::flatten(attended), o_);
+}
+
+std::unique_ptr<AttentionBlock> make_attention_block(const LayerParts& parts) {
+  if (parts.config.mla) return std::make_unique<MultiHeadLatentAttention>(parts);
+  return std::make_unique<SelfAttention>(parts);
 }
 
 }  // namespace reprise::models

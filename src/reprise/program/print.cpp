@@ -103,6 +103,8 @@ class Printer {
     for (Attribute key : attributes_of(node.op)) {
       if (key == Attribute::sliding_window && node.attributes.sliding_window == 0) continue;
       if (key == Attribute::soft_cap && node.attributes.soft_cap == 0) continue;
+      if (key == Attribute::k_scale && node.attributes.k_scale == 1) continue;
+      if (key == Attribute::v_scale && node.attributes.v_scale == 1) continue;
       texts.push_back(visit_member_of(key, [&](auto member) {
         return fmt::format("{}={}", attribute_name(key), text_of(node.attributes.*member));
       }));

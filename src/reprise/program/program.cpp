@@ -91,8 +91,13 @@ OpCall call_of(const Program& program, const Node& node, const SymbolValues& val
                .begin = from.begin.evaluate(values),
                .length = from.length.evaluate(values),
                .scale = from.scale,
+               .k_scale = from.k_scale,
+               .v_scale = from.v_scale,
                .sliding_window = from.sliding_window,
                .soft_cap = from.soft_cap,
+               .groups = from.groups,
+               .top_groups = from.top_groups,
+               .limit = from.limit,
                .ranks = from.ranks,
                .custom = from.custom}};
   call.attributes.type.dtype = from.dtype;

@@ -36,8 +36,13 @@ struct NodeAttributes {
   SymInt begin;
   SymInt length;
   float scale = 0;
+  float k_scale = 1;
+  float v_scale = 1;
   int64_t sliding_window = 0;
   float soft_cap = 0;
+  int64_t groups = 0;
+  int64_t top_groups = 0;
+  float limit = 0;
   DType dtype = DType::f32;
   int64_t ranks = 0;
   uint32_t group = 0;                // position in Program::groups
@@ -86,10 +91,20 @@ decltype(auto) visit_member_of(Attribute attribute, Visit&& visit) {
       return visit(&NodeAttributes::epsilon);
     case Attribute::scale:
       return visit(&NodeAttributes::scale);
+    case Attribute::k_scale:
+      return visit(&NodeAttributes::k_scale);
+    case Attribute::v_scale:
+      return visit(&NodeAttributes::v_scale);
     case Attribute::sliding_window:
       return visit(&NodeAttributes::sliding_window);
     case Attribute::soft_cap:
       return visit(&NodeAttributes::soft_cap);
+    case Attribute::groups:
+      return visit(&NodeAttributes::groups);
+    case Attribute::top_groups:
+      return visit(&NodeAttributes::top_groups);
+    case Attribute::limit:
+      return visit(&NodeAttributes::limit);
     case Attribute::dtype:
       return visit(&NodeAttributes::dtype);
     case Attribute::ranks:

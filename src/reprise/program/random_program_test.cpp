@@ -31,7 +31,8 @@ TEST(RandomPrograms, are_well_formed_and_use_every_op) {
                OpCode::block_linear_silu_and_mul,
                OpCode::block_linear_silu_and_mul_quantize_blocks,
                OpCode::block_lm_head,
-               OpCode::block_embedding});
+               OpCode::block_embedding,
+               OpCode::panel_embedding});
   EXPECT_EQ(seen.size(), all_ops().size());
 }
 

@@ -13,6 +13,8 @@ constexpr std::array kDTypes = {DType::f32,
                                 DType::bf16,
                                 DType::f16,
                                 DType::f8e4m3,
+                                DType::bf16_panels,
+                                DType::f8e5m2,
                                 DType::i8,
                                 DType::u8,
                                 DType::i32,
@@ -155,10 +157,14 @@ std::string_view short_name(DType dtype) noexcept {
       return "f32";
     case DType::bf16:
       return "bf16";
+    case DType::bf16_panels:
+      return "bf16_panels";
     case DType::f16:
       return "f16";
     case DType::f8e4m3:
       return "f8e4m3";
+    case DType::f8e5m2:
+      return "f8e5m2";
     case DType::i8:
       return "i8";
     case DType::u8:

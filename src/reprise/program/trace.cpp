@@ -115,7 +115,9 @@ class Merger {
       // Compare bits, so that a NaN equals itself here. verify() refuses NaN later.
       const auto bits = [](float value) { return std::bit_cast<uint32_t>(value); };
       if (bits(a.epsilon) != bits(b.epsilon) || a.dim != b.dim || bits(a.scale) != bits(b.scale) ||
+          bits(a.k_scale) != bits(b.k_scale) || bits(a.v_scale) != bits(b.v_scale) ||
           a.sliding_window != b.sliding_window || bits(a.soft_cap) != bits(b.soft_cap) ||
+          a.groups != b.groups || a.top_groups != b.top_groups || bits(a.limit) != bits(b.limit) ||
           a.ranks != b.ranks || a.type.dtype != b.type.dtype || a.custom != b.custom) {
         fail(Reason::baked_number,
              index,
@@ -193,8 +195,13 @@ class Merger {
         .length =
             fit_size(index, "length", [](const TracedCall& r) { return r.call.attributes.length; }),
         .scale = attributes.scale,
+        .k_scale = attributes.k_scale,
+        .v_scale = attributes.v_scale,
         .sliding_window = attributes.sliding_window,
         .soft_cap = attributes.soft_cap,
+        .groups = attributes.groups,
+        .top_groups = attributes.top_groups,
+        .limit = attributes.limit,
         .ranks = attributes.ranks,
         .custom = attributes.custom};
     const std::span<const Attribute> keys = attributes_of(node.op);

@@ -276,8 +276,10 @@ class Verifier {
     for (Attribute attribute : attributes_of(node.op)) {
       visit_member_of(attribute, [&](auto member) { reads.*member = has.*member; });
     }
-    if (!std::isfinite(has.epsilon) || !std::isfinite(has.scale) || !std::isfinite(has.soft_cap))
+    if (!std::isfinite(has.epsilon) || !std::isfinite(has.scale) || !std::isfinite(has.soft_cap) ||
+        !std::isfinite(has.limit) || !std::isfinite(has.k_scale) || !std::isfinite(has.v_scale)) {
       return "an attribute is not finite";
+    }
     if (reads != has) return "has an attribute that it does not read";
     return std::nullopt;
   }

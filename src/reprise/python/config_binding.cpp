@@ -119,12 +119,29 @@ void bind_scheduler_arguments(EngineArgsClass& arguments) {
           [](EngineArgs& args, const std::string& text) {
             args.scheduling_policy = api::parse_scheduling_policy("scheduling_policy", text);
           })
+      .def_prop_rw(
+          "speculative_config",
+          [](const EngineArgs& args) { return args.speculative_config.dump(); },
+          [](EngineArgs& args, const std::string& json) {
+            args.speculative_config = parse_json(json, "speculative_config");
+          },
+          "As JSON text.")
       .def_rw("async_scheduling", &EngineArgs::async_scheduling)
       .def_rw("enable_prefix_caching", &EngineArgs::enable_prefix_caching)
       .def_rw("block_size", &EngineArgs::block_size)
+      .def_rw("kv_cache_dtype", &EngineArgs::kv_cache_dtype)
       .def_rw("kv_cache_memory_bytes", &EngineArgs::kv_cache_memory_bytes, nb::arg().none())
       .def_rw("num_gpu_blocks_override", &EngineArgs::num_gpu_blocks_override, nb::arg().none())
       .def_rw("max_logprobs", &EngineArgs::max_logprobs);
+}
+
+void bind_adapter_arguments(EngineArgsClass& arguments) {
+  using api::EngineArgs;
+  arguments.def_rw("enable_lora", &EngineArgs::enable_lora)
+      .def_rw("max_loras", &EngineArgs::max_loras)
+      .def_rw("max_lora_rank", &EngineArgs::max_lora_rank)
+      .def_rw("max_cpu_loras", &EngineArgs::max_cpu_loras, nb::arg().none())
+      .def_rw("specialize_active_lora", &EngineArgs::specialize_active_lora);
 }
 
 void bind_graph_arguments(EngineArgsClass& arguments) {
@@ -155,6 +172,7 @@ void bind_engine_args(nb::module_& module) {
   EngineArgsClass arguments(module, "EngineArgs");
   bind_model_arguments(arguments);
   bind_scheduler_arguments(arguments);
+  bind_adapter_arguments(arguments);
   bind_graph_arguments(arguments);
 }
 

@@ -14,6 +14,7 @@
 #include "reprise/api/async_engine.h"
 #include "reprise/base/error.h"
 #include "reprise/base/json.h"
+#include "reprise/lora/adapter_registry.h"
 #include "reprise/python/bindings.h"
 #include "reprise/python/output_queue.h"
 #include "reprise/structured_output/grammar_compiler.h"
@@ -60,10 +61,16 @@ class Engine {
                   const QueueHandle& handle,
                   int priority,
                   std::string cache_salt,
-                  const OutputConstraint* constraint) {
+                  const OutputConstraint* constraint,
+                  const std::string& lora_name,
+                  const std::string& lora_path) {
     const nb::gil_scoped_release no_gil;
     engine::RequestOptions options{.priority = priority, .cache_salt = std::move(cache_salt)};
     if (constraint != nullptr) options.constraint = constraint->compiled->start();
+    if (!lora_name.empty()) {
+      load_adapter(lora_name, lora_path);
+      options = engine().with_adapter(lora_name, std::move(options));
+    }
     const auto id = engine().submit(
         std::move(prompt_token_ids),
         params,
@@ -128,6 +135,15 @@ class Engine {
   }
 
  private:
+  /// Reads an adapter that the engine does not know by this name yet.
+  void load_adapter(const std::string& name, const std::string& path) const {
+    lora::AdapterRegistry* adapters = engine().adapters();
+    if (adapters == nullptr) {
+      throw InvalidArgument("lora_request: this engine has no adapters; give it enable_lora=True");
+    }
+    if (!path.empty() && !adapters->contains(name)) adapters->load({.name = name, .path = path});
+  }
+
   std::unique_ptr<api::AsyncEngine> engine_;
 };
 
@@ -299,6 +315,8 @@ void bind_engine(nb::module_& module) {
            nb::arg("priority") = 0,
            nb::arg("cache_salt") = "",
            nb::arg("constraint").none() = nb::none(),
+           nb::arg("lora_name") = "",
+           nb::arg("lora_path") = "",
            "Outputs of the request that is named by the result go to the queue.")
       .def("abort", &Engine::abort, nb::arg("request_id"))
       .def("shutdown", &Engine::shutdown, "Aborts what is unfinished and frees the memory.")

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "reprise/base/error.h"
+#include "reprise/runner/model_runner.h"
 #include "reprise/runner/model_step.h"
 #include "reprise/structured_output/constraint_worker.h"
 
@@ -43,17 +44,20 @@ void end(sampling::SampledToken& sampled, const std::exception_ptr& problem) {
 
 }  // namespace
 
-ConstrainedSampling::ConstrainedSampling(sampling::Sampler& sampler, const SchedulerConfig& config)
-    : sampler_(&sampler),
+ConstrainedSampling::ConstrainedSampling(ModelRunner& runner,
+                                         sampling::Sampler& sampler,
+                                         const SchedulerConfig& config)
+    : runner_(&runner),
+      sampler_(&sampler),
       eos_token_ids_(config.eos_token_ids),
       time_per_step_(config.constraint_time_per_step) {
-  rows_.reserve(static_cast<size_t>(config.max_num_seqs));
+  requests_.reserve(static_cast<size_t>(config.max_num_seqs));
 }
 
 ConstrainedSampling::~ConstrainedSampling() = default;
 
 void ConstrainedSampling::begin(std::span<const LogitsUse> uses) {
-  rows_.clear();
+  requests_.clear();
   for (const LogitsUse& use : uses) {
     if (use.constraint == nullptr) continue;
     const auto& constraint = *use.constraint;
@@ -67,63 +71,73 @@ void ConstrainedSampling::begin(std::span<const LogitsUse> uses) {
   }
 }
 
-int ConstrainedSampling::sample(Others others) {
-  if (rows_.empty()) return 0;
+int ConstrainedSampling::sample(const StepResult& result, Others others) {
+  if (requests_.empty()) return 0;
   const auto deadline = std::chrono::steady_clock::now() +
                         time_per_step_ * (others == Others::yes ? 1 : kPatienceWithoutOthers);
-  const auto is_behind = [](const Row& row) {
+  const auto is_behind = [](const Rows& rows) {
     // A step that was scheduled behind a token which was then postponed has the wrong logits.
-    const int64_t num_accepted = (*row.use->constraint)->turn.num_accepted;
-    return std::cmp_not_equal(num_accepted, row.use->sampling.output_token_ids.size());
+    const int64_t num_accepted = (*rows.use->constraint)->turn.num_accepted;
+    return std::cmp_not_equal(num_accepted, rows.use->sampling.output_token_ids.size());
   };
-  for (const Row& row : rows_) row.sampled->status = SamplingStatus::postponed;
-  const size_t num_rows = rows_.size();
-  const auto num_behind = static_cast<int>(std::erase_if(rows_, is_behind));
+  for (const Rows& rows : requests_) {
+    for (sampling::SampledToken& sampled : rows.sampled) {
+      sampled.problem.clear();
+      sampled.status = SamplingStatus::postponed;
+    }
+  }
+  const size_t num_requests = requests_.size();
+  const auto num_behind = std::erase_if(requests_, is_behind);
+  const auto has_no_token = [](const Rows& rows) { return rows.num_done == 0; };
   for (;;) {
     const uint64_t num_prepared = worker_->num_prepared();
-    std::erase_if(rows_, [this](const Row& row) { return advance(row); });
-    const bool has_token = rows_.size() + static_cast<size_t>(num_behind) < num_rows;
+    std::erase_if(requests_, [&](Rows& rows) { return advance(result, rows); });
+    const bool has_token = requests_.size() + num_behind < num_requests ||
+                           !std::ranges::all_of(requests_, has_no_token);
     if (!is_worth_waiting(others == Others::no && !has_token)) break;
     if (!worker_->wait_for_more(num_prepared, deadline)) break;
   }
-  return num_behind + static_cast<int>(rows_.size());
+  return static_cast<int>(num_behind) +
+         static_cast<int>(std::ranges::count_if(requests_, has_no_token));
 }
 
 /// A step waits for constraints that will probably be ready in time; `waits_for_all`: for others
 /// too.
 bool ConstrainedSampling::is_worth_waiting(bool waits_for_all) const {
-  return std::any_of(rows_.begin(), rows_.end(), [&](const Row& row) {
-    return waits_for_all || (*row.use->constraint)->turn.is_quick;
+  return std::any_of(requests_.begin(), requests_.end(), [&](const Rows& rows) {
+    return waits_for_all || (*rows.use->constraint)->turn.is_quick;
   });
 }
 
-/// Does what can be done for a row without waiting. Returns whether the row has its result.
-bool ConstrainedSampling::advance(const Row& row) {
-  const auto& constraint = *row.use->constraint;
+/// Does what can be done for a request without waiting. Returns whether the request has its result.
+bool ConstrainedSampling::advance(const StepResult& result, Rows& rows) {
+  const auto& constraint = *rows.use->constraint;
   Turn& turn = constraint->turn;
-  if (!is_ready(turn)) return false;
-  if (!turn.problem && !turn.has_held_token) {
-    choose(row);
-    if (row.sampled->status != SamplingStatus::ok) return true;
-    std::swap(*row.use->held_token, *row.sampled);
-    row.sampled->status = SamplingStatus::postponed;
+  while (is_ready(turn)) {
+    sampling::SampledToken& sampled = rows.sampled[rows.num_done];
+    if (turn.problem) {
+      end(sampled, turn.problem);
+      return true;
+    }
+    if (turn.has_held_token) {
+      if (give_out(rows)) return true;
+      continue;  // with the next row, for which the mask is ready
+    }
+    choose(result, rows);
+    if (sampled.status != SamplingStatus::ok) return true;
+    std::swap(*rows.use->held_token, sampled);
+    sampled.status = SamplingStatus::postponed;
     turn.has_held_token = true;
-    worker_->prepare(constraint, row.use->held_token->token_id);
-    return false;
+    worker_->prepare(constraint, rows.use->held_token->token_id);
   }
-  if (turn.problem) {
-    end(*row.sampled, turn.problem);
-  } else {
-    give_out(row);
-  }
-  return true;
+  return false;
 }
 
-void ConstrainedSampling::choose(const Row& row) {
-  sampling::SampledToken& sampled = *row.sampled;
-  sampling::SamplingInput input = row.use->sampling;
-  input.logits = row.logits;
-  input.allowed_mask = (*row.use->constraint)->turn.allowed;
+void ConstrainedSampling::choose(const StepResult& result, const Rows& rows) {
+  sampling::SampledToken& sampled = rows.sampled[rows.num_done];
+  sampling::SamplingInput input = rows.use->sampling_at(rows.num_done);
+  input.logits = runner_->logits_row(result, rows.first_row + static_cast<int32_t>(rows.num_done));
+  input.allowed_mask = (*rows.use->constraint)->turn.allowed;
   sampler_->sample(input, sampled);
   if (sampled.status != SamplingStatus::no_allowed_token) return;
   // The answer may end here, but min_tokens or another parameter forbids the token that says so.
@@ -134,14 +148,22 @@ void ConstrainedSampling::choose(const Row& row) {
       });
 }
 
-void ConstrainedSampling::give_out(const Row& row) {
-  Turn& turn = (*row.use->constraint)->turn;
-  sampling::SampledToken& sampled = *row.sampled;
-  std::swap(*row.use->held_token, sampled);
+/// Gives the held token to the request. Returns whether the request gets no further token in this
+/// step: there is no further row, the draft for this row was not accepted, or the answer ends.
+bool ConstrainedSampling::give_out(Rows& rows) {
+  Turn& turn = (*rows.use->constraint)->turn;
+  sampling::SampledToken& sampled = rows.sampled[rows.num_done];
+  std::swap(*rows.use->held_token, sampled);
   turn.has_held_token = false;
   ++turn.num_accepted;
-  sampled.ends_answer = !is_end(*row.use, sampled.token_id) && turn.is_complete;
-  *row.use->placeholder = sampled.token_id;
+  const bool is_end_token = is_end(*rows.use, sampled.token_id);
+  sampled.ends_answer = !is_end_token && turn.is_complete;
+  int32_t& placeholder = rows.use->placeholders[rows.num_done];
+  const bool is_accepted = placeholder == sampled.token_id;
+  placeholder = sampled.token_id;
+  ++rows.num_done;
+  return rows.num_done == rows.sampled.size() || !is_accepted || is_end_token ||
+         sampled.ends_answer;
 }
 
 /// An end-of-text token ends the request by itself and adds no text.

@@ -17,6 +17,8 @@ class ConstraintWorker;
 namespace reprise::engine {
 
 struct LogitsUse;
+struct StepResult;
+class ModelRunner;
 
 /// Samples the rows of a step whose answers have a constraint.
 ///
@@ -26,38 +28,47 @@ struct LogitsUse;
 /// held back, and its answer is postponed: a later step computes the row again and gives out the
 /// held token. So the tokens of an answer do not depend on the time that the worker takes.
 ///
-/// Each step: begin(), add() per row, sample(). One thread. Borrows the sampler.
+/// A request with drafts has several rows. Each accepted draft goes through the worker before the
+/// next row is sampled, so every row is sampled with its own mask. If time runs out, the request
+/// keeps the tokens that it has got.
+///
+/// Each step: begin(), add() per request, sample(). One thread. Borrows the runner and the sampler.
 class ConstrainedSampling {
  public:
-  /// A row of logits whose request has a constraint.
-  struct Row {
+  /// The rows of logits of a request with a constraint.
+  struct Rows {
     const LogitsUse* use = nullptr;
-    std::span<const float> logits;  // [vocab_size]
-    sampling::SampledToken* sampled = nullptr;
+    int32_t first_row = 0;                      // in the step's logits
+    std::span<sampling::SampledToken> sampled;  // one per row
+    size_t num_done = 0;                        // rows that have their token
   };
   /// Whether the step has requests that get no token from sample(): their results wait for it.
   enum class Others : bool { no, yes };
 
-  ConstrainedSampling(sampling::Sampler& sampler, const SchedulerConfig& config);
+  ConstrainedSampling(ModelRunner& runner,
+                      sampling::Sampler& sampler,
+                      const SchedulerConfig& config);
   ~ConstrainedSampling();
 
   /// Begins the work on the first masks, which goes on during the forward.
   void begin(std::span<const LogitsUse> uses);
-  void add(const Row& row) { rows_.push_back(row); }
-  /// Samples the rows, and writes the tokens to their placeholders. \return how many are postponed
-  int sample(Others others);
+  void add(const Rows& rows) { requests_.push_back(rows); }
+  /// Samples the rows, and writes the tokens to their placeholders. \return how many requests are
+  /// postponed: they get no token
+  int sample(const StepResult& result, Others others);
 
  private:
-  [[nodiscard]] bool advance(const Row& row);
-  void choose(const Row& row);
-  void give_out(const Row& row);
+  [[nodiscard]] bool advance(const StepResult& result, Rows& rows);
+  void choose(const StepResult& result, const Rows& rows);
+  [[nodiscard]] bool give_out(Rows& rows);
   [[nodiscard]] bool is_worth_waiting(bool waits_for_all) const;
   [[nodiscard]] bool is_end(const LogitsUse& use, int32_t token_id) const;
 
+  ModelRunner* runner_;
   sampling::Sampler* sampler_;
   std::vector<int32_t> eos_token_ids_;
   std::chrono::nanoseconds time_per_step_;
-  std::vector<Row> rows_;                                        // of the step, without a token yet
+  std::vector<Rows> requests_;  // of the step, as far as they wait for tokens
   std::unique_ptr<structured_output::ConstraintWorker> worker_;  // null before the first constraint
 };
 

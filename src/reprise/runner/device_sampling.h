@@ -19,9 +19,9 @@ namespace reprise::engine {
 /// would always have to sample the largest number of rows, with every feature.
 ///
 /// In each step the caller calls begin(), add() for each row to sample, launch(), and then, in the
-/// order of the add() calls, take() for each row for which add() returned true. Belongs to one
-/// thread. Borrows the sampler; if it is nullptr, the host samples every row. Only the constructor
-/// allocates.
+/// order of the add() calls, take() or skip() for each row for which add() returned true. Belongs
+/// to one thread. Borrows the sampler; if it is nullptr, the host samples every row. Only the
+/// constructor allocates.
 class DeviceSampling {
  public:
   enum class HasConstraint : bool { no, yes };
@@ -39,6 +39,8 @@ class DeviceSampling {
   /// \throws device::DeviceError
   void wait();
   void take(sampling::SampledToken& sampled);
+  /// Like take() for a row whose token is not wanted.
+  void skip() noexcept { ++next_; }
 
  private:
   [[nodiscard]] bool add_adjustments(const sampling::SamplingInput& input);

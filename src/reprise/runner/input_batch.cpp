@@ -82,20 +82,25 @@ int32_t InputBatch::stage_logits_indices(const BatchRequest& request,
                  "more logits than the {} rows staged",
                  shape_.num_logits_rows);
   int32_t* indices = host(layout_.logits_indices);
-  const int32_t first_token = end_token - static_cast<int32_t>(request.token_ids.size());
+  const int32_t first_token = end_token - request.query_len();
   for (int32_t i = 0; i < request.num_prompt_logits; ++i) {
     indices[num_logits++] = first_token + request.first_prompt_logit + i;
   }
-  if (request.samples) indices[num_logits++] = end_token - 1;
+  if (!request.samples) return num_logits;
+  const int32_t last_token = end_token - request.num_padding_tokens - 1;
+  for (int32_t i = request.num_drafts; i >= 0; --i) indices[num_logits++] = last_token - i;
   return num_logits;
 }
 
 int32_t InputBatch::stage_request(const BatchRequest& request, int32_t index, int32_t first_token) {
-  const auto query_len = static_cast<int32_t>(request.token_ids.size());
+  const auto num_tokens = static_cast<int32_t>(request.token_ids.size());
+  const int32_t query_len = request.query_len();
+  const int32_t num_slots = request.num_computed_tokens + num_tokens;
   const int32_t seq_len = request.num_computed_tokens + query_len;
   REPRISE_ASSERT(first_token + query_len <= shape_.num_tokens &&
                      request.block_ids.size() <= to_size(limits_.max_blocks_per_req) &&
-                     request.block_ids.size() * to_size(limits_.block_size) >= to_size(seq_len),
+                     request.block_ids.size() * to_size(limits_.block_size) >= to_size(num_slots) &&
+                     seq_len <= limits_.max_blocks_per_req * limits_.block_size,
                  "request {}: {} tokens at {} with {} blocks do not fit {} staged tokens",
                  index,
                  query_len,
@@ -104,7 +109,7 @@ int32_t InputBatch::stage_request(const BatchRequest& request, int32_t index, in
                  shape_.num_tokens);
   std::copy(
       request.token_ids.begin(), request.token_ids.end(), host(layout_.input_ids) + first_token);
-  for (int32_t i = 0; i < query_len; ++i) {
+  for (int32_t i = 0; i < num_tokens; ++i) {
     const int32_t position = request.num_computed_tokens + i;
     const auto block =
         static_cast<int32_t>(request.block_ids[to_size(position / limits_.block_size)]);
@@ -112,10 +117,17 @@ int32_t InputBatch::stage_request(const BatchRequest& request, int32_t index, in
     host(layout_.slot_mapping)[first_token + i] =
         block * limits_.block_size + position % limits_.block_size;
   }
+  pad_tokens(first_token + num_tokens, first_token + query_len);
   host(layout_.query_start_loc)[index] = first_token;
   host(layout_.seq_lens)[index] = seq_len;
   stage_table_row(index, request.block_ids);
   return query_len;
+}
+
+void InputBatch::pad_tokens(int32_t from, int32_t to) {
+  std::fill(host(layout_.input_ids) + from, host(layout_.input_ids) + to, 0);
+  std::fill(host(layout_.positions) + from, host(layout_.positions) + to, 0);
+  std::fill(host(layout_.slot_mapping) + from, host(layout_.slot_mapping) + to, kNoSlot);
 }
 
 void InputBatch::stage_table_row(int32_t row_index, std::span<const kv_cache::BlockId> block_ids) {
@@ -143,9 +155,7 @@ void InputBatch::pad(int32_t num_rows, int32_t num_tokens, int32_t num_logits) {
   const auto fill_tail = [this](size_t offset, int32_t from, int32_t to, int32_t value) {
     std::fill(host(offset) + from, host(offset) + to, value);
   };
-  fill_tail(layout_.input_ids, num_tokens, shape_.num_tokens, 0);
-  fill_tail(layout_.positions, num_tokens, shape_.num_tokens, 0);
-  fill_tail(layout_.slot_mapping, num_tokens, shape_.num_tokens, kNoSlot);
+  pad_tokens(num_tokens, shape_.num_tokens);
   fill_tail(layout_.query_start_loc, num_rows, shape_.num_reqs + 1, num_tokens);
   fill_tail(layout_.seq_lens, num_rows, shape_.num_reqs, 0);
   for (int32_t row = num_rows; row < shape_.num_reqs; ++row) stage_table_row(row, {});
@@ -167,9 +177,7 @@ void InputBatch::stage_dummy(const StagedShape& shape, device::Stream& stream) {
   }
   num_real_reqs_ = shape.num_reqs;
   // The batch consists of padding values. Only its sizes and sequence lengths matter.
-  std::fill(host(layout_.input_ids), host(layout_.input_ids) + shape.num_tokens, 0);
-  std::fill(host(layout_.positions), host(layout_.positions) + shape.num_tokens, 0);
-  std::fill(host(layout_.slot_mapping), host(layout_.slot_mapping) + shape.num_tokens, kNoSlot);
+  pad_tokens(0, shape.num_tokens);
   host(layout_.query_start_loc)[shape.num_reqs] = first_token;
   for (int32_t row = 0; row < shape.num_reqs; ++row) stage_table_row(row, {});
   std::fill_n(host(layout_.logits_indices), shape.num_logits_rows, 0);

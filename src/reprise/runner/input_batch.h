@@ -10,20 +10,28 @@
 #include "reprise/kv_cache/block_pool.h"
 #include "reprise/tensor/tensor.h"
 
+namespace reprise::lora {
+class LoraAdapter;
+}
+
 namespace reprise::engine {
 
 /// The largest possible step. Persistent buffers are allocated for it at the start.
 struct BatchLimits {
   int32_t max_num_tokens = 0;
   int32_t max_num_reqs = 0;
-  /// Rows of logits in addition to one per request. They give the log-probabilities of prompt
-  /// tokens.
+  /// Rows of logits from which the tokens of one request are sampled: 1 + speculative tokens.
+  int32_t max_sampled_rows_per_req = 1;
+  /// Further rows of logits. They give the log-probabilities of prompt tokens.
   int32_t max_num_prompt_logits = 0;
   int32_t max_blocks_per_req = 0;
   int32_t block_size = 16;
 
+  [[nodiscard]] int32_t max_num_sampled_rows() const noexcept {
+    return max_num_reqs * max_sampled_rows_per_req;
+  }
   [[nodiscard]] int32_t max_num_logits() const noexcept {
-    return max_num_reqs + max_num_prompt_logits;
+    return max_num_sampled_rows() + max_num_prompt_logits;
   }
 };
 
@@ -32,14 +40,23 @@ struct BatchRequest {
   std::span<const int32_t> token_ids;  // the new tokens of this step, at least one
   int32_t num_computed_tokens = 0;     // positions already in the cache
   std::span<const kv_cache::BlockId> block_ids;
+  const lora::LoraAdapter* adapter = nullptr;  // nullptr: none
   // Whether the logits of the last token are needed, to sample the next token.
   bool samples = false;
+  // The logits of so many tokens before the last one are needed too: the last tokens are drafts.
+  int32_t num_drafts = 0;
+  // Tokens after token_ids that only make the request longer. They write nothing to the cache, and
+  // their results are not used.
+  int32_t num_padding_tokens = 0;
   // Tokens before the last one whose logits are needed, for log-probabilities of the prompt.
   int32_t first_prompt_logit = 0;  // index into token_ids
   int32_t num_prompt_logits = 0;
 
   [[nodiscard]] int32_t num_logits() const noexcept {
-    return num_prompt_logits + static_cast<int32_t>(samples);
+    return num_prompt_logits + (samples ? 1 + num_drafts : 0);
+  }
+  [[nodiscard]] int32_t query_len() const noexcept {
+    return static_cast<int32_t>(token_ids.size()) + num_padding_tokens;
   }
 };
 
@@ -56,7 +73,9 @@ struct StagedShape {
 ///
 /// Padding has these values: token ids and positions are 0, slots are -1 (nothing is written to the
 /// cache), query_start_loc repeats its last real value, seq_lens are 0, rows of the block table
-/// hold null blocks (0), and logits indices are 0 (any valid row would do).
+/// hold null blocks (0), and logits indices are 0 (any valid row would do). The padding tokens of a
+/// request follow its tokens, with token id 0, position 0 and slot -1. They count in its length, so
+/// their attention may read null blocks.
 /// Source: the padding of vLLM's V1 model runner. Unlike vLLM, padding also sets token ids to 0, so
 /// that the embedding never reads outside of its table.
 class InputBatch {
@@ -128,6 +147,7 @@ class InputBatch {
   int32_t stage_request(const BatchRequest& request, int32_t index, int32_t first_token);
   void stage_table_row(int32_t row_index, std::span<const kv_cache::BlockId> block_ids);
   void pad(int32_t num_rows, int32_t num_tokens, int32_t num_logits);
+  void pad_tokens(int32_t from, int32_t to);
   int32_t stage_logits_indices(const BatchRequest& request, int32_t end_token, int32_t num_logits);
   void upload(device::Stream& stream);
   void upload_table(device::Stream& stream);

@@ -25,7 +25,7 @@ std::unique_ptr<attention::AttentionBackend> create_attention(const ModelRunnerO
   int64_t max_partial_size = 0;
   for (const attention::AttentionLayer* layer : model.attention_layers()) {
     const attention::AttentionShape& shape = layer->shape();
-    max_partial_size = std::max(max_partial_size, shape.num_heads * (shape.head_dim + 2));
+    max_partial_size = std::max(max_partial_size, shape.num_heads * (shape.value_dim + 2));
   }
   return backend.create({.device = &execution.device(),
                          .executor = &execution.executor(),
@@ -50,12 +50,15 @@ ModelRunner::ModelRunner(Execution& execution,
       attention_(create_attention(options, model, execution)),
       forward_(std::make_unique<ModelForward>(
           model, execution.device(), permission_, options.copy_inputs)),
-      full_([this](cudagraph::ForwardContext& context,
-                   std::span<const Tensor> inputs,
-                   std::vector<Tensor>& outputs) { forward_->run(context, inputs, outputs); },
-            CudagraphRuntimeMode::FULL,
-            execution.device(),
-            permission_) {
+      full_(
+          [this](cudagraph::ForwardContext& context,
+                 std::span<const Tensor> inputs,
+                 std::vector<Tensor>& outputs) {
+            forward_for(context.descriptor).run(context, inputs, outputs);
+          },
+          CudagraphRuntimeMode::FULL,
+          execution.device(),
+          permission_) {
   for (attention::AttentionLayer* layer : model.attention_layers()) layer->bind_cache(&kv_cache_);
   bindings_ = parameters.memory();
   bindings_.push_back(kv_cache_.memory());
@@ -63,10 +66,12 @@ ModelRunner::ModelRunner(Execution& execution,
   bindings_.push_back({});  // room for the memory of the step's attention plan
   plan_binding_ = bindings_.size() - 1;
   outputs_.reserve(1);
+  adapter_tokens_.reserve(static_cast<size_t>(options.limits.max_num_reqs));
   dispatcher_.initialize_cudagraph_keys(options.dispatcher);
 }
 
-program::TracedProgram ModelRunner::trace() const {
+program::TracedProgram ModelRunner::trace(ForwardKind kind) const {
+  if (has_adapters()) options_.adapters->set_active(kind == ForwardKind::adapters);
   return program::trace(
       forward_signature(*parameters_, kv_cache_, options_.limits.max_blocks_per_req),
       forward_function(*model_));
@@ -77,24 +82,49 @@ std::vector<program::ParameterSlot> ModelRunner::parameter_slots(
   return engine::parameter_slots(traced, *parameters_);
 }
 
-void ModelRunner::use_programs(program::RangedPrograms programs) {
-  REPRISE_ASSERT(full_.counters().captures == 0 && forward_->num_piecewise_graphs() == 0,
+void ModelRunner::use_programs(program::RangedPrograms programs, ForwardKind kind) {
+  REPRISE_ASSERT(full_.counters().captures == 0 && num_piecewise_graphs() == 0,
                  "graphs of another forward exist");
+  const BatchLimits& limits = options_.limits;
   std::vector<program::SlotTensors> slots;
   for (const program::CompiledProgram& program : programs.programs) {
     slots.push_back(bind_slots(program, *parameters_, kv_cache_, execution_->executor()));
   }
-  forward_ = std::make_unique<RangedForward>(
+  // The model's own code may still have to serve the batches of the other kind.
+  if (kind == ForwardKind::base && has_adapters() && adapter_forward_ == nullptr) {
+    adapter_forward_ = std::move(forward_);
+  }
+  std::unique_ptr<Forward>& forward = kind == ForwardKind::base ? forward_ : adapter_forward_;
+  forward = std::make_unique<RangedForward>(
       std::move(programs),
       std::move(slots),
       *execution_,
       permission_,
-      ProgramForwardOptions{.largest = {.num_tokens = options_.limits.max_num_tokens,
-                                        .num_reqs = options_.limits.max_num_reqs,
-                                        .num_logits = options_.limits.max_num_logits(),
-                                        .num_blocks = kv_cache_.layout().num_blocks},
-                            .copy_inputs = options_.copy_inputs});
-  if (forward_->memory().bytes > 0) bindings_.push_back(forward_->memory());
+      ProgramForwardOptions{
+          .largest = {.num_tokens = limits.max_num_tokens,
+                      .num_reqs = limits.max_num_reqs,
+                      .num_logits = std::min(limits.max_num_tokens, limits.max_num_logits()),
+                      .num_blocks = kv_cache_.layout().num_blocks},
+          .copy_inputs = options_.copy_inputs});
+  if (forward->memory().bytes > 0) bindings_.push_back(forward->memory());
+}
+
+Forward& ModelRunner::forward_for(const cudagraph::BatchDescriptor& descriptor) noexcept {
+  return descriptor.has_lora && adapter_forward_ != nullptr ? *adapter_forward_ : *forward_;
+}
+
+size_t ModelRunner::num_piecewise_graphs() const noexcept {
+  size_t graphs = forward_->num_piecewise_graphs();
+  if (adapter_forward_ != nullptr) graphs += adapter_forward_->num_piecewise_graphs();
+  return graphs;
+}
+
+void ModelRunner::stage_adapters(std::span<const BatchRequest> requests, int32_t num_tokens) {
+  adapter_tokens_.clear();
+  for (const BatchRequest& request : requests) {
+    adapter_tokens_.push_back({.adapter = request.adapter, .num_tokens = request.query_len()});
+  }
+  options_.adapters->stage(adapter_tokens_, num_tokens, execution_->stream());
 }
 
 cudagraph::CaptureReport ModelRunner::capture(
@@ -116,7 +146,11 @@ void ModelRunner::run_largest_step() {
                       .num_reqs = std::min(limits.max_num_tokens, limits.max_num_reqs),
                       .num_logits_rows = std::min(limits.max_num_tokens, limits.max_num_logits())},
                      execution_->stream());
-  run_staged({.num_tokens = limits.max_num_tokens}, CudagraphRuntimeMode::NONE);
+  if (has_adapters()) {
+    options_.adapters->stage_dummy(limits.max_num_tokens, execution_->stream());
+  }
+  run_staged({.num_tokens = limits.max_num_tokens, .has_lora = has_adapters()},
+             CudagraphRuntimeMode::NONE);
   outputs_.clear();
   execution_->stream().synchronize();
 }
@@ -126,6 +160,9 @@ void ModelRunner::dummy_run(const cudagraph::DummyRun& run) {
   // A PIECEWISE graph serves any number of requests. The largest number exercises the most memory.
   const int32_t num_reqs = std::min(run.descriptor.num_tokens, options_.limits.max_num_reqs);
   batch_.stage_dummy(staged_shape(as_if, num_reqs, 0), execution_->stream());
+  if (run.descriptor.has_lora) {
+    options_.adapters->stage_dummy(run.descriptor.num_tokens, execution_->stream());
+  }
   const kernels::PoolScope memory(execution_->executor(),
                                   run.purpose == cudagraph::DummyRun::Purpose::capture
                                       ? execution_->graph_pool()
@@ -143,10 +180,11 @@ StagedShape ModelRunner::staged_shape(const cudagraph::Decision& decision,
   switch (decision.mode) {
     case CudagraphRuntimeMode::FULL:
       shape.num_reqs = decision.descriptor.num_reqs.value_or(num_reqs);
-      shape.num_logits_rows = std::min(shape.num_tokens, shape.num_reqs);
+      shape.num_logits_rows =
+          std::min(shape.num_tokens, shape.num_reqs * options_.limits.max_sampled_rows_per_req);
       break;
     case CudagraphRuntimeMode::PIECEWISE:
-      shape.num_logits_rows = std::min(shape.num_tokens, options_.limits.max_num_reqs);
+      shape.num_logits_rows = std::min(shape.num_tokens, options_.limits.max_num_sampled_rows());
       break;
     case CudagraphRuntimeMode::NONE:
       shape.num_logits_rows = num_logits;
@@ -157,7 +195,12 @@ StagedShape ModelRunner::staged_shape(const cudagraph::Decision& decision,
 
 const StepResult& ModelRunner::execute(std::span<const BatchRequest> requests,
                                        const cudagraph::BatchFacts& facts) {
-  const cudagraph::Decision decision = dispatcher_.dispatch(facts);
+  cudagraph::Decision decision = dispatcher_.dispatch(facts);
+  // The key of a graph says whether it has adapters. An eager step has them if its batch does.
+  if (decision.mode == CudagraphRuntimeMode::NONE) {
+    decision.descriptor.has_lora = facts.num_active_loras > 0;
+    decision.descriptor.num_active_loras = facts.num_active_loras;
+  }
   result_.decision = decision;
   result_.retired.reset();
   spans_.clear();
@@ -171,7 +214,9 @@ const StepResult& ModelRunner::execute(std::span<const BatchRequest> requests,
     dispatcher_.retire(decision.mode, decision.descriptor, error.what());
   }
   result_.retired = decision;
-  const cudagraph::Decision eager{.descriptor = {.num_tokens = facts.num_tokens},
+  const cudagraph::Decision eager{.descriptor = {.num_tokens = facts.num_tokens,
+                                                 .has_lora = facts.num_active_loras > 0,
+                                                 .num_active_loras = facts.num_active_loras},
                                   .reason = cudagraph::DispatchReason::key_retired};
   result_.decision = eager;
   return run(requests, eager, CudagraphRuntimeMode::NONE);
@@ -187,6 +232,7 @@ const StepResult& ModelRunner::run(std::span<const BatchRequest> requests,
     batch_.stage(requests,
                  staged_shape(decision, static_cast<int32_t>(requests.size()), num_logits),
                  execution_->stream());
+    if (decision.descriptor.has_lora) stage_adapters(requests, decision.descriptor.num_tokens);
   }
   const PhaseTimer timer(spans_, StepPhase::launch);
   run_staged(decision.descriptor, run_as);
@@ -222,6 +268,7 @@ void ModelRunner::run_staged(const cudagraph::BatchDescriptor& descriptor,
                                     .attention = &metadata_,
                                     .bindings = bindings_};
   const device::LaunchCounters before = execution_->stream().counters();
+  if (has_adapters()) options_.adapters->set_active(descriptor.has_lora);
   full_(context, inputs_, outputs_);
   const device::LaunchCounters& after = execution_->stream().counters();
   last_launches_ = {.graphs = after.graph_launches - before.graph_launches,
@@ -248,7 +295,8 @@ void ModelRunner::wait() {
 }
 
 size_t ModelRunner::graph_bytes() const noexcept {
-  return full_.graph_bytes() + forward_->graph_bytes();
+  const size_t of_adapters = adapter_forward_ == nullptr ? 0 : adapter_forward_->graph_bytes();
+  return full_.graph_bytes() + forward_->graph_bytes() + of_adapters;
 }
 
 }  // namespace reprise::engine

@@ -11,6 +11,7 @@
 #include "reprise/cudagraph/capture/cudagraph_wrapper.h"
 #include "reprise/cudagraph/cudagraph_dispatcher.h"
 #include "reprise/kv_cache/tensors/kv_cache_tensors.h"
+#include "reprise/lora/adapter_slots.h"
 #include "reprise/models/causal_lm.h"
 #include "reprise/program/trace.h"
 #include "reprise/runner/execution.h"
@@ -26,6 +27,13 @@ struct RangedPrograms;
 
 namespace reprise::engine {
 
+/// Which of the two forwards of an engine with adapters. An engine without adapters has only
+/// `base`.
+enum class ForwardKind : uint8_t {
+  base,      // for batches without adapters: the model's own ops
+  adapters,  // each projection also adds what the adapter of each token gives
+};
+
 struct ModelRunnerOptions {
   BatchLimits limits;
   kv_cache::KvCacheLayout kv_cache;
@@ -34,6 +42,8 @@ struct ModelRunnerOptions {
   /// backend that "auto" stands for.
   const attention::BackendInfo* attention = nullptr;
   attention::AttentionPlanOptions attention_plan;
+  /// The adapters of the model's layers; must outlive the runner. nullptr: the engine has none.
+  lora::AdapterSlots* adapters = nullptr;
   int num_warmups = 0;       // eager runs before each capture
   bool copy_inputs = false;  // cudagraph_copy_inputs
 };
@@ -72,16 +82,18 @@ class ModelRunner {
 
   /// How the model may be compiled.
   [[nodiscard]] CompileSupport compile_support() const { return model_->compile_support(); }
-  /// Traces the model's forward into a program. The slots refer to this runner's cache and to the
-  /// model's weights.
+  [[nodiscard]] bool has_adapters() const noexcept { return options_.adapters != nullptr; }
+  /// Traces a forward of the model into a program. The slots refer to this runner's cache and to
+  /// the model's weights.
+  /// \pre has_adapters() for ForwardKind::adapters
   /// \throws program::TraceError
-  [[nodiscard]] program::TracedProgram trace() const;
+  [[nodiscard]] program::TracedProgram trace(ForwardKind kind = ForwardKind::base) const;
   [[nodiscard]] std::vector<program::ParameterSlot> parameter_slots(
       const program::TracedProgram& traced) const;
-  /// Makes later steps run these programs instead of the model's code.
+  /// Makes later steps of this kind run these programs instead of the model's code.
   /// \pre no graph is captured yet
   /// \throws InvalidArgument if a program was not made from this model, OutOfMemory
-  void use_programs(program::RangedPrograms programs);
+  void use_programs(program::RangedPrograms programs, ForwardKind kind = ForwardKind::base);
 
   /// Runs a dummy batch eagerly, with the largest number of tokens, requests and rows of logits.
   /// \throws OutOfMemory, device::DeviceError
@@ -114,6 +126,8 @@ class ModelRunner {
   }
   [[nodiscard]] const cudagraph::CudagraphWrapper& full_wrapper() const noexcept { return full_; }
   [[nodiscard]] const Forward& forward() const noexcept { return *forward_; }
+  /// PIECEWISE graphs of all forwards.
+  [[nodiscard]] size_t num_piecewise_graphs() const noexcept;
   [[nodiscard]] const kv_cache::KvCacheTensors& kv_cache() const noexcept { return kv_cache_; }
   [[nodiscard]] InputBatch& input_batch() noexcept { return batch_; }
   /// Returns when the device has finished all launched work.
@@ -136,6 +150,9 @@ class ModelRunner {
   void run_staged(const cudagraph::BatchDescriptor& descriptor,
                   cudagraph::CudagraphRuntimeMode run_as);
   void dummy_run(const cudagraph::DummyRun& run);
+  /// Gives the adapters of the batch slots, and their tokens the numbers of these slots.
+  void stage_adapters(std::span<const BatchRequest> requests, int32_t num_tokens);
+  [[nodiscard]] Forward& forward_for(const cudagraph::BatchDescriptor& descriptor) noexcept;
 
   Execution* execution_;
   models::CausalLM* model_;
@@ -147,11 +164,15 @@ class ModelRunner {
   cudagraph::CudagraphDispatcher dispatcher_;
   cudagraph::CapturePermission permission_;
   std::unique_ptr<Forward> forward_;  // owned here; full_ calls it
+  // For batches with adapters. nullptr: forward_ runs the model's own code, which serves both
+  // kinds.
+  std::unique_ptr<Forward> adapter_forward_;
   cudagraph::CudagraphWrapper full_;
   std::vector<device::BufferView> bindings_;  // memory that graphs refer to, besides their inputs
   size_t plan_binding_ = 0;                   // index in bindings_ of the attention plan's memory
   attention::AttentionMetadata metadata_;
   ForwardInputs inputs_;
+  std::vector<lora::AdapterTokens> adapter_tokens_;  // of the step's requests
   std::vector<Tensor> outputs_;
   StepResult result_;
   StepSpans spans_;

@@ -1,15 +1,18 @@
 #include "reprise/runner/model_step.h"
 
+#include <algorithm>
+#include <cmath>
 #include <exception>
 
 #include "reprise/runner/model_runner.h"
+#include "reprise/speculative/draft_verification.h"
 
 namespace reprise::engine {
 namespace {
 
 LogitsUse logits_use(const ScheduledRequest& entry) {
   Request& request = *entry.request;
-  LogitsUse use{.ignores_eos = request.params().ignore_eos, .placeholder = entry.placeholder};
+  LogitsUse use{.placeholders = entry.placeholders, .ignores_eos = request.params().ignore_eos};
   if (entry.num_prompt_logits > 0) {
     const int first = entry.num_computed_tokens + entry.first_prompt_logit + 1;
     use.next_prompt_token_ids = request.prompt_token_ids().subspan(
@@ -18,19 +21,46 @@ LogitsUse logits_use(const ScheduledRequest& entry) {
   }
   if (entry.samples) {
     use.sampling = entry.sampling_input({});
+    const auto num_output_tokens = static_cast<int>(use.sampling.output_token_ids.size());
+    use.num_suppressed_rows =
+        static_cast<size_t>(std::max(0, request.params().min_tokens - num_output_tokens));
     if (request.constraint()) use.constraint = &request.constraint();
     use.held_token = &request.held_token();
   }
   return use;
 }
 
+cudagraph::BatchFacts batch_facts(const SchedulerOutput& output, int decode_query_len) {
+  const int num_tokens = output.total_num_scheduled_tokens + output.num_padding_tokens;
+  // A step without any draft is a uniform decode batch too.
+  const int query_len = output.max_query_len == 1 ? 1 : decode_query_len;
+  const bool is_uniform = cudagraph::is_uniform_decode(
+      output.max_query_len, query_len, num_tokens, output.num_reqs(), output.any_prefill);
+  return {.num_tokens = num_tokens,
+          .num_reqs = output.num_reqs(),
+          .uniform = is_uniform,
+          .query_len = query_len,
+          .ragged_drafts = decode_query_len > 1 && !is_uniform && !output.any_prefill,
+          .num_active_loras = output.num_active_loras,
+          .num_logits = output.num_logits};
+}
+
 }  // namespace
+
+sampling::SamplingInput LogitsUse::sampling_at(size_t row) const {
+  sampling::SamplingInput input = sampling;
+  // The accepted drafts follow the output tokens in memory.
+  const std::span<const int32_t> before = sampling.output_token_ids;
+  input.output_token_ids = {before.data(), before.size() + row};
+  if (row >= num_suppressed_rows) input.suppressed_token_ids = {};
+  return input;
+}
 
 ModelStep::ModelStep(const SchedulerConfig& config) {
   const auto max_num_seqs = static_cast<size_t>(config.max_num_seqs);
   requests.reserve(max_num_seqs);
   uses.reserve(max_num_seqs);
-  sampled.resize(max_num_seqs);
+  sampled.resize(max_num_seqs * static_cast<size_t>(config.decode_query_len));
 }
 
 void ModelStep::prepare(const SchedulerOutput& output, const SchedulerConfig& config) {
@@ -38,6 +68,7 @@ void ModelStep::prepare(const SchedulerOutput& output, const SchedulerConfig& co
   requests.clear();
   uses.clear();
   prompt_logprobs.clear();
+  pooled.clear();
   error = nullptr;
   num_sampled_on_device = 0;
   num_postponed = 0;
@@ -45,29 +76,27 @@ void ModelStep::prepare(const SchedulerOutput& output, const SchedulerConfig& co
     requests.push_back({.token_ids = entry.token_ids(),
                         .num_computed_tokens = entry.num_computed_tokens,
                         .block_ids = entry.request->block_ids(),
+                        .adapter = entry.request->adapter(),
                         .samples = entry.samples,
+                        .num_drafts = entry.num_drafts,
+                        .num_padding_tokens = entry.num_padding_tokens,
                         .first_prompt_logit = entry.first_prompt_logit,
                         .num_prompt_logits = entry.num_prompt_logits});
     uses.push_back(logits_use(entry));
   }
-  facts = {.num_tokens = output.total_num_scheduled_tokens,
-           .num_reqs = output.num_reqs(),
-           .uniform = cudagraph::is_uniform_decode(output.max_query_len,
-                                                   config.decode_query_len,
-                                                   output.total_num_scheduled_tokens,
-                                                   output.num_reqs(),
-                                                   output.any_prefill),
-           .num_logits = output.num_logits};
+  facts = batch_facts(output, config.decode_query_len);
 }
 
 StepComputer::StepComputer(ModelRunner& runner,
                            const SchedulerConfig& config,
                            kernels::RowSampler* row_sampler)
     : runner_(&runner),
+      is_pooling_(config.is_pooling),
       sampler_(config.vocab_size),
       device_sampling_(row_sampler),
-      constrained_sampling_(sampler_, config) {
-  is_on_device_.reserve(static_cast<size_t>(config.max_num_seqs));
+      constrained_sampling_(runner, sampler_, config) {
+  is_on_device_.reserve(static_cast<size_t>(config.max_num_seqs) *
+                        static_cast<size_t>(config.decode_query_len));
 }
 
 void StepComputer::compute(ModelStep& step) noexcept {
@@ -75,7 +104,7 @@ void StepComputer::compute(ModelStep& step) noexcept {
   try {
     constrained_sampling_.begin(step.uses);
     const StepResult& result = runner_->execute(step.requests, step.facts);
-    sample_on_device(step, result);
+    if (!is_pooling_) sample_on_device(step, result);
     if (!device_sampling_.empty()) {
       const PhaseTimer timer(spans, StepPhase::wait);
       device_sampling_.wait();
@@ -83,7 +112,11 @@ void StepComputer::compute(ModelStep& step) noexcept {
       runner_->wait();
     }
     const PhaseTimer timer(spans, StepPhase::sample);
-    use_logits(step, result);
+    if (is_pooling_) {
+      take_vectors(step, result);
+    } else {
+      use_logits(step, result);
+    }
   } catch (...) {
     step.error = std::current_exception();
   }
@@ -99,9 +132,10 @@ void StepComputer::sample_on_device(const ModelStep& step, const StepResult& res
   int32_t row = 0;
   for (const LogitsUse& use : step.uses) {
     row += static_cast<int32_t>(use.next_prompt_token_ids.size());
-    if (use.placeholder == nullptr) continue;
     const auto has_constraint = DeviceSampling::HasConstraint{use.constraint != nullptr};
-    is_on_device_.push_back(device_sampling_.add(use.sampling, has_constraint, row++));
+    for (size_t i = 0; i < use.placeholders.size(); ++i) {
+      is_on_device_.push_back(device_sampling_.add(use.sampling_at(i), has_constraint, row++));
+    }
   }
   if (device_sampling_.empty()) return;
   device_sampling_.launch(result.logits);
@@ -109,37 +143,72 @@ void StepComputer::sample_on_device(const ModelStep& step, const StepResult& res
       {.phase = StepPhase::sample, .begin = begin, .end = std::chrono::steady_clock::now()});
 }
 
+// A vector takes the place of the token that ends the request.
+void StepComputer::take_vectors(ModelStep& step, const StepResult& result) {
+  int32_t row = 0;
+  for (const LogitsUse& use : step.uses) {
+    if (!use.samples()) continue;
+    const std::span<const float> vector = runner_->logits_row(result, row);
+    const bool is_finite =
+        std::all_of(vector.begin(), vector.end(), [](float value) { return std::isfinite(value); });
+    step.sampled[static_cast<size_t>(row++)] = {
+        .token_id = 0,
+        .status =
+            is_finite ? sampling::SamplingStatus::ok : sampling::SamplingStatus::non_finite_logits};
+    step.pooled.emplace_back(vector.begin(), vector.end());
+    use.placeholders[0] = 0;
+  }
+}
+
 void StepComputer::use_logits(ModelStep& step, const StepResult& result) {
   int32_t row = 0;
   size_t num_sampled = 0;
   size_t num_constrained = 0;
+  next_on_device_ = 0;
   for (const LogitsUse& use : step.uses) {
     for (const int32_t next : use.next_prompt_token_ids) {
       step.prompt_logprobs.push_back(sampling::position_logprobs(
           runner_->logits_row(result, row++), next, use.num_top_logprobs));
     }
-    if (use.placeholder == nullptr) continue;
-    sampling::SampledToken& sampled = step.sampled[num_sampled];
-    sampled.problem.clear();
-    if (is_on_device_[num_sampled++]) {
-      device_sampling_.take(sampled);
-      ++step.num_sampled_on_device;
-      ++row;
-    } else if (use.constraint != nullptr) {
-      constrained_sampling_.add(
-          {.use = &use, .logits = runner_->logits_row(result, row++), .sampled = &sampled});
+    if (!use.samples()) continue;
+    const size_t num_rows = use.placeholders.size();
+    const auto sampled = std::span(step.sampled).subspan(num_sampled, num_rows);
+    if (use.constraint != nullptr) {
+      constrained_sampling_.add({.use = &use, .first_row = row, .sampled = sampled});
+      next_on_device_ += num_rows;
       ++num_constrained;
-      continue;
     } else {
-      sampling::SamplingInput input = use.sampling;
-      input.logits = runner_->logits_row(result, row++);
-      sampler_.sample(input, sampled);
+      sample(use, result, row, sampled);
     }
-    if (sampled.status == sampling::SamplingStatus::ok) *use.placeholder = sampled.token_id;
+    row += static_cast<int32_t>(num_rows);
+    num_sampled += num_rows;
   }
+  step.num_sampled_on_device = static_cast<int>(std::ranges::count(is_on_device_, true));
   using Others = ConstrainedSampling::Others;
-  step.num_postponed =
-      constrained_sampling_.sample(num_constrained < step.uses.size() ? Others::yes : Others::no);
+  step.num_postponed = constrained_sampling_.sample(
+      result, num_constrained < step.uses.size() ? Others::yes : Others::no);
+}
+
+/// Samples the rows of one request without a constraint, and verifies its drafts.
+void StepComputer::sample(const LogitsUse& use,
+                          const StepResult& result,
+                          int32_t first_row,
+                          std::span<sampling::SampledToken> sampled) {
+  const auto sample_row = [&](size_t i, sampling::SampledToken& token) {
+    token.problem.clear();
+    if (is_on_device_[next_on_device_++]) {
+      device_sampling_.take(token);
+      return;
+    }
+    sampling::SamplingInput input = use.sampling_at(i);
+    input.logits = runner_->logits_row(result, first_row + static_cast<int32_t>(i));
+    sampler_.sample(input, token);
+  };
+  const size_t num_done = speculative::verify_drafts(use.placeholders, sampled, sample_row);
+  // The device has sampled the rows after a rejected draft too.
+  for (size_t i = num_done; i < sampled.size(); ++i) {
+    if (is_on_device_[next_on_device_++]) device_sampling_.skip();
+  }
 }
 
 }  // namespace reprise::engine

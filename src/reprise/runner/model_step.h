@@ -27,13 +27,19 @@ struct LogitsUse {
   // For each of these rows, the prompt token after it.
   std::span<const int32_t> next_prompt_token_ids;
   int num_top_logprobs = 0;
-  // If `placeholder` is set, one more row follows, from which the next token is sampled.
-  sampling::SamplingInput sampling;  // without logits
+  // Then follows one row per placeholder, from which tokens are sampled: ScheduledRequest's
+  // placeholders, of which all but the last hold drafts.
+  std::span<int32_t> placeholders;
+  sampling::SamplingInput sampling;  // of the first of these rows, without logits
+  size_t num_suppressed_rows = 0;    // so many of these rows have suppressed tokens
   /// The request's own pointer. The constraint itself changes while the step is computed.
   const std::shared_ptr<structured_output::TokenConstraint>* constraint = nullptr;
   sampling::SampledToken* held_token = nullptr;  // Request::held_token
   bool ignores_eos = false;
-  int32_t* placeholder = nullptr;  // ScheduledRequest::placeholder
+
+  [[nodiscard]] bool samples() const noexcept { return !placeholders.empty(); }
+  /// The sampler's input, without logits, for a row before which all drafts were accepted.
+  [[nodiscard]] sampling::SamplingInput sampling_at(size_t row) const;
 };
 
 /// One step: the scheduled requests in the form that the model and the sampler read, and the
@@ -51,11 +57,12 @@ struct ModelStep {
   TimePoint began;                     // when scheduling of the step began
 
   // Results.
-  // One per sampling request; the entries after these are unused.
+  // One per sampled row of logits; the entries after these are unused.
   std::vector<sampling::SampledToken> sampled;
   int num_sampled_on_device = 0;  // how many entries of `sampled` the device computed
-  int num_postponed = 0;          // how many entries of `sampled` have no token yet
+  int num_postponed = 0;          // how many requests get no token in this step
   std::vector<sampling::PositionLogprobs> prompt_logprobs;
+  std::vector<std::vector<float>> pooled;      // of a pooling model: one per sampling request
   cudagraph::Decision decision;                // see StepResult::decision
   std::optional<cudagraph::Decision> retired;  // see StepResult::retired
   StepSpans spans;                             // of this step, from `began` on
@@ -79,12 +86,19 @@ class StepComputer {
  private:
   void sample_on_device(const ModelStep& step, const StepResult& result);
   void use_logits(ModelStep& step, const StepResult& result);
+  void sample(const LogitsUse& use,
+              const StepResult& result,
+              int32_t first_row,
+              std::span<sampling::SampledToken> sampled);
+  void take_vectors(ModelStep& step, const StepResult& result);
 
   ModelRunner* runner_;
+  bool is_pooling_;
   sampling::Sampler sampler_;
   DeviceSampling device_sampling_;
   ConstrainedSampling constrained_sampling_;
-  std::vector<bool> is_on_device_;  // one per sampling request of the step, in batch order
+  std::vector<bool> is_on_device_;  // one per sampled row of the step, in batch order
+  size_t next_on_device_ = 0;       // index of the next row in is_on_device_
 };
 
 }  // namespace reprise::engine

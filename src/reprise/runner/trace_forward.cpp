@@ -33,10 +33,8 @@ program::TraceSignature forward_signature(const models::Parameters& parameters,
                       {"block_table", ints({Symbol::num_reqs, max_blocks_per_req})},
                       {"logits_indices", ints({Symbol::num_logits})},
                       {"num_logits", ints({1})}};
-  for (int64_t layer = 0; layer < kv_cache.layout().num_layers; ++layer) {
-    for (const Tensor& cache : {kv_cache.keys(layer), kv_cache.values(layer)}) {
-      signature.states.emplace_back(cache, cache_type(cache));
-    }
+  for (const Tensor& cache : kv_cache.tensors()) {
+    signature.states.emplace_back(cache, cache_type(cache));
   }
   signature.parameter_memory = parameters.memory();
   signature.name_of_parameter = [&parameters](const Tensor& parameter) {
@@ -85,15 +83,12 @@ program::SlotTensors bind_slots(const program::CompiledProgram& program,
     }
     slots.parameters.push_back(Tensor::borrow(type, memory.data, executor));
   }
-  if (program.num_states != static_cast<size_t>(2 * kv_cache.layout().num_layers)) {
-    throw InvalidArgument(fmt::format("the program has {} caches, this model {} layers",
+  if (program.num_states != kv_cache.tensors().size()) {
+    throw InvalidArgument(fmt::format("the program has {} cache tensors, this model {}",
                                       program.num_states,
-                                      kv_cache.layout().num_layers));
+                                      kv_cache.tensors().size()));
   }
-  for (int64_t layer = 0; layer < kv_cache.layout().num_layers; ++layer) {
-    slots.states.push_back(kv_cache.keys(layer));
-    slots.states.push_back(kv_cache.values(layer));
-  }
+  slots.states.assign(kv_cache.tensors().begin(), kv_cache.tensors().end());
   return slots;
 }
 

@@ -71,6 +71,8 @@ std::string_view to_string(SamplingStatus status) {
       return "the constraint on the answer has reached its limits";
     case SamplingStatus::failed:
       return "the constraint on the answer failed";
+    case SamplingStatus::not_reached:
+      return "the draft token before it was not accepted";
   }
   return "unknown";
 }

@@ -38,6 +38,8 @@ enum class SamplingStatus : uint8_t {
   postponed,  // the answer gets its token in a later step
   refused,    // the constraint exceeds its limits; see SampledToken::problem
   failed,     // the constraint contradicts itself, or threw; see SampledToken::problem
+  // Set by the verification of drafts: the row follows a draft that was not accepted.
+  not_reached,
 };
 [[nodiscard]] std::string_view to_string(SamplingStatus status);
 

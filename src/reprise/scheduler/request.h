@@ -16,6 +16,7 @@
 #include "reprise/sampling/sampler.h"
 #include "reprise/sampling/sampling_params.h"
 #include "reprise/scheduler/request_options.h"
+#include "reprise/speculative/draft_gate.h"
 
 namespace reprise::engine {
 
@@ -63,6 +64,9 @@ class Request {
       const noexcept {
     return options_.constraint;
   }
+  [[nodiscard]] const lora::LoraAdapter* adapter() const noexcept { return options_.adapter.get(); }
+  /// 0: no adapter.
+  [[nodiscard]] uint64_t lora_id() const noexcept { return options_.lora_id; }
   /// A token that was sampled and waits for the constraint. Only for the thread that computes
   /// steps.
   [[nodiscard]] sampling::SampledToken& held_token() noexcept { return held_token_; }
@@ -86,9 +90,9 @@ class Request {
   [[nodiscard]] std::span<const int32_t> token_ids() const noexcept {
     return token_ids_with_placeholders().first(static_cast<size_t>(num_tokens()));
   }
-  /// token_ids() and then one placeholder for each token that a step in flight samples. A
-  /// placeholder holds 0 until the step that samples it writes the real token there
-  /// (ScheduledRequest::placeholder). The elements never move.
+  /// token_ids() and then one placeholder for each token that a step in flight may sample. A
+  /// placeholder holds a draft token, or 0 for a token without a draft, until the step that samples
+  /// it writes the real token there (ScheduledRequest::placeholders). The elements never move.
   [[nodiscard]] std::span<const int32_t> token_ids_with_placeholders() const noexcept {
     return token_ids_;
   }
@@ -136,6 +140,10 @@ class Request {
   void add_prompt_logprobs(sampling::PositionLogprobs logprobs) {
     prompt_logprobs_.push_back(std::move(logprobs));
   }
+  /// The vector that a pooling model made of the prompt; empty before, and for other models.
+  [[nodiscard]] std::span<const float> pooled() const noexcept { return pooled_; }
+  /// The engine core calls this function, because it has the vectors.
+  void set_pooled(std::vector<float> pooled) noexcept { pooled_ = std::move(pooled); }
   /// num_tokens never exceeds this number, placeholders included. It is the smallest of three
   /// limits: the model length, the cache capacity and max_tokens. `Scheduler::add_request` sets it.
   [[nodiscard]] int max_total_tokens() const noexcept { return max_total_tokens_; }
@@ -168,6 +176,7 @@ class Request {
 
   std::vector<int32_t> token_ids_;  // the last num_placeholders_ tokens are not known yet
   int num_placeholders_ = 0;
+  speculative::DraftGate draft_gate_;
   bool is_postponed_ = false;  // the last step should have sampled a token, but did not
   int num_prompt_tokens_;
   int num_computed_tokens_ = 0;
@@ -175,6 +184,7 @@ class Request {
   int max_total_tokens_ = 0;
   int num_prompt_logits_scheduled_ = 0;
   std::vector<sampling::PositionLogprobs> prompt_logprobs_;
+  std::vector<float> pooled_;
   std::vector<int32_t> all_stop_token_ids_;  // EOS and stop_token_ids: suppressed below min_tokens
 
   kv_cache::BlockTable block_table_;

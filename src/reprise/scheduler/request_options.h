@@ -7,6 +7,10 @@
 #include <string_view>
 #include <variant>
 
+namespace reprise::lora {
+class LoraAdapter;
+}
+
 namespace reprise::structured_output {
 class TokenConstraint;
 }
@@ -29,8 +33,8 @@ enum class ErrorKind : uint8_t {
   request,   // the sender, with another request: HTTP 400
 };
 
-/// The options of a request that concern the scheduler and the cache. Except for `constraint`, no
-/// option changes the tokens of the answer.
+/// The options of a request that concern the scheduler and the cache. Except for `constraint` and
+/// the adapter, no option changes the tokens of the answer.
 struct RequestOptions {
   int priority = 0;  // lower runs first; a value other than 0 needs SchedulingPolicy::priority
   /// Requests share cached prompt prefixes only with requests of the same salt, so that the time of
@@ -41,6 +45,11 @@ struct RequestOptions {
   /// Limits the tokens of the answer; belongs to this request alone. Null: any answer. The request
   /// ends when the constraint is complete, even if min_tokens or ignore_eos ask for more.
   std::shared_ptr<structured_output::TokenConstraint> constraint;
+
+  /// The adapter that answers; null: the model alone. Requests share cached prompt prefixes only
+  /// with requests of the same adapter.
+  std::shared_ptr<const lora::LoraAdapter> adapter;
+  uint64_t lora_id = 0;  // LoraAdapter::id() of `adapter`; 0: none
 
   friend bool operator==(const RequestOptions&, const RequestOptions&) = default;
 };

@@ -30,15 +30,22 @@ int effective_max_model_len(const SchedulerConfig& config, const kv_cache::KvCac
 
 }  // namespace
 
-Scheduler::Scheduler(SchedulerConfig config, kv_cache::KvCacheManager& kv_cache_manager)
+Scheduler::Scheduler(SchedulerConfig config,
+                     kv_cache::KvCacheManager& kv_cache_manager,
+                     speculative::Drafter* drafter)
     : config_(std::move(config)),
       kv_cache_manager_(&kv_cache_manager),
+      drafter_(drafter),
       stop_checker_(config_.eos_token_ids),
-      max_model_len_(effective_max_model_len(config_, kv_cache_manager)) {
+      max_model_len_(effective_max_model_len(config_, kv_cache_manager)),
+      adapters_(std::max(config_.max_loras, 0)) {
   check_config(config_, max_model_len_);
   const auto max_num_seqs = static_cast<size_t>(config_.max_num_seqs);
   running_.reserve(max_num_seqs);
-  updates_.reserve(max_num_seqs);
+  updates_.reserve(max_num_seqs * static_cast<size_t>(config_.decode_query_len));
+  if (drafter_ != nullptr) {
+    speculation_stats_ = speculative::SpeculationStats(config_.decode_query_len - 1);
+  }
   for (SchedulerOutput& output : outputs_) {
     output.scheduled.reserve(max_num_seqs);
     output.preempted.reserve(max_num_seqs);
@@ -87,6 +94,10 @@ void Scheduler::check_admissible(std::span<const int32_t> prompt_token_ids,
         "--scheduling-policy priority or leave the priority out",
         options.priority));
   }
+  if (options.lora_id != 0 && config_.max_loras == 0) {
+    throw InvalidArgument(
+        "the request names an adapter, but this engine has none; start it with --enable-lora");
+  }
   if (options.cache_salt.size() > kMaxCacheSaltBytes) {
     throw InvalidArgument(fmt::format("cache_salt has {} bytes, expected at most {}",
                                       options.cache_salt.size(),
@@ -108,7 +119,9 @@ void Scheduler::add_request(Request& request) {
   request.token_ids_.reserve(static_cast<size_t>(request.max_total_tokens_));
   request.prompt_logprobs_.reserve(static_cast<size_t>(request.num_prompt_logits()));
   kv_cache_manager_->reserve(request.block_table_, request.max_total_tokens_);
-  request.block_hashes_ = kv_cache_manager_->make_chain({.cache_salt = request.cache_salt()});
+  kv_cache::PrefixKey prefix{.cache_salt = request.cache_salt()};
+  if (request.lora_id() != 0) prefix.lora_id = request.lora_id();
+  request.block_hashes_ = kv_cache_manager_->make_chain(prefix);
   request.block_hashes_.reserve(request.max_total_tokens_);
   request.block_hashes_.extend(request.token_ids());
   request.all_stop_token_ids_ = params.stop_token_ids;
@@ -117,6 +130,7 @@ void Scheduler::add_request(Request& request) {
     if (id >= 0 && id < config_.vocab_size) request.all_stop_token_ids_.push_back(id);
   }
   request.arrival_order_ = next_arrival_order_++;
+  set_draft_gate(request);
   request.scheduler_ = this;
   request.queued_at_step_ = num_schedules_;
   enqueue(request);
@@ -176,10 +190,15 @@ const SchedulerOutput& Scheduler::schedule() {
 bool Scheduler::schedule_running(int& token_budget) {
   for (size_t i = 0; i < running_.size() && token_budget > 0; ++i) {
     Request& request = *running_[i];
-    const int num_new_tokens = tokens_to_schedule(request, token_budget);
+    int num_new_tokens = tokens_to_schedule(request, token_budget);
     // No token can be scheduled: earlier requests have taken all rows of logits of this step, or a
     // step in flight samples this request's last token.
     if (num_new_tokens == 0) continue;
+    // Each of the running requests after this one may need one token of the budget.
+    const auto num_later = static_cast<int>(running_.size() - i - 1);
+    const int num_drafts =
+        num_new_tokens == 1 ? propose_drafts(request, token_budget - 1 - num_later, num_later) : 0;
+    num_new_tokens += num_drafts;
     while (kv_cache_manager_->allocate_slots(request.block_table_,
                                              request.num_computed_tokens_ + num_new_tokens) ==
            kv_cache::SlotResult::no_blocks) {
@@ -192,22 +211,36 @@ bool Scheduler::schedule_running(int& token_budget) {
       preempt_last_running();
       if (is_own_victim) return false;
     }
-    append_to_batch(request, num_new_tokens);
+    append_to_batch(request, num_new_tokens, num_drafts);
     token_budget -= num_new_tokens;
   }
   return true;
 }
 
 void Scheduler::schedule_waiting(int& token_budget) {
-  while (!waiting_.empty() && token_budget > 0 &&
+  adapters_.clear();
+  for (const Request* request : running_) adapters_.add(request->lora_id());
+  Request* next = waiting_.front();
+  while (next != nullptr && token_budget > 0 &&
          running_.size() < static_cast<size_t>(config_.max_num_seqs)) {
-    Request& request = *waiting_.front();
+    Request& request = *next;
+    next = RequestQueue::next(request);
+    if (!adapters_.has_room_for(request.lora_id())) {
+      if (may_be_overtaken(request)) continue;
+      return;
+    }
     if (!admit(request, token_budget)) return;
     const int num_new_tokens = tokens_to_schedule(request, token_budget);
     start_running(request);
+    adapters_.add(request.lora_id());
     append_to_batch(request, num_new_tokens);
     token_budget -= num_new_tokens;
   }
+}
+
+bool Scheduler::may_be_overtaken(const Request& request) const {
+  const uint64_t waited = request.num_steps_waited_ + num_schedules_ - request.queued_at_step_;
+  return std::cmp_less(waited, config_.max_lora_wait_steps);
 }
 
 /// Gives the request its cached prefix and the blocks of its first chunk. Returns false and leaves
@@ -283,10 +316,11 @@ int Scheduler::limit_to_prompt_logits(const Request& request, int num_tokens) co
   return std::min(num_tokens, first + prompt_logits_budget_ - request.num_computed_tokens_);
 }
 
-void Scheduler::append_to_batch(Request& request, int num_scheduled_tokens) {
+void Scheduler::append_to_batch(Request& request, int num_scheduled_tokens, int num_drafts) {
   output_->scheduled.push_back({.request = &request,
                                 .num_scheduled_tokens = num_scheduled_tokens,
                                 .num_computed_tokens = request.num_computed_tokens_,
+                                .num_drafts = num_drafts,
                                 .is_in_prefill = request.is_in_prefill()});
   ScheduledRequest& entry = output_->scheduled.back();
   schedule_prompt_logits(request, entry);
@@ -296,7 +330,8 @@ void Scheduler::append_to_batch(Request& request, int num_scheduled_tokens) {
   if (!entry.samples) return;
   request.token_ids_.push_back(kPlaceholder);  // add_request() has reserved the memory
   ++request.num_placeholders_;
-  entry.placeholder = &request.token_ids_.back();
+  // In front of the new placeholder are the drafts of this step.
+  entry.placeholders = std::span(request.token_ids_).last(static_cast<size_t>(1 + num_drafts));
 }
 
 void Scheduler::schedule_prompt_logits(Request& request, ScheduledRequest& entry) {
@@ -311,19 +346,27 @@ void Scheduler::schedule_prompt_logits(Request& request, ScheduledRequest& entry
 }
 
 void Scheduler::finish_batch() {
+  if (config_.pad_drafts) pad_drafts();
   sort_batch(output_->scheduled, config_.decode_query_len);
   output_->total_num_scheduled_tokens = 0;
+  output_->num_padding_tokens = 0;
   output_->num_sampling_requests = 0;
+  output_->num_sampled_rows = 0;
   output_->num_logits = 0;
   output_->max_query_len = 0;
   output_->any_prefill = false;
+  adapters_.clear();
   for (const ScheduledRequest& entry : output_->scheduled) {
+    adapters_.add(entry.request->lora_id());
     output_->total_num_scheduled_tokens += entry.num_scheduled_tokens;
+    output_->num_padding_tokens += entry.num_padding_tokens;
     output_->num_sampling_requests += static_cast<int>(entry.samples);
-    output_->num_logits += static_cast<int>(entry.samples) + entry.num_prompt_logits;
-    output_->max_query_len = std::max(output_->max_query_len, entry.num_scheduled_tokens);
+    output_->num_sampled_rows += entry.num_sampled_rows();
+    output_->num_logits += entry.num_sampled_rows() + entry.num_prompt_logits;
+    output_->max_query_len = std::max(output_->max_query_len, entry.query_len());
     output_->any_prefill |= entry.is_in_prefill;
   }
+  output_->num_active_loras = adapters_.size();
   if (output_->empty()) {
     --num_schedules_;  // an empty step does not count as waiting time
   } else {

@@ -11,21 +11,25 @@
 
 #include "reprise/kv_cache/kv_cache_manager.h"
 #include "reprise/sampling/sampler.h"
+#include "reprise/scheduler/adapter_set.h"
 #include "reprise/scheduler/request.h"
 #include "reprise/scheduler/request_queue.h"
 #include "reprise/scheduler/scheduler_config.h"
 #include "reprise/scheduler/scheduler_output.h"
 #include "reprise/scheduler/stop_checker.h"
+#include "reprise/speculative/drafter.h"
+#include "reprise/speculative/speculation_stats.h"
 
 namespace reprise::engine {
 
-/// The changes that one step made to one request.
+/// A change that one step made to one request: a new token, the end of the request, or both. The
+/// updates of a request that got several tokens follow each other.
 struct RequestUpdate {
   Request* request = nullptr;
   std::optional<int32_t> new_token_id;              // already in request->output_token_ids()
   const sampling::SampledToken* sampled = nullptr;  // for new_token_id; owned by the engine core
-  /// Status, finish_reason and stop_reason are final, and this is the last update. The request may
-  /// still be part of a step in flight: see SchedulerOutput::finished_request_ids.
+  /// The request's status, finish_reason and stop_reason are final, and this is its last update.
+  /// The request may still be part of a step in flight: see SchedulerOutput::finished_request_ids.
   bool finished = false;
 };
 
@@ -54,6 +58,10 @@ enum class AbortResult : uint8_t {
 /// rank, to be recomputed. The request that ranks first is never preempted for another one, so some
 /// request always makes progress. A waiting request never preempts a running one.
 ///
+/// A step has at most max_loras different adapters. A waiting request whose adapter would be one
+/// more is passed over until a running adapter is done; to keep it from waiting for ever, no other
+/// request overtakes it any more once it has waited max_lora_wait_steps steps.
+///
 /// With prefix caching, an admitted request begins after the cached whole blocks of its tokens, but
 /// always has at least one token to compute. Blocks are published when their step has succeeded. A
 /// request that fails takes its blocks out of the cache, because their content is unknown.
@@ -66,14 +74,24 @@ enum class AbortResult : uint8_t {
 /// keeps its blocks until that step is done. Preemption never takes blocks that a step in flight
 /// uses.
 ///
+/// With a drafter, a request that only has to compute its last token gets draft tokens, which are
+/// guesses of its next tokens, and cache blocks for them. Drafts take neither blocks from other
+/// requests nor the last token of the budget that another running request needs. After the step the
+/// accepted drafts have become tokens of the request. The others are taken back: the request counts
+/// as computed up to its last accepted token, only blocks of accepted tokens are published, and the
+/// next step overwrites the cache entries of rejected drafts.
+///
 /// The scheduler borrows a request from add_request until its id is among finished_request_ids or
 /// an abort releases it. Not thread-safe. After warm-up a step does not allocate memory;
 /// add_request does.
 class Scheduler {
  public:
-  /// `kv_cache_manager` must outlive the scheduler, and no other object may allocate from it.
+  /// `kv_cache_manager` and `drafter` must outlive the scheduler, and no other object may allocate
+  /// from the first. Without a drafter there are no draft tokens.
   /// \throws InvalidArgument for options that cannot work (the message says which and why).
-  Scheduler(SchedulerConfig config, kv_cache::KvCacheManager& kv_cache_manager);
+  Scheduler(SchedulerConfig config,
+            kv_cache::KvCacheManager& kv_cache_manager,
+            speculative::Drafter* drafter = nullptr);
 
   /// Checks whether a request can ever run. Reads only constant data, so any thread may call it at
   /// any time.
@@ -104,11 +122,12 @@ class Scheduler {
 
   /// Applies the results of the oldest step in flight: appends the sampled tokens and applies the
   /// stop rules. Frees the blocks of requests that finished and are in no other step. `sampled` has
-  /// one entry per scheduled request with `samples`, in batch order. A request with status
-  /// `postponed` samples again in a later step. The status `no_allowed_token` ends the answer.
-  /// Every other status except `ok`, and an id outside the vocabulary, ends the request as
-  /// finished_error. The other requests go on. Returns one entry per scheduled request that got a
-  /// token or finished in this call; valid until the next call.
+  /// one entry per sampled row of logits, in batch order. A request's rows from the first with
+  /// status `not_reached` or `postponed` on give no token; if that is its first row, the request
+  /// samples again in a later step. The status `no_allowed_token` ends the answer. Every other
+  /// status except `ok`, and an id outside the vocabulary, ends the request as finished_error. The
+  /// other requests go on. Returns one entry per new token, and one per request that finished
+  /// without a new token; valid until the next call.
   std::span<const RequestUpdate> update_from_output(
       std::span<const sampling::SampledToken> sampled);
 
@@ -128,6 +147,9 @@ class Scheduler {
   [[nodiscard]] const PrefixCacheStats& prefix_cache_stats() const noexcept {
     return prefix_cache_stats_;
   }
+  [[nodiscard]] const speculative::SpeculationStats& speculation_stats() const noexcept {
+    return speculation_stats_;
+  }
   /// The effective limit: min(config.max_model_len, KV cache capacity). A value below the
   /// configured one means that the cache is the limit, which deserves a warning at start-up.
   [[nodiscard]] int max_model_len() const noexcept { return max_model_len_; }
@@ -138,12 +160,18 @@ class Scheduler {
   [[nodiscard]] bool schedule_running(int& token_budget);
   void schedule_waiting(int& token_budget);
   bool admit(Request& request, int token_budget);
+  [[nodiscard]] bool may_be_overtaken(const Request& request) const;
   [[nodiscard]] kv_cache::KvCacheManager::CachedPrefix find_prefix(const Request& request) const;
   [[nodiscard]] static bool wants_prompt_logits(const Request& request);
   void count_prefix_lookup(Request& request);
   [[nodiscard]] int tokens_to_schedule(const Request& request, int token_budget) const;
   [[nodiscard]] int limit_to_prompt_logits(const Request& request, int num_tokens) const;
-  void append_to_batch(Request& request, int num_scheduled_tokens);
+  void set_draft_gate(Request& request) const;
+  [[nodiscard]] int propose_drafts(Request& request, int most_drafts, int num_later);
+  [[nodiscard]] bool allocate_draft_slots(Request& request, int num_drafts, int num_later);
+  static void drop_placeholders(Request& request, int count);
+  void append_to_batch(Request& request, int num_scheduled_tokens, int num_drafts = 0);
+  void pad_drafts();
   void schedule_prompt_logits(Request& request, ScheduledRequest& entry);
   void finish_batch();
   [[nodiscard]] bool ranks_before(const Request& a, const Request& b) const;
@@ -153,9 +181,12 @@ class Scheduler {
   void promote_waiting();
   void preempt_last_running();
   void publish_blocks(Request& request, int num_computed_tokens);
-  RequestUpdate apply_results(const ScheduledRequest& entry, const sampling::SampledToken* sampled);
+  void apply_results(const ScheduledRequest& entry,
+                     std::span<const sampling::SampledToken> sampled);
+  int append_tokens(const ScheduledRequest& entry, std::span<const sampling::SampledToken> sampled);
+  static void take_back_drafts(const ScheduledRequest& entry, int num_new_tokens);
   void append_token(Request& request, const sampling::SampledToken& sampled);
-  static void postpone(Request& request);
+  static void postpone(const ScheduledRequest& entry);
   static void end_without_token(Request& request, const sampling::SampledToken& sampled);
   void fail(Request& request, std::string_view message, ErrorKind kind = ErrorKind::internal);
   void end_step();
@@ -163,6 +194,7 @@ class Scheduler {
 
   SchedulerConfig config_;
   kv_cache::KvCacheManager* kv_cache_manager_;  // owned by the engine core
+  speculative::Drafter* drafter_;               // owned by the engine core; may be null
   StopChecker stop_checker_;
   int max_model_len_;
 
@@ -175,10 +207,13 @@ class Scheduler {
   std::vector<RequestId> finished_since_schedule_;
   std::vector<RequestUpdate> updates_;
   int prompt_logits_budget_ = 0;  // rows of logits left in the step being scheduled
+  AdapterSet adapters_;           // of the running requests, or of the step being finished
   uint64_t num_schedules_ = 0;
   uint64_t next_arrival_order_ = 0;
   int64_t num_preemptions_ = 0;
   PrefixCacheStats prefix_cache_stats_;
+  speculative::SpeculationStats speculation_stats_;
+  speculative::RecentAcceptance recent_acceptance_;  // of all requests
 };
 
 }  // namespace reprise::engine

@@ -25,6 +25,8 @@ void check_config(const SchedulerConfig& config, int max_model_len) {
   require_at_least("long_prefill_token_threshold", config.long_prefill_token_threshold, 0);
   require_at_least("max_prompt_logits", config.max_prompt_logits, 1);
   require_at_least("decode_query_len", config.decode_query_len, 1);
+  require_at_least("max_loras", config.max_loras, 0);
+  require_at_least("max_lora_wait_steps", config.max_lora_wait_steps, 1);
   require_at_least("vocab_size", config.vocab_size, 1);
   require_at_least("max_priority_wait_steps", config.max_priority_wait_steps, 1);
   if (config.max_num_batched_tokens < config.max_num_seqs) {
@@ -33,6 +35,11 @@ void check_config(const SchedulerConfig& config, int max_model_len) {
         "decodes would not fit; raise the first or lower the second",
         config.max_num_batched_tokens,
         config.max_num_seqs));
+  }
+  if (config.async_scheduling && config.decode_query_len > 1) {
+    throw InvalidArgument(
+        "scheduler: async_scheduling and draft tokens exclude each other, because drafts follow "
+        "from the tokens of the step before; turn one of them off");
   }
   if (config.enable_chunked_prefill) return;
   if (config.max_num_batched_tokens < max_model_len) {

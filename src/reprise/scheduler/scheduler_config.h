@@ -25,20 +25,31 @@ struct SchedulerConfig {
   /// even when chunked prefill is off.
   int max_prompt_logits = 128;
   /// Tokens of one request in a decode step: 1 + speculative tokens. The order of the batch depends
-  /// on it.
+  /// on it. More than 1 needs a drafter.
   int decode_query_len = 1;
+  /// Pads requests with fewer drafts, so that the step is a uniform decode batch, where that does
+  /// not double the tokens of the step. Only useful if uniform decode batches have graphs that
+  /// other batches do not have.
+  bool pad_drafts = false;
   SchedulingPolicy policy = SchedulingPolicy::fcfs;
   /// Only for the policy `priority`: the bound that keeps a request from waiting for ever. A
   /// request that has waited this many steps in total, preemptions included, is promoted: it is
   /// served before all requests that are not promoted, and promoted requests are served first come,
   /// first served. The default is a minute or two at usual step times. vLLM has no such bound.
   int max_priority_wait_steps = 4096;
+  /// The model makes a vector of each prompt: a request ends with its prompt, and gets the row of
+  /// logits of its last token as its vector instead of a token.
+  bool is_pooling = false;
   /// A step may be scheduled while the one before it has no results yet.
   bool async_scheduling = false;
   /// A step waits at most so long for the constraints on answers, whose work other threads do.
   /// Answers whose constraint takes longer get their token in a later step, so that they do not
   /// hold up the other requests. Usual constraints need 0.1 ms per token.
   std::chrono::nanoseconds constraint_time_per_step = std::chrono::milliseconds(2);
+  /// Different adapters (LoRA) in one step; 0: the engine has none. A request whose adapter would
+  /// be one more waits, and requests behind it may overtake it for max_lora_wait_steps steps.
+  int max_loras = 0;
+  int max_lora_wait_steps = 1024;
   std::vector<int32_t> eos_token_ids;
   int vocab_size = 0;                         // >= 1; bounds prompt and sampled token ids
   int max_logprobs = sampling::kMaxLogprobs;  // the most that a request may ask

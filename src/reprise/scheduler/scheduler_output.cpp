@@ -7,9 +7,8 @@ namespace reprise::engine {
 namespace {
 
 auto batch_key(const ScheduledRequest& entry, int decode_query_len) {
-  const bool is_uniform_decode =
-      !entry.is_in_prefill && entry.num_scheduled_tokens == decode_query_len;
-  return std::tuple(!is_uniform_decode, entry.num_scheduled_tokens, entry.num_computed_tokens == 0);
+  const bool is_uniform_decode = !entry.is_in_prefill && entry.query_len() == decode_query_len;
+  return std::tuple(!is_uniform_decode, entry.query_len(), entry.num_computed_tokens == 0);
 }
 
 }  // namespace

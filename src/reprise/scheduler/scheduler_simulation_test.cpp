@@ -42,7 +42,27 @@ int32_t next_token(std::span<const int32_t> token_ids) {
 /// on the cache salt. 0: an empty slot.
 using Slot = uint64_t;
 
-enum class Scheduling : uint8_t { sync, async };
+enum class Scheduling : uint8_t { sync, async, drafts };
+
+/// Proposes the right tokens, wrong ones, or both.
+class RandomDrafter final : public speculative::Drafter {
+ public:
+  explicit RandomDrafter(uint32_t seed) : random_(seed) {}
+
+  int propose(std::span<const int32_t> token_ids, std::span<int32_t> drafts) override {
+    std::vector<int32_t> tokens(token_ids.begin(), token_ids.end());
+    const size_t count = random_() % (drafts.size() + 1);
+    for (int32_t& draft : drafts.first(count)) {
+      draft =
+          random_() % 5 == 0 ? static_cast<int32_t>(random_() % kVocabSize) : next_token(tokens);
+      tokens.push_back(draft);
+    }
+    return static_cast<int>(count);
+  }
+
+ private:
+  std::mt19937 random_;
+};
 
 class Simulation {
  public:
@@ -70,8 +90,13 @@ class Simulation {
       config_.policy = SchedulingPolicy::priority;
       config_.max_priority_wait_steps = 1 + below(200);
     }
+    if (scheduling == Scheduling::drafts) {
+      drafter_ = std::make_unique<RandomDrafter>(seed);
+      config_.decode_query_len = 2 + below(8);
+      config_.pad_drafts = below(3) != 0;
+    }
     initialise_dispatcher();
-    scheduler_ = std::make_unique<Scheduler>(config_, *cache_);
+    scheduler_ = std::make_unique<Scheduler>(config_, *cache_, drafter_.get());
     slots_.resize(static_cast<size_t>(num_blocks) * static_cast<size_t>(block_size));
   }
 
@@ -107,6 +132,10 @@ class Simulation {
   [[nodiscard]] int64_t num_cached_tokens() const { return num_cached_tokens_; }
   [[nodiscard]] int64_t num_steps_ahead() const { return num_steps_ahead_; }
   [[nodiscard]] int64_t num_dropped_tokens() const { return num_dropped_tokens_; }
+  [[nodiscard]] int64_t num_uniform_draft_steps() const { return num_uniform_draft_steps_; }
+  [[nodiscard]] const speculative::SpeculationStats& speculation() const {
+    return scheduler_->speculation_stats();
+  }
 
  private:
   struct Live {
@@ -125,8 +154,10 @@ class Simulation {
       Request* request = nullptr;
       int num_computed = 0;
       int end = 0;
-      int32_t* placeholder = nullptr;
+      std::span<int32_t> placeholders = {};
       std::vector<kv_cache::BlockId> blocks = {};
+
+      [[nodiscard]] bool has_drafts() const { return placeholders.size() > 1; }
     };
     std::vector<Part> parts = {};
     std::vector<sampling::SampledToken> sampled = {};
@@ -136,12 +167,17 @@ class Simulation {
   void initialise_dispatcher() {
     const int largest = 1 + below(config_.max_num_batched_tokens);
     cudagraph::DispatcherOptions options{.mode = cudagraph::CudagraphMode::FULL_AND_PIECEWISE,
+                                         .uniform_decode_query_len = config_.decode_query_len,
                                          .max_num_seqs = config_.max_num_seqs};
+    cudagraph::DecodeWidth without_drafts{.query_len = 1, .capture_sizes = {}};
     for (int size = 1; size < largest; size += 1 + below(8)) {
       options.mixed_capture_sizes.push_back(size);
-      if (size <= config_.max_num_seqs) options.decode_capture_sizes.push_back(size);
+      if (size > config_.max_num_seqs) continue;
+      options.decode_capture_sizes.push_back(size * config_.decode_query_len);
+      without_drafts.capture_sizes.push_back(size);
     }
     options.mixed_capture_sizes.push_back(largest);
+    if (drafter_ != nullptr) options.other_decode_widths.push_back(std::move(without_drafts));
     dispatcher_.initialize_cudagraph_keys(options);
     dispatcher_.mark_all_captured();
   }
@@ -240,7 +276,7 @@ class Simulation {
       step.parts.push_back({.request = entry.request,
                             .num_computed = entry.num_computed_tokens,
                             .end = entry.num_computed_tokens + entry.num_scheduled_tokens,
-                            .placeholder = entry.placeholder});
+                            .placeholders = entry.placeholders});
       const auto blocks = entry.request->block_ids();
       step.parts.back().blocks.assign(blocks.begin(), blocks.end());
       live_.at(entry.request->id()).num_computed += entry.num_scheduled_tokens;
@@ -251,13 +287,27 @@ class Simulation {
     if (below(300) == 0) return fail_step();
     compute_first(1);
     if (below(30) == 0) abort_one();
-    size_t num_updates = 0;
-    for (const RequestUpdate& update : scheduler_->update_from_output(under_way_.front().sampled)) {
-      if (update.new_token_id) ++num_updates;
-      if (update.finished) finish(*update.request);
+    const Step& step = under_way_.front();
+    std::vector<const Request*> finished;
+    int64_t num_tokens = std::ranges::count(
+        step.sampled, sampling::SamplingStatus::ok, &sampling::SampledToken::status);
+    for (const RequestUpdate& update : scheduler_->update_from_output(step.sampled)) {
+      if (update.new_token_id) --num_tokens;
+      if (update.finished) finished.push_back(update.request);
     }
-    num_dropped_tokens_ += static_cast<int64_t>(under_way_.front().sampled.size() - num_updates);
+    num_dropped_tokens_ += num_tokens;
+    for (const Step::Part& part : step.parts) {
+      if (part.has_drafts()) forget_rejected_drafts(*part.request);
+    }
+    for (const Request* request : finished) finish(*request);
     under_way_.pop_front();
+  }
+
+  /// Rejected drafts were computed, but the cache entries do not count.
+  void forget_rejected_drafts(const Request& request) {
+    Live& live = live_.at(request.id());
+    live.num_computed = request.num_tokens() - 1;
+    live.contents.resize(std::min(live.contents.size(), static_cast<size_t>(live.num_computed)));
   }
 
   /// The step writes wrong values wherever its requests may write, and then throws.
@@ -278,15 +328,16 @@ class Simulation {
   /// Microseconds that the step takes for its tokens, padding included.
   int64_t dispatch(const SchedulerOutput& output) {
     if (output.empty()) return 0;
+    const int num_tokens = output.total_num_scheduled_tokens + output.num_padding_tokens;
+    const int query_len = output.max_query_len == 1 ? 1 : config_.decode_query_len;
     const cudagraph::BatchFacts facts{
-        .num_tokens = output.total_num_scheduled_tokens,
+        .num_tokens = num_tokens,
         .num_reqs = output.num_reqs(),
-        .uniform = cudagraph::is_uniform_decode(output.max_query_len,
-                                                1,
-                                                output.total_num_scheduled_tokens,
-                                                output.num_reqs(),
-                                                output.any_prefill),
+        .uniform = cudagraph::is_uniform_decode(
+            output.max_query_len, query_len, num_tokens, output.num_reqs(), output.any_prefill),
+        .query_len = query_len,
         .num_logits = output.num_logits};
+    num_uniform_draft_steps_ += static_cast<int64_t>(facts.uniform && query_len > 1);
     const cudagraph::Decision decision = dispatcher_.dispatch(facts);
     EXPECT_GE(decision.descriptor.num_tokens, facts.num_tokens);
     const bool is_full = decision.mode == cudagraph::CudagraphRuntimeMode::FULL;
@@ -328,6 +379,8 @@ class Simulation {
     ASSERT_LE(output.num_reqs(), config_.max_num_seqs);
     int total = 0;
     int num_samples = 0;
+    int num_rows = 0;
+    int padding = 0;
     int max_query_len = 0;
     bool any_prefill = false;
     const Request* first = nullptr;  // the running request that ranks first
@@ -349,20 +402,27 @@ class Simulation {
       ASSERT_LE(end, num_tokens);
       ASSERT_LT(end, request.max_total_tokens()) << "its last token only ends it";
       ASSERT_EQ(entry.samples, end == num_tokens);
-      ASSERT_EQ(entry.samples, entry.placeholder != nullptr);
+      ASSERT_EQ(entry.placeholders.size(), static_cast<size_t>(entry.num_sampled_rows()));
+      ASSERT_LT(entry.num_drafts, config_.decode_query_len);
+      ASSERT_TRUE(entry.num_drafts == 0 || !entry.is_in_prefill);
       ASSERT_EQ(entry.is_in_prefill, entry.num_computed_tokens < request.num_prefill_tokens());
       ASSERT_EQ(request.num_computed_tokens(), end);
       ASSERT_GE(static_cast<int>(request.block_ids().size()), cache_->blocks_for(end));
-      ASSERT_LE(static_cast<int>(request.block_ids().size()), cache_->blocks_for(num_tokens));
+      // Blocks of rejected drafts stay for the tokens to come.
+      ASSERT_LE(static_cast<int>(request.block_ids().size()),
+                cache_->blocks_for(num_tokens + config_.decode_query_len - 1));
       if (config_.long_prefill_token_threshold > 0) {
-        ASSERT_LE(entry.num_scheduled_tokens, config_.long_prefill_token_threshold);
+        ASSERT_LE(entry.num_scheduled_tokens - entry.num_drafts,
+                  config_.long_prefill_token_threshold);
       }
       if (!config_.enable_chunked_prefill && !request.params().prompt_logprobs) {
         ASSERT_TRUE(entry.samples);
       }
       total += entry.num_scheduled_tokens;
       num_samples += static_cast<int>(entry.samples);
-      max_query_len = std::max(max_query_len, entry.num_scheduled_tokens);
+      max_query_len = std::max(max_query_len, entry.query_len());
+      num_rows += entry.num_sampled_rows();
+      padding += entry.num_padding_tokens;
       any_prefill |= entry.is_in_prefill;
       live_.at(request.id()).num_prompt_logits += entry.num_prompt_logits;
     }
@@ -379,10 +439,15 @@ class Simulation {
         << "who ranks first is part of every step";
     ASSERT_EQ(output.total_num_scheduled_tokens, total);
     ASSERT_LE(total, config_.max_num_batched_tokens);
+    ASSERT_EQ(output.num_padding_tokens, padding);
+    ASSERT_LE(total + padding, config_.max_num_batched_tokens);
+    ASSERT_TRUE(padding == 0 ||
+                (!any_prefill && total + padding == output.num_reqs() * config_.decode_query_len));
     ASSERT_EQ(output.num_sampling_requests, num_samples);
+    ASSERT_EQ(output.num_sampled_rows, num_rows);
     ASSERT_EQ(output.max_query_len, max_query_len);
     ASSERT_EQ(output.any_prefill, any_prefill);
-    check_order(output);
+    check_order(output, config_.decode_query_len);
   }
 
   /// Checks how many tokens of an admitted request come from the cache; compute() checks their
@@ -400,16 +465,16 @@ class Simulation {
     }
   }
 
-  static void check_order(const SchedulerOutput& output) {
+  static void check_order(const SchedulerOutput& output, int decode_query_len) {
     for (size_t i = 1; i < output.scheduled.size(); ++i) {
       const ScheduledRequest& a = output.scheduled[i - 1];
       const ScheduledRequest& b = output.scheduled[i];
-      const auto is_decode = [](const ScheduledRequest& entry) {
-        return !entry.is_in_prefill && entry.num_scheduled_tokens == 1;
+      const auto is_decode = [decode_query_len](const ScheduledRequest& entry) {
+        return !entry.is_in_prefill && entry.query_len() == decode_query_len;
       };
       ASSERT_TRUE(is_decode(a) || !is_decode(b)) << "decodes come first";
       if (is_decode(a) == is_decode(b)) {
-        ASSERT_LE(a.num_scheduled_tokens, b.num_scheduled_tokens) << "then shorter ones";
+        ASSERT_LE(a.query_len(), b.query_len()) << "then shorter ones";
       }
     }
   }
@@ -431,11 +496,25 @@ class Simulation {
         EXPECT_EQ(slot(part, i), wanted(*part.request, i))
             << "someone else wrote into a live block";
       }
-      if (part.placeholder == nullptr) continue;
-      const auto context =
-          part.request->token_ids_with_placeholders().first(static_cast<size_t>(part.end));
-      *part.placeholder = next_token(context);
-      step.sampled.push_back({.token_id = *part.placeholder});
+      sample(part, step);
+    }
+  }
+
+  /// Samples the rows of a request up to the first draft that is not accepted.
+  static void sample(const Step::Part& part, Step& step) {
+    const size_t num_rows = part.placeholders.size();
+    bool is_reached = true;
+    for (size_t row = 0; row < num_rows; ++row) {
+      if (!is_reached) {
+        step.sampled.push_back({.status = sampling::SamplingStatus::not_reached});
+        continue;
+      }
+      const size_t num_known = static_cast<size_t>(part.end) - (num_rows - 1) + row;
+      const int32_t token =
+          next_token(part.request->token_ids_with_placeholders().first(num_known));
+      step.sampled.push_back({.token_id = token});
+      is_reached = part.placeholders[row] == token;
+      part.placeholders[row] = token;
     }
   }
 
@@ -499,6 +578,7 @@ class Simulation {
   std::mt19937 random_;
   SchedulerConfig config_;
   std::unique_ptr<kv_cache::KvCacheManager> cache_;
+  std::unique_ptr<RandomDrafter> drafter_;
   std::unique_ptr<Scheduler> scheduler_;
   std::vector<Slot> slots_;
   std::map<RequestId, Live> live_;  // oldest first
@@ -516,6 +596,7 @@ class Simulation {
   std::deque<Step> under_way_;
   int64_t num_steps_ahead_ = 0;
   int64_t num_dropped_tokens_ = 0;
+  int64_t num_uniform_draft_steps_ = 0;
 };
 
 struct Totals {
@@ -529,6 +610,9 @@ struct Totals {
   int64_t graph_steps = 0;
   int64_t steps_ahead = 0;
   int64_t dropped_tokens = 0;
+  uint64_t rejected_drafts = 0;
+  uint64_t accepted_drafts = 0;
+  int64_t uniform_draft_steps = 0;
 };
 
 /// Equal seeds give equal simulations.
@@ -548,12 +632,17 @@ Totals simulate(Scheduling scheduling, uint32_t num_seeds, int num_steps) {
     totals.graph_steps += simulation.num_graph_steps();
     totals.steps_ahead += simulation.num_steps_ahead();
     totals.dropped_tokens += simulation.num_dropped_tokens();
+    const speculative::SpeculationStats& speculation = simulation.speculation();
+    totals.accepted_drafts += speculation.num_accepted_tokens;
+    totals.rejected_drafts += speculation.num_draft_tokens - speculation.num_accepted_tokens;
+    totals.uniform_draft_steps += simulation.num_uniform_draft_steps();
     if (::testing::Test::HasFailure()) break;
   }
   fmt::print(
       "{} steps, {} of them with graphs, {} scheduled ahead; {} requests completed, {} aborted; {} "
       "steps "
-      "failed; {} preemptions, {} promotions; {} tokens found in the cache, {} dropped\n",
+      "failed; {} preemptions, {} promotions; {} tokens found in the cache, {} dropped; {} drafts "
+      "accepted, {} rejected, {} uniform steps with drafts\n",
       totals.steps,
       totals.graph_steps,
       totals.steps_ahead,
@@ -563,7 +652,10 @@ Totals simulate(Scheduling scheduling, uint32_t num_seeds, int num_steps) {
       totals.preemptions,
       totals.promoted,
       totals.cached_tokens,
-      totals.dropped_tokens);
+      totals.dropped_tokens,
+      totals.accepted_drafts,
+      totals.rejected_drafts,
+      totals.uniform_draft_steps);
   return totals;
 }
 
@@ -581,7 +673,13 @@ TEST_P(SchedulerSimulation, keeps_every_invariant_under_random_load) {
   EXPECT_GT(totals.graph_steps, 10'000);
   const bool is_async = GetParam() == Scheduling::async;
   EXPECT_EQ(totals.steps_ahead > 10'000, is_async);
-  EXPECT_EQ(totals.dropped_tokens > 1000, is_async);
+  if (GetParam() != Scheduling::drafts) {
+    EXPECT_EQ(totals.dropped_tokens > 1000, is_async);
+  }
+  const bool has_drafts = GetParam() == Scheduling::drafts;
+  EXPECT_EQ(totals.accepted_drafts > 10'000, has_drafts);
+  EXPECT_EQ(totals.rejected_drafts > 10'000, has_drafts);
+  EXPECT_EQ(totals.uniform_draft_steps > 1000, has_drafts);
 }
 
 // To run after changes of the scheduler or the cache, with --gtest_also_run_disabled_tests.
@@ -589,9 +687,17 @@ TEST_P(SchedulerSimulation, DISABLED_of_a_million_steps) { (void)simulate(GetPar
 
 INSTANTIATE_TEST_SUITE_P(scheduling,
                          SchedulerSimulation,
-                         ::testing::Values(Scheduling::sync, Scheduling::async),
+                         ::testing::Values(Scheduling::sync, Scheduling::async, Scheduling::drafts),
                          [](const auto& param_info) {
-                           return param_info.param == Scheduling::sync ? "sync" : "async";
+                           switch (param_info.param) {
+                             case Scheduling::sync:
+                               return "sync";
+                             case Scheduling::async:
+                               return "async";
+                             case Scheduling::drafts:
+                               break;
+                           }
+                           return "drafts";
                          });
 
 }  // namespace

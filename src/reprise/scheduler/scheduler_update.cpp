@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <optional>
 #include <string>
@@ -17,41 +18,67 @@ std::span<const RequestUpdate> Scheduler::update_from_output(
   updates_.clear();
   if (num_in_flight_ == 0) return updates_;
   const SchedulerOutput& step = oldest_in_flight();
-  REPRISE_ASSERT(sampled.size() == static_cast<size_t>(step.num_sampling_requests),
-                 "{} sampled tokens for {} sampling requests",
+  REPRISE_ASSERT(sampled.size() == static_cast<size_t>(step.num_sampled_rows),
+                 "{} sampled tokens for {} sampled rows",
                  sampled.size(),
-                 step.num_sampling_requests);
-  size_t next_sample = 0;
+                 step.num_sampled_rows);
   for (const ScheduledRequest& entry : step.scheduled) {
-    const sampling::SampledToken* sample = entry.samples ? &sampled[next_sample++] : nullptr;
+    const auto num_rows = static_cast<size_t>(entry.num_sampled_rows());
+    const std::span<const sampling::SampledToken> rows = sampled.first(num_rows);
+    sampled = sampled.subspan(num_rows);
     // The request ended while this step ran, so its result is dropped.
-    if (entry.request->is_finished()) continue;
-    const RequestUpdate update = apply_results(entry, sample);
-    if (update.new_token_id || update.finished) updates_.push_back(update);
+    if (!entry.request->is_finished()) apply_results(entry, rows);
   }
   end_step();
   return updates_;
 }
 
-RequestUpdate Scheduler::apply_results(const ScheduledRequest& entry,
-                                       const sampling::SampledToken* sampled) {
+void Scheduler::apply_results(const ScheduledRequest& entry,
+                              std::span<const sampling::SampledToken> sampled) {
   Request& request = *entry.request;
-  RequestUpdate update{.request = &request};
-  const int num_tokens_before = request.num_tokens();
-  if (sampled != nullptr && sampled->status == sampling::SamplingStatus::postponed) {
-    postpone(request);
-    return update;
+  if (!sampled.empty() && sampled.front().status == sampling::SamplingStatus::postponed) {
+    postpone(entry);
+    return;
   }
-  if (sampled != nullptr) append_token(request, *sampled);
+  const size_t num_updates_before = updates_.size();
+  const int num_new_tokens = append_tokens(entry, sampled);
+  take_back_drafts(entry, num_new_tokens);
   if (request.status_ != RequestStatus::finished_error) {
-    publish_blocks(request, entry.num_computed_tokens + entry.num_scheduled_tokens);
+    publish_blocks(request,
+                   entry.num_drafts > 0 ? request.num_computed_tokens_
+                                        : entry.num_computed_tokens + entry.num_scheduled_tokens);
   }
-  if (request.num_tokens() > num_tokens_before) {
-    update.new_token_id = request.token_ids().back();
-    update.sampled = sampled;
+  if (!request.is_finished()) return;
+  if (updates_.size() == num_updates_before) updates_.push_back({.request = &request});
+  updates_.back().finished = true;
+}
+
+/// Appends the sampled tokens up to the first that gives no token or ends the request. Adds an
+/// update for each, and returns their number.
+int Scheduler::append_tokens(const ScheduledRequest& entry,
+                             std::span<const sampling::SampledToken> sampled) {
+  Request& request = *entry.request;
+  int num_new_tokens = 0;
+  int num_sampled = 0;
+  for (const sampling::SampledToken& row : sampled) {
+    using sampling::SamplingStatus;
+    if (row.status == SamplingStatus::not_reached || row.status == SamplingStatus::postponed) break;
+    num_sampled += static_cast<int>(row.status == SamplingStatus::ok);
+    if (request.is_finished()) continue;  // a token before it has ended the request
+    const int num_tokens_before = request.num_tokens();
+    append_token(request, row);
+    if (request.num_tokens() == num_tokens_before) continue;
+    ++num_new_tokens;
+    updates_.push_back(
+        {.request = &request, .new_token_id = request.token_ids().back(), .sampled = &row});
   }
-  update.finished = request.is_finished();
-  return update;
+  if (entry.num_drafts > 0) {
+    const int num_accepted = std::max(0, num_sampled - 1);
+    speculation_stats_.observe(entry.num_drafts, num_accepted);
+    request.draft_gate_.observe(entry.num_drafts, num_accepted);
+    recent_acceptance_.observe(entry.num_drafts, num_accepted);
+  }
+  return num_new_tokens;
 }
 
 std::span<const RequestUpdate> Scheduler::fail_scheduled(std::string_view reason) {
@@ -84,12 +111,13 @@ void Scheduler::publish_blocks(Request& request, int num_computed_tokens) {
   kv_cache_manager_->publish(request.block_table_, request.block_hashes_, num_computed_tokens);
 }
 
-/// Removes the placeholder of a token that was not sampled. This token is sampled from the logits
-/// of the last known token, so the next step computes the last known token once more.
-void Scheduler::postpone(Request& request) {
-  request.token_ids_.pop_back();
-  --request.num_placeholders_;
-  --request.num_computed_tokens_;
+/// Removes the placeholder of a token that was not sampled, and the drafts. This token is sampled
+/// from the logits of the last known token, so the next step computes the last known token once
+/// more.
+void Scheduler::postpone(const ScheduledRequest& entry) {
+  Request& request = *entry.request;
+  drop_placeholders(request, 1 + entry.num_drafts);
+  request.num_computed_tokens_ -= 1 + entry.num_drafts;
   request.is_postponed_ = true;
 }
 

@@ -23,12 +23,15 @@
 #include "reprise/server/http/worker.h"
 #include "reprise/server/info_routes.h"
 #include "reprise/server/live_routes.h"
+#include "reprise/server/lora_routes.h"
 #include "reprise/server/metrics/cudagraph_log.h"
+#include "reprise/server/metrics/speculation_log.h"
 #include "reprise/server/metrics/throughput_log.h"
 #include "reprise/server/openai/generation_routes.h"
 #include "reprise/server/openai/generation_service.h"
 #include "reprise/server/openai/model_routes.h"
 #include "reprise/server/openai/openapi.h"
+#include "reprise/server/openai/pooling_routes.h"
 #include "reprise/server/openai/prompt_encoder.h"
 #include "reprise/server/openai/served_model.h"
 #include "reprise/server/openai/tokenizer_routes.h"
@@ -94,6 +97,7 @@ struct ApiServer::Impl {
   Router router;
   HttpMeter meter;
   ThroughputLog throughput;
+  SpeculationLog speculation;
   std::optional<CudagraphLog> graphs;  // used by the thread that waits for the engine
   std::chrono::steady_clock::time_point throughput_at = std::chrono::steady_clock::now();
   HttpServer http;
@@ -119,7 +123,7 @@ ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
       keys(options.api_keys),
       hosts(allowed_hosts(options)),
       needs_key(!options.api_keys.empty()),
-      model(options.model, engine.startup_report().max_model_len),
+      model(options.model, engine.startup_report().max_model_len, engine.adapters()),
       prompts(engine),
       http(options.http,
            {.check_head = [this](const HttpRequest& request) { return check_head(request); },
@@ -146,11 +150,15 @@ ApiServer::Impl::Impl(const ServerOptions& options, api::AsyncEngine& engine)
   add_model_routes(router, model);
   add_generation_routes(
       router, engine, generations, model, prompts, options.answers, options.requests);
+  add_pooling_routes(router, engine, generations, model, prompts);
   add_tokenizer_routes(
       router, engine, model, options.requests, options.generations.max_answer_bytes);
   add_live_routes(router, engine, model);
   add_page_routes(router);
   add_profile_routes(router, engine, options.profiler, log);
+  if (options.allow_runtime_lora_updating && engine.adapters() != nullptr) {
+    add_lora_routes(router, *engine.adapters(), model, log);
+  }
   if (options.dev_mode) {
     add_dev_routes(router, engine, options);
     add_sleep_routes(router, engine, generations, log);
@@ -273,7 +281,9 @@ void ApiServer::Impl::log_throughput(api::AsyncEngine& engine, int interval_seco
   http.post_after(interval_seconds, [this, &engine, interval_seconds] {
     const auto now = std::chrono::steady_clock::now();
     const std::chrono::duration<double> passed = now - std::exchange(throughput_at, now);
-    if (const auto line = throughput.next_line(engine.stats(), passed.count())) log.info(*line);
+    const api::EngineStats stats = engine.stats();
+    if (const auto line = throughput.next_line(stats, passed.count())) log.info(*line);
+    if (const auto line = speculation.next_line(stats, passed.count())) log.info(*line);
     if (graphs) waiting.run([this, &engine] { log_graphs(engine); });
     log_throughput(engine, interval_seconds);
   });

@@ -10,6 +10,7 @@
 #include "reprise/server/http/router.h"
 #include "reprise/server/openai/generation_routes.h"
 #include "reprise/server/openai/generation_service.h"
+#include "reprise/server/openai/pooling_routes.h"
 #include "reprise/server/openai/prompt_encoder.h"
 #include "reprise/server/openai/served_model.h"
 
@@ -71,13 +72,14 @@ class LocalExchange : public HttpExchange {
 struct LocalApi::Impl {
   Impl(const ServerOptions& options, api::AsyncEngine& engine)
       : log(options.generations.log),
-        model(options.model, engine.startup_report().max_model_len),
+        model(options.model, engine.startup_report().max_model_len, engine.adapters()),
         prompts(engine),
         generations(options.generations, engine, model, [this](std::function<void()> task) {
           tasks.post(std::move(task));
         }) {
     add_generation_routes(
         router, engine, generations, model, prompts, options.answers, options.requests);
+    add_pooling_routes(router, engine, generations, model, prompts);
   }
 
   TaskQueue tasks;  // the engine's thread posts to the queue until `generations` is destroyed

@@ -42,6 +42,7 @@ struct ServerOptions {
   std::string unix_socket;  // path; when set, it replaces host and port
   CorsOptions cors;
   bool dev_mode = false;  // adds routes that show or change the engine's internal state
+  bool allow_runtime_lora_updating = false;  // adds the routes that load and unload adapters
   // on every answer; answers of generation routes always have one
   bool enable_request_id_headers = false;
   /// Where the server's lines go; the log of `generations` uses the same writer. Null: the server

@@ -36,6 +36,7 @@
 ///   int4_g32     nibble       f16 d, u8 z                -                   d * (code - z)
 ///   int4_g128    nibble       f16 d, u8 z                -                   d * (code - z)
 ///   int8_g128    byte         f32 d                      -                   d * (code - 128)
+///   mxfp4        nibble       -                          u8 e                2^(e-128)*kFp4[code]
 ///
 /// Each item of a head or of scales has 16 entries, one per column. "Twice": for elements 0..15,
 /// then for elements 16..31. s|t: s in the low half of the byte. All products of scales are exact
@@ -61,8 +62,9 @@ enum class PanelFormat : uint8_t {
   int4_g32,
   int4_g128,
   int8_g128,
+  mxfp4,
 };
-inline constexpr int kNumPanelFormats = 15;
+inline constexpr int kNumPanelFormats = 16;
 
 inline constexpr int64_t kPanelColumns = 16;
 inline constexpr int64_t kPanelBlock = 32;  // elements
@@ -70,6 +72,9 @@ inline constexpr int64_t kPanelBlock = 32;  // elements
 /// The values that the codes of iq4_nl and iq4_xs stand for.
 inline constexpr int8_t kIq4Values[16] = {
     -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+
+/// Twice the values that the codes of mxfp4 (float4 E2M1) stand for.
+inline constexpr int8_t kFp4Values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 struct ActivationBlock {
   int8_t codes[kPanelBlock];
@@ -117,6 +122,8 @@ struct PanelLayout {
       return {.super_blocks = 4, .head_bytes = 3, .code_bytes = 16};
     case PanelFormat::int8_g128:
       return {.super_blocks = 4, .head_bytes = 4, .code_bytes = 32};
+    case PanelFormat::mxfp4:
+      return {.code_bytes = 16, .scale_bytes = 1};
   }
   return {};
 }

@@ -53,8 +53,13 @@ struct OpAttributes {
   int64_t begin = 0;           // of a slice
   int64_t length = 0;          // of a slice; also the attributes `heads` and `top_k`
   float scale = 0;             // of attention: multiplies q.k
+  float k_scale = 1;           // of keys in a cache of eight bits
+  float v_scale = 1;           // of values in such a cache
   int64_t sliding_window = 0;  // positions that a token sees, itself included; 0: all earlier ones
   float soft_cap = 0;          // limit c of c * tanh(x / c); of attention: of the scores, 0: none
+  int64_t groups = 0;          // of experts
+  int64_t top_groups = 0;      // groups of experts from which a token may choose
+  float limit = 0;             // of the inputs of swigluoai_and_mul
   int64_t ranks = 0;           // size of the group of a collective op
   const RowGroup* row_group = nullptr;  // owned by the compiled program
   const CustomOp* custom = nullptr;     // owned by the code that registered it

@@ -7,8 +7,9 @@
 //   [T|1] accepts T or 1. The attributes `heads`, `length`, `top_k` and `ranks` may be used as
 //   sizes.
 // - Elements have one type, that of the model, unless the shape has another in front: i32, f32, q8
-//   (one type of eight bits) or `dtype` (the attribute). A result of type q8 takes the attribute
-//   where no operand decides it.
+//   (one type of eight bits), `packed` (that of the model, or its panels), `cache` (that of the
+//   model, or one of eight bits) or `dtype` (the attribute). A result of type q8 takes the
+//   attribute where no operand decides it.
 // - `?` marks an operand that may be left out. `state` is memory that outlives the program, which
 //   the op reads; `state!` is such memory that the op writes; `buffer` is memory that the op
 //   overwrites.
@@ -35,6 +36,8 @@ X(flatten,
 
 // Row t of the result is row ids[t] of the table. Every id must be a row of the table.
 X(embedding, "(ids i32[T], table[V, H]) -> [T, H]", .is_row_wise = true)
+// The same for a table in panels.
+X(panel_embedding, "(ids i32[T], table packed[V, H]) -> [T, H]")
 // x / sqrt(mean(x^2) + epsilon) * weight over the last dimension, accumulated in float32.
 X(rms_norm, "(x[..., H], weight[H]; epsilon) -> [..., H] over x", .is_row_wise = true)
 X(add, "(a[...], b[...]) -> [...] over a or b", .is_row_wise = true)
@@ -51,10 +54,10 @@ X(silu_and_mul, "(x[T, 2*I]) -> [T, I]", .is_row_wise = true)
 X(gather_rows, "(x[T, H], indices i32[R]) -> [R, H]", .is_row_wise = true)
 
 // x @ weight^T + bias, accumulated in float32.
-X(linear, "(x[T, K], weight[N, K], bias[N]?) -> [T, N]")
+X(linear, "(x[T, K], weight packed[N, K], bias[N]?) -> [T, N]")
 // Logits of the rows r < num_rows[0]. The kernel reads num_rows on the device, so one graph serves
 // any number of sampled rows from 0 to R.
-X(lm_head, "(x[R, K], weight[V, K], num_rows i32[1]) -> f32[R, V]")
+X(lm_head, "(x[R, K], weight packed[V, K], num_rows i32[1]) -> f32[R, V]")
 
 // Rotary embedding of queries and keys. It rotates element i of a head against element i + D/2, as
 // in Hugging Face's Llama. A row of cos_sin holds D/2 cosines, then D/2 sines.
@@ -65,18 +68,23 @@ X(rope,
   .is_row_wise = true)
 // Writes the key and the value of token t to slot slot_mapping[t] of the caches. A slot is block *
 // block_size + offset. Tokens with a negative slot are not written.
+// The caches have the model's element type, or eight bits: then a key is stored as its quotient by
+// k_scale, a value by v_scale. Rows that are four bytes longer than a head end with a float32 scale
+// of their own, which takes the place of k_scale and v_scale. int8 rows always have one.
 X(kv_write,
-  "(k[T, N, D], v[T, N, D], state! key_cache[B, N, S, D], state! value_cache[B, N, S, D], "
-  "slot_mapping i32[T]) -> ()",
+  "(k[T, N, D], v[T, N, D], state! key_cache cache[B, N, S, >=D], "
+  "state! value_cache cache[B, N, S, >=D], slot_mapping i32[T]; k_scale, v_scale) -> ()",
+  .check = check_caches,
   .vllm_name = "vllm::unified_kv_cache_update")
 // Causal attention of each token over the cached positions of its request. Tokens at and beyond
 // query_start_loc[R] are padding: their rows of `out` become zero. A token sees its own
 // position and all before it, or with a sliding_window > 0 only the last sliding_window of these. A
 // soft_cap c > 0 replaces each score s by c * tanh(s / c), after s was multiplied by `scale`.
 X(attention,
-  "(q[T, G*N, D], state key_cache[B, N, S, D], state value_cache[B, N, S, D], "
+  "(q[T, G*N, D], state key_cache cache[B, N, S, >=D], state value_cache cache[B, N, S, >=D], "
   "query_start_loc i32[R+1], seq_lens i32[R], block_table i32[>=R, M], buffer out[T, G*N, D]; "
-  "scale, sliding_window, soft_cap) -> ()",
+  "scale, k_scale, v_scale, sliding_window, soft_cap) -> ()",
+  .check = check_caches,
   .vllm_name = "vllm::unified_attention_with_output")
 
 // Ops of decoders other than Llama.
@@ -110,29 +118,95 @@ X(expert_linear,
   .check = check_expert_rows)
 // The sum over k of weights[t, k] * x[t * K + k].
 X(combine_experts, "(x[T*K, H], weights f32[T, K]) -> [T, H]")
+// Experts are divided into `groups` of neighbours. A token chooses its top_k experts from the
+// top_groups best groups, and the results are as those of softmax_top_k, multiplied by `scale`.
+// grouped_softmax_top_k: a score is the softmax over all experts, and a group counts as much as its
+// best expert.
+X(grouped_softmax_top_k,
+  "(logits[T, E]; scale, top_k, groups, top_groups) -> f32[T, top_k], i32[T, top_k]")
+// grouped_sigmoid_top_k: a score is the sigmoid of the logit. Experts are chosen by score plus
+// bias, and a group counts as much as its two best experts. The weights are the scores of the
+// chosen experts, divided by their sum.
+X(grouped_sigmoid_top_k,
+  "(logits[T, E], bias f32[E]; scale, top_k, groups, top_groups) -> f32[T, top_k], i32[T, top_k]")
+// The gated function of GPT-OSS for x = [gate | up]: (u + 1) * g * sigmoid(1.702 * g), where g is
+// the gate, at most `limit`, and u is up, between -limit and limit.
+X(swigluoai_and_mul, "(x[T, 2*I]; limit) -> [T, I]")
 // x * sigmoid(gate).
 X(sigmoid_gate, "(x[T, H], gate[T, 1]) -> [T, H] over x")
+
+// Multi-head latent attention. The cache has one row for each position, which all heads share: the
+// latent, then the rotated key.
+// The last dimensions of a and b side by side.
+X(concat, "(a[T, H, K], b[T, H, L]) -> [T, H, K+L]")
+// Row h of token t is linear() of that row of x with weight h.
+X(head_linear, "(x[T, H, K], weight[H, N, K]) -> [T, H, N]")
+// Writes the cache row of token t to slot slot_mapping[t], as kv_write does.
+X(concat_and_cache_mla,
+  "(kv_c[T, R], k_pe[T, 1, P], state! kv_cache[B, 1, S, R+P], slot_mapping i32[T]) -> ()",
+  .vllm_name = "vllm::unified_mla_kv_cache_update")
+// Causal attention like that of `attention`, where a cache row is the key of all heads and its
+// first L elements are the value.
+X(mla_attention,
+  "(q[T, H, D], state kv_cache[B, 1, S, D], query_start_loc i32[R+1], seq_lens i32[R], "
+  "block_table i32[>=R, M], buffer out[T, H, L]; scale) -> ()",
+  .check = check_latent,
+  .vllm_name = "vllm::unified_mla_attention_with_output")
+
+// Other kinds of `attention` over the same caches.
+// The softmax of each head has one more score, sinks[head], whose value is 0.
+X(attention_with_sinks,
+  "(q[T, G*N, D], state key_cache cache[B, N, S, >=D], state value_cache cache[B, N, S, >=D], "
+  "query_start_loc i32[R+1], seq_lens i32[R], block_table i32[>=R, M], sinks[G*N], "
+  "buffer out[T, G*N, D]; scale, k_scale, v_scale, sliding_window) -> ()",
+  .check = check_caches,
+  .splits_as = OpCode::attention)
+// Each token sees all positions of its request, also those behind its own.
+X(encoder_attention,
+  "(q[T, G*N, D], state key_cache cache[B, N, S, >=D], state value_cache cache[B, N, S, >=D], "
+  "query_start_loc i32[R+1], seq_lens i32[R], block_table i32[>=R, M], buffer out[T, G*N, D]; "
+  "scale, k_scale, v_scale) -> ()",
+  .check = check_caches,
+  .splits_as = OpCode::attention)
+
+// What stands for a text: one row for each of the first num_rows[0] requests, zeros behind them.
+// Request r has the rows of x behind ends[r - 1], or from 0 on, up to ends[r].
+X(pool_last, "(x[T, H], ends i32[R], num_rows i32[1]) -> f32[R, H]")  // its last row
+X(pool_cls, "(x[T, H], ends i32[R], num_rows i32[1]) -> f32[R, H]")   // its first row
+X(pool_mean, "(x[T, H], ends i32[R], num_rows i32[1]) -> f32[R, H]")  // the mean of its rows
+// Low-rank adapters (LoRA), a different one for each row. Row t has the adapter in slot slots[t],
+// or none if the slot is negative; `slots` has at least T elements. The sizes do not depend on the
+// number of adapters, so that a graph serves every choice of adapters.
+// x @ a^T with the matrix of the row's adapter, accumulated in float32; zeros without an adapter.
+X(lora_shrink, "(x[T, K], a[S, Q, K], slots i32[M]) -> f32[T, Q]")
+// y + shrunk @ b with the matrix of the row's adapter; y without an adapter. The columns of y
+// belong to P modules: those of module p end before column ends[p], and use the p-th R columns of
+// `shrunk`.
+X(lora_expand,
+  "(y[T, N], shrunk f32[T, P*R], b[S, R, N], ends i32[P], slots i32[M]) -> [T, N] over y")
 
 // Several of the ops above in one launch, with the bits that these have one after the other. The
 // compiler makes them; models do not call them.
 X(linear_add,
-  "(x[T, K], weight[N, K], bias[N]?, residual[T, N]) -> [T, N] over residual",
+  "(x[T, K], weight packed[N, K], bias[N]?, residual[T, N]) -> [T, N] over residual",
   .parts = "linear add")
 X(linear_silu_and_mul,
-  "(x[T, K], weight[2*I, K], bias[2*I]?) -> [T, I]",
+  "(x[T, K], weight packed[2*I, K], bias[2*I]?) -> [T, I]",
   .parts = "linear silu_and_mul")
 // If q_norm or k_norm is given, each head of q or k is normalised before the rotation.
 X(rope_kv_write,
   "(q[T, G, D], k[T, N, D], v[T, N, D], positions i32[T], cos_sin f32[P, D], "
-  "state! key_cache[B, N, S, D], state! value_cache[B, N, S, D], slot_mapping i32[T], "
-  "q_norm[D]?, k_norm[D]?; epsilon) -> [T, G, D] over q",
+  "state! key_cache cache[B, N, S, >=D], state! value_cache cache[B, N, S, >=D], "
+  "slot_mapping i32[T], "
+  "q_norm[D]?, k_norm[D]?; epsilon, k_scale, v_scale) -> [T, G, D] over q",
   .check = check_rotation,
   .parts = "q_norm:rms_norm k_norm:rms_norm rope kv_write")
 // rope_kv_write for the q, k and v that linear(x, weight, bias) computes side by side.
 X(linear_rope_kv_write,
-  "(x[T, K], weight[heads*D+2*N*D, K], bias[heads*D+2*N*D]?, positions i32[T], cos_sin f32[P, D], "
-  "state! key_cache[B, N, S, D], state! value_cache[B, N, S, D], slot_mapping i32[T], "
-  "q_norm[D]?, k_norm[D]?; epsilon, heads) -> [T, heads, D]",
+  "(x[T, K], weight packed[heads*D+2*N*D, K], bias[heads*D+2*N*D]?, positions i32[T], "
+  "cos_sin f32[P, D], state! key_cache cache[B, N, S, >=D], "
+  "state! value_cache cache[B, N, S, >=D], slot_mapping i32[T], "
+  "q_norm[D]?, k_norm[D]?; epsilon, heads, k_scale, v_scale) -> [T, heads, D]",
   .check = check_rotation,
   .parts = "linear q_norm:rms_norm k_norm:rms_norm rope kv_write")
 // The next three ops apply the op in `after_norm` to rms_norm(x, norm). All norms of one op use the
@@ -143,8 +217,9 @@ X(rms_norm_linear_silu_and_mul,
   .parts = "rms_norm linear silu_and_mul")
 X(rms_norm_linear_rope_kv_write,
   "(x[T, K], weight[heads*D+2*N*D, K], bias[heads*D+2*N*D]?, positions i32[T], cos_sin f32[P, D], "
-  "state! key_cache[B, N, S, D], state! value_cache[B, N, S, D], slot_mapping i32[T], "
-  "q_norm[D]?, k_norm[D]?, norm[K]; epsilon, heads) -> [T, heads, D]",
+  "state! key_cache cache[B, N, S, >=D], state! value_cache cache[B, N, S, >=D], "
+  "slot_mapping i32[T], "
+  "q_norm[D]?, k_norm[D]?, norm[K]; epsilon, heads, k_scale, v_scale) -> [T, heads, D]",
   .check = check_rotation,
   .after_norm = OpCode::linear_rope_kv_write,
   .parts = "rms_norm linear q_norm:rms_norm k_norm:rms_norm rope kv_write")
@@ -201,9 +276,10 @@ X(block_linear_silu_and_mul_quantize_blocks,
   .check = check_packed_weight,
   .parts = "block_linear silu_and_mul quantize_blocks")
 X(attention_quant,
-  "(q[T, G*N, D], state key_cache[B, N, S, D], state value_cache[B, N, S, D], "
+  "(q[T, G*N, D], state key_cache cache[B, N, S, >=D], state value_cache cache[B, N, S, >=D], "
   "query_start_loc i32[R+1], seq_lens i32[R], block_table i32[>=R, M], scale f32[1], "
-  "buffer out q8[T, G*N, D]; scale, sliding_window, soft_cap) -> ()",
+  "buffer out q8[T, G*N, D]; scale, k_scale, v_scale, sliding_window, soft_cap) -> ()",
+  .check = check_caches,
   .splits_as = OpCode::attention,
   .parts = "attention quantize_static")
 

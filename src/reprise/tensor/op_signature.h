@@ -19,22 +19,32 @@ enum class Attribute : uint8_t {
   heads,  // stored in OpAttributes::length
   epsilon,
   scale,
+  k_scale,         // of the cache; left out of the text of a program when 1
+  v_scale,         // likewise
   sliding_window,  // left out of the text of a program when 0
   soft_cap,        // left out like sliding_window
   top_k,           // OpAttributes::length under another name
+  groups,
+  top_groups,
+  limit,
   dtype,
   ranks,
   group,
 };
-inline constexpr std::array<std::string_view, 12> kAttributeNames = {"dim",
+inline constexpr std::array<std::string_view, 17> kAttributeNames = {"dim",
                                                                      "begin",
                                                                      "length",
                                                                      "heads",
                                                                      "epsilon",
                                                                      "scale",
+                                                                     "k_scale",
+                                                                     "v_scale",
                                                                      "sliding_window",
                                                                      "soft_cap",
                                                                      "top_k",
+                                                                     "groups",
+                                                                     "top_groups",
+                                                                     "limit",
                                                                      "dtype",
                                                                      "ranks",
                                                                      "group"};
@@ -64,10 +74,12 @@ struct SizeRule {
 };
 
 enum class ElementRule : uint8_t {
-  of_model,  // the model's element type: all operands with this rule have the same type
+  of_model,   // the model's element type: all operands with this rule have the same type
+  of_weight,  // the same type, or its panels (column_panels.h)
   i32,
   f32,
   eight_bits,  // int8 or float8: all operands with this rule have the same type
+  of_cache,    // the model's element type, int8 or a float8
   of_dtype_attribute,
 };
 
@@ -108,7 +120,7 @@ struct FixedList {
 struct OpRule {
   FixedList<OperandRule, 11> operands;
   FixedList<ResultRule, 3> results;
-  FixedList<Attribute, 4> attributes;
+  FixedList<Attribute, 6> attributes;
   // Positions of the operands marked `state`, `buffer` and `?`.
   FixedList<size_t, 2> states;
   bool writes_states = false;
@@ -233,6 +245,8 @@ class SignatureParser {
     if (word == "i32") return ElementRule::i32;
     if (word == "f32") return ElementRule::f32;
     if (word == "q8") return ElementRule::eight_bits;
+    if (word == "packed") return ElementRule::of_weight;
+    if (word == "cache") return ElementRule::of_cache;
     if (word == "dtype") return ElementRule::of_dtype_attribute;
     throw "no element type has this name";
   }

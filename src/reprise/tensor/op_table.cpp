@@ -23,6 +23,9 @@ size_t infer_slice(const OpCall& call,
                     attributes.length >= 0 &&
                     attributes.begin + attributes.length <= x.size(attributes.dim);
   if (!fits) refuse_operands(call, inputs, "the slice leaves the tensor");
+  if (x.dtype() == DType::bf16_panels) {
+    refuse_operands(call, inputs, "a slice of a matrix in panels is no matrix in panels");
+  }
   outputs[0] = x.type();
   outputs[0].shape[attributes.dim] = attributes.length;
   return 1;
@@ -57,10 +60,32 @@ const char* check_adjacent_heads(OpCode, std::span<const Tensor> inputs) {
   return inputs[0].stride(1) == inputs[0].size(2) ? nullptr : "needs adjacent heads";
 }
 
+// Caches of the model's element type have rows of `head_dim` elements. Rows of eight bits may end
+// with a float32 scale, and those of int8 must.
+const char* check_cache_rows(const OpRule& rule, std::span<const Tensor> inputs, int64_t head_dim) {
+  const Tensor& keys = inputs[operand_index(rule, "key_cache")];
+  if (keys.type() != inputs[operand_index(rule, "value_cache")].type()) return "the caches differ";
+  const int64_t scale_bytes = keys.size(3) - head_dim;
+  if (head_dim == 0) return "a row of the cache is empty";
+  if (dtype_bytes(keys.dtype()) > 1) {
+    return scale_bytes == 0 ? nullptr : "a row of the cache is not a head";
+  }
+  const bool has_scale = scale_bytes == static_cast<int64_t>(sizeof(float));
+  return has_scale || (scale_bytes == 0 && keys.dtype() != DType::i8)
+             ? nullptr
+             : "a row of the cache is neither a head nor a head and its scale";
+}
+
+const char* check_caches(OpCode code, std::span<const Tensor> inputs) {
+  return check_cache_rows(definition_of(code).rule, inputs, inputs[0].size(2));
+}
+
 const char* check_rotation(OpCode code, std::span<const Tensor> inputs) {
   const OpRule& rule = definition_of(code).rule;
-  if (inputs[operand_index(rule, "cos_sin")].size(1) % 2 != 0) return "the head size must be even";
+  const int64_t head_dim = inputs[operand_index(rule, "cos_sin")].size(1);
+  if (head_dim % 2 != 0) return "the head size must be even";
   if (code == OpCode::rope) return nullptr;
+  if (const char* broken = check_cache_rows(rule, inputs, head_dim)) return broken;
   const bool has_q_norm = inputs[operand_index(rule, "q_norm")].defined();
   return has_q_norm == inputs[operand_index(rule, "k_norm")].defined()
              ? nullptr
@@ -69,6 +94,13 @@ const char* check_rotation(OpCode code, std::span<const Tensor> inputs) {
 
 const char* check_packed_weight(OpCode, std::span<const Tensor> inputs) {
   return inputs[0].dtype() == DType::i8 ? nullptr : "packed weights are multiplied with int8";
+}
+
+const char* check_latent(OpCode, std::span<const Tensor> inputs) {
+  const Operands<OpCode::mla_attention> in(inputs);
+  return in["out"].size(2) <= in["kv_cache"].size(3)
+             ? nullptr
+             : "the value is longer than the row of the cache";
 }
 
 const char* check_expert_rows(OpCode, std::span<const Tensor> inputs) {

@@ -40,9 +40,14 @@ constexpr auto& field_of(OpAttributes& attributes) {
   if constexpr (kAttribute == Attribute::heads) return attributes.length;
   if constexpr (kAttribute == Attribute::epsilon) return attributes.epsilon;
   if constexpr (kAttribute == Attribute::scale) return attributes.scale;
+  if constexpr (kAttribute == Attribute::k_scale) return attributes.k_scale;
+  if constexpr (kAttribute == Attribute::v_scale) return attributes.v_scale;
   if constexpr (kAttribute == Attribute::sliding_window) return attributes.sliding_window;
   if constexpr (kAttribute == Attribute::soft_cap) return attributes.soft_cap;
   if constexpr (kAttribute == Attribute::top_k) return attributes.length;
+  if constexpr (kAttribute == Attribute::groups) return attributes.groups;
+  if constexpr (kAttribute == Attribute::top_groups) return attributes.top_groups;
+  if constexpr (kAttribute == Attribute::limit) return attributes.limit;
   if constexpr (kAttribute == Attribute::dtype) return attributes.type.dtype;
   if constexpr (kAttribute == Attribute::ranks) return attributes.ranks;
   if constexpr (kAttribute == Attribute::group) return attributes.row_group;
@@ -107,11 +112,28 @@ struct AttentionArguments {
   Tensor seq_lens;     // int32[num_reqs]: positions in the cache after this step
   Tensor block_table;  // int32[>= num_reqs, max_blocks]
   float scale = 1.0F;
+  float k_scale = 1.0F;  // of a cache of eight bits
+  float v_scale = 1.0F;
   int64_t sliding_window = 0;  // 0 = none
   float soft_cap = 0;          // 0 = none
 };
 
 namespace detail {
+
+template <>
+struct Function<OpCode::kv_write, false> {
+  void operator()(const Tensor& k,
+                  const Tensor& v,
+                  const Tensor& key_cache,
+                  const Tensor& value_cache,
+                  const Tensor& slot_mapping,
+                  float k_scale = 1.0F,
+                  float v_scale = 1.0F,
+                  Where where = Where::current()) const {
+    CallerOfAll<OpCode::kv_write>()(
+        k, v, key_cache, value_cache, slot_mapping, k_scale, v_scale, where);
+  }
+};
 
 template <>
 struct Function<OpCode::attention, false> {
@@ -129,6 +151,8 @@ struct Function<OpCode::attention, false> {
                                      a.block_table,
                                      out,
                                      a.scale,
+                                     a.k_scale,
+                                     a.v_scale,
                                      a.sliding_window,
                                      a.soft_cap,
                                      where);

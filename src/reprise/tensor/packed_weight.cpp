@@ -1,5 +1,6 @@
 #include "reprise/tensor/packed_weight.h"
 
+#include <cmath>
 #include <cstring>
 
 #include "reprise/base/assert.h"
@@ -88,6 +89,9 @@ double value_of(PanelFormat format, const BlockOfColumn& block, int64_t i) {
       std::memcpy(&scale, block.head + 4 * block.column, sizeof scale);
       return static_cast<double>(scale) * (block.byte(i) - 128);
     }
+    case PanelFormat::mxfp4:
+      return std::ldexp(static_cast<double>(kFp4Values[block.nibble(i)]),
+                        block.unsigned_byte(own) - 128);
   }
   return 0;
 }

@@ -11,6 +11,7 @@ namespace reprise {
 namespace {
 
 bool is_eight_bits(DType dtype) { return dtype == DType::i8 || dtype == DType::f8e4m3; }
+bool is_cache_type(DType dtype) { return is_eight_bits(dtype) || dtype == DType::f8e5m2; }
 
 // Compares one call with the signature of its op: finds the sizes and element types of the
 // operands, then computes those of the results.
@@ -83,8 +84,12 @@ class SignatureMatch {
 
   bool matches_element(ElementRule rule, DType dtype) {
     switch (rule) {
+      case ElementRule::of_weight:
+        return matches_element(ElementRule::of_model,
+                               dtype == DType::bf16_panels ? DType::bf16 : dtype);
       case ElementRule::of_model:
-        return dtype == model_dtype_.value_or(dtype) && (model_dtype_ = dtype, true);
+        return dtype != DType::bf16_panels && dtype == model_dtype_.value_or(dtype) &&
+               (model_dtype_ = dtype, true);
       case ElementRule::i32:
         return dtype == DType::i32;
       case ElementRule::f32:
@@ -92,6 +97,8 @@ class SignatureMatch {
       case ElementRule::eight_bits:
         return is_eight_bits(dtype) && dtype == eight_bits_.value_or(dtype) &&
                (eight_bits_ = dtype, true);
+      case ElementRule::of_cache:
+        return is_cache_type(dtype) || dtype == model_dtype_.value_or(dtype);
       case ElementRule::of_dtype_attribute:
         return dtype == call_.attributes.type.dtype;
     }
@@ -157,6 +164,7 @@ class SignatureMatch {
   [[nodiscard]] DType dtype_of(ElementRule rule) const {
     switch (rule) {
       case ElementRule::of_model:
+      case ElementRule::of_weight:
         return *model_dtype_;
       case ElementRule::i32:
         return DType::i32;
@@ -167,6 +175,7 @@ class SignatureMatch {
           refuse("dtype must be int8 or float8");
         }
         return eight_bits_.value_or(call_.attributes.type.dtype);
+      case ElementRule::of_cache:  // of operands only
       case ElementRule::of_dtype_attribute:
         break;
     }

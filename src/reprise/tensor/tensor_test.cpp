@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <numeric>
 #include <optional>
 #include <vector>
 
+#include "reprise/tensor/column_panels.h"
 #include "reprise/tensor/op_table.h"
 #include "reprise/tensor/ops.h"
 
@@ -142,10 +144,17 @@ TEST_F(Ops, carry_their_attributes_to_the_executor) {
   ops::attention(f({5, 4, 8}),
                  f({9, 2, 16, 8}),
                  f({9, 2, 16, 8}),
-                 {i({4}), i({3}), i({3, 2}), 0.5F, 7},
+                 {.query_start_loc = i({4}),
+                  .seq_lens = i({3}),
+                  .block_table = i({3, 2}),
+                  .scale = 0.5F,
+                  .v_scale = 0.25F,
+                  .sliding_window = 7},
                  f({5, 4, 8}));
   EXPECT_EQ(executor_.last_call->code, OpCode::attention);
   EXPECT_EQ(executor_.last_call->attributes.scale, 0.5F);
+  EXPECT_EQ(executor_.last_call->attributes.k_scale, 1.0F);
+  EXPECT_EQ(executor_.last_call->attributes.v_scale, 0.25F);
   EXPECT_EQ(executor_.last_call->attributes.sliding_window, 7);
   EXPECT_EQ(executor_.last_inputs.size(), 7U);
 }
@@ -174,6 +183,11 @@ TEST_F(Ops, refuse_arguments_that_do_not_fit) {
   EXPECT_THROW((void)ops::linear(f({5, 8}), f({3, 8}), f({4})), ShapeError);
   EXPECT_THROW((void)ops::linear(f({5, 8}), f({3, 8}), f({3}, DType::f32)), ShapeError);
   EXPECT_THROW((void)ops::lm_head(f({5, 8}), f({50, 8}), i({2})), ShapeError);
+  const Tensor panels = f({32, 8}, DType::bf16_panels);
+  EXPECT_THROW((void)ops::linear(panels, panels), ShapeError);
+  EXPECT_THROW((void)ops::linear(f({5, 8}, DType::f32), panels), ShapeError);
+  EXPECT_THROW((void)ops::slice(panels, 0, 0, 16), ShapeError);
+  EXPECT_THROW((void)ops::embedding(i({5}), panels), ShapeError);
   EXPECT_THROW((void)ops::slice(f({5, 8}), 1, 2, 7), ShapeError);
   EXPECT_THROW((void)ops::slice(f({5, 8}), 2, 0, 0), ShapeError);
   EXPECT_THROW((void)ops::slice(f({5, 8}), 0, -1, 2), ShapeError);
@@ -197,6 +211,19 @@ TEST_F(Ops, refuse_caches_that_do_not_fit) {
   EXPECT_THROW(ops::kv_write(k, k, f({9, 3, 16, 8}), f({9, 3, 16, 8}), i({5})), ShapeError);
   const Tensor other = f({9, 2, 16, 8}, DType::f16);
   EXPECT_THROW(ops::kv_write(k, k, other, other, i({5})), ShapeError);
+
+  // Caches of eight bits: a row is a head, or a head and a float32 scale.
+  const auto write = [&](const Tensor& eight_bits) {
+    ops::kv_write(k, k, eight_bits, eight_bits, i({5}), 0.5F, 2.0F);
+  };
+  EXPECT_NO_THROW(write(f({9, 2, 16, 8}, DType::f8e4m3)));
+  EXPECT_NO_THROW(write(f({9, 2, 16, 8}, DType::f8e5m2)));
+  EXPECT_NO_THROW(write(f({9, 2, 16, 12}, DType::f8e4m3)));
+  EXPECT_NO_THROW(write(f({9, 2, 16, 12}, DType::i8)));
+  EXPECT_THROW(write(f({9, 2, 16, 8}, DType::i8)), ShapeError);
+  EXPECT_THROW(write(f({9, 2, 16, 10}, DType::i8)), ShapeError);
+  EXPECT_THROW(write(f({9, 2, 16, 12})), ShapeError);
+  EXPECT_THROW(ops::kv_write(k, k, cache, f({9, 2, 16, 8}, DType::f8e4m3), i({5})), ShapeError);
 
   const Tensor q = f({5, 4, 8});
   const ops::AttentionArguments fitting = {i({4}), i({3}), i({3, 2})};
@@ -225,11 +252,10 @@ TEST_F(Ops, say_the_op_the_types_and_the_rule_in_a_refusal) {
     (void)ops::linear(f({5, 8}), f({3, 7}));
     FAIL();
   } catch (const ShapeError& error) {
-    EXPECT_THAT(
-        error.what(),
-        AllOf(
-            HasSubstr("linear(bfloat16[5, 8], bfloat16[3, 7], none) does not fit"),
-            HasSubstr("linear(x[T, K], weight[N, K], bias[N]?) -> [T, N]: wrong shape of weight")));
+    EXPECT_THAT(error.what(),
+                AllOf(HasSubstr("linear(bfloat16[5, 8], bfloat16[3, 7], none) does not fit"),
+                      HasSubstr("linear(x[T, K], weight packed[N, K], bias[N]?) -> [T, N]: wrong "
+                                "shape of weight")));
   }
 }
 
@@ -295,6 +321,24 @@ TEST_F(Ops, take_eight_bits_from_operands_or_from_the_attribute) {
   EXPECT_EQ(scaled(f({3, 8}, DType::i8), f({1}, DType::f32)), 1U);
   EXPECT_THROW(scaled(f({3, 8}, DType::i8), f({5}, DType::f32)), ShapeError);
   EXPECT_THROW(scaled(f({3, 8}, DType::f8e4m3), f({6}, DType::f32)), ShapeError);
+}
+
+TEST(ColumnPanels, hold_every_element_once_at_its_offset) {
+  const int64_t columns = 48;
+  const int64_t depth = 6;
+  std::vector<uint16_t> matrix(columns * depth);
+  std::iota(matrix.begin(), matrix.end(), uint16_t{0});
+  pack_column_panels(std::as_writable_bytes(std::span(matrix)), columns, depth);
+  for (int64_t column = 0; column < columns; ++column) {
+    for (int64_t i = 0; i < depth; ++i) {
+      const auto at = static_cast<size_t>(column_panel_offset(column, i, depth));
+      EXPECT_EQ(matrix[at], column * depth + i) << column << ", " << i;
+    }
+  }
+  EXPECT_TRUE(fits_column_panels(16, 2));
+  EXPECT_FALSE(fits_column_panels(24, 2));
+  EXPECT_FALSE(fits_column_panels(16, 3));
+  EXPECT_FALSE(fits_column_panels(0, 2));
 }
 
 }  // namespace

@@ -26,6 +26,12 @@ bool is_numeric(char32_t c) noexcept {
   return is_between(category(c), UTF8PROC_CATEGORY_ND, UTF8PROC_CATEGORY_NO);
 }
 
+bool is_other(char32_t c) noexcept {
+  return is_between(category(c), UTF8PROC_CATEGORY_CC, UTF8PROC_CATEGORY_CO);
+}
+
+bool is_nonspacing_mark(char32_t c) noexcept { return category(c) == UTF8PROC_CATEGORY_MN; }
+
 bool is_punctuation(char32_t c) noexcept {
   if (c < 0x80) {
     return is_between(c, '!', '/') || is_between(c, ':', '@') || is_between(c, '[', '`') ||

@@ -11,6 +11,12 @@ namespace reprise::tokenizer {
 /// ASCII punctuation and symbols, or general category P*.
 [[nodiscard]] bool is_punctuation(char32_t code_point) noexcept;
 
+/// General category Cc, Cf, Cs or Co: C* but the code points that are not assigned.
+[[nodiscard]] bool is_other(char32_t code_point) noexcept;
+
+/// General category Mn.
+[[nodiscard]] bool is_nonspacing_mark(char32_t code_point) noexcept;
+
 /// `\w` of UTS #18: Alphabetic, M*, Nd, Pc and the join controls.
 [[nodiscard]] bool is_word(char32_t code_point) noexcept;
 

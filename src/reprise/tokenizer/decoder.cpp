@@ -4,6 +4,7 @@
 
 #include <array>
 #include <optional>
+#include <utility>
 
 #include "reprise/tokenizer/byte_alphabet.h"
 #include "reprise/tokenizer/pre_tokenizer.h"
@@ -11,8 +12,30 @@
 namespace reprise::tokenizer {
 namespace {
 
-constexpr std::array<std::string_view, 7> kDecoders = {
-    "Sequence", "ByteLevel", "Replace", "ByteFallback", "Fuse", "Strip", "Metaspace"};
+constexpr std::array<std::string_view, 8> kDecoders = {
+    "Sequence", "ByteLevel", "Replace", "ByteFallback", "Fuse", "Strip", "Metaspace", "WordPiece"};
+
+// Source: the crate `tokenizers`, decoders/wordpiece.rs.
+void clean_up(std::string& token) {
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kReplacements = {
+      {{" .", "."},
+       {" ?", "?"},
+       {" !", "!"},
+       {" ,", ","},
+       {" ' ", "'"},
+       {" n't", "n't"},
+       {" 'm", "'m"},
+       {" do not", " don't"},
+       {" 's", "'s"},
+       {" 've", "'ve"},
+       {" 're", "'re"}}};
+  for (const auto& [from, to] : kReplacements) {
+    for (size_t at = token.find(from); at != std::string::npos; at = token.find(from, at)) {
+      token.replace(at, from.size(), to);
+      at += to.size();
+    }
+  }
+}
 
 std::optional<int> hex_digit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
@@ -95,6 +118,10 @@ void Decoder::add(const Component& component) {
       step.drops_first = component.boolean_or("add_prefix_space", true);
     }
     steps_.emplace_back(std::move(step));
+  } else if (type == "WordPiece") {
+    steps_.emplace_back(
+        JoinWordPieces{component.has("prefix") ? component.at("prefix").text() : std::string("##"),
+                       component.boolean_or("cleanup", true)});
   } else {
     component.at("type").fail_unknown("decoder", type, kDecoders);
   }
@@ -149,6 +176,19 @@ struct DecodeStream::Feed {
         text.push_back(' ');
       }
     }
+    pass(text);
+  }
+  void operator()(const JoinWordPieces& step) const {
+    std::string text(token);
+    if (state().has_input) {
+      if (!step.prefix.empty() && token.starts_with(step.prefix)) {
+        text.erase(0, step.prefix.size());
+      } else {
+        text.insert(0, " ");
+      }
+    }
+    state().has_input = true;
+    if (step.cleans_up) clean_up(text);
     pass(text);
   }
   void operator()(LettersToBytes) const {

@@ -29,6 +29,10 @@ struct MetaspaceToSpaces {
   bool drops_first = true;  // word marks of the first token vanish instead of becoming spaces
 };
 struct LettersToBytes {};  // "ByteLevel"
+struct JoinWordPieces {
+  std::string prefix;     // marks pieces that continue a word; others begin one, behind a space
+  bool cleans_up = true;  // drops the space before punctuation and English contractions
+};
 
 /// The "decoder" of tokenizer.json, a flat list of steps that turn tokens into text. Immutable;
 /// DecodeStream runs it.
@@ -40,7 +44,8 @@ class Decoder {
                             FuseTokens,
                             StripCharacter,
                             MetaspaceToSpaces,
-                            LettersToBytes>;
+                            LettersToBytes,
+                            JoinWordPieces>;
 
   /// \throws FileError for a type or an order of types that is not supported
   explicit Decoder(const Component& component);

@@ -2,7 +2,9 @@
 
 #include <utf8proc.h>
 
+#include <algorithm>
 #include <array>
+#include <utility>
 
 #include "reprise/base/text/utf8.h"
 #include "reprise/tokenizer/character_class.h"
@@ -10,8 +12,16 @@
 namespace reprise::tokenizer {
 namespace {
 
-constexpr std::array<std::string_view, 9> kNormalizers = {
-    "Sequence", "NFC", "NFD", "NFKC", "NFKD", "Lowercase", "Prepend", "Replace", "Strip"};
+constexpr std::array<std::string_view, 10> kNormalizers = {"Sequence",
+                                                           "NFC",
+                                                           "NFD",
+                                                           "NFKC",
+                                                           "NFKD",
+                                                           "Lowercase",
+                                                           "Prepend",
+                                                           "Replace",
+                                                           "Strip",
+                                                           "BertNormalizer"};
 
 std::string lowercased(std::string_view text) {
   std::string out;
@@ -23,6 +33,60 @@ std::string lowercased(std::string_view text) {
     } else {
       append_utf8(static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))), out);
     }
+  }
+  return out;
+}
+
+// Source: the crate `tokenizers`, normalizers/bert.rs.
+std::string cleaned(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (size_t position = 0; position < text.size();) {
+    const char32_t c = next_code_point(text, position);
+    if (is_whitespace(c) && !(c >= 0x0B && c <= 0x0C) && c != 0x85) {
+      out.push_back(' ');
+    } else if (c != 0 && c != 0xFFFD && !is_other(c)) {
+      append_utf8(c, out);
+    }
+  }
+  return out;
+}
+
+// Source: the same file; the fifth range begins where it does there.
+bool is_chinese(char32_t c) {
+  constexpr std::array<std::pair<char32_t, char32_t>, 8> kRanges = {{{0x4E00, 0x9FFF},
+                                                                     {0x3400, 0x4DBF},
+                                                                     {0x20000, 0x2A6DF},
+                                                                     {0x2A700, 0x2B73F},
+                                                                     {0x2B740, 0x2B81F},
+                                                                     {0x2B920, 0x2CEAF},
+                                                                     {0xF900, 0xFAFF},
+                                                                     {0x2F800, 0x2FA1F}}};
+  return std::any_of(kRanges.begin(), kRanges.end(), [c](const auto& range) {
+    return c >= range.first && c <= range.second;
+  });
+}
+
+std::string with_isolated_chinese(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  for (size_t position = 0; position < text.size();) {
+    const char32_t c = next_code_point(text, position);
+    const bool is_isolated = is_chinese(c);
+    if (is_isolated) out.push_back(' ');
+    append_utf8(c, out);
+    if (is_isolated) out.push_back(' ');
+  }
+  return out;
+}
+
+std::string without_accents(std::string_view text) {
+  const std::string decomposed = to_unicode_form(text, UnicodeForm::nfd);
+  std::string out;
+  out.reserve(decomposed.size());
+  for (size_t position = 0; position < decomposed.size();) {
+    const char32_t c = next_code_point(decomposed, position);
+    if (!is_nonspacing_mark(c)) append_utf8(c, out);
   }
   return out;
 }
@@ -57,6 +121,12 @@ struct ApplyNormalizer {
     result.text = step.pattern.replace_all(result.text, step.replacement);
   }
   void operator()(Lowercase) const { result.text = lowercased(result.text); }
+  void operator()(const BertText& step) const {
+    if (step.cleans) result.text = cleaned(result.text);
+    if (step.isolates_chinese) result.text = with_isolated_chinese(result.text);
+    if (step.strips_accents) result.text = without_accents(result.text);
+    if (step.is_lower_case) result.text = lowercased(result.text);
+  }
   void operator()(const StripSpaces& step) const {
     std::string_view text = result.text;
     if (step.left) text = strip_left(text);
@@ -84,6 +154,12 @@ void Normalizer::add(const Component& component) {
     steps_.emplace_back(UnicodeForm::nfkc);
   } else if (type == "NFKD") {
     steps_.emplace_back(UnicodeForm::nfkd);
+  } else if (type == "BertNormalizer") {
+    const bool is_lower_case = component.boolean_or("lowercase", true);
+    steps_.emplace_back(BertText{component.boolean_or("clean_text", true),
+                                 component.boolean_or("handle_chinese_chars", true),
+                                 component.boolean_or("strip_accents", is_lower_case),
+                                 is_lower_case});
   } else if (type == "Lowercase") {
     steps_.emplace_back(Lowercase{});
   } else if (type == "Prepend") {

@@ -19,6 +19,13 @@ struct ReplaceText {
   std::string replacement;
 };
 struct Lowercase {};
+/// The four steps of BERT's normalizer, in this order.
+struct BertText {
+  bool cleans = true;            // drops control characters; white space becomes spaces
+  bool isolates_chinese = true;  // puts spaces around these characters
+  bool strips_accents = true;    // drops nonspacing marks after NFD
+  bool is_lower_case = true;
+};
 struct StripSpaces {
   bool left = true;
   bool right = true;
@@ -41,7 +48,8 @@ class Normalizer {
   [[nodiscard]] Result apply(std::string_view text) const;
 
  private:
-  using Step = std::variant<UnicodeForm, PrependText, ReplaceText, Lowercase, StripSpaces>;
+  using Step =
+      std::variant<UnicodeForm, PrependText, ReplaceText, Lowercase, StripSpaces, BertText>;
   void add(const Component& component);
 
   std::vector<Step> steps_;

@@ -9,8 +9,14 @@
 namespace reprise::tokenizer {
 namespace {
 
-constexpr std::array<std::string_view, 7> kPreTokenizers = {
-    "Sequence", "Split", "ByteLevel", "Digits", "Metaspace", "Punctuation", "WhitespaceSplit"};
+constexpr std::array<std::string_view, 8> kPreTokenizers = {"Sequence",
+                                                            "Split",
+                                                            "ByteLevel",
+                                                            "Digits",
+                                                            "Metaspace",
+                                                            "Punctuation",
+                                                            "WhitespaceSplit",
+                                                            "BertPreTokenizer"};
 
 // Source: GPT-2's published encoder; ByteLevel(use_regex) means this expression.
 constexpr std::string_view kGpt2Words =
@@ -184,6 +190,9 @@ void PreTokenizer::add(const Component& component) {
                                              : SplitBehavior::isolated});
   } else if (type == "WhitespaceSplit") {
     steps_.emplace_back(SplitWhitespace{});
+  } else if (type == "BertPreTokenizer") {
+    steps_.emplace_back(SplitWhitespace{});
+    steps_.emplace_back(SplitPunctuation{SplitBehavior::isolated});
   } else {
     component.at("type").fail_unknown("pre-tokenizer", type, kPreTokenizers);
   }

@@ -13,6 +13,7 @@
 #include "reprise/tokenizer/post_processor.h"
 #include "reprise/tokenizer/pre_tokenizer.h"
 #include "reprise/tokenizer/text_file.h"
+#include "reprise/tokenizer/token_model.h"
 #include "reprise/tokenizer/tokenizer_file.h"
 
 namespace reprise::tokenizer {
@@ -57,11 +58,6 @@ std::vector<bool> mark(const AddedTokens& added, size_t num_ids, Predicate&& is_
   return marks;
 }
 
-BpeModel make_model(TokenizerFile& file, std::vector<bool> is_control) {
-  if (file.bpe.unknown_id) is_control[static_cast<size_t>(*file.bpe.unknown_id)] = false;
-  return {std::move(file.vocabulary), std::move(file.merges), file.bpe, std::move(is_control)};
-}
-
 }  // namespace
 
 struct Tokenizer::Impl {
@@ -75,7 +71,7 @@ struct Tokenizer::Impl {
         num_ids(end_of_ids(checked(added, file.vocabulary, path), file.vocabulary)),
         is_added(mark(added, num_ids, [](const AddedToken&) { return true; })),
         is_special(mark(added, num_ids, [](const AddedToken& token) { return token.special; })),
-        model(make_model(file, is_special)) {
+        model(file, is_special) {
     for (const std::vector<int32_t>* ids : {&post_processor.prefix, &post_processor.suffix}) {
       for (const int32_t id : *ids) {
         if (token(id)) continue;
@@ -116,7 +112,7 @@ struct Tokenizer::Impl {
   size_t num_ids;
   std::vector<bool> is_added;
   std::vector<bool> is_special;
-  BpeModel model;
+  TokenModel model;
   std::optional<int32_t> bos_id;
   std::optional<int32_t> eos_id;
 };
@@ -130,7 +126,7 @@ class Encoding {
   Encoding(const AddedTokens& added,
            const Normalizer& normalizer,
            const PreTokenizer& pre_tokenizer,
-           const BpeModel& model,
+           const TokenModel& model,
            const EncodeOptions& options)
       : added_(added),
         normalizer_(normalizer),
@@ -209,7 +205,7 @@ class Encoding {
   const AddedTokens& added_;
   const Normalizer& normalizer_;
   const PreTokenizer& pre_tokenizer_;
-  const BpeModel& model_;
+  const TokenModel& model_;
   std::span<const size_t> plain_at_;
   AddedTokens::Special special_ =
       AddedTokens::Special::as_token;  // for the segment that is being encoded

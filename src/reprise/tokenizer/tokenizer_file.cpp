@@ -14,7 +14,7 @@
 namespace reprise::tokenizer {
 namespace {
 
-constexpr std::array<std::string_view, 1> kSupportedModels = {"BPE"};
+constexpr std::array<std::string_view, 2> kSupportedModels = {"BPE", "WordPiece"};
 
 struct Member {
   std::string name;
@@ -96,18 +96,43 @@ class Reader {
       }
     }
     const Component component(options, path_, "/model");
-    check_type(component);
+    const bool is_word_piece = read_type(component) == "WordPiece";
     if (vocab == nullptr) fail("/model", "member 'vocab' is missing");
+    if (is_word_piece) {
+      read_vocabulary(*vocab, file.vocabulary);
+      file.word_piece = read_word_piece(component, file.vocabulary);
+      return;
+    }
     if (merges == nullptr) fail("/model", "member 'merges' is missing");
     read_vocabulary(*vocab, file.vocabulary);
     read_merges(*merges, file);
     read_options(component, file);
   }
 
-  static void check_type(const Component& component) {
-    if (!component.has("type")) return;  // files written before this member existed hold BPE
-    const std::string type = component.type();
-    if (type != "BPE") component.at("type").fail_unknown("tokenizer model", type, kSupportedModels);
+  static std::string read_type(const Component& component) {
+    if (!component.has("type")) return "BPE";  // files written before this member existed hold BPE
+    std::string type = component.type();
+    if (std::find(kSupportedModels.begin(), kSupportedModels.end(), type) ==
+        kSupportedModels.end()) {
+      component.at("type").fail_unknown("tokenizer model", type, kSupportedModels);
+    }
+    return type;
+  }
+
+  static WordPieceOptions read_word_piece(const Component& component,
+                                          const Vocabulary& vocabulary) {
+    WordPieceOptions options;
+    if (component.has("continuing_subword_prefix")) {
+      options.continuing_prefix = component.at("continuing_subword_prefix").text();
+    }
+    if (component.has("max_input_chars_per_word")) {
+      options.max_characters =
+          component.at("max_input_chars_per_word").integer(WordPieceModel::kMaxCharacters);
+    }
+    const auto unknown = vocabulary.find(component.at("unk_token").text());
+    if (!unknown) component.at("unk_token").fail("is not in the vocabulary");
+    options.unknown_id = *unknown;
+    return options;
   }
 
   static void read_options(const Component& component, TokenizerFile& file) {

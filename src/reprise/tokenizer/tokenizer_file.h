@@ -5,6 +5,7 @@
 
 #include "reprise/base/json.h"
 #include "reprise/tokenizer/bpe_model.h"
+#include "reprise/tokenizer/word_piece_model.h"
 
 namespace reprise::tokenizer {
 
@@ -14,6 +15,7 @@ struct TokenizerFile {
   Vocabulary vocabulary;
   MergeTable merges;
   BpeOptions bpe;
+  std::optional<WordPieceOptions> word_piece;  // the model is WordPiece, which has no merges
   // Null when the file has no such member.
   Json added_tokens;
   Json normalizer;

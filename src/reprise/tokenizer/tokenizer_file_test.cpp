@@ -157,7 +157,13 @@ TEST(TokenizerFile, names_component_types_it_does_not_know) {
       R"({"pre_tokenizer":{"type":"UnicodeScripts"}})", "E_TOKENIZER", "/pre_tokenizer/type");
   expect_failure(
       R"({"post_processor":{"type":"RobertaProcessing"}})", "E_TOKENIZER", "/post_processor/type");
-  expect_failure(R"({"decoder":{"type":"WordPiece"}})", "E_TOKENIZER", "/decoder/type");
+  expect_failure(R"({"decoder":{"type":"CTC"}})", "E_TOKENIZER", "/decoder/type");
+  expect_failure(
+      R"({"model":{"type":"WordPiece","unk_token":"[UNK]"}})", "E_TOKENIZER", "/model/unk_token");
+  expect_failure(
+      R"({"model":{"type":"WordPiece","unk_token":"a","max_input_chars_per_word":1000000}})",
+      "E_TOKENIZER",
+      "/model/max_input_chars_per_word");
   expect_failure(R"({"model":{"type":"Unigram"}})", "E_TOKENIZER", "/model/type");
   expect_failure(R"({"normalizer":{}})", "E_TOKENIZER", "/normalizer");
   expect_failure(R"({"normalizer":7})", "E_TOKENIZER", "/normalizer");

@@ -114,7 +114,7 @@ TEST_P(TokenizerGolden, encodes_a_megabyte_of_one_thing_as_the_reference_does) {
 INSTANTIATE_TEST_SUITE_P(
     Kinds,
     TokenizerGolden,
-    testing::Values("qwen2", "llama3", "gpt2", "falcon", "llama2", "mistral", "metaspace"),
+    testing::Values("qwen2", "llama3", "gpt2", "falcon", "llama2", "mistral", "metaspace", "bert"),
     [](const auto& kind) { return kind.param; });
 
 }  // namespace

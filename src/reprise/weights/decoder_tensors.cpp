@@ -43,6 +43,27 @@ DecoderTensors gpt_neox() {
           .down = "mlp.dense_4h_to_h"};
 }
 
+DecoderTensors bert() {
+  return {.embedding = "embeddings.word_embeddings",
+          .position_embedding = "embeddings.position_embeddings",
+          .token_type_embedding = "embeddings.token_type_embeddings",
+          .embedding_norm = "embeddings.LayerNorm",
+          .layers = "encoder.layer.",
+          .final_norm = {},
+          .lm_head = {},
+          .pooler = "pooler.dense",
+          .attention_norm = {},
+          .attention_result_norm = "attention.output.LayerNorm",
+          .mlp_norm = {},
+          .mlp_result_norm = "output.LayerNorm",
+          .q = "attention.self.query",
+          .k = "attention.self.key",
+          .v = "attention.self.value",
+          .o = "attention.output.dense",
+          .up = "intermediate.dense",
+          .down = "output.dense"};
+}
+
 DecoderTensors falcon(const ModelConfig& config) {
   DecoderTensors names = {.embedding = "transformer.word_embeddings",
                           .layers = "transformer.h.",
@@ -76,6 +97,8 @@ DecoderTensors decoder_tensors(const ModelConfig& config) {
       return gpt2(false);
     case Architecture::opt:
       return opt();
+    case Architecture::bert:
+      return bert();
     case Architecture::gpt_neox:
       return gpt_neox();
     case Architecture::falcon:
@@ -101,6 +124,11 @@ DecoderTensors decoder_tensors(const ModelConfig& config) {
               .attention_result_norm = "post_attention_layernorm",
               .mlp_norm = {},
               .mlp_result_norm = "post_feedforward_layernorm"};
+    case Architecture::deepseek_v2:
+    case Architecture::deepseek_v3:
+      return {.shared_expert = "mlp.shared_experts."};
+    case Architecture::gpt_oss:
+      return {.router = "mlp.router"};
     case Architecture::mixtral:
       return {.router = "block_sparse_moe.gate",
               .experts = "block_sparse_moe.experts.",

@@ -14,9 +14,12 @@ namespace reprise::weights {
 struct DecoderTensors {
   std::string_view embedding = "model.embed_tokens";
   std::string_view position_embedding = {};
+  std::string_view token_type_embedding = {};
+  std::string_view embedding_norm = {};       // of the sum of all embeddings
   std::string_view layers = "model.layers.";  // before the number of the layer
   std::string_view final_norm = "model.norm";
   std::string_view lm_head = "lm_head";
+  std::string_view pooler = {};  // of an encoder
 
   // Of a layer, behind "model.layers.3.".
   std::string_view attention_norm = "input_layernorm";     // before attention
@@ -35,12 +38,24 @@ struct DecoderTensors {
   std::string_view gate_up = {};  // instead of gate and up
   std::string_view down = "mlp.down_proj";
 
+  // Of a layer with latent attention.
+  std::string_view q_a = "self_attn.q_a_proj";
+  std::string_view q_a_norm = "self_attn.q_a_layernorm";
+  std::string_view q_b = "self_attn.q_b_proj";
+  std::string_view kv_a = "self_attn.kv_a_proj_with_mqa";
+  std::string_view kv_a_norm = "self_attn.kv_a_layernorm";
+  std::string_view kv_b = "self_attn.kv_b_proj";
+
+  std::string_view sinks = "self_attn.sinks";  // a tensor, not a module
+
   // Of a layer with experts.
   std::string_view router = "mlp.gate";
+  std::string_view router_bias = "mlp.gate.e_score_correction_bias";  // a tensor, not a module
   std::string_view experts = "mlp.experts.";  // before the number of the expert
   std::string_view expert_gate = "gate_proj";
   std::string_view expert_up = "up_proj";
   std::string_view expert_down = "down_proj";
+  std::string_view expert_gate_up = "gate_up_proj";  // of stacked experts: gate, then up
   std::string_view shared_expert = "mlp.shared_expert.";
   std::string_view shared_expert_gate = "mlp.shared_expert_gate";
 

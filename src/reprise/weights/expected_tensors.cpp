@@ -27,12 +27,31 @@ class TensorList {
                  config_.max_position_embeddings + config_.learned_position_offset,
                  config_.hidden_size);
     }
+    if (config_.num_token_types > 0) {
+      add_matrix(names_.token_type_embedding, config_.num_token_types, config_.hidden_size);
+    }
+    if (!names_.embedding_norm.empty()) {
+      add_norm_called(std::string(names_.embedding_norm), config_.hidden_size);
+    }
     for (layer_ = 0; layer_ < config_.num_hidden_layers; ++layer_) add_layer();
-    add_norm_called(std::string(names_.final_norm), config_.hidden_size);
-    add_matrix(names_.lm_head,
-               config_.vocab_size,
-               config_.hidden_size,
-               config_.tie_word_embeddings ? Presence::optional : Presence::required);
+    if (!names_.final_norm.empty()) {
+      add_norm_called(std::string(names_.final_norm), config_.hidden_size);
+    }
+    if (!names_.pooler.empty()) {
+      // Only classifiers read it; vectors are hidden states.
+      add_matrix(names_.pooler, config_.hidden_size, config_.hidden_size, Presence::optional);
+      add(std::string(names_.pooler) + ".bias",
+          {config_.hidden_size},
+          WeightRole::bias,
+          Presence::optional);
+    }
+    if (!names_.lm_head.empty()) {
+      const bool is_needed = !config_.tie_word_embeddings && !config_.pooling;
+      add_matrix(names_.lm_head,
+                 config_.vocab_size,
+                 config_.hidden_size,
+                 is_needed ? Presence::required : Presence::optional);
+    }
     return std::move(tensors_);
   }
 
@@ -68,7 +87,11 @@ class TensorList {
   void add_layer() {
     const int64_t hidden = config_.hidden_size;
     add_norm(names_.attention_norm, hidden);
-    add_attention();
+    if (config_.mla) {
+      add_latent_attention(*config_.mla);
+    } else {
+      add_attention();
+    }
     add_norm(names_.attention_result_norm, hidden);
     // A parallel MLP without a norm of its own reads the result of the norm before attention.
     if (!config_.has_parallel_residual || config_.has_parallel_norms) {
@@ -99,6 +122,26 @@ class TensorList {
       add_norm(names_.k_norm, is_per_head ? config_.head_dim : kv);
     }
     add_linear(names_.o, hidden, q, config_.o_bias);
+    if (config_.has_attention_sinks) {
+      add(names_.in_layer(layer_, names_.sinks), {config_.num_attention_heads}, WeightRole::bias);
+    }
+  }
+
+  void add_latent_attention(const LatentAttentionConfig& mla) {
+    const int64_t heads = config_.num_attention_heads;
+    const int64_t hidden = config_.hidden_size;
+    if (mla.q_lora_rank == 0) {
+      add_linear(names_.q, heads * mla.qk_head_dim(), hidden, false);
+    } else {
+      add_linear(names_.q_a, mla.q_lora_rank, hidden, false);
+      add_norm(names_.q_a_norm, mla.q_lora_rank);
+      add_linear(names_.q_b, heads * mla.qk_head_dim(), mla.q_lora_rank, false);
+    }
+    add_linear(names_.kv_a, mla.cache_row_size(), hidden, false);
+    add_norm(names_.kv_a_norm, mla.kv_lora_rank);
+    add_linear(
+        names_.kv_b, heads * (mla.qk_nope_head_dim + mla.v_head_dim), mla.kv_lora_rank, false);
+    add_linear(names_.o, hidden, heads * mla.v_head_dim, false);
   }
 
   void add_mlp() {
@@ -116,13 +159,27 @@ class TensorList {
   void add_experts() {
     const MixtureOfExperts& moe = *config_.moe;
     const int64_t hidden = config_.hidden_size;
-    add_linear(names_.router, moe.num_experts, hidden, false);
+    add_linear(names_.router, moe.num_experts, hidden, moe.is_stacked);
+    if (moe.is_stacked) return add_stacked_experts(moe);
+    if (moe.scores == RouterScores::sigmoid_with_bias) {
+      add(names_.in_layer(layer_, names_.router_bias), {moe.num_experts}, WeightRole::bias);
+    }
     for (int64_t expert = 0; expert < moe.num_experts; ++expert) {
       add_gated(fmt::format("{}{}.", names_.experts, expert), moe.intermediate_size);
     }
     if (moe.shared_intermediate_size == 0) return;
     add_gated(names_.shared_expert, moe.shared_intermediate_size);
-    add_linear(names_.shared_expert_gate, 1, hidden, false);
+    if (moe.has_shared_gate) add_linear(names_.shared_expert_gate, 1, hidden, false);
+  }
+  // As ExpertMatrices presents them.
+  void add_stacked_experts(const MixtureOfExperts& moe) {
+    const auto add_matrices = [&](std::string_view part, int64_t rows, int64_t columns) {
+      const std::string name = names_.in_layer(layer_, names_.experts) + std::string(part);
+      add(name, {moe.num_experts, rows, columns}, WeightRole::matrix);
+      add(name + "_bias", {moe.num_experts, rows}, WeightRole::bias);
+    };
+    add_matrices(names_.expert_gate_up, 2 * moe.intermediate_size, config_.hidden_size);
+    add_matrices(names_.expert_down, config_.hidden_size, moe.intermediate_size);
   }
   void add_gated(std::string_view prefix, int64_t size) {
     const auto name = [&](std::string_view part) { return fmt::format("{}{}", prefix, part); };
@@ -157,13 +214,22 @@ void check_tensor(const ExpectedTensor& expected,
   }
 }
 
-// Rotary tables and causal masks that early exports stored; every engine recomputes them.
+// Rotary tables and causal masks that early exports stored, which every engine recomputes, and the
+// scales of a float8 KV cache, which are read where there is one. Activations are quantised by
+// scales of their own or not at all, so the checkpoint's are not read.
 bool is_known_leftover(std::string_view name) {
-  constexpr std::array<std::string_view, 5> kEndings = {".rotary_emb.inv_freq",
-                                                        ".attn.bias",
-                                                        ".attn.masked_bias",
-                                                        ".attention.bias",
-                                                        ".attention.masked_bias"};
+  constexpr std::array<std::string_view, 12> kEndings = {".rotary_emb.inv_freq",
+                                                         ".position_ids",
+                                                         ".input_scale",
+                                                         ".weight_format",
+                                                         ".q_scale",
+                                                         ".k_scale",
+                                                         ".v_scale",
+                                                         ".kv_scale",
+                                                         ".attn.bias",
+                                                         ".attn.masked_bias",
+                                                         ".attention.bias",
+                                                         ".attention.masked_bias"};
   return std::any_of(kEndings.begin(), kEndings.end(), [&](std::string_view ending) {
     return name.ends_with(ending);
   });

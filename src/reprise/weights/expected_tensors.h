@@ -24,7 +24,8 @@ struct ExpectedTensor {
 };
 
 /// Every tensor that a model of this configuration has, in the order of its forward pass. A tied
-/// `lm_head.weight` is optional: it is a copy of the embedding and never read.
+/// `lm_head.weight` is optional, because it is a copy of the embedding and never read. So is that
+/// of a model that gives vectors.
 [[nodiscard]] std::vector<ExpectedTensor> expected_tensors(const ModelConfig& config);
 
 /// Parameters of the model; a tied embedding counts once.

@@ -10,6 +10,7 @@
 #include "reprise/base/json.h"
 #include "reprise/tensor/dtype.h"
 #include "reprise/weights/model_directory.h"
+#include "reprise/weights/pooling_type.h"
 #include "reprise/weights/quantization_config.h"
 #include "reprise/weights/rope_parameters.h"
 
@@ -55,15 +56,46 @@ enum class QkvLayout : uint8_t {
               // ...
 };
 
+/// How a router's logits become the scores of experts.
+enum class RouterScores : uint8_t {
+  softmax,
+  /// Sigmoids; a bias for each expert takes part in the choice, but not in the weights.
+  sigmoid_with_bias,
+};
+
 /// Several MLPs of which each token uses some.
 struct MixtureOfExperts {
   int64_t num_experts = 0;
   int64_t top_k = 0;                     // experts of each token
   int64_t intermediate_size = 0;         // of one expert
   int64_t shared_intermediate_size = 0;  // of the expert that every token uses; 0: there is none
+  bool has_shared_gate = false;          // the shared expert's result is multiplied by a gate
   bool renormalises = false;             // the weights of a token's experts sum to one
+  RouterScores scores = RouterScores::softmax;
+  int64_t groups = 1;         // of neighbouring experts
+  int64_t top_groups = 1;     // groups from which a token may choose its experts
+  double routed_scale = 1.0;  // of the weights of a token's experts
+  /// GPT-OSS: one tensor holds a matrix of all experts, and router and experts have biases.
+  bool is_stacked = false;
+  double swiglu_limit = 0;  // of GPT-OSS's gated function; 0: the function is `activation`
 
   bool operator==(const MixtureOfExperts&) const = default;
+};
+
+/// Multi-head latent attention (MLA): keys and values are made from a latent, which is what the
+/// cache holds. A head of q and k has a part that is made from the latent and a part that rotates.
+struct LatentAttentionConfig {
+  int64_t q_lora_rank = 0;  // of the queries' own latent; 0: q is made from the hidden state
+  int64_t kv_lora_rank = 0;
+  int64_t qk_nope_head_dim = 0;
+  int64_t qk_rope_head_dim = 0;  // even
+  int64_t v_head_dim = 0;
+
+  bool operator==(const LatentAttentionConfig&) const = default;
+
+  [[nodiscard]] int64_t qk_head_dim() const noexcept { return qk_nope_head_dim + qk_rope_head_dim; }
+  /// The elements that the cache holds for each position.
+  [[nodiscard]] int64_t cache_row_size() const noexcept { return kv_lora_rank + qk_rope_head_dim; }
 };
 
 /// The content of a model's config.json, checked for range and consistency.
@@ -77,7 +109,8 @@ struct ModelConfig {
   int64_t num_hidden_layers = 0;
   int64_t num_attention_heads = 0;
   int64_t num_key_value_heads = 0;
-  int64_t head_dim = 0;  // even
+  int64_t head_dim = 0;  // even; with `mla`: of the part that rotates
+  std::optional<LatentAttentionConfig> mla;
   QkvLayout qkv_layout = QkvLayout::separate;
   int64_t vocab_size = 0;
   int64_t max_position_embeddings = 0;
@@ -99,6 +132,7 @@ struct ModelConfig {
   bool o_bias = false;    // on o_proj
   bool mlp_bias = false;
   QkNorm qk_norm = QkNorm::none;
+  bool has_attention_sinks = false;  // one more score in the softmax of each head
 
   std::optional<double> attention_scale;  // of scores; not given: 1 / sqrt(head_dim)
   double attention_soft_cap = 0;          // 0: none
@@ -106,6 +140,11 @@ struct ModelConfig {
   double residual_scale = 1;  // of what attention and MLP add
   double logits_scale = 1;
   double logits_soft_cap = 0;  // 0: none
+
+  bool is_encoder = false;      // each token sees its whole text, and there are no next tokens
+  int64_t num_token_types = 0;  // of an embedding, of which each token gets the first; 0: none
+  /// The model gives vectors for texts instead of next tokens, and needs no lm_head.
+  std::optional<PoolingConfig> pooling;
 
   std::optional<MixtureOfExperts> moe;
   std::vector<bool> moe_layers;  // one per layer if there is `moe`

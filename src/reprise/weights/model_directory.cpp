@@ -41,6 +41,25 @@ ModelDirectory::ModelDirectory(const fs::path& path) : path_(path) {
   }
 }
 
+ModelDirectory ModelDirectory::folder(std::string_view name) const {
+  if (!is_plain_file_name(name)) {
+    throw FileError("E_PATH",
+                    path_.string(),
+                    visible(name),
+                    "is not the plain name of a folder inside the model directory");
+  }
+  ModelDirectory inner(path_ / name);
+  const bool is_inside = std::any_of(roots_.begin(), roots_.end(), [&](const fs::path& root) {
+    return lies_in(inner.roots_.front(), root);
+  });
+  if (!is_inside) {
+    throw FileError(
+        "E_PATH", path_of(name), "", "is a link that leads outside the model directory");
+  }
+  inner.roots_ = roots_;
+  return inner;
+}
+
 std::string ModelDirectory::path_of(std::string_view file_name) const {
   return (path_ / visible(file_name)).string();
 }

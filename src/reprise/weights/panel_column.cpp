@@ -4,6 +4,7 @@
 #include <array>
 
 #include "reprise/base/assert.h"
+#include "reprise/weights/convert.h"
 
 namespace reprise::weights {
 namespace {
@@ -91,6 +92,28 @@ void PanelColumn::write_codes(int64_t block, const uint8_t* codes) {
       break;
     default:
       REPRISE_ASSERT(false, "codes of {} bytes", layout_.code_bytes);
+  }
+}
+
+void write_integer_row(PanelFormat format,
+                       std::span<std::byte> panels,
+                       int64_t column,
+                       std::span<const uint8_t> codes,
+                       const IntegerGroups& groups) {
+  const auto depth = static_cast<int64_t>(codes.size());
+  const int64_t head_elements = panel_group_elements(format);
+  PanelColumn to(format, panels, depth, column);
+  for (int64_t k = 0; k < depth; k += kPanelBlock) {
+    to.write_codes(k / kPanelBlock, codes.data() + k);
+    if (k % head_elements != 0) continue;
+    const int64_t head = k / head_elements;
+    const auto group = static_cast<size_t>(k / groups.group_size);
+    if (format == PanelFormat::int8_g128) {
+      to.write_head(head, 0, groups.scales[group]);
+    } else {
+      to.write_head(head, 0, Float16{f32_to_f16(groups.scales[group])});
+      to.write_head(head, 2 * kPanelColumns, groups.zeros[group]);
+    }
   }
 }
 

@@ -57,4 +57,19 @@ void clear_unused_columns(PanelFormat format,
                           int64_t depth,
                           int64_t columns);
 
+/// The groups of a row of integer codes: element k is scale * (code - zero) with the scale and the
+/// zero of group k / group_size.
+struct IntegerGroups {
+  int64_t group_size = 0;
+  std::span<const float> scales;
+  std::span<const uint8_t> zeros;
+};
+
+/// Writes a row of codes to the panels of int4_g32, int4_g128 or int8_g128.
+void write_integer_row(PanelFormat format,
+                       std::span<std::byte> panels,
+                       int64_t column,
+                       std::span<const uint8_t> codes,
+                       const IntegerGroups& groups);
+
 }  // namespace reprise::weights

@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "reprise/base/error.h"
 #include "reprise/weights/tensor_spec.h"
@@ -54,6 +57,74 @@ QuantizationConfig read_awq(const ConfigReader& reader) {
           .group_size = read_group_size(reader, group)};
 }
 
+// "weight_block_size" of fp8, "block_structure" of compressed-tensors.
+void read_block_size(const ConfigReader& reader, std::string_view key, QuantizationConfig& config) {
+  const std::vector<int64_t> sizes = reader.integers(key, 1, kMostElements, 2);
+  if (sizes.empty()) return;
+  if (sizes.size() != 2) reader.fail(key, "must be two sizes: rows and columns of a block");
+  config.block_rows = sizes[0];
+  config.block_columns = sizes[1];
+}
+
+QuantizationConfig read_fp8(const ConfigReader& reader) {
+  QuantizationConfig config{.method = QuantizationMethod::fp8, .bits = 8};
+  read_block_size(reader, "weight_block_size", config);
+  return config;
+}
+
+QuantizationConfig read_bitsandbytes(const ConfigReader& reader) {
+  const bool is_four = reader.boolean("load_in_4bit").value_or(false);
+  const bool is_eight = reader.boolean("load_in_8bit").value_or(false);
+  if (is_four == is_eight) {
+    reader.fail("load_in_4bit", "either load_in_4bit or load_in_8bit must be true");
+  }
+  return {.method = QuantizationMethod::bitsandbytes, .bits = is_four ? 4 : 8};
+}
+
+// The formats whose tensors are read. A checkpoint without a format stores numbers.
+void require_format(const ConfigReader& reader) {
+  const std::string format = reader.string("format").value_or("dense");
+  constexpr std::array<std::string_view, 6> kFormats = {"dense",
+                                                        "int-quantized",
+                                                        "naive-quantized",
+                                                        "float-quantized",
+                                                        "pack-quantized",
+                                                        "mixed-precision"};
+  if (std::ranges::find(kFormats, format) != kFormats.end()) return;
+  reader.fail("format",
+              fmt::format("'{}' is not supported; supported: int-quantized, naive-quantized, "
+                          "float-quantized, pack-quantized, mixed-precision",
+                          visible(format)));
+}
+
+QuantizationConfig read_compressed_tensors(const ConfigReader& reader) {
+  require_format(reader);
+  QuantizationConfig config{.method = QuantizationMethod::compressed_tensors};
+  if (const std::optional<ConfigReader> sparsity = reader.object("sparsity_config")) {
+    const std::string format = sparsity->string("format").value_or("dense");
+    if (format != "dense") {
+      sparsity->fail("format",
+                     fmt::format("'{}': sparse checkpoints are not supported", visible(format)));
+    }
+  }
+  const Json* groups = reader.find("config_groups");
+  if (groups != nullptr && groups->is_object()) {
+    for (const auto& [name, group] : groups->items()) {
+      if (!group.is_object()) reader.fail("config_groups", "must contain objects");
+      const std::string prefix = fmt::format("config_groups.{}.", visible(name));
+      const ConfigReader group_reader(group, reader.path(), prefix);
+      if (group_reader.string("format")) require_format(group_reader);
+      const std::optional<ConfigReader> weights = group_reader.object("weights");
+      if (weights) read_block_size(*weights, "block_structure", config);
+    }
+  }
+  if (const std::optional<ConfigReader> cache = reader.object("kv_cache_scheme")) {
+    config.has_float8_cache = cache->integer("num_bits", 1, 64).value_or(8) == 8 &&
+                              cache->string("type").value_or("float") == "float";
+  }
+  return config;
+}
+
 }  // namespace
 
 std::string_view quantization_method_name(QuantizationMethod method) noexcept {
@@ -62,6 +133,12 @@ std::string_view quantization_method_name(QuantizationMethod method) noexcept {
       return "gptq";
     case QuantizationMethod::awq:
       return "awq";
+    case QuantizationMethod::fp8:
+      return "fp8";
+    case QuantizationMethod::compressed_tensors:
+      return "compressed-tensors";
+    case QuantizationMethod::bitsandbytes:
+      return "bitsandbytes";
     case QuantizationMethod::none:
       break;
   }
@@ -74,9 +151,14 @@ QuantizationConfig read_quantization_config(const ConfigReader& reader) {
   const std::string method = config->string("quant_method").value_or("");
   if (method == "gptq") return read_gptq(*config);
   if (method == "awq") return read_awq(*config);
+  if (method == "mxfp4") return {};  // only of experts, see ExpertMatrices
+  if (method == "fp8" || method == "fbgemm_fp8") return read_fp8(*config);
+  if (method == "compressed-tensors") return read_compressed_tensors(*config);
+  if (method == "bitsandbytes") return read_bitsandbytes(*config);
   config->fail("quant_method",
-               fmt::format("'{}' is not supported; supported: gptq, awq; use the float16 or "
-                           "bfloat16 original, with --quantization if it should be smaller",
+               fmt::format("'{}' is not supported; supported: gptq, awq, fp8, compressed-tensors, "
+                           "bitsandbytes; use the float16 or bfloat16 "
+                           "original, with --quantization if it should be smaller",
                            visible(method)));
 }
 

@@ -8,7 +8,7 @@
 namespace reprise::weights {
 
 /// The formats of quantised checkpoints that can be read.
-enum class QuantizationMethod : uint8_t { none, gptq, awq };
+enum class QuantizationMethod : uint8_t { none, gptq, awq, fp8, compressed_tensors, bitsandbytes };
 
 /// "gptq"
 [[nodiscard]] std::string_view quantization_method_name(QuantizationMethod method) noexcept;
@@ -19,6 +19,10 @@ struct QuantizationConfig {
   int bits = 16;
   int64_t group_size = 0;             // elements of a row with one scale; 0: the whole row
   bool stores_zeros_minus_1 = false;  // GPTQ's first version
+  // fp8 and compressed-tensors: the elements of a matrix that share a scale; 0: no such blocks.
+  int64_t block_rows = 0;
+  int64_t block_columns = 0;
+  bool has_float8_cache = false;  // scales of a float8 KV cache are part of the checkpoint
 
   bool operator==(const QuantizationConfig&) const = default;
 };

@@ -89,6 +89,7 @@ void read_yarn(const ConfigReader& scaling, const RopeKeys& keys, RopeParameters
   };
   const double scale = scaling.number("mscale", 0, kMaxFactor).value_or(0);
   const double scale_of_all = scaling.number("mscale_all_dim", 0, kMaxFactor).value_or(0);
+  if (scale_of_all != 0) rope.score_factor = magnitude(scale_of_all) * magnitude(scale_of_all);
   rope.attention_factor =
       scaling.number("attention_factor", 1e-6, kMaxFactor)
           .value_or(scale != 0 && scale_of_all != 0 ? magnitude(scale) / magnitude(scale_of_all)

@@ -29,6 +29,7 @@ struct RopeParameters {
   /// yarn, longrope, llama3: positions of the unscaled model; dynamic: max_position_embeddings.
   int64_t original_max_position_embeddings = 0;
   double attention_factor = 1.0;          // yarn, longrope: multiplies cosines and sines
+  double score_factor = 1.0;              // yarn: multiplies the scores of DeepSeek's models
   double beta_fast = 32.0;                // yarn
   double beta_slow = 1.0;                 // yarn
   bool truncates = true;                  // yarn: whole dimensions bound the blended ones

@@ -24,6 +24,8 @@ std::optional<DType> dtype_of(std::string_view name) {
   constexpr std::pair<std::string_view, DType> kNames[] = {{"F32", DType::f32},
                                                            {"BF16", DType::bf16},
                                                            {"F16", DType::f16},
+                                                           {"F8_E4M3", DType::f8e4m3},
+                                                           {"F8_E5M2", DType::f8e5m2},
                                                            {"I8", DType::i8},
                                                            {"U8", DType::u8},
                                                            {"I32", DType::i32},

@@ -3,12 +3,13 @@
 
 The oracle is the PyPI package `tokenizers`: it trains one small tokenizer per kind that real
 checkpoints use, and its answers over the texts below are what src/reprise/tokenizer must give.
-Run again only when a kind or a text is added: python make_tokenizer_goldens.py
+Run again only when a kind or a text is added: python make_tokenizer_goldens.py [KIND ...]
 """
 
 import json
 import pathlib
 import random
+import sys
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers
 from tokenizers import pre_tokenizers, processors, trainers
@@ -250,8 +251,23 @@ def metaspace():
     return t
 
 
+def bert():
+    t = Tokenizer(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=30))
+    t.normalizer = normalizers.BertNormalizer()
+    t.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    t.decoder = decoders.WordPiece()
+    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+    trainer = trainers.WordPieceTrainer(vocab_size=700, special_tokens=special, show_progress=False)
+    t.train_from_iterator(PROSE + CODE, trainer)
+    t.post_processor = processors.TemplateProcessing(
+        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1",
+        special_tokens=[(name, t.token_to_id(name)) for name in ("[CLS]", "[SEP]")])
+    add_tokens(t, ["<|im_end|>"])
+    return t
+
+
 KINDS = {"qwen2": qwen2, "llama3": llama3, "gpt2": gpt2, "falcon": falcon, "llama2": llama2, "mistral": mistral,
-         "metaspace": metaspace}
+         "metaspace": metaspace, "bert": bert}
 
 
 def digest(ids):
@@ -297,6 +313,8 @@ def golden(kind, tokenizer):
 
 def main():
     for kind, build in KINDS.items():
+        if sys.argv[1:] and kind not in sys.argv[1:]:
+            continue
         tokenizer = build()
         data = json.loads(tokenizer.to_str())
         if kind in ("gpt2", "llama2"):  # the older form: merges as "a b"

@@ -89,10 +89,10 @@ class Decomposer {
         emit(OpCode::silu_and_mul, {}, {product(node)}, out);
         return;
       case OpCode::rope_kv_write:
-        add_rope(has.epsilon, {in[0], in[1], in[2]}, {in.begin() + 3, in.end()}, out);
+        add_rope(has, {in[0], in[1], in[2]}, {in.begin() + 3, in.end()}, out);
         return;
       case OpCode::linear_rope_kv_write:
-        add_rope(has.epsilon, heads_of(node), {in.begin() + 3, in.end()}, out);
+        add_rope(has, heads_of(node), {in.begin() + 3, in.end()}, out);
         return;
       case OpCode::rms_norm_quant: {
         const ValueId norm = like(in[0]);
@@ -141,7 +141,11 @@ class Decomposer {
         const ValueId result = like(in[0]);
         emit(OpCode::empty, {}, {}, {memory});
         emit(OpCode::attention,
-             {.scale = has.scale, .sliding_window = has.sliding_window, .soft_cap = has.soft_cap},
+             {.scale = has.scale,
+              .k_scale = has.k_scale,
+              .v_scale = has.v_scale,
+              .sliding_window = has.sliding_window,
+              .soft_cap = has.soft_cap},
              {in[0], in[1], in[2], in[3], in[4], in[5], memory},
              {result});
         emit(OpCode::quantize_static, {.dtype = to_.type(out[0]).dtype}, {result, in[6]}, out);
@@ -180,10 +184,11 @@ class Decomposer {
     const DType dtype = to_.type(p).dtype;
     int64_t begin = 0;
     Ids heads;
+    const SymInt head_dim = to_.type(node.inputs[4]).shape[1];
     for (const SymInt& count : {node.attributes.length, cache[1], cache[1]}) {
-      const int64_t width = count.constant() * cache[3].constant();
+      const int64_t width = count.constant() * head_dim.constant();
       const ValueId part = of(dtype, {rows, width});
-      heads.push_back(of(dtype, {rows, count, cache[3]}));
+      heads.push_back(of(dtype, {rows, count, head_dim}));
       emit(OpCode::slice, {.dim = 1, .begin = begin, .length = width}, {p}, {part});
       emit(OpCode::unflatten, {.length = count}, {part}, {heads.back()});
       begin += width;
@@ -191,15 +196,18 @@ class Decomposer {
     return heads;
   }
   // `rest`: positions, cos_sin, key_cache, value_cache, slot_mapping, q_norm, k_norm.
-  void add_rope(float epsilon, Ids heads, const Ids& rest, const Ids& out) {
+  void add_rope(const NodeAttributes& has, Ids heads, const Ids& rest, const Ids& out) {
     for (size_t i = 0; i < 2 && rest[5] != kNoValue; ++i) {
       const ValueId norm = like(heads[i]);
-      emit(OpCode::rms_norm, {.epsilon = epsilon}, {heads[i], rest[5 + i]}, {norm});
+      emit(OpCode::rms_norm, {.epsilon = has.epsilon}, {heads[i], rest[5 + i]}, {norm});
       heads[i] = norm;
     }
     const ValueId k = like(heads[1]);
     emit(OpCode::rope, {}, {heads[0], heads[1], rest[0], rest[1]}, {out[0], k});
-    emit(OpCode::kv_write, {}, {k, heads[2], rest[2], rest[3], rest[4]}, {out[1], out[2]});
+    emit(OpCode::kv_write,
+         {.k_scale = has.k_scale, .v_scale = has.v_scale},
+         {k, heads[2], rest[2], rest[3], rest[4]},
+         {out[1], out[2]});
   }
   void add_group(const Program& group, const Node& node) {
     std::map<ValueId, ValueId> outer;
@@ -338,8 +346,11 @@ class MeaningExecutor final : public OpExecutor {
     const OpAttributes& has = call.attributes;
     hash.add(static_cast<uint64_t>(has.type.dtype)).add(std::bit_cast<uint32_t>(has.epsilon));
     hash.add(static_cast<uint64_t>(has.length)).add(std::bit_cast<uint32_t>(has.scale));
+    hash.add(std::bit_cast<uint32_t>(has.k_scale)).add(std::bit_cast<uint32_t>(has.v_scale));
     hash.add(static_cast<uint64_t>(has.sliding_window)).add(static_cast<uint64_t>(has.ranks));
     hash.add(std::bit_cast<uint32_t>(has.soft_cap));
+    hash.add(static_cast<uint64_t>(has.groups)).add(static_cast<uint64_t>(has.top_groups));
+    hash.add(std::bit_cast<uint32_t>(has.limit));
     for (const Term& operand : operands) {
       if (!operand.is_defined) {
         hash.add(0);

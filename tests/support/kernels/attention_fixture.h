@@ -23,6 +23,10 @@ struct Model {
   int64_t block_size = 16;
   int64_t sliding_window = 0;
   float soft_cap = 0;
+  /// The size of a latent: all heads share the rows of the key cache, which are the keys and begin
+  /// with the value. 0: the caches hold keys and values.
+  int64_t latent_size = 0;
+  bool is_bidirectional = false;
 };
 
 /// Makes batches over caches. The parts of a cache that no request uses hold poison values.
@@ -37,6 +41,7 @@ class AttentionTest : public KernelTest {
     Tensor query_start_loc;
     Tensor seq_lens;
     Tensor block_table;
+    Tensor sinks;  // undefined: none
   };
 
   Batch make_batch(const Model& model,
@@ -94,18 +99,24 @@ class AttentionTest : public KernelTest {
   AttentionCall call_of(const Model& model, const Batch& batch, const Tensor& out) {
     return {.q = batch.q,
             .key_cache = batch.key_cache,
-            .value_cache = batch.value_cache,
+            .value_cache = model.latent_size > 0 ? batch.key_cache : batch.value_cache,
             .query_start_loc = batch.query_start_loc,
             .seq_lens = batch.seq_lens,
             .block_table = batch.block_table,
             .out = out,
             .scale = 1.0F / std::sqrt(static_cast<float>(model.head_dim)),
             .sliding_window = model.sliding_window,
-            .soft_cap = model.soft_cap};
+            .soft_cap = model.soft_cap,
+            .sinks = batch.sinks.defined() ? &batch.sinks : nullptr,
+            .is_bidirectional = model.is_bidirectional};
+  }
+  static Shape result_shape(const Model& model, const Batch& batch) {
+    const int64_t value_dim = model.latent_size > 0 ? model.latent_size : model.head_dim;
+    return {batch.q.size(0), batch.q.size(1), value_dim};
   }
 
   Tensor run(const Model& model, const Batch& batch, const AttentionPath* path = nullptr) {
-    const Tensor out = make(batch.q.shape());
+    const Tensor out = make(result_shape(model, batch));
     AttentionCall call = call_of(model, batch, out);
     call.path = path;
     launch_attention(stream_, kernels(), call);
@@ -115,9 +126,11 @@ class AttentionTest : public KernelTest {
   void expect_agrees(const Model& model,
                      const std::vector<Request>& requests,
                      int padding_tokens = 0) {
-    const Batch batch = make_batch(model, requests, padding_tokens);
+    expect_agrees(model, make_batch(model, requests, padding_tokens));
+  }
+  void expect_agrees(const Model& model, const Batch& batch) {
     const Tensor out = run(model, batch);
-    const Tensor want = make_ref(batch.q.shape());
+    const Tensor want = make_ref(result_shape(model, batch));
     attention_ref(call_of(model, batch, want));
     expect_close(out, want, 1.01 * rounding_error(dtype()), 4e-6);
   }

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "reprise/tensor/column_panels.h"
+
 namespace reprise::kernels {
 namespace {
 
@@ -85,6 +87,14 @@ Tensor KernelTest::make(Shape shape, DType type) {
   const TensorType tensor_type = {type, shape};
   return Tensor::borrow(
       tensor_type, memory_.take(tensor_type.bytes(), dtype_bytes(type)), executor_);
+}
+
+Tensor KernelTest::in_panels(const Tensor& matrix) {
+  const Tensor panels = make(matrix.shape(), DType::bf16_panels);
+  std::memcpy(panels.data(), matrix.data(), matrix.type().bytes());
+  pack_column_panels(
+      {panels.data_as<std::byte>(), matrix.type().bytes()}, matrix.size(0), matrix.size(1));
+  return panels;
 }
 
 void KernelTest::fill_random(const Tensor& tensor, double deviation) {

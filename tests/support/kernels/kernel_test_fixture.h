@@ -104,6 +104,9 @@ class KernelTest : public ::testing::TestWithParam<KernelCase> {
   [[nodiscard]] Tensor ints(const std::vector<int>& values);
   [[nodiscard]] Tensor ints(Shape shape, const std::vector<int>& values);
 
+  /// A copy of a matrix of bfloat16 in panels.
+  [[nodiscard]] Tensor in_panels(const Tensor& matrix);
+
   void fill_random(const Tensor& tensor, double deviation);
 
   TestMemory memory_;

@@ -21,7 +21,9 @@ uint8_t* write_scales(uint8_t* to, float largest, std::mt19937& random) {
 // The float entries of a head or of a block's scales; integer entries keep their random bytes.
 void write_float_scales(PanelFormat format, uint8_t* head, uint8_t* scales, std::mt19937& random) {
   const PanelLayout layout = panel_layout(format);
-  if (format == PanelFormat::int8_g128) {
+  if (format == PanelFormat::mxfp4) {
+    for (int64_t c = 0; c < kPanelColumns; ++c) scales[c] = static_cast<uint8_t>(random() % 126);
+  } else if (format == PanelFormat::int8_g128) {
     write_scales<float>(head, 0.1F, random);
   } else if (layout.super_blocks == 8) {
     uint8_t* next = write_scales<Float16>(head, 0.001F, random);

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "reprise/attention/attention_metadata.h"
 #include "reprise/device/cpu/cpu_device.h"
 #include "reprise/tensor/view.h"
 

@@ -45,8 +45,13 @@ Fingerprint fingerprint_of(const OpCall& call, std::span<const Tensor> inputs) {
   print.add(static_cast<uint64_t>(call.attributes.begin));
   print.add(static_cast<uint64_t>(call.attributes.length));
   print.add(std::bit_cast<uint32_t>(call.attributes.scale));
+  print.add(std::bit_cast<uint32_t>(call.attributes.k_scale));
+  print.add(std::bit_cast<uint32_t>(call.attributes.v_scale));
   print.add(static_cast<uint64_t>(call.attributes.sliding_window));
   print.add(std::bit_cast<uint32_t>(call.attributes.soft_cap));
+  print.add(static_cast<uint64_t>(call.attributes.groups));
+  print.add(static_cast<uint64_t>(call.attributes.top_groups));
+  print.add(std::bit_cast<uint32_t>(call.attributes.limit));
   print.add(static_cast<uint64_t>(call.attributes.ranks));
   const OpSignature signature = signature_of(call);
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -220,13 +225,14 @@ class RandomBuilder {
         add(pick_unary_op(), {}, {x});
         return;
       case 3:
-      case 4:
         (void)add_linear(x, pick_width());
+        return;
+      case 4:
+        add_adapter(x);
         return;
       case 5:
         // The indices must be token indices.
-        if (rows(x) == SymInt(Symbol::num_tokens))
-          add(OpCode::gather_rows, {}, {x, logits_indices_});
+        if (rows(x) == SymInt(Symbol::num_tokens)) add_rows_of_requests(x);
         return;
       case 6:
         add_slice(x);
@@ -280,9 +286,25 @@ class RandomBuilder {
     if (unary.size() == 1) return unary[0];
     return unary[static_cast<size_t>(pick(0, static_cast<int>(unary.size()) - 1))];
   }
+  void add_rows_of_requests(ValueId x) {
+    // Seldom: a pass looks for gather_rows.
+    switch (pick(0, 29)) {
+      case 0:
+        add(OpCode::pool_last, {}, {x, logits_indices_, num_logits_});
+        return;
+      case 1:
+        add(OpCode::pool_cls, {}, {x, logits_indices_, num_logits_});
+        return;
+      case 2:
+        add(OpCode::pool_mean, {}, {x, logits_indices_, num_logits_});
+        return;
+      default:
+        add(OpCode::gather_rows, {}, {x, logits_indices_});
+    }
+  }
   void add_norm_or_scale(ValueId x) {
     const auto weight = [&] { return parameter({shape(x)[-1]}); };
-    switch (pick(0, 3)) {
+    switch (pick(0, 4)) {
       case 0:
         add(OpCode::gemma_rms_norm, {.epsilon = 1e-6F}, {x, weight()});
         return;
@@ -294,19 +316,36 @@ class RandomBuilder {
       case 2:
         add(OpCode::scale, {.scale = 0.375F}, {x});
         return;
+      case 3:
+        add(OpCode::swigluoai_and_mul, {.limit = 7.0F}, {x});
+        return;
       default:
         add(OpCode::soft_cap, {.soft_cap = 3.0F}, {x});
     }
   }
   // Two of four experts for each row.
+  std::optional<ValueId> add_routes(ValueId logits) {
+    const NodeAttributes grouped = {.length = 2, .scale = 1.5F, .groups = 2, .top_groups = 1};
+    switch (pick(0, 3)) {
+      case 0:
+        return add(OpCode::softmax_top_k, {.length = 2}, {logits});
+      case 1:
+        return add(OpCode::top_k_softmax, {.length = 2}, {logits});
+      case 2:
+        return add(OpCode::grouped_softmax_top_k, grouped, {logits});
+      default: {
+        const ValueId bias = sampled(program_.add_parameter({DType::f32, {4}}));
+        return add(OpCode::grouped_sigmoid_top_k, grouped, {logits, bias});
+      }
+    }
+  }
   void add_experts(ValueId x) {
     if (shape(x).rank() != 2 || program_.type(x).dtype != options_.dtype) return;
     const int64_t width = shape(x)[1];
     const auto linear = [&](int64_t columns) {
       return *add(OpCode::linear, {}, {x, parameter({columns, width}), kNoValue});
     };
-    const OpCode route = pick(0, 1) == 0 ? OpCode::softmax_top_k : OpCode::top_k_softmax;
-    const ValueId weights = *add(route, {.length = 2}, {linear(4)});
+    const ValueId weights = *add_routes(linear(4));
     const ValueId experts = program_.nodes.back().outputs[1];
     std::erase(pool_, experts);  // integers are no operands of other ops
     const ValueId up =
@@ -317,6 +356,18 @@ class RandomBuilder {
         *add(OpCode::expert_linear, {}, {up, parameter({4, width, 16}), kNoValue, experts});
     const ValueId mixed = *add(OpCode::combine_experts, {}, {down, weights});
     add(OpCode::sigmoid_gate, {}, {mixed, linear(1)});
+  }
+  // A product, and what one of kVocab adapters of rank 4 adds for each token.
+  void add_adapter(ValueId x) {
+    if (rows(x) != SymInt(Symbol::num_tokens)) return;
+    const std::optional<ValueId> product = add_linear(x, pick_width());
+    if (!product) return;
+    const ValueId shrunk =
+        *add(OpCode::lora_shrink, {}, {x, parameter({kVocab, 4, shape(x)[1]}), ids_});
+    // There is one module, so that it does not matter where it ends.
+    add(OpCode::lora_expand,
+        {},
+        {*product, shrunk, parameter({kVocab, 4, shape(*product)[1]}), num_logits_, ids_});
   }
   DType pick_eight_bits() { return pick(0, 1) == 0 ? DType::i8 : DType::f8e4m3; }
   void add_quantized(ValueId x) {
@@ -439,6 +490,10 @@ class RandomBuilder {
       add_fused_attention(x);
       return;
     }
+    if (pick(0, 3) == 0) {
+      add_latent_attention(x);
+      return;
+    }
     const std::optional<ValueId> qkv = add_linear(x, 4 * 16);
     if (!qkv) return;
     ValueId q = heads_of(*qkv, 0, 2);
@@ -454,14 +509,49 @@ class RandomBuilder {
       add(OpCode::kv_write, {}, {k, v, current(pair), current(pair + 1), slots_});
     }
     if (pick(0, 3) == 0) return;
-    // Does not use add(): no attribute gives this type, and only attention may use the value.
-    const ValueId out = sampled(program_.add_value(program_.type(q)));
+    const ValueId out = add_empty_like(q);
+    const int64_t window = pick(0, 3) == 0 ? 5 : 0;
+    std::vector<ValueId> operands = {
+        q, current(pair), current(pair + 1), query_start_loc_, seq_lens_, block_table_};
+    switch (pick(0, 5)) {
+      case 0:
+        operands.push_back(parameter({2}));
+        operands.push_back(out);
+        add(OpCode::attention_with_sinks, {.scale = 0.25F, .sliding_window = window}, operands);
+        return;
+      case 1:
+        operands.push_back(out);
+        add(OpCode::encoder_attention, {.scale = 0.25F}, operands);
+        return;
+      default:
+        operands.push_back(out);
+        add(OpCode::attention,
+            {.scale = 0.25F, .sliding_window = window, .soft_cap = pick(0, 3) == 0 ? 2.0F : 0.0F},
+            operands);
+    }
+  }
+  // Does not use add(): no attribute gives this type, and only attention may use the value.
+  ValueId add_empty_like(ValueId like) {
+    const ValueId out = sampled(program_.add_value(program_.type(like)));
     program_.nodes.push_back({.op = OpCode::empty, .outputs = {out}});
-    add(OpCode::attention,
-        {.scale = 0.25F,
-         .sliding_window = pick(0, 3) == 0 ? 5 : 0,
-         .soft_cap = pick(0, 3) == 0 ? 2.0F : 0.0F},
-        {q, current(pair), current(pair + 1), query_start_loc_, seq_lens_, block_table_, out});
+    return out;
+  }
+  // Two heads with a latent of 12 and a rotated part of 4 elements. A key cache of one head with 16
+  // elements serves as the latent cache.
+  void add_latent_attention(ValueId x) {
+    if (program_.type(x).dtype != options_.dtype) return;
+    const auto part = [&](int64_t heads, int64_t size) {
+      return *add(OpCode::unflatten, {.length = heads}, {*add_linear(x, heads * size)});
+    };
+    const size_t pair = pick_state_pair();
+    const ValueId latent = *add_linear(x, 12);
+    add(OpCode::concat_and_cache_mla, {}, {latent, part(1, 4), current(pair), slots_});
+    const ValueId absorbed = *add(OpCode::head_linear, {}, {part(2, 8), parameter({2, 12, 8})});
+    const ValueId q = *add(OpCode::concat, {}, {absorbed, part(2, 4)});
+    const ValueId out = add_empty_like(absorbed);
+    add(OpCode::mla_attention,
+        {.scale = 0.25F},
+        {q, current(pair), query_start_loc_, seq_lens_, block_table_, out});
   }
   // Writes two heads of q and one head of k and of v, with 16 elements each, to the cache with one
   // op.

@@ -38,6 +38,10 @@ std::string blocks_text(const weights::ModelConfig& model) {
                                 number_of(model.has_parallel_residual),
                                 number_of(model.has_parallel_norms),
                                 number_of(model.has_learned_positions),
+                                number_of(model.has_attention_sinks),
+                                number_of(model.is_encoder),
+                                number_of(model.num_token_types),
+                                model.pooling ? number_of(model.pooling->type) : -1,
                                 number_of(model.sliding_rope.has_value())},
                                ",")) +
          ";" + bits_text(rotations);
@@ -60,13 +64,32 @@ std::string scales_text(const weights::ModelConfig& model) {
 std::string experts_text(const weights::ModelConfig& model) {
   if (!model.moe) return "none";
   const weights::MixtureOfExperts& moe = *model.moe;
-  return fmt::format("{},{},{},{},{};{}",
+  return fmt::format("{},{},{},{},{},{},{},{},{},{:a},{},{:a};{}",
                      moe.num_experts,
                      moe.top_k,
                      moe.intermediate_size,
                      moe.shared_intermediate_size,
+                     moe.has_shared_gate,
                      moe.renormalises,
+                     number_of(moe.scores),
+                     moe.groups,
+                     moe.top_groups,
+                     static_cast<float>(moe.routed_scale),
+                     moe.is_stacked,
+                     static_cast<float>(moe.swiglu_limit),
                      bits_text(model.moe_layers));
+}
+
+std::string latent_attention_text(const weights::ModelConfig& model) {
+  if (!model.mla) return "none";
+  const weights::LatentAttentionConfig& mla = *model.mla;
+  return fmt::format("{}",
+                     fmt::join({mla.q_lora_rank,
+                                mla.kv_lora_rank,
+                                mla.qk_nope_head_dim,
+                                mla.qk_rope_head_dim,
+                                mla.v_head_dim},
+                               ","));
 }
 
 }  // namespace
@@ -98,9 +121,12 @@ CacheKey model_cache_key(const ModelCompilerOptions& options) {
       .add("blocks", blocks_text(model))
       .add("scales", scales_text(model))
       .add("experts", experts_text(model))
+      .add("latent_attention", latent_attention_text(model))
       .add("windows", fmt::format("{}", fmt::join(windows, ",")))
       .add("dtype", dtype_name(options.dtype))
       .add("packed_weights", options.packed_weights)
+      .add("kv_cache", options.kv_cache)
+      .add("adapters", options.adapters)
       .add("max_model_len", fmt::to_string(options.max_model_len))
       .add("block_size", fmt::to_string(options.block_size))
       .add("level", config::to_string(options.resolved.compilation_mode))

@@ -40,9 +40,11 @@ const device::CodeLoader& code_loader(const ModelCompilerOptions& options) {
 void ask_backends(PassOptions& passes, CompilerInterface* code_compiler) {
   passes.has_kernel = [](const program::Program& program, const program::Node& node) {
     if (node.op != OpCode::linear_rope_kv_write) return true;
-    constexpr size_t kKeyCache = 5;
-    const program::SymShape& cache = program.type(node.inputs[kKeyCache]).shape;
-    return kernels::supports_linear_rope_kv_write(cache[3].constant());
+    constexpr size_t kWeight = 1;
+    constexpr size_t kCosSin = 4;
+    const program::SymShape& cos_sin = program.type(node.inputs[kCosSin]).shape;
+    return kernels::supports_linear_rope_kv_write(cos_sin[1].constant(),
+                                                  program.type(node.inputs[kWeight]).dtype);
   };
   passes.can_compile = [code_compiler](const program::Program& body) {
     return code_compiler != nullptr && !code_compiler->why_not(body).has_value();

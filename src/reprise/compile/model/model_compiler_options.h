@@ -22,6 +22,11 @@ struct ModelCompilerOptions {
   DType dtype = DType::bf16;
   // Parameters::packed_weights(); the program contains the types of packed weights.
   std::string packed_weights;
+  /// The type of the KV cache and its scales, as a text that differs where they differ.
+  std::string kv_cache;
+  // The sizes of the memory for adapters that the forward reads; empty: the forward without
+  // adapters.
+  std::string adapters;
   // In tokens; it decides the size of the rope table and the width of block tables.
   int32_t max_model_len = 0;
   int32_t block_size = 16;  // tokens of a KV cache block

@@ -106,7 +106,7 @@ bool partitions_after_passes(const ModelCompilerOptions& options) {
 program::SplittingOps splitting_ops(const ModelCompilerOptions& options) {
   return program::parse_splitting_ops(compiles_pieces(options)
                                           ? options.resolved.splitting_ops
-                                          : std::vector<std::string>{"attention"});
+                                          : std::vector<std::string>{"attention", "mla_attention"});
 }
 
 bool stays_as_traced(const ModelCompilerOptions& options) {

@@ -33,11 +33,11 @@ class LinearRopeKvWriteFuser {
     if (!linear_index) return false;
     const Node& linear = program_.nodes[*linear_index];
     Node fused{.op = OpCode::linear_rope_kv_write,
-               .attributes = {.epsilon = rope.attributes.epsilon,
-                              .length = program_.type(rope.inputs[0]).shape[1]},
+               .attributes = rope.attributes,
                .inputs = linear.inputs,
                .outputs = rope.outputs,
                .location = linear.location};
+    fused.attributes.length = program_.type(rope.inputs[0]).shape[1];
     fused.inputs.insert(fused.inputs.end(), rope.inputs.begin() + 3, rope.inputs.end());
     if (has_kernel_ && !has_kernel_(program_, fused)) return false;
     for (size_t operand = 0; operand < 3; ++operand) {

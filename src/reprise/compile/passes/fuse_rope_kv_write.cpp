@@ -48,7 +48,8 @@ class RopeKvWriteFuser {
     }
     ValueId q = rope.inputs[0];
     ValueId k = rope.inputs[1];
-    Node fused{.op = OpCode::rope_kv_write, .location = write.location};
+    Node fused{
+        .op = OpCode::rope_kv_write, .attributes = write.attributes, .location = write.location};
     ValueId q_norm = kNoValue;
     ValueId k_norm = kNoValue;
     const std::optional<Norms> norms = with_norms_ ? norms_before(rope) : std::nullopt;

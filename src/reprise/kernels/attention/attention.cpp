@@ -21,6 +21,17 @@ namespace {
 // The first aim is enough blocks for many cores. The second aim is more tokens per block, because
 // these share the loads of keys and values.
 constexpr int64_t kWantedBlocks = 128;
+// Heads that share their keys and values are divided into groups of at least so many, each of which
+// reads the cache by itself: with one group, one thread would compute a request.
+constexpr int64_t kFewestSharingHeads = 8;
+
+// The largest number of equal groups.
+int64_t num_groups_of_sharing_heads(int64_t heads) {
+  for (int64_t groups = heads / kFewestSharingHeads; groups > 1; --groups) {
+    if (heads % groups == 0) return groups;
+  }
+  return 1;
+}
 
 int64_t tokens_per_block(int64_t num_tokens, int64_t kv_heads, int64_t group_size) {
   const int64_t most = std::max<int64_t>(1, kMaxAttentionRows / group_size);
@@ -33,18 +44,19 @@ AttentionOut out_type(const AttentionCall& call) {
 }
 
 void require_supported(const AttentionCall& call) {
-  if (call.q.size(2) > kMaxAttentionHeadDim) {
+  if (call.out.size(2) > kMaxAttentionHeadDim) {
     throw InvalidArgument(
         fmt::format("attention: head_dim {} is more than the {} that the CPU kernels support",
-                    call.q.size(2),
+                    call.out.size(2),
                     kMaxAttentionHeadDim));
   }
   require_dense_rows(call.q, "attention");
   require_dense_rows(call.out, "attention");
   require_dense_rows(call.block_table, "attention");
   REPRISE_ASSERT(call.key_cache.is_dense() && call.value_cache.is_dense() &&
-                     call.query_start_loc.is_dense() && call.seq_lens.is_dense(),
-                 "attention: caches and lengths must be dense");
+                     call.query_start_loc.is_dense() && call.seq_lens.is_dense() &&
+                     (call.sinks == nullptr || call.sinks->is_dense()),
+                 "attention: caches, lengths and sinks must be dense");
 }
 
 // The positions that one token of one head attends to.
@@ -57,6 +69,7 @@ struct RefRow {
 
 void attention_row_ref(const AttentionCall& call, const RefRow& row) {
   const int64_t head_dim = call.q.size(2);
+  const int64_t value_dim = call.out.size(2);
   const int64_t kv_head = row.head / (call.q.size(1) / call.key_cache.size(1));
   const int64_t block_size = call.key_cache.size(2);
   const int64_t begin =
@@ -73,8 +86,10 @@ void attention_row_ref(const AttentionCall& call, const RefRow& row) {
     const int64_t in_block = block(position);
     double score = 0;
     for (int64_t i = 0; i < head_dim; ++i) {
-      score += query[static_cast<size_t>(i)] *
-               element(call.key_cache, in_block, kv_head, position % block_size, i);
+      score +=
+          query[static_cast<size_t>(i)] *
+          cache_element(
+              call.key_cache, head_dim, call.scales.k, in_block, kv_head, position % block_size, i);
     }
     score *= call.scale;
     if (call.soft_cap > 0) score = call.soft_cap * std::tanh(score / call.soft_cap);
@@ -82,29 +97,42 @@ void attention_row_ref(const AttentionCall& call, const RefRow& row) {
     largest = std::max(largest, scores.back());
   }
   double total = 0;
+  if (call.sinks != nullptr) {
+    const double sink = element(*call.sinks, row.head);
+    largest = std::max(largest, sink);
+    total = std::exp(sink - largest);
+  }
   for (double& score : scores) total += score = std::exp(score - largest);
-  std::vector<double> sums(static_cast<size_t>(head_dim), 0.0);
+  std::vector<double> sums(static_cast<size_t>(value_dim), 0.0);
   for (int64_t position = begin; position < row.context; ++position) {
     const int64_t in_block = block(position);
     const double score = scores[static_cast<size_t>(position - begin)];
-    for (int64_t i = 0; i < head_dim; ++i) {
-      sums[static_cast<size_t>(i)] +=
-          score * element(call.value_cache, in_block, kv_head, position % block_size, i);
+    for (int64_t i = 0; i < value_dim; ++i) {
+      sums[static_cast<size_t>(i)] += score * cache_element(call.value_cache,
+                                                            head_dim,
+                                                            call.scales.v,
+                                                            in_block,
+                                                            kv_head,
+                                                            position % block_size,
+                                                            i);
     }
   }
-  for (int64_t i = 0; i < head_dim; ++i) {
+  for (int64_t i = 0; i < value_dim; ++i) {
     const double sum = sums[static_cast<size_t>(i)];
     set_element(call.out, scores.empty() ? 0.0 : sum / total, row.token, row.head, i);
   }
 }
 
 AttentionKernelArguments arguments_of(const AttentionCall& call) {
-  const int64_t kv_heads = call.key_cache.size(1);
+  const int64_t cache_heads = call.key_cache.size(1);
+  const bool is_latent = call.key_cache.data() == call.value_cache.data();
+  const int64_t kv_heads = is_latent ? num_groups_of_sharing_heads(call.q.size(1)) : cache_heads;
   return {
       .q = call.q.data(),
       .key_cache = call.key_cache.data(),
       .value_cache = call.value_cache.data(),
       .out = call.out.data(),
+      .sinks = call.sinks == nullptr ? nullptr : call.sinks->data(),
       .out_scale = call.out_scale == nullptr ? nullptr : call.out_scale->data_as<float>(),
       .query_start_loc = call.query_start_loc.data_as<int32_t>(),
       .seq_lens = call.seq_lens.data_as<int32_t>(),
@@ -116,21 +144,26 @@ AttentionKernelArguments arguments_of(const AttentionCall& call) {
       .block_table_stride = call.block_table.stride(0),
       .num_tokens = call.q.size(0),
       .num_reqs = call.seq_lens.size(0),
+      .block_stride = call.key_cache.stride(0),
+      .kv_head_stride = is_latent ? 0 : call.key_cache.stride(1),
       .kv_heads = kv_heads,
       .group_size = call.q.size(1) / kv_heads,
       .head_dim = call.q.size(2),
+      .value_dim = call.out.size(2),
       .block_size = call.key_cache.size(2),
       .sliding_window = call.sliding_window,
       .tokens_per_block = 1,
       .query_len = 1,
       .scale = call.scale,
       .soft_cap = call.soft_cap,
+      .is_bidirectional = call.is_bidirectional ? 1 : 0,
       .out_type = out_type(call),
+      .cache = cache_rows(call.key_cache, call.q.dtype(), call.q.size(2), call.scales),
   };
 }
 
 // The first use is the one that writes.
-std::array<device::BufferUse, 8> uses_of(const AttentionCall& call) {
+std::array<device::BufferUse, 9> uses_of(const AttentionCall& call) {
   return {writes(call.out),
           reads(call.q),
           reads(call.key_cache),
@@ -138,7 +171,8 @@ std::array<device::BufferUse, 8> uses_of(const AttentionCall& call) {
           reads(call.query_start_loc),
           reads(call.seq_lens),
           reads(call.block_table),
-          reads(call.out_scale == nullptr ? Tensor() : *call.out_scale)};
+          reads(call.out_scale == nullptr ? Tensor() : *call.out_scale),
+          reads(call.sinks == nullptr ? Tensor() : *call.sinks)};
 }
 
 bool launch_any_batch(device::Stream& stream,
@@ -176,10 +210,12 @@ bool launch_planned(device::Stream& stream, const KernelTable& kernels, const At
                                                .partials = partials.data_as<float>(),
                                                .grid_size = kWantedBlocks};
   if (arguments.call.num_tokens == 0) return false;
-  std::array<device::BufferUse, 10> uses;
+  constexpr size_t kPlan = 9;
+  constexpr size_t kPartials = 10;
+  std::array<device::BufferUse, 11> uses;
   std::ranges::copy(uses_of(call), uses.begin());
-  uses[8] = reads(plan);
-  uses[9] = writes(partials);
+  uses[kPlan] = reads(plan);
+  uses[kPartials] = writes(partials);
   (void)launch(stream,
                kernel_for(kernels.planned_attention, call.q.dtype()),
                kWantedBlocks,
@@ -187,7 +223,7 @@ bool launch_planned(device::Stream& stream, const KernelTable& kernels, const At
                uses);
   // The second launch writes the rows of requests with parts and keeps the other rows.
   uses[0].access = device::BufferUse::Access::read_write;
-  uses[9] = reads(partials);
+  uses[kPartials] = reads(partials);
   return launch(
       stream, kernel_for(kernels.merge_attention, call.q.dtype()), kWantedBlocks, arguments, uses);
 }
@@ -219,7 +255,8 @@ void attention_ref(const AttentionCall& call) {
         const int64_t end = int_element(call.query_start_loc, r + 1);
         if (token < begin || token >= end) continue;
         row.request = r;
-        row.context = std::max<int64_t>(0, int_element(call.seq_lens, r) - (end - token) + 1);
+        const int64_t later_tokens = call.is_bidirectional ? 0 : end - token - 1;
+        row.context = std::max<int64_t>(0, int_element(call.seq_lens, r) - later_tokens);
       }
       attention_row_ref(call, row);
     }
@@ -241,13 +278,41 @@ AttentionCall attention_call(const OpRun& run) {
           .scale = run.call.attributes.scale,
           .sliding_window = run.call.attributes.sliding_window,
           .soft_cap = run.call.attributes.soft_cap,
-          .path = &run.attention};
+          .path = &run.attention,
+          .scales = {.k = run.call.attributes.k_scale, .v = run.call.attributes.v_scale}};
 }
 
 }  // namespace
 
 bool launch_attention(const OpRun& run) {
   return launch_attention(run.stream, run.kernels, attention_call<OpCode::attention>(run));
+}
+
+bool launch_mla_attention(const OpRun& run) {
+  const auto in = run.operands<OpCode::mla_attention>();
+  return launch_attention(run.stream,
+                          run.kernels,
+                          {.q = in["q"],
+                           .key_cache = in["kv_cache"],
+                           .value_cache = in["kv_cache"],
+                           .query_start_loc = in["query_start_loc"],
+                           .seq_lens = in["seq_lens"],
+                           .block_table = in["block_table"],
+                           .out = in["out"],
+                           .scale = run.call.attributes.scale,
+                           .path = &run.attention});
+}
+
+bool launch_attention_with_sinks(const OpRun& run) {
+  AttentionCall call = attention_call<OpCode::attention_with_sinks>(run);
+  call.sinks = &run.operands<OpCode::attention_with_sinks>()["sinks"];
+  return launch_attention(run.stream, run.kernels, call);
+}
+
+bool launch_encoder_attention(const OpRun& run) {
+  AttentionCall call = attention_call<OpCode::encoder_attention>(run);
+  call.is_bidirectional = true;
+  return launch_attention(run.stream, run.kernels, call);
 }
 
 bool launch_attention_quant(const OpRun& run) {

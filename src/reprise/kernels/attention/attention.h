@@ -4,6 +4,7 @@
 
 #include "reprise/device/device.h"
 #include "reprise/kernels/kernel_table.h"
+#include "reprise/kernels/kv_write/kv_write.h"
 #include "reprise/tensor/attention_path.h"
 #include "reprise/tensor/tensor.h"
 
@@ -19,7 +20,8 @@ namespace reprise::kernels {
 /// serves any batch of its shape. Cache rows and table entries that no token sees are not read.
 struct AttentionCall {
   const Tensor& q;                // [num_tokens, heads, head_dim], strided
-  const Tensor& key_cache;        // [num_blocks, kv_heads, block_size, head_dim], type of q
+  const Tensor& key_cache;        // [num_blocks, kv_heads, block_size, head_dim], type of q, or
+                                  // rows of eight bits as launch_kv_write writes them
   const Tensor& value_cache;      // like key_cache
   const Tensor& query_start_loc;  // int32[num_reqs + 1]
   const Tensor& seq_lens;         // int32[num_reqs]
@@ -31,14 +33,20 @@ struct AttentionCall {
   /// float32[1], read when the work runs: `out` is then int8 or float8, with the bits of
   /// launch_quantize_static after an attention into the type of q.
   const Tensor* out_scale = nullptr;
+  const Tensor* sinks = nullptr;  // [heads], type of q: one more score of each head
+  bool is_bidirectional = false;  // each token sees all positions of its request
   /// The kernels to use. nullptr: the kernels for any batch.
   const AttentionPath* path = nullptr;
+  CacheScales scales = {};  // of caches of eight bits
 };
 
 /// The bits of a row depend only on its query and its context: not on the batch, on the block size,
 /// or on the division of its prompt into steps. One exception: if a plan divides the context of the
 /// request into parts (attention_plan.h), the bits also depend on this division. An attention with
 /// a plan takes two launches.
+///
+/// For latent attention, key_cache and value_cache are the same tensor with one key/value head, and
+/// `out` has the size of a value, with which a row of the cache begins.
 bool launch_attention(device::Stream& stream,
                       const KernelTable& kernels,
                       const AttentionCall& call);

@@ -1,75 +1,4 @@
-// The number of positions that one softmax update covers. Chunks start at multiples of it, for
-// every block size, window and query, so the order of a row's sums depends only on its own context.
-constexpr int kChunk = 32;
-
-/// Query rows that read the same cache rows together: some tokens of one request times some heads
-/// of one group. Row = token * num_heads + head.
-template <typename T>
-struct AttentionRows {
-  const AttentionKernelArguments& a;
-  int64_t request;
-  int64_t kv_head;
-  int64_t first_token;    // in the batch
-  int64_t first_context;  // positions that the first token sees; each later token sees one more
-  int num_tokens;
-  int first_head;  // in the batch
-  int num_heads;
-
-  int64_t context(int token) const { return first_context + token; }
-  int64_t window_begin(int token) const {
-    return a.sliding_window > 0 ? max_of(0, context(token) - a.sliding_window) : 0;
-  }
-  const T* q(int row) const {
-    return static_cast<const T*>(a.q) + (first_token + row / num_heads) * a.q_token_stride +
-           (first_head + row % num_heads) * a.q_head_stride;
-  }
-  int64_t out_offset(int row) const {
-    return (first_token + row / num_heads) * a.out_token_stride +
-           (first_head + row % num_heads) * a.out_head_stride;
-  }
-  /// The start of the keys or values of a cache block.
-  int64_t block_offset(int64_t block_index) const {
-    const int64_t block = a.block_table[request * a.block_table_stride + block_index];
-    return (block * a.kv_heads + kv_head) * a.block_size * a.head_dim;
-  }
-};
-
-/// Keys and values of one chunk. Entries outside the valid positions repeat a valid entry: their
-/// products are computed and dropped, so no other table entry or cache row is read.
-template <typename T>
-struct ChunkPointers {
-  const T* keys[kChunk];
-  const T* values[kChunk];
-
-  ChunkPointers(const AttentionRows<T>& rows, int64_t chunk, int begin, int end) {
-    const int64_t block_size = rows.a.block_size;
-    int64_t block = (chunk + begin) / block_size;
-    int64_t slot = (chunk + begin) % block_size;
-    int64_t start = rows.block_offset(block);
-    for (int i = begin; i < end; ++i, ++slot) {
-      if (slot == block_size) {
-        start = rows.block_offset(++block);
-        slot = 0;
-      }
-      const int64_t offset = start + slot * rows.a.head_dim;
-      keys[i] = static_cast<const T*>(rows.a.key_cache) + offset;
-      values[i] = static_cast<const T*>(rows.a.value_cache) + offset;
-    }
-    for (int i = 0; i < begin; ++i) keys[i] = keys[begin];
-    for (int i = end; i < kChunk; ++i) keys[i] = keys[end - 1];
-  }
-
-  /// Cache blocks are scattered in memory, and each is too short for the hardware prefetcher.
-  void prefetch(int begin, int end, int64_t head_dim) const {
-    constexpr int64_t kLine = 64 / sizeof(T);
-    for (int i = begin; i < end; ++i) {
-      for (int64_t column = 0; column < head_dim; column += kLine) {
-        __builtin_prefetch(keys[i] + column);
-        __builtin_prefetch(values[i] + column);
-      }
-    }
-  }
-};
+#include "reprise/kernels/attention/attention_rows.inl"
 
 /// Running softmax of each row.
 struct AttentionState {
@@ -77,7 +6,7 @@ struct AttentionState {
   alignas(64) float maxima[kMaxAttentionRows];
   alignas(64) float corrections[kMaxAttentionRows];
   alignas(64) float totals[kMaxAttentionRows];
-  alignas(64) float sums[kMaxAttentionRows * kMaxAttentionHeadDim];  // rows head_dim apart
+  alignas(64) float sums[kMaxAttentionRows * kMaxAttentionHeadDim];  // rows value_dim apart
 };
 
 /// sums[r] = sums[r] * corrections[r] + sum over positions of scores[r][p] * values[p].
@@ -88,14 +17,14 @@ inline void accumulate_values(AttentionState& state,
                               int begin,
                               int end,
                               int64_t column,
-                              int64_t head_dim) {
+                              int64_t value_dim) {
   Vec sums[kRows][kVecs];
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
     const Vec correction = broadcast(state.corrections[row + r]);
 #pragma GCC unroll 8
     for (int v = 0; v < kVecs; ++v) {
-      sums[r][v] = mul(load(state.sums + (row + r) * head_dim + column + v * kLanes), correction);
+      sums[r][v] = mul(load(state.sums + (row + r) * value_dim + column + v * kLanes), correction);
     }
   }
   for (int p = begin; p < end; ++p) {
@@ -113,12 +42,12 @@ inline void accumulate_values(AttentionState& state,
   for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
     for (int v = 0; v < kVecs; ++v) {
-      store(state.sums + (row + r) * head_dim + column + v * kLanes, sums[r][v]);
+      store(state.sums + (row + r) * value_dim + column + v * kLanes, sums[r][v]);
     }
   }
 }
 
-/// The last columns of a head_dim that is not a multiple of the number of lanes.
+/// The last columns of a value_dim that is not a multiple of the number of lanes.
 template <typename T>
 inline void accumulate_values_rest(AttentionState& state,
                                    int row,
@@ -126,9 +55,9 @@ inline void accumulate_values_rest(AttentionState& state,
                                    int begin,
                                    int end,
                                    int64_t column,
-                                   int64_t head_dim) {
-  const int rest = static_cast<int>(head_dim - column);
-  float* sums = state.sums + row * head_dim + column;
+                                   int64_t value_dim) {
+  const int rest = static_cast<int>(value_dim - column);
+  float* sums = state.sums + row * value_dim + column;
   Vec sum = mul(load_first(sums, rest), broadcast(state.corrections[row]));
   for (int p = begin; p < end; ++p) {
     sum = fma(broadcast(state.scores[row][p]), load_first(values[p] + column, rest), sum);
@@ -138,68 +67,22 @@ inline void accumulate_values_rest(AttentionState& state,
 
 template <typename T, int kRows>
 inline void accumulate_value_rows(
-    AttentionState& state, int row, const T* const* values, int begin, int end, int64_t head_dim) {
+    AttentionState& state, int row, const T* const* values, int begin, int end, int64_t value_dim) {
   int64_t column = 0;
-  for (; column + kValueVecs * kLanes <= head_dim; column += kValueVecs * kLanes) {
-    accumulate_values<T, kRows, kValueVecs>(state, row, values, begin, end, column, head_dim);
+  for (; column + kValueVecs * kLanes <= value_dim; column += kValueVecs * kLanes) {
+    accumulate_values<T, kRows, kValueVecs>(state, row, values, begin, end, column, value_dim);
   }
-  for (; column + kLanes <= head_dim; column += kLanes) {
-    accumulate_values<T, kRows, 1>(state, row, values, begin, end, column, head_dim);
+  for (; column + kLanes <= value_dim; column += kLanes) {
+    accumulate_values<T, kRows, 1>(state, row, values, begin, end, column, value_dim);
   }
-  if (column < head_dim) {
+  if (column < value_dim) {
     for (int r = 0; r < kRows; ++r) {
-      accumulate_values_rest(state, row + r, values, begin, end, column, head_dim);
+      accumulate_values_rest(state, row + r, values, begin, end, column, value_dim);
     }
   }
 }
 
-/// One update of the softmax of `rows` rows from `row` on. These see positions [begin, end) of the
-/// chunk.
-inline void update_softmax(AttentionState& state,
-                           int row,
-                           int rows,
-                           int begin,
-                           int end,
-                           const AttentionKernelArguments& a) {
-  const float infinity = __builtin_inff();
-  for (int r = row; r < row + rows; ++r) {
-    Vec largest = broadcast(-infinity);
-    for (int i = 0; i < kChunk; i += kLanes) {
-      Vec scaled = mul(load(state.scores[r] + i), broadcast(a.scale));
-      if (a.soft_cap > 0) scaled = soft_capped(scaled, a.soft_cap);
-      const Vec score = keep_lanes(scaled,
-                                   static_cast<int>(max_of(0, min_of(begin - i, kLanes))),
-                                   static_cast<int>(max_of(0, min_of(end - i, kLanes))),
-                                   -infinity);
-      store(state.scores[r] + i, score);
-      largest = max(largest, score);
-    }
-    const float chunk_maximum = maximum(largest);
-    const float new_maximum = chunk_maximum > state.maxima[r] ? chunk_maximum : state.maxima[r];
-    state.corrections[r] = state.maxima[r] - new_maximum;
-    state.maxima[r] = new_maximum;
-  }
-  for (int r = row; r < row + rows; r += kLanes) {
-    const int count = static_cast<int>(min_of(kLanes, row + rows - r));
-    const Vec correction = exp(count == kLanes ? load(state.corrections + r)
-                                               : load_first(state.corrections + r, count));
-    if (count == kLanes) {
-      store(state.corrections + r, correction);
-    } else {
-      store_first(state.corrections + r, correction, count);
-    }
-  }
-  for (int r = row; r < row + rows; ++r) {
-    Vec total = zero();
-    for (int i = 0; i < kChunk; i += kLanes) {
-      // exp(-inf) is 0, so positions that the row does not see add nothing.
-      const Vec weight = exp(sub(load(state.scores[r] + i), broadcast(state.maxima[r])));
-      store(state.scores[r] + i, weight);
-      total = add(total, weight);
-    }
-    state.totals[r] = state.totals[r] * state.corrections[r] + sum(total);
-  }
-}
+#include "reprise/kernels/attention/update_softmax.inl"
 
 /// Tokens [token, token + count) see the same part [begin, end) of a chunk.
 template <typename T>
@@ -211,18 +94,21 @@ inline void update_rows(const AttentionRows<T>& rows,
                         int begin,
                         int end) {
   update_softmax(state, row, count, begin, end, rows.a);
+  if (chunk.value_scales != nullptr) scale_positions(state, row, count, chunk.value_scales);
   int r = row;
   for (; r + kValueRows <= row + count; r += kValueRows) {
-    accumulate_value_rows<T, kValueRows>(state, r, chunk.values, begin, end, rows.a.head_dim);
+    accumulate_value_rows<T, kValueRows>(state, r, chunk.values, begin, end, rows.a.value_dim);
   }
   const int rest = row + count - r;
   if constexpr (kValueRows > 3) {
-    if (rest == 3) accumulate_value_rows<T, 3>(state, r, chunk.values, begin, end, rows.a.head_dim);
+    if (rest == 3)
+      accumulate_value_rows<T, 3>(state, r, chunk.values, begin, end, rows.a.value_dim);
   }
   if constexpr (kValueRows > 2) {
-    if (rest == 2) accumulate_value_rows<T, 2>(state, r, chunk.values, begin, end, rows.a.head_dim);
+    if (rest == 2)
+      accumulate_value_rows<T, 2>(state, r, chunk.values, begin, end, rows.a.value_dim);
   }
-  if (rest == 1) accumulate_value_rows<T, 1>(state, r, chunk.values, begin, end, rows.a.head_dim);
+  if (rest == 1) accumulate_value_rows<T, 1>(state, r, chunk.values, begin, end, rows.a.value_dim);
 }
 
 template <typename T>
@@ -241,6 +127,9 @@ inline void attend_chunk(const AttentionRows<T>& rows,
                   rows.a.head_dim,
                   state.scores[0] + first_column,
                   kChunk);
+  if (pointers.key_scales != nullptr) {
+    scale_positions(state, 0, rows.num_tokens * rows.num_heads, pointers.key_scales);
+  }
   // Tokens that see the same positions of this chunk are handled together: all tokens, except on
   // the diagonal and at the edge of the window.
   const auto begin_of = [&](int token) {
@@ -276,10 +165,11 @@ inline void quantize_out(const AttentionKernelArguments& a, const T* row, int64_
     case AttentionOut::like_q:
       return;
     case AttentionOut::i8:
-      quantize_columns(row, static_cast<int8_t*>(a.out) + out_offset, a.head_dim, *a.out_scale);
+      quantize_columns(row, static_cast<int8_t*>(a.out) + out_offset, a.value_dim, *a.out_scale);
       return;
     case AttentionOut::f8e4m3:
-      quantize_columns(row, static_cast<Float8E4M3*>(a.out) + out_offset, a.head_dim, *a.out_scale);
+      quantize_columns(
+          row, static_cast<Float8E4M3*>(a.out) + out_offset, a.value_dim, *a.out_scale);
   }
 }
 
@@ -293,13 +183,15 @@ inline void store_out(const AttentionKernelArguments& a,
   T* out = a.out_type == AttentionOut::like_q ? static_cast<T*>(a.out) + out_offset : rounded;
   const Vec scale = broadcast(row_scale);
   int64_t i = 0;
-  for (; i + kLanes <= a.head_dim; i += kLanes) store(out + i, mul(load(sums + i), scale));
-  if (i < a.head_dim) {
-    const int rest = static_cast<int>(a.head_dim - i);
+  for (; i + kLanes <= a.value_dim; i += kLanes) store(out + i, mul(load(sums + i), scale));
+  if (i < a.value_dim) {
+    const int rest = static_cast<int>(a.value_dim - i);
     store_first(out + i, mul(load_first(sums + i, rest), scale), rest);
   }
   quantize_out(a, rounded, out_offset);
 }
+
+#include "reprise/kernels/attention/quantized_cache.inl"
 
 /// Takes positions [begin, end) into the state, which begins anew. \pre begin < end; all of them
 /// are seen by some row, and no row sees one of the chunk of `end` behind it
@@ -310,14 +202,16 @@ inline void attend_positions(const AttentionRows<T>& rows,
                              int64_t end) {
   const T* queries[kMaxAttentionRows];
   const int count = rows.num_tokens * rows.num_heads;
-  const int64_t head_dim = rows.a.head_dim;
   for (int r = 0; r < count; ++r) {
     queries[r] = rows.q(r);
     state.maxima[r] = -__builtin_inff();
     state.totals[r] = 0.0F;
   }
-  __builtin_memset(state.sums, 0, static_cast<size_t>(count * head_dim) * sizeof(float));
+  __builtin_memset(state.sums, 0, static_cast<size_t>(count * rows.a.value_dim) * sizeof(float));
 
+  if (rows.a.cache.type != CacheType::like_model) {
+    return attend_quantized_positions(rows, state, queries, begin, end);
+  }
   const auto begin_in = [&](int64_t chunk) { return static_cast<int>(max_of(0, begin - chunk)); };
   const auto end_in = [&](int64_t chunk) { return static_cast<int>(min_of(kChunk, end - chunk)); };
   int64_t chunk = begin / kChunk * kChunk;
@@ -329,11 +223,30 @@ inline void attend_positions(const AttentionRows<T>& rows,
       break;
     }
     const ChunkPointers<T> next_pointers(rows, next, 0, end_in(next));
-    next_pointers.prefetch(0, end_in(next), head_dim);
+    next_pointers.prefetch(0, end_in(next), rows.a);
     attend_chunk(rows, state, queries, pointers, chunk, begin_in(chunk), end_in(chunk));
     pointers = next_pointers;
     chunk = next;
   }
+}
+
+inline float exp_of(float x) {
+  float lanes[kLanes];
+  store(lanes, exp(broadcast(x)));
+  return lanes[0];
+}
+
+/// What the sums of a row are multiplied by. A sink is one more score, whose value is zero.
+template <typename T>
+inline float scale_of_sums(const AttentionKernelArguments& a,
+                           int64_t head,
+                           float largest,
+                           float total) {
+  if (a.sinks == nullptr) return 1.0F / total;
+  const float sink = to_float(static_cast<const T*>(a.sinks)[head]);
+  const float new_largest = sink > largest ? sink : largest;
+  const float correction = exp_of(largest - new_largest);
+  return correction / (total * correction + exp_of(sink - new_largest));
 }
 
 template <typename T>
@@ -341,8 +254,11 @@ inline void attend(const AttentionRows<T>& rows) {
   AttentionState state;
   attend_positions(rows, state, rows.window_begin(0), rows.context(rows.num_tokens - 1));
   for (int r = 0; r < rows.num_tokens * rows.num_heads; ++r) {
-    store_out<T>(
-        rows.a, state.sums + r * rows.a.head_dim, 1.0F / state.totals[r], rows.out_offset(r));
+    const int64_t head = rows.first_head + r % rows.num_heads;
+    store_out<T>(rows.a,
+                 state.sums + r * rows.a.value_dim,
+                 scale_of_sums<T>(rows.a, head, state.maxima[r], state.totals[r]),
+                 rows.out_offset(r));
   }
 }
 
@@ -355,7 +271,7 @@ inline void zero_rows(const AttentionKernelArguments& a,
     for (int64_t head = kv_head * a.group_size; head < (kv_head + 1) * a.group_size; ++head) {
       const int64_t offset = token * a.out_token_stride + head * a.out_head_stride;
       if (a.out_type == AttentionOut::like_q) {
-        const auto bytes = static_cast<size_t>(a.head_dim) * sizeof(T);
+        const auto bytes = static_cast<size_t>(a.value_dim) * sizeof(T);
         __builtin_memset(static_cast<T*>(a.out) + offset, 0, bytes);
       } else {
         const T zeros[kMaxAttentionHeadDim] = {};  // divided by 0 they are NaN
@@ -389,7 +305,9 @@ inline void attend_request(const AttentionKernelArguments& a,
                            int64_t token,
                            int64_t end) {
   // The last token of the request sees all of its positions.
-  const auto context = [&](int64_t t) { return a.seq_lens[request] - (query_end - t) + 1; };
+  const auto context = [&](int64_t t) {
+    return a.seq_lens[request] - (a.is_bidirectional ? 0 : query_end - t - 1);
+  };
   const int64_t first_seeing = min_of(end, max_of(token, query_end - a.seq_lens[request]));
   zero_rows<T>(a, kv_head, token, first_seeing);
   token = first_seeing;

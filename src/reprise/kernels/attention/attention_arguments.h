@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "reprise/kernels/kv_write/kv_write_arguments.h"
+
 namespace reprise::kernels {
 
 /// Element type of the result: the type of q, or eight bits with a static scale.
@@ -11,7 +13,8 @@ struct alignas(16) AttentionKernelArguments {
   const void* q;                   // [num_tokens, heads, head_dim]
   const void* key_cache;           // [num_blocks, kv_heads, block_size, head_dim], dense
   const void* value_cache;         // like key_cache
-  void* out;                       // [num_tokens, heads, head_dim]
+  void* out;                       // [num_tokens, heads, value_dim]
+  const void* sinks;               // [heads], of the type of q; nullptr = none
   const float* out_scale;          // nullptr if out has the type of q
   const int32_t* query_start_loc;  // [num_reqs + 1]
   const int32_t* seq_lens;         // [num_reqs]
@@ -23,16 +26,23 @@ struct alignas(16) AttentionKernelArguments {
   int64_t block_table_stride;
   int64_t num_tokens;
   int64_t num_reqs;
+  // The caches' rows of position p of head n begin at block * block_stride + n * kv_head_stride +
+  // p % block_size * head_dim, in elements, in both caches.
+  int64_t block_stride;
+  int64_t kv_head_stride;  // 0 if the heads share their rows
   int64_t kv_heads;
   int64_t group_size;  // query heads per key/value head
-  int64_t head_dim;    // at most kMaxAttentionHeadDim
+  int64_t head_dim;    // of queries and keys
+  int64_t value_dim;   // of values and results; at most head_dim and kMaxAttentionHeadDim
   int64_t block_size;
   int64_t sliding_window;    // 0 = none
   int64_t tokens_per_block;  // read by the kernel for any batch
   int64_t query_len;         // read by the uniform kernel: tokens of every request
   float scale;
-  float soft_cap;  // 0 = none
+  float soft_cap;            // 0 = none
+  int32_t is_bidirectional;  // 1: each token sees all positions of its request
   AttentionOut out_type;
+  CacheRows cache = {};
 };
 
 /// Arguments of the planned kernels. Their grids are fixed: `plan` gives any number of items, and
@@ -40,11 +50,11 @@ struct alignas(16) AttentionKernelArguments {
 struct alignas(16) PlannedAttentionArguments {
   AttentionKernelArguments call;
   const int32_t* plan;  // an AttentionPlanHeader, then the requests
-  float* partials;      // [parts, heads, head_dim + 2]: sums, largest score, total weight
+  float* partials;      // [parts, heads, value_dim + 2]: sums, largest score, total weight
   int64_t grid_size;
 };
 
-/// The limit of the kernel, which keeps kMaxAttentionRows x head_dim float32 sums on the stack.
+/// The limit of the kernel, which keeps kMaxAttentionRows x value_dim float32 sums on the stack.
 inline constexpr int kMaxAttentionHeadDim = 512;
 /// Query rows (tokens x heads of one group) that share the loads of keys and values.
 inline constexpr int kMaxAttentionRows = 32;

@@ -73,15 +73,15 @@ inline void attend_part(const PlannedAttentionArguments& p,
     for (int row = 0; row < rows.num_heads; ++row) {
       float* partial =
           p.partials + ((r.first_part + part) * a.kv_heads * a.group_size + rows.first_head + row) *
-                           (a.head_dim + 2);
+                           (a.value_dim + 2);
       if (begin < end) {
-        const auto bytes = static_cast<size_t>(a.head_dim) * sizeof(float);
-        __builtin_memcpy(partial, state.sums + row * a.head_dim, bytes);
-        partial[a.head_dim] = state.maxima[row];
-        partial[a.head_dim + 1] = state.totals[row];
+        const auto bytes = static_cast<size_t>(a.value_dim) * sizeof(float);
+        __builtin_memcpy(partial, state.sums + row * a.value_dim, bytes);
+        partial[a.value_dim] = state.maxima[row];
+        partial[a.value_dim + 1] = state.totals[row];
       } else {  // behind the window
-        __builtin_memset(partial, 0, static_cast<size_t>(a.head_dim + 2) * sizeof(float));
-        partial[a.head_dim] = -__builtin_inff();
+        __builtin_memset(partial, 0, static_cast<size_t>(a.value_dim + 2) * sizeof(float));
+        partial[a.value_dim] = -__builtin_inff();
       }
     }
   }
@@ -142,33 +142,34 @@ inline void merge_parts(const PlannedAttentionArguments& p,
                         int64_t head,
                         int64_t num_parts) {
   const AttentionKernelArguments& a = p.call;
-  const int64_t stride = a.kv_heads * a.group_size * (a.head_dim + 2);
-  const float* parts = p.partials + r.first_part * stride + head * (a.head_dim + 2);
+  const int64_t stride = a.kv_heads * a.group_size * (a.value_dim + 2);
+  const float* parts = p.partials + r.first_part * stride + head * (a.value_dim + 2);
   float largest = -__builtin_inff();
   for (int64_t part = 0; part < num_parts; ++part) {
-    const float candidate = parts[part * stride + a.head_dim];
+    const float candidate = parts[part * stride + a.value_dim];
     largest = candidate > largest ? candidate : largest;
   }
   float sums[kMaxAttentionHeadDim] = {};
   float total = 0;
   for (int64_t part = 0; part < num_parts; ++part) {
     const float* partial = parts + part * stride;
-    const Vec weight = exp(broadcast(partial[a.head_dim] - largest));
-    float lanes[kLanes];
-    store(lanes, weight);
-    total += lanes[0] * partial[a.head_dim + 1];
+    const float factor = exp_of(partial[a.value_dim] - largest);
+    const Vec weight = broadcast(factor);
+    total += factor * partial[a.value_dim + 1];
     int64_t i = 0;
-    for (; i + kLanes <= a.head_dim; i += kLanes) {
+    for (; i + kLanes <= a.value_dim; i += kLanes) {
       store(sums + i, fma(weight, load(partial + i), load(sums + i)));
     }
-    if (i < a.head_dim) {
-      const int rest = static_cast<int>(a.head_dim - i);
+    if (i < a.value_dim) {
+      const int rest = static_cast<int>(a.value_dim - i);
       store_first(
           sums + i, fma(weight, load_first(partial + i, rest), load_first(sums + i, rest)), rest);
     }
   }
-  store_out<T>(
-      a, sums, 1.0F / total, r.first_token * a.out_token_stride + head * a.out_head_stride);
+  store_out<T>(a,
+               sums,
+               scale_of_sums<T>(a, head, largest, total),
+               r.first_token * a.out_token_stride + head * a.out_head_stride);
 }
 
 template <typename T>

@@ -1,21 +1,7 @@
 // How each format of tensor/block_panels.h becomes codes of one byte and float32 scales. Everything
 // here is exact, so all kernels that multiply with these codes and scales can agree bit for bit.
 
-template <int kValue>
-struct Number {
-  static constexpr int value = kValue;
-};
-
-// Calls f(Number<kBegin>), ..., f(Number<kEnd - 1>): numbers that may be template arguments.
-template <int kBegin, int kEnd, typename F>
-REPRISE_INLINE void for_numbers(const F& f) {
-  if constexpr (kBegin < kEnd) {
-    f(Number<kBegin>{});
-    for_numbers<kBegin + 1, kEnd>(f);
-  }
-}
-
-enum class CodePlanes : uint8_t { byte, nibble, nibble_one, nibble_two, two, two_one, iq4 };
+enum class CodePlanes : uint8_t { byte, nibble, nibble_one, nibble_two, two, two_one, iq4, fp4 };
 
 // What the kernels need to know of a format at compile time.
 struct PanelTraits {
@@ -29,7 +15,7 @@ struct PanelTraits {
 
   // Codes of all eight bits. Their offset is 128.
   [[nodiscard]] constexpr bool is_wide() const {
-    return planes == CodePlanes::byte || planes == CodePlanes::iq4;
+    return planes == CodePlanes::byte || planes == CodePlanes::iq4 || planes == CodePlanes::fp4;
   }
 };
 
@@ -45,6 +31,8 @@ constexpr PanelTraits panel_traits(PanelFormat format) {
     case PanelFormat::iq4_nl:
     case PanelFormat::iq4_xs:
       return {.planes = CodePlanes::iq4, .offset = 128};
+    case PanelFormat::mxfp4:
+      return {.planes = CodePlanes::fp4, .offset = 128};
     case PanelFormat::q4_1:
     case PanelFormat::q4_k:
     case PanelFormat::int4_g32:
@@ -106,6 +94,8 @@ struct PanelUnpacker {
       return Panel::either(nibbles<kGroup>(block), two_bits<kGroup, 4>(block + 256));
     } else if constexpr (kPlanes == CodePlanes::iq4) {
       return Panel::look_up(kIq4Codes, nibbles<kGroup>(block));
+    } else if constexpr (kPlanes == CodePlanes::fp4) {
+      return Panel::look_up(kFp4Codes, nibbles<kGroup>(block));
     } else {
       return nibbles<kGroup>(block);
     }
@@ -117,6 +107,8 @@ struct PanelUnpacker {
     const uint8_t* own = block + kPanelColumns * kLayout.code_bytes;
     if constexpr (kFormat == PanelFormat::int8_g128) {
       return Panel::load_f32(head);
+    } else if constexpr (kFormat == PanelFormat::mxfp4) {
+      return Panel::load_powers(own);
     } else if constexpr (kFormat == PanelFormat::int4_g32 || kFormat == PanelFormat::int4_g128) {
       return Panel::load_f16(head);
     } else if constexpr (kFormat == PanelFormat::q2_k) {
@@ -149,6 +141,9 @@ struct PanelUnpacker {
   // kIq4Values + 128
   alignas(16) static constexpr uint8_t kIq4Codes[16] = {
       1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241};
+  // kFp4Values + 128
+  alignas(16) static constexpr uint8_t kFp4Codes[16] = {
+      128, 129, 130, 131, 132, 134, 136, 140, 128, 127, 126, 125, 124, 122, 120, 116};
 };
 
 // A call of f<kFormat>(), for a format that is known when the kernel runs. `f` is a lambda that

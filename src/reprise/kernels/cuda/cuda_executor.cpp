@@ -87,10 +87,15 @@ AttentionKernelArguments attention_arguments(const OpRun& run) {
   const Tensor& q = in["q"];
   const Tensor& keys = in["key_cache"];
   const Tensor& out = in["out"];
+  if (keys.dtype() != q.dtype()) {
+    throw InvalidArgument(
+        fmt::format("attention: no CUDA kernel reads a cache of {}", dtype_name(keys.dtype())));
+  }
   return {.q = q.data(),
           .key_cache = keys.data(),
           .value_cache = in["value_cache"].data(),
           .out = out.data(),
+          .sinks = nullptr,
           .out_scale = nullptr,
           .query_start_loc = in["query_start_loc"].data_as<int32_t>(),
           .seq_lens = in["seq_lens"].data_as<int32_t>(),
@@ -102,15 +107,19 @@ AttentionKernelArguments attention_arguments(const OpRun& run) {
           .block_table_stride = in["block_table"].stride(0),
           .num_tokens = q.size(0),
           .num_reqs = in["seq_lens"].size(0),
+          .block_stride = keys.stride(0),
+          .kv_head_stride = keys.stride(1),
           .kv_heads = keys.size(1),
           .group_size = q.size(1) / keys.size(1),
           .head_dim = q.size(2),
+          .value_dim = q.size(2),
           .block_size = keys.size(2),
           .sliding_window = run.call.attributes.sliding_window,
           .tokens_per_block = 0,
           .query_len = 1,
           .scale = run.call.attributes.scale,
           .soft_cap = 0,
+          .is_bidirectional = 0,
           .out_type = AttentionOut::like_q};
 }
 

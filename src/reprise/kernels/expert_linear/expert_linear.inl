@@ -38,9 +38,7 @@ struct ExpertBlock {
       dot_products<T>(x_rows + r, group, columns.weight, columns.size, a.depth, sums, columns.size);
       for (int64_t g = 0; g < group; ++g) {
         T* to = static_cast<T*>(a.out) + rows[r + g] * a.columns + column;
-        for (int64_t c = 0; c < columns.size; ++c) {
-          store_element(to + c, sums[g * columns.size + c] + columns.bias[c]);
-        }
+        add_biases(sums + g * columns.size, columns.bias, columns.size, to);
       }
     }
     count = 0;

@@ -10,6 +10,7 @@
 #include "reprise/kernels/rows.h"
 #include "reprise/kernels/vector/exp_arguments.h"
 #include "reprise/tensor/attention_plan.h"
+#include "reprise/tensor/column_panels.h"
 
 // Vector lanes must not be passed through a call.
 #define REPRISE_INLINE inline __attribute__((always_inline))

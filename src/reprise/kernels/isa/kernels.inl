@@ -6,5 +6,7 @@
 #include "reprise/kernels/vector/some_lanes.inl"
 #include "reprise/kernels/vector/tanh_erf.inl"
 #include "reprise/kernels/vector/dot.inl"
+#include "reprise/kernels/vector/numbers.inl"
+#include "reprise/kernels/vector/pair_tile.inl"
 // clang-format on
 #include "reprise/kernels/kernel_bodies.inl"

@@ -34,6 +34,7 @@ constexpr KernelTable kTable = {
                 REPRISE_KERNEL("lm_head", "_bf16", run_linear<BFloat16, float>),
                 REPRISE_KERNEL("lm_head", "_f16", run_linear<Float16, float>)},
     .gather_rows = REPRISE_KERNEL("gather_rows", "", run_gather_rows),
+    .panel_embedding = REPRISE_KERNEL("panel_embedding", "_bf16", run_panel_embedding),
     .kv_write = REPRISE_KERNEL("kv_write", "", run_kv_write),
     .exp = REPRISE_KERNEL("exp", "_f32", run_exp),
 };

@@ -11,14 +11,18 @@ LinearPlan plan_linear(const Tensor& x,
                        const Tensor& weight,
                        const Tensor& bias,
                        const Tensor& out,
-                       int max_tile_columns) {
+                       int weights_per_column) {
   require_dense_rows(x, "linear");
   REPRISE_ASSERT(weight.is_dense() && out.is_dense(), "linear: weight and out must be dense");
   const int64_t rows = x.size(0);
   const int64_t columns = out.size(1);
+  const bool is_in_panels = weight.dtype() == DType::bf16_panels;
   // With few rows the work is streaming weights, and small tiles balance it. With many rows larger
   // tiles read x less often. The choice does not change the bits.
-  const int columns_per_block = rows > 16 ? max_tile_columns : max_tile_columns / 2;
+  const int columns_per_block = (is_in_panels ? kMaxLinearTileColumns
+                                 : rows > 16  ? 32
+                                              : 16) /
+                                weights_per_column;
   return {.arguments = {.x = x.data(),
                         .weight = weight.data(),
                         .bias = bias.data(),
@@ -29,7 +33,8 @@ LinearPlan plan_linear(const Tensor& x,
                         .columns = columns,
                         .depth = x.size(1),
                         .rows_per_block = kMaxLinearTileRows,
-                        .columns_per_block = columns_per_block},
+                        .columns_per_block = columns_per_block,
+                        .is_in_panels = is_in_panels},
           .num_blocks = static_cast<uint32_t>(ceil_div(rows, kMaxLinearTileRows) *
                                               ceil_div(columns, columns_per_block))};
 }

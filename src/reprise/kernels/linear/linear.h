@@ -12,11 +12,12 @@ namespace reprise::kernels {
 bool launch_linear(device::Stream& stream,
                    const KernelTable& kernels,
                    const Tensor& x,       // [num_tokens, in_features], rows may be strided
-                   const Tensor& weight,  // [out_features, in_features]
+                   const Tensor& weight,  // [out_features, in_features], may be in panels
                    const Tensor& bias,    // [out_features] or undefined
                    const Tensor& out);    // [num_tokens, out_features]
 
-/// The grid and arguments of a matrix product with the columns of `out`, for any epilogue.
+/// The grid and arguments of a matrix product with the columns of `out`, for any epilogue, which
+/// may need several rows of the weight for each column.
 struct LinearPlan {
   LinearArguments arguments;
   uint32_t num_blocks;
@@ -25,7 +26,7 @@ struct LinearPlan {
                                      const Tensor& weight,
                                      const Tensor& bias,
                                      const Tensor& out,  // [num_tokens, ...], dense
-                                     int max_tile_columns = kMaxLinearTileColumns);
+                                     int weights_per_column = 1);
 
 /// Oracle, in double.
 void linear_ref(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& out);

@@ -7,7 +7,7 @@ namespace reprise::kernels {
 /// out = x @ weight^T + bias. Weight, bias and out are dense.
 struct alignas(16) LinearArguments {
   const void* x;            // [rows, depth], rows x_stride apart
-  const void* weight;       // [columns, depth]
+  const void* weight;       // [columns, depth], row-major or in panels (column_panels.h)
   const void* bias;         // [columns], or nullptr
   void* out;                // [rows, columns]
   const int32_t* num_rows;  // rows to compute, read when the kernel runs; nullptr = all
@@ -16,10 +16,11 @@ struct alignas(16) LinearArguments {
   int64_t columns;
   int64_t depth;
   int32_t rows_per_block;     // at most kMaxLinearTileRows
-  int32_t columns_per_block;  // at most kMaxLinearTileColumns
+  int32_t columns_per_block;  // at most kMaxLinearTileColumns; whole panels of a weight in panels
+  bool is_in_panels;
 };
 
 inline constexpr int kMaxLinearTileRows = 64;
-inline constexpr int kMaxLinearTileColumns = 32;
+inline constexpr int kMaxLinearTileColumns = 64;
 
 }  // namespace reprise::kernels

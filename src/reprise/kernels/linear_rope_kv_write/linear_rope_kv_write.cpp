@@ -7,10 +7,14 @@
 #include "reprise/kernels/launch.h"
 #include "reprise/kernels/linear_rope_kv_write/linear_rope_kv_write_arguments.h"
 #include "reprise/kernels/op_run.h"
+#include "reprise/tensor/column_panels.h"
 
 namespace reprise::kernels {
 
-bool supports_linear_rope_kv_write(int64_t head_dim) { return head_dim <= kMaxLinearRopeHeadDim; }
+bool supports_linear_rope_kv_write(int64_t head_dim, DType weight) {
+  const bool has_whole_heads = weight != DType::bf16_panels || head_dim % kPanelColumns == 0;
+  return head_dim <= kMaxLinearRopeHeadDim && has_whole_heads;
+}
 
 bool launch_linear_rope_kv_write(device::Stream& stream,
                                  const KernelTable& kernels,
@@ -19,12 +23,13 @@ bool launch_linear_rope_kv_write(device::Stream& stream,
                                  const Tensor& bias,
                                  const RopeAndCacheCall& call) {
   const int64_t head_dim = call.q_out.size(2);
-  if (!supports_linear_rope_kv_write(head_dim)) {
-    throw InvalidArgument(
-        fmt::format("linear_rope_kv_write: head_dim {} is more than the {} that the CPU kernels "
-                    "support; use linear and rope_kv_write",
-                    head_dim,
-                    kMaxLinearRopeHeadDim));
+  if (!supports_linear_rope_kv_write(head_dim, weight.dtype())) {
+    throw InvalidArgument(fmt::format(
+        "linear_rope_kv_write: the CPU kernels support a head_dim of at most {}, which is a "
+        "multiple of {} for weights in panels; got {}; use linear and rope_kv_write",
+        kMaxLinearRopeHeadDim,
+        kPanelColumns,
+        head_dim));
   }
   require_dense_rows(x, "linear_rope_kv_write");
   REPRISE_ASSERT(weight.is_dense(), "linear_rope_kv_write: the weight must be dense");
@@ -40,7 +45,8 @@ bool launch_linear_rope_kv_write(device::Stream& stream,
                   .columns = weight.size(0),
                   .depth = x.size(1),
                   .rows_per_block = kMaxLinearTileRows,
-                  .columns_per_block = static_cast<int32_t>(head_dim)},
+                  .columns_per_block = static_cast<int32_t>(head_dim),
+                  .is_in_panels = weight.dtype() == DType::bf16_panels},
       .to = rope_and_cache(call),
   };
   const int64_t num_heads = arguments.to.heads + 2 * arguments.to.kv_heads;

@@ -9,8 +9,9 @@
 
 namespace reprise::kernels {
 
-/// Whether launch_linear_rope_kv_write supports such heads: up to 256 elements.
-[[nodiscard]] bool supports_linear_rope_kv_write(int64_t head_dim);
+/// Whether launch_linear_rope_kv_write supports such heads: up to 256 elements, and whole panels of
+/// a weight in panels.
+[[nodiscard]] bool supports_linear_rope_kv_write(int64_t head_dim, DType weight);
 
 /// launch_rope_kv_write of the heads of linear(x, weight, bias), with the bits of the two launches
 /// after each other. Only q and the rows of the caches are stored; the product is not.

@@ -20,6 +20,10 @@ void run_linear_rope_kv_write(const void* args, device::BlockRange blocks) noexc
       }
     }
     for (int64_t r = 0; r < b.rows; ++r) {
+      if (is_quantized(a.to, index)) {
+        quantize_head<T>(a.to, b.row + r, index, head + r * head_dim);
+        continue;
+      }
       T* place = place_of_head<T>(a.to, b.row + r, index);
       if (place != nullptr) place_head<T>(a.to, b.row + r, index, head + r * head_dim, place);
     }

@@ -118,8 +118,8 @@ TEST_P(LinearRopeKvWrite, reads_strided_rows) {
 }
 
 TEST_P(LinearRopeKvWrite, refuses_a_head_dim_it_has_no_room_for) {
-  EXPECT_TRUE(supports_linear_rope_kv_write(256));
-  EXPECT_FALSE(supports_linear_rope_kv_write(258));
+  EXPECT_TRUE(supports_linear_rope_kv_write(256, DType::bf16));
+  EXPECT_FALSE(supports_linear_rope_kv_write(258, DType::bf16));
   const Heads heads = {.head_dim = 258};
   const Batch batch = make_batch(1, heads, Norms::none);
   const Results results = make_results(1, heads);

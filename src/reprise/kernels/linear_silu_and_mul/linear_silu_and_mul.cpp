@@ -13,7 +13,7 @@ bool launch_linear_silu_and_mul(device::Stream& stream,
                                 const Tensor& bias,
                                 const Tensor& out) {
   // A block has two weight rows for each of its columns: one of each half of the weight.
-  const LinearPlan plan = plan_linear(x, weight, bias, out, kMaxLinearTileColumns / 2);
+  const LinearPlan plan = plan_linear(x, weight, bias, out, 2);
   return launch(stream,
                 kernel_for(kernels.linear_silu_and_mul, x.dtype()),
                 plan.num_blocks,

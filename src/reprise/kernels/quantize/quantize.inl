@@ -1,5 +1,6 @@
 inline float largest_of(const int8_t*) { return 127.0F; }
 inline float largest_of(const Float8E4M3*) { return 448.0F; }
+inline float largest_of(const Float8E5M2*) { return 57344.0F; }
 
 template <typename T, typename Q>
 inline void quantize_columns(const T* x, Q* q, int64_t width, float scale) {

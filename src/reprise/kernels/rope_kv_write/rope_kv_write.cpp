@@ -1,6 +1,9 @@
 #include "reprise/kernels/rope_kv_write/rope_kv_write.h"
 
+#include <fmt/format.h>
+
 #include "reprise/base/assert.h"
+#include "reprise/base/error.h"
 #include "reprise/kernels/launch.h"
 #include "reprise/kernels/op_run.h"
 
@@ -20,6 +23,11 @@ RopeAndCache rope_and_cache(const RopeAndCacheCall& call) {
                      call.key_cache.is_dense() && call.value_cache.is_dense() &&
                      call.q_out.is_dense(),
                  "rope_kv_write: positions, slots, caches and the result must be dense");
+  const CacheRows rows =
+      cache_rows(call.key_cache, call.q_out.dtype(), call.q_out.size(2), call.scales);
+  REPRISE_ASSERT(rows.type == CacheType::like_model || call.q_out.size(2) <= kMaxQuantizedHeadDim,
+                 "rope_kv_write: heads of {} elements in a cache of eight bits",
+                 call.q_out.size(2));
   return {.positions = call.positions.data_as<int32_t>(),
           .cos_sin = call.cos_sin.data_as<float>(),
           .slot_mapping = call.slot_mapping.data_as<int32_t>(),
@@ -35,6 +43,7 @@ RopeAndCache rope_and_cache(const RopeAndCacheCall& call) {
           .head_dim = call.q_out.size(2),
           .block_size = call.key_cache.size(2),
           .num_slots = call.key_cache.size(0) * call.key_cache.size(2),
+          .rows = rows,
           .epsilon = call.epsilon};
 }
 
@@ -44,6 +53,10 @@ bool launch_rope_kv_write(device::Stream& stream,
                           const Tensor& k,
                           const Tensor& v,
                           const RopeAndCacheCall& call) {
+  if (call.key_cache.dtype() != q.dtype() && kernels.kv_write_quant.f32.name == nullptr) {
+    throw InvalidArgument(fmt::format("rope_kv_write: {} has no kernel for caches of eight bits",
+                                      stream.device().name()));
+  }
   const int64_t num_tokens = q.size(0);
   const int64_t elements_per_token = max_of(1, (q.size(1) + 2 * k.size(1)) * q.size(2));
   const RopeKvWriteArguments arguments = {

@@ -2,6 +2,7 @@
 
 #include "reprise/device/device.h"
 #include "reprise/kernels/kernel_table.h"
+#include "reprise/kernels/kv_write/kv_write.h"
 #include "reprise/kernels/op_run.h"
 #include "reprise/kernels/rope_kv_write/rope_kv_write_arguments.h"
 #include "reprise/tensor/tensor.h"
@@ -15,13 +16,14 @@ namespace reprise::kernels {
 struct RopeAndCacheCall {
   const Tensor& positions;     // int32[num_tokens]
   const Tensor& cos_sin;       // float32[max_position, head_dim/2 cos | head_dim/2 sin]
-  const Tensor& key_cache;     // [num_blocks, kv_heads, block_size, head_dim]
+  const Tensor& key_cache;     // [num_blocks, kv_heads, block_size, head_dim], or of eight bits
   const Tensor& value_cache;   // like key_cache
   const Tensor& slot_mapping;  // int32[num_tokens]
   const Tensor& q_norm;        // [head_dim] or undefined
   const Tensor& k_norm;        // defined if q_norm is
   float epsilon;               // of the norms
   const Tensor& q_out;         // [num_tokens, heads, head_dim], dense
+  CacheScales scales = {};     // of caches of eight bits
 };
 
 /// The call that a run of rope_kv_write or linear_rope_kv_write makes.
@@ -36,7 +38,8 @@ template <OpCode kOp>
           .q_norm = in["q_norm"],
           .k_norm = in["k_norm"],
           .epsilon = run.call.attributes.epsilon,
-          .q_out = run.out[0]};
+          .q_out = run.out[0],
+          .scales = {.k = run.call.attributes.k_scale, .v = run.call.attributes.v_scale}};
 }
 
 /// The bits of launch_rms_norm of q and of k, launch_rope and launch_kv_write after each other,

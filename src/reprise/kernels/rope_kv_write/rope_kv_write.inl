@@ -1,21 +1,27 @@
-template <typename T>
-inline T* cache_row(const RopeAndCache& a, void* cache, int64_t slot, int64_t head) {
-  const int64_t row =
-      (slot / a.block_size * a.kv_heads + head) * a.block_size + slot % a.block_size;
-  return static_cast<T*>(cache) + row * a.head_dim;
-}
-
-// The destination of a head of a token; nullptr: the head is not stored. `head` counts the heads of
-// q, then of k, then of v.
-template <typename T>
-inline T* place_of_head(const RopeAndCache& a, int64_t token, int64_t head) {
-  if (head < a.heads) return static_cast<T*>(a.q_out) + (token * a.heads + head) * a.head_dim;
+// The row of a head in its cache; nullptr: the head is not stored. `head` counts the heads of q,
+// then of k, then of v. \pre the head belongs to k or v
+inline char* row_of_head(const RopeAndCache& a, int64_t token, int64_t head) {
   const int64_t slot = a.slot_mapping[token];
   // A write to a slot beyond the cache would change foreign memory.
   if (slot < 0 || slot >= a.num_slots) return nullptr;
-  head -= a.heads;
-  return head < a.kv_heads ? cache_row<T>(a, a.key_cache, slot, head)
-                           : cache_row<T>(a, a.value_cache, slot, head - a.kv_heads);
+  const bool is_key = head < a.heads + a.kv_heads;
+  return static_cast<char*>(is_key ? a.key_cache : a.value_cache) +
+         cache_offset(slot,
+                      head - a.heads - (is_key ? 0 : a.kv_heads),
+                      a.kv_heads,
+                      a.block_size,
+                      a.rows.row_bytes);
+}
+
+// The destination of a head; nullptr: the head is not stored. \pre not is_quantized()
+template <typename T>
+inline T* place_of_head(const RopeAndCache& a, int64_t token, int64_t head) {
+  if (head < a.heads) return static_cast<T*>(a.q_out) + (token * a.heads + head) * a.head_dim;
+  return reinterpret_cast<T*>(row_of_head(a, token, head));
+}
+
+inline bool is_quantized(const RopeAndCache& a, int64_t head) {
+  return head >= a.heads && a.rows.type != CacheType::like_model;
 }
 
 inline const void* norm_of_head(const RopeAndCache& a, int64_t head) {
@@ -37,6 +43,35 @@ inline void place_head(const RopeAndCache& a, int64_t token, int64_t head, const
   }
 }
 
+// Writes a head, after its norm, to its row of a cache of eight bits, rotated if it belongs to k.
+template <typename T>
+inline void quantize_head(const RopeAndCache& a, int64_t token, int64_t head, const T* x) {
+  char* row = row_of_head(a, token, head);
+  if (row == nullptr) return;
+  T rotated[kMaxQuantizedHeadDim];
+  const bool is_key = head < a.heads + a.kv_heads;
+  if (is_key) place_head(a, token, head, x, rotated);
+  write_cache_row(
+      a.rows, is_key ? rotated : x, a.head_dim, is_key ? a.rows.k_scale : a.rows.v_scale, row);
+}
+
+// The heads of one token of k or of v, into a cache of eight bits.
+template <typename T>
+inline void quantize_heads(const RopeAndCache& a,
+                           int64_t token,
+                           int64_t first_head,
+                           int64_t num_heads,
+                           const StridedHeads& heads) {
+  const T* x = static_cast<const T*>(heads.x) + token * heads.token_stride;
+  const auto* norm = static_cast<const T*>(norm_of_head(a, first_head));
+  T normed[kMaxQuantizedHeadDim];
+  for (int64_t h = 0; h < num_heads; ++h) {
+    const T* head = x + h * heads.head_stride;
+    if (norm != nullptr) rms_norm_row(head, norm, normed, a.head_dim, a.epsilon);
+    quantize_head<T>(a, token, first_head + h, norm != nullptr ? normed : head);
+  }
+}
+
 // The heads of one token of q, of k or of v. The rounded norms are stored at the destination of the
 // rotated heads. All norms come first: one norm is a long chain of dependent operations, and the
 // norms of several heads overlap.
@@ -46,6 +81,9 @@ inline void place_heads(const RopeAndCache& a,
                         int64_t first_head,
                         int64_t num_heads,
                         const StridedHeads& heads) {
+  if (is_quantized(a, first_head)) {
+    return quantize_heads<T>(a, token, first_head, num_heads, heads);
+  }
   const T* x = static_cast<const T*>(heads.x) + token * heads.token_stride;
   int64_t head_stride = heads.head_stride;
   T* place = place_of_head<T>(a, token, first_head);

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "reprise/kernels/kv_write/kv_write_arguments.h"
+
 namespace reprise::kernels {
 
 /// Norms, rotation and destination of the heads of q, k and v.
@@ -12,7 +14,7 @@ struct RopeAndCache {
   const void* q_norm;           // [head_dim], or nullptr
   const void* k_norm;           // like q_norm
   void* q_out;                  // [num_tokens, heads, head_dim], dense
-  void* key_cache;              // [num_blocks, kv_heads, block_size, head_dim], dense
+  void* key_cache;              // [num_blocks, kv_heads, block_size, row of `rows`], dense
   void* value_cache;            // like key_cache
   int64_t max_position;
   int64_t table_stride;  // elements
@@ -21,6 +23,7 @@ struct RopeAndCache {
   int64_t head_dim;
   int64_t block_size;
   int64_t num_slots;  // num_blocks * block_size
+  CacheRows rows;
   float epsilon;
 };
 
@@ -39,5 +42,8 @@ struct alignas(16) RopeKvWriteArguments {
   int64_t num_tokens;
   int64_t tokens_per_block;
 };
+
+/// A head that goes to a cache of eight bits is kept on the stack.
+inline constexpr int kMaxQuantizedHeadDim = 512;
 
 }  // namespace reprise::kernels

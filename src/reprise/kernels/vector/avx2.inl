@@ -93,6 +93,16 @@ REPRISE_INLINE Vec load_first(const Float8E4M3* p, int n) {
   return widen_f8(load_first_8bit(p, n));
 }
 
+/// The bits of an E5M2 float8 are the upper half of a float16.
+REPRISE_INLINE Vec load(const Float8E5M2* p) {
+  const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
+  return _mm256_cvtph_ps(_mm_slli_epi16(_mm_cvtepu8_epi16(bytes), 8));
+}
+REPRISE_INLINE Vec load(const int8_t* p) {
+  const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
+  return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes));
+}
+
 REPRISE_INLINE void store_first_16bit(void* p, __m128i v, int n) {
   alignas(16) uint16_t elements[kLanes];
   _mm_store_si128(reinterpret_cast<__m128i*>(elements), v);
@@ -165,6 +175,12 @@ struct Dot {
   static REPRISE_INLINE Packet load_packet_first(const T* p, int n) { return load_first(p, n); }
   static REPRISE_INLINE Vec accumulate(Packet a, Packet b, Vec sum) { return fma(a, b, sum); }
 };
+/// Two neighbouring elements as one number.
+REPRISE_INLINE int load_pair(const BFloat16* p) {
+  int pair;
+  __builtin_memcpy(&pair, p, sizeof(pair));
+  return pair;
+}
 // Even and odd elements are separated, so that a shift and a mask widen bfloat16.
 template <>
 struct Dot<BFloat16> {
@@ -182,6 +198,9 @@ struct Dot<BFloat16> {
   }
   static REPRISE_INLINE Packet load_packet(const BFloat16* p) {
     return split(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  }
+  static REPRISE_INLINE Packet broadcast_pair(const BFloat16* p) {
+    return split(_mm256_set1_epi32(load_pair(p)));
   }
   static REPRISE_INLINE Packet load_packet_first(const BFloat16* p, int n) {
     alignas(32) uint16_t elements[kStep] = {};
@@ -222,6 +241,9 @@ REPRISE_INLINE void sum4(__m256i a, __m256i b, __m256i c, __m256i d, int32_t* ou
   out[3] = sum(d);
 }
 
+// Register tile of products with panels: rows x vectors.
+constexpr int kPairTileRows = 2;
+constexpr int kPairTileVecs = 4;
 // Register tile of dot products: 16 registers.
 constexpr int kTileRows = 2;
 constexpr int kTileColumns = 4;

@@ -1,3 +1,20 @@
+/// out[r][c] = the sum of the lanes of sums[r][c], each added in the order of sum().
+template <typename Sum, typename Result, int kRows, int kColumns>
+inline void sum_tile(const Sum (&sums)[kRows][kColumns], Result* out, int64_t out_stride) {
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+    if constexpr (kColumns % 4 == 0) {
+#pragma GCC unroll 8
+      for (int c = 0; c < kColumns; c += 4) {
+        sum4(sums[r][c], sums[r][c + 1], sums[r][c + 2], sums[r][c + 3], out + r * out_stride + c);
+      }
+    } else {
+#pragma GCC unroll 8
+      for (int c = 0; c < kColumns; ++c) out[r * out_stride + c] = sum(sums[r][c]);
+    }
+  }
+}
+
 // A register tile of dot products: out[r][c] = x[r] . w[c] over k elements. The order of each sum
 // depends on k alone and not on the tile, so a row has the same bits in any batch. Sums of int8 are
 // exact, in int32.
@@ -38,18 +55,7 @@ inline void dot_tile(const T* const* x,
       for (int r = 0; r < kRows; ++r) sums[r][c] = D::accumulate(rows[r], column, sums[r][c]);
     }
   }
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) {
-    if constexpr (kColumns % 4 == 0) {
-#pragma GCC unroll 8
-      for (int c = 0; c < kColumns; c += 4) {
-        sum4(sums[r][c], sums[r][c + 1], sums[r][c + 2], sums[r][c + 3], out + r * out_stride + c);
-      }
-    } else {
-#pragma GCC unroll 8
-      for (int c = 0; c < kColumns; ++c) out[r * out_stride + c] = sum(sums[r][c]);
-    }
-  }
+  sum_tile(sums, out, out_stride);
 }
 
 /// Dot products of any number of columns: in tiles of kColumns, then one by one.

@@ -92,6 +92,18 @@ struct Panel {
   static REPRISE_INLINE Floats load_u8(const uint8_t* p) {
     return floats_of(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
   }
+  /// 2^(e - 128) for 16 bytes e; those below 2 give subnormal numbers.
+  static REPRISE_INLINE __m256 powers_of(__m256i e) {
+    const __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
+    const __m256i subnormal = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), e);
+    const __m256i is_small = _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e);
+    return _mm256_castsi256_ps(_mm256_blendv_epi8(normal, subnormal, is_small));
+  }
+  static REPRISE_INLINE Floats load_powers(const uint8_t* p) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    return {powers_of(_mm256_cvtepu8_epi32(bytes)),
+            powers_of(_mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8)))};
+  }
   static REPRISE_INLINE Floats load_i8(const uint8_t* p) {
     const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
     return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)),

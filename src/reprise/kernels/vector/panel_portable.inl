@@ -98,6 +98,15 @@ struct Panel {
     for (int i = 0; i < 16; ++i) v.of[i] = static_cast<float>(p[i]);
     return v;
   }
+  /// 2^(e - 128) for 16 bytes e; those below 2 give subnormal numbers.
+  static REPRISE_INLINE Floats load_powers(const uint8_t* p) {
+    Floats v;
+    for (int i = 0; i < 16; ++i) {
+      const uint32_t e = p[i];
+      v.of[i] = bits_to_float(e < 2 ? 0x00200000U << e : (e - 1) << 23);
+    }
+    return v;
+  }
   static REPRISE_INLINE Floats load_i8(const uint8_t* p) {
     Floats v;
     for (int i = 0; i < 16; ++i) v.of[i] = static_cast<float>(static_cast<int8_t>(p[i]));

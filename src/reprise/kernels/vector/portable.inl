@@ -107,6 +107,11 @@ struct Dot<BFloat16> {
     __builtin_memcpy(&pairs, p, sizeof(pairs));
     return split(pairs);
   }
+  static REPRISE_INLINE Packet broadcast_pair(const BFloat16* p) {
+    uint32_t pair;
+    __builtin_memcpy(&pair, p, sizeof(pair));
+    return split(BitsVec{pair, pair, pair, pair});
+  }
   static REPRISE_INLINE Packet load_packet_first(const BFloat16* p, int n) {
     BitsVec pairs = {0, 0, 0, 0};
     __builtin_memcpy(&pairs, p, static_cast<size_t>(n) * 2);
@@ -145,6 +150,9 @@ REPRISE_INLINE void sum4(IntVec a, IntVec b, IntVec c, IntVec d, int32_t* out) {
   out[3] = sum(d);
 }
 
+// Register tile of products with panels: rows x vectors.
+constexpr int kPairTileRows = 2;
+constexpr int kPairTileVecs = 4;
 // Register tile of dot products: 16 registers of 4 lanes.
 constexpr int kTileRows = 2;
 constexpr int kTileColumns = 4;

@@ -8,12 +8,11 @@ KvCacheTensors::KvCacheTensors(const KvCacheLayout& layout,
     : layout_(layout),
       buffer_(device.allocate(layout.bytes_per_block() * static_cast<size_t>(layout.num_blocks))) {
   const TensorType type{
-      layout.dtype, {layout.num_blocks, layout.num_kv_heads, layout.block_size, layout.head_dim}};
+      layout.dtype,
+      {layout.num_blocks, layout.num_kv_heads, layout.block_size, layout.row_elements()}};
   auto* address = static_cast<std::byte*>(buffer_.data());
-  for (int64_t layer = 0; layer < layout.num_layers; ++layer) {
-    keys_.push_back(Tensor::borrow(type, address, executor));
-    address += type.bytes();
-    values_.push_back(Tensor::borrow(type, address, executor));
+  for (int64_t i = 0; i < layout.num_layers * layout.tensors_per_layer(); ++i) {
+    tensors_.push_back(Tensor::borrow(type, address, executor));
     address += type.bytes();
   }
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "reprise/device/device.h"
@@ -15,37 +16,49 @@ struct KvCacheLayout {
   int64_t num_kv_heads = 0;
   int64_t block_size = 16;  // positions per block
   int64_t head_dim = 0;
+  /// Latent attention has one row for each position, which is the key and holds the value.
+  bool has_values = true;
   DType dtype = DType::bf16;
+  bool has_row_scales = false;  // see CacheDType
 
+  /// The elements of a row; a scale counts as four of eight bits.
+  [[nodiscard]] int64_t row_elements() const noexcept {
+    return head_dim + (has_row_scales ? static_cast<int64_t>(sizeof(float)) : 0);
+  }
+  [[nodiscard]] int64_t tensors_per_layer() const noexcept { return has_values ? 2 : 1; }
   /// The bytes of one block: keys and values of all layers.
   [[nodiscard]] size_t bytes_per_block() const noexcept {
-    return static_cast<size_t>(2 * num_layers * num_kv_heads * block_size * head_dim) *
+    return static_cast<size_t>(tensors_per_layer() * num_layers * num_kv_heads * block_size *
+                               row_elements()) *
            dtype_bytes(dtype);
   }
 };
 
 /// The device memory of the KV cache: one buffer, whose address never changes, with a key tensor
-/// and a value tensor for each layer. It is filled with zeros at first. Owned by the model runner.
+/// and, if the layout has values, a value tensor for each layer. It is filled with zeros at first.
+/// Owned by the model runner.
 class KvCacheTensors {
  public:
   /// \throws OutOfMemory
   KvCacheTensors(const KvCacheLayout& layout, device::Device& device, OpExecutor& executor);
 
-  /// [num_blocks, num_kv_heads, block_size, head_dim]
+  /// [num_blocks, num_kv_heads, block_size, layout().row_elements()]
   [[nodiscard]] const Tensor& keys(int64_t layer) const {
-    return keys_[static_cast<size_t>(layer)];
+    return tensors_[static_cast<size_t>(layer * layout_.tensors_per_layer())];
   }
+  /// \pre layout().has_values
   [[nodiscard]] const Tensor& values(int64_t layer) const {
-    return values_[static_cast<size_t>(layer)];
+    return tensors_[static_cast<size_t>(layer * 2 + 1)];
   }
+  /// All tensors: those of layer 0, keys before values, then those of layer 1, ...
+  [[nodiscard]] std::span<const Tensor> tensors() const noexcept { return tensors_; }
   [[nodiscard]] const KvCacheLayout& layout() const noexcept { return layout_; }
   [[nodiscard]] device::BufferView memory() const noexcept { return buffer_.view(); }
 
  private:
   KvCacheLayout layout_;
   device::Buffer buffer_;
-  std::vector<Tensor> keys_;
-  std::vector<Tensor> values_;
+  std::vector<Tensor> tensors_;
 };
 
 }  // namespace reprise::kv_cache

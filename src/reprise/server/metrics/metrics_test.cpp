@@ -47,6 +47,25 @@ TEST(Metrics, name_what_the_engine_counts_as_vllm_does) {
           R"(vllm:request_success_total{engine="0",model_name="m",finished_reason="abort"} 4)"));
 }
 
+TEST(Metrics, name_what_speculation_counts_as_vllm_does) {
+  api::EngineStats stats;
+  stats.speculation = decltype(stats.speculation)(2);
+  stats.speculation.observe(2, 1);
+  stats.speculation.observe(2, 2);
+  const std::string text = text_of(stats);
+  constexpr const char* kLabels = R"({engine="0",model_name="m"})";
+  const auto line = [&](const char* name, int value) {
+    return fmt::format("\nvllm:spec_decode_{}{} {}\n", name, kLabels, value);
+  };
+  EXPECT_THAT(text, HasSubstr(line("num_drafts_total", 2)));
+  EXPECT_THAT(text, HasSubstr(line("num_draft_tokens_total", 4)));
+  EXPECT_THAT(text, HasSubstr(line("num_accepted_tokens_total", 3)));
+  constexpr const char* kPerPosition =
+      R"(vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="m",position=)";
+  EXPECT_THAT(text, HasSubstr(std::string(kPerPosition) + "\"0\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr(std::string(kPerPosition) + "\"1\"} 1\n"));
+}
+
 TEST(Metrics, count_steps_by_mode_descriptor_and_reason) {
   api::EngineStats stats;
   stats.decisions.push_back({.mode = cudagraph::CudagraphRuntimeMode::FULL,

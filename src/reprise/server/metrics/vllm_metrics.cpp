@@ -1,3 +1,6 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <array>
 #include <string>
 
@@ -47,12 +50,13 @@ constexpr auto kVllmFamilies = std::to_array<MetricFamily>({
        const int64_t tokens = report.num_kv_blocks * report.kv_block_size;
        const double concurrency =
            static_cast<double>(tokens) / static_cast<double>(report.max_model_len);
-       out.sample(1,
-                  {{"block_size", std::to_string(report.kv_block_size)},
-                   {"num_gpu_blocks", std::to_string(report.num_kv_blocks)},
-                   {"cache_dtype", report.dtype},
-                   {"kv_cache_size_tokens", std::to_string(tokens)},
-                   {"kv_cache_max_concurrency", std::to_string(concurrency)}});
+       out.sample(
+           1,
+           {{"block_size", std::to_string(report.kv_block_size)},
+            {"num_gpu_blocks", std::to_string(report.num_kv_blocks)},
+            {"cache_dtype", report.kv_cache_dtype == "auto" ? report.dtype : report.kv_cache_dtype},
+            {"kv_cache_size_tokens", std::to_string(tokens)},
+            {"kv_cache_max_concurrency", std::to_string(concurrency)}});
      }},
     {"vllm:engine_sleep_state",
      kGauge,
@@ -66,6 +70,19 @@ constexpr auto kVllmFamilies = std::to_array<MetricFamily>({
        out.sample(level == api::SleepLevel::offload ? 1 : 0,
                   {{"sleep_state", "weights_offloaded"}});
        out.sample(level == api::SleepLevel::discard ? 1 : 0, {{"sleep_state", "discard_all"}});
+     }},
+    {"vllm:lora_requests_info",
+     kGauge,
+     "max_lora, waiting_lora_adapters, running_lora_adapters",
+     "Adapters of requests that wait and that run, in labels; the value is the time in seconds "
+     "since 1970. Only with --enable-lora.",
+     [](Out out, From from) {
+       const api::AdapterStats& adapters = from.engine.adapters;
+       if (adapters.max_loras == 0) return;
+       out.sample(adapters.at,
+                  {{"max_lora", std::to_string(adapters.max_loras)},
+                   {"waiting_lora_adapters", fmt::format("{}", fmt::join(adapters.waiting, ","))},
+                   {"running_lora_adapters", fmt::format("{}", fmt::join(adapters.running, ","))}});
      }},
     {"vllm:prompt_tokens_total",
      kCounter,
@@ -127,6 +144,32 @@ constexpr auto kVllmFamilies = std::to_array<MetricFamily>({
      "",
      "Former name of vllm:prefix_cache_hits_total.",
      [](Out out, From from) { out.count(from.engine.prefix_cache_hits); }},
+    {"vllm:spec_decode_num_drafts_total",
+     kCounter,
+     "",
+     "Runs of draft tokens that were verified: one per request and step with drafts.",
+     [](Out out, From from) { out.count(from.engine.speculation.num_drafts); }},
+    {"vllm:spec_decode_num_draft_tokens_total",
+     kCounter,
+     "",
+     "Draft tokens that were verified.",
+     [](Out out, From from) { out.count(from.engine.speculation.num_draft_tokens); }},
+    {"vllm:spec_decode_num_accepted_tokens_total",
+     kCounter,
+     "",
+     "Draft tokens that were accepted.",
+     [](Out out, From from) { out.count(from.engine.speculation.num_accepted_tokens); }},
+    {"vllm:spec_decode_num_accepted_tokens_per_pos_total",
+     kCounter,
+     "position",
+     "Draft tokens that were accepted, by their position in a run; 0 is the first.",
+     [](Out out, From from) {
+       const auto& accepted = from.engine.speculation.num_accepted_tokens_per_pos;
+       for (size_t i = 0; i < accepted.size(); ++i) {
+         const std::string position = std::to_string(i);
+         out.count(accepted[i], {{"position", position}});
+       }
+     }},
     {"vllm:iteration_tokens_total",
      kHistogram,
      "",

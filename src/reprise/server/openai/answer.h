@@ -12,14 +12,14 @@
 #include "reprise/server/openai/generation_request.h"
 #include "reprise/server/openai/logprobs_json.h"
 #include "reprise/server/openai/prompt_encoder.h"
+#include "reprise/server/openai/request_answer.h"
 #include "reprise/server/openai/responses.h"
 
 namespace reprise::server {
 
-/// The answer to one generation request: takes the output of the engine for its choices and writes
-/// it to the client, as a stream or as one object. The class has no access to the engine or to
-/// other requests. Each answer ends with one finish() or fail(). I/O thread only.
-class Answer {
+/// The answer to one generation request, as a stream or as one object. The class has no access to
+/// the engine or to other requests.
+class Answer final : public RequestAnswer {
  public:
   /// `tokenizer` must outlive this.
   Answer(const GenerationRequest& request,
@@ -30,19 +30,12 @@ class Answer {
          const tokenizer::Tokenizer& tokenizer,
          ExchangeRef exchange);
 
-  /// Adds the output of one step to the choice `index`; a finished delta is the last one of its
-  /// choice.
-  void take(int index, const engine::OutputDelta& delta);
-  /// Called when all choices are finished.
-  void finish();
-  /// finish() in two halves, for an answer whose JSON takes long to write. is_large() and whole()
-  /// may run on another thread; no other call may run meanwhile. whole(): \pre not a stream
-  [[nodiscard]] bool is_large() const;
-  [[nodiscard]] HttpResponse whole();
-  void respond(HttpResponse response) { exchange_->respond(std::move(response)); }
-  /// Answers with the error's status when nothing was sent before; otherwise the error ends the
-  /// stream.
-  void fail(const ApiError& error);
+  void take(int index, const engine::OutputDelta& delta) override;
+  void finish() override;
+  [[nodiscard]] bool is_large() const override;
+  [[nodiscard]] HttpResponse whole() override;
+  void respond(HttpResponse response) override { exchange_->respond(std::move(response)); }
+  void fail(const ApiError& error) override;
 
  private:
   /// The parts of an answer that the request asks to be shown.

@@ -150,6 +150,29 @@ constexpr Field kChat[] = {
     {"include_reasoning", kBoolean, "Whether the answer shows its reasoning."},
 };
 
+constexpr Field kInput = {"input", kPrompt.schema, kPrompt.what};
+constexpr std::string_view kTexts = R"({"oneOf": [{"type": "string"},
+    {"type": "array", "minItems": 1, "maxItems": 2048, "items": {"type": "string"}}]})";
+constexpr Field kEncodingFormat = {"encoding_format",
+                                   R"({"enum": ["float", "base64"]})",
+                                   "base64: of the bytes of float32 values."};
+// Of every route for vectors.
+constexpr Field kPooling[] = {
+    kModel,
+    kAddSpecialTokens,
+    {"normalize", kBoolean, "Whether vectors have length 1; absent: as the model says."},
+    {"truncate_prompt_tokens",
+     R"({"type": "integer", "minimum": -1, "maximum": 9223372036854775807})",
+     "Keep so many tokens of a text; -1: as many as fit."},
+    {"truncation_side", R"({"enum": ["left", "right"]})"},
+    {"request_id",
+     R"({"type": "string", "minLength": 1, "maxLength": 128})",
+     "Part of the answer's id."},
+    {"priority",
+     R"({"type": "integer", "minimum": -2147483648, "maximum": 2147483647})",
+     "Lower is served earlier, with --scheduling-policy priority."},
+};
+
 constexpr std::string_view kMessage = R"({
   "type": "object", "required": ["role"],
   "properties": {
@@ -225,6 +248,27 @@ Json api_schemas() {
                                    .allow(kAddSpecialTokens)
                                    .allow({"return_token_strs", kBoolean})
                                    .take();
+  schemas["EmbeddingRequest"] =
+      BodySchema().require(kInput).allow(kEncodingFormat).allow(kPooling).take();
+  schemas["ScoreRequest"] =
+      BodySchema().require({"text_1", kTexts}).require({"text_2", kTexts}).allow(kPooling).take();
+  schemas["RerankRequest"] =
+      BodySchema()
+          .require({"query", kString})
+          .require({"documents",
+                    R"({"type": "array", "minItems": 1, "maxItems": 2048,
+                        "items": {"type": "string"}})"})
+          .allow({"top_n",
+                  R"({"type": "integer", "minimum": 0, "maximum": 9223372036854775807})",
+                  "The most documents of the answer; 0: all."})
+          .allow(kPooling)
+          .take();
+  schemas["LoadLoRAAdapterRequest"] = BodySchema()
+                                          .require({"lora_name", kString})
+                                          .require({"lora_path", kString})
+                                          .allow({"load_inplace", kBoolean})
+                                          .take();
+  schemas["UnloadLoRAAdapterRequest"] = BodySchema().require({"lora_name", kString}).take();
   schemas["DetokenizeRequest"] = BodySchema().require({"tokens", kTokenIds}).allow(kModel).take();
   return schemas;
 }

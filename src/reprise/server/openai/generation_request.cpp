@@ -63,22 +63,6 @@ void assign(Value& target, const std::optional<Value>& value) {
   if (value) target = *value;
 }
 
-void read_options(const RequestFields& fields, engine::RequestOptions& options) {
-  assign(options.priority, fields.int32("priority"));
-  const std::optional<std::string> salt = fields.text("cache_salt");
-  if (!salt) return;
-  // An empty salt would isolate nothing, although the client asked for isolation. vLLM refuses it
-  // too.
-  if (salt->empty() || salt->size() > engine::kMaxCacheSaltBytes) {
-    throw ApiError(
-        400,
-        fmt::format(
-            "cache_salt has {} bytes, expected 1..{}.", salt->size(), engine::kMaxCacheSaltBytes),
-        "cache_salt");
-  }
-  options.cache_salt = *salt;
-}
-
 void read_stream_options(const RequestFields& fields,
                          const RequestPolicy& policy,
                          GenerationRequest& request) {
@@ -115,6 +99,44 @@ void read_choices(const RequestFields& fields, GenerationRequest& request) {
   }
 }
 
+/// Reads the fields that both kinds of request share. The caller has already read the prompt.
+void read_shared(const RequestFields& fields,
+                 const RequestPolicy& policy,
+                 GenerationRequest& request) {
+  refuse_what_is_not_there(fields);
+  request.model = fields.text("model");
+  read_sampling_fields(fields, request.is_chat ? Api::chat : Api::completions, request.params);
+  read_request_options(fields, request.options);
+  read_stream_options(fields, policy, request);
+  read_choices(fields, request);
+  read_truncation(fields, request.truncation);
+  request.request_id = read_request_id(fields);
+  assign(request.echo, fields.boolean("echo"));
+  assign(request.return_token_ids, fields.boolean("return_token_ids"));
+  request.return_tokens_as_token_ids =
+      fields.boolean("return_tokens_as_token_ids").value_or(policy.return_tokens_as_token_ids);
+  request.asked_output = read_asked_output(fields);
+  assign(request.add_special_tokens, fields.boolean("add_special_tokens"));
+}
+
+}  // namespace
+
+void read_request_options(const RequestFields& fields, engine::RequestOptions& options) {
+  assign(options.priority, fields.int32("priority"));
+  const std::optional<std::string> salt = fields.text("cache_salt");
+  if (!salt) return;
+  // An empty salt would isolate nothing, although the client asked for isolation. vLLM refuses it
+  // too.
+  if (salt->empty() || salt->size() > engine::kMaxCacheSaltBytes) {
+    throw ApiError(
+        400,
+        fmt::format(
+            "cache_salt has {} bytes, expected 1..{}.", salt->size(), engine::kMaxCacheSaltBytes),
+        "cache_salt");
+  }
+  options.cache_salt = *salt;
+}
+
 void read_truncation(const RequestFields& fields, Truncation& truncation) {
   truncation.num_tokens = fields.integer("truncate_prompt_tokens");
   if (truncation.num_tokens && *truncation.num_tokens < 1 && *truncation.num_tokens != -1) {
@@ -130,7 +152,6 @@ void read_truncation(const RequestFields& fields, Truncation& truncation) {
   truncation.keeps_end = side.value_or("left") == "left";
 }
 
-/// The id is returned in a header, so it must be a valid header value.
 std::optional<std::string> read_request_id(const RequestFields& fields) {
   std::optional<std::string> id = fields.text("request_id");
   if (id && (id->empty() || id->size() > kMaxRequestIdBytes ||
@@ -143,55 +164,36 @@ std::optional<std::string> read_request_id(const RequestFields& fields) {
   return id;
 }
 
-/// Reads the fields that both kinds of request share. The caller has already read the prompt.
-void read_shared(const RequestFields& fields,
-                 const RequestPolicy& policy,
-                 GenerationRequest& request) {
-  refuse_what_is_not_there(fields);
-  request.model = fields.text("model");
-  read_sampling_fields(fields, request.is_chat ? Api::chat : Api::completions, request.params);
-  read_options(fields, request.options);
-  read_stream_options(fields, policy, request);
-  read_choices(fields, request);
-  read_truncation(fields, request.truncation);
-  request.request_id = read_request_id(fields);
-  assign(request.echo, fields.boolean("echo"));
-  assign(request.return_token_ids, fields.boolean("return_token_ids"));
-  request.return_tokens_as_token_ids =
-      fields.boolean("return_tokens_as_token_ids").value_or(policy.return_tokens_as_token_ids);
-  request.asked_output = read_asked_output(fields);
-  assign(request.add_special_tokens, fields.boolean("add_special_tokens"));
-}
-
-std::vector<Prompt> read_prompts(const RequestFields& fields) {
-  const Json* prompt = fields.find("prompt");
-  if (prompt == nullptr) throw ApiError(400, "Field required: prompt.", "prompt");
+std::vector<Prompt> read_prompts(const RequestFields& fields,
+                                 std::string_view name,
+                                 size_t max_count) {
+  const Json* prompt = fields.find(name);
+  if (prompt == nullptr)
+    throw ApiError(400, fmt::format("Field required: {}.", name), std::string(name));
   if (prompt->is_string()) return {prompt->get<std::string>()};
-  if (!prompt->is_array()) refuse_type("prompt", "a string or an array", *prompt);
-  if (prompt->empty()) throw ApiError(400, "prompt must not be empty.", "prompt");
-  if (prompt->front().is_number()) return {read_token_ids(*prompt, "prompt", kAnyCount)};
-  if (prompt->size() > size_t{kMaxChoices}) {
+  if (!prompt->is_array()) refuse_type(name, "a string or an array", *prompt);
+  if (prompt->empty())
+    throw ApiError(400, fmt::format("{} must not be empty.", name), std::string(name));
+  if (prompt->front().is_number()) return {read_token_ids(*prompt, name, kAnyCount)};
+  if (prompt->size() > max_count) {
     throw ApiError(
         400,
-        fmt::format("prompt has {} entries; at most {} are allowed.", prompt->size(), kMaxChoices),
-        "prompt");
+        fmt::format("{} has {} entries; at most {} are allowed.", name, prompt->size(), max_count),
+        std::string(name));
   }
   std::vector<Prompt> prompts;
   for (const Json& item : *prompt) {
     if (item.is_string() != prompt->front().is_string()) {
-      refuse_type(
-          "prompt", "an array of one kind: strings, token ids or arrays of token ids", item);
+      refuse_type(name, "an array of one kind: strings, token ids or arrays of token ids", item);
     }
     if (item.is_string()) {
       prompts.emplace_back(item.get<std::string>());
     } else {
-      prompts.emplace_back(read_token_ids(item, "prompt", kAnyCount));
+      prompts.emplace_back(read_token_ids(item, name, kAnyCount));
     }
   }
   return prompts;
 }
-
-}  // namespace
 
 std::string GenerationRequest::role() const {
   if (chat_template.add_generation_prompt || messages.empty()) return response_role;
@@ -202,7 +204,7 @@ GenerationRequest parse_completion_request(std::string_view body, const RequestP
   const Json json = parse_body(body);
   const RequestFields fields(json);
   GenerationRequest request{.params = policy.params};
-  request.prompts = read_prompts(fields);
+  request.prompts = read_prompts(fields, "prompt");
   request.params.max_tokens = fields.int32("max_tokens").value_or(kDefaultCompletionTokens);
   read_shared(fields, policy, request);
   if (request.echo && request.params.max_tokens == 0) {

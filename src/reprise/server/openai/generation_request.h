@@ -13,6 +13,7 @@
 #include "reprise/base/json.h"
 #include "reprise/sampling/sampling_params.h"
 #include "reprise/server/openai/answer_reader.h"
+#include "reprise/server/openai/pooling_wish.h"
 #include "reprise/server/openai/request_policy.h"
 #include "reprise/server/openai/structured_fields.h"
 #include "reprise/server/openai/tool_fields.h"
@@ -33,10 +34,12 @@ struct Truncation {
   friend bool operator==(const Truncation&, const Truncation&) = default;
 };
 
+class RequestFields;
+
 /// Text, or token ids that are used unchanged.
 using Prompt = std::variant<std::string, std::vector<int32_t>>;
 
-/// The body of POST /v1/completions or /v1/chat/completions, checked.
+/// The body of POST /v1/completions or /v1/chat/completions, or of a route for vectors, checked.
 struct GenerationRequest {
   bool is_chat = false;
   std::optional<std::string> model;
@@ -45,6 +48,7 @@ struct GenerationRequest {
   api::ChatTemplateOptions chat_template;
   sampling::SamplingParams params;
   engine::RequestOptions options;
+  std::optional<PoolingWish> pooling;  // set by the routes for vectors
   std::optional<AskedOutput> asked_output;
   ToolUse tools;
   bool include_reasoning = true;
@@ -83,5 +87,16 @@ struct GenerationRequest {
                                                          const RequestPolicy& policy);
 [[nodiscard]] GenerationRequest parse_chat_request(std::string_view body,
                                                    const RequestPolicy& policy);
+
+// Parts of these functions for other routes.
+
+/// The member `name`: a text, token ids, or a list of either, with at most `max_count` entries.
+[[nodiscard]] std::vector<Prompt> read_prompts(const RequestFields& fields,
+                                               std::string_view name,
+                                               size_t max_count = kMaxChoices);
+void read_truncation(const RequestFields& fields, Truncation& truncation);
+void read_request_options(const RequestFields& fields, engine::RequestOptions& options);
+/// The id is returned in a header, so it must be a valid header value.
+[[nodiscard]] std::optional<std::string> read_request_id(const RequestFields& fields);
 
 }  // namespace reprise::server

@@ -1,5 +1,7 @@
 #include "reprise/server/openai/generation_routes.h"
 
+#include <fmt/format.h>
+
 #include <optional>
 #include <string>
 #include <utility>
@@ -22,7 +24,7 @@ void add_generation_routes(Router& router,
       [&generations, &model, &prompts, &engine, answers](
           GenerationRequest wanted, const HttpRequest& from, api::TimePoint arrived) -> Answering {
     wanted.client = from.client;
-    model.check(wanted.model);
+    model.choose(wanted.model, wanted.options);
     check_sampling(wanted.params,
                    wanted.is_chat ? Api::chat : Api::completions,
                    engine.tokenizer().vocab_size(),
@@ -52,8 +54,12 @@ void add_generation_routes(Router& router,
     };
   };
   // A full server refuses the request before it works on the body.
-  const auto admit = [&generations](const HttpRequest&, const ExchangeRef&) {
-    generations.check_room(1);
+  const bool generates = !engine.startup_report().pooling.has_value();
+  const auto admit_to = [&generations, generates](const char* name) {
+    return [&generations, generates, name](const HttpRequest&, const ExchangeRef&) {
+      if (!generates) throw ApiError(400, fmt::format("The model does not support {} API", name));
+      generations.check_room(1);
+    };
   };
   policy.params = engine.default_sampling_params();
   router.add({.method = "POST",
@@ -61,7 +67,7 @@ void add_generation_routes(Router& router,
               .body_schema = "CompletionRequest",
               .answer_types = {"application/json", "text/event-stream"},
               .summary = "Continues prompts.",
-              .handle = admit,
+              .handle = admit_to("Completions"),
               .prepare = [prepare, policy](const HttpRequest& request) {
                 const auto arrived = std::chrono::steady_clock::now();
                 return prepare(parse_completion_request(request.body, policy), request, arrived);
@@ -72,7 +78,7 @@ void add_generation_routes(Router& router,
               .max_inline_bytes = max_inline_chat_bytes(policy),
               .answer_types = {"application/json", "text/event-stream"},
               .summary = "Answers a conversation.",
-              .handle = admit,
+              .handle = admit_to("Chat Completions"),
               .prepare = [prepare, policy](const HttpRequest& request) {
                 const auto arrived = std::chrono::steady_clock::now();
                 return prepare(parse_chat_request(request.body, policy), request, arrived);

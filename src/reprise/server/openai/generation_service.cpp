@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "reprise/server/openai/answer_size.h"
+#include "reprise/server/openai/pooling_answer.h"
 #include "reprise/structured_output/grammar_compiler.h"
 
 namespace reprise::server {
@@ -18,6 +19,11 @@ namespace {
 // Answers above this size share a limit on memory: several times the largest answer.
 constexpr int64_t kLargeAnswerBytes = int64_t{1} << 20;
 constexpr int64_t kMaxLargestAnswers = 4;
+
+std::string id_prefix(const GenerationRequest& request) {
+  if (request.pooling) return std::string(pooling_id_prefix(request.pooling->api));
+  return request.is_chat ? "chatcmpl-" : "cmpl-";
+}
 
 }  // namespace
 
@@ -31,7 +37,7 @@ struct GenerationService::Generation {
   };
 
   std::string id;  // the id that clients see
-  Answer answer;
+  std::unique_ptr<RequestAnswer> answer;
   std::vector<Choice> choices;
   int num_unfinished = 0;
   int n = 1;                           // answers to each prompt
@@ -124,16 +130,21 @@ void GenerationService::start(const GenerationRequest& request,
   if (id.empty()) id = request.request_id.value_or("");
   if (id.empty()) id = new_id();
   AnswerHead head{.is_chat = request.is_chat,
-                  .id = (request.is_chat ? "chatcmpl-" : "cmpl-") + id,
+                  .id = id_prefix(request) + id,
                   .created = std::time(nullptr),
                   .model = request.model.value_or(model_->name()),
                   .role = request.role()};
   if (request_log_.is_enabled) log_.info(request_log_line(request_log_, head.id, request));
-  auto generation = std::make_shared<Generation>(Generation{
-      .id = head.id,
-      .answer =
-          Answer(request, prompts, std::move(head), id, usage, engine_->tokenizer(), exchange),
-      .answer_share = std::move(answer_share)});
+  auto generation = std::make_shared<Generation>();
+  generation->id = head.id;
+  generation->answer_share = std::move(answer_share);
+  if (request.pooling) {
+    generation->answer =
+        std::make_unique<PoolingAnswer>(*request.pooling, std::move(head), id, usage, exchange);
+  } else {
+    generation->answer = std::make_unique<Answer>(
+        request, prompts, std::move(head), id, usage, engine_->tokenizer(), exchange);
+  }
   const Key key = next_key_++;
   submit(key, *generation, request, prompts, arrived);
   generations_.emplace(key, std::move(generation));
@@ -264,26 +275,26 @@ void GenerationService::take_event(const EngineEvent& event) {
       return fail(event.generation, ApiError(503, "The request was aborted by the server."));
     }
   }
-  generation->answer.take(event.choice, delta);
+  generation->answer->take(event.choice, delta);
   if (generation->num_unfinished > 0 || generations_.erase(event.generation) == 0) return;
   observe(*generation);
   finish(generation);
 }
 
 void GenerationService::finish(std::shared_ptr<Generation> generation) {
-  if (!run_elsewhere_ || !generation->answer.is_large()) return generation->answer.finish();
+  if (!run_elsewhere_ || !generation->answer->is_large()) return generation->answer->finish();
   ++num_being_written_;
   // The generation belongs to the I/O thread, so the other thread hands it back to be destroyed.
   run_elsewhere_([this, door = door_, generation = std::move(generation)]() mutable {
     HttpResponse response;
     try {
-      response = generation->answer.whole();
+      response = generation->answer->whole();
     } catch (const std::exception&) {  // memory is what may be missing here
       response = error_response(ApiError(500, "The server could not write this answer."));
     }
     door->bring(
         [this, generation = std::move(generation), response = std::move(response)]() mutable {
-          generation->answer.respond(std::move(response));
+          generation->answer->respond(std::move(response));
           --num_being_written_;
           note_idle();
         });
@@ -312,7 +323,7 @@ void GenerationService::fail(Key key, const ApiError& error) {
   if (found == generations_.end()) return;
   const std::shared_ptr<Generation> generation = found->second;
   forget(key);
-  generation->answer.fail(error);
+  generation->answer->fail(error);
 }
 
 void GenerationService::forget(Key key) {

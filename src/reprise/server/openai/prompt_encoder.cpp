@@ -19,6 +19,11 @@ size_t longest_token_bytes(const tokenizer::Tokenizer& tokenizer) {
   return longest;
 }
 
+// Tokens of the context that the answer needs at least.
+int64_t num_output_tokens(const GenerationRequest& request) {
+  return request.pooling ? 0 : request.params.max_tokens.value_or(1);
+}
+
 }  // namespace
 
 PromptEncoder::PromptEncoder(const api::AsyncEngine& engine)
@@ -39,7 +44,7 @@ std::vector<EncodedPrompt> PromptEncoder::encode(const GenerationRequest& reques
     prompts.push_back(encode_prompt(prompt, request, work));
   }
   for (const EncodedPrompt& prompt : prompts) {
-    check_length(prompt.token_ids.size(), request.params);
+    check_length(prompt.token_ids.size(), num_output_tokens(request));
   }
   return prompts;
 }
@@ -82,7 +87,7 @@ bool PromptEncoder::truncate(std::vector<int32_t>& token_ids,
                                max_model_len_),
                    "truncate_prompt_tokens");
   }
-  const int64_t fitting = max_model_len_ - request.params.max_tokens.value_or(1);
+  const int64_t fitting = max_model_len_ - num_output_tokens(request);
   const auto kept = static_cast<size_t>(std::max<int64_t>(most == -1 ? fitting : most, 0));
   if (token_ids.size() <= kept) return false;
   const auto num_dropped = static_cast<std::ptrdiff_t>(token_ids.size() - kept);
@@ -114,11 +119,9 @@ std::vector<int32_t> PromptEncoder::encode_text(std::string_view text,
       {.add_special_tokens = request.add_special_tokens, .plain_at = plain_at, .work = &work});
 }
 
-void PromptEncoder::check_length(size_t num_prompt_tokens,
-                                 const sampling::SamplingParams& params) const {
+void PromptEncoder::check_length(size_t num_prompt_tokens, int64_t num_output) const {
   if (num_prompt_tokens == 0) throw ApiError(400, "The prompt must not be empty.", "prompt");
   const auto num_input = static_cast<int64_t>(num_prompt_tokens);
-  const int64_t num_output = params.max_tokens.value_or(1);
   if (num_input + num_output <= max_model_len_) return;
   throw ApiError(
       400,

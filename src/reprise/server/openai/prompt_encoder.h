@@ -39,7 +39,7 @@ class PromptEncoder {
                                             const GenerationRequest& request,
                                             const WorkLimit& work) const;
   bool truncate(std::vector<int32_t>& token_ids, const GenerationRequest& request) const;
-  void check_length(size_t num_prompt_tokens, const sampling::SamplingParams& params) const;
+  void check_length(size_t num_prompt_tokens, int64_t num_output) const;
 
   const api::AsyncEngine* engine_;
   int64_t max_model_len_;

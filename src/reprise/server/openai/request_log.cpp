@@ -48,7 +48,7 @@ std::string request_log_line(const RequestLogOptions& options,
       "Received request {}: params: SamplingParams(n={}, presence_penalty={}, "
       "frequency_penalty={}, "
       "repetition_penalty={}, temperature={}, top_p={}, top_k={}, min_p={}, seed={}, stop=<{} "
-      "strings>, ignore_eos={}, max_tokens={}, min_tokens={}, logprobs={}), lora_request: None.",
+      "strings>, ignore_eos={}, max_tokens={}, min_tokens={}, logprobs={}), lora_request: {}.",
       id,
       request.n,
       p.presence_penalty,
@@ -63,7 +63,8 @@ std::string request_log_line(const RequestLogOptions& options,
       p.ignore_eos ? "True" : "False",
       or_none(p.max_tokens),
       p.min_tokens,
-      or_none(p.logprobs));
+      or_none(p.logprobs),
+      request.options.adapter == nullptr ? "None" : request.options.adapter->name());
   if (!options.with_prompts) return line;
   if (request.is_chat) {
     line += fmt::format(" messages: {}", shorten(dump(request.messages), options.max_log_len));

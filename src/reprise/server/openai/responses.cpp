@@ -127,6 +127,7 @@ std::string sse_event(const Json& json) { return fmt::format("data: {}\n\n", dum
 
 Json model_json(std::string_view name,
                 std::string_view root,
+                std::string_view parent,
                 int64_t created,
                 int32_t max_model_len) {
   return {{"id", name},
@@ -134,7 +135,7 @@ Json model_json(std::string_view name,
           {"created", created},
           {"owned_by", "reprise"},
           {"root", root},
-          {"parent", nullptr},
+          {"parent", parent.empty() ? Json(nullptr) : Json(parent)},
           {"max_model_len", max_model_len},
           {"permission", Json::array()}};
 }

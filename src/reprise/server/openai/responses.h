@@ -57,9 +57,11 @@ struct ChoicePart {
 [[nodiscard]] std::string sse_event(const Json& json);
 inline constexpr std::string_view kSseDone = "data: [DONE]\n\n";
 
-/// GET /v1/models: one model under each of its names.
+/// GET /v1/models: one model under each of its names, and its adapters. `parent`: the model that an
+/// adapter belongs to; empty: none.
 [[nodiscard]] Json model_json(std::string_view name,
                               std::string_view root,
+                              std::string_view parent,
                               int64_t created,
                               int32_t max_model_len);
 

@@ -11,23 +11,86 @@
 #include "reprise/server/openai/responses.h"
 
 namespace reprise::server {
+namespace {
 
-ServedModel::ServedModel(const ServedModelOptions& options, int32_t max_model_len)
+[[noreturn]] void refuse_unknown(std::string_view name) {
+  throw ApiError(404, fmt::format("The model `{}` does not exist.", name.substr(0, 256)), "model");
+}
+
+}  // namespace
+
+ServedModel::ServedModel(const ServedModelOptions& options,
+                         int32_t max_model_len,
+                         lora::AdapterRegistry* adapters)
     : names_(options.names),
       root_(options.root),
       path_(options.path),
       max_model_len_(max_model_len),
-      created_(std::time(nullptr)) {
+      created_(std::time(nullptr)),
+      adapters_(adapters) {
   REPRISE_ASSERT(!names_.empty(), "a server needs a name for its model");
+  if (adapters_ == nullptr) return;
+  for (const lora::AdapterEntry& adapter : adapters_->entries()) {
+    if (!is_model(adapter.name)) continue;
+    throw InvalidArgument(fmt::format(
+        "--lora-modules: '{}' is the name of the model; choose another name", adapter.name));
+  }
+}
+
+bool ServedModel::is_model(std::string_view name) const {
+  return std::find(names_.begin(), names_.end(), name) != names_.end();
 }
 
 void ServedModel::check(const std::optional<std::string>& name) const {
-  if (!name || std::find(names_.begin(), names_.end(), *name) != names_.end()) return;
-  throw ApiError(404, fmt::format("The model `{}` does not exist.", name->substr(0, 256)), "model");
+  if (!name || is_model(*name) || (adapters_ != nullptr && adapters_->contains(*name))) return;
+  refuse_unknown(*name);
+}
+
+void ServedModel::check_adapter_name(const std::string& name) const {
+  if (!is_model(name)) return;
+  throw ApiError(
+      400,
+      fmt::format("The model itself is called '{}'; choose another name for the adapter.", name),
+      "lora_name");
+}
+
+void ServedModel::choose(const std::optional<std::string>& name,
+                         engine::RequestOptions& options) const {
+  if (!name || is_model(*name)) return;
+  if (adapters_ != nullptr) {
+    try {
+      options.adapter = adapters_->find(*name);
+    } catch (const InvalidArgument& error) {
+      throw Error(error.what());  // the file changed after it was loaded: no error of the client
+    }
+  }
+  // Nothing: the name is unknown, or the adapter was unloaded while the request was read.
+  if (options.adapter == nullptr) refuse_unknown(*name);
+  options.lora_id = options.adapter->id();
 }
 
 Json ServedModel::to_json(std::string_view name) const {
-  return model_json(name, root_, created_, max_model_len_);
+  if (is_model(name)) return model_json(name, root_, "", created_, max_model_len_);
+  if (adapters_ != nullptr) {
+    for (const lora::AdapterEntry& adapter : adapters_->entries()) {
+      if (adapter.name == name) return to_json(adapter);
+    }
+  }
+  refuse_unknown(name);
+}
+
+Json ServedModel::to_json(const lora::AdapterEntry& adapter) const {
+  const std::string& parent =
+      adapter.base_model_name.empty() ? names_.front() : adapter.base_model_name;
+  return model_json(adapter.name, adapter.path.string(), parent, adapter.created, max_model_len_);
+}
+
+Json ServedModel::list() const {
+  Json list = Json::array();
+  for (const std::string& name : names_) list.push_back(to_json(name));
+  if (adapters_ == nullptr) return list;
+  for (const lora::AdapterEntry& adapter : adapters_->entries()) list.push_back(to_json(adapter));
+  return list;
 }
 
 std::string ServedModel::without_path(std::string text) const {

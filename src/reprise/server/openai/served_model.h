@@ -7,8 +7,10 @@
 #include <string_view>
 #include <vector>
 
+#include "reprise/api/async_engine.h"
 #include "reprise/base/json.h"
 #include "reprise/base/log.h"
+#include "reprise/lora/adapter_registry.h"
 #include "reprise/server/http/api_error.h"
 
 namespace reprise::server {
@@ -19,11 +21,15 @@ struct ServedModelOptions {
   std::string path;                // the model's folder on disk; removed from every message
 };
 
-/// The one model that is served, under its names. Constant, so thread-safe.
+/// The one model that is served, under its names, and its adapters, which are models of their own
+/// to clients. Constant except for the adapters; thread-safe.
 class ServedModel {
  public:
-  /// \pre `options` contain at least one name
-  ServedModel(const ServedModelOptions& options, int32_t max_model_len);
+  /// `adapters` must outlive this; nullptr: none. \pre `options` contain at least one name
+  /// \throws InvalidArgument for an adapter with a name of the model
+  ServedModel(const ServedModelOptions& options,
+              int32_t max_model_len,
+              lora::AdapterRegistry* adapters = nullptr);
 
   /// The name that answers report when a request names no model.
   [[nodiscard]] const std::string& name() const noexcept { return names_.front(); }
@@ -32,8 +38,15 @@ class ServedModel {
 
   /// \throws ApiError 404 for an unknown name; a request without a name is accepted
   void check(const std::optional<std::string>& name) const;
-  /// The model object of GET /v1/models under one of its names.
+  /// \throws ApiError 400 if the model itself has this name
+  void check_adapter_name(const std::string& name) const;
+  /// Lets the adapter of that name answer, if it is one. May read the adapter's folder again.
+  /// \throws ApiError 404 for an unknown name; Error if the folder cannot be read
+  void choose(const std::optional<std::string>& name, engine::RequestOptions& options) const;
+  /// The model object of GET /v1/models. \throws ApiError 404 for an unknown name
   [[nodiscard]] Json to_json(std::string_view name) const;
+  /// The objects of all names: those of the model, then its adapters.
+  [[nodiscard]] Json list() const;
   /// `text` with the model's name in place of its folder.
   [[nodiscard]] std::string without_path(std::string text) const;
 
@@ -43,6 +56,10 @@ class ServedModel {
   std::string path_;
   int32_t max_model_len_;
   int64_t created_;  // seconds since 1970
+  lora::AdapterRegistry* adapters_;
+
+  [[nodiscard]] bool is_model(std::string_view name) const;
+  [[nodiscard]] Json to_json(const lora::AdapterEntry& adapter) const;
 };
 
 /// The answer for an exception: bad input gets the reason, without paths; abandoned work gets 503;

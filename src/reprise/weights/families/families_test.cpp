@@ -38,7 +38,13 @@ Json complete(std::string_view architecture) {
                  {"num_experts", 4},
                  {"num_experts_per_tok", 2},
                  {"moe_intermediate_size", 32},
-                 {"shared_expert_intermediate_size", 48}};
+                 {"shared_expert_intermediate_size", 48},
+                 {"n_routed_experts", 8},
+                 {"kv_lora_rank", 32},
+                 {"q_lora_rank", 24},
+                 {"qk_nope_head_dim", 16},
+                 {"qk_rope_head_dim", 8},
+                 {"v_head_dim", 12}};
   if (architecture == "MixtralForCausalLM") config["num_local_experts"] = 4;
   return config;
 }
@@ -98,6 +104,25 @@ TEST(Families, malformed_members_are_refused_by_name) {
       {"Qwen2MoeForCausalLM", "decoder_sparse_step", 0, "decoder_sparse_step"},
       {"Qwen3MoeForCausalLM", "mlp_only_layers", {4}, "mlp_only_layers"},
       {"Qwen3MoeForCausalLM", "num_experts", nullptr, "num_experts"},
+      {"GptOssForCausalLM", "swiglu_alpha", 1.5, "swiglu_alpha"},
+      {"GptOssForCausalLM", "swiglu_limit", 0, "swiglu_limit"},
+      {"GptOssForCausalLM", "sliding_window", 0, "sliding_window"},
+      {"DeepseekV2ForCausalLM", "kv_lora_rank", 0, "kv_lora_rank"},
+      {"DeepseekV2ForCausalLM", "kv_lora_rank", 65, "kv_lora_rank"},
+      {"DeepseekV2ForCausalLM", "kv_lora_rank", 1 << 20, "kv_lora_rank"},
+      {"DeepseekV2ForCausalLM", "qk_rope_head_dim", 7, "qk_rope_head_dim"},
+      {"DeepseekV2ForCausalLM", "v_head_dim", nullptr, "v_head_dim"},
+      {"DeepseekV2ForCausalLM", "attention_bias", true, "attention_bias"},
+      {"DeepseekV2ForCausalLM", "n_routed_experts", 0, "n_routed_experts"},
+      {"DeepseekV2ForCausalLM", "topk_method", "noaux_tc", "topk_method"},
+      {"DeepseekV2ForCausalLM", "norm_topk_prob", true, "norm_topk_prob"},
+      {"DeepseekV3ForCausalLM", "n_group", 3, "n_group"},
+      {"DeepseekV3ForCausalLM", "n_group", 8, "n_group"},
+      {"DeepseekV3ForCausalLM", "topk_group", 2, "topk_group"},
+      {"DeepseekV3ForCausalLM", "num_experts_per_tok", 9, "num_experts_per_tok"},
+      {"DeepseekV3ForCausalLM", "q_lora_rank", 0, "q_lora_rank"},
+      {"DeepseekV3ForCausalLM", "routed_scaling_factor", 0, "routed_scaling_factor"},
+      {"DeepseekV3ForCausalLM", "n_shared_experts", 1 << 20, "n_shared_experts"},
       {"Gemma2ForCausalLM", "sliding_window", 0, "sliding_window"},
       {"Gemma2ForCausalLM", "attn_logit_softcapping", -1, "attn_logit_softcapping"},
       {"Gemma2ForCausalLM", "query_pre_attn_scalar", 0, "query_pre_attn_scalar"},
@@ -320,6 +345,52 @@ TEST(Families, reads_which_layers_have_experts) {
   EXPECT_EQ(config.moe->shared_intermediate_size, 48);
   EXPECT_FALSE(config.moe->renormalises);
   EXPECT_TRUE(load_text(complete("MixtralForCausalLM").dump()).config.moe->renormalises);
+}
+
+// The members of the published config.json, of which the file has more.
+constexpr const char* kKimiK2 = R"({"architectures": ["DeepseekV3ForCausalLM"],
+  "model_type": "kimi_k2", "hidden_size": 7168, "intermediate_size": 18432, "num_hidden_layers": 61,
+  "num_attention_heads": 64, "num_key_value_heads": 64, "q_lora_rank": 1536, "kv_lora_rank": 512,
+  "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "n_routed_experts": 384,
+  "num_experts_per_tok": 8, "n_group": 1, "topk_group": 1, "n_shared_experts": 1,
+  "moe_intermediate_size": 2048, "moe_layer_freq": 1, "first_k_dense_replace": 1,
+  "norm_topk_prob": true, "routed_scaling_factor": 2.827, "scoring_func": "sigmoid",
+  "topk_method": "noaux_tc", "rms_norm_eps": 1e-06, "rope_theta": 50000.0,
+  "rope_scaling": {"type": "yarn", "factor": 32.0, "beta_fast": 1.0, "beta_slow": 1.0,
+    "mscale": 1.0, "mscale_all_dim": 1.0, "original_max_position_embeddings": 4096},
+  "max_position_embeddings": 131072, "vocab_size": 163840, "tie_word_embeddings": false})";
+
+TEST(Families, reads_kimi_k2) {
+  const ModelConfig config = load_text(kKimiK2).config;
+  ASSERT_TRUE(config.mla && config.moe);
+  EXPECT_EQ(config.mla->cache_row_size(), 576);
+  EXPECT_EQ(config.mla->qk_head_dim(), 192);
+  EXPECT_EQ(config.moe->num_experts, 384);
+  EXPECT_EQ(config.moe->scores, RouterScores::sigmoid_with_bias);
+  EXPECT_DOUBLE_EQ(config.moe->routed_scale, 2.827);
+  EXPECT_FALSE(config.is_moe_layer(0));
+  EXPECT_TRUE(config.is_moe_layer(60));
+  EXPECT_TRUE(config.rope.is_interleaved);
+  const double magnitude = 0.1 * std::log(32.0) + 1;
+  EXPECT_DOUBLE_EQ(config.rope.attention_factor, 1.0) << "mscale and mscale_all_dim are equal";
+  EXPECT_DOUBLE_EQ(*config.attention_scale, magnitude * magnitude / std::sqrt(192.0));
+  // 1.03 trillion parameters, as published.
+  EXPECT_NEAR(static_cast<double>(num_parameters(config)), 1.03e12, 0.01e12);
+}
+
+TEST(Families, reads_the_routing_of_deepseek_v2) {
+  Json json = complete("DeepseekV2ForCausalLM", "n_group", 4);
+  json["topk_group"] = 2;
+  EXPECT_EQ(load_text(json.dump()).config.moe->groups, 1) << "greedy ignores the groups";
+  json["topk_method"] = "group_limited_greedy";
+  json["n_shared_experts"] = 2;
+  const MixtureOfExperts moe = *load_text(json.dump()).config.moe;
+  EXPECT_EQ(moe.groups, 4);
+  EXPECT_EQ(moe.top_groups, 2);
+  EXPECT_EQ(moe.shared_intermediate_size, 64);
+  EXPECT_FALSE(moe.has_shared_gate);
+  json["q_lora_rank"] = nullptr;
+  EXPECT_EQ(load_text(json.dump()).config.mla->q_lora_rank, 0);
 }
 
 TEST(Families, reads_the_multipliers_of_minicpm) {

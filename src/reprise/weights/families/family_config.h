@@ -64,6 +64,11 @@ void read_rope_by_layer_type(const FamilyConfig& in,
                              double default_theta,
                              std::string_view sliding_theta,
                              double default_sliding_theta);
+/// The number and the sizes of experts. \pre read_sizes
+[[nodiscard]] MixtureOfExperts read_experts(const FamilyConfig& in,
+                                            std::string_view count_key,
+                                            std::string_view size_key,
+                                            int64_t default_top_k);
 void read_tied_embeddings(const FamilyConfig& in, bool by_default);
 
 /// Fails for a boolean member of another value than the only one that there is code for.

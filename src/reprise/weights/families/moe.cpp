@@ -13,6 +13,26 @@ constexpr int64_t kMaxExperts = 1024;
 constexpr int64_t kMaxExpertsOfAllLayers = int64_t{1} << 17;
 constexpr int64_t kMaxExpertSize = int64_t{1} << 20;
 
+// Transformers 5 writes num_local_experts for some classes that were published with num_experts.
+std::string_view count_key(const FamilyConfig& in) {
+  return in.reader.has("num_local_experts") ? "num_local_experts" : "num_experts";
+}
+
+// Every `decoder_sparse_step`-th layer has experts, except those of `mlp_only_layers`.
+void read_sparse_layers(const FamilyConfig& in) {
+  const int64_t num_layers = in.config.num_hidden_layers;
+  const int64_t step = in.reader.integer("decoder_sparse_step", 1, kMaxPositions).value_or(1);
+  for (int64_t layer = 0; layer < num_layers; ++layer) {
+    in.config.moe_layers.push_back((layer + 1) % step == 0);
+  }
+  for (const int64_t layer :
+       in.reader.integers("mlp_only_layers", 0, num_layers - 1, static_cast<size_t>(num_layers))) {
+    in.config.moe_layers[static_cast<size_t>(layer)] = false;
+  }
+}
+
+}  // namespace
+
 MixtureOfExperts read_experts(const FamilyConfig& in,
                               std::string_view count_key,
                               std::string_view size_key,
@@ -35,26 +55,6 @@ MixtureOfExperts read_experts(const FamilyConfig& in,
   return moe;
 }
 
-// Transformers 5 writes num_local_experts for some classes that were published with num_experts.
-std::string_view count_key(const FamilyConfig& in) {
-  return in.reader.has("num_local_experts") ? "num_local_experts" : "num_experts";
-}
-
-// Every `decoder_sparse_step`-th layer has experts, except those of `mlp_only_layers`.
-void read_sparse_layers(const FamilyConfig& in) {
-  const int64_t num_layers = in.config.num_hidden_layers;
-  const int64_t step = in.reader.integer("decoder_sparse_step", 1, kMaxPositions).value_or(1);
-  for (int64_t layer = 0; layer < num_layers; ++layer) {
-    in.config.moe_layers.push_back((layer + 1) % step == 0);
-  }
-  for (const int64_t layer :
-       in.reader.integers("mlp_only_layers", 0, num_layers - 1, static_cast<size_t>(num_layers))) {
-    in.config.moe_layers[static_cast<size_t>(layer)] = false;
-  }
-}
-
-}  // namespace
-
 void read_mixtral(const FamilyConfig& in) {
   read_activation(in);
   read_sizes(in, {.default_norm_eps = 1e-5});
@@ -75,6 +75,7 @@ void read_qwen2_moe(const FamilyConfig& in) {
   in.config.moe->renormalises = in.reader.boolean("norm_topk_prob").value_or(false);
   in.config.moe->shared_intermediate_size =
       in.reader.required_integer("shared_expert_intermediate_size", 1, kMaxExpertSize);
+  in.config.moe->has_shared_gate = true;
   read_sparse_layers(in);
 }
 

@@ -14,8 +14,8 @@ namespace {
 
 using Codes = std::array<uint8_t, kPanelBlock>;
 
-constexpr size_t kHalf = 16;  // half the elements of a small block
-constexpr size_t kParts = 8;  // blocks of 32 elements in a block of 256
+constexpr size_t kHalfBlock = 16;  // half the elements of a small block
+constexpr size_t kParts = 8;       // blocks of 32 elements in a block of 256
 
 Float16 f16_at(const std::byte* block, size_t index) {
   Float16 half;
@@ -28,9 +28,9 @@ uint8_t low_byte(uint32_t value) { return static_cast<uint8_t>(value); }
 // 32 codes of four bits in 16 bytes: elements j and j + 16 in byte j.
 Codes small_nibbles(const std::byte* bytes) {
   Codes codes;
-  for (size_t j = 0; j < kHalf; ++j) {
+  for (size_t j = 0; j < kHalfBlock; ++j) {
     codes[j] = low_byte(byte_at(bytes, j) & 15U);
-    codes[kHalf + j] = low_byte(byte_at(bytes, j) >> 4);
+    codes[kHalfBlock + j] = low_byte(byte_at(bytes, j) >> 4);
   }
   return codes;
 }
@@ -162,9 +162,14 @@ void pack_iq4_xs(const std::byte* block, int64_t i, PanelColumn& to) {
   to.write_head(i, 0, f16_at(block, 0));
   for (size_t j = 0; j < kParts; ++j) {
     const int64_t at = i * 8 + static_cast<int64_t>(j);
-    to.write_codes(at, small_nibbles(block + 8 + j * kHalf).data());
+    to.write_codes(at, small_nibbles(block + 8 + j * kHalfBlock).data());
     to.write_scale(at, 0, static_cast<int8_t>(iq4_xs_scale(block, j)));
   }
+}
+
+void pack_mxfp4(const std::byte* block, int64_t i, PanelColumn& to) {
+  to.write_codes(i, small_nibbles(block + 1).data());
+  to.write_scale(i, 0, low_byte(byte_at(block, 0)));
 }
 
 struct PackedFormat {
@@ -173,7 +178,7 @@ struct PackedFormat {
   void (*pack)(const std::byte* block, int64_t i, PanelColumn& to);
 };
 
-constexpr std::array<PackedFormat, 12> kPackedFormats = {{
+constexpr std::array<PackedFormat, 13> kPackedFormats = {{
     {BlockFormat::q8_0, PanelFormat::q8_0, pack_q8_0},
     {BlockFormat::q4_0, PanelFormat::q4_0, pack_nibbles},
     {BlockFormat::q4_1, PanelFormat::q4_1, pack_q4_1},
@@ -186,6 +191,7 @@ constexpr std::array<PackedFormat, 12> kPackedFormats = {{
     {BlockFormat::q4_k, PanelFormat::q4_k, pack_q4_k},
     {BlockFormat::q5_k, PanelFormat::q5_k, pack_q5_k},
     {BlockFormat::q6_k, PanelFormat::q6_k, pack_q6_k},
+    {BlockFormat::mxfp4, PanelFormat::mxfp4, pack_mxfp4},
 }};
 
 const PackedFormat* find_packed(BlockFormat format) {

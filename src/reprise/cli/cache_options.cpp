@@ -1,0 +1,74 @@
+#include "reprise/cli/cache_options.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+#include <vector>
+
+#include "reprise/base/error.h"
+#include "reprise/kv_cache/tensors/cache_dtype.h"
+
+namespace reprise::cli {
+namespace {
+
+constexpr const char* kCacheGroup = "Cache";
+
+}  // namespace
+
+void add_kv_cache_dtype(OptionTable& table, std::string group, std::string& dtype) {
+  std::vector<std::string> choices;
+  for (const kv_cache::CacheDType& choice : kv_cache::cache_dtypes()) {
+    choices.emplace_back(choice.name);
+  }
+  table.add(
+      {.name = "kv-cache-dtype",
+       .group = std::move(group),
+       .value_name = "TYPE",
+       .help = "Type of cached keys and values. auto is the model's, fp8 is fp8_e4m3; "
+               "per_token_head keeps a scale for each token and head.",
+       .default_text = "auto",
+       .apply =
+           [&dtype](std::string_view value) { dtype = kv_cache::find_cache_dtype(value).name; },
+       .choices = std::move(choices)});
+}
+
+void add_cache_options(OptionTable& table, api::EngineArgs& args) {
+  table.add_switch("enable-prefix-caching",
+                   kCacheGroup,
+                   "Requests with the same beginning share its computed blocks.",
+                   args.enable_prefix_caching);
+  table.add_integer("block-size", kCacheGroup, "Tokens per cache block.", args.block_size);
+  add_kv_cache_dtype(table, kCacheGroup, args.kv_cache_dtype);
+  table.add({.name = "kv-cache-memory-bytes",
+             .group = kCacheGroup,
+             .value_name = "N",
+             .help = "Memory for keys and values.",
+             .default_text = "4G, at most half of the free memory",
+             .apply = [&args](std::string_view value) {
+               args.kv_cache_memory_bytes = parse_human_integer("--kv-cache-memory-bytes", value);
+             }});
+  table.add({.name = "num-gpu-blocks-override",
+             .group = kCacheGroup,
+             .value_name = "N",
+             .help = "Blocks of the cache, whatever memory there is: for tests of preemption.",
+             .apply = [&args](std::string_view value) {
+               args.num_gpu_blocks_override =
+                   parse_human_integer("--num-gpu-blocks-override", value);
+             }});
+  table.add(
+      {.name = "gpu-memory-utilization",
+       .group = kCacheGroup,
+       .value_name = "X",
+       .help = "Part of a GPU's memory to use, between 0 and 1.",
+       .default_text = "0.9",
+       .apply = [&args](std::string_view value) {
+         const double part = parse_number("--gpu-memory-utilization", value);
+         if (!(part > 0 && part <= 1)) {
+           throw InvalidArgument(fmt::format(
+               "--gpu-memory-utilization: expected more than 0 and at most 1, got {}", value));
+         }
+         args.gpu_memory_utilization = part;
+       }});
+}
+
+}  // namespace reprise::cli

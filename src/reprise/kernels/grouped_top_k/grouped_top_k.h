@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+
+#include "reprise/device/device.h"
+#include "reprise/kernels/kernel_table.h"
+#include "reprise/tensor/tensor.h"
+
+namespace reprise::kernels {
+
+/// How a token of DeepSeek's models chooses its experts.
+struct GroupedRouting {
+  int64_t top_k = 1;
+  int64_t groups = 1;      // of neighbouring experts, all of one size
+  int64_t top_groups = 1;  // groups from which a token may choose
+  float scale = 1;         // of the weights
+};
+
+/// The experts of each row and their weights in float32, in the order in which they are chosen. Of
+/// equal ones the lower expert or group comes first. All experts are valid even if logits are NaN.
+///
+/// Without a bias, scores are the softmax over all experts, a group counts as its best expert, and
+/// the weights are the scores. With a bias, scores are sigmoids, experts are chosen by score plus
+/// bias, a group counts as its two best experts, and the weights are the scores divided by their
+/// sum.
+/// \throws InvalidArgument if the groups do not divide the experts or have fewer than top_k, or if
+/// there are more than kMaxExperts
+bool launch_grouped_top_k(device::Stream& stream,
+                          const KernelTable& kernels,
+                          const GroupedRouting& routing,
+                          const Tensor& logits,    // [num_tokens, num_experts], may be strided
+                          const Tensor& bias,      // float32[num_experts], or undefined
+                          const Tensor& weights,   // float32[num_tokens, top_k]
+                          const Tensor& experts);  // int32[num_tokens, top_k]
+
+/// Oracle, in double.
+void grouped_top_k_ref(const GroupedRouting& routing,
+                       const Tensor& logits,
+                       const Tensor& bias,
+                       const Tensor& weights,
+                       const Tensor& experts);
+
+}  // namespace reprise::kernels

@@ -1,0 +1,103 @@
+// Replaces logits by their sigmoids.
+inline void take_sigmoids(float* logits, int64_t count) {
+  const Vec one = broadcast(1.0F);
+  for (int64_t i = 0; i < count; i += kLanes) {
+    const int rest = lanes_at(i, count);
+    const Vec power = exp(sub(zero(), load_some(logits + i, rest)));
+    store_some(logits + i, div(one, add(one, power)), rest);
+  }
+}
+
+// Replaces logits by their softmax.
+inline void take_softmax(float* logits, int64_t count) {
+  const bool none_is_taken[kMaxExperts] = {};
+  const float total =
+      exponentiate(logits, count, logits[largest_free(logits, none_is_taken, count)]);
+  for (int64_t i = 0; i < count; ++i) logits[i] /= total;
+}
+
+// How much a group of experts counts: as its best expert, or as its two best experts.
+inline float score_of_group(const float* choices, int64_t size, bool counts_two) {
+  float best = choices[0];
+  float second = -__builtin_inff();
+  for (int64_t i = 1; i < size; ++i) {
+    if (choices[i] > best) {
+      second = best;
+      best = choices[i];
+    } else if (choices[i] > second) {
+      second = choices[i];
+    }
+  }
+  return counts_two ? best + second : best;
+}
+
+// Marks the experts of all groups but the top_groups best ones.
+inline void exclude_groups(const GroupedTopKArguments& a,
+                           const float* choices,
+                           bool counts_two,
+                           bool* is_taken) {
+  const int64_t size = a.tiles.width / a.groups;
+  float scores[kMaxExperts];
+  bool is_chosen[kMaxExperts] = {};
+  for (int64_t group = 0; group < a.groups; ++group) {
+    scores[group] = score_of_group(choices + group * size, size, counts_two);
+  }
+  for (int64_t i = 0; i < a.top_groups; ++i) {
+    is_chosen[largest_free(scores, is_chosen, a.groups)] = true;
+  }
+  for (int64_t i = 0; i < a.tiles.width; ++i) is_taken[i] = !is_chosen[i / size];
+}
+
+template <typename T, bool kIsSigmoid>
+inline void route_row_in_groups(const GroupedTopKArguments& a,
+                                const T* row,
+                                float* weights,
+                                int32_t* experts) {
+  const int64_t num_experts = a.tiles.width;
+  float scores[kMaxExperts];
+  for (int64_t i = 0; i < num_experts; ++i) scores[i] = to_float(row[i]);
+  float choices[kMaxExperts];
+  if constexpr (kIsSigmoid) {
+    take_sigmoids(scores, num_experts);
+    for (int64_t i = 0; i < num_experts; ++i) choices[i] = scores[i] + a.bias[i];
+  } else {
+    take_softmax(scores, num_experts);
+    for (int64_t i = 0; i < num_experts; ++i) choices[i] = scores[i];
+  }
+  bool is_taken[kMaxExperts];
+  exclude_groups(a, choices, kIsSigmoid, is_taken);
+  float total = 0;
+  for (int64_t k = 0; k < a.top_k; ++k) {
+    experts[k] = largest_free(choices, is_taken, num_experts);
+    is_taken[experts[k]] = true;
+    weights[k] = scores[experts[k]];
+    total += weights[k];
+  }
+  // The small number is that of the published model: it avoids a division by zero.
+  const float factor = kIsSigmoid ? a.scale / (total + 1e-20F) : a.scale;
+  for (int64_t k = 0; k < a.top_k; ++k) weights[k] *= factor;
+}
+
+template <typename T, bool kIsSigmoid>
+inline void route_in_groups(const void* args, device::BlockRange blocks) {
+  const auto& a = *static_cast<const GroupedTopKArguments*>(args);
+  for (uint32_t block = blocks.begin; block < blocks.end; ++block) {
+    const RowTile tile = row_tile(a.tiles, block);
+    for (int64_t row = tile.row_begin; row < tile.row_end; ++row) {
+      route_row_in_groups<T, kIsSigmoid>(
+          a,
+          static_cast<const T*>(a.logits) + row_offset(a.layout, row),
+          a.weights + row * a.top_k,
+          a.experts + row * a.top_k);
+    }
+  }
+}
+
+template <typename T>
+void run_grouped_softmax_top_k(const void* args, device::BlockRange blocks) noexcept {
+  route_in_groups<T, false>(args, blocks);
+}
+template <typename T>
+void run_grouped_sigmoid_top_k(const void* args, device::BlockRange blocks) noexcept {
+  route_in_groups<T, true>(args, blocks);
+}

@@ -1,0 +1,18 @@
+#pragma once
+
+#include "reprise/kernels/rows.h"
+
+namespace reprise::kernels {
+
+struct alignas(16) SwigluoaiAndMulArguments {
+  const void* x;  // rows of 2 * width elements: gate, then up
+  void* out;      // [rows, width], dense
+  RowLayout x_layout;
+  RowTiles tiles;  // of out
+  float limit;
+};
+
+/// The published models have no other value.
+inline constexpr float kSwigluoaiAlpha = 1.702F;
+
+}  // namespace reprise::kernels

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+
+#include "reprise/attention/latent_attention.h"
+#include "reprise/models/attention_block.h"
+
+namespace reprise::models {
+
+/// Multi-head latent attention. Source: DeepSeek-V2 (2024), section 2.1, in the form in which the
+/// matrices that make keys and values from the latent are absorbed: that of the keys is applied to
+/// the queries, that of the values to the results of attention. So keys and values are never made,
+/// and the cache holds latents.
+class MultiHeadLatentAttention final : public AttentionBlock {
+ public:
+  explicit MultiHeadLatentAttention(const LayerParts& parts);
+
+  [[nodiscard]] Tensor operator()(cudagraph::ForwardContext& context,
+                                  const Tensor& hidden,
+                                  const Tensor& positions) const override;
+
+  [[nodiscard]] attention::AttentionLayer& attention() noexcept override { return attention_; }
+
+ private:
+  [[nodiscard]] bool has_query_latent() const noexcept { return sizes_.q_lora_rank > 0; }
+  [[nodiscard]] int64_t query_columns() const noexcept;
+
+  weights::LatentAttentionConfig sizes_;
+  int64_t num_heads_;
+  Tensor query_and_latent_weight_;  // [queries or their latent | latent | rotated key, hidden]
+  Tensor query_norm_;               // undefined, like the next: queries have no latent
+  Tensor query_weight_;             // [num_heads * qk_head_dim, q_lora_rank]
+  Tensor latent_norm_;              // [kv_lora_rank]
+  Tensor key_weight_;               // [num_heads, kv_lora_rank, qk_nope_head_dim]
+  Tensor value_weight_;             // [num_heads, v_head_dim, kv_lora_rank]
+  Tensor o_weight_;
+  Tensor rope_table_;  // shared by layers
+  attention::LatentAttention attention_;
+};
+
+}  // namespace reprise::models

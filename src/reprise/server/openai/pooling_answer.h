@@ -1,0 +1,41 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "reprise/server/http/router.h"
+#include "reprise/server/openai/pooling_wish.h"
+#include "reprise/server/openai/request_answer.h"
+#include "reprise/server/openai/responses.h"
+
+namespace reprise::server {
+
+/// The answer to a request for vectors: one object, when all texts have their vector.
+class PoolingAnswer final : public RequestAnswer {
+ public:
+  PoolingAnswer(
+      PoolingWish wish, AnswerHead head, std::string request_id, Usage usage, ExchangeRef exchange);
+
+  void take(int index, const engine::OutputDelta& delta) override;
+  void finish() override { respond(whole()); }
+  [[nodiscard]] bool is_large() const override;
+  [[nodiscard]] HttpResponse whole() override;
+  void respond(HttpResponse response) override { exchange_->respond(std::move(response)); }
+  void fail(const ApiError& error) override;
+
+ private:
+  [[nodiscard]] std::string vectors_json() const;
+  [[nodiscard]] std::string scores_json() const;
+  [[nodiscard]] std::string ranking_json() const;
+  /// The similarity of each pair of texts.
+  [[nodiscard]] std::vector<double> scores() const;
+
+  PoolingWish wish_;
+  AnswerHead head_;
+  std::string request_id_;
+  Usage usage_;
+  ExchangeRef exchange_;
+  std::vector<std::vector<float>> vectors_;  // by index of the text
+};
+
+}  // namespace reprise::server

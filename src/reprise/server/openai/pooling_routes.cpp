@@ -1,0 +1,89 @@
+#include "reprise/server/openai/pooling_routes.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "reprise/server/openai/pooling_request.h"
+
+namespace reprise::server {
+namespace {
+
+struct PoolingRoute {
+  const char* path;
+  PoolingApi api;
+  const char* body_schema;
+  const char* summary;
+  const char* name;  // in the refusal
+};
+
+constexpr std::array kRoutes = {
+    PoolingRoute{"/v1/embeddings",
+                 PoolingApi::embeddings,
+                 "EmbeddingRequest",
+                 "A vector of each text.",
+                 "Embeddings"},
+    PoolingRoute{"/pooling", PoolingApi::pooling, "EmbeddingRequest", "The same.", "Pooling"},
+    PoolingRoute{"/score",
+                 PoolingApi::score,
+                 "ScoreRequest",
+                 "How similar texts are: the cosine of their vectors.",
+                 "Score"},
+    PoolingRoute{"/v1/score", PoolingApi::score, "ScoreRequest", "The same.", "Score"},
+    PoolingRoute{"/rerank",
+                 PoolingApi::rerank,
+                 "RerankRequest",
+                 "Documents in the order of their similarity to a query.",
+                 "Rerank"},
+    PoolingRoute{"/v1/rerank", PoolingApi::rerank, "RerankRequest", "The same.", "Rerank"},
+    PoolingRoute{"/v2/rerank", PoolingApi::rerank, "RerankRequest", "The same.", "Rerank"},
+};
+
+}  // namespace
+
+void add_pooling_routes(Router& router,
+                        const api::AsyncEngine& engine,
+                        GenerationService& generations,
+                        const ServedModel& model,
+                        const PromptEncoder& prompts) {
+  const auto& pooling = engine.startup_report().pooling;
+  const bool pools = pooling.has_value();
+  const bool normalizes = pools && pooling->normalizes;
+  for (const PoolingRoute& route : kRoutes) {
+    router.add(
+        {.method = "POST",
+         .path = route.path,
+         .body_schema = route.body_schema,
+         .summary = route.summary,
+         // A server that cannot serve the request refuses it before it works on the body.
+         .handle =
+             [&generations, pools, name = route.name](const HttpRequest&, const ExchangeRef&) {
+               if (!pools) {
+                 throw ApiError(400, fmt::format("The model does not support {} API", name));
+               }
+               generations.check_room(1);
+             },
+         .prepare = [&generations, &model, &prompts, kind = route.api, normalizes](
+                        const HttpRequest& from) -> Answering {
+           const api::TimePoint arrived = std::chrono::steady_clock::now();
+           GenerationRequest wanted = parse_pooling_request(from.body, kind, normalizes);
+           wanted.client = from.client;
+           model.check(wanted.model);
+           std::vector<EncodedPrompt> encoded = prompts.encode(wanted, from.work);
+           return [&generations,
+                   encoded = std::move(encoded),
+                   wanted = std::move(wanted),
+                   request_id = from.request_id,
+                   arrived](const ExchangeRef& exchange) {
+             generations.start(wanted, encoded, request_id, exchange, arrived);
+           };
+         },
+         .is_described = pools});
+  }
+}
+
+}  // namespace reprise::server

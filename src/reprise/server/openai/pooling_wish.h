@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace reprise::server {
+
+/// The routes for vectors of texts, which differ in what they make of the vectors.
+enum class PoolingApi : uint8_t {
+  embeddings,  // the vectors, as OpenAI sends them
+  pooling,     // the vectors, as vLLM sends them
+  score,       // how similar pairs of texts are
+  rerank,      // documents in the order of their similarity to a query
+};
+
+/// What the answer to a request for vectors looks like.
+struct PoolingWish {
+  PoolingApi api = PoolingApi::embeddings;
+  bool is_base64 = false;  // vectors as the base64 of float32 values, not as lists of numbers
+  bool normalizes = true;  // vectors have length 1
+  /// score and rerank: the first texts of the request are compared with the others. One is compared
+  /// with each of the others; several are compared with one each.
+  size_t num_queries = 0;
+  std::vector<std::string> documents;  // rerank: the texts that the answer repeats
+  std::optional<size_t> top_n;         // rerank: the most documents that the answer has
+};
+
+/// The beginning of an answer's id: "embd-".
+[[nodiscard]] std::string_view pooling_id_prefix(PoolingApi api) noexcept;
+
+}  // namespace reprise::server

@@ -1,0 +1,15 @@
+#include "reprise/speculative/make_drafter.h"
+
+#include "reprise/speculative/ngram_drafter.h"
+
+namespace reprise::speculative {
+
+std::unique_ptr<Drafter> make_drafter(const SpeculativeConfig& config) {
+  switch (config.method) {
+    case SpeculativeMethod::ngram:
+      return std::make_unique<NgramDrafter>(config.lookup);
+  }
+  return nullptr;
+}
+
+}  // namespace reprise::speculative

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "reprise/base/json.h"
+#include "reprise/speculative/ngram_drafter.h"
+
+namespace reprise::speculative {
+
+enum class SpeculativeMethod : uint8_t { ngram };
+[[nodiscard]] std::string_view to_string(SpeculativeMethod method) noexcept;
+
+/// The longest run of drafts. Each draft needs a row of logits per request, so longer runs would
+/// cost much memory, and text that can be guessed so far ahead is rare.
+inline constexpr int32_t kMostSpeculativeTokens = 64;
+/// The longest n-gram to look up.
+inline constexpr int32_t kLongestNgram = 256;
+
+/// --speculative-config, checked.
+struct SpeculativeConfig {
+  SpeculativeMethod method = SpeculativeMethod::ngram;
+  int32_t num_speculative_tokens = 0;  // draft tokens per request and step, at least 1
+  NgramLookup lookup;
+
+  friend bool operator==(const SpeculativeConfig&, const SpeculativeConfig&) = default;
+};
+
+/// Reads the object of --speculative-config. Keys and defaults are vLLM's: if only one of
+/// prompt_lookup_min and prompt_lookup_max is given, it is both; if none is given, both are 5.
+/// \throws InvalidArgument that names an unknown or unsupported key or method, a missing key, or a
+/// value outside of its range
+[[nodiscard]] SpeculativeConfig parse_speculative_config(const Json& json);
+
+}  // namespace reprise::speculative

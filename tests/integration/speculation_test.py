@@ -1,0 +1,162 @@
+#!/usr/bin/env python3
+"""--speculative-config through the program: the same answers, fewer steps, metrics, the log line, refusals.
+
+    speculation_test.py REPRISE_BINARY MODEL_FOLDER
+
+Uses only Python's standard library.
+"""
+
+import json
+import re
+import subprocess
+import sys
+import unittest
+
+import serve_test
+
+DRAFTS = '{"method": "ngram", "num_speculative_tokens": 4, "prompt_lookup_min": 2, "prompt_lookup_max": 5}'
+REPEATING = "The cat sat on the mat. The dog sat on the log. " * 4
+SOLVED = (
+    "Question: Will has 3 trays with 4 grapes in each tray. He gives 2 to Anna. How many grapes does Will have left?\n"
+    "Answer: The trays hold 3 * 4 = 12.\nWill loses 2, so 12 - 2 = 10.\n#### 10\n\n"
+)
+# The answer is in the prompt, so that drafts are accepted.
+COPY = {"prompt": SOLVED + SOLVED.split("Answer:")[0] + "Answer:", "max_tokens": 60, "temperature": 0, "stop": ["\n\n"]}
+CASES = [
+    COPY,
+    {"prompt": REPEATING, "max_tokens": 60, "temperature": 0, "ignore_eos": True},
+    {"prompt": REPEATING, "max_tokens": 60, "temperature": 0.8, "seed": 3, "n": 2, "logprobs": 3},
+    {"prompt": REPEATING, "max_tokens": 40, "temperature": 0, "stop": ["dog sat", "log"]},
+    {"prompt": "Once upon a time", "max_tokens": 80, "temperature": 1, "seed": 5, "frequency_penalty": 0.5},
+    {"prompt": REPEATING, "max_tokens": 30, "temperature": 0, "repetition_penalty": 1.2, "min_tokens": 20},
+    {"prompt": "a b a b a b a b", "max_tokens": 40, "temperature": 0, "ignore_eos": True, "presence_penalty": -1},
+    {"prompt": REPEATING, "max_tokens": 24, "temperature": 0.5, "seed": 1, "guided_regex": "(cat|dog|log| ){3,12}"},
+]
+
+
+def run(*arguments):
+    return subprocess.run([serve_test.BINARY, *arguments], capture_output=True, text=True, timeout=120, check=False)
+
+
+def answers_of(server):
+    answers = []
+    for body in CASES:
+        status, answer = server.post("/v1/completions", body)
+        assert status == 200, answer
+        answers.append((answer["choices"], answer["usage"]))
+    return answers
+
+
+class Speculation(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        plain = serve_test.Server("--max-model-len", "512")
+        try:
+            cls.plain = answers_of(plain)
+            cls.plain_steps = sum_of(plain, "reprise:cudagraph_dispatch_total")
+        finally:
+            plain.stop()
+        cls.server = serve_test.Server(
+            "--max-model-len", "512", "--async-scheduling", "--speculative-config", DRAFTS, VLLM_LOG_STATS_INTERVAL="1"
+        )
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.stop()
+
+    def test_answers_are_those_without_drafts(self):
+        for body, wanted, answer in zip(CASES, self.plain, answers_of(self.server), strict=True):
+            self.assertEqual(answer, wanted, body)
+
+    def test_a_stream_has_the_same_text_and_log_probabilities_in_fewer_events(self):
+        body = {**COPY, "logprobs": 1}
+        for _ in range(16):  # other tests have drafts that fail; a request in sixteen tries again
+            self.server.post("/v1/completions", body)
+        _, whole = self.server.post("/v1/completions", body)
+        _, events = self.server.request("POST", "/v1/completions", {**body, "stream": True})
+        choices = [
+            json.loads(line[6:])["choices"][0] for line in events.decode().splitlines()
+            if line.startswith("data: {")
+        ]
+        wanted = whole["choices"][0]
+        self.assertEqual("".join(choice["text"] for choice in choices), wanted["text"])
+        tokens = [token for choice in choices if choice["logprobs"] for token in choice["logprobs"]["token_logprobs"]]
+        self.assertEqual(tokens, wanted["logprobs"]["token_logprobs"])
+        self.assertLess(len(choices), len(tokens))
+
+    def test_metrics_and_the_log_say_what_drafts_brought(self):
+        answers_of(self.server)
+        metric = lambda name, labels="": self.server.metric("vllm:spec_decode_" + name, labels)
+        drafts, tokens = metric("num_drafts_total"), metric("num_draft_tokens_total")
+        accepted = metric("num_accepted_tokens_total")
+        by_position = [
+            metric("num_accepted_tokens_per_pos_total", f'position="{position}"') for position in range(4)
+        ]
+        self.assertGreater(accepted, 0)
+        self.assertGreaterEqual(tokens, accepted)
+        self.assertGreaterEqual(4 * drafts, tokens)
+        self.assertEqual(sum(by_position), accepted)
+        self.assertEqual(by_position, sorted(by_position, reverse=True))
+        line = re.compile(
+            r"SpecDecoding metrics: Mean acceptance length: \d+\.\d\d, Accepted throughput: \d+\.\d\d tokens/s, Drafted "
+            r"throughput: \d+\.\d\d tokens/s, Accepted: \d+ tokens, Drafted: \d+ tokens, Per-position acceptance rate: "
+            r"(\d\.\d{3}, ){3}\d\.\d{3}, Avg Draft acceptance rate: \d+\.\d%"
+        )
+        self.server.wait_until(lambda: line.search(self.server.text()))
+
+    def test_asynchronous_scheduling_is_turned_off_with_one_sentence(self):
+        self.assertEqual(self.server.text().count("Async scheduling is not supported with ngram speculative decoding"), 1)
+
+    def test_fewer_steps_are_needed_and_uniform_ones_replay_full_graphs(self):
+        before = sum_of(self.server, "reprise:cudagraph_dispatch_total")
+        answers_of(self.server)
+        self.assertLess(sum_of(self.server, "reprise:cudagraph_dispatch_total") - before, self.plain_steps)
+        _, text = self.server.request("GET", "/metrics")
+        uniform = re.findall(r'^reprise:cudagraph_dispatch_total\{(.*uniform".*)\} \d+$', text.decode(), re.M)
+        self.assertTrue(any("tokens=5 reqs=1 uniform" in labels for labels in uniform), uniform)
+        self.assertTrue(any("tokens=1 reqs=1 uniform" in labels for labels in uniform), uniform)
+        for labels in uniform:
+            self.assertIn('reason="full_uniform"', labels)
+
+    def test_explain_knows_the_sizes_of_both_widths(self):
+        for options in (["--num-speculative-tokens", "4"], ["--speculative-config", DRAFTS]):
+            done = run("explain", "--json", "--max-num-seqs", "4", *options, "--batch", "decode:3", "--batch", "uniform:3x1")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            explained = json.loads(done.stdout)
+            self.assertEqual(explained["capture_sizes"]["decode"], [5, 10, 20])
+            self.assertEqual(explained["capture_sizes"]["decode_without_drafts"], [1, 2, 4])
+            self.assertEqual([d["num_tokens"] for d in explained["decisions"]], [20, 4])
+            self.assertEqual({d["reason_code"] for d in explained["decisions"]}, {"full_uniform"})
+
+    def test_what_is_not_supported_is_refused_by_name(self):
+        for config, words in (
+            ('{"method": "eagle", "num_speculative_tokens": 2}', 'method "eagle" is not supported'),
+            ('{"method": "ngram", "num_speculative_tokens": 2, "model": "x"}', "'model' is not supported"),
+            ('{"method": "ngram", "num_speculative_token": 2}', "did you mean 'num_speculative_tokens'?"),
+            ('{"method": "ngram", "num_speculative_tokens": 0}', "expected an integer from 1 to 64"),
+            ("3", "expected a JSON object or null"),
+        ):
+            done = run("generate", serve_test.MODEL, "--prompt", "a", "--speculative-config", config)
+            self.assertEqual(done.returncode, 2, done.stdout)
+            self.assertIn(words, done.stderr)
+        done = run("generate", serve_test.MODEL, "--prompt", "a", "--max-tokens", "2", "--speculative-config", "null")
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_members_can_be_given_one_by_one(self):
+        done = run("generate", serve_test.MODEL, "--prompt", REPEATING, "--max-tokens", "20", "--temperature", "0", "--json",
+                   "--speculative-config.method", "ngram", "--speculative-config.num_speculative_tokens", "3",
+                   "--speculative-config.prompt_lookup_min", "2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        wanted = run("generate", serve_test.MODEL, "--prompt", REPEATING, "--max-tokens", "20", "--temperature", "0", "--json")
+        answer, expected = (json.loads(text.stdout)["outputs"][0]["token_ids"] for text in (done, wanted))
+        self.assertEqual(answer, expected)
+
+
+def sum_of(server, name):
+    _, text = server.request("GET", "/metrics")
+    return sum(float(line.rsplit(" ", 1)[1]) for line in text.decode().splitlines() if line.startswith(name + "{"))
+
+
+if __name__ == "__main__":
+    serve_test.BINARY, serve_test.MODEL = sys.argv[1:3]
+    unittest.main(argv=sys.argv[:1])

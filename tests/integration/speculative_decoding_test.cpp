@@ -1,0 +1,249 @@
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "reprise/engine/engine_core.h"
+#include "reprise/speculative/ngram_drafter.h"
+#include "tests/integration/knowing_drafter.h"
+#include "tests/integration/random_load.h"
+
+// Steps verify draft tokens. The oracle is the same load without drafts: every answer must be
+// equal, with its text, log-probabilities and finish reason, and with any parameters.
+namespace reprise {
+namespace {
+
+using cudagraph::CudagraphMode;
+using cudagraph::CudagraphRuntimeMode;
+using cudagraph::DispatchReason;
+using engine::EngineCore;
+using testing::Answer;
+using testing::Load;
+using testing::Machine;
+using testing::MachineOptions;
+using testing::Spec;
+using testing::Tokens;
+
+#ifdef __SANITIZE_THREAD__
+constexpr int kLess = 6;
+#else
+constexpr int kLess = 1;
+#endif
+
+testing::KnowingDrafter make_drafter(const std::vector<Spec>& specs,
+                                     const std::vector<Answer>& answers) {
+  std::vector<Tokens> known;
+  for (size_t i = 0; i < specs.size(); ++i) {
+    known.push_back(specs[i].prompt);
+    const Tokens& answer = answers[i].token_ids;
+    known.back().insert(known.back().end(), answer.begin(), answer.end());
+  }
+  return testing::KnowingDrafter(std::move(known));
+}
+
+/// Random requests without aborts. An abort comes after a step, and steps of different length then
+/// leave different answers.
+std::vector<Spec> make_specs(const Machine& machine, uint32_t seed, int count) {
+  Load load(seed, machine.vocab_size());
+  std::vector<Spec> specs;
+  for (int i = 0; i < count / kLess; ++i) {
+    specs.push_back(load.next(i));
+    specs.back().abort_after = 0;
+  }
+  return specs;
+}
+
+std::vector<Answer> plain_answers(Machine& machine, const std::vector<Spec>& specs) {
+  const auto core = machine.make_core(machine.core_options());
+  return machine.answer(*core, specs);
+}
+
+void expect_equal(const std::vector<Answer>& answers, const std::vector<Answer>& expected) {
+  ASSERT_EQ(answers.size(), expected.size());
+  for (size_t i = 0; i < answers.size(); ++i) ASSERT_EQ(answers[i], expected[i]) << "request " << i;
+}
+
+class SpeculativeDecoding : public ::testing::TestWithParam<CudagraphMode> {};
+
+TEST_P(SpeculativeDecoding, changes_nothing_that_any_request_is_told) {
+  Machine machine({.mode = GetParam(), .num_speculative_tokens = 4});
+  const std::vector<Spec> specs = make_specs(machine, /*seed=*/5, 240);
+  const std::vector<Answer> expected = plain_answers(machine, specs);
+  testing::KnowingDrafter drafter = make_drafter(specs, expected);
+  const auto core = machine.make_core(machine.core_options(drafter));
+  expect_equal(machine.answer(*core, specs), expected);
+  // Checks that the load reaches what this test is written for.
+  const speculative::SpeculationStats& stats = core->scheduler().speculation_stats();
+  EXPECT_GT(stats.num_accepted_tokens, 500U / kLess);
+  EXPECT_GT(stats.num_draft_tokens, stats.num_accepted_tokens + 100U / kLess);
+  EXPECT_GT(core->scheduler().num_preemptions(), 0);
+  EXPECT_GT(core->scheduler().prefix_cache_stats().hits, 0U);
+  EXPECT_EQ(core->counters().dropped_tokens, 0U);
+  std::map<std::string, int> reasons;
+  for (const Answer& answer : expected) ++reasons[answer.finish_reason];
+  for (const char* reason : {"stop", "length"}) EXPECT_GT(reasons[reason], 0) << reason;
+  EXPECT_EQ(reasons["error"], 0);
+  fmt::print("{} tokens in {} steps; {} of {} draft tokens accepted\n",
+             core->counters().generation_tokens,
+             core->counters().num_steps,
+             stats.num_accepted_tokens,
+             stats.num_draft_tokens);
+}
+
+TEST_P(SpeculativeDecoding, changes_nothing_when_answers_wait_for_the_turn_of_their_constraint) {
+  Machine machine({.mode = GetParam(), .num_speculative_tokens = 3});
+  std::vector<Spec> specs = make_specs(machine, /*seed=*/6, 120);
+  for (size_t i = 0; i < specs.size(); ++i) {
+    if (i % 3 != 0 && specs[i].constraint_length == 0) specs[i].constraint_length = 9;
+  }
+  const std::vector<Answer> expected = plain_answers(machine, specs);
+  for (const auto time : {std::chrono::nanoseconds(0), std::chrono::nanoseconds(100'000)}) {
+    testing::KnowingDrafter drafter = make_drafter(specs, expected);
+    engine::EngineCoreOptions options = machine.core_options(drafter);
+    options.scheduler.constraint_time_per_step = time;
+    const auto core = machine.make_core(options);
+    expect_equal(machine.answer(*core, specs), expected);
+    EXPECT_GT(core->scheduler().speculation_stats().num_accepted_tokens, 50U / kLess);
+    if (time.count() == 0) {
+      EXPECT_GT(core->counters().postponed_tokens, 100U / kLess);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(modes,
+                         SpeculativeDecoding,
+                         ::testing::Values(CudagraphMode::NONE,
+                                           CudagraphMode::PIECEWISE,
+                                           CudagraphMode::FULL,
+                                           CudagraphMode::FULL_DECODE_ONLY,
+                                           CudagraphMode::FULL_AND_PIECEWISE),
+                         [](const auto& param_info) {
+                           return std::string(to_string(param_info.param));
+                         });
+
+/// Counts the steps of a load by what they are.
+struct StepCounts {
+  int uniform = 0;
+  int uniform_without_drafts = 0;
+  int ragged = 0;
+  int with_prompts = 0;
+  int not_full = 0;  // of the uniform steps
+  std::map<DispatchReason, int> ragged_reasons;
+
+  void add(const engine::ModelStep& step) {
+    if (step.facts.uniform) {
+      ++(step.facts.query_len == 1 ? uniform_without_drafts : uniform);
+      not_full += static_cast<int>(step.decision.reason != DispatchReason::full_uniform);
+    } else if (step.facts.ragged_drafts) {
+      ++ragged;
+      ++ragged_reasons[step.decision.reason];
+    } else {
+      ++with_prompts;
+    }
+  }
+};
+
+TEST(SpeculativeSteps, replay_full_graphs_when_they_are_uniform_and_name_the_reason_otherwise) {
+  for (const CudagraphMode mode :
+       {CudagraphMode::FULL_AND_PIECEWISE, CudagraphMode::FULL_DECODE_ONLY}) {
+    Machine machine({.mode = mode, .num_blocks = 60, .num_speculative_tokens = 5});
+    std::vector<Spec> specs = make_specs(machine, /*seed=*/9, 60);
+    for (Spec& spec : specs) {  // many decode steps
+      spec.constraint_length = 0;
+      spec.params = {.seed = 1, .max_tokens = 60, .ignore_eos = true};
+    }
+    const std::vector<Answer> expected = plain_answers(machine, specs);
+    testing::KnowingDrafter drafter = make_drafter(specs, expected);
+    const auto core = machine.make_core(machine.core_options(drafter));
+    StepCounts counts;
+    size_t next = 0;
+    while (next < specs.size() || core->has_unfinished_requests()) {
+      for (; next < specs.size() && core->scheduler().num_waiting() < 2; ++next) {
+        (void)core->add_request(specs[next].prompt, specs[next].params);
+      }
+      (void)core->step();
+      counts.add(core->last_step());
+    }
+    EXPECT_EQ(counts.not_full, 0) << "a uniform step without its FULL graph";
+    EXPECT_GT(counts.uniform, 20 / kLess);
+    EXPECT_GT(counts.ragged, 0);
+    EXPECT_EQ(core->ledger().steps(DispatchReason::full_uniform),
+              static_cast<uint64_t>(counts.uniform + counts.uniform_without_drafts));
+    const DispatchReason wanted = mode == CudagraphMode::FULL_DECODE_ONLY
+                                      ? DispatchReason::ragged_drafts
+                                      : DispatchReason::piecewise_ragged_drafts;
+    EXPECT_EQ(counts.ragged_reasons, (std::map<DispatchReason, int>{{wanted, counts.ragged}}));
+    fmt::print("{} uniform steps, {} without drafts, {} ragged, {} with prompts\n",
+               counts.uniform,
+               counts.uniform_without_drafts,
+               counts.ragged,
+               counts.with_prompts);
+  }
+}
+
+TEST(SpeculativeSteps, of_every_width_give_the_tokens_of_plain_decoding) {
+  for (int32_t num_drafts = 1; num_drafts <= 16; ++num_drafts) {  // query lengths 2 to 17
+    Machine machine({.num_speculative_tokens = num_drafts});
+    const std::vector<Spec> specs = make_specs(machine, static_cast<uint32_t>(num_drafts), 24);
+    const std::vector<Answer> expected = plain_answers(machine, specs);
+    testing::KnowingDrafter drafter = make_drafter(specs, expected);
+    const auto core = machine.make_core(machine.core_options(drafter));
+    expect_equal(machine.answer(*core, specs), expected);
+    EXPECT_GT(core->scheduler().speculation_stats().num_accepted_tokens, 0U) << num_drafts;
+    EXPECT_EQ(core->ledger().steps(DispatchReason::piecewise_no_decode_size), 0U) << "a size gap";
+  }
+}
+
+TEST(SpeculativeSteps, give_the_tokens_of_plain_decoding_with_every_attention_backend_and_level) {
+  for (const attention::BackendInfo& backend : attention::attention_backends()) {
+    for (const auto level :
+         {config::CompilationMode::NONE, config::CompilationMode::VLLM_COMPILE}) {
+      Machine machine({.num_speculative_tokens = 3, .level = level, .attention = &backend});
+      const std::vector<Spec> specs = make_specs(machine, /*seed=*/4, 36);
+      const std::vector<Answer> expected = plain_answers(machine, specs);
+      testing::KnowingDrafter drafter = make_drafter(specs, expected);
+      const auto core = machine.make_core(machine.core_options(drafter));
+      SCOPED_TRACE(fmt::format("{} {}, {}", backend.name, backend.version, to_string(level)));
+      expect_equal(machine.answer(*core, specs), expected);
+      EXPECT_GT(core->scheduler().speculation_stats().num_accepted_tokens, 50U / kLess);
+    }
+  }
+}
+
+/// A text that repeats itself often.
+Tokens repeating_prompt(int32_t first, int period, int count) {
+  Tokens tokens;
+  for (int i = 0; i < count; ++i) tokens.push_back(first + (i % period) * 3);
+  return tokens;
+}
+
+TEST(NgramSpeculation, needs_fewer_steps_for_the_same_tokens_where_text_repeats) {
+  Machine machine({.num_blocks = 80, .num_speculative_tokens = 4});
+  std::vector<Spec> specs;
+  for (int32_t i = 0; i < 6; ++i) {
+    specs.push_back({.prompt = repeating_prompt(100 + 40 * i, 7, 40),
+                     .params = {.temperature = 0, .max_tokens = 60, .ignore_eos = true}});
+  }
+  const auto plain = machine.make_core(machine.core_options());
+  const std::vector<Answer> expected = machine.answer(*plain, specs);
+  speculative::NgramDrafter drafter({.prompt_lookup_min = 2, .prompt_lookup_max = 5});
+  const auto core = machine.make_core(machine.core_options(drafter));
+  expect_equal(machine.answer(*core, specs), expected);
+  EXPECT_EQ(core->counters().generation_tokens, plain->counters().generation_tokens);
+  EXPECT_LT(core->counters().num_steps, plain->counters().num_steps);
+  const speculative::SpeculationStats& stats = core->scheduler().speculation_stats();
+  EXPECT_GT(stats.num_accepted_tokens, 0U);
+  fmt::print("{} steps instead of {}; {} of {} draft tokens accepted\n",
+             core->counters().num_steps,
+             plain->counters().num_steps,
+             stats.num_accepted_tokens,
+             stats.num_draft_tokens);
+}
+
+}  // namespace
+}  // namespace reprise

@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""Writes tests/goldens/pooling/<name>/: a tiny random model that makes vectors of texts, and the vectors of Transformers.
+
+    python tools/make_pooling_goldens.py [NAME ...]   # write these, or all (needs torch and transformers)
+    python tools/make_pooling_goldens.py --check      # compute again from the committed checkpoints and compare
+
+Each folder is laid out as Sentence Transformers publishes it: config.json, model.safetensors (bfloat16), modules.json and
+1_Pooling/config.json. golden.json has texts as token ids, and for each the vector that Transformers computes in float32 with
+eager attention, each text alone, pooled and divided by its length.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import torch
+import transformers
+from transformers import AutoModel
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from make_architecture_goldens import BASE, IDS, PROMPT_LENGTHS, VOCAB_SIZE, draw  # noqa: E402 - after the path is set
+
+GOLDENS = Path(__file__).resolve().parent.parent / "tests" / "goldens" / "pooling"
+BERT = IDS | dict(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=64,
+                  type_vocab_size=2)
+
+# The class of Transformers, the arguments of its config, the pooling, and the name of the class in the published config.json.
+SHAPES: dict[str, tuple[str, dict, str, str]] = {
+    "bert-mean": ("Bert", BERT, "mean", "BertModel"),
+    "bert-cls": ("Bert", BERT | dict(hidden_act="gelu_new", type_vocab_size=1), "cls", "BertModel"),
+    "qwen3-last": ("Qwen3", BASE | dict(head_dim=16, tie_word_embeddings=True), "lasttoken", "Qwen3ForCausalLM"),
+}
+MODES = {"mean": "mean_tokens", "cls": "cls_token", "lasttoken": "lasttoken"}
+
+
+def write_checkpoint(name: str, out: Path) -> None:
+    cls, arguments, pooling, architecture = SHAPES[name]
+    config = getattr(transformers, cls + "Config")(**arguments)
+    model = AutoModel.from_config(config, attn_implementation="eager")
+    draw(model, config, seed=1)
+    model.to(torch.bfloat16).save_pretrained(out)
+    path = out / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | dict(architectures=[architecture]), indent=2) + "\n")
+    (out / "model.safetensors").chmod(0o644)
+    kinds = ("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")
+    modules = [dict(idx=i, name=str(i), path=folder, type=f"sentence_transformers.models.{kind}")
+               for i, (kind, folder) in enumerate(kinds)]
+    (out / "modules.json").write_text(json.dumps(modules, indent=2) + "\n")
+    (out / "1_Pooling").mkdir(exist_ok=True)
+    modes = {f"pooling_mode_{mode}": mode == MODES[pooling] for mode in ("max_tokens", *MODES.values())}
+    (out / "1_Pooling" / "config.json").write_text(
+        json.dumps(dict(word_embedding_dimension=config.hidden_size) | modes, indent=2) + "\n")
+
+
+@torch.inference_mode()
+def compute(name: str, folder: Path) -> list[dict]:
+    cls, _, pooling, _ = SHAPES[name]
+    model = getattr(transformers, cls + "Model").from_pretrained(
+        folder, dtype=torch.float32, attn_implementation="eager").eval()
+    generator = torch.Generator().manual_seed(1)
+    cases = []
+    for length in PROMPT_LENGTHS:
+        text = torch.randint(0, VOCAB_SIZE, (1, length), generator=generator)
+        hidden = model(input_ids=text).last_hidden_state[0]
+        vector = {"mean": hidden.mean(0), "cls": hidden[0], "lasttoken": hidden[-1]}[pooling]
+        cases.append(dict(text=text[0].tolist(), vector=(vector / vector.norm()).tolist()))
+    return cases
+
+
+def make(name: str, out: Path) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    write_checkpoint(name, out)
+    lines = ",\n    ".join(json.dumps(case) for case in compute(name, out))
+    (out / "golden.json").write_text(
+        f'{{\n  "shape": "{name}",\n  "transformers": "{transformers.__version__}",\n  "torch": "{torch.__version__}",\n'
+        f'  "cases": [\n    {lines}\n  ]\n}}\n')
+
+
+def check(name: str) -> None:
+    golden = json.loads((GOLDENS / name / "golden.json").read_text())["cases"]
+    for case, want in zip(compute(name, GOLDENS / name), golden, strict=True):
+        assert case["text"] == want["text"], name
+        torch.testing.assert_close(torch.tensor(case["vector"]), torch.tensor(want["vector"]), rtol=1e-4, atol=1e-5)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(SHAPES))
+    parser.add_argument("--check", action="store_true")
+    options = parser.parse_args()
+    torch.set_num_threads(1)  # one thread: the sums are then added in one order
+    for name in options.names or SHAPES:
+        check(name) if options.check else make(name, GOLDENS / name)
+        print(f"{name}: {'as committed' if options.check else 'written'}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
