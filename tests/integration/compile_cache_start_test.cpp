@@ -23,7 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 using api::EngineArgs;
 using api::LLM;
-using ::testing::HasSubstr;
 
 const std::vector<std::string> kPrompts = {"Tom has 3 apples", "7"};
 
@@ -35,7 +34,7 @@ class CompileCacheStart : public ::testing::Test {
   }
   ~CompileCacheStart() override { fs::remove_all(root_); }
 
-  EngineArgs arguments() const {
+  [[nodiscard]] EngineArgs arguments() const {
     EngineArgs args;
     args.model = fs::path(source_dir()) / "models/reprise-tiny";
     args.max_num_seqs = 4;
@@ -54,13 +53,13 @@ class CompileCacheStart : public ::testing::Test {
     }
     return tokens;
   }
-  std::vector<std::vector<int32_t>> expected() const {
+  [[nodiscard]] std::vector<std::vector<int32_t>> expected() const {
     EngineArgs args = arguments();
     args.compilation_config = {{"mode", 0}};
     LLM llm(args);
     return answer(llm);
   }
-  std::vector<fs::path> cached_files() const {
+  [[nodiscard]] std::vector<fs::path> cached_files() const {
     std::vector<fs::path> files;
     for (const auto& entry : fs::recursive_directory_iterator(root_ / "cache")) {
       if (entry.is_regular_file()) files.push_back(entry.path());
@@ -223,7 +222,7 @@ class CompileCacheKey : public ::testing::Test {
     options_.resolved.compilation_mode = config::CompilationMode::VLLM_COMPILE;
     options_.resolved.splitting_ops = {"attention"};
   }
-  std::string key() const { return compile::model_cache_key(options_).text(); }
+  [[nodiscard]] std::string key() const { return compile::model_cache_key(options_).text(); }
 
   compile::ModelCompilerOptions options_;
 };

@@ -19,13 +19,10 @@ namespace reprise {
 namespace {
 
 using cudagraph::CudagraphMode;
-using cudagraph::CudagraphRuntimeMode;
 using cudagraph::DispatchReason;
-using engine::EngineCore;
 using testing::Answer;
 using testing::Load;
 using testing::Machine;
-using testing::MachineOptions;
 using testing::Spec;
 using testing::Tokens;
 

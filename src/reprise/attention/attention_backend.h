@@ -24,6 +24,8 @@ namespace reprise::attention {
 class AttentionBackend {
  public:
   virtual ~AttentionBackend() = default;
+  AttentionBackend(const AttentionBackend&) = delete;
+  AttentionBackend& operator=(const AttentionBackend&) = delete;
 
   /// Prepares one step and returns its attention path. This backend owns the tensors of the path;
   /// they live as long as the backend. If the descriptor has num_reqs, the step runs a FULL graph:
@@ -38,8 +40,6 @@ class AttentionBackend {
 
  protected:
   AttentionBackend() = default;
-  AttentionBackend(const AttentionBackend&) = delete;
-  AttentionBackend& operator=(const AttentionBackend&) = delete;
 };
 
 /// What a backend is created with: a device and an executor, which must outlive it, and the sizes

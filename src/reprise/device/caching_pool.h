@@ -64,9 +64,9 @@ class CachingPool final : public MemoryPool {
   static constexpr size_t kNumBins = size_t{64} * 4;
 
   static size_t bin_of(size_t bytes) noexcept;
-  Chunk* find_fit(size_t bytes) const noexcept;
+  [[nodiscard]] Chunk* find_fit(size_t bytes) const noexcept;
   Chunk* grow(size_t bytes);
-  Chunk* last_chunk() const noexcept;
+  [[nodiscard]] Chunk* last_chunk() const noexcept;
   void split(Chunk* chunk, size_t bytes);
   void absorb_next(Chunk* chunk) noexcept;
   void insert_free(Chunk* chunk) noexcept;

@@ -25,7 +25,6 @@ using program::SymbolValues;
 using program::SymInt;
 using program::SymShape;
 using program::ValueId;
-using program::ValueType;
 
 class Decomposer {
  public:
@@ -62,6 +61,7 @@ class Decomposer {
     return p;
   }
 
+  // NOLINTNEXTLINE(readability-function-size): a table of ops
   void add(const Node& node) {
     location_ = node.location;
     const Ids& in = node.inputs;

@@ -51,7 +51,7 @@ void fill_packed_weight(const Tensor& weight,
                         std::mt19937& random) {
   auto* bytes = weight.data_as<uint8_t>();
   for (int64_t i = 0; i < weight.num_elements(); ++i) {
-    const uint32_t value = static_cast<uint32_t>(random() % 300);
+    const auto value = static_cast<uint32_t>(random() % 300);
     bytes[i] = static_cast<uint8_t>(value < 256 ? value : value % 2 == 0 ? 0 : 255);
   }
   const PanelHeader header = make_panel_header(parts, depth);

@@ -161,8 +161,8 @@ TracedProgram ModelMachine::trace_model() {
                       {"logits_indices", {DType::i32, {Symbol::num_logits}}},
                       {"num_logits", {DType::i32, {1}}}};
   for (int64_t layer = 0; layer < config_.num_hidden_layers; ++layer) {
-    signature.states.push_back(cache_.keys(layer));
-    signature.states.push_back(cache_.values(layer));
+    signature.states.emplace_back(cache_.keys(layer));
+    signature.states.emplace_back(cache_.values(layer));
   }
   signature.parameter_memory = parameters_.memory();
   signature.name_of_parameter = [this](const Tensor& parameter) {
@@ -190,7 +190,8 @@ void ModelMachine::fill_cache() {
 bool has_kernels(const Program& program) {
   return std::all_of(program.nodes.begin(), program.nodes.end(), [&](const Node& node) {
     if (is_view(node.op) || node.op == OpCode::scaled_linear) return true;
-    const size_t num_read = node.inputs.size() - (node.op == OpCode::attention_quant ? 1 : 0);
+    const auto num_read = static_cast<std::ptrdiff_t>(node.inputs.size()) -
+                          (node.op == OpCode::attention_quant ? 1 : 0);
     return std::all_of(node.inputs.begin(), node.inputs.begin() + num_read, [&](ValueId id) {
       return id == kNoValue || dtype_bytes(program.type(id).dtype) > 1;
     });

@@ -200,16 +200,17 @@ class RandomBuilder {
     program_.nodes.push_back(std::move(node));
     return first;
   }
-  OpCall call_at(const Node& node, size_t point) const {
+  [[nodiscard]] OpCall call_at(const Node& node, size_t point) const {
     return call_of(program_, node, kPoints[point]);
   }
-  std::vector<Tensor> operands(const Node& node, size_t point) const {
+  [[nodiscard]] std::vector<Tensor> operands(const Node& node, size_t point) const {
     std::vector<Tensor> found;
     for (ValueId id : node.inputs)
       found.push_back(id == kNoValue ? Tensor{} : samples_[index_of(id)][point]);
     return found;
   }
 
+  // NOLINTNEXTLINE(readability-function-size): a table of steps
   void add_step() {
     const ValueId x = pick_value();
     switch (pick(0, 20)) {
@@ -494,7 +495,7 @@ class RandomBuilder {
       add_latent_attention(x);
       return;
     }
-    const std::optional<ValueId> qkv = add_linear(x, 4 * 16);
+    const std::optional<ValueId> qkv = add_linear(x, int64_t{4} * 16);
     if (!qkv) return;
     ValueId q = heads_of(*qkv, 0, 2);
     ValueId k = heads_of(*qkv, 2, 1);

@@ -34,6 +34,7 @@ class TempDirectory {
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
 
+  // NOLINTNEXTLINE(modernize-use-nodiscard): most callers know the path
   std::filesystem::path write(const std::filesystem::path& name, std::string_view bytes) const {
     const std::filesystem::path path = path_ / name;
     std::filesystem::create_directories(path.parent_path());

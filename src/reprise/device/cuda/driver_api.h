@@ -74,6 +74,7 @@ namespace reprise::device::cuda {
 /// fake driver fills it, so that every path of the host code runs without a GPU. Copies share the
 /// contexts that were retained with any of them.
 struct DriverApi {
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration
 #define REPRISE_CUDA_MEMBER(member, symbol) decltype(&::symbol) member = nullptr;
   REPRISE_CUDA_DRIVER_FUNCTIONS(REPRISE_CUDA_MEMBER)
 #undef REPRISE_CUDA_MEMBER

@@ -27,6 +27,7 @@ namespace reprise::kernels::cuda {
 /// All calls of cuBLASLt go through this table of function pointers. The machine's library fills
 /// it, or the fake of a test.
 struct CublasLtApi {
+// NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration
 #define REPRISE_CUBLASLT_MEMBER(member, symbol) decltype(&::symbol) member = nullptr;
   REPRISE_CUBLASLT_FUNCTIONS(REPRISE_CUBLASLT_MEMBER)
 #undef REPRISE_CUBLASLT_MEMBER
