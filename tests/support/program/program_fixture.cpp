@@ -300,8 +300,16 @@ class RandomBuilder {
         add(OpCode::pool_mean, {}, {x, logits_indices_, num_logits_});
         return;
       default:
-        add(OpCode::gather_rows, {}, {x, logits_indices_});
+        add_gather(x);
     }
+  }
+  // Often behind a norm, and seldom behind two, because a pass moves norms below.
+  void add_gather(ValueId x) {
+    std::optional<ValueId> rows = x;
+    for (int norms = pick(0, 5) / 2; norms > 0 && rows; --norms) {
+      rows = add(OpCode::rms_norm, {.epsilon = 1e-6F}, {*rows, parameter({shape(*rows)[-1]})});
+    }
+    if (rows) add(OpCode::gather_rows, {}, {*rows, logits_indices_});
   }
   void add_norm_or_scale(ValueId x) {
     const auto weight = [&] { return parameter({shape(x)[-1]}); };

@@ -57,6 +57,11 @@ class NormSinker {
 
 }  // namespace
 
-size_t sink_norm_below_gather(Program& program) { return NormSinker(program).run(); }
+size_t sink_norm_below_gather(Program& program) {
+  // A gather that has moved above one norm may now stand behind another.
+  size_t total = 0;
+  while (const size_t num_rewrites = NormSinker(program).run()) total += num_rewrites;
+  return total;
+}
 
 }  // namespace reprise::compile

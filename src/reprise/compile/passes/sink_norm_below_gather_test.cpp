@@ -56,6 +56,31 @@ TEST(SinkNormBelowGather, gathers_both_operands_of_a_sum_that_only_the_norm_uses
 })");
 }
 
+TEST(SinkNormBelowGather, gathers_above_several_norms) {
+  expect_rewrites(kSinkNormBelowGather,
+                  2,
+                  R"(program {
+  input %x: bf16[T, 64]
+  input %indices: i32[L]
+  parameter p0: bf16[64]
+  parameter p1: bf16[64]
+  %0: bf16[T, 64] = rms_norm(%x, p0) {epsilon=1e-06}
+  %1: bf16[T, 64] = rms_norm(%0, p1) {epsilon=1e-06}
+  %2: bf16[L, 64] = gather_rows(%1, %indices)
+  return %2
+})",
+                  R"(program {
+  input %x: bf16[T, 64]
+  input %indices: i32[L]
+  parameter p0: bf16[64]
+  parameter p1: bf16[64]
+  %0: bf16[L, 64] = gather_rows(%x, %indices)
+  %1: bf16[L, 64] = rms_norm(%0, p0) {epsilon=1e-06}
+  %2: bf16[L, 64] = rms_norm(%1, p1) {epsilon=1e-06}
+  return %2
+})");
+}
+
 TEST(SinkNormBelowGather, leaves_norms_and_sums_with_another_use) {
   expect_leaves(kSinkNormBelowGather, R"(program {
   input %x: bf16[T, 64]
