@@ -197,24 +197,35 @@ TEST(CudaEngine, products_of_many_rows_are_the_librarys_in_every_mode) {
 }
 
 /// Tokens of a few requests of all kinds.
-std::vector<std::vector<int32_t>> generate(TinyEngine& engine,
-                                           kernels::RowSampler* row_sampler,
-                                           uint64_t& sampled_on_device,
-                                           speculative::Drafter* drafter = nullptr) {
+struct GenerateOptions {
+  kernels::RowSampler* row_sampler = nullptr;
+  speculative::Drafter* drafter = nullptr;
+  bool async_scheduling = false;
+  bool all_on_device = false;  // only requests whose tokens the device can sample
+};
+
+struct Generated {
+  std::vector<std::vector<int32_t>> tokens;
+  engine::EngineCoreCounters counters;
+};
+
+Generated generate(TinyEngine& engine, const GenerateOptions& options) {
+  const bool has_drafts = options.drafter != nullptr;
   engine::EngineCore core(
       engine.runner(),
       {.scheduler = {.max_num_seqs = 4,
                      .max_num_batched_tokens = 16,
                      .max_model_len = 64,
                      .decode_query_len =
-                         drafter != nullptr ? engine.resolved().uniform_decode_query_len : 1,
-                     .pad_drafts = drafter != nullptr,
+                         has_drafts ? engine.resolved().uniform_decode_query_len : 1,
+                     .pad_drafts = has_drafts,
+                     .async_scheduling = options.async_scheduling,
                      .vocab_size = static_cast<int>(engine.config().vocab_size)},
        .seed = 5,
-       .row_sampler = row_sampler,
-       .drafter = drafter});
-  const std::vector<sampling::SamplingParams> requests = {
-      {.temperature = 0, .max_tokens = 4},
+       .row_sampler = options.row_sampler,
+       .drafter = options.drafter});
+  std::vector<sampling::SamplingParams> requests = {
+      {.temperature = 0, .max_tokens = 7},
       {.temperature = 0.8F, .top_p = 0.9F, .top_k = 40, .max_tokens = 4},
       {.seed = 3,
        .max_tokens = 4,
@@ -224,10 +235,22 @@ std::vector<std::vector<int32_t>> generate(TinyEngine& engine,
       {.seed = 4, .repetition_penalty = 1.2F, .max_tokens = 4},
       {.temperature = 0, .max_tokens = 4, .logprobs = 2, .prompt_logprobs = 1},
   };
+  if (options.all_on_device) {
+    requests.resize(3);
+    // More than fit at once, with prompts of several chunks and answers of several lengths.
+    for (int i = 0; i < 6; ++i) {
+      requests.push_back({.temperature = 0.9F,
+                          .seed = static_cast<uint64_t>(i) + 1,
+                          .max_tokens = 3 + 2 * i,
+                          .stop_token_ids = {i, 2 * i + 11}});
+    }
+  }
   std::vector<std::vector<int32_t>> tokens(requests.size());
   uint64_t first_id = 0;
   for (size_t i = 0; i < requests.size(); ++i) {
-    const auto id = core.add_request({1, 2, static_cast<int32_t>(i) + 3}, requests[i]);
+    std::vector<int32_t> prompt = {1, 2, static_cast<int32_t>(i) + 3};
+    if (i > 5) prompt.resize(23, static_cast<int32_t>(i));
+    const auto id = core.add_request(std::move(prompt), requests[i]);
     if (i == 0) first_id = static_cast<uint64_t>(id);
   }
   while (core.has_unfinished_requests()) {
@@ -238,8 +261,7 @@ std::vector<std::vector<int32_t>> generate(TinyEngine& engine,
           .push_back(*update.new_token_id);
     }
   }
-  sampled_on_device = core.counters().tokens_sampled_on_device;
-  return tokens;
+  return {.tokens = std::move(tokens), .counters = core.counters()};
 }
 
 TEST(CudaEngine, tokens_are_the_same_whether_the_host_or_the_device_samples) {
@@ -252,12 +274,45 @@ TEST(CudaEngine, tokens_are_the_same_whether_the_host_or_the_device_samples) {
   (void)engine.runner().capture({});
   kernels::cuda::CudaRowSampler sampler(
       engine.execution().stream(), 4, engine.config().vocab_size, 4);
-  uint64_t sampled_on_device = 0;
-  const auto host = generate(engine, nullptr, sampled_on_device);
-  EXPECT_EQ(sampled_on_device, 0U);
-  EXPECT_EQ(generate(engine, &sampler, sampled_on_device), host);
-  EXPECT_GT(sampled_on_device, 7U) << "of the first three requests";
-  EXPECT_LE(sampled_on_device, 12U) << "penalties and log-probabilities are the host's";
+  const Generated host = generate(engine, {});
+  EXPECT_EQ(host.counters.tokens_sampled_on_device, 0U);
+  const Generated device = generate(engine, {.row_sampler = &sampler});
+  EXPECT_EQ(device.tokens, host.tokens);
+  EXPECT_GT(device.counters.tokens_sampled_on_device, 10U) << "of the first three requests";
+  EXPECT_LE(device.counters.tokens_sampled_on_device, 15U)
+      << "penalties and log-probabilities are the host's";
+}
+
+// The host's copy of an unknown token is another token, so equal answers prove that the device
+// wrote it.
+TEST(CudaEngine, async_scheduling_launches_a_step_before_the_host_knows_its_tokens) {
+  for (const CudagraphMode mode : {CudagraphMode::FULL, CudagraphMode::NONE}) {
+    CudaEngineMachine machine;
+    TinyEngineOptions options = machine.options({.mode = mode, .level = CompilationMode::NONE});
+    options.max_num_tokens = 16;
+    options.max_num_reqs = 4;
+    TinyEngine engine(options);
+    (void)engine.runner().capture({});
+    kernels::cuda::CudaRowSampler sampler(
+        engine.execution().stream(), 4, engine.config().vocab_size, 4);
+    const Generated plain = generate(engine, {.all_on_device = true});
+    const Generated ahead = generate(
+        engine, {.row_sampler = &sampler, .async_scheduling = true, .all_on_device = true});
+    EXPECT_EQ(ahead.tokens, plain.tokens);
+    EXPECT_EQ(ahead.counters.steps_launched_ahead + 1, ahead.counters.num_steps)
+        << "only the first step has none ahead";
+
+    // Where the host chooses a token, the next step waits for it.
+    const Generated mixed = generate(engine, {});
+    const Generated mixed_ahead =
+        generate(engine, {.row_sampler = &sampler, .async_scheduling = true});
+    EXPECT_EQ(mixed_ahead.tokens, mixed.tokens);
+    EXPECT_GT(mixed_ahead.counters.steps_launched_ahead, 0U);
+    EXPECT_LT(mixed_ahead.counters.steps_launched_ahead, mixed_ahead.counters.num_steps - 1);
+    if (!machine.is_real()) {
+      EXPECT_EQ(machine.fake().driver().misuses(), std::vector<std::string>{});
+    }
+  }
 }
 
 TEST(CudaEngine, drafts_give_the_tokens_without_drafts_wherever_rows_are_sampled) {
@@ -269,8 +324,7 @@ TEST(CudaEngine, drafts_give_the_tokens_without_drafts_wherever_rows_are_sampled
   options.num_speculative_tokens = 2;
   TinyEngine engine(options);
   for (const auto& record : engine.runner().capture({}).records) EXPECT_EQ(record.failure, "");
-  uint64_t sampled_on_device = 0;
-  const auto plain = generate(engine, nullptr, sampled_on_device);
+  const std::vector<std::vector<int32_t>> plain = generate(engine, {}).tokens;
   std::vector<std::vector<int32_t>> known;
   for (size_t i = 0; i < plain.size(); ++i) {
     known.push_back({1, 2, static_cast<int32_t>(i) + 3});
@@ -281,8 +335,9 @@ TEST(CudaEngine, drafts_give_the_tokens_without_drafts_wherever_rows_are_sampled
   for (kernels::RowSampler* row_sampler :
        {static_cast<kernels::RowSampler*>(nullptr), static_cast<kernels::RowSampler*>(&sampler)}) {
     testing::KnowingDrafter drafter(known);
-    EXPECT_EQ(generate(engine, row_sampler, sampled_on_device, &drafter), plain);
-    EXPECT_EQ(sampled_on_device > 0, row_sampler != nullptr);
+    const Generated got = generate(engine, {.row_sampler = row_sampler, .drafter = &drafter});
+    EXPECT_EQ(got.tokens, plain);
+    EXPECT_EQ(got.counters.tokens_sampled_on_device > 0, row_sampler != nullptr);
   }
 }
 

@@ -85,6 +85,43 @@ TEST_F(CudaRowSampling, greedy_is_the_first_of_the_largest_logits) {
   }
 }
 
+TEST_F(CudaRowSampling, tokens_reach_the_next_ids_on_the_device_and_two_launches_may_wait) {
+  constexpr int64_t kVocab = 300;
+  constexpr int kRows = 270;  // more than the threads of a block
+  std::vector<float> logits = random_logits(kRows * kVocab, 2);
+  logits[5 * kVocab + 7] = std::numeric_limits<float>::quiet_NaN();
+  CudaRowSampler sampler(*stream_, kRows, kVocab, num_multiprocessors_);
+  const device::Buffer memory = machine_.device().allocate(logits.size() * sizeof(float));
+  stream_->copy_from_host(memory.data(), logits.data(), logits.size() * sizeof(float));
+  const Tensor tensor = Tensor::borrow({DType::f32, {kRows, kVocab}}, memory.data(), executor_);
+  std::vector<SamplingRow> rows(kRows);
+  for (int r = 0; r < kRows; ++r) rows[static_cast<size_t>(r)].logits_row = r;
+  std::vector<SamplingRow> reversed(rows.rbegin(), rows.rend());
+
+  std::vector<int32_t> ids(400, -7);
+  const device::Buffer id_memory = machine_.device().allocate(ids.size() * sizeof(int32_t));
+  stream_->copy_from_host(id_memory.data(), ids.data(), ids.size() * sizeof(int32_t));
+  const Tensor id_tensor = Tensor::borrow({DType::i32, {400}}, id_memory.data(), executor_);
+  std::vector<TokenPlace> places;
+  for (int r = 0; r < kRows; r += 1) places.push_back({.index = 399 - r, .row = r});
+
+  sampler.launch(tensor, rows, {});
+  sampler.launch(tensor, reversed, {});
+  sampler.write_tokens(id_tensor, places);  // of the second launch
+  const std::span<const int32_t> waited = sampler.wait();
+  const std::vector<int32_t> first(waited.begin(), waited.end());
+  const std::span<const int32_t> second = sampler.wait();
+  EXPECT_TRUE(std::equal(first.rbegin(), first.rend(), second.begin(), second.end()));
+  stream_->copy_to_host(ids.data(), id_memory.data(), ids.size() * sizeof(int32_t));
+  ASSERT_EQ(first.size(), rows.size());
+  EXPECT_EQ(first[5], kNonFiniteLogits);
+  for (int r = 0; r < kRows; ++r) {
+    const auto row = static_cast<size_t>(kRows - 1 - r);
+    EXPECT_EQ(ids[static_cast<size_t>(399 - r)], std::max(first[row], 0)) << r;
+  }
+  for (size_t i = 0; i < 400 - kRows; ++i) EXPECT_EQ(ids[i], -7) << i;
+}
+
 TEST_F(CudaRowSampling, the_same_uniform_number_gives_the_cpus_token) {
   const std::vector<sampling::SamplingParams> all_params = {
       {.temperature = 1.0F},

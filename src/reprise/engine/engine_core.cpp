@@ -23,7 +23,8 @@ EngineCore::EngineCore(ModelRunner& runner, const EngineCoreOptions& options)
   const size_t num_steps = is_async ? Scheduler::kMaxStepsInFlight : 1;
   steps_.reserve(num_steps);
   for (size_t i = 0; i < num_steps; ++i) steps_.emplace_back(options.scheduler);
-  if (is_async) thread_ = std::make_unique<StepThread>(computer_);
+  launches_ahead_ = is_async && options.row_sampler != nullptr;
+  if (is_async && !launches_ahead_) thread_ = std::make_unique<StepThread>(computer_);
 }
 
 EngineCore::~EngineCore() = default;
@@ -75,16 +76,28 @@ bool EngineCore::launch_step() {
     const PhaseTimer timer(step.spans, StepPhase::prepare);
     step.prepare(*output, options_.scheduler);
   }
+  launch(step);
   ++num_under_way_;
-  if (thread_ != nullptr) {
-    thread_->submit(step);
-  } else {
-    computer_.compute(step);
-  }
   return true;
 }
 
+void EngineCore::launch(ModelStep& step) {
+  if (thread_ != nullptr) {
+    thread_->submit(step);
+  } else if (!launches_ahead_) {
+    computer_.compute(step);
+  } else if (num_under_way_ == 0) {
+    computer_.launch(step, nullptr);
+  } else {
+    ModelStep& ahead = steps_[oldest_];
+    if (!computer_.can_launch(step, ahead)) computer_.finish(ahead);
+    if (!ahead.is_finished) ++counters_.steps_launched_ahead;
+    computer_.launch(step, &ahead);
+  }
+}
+
 void EngineCore::wait_for_oldest() {
+  if (launches_ahead_) computer_.finish(steps_[oldest_]);
   if (thread_ == nullptr) return;
   const TimePoint begin = std::chrono::steady_clock::now();
   thread_->wait();

@@ -40,6 +40,8 @@ struct EngineCoreCounters {
   uint64_t prompt_tokens = 0;
   uint64_t generation_tokens = 0;         // sampled, and drafts that were accepted
   uint64_t tokens_sampled_on_device = 0;  // including tokens that were dropped
+  /// Steps that the device got before the step ahead of them was finished.
+  uint64_t steps_launched_ahead = 0;
   /// Tokens that were sampled in a step that was scheduled before its request ended. They are not
   /// part of generation_tokens.
   uint64_t dropped_tokens = 0;
@@ -53,12 +55,15 @@ struct EngineCoreCounters {
 /// requests, the cache blocks and the sampler; borrows the runner. Only one thread may call it,
 /// except new_request_id().
 ///
-/// With SchedulerConfig::async_scheduling, a second thread computes the steps. While it computes
-/// step n, the caller takes the results of step n - 1 and schedules step n + 1. Requests get the
-/// same tokens with and without async_scheduling. But a stop string, a stop token or an abort takes
-/// effect one step later: the token that was computed in between is dropped. The computing thread
-/// processes logits strictly in the order of steps, so that penalties, bad words and constraints
-/// see all earlier tokens.
+/// With SchedulerConfig::async_scheduling, two steps are in flight: while step n is computed, the
+/// caller takes the results of step n - 1 and schedules step n + 1. Requests get the same tokens
+/// with and without async_scheduling. But a stop string, a stop token or an abort takes effect one
+/// step later: the token that was computed in between is dropped. Logits are processed strictly in
+/// the order of steps, so that penalties, bad words and constraints see all earlier tokens.
+///
+/// Without a row sampler a second thread computes the steps. With one, the device works behind the
+/// caller, so there is no second thread: the caller launches step n + 1 before it waits for step n,
+/// whose tokens stay on the device. Where the host chooses a token of step n, it waits first.
 class EngineCore {
  public:
   EngineCore(ModelRunner& runner, const EngineCoreOptions& options);
@@ -111,9 +116,9 @@ class EngineCore {
   }
   [[nodiscard]] const EngineCoreCounters& counters() const noexcept { return counters_; }
   /// The time of steps by phase. The caller adds the phase detokenise. With async_scheduling,
-  /// prepare, launch and sample are mostly times of the computing thread, and wait is the time that
-  /// the caller waits for that thread. Both threads work at once, so the sum of all phases exceeds
-  /// the elapsed time.
+  /// and without a row sampler, prepare, launch and sample are mostly times of the computing
+  /// thread, and wait is the time that the caller waits for that thread. Both threads work at once,
+  /// so the sum of all phases exceeds the elapsed time.
   [[nodiscard]] StepClock& clock() noexcept { return clock_; }
   /// Counts the dispatch decisions of all steps whose results were taken, including failed steps.
   [[nodiscard]] const cudagraph::DispatchLedger& ledger() const noexcept { return ledger_; }
@@ -127,6 +132,7 @@ class EngineCore {
   std::span<const Update> apply(ModelStep& step);
   std::span<const Update> fail(const ModelStep& step);
   std::span<const Update> fail_scheduled(std::string_view reason);
+  void launch(ModelStep& step);
   void wait_for_oldest();
   void count(const ModelStep& step, std::span<const Update> updates);
   void record(const ModelStep& step);
@@ -145,6 +151,7 @@ class EngineCore {
   size_t num_under_way_ = 0;
   const ModelStep* last_step_ = nullptr;
   StepComputer computer_;
+  bool launches_ahead_ = false;  // the caller launches a step before the step ahead is finished
   /// Declared last, because the thread uses the members above. nullptr: the caller's thread
   /// computes steps.
   std::unique_ptr<StepThread> thread_;

@@ -11,6 +11,9 @@ namespace reprise::kernels {
 /// Chooses tokens on the device that has the logits, so that only tokens are copied to the host. A
 /// sampler belongs to one thread and one stream. On that stream launch() follows the step that
 /// computed the logits.
+///
+/// The next step may be submitted before the host knows the tokens: write_tokens() puts them into
+/// its ids on the device. So the tokens of two launches may be waiting for the host.
 class RowSampler {
  public:
   virtual ~RowSampler() = default;
@@ -18,15 +21,25 @@ class RowSampler {
   [[nodiscard]] virtual int32_t max_rows() const noexcept = 0;
   [[nodiscard]] virtual int32_t max_adjustments() const noexcept = 0;
 
+  static constexpr int kMostLaunches = 2;
+
   /// Submits the work, which adjusts the logits in place. Both lists are copied.
-  /// \pre the lists do not exceed the limits and there is at least one row
+  /// \pre the lists do not exceed the limits, there is at least one row, and wait() has been called
+  /// for all but kMostLaunches - 1 launches
   /// \throws DeviceError
   virtual void launch(const Tensor& logits,  // float32[num_rows, vocab_size]
                       std::span<const SamplingRow> rows,
                       std::span<const LogitAdjustment> adjustments) = 0;
 
-  /// Waits for the last launch and returns its tokens in the order of the rows, with
-  /// kNonFiniteLogits or kNoAllowedToken for a row without a token. Valid until the next launch.
+  /// Submits a copy of tokens of the last launch to `ids` on the device: ids[place.index] is the
+  /// token of place.row, or 0 if that row has none. The list is copied.
+  /// \pre there is at least one place, and no more than max_rows() \throws DeviceError
+  virtual void write_tokens(const Tensor& ids,  // int32[n]
+                            std::span<const TokenPlace> places) = 0;
+
+  /// Waits for the oldest launch for which it has not been called. Returns the tokens in the order
+  /// of the rows, with kNonFiniteLogits or kNoAllowedToken for a row without a token; they are
+  /// valid until the next call. Work that was submitted after that launch may still run.
   /// \throws DeviceError
   [[nodiscard]] virtual std::span<const int32_t> wait() = 0;
 };

@@ -24,6 +24,13 @@ struct LogitAdjustment {
   float value = 0;
 };
 
+/// The place of a token that only the device knows: element `index` of the next step's ids is the
+/// token of row `row` of a launch.
+struct TokenPlace {
+  int32_t index = 0;
+  int32_t row = 0;
+};
+
 /// Values in the place of a token.
 inline constexpr int32_t kNonFiniteLogits = -1;  // a logit is NaN or +inf
 inline constexpr int32_t kNoAllowedToken = -2;   // all logits are -inf

@@ -36,8 +36,6 @@ DeviceSampling::DeviceSampling(kernels::RowSampler* sampler) : sampler_(sampler)
 void DeviceSampling::begin() noexcept {
   rows_.clear();
   adjustments_.clear();
-  tokens_ = {};
-  next_ = 0;
 }
 
 bool DeviceSampling::add(const sampling::SamplingInput& input,
@@ -78,7 +76,8 @@ void DeviceSampling::launch(const Tensor& logits) {
 }
 
 void DeviceSampling::wait() {
-  if (!empty()) tokens_ = sampler_->wait();
+  tokens_ = sampler_->wait();
+  next_ = 0;
 }
 
 void DeviceSampling::take(sampling::SampledToken& sampled) {

@@ -14,13 +14,17 @@ namespace reprise::engine {
 /// penalties, allowed words or bad words. The host's sampler samples these other rows one by one,
 /// in the same step.
 ///
+/// The tokens stay on the device too: the sampler can write them into the ids of the next step
+/// before the host has them.
+///
 /// The sampling kernels are launched after the step's graph, on the same stream, and are not part
 /// of the graph. Their number of rows and their parameters change from step to step, so a graph
 /// would always have to sample the largest number of rows, with every feature.
 ///
-/// In each step the caller calls begin(), add() for each row to sample, launch(), and then, in the
-/// order of the add() calls, take() or skip() for each row for which add() returned true. Belongs
-/// to one thread. Borrows the sampler; if it is nullptr, the host samples every row. Only the
+/// For each step the caller calls begin(), add() for each row to sample, and launch(). Then, if any
+/// row was added, it calls wait() and, in the order of the add() calls, take() or skip() for each
+/// row for which add() returned true. One more step may be launched before the wait(). Belongs to
+/// one thread. Borrows the sampler; if it is nullptr, the host samples every row. Only the
 /// constructor allocates.
 class DeviceSampling {
  public:
@@ -36,8 +40,9 @@ class DeviceSampling {
   [[nodiscard]] bool empty() const noexcept { return rows_.empty(); }
   /// \throws device::DeviceError
   void launch(const Tensor& logits);
-  /// \throws device::DeviceError
+  /// Waits for the oldest launch that was not waited for. \throws device::DeviceError
   void wait();
+  [[nodiscard]] kernels::RowSampler* sampler() const noexcept { return sampler_; }
   void take(sampling::SampledToken& sampled);
   /// Like take() for a row whose token is not wanted.
   void skip() noexcept { ++next_; }

@@ -194,7 +194,8 @@ StagedShape ModelRunner::staged_shape(const cudagraph::Decision& decision,
 }
 
 const StepResult& ModelRunner::execute(std::span<const BatchRequest> requests,
-                                       const cudagraph::BatchFacts& facts) {
+                                       const cudagraph::BatchFacts& facts,
+                                       const TokensOnDevice& tokens) {
   cudagraph::Decision decision = dispatcher_.dispatch(facts);
   // The key of a graph says whether it has adapters. An eager step has them if its batch does.
   if (decision.mode == CudagraphRuntimeMode::NONE) {
@@ -205,7 +206,7 @@ const StepResult& ModelRunner::execute(std::span<const BatchRequest> requests,
   result_.retired.reset();
   spans_.clear();
   try {
-    const StepResult& result = run(requests, decision, decision.mode);
+    const StepResult& result = run(requests, decision, decision.mode, tokens);
     if (facts.uniform) last_decode_launches_ = last_launches_;
     return result;
   } catch (const cudagraph::StaleAddressError& error) {
@@ -219,12 +220,13 @@ const StepResult& ModelRunner::execute(std::span<const BatchRequest> requests,
                                                  .num_active_loras = facts.num_active_loras},
                                   .reason = cudagraph::DispatchReason::key_retired};
   result_.decision = eager;
-  return run(requests, eager, CudagraphRuntimeMode::NONE);
+  return run(requests, eager, CudagraphRuntimeMode::NONE, tokens);
 }
 
 const StepResult& ModelRunner::run(std::span<const BatchRequest> requests,
                                    const cudagraph::Decision& decision,
-                                   CudagraphRuntimeMode run_as) {
+                                   CudagraphRuntimeMode run_as,
+                                   const TokensOnDevice& tokens) {
   int32_t num_logits = 0;
   for (const BatchRequest& request : requests) num_logits += request.num_logits();
   {
@@ -232,6 +234,7 @@ const StepResult& ModelRunner::run(std::span<const BatchRequest> requests,
     batch_.stage(requests,
                  staged_shape(decision, static_cast<int32_t>(requests.size()), num_logits),
                  execution_->stream());
+    if (!tokens.places.empty()) tokens.sampler->write_tokens(batch_.input_ids(), tokens.places);
     if (decision.descriptor.has_lora) stage_adapters(requests, decision.descriptor.num_tokens);
   }
   const PhaseTimer timer(spans_, StepPhase::launch);

@@ -10,6 +10,7 @@
 #include "reprise/cudagraph/capture/capture_session.h"
 #include "reprise/cudagraph/capture/cudagraph_wrapper.h"
 #include "reprise/cudagraph/cudagraph_dispatcher.h"
+#include "reprise/kernels/row_sampler.h"
 #include "reprise/kv_cache/tensors/kv_cache_tensors.h"
 #include "reprise/lora/adapter_slots.h"
 #include "reprise/models/causal_lm.h"
@@ -53,6 +54,13 @@ struct RetiredGraph {
   cudagraph::CudagraphRuntimeMode mode;
   cudagraph::BatchDescriptor descriptor;
   std::string reason;
+};
+
+/// Tokens of a step that only the device knows, because it sampled them in the step before.
+/// Borrowed for the call.
+struct TokensOnDevice {
+  kernels::RowSampler* sampler = nullptr;       // has them
+  std::span<const kernels::TokenPlace> places;  // index: of a token of the batch, without padding
 };
 
 /// How many graphs and kernels one step launched.
@@ -108,14 +116,16 @@ class ModelRunner {
   /// allocates nor captures.
   /// \throws device::DeviceError
   const StepResult& execute(std::span<const BatchRequest> requests,
-                            const cudagraph::BatchFacts& facts);
+                            const cudagraph::BatchFacts& facts,
+                            const TokensOnDevice& tokens = {});
 
   /// Runs a batch that is padded to the shape of `decision`. `run_as` is either the mode of the
   /// decision, or NONE to launch the same kernels eagerly. A replay must give the same bits as the
   /// eager run.
   const StepResult& run(std::span<const BatchRequest> requests,
                         const cudagraph::Decision& decision,
-                        cudagraph::CudagraphRuntimeMode run_as);
+                        cudagraph::CudagraphRuntimeMode run_as,
+                        const TokensOnDevice& tokens = {});
 
   /// Copies one row of logits to the host. The span is valid until the next step. \pre row <
   /// result.num_logits

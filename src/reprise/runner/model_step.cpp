@@ -60,7 +60,9 @@ ModelStep::ModelStep(const SchedulerConfig& config) {
   const auto max_num_seqs = static_cast<size_t>(config.max_num_seqs);
   requests.reserve(max_num_seqs);
   uses.reserve(max_num_seqs);
+  last_tokens.reserve(max_num_seqs);
   sampled.resize(max_num_seqs * static_cast<size_t>(config.decode_query_len));
+  is_on_device.reserve(sampled.size());
 }
 
 void ModelStep::prepare(const SchedulerOutput& output, const SchedulerConfig& config) {
@@ -72,7 +74,17 @@ void ModelStep::prepare(const SchedulerOutput& output, const SchedulerConfig& co
   error = nullptr;
   num_sampled_on_device = 0;
   num_postponed = 0;
+  last_tokens.clear();
+  has_constraints = false;
+  is_on_device.clear();
+  is_finished = false;
+  int32_t num_tokens = 0;
   for (const ScheduledRequest& entry : output.scheduled) {
+    const int32_t end = entry.num_computed_tokens + entry.num_scheduled_tokens;
+    if (end > entry.request->num_tokens()) {
+      last_tokens.push_back({entry.request, num_tokens + entry.num_scheduled_tokens - 1});
+    }
+    num_tokens += entry.query_len();
     requests.push_back({.token_ids = entry.token_ids(),
                         .num_computed_tokens = entry.num_computed_tokens,
                         .block_ids = entry.request->block_ids(),
@@ -83,6 +95,7 @@ void ModelStep::prepare(const SchedulerOutput& output, const SchedulerConfig& co
                         .first_prompt_logit = entry.first_prompt_logit,
                         .num_prompt_logits = entry.num_prompt_logits});
     uses.push_back(logits_use(entry));
+    has_constraints = has_constraints || uses.back().constraint != nullptr;
   }
   facts = batch_facts(output, config.decode_query_len);
 }
@@ -95,38 +108,95 @@ StepComputer::StepComputer(ModelRunner& runner,
       sampler_(config.vocab_size),
       device_sampling_(row_sampler),
       constrained_sampling_(runner, sampler_, config) {
-  is_on_device_.reserve(static_cast<size_t>(config.max_num_seqs) *
-                        static_cast<size_t>(config.decode_query_len));
+  token_places_.reserve(static_cast<size_t>(config.max_num_seqs));
 }
 
 void StepComputer::compute(ModelStep& step) noexcept {
-  StepSpans& spans = runner_->spans();
+  launch(step, nullptr);
+  finish(step);
+}
+
+bool StepComputer::can_launch(const ModelStep& step, const ModelStep& ahead) const {
+  if (ahead.is_finished) return true;
+  const auto num_on_device = std::ranges::count(ahead.is_on_device, true);
+  return !is_pooling_ && !ahead.has_constraints && !step.has_constraints &&
+         num_on_device == ahead.scheduled->num_logits;
+}
+
+// The rows of the step ahead are all on the device, one for each request that samples.
+TokensOnDevice StepComputer::find_tokens(const ModelStep& step, const ModelStep* ahead) {
+  token_places_.clear();
+  if (ahead == nullptr || ahead->is_finished) return {};
+  size_t next = 0;
+  int32_t row = 0;
+  const std::vector<ScheduledRequest>& entries = ahead->scheduled->scheduled;
+  for (const ModelStep::LastToken& token : step.last_tokens) {
+    // Both steps have their requests in nearly the same order.
+    for (size_t tried = 0; tried < entries.size() && entries[next].request != token.request;
+         ++tried) {
+      row += entries[next].samples ? 1 : 0;
+      if (++next == entries.size()) next = 0, row = 0;
+    }
+    REPRISE_ASSERT(entries[next].request == token.request && entries[next].samples,
+                   "token {} is sampled in no step",
+                   token.index);
+    token_places_.push_back({.index = token.index, .row = row});
+  }
+  return {.sampler = device_sampling_.sampler(), .places = token_places_};
+}
+
+void StepComputer::launch(ModelStep& step, const ModelStep* ahead) noexcept {
   try {
     constrained_sampling_.begin(step.uses);
-    const StepResult& result = runner_->execute(step.requests, step.facts);
+    const StepResult& result =
+        runner_->execute(step.requests, step.facts, find_tokens(step, ahead));
     if (!is_pooling_) sample_on_device(step, result);
-    if (!device_sampling_.empty()) {
-      const PhaseTimer timer(spans, StepPhase::wait);
-      device_sampling_.wait();
-    } else if (result.num_logits > 0) {
-      runner_->wait();
-    }
-    const PhaseTimer timer(spans, StepPhase::sample);
-    if (is_pooling_) {
-      take_vectors(step, result);
-    } else {
-      use_logits(step, result);
-    }
   } catch (...) {
     step.error = std::current_exception();
+    step.is_finished = true;
   }
   step.decision = runner_->last_result().decision;
   step.retired = runner_->last_result().retired;
-  step.spans.add(spans);
+  take_spans(step);
 }
 
-void StepComputer::sample_on_device(const ModelStep& step, const StepResult& result) {
-  is_on_device_.clear();
+void StepComputer::finish(ModelStep& step) noexcept {
+  if (step.is_finished) return;
+  try {
+    finish_sampling(step);
+  } catch (...) {
+    step.error = std::current_exception();
+  }
+  step.is_finished = true;
+  take_spans(step);
+}
+
+void StepComputer::finish_sampling(ModelStep& step) {
+  StepSpans& spans = runner_->spans();
+  // If another step was launched meanwhile, this is its result. Then the device sampled all rows of
+  // this step.
+  const StepResult& result = runner_->last_result();
+  step.num_sampled_on_device = static_cast<int>(std::ranges::count(step.is_on_device, true));
+  if (step.num_sampled_on_device > 0) {
+    const PhaseTimer timer(spans, StepPhase::wait);
+    device_sampling_.wait();
+  } else if (step.scheduled->num_logits > 0) {
+    runner_->wait();
+  }
+  const PhaseTimer timer(spans, StepPhase::sample);
+  if (is_pooling_) {
+    take_vectors(step, result);
+  } else {
+    use_logits(step, result);
+  }
+}
+
+void StepComputer::take_spans(ModelStep& step) {
+  step.spans.add(runner_->spans());
+  runner_->spans().clear();
+}
+
+void StepComputer::sample_on_device(ModelStep& step, const StepResult& result) {
   device_sampling_.begin();
   const TimePoint begin = std::chrono::steady_clock::now();
   int32_t row = 0;
@@ -134,7 +204,7 @@ void StepComputer::sample_on_device(const ModelStep& step, const StepResult& res
     row += static_cast<int32_t>(use.next_prompt_token_ids.size());
     const auto has_constraint = DeviceSampling::HasConstraint{use.constraint != nullptr};
     for (size_t i = 0; i < use.placeholders.size(); ++i) {
-      is_on_device_.push_back(device_sampling_.add(use.sampling_at(i), has_constraint, row++));
+      step.is_on_device.push_back(device_sampling_.add(use.sampling_at(i), has_constraint, row++));
     }
   }
   if (device_sampling_.empty()) return;
@@ -178,25 +248,25 @@ void StepComputer::use_logits(ModelStep& step, const StepResult& result) {
       next_on_device_ += num_rows;
       ++num_constrained;
     } else {
-      sample(use, result, row, sampled);
+      sample(step, use, result, row, sampled);
     }
     row += static_cast<int32_t>(num_rows);
     num_sampled += num_rows;
   }
-  step.num_sampled_on_device = static_cast<int>(std::ranges::count(is_on_device_, true));
   using Others = ConstrainedSampling::Others;
   step.num_postponed = constrained_sampling_.sample(
       result, num_constrained < step.uses.size() ? Others::yes : Others::no);
 }
 
 /// Samples the rows of one request without a constraint, and verifies its drafts.
-void StepComputer::sample(const LogitsUse& use,
+void StepComputer::sample(const ModelStep& step,
+                          const LogitsUse& use,
                           const StepResult& result,
                           int32_t first_row,
                           std::span<sampling::SampledToken> sampled) {
   const auto sample_row = [&](size_t i, sampling::SampledToken& token) {
     token.problem.clear();
-    if (is_on_device_[next_on_device_++]) {
+    if (step.is_on_device[next_on_device_++]) {
       device_sampling_.take(token);
       return;
     }
@@ -207,7 +277,7 @@ void StepComputer::sample(const LogitsUse& use,
   const size_t num_done = speculative::verify_drafts(use.placeholders, sampled, sample_row);
   // The device has sampled the rows after a rejected draft too.
   for (size_t i = num_done; i < sampled.size(); ++i) {
-    if (is_on_device_[next_on_device_++]) device_sampling_.skip();
+    if (step.is_on_device[next_on_device_++]) device_sampling_.skip();
   }
 }
 

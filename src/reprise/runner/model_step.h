@@ -19,6 +19,7 @@
 namespace reprise::engine {
 
 class ModelRunner;
+struct TokensOnDevice;
 
 /// The use of a step's logits for one request. Borrows from the request: data that does not change
 /// while the step is in flight, or that belongs to the thread that computes steps.
@@ -50,11 +51,23 @@ struct ModelStep {
   /// this step are applied
   void prepare(const SchedulerOutput& output, const SchedulerConfig& config);
 
+  /// A token of the step that is sampled in the step before it, if that is still in flight.
+  struct LastToken {
+    const Request* request = nullptr;
+    int32_t index = 0;  // among the step's tokens
+  };
+
   const SchedulerOutput* scheduled = nullptr;  // owned by the scheduler
   cudagraph::BatchFacts facts;
   std::vector<BatchRequest> requests;  // in the order of `scheduled`
   std::vector<LogitsUse> uses;         // in the order of `scheduled`
-  TimePoint began;                     // when scheduling of the step began
+  std::vector<LastToken> last_tokens;  // in the order of `scheduled`
+  bool has_constraints = false;
+  TimePoint began;  // when scheduling of the step began
+
+  // How far its computation is.
+  std::vector<bool> is_on_device;  // one per sampled row: whether the device samples it
+  bool is_finished = false;        // the results below are there
 
   // Results.
   // One per sampled row of logits; the entries after these are unused.
@@ -73,6 +86,10 @@ struct ModelStep {
 /// sampled token from its placeholder, so steps must be computed in the order in which they were
 /// scheduled. Borrows the runner. Only one thread at a time may use it; it need not be the thread
 /// that schedules.
+///
+/// A device that samples can get a step before the step ahead of it is finished: the tokens in
+/// between stay on the device. Then launch() and finish() are called instead of compute(), and
+/// can_launch() tells whether the step ahead must be finished first.
 class StepComputer {
  public:
   /// `row_sampler`: see EngineCoreOptions::row_sampler.
@@ -83,10 +100,24 @@ class StepComputer {
   /// Computes one step. An exception is stored as the step's error.
   void compute(ModelStep& step) noexcept;
 
+  /// Whether `step` may be launched before `ahead` is finished. If not, the host must choose or
+  /// check a token first.
+  [[nodiscard]] bool can_launch(const ModelStep& step, const ModelStep& ahead) const;
+  /// Submits the work of a step. `ahead` is the step launched before it, if that has not been
+  /// applied to the requests yet; otherwise nullptr. \pre ahead is finished, or can_launch()
+  void launch(ModelStep& step, const ModelStep* ahead) noexcept;
+  /// Waits for the device and stores the results. Does nothing if the step is finished. Steps are
+  /// finished in the order of their launches.
+  void finish(ModelStep& step) noexcept;
+
  private:
-  void sample_on_device(const ModelStep& step, const StepResult& result);
+  [[nodiscard]] TokensOnDevice find_tokens(const ModelStep& step, const ModelStep* ahead);
+  void sample_on_device(ModelStep& step, const StepResult& result);
+  void finish_sampling(ModelStep& step);
+  void take_spans(ModelStep& step);
   void use_logits(ModelStep& step, const StepResult& result);
-  void sample(const LogitsUse& use,
+  void sample(const ModelStep& step,
+              const LogitsUse& use,
               const StepResult& result,
               int32_t first_row,
               std::span<sampling::SampledToken> sampled);
@@ -97,8 +128,8 @@ class StepComputer {
   sampling::Sampler sampler_;
   DeviceSampling device_sampling_;
   ConstrainedSampling constrained_sampling_;
-  std::vector<bool> is_on_device_;  // one per sampled row of the step, in batch order
-  size_t next_on_device_ = 0;       // index of the next row in is_on_device_
+  std::vector<kernels::TokenPlace> token_places_;  // of the step that is launched
+  size_t next_on_device_ = 0;                      // index of the next row in is_on_device
 };
 
 }  // namespace reprise::engine

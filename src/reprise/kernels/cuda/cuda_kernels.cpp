@@ -114,7 +114,10 @@ AttentionPathKernels attention_kernels(DType dtype) {
 }
 
 SamplingKernels sampling_kernels() {
-  return {.largest = &sample_largest, .weights = &sample_weights, .candidates = &sample_candidates};
+  return {.largest = &sample_largest,
+          .weights = &sample_weights,
+          .candidates = &sample_candidates,
+          .write_tokens = &write_tokens};
 }
 
 std::span<const Kernel* const> all_kernels() { return kAll; }

@@ -53,8 +53,9 @@ struct AttentionPathKernels {
 /// One launch after the other; see sampling_kernels.cuh.
 struct SamplingKernels {
   const device::Kernel* largest;
-  const device::Kernel* weights;     // for rows that are not greedy
-  const device::Kernel* candidates;  // for rows with top_k or top_p
+  const device::Kernel* weights;       // for rows that are not greedy
+  const device::Kernel* candidates;    // for rows with top_k or top_p
+  const device::Kernel* write_tokens;  // into the ids of the next step
 };
 [[nodiscard]] SamplingKernels sampling_kernels();
 

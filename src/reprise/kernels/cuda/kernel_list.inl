@@ -85,10 +85,11 @@
   X(merge_attention_##type, PlannedAttentionArguments, 128, 0, merge_attention<T>)
 
 // Shared memory: 275 words of 8 bytes for select(), and 1024 for a histogram.
-#define REPRISE_CUDA_SAMPLING_KERNELS(X)                                  \
-  X(sample_largest, CudaSamplingArguments, 256, 275 * 8, sample_largest)  \
-  X(sample_weights, CudaSamplingArguments, 256, 1299 * 8, sample_weights) \
-  X(sample_candidates, CudaSamplingArguments, 256, 275 * 8, sample_candidates)
+#define REPRISE_CUDA_SAMPLING_KERNELS(X)                                       \
+  X(sample_largest, CudaSamplingArguments, 256, 275 * 8, sample_largest)       \
+  X(sample_weights, CudaSamplingArguments, 256, 1299 * 8, sample_weights)      \
+  X(sample_candidates, CudaSamplingArguments, 256, 275 * 8, sample_candidates) \
+  X(write_tokens, WriteTokensArguments, 256, 0, write_tokens)
 
 #define REPRISE_CUDA_ROW_KERNEL(X, op, Arguments, shared) \
   REPRISE_CUDA_FLOAT_KERNELS(X, op, Arguments, 256, shared)

@@ -40,11 +40,19 @@ CudaRowSampler::CudaRowSampler(device::Stream& stream,
                  static_cast<size_t>(max_adjustments()) * sizeof(LogitAdjustment));
   host_tokens_.reserve(rows);
   const SamplingKernels kernels = sampling_kernels();
-  for (const device::Kernel* kernel : {kernels.largest, kernels.weights, kernels.candidates})
-    stream.device().load(*kernel);
-  input_ = stream.device().allocate(staged_.size());
-  tokens_ = stream.device().allocate(rows * sizeof(int32_t));
-  workspace_ = stream.device().allocate(places_.bytes);
+  device::Device& device = stream.device();
+  for (const device::Kernel* kernel :
+       {kernels.largest, kernels.weights, kernels.candidates, kernels.write_tokens})
+    device.load(*kernel);
+  input_ = device.allocate(staged_.size());
+  tokens_ = device.allocate(results_.size() * rows * sizeof(int32_t));
+  token_places_ = device.allocate(rows * sizeof(TokenPlace));
+  workspace_ = device.allocate(places_.bytes);
+  copies_ = device.create_stream();
+  for (size_t i = 0; i < results_.size(); ++i) {
+    results_[i].tokens = static_cast<int32_t*>(tokens_.data()) + i * rows;
+    results_[i].ready = device.create_event();
+  }
 }
 
 int32_t CudaRowSampler::max_adjustments() const noexcept { return max_rows_ * kAdjustmentsPerRow; }
@@ -96,7 +104,7 @@ CudaSamplingArguments CudaRowSampler::arguments(const Tensor& logits, size_t num
           .rows = reinterpret_cast<const SamplingRow*>(input),
           .adjustments =
               reinterpret_cast<const LogitAdjustment*>(input + num_rows * sizeof(SamplingRow)),
-          .tokens = static_cast<int32_t*>(tokens_.data()),
+          .tokens = results_[num_launches_ % results_.size()].tokens,
           .states = reinterpret_cast<SamplingState*>(workspace + places_.states),
           .parts = reinterpret_cast<uint64_t*>(workspace + places_.parts),
           .histograms = reinterpret_cast<uint64_t*>(workspace + places_.histograms),
@@ -111,8 +119,8 @@ void CudaRowSampler::launch(const Tensor& logits,
                             std::span<const LogitAdjustment> adjustments) {
   REPRISE_ASSERT(logits.dtype() == DType::f32 && logits.is_dense() && logits.size(1) == vocab_size_,
                  "logits of another layout");
+  REPRISE_ASSERT(num_launches_ - num_waits_ < results_.size(), "no room for more tokens");
   stage(rows, adjustments);
-  host_tokens_.resize(rows.size());
   const CudaSamplingArguments all = arguments(logits, rows.size());
   const auto blocks = static_cast<uint32_t>(rows.size()) * static_cast<uint32_t>(all.num_parts);
   const SamplingKernels kernels = sampling_kernels();
@@ -126,10 +134,35 @@ void CudaRowSampler::launch(const Tensor& logits,
   if (std::ranges::any_of(rows, [](const SamplingRow& row) { return row.temperature > 0; }))
     run(*kernels.weights);
   if (std::ranges::any_of(rows, has_candidates)) run(*kernels.candidates);
+  Result& launched = result(num_launches_++);
+  launched.num_rows = rows.size();
+  stream_->record(*launched.ready);
+}
+
+void CudaRowSampler::write_tokens(const Tensor& ids, std::span<const TokenPlace> places) {
+  REPRISE_ASSERT(num_launches_ > 0 && !places.empty() &&
+                     places.size() <= static_cast<size_t>(max_rows_) && ids.dtype() == DType::i32,
+                 "{} tokens of {} launches for ids of another kind",
+                 places.size(),
+                 num_launches_);
+  stream_->copy_from_host(token_places_.data(), places.data(), places.size_bytes());
+  const WriteTokensArguments arguments{
+      .ids = ids.data_as<int32_t>(),
+      .tokens = result(num_launches_ - 1).tokens,
+      .places = static_cast<const TokenPlace*>(token_places_.data()),
+      .num_places = static_cast<int32_t>(places.size())};
+  const device::Kernel& kernel = *sampling_kernels().write_tokens;
+  const auto threads = static_cast<uint32_t>(kernel.cuda.threads_per_block);
+  const auto blocks = (static_cast<uint32_t>(places.size()) + threads - 1) / threads;
+  (void)kernels::launch(*stream_, kernel, blocks, arguments, std::array{writes(ids)});
 }
 
 std::span<const int32_t> CudaRowSampler::wait() {
-  stream_->copy_to_host(host_tokens_.data(), tokens_.data(), host_tokens_.size() * sizeof(int32_t));
+  REPRISE_ASSERT(num_waits_ < num_launches_, "a wait for tokens of no launch");
+  const Result& oldest = result(num_waits_++);
+  host_tokens_.resize(oldest.num_rows);
+  copies_->wait(*oldest.ready);
+  copies_->copy_to_host(host_tokens_.data(), oldest.tokens, host_tokens_.size() * sizeof(int32_t));
   return host_tokens_;
 }
 

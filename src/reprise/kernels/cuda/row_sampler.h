@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <memory>
 #include <vector>
 
 #include "reprise/device/device.h"
@@ -25,6 +27,7 @@ class CudaRowSampler final : public RowSampler {
   void launch(const Tensor& logits,
               std::span<const SamplingRow> rows,
               std::span<const LogitAdjustment> adjustments) override;
+  void write_tokens(const Tensor& ids, std::span<const TokenPlace> places) override;
   [[nodiscard]] std::span<const int32_t> wait() override;
 
  private:
@@ -40,16 +43,32 @@ class CudaRowSampler final : public RowSampler {
   void stage(std::span<const SamplingRow> rows, std::span<const LogitAdjustment> adjustments);
   [[nodiscard]] CudaSamplingArguments arguments(const Tensor& logits, size_t num_rows) const;
 
+  /// The tokens of a launch that the host may not have yet.
+  struct Result {
+    int32_t* tokens = nullptr;             // on the device
+    std::unique_ptr<device::Event> ready;  // recorded behind the launch
+    size_t num_rows = 0;
+  };
+  [[nodiscard]] Result& result(uint64_t launch) noexcept {
+    return results_[launch % results_.size()];
+  }
+
   device::Stream* stream_;  // the constructor's
   int32_t max_rows_;
   int64_t vocab_size_;
   int num_multiprocessors_;
   Workspace places_;
-  device::Buffer input_;  // the rows, then the adjustments
-  device::Buffer tokens_;
+  device::Buffer input_;   // the rows, then the adjustments
+  device::Buffer tokens_;  // of kMostLaunches launches
+  device::Buffer token_places_;
   device::Buffer workspace_;       // of the kernels; every launch leaves it ready for the next one
   std::vector<std::byte> staged_;  // the next content of input_
   std::vector<int32_t> host_tokens_;
+  std::array<Result, kMostLaunches> results_;  // a ring
+  uint64_t num_launches_ = 0;
+  uint64_t num_waits_ = 0;
+  /// Copies tokens to the host while stream_ already works on the next step.
+  std::unique_ptr<device::Stream> copies_;
 };
 
 }  // namespace reprise::kernels::cuda

@@ -31,6 +31,14 @@ struct alignas(16) CudaSamplingArguments {
   int32_t num_parts;  // at most kMostSamplingParts
 };
 
+/// One thread for each place.
+struct alignas(16) WriteTokensArguments {
+  int32_t* ids;
+  const int32_t* tokens;  // of a launch of the sampler
+  const TokenPlace* places;
+  int32_t num_places;
+};
+
 /// The lower bits of a key are the token id.
 inline constexpr int kTokenBits = 24;
 

@@ -328,4 +328,14 @@ REPRISE_DEVICE void sample_candidates(const CudaSamplingArguments& a) {
   if (thread_index() == 0) a.tokens[part.row] = static_cast<int32_t>(token);
 }
 
+/// A row without a token gives token 0: its request ends, and the result of the next step is
+/// dropped.
+REPRISE_DEVICE void write_tokens(const WriteTokensArguments& a) {
+  const int64_t i = int64_t{block_index()} * num_threads() + thread_index();
+  if (i >= a.num_places) return;
+  const TokenPlace place = a.places[i];
+  const int32_t token = a.tokens[place.row];
+  a.ids[place.index] = token < 0 ? 0 : token;
+}
+
 }  // namespace reprise::kernels::cuda
