@@ -195,7 +195,7 @@ struct GrammarCompiler::Shared {
 
   void try_again(const std::shared_ptr<Job>& job) {
     job->is_slow = true;
-    job->deadline = Clock::now() + options.time_limit;
+    job->deadline = Clock::now() + options.wait_limit;
     slow.push_back(job);
     work.notify_all();
   }
@@ -326,7 +326,7 @@ void GrammarCompiler::submit(const OutputSpec& spec,
         auto job = std::make_shared<Shared::Job>();
         job->spec = spec;
         job->client = client;
-        job->deadline = Clock::now() + shared_->options.time_limit;
+        job->deadline = Clock::now() + shared_->options.wait_limit;
         job->waiting.push_back(std::move(on_compiled));
         shared_->quick.push_back(std::move(job));
         shared_->work.notify_all();

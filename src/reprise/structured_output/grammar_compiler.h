@@ -14,9 +14,12 @@ struct GrammarCompilerOptions {
   /// The first one compiles the specs that took more than quick_steps; the others never do, so such
   /// specs cannot keep other specs from being compiled.
   int num_threads = 2;
-  std::chrono::milliseconds time_limit{2000};  // to wait, and again to be compiled
-  int64_t quick_steps = int64_t{1} << 20;      // steps (WorkLimit) of the first attempt
-  int64_t max_steps = int64_t{1} << 24;        // steps of the second attempt
+  std::chrono::milliseconds time_limit{2000};  // to be compiled
+  /// To wait in a queue. The threads have a low priority: on a busy machine even the next spec
+  /// waits.
+  std::chrono::milliseconds wait_limit{10'000};
+  int64_t quick_steps = int64_t{1} << 20;  // steps (WorkLimit) of the first attempt
+  int64_t max_steps = int64_t{1} << 24;    // steps of the second attempt
   size_t cache_bytes = size_t{256} << 20;
   size_t max_compiled_bytes = size_t{64} << 20;  // limit for one spec
   size_t max_waiting = 256;

@@ -46,6 +46,7 @@ class CountingBackend final : public GrammarBackend {
 GrammarCompilerOptions options(int num_threads, milliseconds time_limit) {
   return {.num_threads = num_threads,
           .time_limit = time_limit,
+          .wait_limit = time_limit,
           .quick_steps = CountingBackend::kQuickSteps,
           .max_steps = 1000};
 }

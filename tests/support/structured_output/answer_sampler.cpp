@@ -113,7 +113,7 @@ int run(const std::string& name, uint64_t seed, int num_answers) {
   // Compiling is slow in instrumented builds and on busy machines. This tool does not test compile
   // times, so it allows more time.
   GrammarCompiler compiler([&vocabulary] { return create_grammar_backend(vocabulary); },
-                           {.time_limit = std::chrono::minutes(1)});
+                           {.time_limit = std::chrono::minutes(4)});
   std::string line;
   while (std::getline(std::cin, line)) {
     Json out = Json::object();
