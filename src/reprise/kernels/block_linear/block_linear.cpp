@@ -1,6 +1,7 @@
 #include "reprise/kernels/block_linear/block_linear.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "reprise/base/assert.h"
 #include "reprise/base/element.h"
@@ -81,13 +82,17 @@ void block_linear_ref(const Tensor& x,
   const PanelHeader header = header_of(x, weight);
   const int64_t num_blocks = num_activation_blocks(x);
   const auto* blocks = x.data_as<ActivationBlock>();
-  for (int64_t row = 0; row < x.size(0); ++row) {
-    for (int64_t column = 0; column < weight.size(0); ++column) {
+  std::vector<double> elements(static_cast<size_t>(header.depth));
+  for (int64_t column = 0; column < weight.size(0); ++column) {
+    for (int64_t i = 0; i < header.depth; ++i) {
+      elements[static_cast<size_t>(i)] = panel_element(weight.data_as<uint8_t>(), column, i);
+    }
+    for (int64_t row = 0; row < x.size(0); ++row) {
       double sum = bias.defined() ? element(bias, column) : 0.0;
       for (int64_t i = 0; i < header.depth; ++i) {
         const ActivationBlock& block = blocks[row * num_blocks + i / kPanelBlock];
         sum += block.codes[i % kPanelBlock] * static_cast<double>(block.scale) *
-               panel_element(weight.data_as<uint8_t>(), column, i);
+               elements[static_cast<size_t>(i)];
       }
       set_element(out, sum, row, column);
     }

@@ -1,5 +1,8 @@
 #include "reprise/kernels/linear/linear.h"
 
+#include <numeric>
+#include <vector>
+
 #include "reprise/base/assert.h"
 #include "reprise/kernels/launch.h"
 #include "reprise/kernels/op_run.h"
@@ -54,12 +57,21 @@ bool launch_linear(device::Stream& stream,
 }
 
 void linear_ref(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& out) {
-  for (int64_t row = 0; row < x.size(0); ++row) {
-    for (int64_t column = 0; column < weight.size(0); ++column) {
-      double sum = bias.defined() ? element(bias, column) : 0.0;
-      for (int64_t i = 0; i < x.size(1); ++i)
-        sum += element(x, row, i) * element(weight, column, i);
-      set_element(out, sum, row, column);
+  const auto row_of = [](const Tensor& tensor, int64_t row) {
+    std::vector<double> elements(static_cast<size_t>(tensor.size(1)));
+    for (size_t i = 0; i < elements.size(); ++i)
+      elements[i] = element(tensor, row, static_cast<int64_t>(i));
+    return elements;
+  };
+  std::vector<std::vector<double>> rows;
+  for (int64_t row = 0; row < x.size(0); ++row) rows.push_back(row_of(x, row));
+  for (int64_t column = 0; column < weight.size(0); ++column) {
+    const std::vector<double> weights = row_of(weight, column);
+    const double first = bias.defined() ? element(bias, column) : 0.0;
+    for (size_t row = 0; row < rows.size(); ++row) {
+      const double sum =
+          std::inner_product(weights.begin(), weights.end(), rows[row].begin(), first);
+      set_element(out, sum, static_cast<int64_t>(row), column);
     }
   }
 }
