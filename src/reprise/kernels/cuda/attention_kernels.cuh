@@ -182,6 +182,34 @@ REPRISE_DEVICE void attend_tile(const AttentionKernelArguments& a,
   }
 }
 
+/// The weights of a row's parts, which lie `stride` floats apart; a warp computes them. The largest
+/// score of a part lies behind its sums. Loads bypass the first-level cache, which may hold old
+/// values of memory that other blocks wrote.
+template <int kHeadDim>
+REPRISE_DEVICE void weigh_parts(const float* row, int64_t stride, int count, float* weights) {
+  float largest = kLowest;
+  for (int i = lane_index(); i < count; i += kWarpSize) {
+    const float candidate = load_fresh(row + i * stride + kHeadDim);
+    largest = candidate > largest ? candidate : largest;
+  }
+  largest = warp_max(largest);
+  for (int i = lane_index(); i < count; i += kWarpSize) {
+    weights[i] = exponential_2(load_fresh(row + i * stride + kHeadDim) - largest);
+  }
+}
+
+/// The weighted sum of one element of all parts, in their order.
+REPRISE_DEVICE float merge_column(const float* first,
+                                  int64_t stride,
+                                  int count,
+                                  const float* weights) {
+  float sum = 0;
+  REPRISE_UNROLL_BY_4
+  for (int i = 0; i < count; ++i)
+    sum = multiply_add(load_fresh(first + i * stride), weights[i], sum);
+  return sum;
+}
+
 /// Called after a block has written its part of a tile. The last of `num_parts` blocks merges the
 /// parts, which lie part_size floats apart, and stores the tile's results.
 template <typename T, int kHeadDim>
@@ -197,23 +225,32 @@ REPRISE_DEVICE void merge_when_last(const AttentionKernelArguments& a,
   auto* is_last = reinterpret_cast<int*>(shared_memory());
   if (thread_index() == 0) *is_last = atomic_add(arrived, 1) == num_parts - 1 ? 1 : 0;
   sync_block();
-  if (*is_last == 0) return;
+  const bool merges = *is_last != 0;
+  sync_block();
+  if (!merges) return;
   fence();
-  const int num_elements = static_cast<int>(tile.num_rows) * kHeadDim;
-  for (int i = thread_index(); i < num_elements; i += num_threads()) {
+  // The weight of each part of a row is computed once, a part per lane, and not by every element.
+  const int count = static_cast<int>(num_parts);
+  const int rows = static_cast<int>(tile.num_rows);
+  static_assert(kAttentionTileRows * (kMostParts + 1) <=
+                kAttentionThreads / kWarpSize * kAttentionWarpRows * (kHeadDim + 2));
+  auto* weights = reinterpret_cast<float*>(shared_memory());  // [rows][count]
+  float* totals = weights + rows * count;                     // [rows]
+  for (int row = warp_index(); row < rows; row += num_warps()) {
+    weigh_parts<kHeadDim>(parts + row * (kHeadDim + 2), part_size, count, weights + row * count);
+  }
+  sync_block();
+  for (int row = thread_index(); row < rows; row += num_threads()) {
+    totals[row] = merge_column(
+        parts + row * (kHeadDim + 2) + kHeadDim + 1, part_size, count, weights + row * count);
+  }
+  sync_block();
+  for (int i = thread_index(); i < rows * kHeadDim; i += num_threads()) {
     const int row = i / kHeadDim;
     const int d = i % kHeadDim;
-    // Loads bypass the first-level cache, which may hold old values of memory that other blocks
-    // wrote.
-    const auto load = [](const float* place) { return load_fresh(place); };
-    store_attention<T>(
-        a,
-        tile,
-        kv_head,
-        row,
-        d,
-        merge_parts<kHeadDim>(
-            parts + row * (kHeadDim + 2), part_size, static_cast<int>(num_parts), d, load));
+    const float sum =
+        merge_column(parts + row * (kHeadDim + 2) + d, part_size, count, weights + row * count);
+    store_attention<T>(a, tile, kv_head, row, d, {sum, 0, totals[row]});
   }
   if (thread_index() == 0) *arrived = 0;  // for the next launch
 }

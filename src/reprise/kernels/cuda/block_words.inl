@@ -62,6 +62,14 @@ REPRISE_DEVICE float warp_sum(float value) {
   return value;
 }
 
+REPRISE_DEVICE float warp_max(float value) {
+  for (int mask = 16; mask > 0; mask /= 2) {
+    const float other = shuffle_xor(value, mask);
+    value = other > value ? other : value;
+  }
+  return value;
+}
+
 /// The value that a store of x leaves in memory.
 template <typename T>
 REPRISE_DEVICE float rounded(float x) {

@@ -82,7 +82,11 @@
     256,                                                                                          \
     0,                                                                                            \
     planned_attention_by_rows<T>)                                                                 \
-  X(merge_attention_##type, PlannedAttentionArguments, 128, 0, merge_attention<T>)
+  X(merge_attention_##type,                                                                       \
+    PlannedAttentionArguments,                                                                    \
+    kMergeThreads,                                                                                \
+    2 * kMergeThreads * 4,                                                                        \
+    merge_attention<T>)
 
 // Shared memory: 275 words of 8 bytes for select(), and 1024 for a histogram.
 #define REPRISE_CUDA_SAMPLING_KERNELS(X)                                       \

@@ -193,8 +193,64 @@ REPRISE_DEVICE void planned_attention_fragments(const PlannedAttentionArguments&
   });
 }
 
+/// The largest score of `count` parts that lie `stride` floats apart. The whole block takes part.
+REPRISE_DEVICE float largest_score(const float* scores, int64_t stride, int64_t count) {
+  float largest = kLowest;
+  for (int64_t i = thread_index(); i < count; i += num_threads()) {
+    const float candidate = scores[i * stride];
+    largest = candidate > largest ? candidate : largest;
+  }
+  largest = warp_max(largest);
+  auto* of_warps = reinterpret_cast<float*>(shared_memory());
+  sync_block();  // the shared memory may still be read
+  if (lane_index() == 0) of_warps[warp_index()] = largest;
+  sync_block();
+  for (int warp = 0; warp < num_warps(); ++warp)
+    largest = of_warps[warp] > largest ? of_warps[warp] : largest;
+  return largest;
+}
+
 /// Merges the parts of one head of a request into a row of the result, in the order of the
-/// positions.
+/// positions. Each thread weighs one part of a chunk; then each adds its elements of all these
+/// parts.
+template <typename T>
+REPRISE_DEVICE void merge_row(const AttentionKernelArguments& a,
+                              const float* first,
+                              int64_t parts,
+                              T* out) {
+  constexpr int kMostElements = kMaxAttentionHeadDim / kMergeThreads;
+  const int64_t stride = a.kv_heads * a.group_size * (a.head_dim + 2);
+  const float largest = largest_score(first + a.head_dim, stride, parts);
+  auto* weights = reinterpret_cast<float*>(shared_memory());
+  float* totals = weights + kMergeThreads;
+  float sums[kMostElements] = {};
+  float total = 0;
+  for (int64_t begin = 0; begin < parts; begin += kMergeThreads) {
+    const int count = static_cast<int>(min_of(kMergeThreads, parts - begin));
+    sync_block();
+    if (thread_index() < count) {
+      const float* partial = first + (begin + thread_index()) * stride;
+      weights[thread_index()] = exponential_2(partial[a.head_dim] - largest);
+      totals[thread_index()] = partial[a.head_dim + 1];
+    }
+    sync_block();
+    for (int i = 0; i < count; ++i) {
+      const float* partial = first + (begin + i) * stride;
+      total = multiply_add(totals[i], weights[i], total);
+      REPRISE_UNROLL
+      for (int j = 0; j < kMostElements; ++j) {
+        const int64_t d = thread_index() + j * kMergeThreads;
+        if (d < a.head_dim) sums[j] = multiply_add(partial[d], weights[i], sums[j]);
+      }
+    }
+  }
+  REPRISE_UNROLL
+  for (int j = 0; j < kMostElements; ++j) {
+    const int64_t d = thread_index() + j * kMergeThreads;
+    if (d < a.head_dim) put(out + d, sums[j] / total);
+  }
+}
+
 template <typename T>
 REPRISE_DEVICE void merge_attention(const PlannedAttentionArguments& p) {
   const AttentionKernelArguments& a = p.call;
@@ -205,26 +261,11 @@ REPRISE_DEVICE void merge_attention(const PlannedAttentionArguments& p) {
     const PlannedRequest& r = plan.requests[unit / heads];
     if (r.first_part < 0 || !plan.fits(a, unit / heads)) continue;
     const int64_t head = unit % heads;
-    const int64_t parts = ceil_div(r.seq_len, plan.header.positions_per_part);
-    const float* first = partial_of(p, r.first_part, head);
-    const int64_t stride = heads * (a.head_dim + 2);
     T* out = static_cast<T*>(a.out) + r.first_token * a.out_token_stride + head * a.out_head_stride;
-    float largest = kLowest;
-    for (int64_t part = 0; part < parts; ++part) {
-      const float candidate = first[part * stride + a.head_dim];
-      largest = candidate > largest ? candidate : largest;
-    }
-    for (int64_t d = thread_index(); d < a.head_dim; d += num_threads()) {
-      float sum = 0;
-      float total = 0;
-      for (int64_t part = 0; part < parts; ++part) {
-        const float* partial = first + part * stride;
-        const float weight = exponential_2(partial[a.head_dim] - largest);
-        sum = multiply_add(partial[d], weight, sum);
-        total = multiply_add(partial[a.head_dim + 1], weight, total);
-      }
-      put(out + d, sum / total);
-    }
+    merge_row(a,
+              partial_of(p, r.first_part, head),
+              ceil_div(r.seq_len, plan.header.positions_per_part),
+              out);
   }
 }
 
