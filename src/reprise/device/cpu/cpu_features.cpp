@@ -57,8 +57,8 @@ CpuFeatures detect_cpu_features() noexcept {
   const bool os_saves_registers = bit(leaf1.ecx, 27);
   if (!os_saves_registers) return features;
   const uint64_t saved = saved_state();
-  const bool ymm = (saved & 0x6) == 0x6;            // SSE, AVX
-  const bool zmm = ymm && (saved & 0xe0) == 0xe0;   // opmask, upper ZMM0-15, ZMM16-31
+  const bool ymm = (saved & 0x6) == 0x6;                  // SSE, AVX
+  const bool zmm = ymm && (saved & 0xe0) == 0xe0;         // opmask, upper ZMM0-15, ZMM16-31
   const bool saves_tiles = (saved & 0x60000) == 0x60000;  // TILECFG, TILEDATA
 
   const Registers leaf7 = cpuid(7, 0);

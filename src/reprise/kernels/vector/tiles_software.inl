@@ -11,9 +11,7 @@ struct TileArithmetic {
 
   static REPRISE_INLINE bool is_nan(uint32_t x) { return (x & ~kSign) > kInfinity; }
   /// Subnormal inputs count as zero.
-  static REPRISE_INLINE uint32_t flush(uint32_t x) {
-    return (x & kInfinity) == 0 ? x & kSign : x;
-  }
+  static REPRISE_INLINE uint32_t flush(uint32_t x) { return (x & kInfinity) == 0 ? x & kSign : x; }
   static REPRISE_INLINE double value_of(uint32_t x) {
     float value;
     __builtin_memcpy(&value, &x, sizeof value);
