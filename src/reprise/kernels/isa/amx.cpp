@@ -15,6 +15,7 @@ namespace {
 #include "reprise/kernels/vector/panel_avx512.inl"
 #include "reprise/kernels/vector/tile_shapes.inl"
 #include "reprise/kernels/vector/tiles_amx.inl"
+#include "reprise/kernels/vector/tile_layouts_avx512.inl"
 // clang-format on
 
 #include "reprise/kernels/isa/kernels.inl"

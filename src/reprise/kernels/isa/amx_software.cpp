@@ -10,6 +10,7 @@ namespace {
 #include "reprise/kernels/vector/panel_portable.inl"
 #include "reprise/kernels/vector/tile_shapes.inl"
 #include "reprise/kernels/vector/tiles_software.inl"
+#include "reprise/kernels/vector/tile_layouts_portable.inl"
 // clang-format on
 
 #include "reprise/kernels/isa/kernels.inl"

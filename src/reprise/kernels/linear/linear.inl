@@ -29,7 +29,7 @@ inline void linear_sums(const LinearArguments& a,
                         const LinearColumns<T, Bias>& columns,
                         const StoreRow& store_row) {
   const T* x_rows[kMaxLinearTileRows];
-  typename Dot<T>::Result sums[kTileRows * kMaxLinearTileColumns];
+  typename Dot<T>::Result sums[kTileRows * kMostLinearColumns];
   for (int64_t r = 0; r < rows; ++r)
     x_rows[r] = static_cast<const T*>(a.x) + (row + r) * a.x_stride;
   for (int64_t r = 0; r < rows; r += kTileRows) {

@@ -3,15 +3,18 @@
 // chain of instructions over the depth, 32 elements each. So it depends on nothing but the depth,
 // and a row has the same bits in any batch.
 
-constexpr int64_t kTileDepth = 32;
 constexpr int64_t kTileElements = kTileDepth * kPanelColumns;
 constexpr int64_t kSumsOfTile = int64_t{kTileHeight} * kTileSumColumns;
-// Rows and columns that eight tiles multiply: two by two tiles of sums.
-constexpr int64_t kGroupRows = int64_t{2} * kTileHeight;
+// Columns that eight tiles multiply: two by two tiles of sums.
 constexpr int64_t kGroupColumns = int64_t{2} * kPanelColumns;
 // With more rows, the depth is cut: so many tiles of two panels and of 32 rows fit into the first
 // cache level. Sums wait in memory between two chunks.
 constexpr int64_t kChunkTiles = 8;
+// With fewer groups of rows, the processor's own prefetching is better: it sees one long stream.
+constexpr int64_t kLeastGroupsToPrefetch = 4;
+// The most rows x tiles of the depth (1 MiB) that stay in the second cache level while weights pass
+// through it. With more, all columns are multiplied with a chunk of the depth before the next.
+constexpr int64_t kCachedTiles = (int64_t{1} << 20) / kTileRowBytes;
 
 /// The part of the next chunk that is asked for while this one is computed.
 struct NextChunk {
@@ -42,9 +45,7 @@ class TileProducts {
            const Columns& columns,
            const StoreRow& store_row) {
     if (block.rows == 0) return;
-    x_ = static_cast<const BFloat16*>(a.x) + block.row * a.x_stride;
-    x_stride_ = a.x_stride;
-    rows_ = block.rows;
+    set_rows(a, block);
     num_tiles_ = a.depth / kTileDepth;
     rest_ = static_cast<int>(a.depth % kTileDepth);
     pairs_ = ceil_div(columns.size, kGroupColumns);
@@ -56,90 +57,105 @@ class TileProducts {
     }
     // The weight of the next block begins behind that of this one.
     next_block_ = block.columns * a.depth;
-    if (rows_ <= kGroupRows) {
-      multiply_few_rows();
-    } else {
-      multiply_chunks();
-    }
+    multiply();
     float sums[kMostLinearColumns];
-    for (int64_t r = 0; r < rows_; ++r) {
-      for (int64_t c = 0; c < columns.size; c += kTileSumColumns) {
-        const float* from = sums_of(r / kGroupRows, c / kGroupColumns) +
-                            r % kGroupRows / kTileHeight * 2 * kSumsOfTile +
-                            c % kGroupColumns / kTileSumColumns * kSumsOfTile +
-                            r % kTileHeight * kTileSumColumns;
-        for (int i = 0; i < kTileSumColumns; i += kLanes) store(sums + c + i, load(from + i));
+    for (int64_t g = 0; g < groups_; ++g) {
+      // The last group may begin with rows of the group before it.
+      for (int64_t r = g * group_rows_ - first_row(g); r < group_rows_; ++r) {
+        for (int64_t c = 0; c < columns.size; c += kTileSumColumns) {
+          const float* from = sums_of(g, c / kGroupColumns) + r / kTileHeight * 2 * kSumsOfTile +
+                              c % kGroupColumns / kTileSumColumns * kSumsOfTile +
+                              r % kTileHeight * kTileSumColumns;
+          for (int i = 0; i < kTileSumColumns; i += kLanes) store(sums + c + i, load(from + i));
+        }
+        store_row(first_row(g) + r, sums);
       }
-      store_row(r, sums);
     }
   }
 
  private:
-  /// One group of rows: every weight is read once, so the sums stay in tiles over all chunks.
-  void multiply_few_rows() {
-    set_rows(rows_);
-    for (int64_t p = 0; p < pairs_; ++p) {
-      clear_sums();
-      for (int64_t tile = 0; tile < num_tiles_; tile += kChunkTiles) {
-        NextChunk next;
-        next.last_line = 32;
-        for (int i : {0, 1}) {
-          next.columns[i] = tile + kChunkTiles < num_tiles_ ? tiles_of(p, i, tile + kChunkTiles)
-                            : p + 1 < pairs_                ? panels_[p + 1][i]
-                                                            : panels_[0][i] + next_block_;
-        }
-        add_tiles(0, p, tile, next);
-      }
-      if (rest_ != 0) add_rest(0, p);
-      store_sums(sums_of(0, p));
-    }
+  /// Groups of as many rows each, so that all have the same shapes.
+  void set_rows(const LinearArguments& a, const LinearBlock& block) {
+    x_ = static_cast<const BFloat16*>(a.x) + block.row * a.x_stride;
+    x_stride_ = a.x_stride;
+    rows_ = block.rows;
+    groups_ = ceil_div(rows_, kGroupRows);
+    group_rows_ = ceil_div(rows_, groups_);
+    has_second_ = group_rows_ > kTileHeight;
+    tiles_.configure(product_shapes(group_rows_));
+  }
+  int64_t first_row(int64_t group) const {
+    return min_of(group * group_rows_, rows_ - group_rows_);
   }
 
-  /// A chunk of the depth at a time, for all columns and rows. The last group may have fewer rows,
-  /// so it comes after the others, because new shapes clear the tiles.
-  void multiply_chunks() {
-    const int64_t groups = rows_ / kGroupRows;
-    const int64_t last_rows = rows_ % kGroupRows;
-    for (int64_t tile = 0; tile < num_tiles_ || tile == 0; tile += kChunkTiles) {
-      set_rows(kGroupRows);
+  void multiply() {
+    if (groups_ == 1) {
+      // Every weight is read once, so the sums stay in tiles over all chunks.
       for (int64_t p = 0; p < pairs_; ++p) {
-        for (int64_t g = 0; g < groups; ++g) multiply_chunk(g, p, tile);
+        clear_sums();
+        for (int64_t tile = 0; tile < num_tiles_; tile += kChunkTiles) {
+          add_tiles(0, p, tile, next_of_pair(0, p, tile));
+        }
+        if (rest_ != 0) add_rest(0, p);
+        store_sums(sums_of(0, p));
       }
-      if (last_rows == 0) continue;
-      set_rows(last_rows);
-      for (int64_t p = 0; p < pairs_; ++p) multiply_chunk(groups, p, tile);
+    } else if (rows_ * num_tiles_ <= kCachedTiles) {
+      for (int64_t p = 0; p < pairs_; ++p) {
+        for (int64_t tile = 0; tile < num_tiles_ || tile == 0; tile += kChunkTiles) {
+          for (int64_t g = 0; g < groups_; ++g) {
+            multiply_chunk(g, p, tile, next_of_pair(g, p, tile));
+          }
+        }
+      }
+    } else {
+      for (int64_t tile = 0; tile < num_tiles_ || tile == 0; tile += kChunkTiles) {
+        for (int64_t p = 0; p < pairs_; ++p) {
+          for (int64_t g = 0; g < groups_; ++g) {
+            multiply_chunk(g, p, tile, next_of_all(g, p, tile));
+          }
+        }
+      }
     }
   }
 
-  void multiply_chunk(int64_t group, int64_t pair, int64_t tile) {
+  void multiply_chunk(int64_t group, int64_t pair, int64_t tile, const NextChunk& next) {
     float* sums = sums_of(group, pair);
     if (tile == 0) {
       clear_sums();
     } else {
       load_sums(sums);
     }
-    add_tiles(group, pair, tile, next_chunk(group, pair, tile));
+    add_tiles(group, pair, tile, next);
     if (tile + kChunkTiles >= num_tiles_ && rest_ != 0) add_rest(group, pair);
     store_sums(sums);
   }
 
-  /// All groups share the lines of the columns, and all pairs those of the rows.
-  NextChunk next_chunk(int64_t group, int64_t pair, int64_t tile) const {
-    const int64_t groups = ceil_div(rows_, kGroupRows);
-    const int64_t rows = min_of(kGroupRows, rows_ - group * kGroupRows);
-    const bool is_last = tile + kChunkTiles >= num_tiles_;
+  /// The pair goes on with its next chunk, or the next pair begins. All groups share the lines.
+  NextChunk next_of_pair(int64_t group, int64_t pair, int64_t tile) const {
     NextChunk next;
-    next.first_line = static_cast<int>(group * 32 / groups);
-    next.last_line = static_cast<int>((group + 1) * 32 / groups);
+    if (groups_ < kLeastGroupsToPrefetch) return next;
+    next.first_line = static_cast<int>(group * 32 / groups_);
+    next.last_line = static_cast<int>((group + 1) * 32 / groups_);
     for (int i : {0, 1}) {
-      next.columns[i] =
-          is_last ? panels_[pair][i] + next_block_ : tiles_of(pair, i, tile + kChunkTiles);
+      next.columns[i] = tile + kChunkTiles < num_tiles_ ? tiles_of(pair, i, tile + kChunkTiles)
+                        : pair + 1 < pairs_             ? panels_[pair + 1][i]
+                                                        : panels_[0][i] + next_block_;
     }
-    if (is_last) return next;
+    return next;
+  }
+
+  /// All pairs go on with their next chunk, or the next block begins. All pairs share the lines of
+  /// the rows.
+  NextChunk next_of_all(int64_t group, int64_t pair, int64_t tile) const {
+    NextChunk next = next_of_pair(group, pair, tile);
+    if (tile + kChunkTiles >= num_tiles_) {
+      for (int i : {0, 1}) next.columns[i] = panels_[pair][i] + next_block_;
+      return next;
+    }
     next.rows = rows_of(group, tile + kChunkTiles);
     next.x_stride = x_stride_;
-    next.first_row = static_cast<int>(pair * rows / pairs_);
-    next.last_row = static_cast<int>((pair + 1) * rows / pairs_);
+    next.first_row = static_cast<int>(pair * group_rows_ / pairs_);
+    next.last_row = static_cast<int>((pair + 1) * group_rows_ / pairs_);
     return next;
   }
 
@@ -183,10 +199,9 @@ class TileProducts {
   void add_rest(int64_t group, int64_t pair) {
     BFloat16 x[kGroupRows * kTileDepth] = {};
     BFloat16 columns[2][kTileElements] = {};
-    const int64_t rows = min_of(kGroupRows, rows_ - group * kGroupRows);
     const auto rest_bytes = static_cast<size_t>(rest_) * sizeof(BFloat16);
     const BFloat16* from = rows_of(group, num_tiles_);
-    for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t r = 0; r < group_rows_; ++r) {
       __builtin_memcpy(x + r * kTileDepth, from + r * x_stride_, rest_bytes);
     }
     for (int i : {0, 1}) {
@@ -199,11 +214,6 @@ class TileProducts {
     }
   }
 
-  /// The shapes for a group of 1 to 32 rows. \post sums are cleared or loaded next
-  void set_rows(int64_t rows) {
-    tiles_.configure(product_shapes(rows));
-    has_second_ = rows > kTileHeight;
-  }
   void clear_sums() {
     tiles_.clear<kSums00>();
     tiles_.clear<kSums01>();
@@ -230,17 +240,19 @@ class TileProducts {
     return sums_ + (group * pairs_ + pair) * 4 * kSumsOfTile;
   }
   const BFloat16* rows_of(int64_t group, int64_t tile) const {
-    return x_ + group * kGroupRows * x_stride_ + tile * kTileDepth;
+    return x_ + first_row(group) * x_stride_ + tile * kTileDepth;
   }
   const BFloat16* tiles_of(int64_t pair, int panel, int64_t tile) const {
     return panels_[pair][panel] + tile * kTileElements;
   }
 
   Tiles tiles_;
-  bool has_second_;  // half of the group's rows
   const BFloat16* x_;
   int64_t x_stride_;
   int64_t rows_;
+  int64_t groups_;
+  int64_t group_rows_;
+  bool has_second_;    // a group has more rows than one tile
   int64_t num_tiles_;  // of the depth
   int rest_;           // elements of the depth behind the last whole tile
   int64_t pairs_;      // of panels

@@ -5,6 +5,9 @@ constexpr int kTiles = 8;
 constexpr int kTileHeight = 16;      // rows
 constexpr int kTileRowBytes = 64;    // of a row
 constexpr int kTileSumColumns = 16;  // float32 or int32
+constexpr int64_t kTileDepth = 32;   // elements of bfloat16 in a row of a tile
+// Rows that eight tiles multiply with as many columns: two by two tiles of sums.
+constexpr int64_t kGroupRows = int64_t{2} * kTileHeight;
 
 /// The shapes of the eight tiles. The instructions take them from the core's tile configuration.
 struct TileShapes {
