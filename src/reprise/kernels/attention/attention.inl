@@ -193,6 +193,10 @@ inline void store_out(const AttentionKernelArguments& a,
 
 #include "reprise/kernels/attention/quantized_cache.inl"
 
+#ifdef REPRISE_ISA_HAS_TILES
+#include "reprise/kernels/attention/tile_attention.inl"
+#endif
+
 /// Takes positions [begin, end) into the state, which begins anew. \pre begin < end; all of them
 /// are seen by some row, and no row sees one of the chunk of `end` behind it
 template <typename T>
@@ -209,6 +213,11 @@ inline void attend_positions(const AttentionRows<T>& rows,
   }
   __builtin_memset(state.sums, 0, static_cast<size_t>(count * rows.a.value_dim) * sizeof(float));
 
+#ifdef REPRISE_ISA_HAS_TILES
+  if constexpr (__is_same(T, BFloat16)) {
+    if (TileAttention::fits(rows.a)) return TileAttention(rows, state).run(begin, end);
+  }
+#endif
   if (rows.a.cache.type != CacheType::like_model) {
     return attend_quantized_positions(rows, state, queries, begin, end);
   }

@@ -1,10 +1,12 @@
+#include "reprise/kernels/linear/linear_blocks.inl"
+
 // The weight rows of one block, each with its bias. They belong to neighbouring outputs, or to
 // several ranges of outputs that an epilogue needs together. Ranges of a weight in panels are whole
 // panels.
 template <typename T, typename Bias = T>
 struct LinearColumns {
-  const T* weight[kMaxLinearTileColumns];  // of a weight in panels: where the column's pairs begin
-  float bias[kMaxLinearTileColumns];
+  const T* weight[kMostLinearColumns];  // of a weight in panels: where the column's pairs begin
+  float bias[kMostLinearColumns];
   int64_t size = 0;
 
   void append(const LinearArguments& a, int64_t column, int64_t columns) {
@@ -17,25 +19,6 @@ struct LinearColumns {
   }
 };
 
-// The rows and columns of one block. Neighbouring blocks share their weight rows.
-struct LinearBlock {
-  int64_t row;
-  int64_t rows;  // may be 0
-  int64_t column;
-  int64_t columns;
-};
-
-inline LinearBlock linear_block(const LinearArguments& a, uint32_t block) {
-  const int64_t limit = a.num_rows == nullptr ? a.rows : min_of(a.rows, *a.num_rows);
-  const int64_t row_tiles = ceil_div(a.rows, a.rows_per_block);
-  const int64_t column = block / row_tiles * a.columns_per_block;
-  const int64_t row = block % row_tiles * a.rows_per_block;
-  return {row,
-          max_of(0, min_of(a.rows_per_block, limit - row)),
-          column,
-          min_of(a.columns_per_block, a.columns - column)};
-}
-
 // Computes rows [row, row + rows) times the weight rows of `columns` and calls `store_row(r, sums)`
 // with the sums of row + r. A few rows of x stay in L1 while the weight rows are read, and the
 // weight rows stay in L2 over all rows.
@@ -46,20 +29,9 @@ inline void linear_sums(const LinearArguments& a,
                         const LinearColumns<T, Bias>& columns,
                         const StoreRow& store_row) {
   const T* x_rows[kMaxLinearTileRows];
-  typename Dot<T>::Result sums[kTileRows * kMaxLinearTileColumns];
+  typename Dot<T>::Result sums[kTileRows * kMostLinearColumns];
   for (int64_t r = 0; r < rows; ++r)
     x_rows[r] = static_cast<const T*>(a.x) + (row + r) * a.x_stride;
-  if constexpr (__is_same(T, BFloat16)) {
-    if (a.is_in_panels) {
-      float panel_sums[kPairTileRows * kMaxLinearTileColumns];
-      for (int64_t r = 0; r < rows; r += kPairTileRows) {
-        const int64_t group = min_of(kPairTileRows, rows - r);
-        pair_products(x_rows + r, group, columns.weight, columns.size, a.depth, panel_sums);
-        for (int64_t g = 0; g < group; ++g) store_row(r + g, panel_sums + g * columns.size);
-      }
-      return;
-    }
-  }
   for (int64_t r = 0; r < rows; r += kTileRows) {
     const int64_t group = min_of(kTileRows, rows - r);
     dot_products<T>(x_rows + r, group, columns.weight, columns.size, a.depth, sums, columns.size);
@@ -89,14 +61,33 @@ inline void linear_tile(const LinearArguments& a,
   });
 }
 
+#include "reprise/kernels/linear/panel_products.inl"
+
+/// Calls `store_row(row, sums)` with the sums of each row of the block, without biases.
+template <typename T, typename StoreRow>
+inline void linear_rows(const LinearArguments& a,
+                        const LinearBlock& block,
+                        const LinearColumns<T>& columns,
+                        PanelProducts& products,
+                        const StoreRow& store_row) {
+  const auto store_sums = [&](int64_t r, const float* sums) { store_row(block.row + r, sums); };
+  if constexpr (__is_same(T, BFloat16)) {
+    if (a.is_in_panels) return products.run(a, block, columns, store_sums);
+  }
+  linear_sums(a, block.row, block.rows, columns, store_sums);
+}
+
 template <typename T, typename Out>
-void run_linear(const void* args, device::BlockRange blocks) noexcept {
+void run_linear(const void* args, device::BlockRange range) noexcept {
   const auto& a = *static_cast<const LinearArguments*>(args);
-  for (uint32_t block = blocks.begin; block < blocks.end; ++block) {
-    const LinearBlock b = linear_block(a, block);
+  PanelProducts products;
+  for (LinearBlocks blocks(a, range, kMostLinearColumns); blocks.next();) {
+    const LinearBlock& b = blocks.now();
     LinearColumns<T> columns;
     columns.append(a, b.column, b.columns);
-    Out* out = static_cast<Out*>(a.out) + b.row * a.columns + b.column;
-    linear_tile<T, Out>(a, b.row, b.rows, columns, out, a.columns);
+    linear_rows(a, b, columns, products, [&](int64_t row, const float* sums) {
+      Out* out = static_cast<Out*>(a.out) + row * a.columns + b.column;
+      add_biases(sums, columns.bias, columns.size, out);
+    });
   }
 }

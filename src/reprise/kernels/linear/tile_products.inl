@@ -1,0 +1,262 @@
+// Products of bfloat16 rows with a weight in panels, through AMX tiles. 32 elements of the depth of
+// a panel are a tile as they are, and so are those of 16 rows of x. The sum of an output is one
+// chain of instructions over the depth, 32 elements each. So it depends on nothing but the depth,
+// and a row has the same bits in any batch.
+
+constexpr int64_t kTileElements = kTileDepth * kPanelColumns;
+constexpr int64_t kSumsOfTile = int64_t{kTileHeight} * kTileSumColumns;
+// Columns that eight tiles multiply: two by two tiles of sums.
+constexpr int64_t kGroupColumns = int64_t{2} * kPanelColumns;
+// With more rows, the depth is cut: so many tiles of two panels and of 32 rows fit into the first
+// cache level. Sums wait in memory between two chunks.
+constexpr int64_t kChunkTiles = 8;
+// With fewer groups of rows, the processor's own prefetching is better: it sees one long stream.
+constexpr int64_t kLeastGroupsToPrefetch = 4;
+// The most rows x tiles of the depth (1 MiB) that stay in the second cache level while weights pass
+// through it. With more, all columns are multiplied with a chunk of the depth before the next.
+constexpr int64_t kCachedTiles = (int64_t{1} << 20) / kTileRowBytes;
+
+/// The part of the next chunk that is asked for while this one is computed.
+struct NextChunk {
+  const BFloat16* columns[2] = {};
+  int first_line = 0;  // of the 32 cache lines of two tiles; no line: nothing
+  int last_line = 0;
+  const BFloat16* rows = nullptr;
+  int64_t x_stride = 0;
+  int first_row = 0;
+  int last_row = 0;
+
+  REPRISE_INLINE void prefetch(int64_t tile) const {
+    for (int line = first_line; line < last_line; ++line) {
+      __builtin_prefetch(columns[line / 16] + tile * kTileElements + line % 16 * 32, 0, 2);
+    }
+    for (int row = first_row; row < last_row; ++row) {
+      __builtin_prefetch(rows + row * x_stride + tile * kTileDepth, 0, 2);
+    }
+  }
+};
+
+class TileProducts {
+ public:
+  /// Calls `store_row(r, sums)` with the sums of each row; see linear_sums.
+  template <typename Columns, typename StoreRow>
+  void run(const LinearArguments& a,
+           const LinearBlock& block,
+           const Columns& columns,
+           const StoreRow& store_row) {
+    if (block.rows == 0) return;
+    set_rows(a, block);
+    num_tiles_ = a.depth / kTileDepth;
+    rest_ = static_cast<int>(a.depth % kTileDepth);
+    pairs_ = ceil_div(columns.size, kGroupColumns);
+    for (int64_t p = 0; p < pairs_; ++p) {
+      const int64_t c = p * kGroupColumns;
+      panels_[p][0] = columns.weight[c];
+      // A last panel without a neighbour is multiplied twice.
+      panels_[p][1] = columns.weight[c + kPanelColumns < columns.size ? c + kPanelColumns : c];
+    }
+    // The weight of the next block begins behind that of this one.
+    next_block_ = block.columns * a.depth;
+    multiply();
+    float sums[kMostLinearColumns];
+    for (int64_t g = 0; g < groups_; ++g) {
+      // The last group may begin with rows of the group before it.
+      for (int64_t r = g * group_rows_ - first_row(g); r < group_rows_; ++r) {
+        for (int64_t c = 0; c < columns.size; c += kTileSumColumns) {
+          const float* from = sums_of(g, c / kGroupColumns) + r / kTileHeight * 2 * kSumsOfTile +
+                              c % kGroupColumns / kTileSumColumns * kSumsOfTile +
+                              r % kTileHeight * kTileSumColumns;
+          for (int i = 0; i < kTileSumColumns; i += kLanes) store(sums + c + i, load(from + i));
+        }
+        store_row(first_row(g) + r, sums);
+      }
+    }
+  }
+
+ private:
+  /// Groups of as many rows each, so that all have the same shapes.
+  void set_rows(const LinearArguments& a, const LinearBlock& block) {
+    x_ = static_cast<const BFloat16*>(a.x) + block.row * a.x_stride;
+    x_stride_ = a.x_stride;
+    rows_ = block.rows;
+    groups_ = ceil_div(rows_, kGroupRows);
+    group_rows_ = ceil_div(rows_, groups_);
+    has_second_ = group_rows_ > kTileHeight;
+    tiles_.configure(product_shapes(group_rows_));
+  }
+  int64_t first_row(int64_t group) const {
+    return min_of(group * group_rows_, rows_ - group_rows_);
+  }
+
+  void multiply() {
+    if (groups_ == 1) {
+      // Every weight is read once, so the sums stay in tiles over all chunks.
+      for (int64_t p = 0; p < pairs_; ++p) {
+        clear_sums();
+        for (int64_t tile = 0; tile < num_tiles_; tile += kChunkTiles) {
+          add_tiles(0, p, tile, next_of_pair(0, p, tile));
+        }
+        if (rest_ != 0) add_rest(0, p);
+        store_sums(sums_of(0, p));
+      }
+    } else if (rows_ * num_tiles_ <= kCachedTiles) {
+      for (int64_t p = 0; p < pairs_; ++p) {
+        for (int64_t tile = 0; tile < num_tiles_ || tile == 0; tile += kChunkTiles) {
+          for (int64_t g = 0; g < groups_; ++g) {
+            multiply_chunk(g, p, tile, next_of_pair(g, p, tile));
+          }
+        }
+      }
+    } else {
+      for (int64_t tile = 0; tile < num_tiles_ || tile == 0; tile += kChunkTiles) {
+        for (int64_t p = 0; p < pairs_; ++p) {
+          for (int64_t g = 0; g < groups_; ++g) {
+            multiply_chunk(g, p, tile, next_of_all(g, p, tile));
+          }
+        }
+      }
+    }
+  }
+
+  void multiply_chunk(int64_t group, int64_t pair, int64_t tile, const NextChunk& next) {
+    float* sums = sums_of(group, pair);
+    if (tile == 0) {
+      clear_sums();
+    } else {
+      load_sums(sums);
+    }
+    add_tiles(group, pair, tile, next);
+    if (tile + kChunkTiles >= num_tiles_ && rest_ != 0) add_rest(group, pair);
+    store_sums(sums);
+  }
+
+  /// The pair goes on with its next chunk, or the next pair begins. All groups share the lines.
+  NextChunk next_of_pair(int64_t group, int64_t pair, int64_t tile) const {
+    NextChunk next;
+    if (groups_ < kLeastGroupsToPrefetch) return next;
+    next.first_line = static_cast<int>(group * 32 / groups_);
+    next.last_line = static_cast<int>((group + 1) * 32 / groups_);
+    for (int i : {0, 1}) {
+      next.columns[i] = tile + kChunkTiles < num_tiles_ ? tiles_of(pair, i, tile + kChunkTiles)
+                        : pair + 1 < pairs_             ? panels_[pair + 1][i]
+                                                        : panels_[0][i] + next_block_;
+    }
+    return next;
+  }
+
+  /// All pairs go on with their next chunk, or the next block begins. All pairs share the lines of
+  /// the rows.
+  NextChunk next_of_all(int64_t group, int64_t pair, int64_t tile) const {
+    NextChunk next = next_of_pair(group, pair, tile);
+    if (tile + kChunkTiles >= num_tiles_) {
+      for (int i : {0, 1}) next.columns[i] = panels_[pair][i] + next_block_;
+      return next;
+    }
+    next.rows = rows_of(group, tile + kChunkTiles);
+    next.x_stride = x_stride_;
+    next.first_row = static_cast<int>(pair * group_rows_ / pairs_);
+    next.last_row = static_cast<int>((pair + 1) * group_rows_ / pairs_);
+    return next;
+  }
+
+  void add_tiles(int64_t group, int64_t pair, int64_t tile, const NextChunk& next) {
+    const int64_t count = min_of(kChunkTiles, num_tiles_ - tile);
+    const BFloat16* x = rows_of(group, tile);
+    const BFloat16* left = tiles_of(pair, 0, tile);
+    const BFloat16* right = tiles_of(pair, 1, tile);
+    for (int64_t i = 0; i < count; ++i) {
+      if (has_second_) {
+        add_tile<true>(x, x_stride_, left, right);
+      } else {
+        add_tile<false>(x, x_stride_, left, right);
+      }
+      next.prefetch(i);
+      x += kTileDepth;
+      left += kTileElements;
+      right += kTileElements;
+    }
+  }
+
+  template <bool kHasSecond>
+  REPRISE_INLINE void add_tile(const BFloat16* x,
+                               int64_t x_stride,
+                               const BFloat16* left,
+                               const BFloat16* right) {
+    constexpr auto kBytes = static_cast<int64_t>(sizeof(BFloat16));
+    tiles_.load<kColumns0>(left, kTileRowBytes);
+    tiles_.load<kRows0>(x, x_stride * kBytes);
+    tiles_.add_bf16<kSums00, kRows0, kColumns0>();
+    if constexpr (kHasSecond) {
+      tiles_.load<kRows1>(x + kTileHeight * x_stride, x_stride * kBytes);
+      tiles_.add_bf16<kSums10, kRows1, kColumns0>();
+    }
+    tiles_.load<kColumns1>(right, kTileRowBytes);
+    tiles_.add_bf16<kSums01, kRows0, kColumns1>();
+    if constexpr (kHasSecond) tiles_.add_bf16<kSums11, kRows1, kColumns1>();
+  }
+
+  /// The end of a depth that is no multiple of 32, with zeros behind it.
+  void add_rest(int64_t group, int64_t pair) {
+    BFloat16 x[kGroupRows * kTileDepth] = {};
+    BFloat16 columns[2][kTileElements] = {};
+    const auto rest_bytes = static_cast<size_t>(rest_) * sizeof(BFloat16);
+    const BFloat16* from = rows_of(group, num_tiles_);
+    for (int64_t r = 0; r < group_rows_; ++r) {
+      __builtin_memcpy(x + r * kTileDepth, from + r * x_stride_, rest_bytes);
+    }
+    for (int i : {0, 1}) {
+      __builtin_memcpy(columns[i], tiles_of(pair, i, num_tiles_), rest_bytes * kPanelColumns);
+    }
+    if (has_second_) {
+      add_tile<true>(x, kTileDepth, columns[0], columns[1]);
+    } else {
+      add_tile<false>(x, kTileDepth, columns[0], columns[1]);
+    }
+  }
+
+  void clear_sums() {
+    tiles_.clear<kSums00>();
+    tiles_.clear<kSums01>();
+    if (!has_second_) return;
+    tiles_.clear<kSums10>();
+    tiles_.clear<kSums11>();
+  }
+  void load_sums(const float* sums) {
+    tiles_.load<kSums00>(sums, kTileRowBytes);
+    tiles_.load<kSums01>(sums + kSumsOfTile, kTileRowBytes);
+    if (!has_second_) return;
+    tiles_.load<kSums10>(sums + 2 * kSumsOfTile, kTileRowBytes);
+    tiles_.load<kSums11>(sums + 3 * kSumsOfTile, kTileRowBytes);
+  }
+  void store_sums(float* sums) const {
+    tiles_.store<kSums00>(sums, kTileRowBytes);
+    tiles_.store<kSums01>(sums + kSumsOfTile, kTileRowBytes);
+    if (!has_second_) return;
+    tiles_.store<kSums10>(sums + 2 * kSumsOfTile, kTileRowBytes);
+    tiles_.store<kSums11>(sums + 3 * kSumsOfTile, kTileRowBytes);
+  }
+
+  float* sums_of(int64_t group, int64_t pair) {
+    return sums_ + (group * pairs_ + pair) * 4 * kSumsOfTile;
+  }
+  const BFloat16* rows_of(int64_t group, int64_t tile) const {
+    return x_ + first_row(group) * x_stride_ + tile * kTileDepth;
+  }
+  const BFloat16* tiles_of(int64_t pair, int panel, int64_t tile) const {
+    return panels_[pair][panel] + tile * kTileElements;
+  }
+
+  Tiles tiles_;
+  const BFloat16* x_;
+  int64_t x_stride_;
+  int64_t rows_;
+  int64_t groups_;
+  int64_t group_rows_;
+  bool has_second_;    // a group has more rows than one tile
+  int64_t num_tiles_;  // of the depth
+  int rest_;           // elements of the depth behind the last whole tile
+  int64_t pairs_;      // of panels
+  int64_t next_block_;
+  const BFloat16* panels_[kMostLinearColumns / kGroupColumns][2];
+  alignas(64) float sums_[kMostLinearRows * kMostLinearColumns];
+};
