@@ -82,7 +82,7 @@ struct EngineArgs {
   std::filesystem::path compile_cache_root;
   bool disable_compile_cache = false;  // compile at each start and store nothing
   int32_t num_threads = 0;             // 0 = one per usable core
-  std::string cpu_isa = "auto";        // scalar, avx2, avx512, avx512_bf16
+  std::string cpu_isa = "auto";        // scalar, avx2, avx512, avx512_bf16, amx
 };
 
 /// The values of --load-format and --scheduling-policy by their names. `option` is the name that a

@@ -57,8 +57,11 @@ kernels::Isa resolve_isa(std::string_view text) {
   for (kernels::Isa candidate : kernels::supported_isas(features)) {
     supported += fmt::format(" {}", kernels::isa_name(candidate));
   }
-  throw InvalidArgument(fmt::format(
-      "--cpu-isa: '{}' cannot run here; this machine supports auto{}", text, supported));
+  throw InvalidArgument(
+      fmt::format("--cpu-isa: '{}' cannot run here: {}; this machine supports auto{}",
+                  text,
+                  isa ? kernels::why_unsupported(*isa, features) : "there is no such set",
+                  supported));
 }
 
 int32_t resolve_max_model_len(const EngineArgs& args, const weights::ModelConfig& config) {

@@ -328,7 +328,7 @@ void add_device_options(OptionTable& table, api::EngineArgs& args) {
   table.add_integer(
       "num-threads", kDevice, "Worker threads; 0 = one per usable core.", args.num_threads);
   table.add_text(
-      "cpu-isa", kDevice, "ISA", "auto, scalar, avx2, avx512 or avx512_bf16.", args.cpu_isa);
+      "cpu-isa", kDevice, "ISA", "auto, scalar, avx2, avx512, avx512_bf16 or amx.", args.cpu_isa);
 }
 
 }  // namespace

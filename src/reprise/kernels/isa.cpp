@@ -1,16 +1,43 @@
 #include "reprise/kernels/isa.h"
 
+#include <fmt/format.h>
+
 #include <array>
+#include <system_error>
 #include <utility>
 
 namespace reprise::kernels {
 namespace {
 
-constexpr std::array<std::pair<Isa, std::string_view>, 4> kNames = {
-    {{Isa::scalar, "scalar"},
+constexpr std::array<std::pair<Isa, std::string_view>, 6> kNames = {
+    {{Isa::amx_software, "amx_software"},
+     {Isa::scalar, "scalar"},
      {Isa::avx2, "avx2"},
      {Isa::avx512, "avx512"},
-     {Isa::avx512_bf16, "avx512_bf16"}}};
+     {Isa::avx512_bf16, "avx512_bf16"},
+     {Isa::amx, "amx"}}};
+
+#ifdef REPRISE_KERNELS_X86
+struct Need {
+  Isa from;  // this instruction set and all stronger ones
+  bool device::CpuFeatures::* feature;
+  std::string_view name;
+};
+constexpr std::array<Need, 12> kNeeds = {
+    {{Isa::avx2, &device::CpuFeatures::avx2, "avx2"},
+     {Isa::avx2, &device::CpuFeatures::fma, "fma"},
+     {Isa::avx2, &device::CpuFeatures::f16c, "f16c"},
+     {Isa::avx512, &device::CpuFeatures::avx512f, "avx512f"},
+     {Isa::avx512, &device::CpuFeatures::avx512bw, "avx512bw"},
+     {Isa::avx512, &device::CpuFeatures::avx512vl, "avx512vl"},
+     {Isa::avx512, &device::CpuFeatures::avx512dq, "avx512dq"},
+     // Every CPU with the one has the other; the integer products use it.
+     {Isa::avx512_bf16, &device::CpuFeatures::avx512_bf16, "avx512_bf16"},
+     {Isa::avx512_bf16, &device::CpuFeatures::avx512_vnni, "avx512_vnni"},
+     {Isa::amx, &device::CpuFeatures::amx_tile, "amx_tile"},
+     {Isa::amx, &device::CpuFeatures::amx_bf16, "amx_bf16"},
+     {Isa::amx, &device::CpuFeatures::amx_int8, "amx_int8"}}};
+#endif
 
 }  // namespace
 
@@ -29,26 +56,32 @@ std::optional<Isa> parse_isa(std::string_view text) noexcept {
 }
 
 bool is_supported(Isa isa, const device::CpuFeatures& features) noexcept {
-  if (isa == Isa::scalar) return true;
 #ifdef REPRISE_KERNELS_X86
-  const bool avx2 = features.avx2 && features.fma && features.f16c;
-  const bool avx512 =
-      avx2 && features.avx512f && features.avx512bw && features.avx512vl && features.avx512dq;
-  switch (isa) {
-    case Isa::scalar:
-      return true;
-    case Isa::avx2:
-      return avx2;
-    case Isa::avx512:
-      return avx512;
-    case Isa::avx512_bf16:
-      // Every CPU with the one has the other; the integer products use it.
-      return avx512 && features.avx512_bf16 && features.avx512_vnni;
+  for (const Need& need : kNeeds) {
+    if (isa >= need.from && !(features.*need.feature)) return false;
   }
+  return true;
 #else
   (void)features;
+  return isa <= Isa::scalar;
 #endif
-  return false;
+}
+
+std::string why_unsupported(Isa isa, const device::CpuFeatures& features) {
+  if (is_supported(isa, features)) return {};
+#ifdef REPRISE_KERNELS_X86
+  if (isa == Isa::amx && features.amx_refusal != 0) {
+    return fmt::format("Linux refuses AMX tiles to this process ({})",
+                       std::generic_category().message(features.amx_refusal));
+  }
+  std::string missing;
+  for (const Need& need : kNeeds) {
+    if (isa >= need.from && !(features.*need.feature)) missing += fmt::format(" {}", need.name);
+  }
+  return fmt::format("the CPU lacks{}", missing);
+#else
+  return "this build has no such kernels";
+#endif
 }
 
 Isa best_isa(const device::CpuFeatures& features) noexcept {
@@ -62,7 +95,7 @@ Isa best_isa(const device::CpuFeatures& features) noexcept {
 std::vector<Isa> supported_isas(const device::CpuFeatures& features) {
   std::vector<Isa> isas;
   for (const auto& [isa, name] : kNames) {
-    if (is_supported(isa, features)) isas.push_back(isa);
+    if (isa != Isa::amx_software && is_supported(isa, features)) isas.push_back(isa);
   }
   return isas;
 }

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -10,18 +11,21 @@
 namespace reprise::kernels {
 
 /// The instruction sets that kernels are built for, weakest first. `scalar` is portable code for
-/// the baseline of the platform (SSE2 on x86-64).
-enum class Isa : uint8_t { scalar, avx2, avx512, avx512_bf16 };
+/// the baseline of the platform (SSE2 on x86-64). `amx_software` is the same code with the tiles of
+/// `amx` in software: slow, for tests of the kernels that use tiles on any machine.
+enum class Isa : uint8_t { amx_software, scalar, avx2, avx512, avx512_bf16, amx };
 
-/// "scalar", "avx2", "avx512", "avx512_bf16".
+/// "scalar", "avx2", "avx512", "avx512_bf16", "amx", "amx_software".
 [[nodiscard]] std::string_view isa_name(Isa isa) noexcept;
 [[nodiscard]] std::optional<Isa> parse_isa(std::string_view name) noexcept;
 
 /// Whether this build has kernels for `isa` and the CPU can run them.
 [[nodiscard]] bool is_supported(Isa isa, const device::CpuFeatures& features) noexcept;
+/// Why not: the missing features, or that Linux refuses them. Empty if it is supported.
+[[nodiscard]] std::string why_unsupported(Isa isa, const device::CpuFeatures& features);
 /// The strongest supported instruction set.
 [[nodiscard]] Isa best_isa(const device::CpuFeatures& features) noexcept;
-/// All supported instruction sets, weakest first. Never empty.
+/// All supported instruction sets but amx_software, weakest first. Never empty.
 [[nodiscard]] std::vector<Isa> supported_isas(const device::CpuFeatures& features);
 
 }  // namespace reprise::kernels

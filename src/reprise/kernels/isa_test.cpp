@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <set>
 #include <string>
 
@@ -12,7 +13,8 @@ namespace reprise::kernels {
 namespace {
 
 TEST(Isa, names_read_back) {
-  for (Isa isa : {Isa::scalar, Isa::avx2, Isa::avx512, Isa::avx512_bf16}) {
+  for (Isa isa :
+       {Isa::amx_software, Isa::scalar, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::amx}) {
     EXPECT_EQ(parse_isa(isa_name(isa)), isa);
   }
   EXPECT_EQ(parse_isa("sse9"), std::nullopt);
@@ -22,6 +24,7 @@ TEST(Isa, names_read_back) {
 TEST(Isa, an_old_cpu_gets_the_scalar_kernels) {
   EXPECT_EQ(best_isa({}), Isa::scalar);
   EXPECT_EQ(supported_isas({}), std::vector<Isa>{Isa::scalar});
+  EXPECT_TRUE(is_supported(Isa::amx_software, {}));
 }
 
 #if defined(__x86_64__)
@@ -38,8 +41,22 @@ TEST(Isa, every_needed_feature_counts) {
   EXPECT_EQ(best_isa(features), Isa::avx512);
   features.avx512_vnni = true;
   EXPECT_EQ(best_isa(features), Isa::avx512_bf16);
+  features.amx_tile = features.amx_bf16 = true;
+  EXPECT_EQ(best_isa(features), Isa::avx512_bf16);
+  features.amx_int8 = true;
+  EXPECT_EQ(best_isa(features), Isa::amx);
   features.avx2 = false;
   EXPECT_EQ(best_isa(features), Isa::scalar);
+}
+
+TEST(Isa, says_why_it_is_not_supported) {
+  device::CpuFeatures features = {.avx2 = true, .fma = true, .f16c = true};
+  EXPECT_EQ(why_unsupported(Isa::avx2, features), "");
+  EXPECT_EQ(why_unsupported(Isa::avx512, features),
+            "the CPU lacks avx512f avx512bw avx512vl avx512dq");
+  features.amx_refusal = EPERM;
+  EXPECT_EQ(why_unsupported(Isa::amx, features),
+            "Linux refuses AMX tiles to this process (Operation not permitted)");
 }
 #endif
 

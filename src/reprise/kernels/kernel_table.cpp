@@ -9,6 +9,8 @@ namespace reprise::kernels {
 
 const KernelTable& kernel_table(Isa isa) {
   switch (isa) {
+    case Isa::amx_software:
+      return kAmxSoftwareKernels;
     case Isa::scalar:
       return kScalarKernels;
 #ifdef REPRISE_KERNELS_X86
@@ -18,6 +20,8 @@ const KernelTable& kernel_table(Isa isa) {
       return kAvx512Kernels;
     case Isa::avx512_bf16:
       return kAvx512Bf16Kernels;
+    case Isa::amx:
+      return kAmxKernels;
 #else
     default:
       break;

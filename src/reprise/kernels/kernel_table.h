@@ -57,9 +57,11 @@ struct KernelTable {
                                                DType dtype);
 
 // One table per source file in isa/.
+extern const KernelTable kAmxSoftwareKernels;
 extern const KernelTable kScalarKernels;
 extern const KernelTable kAvx2Kernels;
 extern const KernelTable kAvx512Kernels;
 extern const KernelTable kAvx512Bf16Kernels;
+extern const KernelTable kAmxKernels;
 
 }  // namespace reprise::kernels

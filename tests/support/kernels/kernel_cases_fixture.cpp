@@ -7,7 +7,9 @@ const KernelTable& kernels_of(const KernelCase& test_case) { return kernel_table
 
 std::vector<KernelCase> all_kernel_cases() {
   std::vector<KernelCase> cases;
-  for (Isa isa : supported_isas(device::detect_cpu_features())) {
+  std::vector<Isa> isas = supported_isas(device::detect_cpu_features());
+  isas.push_back(Isa::amx_software);
+  for (Isa isa : isas) {
     for (DType dtype : {DType::f32, DType::bf16, DType::f16}) cases.push_back({isa, dtype});
   }
   return cases;

@@ -20,12 +20,14 @@ constexpr std::string_view kLlvmVersion = REPRISE_LLVM_VERSION;
 
 int lanes_of(Isa isa) noexcept {
   switch (isa) {
+    case Isa::amx_software:
     case Isa::scalar:
       return 4;
     case Isa::avx2:
       return 8;
     case Isa::avx512:
     case Isa::avx512_bf16:
+    case Isa::amx:
       return 16;
   }
   return 4;
@@ -33,11 +35,13 @@ int lanes_of(Isa isa) noexcept {
 
 const char* target_features(Isa isa) noexcept {
   switch (isa) {
+    case Isa::amx_software:
     case Isa::scalar:
       return "+sse2";
     case Isa::avx2:
       return "+avx2,+fma,+f16c";
     case Isa::avx512:
+    case Isa::amx:
       return "+avx2,+fma,+f16c,+avx512f,+avx512bw,+avx512vl,+avx512dq,+evex512";
     case Isa::avx512_bf16:
       return "+avx2,+fma,+f16c,+avx512f,+avx512bw,+avx512vl,+avx512dq,+avx512bf16,+evex512";

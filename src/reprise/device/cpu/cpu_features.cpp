@@ -6,6 +6,10 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
 #endif
 
 namespace reprise::device {
@@ -33,6 +37,14 @@ uint64_t saved_state() noexcept {
   return (static_cast<uint64_t>(high) << 32) | low;
 }
 
+// The state of tiles is so large that Linux saves it only for processes that ask for it. A process
+// may ask any number of times.
+int request_tiles() noexcept {
+  constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+  constexpr long kTileData = 18;               // XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0 ? 0 : errno;
+}
+
 #endif
 
 }  // namespace
@@ -45,9 +57,9 @@ CpuFeatures detect_cpu_features() noexcept {
   const bool os_saves_registers = bit(leaf1.ecx, 27);
   if (!os_saves_registers) return features;
   const uint64_t saved = saved_state();
-  const bool ymm = (saved & 0x6) == 0x6;            // SSE, AVX
-  const bool zmm = ymm && (saved & 0xe0) == 0xe0;   // opmask, upper ZMM0-15, ZMM16-31
-  const bool tiles = (saved & 0x60000) == 0x60000;  // TILECFG, TILEDATA
+  const bool ymm = (saved & 0x6) == 0x6;                  // SSE, AVX
+  const bool zmm = ymm && (saved & 0xe0) == 0xe0;         // opmask, upper ZMM0-15, ZMM16-31
+  const bool saves_tiles = (saved & 0x60000) == 0x60000;  // TILECFG, TILEDATA
 
   const Registers leaf7 = cpuid(7, 0);
   const Registers leaf7_1 = leaf7.eax >= 1 ? cpuid(7, 1) : Registers{};
@@ -64,8 +76,11 @@ CpuFeatures detect_cpu_features() noexcept {
   features.avx512_vnni = zmm && bit(leaf7.ecx, 11);
   features.avx512_bf16 = zmm && bit(leaf7_1.eax, 5);
   features.avx512_fp16 = zmm && bit(leaf7.edx, 23);
+  const bool has_tiles = saves_tiles && bit(leaf7.edx, 24);
+  features.amx_refusal = has_tiles ? request_tiles() : 0;
+  const bool tiles = has_tiles && features.amx_refusal == 0;
+  features.amx_tile = tiles;
   features.amx_bf16 = tiles && bit(leaf7.edx, 22);
-  features.amx_tile = tiles && bit(leaf7.edx, 24);
   features.amx_int8 = tiles && bit(leaf7.edx, 25);
 #endif
   return features;

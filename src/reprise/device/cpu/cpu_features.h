@@ -20,16 +20,19 @@ struct CpuFeatures {
   bool avx512_vbmi = false;
   bool avx512_bf16 = false;
   bool avx512_fp16 = false;
-  // For AMX, Linux also requires that the process asks for permission (arch_prctl) before the first
-  // use.
+  // Of AMX, only what this process has permission to use.
   bool amx_tile = false;
   bool amx_int8 = false;
   bool amx_bf16 = false;
+  /// If the processor has AMX but Linux refused the permission: the error number. Otherwise 0.
+  int amx_refusal = 0;
 
   friend bool operator==(const CpuFeatures&, const CpuFeatures&) = default;
 };
 
-/// Reads CPUID and XGETBV. On machines that are not x86-64, all flags are false.
+/// Reads CPUID and XGETBV, and asks Linux for permission to use AMX if the processor has it. The
+/// permission holds for all threads of the process. On machines that are not x86-64, all flags are
+/// false.
 [[nodiscard]] CpuFeatures detect_cpu_features() noexcept;
 
 /// The names of the instruction sets, as Linux writes them, separated by spaces.

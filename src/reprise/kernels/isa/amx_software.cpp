@@ -1,0 +1,22 @@
+#include "reprise/kernels/isa/headers.inl"
+
+namespace reprise::kernels {
+namespace {
+
+#define REPRISE_ISA_HAS_TILES
+#define REPRISE_ISA amx_software
+// clang-format off: later files use earlier ones.
+#include "reprise/kernels/vector/portable.inl"
+#include "reprise/kernels/vector/panel_portable.inl"
+#include "reprise/kernels/vector/tile_shapes.inl"
+#include "reprise/kernels/vector/tiles_software.inl"
+// clang-format on
+
+#include "reprise/kernels/isa/kernels.inl"
+#include "reprise/kernels/isa/table.inl"
+
+}  // namespace
+
+const KernelTable kAmxSoftwareKernels = kTable;
+
+}  // namespace reprise::kernels

@@ -1,0 +1,49 @@
+// The shapes of AMX tiles. tiles_amx.inl and tiles_software.inl have the class Tiles, which uses
+// them.
+
+constexpr int kTiles = 8;
+constexpr int kTileHeight = 16;      // rows
+constexpr int kTileRowBytes = 64;    // of a row
+constexpr int kTileSumColumns = 16;  // float32 or int32
+
+/// The shapes of the eight tiles. The instructions take them from the core's tile configuration.
+struct TileShapes {
+  uint16_t bytes[kTiles] = {};  // of a row, at most kTileRowBytes
+  uint8_t rows[kTiles] = {};    // at most kTileHeight
+
+  void set(int tile, int num_rows, int num_bytes) {
+    rows[tile] = static_cast<uint8_t>(num_rows);
+    bytes[tile] = static_cast<uint16_t>(num_bytes);
+  }
+
+  friend bool operator==(const TileShapes& a, const TileShapes& b) {
+    for (int t = 0; t < kTiles; ++t) {
+      if (a.bytes[t] != b.bytes[t] || a.rows[t] != b.rows[t]) return false;
+    }
+    return true;
+  }
+};
+
+// The tiles of a product of up to 32 rows with 32 columns. Each A tile is used with both B tiles,
+// and each B tile with both A tiles.
+constexpr int kSums00 = 0;  // rows 0 to 15, columns 0 to 15
+constexpr int kSums01 = 1;
+constexpr int kSums10 = 2;
+constexpr int kSums11 = 3;
+constexpr int kRows0 = 4;
+constexpr int kRows1 = 5;
+constexpr int kColumns0 = 6;
+constexpr int kColumns1 = 7;
+
+/// Shapes for these tiles with 1 to 32 rows. Without rows in the second half, its tiles are unused.
+inline TileShapes product_shapes(int64_t rows) {
+  const int first = static_cast<int>(rows < kTileHeight ? rows : kTileHeight);
+  const int second = static_cast<int>(rows) - first;
+  TileShapes shapes;
+  for (int t : {kSums00, kSums01, kRows0}) shapes.set(t, first, kTileRowBytes);
+  if (second > 0) {
+    for (int t : {kSums10, kSums11, kRows1}) shapes.set(t, second, kTileRowBytes);
+  }
+  for (int t : {kColumns0, kColumns1}) shapes.set(t, kTileHeight, kTileRowBytes);
+  return shapes;
+}
