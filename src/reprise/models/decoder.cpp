@@ -75,7 +75,9 @@ Decoder::Decoder(const weights::ModelConfig& config,
       logits_scale_(static_cast<float>(config.logits_scale)),
       logits_soft_cap_(static_cast<float>(config.logits_soft_cap)) {
   const weights::DecoderTensors names = weights::decoder_tensors(config);
-  embedding_ = parameters.load_projection(weight_of(names.embedding));
+  const bool is_only_looked_up = config.pooling || !config.tie_word_embeddings;
+  embedding_ = is_only_looked_up ? parameters.load_table(weight_of(names.embedding))
+                                 : parameters.load_projection(weight_of(names.embedding));
   position_embedding_ = load_positions(config, names, parameters);
   token_type_embedding_ = load_token_types(config, names, parameters);
   if (!names.embedding_norm.empty()) {

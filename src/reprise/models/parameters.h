@@ -10,28 +10,11 @@
 
 #include "reprise/device/device.h"
 #include "reprise/device/discardable_memory.h"
+#include "reprise/models/weight_reader.h"
 #include "reprise/tensor/tensor.h"
 #include "reprise/weights/weight_source.h"
 
 namespace reprise::models {
-
-/// How stored tensors become a loaded one. The default takes them as they are.
-struct Arrangement {
-  bool is_transposed = false;  // each matrix is stored [in, out]
-  /// Row i of the result is row rows[i] of the stack; elements count as rows of a bias. Empty: all
-  /// rows, in order.
-  std::vector<int64_t> rows = {};
-  /// The result is [num_experts, rows / num_experts, columns]: a matrix for each expert, or for
-  /// each head. 0: it has the rank of the tensors.
-  int64_t num_experts = 0;
-  bool transposes_each = false;     // these matrices are transposed
-  std::optional<DType> dtype = {};  // of the result; not given: that of the model
-  std::string name = {};  // of the result, for messages; empty: made from the names of the tensors
-
-  [[nodiscard]] bool is_trivial() const noexcept {
-    return !is_transposed && rows.empty() && num_experts == 0 && !dtype;
-  }
-};
 
 /// Loads a model's weights onto the device, converted to the model's dtype, and owns them from then
 /// on. Also makes the tables that a model derives (rotary embedding).
@@ -53,7 +36,8 @@ class Parameters {
         packing_(packing),
         device_(&device),
         stream_(&stream),
-        executor_(&executor) {}
+        executor_(&executor),
+        reader_(stream) {}
 
   /// One tensor by its Hugging Face name.
   [[nodiscard]] Tensor load(std::string_view name, const Arrangement& arrangement = {}) {
@@ -73,6 +57,8 @@ class Parameters {
   [[nodiscard]] Tensor load_projection(std::string_view name, const Arrangement& arrangement = {}) {
     return load_projection({&name, 1}, arrangement);
   }
+  /// The same for a matrix of which only rows are looked up: it stays packed or row-major.
+  [[nodiscard]] Tensor load_table(std::string_view name);
   /// Whether load_projection() would keep the packing of the source.
   [[nodiscard]] bool is_packed(std::span<const std::string_view> names) const;
 
@@ -129,43 +115,29 @@ class Parameters {
   [[nodiscard]] device::BufferView find(std::string_view name) const noexcept;
 
  private:
-  /// In blocks as the source has them (block_panels.h), or reordered here (column_panels.h).
-  enum class Storage : uint8_t { elements, block_panels, column_panels };
   /// The source of a buffer, for loading it again.
   struct Origin {
     size_t buffer = 0;  // into buffers_
-    TensorType type;
-    Storage storage = Storage::elements;
-    Arrangement arrangement;
-    std::vector<std::string> names;  // in the source
+    WeightPlan plan;
   };
 
-  [[nodiscard]] Storage storage_of(std::span<const std::string_view> names,
-                                   const Arrangement& arrangement) const;
+  [[nodiscard]] WeightStorage storage_of(std::span<const std::string_view> names,
+                                         const Arrangement& arrangement) const;
   [[nodiscard]] Tensor load(std::span<const std::string_view> names,
-                            Storage storage,
+                            WeightStorage storage,
                             const Arrangement& arrangement);
+  /// \throws FileError if a tensor is missing
+  [[nodiscard]] WeightPlan plan_of(const weights::WeightSource& source,
+                                   std::span<const std::string_view> names,
+                                   WeightStorage storage,
+                                   const Arrangement& arrangement) const;
   /// The type of the tensors one above the other.
   [[nodiscard]] TensorType stacked_type(const weights::WeightSource& source,
                                         std::span<const std::string_view> names,
-                                        Storage storage,
                                         const Arrangement& arrangement) const;
-  /// The type of the result.
-  [[nodiscard]] TensorType loaded_type(const weights::WeightSource& source,
-                                       std::span<const std::string_view> names,
-                                       Storage storage,
-                                       const Arrangement& arrangement) const;
-  /// Reads the tensors' bytes one after the other and arranges them, into memory that the next call
-  /// uses again.
-  [[nodiscard]] std::span<const std::byte> read_arranged(const weights::WeightSource& source,
-                                                         std::span<const std::string_view> names,
-                                                         Storage storage,
-                                                         const Arrangement& arrangement);
-  /// Arranges the stacked elements at the beginning of the memory that the next call uses again.
-  [[nodiscard]] std::span<std::byte> arrange(const TensorType& stacked,
-                                             const Arrangement& arrangement);
-  /// Writes a packed weight to the beginning of the memory that the next call uses again.
-  void read_panels(const weights::WeightSource& source, std::span<const std::string_view> names);
+  /// Reads the tensors of a buffer and writes them to it.
+  void write(const weights::WeightSource& source, const Origin& origin);
+  Tensor allocate(std::string name, const TensorType& type);
   Tensor upload(std::string name, const TensorType& type, std::span<const std::byte> bytes);
 
   const weights::WeightSource* source_;  // null after finish_loading()
@@ -174,12 +146,13 @@ class Parameters {
   device::Device* device_;
   device::Stream* stream_;
   OpExecutor* executor_;
+  WeightReader reader_;
   std::vector<device::Buffer> buffers_;
   std::vector<std::string> names_;                       // by buffer
   std::vector<Origin> origins_;                          // one per weight; tables have none
   std::vector<std::unique_ptr<std::byte[]>> host_copy_;  // one per origin; empty without a copy
-  std::vector<std::byte> staging_;   // reused between tensors; the largest one decides its size
-  std::vector<std::byte> arranged_;  // likewise, for tensors that are not loaded as they are stored
+  // For a device whose memory the host cannot write; the largest tensor decides its size.
+  std::vector<std::byte> staging_;
   size_t total_bytes_ = 0;
 };
 

@@ -6,29 +6,71 @@
 #include "reprise/base/assert.h"
 
 namespace reprise {
+namespace {
 
-void pack_column_panels(std::span<std::byte> matrix, int64_t columns, int64_t depth) {
-  REPRISE_ASSERT(fits_column_panels(columns, depth) &&
-                     matrix.size() == static_cast<size_t>(columns * depth) * sizeof(uint16_t),
+// A pair of elements is moved as one number.
+using Pair = uint32_t;
+constexpr int64_t kPairBytes = sizeof(Pair);
+constexpr int64_t kLineBytes = kPanelColumns * kPairBytes;  // a pair of each column
+constexpr int kSquare = 4;
+
+// The next pairs of four columns, which are `row_bytes` apart, to the same places of as many lines.
+// Compilers make a transposition in registers of this.
+template <int kPairs>
+void transpose(const std::byte* rows, int64_t row_bytes, std::byte* line) {
+  Pair square[kSquare][kPairs];
+  for (int c = 0; c < kSquare; ++c) {
+    std::memcpy(square[c], rows + c * row_bytes, sizeof square[0]);
+  }
+  for (int pair = 0; pair < kPairs; ++pair, line += kLineBytes) {
+    const Pair of_columns[kSquare] = {
+        square[0][pair], square[1][pair], square[2][pair], square[3][pair]};
+    std::memcpy(line, of_columns, sizeof of_columns);
+  }
+}
+
+void pack_panel(const std::byte* rows, int64_t pairs, std::byte* panel) {
+  const int64_t row_bytes = pairs * kPairBytes;
+  for (int64_t column = 0; column < kPanelColumns; column += kSquare) {
+    const std::byte* from = rows + column * row_bytes;
+    std::byte* to = panel + column * kPairBytes;
+    int64_t pair = 0;
+    for (; pair + kSquare <= pairs; pair += kSquare) {
+      transpose<kSquare>(from + pair * kPairBytes, row_bytes, to + pair * kLineBytes);
+    }
+    for (; pair < pairs; ++pair) {
+      transpose<1>(from + pair * kPairBytes, row_bytes, to + pair * kLineBytes);
+    }
+  }
+}
+
+}  // namespace
+
+void pack_column_panels(std::span<const std::byte> rows,
+                        std::span<std::byte> panels,
+                        int64_t columns,
+                        int64_t depth) {
+  REPRISE_ASSERT(fits_column_panels(columns, depth) && rows.size() == panels.size() &&
+                     rows.size() == static_cast<size_t>(columns * depth) * sizeof(uint16_t),
                  "{} bytes as panels of {} x {} elements",
-                 matrix.size(),
+                 rows.size(),
                  columns,
                  depth);
-  const int64_t pairs = depth / 2;
-  const size_t panel_pairs = static_cast<size_t>(pairs * kPanelColumns);
-  std::vector<uint32_t> rows(panel_pairs);  // a pair is moved as one number
-  const size_t panel_bytes = panel_pairs * sizeof(uint32_t);
-  for (size_t at = 0; at < matrix.size(); at += panel_bytes) {
-    std::memcpy(rows.data(), matrix.data() + at, panel_bytes);
-    std::byte* to = matrix.data() + at;
-    for (int64_t pair = 0; pair < pairs; ++pair) {
-      uint32_t line[kPanelColumns];
-      for (int64_t column = 0; column < kPanelColumns; ++column) {
-        line[column] = rows[static_cast<size_t>(column * pairs + pair)];
-      }
-      std::memcpy(to, line, sizeof line);
-      to += sizeof line;
-    }
+  const int64_t column_bytes = depth / 2 * kPairBytes;
+  for (int64_t column = 0; column < columns; column += kPanelColumns) {
+    const int64_t at = column * column_bytes;
+    pack_panel(rows.data() + at, depth / 2, panels.data() + at);
+  }
+}
+
+void pack_column_panels(std::span<std::byte> matrix, int64_t columns, int64_t depth) {
+  const auto panel_bytes = static_cast<size_t>(kPanelColumns * depth) * sizeof(uint16_t);
+  std::vector<std::byte> rows(panel_bytes);
+  for (int64_t column = 0; column < columns; column += kPanelColumns) {
+    const auto panel =
+        matrix.subspan(static_cast<size_t>(column / kPanelColumns) * panel_bytes, panel_bytes);
+    std::memcpy(rows.data(), panel.data(), panel_bytes);
+    pack_column_panels(rows, panel, kPanelColumns, depth);
   }
 }
 

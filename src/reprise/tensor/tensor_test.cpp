@@ -325,15 +325,23 @@ TEST_F(Ops, take_eight_bits_from_operands_or_from_the_attribute) {
 
 TEST(ColumnPanels, hold_every_element_once_at_its_offset) {
   const int64_t columns = 48;
-  const int64_t depth = 6;
-  std::vector<uint16_t> matrix(columns * depth);
-  std::iota(matrix.begin(), matrix.end(), uint16_t{0});
-  pack_column_panels(std::as_writable_bytes(std::span(matrix)), columns, depth);
-  for (int64_t column = 0; column < columns; ++column) {
-    for (int64_t i = 0; i < depth; ++i) {
-      const auto at = static_cast<size_t>(column_panel_offset(column, i, depth));
-      EXPECT_EQ(matrix[at], column * depth + i) << column << ", " << i;
+  for (const int64_t depth : {2, 6, 8, 22}) {
+    SCOPED_TRACE(depth);
+    std::vector<uint16_t> matrix(static_cast<size_t>(columns * depth));
+    std::iota(matrix.begin(), matrix.end(), uint16_t{0});
+    std::vector<uint16_t> panels(matrix.size());
+    pack_column_panels(std::as_bytes(std::span(matrix)),
+                       std::as_writable_bytes(std::span(panels)),
+                       columns,
+                       depth);
+    for (int64_t column = 0; column < columns; ++column) {
+      for (int64_t i = 0; i < depth; ++i) {
+        const auto at = static_cast<size_t>(column_panel_offset(column, i, depth));
+        EXPECT_EQ(panels[at], column * depth + i) << column << ", " << i;
+      }
     }
+    pack_column_panels(std::as_writable_bytes(std::span(matrix)), columns, depth);
+    EXPECT_EQ(matrix, panels) << "in place";
   }
   EXPECT_TRUE(fits_column_panels(16, 2));
   EXPECT_FALSE(fits_column_panels(24, 2));

@@ -144,36 +144,75 @@ std::vector<std::string_view> Checkpoint::names() const {
   return names;
 }
 
-void Checkpoint::read(std::string_view name, DType dtype, std::span<std::byte> dst) const {
+const Checkpoint::Location& Checkpoint::location_of(std::string_view name) const {
   const auto found = tensors_.find(name);
   if (found == tensors_.end()) {
     throw FileError("E_MISSING", path_, visible(name), "no such tensor in this checkpoint");
   }
-  const auto& [file, tensor] = found->second;
-  const DType stored = tensor->spec.dtype;
-  const uint64_t num_elements = tensor->size_bytes() / dtype_bytes(stored);
+  return found->second;
+}
+
+void Checkpoint::read(std::string_view name, DType dtype, std::span<std::byte> dst) const {
+  const Location& location = location_of(name);
+  const DType stored = location.tensor->spec.dtype;
+  const uint64_t num_elements = location.tensor->size_bytes() / dtype_bytes(stored);
   REPRISE_ASSERT(dst.size() == num_elements * dtype_bytes(dtype),
                  "{}: {} elements of {} into {} bytes",
                  name,
                  num_elements,
                  dtype_name(dtype),
                  dst.size());
-  if (stored == dtype) return file->read(*tensor, 0, dst);
+  read_elements(location, 0, dtype, dst);
+}
+
+bool Checkpoint::reads_rows(std::string_view name) const {
+  const TensorSpec* spec = find(name);
+  return spec != nullptr && !spec->shape.empty() && spec->shape[0] > 0;
+}
+
+void Checkpoint::read_rows(std::string_view name,
+                           RowRange rows,
+                           DType dtype,
+                           std::span<std::byte> dst) const {
+  const Location& location = location_of(name);
+  const TensorSpec& spec = location.tensor->spec;
+  const auto num_rows = static_cast<uint64_t>(spec.shape[0]);
+  const uint64_t row_elements = location.tensor->size_bytes() / dtype_bytes(spec.dtype) / num_rows;
+  const auto count = static_cast<uint64_t>(rows.count);
+  REPRISE_ASSERT(dst.size() == count * row_elements * dtype_bytes(dtype),
+                 "{}: {} rows of {} elements of {} into {} bytes",
+                 name,
+                 count,
+                 row_elements,
+                 dtype_name(dtype),
+                 dst.size());
+  read_elements(location, static_cast<uint64_t>(rows.first) * row_elements, dtype, dst);
+}
+
+void Checkpoint::read_elements(const Location& location,
+                               uint64_t first,
+                               DType dtype,
+                               std::span<std::byte> dst) {
+  const auto& [file, tensor] = location;
+  const DType stored = tensor->spec.dtype;
+  const uint64_t begin = first * dtype_bytes(stored);
+  if (stored == dtype) return file->read(*tensor, begin, dst);
   if (!is_convertible(stored, dtype)) {
     throw FileError(
         "E_DTYPE",
         file->path(),
-        visible(name),
+        visible(tensor->name),
         fmt::format(
             "is stored as {} and cannot be read as {}", dtype_name(stored), dtype_name(dtype)));
   }
   // Small enough for the stack and the first cache levels, large enough to hide the system call.
   constexpr uint64_t kChunkElements = uint64_t{16} << 10;
   alignas(64) std::array<std::byte, kChunkElements * 4> staging;
+  const uint64_t num_elements = dst.size() / dtype_bytes(dtype);
   for (uint64_t done = 0; done < num_elements; done += kChunkElements) {
     const uint64_t count = std::min(kChunkElements, num_elements - done);
     const auto chunk = std::span(staging).first(count * dtype_bytes(stored));
-    file->read(*tensor, done * dtype_bytes(stored), chunk);
+    file->read(*tensor, begin + done * dtype_bytes(stored), chunk);
     convert(
         stored, chunk, dtype, dst.subspan(done * dtype_bytes(dtype), count * dtype_bytes(dtype)));
   }

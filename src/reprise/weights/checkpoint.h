@@ -29,6 +29,11 @@ class Checkpoint final : public WeightSource {
   [[nodiscard]] const TensorSpec* find(std::string_view name) const override;
   [[nodiscard]] std::vector<std::string_view> names() const override;
   void read(std::string_view name, DType dtype, std::span<std::byte> dst) const override;
+  [[nodiscard]] bool reads_rows(std::string_view name) const override;
+  void read_rows(std::string_view name,
+                 RowRange rows,
+                 DType dtype,
+                 std::span<std::byte> dst) const override;
   [[nodiscard]] std::string description() const override { return path_; }
 
   /// Bytes of all tensors as stored.
@@ -43,6 +48,12 @@ class Checkpoint final : public WeightSource {
   };
 
   explicit Checkpoint(std::string path) : path_(std::move(path)) {}
+  [[nodiscard]] const Location& location_of(std::string_view name) const;
+  /// Reads elements from `first` on, until `dst` is full.
+  static void read_elements(const Location& location,
+                            uint64_t first,
+                            DType dtype,
+                            std::span<std::byte> dst);
   const SafetensorsFile& add_file(InputFile file);
   void add_shards(const ModelDirectory& directory, std::string_view index_name);
 

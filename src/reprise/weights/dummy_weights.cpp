@@ -70,7 +70,7 @@ std::string DummyWeights::description() const {
   return fmt::format("dummy weights (seed {})", seed_);
 }
 
-void DummyWeights::read(std::string_view name, DType dtype, std::span<std::byte> dst) const {
+const DummyWeights::Entry& DummyWeights::entry_of(std::string_view name, DType dtype) const {
   const auto found = tensors_.find(name);
   if (found == tensors_.end()) {
     throw FileError("E_MISSING", description(), visible(name), "no such tensor in this model");
@@ -81,7 +81,11 @@ void DummyWeights::read(std::string_view name, DType dtype, std::span<std::byte>
                     visible(name),
                     fmt::format("cannot be made as {}", dtype_name(dtype)));
   }
-  const auto& [spec, role] = found->second;
+  return found->second;
+}
+
+void DummyWeights::read(std::string_view name, DType dtype, std::span<std::byte> dst) const {
+  const TensorSpec& spec = entry_of(name, dtype).spec;
   const uint64_t num_elements = size_bytes(spec) / dtype_bytes(spec.dtype);
   REPRISE_ASSERT(dst.size() == num_elements * dtype_bytes(dtype),
                  "{}: {} elements of {} into {} bytes",
@@ -89,6 +93,38 @@ void DummyWeights::read(std::string_view name, DType dtype, std::span<std::byte>
                  num_elements,
                  dtype_name(dtype),
                  dst.size());
+  make_elements(name, 0, dtype, dst);
+}
+
+bool DummyWeights::reads_rows(std::string_view name) const {
+  const TensorSpec* spec = find(name);
+  return spec != nullptr && !spec->shape.empty() && spec->shape[0] > 0;
+}
+
+void DummyWeights::read_rows(std::string_view name,
+                             RowRange rows,
+                             DType dtype,
+                             std::span<std::byte> dst) const {
+  const TensorSpec& spec = entry_of(name, dtype).spec;
+  const uint64_t row_elements =
+      size_bytes(spec) / dtype_bytes(spec.dtype) / static_cast<uint64_t>(spec.shape[0]);
+  REPRISE_ASSERT(
+      dst.size() == static_cast<uint64_t>(rows.count) * row_elements * dtype_bytes(dtype),
+      "{}: {} rows of {} elements of {} into {} bytes",
+      name,
+      rows.count,
+      row_elements,
+      dtype_name(dtype),
+      dst.size());
+  make_elements(name, static_cast<uint64_t>(rows.first) * row_elements, dtype, dst);
+}
+
+void DummyWeights::make_elements(std::string_view name,
+                                 uint64_t first,
+                                 DType dtype,
+                                 std::span<std::byte> dst) const {
+  const WeightRole role = entry_of(name, dtype).role;
+  const uint64_t num_elements = dst.size() / dtype_bytes(dtype);
   const uint64_t key = mix(mix(seed_ + kGoldenGamma) ^ hash_name(name));
   constexpr uint64_t kChunkElements = 4096;  // 16 KiB: stays in the first cache level
   std::array<float, kChunkElements> chunk;
@@ -97,7 +133,7 @@ void DummyWeights::read(std::string_view name, DType dtype, std::span<std::byte>
     const uint64_t count = std::min(kChunkElements, num_elements - done);
     if (role != WeightRole::norm) {
       for (uint64_t i = 0; i < count; ++i) {
-        chunk[i] = bell_shaped(mix(key + (done + i + 1) * kGoldenGamma));
+        chunk[i] = bell_shaped(mix(key + (first + done + i + 1) * kGoldenGamma));
       }
     }
     convert(DType::f32,

@@ -27,6 +27,11 @@ class DummyWeights final : public WeightSource {
   [[nodiscard]] const TensorSpec* find(std::string_view name) const override;
   [[nodiscard]] std::vector<std::string_view> names() const override;
   void read(std::string_view name, DType dtype, std::span<std::byte> dst) const override;
+  [[nodiscard]] bool reads_rows(std::string_view name) const override;
+  void read_rows(std::string_view name,
+                 RowRange rows,
+                 DType dtype,
+                 std::span<std::byte> dst) const override;
   [[nodiscard]] std::string description() const override;
 
  private:
@@ -34,6 +39,14 @@ class DummyWeights final : public WeightSource {
     TensorSpec spec;
     WeightRole role;
   };
+
+  /// \throws FileError E_MISSING, E_DTYPE
+  [[nodiscard]] const Entry& entry_of(std::string_view name, DType dtype) const;
+  /// Makes elements from `first` on, until `dst` is full.
+  void make_elements(std::string_view name,
+                     uint64_t first,
+                     DType dtype,
+                     std::span<std::byte> dst) const;
 
   uint64_t seed_;
   std::map<std::string, Entry, std::less<>> tensors_;

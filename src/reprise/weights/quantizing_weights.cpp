@@ -37,20 +37,32 @@ std::optional<PanelFormat> QuantizingWeights::panel_format(std::string_view name
 
 void QuantizingWeights::read_panels(std::string_view name, std::span<std::byte> dst) const {
   if (source_->panel_format(name)) return source_->read_panels(name, dst);
+  const TensorSpec& spec = *source_->find(name);
+  std::vector<float> values(static_cast<size_t>(spec.shape[0] * spec.shape[1]));
+  source_->read(name, DType::f32, std::as_writable_bytes(std::span(values)));
+  quantize_rows(name, values, dst);
+}
+
+void QuantizingWeights::read_panel_rows(std::string_view name,
+                                        RowRange rows,
+                                        std::span<std::byte> dst) const {
+  if (source_->panel_format(name)) return source_->read_panel_rows(name, rows, dst);
+  const TensorSpec& spec = *source_->find(name);
+  std::vector<float> values(static_cast<size_t>(rows.count * spec.shape[1]));
+  source_->read_rows(name, rows, DType::f32, std::as_writable_bytes(std::span(values)));
+  quantize_rows(name, values, dst);
+}
+
+void QuantizingWeights::quantize_rows(std::string_view name,
+                                      std::span<const float> values,
+                                      std::span<std::byte> dst) const {
   const std::optional<PanelFormat> format = panel_format(name);
   REPRISE_ASSERT(format.has_value(), "{}: the tensor has no panels", name);
-  const TensorSpec& spec = *source_->find(name);
-  const int64_t rows = spec.shape[0];
-  const int64_t depth = spec.shape[1];
-  std::vector<float> values(static_cast<size_t>(rows * depth));
-  source_->read(name, DType::f32, std::as_writable_bytes(std::span(values)));
-  clear_unused_columns(*format, dst, depth, rows);
+  const auto depth = static_cast<size_t>(source_->find(name)->shape[1]);
+  const auto rows = static_cast<int64_t>(values.size() / depth);
+  clear_unused_columns(*format, dst, static_cast<int64_t>(depth), rows);
   for (int64_t row = 0; row < rows; ++row) {
-    quantize_row(
-        *format,
-        std::span(values).subspan(static_cast<size_t>(row * depth), static_cast<size_t>(depth)),
-        row,
-        dst);
+    quantize_row(*format, values.subspan(static_cast<size_t>(row) * depth, depth), row, dst);
   }
 }
 

@@ -33,12 +33,29 @@ class QuantizingWeights final : public WeightSource {
   }
   [[nodiscard]] std::optional<PanelFormat> panel_format(std::string_view name) const override;
   void read_panels(std::string_view name, std::span<std::byte> dst) const override;
+  [[nodiscard]] bool reads_rows(std::string_view name) const override {
+    return source_->reads_rows(name);
+  }
+  void read_rows(std::string_view name,
+                 RowRange rows,
+                 DType dtype,
+                 std::span<std::byte> dst) const override {
+    source_->read_rows(name, rows, dtype, dst);
+  }
+  void read_panel_rows(std::string_view name,
+                       RowRange rows,
+                       std::span<std::byte> dst) const override;
   [[nodiscard]] uint64_t stored_bytes(std::string_view name) const override {
     return source_->stored_bytes(name);
   }
   [[nodiscard]] std::string description() const override { return source_->description(); }
 
  private:
+  /// Writes the panels of rows of numbers.
+  void quantize_rows(std::string_view name,
+                     std::span<const float> values,
+                     std::span<std::byte> dst) const;
+
   std::unique_ptr<WeightSource> source_;
   LoadQuantization method_;
 };

@@ -22,6 +22,20 @@ class RenamedWeights final : public WeightSource {
   void read(std::string_view name, DType dtype, std::span<std::byte> dst) const override;
   [[nodiscard]] std::optional<PanelFormat> panel_format(std::string_view name) const override;
   void read_panels(std::string_view name, std::span<std::byte> dst) const override;
+  [[nodiscard]] bool reads_rows(std::string_view name) const override {
+    return source_->reads_rows(stored_name(name));
+  }
+  void read_rows(std::string_view name,
+                 RowRange rows,
+                 DType dtype,
+                 std::span<std::byte> dst) const override {
+    source_->read_rows(stored_name(name), rows, dtype, dst);
+  }
+  void read_panel_rows(std::string_view name,
+                       RowRange rows,
+                       std::span<std::byte> dst) const override {
+    source_->read_panel_rows(stored_name(name), rows, dst);
+  }
   [[nodiscard]] uint64_t stored_bytes(std::string_view name) const override;
   [[nodiscard]] std::string description() const override;
 

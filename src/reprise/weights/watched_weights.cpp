@@ -18,7 +18,7 @@ std::vector<std::string_view> WatchedWeights::names() const { return source_->na
 
 void WatchedWeights::read(std::string_view name, DType dtype, std::span<std::byte> dst) const {
   source_->read(name, dtype, dst);
-  count(name);
+  count(source_->stored_bytes(name));
 }
 
 std::optional<PanelFormat> WatchedWeights::panel_format(std::string_view name) const {
@@ -27,16 +27,44 @@ std::optional<PanelFormat> WatchedWeights::panel_format(std::string_view name) c
 
 void WatchedWeights::read_panels(std::string_view name, std::span<std::byte> dst) const {
   source_->read_panels(name, dst);
-  count(name);
+  count(source_->stored_bytes(name));
+}
+
+bool WatchedWeights::reads_rows(std::string_view name) const { return source_->reads_rows(name); }
+
+void WatchedWeights::read_rows(std::string_view name,
+                               RowRange rows,
+                               DType dtype,
+                               std::span<std::byte> dst) const {
+  source_->read_rows(name, rows, dtype, dst);
+  count(bytes_of(name, rows));
+}
+
+void WatchedWeights::read_panel_rows(std::string_view name,
+                                     RowRange rows,
+                                     std::span<std::byte> dst) const {
+  source_->read_panel_rows(name, rows, dst);
+  count(bytes_of(name, rows));
+}
+
+uint64_t WatchedWeights::bytes_of(std::string_view name, RowRange rows) const {
+  const uint64_t bytes = source_->stored_bytes(name);
+  const auto num_rows = static_cast<uint64_t>(source_->find(name)->shape[0]);
+  const auto bytes_before = [&](int64_t row) {
+    return bytes / num_rows * static_cast<uint64_t>(row) +
+           bytes % num_rows * static_cast<uint64_t>(row) / num_rows;
+  };
+  return bytes_before(rows.first + rows.count) - bytes_before(rows.first);
 }
 
 uint64_t WatchedWeights::stored_bytes(std::string_view name) const {
   return source_->stored_bytes(name);
 }
 
-void WatchedWeights::count(std::string_view name) const {
-  const uint64_t bytes = source_->stored_bytes(name);
-  on_read_(std::min(bytes_done_.fetch_add(bytes) + bytes, bytes_total_), bytes_total_);
+void WatchedWeights::count(uint64_t bytes) const {
+  const std::lock_guard lock(mutex_);
+  bytes_done_ += bytes;
+  on_read_(std::min(bytes_done_, bytes_total_), bytes_total_);
 }
 
 std::string WatchedWeights::description() const { return source_->description(); }

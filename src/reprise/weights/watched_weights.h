@@ -1,9 +1,9 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 
 #include "reprise/weights/weight_source.h"
 
@@ -14,7 +14,7 @@ namespace reprise::weights {
 /// total.
 class WatchedWeights final : public WeightSource {
  public:
-  /// Called after each tensor, by the thread that read it.
+  /// Called after each tensor or part of one, by the thread that read it. Calls follow each other.
   using OnRead = std::function<void(uint64_t bytes_done, uint64_t bytes_total)>;
 
   WatchedWeights(std::unique_ptr<WeightSource> source, OnRead on_read);
@@ -24,16 +24,27 @@ class WatchedWeights final : public WeightSource {
   void read(std::string_view name, DType dtype, std::span<std::byte> dst) const override;
   [[nodiscard]] std::optional<PanelFormat> panel_format(std::string_view name) const override;
   void read_panels(std::string_view name, std::span<std::byte> dst) const override;
+  [[nodiscard]] bool reads_rows(std::string_view name) const override;
+  void read_rows(std::string_view name,
+                 RowRange rows,
+                 DType dtype,
+                 std::span<std::byte> dst) const override;
+  void read_panel_rows(std::string_view name,
+                       RowRange rows,
+                       std::span<std::byte> dst) const override;
   [[nodiscard]] uint64_t stored_bytes(std::string_view name) const override;
   [[nodiscard]] std::string description() const override;
 
  private:
-  void count(std::string_view name) const;
+  void count(uint64_t bytes) const;
+  /// The stored bytes of these rows. Those of all parts add up to those of the tensor.
+  [[nodiscard]] uint64_t bytes_of(std::string_view name, RowRange rows) const;
 
   std::unique_ptr<WeightSource> source_;
   OnRead on_read_;
   uint64_t bytes_total_ = 0;
-  mutable std::atomic<uint64_t> bytes_done_ = 0;
+  mutable std::mutex mutex_;
+  mutable uint64_t bytes_done_ = 0;
 };
 
 }  // namespace reprise::weights

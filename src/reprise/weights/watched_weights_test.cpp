@@ -43,5 +43,33 @@ TEST(WatchedWeights, reads_what_its_source_reads_and_counts_the_bytes) {
   for (const auto& [done, total] : told) EXPECT_EQ(total, bytes);
 }
 
+TEST(WatchedWeights, counts_the_parts_of_a_tensor_as_the_whole) {
+  const ModelConfig config =
+      parse_model_config(R"({"architectures":["LlamaForCausalLM"],"hidden_size":64,
+                             "intermediate_size":96,"num_hidden_layers":1,"num_attention_heads":4,
+                             "num_key_value_heads":2,"vocab_size":1000,
+                             "max_position_embeddings":128,"torch_dtype":"bfloat16"})",
+                         "config.json")
+          .config;
+  constexpr const char* kName = "model.embed_tokens.weight";
+  const DummyWeights plain(config, 7);
+  std::vector<std::byte> expected(size_t{1000} * 64 * 2);
+  plain.read(kName, DType::bf16, expected);
+  uint64_t done = 0;
+  const WatchedWeights watched(std::make_unique<DummyWeights>(config, 7),
+                               [&done](uint64_t so_far, uint64_t) { done = so_far; });
+  ASSERT_TRUE(watched.reads_rows(kName));
+  std::vector<std::byte> got(expected.size());
+  for (const auto& [first, count] : {std::pair<int64_t, int64_t>{0, 37}, {500, 500}, {37, 463}}) {
+    watched.read_rows(
+        kName,
+        {.first = first, .count = count},
+        DType::bf16,
+        std::span(got).subspan(static_cast<size_t>(first) * 128, static_cast<size_t>(count) * 128));
+  }
+  EXPECT_EQ(got, expected);
+  EXPECT_EQ(done, expected.size());
+}
+
 }  // namespace
 }  // namespace reprise::weights

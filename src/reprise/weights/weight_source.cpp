@@ -12,6 +12,16 @@ void WeightSource::read_panels(std::string_view name, std::span<std::byte>) cons
   REPRISE_ASSERT(false, "{}: the source packs no tensor", name);
 }
 
+bool WeightSource::reads_rows(std::string_view) const { return false; }
+
+void WeightSource::read_rows(std::string_view name, RowRange, DType, std::span<std::byte>) const {
+  REPRISE_ASSERT(false, "{}: the source reads whole tensors only", name);
+}
+
+void WeightSource::read_panel_rows(std::string_view name, RowRange, std::span<std::byte>) const {
+  REPRISE_ASSERT(false, "{}: the source packs whole tensors only", name);
+}
+
 uint64_t WeightSource::stored_bytes(std::string_view name) const { return size_bytes(*find(name)); }
 
 }  // namespace reprise::weights

@@ -13,6 +13,12 @@
 
 namespace reprise::weights {
 
+/// Neighbouring rows of a tensor: indices of its first dimension.
+struct RowRange {
+  int64_t first = 0;
+  int64_t count = 0;
+};
+
 /// The source of a model's weights: a checkpoint on disk, or values made up from a seed.
 ///
 /// Immutable after construction; every member may be called from several threads at once.
@@ -39,6 +45,20 @@ class WeightSource {
   /// \pre panel_format(name), and dst.size() is exactly panel_bytes() of the tensor.
   /// \throws FileError E_TRUNCATED, E_IO
   virtual void read_panels(std::string_view name, std::span<std::byte> dst) const;
+
+  /// Whether the tensor can be read in parts, which together cost as much as the whole. Several
+  /// threads can then share the work, and none of them needs memory for the whole tensor.
+  [[nodiscard]] virtual bool reads_rows(std::string_view name) const;
+  /// Writes these rows to `dst` as read() would. \pre reads_rows(name), the rows are in the tensor
+  virtual void read_rows(std::string_view name,
+                         RowRange rows,
+                         DType dtype,
+                         std::span<std::byte> dst) const;
+  /// Writes the panels of these rows to `dst`, as read_panels() would. \pre reads_rows(name), and
+  /// `rows` are whole panels, except at the end of the tensor
+  virtual void read_panel_rows(std::string_view name,
+                               RowRange rows,
+                               std::span<std::byte> dst) const;
 
   /// Bytes of the tensor as the source has it, for reports. \pre has(name)
   [[nodiscard]] virtual uint64_t stored_bytes(std::string_view name) const;

@@ -113,6 +113,16 @@ TEST(CpuMemory, aligns_large_stretches_to_huge_pages) {
   EXPECT_EQ(memory.info().allocated_here, 0u);
 }
 
+// Otherwise the end of each weight would take up to 2 MiB more than it has bytes.
+TEST(CpuMemory, maps_no_more_than_whole_small_pages) {
+  CpuMemory memory;
+  for (const size_t bytes : {size_t{1}, size_t{4096}, (size_t{4} << 20) + 1}) {
+    const BufferView view = memory.acquire(bytes);
+    EXPECT_LT(memory.info().allocated_here, bytes + 4096);
+    memory.give_back(view);
+  }
+}
+
 TEST(CpuFeatures, newer_instruction_sets_imply_their_base) {
   const CpuFeatures features = detect_cpu_features();
   EXPECT_EQ(features, detect_cpu_features());

@@ -43,7 +43,7 @@ BlockLinearPlan plan_block_linear(const Tensor& x,
   const int64_t panels_per_block =
       (rows > 16 ? kMaxPanelSlots : kMaxPanelSlots / 2) / columns_per_output;
   const int64_t row_tiles = std::max<int64_t>(ceil_div(rows, kMaxPanelTileRows), 1);
-  constexpr int64_t kRowStep = 12;  // a multiple of the rows of every register tile
+  constexpr int64_t kRowStep = 48;  // a multiple of the rows of every register tile and AMX tile
   const int64_t rows_per_block =
       std::max(ceil_div(ceil_div(rows, row_tiles), kRowStep), int64_t{1}) * kRowStep;
   return {.arguments = {.x = x.data_as<ActivationBlock>(),

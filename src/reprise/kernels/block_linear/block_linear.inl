@@ -1,50 +1,9 @@
-// clang-format off: the second file uses the first.
+// clang-format off: later files use earlier ones.
 #include "reprise/kernels/block_linear/panel_formats.inl"
+#include "reprise/kernels/block_linear/panel_slots.inl"
 #include "reprise/kernels/block_linear/panel_tile.inl"
+#include "reprise/kernels/block_linear/tile_products.inl"
 // clang-format on
-
-// A panel and the outputs that it computes.
-struct PanelSlot {
-  const uint8_t* panel;
-  PanelFormat format;
-  int64_t column;
-  int64_t columns;  // at most kPanelColumns
-};
-
-// The panels of one block of the grid, and the sums of one row: sums of slot s begin at s *
-// kPanelColumns. The last kPanelColumns sums of a row have no slot.
-struct PanelSlots {
-  PanelSlot of[kMaxPanelSlots];
-  int size = 0;
-};
-constexpr int64_t kPanelSumStride = (kMaxPanelSlots + 1) * kPanelColumns;
-
-inline PanelHeader panel_header(const uint8_t* weight) {
-  PanelHeader header;
-  __builtin_memcpy(&header, weight, sizeof(header));
-  return header;
-}
-
-inline void append_panel(PanelSlots& slots,
-                         const uint8_t* weight,
-                         const PanelHeader& header,
-                         int64_t panel) {
-  int index = 0;
-  while (index + 1 < header.num_parts && panel >= header.parts[index + 1].first_panel) ++index;
-  const PanelHeader::Part& part = header.parts[index];
-  const int64_t in_part = panel - part.first_panel;
-  const int64_t bytes = kPanelColumns * panel_column_bytes(part.format, header.depth);
-  slots.of[slots.size++] = {
-      .panel = weight + part.offset + in_part * bytes,
-      .format = part.format,
-      .column = part.first_column + in_part * kPanelColumns,
-      .columns = min_of(kPanelColumns, part.columns - in_part * kPanelColumns)};
-}
-
-// Where block `block` of a panel begins, which is the first of a super-block.
-inline int64_t chunk_offset(PanelFormat format, int64_t block) {
-  return kPanelColumns * panel_column_bytes(format, block * kPanelBlock);
-}
 
 // The cache lines per block that the first tiles ask for: the next stretch of a panel, while they
 // multiply with this one.
@@ -57,11 +16,14 @@ inline int lines_ahead(int64_t rows, PanelFormat format) {
 // Several rows times the panels of all slots.
 inline void multiply_rows(
     const ActivationBlock* x, int64_t rows, int64_t blocks, const PanelSlots& slots, float* sums) {
+#ifdef REPRISE_ISA_HAS_TILES
+  if (tiles_are_faster(slots, rows)) return multiply_by_tiles(x, rows, blocks, slots, sums);
+#endif
   UnpackedPanel unpacked[kMaxPanelSlots];
   for (int64_t begin = 0; begin < blocks; begin += kChunkBlocks) {
     const int64_t count = min_of(kChunkBlocks, blocks - begin);
     for (int s = 0; s < slots.size; ++s) {
-      unpack_panel(slots.of[s].format, slots.of[s].panel, begin, count, unpacked[s]);
+      unpack_panel<false>(slots.of[s].format, slots.of[s].panel, begin, count, unpacked[s]);
     }
     int s = 0;
     while (s < slots.size) {
@@ -82,10 +44,8 @@ inline void multiply_rows(
         // A panel without a partner is multiplied twice; the second result has no slot.
         panels[columns] = &unpacked[fits ? s + columns : s];
         tile.totals[columns] = sums + (fits ? s + columns : kMaxPanelSlots) * kPanelColumns;
-        const PanelSlot& slot = slots.of[fits ? s + columns : s];
-        tile.ahead[columns] = begin + kChunkBlocks < blocks
-                                  ? slot.panel + chunk_offset(slot.format, begin + kChunkBlocks)
-                                  : slot.panel + slots.size * chunk_offset(slot.format, blocks);
+        tile.ahead[columns] =
+            panel_ahead(slots, fits ? s + columns : s, begin + kChunkBlocks, blocks);
         if (!fits) break;
       }
       panel_tiles(panels, kind, rows, tile);

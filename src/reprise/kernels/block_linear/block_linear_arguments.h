@@ -22,9 +22,9 @@ struct alignas(16) BlockLinearArguments {
   int32_t panels_per_block;  // at most kMaxPanelSlots
 };
 
-/// The rows that share an unpacked stretch of a panel. A multiple of the rows of a register tile,
-/// and few enough that their sums stay in the second cache level.
-inline constexpr int kMaxPanelTileRows = 264;
+/// The rows that share an unpacked stretch of a panel. A multiple of the rows of a register tile
+/// and of those of an AMX tile, and few enough that their sums stay in the second cache level.
+inline constexpr int kMaxPanelTileRows = 288;
 /// The panels that share the rows of x in the first cache level.
 inline constexpr int kMaxPanelSlots = 4;
 

@@ -100,6 +100,36 @@ TEST_P(BlockLinear, gives_a_row_the_same_bits_in_every_batch) {
   }
 }
 
+// AMX tiles sum the integers of many rows, vectors those of few rows; vectors scale both. So the
+// kernels with tiles give the bits of the kernels with the same vectors and no tiles.
+TEST_P(BlockLinear, gives_the_bits_of_vectors_where_tiles_multiply) {
+  const Isa isa = kernels().isa;
+  if (isa != Isa::amx && isa != Isa::amx_software) GTEST_SKIP() << "these kernels have no tiles";
+  const KernelTable& without = kernel_table(isa == Isa::amx ? Isa::avx512 : Isa::scalar);
+  const auto expect_same = [&](int64_t rows, const Tensor& weight, int64_t depth) {
+    const Tensor x = quantized(random({rows, depth}));
+    const Tensor bias = random({weight.size(0)});
+    const Tensor want = make({rows, weight.size(0)});
+    launch_block_linear(stream_, without, x, weight, bias, want);
+    const Tensor got = product(x, weight, bias);
+    for (int64_t row = 0; row < rows; ++row) expect_same_row(got, row, want, row);
+  };
+  for (const PanelFormat format : all_panel_formats()) {
+    SCOPED_TRACE(testing::Message() << "format " << static_cast<int>(format));
+    // The last stretch of blocks is shorter where the format allows it.
+    const int64_t depth = 512 + panel_group_elements(format);
+    const Tensor weight = random_weight(format, 48, depth);
+    for (int64_t rows : {13, 16, 25, 40}) expect_same(rows, weight, depth);
+  }
+  expect_same(300, random_weight(PanelFormat::q8_0, 80, 96), 96);
+  expect_same(32,
+              random_weight({{.format = PanelFormat::q4_k, .columns = 33},
+                             {.format = PanelFormat::q8_0, .columns = 16},
+                             {.format = PanelFormat::q5_k, .columns = 20}},
+                            256),
+              256);
+}
+
 TEST_P(BlockLinear, keeps_a_nan_in_its_own_row) {
   for (const PanelFormat format : {PanelFormat::q8_0, PanelFormat::q4_k}) {
     const Tensor x = random({6, 256});

@@ -94,8 +94,9 @@ constexpr TileKind tile_kind(PanelFormat format) {
           .offset = traits.is_wide() ? Panel::kWideOffset : traits.offset};
 }
 
-// Blocks [begin, begin + blocks) of a panel; both are whole super-blocks.
-template <PanelFormat kFormat>
+// Blocks [begin, begin + blocks) of a panel; both are whole super-blocks. The codes become signed
+// values, or stay values + offset.
+template <PanelFormat kFormat, bool kSigned>
 inline void unpack_panel(const uint8_t* panel, int64_t begin, int64_t blocks, UnpackedPanel& to) {
   using Unpacker = PanelUnpacker<kFormat>;
   constexpr int64_t kSuperBlocks = Unpacker::kLayout.super_blocks;
@@ -105,8 +106,9 @@ inline void unpack_panel(const uint8_t* panel, int64_t begin, int64_t blocks, Un
     panel += Unpacker::kHeadBytes;
     for (int64_t b = super; b < super + kSuperBlocks; ++b, panel += Unpacker::kBlockBytes) {
       for_numbers<0, 8>([&](auto group) REPRISE_LAMBDA_INLINE {
-        Panel::store_codes(to.codes + b * 512 + group.value * 64,
-                           Unpacker::template codes<group.value>(panel));
+        Panel::Codes codes = Unpacker::template codes<group.value>(panel);
+        if constexpr (kSigned) codes = Panel::minus(codes, Unpacker::kTraits.offset);
+        Panel::store_codes(to.codes + b * 512 + group.value * 64, codes);
       });
       for_numbers<0, Unpacker::kTraits.parts>([&](auto part) REPRISE_LAMBDA_INLINE {
         const int64_t at = (b * Unpacker::kTraits.parts + part.value) * kPanelColumns;
@@ -119,10 +121,11 @@ inline void unpack_panel(const uint8_t* panel, int64_t begin, int64_t blocks, Un
   }
 }
 
+template <bool kSigned>
 inline void unpack_panel(
     PanelFormat format, const uint8_t* panel, int64_t begin, int64_t blocks, UnpackedPanel& to) {
   with_panel_format(format, [&](auto number) {
-    unpack_panel<static_cast<PanelFormat>(number.value)>(panel, begin, blocks, to);
+    unpack_panel<static_cast<PanelFormat>(number.value), kSigned>(panel, begin, blocks, to);
   });
 }
 

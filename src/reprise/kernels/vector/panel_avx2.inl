@@ -48,6 +48,12 @@ struct Panel {
     return {_mm256_shuffle_epi8(bytes, codes.first), _mm256_shuffle_epi8(bytes, codes.last)};
   }
 
+  /// Codes less `offset`, as signed bytes.
+  static REPRISE_INLINE Codes minus(const Codes& codes, int offset) {
+    const __m256i v = _mm256_set1_epi8(static_cast<char>(offset));
+    return {_mm256_sub_epi8(codes.first, v), _mm256_sub_epi8(codes.last, v)};
+  }
+
   static REPRISE_INLINE Sums start(int32_t value) {
     return {_mm256_set1_epi32(value), _mm256_set1_epi32(value)};
   }

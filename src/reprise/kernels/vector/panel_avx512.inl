@@ -29,6 +29,12 @@ struct Panel {
     return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(bytes), codes);
   }
 
+  /// Codes less `offset`, as signed bytes.
+  static REPRISE_INLINE Codes minus(Codes codes, int offset) {
+    return _mm512_sub_epi8(codes, _mm512_set1_epi8(static_cast<char>(offset)));
+  }
+  static REPRISE_INLINE Sums load_sums(const int32_t* p) { return _mm512_loadu_si512(p); }
+
   static REPRISE_INLINE Sums start(int32_t value) { return _mm512_set1_epi32(value); }
   static REPRISE_INLINE Four broadcast_four(const int8_t* x) {
     int32_t four;

@@ -55,6 +55,18 @@ struct Panel {
     return values;
   }
 
+  /// Codes less `offset`, as signed bytes.
+  static REPRISE_INLINE Codes minus(const Codes& codes, int offset) {
+    Codes values;
+    for (int i = 0; i < 64; ++i) values.of[i] = static_cast<uint8_t>(codes.of[i] - offset);
+    return values;
+  }
+  static REPRISE_INLINE Sums load_sums(const int32_t* p) {
+    Sums sums;
+    __builtin_memcpy(sums.of, p, sizeof(sums.of));
+    return sums;
+  }
+
   static REPRISE_INLINE Sums start(int32_t value) {
     Sums sums;
     for (int i = 0; i < 16; ++i) sums.of[i] = value;

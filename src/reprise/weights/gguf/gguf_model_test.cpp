@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -216,6 +217,12 @@ TEST_F(GgufModelTest, packs_the_values_that_it_would_read) {
     const auto panels = std::as_writable_bytes(std::span(packed)).subspan(kPanelHeaderBytes);
     watched.read_panels(name, panels);
     EXPECT_EQ(done, blocks.size());
+    std::vector<std::byte> in_parts(panels.size(), std::byte{0xAA});
+    const auto first = static_cast<size_t>(panel_bytes(format, kPanelColumns, kDepth));
+    weights.read_panel_rows(name, {.first = 0, .count = 16}, std::span(in_parts).first(first));
+    weights.read_panel_rows(
+        name, {.first = 16, .count = kRows - 16}, std::span(in_parts).subspan(first));
+    EXPECT_TRUE(std::ranges::equal(in_parts, panels));
     for (int i = 0; i < 3; ++i) watched.read_panels(name, panels);
     const Floats values = read(weights, name, kRows * kDepth);
     for (int64_t row = 0; row < kRows; ++row) {

@@ -104,30 +104,51 @@ const GgufWeights::Location& GgufWeights::location_of(std::string_view name) con
   return found->second;
 }
 
-void GgufWeights::for_each_row(const Location& location, const TakeRow& take_row) const {
+void GgufWeights::for_each_row(const Location& location,
+                               RowRange rows,
+                               const TakeRow& take_row) const {
   const TensorInfo& tensor = *location.tensor;
   const uint64_t row_bytes = location.row_bytes();
-  const uint64_t num_rows = tensor.bytes / row_bytes;
-  // Large enough to hide the system call, small enough for the second cache level.
+  const auto count = static_cast<uint64_t>(rows.count);
+  const auto first = static_cast<uint64_t>(rows.first);
+  // Large enough to hide the system call, small enough for the second cache level. Rows that are
+  // neighbours in the checkpoint lie apart where heads are interleaved.
   constexpr uint64_t kChunkBytes = uint64_t{256} << 10;
-  const uint64_t chunk_rows = std::clamp<uint64_t>(kChunkBytes / row_bytes, 1, num_rows);
+  const uint64_t chunk_rows =
+      location.num_interleaved_heads != 0
+          ? 1
+          : std::clamp<uint64_t>(kChunkBytes / row_bytes, 1, std::max<uint64_t>(count, 1));
   std::vector<std::byte> chunk(chunk_rows * row_bytes);
-  for (uint64_t row = 0; row < num_rows; ++row) {
+  for (uint64_t row = 0; row < count; ++row) {
     const uint64_t in_chunk = row % chunk_rows;
     if (in_chunk == 0) {
-      const uint64_t count = std::min(chunk_rows, num_rows - row);
-      location.file->read(tensor, row * row_bytes, std::span(chunk).first(count * row_bytes));
+      const uint64_t in_file =
+          location.num_interleaved_heads == 0
+              ? first + row
+              : static_cast<uint64_t>(stored_row(rows.first + static_cast<int64_t>(row),
+                                                 static_cast<int64_t>(location.num_rows()),
+                                                 location.num_interleaved_heads));
+      const uint64_t wanted = std::min(chunk_rows, count - row);
+      location.file->read(tensor, in_file * row_bytes, std::span(chunk).first(wanted * row_bytes));
     }
-    const auto stored_row = static_cast<int64_t>(row);
-    take_row(location.num_interleaved_heads == 0
-                 ? stored_row
-                 : checkpoint_row(
-                       stored_row, static_cast<int64_t>(num_rows), location.num_interleaved_heads),
-             std::span(chunk).subspan(in_chunk * row_bytes, row_bytes));
+    take_row(row, std::span(chunk).subspan(in_chunk * row_bytes, row_bytes));
   }
 }
 
 void GgufWeights::read(std::string_view name, DType dtype, std::span<std::byte> dst) const {
+  const RowRange all{.first = 0, .count = static_cast<int64_t>(location_of(name).num_rows())};
+  read_rows(name, all, dtype, dst);
+}
+
+bool GgufWeights::reads_rows(std::string_view name) const {
+  const auto found = tensors_.find(name);
+  return found != tensors_.end() && found->second.spec.shape.size() == 2;
+}
+
+void GgufWeights::read_rows(std::string_view name,
+                            RowRange rows,
+                            DType dtype,
+                            std::span<std::byte> dst) const {
   const Location& location = location_of(name);
   const TensorInfo& tensor = *location.tensor;
   if (!is_convertible(location.spec.dtype, dtype)) {
@@ -139,14 +160,14 @@ void GgufWeights::read(std::string_view name, DType dtype, std::span<std::byte> 
                                 dtype_name(dtype)));
   }
   const uint64_t dst_bytes = location.row_elements() * dtype_bytes(dtype);
-  REPRISE_ASSERT(dst.size() == tensor.bytes / location.row_bytes() * dst_bytes,
+  REPRISE_ASSERT(dst.size() == static_cast<uint64_t>(rows.count) * dst_bytes,
                  "{}: rows of {} bytes into {} bytes",
                  name,
                  dst_bytes,
                  dst.size());
   RowDecoder decoder(tensor, location.spec.dtype, dtype);
-  for_each_row(location, [&](int64_t row, std::span<const std::byte> stored) {
-    decoder.decode(stored, dst.subspan(static_cast<uint64_t>(row) * dst_bytes, dst_bytes));
+  for_each_row(location, rows, [&](uint64_t row, std::span<const std::byte> stored) {
+    decoder.decode(stored, dst.subspan(row * dst_bytes, dst_bytes));
   });
 }
 
@@ -158,19 +179,24 @@ std::optional<PanelFormat> GgufWeights::panel_format(std::string_view name) cons
 }
 
 void GgufWeights::read_panels(std::string_view name, std::span<std::byte> dst) const {
+  read_panel_rows(name, {.first = 0, .count = location_of(name).spec.shape[0]}, dst);
+}
+
+void GgufWeights::read_panel_rows(std::string_view name,
+                                  RowRange rows,
+                                  std::span<std::byte> dst) const {
   const Location& location = location_of(name);
   const std::optional<PanelFormat> format = panel_format(name);
   REPRISE_ASSERT(format.has_value(), "{}: the tensor has no panels", name);
-  const int64_t rows = location.spec.shape[0];
   const int64_t depth = location.spec.shape[1];
-  REPRISE_ASSERT(dst.size() == static_cast<uint64_t>(panel_bytes(*format, rows, depth)),
+  REPRISE_ASSERT(dst.size() == static_cast<uint64_t>(panel_bytes(*format, rows.count, depth)),
                  "{}: panels of {} bytes into {} bytes",
                  name,
-                 panel_bytes(*format, rows, depth),
+                 panel_bytes(*format, rows.count, depth),
                  dst.size());
-  clear_unused_columns(*format, dst, depth, rows);
-  for_each_row(location, [&](int64_t row, std::span<const std::byte> stored) {
-    pack_row(location.tensor->format, stored, row, dst);
+  clear_unused_columns(*format, dst, depth, rows.count);
+  for_each_row(location, rows, [&](uint64_t row, std::span<const std::byte> stored) {
+    pack_row(location.tensor->format, stored, static_cast<int64_t>(row), dst);
   });
 }
 

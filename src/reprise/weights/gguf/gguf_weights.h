@@ -28,6 +28,14 @@ class GgufWeights final : public WeightSource {
   void read(std::string_view name, DType dtype, std::span<std::byte> dst) const override;
   [[nodiscard]] std::optional<PanelFormat> panel_format(std::string_view name) const override;
   void read_panels(std::string_view name, std::span<std::byte> dst) const override;
+  [[nodiscard]] bool reads_rows(std::string_view name) const override;
+  void read_rows(std::string_view name,
+                 RowRange rows,
+                 DType dtype,
+                 std::span<std::byte> dst) const override;
+  void read_panel_rows(std::string_view name,
+                       RowRange rows,
+                       std::span<std::byte> dst) const override;
   [[nodiscard]] uint64_t stored_bytes(std::string_view name) const override {
     return location_of(name).tensor->bytes;
   }
@@ -39,9 +47,9 @@ class GgufWeights final : public WeightSource {
 
  private:
   struct Location;
-  /// Called with a row of the checkpoint and its bytes as stored.
-  using TakeRow = std::function<void(int64_t row, std::span<const std::byte> stored)>;
-  void for_each_row(const Location& location, const TakeRow& take_row) const;
+  /// Called with the index of a row in a range of the checkpoint's rows, and its bytes as stored.
+  using TakeRow = std::function<void(uint64_t row, std::span<const std::byte> stored)>;
+  void for_each_row(const Location& location, RowRange rows, const TakeRow& take_row) const;
   [[nodiscard]] const Location& location_of(std::string_view name) const;
 
   struct Location {
@@ -57,6 +65,7 @@ class GgufWeights final : public WeightSource {
     [[nodiscard]] uint64_t row_bytes() const {
       return is_list_of_elements() ? block_size(tensor->format).bytes : tensor->row_bytes();
     }
+    [[nodiscard]] uint64_t num_rows() const { return tensor->bytes / row_bytes(); }
     [[nodiscard]] uint64_t row_elements() const {
       return is_list_of_elements() ? 1 : static_cast<uint64_t>(tensor->row_elements());
     }

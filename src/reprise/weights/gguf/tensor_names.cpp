@@ -75,4 +75,10 @@ int64_t checkpoint_row(int64_t row, int64_t num_rows, int64_t num_heads) {
   return row - in_head + in_head % 2 * (head_rows / 2) + in_head / 2;
 }
 
+int64_t stored_row(int64_t row, int64_t num_rows, int64_t num_heads) {
+  const int64_t half = num_rows / num_heads / 2;
+  const int64_t in_head = row % (2 * half);
+  return row - in_head + in_head % half * 2 + in_head / half;
+}
+
 }  // namespace reprise::weights::gguf

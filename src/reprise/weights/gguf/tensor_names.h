@@ -21,5 +21,7 @@ namespace reprise::weights::gguf {
 /// The row of the checkpoint that is row `row` of the file. \pre row < num_rows, and each head has
 /// an even number of rows
 [[nodiscard]] int64_t checkpoint_row(int64_t row, int64_t num_rows, int64_t num_heads);
+/// The inverse.
+[[nodiscard]] int64_t stored_row(int64_t row, int64_t num_rows, int64_t num_heads);
 
 }  // namespace reprise::weights::gguf

@@ -1,0 +1,121 @@
+#include "reprise/models/parameters.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "reprise/base/error.h"
+#include "reprise/device/cpu/cpu_device.h"
+#include "reprise/tensor/column_panels.h"
+#include "reprise/tensor/op.h"
+#include "reprise/weights/dummy_weights.h"
+#include "reprise/weights/model_config.h"
+#include "reprise/weights/quantizing_weights.h"
+
+namespace reprise::models {
+namespace {
+
+class NoOps final : public OpExecutor {
+  void execute(const OpCall&, std::span<const Tensor>, std::span<Tensor>) override {}
+};
+
+// Tensors that are read in several parts, and smaller ones.
+weights::ModelConfig config() {
+  return weights::parse_model_config(
+             R"({"architectures":["LlamaForCausalLM"],"hidden_size":256,"intermediate_size":1200,
+                 "num_hidden_layers":1,"num_attention_heads":4,"num_key_value_heads":2,
+                 "vocab_size":3008,"max_position_embeddings":128,"torch_dtype":"bfloat16"})",
+             "config.json")
+      .config;
+}
+
+constexpr std::string_view kEmbedding = "model.embed_tokens.weight";
+constexpr std::string_view kGate = "model.layers.0.mlp.gate_proj.weight";
+constexpr std::string_view kUp = "model.layers.0.mlp.up_proj.weight";
+
+class ParametersTest : public testing::Test {
+ protected:
+  Parameters parameters(const weights::WeightSource& source) {
+    return {source, DType::bf16, *device_, *stream_, executor_, Parameters::Packing::keep};
+  }
+  static std::vector<uint16_t> stored(const weights::WeightSource& source,
+                                      std::initializer_list<std::string_view> names) {
+    std::vector<uint16_t> all;
+    for (const std::string_view name : names) {
+      std::vector<uint16_t> elements(size_bytes(*source.find(name)) / sizeof(uint16_t));
+      source.read(name, DType::bf16, std::as_writable_bytes(std::span(elements)));
+      all.insert(all.end(), elements.begin(), elements.end());
+    }
+    return all;
+  }
+
+  std::unique_ptr<device::Device> device_ =
+      device::create_cpu_device({.num_threads = 3, .allow_oversubscription = true});
+  std::unique_ptr<device::Stream> stream_ = device_->create_stream();
+  NoOps executor_;
+};
+
+TEST_F(ParametersTest, put_every_element_of_a_stack_into_panels) {
+  const weights::DummyWeights source(config(), 3);
+  Parameters loaded = parameters(source);
+  const std::array<std::string_view, 2> names = {kGate, kUp};
+  const Tensor weight = loaded.load_projection(names);
+  ASSERT_EQ(weight.dtype(), DType::bf16_panels);
+  const std::vector<uint16_t> want = stored(source, {kGate, kUp});
+  const auto* got = static_cast<const uint16_t*>(weight.data());
+  for (int64_t column = 0; column < weight.size(0); ++column) {
+    for (int64_t i = 0; i < 256; ++i) {
+      ASSERT_EQ(got[column_panel_offset(column, i, 256)],
+                want[static_cast<size_t>(column * 256 + i)])
+          << column << ", " << i;
+    }
+  }
+}
+
+TEST_F(ParametersTest, keep_a_table_row_major_and_packed_blocks_as_the_source_has_them) {
+  const weights::DummyWeights source(config(), 3);
+  Parameters loaded = parameters(source);
+  const Tensor table = loaded.load_table(kEmbedding);
+  EXPECT_EQ(table.dtype(), DType::bf16);
+  const std::vector<uint16_t> want = stored(source, {kEmbedding});
+  EXPECT_EQ(std::memcmp(table.data(), want.data(), want.size() * sizeof(uint16_t)), 0);
+
+  const weights::QuantizingWeights quantizing(std::make_unique<weights::DummyWeights>(config(), 3),
+                                              weights::LoadQuantization::q8_0);
+  Parameters packed = parameters(quantizing);
+  const Tensor blocks = packed.load_table(kEmbedding);
+  ASSERT_EQ(blocks.dtype(), DType::i8);
+  std::vector<std::byte> panels(static_cast<size_t>(panel_bytes(PanelFormat::q8_0, 3008, 256)));
+  quantizing.read_panels(kEmbedding, panels);
+  EXPECT_EQ(std::memcmp(static_cast<const std::byte*>(blocks.data()) + kPanelHeaderBytes,
+                        panels.data(),
+                        panels.size()),
+            0);
+}
+
+TEST_F(ParametersTest, are_the_same_after_loading_them_again) {
+  const weights::DummyWeights source(config(), 3);
+  Parameters loaded = parameters(source);
+  const Tensor weight = loaded.load_projection(kEmbedding);
+  const Tensor transposed = loaded.load_projection(kGate, {.is_transposed = true});
+  std::vector<std::vector<std::byte>> before;
+  for (const Tensor& tensor : {weight, transposed}) {
+    auto* bytes = static_cast<std::byte*>(tensor.data());
+    before.emplace_back(bytes, bytes + tensor.type().bytes());
+    std::fill_n(bytes, tensor.type().bytes(), std::byte{0xAA});
+  }
+  loaded.finish_loading();
+  loaded.reload(source);
+  EXPECT_EQ(std::memcmp(weight.data(), before[0].data(), before[0].size()), 0);
+  EXPECT_EQ(std::memcmp(transposed.data(), before[1].data(), before[1].size()), 0);
+  weights::ModelConfig other = config();
+  other.intermediate_size = 1216;
+  EXPECT_THROW(loaded.reload(weights::DummyWeights(other, 3)), FileError);
+}
+
+}  // namespace
+}  // namespace reprise::models

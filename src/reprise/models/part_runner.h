@@ -1,0 +1,26 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "reprise/device/device.h"
+
+namespace reprise::models {
+
+/// Runs the parts of a job on the workers of a device, or on the calling thread where the device is
+/// not the host itself. Used while loading, when the workers have nothing else to do.
+class PartRunner {
+ public:
+  /// The stream must outlive this object.
+  explicit PartRunner(device::Stream& stream) : stream_(&stream) {}
+
+  /// Calls `run_part(i)` for all parts, in any order and from several threads, and returns when all
+  /// are done. \throws what a part threw: of several exceptions that of the lowest part. Later
+  /// parts may then be left out.
+  void run(int64_t num_parts, const std::function<void(int64_t part)>& run_part);
+
+ private:
+  device::Stream* stream_;
+};
+
+}  // namespace reprise::models

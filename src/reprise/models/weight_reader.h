@@ -1,0 +1,97 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "reprise/models/part_runner.h"
+#include "reprise/tensor/block_panels.h"
+#include "reprise/tensor/tensor.h"
+#include "reprise/weights/weight_source.h"
+
+namespace reprise::models {
+
+/// How stored tensors become a loaded one. The default takes them as they are.
+struct Arrangement {
+  bool is_transposed = false;  // each matrix is stored [in, out]
+  /// Row i of the result is row rows[i] of the stack; elements count as rows of a bias. Empty: all
+  /// rows, in order.
+  std::vector<int64_t> rows = {};
+  /// The result is [num_experts, rows / num_experts, columns]: a matrix for each expert, or for
+  /// each head. 0: it has the rank of the tensors.
+  int64_t num_experts = 0;
+  bool transposes_each = false;     // these matrices are transposed
+  std::optional<DType> dtype = {};  // of the result; not given: that of the model
+  std::string name = {};  // of the result, for messages; empty: made from the names of the tensors
+
+  [[nodiscard]] bool is_trivial() const noexcept {
+    return is_in_order() && num_experts == 0 && !dtype;
+  }
+  /// Whether the elements have the order in which they are stored.
+  [[nodiscard]] bool is_in_order() const noexcept {
+    return !is_transposed && rows.empty() && !transposes_each;
+  }
+};
+
+/// How the elements of a loaded weight lie: row-major, in blocks as the source has them
+/// (block_panels.h), or reordered while loading (column_panels.h).
+enum class WeightStorage : uint8_t { elements, block_panels, column_panels };
+
+/// What is read for one weight.
+struct WeightPlan {
+  std::vector<std::string> names;  // in the source
+  WeightStorage storage = WeightStorage::elements;
+  Arrangement arrangement;
+  TensorType stacked;  // of the tensors one above the other
+  TensorType type;     // of the weight
+};
+
+/// The shape of one tensor in the stack.
+[[nodiscard]] Shape loaded_shape(const weights::TensorSpec& spec, bool is_transposed);
+
+/// The type of a stack after arranging it.
+[[nodiscard]] TensorType arranged_type(TensorType stacked, const Arrangement& arrangement);
+
+/// The parts of a packed weight: matrices one below the other. Neighbours of one format are one
+/// part where no panel would hold columns of both. \throws FileError
+[[nodiscard]] std::vector<PanelPart> panel_parts(const weights::WeightSource& source,
+                                                 std::span<const std::string_view> names);
+
+/// Reads weights into memory of the host, tensor after tensor, each by all workers of a device.
+/// Needs memory for a part of a tensor per worker, and for two copies of a tensor whose elements
+/// change their order or that the source reads as a whole.
+class WeightReader {
+ public:
+  /// The stream must outlive this object.
+  explicit WeightReader(device::Stream& stream) : parts_(stream) {}
+
+  /// \pre dst has the bytes of plan.type \throws FileError
+  void read(const weights::WeightSource& source, const WeightPlan& plan, std::span<std::byte> dst);
+
+ private:
+  using Names = std::span<const std::string_view>;
+  /// Called with rows, or with nothing for the whole tensor.
+  using RunPart = std::function<void(std::optional<weights::RowRange> rows)>;
+
+  /// Tensors one after the other, as they are.
+  void read_stacked(const weights::WeightSource& source,
+                    Names names,
+                    DType dtype,
+                    std::span<std::byte> dst);
+  /// A packed weight.
+  void read_panels(const weights::WeightSource& source, Names names, std::span<std::byte> dst);
+  /// Calls `run_part` from several threads with rows that are whole panels and make up the tensor,
+  /// or once for the whole tensor.
+  void for_parts(const weights::WeightSource& source,
+                 std::string_view name,
+                 const RunPart& run_part);
+
+  PartRunner parts_;
+};
+
+}  // namespace reprise::models
