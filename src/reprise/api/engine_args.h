@@ -84,8 +84,9 @@ struct EngineArgs {
   Json compilation_config = Json::object();  // see config::parse_compilation_config
   /// The folder of the compile cache; empty: REPRISE_CACHE_ROOT, else ~/.cache/reprise.
   std::filesystem::path compile_cache_root;
-  bool disable_compile_cache = false;  // compile at each start and store nothing
-  int32_t tensor_parallel_size = 1;    // ranks that share each layer
+  bool disable_compile_cache = false;        // compile at each start and store nothing
+  int32_t tensor_parallel_size = 1;          // ranks that share each layer
+  int32_t distributed_timeout_seconds = 20;  // that a rank waits for another one in a step
   /// The ranks of this engine: as many as tensor_parallel_size. Borrowed. nullptr: one rank.
   parallel::Communicator* ranks = nullptr;
   int32_t num_threads = 0;       // 0 = one per usable core

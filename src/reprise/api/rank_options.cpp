@@ -41,7 +41,8 @@ void check_rank_options(const EngineArgs& args, const config::ResolvedConfig& gr
 
 void require_ranks(const EngineArgs& args) {
   const int size = args.ranks == nullptr ? 1 : args.ranks->size();
-  if (size == args.tensor_parallel_size) return;
+  // Numbers below 1 are reported with the other options.
+  if (size == args.tensor_parallel_size || args.tensor_parallel_size < 1) return;
   throw InvalidArgument(fmt::format(
       "--tensor-parallel-size: {} ranks are asked for and {} {} here; several ranks are "
       "started by the commands generate, serve, run-batch, bench latency and bench "

@@ -75,7 +75,7 @@ int run_bench_latency(std::span<const std::string> raw_arguments) {
   require_positive("--num-iters", num_iters);
 
   RankSession ranks(engine);
-  if (ranks.follows()) return ranks.follow(engine);
+  if (ranks.is_elsewhere()) return ranks.run(engine);
   StartupProgress progress(false);
   api::LLM llm(engine, progress.observer());
   bench::RandomSource random(engine.seed);
@@ -176,7 +176,7 @@ int run_bench_throughput(std::span<const std::string> raw_arguments) {
   if (!parse_model_command(table, raw_arguments, "bench throughput", engine_args.model)) return 0;
 
   RankSession ranks(engine_args);
-  if (ranks.follows()) return ranks.follow(engine_args);
+  if (ranks.is_elsewhere()) return ranks.run(engine_args);
   const PromptMaker maker(engine_args.tokenizer.value_or(engine_args.model));
   bench::RandomSource random(engine_args.seed);
   const std::vector<bench::SampleRequest> requests =

@@ -336,6 +336,12 @@ void add_device_options(OptionTable& table, api::EngineArgs& args) {
                    parse_human_integer("--tensor-parallel-size", value), INT32_MAX));
              }});
   table.add_integer(
+      "distributed-timeout-seconds",
+      kDevice,
+      "Seconds that a rank waits for another one in a step; a rank that gives no sign "
+      "of life for 3/5 of it is lost.",
+      args.distributed_timeout_seconds);
+  table.add_integer(
       "num-threads", kDevice, "Worker threads; 0 = one per usable core.", args.num_threads);
   table.add_text(
       "cpu-isa", kDevice, "ISA", "auto, scalar, avx2, avx512 or avx512_bf16.", args.cpu_isa);

@@ -166,7 +166,7 @@ int run_generate(std::span<const std::string> raw_arguments) {
   if (arguments.prompts.empty()) throw InvalidArgument("generate needs at least one --prompt");
 
   RankSession ranks(arguments.engine);
-  if (ranks.follows()) return ranks.follow(arguments.engine);
+  if (ranks.is_elsewhere()) return ranks.run(arguments.engine);
   StartupProgress progress(arguments.verbose);
   api::LLM llm(arguments.engine, progress.observer());
   if (!arguments.json) progress.summarize(llm);

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 #include <sched.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -31,6 +33,8 @@ namespace reprise::cli {
 namespace {
 
 constexpr int kFailed = 1;
+// What a shell also answers for a program that is not there.
+constexpr int kNotFound = 127;
 
 std::optional<int> find_number(const char* variable) {
   const std::optional<std::string> text = look_up_process_environment(variable);
@@ -54,8 +58,8 @@ std::vector<std::string> own_command_line() {
   return words;
 }
 
-// Replaces this process by mpirun. Returns only if that fails.
-[[noreturn]] void start_ranks(int num_ranks) {
+// The arguments of mpirun, which starts this program again as every rank.
+std::vector<std::string> launcher_command_line(int num_ranks) {
   std::vector<std::string> words = {
       "mpirun",
       "-n",
@@ -68,21 +72,58 @@ std::vector<std::string> own_command_line() {
       "--mca",
       "btl_vader_single_copy_mechanism",
       "none",
-      // Time for a server to end its requests after SIGTERM.
+      // Seconds from SIGTERM to SIGKILL when a rank is lost. mpirun waits for all of them, twice.
       "--mca",
       "odls_base_sigkill_timeout",
-      "60"};
+      "2"};
   if (geteuid() == 0) words.emplace_back("--allow-run-as-root");
   for (std::string& word : own_command_line()) words.push_back(std::move(word));
+  return words;
+}
+
+// The process of mpirun, for the handler of signals.
+volatile pid_t launcher_pid = 0;
+
+// mpirun itself would end all ranks at once on SIGTERM. It forwards SIGUSR1, on which rank 0 ends
+// as on SIGTERM: a server answers its requests first.
+void forward_end(int /*signal*/) {
+  if (launcher_pid > 0) kill(launcher_pid, SIGUSR1);
+}
+
+void end_as_on_sigterm(int /*signal*/) { std::raise(SIGTERM); }
+
+// Runs mpirun to its end. Returns its exit code.
+int run_launcher(int num_ranks) {
+  std::vector<std::string> words = launcher_command_line(num_ranks);
   std::vector<char*> pointers;
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
-  execvp(pointers[0], pointers.data());
-  throw Error(
-      fmt::format("--tensor-parallel-size {}: mpirun cannot be started: {}; install it "
-                  "(Debian: openmpi-bin), or start the ranks with another launcher of MPI",
-                  num_ranks,
-                  std::strerror(errno)));
+  const pid_t parent = getpid();
+  const pid_t child = fork();
+  if (child < 0) throw Error(fmt::format("mpirun cannot be started: {}", std::strerror(errno)));
+  if (child == 0) {
+    // If this program is killed, mpirun ends, and with it the ranks.
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent) _exit(kFailed);
+    execvp(pointers[0], pointers.data());
+    _exit(kNotFound);
+  }
+  launcher_pid = child;
+  std::signal(SIGTERM, forward_end);
+  std::signal(SIGINT, forward_end);
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  launcher_pid = 0;
+  const int code = WIFEXITED(status) ? WEXITSTATUS(status) : kFailed;
+  if (code == kNotFound) {
+    throw InvalidArgument(
+        fmt::format("--tensor-parallel-size {}: mpirun cannot be started; install it (Debian: "
+                    "openmpi-bin), or start the ranks with another launcher of Open MPI",
+                    num_ranks));
+  }
+  // mpirun gives the code of the rank that failed, which is 128 + N for a signal.
+  return code <= 2 ? code : kFailed;
 }
 
 // Gives each rank of this machine cores of its own, unless the launcher has done so. Without that
@@ -104,7 +145,7 @@ void take_cores(int local_rank, int num_local_ranks) {
 // Until then requests can be answered with an error.
 void end_soon() {
   std::thread([] {
-    std::this_thread::sleep_for(std::chrono::seconds(5));
+    std::this_thread::sleep_for(std::chrono::seconds(3));
     std::_Exit(kFailed);
   }).detach();
 }
@@ -123,7 +164,8 @@ RankSession::RankSession(api::EngineArgs& args) : num_exceptions_(std::uncaught_
       throw InvalidArgument(
           fmt::format("--tensor-parallel-size {}: {}", num_ranks, parallel::missing_mpi_text()));
     }
-    start_ranks(num_ranks);
+    exit_code_ = run_launcher(num_ranks);
+    return;
   }
   if (num_started != num_ranks) {
     if (!is_first) std::_Exit(2);
@@ -139,13 +181,18 @@ RankSession::RankSession(api::EngineArgs& args) : num_exceptions_(std::uncaught_
   }
   take_cores(find_number("OMPI_COMM_WORLD_LOCAL_RANK").value_or(loaded.transport->rank()),
              find_number("OMPI_COMM_WORLD_LOCAL_SIZE").value_or(num_ranks));
+  const std::chrono::milliseconds timeout = std::chrono::seconds(args.distributed_timeout_seconds);
   ranks_ = std::make_unique<parallel::Communicator>(
       std::move(loaded.transport),
-      parallel::CommunicatorOptions{.on_failure = [](const std::string& reason) {
-        fmt::print(stderr, "reprise: {}\n", reason);
-        end_soon();
-      }});
+      parallel::CommunicatorOptions{.timeout = timeout,
+                                    // The silence after which a rank counts as lost.
+                                    .silence = timeout * 3 / 5,
+                                    .on_failure = [](const std::string& reason) {
+                                      fmt::print(stderr, "reprise: {}\n", reason);
+                                      end_soon();
+                                    }});
   args.ranks = ranks_.get();
+  std::signal(SIGUSR1, ranks_->rank() == 0 ? end_as_on_sigterm : SIG_IGN);
 }
 
 RankSession::~RankSession() {
@@ -157,9 +204,12 @@ RankSession::~RankSession() {
   }
 }
 
-bool RankSession::follows() const noexcept { return ranks_ && ranks_->rank() > 0; }
+bool RankSession::is_elsewhere() const noexcept {
+  return exit_code_ || (ranks_ && ranks_->rank() > 0);
+}
 
-int RankSession::follow(const api::EngineArgs& args) {
+int RankSession::run(const api::EngineArgs& args) {
+  if (exit_code_) return *exit_code_;
   // Signals for the end go to rank 0, which lets the others end.
   std::signal(SIGTERM, SIG_IGN);
   std::signal(SIGINT, SIG_IGN);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "reprise/api/engine_args.h"
 #include "reprise/parallel/communicator.h"
@@ -22,13 +23,15 @@ class RankSession {
   /// Ends the ranks in an orderly way, except while an exception is thrown.
   ~RankSession();
 
-  /// Whether this process is another rank than rank 0.
-  [[nodiscard]] bool follows() const noexcept;
-  /// Runs the steps of rank 0 until it ends. Returns the exit code. \pre follows()
-  [[nodiscard]] int follow(const api::EngineArgs& args);
+  /// Whether another process does the work of the command: this is another rank than rank 0, or
+  /// the process that ran mpirun.
+  [[nodiscard]] bool is_elsewhere() const noexcept;
+  /// Runs the steps of rank 0 until it ends. Returns the exit code. \pre is_elsewhere()
+  [[nodiscard]] int run(const api::EngineArgs& args);
 
  private:
   std::unique_ptr<parallel::Communicator> ranks_;
+  std::optional<int> exit_code_;  // of mpirun
   int num_exceptions_ = 0;
 };
 

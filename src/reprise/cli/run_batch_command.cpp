@@ -238,7 +238,7 @@ int run_run_batch(std::span<const std::string> raw_arguments) {
   static_cast<void>(LineReader(arguments.input_file));
 
   RankSession ranks(arguments.engine);
-  if (ranks.follows()) return ranks.follow(arguments.engine);
+  if (ranks.is_elsewhere()) return ranks.run(arguments.engine);
   server::ServerOptions options;
   options.model.path = options.model.root = arguments.engine.model.string();
   options.model.names = arguments.served_model_names;

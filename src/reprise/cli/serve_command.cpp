@@ -313,7 +313,7 @@ int run_serve(std::span<const std::string> arguments) {
   options.generations.max_num_seqs = engine_args.max_num_seqs;
 
   RankSession ranks(engine_args);
-  if (ranks.follows()) return ranks.follow(engine_args);
+  if (ranks.is_elsewhere()) return ranks.run(engine_args);
   fmt::print(stderr, "INFO:     Started server process [{}]\n", getpid());
   for (const std::string& name :
        unknown_variables(configuration->table(), process_environment_names())) {
