@@ -46,6 +46,25 @@ size_t bytes_used_elsewhere(const device::MemoryInfo& memory) {
   return used - std::min(used, memory.allocated_here);
 }
 
+void refuse_what_needs_the_cpu(const EngineArgs& args, const ResolvedOptions& options) {
+  if (quantizes_while_loading(args)) {
+    throw InvalidArgument(
+        fmt::format("--quantization: {}: the kernels of packed weights are the "
+                    "CPU's; use --device cpu, or leave the option out",
+                    args.quantization));
+  }
+  if (options.kv_cache_dtype.is_quantized()) {
+    throw InvalidArgument(
+        fmt::format("--kv-cache-dtype: {}: the kernels of caches of eight bits are the CPU's; use "
+                    "--device cpu, or auto",
+                    options.kv_cache_dtype.name));
+  }
+  if (args.ranks != nullptr) {
+    throw InvalidArgument(
+        "--tensor-parallel-size: several ranks run on CPUs only; use --device cpu");
+  }
+}
+
 }  // namespace
 
 EngineLoader::EngineLoader(const EngineArgs& args, const StartupObserver& observer)
@@ -136,25 +155,10 @@ void EngineLoader::load_model() {
   report.device_reason = device.fallback_reason;
   report.cpu_isa = device.is_gpu() ? "cuda" : kernels::isa_name(device.isa);
 
-  if (device.is_gpu() && quantizes_while_loading(engine_->args)) {
-    throw InvalidArgument(
-        fmt::format("--quantization: {}: the kernels of packed weights are the "
-                    "CPU's; use --device cpu, or leave the option out",
-                    engine_->args.quantization));
-  }
   if (device.is_gpu() && engine_->args.kv_cache_dtype == "auto") {
     engine_->options->kv_cache_dtype = kv_cache::find_cache_dtype("auto");
   }
-  if (device.is_gpu() && options.kv_cache_dtype.is_quantized()) {
-    throw InvalidArgument(
-        fmt::format("--kv-cache-dtype: {}: the kernels of caches of eight bits are the CPU's; use "
-                    "--device cpu, or auto",
-                    options.kv_cache_dtype.name));
-  }
-  if (device.is_gpu() && engine_->args.ranks != nullptr) {
-    throw InvalidArgument(
-        "--tensor-parallel-size: several ranks run on CPUs only; use --device cpu");
-  }
+  if (device.is_gpu()) refuse_what_needs_the_cpu(engine_->args, options);
   const Clock::time_point start = Clock::now();
   std::unique_ptr<weights::WeightSource> source =
       open_weights(engine_->args, options.config, report.warnings);

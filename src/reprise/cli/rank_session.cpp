@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -38,8 +39,12 @@ constexpr int kNotFound = 127;
 
 std::optional<int> find_number(const char* variable) {
   const std::optional<std::string> text = look_up_process_environment(variable);
-  if (!text) return std::nullopt;
-  return std::atoi(text->c_str());
+  int number = 0;
+  if (!text ||
+      std::from_chars(text->data(), text->data() + text->size(), number).ec != std::errc{}) {
+    return std::nullopt;
+  }
+  return number;
 }
 
 // This program with its arguments.
