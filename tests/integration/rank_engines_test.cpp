@@ -1,8 +1,13 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -12,6 +17,7 @@
 #include "tests/integration/step_outcome.h"
 #include "tests/integration/tiny_engine.h"
 #include "tests/support/parallel/local_transport.h"
+#include "tests/support/source_dir.h"
 
 namespace reprise::testing {
 namespace {
@@ -49,12 +55,15 @@ std::vector<float> run_batches(TinyEngine& engine, int rounds) {
 std::vector<float> run_on_ranks(int size,
                                 cudagraph::CudagraphMode mode,
                                 config::CompilationMode level,
-                                int rounds) {
+                                int rounds,
+                                const std::string& config = kTinyQwen3Config) {
   std::vector<float> logits;
   parallel::run_ranks(size, [&](int rank, const std::shared_ptr<parallel::LocalHub>& hub) {
     parallel::Communicator ranks(std::make_unique<parallel::LocalTransport>(hub, rank),
                                  quick_options());
-    TinyEngine engine(options_of(&ranks, mode, level));
+    TinyEngineOptions options = options_of(&ranks, mode, level);
+    options.config = config;
+    TinyEngine engine(options);
     engine.runner().capture({});
     if (rank == 0) {
       logits = run_batches(engine, rounds);
@@ -87,6 +96,51 @@ TEST(RankEngines, compute_the_logits_of_one_rank_in_every_mode) {
       }
     }
   }
+}
+
+// The configs of the golden checkpoints, with made-up weights.
+std::vector<std::filesystem::path> golden_configs() {
+  std::vector<std::filesystem::path> paths;
+  const std::filesystem::path folder = std::filesystem::path(source_dir()) / "tests/goldens";
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    const bool is_of_pooling = entry.path().parent_path().filename() == "1_Pooling";
+    if (entry.path().filename() == "config.json" && !is_of_pooling) paths.push_back(entry.path());
+  }
+  std::ranges::sort(paths);
+  return paths;
+}
+
+TEST(RankEngines, compute_the_logits_of_one_rank_or_refuse_every_architecture) {
+  int num_run = 0;
+  for (const std::filesystem::path& path : golden_configs()) {
+    SCOPED_TRACE(path.string());
+    std::ifstream file(path);
+    const std::string text((std::istreambuf_iterator<char>(file)),
+                           std::istreambuf_iterator<char>());
+    weights::ModelConfig config;
+    try {
+      config = weights::config_of_rank(weights::parse_model_config(text, "config.json").config, 2);
+    } catch (const InvalidArgument& refusal) {
+      EXPECT_THAT(refusal.what(), HasSubstr("--tensor-parallel-size"));
+      continue;
+    }
+    ++num_run;
+    TinyEngineOptions alone = options_of(
+        nullptr, cudagraph::CudagraphMode::FULL_AND_PIECEWISE, config::CompilationMode::NONE);
+    alone.config = text;
+    TinyEngine engine(alone);
+    engine.runner().capture({});
+    const std::vector<float> expected = run_batches(engine, 1);
+    for (const auto level :
+         {config::CompilationMode::NONE, config::CompilationMode::VLLM_COMPILE}) {
+      const std::vector<float> logits =
+          run_on_ranks(2, cudagraph::CudagraphMode::FULL_AND_PIECEWISE, level, 1, text);
+      ASSERT_EQ(logits.size(), expected.size());
+      EXPECT_LT(relative_distance(logits, expected), 2e-5);
+    }
+  }
+  fmt::print("[measured] {} configs ran on two ranks\n", num_run);
+  EXPECT_GE(num_run, 15);
 }
 
 TEST(RankEngines, run_a_thousand_steps_without_a_false_alarm) {

@@ -152,6 +152,10 @@ void EngineLoader::load_model() {
   EngineDevice& device = *engine_->device;
   append(report.warnings, device.warnings);
   report.device = device.device->description();
+  if (const parallel::Communicator* ranks = engine_->args.ranks) {
+    report.device +=
+        fmt::format("; rank {} of {} over {}", ranks->rank(), ranks->size(), ranks->description());
+  }
   report.device_reason = device.fallback_reason;
   report.cpu_isa = device.is_gpu() ? "cuda" : kernels::isa_name(device.isa);
 
