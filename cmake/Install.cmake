@@ -7,7 +7,7 @@ if(TARGET reprise)
   install(TARGETS reprise RUNTIME DESTINATION bin COMPONENT program)
 endif()
 # The program looks for its plug-ins in its own folder and in ../lib.
-foreach(plugin reprise_codegen_llvm reprise_cuda)
+foreach(plugin reprise_codegen_llvm reprise_cuda reprise_mpi)
   if(TARGET ${plugin})
     install(TARGETS ${plugin} LIBRARY DESTINATION lib COMPONENT program)
   endif()

@@ -30,6 +30,8 @@ needs=(
 # The same for what the build can do without. Where it cannot be had, that is said and nothing fails.
 wants=(
   "python3-pip|tool pip3|downloads the source of xgrammar, for structured outputs"
+  "libopenmpi-dev|tool mpicxx|several ranks of one model (--tensor-parallel-size); without it there is one"
+  "openmpi-bin|tool mpirun|starts several ranks"
   "llvm-19-dev|header llvm-19/llvm/IR/IRBuilder.h|generates code for groups of ops; without it they run one by one"
 )
 if [[ " $* " == *" --tests "* ]]; then

@@ -8,6 +8,7 @@ import source_tree
 # must be listed.
 BELOW_RUNNER = {
     "base",
+    "parallel",
     "device",
     "tensor",
     "cudagraph",
@@ -27,6 +28,8 @@ BELOW_RUNNER = {
 BELOW_API = BELOW_RUNNER | {"config", "tokenizer", "structured_output", "runner", "engine"}
 ALLOWED = {
     "base": set(),
+    # several processes that run one model: messages with deadlines, no device
+    "parallel": {"base"},
     "device": {"base"},
     "tensor": {"base", "device"},
     # makes decisions: integers in, decision out; other engines can link it alone
@@ -34,7 +37,7 @@ ALLOWED = {
     "cudagraph/capture": {"base", "device", "tensor", "cudagraph"},
     # what users ask for and what the engine makes of it; JSON and text stay in this layer
     "config": {"base", "cudagraph"},
-    "kernels": {"base", "device", "tensor"},
+    "kernels": {"base", "parallel", "device", "tensor"},
     "kv_cache": {"base"},
     "kv_cache/tensors": {"base", "device", "tensor", "kv_cache"},
     "weights": {"base", "tensor"},

@@ -18,6 +18,7 @@
 #include "reprise/device/cpu/cpu_features.h"
 #include "reprise/kv_cache/tensors/cache_dtype.h"
 #include "reprise/lora/adapter_slots.h"
+#include "reprise/parallel/communicator.h"
 #include "reprise/runner/model_attention.h"
 #include "reprise/runner/model_runner.h"
 #include "reprise/weights/checkpoint.h"
@@ -25,6 +26,7 @@
 #include "reprise/weights/expert_matrices.h"
 #include "reprise/weights/model_config.h"
 #include "reprise/weights/model_directory.h"
+#include "reprise/weights/rank_weights.h"
 
 /// A whole model runner over a two-layer model; only the weights are random.
 namespace reprise::testing {
@@ -73,8 +75,10 @@ struct TinyEngineOptions {
   std::filesystem::path model;
   /// Weights for `config`, instead of random ones. Borrowed.
   const weights::WeightSource* weights = nullptr;
-  std::optional<kernels::Isa> isa;                  // default: the best one
-  device::Device* device = nullptr;                 // borrowed; default: a CPU device of its own
+  std::optional<kernels::Isa> isa;   // default: the best one
+  device::Device* device = nullptr;  // borrowed; default: a CPU device of its own
+  /// The ranks of which this engine is one. Borrowed; default: this is the only one.
+  parallel::Communicator* ranks = nullptr;
   engine::Execution::MakeExecutor make_executor;    // default: an executor of the CPU's kernels
   std::optional<compile::CodeGenerator> generator;  // for a borrowed device; the CPU has its own
   std::filesystem::path compile_cache;              // default: none
@@ -136,6 +140,7 @@ class TinyEngine {
             .attention = &backend,
             .attention_plan = options.attention_plan,
             .adapters = adapters_.get(),
+            .ranks = options.ranks,
             .num_warmups = options.num_warmups,
             .copy_inputs = options.copy_inputs});
     if (resolved_.compilation_mode != config::CompilationMode::NONE) {
@@ -256,12 +261,23 @@ class TinyEngine {
     };
   }
   static weights::ModelConfig load_config(const TinyEngineOptions& options) {
+    const weights::ModelConfig whole = load_whole_config(options);
+    return options.ranks == nullptr ? whole : weights::config_of_rank(whole, options.ranks->size());
+  }
+  static weights::ModelConfig load_whole_config(const TinyEngineOptions& options) {
     if (options.model.empty())
       return weights::parse_model_config(options.config, "config.json").config;
     return weights::load_model_config(weights::ModelDirectory(options.model)).config;
   }
   static std::unique_ptr<weights::WeightSource> open_weights(const TinyEngineOptions& options,
                                                              const weights::ModelConfig& config) {
+    if (options.ranks != nullptr) {
+      const weights::ModelConfig whole = load_whole_config(options);
+      return std::make_unique<weights::RankWeights>(
+          std::make_unique<weights::DummyWeights>(whole, /*seed=*/7),
+          whole,
+          weights::RankOfModel{.rank = options.ranks->rank(), .size = options.ranks->size()});
+    }
     if (options.model.empty()) return std::make_unique<weights::DummyWeights>(config, /*seed=*/7);
     auto checkpoint = std::make_unique<weights::Checkpoint>(
         weights::Checkpoint::open(weights::ModelDirectory(options.model)));

@@ -13,6 +13,10 @@
 #include "reprise/sampling/sampling_params.h"
 #include "reprise/scheduler/scheduling_policy.h"
 
+namespace reprise::parallel {
+class Communicator;
+}
+
 namespace reprise::api {
 
 /// The source of the weights. `automatic`: safetensors in the model folder. `dummy`: random values.
@@ -80,9 +84,13 @@ struct EngineArgs {
   Json compilation_config = Json::object();  // see config::parse_compilation_config
   /// The folder of the compile cache; empty: REPRISE_CACHE_ROOT, else ~/.cache/reprise.
   std::filesystem::path compile_cache_root;
-  bool disable_compile_cache = false;  // compile at each start and store nothing
-  int32_t num_threads = 0;             // 0 = one per usable core
-  std::string cpu_isa = "auto";        // scalar, avx2, avx512, avx512_bf16, amx
+  bool disable_compile_cache = false;        // compile at each start and store nothing
+  int32_t tensor_parallel_size = 1;          // ranks that share each layer
+  int32_t distributed_timeout_seconds = 20;  // that a rank waits for another one in a step
+  /// The ranks of this engine: as many as tensor_parallel_size. Borrowed. nullptr: one rank.
+  parallel::Communicator* ranks = nullptr;
+  int32_t num_threads = 0;       // 0 = one per usable core
+  std::string cpu_isa = "auto";  // scalar, avx2, avx512, avx512_bf16, amx
 };
 
 /// The values of --load-format and --scheduling-policy by their names. `option` is the name that a

@@ -14,6 +14,7 @@
 #include "reprise/api/loaded_engine.h"
 #include "reprise/api/memory_size.h"
 #include "reprise/api/model_text.h"
+#include "reprise/api/rank_options.h"
 #include "reprise/api/resolved_options.h"
 #include "reprise/api/weight_files.h"
 #include "reprise/base/error.h"
@@ -23,6 +24,7 @@
 #include "reprise/runner/model_attention.h"
 #include "reprise/speculative/make_drafter.h"
 #include "reprise/weights/expected_tensors.h"
+#include "reprise/weights/rank_weights.h"
 #include "reprise/weights/watched_weights.h"
 
 namespace reprise::api {
@@ -42,6 +44,25 @@ void append(std::vector<std::string>& warnings, const std::vector<std::string>& 
 size_t bytes_used_elsewhere(const device::MemoryInfo& memory) {
   const size_t used = memory.total - memory.free;
   return used - std::min(used, memory.allocated_here);
+}
+
+void refuse_what_needs_the_cpu(const EngineArgs& args, const ResolvedOptions& options) {
+  if (quantizes_while_loading(args)) {
+    throw InvalidArgument(
+        fmt::format("--quantization: {}: the kernels of packed weights are the "
+                    "CPU's; use --device cpu, or leave the option out",
+                    args.quantization));
+  }
+  if (options.kv_cache_dtype.is_quantized()) {
+    throw InvalidArgument(
+        fmt::format("--kv-cache-dtype: {}: the kernels of caches of eight bits are the CPU's; use "
+                    "--device cpu, or auto",
+                    options.kv_cache_dtype.name));
+  }
+  if (args.ranks != nullptr) {
+    throw InvalidArgument(
+        "--tensor-parallel-size: several ranks run on CPUs only; use --device cpu");
+  }
 }
 
 }  // namespace
@@ -65,6 +86,7 @@ void EngineLoader::run_stage(const char* name, const Run& run) {
 std::unique_ptr<LoadedEngine> EngineLoader::load(const EngineArgs& args,
                                                  const StartupObserver& observer) {
   const Clock::time_point start = Clock::now();
+  require_ranks(args);
   EngineLoader loader(args, observer);
   // Cheap checks come first: a mistyped option is reported before gigabytes of weights are loaded.
   loader.run_stage("options", [&] { loader.resolve(); });
@@ -130,35 +152,35 @@ void EngineLoader::load_model() {
   EngineDevice& device = *engine_->device;
   append(report.warnings, device.warnings);
   report.device = device.device->description();
+  if (const parallel::Communicator* ranks = engine_->args.ranks) {
+    report.device +=
+        fmt::format("; rank {} of {} over {}", ranks->rank(), ranks->size(), ranks->description());
+  }
   report.device_reason = device.fallback_reason;
   report.cpu_isa = device.is_gpu() ? "cuda" : kernels::isa_name(device.isa);
 
-  if (device.is_gpu() && quantizes_while_loading(engine_->args)) {
-    throw InvalidArgument(
-        fmt::format("--quantization: {}: the kernels of packed weights are the "
-                    "CPU's; use --device cpu, or leave the option out",
-                    engine_->args.quantization));
-  }
   if (device.is_gpu() && engine_->args.kv_cache_dtype == "auto") {
     engine_->options->kv_cache_dtype = kv_cache::find_cache_dtype("auto");
   }
-  if (device.is_gpu() && options.kv_cache_dtype.is_quantized()) {
-    throw InvalidArgument(
-        fmt::format("--kv-cache-dtype: {}: the kernels of caches of eight bits are the CPU's; use "
-                    "--device cpu, or auto",
-                    options.kv_cache_dtype.name));
-  }
+  if (device.is_gpu()) refuse_what_needs_the_cpu(engine_->args, options);
   const Clock::time_point start = Clock::now();
   std::unique_ptr<weights::WeightSource> source =
       open_weights(engine_->args, options.config, report.warnings);
+  append(report.warnings, weights::verify_weights(options.config, *source));
+  if (const parallel::Communicator* ranks = engine_->args.ranks) {
+    source = std::make_unique<weights::RankWeights>(
+        std::move(source),
+        options.config,
+        weights::RankOfModel{.rank = ranks->rank(), .size = ranks->size()});
+  }
   // Only the CPU has kernels for packed weights.
   const auto packing =
       device.is_gpu() ? models::Parameters::Packing::dequantise : models::Parameters::Packing::keep;
-  check_weights_fit(weight_bytes(*source, options.config, options.dtype, packing), *device.device);
+  check_weights_fit(weight_bytes(*source, options.rank_config, options.dtype, packing),
+                    *device.device);
   if (observer_.on_weights) {
     source = std::make_unique<weights::WatchedWeights>(std::move(source), observer_.on_weights);
   }
-  append(report.warnings, weights::verify_weights(options.config, *source));
   engine_->parameters = std::make_unique<models::Parameters>(*source,
                                                              options.dtype,
                                                              *device.device,
@@ -166,8 +188,10 @@ void EngineLoader::load_model() {
                                                              device.execution->executor(),
                                                              packing);
   if (engine_->args.enable_lora) reserve_adapters();
-  engine_->model = models::create_model(
-      options.config, options.max_model_len, *engine_->parameters, engine_->adapter_slots.get());
+  engine_->model = models::create_model(options.rank_config,
+                                        options.max_model_len,
+                                        *engine_->parameters,
+                                        engine_->adapter_slots.get());
   engine_->parameters->finish_loading();
   report.weight_bytes = engine_->parameters->total_bytes();
   report.weights_seconds = seconds_since(start);
@@ -202,8 +226,11 @@ void EngineLoader::load_adapters() {
 
 kv_cache::KvCacheLayout EngineLoader::kv_cache_layout(int64_t num_blocks) const {
   const ResolvedOptions& options = *engine_->options;
-  return engine::kv_cache_layout_of(
-      options.config, num_blocks, engine_->args.block_size, options.dtype, options.kv_cache_dtype);
+  return engine::kv_cache_layout_of(options.rank_config,
+                                    num_blocks,
+                                    engine_->args.block_size,
+                                    options.dtype,
+                                    options.kv_cache_dtype);
 }
 
 // The type of the cache, and the scales that the ops of a program contain.
@@ -219,8 +246,9 @@ std::string EngineLoader::kv_cache_text() const {
 void EngineLoader::build_runner() {
   const ResolvedOptions& options = *engine_->options;
   StartupReport& report = engine_->report;
-  const KvCacheSize size =
+  KvCacheSize size =
       size_kv_cache(engine_->args, kv_cache_layout(1), options.max_model_len, cache_memory());
+  if (engine_->args.ranks != nullptr) size = agree_on_cache_size(*engine_->args.ranks, size);
   const kv_cache::KvCacheLayout layout = kv_cache_layout(size.num_blocks);
   report.kv_cache_dtype = options.kv_cache_dtype.name;
   report.max_model_len = size.max_model_len;
@@ -280,6 +308,7 @@ std::unique_ptr<engine::ModelRunner> EngineLoader::create_runner(
           // A GPU runs several hundred thread blocks at the same time.
           .attention_plan = {.wanted_items = is_gpu ? 512 : 128},
           .adapters = engine_->adapter_slots.get(),
+          .ranks = args.ranks,
           .num_warmups = warms_up ? options.graphs.num_of_warmups : 0,
           .copy_inputs = options.graph_inputs.compilation.cudagraph_copy_inputs});
 }
@@ -308,7 +337,7 @@ std::unique_ptr<compile::ModelCompiler> EngineLoader::create_compiler(std::strin
   return std::make_unique<compile::ModelCompiler>(compile::ModelCompilerOptions{
       .asked = options.graph_inputs.compilation,
       .resolved = options.graphs,
-      .model = options.config,
+      .model = options.rank_config,
       .isa = options.isa,
       .dtype = options.dtype,
       .packed_weights = engine_->parameters->packed_weights(),

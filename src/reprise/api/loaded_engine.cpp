@@ -17,9 +17,17 @@
 namespace reprise::api {
 
 LoadedEngine::LoadedEngine() = default;
-LoadedEngine::~LoadedEngine() = default;
+LoadedEngine::~LoadedEngine() {
+  // A core exists only if the engine was loaded: the other ranks now wait for steps.
+  if (core == nullptr) return;
+  core.reset();
+  runner->stop_other_ranks();
+}
 
 void LoadedEngine::sleep(SleepLevel level) {
+  if (args.ranks != nullptr) {
+    throw InvalidArgument("an engine of several ranks (--tensor-parallel-size) cannot sleep yet");
+  }
   const engine::Scheduler& scheduler = core->scheduler();
   if (scheduler.num_running() + scheduler.num_waiting() > 0) {
     throw InvalidArgument(

@@ -7,12 +7,14 @@
 #include <utility>
 
 #include "reprise/api/model_text.h"
+#include "reprise/api/rank_options.h"
 #include "reprise/base/error.h"
 #include "reprise/device/cpu/cpu_features.h"
 #include "reprise/runner/model_attention.h"
 #include "reprise/weights/gguf/gguf_model.h"
 #include "reprise/weights/model_directory.h"
 #include "reprise/weights/pooling_config.h"
+#include "reprise/weights/rank_weights.h"
 
 namespace reprise::api {
 namespace {
@@ -160,6 +162,7 @@ void resolve_graphs(const EngineArgs& args,
   inputs.attention = {{std::string(options.attention->name), options.attention->support}};
   inputs.max_num_seqs = args.max_num_seqs;
   inputs.max_num_batched_tokens = args.max_num_batched_tokens;
+  inputs.tensor_parallel_size = args.tensor_parallel_size;
   inputs.num_speculative_tokens = options.num_speculative_tokens();
   if (args.enable_lora) {
     inputs.lora = {.max_loras = args.max_loras,
@@ -203,6 +206,8 @@ ResolvedOptions resolve_options(const EngineArgs& args) {
   require_positive("--max-num-seqs", args.max_num_seqs);
   require_positive("--max-num-batched-tokens", args.max_num_batched_tokens);
   require_positive("--block-size", args.block_size);
+  require_positive("--tensor-parallel-size", args.tensor_parallel_size);
+  require_positive("--distributed-timeout-seconds", args.distributed_timeout_seconds);
   check_lora_options(args);
   // Reports errors in the options before errors in the model's files.
   resolve_speculation(args, options);
@@ -227,6 +232,8 @@ ResolvedOptions resolve_options(const EngineArgs& args) {
   options.isa = resolve_isa(args.cpu_isa);
   options.max_model_len = resolve_max_model_len(args, options.config);
   options.max_logprobs = resolve_max_logprobs(args, options.config);
+  check_rank_options(args, options.graphs);
+  options.rank_config = weights::config_of_rank(options.config, args.tensor_parallel_size);
   return options;
 }
 

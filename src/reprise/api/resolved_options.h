@@ -20,6 +20,7 @@ namespace reprise::api {
 /// The meaning of EngineArgs for one model, decided before any large file is read.
 struct ResolvedOptions {
   weights::ModelConfig config;
+  weights::ModelConfig rank_config;  // of one rank; with one rank the same
   weights::GenerationConfig generation;
   std::vector<int32_t> end_token_ids;  // the tokens that end an answer
   DType dtype = DType::bf16;

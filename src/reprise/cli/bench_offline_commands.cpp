@@ -15,6 +15,7 @@
 #include "reprise/cli/bench_options.h"
 #include "reprise/cli/engine_options.h"
 #include "reprise/cli/progress.h"
+#include "reprise/cli/rank_session.h"
 
 namespace reprise::cli {
 namespace {
@@ -73,6 +74,8 @@ int run_bench_latency(std::span<const std::string> raw_arguments) {
   require_positive("--batch-size", batch_size);
   require_positive("--num-iters", num_iters);
 
+  RankSession ranks(engine);
+  if (ranks.is_elsewhere()) return ranks.run(engine);
   StartupProgress progress(false);
   api::LLM llm(engine, progress.observer());
   bench::RandomSource random(engine.seed);
@@ -172,6 +175,8 @@ int run_bench_throughput(std::span<const std::string> raw_arguments) {
   add_engine_options(table, engine_args);
   if (!parse_model_command(table, raw_arguments, "bench throughput", engine_args.model)) return 0;
 
+  RankSession ranks(engine_args);
+  if (ranks.is_elsewhere()) return ranks.run(engine_args);
   const PromptMaker maker(engine_args.tokenizer.value_or(engine_args.model));
   bench::RandomSource random(engine_args.seed);
   const std::vector<bench::SampleRequest> requests =

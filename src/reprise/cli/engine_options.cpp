@@ -325,6 +325,22 @@ void add_device_options(OptionTable& table, api::EngineArgs& args) {
              .default_text = args.device,
              .apply = [&args](std::string_view value) { args.device = std::string(value); },
              .choices = {"auto", "cpu", "cuda"}});
+  table.add({.name = "tensor-parallel-size",
+             .short_name = "-tp",
+             .group = kDevice,
+             .value_name = "N",
+             .help = "Processes that share each layer of the model (ranks); started with mpirun.",
+             .default_text = "1",
+             .apply = [&args](std::string_view value) {
+               args.tensor_parallel_size = static_cast<int32_t>(std::min<int64_t>(
+                   parse_human_integer("--tensor-parallel-size", value), INT32_MAX));
+             }});
+  table.add_integer(
+      "distributed-timeout-seconds",
+      kDevice,
+      "Seconds that a rank waits for another one in a step; a rank that gives no sign "
+      "of life for 3/5 of it is lost.",
+      args.distributed_timeout_seconds);
   table.add_integer(
       "num-threads", kDevice, "Worker threads; 0 = one per usable core.", args.num_threads);
   table.add_text(

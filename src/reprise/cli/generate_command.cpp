@@ -13,6 +13,7 @@
 #include "reprise/cli/compilation_text.h"
 #include "reprise/cli/engine_options.h"
 #include "reprise/cli/progress.h"
+#include "reprise/cli/rank_session.h"
 #include "reprise/cli/sampling_options.h"
 #include "reprise/cudagraph/dispatch_ledger.h"
 #include "reprise/runner/model_runner.h"
@@ -164,6 +165,8 @@ int run_generate(std::span<const std::string> raw_arguments) {
   if (!parse_model_command(table, raw_arguments, "generate", arguments.engine.model)) return 0;
   if (arguments.prompts.empty()) throw InvalidArgument("generate needs at least one --prompt");
 
+  RankSession ranks(arguments.engine);
+  if (ranks.is_elsewhere()) return ranks.run(arguments.engine);
   StartupProgress progress(arguments.verbose);
   api::LLM llm(arguments.engine, progress.observer());
   if (!arguments.json) progress.summarize(llm);

@@ -9,6 +9,7 @@
 #include "reprise/cli/commands.h"
 #include "reprise/cli/engine_options.h"
 #include "reprise/cli/progress.h"
+#include "reprise/cli/rank_session.h"
 #include "reprise/server/local_api.h"
 
 namespace reprise::cli {
@@ -236,6 +237,8 @@ int run_run_batch(std::span<const std::string> raw_arguments) {
   // checks the file before the model is loaded
   static_cast<void>(LineReader(arguments.input_file));
 
+  RankSession ranks(arguments.engine);
+  if (ranks.is_elsewhere()) return ranks.run(arguments.engine);
   server::ServerOptions options;
   options.model.path = options.model.root = arguments.engine.model.string();
   options.model.names = arguments.served_model_names;

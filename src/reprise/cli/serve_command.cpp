@@ -17,6 +17,7 @@
 #include "reprise/cli/http_options.h"
 #include "reprise/cli/profiler_config.h"
 #include "reprise/cli/progress.h"
+#include "reprise/cli/rank_session.h"
 #include "reprise/cli/startup_log.h"
 #include "reprise/cli/version.h"
 #include "reprise/cli/vllm_flags.h"
@@ -311,6 +312,8 @@ int run_serve(std::span<const std::string> arguments) {
   options.version = kVersion;
   options.generations.max_num_seqs = engine_args.max_num_seqs;
 
+  RankSession ranks(engine_args);
+  if (ranks.is_elsewhere()) return ranks.run(engine_args);
   fmt::print(stderr, "INFO:     Started server process [{}]\n", getpid());
   for (const std::string& name :
        unknown_variables(configuration->table(), process_environment_names())) {

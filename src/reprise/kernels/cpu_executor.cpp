@@ -27,25 +27,6 @@ bool launch_custom(const OpRun& run) {
   return true;
 }
 
-namespace {
-
-// Only a group of ranks could run it, and an engine is one rank.
-[[noreturn]] void refuse_collective(const OpRun& run) {
-  throw InvalidArgument(
-      fmt::format("{}: needs a communicator between {} ranks: this engine has one rank",
-                  op_name(run.call.code),
-                  run.call.attributes.ranks));
-}
-
-}  // namespace
-
-bool launch_all_reduce(const OpRun& run) { refuse_collective(run); }
-bool launch_reduce_scatter(const OpRun& run) { refuse_collective(run); }
-bool launch_all_gather(const OpRun& run) { refuse_collective(run); }
-bool launch_fused_all_reduce_add_rms_norm(const OpRun& run) { refuse_collective(run); }
-bool launch_linear_reduce_scatter(const OpRun& run) { refuse_collective(run); }
-bool launch_all_gather_linear(const OpRun& run) { refuse_collective(run); }
-
 const LaunchTable& cpu_launches() noexcept {
   static constexpr LaunchTable kLaunches = {
 #define X(op, ...) launch_##op,

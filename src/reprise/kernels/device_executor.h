@@ -11,6 +11,10 @@
 #include "reprise/tensor/attention_path.h"
 #include "reprise/tensor/op.h"
 
+namespace reprise::parallel {
+class Communicator;
+}
+
 namespace reprise::kernels {
 
 /// Runs each op at once: checks types, takes memory for the results from the current pool and
@@ -40,6 +44,10 @@ class DeviceExecutor : public OpExecutor {
   /// Later attention ops use these kernels: the choice of an attention backend for a step.
   void set_attention(const AttentionPath& path) { attention_ = path; }
   [[nodiscard]] const AttentionPath& attention() const noexcept { return attention_; }
+  /// The ranks that collective ops exchange data with; nullptr: none. Must outlive the graphs that
+  /// this executor records.
+  void set_communicator(parallel::Communicator* ranks) noexcept { ranks_ = ranks; }
+  [[nodiscard]] parallel::Communicator* communicator() const noexcept { return ranks_; }
 
   /// Memory of the current pool.
   [[nodiscard]] Tensor allocate(const TensorType& type);
@@ -74,6 +82,7 @@ class DeviceExecutor : public OpExecutor {
   const KernelTable* kernels_;
   const LaunchTable* launches_;
   AttentionPath attention_;
+  parallel::Communicator* ranks_ = nullptr;
   std::array<uint64_t, kNumOpCodes> num_ops_{};
   std::array<uint64_t, kNumOpCodes> num_launches_{};
 };

@@ -73,7 +73,9 @@ Decoder::Decoder(const weights::ModelConfig& config,
       dtype_(parameters.dtype()),
       embedding_scale_(static_cast<float>(config.embedding_scale)),
       logits_scale_(static_cast<float>(config.logits_scale)),
-      logits_soft_cap_(static_cast<float>(config.logits_soft_cap)) {
+      logits_soft_cap_(static_cast<float>(config.logits_soft_cap)),
+      vocab_size_(config.vocab_size),
+      ranks_(config.tensor_parallel_size) {
   const weights::DecoderTensors names = weights::decoder_tensors(config);
   const bool is_only_looked_up = config.pooling || !config.tie_word_embeddings;
   embedding_ = is_only_looked_up ? parameters.load_table(weight_of(names.embedding))
@@ -101,8 +103,10 @@ Decoder::Decoder(const weights::ModelConfig& config,
     return;
   }
   REPRISE_ASSERT(!names.lm_head.empty(), "a model without logits pools");
-  lm_head_ = config.tie_word_embeddings ? embedding_
-                                        : parameters.load_projection(weight_of(names.lm_head));
+  // A rank has the whole embedding, but only its rows of lm_head.
+  lm_head_ = config.tie_word_embeddings && ranks_ == 1
+                 ? embedding_
+                 : parameters.load_projection(weight_of(names.lm_head));
 }
 
 Tensor Decoder::forward(cudagraph::ForwardContext& context,
@@ -140,6 +144,7 @@ Tensor Decoder::compute_logits(const Tensor& hidden,
                                const Tensor& num_logits) {
   if (pooling_) return pool(hidden, logits_indices, num_logits);
   Tensor logits = project_to_logits(ops::gather_rows(hidden, logits_indices), lm_head_, num_logits);
+  if (ranks_ > 1) logits = ops::gather_columns(logits, num_logits, ranks_, vocab_size_);
   if (logits_scale_ != 1) logits = ops::scale(logits, logits_scale_);
   if (logits_soft_cap_ != 0) logits = ops::soft_cap(logits, logits_soft_cap_);
   return logits;

@@ -61,6 +61,8 @@ class Decoder final : public CausalLM {
   std::vector<std::unique_ptr<DecoderLayer>> layers_;
   std::optional<Norm> norm_;  // of the last hidden states; nothing: the layers have one
   Tensor lm_head_;            // when tied: the embedding itself; undefined: the model pools
+  int64_t vocab_size_;
+  int64_t ranks_;  // each computes the logits of a part of the vocabulary
   std::optional<weights::PoolingType> pooling_;
   std::vector<attention::AttentionLayer*> attention_layers_;
 };

@@ -67,6 +67,13 @@ Projection LayerParts::load_linear(bool has_bias,
           .lora = adapters == nullptr ? nullptr : &add_lora_layer(*this, modules, arrangement)};
 }
 
+Projection LayerParts::load_row_parallel(bool has_bias,
+                                         std::initializer_list<std::string_view> modules) const {
+  Projection projection = load_linear(has_bias, modules);
+  projection.ranks = config.tensor_parallel_size;
+  return projection;
+}
+
 Tensor LayerParts::load_bias(bool is_there,
                              std::initializer_list<std::string_view> modules,
                              const Arrangement& arrangement) const {

@@ -27,6 +27,9 @@ struct LayerParts {
   [[nodiscard]] Projection load_linear(bool has_bias,
                                        std::initializer_list<std::string_view> modules,
                                        const Arrangement& arrangement = {}) const;
+  /// The same for a projection whose weight ranks share by columns: o and down.
+  [[nodiscard]] Projection load_row_parallel(bool has_bias,
+                                             std::initializer_list<std::string_view> modules) const;
   /// The weights of modules of this layer, one above the other, for project().
   [[nodiscard]] Tensor load_projection(std::initializer_list<std::string_view> modules,
                                        Arrangement arrangement = {}) const;

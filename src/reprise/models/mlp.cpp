@@ -50,7 +50,7 @@ Mlp::Mlp(const LayerParts& parts)
   } else {
     up_ = parts.load_linear(has_bias, {names.gate_up});
   }
-  down_ = parts.load_linear(has_bias, {names.down});
+  down_ = parts.load_row_parallel(has_bias, {names.down});
 }
 
 Tensor Mlp::operator()(const Tensor& hidden) const {

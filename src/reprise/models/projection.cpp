@@ -16,6 +16,7 @@ Tensor project(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 
 Tensor project(const Tensor& x, const Projection& projection) {
   Tensor product = project(x, projection.weight, projection.bias);
+  if (projection.ranks > 1) product = ops::all_reduce(product, projection.ranks);
   const lora::LoraLayer* lora = projection.lora;
   if (lora == nullptr || !lora->tokens->is_active) return product;
   const Tensor& slots = lora->tokens->slots;

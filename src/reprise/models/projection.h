@@ -12,9 +12,12 @@ struct Projection {
   Tensor weight;                          // of Parameters::load_projection()
   Tensor bias;                            // undefined = none
   const lora::LoraLayer* lora = nullptr;  // nullptr: no adapters; owned by lora::AdapterSlots
+  /// Ranks that each have some columns of the weight (row parallel): their products are added.
+  int64_t ranks = 1;
 };
 
-/// The product with the weight, plus for each token what its adapter adds.
+/// The product with the weight, plus for each token what its adapter adds. The sum over the ranks
+/// if each has a part of the weight.
 [[nodiscard]] Tensor project(const Tensor& x, const Projection& projection);
 
 /// x @ weight^T + bias, for a weight of Parameters::load_projection(). A packed weight is

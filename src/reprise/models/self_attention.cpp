@@ -78,7 +78,7 @@ SelfAttention::SelfAttention(const LayerParts& parts)
   const Arrangement rows{.rows = qkv_rows(config, parts.layer)};
   qkv_ = names.qkv.empty() ? parts.load_linear(config.qkv_bias, {names.q, names.k, names.v}, rows)
                            : parts.load_linear(config.qkv_bias, {names.qkv}, rows);
-  o_ = parts.load_linear(config.o_bias, {names.o});
+  o_ = parts.load_row_parallel(config.o_bias, {names.o});
   if (qk_norm_ == weights::QkNorm::none) return;
   const bool is_per_head = qk_norm_ == weights::QkNorm::per_head;
   const auto order = [&](int64_t num_heads) {

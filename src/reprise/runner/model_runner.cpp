@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 
+#include "reprise/device/error.h"
 #include "reprise/runner/model_forward.h"
 #include "reprise/runner/ranged_forward.h"
 #include "reprise/runner/trace_forward.h"
@@ -68,6 +69,8 @@ ModelRunner::ModelRunner(Execution& execution,
   outputs_.reserve(1);
   adapter_tokens_.reserve(static_cast<size_t>(options.limits.max_num_reqs));
   dispatcher_.initialize_cudagraph_keys(options.dispatcher);
+  execution.executor().set_communicator(options.ranks);
+  if (options.ranks != nullptr && options.ranks->rank() == 0) leader_.emplace(*options.ranks);
 }
 
 program::TracedProgram ModelRunner::trace(ForwardKind kind) const {
@@ -129,7 +132,11 @@ void ModelRunner::stage_adapters(std::span<const BatchRequest> requests, int32_t
 
 cudagraph::CaptureReport ModelRunner::capture(
     const std::function<void(const cudagraph::CaptureRecord&, size_t, size_t)>& on_progress) {
-  return cudagraph::run_capture_session(
+  // Ranks load their weights at different speeds.
+  if (options_.ranks != nullptr) {
+    options_.ranks->barrier(parallel::Operation::start_up, parallel::Patience::unlimited);
+  }
+  cudagraph::CaptureReport report = cudagraph::run_capture_session(
       dispatcher_,
       permission_,
       options_.num_warmups,
@@ -138,6 +145,8 @@ cudagraph::CaptureReport ModelRunner::capture(
            [this] { return execution_->graph_pool().reserved_bytes() + graph_bytes(); },
        .now = monotonic_seconds,
        .on_progress = on_progress});
+  if (options_.ranks != nullptr) agree_on_capture(*options_.ranks, dispatcher_, report);
+  return report;
 }
 
 void ModelRunner::run_largest_step() {
@@ -196,6 +205,19 @@ StagedShape ModelRunner::staged_shape(const cudagraph::Decision& decision,
 const StepResult& ModelRunner::execute(std::span<const BatchRequest> requests,
                                        const cudagraph::BatchFacts& facts,
                                        const TokensOnDevice& tokens) {
+  if (options_.ranks == nullptr) return execute_here(requests, facts, tokens);
+  try {
+    if (leader_) leader_->announce(requests, facts);
+    ++num_rank_steps_;
+    return execute_here(requests, facts, tokens);
+  } catch (const parallel::RankError& error) {
+    throw device::DeviceError(error.what(), device::DeviceError::Severity::sticky);
+  }
+}
+
+const StepResult& ModelRunner::execute_here(std::span<const BatchRequest> requests,
+                                            const cudagraph::BatchFacts& facts,
+                                            const TokensOnDevice& tokens) {
   cudagraph::Decision decision = dispatcher_.dispatch(facts);
   // The key of a graph says whether it has adapters. An eager step has them if its batch does.
   if (decision.mode == CudagraphRuntimeMode::NONE) {
@@ -205,6 +227,9 @@ const StepResult& ModelRunner::execute(std::span<const BatchRequest> requests,
   result_.decision = decision;
   result_.retired.reset();
   spans_.clear();
+  if (options_.ranks != nullptr) {
+    agree_on_step(*options_.ranks, num_rank_steps_, decision, requests);
+  }
   try {
     const StepResult& result = run(requests, decision, decision.mode, tokens);
     if (facts.uniform) last_decode_launches_ = last_launches_;
@@ -295,6 +320,21 @@ std::span<const float> ModelRunner::logits_row(const StepResult& result, int32_t
 void ModelRunner::wait() {
   const PhaseTimer timer(spans_, StepPhase::wait);
   execution_->stream().synchronize();
+  if (options_.ranks == nullptr) return;
+  try {
+    options_.ranks->check();
+  } catch (const parallel::RankError& error) {
+    throw device::DeviceError(error.what(), device::DeviceError::Severity::sticky);
+  }
+}
+
+void ModelRunner::stop_other_ranks() noexcept {
+  if (!leader_) return;
+  try {
+    leader_->stop();
+  } catch (const std::exception&) {
+    // A rank is lost, which was reported where it was noticed.
+  }
 }
 
 size_t ModelRunner::graph_bytes() const noexcept {

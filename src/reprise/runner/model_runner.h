@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,10 +15,12 @@
 #include "reprise/kv_cache/tensors/kv_cache_tensors.h"
 #include "reprise/lora/adapter_slots.h"
 #include "reprise/models/causal_lm.h"
+#include "reprise/parallel/communicator.h"
 #include "reprise/program/trace.h"
 #include "reprise/runner/execution.h"
 #include "reprise/runner/forward.h"
 #include "reprise/runner/input_batch.h"
+#include "reprise/runner/rank_steps.h"
 #include "reprise/runner/step_result.h"
 #include "reprise/runner/step_times.h"
 
@@ -45,6 +48,9 @@ struct ModelRunnerOptions {
   attention::AttentionPlanOptions attention_plan;
   /// The adapters of the model's layers; must outlive the runner. nullptr: the engine has none.
   lora::AdapterSlots* adapters = nullptr;
+  /// The ranks that run this model together; must outlive the runner. nullptr: this is the only
+  /// one.
+  parallel::Communicator* ranks = nullptr;
   int num_warmups = 0;       // eager runs before each capture
   bool copy_inputs = false;  // cudagraph_copy_inputs
 };
@@ -107,17 +113,19 @@ class ModelRunner {
   /// \throws OutOfMemory, device::DeviceError
   void run_largest_step();
 
-  /// Captures all keys of the dispatcher's capture plan. `on_progress` may be empty.
+  /// Captures all keys of the dispatcher's capture plan. `on_progress` may be empty. All ranks call
+  /// it at the same time, and compare what they captured.
   cudagraph::CaptureReport capture(
       const std::function<void(const cudagraph::CaptureRecord&, size_t, size_t)>& on_progress);
 
   /// Runs one step: dispatches, stages and runs the batch. If memory that the chosen graph uses has
   /// moved, the graph is retired and the step runs eagerly instead. After warm-up a step neither
-  /// allocates nor captures.
-  /// \throws device::DeviceError
+  /// allocates nor captures. Rank 0 makes the other ranks execute the same step.
+  /// \throws device::DeviceError, which is sticky if a rank is lost
   const StepResult& execute(std::span<const BatchRequest> requests,
                             const cudagraph::BatchFacts& facts,
                             const TokensOnDevice& tokens = {});
+  [[nodiscard]] parallel::Communicator* ranks() const noexcept { return options_.ranks; }
 
   /// Runs a batch that is padded to the shape of `decision`. `run_as` is either the mode of the
   /// decision, or NONE to launch the same kernels eagerly. A replay must give the same bits as the
@@ -140,8 +148,11 @@ class ModelRunner {
   [[nodiscard]] size_t num_piecewise_graphs() const noexcept;
   [[nodiscard]] const kv_cache::KvCacheTensors& kv_cache() const noexcept { return kv_cache_; }
   [[nodiscard]] InputBatch& input_batch() noexcept { return batch_; }
-  /// Returns when the device has finished all launched work.
+  /// Returns when the device has finished all launched work. \throws device::DeviceError, which is
+  /// sticky if a rank was lost meanwhile
   void wait();
+  /// Lets the other ranks end. \pre this is rank 0, and no step follows
+  void stop_other_ranks() noexcept;
   /// The times of prepare, launch and wait in the last execute(). Callers that use the logits add
   /// their own times.
   [[nodiscard]] StepSpans& spans() noexcept { return spans_; }
@@ -159,6 +170,9 @@ class ModelRunner {
                                          int32_t num_logits) const;
   void run_staged(const cudagraph::BatchDescriptor& descriptor,
                   cudagraph::CudagraphRuntimeMode run_as);
+  const StepResult& execute_here(std::span<const BatchRequest> requests,
+                                 const cudagraph::BatchFacts& facts,
+                                 const TokensOnDevice& tokens);
   void dummy_run(const cudagraph::DummyRun& run);
   /// Gives the adapters of the batch slots, and their tokens the numbers of these slots.
   void stage_adapters(std::span<const BatchRequest> requests, int32_t num_tokens);
@@ -190,6 +204,8 @@ class ModelRunner {
   StepLaunches last_decode_launches_;
   std::vector<float> host_logits_;  // used only if the host cannot read the device's memory
   std::vector<RetiredGraph> retired_;
+  std::optional<StepLeader> leader_;  // of rank 0, if there are others
+  uint64_t num_rank_steps_ = 0;
 };
 
 }  // namespace reprise::engine

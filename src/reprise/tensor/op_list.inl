@@ -287,6 +287,9 @@ X(attention_quant,
 X(all_reduce, "(x[...]; ranks) -> [...]")              // the sum over the ranks
 X(reduce_scatter, "(x[ranks*T, H]; ranks) -> [T, H]")  // this rank's rows of the sum
 X(all_gather, "(x[T, H]; ranks) -> [ranks*T, H]")      // the rows of rank 0, rank 1, ...
+// Row r is row r of x of rank 0, 1, ... side by side, cut to `length` columns. Only rows below
+// num_rows[0] are written.
+X(gather_columns, "(x f32[R, C], num_rows i32[1]; ranks, length) -> f32[R, length]")
 X(fused_all_reduce_add_rms_norm,
   "(x[..., H], residual[..., H]?, weight[H]; epsilon, ranks) -> [..., H], [..., H]",
   .parts = "all_reduce add rms_norm")

@@ -146,6 +146,10 @@ struct ModelConfig {
   /// The model gives vectors for texts instead of next tokens, and needs no lm_head.
   std::optional<PoolingConfig> pooling;
 
+  /// The ranks that share each layer. The numbers of heads and the intermediate size are those of
+  /// one rank (rank_weights.h).
+  int64_t tensor_parallel_size = 1;
+
   std::optional<MixtureOfExperts> moe;
   std::vector<bool> moe_layers;  // one per layer if there is `moe`
 

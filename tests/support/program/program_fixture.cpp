@@ -480,7 +480,11 @@ class RandomBuilder {
           {x, weight, num_logits_, parameter({shape(x)[1]})});
       return;
     }
-    add(OpCode::lm_head, {}, {x, weight, num_logits_});
+    const auto logits = add(OpCode::lm_head, {}, {x, weight, num_logits_});
+    // Two ranks, whose last column of logits is padding.
+    if (options_.collectives && logits && pick(0, 1) == 0) {
+      add(OpCode::gather_columns, {.length = 2 * kVocab - 1, .ranks = 2}, {*logits, num_logits_});
+    }
   }
   void add_slice(ValueId x) {
     const int dim = pick(0, shape(x).rank() - 1);

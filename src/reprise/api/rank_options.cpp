@@ -1,0 +1,68 @@
+#include "reprise/api/rank_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "reprise/api/engine_loader.h"
+#include "reprise/api/loaded_engine.h"
+#include "reprise/api/weight_files.h"
+#include "reprise/base/error.h"
+#include "reprise/runner/rank_steps.h"
+
+namespace reprise::api {
+namespace {
+
+[[noreturn]] void refuse_with_ranks(std::string_view option, std::string_view what) {
+  throw InvalidArgument(fmt::format(
+      "{}: {} is not supported with several ranks (--tensor-parallel-size) yet; leave it out",
+      option,
+      what));
+}
+
+}  // namespace
+
+void check_rank_options(const EngineArgs& args, const config::ResolvedConfig& graphs) {
+  if (args.tensor_parallel_size == 1) return;
+  if (args.device == "cuda") refuse_with_ranks("--device", "cuda");
+  if (args.enable_lora) refuse_with_ranks("--enable-lora", "an adapter");
+  if (!args.speculative_config.empty()) {
+    refuse_with_ranks("--speculative-config", "speculative decoding");
+  }
+  if (quantizes_while_loading(args)) refuse_with_ranks("--quantization", args.quantization);
+  const config::PassConfig& passes = graphs.pass_config;
+  if (passes.enable_sp.value_or(false)) refuse_with_ranks("pass_config.enable_sp", "the pass");
+  if (passes.fuse_allreduce_rms.value_or(false)) {
+    refuse_with_ranks("pass_config.fuse_allreduce_rms", "the pass");
+  }
+}
+
+void require_ranks(const EngineArgs& args) {
+  const int size = args.ranks == nullptr ? 1 : args.ranks->size();
+  // Numbers below 1 are reported with the other options.
+  if (size == args.tensor_parallel_size || args.tensor_parallel_size < 1) return;
+  throw InvalidArgument(fmt::format(
+      "--tensor-parallel-size: {} ranks are asked for and {} {} here; several ranks are "
+      "started by the commands generate, serve, run-batch, bench latency and bench "
+      "throughput",
+      args.tensor_parallel_size,
+      size,
+      size == 1 ? "is" : "are"));
+}
+
+KvCacheSize agree_on_cache_size(parallel::Communicator& ranks, KvCacheSize mine) {
+  std::array<KvCacheSize, parallel::Communicator::kMaxRanks> all;
+  ranks.all_gather(
+      parallel::Operation::start_up, &mine, all.data(), sizeof mine, parallel::Patience::unlimited);
+  const auto of_ranks = std::span(all).first(static_cast<size_t>(ranks.size()));
+  return *std::ranges::min_element(of_ranks, {}, &KvCacheSize::num_blocks);
+}
+
+void follow_rank_0(const EngineArgs& args) {
+  const std::unique_ptr<LoadedEngine> engine = EngineLoader::load(args);
+  engine::run_announced_steps(*args.ranks, *engine->runner);
+}
+
+}  // namespace reprise::api

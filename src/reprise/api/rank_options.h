@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstdint>
+
+#include "reprise/api/engine_args.h"
+#include "reprise/api/memory_size.h"
+#include "reprise/config/resolved_config.h"
+#include "reprise/parallel/communicator.h"
+
+namespace reprise::api {
+
+/// Refuses what an engine of several ranks cannot do yet, by its name. \throws InvalidArgument
+void check_rank_options(const EngineArgs& args, const config::ResolvedConfig& graphs);
+
+/// \throws InvalidArgument unless `args` has as many ranks as tensor_parallel_size says
+void require_ranks(const EngineArgs& args);
+
+/// The smallest cache of all ranks: each has its own part of the keys and values of the same
+/// blocks. \throws parallel::RankError
+[[nodiscard]] KvCacheSize agree_on_cache_size(parallel::Communicator& ranks, KvCacheSize mine);
+
+/// Loads the engine of a rank other than rank 0, and runs the steps that rank 0 announces, until
+/// rank 0's engine is destroyed. \throws as EngineLoader::load(), parallel::RankError,
+/// device::DeviceError
+void follow_rank_0(const EngineArgs& args);
+
+}  // namespace reprise::api

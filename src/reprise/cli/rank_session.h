@@ -1,0 +1,38 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "reprise/api/engine_args.h"
+#include "reprise/parallel/communicator.h"
+
+namespace reprise::cli {
+
+/// The ranks of a command that loads a model. With --tensor-parallel-size 1 it does nothing.
+///
+/// A program that mpirun started joins the other ranks. A program that was started alone starts
+/// mpirun in its place, with the same arguments, which starts the ranks. Rank 0 does the work of
+/// the command; the others follow it. When a rank is lost, each rank that notices it says so on
+/// stderr and ends soon afterwards, and mpirun ends the rest.
+class RankSession {
+ public:
+  /// Sets args.ranks, which lives as long as this object. \throws InvalidArgument, Error
+  explicit RankSession(api::EngineArgs& args);
+  RankSession(const RankSession&) = delete;
+  RankSession& operator=(const RankSession&) = delete;
+  /// Ends the ranks in an orderly way, except while an exception is thrown.
+  ~RankSession();
+
+  /// Whether another process does the work of the command: this is another rank than rank 0, or
+  /// the process that ran mpirun.
+  [[nodiscard]] bool is_elsewhere() const noexcept;
+  /// Runs the steps of rank 0 until it ends. Returns the exit code. \pre is_elsewhere()
+  [[nodiscard]] int run(const api::EngineArgs& args);
+
+ private:
+  std::unique_ptr<parallel::Communicator> ranks_;
+  std::optional<int> exit_code_;  // of mpirun
+  int num_exceptions_ = 0;
+};
+
+}  // namespace reprise::cli

@@ -1,0 +1,196 @@
+#include "reprise/kernels/collectives/collectives.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "reprise/base/assert.h"
+#include "reprise/base/element.h"
+#include "reprise/base/error.h"
+#include "reprise/kernels/device_executor.h"
+#include "reprise/kernels/launch.h"
+
+namespace reprise::kernels {
+namespace {
+
+struct alignas(16) GatherArguments {
+  parallel::Communicator* ranks;
+  const void* mine;
+  void* all;
+  size_t bytes;
+};
+
+struct alignas(16) SumArguments {
+  const void* parts;  // [num_ranks, count]
+  void* out;          // [count]
+  int64_t num_ranks;
+  int64_t count;
+};
+
+struct alignas(16) GatherColumnsArguments {
+  parallel::Communicator* ranks;
+  const std::byte* mine;
+  const int32_t* num_rows;
+  std::byte* parts;
+  std::byte* out;
+  size_t row_bytes;      // of a rank
+  size_t out_row_bytes;  // of the result
+};
+
+// One block: only one thread may use the communicator.
+void gather_bytes(const void* args, device::BlockRange) noexcept {
+  const auto& a = *static_cast<const GatherArguments*>(args);
+  (void)a.ranks->try_all_gather(a.mine, a.all, a.bytes);
+}
+
+template <typename T>
+void sum_of_ranks(const void* args, device::BlockRange blocks) noexcept {
+  const auto& a = *static_cast<const SumArguments*>(args);
+  const T* parts = static_cast<const T*>(a.parts);
+  T* out = static_cast<T*>(a.out);
+  const int64_t end = std::min(a.count, blocks.end * kElementsPerBlock);
+  for (int64_t i = blocks.begin * kElementsPerBlock; i < end; ++i) {
+    float sum = to_float(parts[i]);
+    for (int64_t rank = 1; rank < a.num_ranks; ++rank) sum += to_float(parts[rank * a.count + i]);
+    store_element(out + i, sum);
+  }
+}
+
+void gather_columns(const void* args, device::BlockRange) noexcept {
+  const auto& a = *static_cast<const GatherColumnsArguments*>(args);
+  const auto rows = static_cast<size_t>(*a.num_rows);
+  const size_t part_bytes = rows * a.row_bytes;
+  if (!a.ranks->try_all_gather(a.mine, a.parts, part_bytes)) return;
+  for (size_t row = 0; row < rows; ++row) {
+    size_t begin = 0;
+    for (int rank = 0; rank < a.ranks->size() && begin < a.out_row_bytes; ++rank) {
+      // The ranks' columns are padded to equal numbers, and the result ends before the padding.
+      const size_t bytes = std::min(a.row_bytes, a.out_row_bytes - begin);
+      std::memcpy(a.out + row * a.out_row_bytes + begin,
+                  a.parts + static_cast<size_t>(rank) * part_bytes + row * a.row_bytes,
+                  bytes);
+      begin += bytes;
+    }
+  }
+}
+
+constexpr device::Kernel kGather = {.name = "all_gather", .cpu = gather_bytes};
+constexpr device::Kernel kGatherColumns = {.name = "gather_columns", .cpu = gather_columns};
+constexpr FloatKernels kSum = {
+    .f32 = {.name = "sum_of_ranks_f32", .cpu = sum_of_ranks<float>},
+    .bf16 = {.name = "sum_of_ranks_bf16", .cpu = sum_of_ranks<BFloat16>},
+    .f16 = {.name = "sum_of_ranks_f16", .cpu = sum_of_ranks<Float16>},
+};
+
+// Makes collective ops run one after the other: see Communicator::order_token().
+device::BufferUse in_order(parallel::Communicator& ranks) {
+  const std::span<std::byte> token = ranks.order_token();
+  return {
+      .data = token.data(), .bytes = token.size(), .access = device::BufferUse::Access::read_write};
+}
+
+parallel::Communicator& communicator_of(const OpRun& run) {
+  parallel::Communicator* ranks = run.executor.communicator();
+  const int64_t wanted = run.call.attributes.ranks;
+  if (ranks != nullptr && ranks->size() == wanted) return *ranks;
+  throw InvalidArgument(fmt::format("{}: needs a communicator between {} ranks: this engine has {}",
+                                    op_name(run.call.code),
+                                    wanted,
+                                    ranks == nullptr ? 1 : ranks->size()));
+}
+
+Tensor parts_of_ranks(const OpRun& run, const Tensor& x) {
+  TensorType type = x.type();
+  type.shape = Shape{run.call.attributes.ranks * num_rows(x), x.size(-1)};
+  return run.executor.allocate(type);
+}
+
+[[noreturn]] void refuse_fused_collective(const OpRun& run) {
+  throw InvalidArgument(
+      fmt::format("{}: has no kernel; leave the pass that makes it switched off (pass_config)",
+                  op_name(run.call.code)));
+}
+
+}  // namespace
+
+void launch_all_gather(device::Stream& stream,
+                       parallel::Communicator& ranks,
+                       const Tensor& x,
+                       const Tensor& out) {
+  REPRISE_ASSERT(x.is_dense() && out.is_dense(), "all_gather: x and out must be dense");
+  const GatherArguments arguments = {
+      .ranks = &ranks, .mine = x.data(), .all = out.data(), .bytes = x.type().bytes()};
+  launch(stream, kGather, 1, arguments, std::array{in_order(ranks), reads(x), writes(out)});
+}
+
+void launch_all_reduce(device::Stream& stream,
+                       parallel::Communicator& ranks,
+                       const Tensor& x,
+                       const Tensor& parts,
+                       const Tensor& out) {
+  launch_all_gather(stream, ranks, x, parts);
+  const int64_t count = num_rows(x) * x.size(-1);
+  const SumArguments arguments = {
+      .parts = parts.data(), .out = out.data(), .num_ranks = ranks.size(), .count = count};
+  launch(stream,
+         kernel_for(kSum, x.dtype()),
+         static_cast<uint32_t>((count + kElementsPerBlock - 1) / kElementsPerBlock),
+         arguments,
+         std::array{writes(out), reads(parts)});
+}
+
+void launch_gather_columns(device::Stream& stream,
+                           parallel::Communicator& ranks,
+                           const Tensor& x,
+                           const Tensor& num_rows,
+                           const Tensor& parts,
+                           const Tensor& out) {
+  REPRISE_ASSERT(x.is_dense() && out.is_dense(), "gather_columns: x and out must be dense");
+  const size_t element_bytes = dtype_bytes(x.dtype());
+  const GatherColumnsArguments arguments = {
+      .ranks = &ranks,
+      .mine = x.data_as<std::byte>(),
+      .num_rows = num_rows.data_as<int32_t>(),
+      .parts = parts.data_as<std::byte>(),
+      .out = out.data_as<std::byte>(),
+      .row_bytes = static_cast<size_t>(x.size(1)) * element_bytes,
+      .out_row_bytes = static_cast<size_t>(out.size(1)) * element_bytes};
+  launch(stream,
+         kGatherColumns,
+         1,
+         arguments,
+         std::array{in_order(ranks), reads(x), reads(num_rows), writes(parts), writes(out)});
+}
+
+bool launch_all_reduce(const OpRun& run) {
+  const Tensor& x = run.in[0];
+  if (x.type().bytes() == 0) return false;
+  launch_all_reduce(run.stream, communicator_of(run), x, parts_of_ranks(run, x), run.out[0]);
+  return true;
+}
+
+bool launch_all_gather(const OpRun& run) {
+  if (run.in[0].type().bytes() == 0) return false;
+  launch_all_gather(run.stream, communicator_of(run), run.in[0], run.out[0]);
+  return true;
+}
+
+bool launch_gather_columns(const OpRun& run) {
+  const auto in = run.operands<OpCode::gather_columns>();
+  if (in["x"].type().bytes() == 0) return false;
+  launch_gather_columns(run.stream,
+                        communicator_of(run),
+                        in["x"],
+                        in["num_rows"],
+                        parts_of_ranks(run, in["x"]),
+                        run.out[0]);
+  return true;
+}
+
+bool launch_reduce_scatter(const OpRun& run) { refuse_fused_collective(run); }
+bool launch_fused_all_reduce_add_rms_norm(const OpRun& run) { refuse_fused_collective(run); }
+bool launch_linear_reduce_scatter(const OpRun& run) { refuse_fused_collective(run); }
+bool launch_all_gather_linear(const OpRun& run) { refuse_fused_collective(run); }
+
+}  // namespace reprise::kernels

@@ -1,0 +1,157 @@
+#include "reprise/kernels/collectives/collectives.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "reprise/base/element.h"
+#include "reprise/base/error.h"
+#include "reprise/device/cpu/cpu_device.h"
+#include "reprise/kernels/cpu_executor.h"
+#include "reprise/tensor/ops.h"
+#include "tests/support/parallel/local_transport.h"
+
+namespace reprise::kernels {
+namespace {
+
+// One rank: a device, a stream and an executor of its own, in a thread.
+class RankMachine {
+ public:
+  RankMachine(int rank, const std::shared_ptr<parallel::LocalHub>& hub)
+      : ranks_(std::make_unique<parallel::LocalTransport>(hub, rank), {}),
+        device_(device::create_cpu_device({.num_threads = 1})),
+        stream_(device_->create_stream()),
+        pool_(device_->create_pool()),
+        executor_(*stream_, *pool_, kernel_table(Isa::scalar)) {
+    executor_.set_communicator(&ranks_);
+  }
+
+  [[nodiscard]] Tensor make(DType dtype, Shape shape) { return executor_.allocate({dtype, shape}); }
+  [[nodiscard]] device::Stream& stream() { return *stream_; }
+  [[nodiscard]] device::Device& device() { return *device_; }
+  [[nodiscard]] parallel::Communicator& ranks() { return ranks_; }
+
+ private:
+  parallel::Communicator ranks_;
+  std::unique_ptr<device::Device> device_;
+  std::unique_ptr<device::Stream> stream_;
+  std::unique_ptr<device::MemoryPool> pool_;
+  CpuExecutor executor_;
+};
+
+template <typename T>
+struct DTypeOf;
+template <>
+struct DTypeOf<float> {
+  static constexpr DType value = DType::f32;
+};
+template <>
+struct DTypeOf<BFloat16> {
+  static constexpr DType value = DType::bf16;
+};
+template <>
+struct DTypeOf<Float16> {
+  static constexpr DType value = DType::f16;
+};
+
+// The elements of one rank, which every rank can compute for the others.
+template <typename T>
+std::vector<T> values_of(int rank, int64_t count) {
+  std::mt19937 random(static_cast<unsigned>(rank) + 11);
+  std::normal_distribution<float> normal(0, 3);
+  std::vector<T> values(static_cast<size_t>(count));
+  for (T& value : values) store_element(&value, normal(random));
+  return values;
+}
+
+template <typename T>
+void expect_sum_in_the_order_of_ranks(int size, int64_t rows, int64_t width) {
+  parallel::run_ranks(size, [&](int rank, const std::shared_ptr<parallel::LocalHub>& hub) {
+    RankMachine machine(rank, hub);
+    const Tensor x = machine.make(DTypeOf<T>::value, {rows, width});
+    const std::vector<T> mine = values_of<T>(rank, rows * width);
+    std::memcpy(x.data(), mine.data(), x.type().bytes());
+    const Tensor sum = ops::all_reduce(x, size);
+    machine.stream().synchronize();
+    std::vector<std::vector<T>> all;
+    for (int peer = 0; peer < size; ++peer) all.push_back(values_of<T>(peer, rows * width));
+    for (size_t i = 0; i < mine.size(); ++i) {
+      float want = to_float(all[0][i]);
+      for (size_t peer = 1; peer < all.size(); ++peer) want += to_float(all[peer][i]);
+      T rounded;
+      store_element(&rounded, want);
+      ASSERT_EQ(std::memcmp(&rounded, sum.data_as<T>() + i, sizeof(T)), 0) << "element " << i;
+    }
+  });
+}
+
+TEST(Collectives, all_reduce_adds_in_the_order_of_the_ranks_and_rounds_once) {
+  for (const int size : {1, 2, 3, 4}) {
+    SCOPED_TRACE(size);
+    expect_sum_in_the_order_of_ranks<float>(size, 3, 65);
+    expect_sum_in_the_order_of_ranks<BFloat16>(size, 3, 65);
+    expect_sum_in_the_order_of_ranks<Float16>(size, 2, 33);
+  }
+  expect_sum_in_the_order_of_ranks<float>(2, 3, 4099);  // several blocks of the sum
+}
+
+TEST(Collectives, gather_columns_puts_ranks_side_by_side_and_cuts_the_padding) {
+  constexpr int kRanks = 3;
+  parallel::run_ranks(kRanks, [](int rank, const std::shared_ptr<parallel::LocalHub>& hub) {
+    RankMachine machine(rank, hub);
+    const Tensor x = machine.make(DType::f32, {4, 5});
+    for (int i = 0; i < 20; ++i) x.data_as<float>()[i] = static_cast<float>(100 * rank + i);
+    const Tensor num_rows = machine.make(DType::i32, {1});
+    for (const int rows : {4, 1, 0, 3}) {
+      *num_rows.data_as<int32_t>() = rows;
+      const Tensor out = ops::gather_columns(x, num_rows, kRanks, 13);
+      machine.stream().synchronize();
+      ASSERT_EQ(out.shape(), (Shape{4, 13}));
+      for (int row = 0; row < rows; ++row) {
+        for (int column = 0; column < 13; ++column) {
+          const int want = 100 * (column / 5) + row * 5 + column % 5;
+          ASSERT_EQ(out.data_as<float>()[row * 13 + column], static_cast<float>(want));
+        }
+      }
+    }
+  });
+}
+
+TEST(Collectives, a_replay_exchanges_anew) {
+  parallel::run_ranks(2, [](int rank, const std::shared_ptr<parallel::LocalHub>& hub) {
+    RankMachine machine(rank, hub);
+    const Tensor x = machine.make(DType::f32, {2, 8});
+    machine.stream().begin_capture();
+    // Two that do not depend on each other: their order must be the same on both ranks.
+    const Tensor sum = ops::all_reduce(x, 2);
+    const Tensor rows = ops::all_gather(x, 2);
+    const auto graph = machine.device().instantiate(*machine.stream().end_capture());
+    for (int round = 0; round < 20; ++round) {
+      for (int i = 0; i < 16; ++i) {
+        x.data_as<float>()[i] = static_cast<float>(round * 10 + i) * static_cast<float>(rank + 1);
+      }
+      graph->launch(machine.stream());
+      machine.stream().synchronize();
+      for (int i = 0; i < 16; ++i) {
+        ASSERT_EQ(sum.data_as<float>()[i], static_cast<float>(round * 10 + i) * 3.0F);
+        ASSERT_EQ(rows.data_as<float>()[16 + i], static_cast<float>(round * 10 + i) * 2.0F);
+      }
+    }
+    machine.ranks().check();
+  });
+}
+
+TEST(Collectives, are_refused_without_the_ranks_that_the_op_needs) {
+  parallel::run_ranks(2, [](int rank, const std::shared_ptr<parallel::LocalHub>& hub) {
+    RankMachine machine(rank, hub);
+    const Tensor x = machine.make(DType::f32, {2, 8});
+    EXPECT_THROW((void)ops::all_reduce(x, 3), InvalidArgument);
+    EXPECT_THROW((void)ops::reduce_scatter(x, 2), InvalidArgument);
+  });
+}
+
+}  // namespace
+}  // namespace reprise::kernels

@@ -1,0 +1,145 @@
+#include "reprise/parallel/communicator.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/support/parallel/local_transport.h"
+
+namespace reprise::parallel {
+namespace {
+
+using std::chrono::milliseconds;
+
+CommunicatorOptions quick_options() {
+  return {.timeout = milliseconds(300),
+          .beat_interval = milliseconds(50),
+          .silence = milliseconds(600)};
+}
+
+std::unique_ptr<Communicator> join(const std::shared_ptr<LocalHub>& hub,
+                                   int rank,
+                                   const CommunicatorOptions& options = {}) {
+  return std::make_unique<Communicator>(std::make_unique<LocalTransport>(hub, rank), options);
+}
+
+// The sentence of the RankError that `run` throws; empty: none.
+template <typename Run>
+std::string failure_of(const Run& run) {
+  try {
+    run();
+  } catch (const RankError& error) {
+    return error.what();
+  }
+  return {};
+}
+
+TEST(Communicator, gathers_the_bytes_of_every_rank_in_the_order_of_ranks) {
+  for (const int size : {1, 2, 4}) {
+    run_ranks(size, [&](int rank, const std::shared_ptr<LocalHub>& hub) {
+      const auto ranks = join(hub, rank);
+      for (int round = 0; round < 50; ++round) {
+        const std::array mine = {rank * 1000 + round, -rank};
+        std::vector<int> all(static_cast<size_t>(2 * size));
+        ranks->all_gather(Operation::data, mine.data(), all.data(), sizeof mine);
+        for (int peer = 0; peer < size; ++peer) {
+          EXPECT_EQ(all[static_cast<size_t>(2 * peer)], peer * 1000 + round);
+          EXPECT_EQ(all[static_cast<size_t>(2 * peer + 1)], -peer);
+        }
+      }
+      ranks->finish();
+    });
+  }
+}
+
+TEST(Communicator, broadcasts_from_any_rank) {
+  run_ranks(3, [](int rank, const std::shared_ptr<LocalHub>& hub) {
+    const auto ranks = join(hub, rank);
+    for (int root = 0; root < 3; ++root) {
+      int value = rank == root ? 7 + root : -1;
+      ranks->broadcast(Operation::command, root, &value, sizeof value, Patience::unlimited);
+      EXPECT_EQ(value, 7 + root);
+    }
+  });
+}
+
+TEST(Communicator, a_barrier_ends_after_every_rank_has_come) {
+  std::atomic<int> num_came = 0;
+  run_ranks(4, [&](int rank, const std::shared_ptr<LocalHub>& hub) {
+    const auto ranks = join(hub, rank);
+    std::this_thread::sleep_for(milliseconds(10 * rank));
+    ++num_came;
+    ranks->barrier(Operation::start_up);
+    EXPECT_EQ(num_came, 4);
+  });
+}
+
+TEST(Communicator, names_the_rank_that_is_late) {
+  run_ranks(3, [](int rank, const std::shared_ptr<LocalHub>& hub) {
+    const auto ranks = join(hub, rank, quick_options());
+    if (rank == 2) {
+      std::this_thread::sleep_for(milliseconds(900));
+      return;
+    }
+    const std::string text = failure_of([&] { ranks->barrier(Operation::data); });
+    EXPECT_NE(text.find("rank 2 did not take part"), std::string::npos) << text;
+    // Every later operation fails at once with the same sentence.
+    EXPECT_EQ(failure_of([&] { ranks->barrier(Operation::data); }), text);
+    int mine = 0;
+    std::array<int, 3> all{};
+    EXPECT_FALSE(ranks->try_all_gather(&mine, all.data(), sizeof mine));
+  });
+}
+
+TEST(Communicator, says_at_which_operation_another_rank_is) {
+  run_ranks(2, [](int rank, const std::shared_ptr<LocalHub>& hub) {
+    const auto ranks = join(hub, rank, quick_options());
+    const std::string text =
+        failure_of([&] { ranks->barrier(rank == 0 ? Operation::agreement : Operation::data); });
+    EXPECT_NE(text.find(rank == 0 ? "rank 1 is at operation 1 (data)"
+                                  : "rank 0 is at operation 1 (agreement)"),
+              std::string::npos)
+        << text;
+  });
+}
+
+TEST(Communicator, notices_a_silent_rank_while_no_operation_runs) {
+  run_ranks(2, [](int rank, const std::shared_ptr<LocalHub>& hub) {
+    std::atomic<int> num_calls = 0;
+    std::string noticed;
+    CommunicatorOptions options = quick_options();
+    options.on_failure = [&](const std::string& text) {
+      noticed = text;
+      ++num_calls;
+    };
+    const auto ranks = join(hub, rank, options);
+    if (rank == 1) {
+      hub->silence(1);
+      std::this_thread::sleep_for(milliseconds(1500));
+      return;
+    }
+    for (int i = 0; i < 300 && num_calls == 0; ++i) std::this_thread::sleep_for(milliseconds(10));
+    EXPECT_EQ(num_calls, 1);
+    EXPECT_NE(noticed.find("rank 1 has given no sign of life"), std::string::npos) << noticed;
+    EXPECT_THROW(ranks->check(), RankError);
+  });
+}
+
+TEST(Communicator, waits_without_a_limit_for_a_rank_that_gives_signs_of_life) {
+  run_ranks(2, [](int rank, const std::shared_ptr<LocalHub>& hub) {
+    const auto ranks = join(hub, rank, quick_options());
+    if (rank == 0) std::this_thread::sleep_for(milliseconds(1200));
+    int value = rank == 0 ? 5 : 0;
+    ranks->broadcast(Operation::command, 0, &value, sizeof value, Patience::unlimited);
+    EXPECT_EQ(value, 5);
+    ranks->barrier(Operation::end);
+  });
+}
+
+}  // namespace
+}  // namespace reprise::parallel
