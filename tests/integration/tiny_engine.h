@@ -61,6 +61,8 @@ struct TinyEngineOptions {
   DType dtype = DType::bf16;
   std::string kv_cache_dtype = "auto";
   const attention::BackendInfo* attention = nullptr;  // default: the backend that "auto" chooses
+  /// Of the recurrent layers of a model that also has attention. Default: as above.
+  const attention::BackendInfo* recurrent = nullptr;
   /// Chosen so that the contexts in the tests are split into parts.
   attention::AttentionPlanOptions attention_plan = {
       .wanted_items = 16, .least_positions = 32, .tokens_per_item = 8};
@@ -112,7 +114,9 @@ class TinyEngine {
         options.attention != nullptr
             ? *options.attention
             : attention::find_attention_backend("auto", 0, engine::attention_kind_of(config_));
-    inputs.attention = {{std::string(backend.name), backend.support}};
+    std::vector<attention::LayerBackend> layers = engine::layer_backends(config_, &backend);
+    if (options.recurrent != nullptr) layers.back().backend = options.recurrent;
+    inputs.attention = engine::attention_groups(layers);
     inputs.max_num_seqs = options.max_num_reqs;
     inputs.max_num_batched_tokens = options.max_num_tokens;
     inputs.num_speculative_tokens = options.num_speculative_tokens;
@@ -129,11 +133,14 @@ class TinyEngine {
                        .max_num_prompt_logits = options.max_num_prompt_logits,
                        .max_blocks_per_req =
                            static_cast<int32_t>(config_.max_position_embeddings) / kBlockSize,
-                       .block_size = kBlockSize},
+                       .block_size = kBlockSize,
+                       .has_states = config_.num_recurrent_layers() > 0},
             .kv_cache = engine::kv_cache_layout_of(
                 config_, options.num_blocks, kBlockSize, options.dtype, cache),
+            .states = engine::state_cache_layout_of(config_, options.max_num_reqs),
             .dispatcher = config::dispatcher_options(inputs, resolved_),
             .attention = &backend,
+            .recurrent = layers.size() > 1 ? layers.back().backend : nullptr,
             .attention_plan = options.attention_plan,
             .adapters = adapters_.get(),
             .num_warmups = options.num_warmups,

@@ -1,0 +1,1 @@
+#include "reprise/kernels/gated_delta_rule/gated_delta_rule.h"

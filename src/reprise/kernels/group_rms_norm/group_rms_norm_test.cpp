@@ -1,0 +1,1 @@
+#include "reprise/kernels/group_rms_norm/group_rms_norm.h"

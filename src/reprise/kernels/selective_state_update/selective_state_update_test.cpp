@@ -1,0 +1,1 @@
+#include "reprise/kernels/selective_state_update/selective_state_update.h"

@@ -1,0 +1,1 @@
+#include "reprise/kv_cache/state_slot_pool.h"
