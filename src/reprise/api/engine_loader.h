@@ -19,7 +19,7 @@ struct DispatcherOptions;
 namespace reprise::kv_cache {
 struct KvCacheLayout;
 struct StateCacheLayout;
-}
+}  // namespace reprise::kv_cache
 
 namespace reprise::engine {
 class ModelRunner;

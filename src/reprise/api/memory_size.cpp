@@ -121,8 +121,7 @@ KvCacheSize size_kv_cache(const EngineArgs& args,
   } else {
     const int64_t useful = blocks_per_request * args.max_num_seqs + 1;  // + 1: the null block
     // A model whose layers are all recurrent caches nothing in blocks: they only count tokens.
-    num_blocks =
-        bytes_per_block == 0 ? useful : std::min(useful, memory.bytes / bytes_per_block);
+    num_blocks = bytes_per_block == 0 ? useful : std::min(useful, memory.bytes / bytes_per_block);
   }
   if (num_blocks < 2) {
     throw InvalidArgument(

@@ -160,7 +160,7 @@ void resolve_graphs(const EngineArgs& args,
   inputs.enforce_eager = args.enforce_eager;
   inputs.pooling = options.config.pooling.has_value();
   inputs.attention = {{std::string(options.attention->name), options.attention->support}};
-  if (model != nullptr && model->num_recurrent_layers() > 0) {
+  if (model != nullptr) {
     const std::vector<attention::LayerBackend> backends =
         engine::layer_backends(*model, options.attention);
     inputs.attention = engine::attention_groups(backends);
@@ -241,10 +241,7 @@ ResolvedOptions resolve_options(const EngineArgs& args) {
   options.config = std::move(loaded.config);
   options.config.pooling = resolve_pooling(args, options.config);
   const bool is_recurrent = options.config.num_recurrent_layers() > 0;
-  if (options.attention->kind != engine::attention_kind_of(options.config) ||
-      options.config.pooling || is_recurrent) {
-    resolve_graphs(args, &options.config, options);
-  }
+  resolve_graphs(args, &options.config, options);
   if (is_recurrent) check_recurrent_options(options);
   append(options.warnings, loaded.warnings);
   choose_cache_of_checkpoint(options);

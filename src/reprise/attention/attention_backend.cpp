@@ -65,14 +65,11 @@ constexpr std::array kBackends = {
         "ROCM_AITER_MLA", 0, kPlanned, kLatent, kDecodeOnly, kQuantized, create_planned_backend},
     BackendInfo{
         "TRITON_MLA", 0, kPlanned, kLatent, kDecodeOnly, kQuantized, create_planned_backend},
-    BackendInfo{
-        "MAMBA1_ATTN", 0, kRecurrent, kMamba1, kDecodeOnly, {}, create_recurrent_backend},
-    BackendInfo{
-        "MAMBA2_ATTN", 0, kRecurrent, kMamba2, kDecodeOnly, {}, create_recurrent_backend},
+    BackendInfo{"MAMBA1_ATTN", 0, kRecurrent, kMamba1, kDecodeOnly, {}, create_recurrent_backend},
+    BackendInfo{"MAMBA2_ATTN", 0, kRecurrent, kMamba2, kDecodeOnly, {}, create_recurrent_backend},
     BackendInfo{"GDN_ATTN", 0, kRecurrent, kDeltaNet, kDecodeOnly, {}, create_recurrent_backend},
     BackendInfo{"REFERENCE", 0, kReference, kKeyValue, kNever, {}, create_reference_backend},
-    BackendInfo{
-        "REFERENCE", 0, kReference, kLatent, kNever, kQuantized, create_reference_backend},
+    BackendInfo{"REFERENCE", 0, kReference, kLatent, kNever, kQuantized, create_reference_backend},
     BackendInfo{"REFERENCE", 0, kReference, kMamba1, kNever, {}, create_reference_backend},
     BackendInfo{"REFERENCE", 0, kReference, kMamba2, kNever, {}, create_reference_backend},
     BackendInfo{"REFERENCE", 0, kReference, kDeltaNet, kNever, {}, create_reference_backend},
@@ -113,7 +110,8 @@ std::string_view content_of(AttentionKind kind) {
 
 std::vector<std::string_view> names_of(std::optional<AttentionKind> kind) {
   std::vector<std::string_view> names = {"auto"};
-  if (kind.value_or(kKeyValue) == kKeyValue) names.insert(names.end(), kSameAsUnified.begin(), kSameAsUnified.end());
+  if (kind.value_or(kKeyValue) == kKeyValue)
+    names.insert(names.end(), kSameAsUnified.begin(), kSameAsUnified.end());
   for (const BackendInfo& backend : kBackends) {
     if (kind && backend.kind != *kind) continue;
     if (std::ranges::find(names, backend.name) == names.end()) names.push_back(backend.name);
@@ -155,7 +153,8 @@ const BackendInfo& find_attention_backend(std::string_view name,
         fmt::format("--flash-attn-version: {} is neither 2 nor 3", flash_attn_version));
   }
   // vLLM's flag selects a version of FLASH_ATTN, so "auto" together with the flag means FLASH_ATTN.
-  if (name == "auto" && flash_attn_version != 0 && kind.value_or(kKeyValue) == kKeyValue) name = "FLASH_ATTN";
+  if (name == "auto" && flash_attn_version != 0 && kind.value_or(kKeyValue) == kKeyValue)
+    name = "FLASH_ATTN";
   if (const BackendInfo* found = find(name, flash_attn_version, kind)) return *found;
   const std::vector<std::string_view> known = names_of(kind);
   const BackendInfo* other = find(name, flash_attn_version, std::nullopt);

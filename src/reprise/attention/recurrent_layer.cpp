@@ -19,23 +19,22 @@ Tensor RecurrentLayer::convolve(cudagraph::ForwardContext& context,
                                 const Tensor& bias) const {
   Tensor out = ops::empty_like(x);
   if (is_profiled(context)) return out;
-  cudagraph::split_point(
-      context,
-      [state = states()->conv(layer_index()),
-       x = x.without_ownership(),
-       weight,
-       bias,
-       out = out.without_ownership()](cudagraph::ForwardContext& step) {
-        const AttentionMetadata& batch = *step.attention;
-        ops::causal_conv1d(x,
-                           weight,
-                           bias,
-                           state,
-                           batch.state_indices,
-                           batch.query_start_loc,
-                           batch.seq_lens,
-                           out);
-      });
+  cudagraph::split_point(context,
+                         [state = states()->conv(layer_index()),
+                          x = x.without_ownership(),
+                          weight,
+                          bias,
+                          out = out.without_ownership()](cudagraph::ForwardContext& step) {
+                           const AttentionMetadata& batch = *step.attention;
+                           ops::causal_conv1d(x,
+                                              weight,
+                                              bias,
+                                              state,
+                                              batch.state_indices,
+                                              batch.query_start_loc,
+                                              batch.seq_lens,
+                                              out);
+                         });
   return out;
 }
 

@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "reprise/attention/attention_backend.h"
-#include "reprise/config/explain.h"
 #include "reprise/cli/progress.h"
 #include "reprise/cli/terminal.h"
+#include "reprise/config/explain.h"
 #include "reprise/server/metrics/metrics.h"
 
 namespace reprise::cli {

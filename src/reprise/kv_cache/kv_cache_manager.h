@@ -73,7 +73,8 @@ class KvCacheManager {
   /// without further allocation.
   void reserve(BlockTable& table, int num_tokens) const;
   /// Adds blocks to the table until it has slots for tokens [0, num_tokens), and the state slot if
-  /// it has none. Adds all that is missing or nothing. Does nothing if the table is already long enough.
+  /// it has none. Adds all that is missing or nothing. Does nothing if the table is already long
+  /// enough.
   SlotResult allocate_slots(BlockTable& table, int num_tokens);
 
   /// Makes the hash chain of a new request. It stays empty if prefix caching is off.
@@ -123,14 +124,13 @@ class KvCacheManager {
   /// The share of usable blocks that are in use, 0 to 1.
   [[nodiscard]] double usage() const noexcept;
 
-  /// Checks the pools, and checks that each block has as many references as there are entries for it
-  /// in `tables` (all tables that exist). Returns an empty text or one sentence. For tests;
+  /// Checks the pools, and checks that each block has as many references as there are entries for
+  /// it in `tables` (all tables that exist). Returns an empty text or one sentence. For tests;
   /// allocates.
   [[nodiscard]] std::string find_broken_invariant(std::span<const BlockTable* const> tables) const;
 
  private:
-  [[nodiscard]] std::string find_broken_state_slot(
-      std::span<const BlockTable* const> tables) const;
+  [[nodiscard]] std::string find_broken_state_slot(std::span<const BlockTable* const> tables) const;
 
   BlockPool pool_;
   StateSlotPool states_;

@@ -9,7 +9,8 @@ namespace reprise::kv_cache {
 
 /// The place of one request's recurrent states: row `slot` of each state tensor.
 enum class StateSlot : int32_t {};
-/// The slot of requests that only pad a batch. No request owns it, and no kernel reads or writes it.
+/// The slot of requests that only pad a batch. No request owns it, and no kernel reads or writes
+/// it.
 inline constexpr StateSlot kNullStateSlot{0};
 
 /// Tracks which slots are free. It holds only numbers; StateCacheTensors owns the memory. A slot

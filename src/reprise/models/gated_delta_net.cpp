@@ -76,8 +76,7 @@ Tensor GatedDeltaNet::operator()(cudagraph::ForwardContext& context,
                                                  .dt = dt,
                                                  .a_log = a_log_,
                                                  .dt_bias = dt_bias_});
-  const Tensor normed =
-      ops::rms_norm(ops::unflatten(scanned, heads), norm_weight_, norm_epsilon_);
+  const Tensor normed = ops::rms_norm(ops::unflatten(scanned, heads), norm_weight_, norm_epsilon_);
   return project(ops::mul_silu(ops::flatten(normed), gate), out_);
 }
 

@@ -9,8 +9,8 @@
 
 namespace reprise::models {
 
-/// The layer of Granite, Granite 4 and MiniCPM: what attention and MLP add to the residual is scaled, so that
-/// the depth of the model does not change the size of its sums.
+/// The layer of Granite, Granite 4 and MiniCPM: what attention and MLP add to the residual is
+/// scaled, so that the depth of the model does not change the size of its sums.
 class GraniteLayer final : public DecoderLayer {
  public:
   explicit GraniteLayer(const LayerParts& parts);

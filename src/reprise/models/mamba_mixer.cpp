@@ -27,8 +27,8 @@ Tensor MambaMixer::operator()(cudagraph::ForwardContext& context,
   const int64_t state = sizes_.state_size;
   const Tensor projected = project(hidden, in_);
   const Tensor gate = ops::slice(projected, 1, values, values);
-  const Tensor convolved = recurrence_.convolve(
-      context, ops::slice(projected, 1, 0, values), conv_weight_, conv_bias_);
+  const Tensor convolved =
+      recurrence_.convolve(context, ops::slice(projected, 1, 0, values), conv_weight_, conv_bias_);
   const Tensor selected = project(convolved, x_);
   const Tensor scanned =
       recurrence_.selective_scan(context,

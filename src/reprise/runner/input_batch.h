@@ -43,7 +43,7 @@ struct BatchRequest {
   int32_t num_computed_tokens = 0;     // positions already in the cache
   std::span<const kv_cache::BlockId> block_ids;
   kv_cache::StateSlot state_slot = kv_cache::kNullStateSlot;  // if the model has recurrent layers
-  const lora::LoraAdapter* adapter = nullptr;  // nullptr: none
+  const lora::LoraAdapter* adapter = nullptr;                 // nullptr: none
   // Whether the logits of the last token are needed, to sample the next token.
   bool samples = false;
   // The logits of so many tokens before the last one are needed too: the last tokens are drafts.
@@ -75,12 +75,12 @@ struct StagedShape {
 /// below to the staged shape.
 ///
 /// Padding has these values: token ids and positions are 0, slots are -1 (nothing is written to the
-/// cache), query_start_loc repeats its last real value, seq_lens are 0, state slots are the null slot
-/// (0), rows of the block table hold null blocks (0), and logits indices are 0 (any valid row would do). The padding tokens of a
-/// request follow its tokens, with token id 0, position 0 and slot -1. They count in its length, so
-/// their attention may read null blocks.
-/// Source: the padding of vLLM's V1 model runner. Unlike vLLM, padding also sets token ids to 0, so
-/// that the embedding never reads outside of its table.
+/// cache), query_start_loc repeats its last real value, seq_lens are 0, state slots are the null
+/// slot (0), rows of the block table hold null blocks (0), and logits indices are 0 (any valid row
+/// would do). The padding tokens of a request follow its tokens, with token id 0, position 0 and
+/// slot -1. They count in its length, so their attention may read null blocks. Source: the padding
+/// of vLLM's V1 model runner. Unlike vLLM, padding also sets token ids to 0, so that the embedding
+/// never reads outside of its table.
 class InputBatch {
  public:
   InputBatch(const BatchLimits& limits, device::Device& device, OpExecutor& executor);

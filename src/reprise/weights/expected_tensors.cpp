@@ -113,8 +113,7 @@ class TensorList {
     const int64_t q = config_.q_size();
     const int64_t kv = config_.kv_size();
     if (names_.qkv.empty()) {
-      add_linear(
-          names_.q, config_.has_attention_gate ? 2 * q : q, hidden, config_.qkv_bias);
+      add_linear(names_.q, config_.has_attention_gate ? 2 * q : q, hidden, config_.qkv_bias);
       add_linear(names_.k, kv, hidden, config_.qkv_bias);
       add_linear(names_.v, kv, hidden, config_.qkv_bias);
     } else {

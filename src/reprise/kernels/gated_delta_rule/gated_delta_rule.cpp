@@ -100,8 +100,7 @@ void update_head_ref(const DeltaRuleInputs& in,
     const int64_t column = head * state.size(3) + i;
     double remembered = 0;
     for (int64_t key = 0; key < keys; ++key) {
-      remembered +=
-          element(state, slot, head, key, i) * decay * k[static_cast<size_t>(key)];
+      remembered += element(state, slot, head, key, i) * decay * k[static_cast<size_t>(key)];
     }
     const double change = (element(in.v, token, column) - remembered) * beta;
     double result = 0;

@@ -78,12 +78,8 @@ template <typename T>
 void run_gated_delta_rule(const void* args, device::BlockRange blocks) noexcept {
   const auto& a = *static_cast<const GatedDeltaRuleArguments*>(args);
   for (uint32_t block = blocks.begin; block < blocks.end; ++block) {
-    const RequestTokens tokens = request_tokens(a.query_start_loc,
-                                                a.seq_lens,
-                                                a.state_indices,
-                                                block / a.heads,
-                                                a.num_tokens,
-                                                a.num_slots);
+    const RequestTokens tokens = request_tokens(
+        a.query_start_loc, a.seq_lens, a.state_indices, block / a.heads, a.num_tokens, a.num_slots);
     if (tokens.begin >= tokens.end) continue;
     const int64_t head = block % a.heads;
     if (tokens.slot == 0) {

@@ -49,8 +49,7 @@ void gates_ref(GateFunction function, const Tensor& x, const Tensor& gate, const
 
 bool launch_mul_silu(const OpRun& run) {
   const auto in = run.operands<OpCode::mul_silu>();
-  return launch_gates(
-      run.stream, run.kernels, GateFunction::silu, in["x"], in["gate"], run.out[0]);
+  return launch_gates(run.stream, run.kernels, GateFunction::silu, in["x"], in["gate"], run.out[0]);
 }
 
 bool launch_mul_sigmoid(const OpRun& run) {

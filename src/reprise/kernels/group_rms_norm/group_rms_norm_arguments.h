@@ -9,7 +9,7 @@ struct alignas(16) GroupRmsNormArguments {
   const void* weight;  // [width]
   void* out;           // [rows, width], dense
   RowLayout x_layout;
-  RowTiles tiles;      // of whole rows
+  RowTiles tiles;  // of whole rows
   int64_t group_size;
   float epsilon;
 };

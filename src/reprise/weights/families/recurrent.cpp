@@ -14,10 +14,10 @@ namespace {
 constexpr int64_t kMaxStateHeads = 4096;
 constexpr int64_t kMaxStateHeadDim = 1024;
 constexpr int64_t kMaxStateSize = 1024;
-constexpr int64_t kMaxConvKernel = 16;       // published models have 4
-constexpr int64_t kMaxExpand = 16;           // published models have 2
-constexpr int64_t kMaxTimeStepRank = 1024;   // published models have up to 256
-constexpr int64_t kMaxFeatures = 1 << 20;    // of a layer's values
+constexpr int64_t kMaxConvKernel = 16;      // published models have 4
+constexpr int64_t kMaxExpand = 16;          // published models have 2
+constexpr int64_t kMaxTimeStepRank = 1024;  // published models have up to 256
+constexpr int64_t kMaxFeatures = 1 << 20;   // of a layer's values
 // Mamba's configs name no longest text, because the state has one size for all lengths.
 constexpr int64_t kPositionsOfMamba = int64_t{1} << 15;
 
@@ -205,8 +205,9 @@ void read_granite_moe_hybrid(const FamilyConfig& in) {
   ModelConfig& config = in.config;
   // The experts of this class are stored in a form of their own.
   if (reader.integer("num_local_experts", 0, kMaxFeatures).value_or(8) != 0) {
-    reader.fail("num_local_experts",
-                "only 0 is supported: Granite 4 without experts (micro and the 350M and 1B models)");
+    reader.fail(
+        "num_local_experts",
+        "only 0 is supported: Granite 4 without experts (micro and the 350M and 1B models)");
   }
   config.mlp_bias = false;
   config.intermediate_size = reader.required_integer("shared_intermediate_size", 1, kMaxFeatures);
@@ -221,9 +222,8 @@ void read_granite_moe_hybrid(const FamilyConfig& in) {
   if (positions == "nope") {
     config.rope = {.type = RopeType::none};
   } else if (positions != "rope") {
-    reader.fail(
-        "position_embedding_type",
-        fmt::format("'{}' is not supported; supported: nope, rope", visible(positions)));
+    reader.fail("position_embedding_type",
+                fmt::format("'{}' is not supported; supported: nope, rope", visible(positions)));
   }
 }
 
@@ -245,21 +245,16 @@ void read_qwen3_next(const FamilyConfig& in) {
   layers.head_dim = reader.required_integer("linear_value_head_dim", 1, kMaxStateHeadDim);
   layers.state_size = reader.required_integer("linear_key_head_dim", 1, kMaxStateSize);
   layers.conv_kernel = reader.required_integer("linear_conv_kernel_dim", 2, kMaxConvKernel);
-  require_divides(in,
-                  "linear_num_key_heads",
-                  layers.num_groups,
-                  "linear_num_value_heads",
-                  layers.num_heads);
+  require_divides(
+      in, "linear_num_key_heads", layers.num_groups, "linear_num_value_heads", layers.num_heads);
   config.recurrent = layers;
   if (reader.find("layer_types") != nullptr) {
     read_hybrid_layer_types(in, "layer_types");
   } else {
-    const int64_t period =
-        reader.integer("full_attention_interval", 1, kMaxPositions).value_or(4);
+    const int64_t period = reader.integer("full_attention_interval", 1, kMaxPositions).value_or(4);
     for (size_t layer = 0; layer < config.layer_types.size(); ++layer) {
       const bool is_full = (static_cast<int64_t>(layer) + 1) % period == 0;
-      config.layer_types[layer] =
-          is_full ? LayerType::full_attention : LayerType::linear_attention;
+      config.layer_types[layer] = is_full ? LayerType::full_attention : LayerType::linear_attention;
     }
   }
   read_rope(in, {.partial_factor = "partial_rotary_factor", .default_partial_factor = 0.25});
